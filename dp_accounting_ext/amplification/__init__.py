@@ -1,0 +1,1 @@
+"""Dominating pair in, dominating pair out."""

@@ -1,0 +1,136 @@
+"""A lower bound for k-out-of-t random allocation: what a sum over steps reveals.
+
+The composition of k blocks dominates the mechanism, so a lower bound of it is
+none of the mechanism. By data processing, any statistic of the outputs gives
+one. The statistic here is the sum over the t steps of ln(1 + λ(X_i − 1)),
+λ = k/t, each term rounded to a lattice: what would be the privacy loss if the
+record took part in each step independently.
+"""
+
+from collections.abc import Sequence
+import math
+
+import numpy as np
+import numpy.typing as npt
+from scipy import fft
+
+from dp_accounting_ext import dominating_pair
+from dp_accounting_ext import loss_distribution
+from dp_accounting_ext.kernels import lattice
+
+Bound = dominating_pair.Bound
+Direction = dominating_pair.Direction
+FloatArray = npt.NDArray[np.float64]
+IndexArray = npt.NDArray[np.int64]
+
+_POINTS = 1 << 15
+
+
+def lower_loss_distribution(
+    pair: dominating_pair.DominatingPair,
+    num_selected: int,
+    num_steps: int,
+    direction: Direction,
+    *,
+    tail_mass: float,
+) -> loss_distribution.LossDistribution:
+    """Returns a loss distribution dominated by k-out-of-t random allocation.
+
+    Under Q all steps are without the record; under P a uniformly random set of
+    k steps is with it, and the law of the sum does not depend on the set: k
+    steps have the law of ln(1 + λ(X − 1)) under P, the others that under Q.
+
+    Args:
+        pair: A lower bound of one step, n atoms.
+        num_selected: Number of steps with the record, k ≤ t.
+        num_steps: Number of steps, t.
+        direction: Which of the two datasets holds the record.
+        tail_mass: Probability that may be outside the lattice.
+
+    Source:
+        Data processing, https://arxiv.org/abs/2602.17284, Remark 4.7 (lower
+        bounds) for k = 1.
+    """
+    rate = num_selected / num_steps
+    scores = np.log1p(rate * (pair.ratios - 1))
+    deviation = _spread(scores, pair, num_selected, num_steps)
+    goal = math.sqrt(-2 * math.log(tail_mass))
+    step = max(4 * goal * deviation, float(np.ptp(scores))) / _POINTS
+    cells = np.rint(scores / step).astype(np.int64)
+    start = int(cells[0])
+    size = int(cells[-1]) - start + 1
+    without = np.bincount(cells - start, pair.masses, size)
+    with_record = np.bincount(cells - start, pair.p_masses, size)
+    p_factors = [lattice.Factor(start, with_record, num_selected)]
+    if num_steps > num_selected:
+        p_factors.append(lattice.Factor(start, without, num_steps - num_selected))
+    q_factors = [lattice.Factor(start, without, num_steps)]
+    if direction is Direction.REMOVE:
+        gained, spent, sign = p_factors, q_factors, 1.0
+    else:
+        gained, spent, sign = q_factors, p_factors, -1.0
+    tilts = sign * np.linspace(-0.25, 1.0, 6) * goal / deviation * step
+    centre = sum(f.count * f.tilted(0.0)[1] @ f.indices for f in gained)
+    circle = fft.next_fast_len(2 * _POINTS, real=True)
+    first = math.floor(float(centre) - circle / 2)
+    indices = np.arange(first, first + circle, dtype=np.int64)
+    gain, gain_error = _masses(gained, tilts, indices, -1.0)
+    cost, cost_error = _masses(spent, tilts + sign * step, indices, 1.0)
+    kept = (gain > 0) & (cost > 0)
+    losses = np.log(gain[kept]) - np.log(cost[kept])
+    order = np.argsort(losses, kind="stable")
+    copies = 2 * num_steps
+    return loss_distribution.LossDistribution(
+        losses=losses[order],
+        masses=gain[kept][order],
+        infinity_mass=0.0,
+        count=1,
+        bound=Bound.LOWER,
+        mass_error=gain_error + copies * (pair.mass_error + pair.ratio_error),
+        ratio_error=gain_error
+        + cost_error
+        + 2 * copies * (pair.mass_error + pair.ratio_error),
+    )
+
+
+def _spread(
+    scores: FloatArray,
+    pair: dominating_pair.DominatingPair,
+    num_selected: int,
+    num_steps: int,
+) -> float:
+    """Returns the larger standard deviation of the sum, under P or under Q."""
+    variances = []
+    for masses in (pair.p_masses, pair.masses):
+        mean = float(scores @ masses)
+        variances.append(float((scores - mean) ** 2 @ masses))
+    under_p, under_q = variances
+    mixed = num_selected * under_p + (num_steps - num_selected) * under_q
+    return math.sqrt(max(mixed, num_steps * under_q))
+
+
+def _masses(
+    factors: Sequence[lattice.Factor],
+    tilts: FloatArray,
+    indices: IndexArray,
+    side: float,
+) -> tuple[FloatArray, float]:
+    """Returns masses of the sum, with their noise added (side 1) or taken off (−1)."""
+    counts = [factor.count for factor in factors]
+    size, first = indices.size, int(indices[0])
+    changes = [change / size for change in (30.0, 60.0, 120.0)]
+    sums = [lattice.TiltedSum(factors, float(tilt), size, changes) for tilt in tilts]
+    values = [tilted.masses(counts, first) for tilted in sums]
+    masses = np.zeros(size)
+    for tilted, value, own in zip(
+        sums, values, lattice.owned(values, indices), strict=True
+    ):
+        if own.size == 0:
+            continue
+        noise = value.noise
+        if side < 0:
+            ends = indices[own[[0, -1]]]
+            noise += tilted.folded_mass(counts, int(ends[0]), int(ends[1]))
+        found = np.maximum(value.values[own], 0.0) + side * noise
+        masses[own] = np.maximum(found, 0.0) * value.scale(indices[own])
+    return masses, max(tilted.mass_error() for tilted in sums)

@@ -1,0 +1,182 @@
+"""Random allocation on a multiplicative grid: sums by doubling, refined as they
+concentrate."""
+
+import dataclasses
+import math
+
+import numpy as np
+
+from dp_accounting_ext import dominating_pair
+from dp_accounting_ext.kernels import geometric
+
+Bound = dominating_pair.Bound
+
+_FINEST = 2000.0  # Grid points per relative standard deviation, at most.
+
+
+def discretize(
+    pair: dominating_pair.DominatingPair, step: float
+) -> geometric.GeometricLaw:
+    """Returns a pair's ratio on a multiplicative grid.
+
+    Args:
+        pair: n atoms. Upper bounds are split between grid points, lower bounds
+            grouped at the means of cells.
+        step: Logarithm of the ratio of neighbouring grid points.
+
+    Source:
+        https://arxiv.org/abs/2602.17284, Algorithm 6.
+    """
+    origin = float(pair.ratios[0])
+    logs = np.log(pair.ratios) - math.log(origin)
+    cells = np.floor(logs / step).astype(np.int64)
+    size = int(cells[-1]) + 2
+    above = np.maximum(np.expm1(logs - step * cells), 0.0)
+    masses, excess = np.bincount(cells, pair.masses, size), None
+    if pair.bound is Bound.LOWER:
+        excess = np.bincount(cells, above * pair.masses, size)
+    else:
+        raised = np.minimum(above / math.expm1(step), 1.0) * pair.masses
+        masses = np.bincount(cells, pair.masses - raised, size)
+        masses += np.bincount(cells + 1, raised, size)
+    return geometric.GeometricLaw(
+        origin=origin,
+        step=step,
+        masses=masses,
+        excess=excess,
+        zero_mass=pair.zero_mass,
+        lost_mean=pair.infinity_mass,
+        mass_error=pair.mass_error + pair.ratios.size * geometric.UNIT_ROUNDOFF,
+        # Logarithms and the grid's exponents are off by their own rounding.
+        ratio_error=pair.ratio_error
+        + (16 + 8 * (abs(math.log(origin)) + float(logs[-1]))) * geometric.UNIT_ROUNDOFF,
+    )
+
+
+def mean_of_copies(
+    pair: dominating_pair.DominatingPair,
+    num_steps: int,
+    *,
+    tail_mass: float,
+    points: int,
+) -> dominating_pair.DominatingPair:
+    """Returns the law of the mean of independent copies of a pair's ratio.
+
+    Args:
+        pair: The ratio of one step.
+        num_steps: Number of copies, t ≥ 1.
+        tail_mass: Probability that may be trimmed, on either side.
+        points: Grid points of each sum, about.
+
+    Source:
+        https://arxiv.org/abs/2602.17284, Algorithms 1 and 2 by Algorithm 3
+        (Theorem 4.6), Remark C.1 for lower bounds.
+    """
+    step = max(pair.loss_range(), 1e-9) / points
+    budget = tail_mass / max(1.0, 2 * math.log2(num_steps))
+    law = self_convolve(discretize(pair, step), num_steps, budget, points)
+    places = law.places()
+    kept = law.masses > 0
+    order = np.argsort(places[kept], kind="stable")
+    lower = pair.bound is Bound.LOWER
+    return dominating_pair.DominatingPair(
+        places[kept][order] / num_steps,
+        law.masses[kept][order],
+        infinity_mass=pair.infinity_mass if lower else law.lost_mean / num_steps,
+        zero_mass=law.zero_mass,
+        bound=pair.bound,
+        mass_error=law.mass_error,
+        ratio_error=law.ratio_error + 4 * geometric.UNIT_ROUNDOFF,
+    )
+
+
+def self_convolve(
+    law: geometric.GeometricLaw, count: int, tail_mass: float, points: int
+) -> geometric.GeometricLaw:
+    """Returns the law of a sum of copies.
+
+    Each level holds the sums of ⌊n⌋ and ⌈n⌉ copies for n = count / 2^level, on
+    grids of one step, so that any count costs two convolutions a level.
+
+    Source:
+        https://arxiv.org/abs/2602.17284, Algorithm 3.
+    """
+    if count == 1:
+        return law
+    levels = [{count}]
+    while levels[-1] != {1} and levels[-1] != {1, 2}:
+        halves = {n // 2 for n in levels[-1]} | {(n + 1) // 2 for n in levels[-1]}
+        levels.append(halves)
+    sums = {1: law}
+    if 2 in levels.pop():
+        sums[2] = trim(geometric.convolve(law, law), 2, tail_mass * 2 / count)
+    for sizes in reversed(levels):
+        refinement = _refinement(sums[min(sums)], points)
+        sums = {
+            n: trim(
+                geometric.convolve(sums[n // 2], sums[(n + 1) // 2], refinement),
+                n,
+                tail_mass * n / count,
+            )
+            for n in sizes
+        }
+    return sums[count]
+
+
+def _refinement(law: geometric.GeometricLaw, points: int) -> int:
+    """Returns how much finer the next sum's grid is."""
+    grid = law.grid()
+    relative = grid / float(grid @ law.masses)
+    deviation = float(np.linalg.norm((relative - 1) * np.sqrt(law.masses)))
+    refinement = 1
+    while (
+        2 * refinement * law.masses.size <= 1.5 * points
+        and law.step / refinement > deviation / _FINEST
+    ):
+        refinement *= 2
+    return refinement
+
+
+def trim(
+    law: geometric.GeometricLaw, copies: int, tail_mass: float
+) -> geometric.GeometricLaw:
+    """Returns the law without its tails.
+
+    Upper bounds: what lies below goes to zero and to the lowest point kept,
+    what lies above to the highest and to infinity. Lower bounds: the lower tail
+    is dropped, the upper one grouped.
+
+    Args:
+        law: A sum of copies, of mean at most `copies`.
+        copies: Number of copies.
+        tail_mass: The Q-mass below and the P-mass above that may be trimmed.
+    """
+    grid = law.grid()
+    below = np.cumsum(law.masses)
+    above = np.cumsum((grid * law.masses)[::-1])[::-1] / copies
+    low = int(np.searchsorted(below, tail_mass))
+    high = int(np.searchsorted(-above, -tail_mass)) - 1
+    low = min(low, law.masses.size - 1)
+    high = max(high, low)
+    masses = law.masses[low : high + 1].copy()
+    top = law.masses[high + 1 :]
+    reach = grid[high + 1 :] / grid[high]
+    zero_mass, lost_mean, excess = law.zero_mass, law.lost_mean, None
+    masses[-1] += top.sum()
+    if law.excess is None:
+        raised = float(law.masses[:low] @ (grid[:low] / grid[low]))
+        masses[0] += raised
+        zero_mass += float(law.masses[:low].sum()) - raised
+        lost_mean += float(top @ (reach - 1)) * float(grid[high])
+    else:
+        excess = law.excess[low : high + 1].copy()
+        excess[-1] += float(top @ (reach - 1) + law.excess[high + 1 :] @ reach)
+    return dataclasses.replace(
+        law,
+        origin=float(grid[low]),
+        masses=masses,
+        excess=excess,
+        zero_mass=zero_mass,
+        lost_mean=lost_mean,
+        mass_error=law.mass_error + law.masses.size * geometric.UNIT_ROUNDOFF,
+    )

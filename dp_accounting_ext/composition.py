@@ -1,0 +1,386 @@
+"""Composition at the query: sums of privacy losses, tilted to where δ is read.
+
+Laws are kept with their counts; the loss interval, the tilt and the window are
+chosen anew for each question. So a small δ is as accurate as a large one.
+"""
+
+from collections.abc import Sequence
+import dataclasses
+import math
+
+import numpy as np
+import numpy.typing as npt
+from scipy import fft
+from scipy import optimize
+
+from dp_accounting_ext import dominating_pair
+from dp_accounting_ext import loss_distribution
+from dp_accounting_ext.kernels import lattice
+from dp_accounting_ext.kernels import profile
+
+Bound = dominating_pair.Bound
+LossDistribution = loss_distribution.LossDistribution
+FloatArray = npt.NDArray[np.float64]
+IndexArray = npt.NDArray[np.int64]
+
+# A lattice this fine moves ε by less than 1e-5, relatively.
+_CELLS_PER_DEVIATION = 100.0
+_MOST_POINTS = 1 << 22
+_NEGLIGIBLE_EXPONENT = 45.0
+_LARGEST_EXPONENT = 700.0
+_SKETCH_SIZE = 2048
+_NEGLIGIBLE = 1e-12  # Share of a law that may be moved to the safe side.
+_TRIES = 6
+
+
+@dataclasses.dataclass(frozen=True)
+class _Window:
+    """Losses between which a tilted law lies, and the tilt changes that show it."""
+
+    low: float
+    high: float
+    changes: tuple[float, ...]
+
+
+class _Sketch:
+    """A few thousand atoms of each law, to find the tilt with; nothing certified."""
+
+    def __init__(self, laws: Sequence[LossDistribution]) -> None:
+        self._laws = []
+        for law in laws:
+            chunks = np.linspace(0, law.losses.size, _SKETCH_SIZE, False).astype(int)
+            starts = np.unique(chunks)
+            masses = np.add.reduceat(law.masses, starts)
+            means = np.add.reduceat(law.masses * law.losses, starts)
+            kept = masses > 0
+            self._laws.append(
+                (law.count, means[kept] / masses[kept], np.log(masses[kept]))
+            )
+        self.deviation = math.sqrt(max(self.cumulants(0.0)[2], 1e-200))
+
+    def cumulants(self, tilt: float) -> tuple[float, float, float]:
+        """Returns ln E e^{tilt · loss} and its first two derivatives."""
+        value = mean = variance = 0.0
+        for count, losses, log_masses in self._laws:
+            exponents = log_masses + tilt * losses
+            largest = float(exponents.max())
+            weights = np.exp(exponents - largest)
+            total = float(weights.sum())
+            centre = float(weights @ losses) / total
+            value += count * (largest + math.log(total))
+            mean += count * centre
+            variance += count * float(weights @ (losses - centre) ** 2) / total
+        return value, mean, variance
+
+    def window(self, tilt: float) -> _Window:
+        """Returns between what losses the tilted law has all but e^−45 (Chernoff)."""
+        here, mean, variance = self.cumulants(tilt)
+        deviation = max(math.sqrt(variance), 1e-9 * self.deviation)
+        ends, changes = [], []
+        for sign in (-1.0, 1.0):
+            bounds = []
+            for change in np.geomspace(0.3, 20.0, 12) / deviation:
+                moment = self.cumulants(tilt + sign * change)[0] - here
+                bounds.append(((moment + _NEGLIGIBLE_EXPONENT) / change, change))
+            end, change = min(bounds)
+            ends.append(sign * end)
+            changes.append(float(change))
+        return _Window(ends[0], ends[1], tuple(changes))
+
+    def tilt_for_epsilon(self, epsilon: float) -> float:
+        """Returns the tilt ≥ 0 that centres the loss on epsilon, about."""
+        low, high = 0.0, 1 / self.deviation
+        if self.cumulants(low)[1] >= epsilon:
+            return low
+        for _ in range(40):
+            if self.cumulants(high)[1] >= epsilon:
+                break
+            high *= 2.0
+        else:
+            return high
+        return float(
+            optimize.brentq(
+                lambda x: self.cumulants(x)[1] - epsilon, low, high, rtol=1e-3
+            )
+        )
+
+    def tilt_for_delta(self, delta: float) -> float:
+        """Returns the tilt that centres the loss on ε(delta), by the saddle point."""
+        goal = math.log(delta)
+
+        def excess(log_tilt: float) -> float:
+            tilt = math.exp(log_tilt)
+            value, mean, variance = self.cumulants(tilt)
+            spread = 0.5 * math.log(2 * math.pi * max(variance, 1e-200))
+            # Where the loss is almost constant there is no density to speak of.
+            prefactor = max(log_tilt + math.log1p(tilt) + spread, 0.0)
+            return value - tilt * mean - prefactor - goal
+
+        low = math.log(1e-6 / self.deviation)
+        high = math.log(1e5 / self.deviation)
+        if excess(low) < 0:
+            return 0.0
+        if excess(high) > 0:
+            return math.exp(high)
+        return math.exp(optimize.brentq(excess, low, high, xtol=1e-2))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Atoms:
+    """A composed loss near ε: what is counted, from the largest loss down.
+
+    Masses `cost` are relative to e^{origin}: δ(ε) = sink + Σ (gain −
+    e^{ε − origin} cost)_+.
+    """
+
+    origin: float
+    losses: FloatArray
+    gain: FloatArray
+    cost: FloatArray
+    sink: float
+    mass_error: float
+    ratio_error: float
+    bound: Bound
+
+    def _allowance(self) -> tuple[float, float]:
+        return dominating_pair.allowance(
+            self.bound, self.gain.size, self.mass_error, self.ratio_error
+        )
+
+    def delta(self, epsilon: float) -> float:
+        shift, factor = self._allowance()
+        kappa = math.exp(epsilon + shift - self.origin)
+        terms = np.maximum(self.gain - kappa * self.cost, 0.0)
+        return min(max(factor * (self.sink + float(terms.sum())), 0.0), 1.0)
+
+    def epsilon(self, delta: float) -> float:
+        shift, factor = self._allowance()
+        if factor == 0:
+            return 0.0
+        kappa = profile.log_kappa(self.gain, self.cost, self.sink, delta / factor)
+        return self.origin + kappa - shift
+
+
+def _clipped(law: LossDistribution, tilt: float, dropped: float) -> LossDistribution:
+    """Returns the law without losses that no answer at this tilt depends on.
+
+    Upper bounds: low losses are raised, high ones made infinite. Lower bounds
+    lose both.
+    """
+    with np.errstate(divide="ignore"):
+        exponents = np.log(law.masses) + tilt * law.losses
+    weights = np.exp(exponents - exponents.max())
+    share = np.cumsum(weights) / weights.sum()
+    low = int(np.searchsorted(share, _NEGLIGIBLE / law.count))
+    above = np.cumsum(law.masses[::-1])[::-1] * law.count
+    high = max(int(np.searchsorted(-above, -dropped)), low + 1)
+    masses = law.masses[low:high].copy()
+    infinity_mass = law.infinity_mass
+    if law.bound is Bound.UPPER:
+        masses[0] += law.masses[:low].sum()
+        infinity_mass += float(law.masses[high:].sum()) * (1 + 1e-9)
+    return dataclasses.replace(
+        law, losses=law.losses[low:high], masses=masses, infinity_mass=infinity_mass
+    )
+
+
+def _factors(
+    law: LossDistribution, interval: float
+) -> tuple[lattice.Factor, lattice.Factor | None]:
+    """Returns a law on the loss lattice: split (upper) or grouped (lower).
+
+    A split keeps both masses, and its Q-masses follow from its P-masses. A
+    group has Q-masses of its own; they are relative to e^{−loss} at its index.
+    """
+    positions = law.losses / interval
+    if law.bound is Bound.UPPER:
+        cells = np.floor(positions).astype(np.int64)
+        start = int(cells[0])
+        size = int(cells[-1]) - start + 2
+        raised = np.expm1(interval * (cells - positions)) / math.expm1(-interval)
+        raised = np.clip(raised, 0.0, 1.0) * law.masses
+        masses = np.bincount(cells - start, law.masses - raised, size)
+        masses += np.bincount(cells - start + 1, raised, size)
+        return lattice.Factor(start, masses, law.count), None
+    cells = np.rint(positions).astype(np.int64)
+    start = int(cells[0])
+    size = int(cells[-1]) - start + 1
+    masses = np.bincount(cells - start, law.masses, size)
+    others = law.masses * np.exp(interval * (cells - positions))
+    other_masses = np.bincount(cells - start, others, size)
+    return (
+        lattice.Factor(start, masses, law.count),
+        lattice.Factor(start, other_masses, law.count),
+    )
+
+
+def _compose(
+    laws: Sequence[LossDistribution],
+    tilt: float,
+    centre: float,
+    window: _Window,
+    interval: float,
+    dropped: float,
+) -> _Atoms:
+    """Returns the composed loss in a window around `centre`.
+
+    Args:
+        laws: What is composed.
+        tilt: Tilt that centres the composed loss there.
+        centre: Where the profile is read.
+        window: The losses between which the tilted law lies, nearly.
+        interval: The loss interval.
+        dropped: Mass of high losses that may become infinite.
+    """
+    laws = [_clipped(law, tilt, dropped / len(laws)) for law in laws]
+    bound = laws[0].bound
+    first = math.floor(window.low / interval) - 2
+    size = math.ceil(window.high / interval) + 3 - first
+    size = fft.next_fast_len(size, real=True)
+    last = first + size - 1
+    factors = [_factors(law, interval) for law in laws]
+    counts = [law.count for law in laws]
+    changes = [change * interval for change in window.changes]
+    sums = lattice.TiltedSum([p for p, _ in factors], tilt * interval, size, changes)
+    values = sums.masses(counts, first)
+    indices = np.arange(last, first - 1, -1, dtype=np.int64)
+    losses = indices * interval
+    scale = values.scale(indices)
+    decay = np.exp(np.minimum(centre - losses, _LARGEST_EXPONENT))
+    mass_error = sum(law.count * law.mass_error for law in laws) + sums.mass_error()
+    sink = _infinity_mass(laws)
+    if bound is Bound.UPPER:
+        gain = (np.maximum(values.values[::-1], 0.0) + values.noise) * scale
+        cost = gain * decay
+        sink += sums.mass_above(counts, last + 1)
+    else:
+        others = lattice.TiltedSum(
+            [q for _, q in factors if q is not None], tilt * interval, size, changes
+        )
+        other = others.masses(counts, first)
+        noise = values.noise + sums.folded_mass(counts, first, last)
+        gain = np.maximum(values.values[::-1] - noise, 0.0) * scale
+        cost = np.maximum(other.values[::-1], 0.0) + other.noise
+        cost *= other.scale(indices) * decay
+        mass_error += others.mass_error()
+    return _Atoms(
+        origin=centre,
+        losses=losses,
+        gain=gain,
+        cost=cost,
+        sink=sink,
+        mass_error=mass_error,
+        ratio_error=sum(law.count * law.ratio_error for law in laws),
+        bound=bound,
+    )
+
+
+def _single(law: LossDistribution) -> _Atoms:
+    """Returns the atoms of one law, which need no lattice."""
+    gain = law.masses[::-1]
+    losses = law.losses[::-1]
+    return _Atoms(
+        origin=0.0,
+        losses=losses,
+        gain=gain,
+        cost=gain * np.exp(np.clip(-losses, -_LARGEST_EXPONENT, _LARGEST_EXPONENT)),
+        sink=law.infinity_mass,
+        mass_error=law.mass_error,
+        ratio_error=law.ratio_error,
+        bound=law.bound,
+    )
+
+
+def _infinity_mass(laws: Sequence[LossDistribution]) -> float:
+    """Returns the probability that any loss is infinite."""
+    if any(law.infinity_mass >= 1 for law in laws):
+        return 1.0
+    return -math.expm1(sum(law.count * math.log1p(-law.infinity_mass) for law in laws))
+
+
+class Composition:
+    """The composition of privacy losses in one direction.
+
+    Args:
+        laws: All upper or all lower bounds; of none the loss is zero.
+        interval: The loss interval, in nats, at most.
+
+    Guarantees:
+        `delta` and `epsilon` are on the side of `laws`, whatever the interval.
+
+    Source:
+        https://arxiv.org/abs/2106.08567, Theorem 10 (composition).
+    """
+
+    def __init__(self, laws: Sequence[LossDistribution], interval: float) -> None:
+        self._laws = laws
+        self._interval = interval
+        self._sketch = _Sketch(laws)
+
+    def _around(self, tilt: float, centre: float, dropped: float) -> _Atoms:
+        window = self._sketch.window(tilt)
+        interval = self._interval_for(tilt, window.high - window.low)
+        return _compose(self._laws, tilt, centre, window, interval, dropped)
+
+    def _interval_for(self, tilt: float, width: float) -> float:
+        """Returns the loss interval: fine beside the losses, no coarser than asked.
+
+        Only where the window would need more than `_MOST_POINTS` is it coarser.
+        """
+        copies = sum(law.count for law in self._laws)
+        deviation = math.sqrt(self._sketch.cumulants(tilt)[2] / copies)
+        fine = deviation / _CELLS_PER_DEVIATION
+        smallest = min(fine, self._interval) if fine > 0 else self._interval
+        return max(smallest, width / _MOST_POINTS)
+
+    def delta(self, epsilon: float) -> float:
+        """Returns a certified δ at ε, in nats."""
+        if not self._laws:
+            return max(0.0, -math.expm1(epsilon))
+        if self._is_single():
+            return _single(self._laws[0]).delta(epsilon)
+        tilt = self._sketch.tilt_for_epsilon(epsilon)
+        value, mean, _ = self._sketch.cumulants(tilt)
+        guess = math.exp(min(value - tilt * mean, 0.0))
+        return self._around(tilt, epsilon, 1e-9 * guess).delta(epsilon)
+
+    def epsilon(self, delta: float) -> float:
+        """Returns a certified ε ≥ 0 at δ in (0, 1), in nats."""
+        if not self._laws:
+            return 0.0
+        if self._is_single():
+            return max(_single(self._laws[0]).epsilon(delta), 0.0)
+        tilt = self._sketch.tilt_for_delta(delta)
+        centre = self._sketch.cumulants(tilt)[1]
+        if centre <= 0:
+            centre = 0.0
+            tilt = self._sketch.tilt_for_epsilon(centre)
+        for _ in range(_TRIES):
+            atoms = self._around(tilt, centre, 1e-9 * delta)
+            epsilon = atoms.epsilon(delta)
+            lowest, highest = float(atoms.losses[-1]), float(atoms.losses[0])
+            if lowest <= max(epsilon, 0.0) <= highest:
+                return max(epsilon, 0.0)
+            centre = min(max(epsilon, lowest, 0.0), highest)
+            tilt = self._sketch.tilt_for_epsilon(centre)
+        if self._laws[0].bound is Bound.LOWER:
+            return 0.0
+        return self._chernoff(delta)
+
+    def _is_single(self) -> bool:
+        return len(self._laws) == 1 and self._laws[0].count == 1
+
+    def _chernoff(self, delta: float) -> float:
+        """Returns ε with P(loss > ε) ≤ δ, which is valid if not tight."""
+        best = math.inf
+        infinity = sum(law.count * law.infinity_mass for law in self._laws)
+        if infinity >= delta:
+            return best
+        for tilt in np.geomspace(1e-3, 1e3, 61) / self._sketch.deviation:
+            moment = 0.0
+            for law in self._laws:
+                with np.errstate(divide="ignore"):
+                    exponents = np.log(law.masses) + tilt * law.losses
+                moment += law.count * float(np.logaddexp.reduce(exponents))
+            best = min(best, (moment - math.log(delta - infinity)) / tilt)
+        return max(best * (1 + 1e-9), 0.0)

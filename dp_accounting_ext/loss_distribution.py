@@ -1,0 +1,54 @@
+"""The privacy loss in one direction: what is summed when mechanisms are composed."""
+
+import dataclasses
+
+import numpy as np
+import numpy.typing as npt
+
+from dp_accounting_ext import dominating_pair
+
+Bound = dominating_pair.Bound
+Direction = dominating_pair.Direction
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclasses.dataclass(frozen=True)
+class LossDistribution:
+    """The privacy loss in one direction, `count` times.
+
+    Attributes:
+        losses: (n,) losses, in nats, increasing.
+        masses: (n,) probabilities of the losses.
+        infinity_mass: Probability of an infinite loss.
+        count: How often the mechanism is run.
+        bound: Whether it bounds the mechanism from above or below.
+        mass_error: Bound on the relative rounding error of any mass.
+        ratio_error: Bound on the absolute rounding error of any loss.
+    """
+
+    losses: FloatArray
+    masses: FloatArray
+    infinity_mass: float
+    count: int
+    bound: Bound
+    mass_error: float = 0.0
+    ratio_error: float = 0.0
+
+
+def from_pair(
+    pair: dominating_pair.DominatingPair, direction: Direction, count: int
+) -> LossDistribution:
+    """Returns the privacy loss of a pair in one direction."""
+    if direction is Direction.ADD:
+        pair = dominating_pair.dual(pair)
+    losses = np.log(pair.ratios)
+    rounding = (1 + float(np.abs(losses).max())) * dominating_pair.UNIT_ROUNDOFF
+    return LossDistribution(
+        losses=losses,
+        masses=pair.p_masses,
+        infinity_mass=pair.infinity_mass,
+        count=count,
+        bound=pair.bound,
+        mass_error=pair.mass_error + pair.ratio_error + dominating_pair.UNIT_ROUNDOFF,
+        ratio_error=pair.ratio_error + 4 * rounding,
+    )

@@ -1,0 +1,1 @@
+"""Mechanisms as dominating pairs."""
