@@ -26,7 +26,10 @@ IndexArray = npt.NDArray[np.int64]
 # A lattice this fine moves ε by less than 1e-5, relatively.
 _CELLS_PER_DEVIATION = 100.0
 _MOST_POINTS = 1 << 22
-_NEGLIGIBLE_EXPONENT = 45.0
+_UPPER_EXPONENT = 28.0
+_LOWER_EXPONENT = 45.0
+_LEAST_EXPONENT = 6.0
+_DEVIATIONS_BELOW = 1.0  # How far below its centre a composed loss is kept.
 _LARGEST_EXPONENT = 700.0
 _SKETCH_SIZE = 2048
 _NEGLIGIBLE = 1e-12  # Share of a law that may be moved to the safe side.
@@ -35,11 +38,19 @@ _TRIES = 6
 
 @dataclasses.dataclass(frozen=True)
 class _Window:
-    """Losses between which a tilted law lies, and the tilt changes that show it."""
+    """Losses between which a tilted law lies, and the tilt changes that show it.
+
+    Attributes:
+        low: Lower end.
+        high: Upper end.
+        changes: Changes of the tilt with which Chernoff's bound gives the ends.
+        deviation: Standard deviation of the tilted law.
+    """
 
     low: float
     high: float
     changes: tuple[float, ...]
+    deviation: float
 
 
 class _Sketch:
@@ -72,20 +83,30 @@ class _Sketch:
             variance += count * float(weights @ (losses - centre) ** 2) / total
         return value, mean, variance
 
-    def window(self, tilt: float) -> _Window:
-        """Returns between what losses the tilted law has all but e^−45 (Chernoff)."""
+    def window(self, tilt: float, bound: Bound) -> _Window:
+        """Returns between what losses the tilted law lies, nearly (Chernoff).
+
+        What folds onto the window is lost to a lower bound, which so needs a wide
+        one. For an upper bound it counts too much, and little: what lies below
+        folds onto the top, where tilting back makes it small.
+        """
         here, mean, variance = self.cumulants(tilt)
         deviation = max(math.sqrt(variance), 1e-9 * self.deviation)
-        ends, changes = [], []
-        for sign in (-1.0, 1.0):
+
+        def end(sign: float, exponent: float) -> tuple[float, float]:
             bounds = []
             for change in np.geomspace(0.3, 20.0, 12) / deviation:
                 moment = self.cumulants(tilt + sign * change)[0] - here
-                bounds.append(((moment + _NEGLIGIBLE_EXPONENT) / change, change))
-            end, change = min(bounds)
-            ends.append(sign * end)
-            changes.append(float(change))
-        return _Window(ends[0], ends[1], tuple(changes))
+                bounds.append(((moment + exponent) / change, float(change)))
+            return min(bounds)
+
+        if bound is Bound.LOWER:
+            high, low = end(1.0, _LOWER_EXPONENT), end(-1.0, _LOWER_EXPONENT)
+        else:
+            high = end(1.0, _UPPER_EXPONENT)
+            folded = 0.7 * tilt * (high[0] - mean)
+            low = end(-1.0, max(_UPPER_EXPONENT - folded, _LEAST_EXPONENT))
+        return _Window(-low[0], high[0], (low[1], high[1]), deviation)
 
     def tilt_for_epsilon(self, epsilon: float) -> float:
         """Returns the tilt ≥ 0 that centres the loss on epsilon, about."""
@@ -243,14 +264,17 @@ def _compose(
     changes = [change * interval for change in window.changes]
     sums = lattice.TiltedSum([p for p, _ in factors], tilt * interval, size, changes)
     values = sums.masses(counts, first)
-    indices = np.arange(last, first - 1, -1, dtype=np.int64)
+    # Losses far below where the profile is read count for nothing there.
+    lowest = max(first, math.floor((centre - _DEVIATIONS_BELOW * window.deviation) / interval))
+    indices = np.arange(last, lowest - 1, -1, dtype=np.int64)
+    kept = slice(size - 1, lowest - first - 1 if lowest > first else None, -1)
     losses = indices * interval
     scale = values.scale(indices)
     decay = np.exp(np.minimum(centre - losses, _LARGEST_EXPONENT))
     mass_error = sum(law.count * law.mass_error for law in laws) + sums.mass_error()
     sink = _infinity_mass(laws)
     if bound is Bound.UPPER:
-        gain = (np.maximum(values.values[::-1], 0.0) + values.noise) * scale
+        gain = (np.maximum(values.values[kept], 0.0) + values.noise) * scale
         cost = gain * decay
         sink += sums.mass_above(counts, last + 1)
     else:
@@ -259,8 +283,8 @@ def _compose(
         )
         other = others.masses(counts, first)
         noise = values.noise + sums.folded_mass(counts, first, last)
-        gain = np.maximum(values.values[::-1] - noise, 0.0) * scale
-        cost = np.maximum(other.values[::-1], 0.0) + other.noise
+        gain = np.maximum(values.values[kept] - noise, 0.0) * scale
+        cost = np.maximum(other.values[kept], 0.0) + other.noise
         cost *= other.scale(indices) * decay
         mass_error += others.mass_error()
     return _Atoms(
@@ -318,7 +342,7 @@ class Composition:
         self._sketch = _Sketch(laws)
 
     def _around(self, tilt: float, centre: float, dropped: float) -> _Atoms:
-        window = self._sketch.window(tilt)
+        window = self._sketch.window(tilt, self._laws[0].bound)
         interval = self._interval_for(tilt, window.high - window.low)
         return _compose(self._laws, tilt, centre, window, interval, dropped)
 
@@ -328,7 +352,8 @@ class Composition:
         Only where the window would need more than `_MOST_POINTS` is it coarser.
         """
         copies = sum(law.count for law in self._laws)
-        deviation = math.sqrt(self._sketch.cumulants(tilt)[2] / copies)
+        deviation = math.sqrt(self._sketch.cumulants(tilt)[2])
+        deviation = min(deviation, self._sketch.deviation) / math.sqrt(copies)
         fine = deviation / _CELLS_PER_DEVIATION
         smallest = min(fine, self._interval) if fine > 0 else self._interval
         return max(smallest, width / _MOST_POINTS)

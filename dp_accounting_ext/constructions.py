@@ -106,10 +106,7 @@ class RandomAllocation(Construction):
     ) -> Sequence[loss_distribution.LossDistribution]:
         if self.num_selected in (1, self.num_steps):
             # One block, or nothing but blocks of one step: the reduction is exact.
-            return [
-                loss_distribution.from_pair(pair, direction, number)
-                for pair, number in self.blocks(count, Bound.LOWER, tail_mass)
-            ]
+            return BlockReduction(self).dominated(count, direction, tail_mass)
         law = _allocation_by_sum(self, direction, tail_mass)
         return [dataclasses.replace(law, count=count)]
 
@@ -146,6 +143,31 @@ class RandomAllocation(Construction):
 
     def gaussian_precision(self) -> float:
         return self.num_selected * self.noise_multiplier**-2
+
+
+@dataclasses.dataclass(frozen=True)
+class BlockReduction(Construction):
+    """The composition of blocks that dominates an allocation, for its own sake.
+
+    Its lower bound tells how exactly the composition was computed. It is no
+    lower bound of the allocation.
+    """
+
+    allocation: RandomAllocation
+
+    def dominating(self, count: int, tail_mass: float) -> Sequence[PairWithCount]:
+        return self.allocation.blocks(count, Bound.UPPER, tail_mass)
+
+    def dominated(
+        self, count: int, direction: Direction, tail_mass: float
+    ) -> Sequence[loss_distribution.LossDistribution]:
+        return [
+            loss_distribution.from_pair(pair, direction, number)
+            for pair, number in self.allocation.blocks(count, Bound.LOWER, tail_mass)
+        ]
+
+    def gaussian_precision(self) -> float:
+        return self.allocation.gaussian_precision()
 
 
 @functools.lru_cache(maxsize=32)

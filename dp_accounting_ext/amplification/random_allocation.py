@@ -10,7 +10,8 @@ from dp_accounting_ext.amplification import geometric_allocation
 # Points of each sum, so that brackets are within about 1e-5 of ε, relatively.
 ADDITIVE_POINTS = 16384
 _GEOMETRIC_POINTS = 4000
-_GEOMETRIC_WIDTH = 20.0  # The loss's range at which a sum takes that many.
+_GEOMETRIC_WIDTH = 20.0  # The loss's range, and
+_GEOMETRIC_DOUBLINGS = 8.0  # the number of doublings, at which a sum takes that many.
 
 _LONGEST_STAGE = 160
 _FEWEST_STEPS = 8
@@ -62,15 +63,16 @@ def random_allocation(
         route = _suitable_route(pair, num_steps)
     if route is Route.GEOMETRIC:
         return geometric_allocation.mean_of_copies(
-            pair, num_steps, tail_mass=tail_mass, points=points or _points_for(pair)
+            pair, num_steps, tail_mass=tail_mass, points=points or _points_for(pair, num_steps)
         )
     return _in_stages(pair, num_steps, tail_mass, points or ADDITIVE_POINTS)
 
 
-def _points_for(pair: dominating_pair.DominatingPair) -> int:
-    """Returns the points that keep the cost of a sum, points² / range, the same."""
-    growth = math.sqrt(max(pair.loss_range() / _GEOMETRIC_WIDTH, 1.0))
-    return math.ceil(_GEOMETRIC_POINTS * growth)
+def _points_for(pair: dominating_pair.DominatingPair, num_steps: int) -> int:
+    """Returns points that keep the cost, points² / range for each doubling, the same."""
+    growth = max(pair.loss_range() / _GEOMETRIC_WIDTH, 1.0)
+    growth *= _GEOMETRIC_DOUBLINGS / math.ceil(math.log2(num_steps) + 1)
+    return math.ceil(_GEOMETRIC_POINTS * math.sqrt(growth))
 
 
 def _suitable_route(pair: dominating_pair.DominatingPair, num_steps: int) -> Route:

@@ -26,12 +26,15 @@ IndexArray = npt.NDArray[np.int64]
 
 UNIT_ROUNDOFF = 2.0**-53
 
+MOST_LEFT_OUT = 8  # How many copies of a factor a partial sum may lack.
+
 # Error of one butterfly level, in units of rounding, relative to the sum of the
 # absolute inputs below it. Higham, Accuracy and Stability of Numerical
 # Algorithms, Theorem 24.2, has 7 for radix 2 with accurate twiddle factors.
 _LEVEL_ERROR = 8.0
 _MULTIPLY_ERROR = 4.0
 _LARGEST_LOG_MASS = 745.0
+_NEGLIGIBLE_EXPONENT = -70.0
 _SAFETY = 1 + 1e-9  # Covers the rounding of bounds that are not tight anyway.
 
 
@@ -143,10 +146,18 @@ class TiltedSum:
         tilted = [factor.tilted(tilt) for factor in factors]
         self._shifts = [shift for shift, _ in tilted]
         self._weights = [weights for _, weights in tilted]
-        self._spectra = [
+        spectra = [
             _transform(weights, factor.start, size)
             for factor, weights in zip(factors, self._weights, strict=True)
         ]
+        # A power of hundreds leaves few frequencies that are not negligible.
+        largest = np.zeros(spectra[0].size)
+        for factor, spectrum in zip(factors, spectra, strict=True):
+            magnitude = np.minimum(np.abs(spectrum) + self._error, 1.0)
+            copies = max(factor.count - MOST_LEFT_OUT - 1, 0)
+            largest += copies * np.log(magnitude)
+        self._active = np.flatnonzero(largest > _NEGLIGIBLE_EXPONENT)
+        self._spectra = [spectrum[self._active] for spectrum in spectra]
         self._magnitudes = [np.log(np.abs(s) + self._error) for s in self._spectra]
 
     def mass_error(self) -> float:
@@ -223,12 +234,15 @@ class TiltedSum:
             if count:
                 error += count * self._error * np.exp(log_bound - magnitude)
         # Half of the frequencies are stored; the mean is over all of them.
-        return float(2 * error.sum() / self.size) * _SAFETY
+        mean = float(2 * error.sum() / self.size)
+        return (mean + math.exp(_NEGLIGIBLE_EXPONENT)) * _SAFETY
 
     def _values(
         self, spectrum: ComplexArray, noise: float, counts: Sequence[int], first: int
     ) -> TiltedValues:
-        values = np.roll(fft.irfft(spectrum, self.size), -(first % self.size))
+        whole = np.zeros(self.size // 2 + 1, dtype=np.complex128)
+        whole[self._active] = spectrum
+        values = np.roll(fft.irfft(whole, self.size), -(first % self.size))
         return TiltedValues(values, noise, self.log_moment(counts), self.tilt)
 
     def masses(self, counts: Sequence[int], first: int) -> TiltedValues:
@@ -253,7 +267,7 @@ class TiltedSum:
             weighted = weights * factor.offsets
             norm = counts[index] * float(np.abs(weighted).sum())
             noise += 2 * norm * self._noise(others)
-            offset = _transform(weighted, factor.start, self.size)
+            offset = _transform(weighted, factor.start, self.size)[self._active]
             total += counts[index] * self._power(others) * offset
         return self._values(total, noise, counts, first)
 

@@ -1,0 +1,7 @@
+"""Runs the command line: python -m dp_accounting_ext."""
+
+import sys
+
+from dp_accounting_ext import command_line
+
+sys.exit(command_line.main())
