@@ -27,6 +27,16 @@ def _tail_mass(counts: Counts, delta: float) -> float:
     return max(10.0**exponent, gaussian.SMALLEST_TAIL_MASS * 1e4)
 
 
+def _mean(counts: Counts) -> float:
+    """Returns m for which N(m, 1) against N(0, 1) dominates the composition."""
+    return math.sqrt(sum(n * c.gaussian_precision() for c, n in counts.items()))
+
+
+def _is_gaussian(counts: Counts) -> bool:
+    """Tells whether that pair is the composition's own."""
+    return bool(counts) and all(c.is_gaussian() for c in counts)
+
+
 class Certificate:
     """Bounds for a composition, laws of which are made when they are asked for.
 
@@ -52,36 +62,53 @@ class Certificate:
 
     def upper_epsilon(self, delta: float) -> float:
         """Returns an upper bound on ε at δ in (0, 1), in nats."""
+        unamplified = math.inf
+        if not self._others:
+            # Closed, so it holds where a ratio does not fit a float.
+            unamplified = gaussian.epsilon(_mean(self._upper), delta, Bound.UPPER)
+            if _is_gaussian(self._upper):
+                return unamplified
         tail_mass = _tail_mass(self._upper, delta)
         remove = self._upper_profile(Direction.REMOVE, tail_mass).epsilon(delta)
         # The other direction matters only where a quick bound does not rule it out.
         add = self._upper_profile(Direction.ADD, tail_mass, math.inf).epsilon(delta)
         if add > remove:
             add = min(add, self._upper_profile(Direction.ADD, tail_mass).epsilon(delta))
-        return min(max(remove, add), self._unamplified_epsilon(delta))
+        return min(max(remove, add), unamplified)
 
     def lower_epsilon(self, delta: float) -> float:
         """Returns a lower bound on ε at δ in (0, 1), in nats."""
+        if _is_gaussian(self._lower):
+            return gaussian.epsilon(_mean(self._lower), delta, Bound.LOWER)
         tail_mass = _tail_mass(self._lower, delta)
-        bounds = [
+        return max(
             self._lower_profile(direction, tail_mass).epsilon(delta)
             for direction in Direction
-        ]
-        return max(bounds)
+        )
 
     def upper_delta(self, epsilon: float) -> float:
         """Returns an upper bound on δ at finite ε."""
-        return self._at_its_own_tail(
-            lambda guess: max(
-                self._upper_profile(direction, _tail_mass(self._upper, guess)).delta(
-                    epsilon
+        unamplified = 1.0
+        if not self._others:
+            unamplified = gaussian.delta(_mean(self._upper), epsilon, Bound.UPPER)
+            if _is_gaussian(self._upper):
+                return unamplified
+        return min(
+            unamplified,
+            self._at_its_own_tail(
+                lambda guess: max(
+                    self._upper_profile(
+                        direction, _tail_mass(self._upper, guess)
+                    ).delta(epsilon)
+                    for direction in Direction
                 )
-                for direction in Direction
-            )
+            ),
         )
 
     def lower_delta(self, epsilon: float) -> float:
         """Returns a lower bound on δ at finite ε."""
+        if _is_gaussian(self._lower):
+            return gaussian.delta(_mean(self._lower), epsilon, Bound.LOWER)
         return self._at_its_own_tail(
             lambda guess: max(
                 self._lower_profile(direction, _tail_mass(self._lower, guess)).delta(
@@ -124,16 +151,3 @@ class Certificate:
             for law in construction.dominated(count, direction, tail_mass)
         ]
         return composition.Composition(laws, math.inf)
-
-    def _unamplified_epsilon(self, delta: float) -> float:
-        """Returns ε of the composition without any amplification.
-
-        It is closed, so it holds where a ratio does not fit a float.
-        """
-        if self._others:
-            return math.inf
-        precision = sum(
-            count * construction.gaussian_precision()
-            for construction, count in self._upper.items()
-        )
-        return gaussian.upper_epsilon(math.sqrt(precision), delta)

@@ -6,6 +6,7 @@ chosen anew for each question. So a small δ is as accurate as a large one.
 
 from collections.abc import Sequence
 import dataclasses
+import functools
 import math
 
 import numpy as np
@@ -25,15 +26,18 @@ IndexArray = npt.NDArray[np.int64]
 
 # A lattice this fine moves ε by less than 1e-5, relatively.
 _CELLS_PER_DEVIATION = 100.0
-_MOST_POINTS = 1 << 22
+_MOST_POINTS = 1 << 21
 _UPPER_EXPONENT = 28.0
 _LOWER_EXPONENT = 45.0
 _LEAST_EXPONENT = 6.0
 _DEVIATIONS_BELOW = 1.0  # How far below its centre a composed loss is kept.
 _LARGEST_EXPONENT = 700.0
 _SKETCH_SIZE = 2048
+_RARE = 1e-7  # Share of δ that may become infinite.
 _NEGLIGIBLE = 1e-12  # Share of a law that may be moved to the safe side.
 _TRIES = 6
+_COARSEST = 1.0
+_TILT_DOUBLINGS = 10  # From one over the standard deviation.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,7 +117,7 @@ class _Sketch:
         low, high = 0.0, 1 / self.deviation
         if self.cumulants(low)[1] >= epsilon:
             return low
-        for _ in range(40):
+        for _ in range(_TILT_DOUBLINGS):
             if self.cumulants(high)[1] >= epsilon:
                 break
             high *= 2.0
@@ -138,7 +142,7 @@ class _Sketch:
             return value - tilt * mean - prefactor - goal
 
         low = math.log(1e-6 / self.deviation)
-        high = math.log(1e5 / self.deviation)
+        high = math.log(2.0**_TILT_DOUBLINGS / self.deviation)
         if excess(low) < 0:
             return 0.0
         if excess(high) > 0:
@@ -182,27 +186,38 @@ class _Atoms:
         return self.origin + kappa - shift
 
 
-def _clipped(law: LossDistribution, tilt: float, dropped: float) -> LossDistribution:
-    """Returns the law without losses that no answer at this tilt depends on.
+def _without_high(law: LossDistribution, dropped: float) -> LossDistribution:
+    """Returns the law without its highest losses, which are rare.
 
-    Upper bounds: low losses are raised, high ones made infinite. Lower bounds
-    lose both.
+    They become infinite (upper bounds) or are dropped (lower bounds).
+    """
+    above = np.cumsum(law.masses[::-1])[::-1] * law.count
+    high = max(int(np.searchsorted(-above, -dropped)), 1)
+    infinity_mass = law.infinity_mass
+    if law.bound is Bound.UPPER:
+        infinity_mass += float(law.masses[high:].sum()) * (1 + 1e-9)
+    return dataclasses.replace(
+        law,
+        losses=law.losses[:high],
+        masses=law.masses[:high],
+        infinity_mass=infinity_mass,
+    )
+
+
+def _without_low(law: LossDistribution, tilt: float) -> LossDistribution:
+    """Returns the law without low losses that no answer at this tilt depends on.
+
+    They are raised (upper bounds) or dropped (lower bounds).
     """
     with np.errstate(divide="ignore"):
         exponents = np.log(law.masses) + tilt * law.losses
     weights = np.exp(exponents - exponents.max())
     share = np.cumsum(weights) / weights.sum()
     low = int(np.searchsorted(share, _NEGLIGIBLE / law.count))
-    above = np.cumsum(law.masses[::-1])[::-1] * law.count
-    high = max(int(np.searchsorted(-above, -dropped)), low + 1)
-    masses = law.masses[low:high].copy()
-    infinity_mass = law.infinity_mass
+    masses = law.masses[low:].copy()
     if law.bound is Bound.UPPER:
         masses[0] += law.masses[:low].sum()
-        infinity_mass += float(law.masses[high:].sum()) * (1 + 1e-9)
-    return dataclasses.replace(
-        law, losses=law.losses[low:high], masses=masses, infinity_mass=infinity_mass
-    )
+    return dataclasses.replace(law, losses=law.losses[low:], masses=masses)
 
 
 def _factors(
@@ -241,7 +256,6 @@ def _compose(
     centre: float,
     window: _Window,
     interval: float,
-    dropped: float,
 ) -> _Atoms:
     """Returns the composed loss in a window around `centre`.
 
@@ -251,12 +265,11 @@ def _compose(
         centre: Where the profile is read.
         window: The losses between which the tilted law lies, nearly.
         interval: The loss interval.
-        dropped: Mass of high losses that may become infinite.
     """
-    laws = [_clipped(law, tilt, dropped / len(laws)) for law in laws]
+    laws = [_without_low(law, tilt) for law in laws]
     bound = laws[0].bound
-    first = math.floor(window.low / interval) - 2
-    size = math.ceil(window.high / interval) + 3 - first
+    first = math.floor(min(window.low, centre - window.deviation) / interval) - 2
+    size = math.ceil(max(window.high, centre) / interval) + 3 - first
     size = fft.next_fast_len(size, real=True)
     last = first + size - 1
     factors = [_factors(law, interval) for law in laws]
@@ -275,6 +288,7 @@ def _compose(
     sink = _infinity_mass(laws)
     if bound is Bound.UPPER:
         gain = (np.maximum(values.values[kept], 0.0) + values.noise) * scale
+        gain = np.minimum(gain, 1.0)
         cost = gain * decay
         sink += sums.mass_above(counts, last + 1)
     else:
@@ -286,6 +300,7 @@ def _compose(
         gain = np.maximum(values.values[kept] - noise, 0.0) * scale
         cost = np.maximum(other.values[kept], 0.0) + other.noise
         cost *= other.scale(indices) * decay
+        gain[cost > 1e200] = 0.0  # There the scale was cut off.
         mass_error += others.mass_error()
     return _Atoms(
         origin=centre,
@@ -337,14 +352,23 @@ class Composition:
     """
 
     def __init__(self, laws: Sequence[LossDistribution], interval: float) -> None:
-        self._laws = laws
+        self._laws = [law for law in laws if law.masses.size or law.infinity_mass]
         self._interval = interval
-        self._sketch = _Sketch(laws)
 
-    def _around(self, tilt: float, centre: float, dropped: float) -> _Atoms:
+    @functools.cached_property
+    def _sketch(self) -> _Sketch:
+        return _Sketch(self._laws)
+
+    def _without_high(self, delta: float) -> "Composition":
+        """Returns the same without losses too rare to matter at δ."""
+        dropped = _RARE * delta / len(self._laws)
+        laws = [_without_high(law, dropped) for law in self._laws]
+        return Composition(laws, self._interval)
+
+    def _around(self, tilt: float, centre: float) -> _Atoms:
         window = self._sketch.window(tilt, self._laws[0].bound)
         interval = self._interval_for(tilt, window.high - window.low)
-        return _compose(self._laws, tilt, centre, window, interval, dropped)
+        return _compose(self._laws, tilt, centre, window, interval)
 
     def _interval_for(self, tilt: float, width: float) -> float:
         """Returns the loss interval: fine beside the losses, no coarser than asked.
@@ -356,7 +380,7 @@ class Composition:
         deviation = min(deviation, self._sketch.deviation) / math.sqrt(copies)
         fine = deviation / _CELLS_PER_DEVIATION
         smallest = min(fine, self._interval) if fine > 0 else self._interval
-        return max(smallest, width / _MOST_POINTS)
+        return max(min(smallest, _COARSEST), width / _MOST_POINTS)
 
     def delta(self, epsilon: float) -> float:
         """Returns a certified δ at ε, in nats."""
@@ -364,10 +388,14 @@ class Composition:
             return max(0.0, -math.expm1(epsilon))
         if self._is_single():
             return _single(self._laws[0]).delta(epsilon)
+        if self._is_infinite() or epsilon >= self._largest_loss():
+            return self._beyond_all_losses()
         tilt = self._sketch.tilt_for_epsilon(epsilon)
         value, mean, _ = self._sketch.cumulants(tilt)
-        guess = math.exp(min(value - tilt * mean, 0.0))
-        return self._around(tilt, epsilon, 1e-9 * guess).delta(epsilon)
+        about = math.exp(min(value - tilt * mean, 0.0))
+        shorter = self._without_high(about)
+        tilt = shorter._sketch.tilt_for_epsilon(epsilon)
+        return shorter._around(tilt, epsilon).delta(epsilon)
 
     def epsilon(self, delta: float) -> float:
         """Returns a certified ε ≥ 0 at δ in (0, 1), in nats."""
@@ -375,13 +403,21 @@ class Composition:
             return 0.0
         if self._is_single():
             return max(_single(self._laws[0]).epsilon(delta), 0.0)
+        if self._beyond_all_losses() > delta:
+            return math.inf
+        if self._is_infinite():
+            return 0.0
+        return self._without_high(delta)._search(delta)
+
+    def _search(self, delta: float) -> float:
+        """Returns ε at δ: a guess by the saddle point, then the profile there."""
         tilt = self._sketch.tilt_for_delta(delta)
         centre = self._sketch.cumulants(tilt)[1]
         if centre <= 0:
             centre = 0.0
             tilt = self._sketch.tilt_for_epsilon(centre)
         for _ in range(_TRIES):
-            atoms = self._around(tilt, centre, 1e-9 * delta)
+            atoms = self._around(tilt, centre)
             epsilon = atoms.epsilon(delta)
             lowest, highest = float(atoms.losses[-1]), float(atoms.losses[0])
             if lowest <= max(epsilon, 0.0) <= highest:
@@ -394,6 +430,26 @@ class Composition:
 
     def _is_single(self) -> bool:
         return len(self._laws) == 1 and self._laws[0].count == 1
+
+    def _is_infinite(self) -> bool:
+        """Tells whether some law has nothing but an infinite loss."""
+        return any(not law.masses.any() for law in self._laws)
+
+    def _largest_loss(self) -> float:
+        """Returns the largest finite loss of the composition."""
+        largest = sum(law.count * float(law.losses[-1]) for law in self._laws)
+        error = sum(law.count * law.ratio_error for law in self._laws)
+        return largest + error + 1e-12 * abs(largest)
+
+    def _beyond_all_losses(self) -> float:
+        """Returns a certified δ for an ε that no finite loss exceeds."""
+        factor = dominating_pair.allowance(
+            self._laws[0].bound,
+            len(self._laws),
+            sum(law.count * law.mass_error for law in self._laws),
+            0.0,
+        )[1]
+        return min(factor * _infinity_mass(self._laws), 1.0)
 
     def _chernoff(self, delta: float) -> float:
         """Returns ε with P(loss > ε) ≤ δ, which is valid if not tight."""

@@ -40,6 +40,10 @@ class Construction(abc.ABC):
     def gaussian_precision(self) -> float:
         """Returns 1/σ² of a Gaussian mechanism that dominates one run."""
 
+    def is_gaussian(self) -> bool:
+        """Tells whether a run is no more and no less than that mechanism."""
+        return False
+
 
 @dataclasses.dataclass(frozen=True)
 class Gaussian(Construction):
@@ -58,6 +62,9 @@ class Gaussian(Construction):
 
     def gaussian_precision(self) -> float:
         return self.noise_multiplier**-2
+
+    def is_gaussian(self) -> bool:
+        return True
 
     def _pair(
         self, count: int, bound: Bound, tail_mass: float
@@ -143,6 +150,9 @@ class RandomAllocation(Construction):
 
     def gaussian_precision(self) -> float:
         return self.num_selected * self.noise_multiplier**-2
+
+    def is_gaussian(self) -> bool:
+        return self.num_selected == self.num_steps
 
 
 @dataclasses.dataclass(frozen=True)

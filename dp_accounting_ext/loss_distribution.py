@@ -42,7 +42,7 @@ def from_pair(
     if direction is Direction.ADD:
         pair = dominating_pair.dual(pair)
     losses = np.log(pair.ratios)
-    rounding = (1 + float(np.abs(losses).max())) * dominating_pair.UNIT_ROUNDOFF
+    rounding = float(np.abs(losses).max(initial=1.0)) * dominating_pair.UNIT_ROUNDOFF
     return LossDistribution(
         losses=losses,
         masses=pair.p_masses,

@@ -31,7 +31,7 @@ class PLDAccountant(pld_privacy_accountant.PLDAccountant):
             paper's relation).
         value_discretization_interval: The largest interval on which losses are
             composed, in nats; finer ones are chosen where losses are small. Only
-            a composition of more than four million intervals is coarser, its
+            a composition of more than two million intervals is coarser, its
             bounds as certain.
 
     Guarantees:

@@ -51,6 +51,9 @@ def lower_loss_distribution(
         Data processing, https://arxiv.org/abs/2602.17284, Remark 4.7 (lower
         bounds) for k = 1.
     """
+    if pair.ratios.size < 2:
+        empty = np.zeros(0)
+        return loss_distribution.LossDistribution(empty, empty, 0.0, 1, Bound.LOWER)
     rate = num_selected / num_steps
     scores = np.log1p(rate * (pair.ratios - 1))
     deviation = _spread(scores, pair, num_selected, num_steps)

@@ -57,7 +57,9 @@ def random_allocation(
         https://arxiv.org/abs/2602.17284, Theorem 4.4 and Claim 2.9; Theorem 4.6
         and Remark 4.7 for the computation.
     """
-    if num_steps == 1:
+    if num_steps == 1 or pair.ratios.size < 2 or not pair.p_masses.any():
+        # A pair with hardly a finite ratio dominates its own allocation, and is
+        # dominated by it as far as there is nothing of it.
         return pair
     if route is Route.AUTOMATIC:
         route = _suitable_route(pair, num_steps)

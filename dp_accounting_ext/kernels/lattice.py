@@ -102,8 +102,8 @@ class TiltedValues:
     tilt: float
 
     def scale(self, indices: IndexArray) -> FloatArray:
-        """Returns e^{log_scale − tilt · index}."""
-        return np.exp(self.log_scale - self.tilt * indices)
+        """Returns e^{log_scale − tilt · index}, at most e^700."""
+        return np.exp(np.minimum(self.log_scale - self.tilt * indices, 700.0))
 
     def log_noise(self, indices: IndexArray) -> FloatArray:
         """Returns the logarithm of the error at each index."""

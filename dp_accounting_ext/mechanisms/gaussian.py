@@ -4,40 +4,52 @@ import math
 
 import numpy as np
 import numpy.typing as npt
-from scipy import optimize
 from scipy import special
 
 from dp_accounting_ext import dominating_pair
 
 FloatArray = npt.NDArray[np.float64]
 
-# Relative error of scipy.special.ndtr where its value is at most 1/2, in units
-# of rounding: at argument 0, and its growth with the square of the argument.
+_LARGEST_LOSS = 700.0
+_SMALLEST_MASS = 1e-300
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(10)
+
+# Relative error of scipy.special.ndtr in the lower tail, in units of rounding: at
+# argument 0, and its growth with the square of the argument.
 _NDTR_ERROR = 32.0
 _NDTR_GROWTH = 4.0
-
-_LARGEST_LOSS = 700.0
 
 SMALLEST_TAIL_MASS = 1e-290
 
 
-def _interval_masses(points: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Returns the standard normal masses between points, and their relative errors.
+def _cells(points: FloatArray, mean: float) -> tuple[FloatArray, FloatArray]:
+    """Returns the standard normal mass of cells, and the mean of the ratio in each.
 
-    Differences are of lower tails in the left half and of upper tails in the
-    right half, so that no mass is a difference of numbers near one.
+    The ratio is e^{mean · (x − left end)} − 1, x in the cell. Both are sums of
+    positive terms (Gauss–Legendre), so that no mass is a difference of two
+    distribution functions. With cells narrower than 1/8 in the exponent the
+    quadrature's own error is below rounding.
+
+    Args:
+        points: (n + 1,) ends of the cells, increasing.
+        mean: The mean m of P.
+
+    Returns:
+        (n,) masses under Q, and (n,) means under Q of ratio / ratio at the left
+        end − 1.
     """
-    left = points[1:] <= 0
-    near = np.where(left, points[1:], -points[:-1])
-    far = np.where(left, points[:-1], -points[1:])
-    tail = special.ndtr(near)
-    masses = tail - special.ndtr(far)
-    rounding = (_NDTR_ERROR + _NDTR_GROWTH * near**2) * dominating_pair.UNIT_ROUNDOFF
-    crossing = (points[:-1] < 0) & (points[1:] > 0)
-    tail = np.where(crossing, 1.0, tail)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        errors = np.where(masses > 0, 2 * rounding * tail / masses, 0.0)
-    return masses, errors
+    half = np.diff(points) / 2
+    middle = points[:-1] + half
+    masses = np.zeros(half.size)
+    excess = np.zeros(half.size)
+    for node, weight in zip(_NODES, _WEIGHTS, strict=True):
+        step = node * half
+        density = weight * np.exp(-step * (middle + step / 2))
+        masses += density
+        excess += density * np.expm1(mean * half * (1 + node))
+    excess /= masses
+    masses *= half * np.exp(-(middle**2) / 2) / math.sqrt(2 * math.pi)
+    return masses, excess
 
 
 def dominating_pair_of(
@@ -69,29 +81,35 @@ def dominating_pair_of(
     if points is None:
         growth = math.sqrt(max(mean * (mean - 2 * width) / 20, 1.0))
         points = math.ceil((1 << 14) * min(growth, 8.0))
-    noise = np.linspace(width, mean - width, points)
-    # Losses above 700 overflow as ratios; they are tail whatever their mass.
-    noise = noise[noise * mean - mean**2 / 2 <= _LARGEST_LOSS]
+    # Losses beyond ±700 do not fit a float as ratios: they are tail, whatever their
+    # mass.
+    lowest = max(width, mean / 2 - _LARGEST_LOSS / mean)
+    highest = min(mean - width, mean / 2 + _LARGEST_LOSS / mean)
+    noise = np.linspace(lowest, highest, points)
     ratios = np.exp(noise * mean - mean**2 / 2)
-    q_masses, q_errors = _interval_masses(noise)
-    p_masses, p_errors = _interval_masses(noise - mean)
+    q_masses, excess = _cells(noise, mean)
     q_low, p_low = special.ndtr(noise[0]), special.ndtr(noise[0] - mean)
     q_high, p_high = special.ndtr(-noise[-1]), special.ndtr(mean - noise[-1])
+    size = float(np.abs(noise).max()) + mean
+    rounding = _NDTR_ERROR + _NDTR_GROWTH * size**2
     errors = {
-        "mass_error": float(q_errors.max()),
-        # Ratios themselves are off by the rounding of their exponents.
-        "ratio_error": float((q_errors + p_errors).max())
-        + 4 * (1 + mean * (mean + abs(width))) * dominating_pair.UNIT_ROUNDOFF,
+        "mass_error": rounding * dominating_pair.UNIT_ROUNDOFF,
+        # Of the exponents of ratios; the tails' ratios are as uncertain as masses,
+        # and weigh no more than tail_mass.
+        "ratio_error": (32 + 4 * mean * size) * dominating_pair.UNIT_ROUNDOFF,
     }
     if bound is dominating_pair.Bound.LOWER:
-        q_all = np.concatenate([[q_low], q_masses, [q_high]])
-        p_all = np.concatenate([[p_low], p_masses, [p_high]])
-        kept = (q_all > 0) & (p_all > 0)
+        all_ratios = ratios[:-1] * (1 + excess)
+        all_masses = q_masses
+        if q_high > _SMALLEST_MASS:
+            lowered = (1 - 4 * errors["mass_error"]) * p_high / q_high
+            all_ratios = np.append(all_ratios, lowered)
+            all_masses = np.append(all_masses, q_high)
+        kept = (all_masses > _SMALLEST_MASS) & (all_ratios * all_masses > _SMALLEST_MASS)
         return dominating_pair.DominatingPair(
-            p_all[kept] / q_all[kept], q_all[kept], 0.0, 0.0, bound, **errors
+            all_ratios[kept], all_masses[kept], 0.0, 0.0, bound, **errors
         )
-    low, high = ratios[:-1], ratios[1:]
-    raised = np.clip((p_masses - low * q_masses) / (high - low), 0.0, q_masses)
+    raised = np.minimum(excess / np.expm1(mean * np.diff(noise)), 1.0) * q_masses
     masses = np.zeros(ratios.size)
     masses[1:] += raised
     masses[:-1] += q_masses - raised
@@ -100,45 +118,72 @@ def dominating_pair_of(
     return dominating_pair.DominatingPair(
         ratios,
         masses,
-        infinity_mass=float(p_high),
-        zero_mass=float(q_low),
+        infinity_mass=float(p_high) * (1 + errors["mass_error"]),
+        zero_mass=float(q_low) * (1 + errors["mass_error"]),
         bound=bound,
         **errors,
     )
 
 
-def upper_epsilon(mean: float, delta: float) -> float:
-    """Returns ε of N(mean, 1) against N(0, 1) at δ, from its closed form.
+def delta(mean: float, epsilon: float, bound: dominating_pair.Bound) -> float:
+    """Returns δ of N(mean, 1) against N(0, 1) at ε, from its closed form.
 
     δ(ε) = Φ(m/2 − ε/m) − e^ε Φ(−m/2 − ε/m), in logarithms, so that neither a
     large ε nor a small δ leaves the range of floats.
 
     Args:
         mean: The mean m, positive: sensitivity over standard deviation.
-        delta: The target, in (0, 1).
-
-    Returns:
-        An upper bound on ε ≥ 0, in nats.
+        epsilon: ε, in nats.
+        bound: The side to err on.
 
     Source:
         Balle and Wang 2018, https://arxiv.org/abs/1805.06530, Theorem 8.
     """
+    return math.exp(min(_log_delta(mean, epsilon, bound), 0.0))
 
-    def log_delta(epsilon: float) -> float:
-        first = special.log_ndtr(mean / 2 - epsilon / mean)
-        second = epsilon + special.log_ndtr(-mean / 2 - epsilon / mean)
-        # Rounding of the two, on the side of a larger δ.
-        slack = 64 * dominating_pair.UNIT_ROUNDOFF * (1 + abs(first) + abs(second))
-        slack += 64 * dominating_pair.UNIT_ROUNDOFF * (epsilon + mean**2)
-        gap = max(first - second + slack, 0.0)
-        return float(first + slack + math.log(max(-math.expm1(-gap), 5e-324)))
 
+def _log_delta(mean: float, epsilon: float, bound: dominating_pair.Bound) -> float:
+    first = float(special.log_ndtr(mean / 2 - epsilon / mean))
+    second = epsilon + float(special.log_ndtr(-mean / 2 - epsilon / mean))
+    slack = 1 + abs(first) + abs(second) + abs(epsilon) + mean**2
+    slack *= 64 * dominating_pair.UNIT_ROUNDOFF
+    if bound is dominating_pair.Bound.LOWER:
+        slack = -slack
+    difference = -math.expm1(min(second - first - slack, 0.0))
+    if difference <= 0:
+        return -math.inf
+    return first + slack + math.log(difference)
+
+
+def epsilon(mean: float, delta: float, bound: dominating_pair.Bound) -> float:
+    """Returns ε ≥ 0 of N(mean, 1) against N(0, 1) at δ, from its closed form.
+
+    Args:
+        mean: The mean m, positive: sensitivity over standard deviation.
+        delta: The target, in (0, 1).
+        bound: The side to err on.
+
+    Returns:
+        ε, in nats.
+
+    Source:
+        Balle and Wang 2018, https://arxiv.org/abs/1805.06530, Theorem 8.
+    """
     goal = math.log(delta)
-    if log_delta(0.0) <= goal:
+
+    def excess(candidate: float) -> float:
+        return max(_log_delta(mean, candidate, bound), -1e300) - goal
+
+    if excess(0.0) <= 0:
         return 0.0
-    high = mean * (mean / 2 + math.sqrt(-2 * goal)) + 1e-300
-    while log_delta(high) > goal:
+    high = mean * (mean / 2 + math.sqrt(-2 * goal))
+    while excess(high) > 0:
         high *= 2
-    return float(
-        optimize.brentq(lambda x: log_delta(x) - goal, 0.0, high, xtol=1e-300)
-    ) * (1 + 1e-12)
+    low = 0.0
+    while high - low > 1e-13 * high:
+        middle = (low + high) / 2
+        if excess(middle) > 0:
+            low = middle
+        else:
+            high = middle
+    return high if bound is dominating_pair.Bound.UPPER else low
