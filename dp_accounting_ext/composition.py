@@ -18,6 +18,7 @@ from dp_accounting_ext import dominating_pair
 from dp_accounting_ext import loss_distribution
 from dp_accounting_ext.kernels import lattice
 from dp_accounting_ext.kernels import profile
+from dp_accounting_ext.kernels import sums
 
 Bound = dominating_pair.Bound
 LossDistribution = loss_distribution.LossDistribution
@@ -81,10 +82,10 @@ class _Sketch:
             largest = float(exponents.max())
             weights = np.exp(exponents - largest)
             total = float(weights.sum())
-            centre = float(weights @ losses) / total
+            centre = sums.dot(weights, losses) / total
             value += count * (largest + math.log(total))
             mean += count * centre
-            variance += count * float(weights @ (losses - centre) ** 2) / total
+            variance += count * sums.dot(weights, (losses - centre) ** 2) / total
         return value, mean, variance
 
     def window(self, tilt: float, bound: Bound) -> _Window:
@@ -275,32 +276,32 @@ def _compose(
     factors = [_factors(law, interval) for law in laws]
     counts = [law.count for law in laws]
     changes = [change * interval for change in window.changes]
-    sums = lattice.TiltedSum([p for p, _ in factors], tilt * interval, size, changes)
-    values = sums.masses(counts, first)
+    tilted = lattice.TiltedSum([p for p, _ in factors], tilt * interval, size, changes)
+    values = tilted.masses(counts, first)
     # Losses far below where the profile is read count for nothing there.
     lowest = max(first, math.floor((centre - _DEVIATIONS_BELOW * window.deviation) / interval))
     indices = np.arange(last, lowest - 1, -1, dtype=np.int64)
     kept = slice(size - 1, lowest - first - 1 if lowest > first else None, -1)
     losses = indices * interval
     scale = values.scale(indices)
-    decay = np.exp(np.minimum(centre - losses, _LARGEST_EXPONENT))
-    mass_error = sum(law.count * law.mass_error for law in laws) + sums.mass_error()
+    mass_error = sum(law.count * law.mass_error for law in laws) + tilted.mass_error()
     sink = _infinity_mass(laws)
     if bound is Bound.UPPER:
         gain = (np.maximum(values.values[kept], 0.0) + values.noise) * scale
         gain = np.minimum(gain, 1.0)
-        cost = gain * decay
-        sink += sums.mass_above(counts, last + 1)
+        cost = gain * np.exp(np.minimum(centre - losses, _LARGEST_EXPONENT))
+        sink += tilted.mass_above(counts, last + 1)
     else:
         others = lattice.TiltedSum(
             [q for _, q in factors if q is not None], tilt * interval, size, changes
         )
         other = others.masses(counts, first)
-        noise = values.noise + sums.folded_mass(counts, first, last)
+        noise = values.noise + tilted.folded_mass(counts, first, last)
         gain = np.maximum(values.values[kept] - noise, 0.0) * scale
         cost = np.maximum(other.values[kept], 0.0) + other.noise
-        cost *= other.scale(indices) * decay
-        gain[cost > 1e200] = 0.0  # There the scale was cut off.
+        exponent = other.log_scale - other.tilt * indices + (centre - losses)
+        cost *= np.exp(np.minimum(exponent, _LARGEST_EXPONENT))
+        gain[exponent > _LARGEST_EXPONENT] = 0.0
         mass_error += others.mass_error()
     return _Atoms(
         origin=centre,
@@ -367,7 +368,8 @@ class Composition:
 
     def _around(self, tilt: float, centre: float) -> _Atoms:
         window = self._sketch.window(tilt, self._laws[0].bound)
-        interval = self._interval_for(tilt, window.high - window.low)
+        low, high = min(window.low, centre), max(window.high, centre)
+        interval = self._interval_for(tilt, high - low + window.deviation)
         return _compose(self._laws, tilt, centre, window, interval)
 
     def _interval_for(self, tilt: float, width: float) -> float:

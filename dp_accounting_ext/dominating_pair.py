@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dp_accounting_ext.kernels import profile
+from dp_accounting_ext.kernels import sums
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -75,16 +76,16 @@ class DominatingPair:
     def variance(self) -> float:
         """Returns the variance of Z under Q, infinite ratios aside."""
         mean = float(self.p_masses.sum())
-        return float(self.masses @ (self.ratios - mean) ** 2) + self.zero_mass * mean**2
+        return sums.dot(self.masses, (self.ratios - mean) ** 2) + self.zero_mass * mean**2
 
     def hockey_stick(self, epsilon: float, direction: Direction) -> float:
         """Returns the hockey-stick divergence at e^epsilon of the atoms as stored."""
         if direction is Direction.REMOVE:
             above = np.maximum(self.ratios - math.exp(min(epsilon, 709.0)), 0.0)
-            return self.infinity_mass + float(self.masses @ above)
+            return self.infinity_mass + sums.dot(self.masses, above)
         with np.errstate(over="ignore"):
             scaled = math.exp(min(epsilon, 709.0)) * self.ratios
-        return self.zero_mass + float(self.masses @ np.maximum(1.0 - scaled, 0.0))
+        return self.zero_mass + sums.dot(self.masses, np.maximum(1.0 - scaled, 0.0))
 
     def delta(self, epsilon: float, direction: Direction) -> float:
         """Returns a certified δ at ε, in nats: never on the unsafe side of the truth."""

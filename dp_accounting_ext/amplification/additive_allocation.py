@@ -20,7 +20,9 @@ from scipy import fft
 from scipy import optimize
 
 from dp_accounting_ext import dominating_pair
+from dp_accounting_ext.kernels import geometric
 from dp_accounting_ext.kernels import lattice
+from dp_accounting_ext.kernels import sums
 
 Bound = dominating_pair.Bound
 FloatArray = npt.NDArray[np.float64]
@@ -34,7 +36,9 @@ _MOST_JUMPS = lattice.MOST_LEFT_OUT
 _SHORTEST_JUMP = 6.0  # In standard deviations of the sum without jumps.
 _ROOM = 3.0  # Size of the circle over the size of the window.
 _JUMP_CELLS = 256  # Lattice cells per standard deviation of the ordinary sum.
-_MANY_JUMPS_CELLS = 2048
+_JUMP_STEPS = 4.0  # The same for sums with several jumps, on a multiplicative grid.
+_FINEST_JUMP_STEP, _COARSEST_JUMP_STEP = 0.001, 0.05
+_TILT_SPACING = 6.0  # Between neighbouring tilts' centres, in standard deviations.
 _TILT_CHANGES = (15.0, 30.0, 60.0, 120.0)  # For Chernoff bounds; over the circle.
 _LARGEST_TILT = 0.7  # Over the tilt that centres the sum on the end of the window.
 
@@ -124,6 +128,21 @@ class _Atoms:
         return places
 
 
+@dataclasses.dataclass(frozen=True)
+class _Part:
+    """One part of a mixture: atoms, and bounds on their relative errors."""
+
+    places: FloatArray
+    masses: FloatArray
+    mass_error: float
+    ratio_error: float
+
+    @classmethod
+    def of(cls, atoms: _Atoms) -> "_Part":
+        error = 4 * atoms.masses.size * lattice.UNIT_ROUNDOFF
+        return cls(atoms.places(), atoms.masses, error, 0.0)
+
+
 class _Sketch:
     """A few thousand atoms that stand for a law where no certificate is needed."""
 
@@ -138,10 +157,10 @@ class _Sketch:
             masses = summand.pair.masses[ordinary]
             chunks = np.linspace(0, places.size, _SKETCH_SIZE, False).astype(int)
             starts = np.unique(chunks)
-            sums = np.add.reduceat(masses, starts)
+            totals = np.add.reduceat(masses, starts)
             means = np.add.reduceat(masses * places, starts)
-            kept = sums > 0
-            self._laws.append((means[kept] / sums[kept], sums[kept]))
+            kept = totals > 0
+            self._laws.append((means[kept] / totals[kept], totals[kept]))
             if not negligible_zero(summand, tail_mass):
                 law = self._laws.pop()
                 self._laws.append(
@@ -151,10 +170,10 @@ class _Sketch:
     def mean_and_deviation(self) -> tuple[float, float]:
         mean = variance = 0.0
         for count, (places, masses) in zip(self._counts, self._laws, strict=True):
-            law_mean = float(places @ masses) / float(masses.sum())
+            law_mean = sums.dot(places, masses) / float(masses.sum())
             mean += count * law_mean
             spread = (places - law_mean) ** 2
-            variance += count * float(spread @ masses) / float(masses.sum())
+            variance += count * sums.dot(spread, masses) / float(masses.sum())
         return mean, math.sqrt(variance)
 
     def ends(self) -> tuple[float, float]:
@@ -173,7 +192,7 @@ class _Sketch:
             weights = masses * np.exp(exponents - largest)
             moment = float(weights.sum())
             total += count * (largest + math.log(moment))
-            slope += count * float(weights @ places) / moment
+            slope += count * sums.dot(weights, places) / moment
         return total, slope
 
     def saddle(self, target: float) -> tuple[float, float]:
@@ -254,9 +273,8 @@ def window_of(summands: Sequence[Summand], tail_mass: float) -> Window:
     goal = math.log(tail_mass)
     low, lowering = sketch.quantile(goal, -1.0)
     high, raising = sketch.quantile(goal, 1.0)
-    pieces = max(1, math.ceil(math.sqrt(-2 * goal) / 4))
-    steps = np.arange(1, pieces + 1) / pieces
-    steps *= _LARGEST_TILT
+    pieces = max(1, math.ceil(_LARGEST_TILT * math.sqrt(-2 * goal) / _TILT_SPACING))
+    steps = _LARGEST_TILT * np.arange(1, pieces + 1) / pieces
     tilts = [*(lowering * steps[::-1]), 0.0, *(raising * steps)]
     return Window(
         tail_mass=tail_mass,
@@ -276,8 +294,8 @@ def bulk_deviation(summands: Sequence[Summand], threshold: float) -> float:
     for summand in summands:
         ordinary = summand.places() <= threshold
         places, masses = summand.places()[ordinary], summand.pair.masses[ordinary]
-        mean = float(places @ masses)
-        variance += summand.count * float((places - mean) ** 2 @ masses)
+        mean = sums.dot(places, masses)
+        variance += summand.count * sums.dot((places - mean) ** 2, masses)
     return math.sqrt(variance)
 
 
@@ -339,6 +357,7 @@ class _Mean:
         self._place_error = 0.0
         self._factors = [self._factor(summand) for summand in summands]
         self._jumps = [self._jump_atoms(summand) for summand in summands]
+        self._jump_sums: dict[tuple[int, ...], geometric.GeometricLaw] = {}
         changes = [change / self._size for change in _TILT_CHANGES]
         self._sums = [
             lattice.TiltedSum(self._factors, tilt * self._step, self._size, changes)
@@ -361,7 +380,7 @@ class _Mean:
         # A ratio this large alone takes the sum out of the window.
         cap = self._window.high - self._window.low + summand.mean()
         if self._bound is Bound.UPPER:
-            self._lost += summand.count * float(np.maximum(places - cap, 0) @ masses)
+            self._lost += summand.count * sums.dot(np.maximum(places - cap, 0.0), masses)
             places = np.minimum(places, cap)
         else:
             places, masses = places[places <= cap], masses[places <= cap]
@@ -376,8 +395,8 @@ class _Mean:
 
     def pair(self) -> dominating_pair.DominatingPair:
         """Returns the mixture over the number of jumps."""
-        parts = [self._ordinary(self._counts), *self._jumping()]
-        places = np.concatenate([part.places() for part in parts])
+        parts = [_Part.of(self._ordinary(self._counts)), *self._jumping()]
+        places = np.concatenate([part.places for part in parts])
         masses = np.concatenate([part.masses for part in parts])
         infinity = sum(s.count * s.weight * s.pair.infinity_mass for s in self._summands)
         zero = 0.0
@@ -387,9 +406,10 @@ class _Mean:
         kept = np.flatnonzero((masses > 0) & (places > 0))
         kept = kept[np.argsort(places[kept], kind="stable")]
         mass_error = sum(s.count * s.pair.mass_error for s in self._summands)
-        mass_error += max(sums.mass_error() for sums in self._sums)
-        mass_error += 4 * max(p.masses.size for p in parts) * lattice.UNIT_ROUNDOFF
+        mass_error += max(tilted.mass_error() for tilted in self._sums)
+        mass_error += max(part.mass_error for part in parts)
         ratio_error = max(s.pair.ratio_error for s in self._summands)
+        ratio_error += max(part.ratio_error for part in parts)
         return dominating_pair.DominatingPair(
             places[kept] / self._total,
             masses[kept],
@@ -432,7 +452,7 @@ class _Mean:
         """Returns masses raised by their noise; the rest goes to the sinks."""
         indices = self._indices_for(counts)
         first, last = int(indices[0]), int(indices[-1])
-        values = [sums.masses(counts, first) for sums in self._sums]
+        values = [tilted.masses(counts, first) for tilted in self._sums]
         masses = np.zeros(indices.size)
         for value, own in zip(values, lattice.owned(values, indices), strict=True):
             raised = np.maximum(value.values[own], 0.0) + value.noise
@@ -442,7 +462,7 @@ class _Mean:
         masses[-1] += above
         tilt = self._window.raising * self._step
         mean = sum(
-            count * float(factor.tilted(tilt)[1] @ factor.indices)
+            count * sums.dot(factor.tilted(tilt)[1], factor.indices)
             for count, factor in zip(counts, self._factors, strict=True)
         )
         self._lost += weight * above * mean * self._step * _SAFETY
@@ -460,22 +480,22 @@ class _Mean:
         """
         indices = self._indices_for(counts)
         first = int(indices[0])
-        values = [sums.masses(counts, first) for sums in self._sums]
+        values = [tilted.masses(counts, first) for tilted in self._sums]
         masses = np.zeros(indices.size)
         moments = np.zeros(indices.size)
-        for sums, value, own in zip(
+        for tilted, value, own in zip(
             self._sums, values, lattice.owned(values, indices), strict=True
         ):
             if own.size == 0:
                 continue
             ends = indices[own[[0, -1]]]
-            folded = sums.folded_mass(counts, int(ends[0]), int(ends[1]))
+            folded = tilted.folded_mass(counts, int(ends[0]), int(ends[1]))
             noise = value.noise + folded
             own = own[value.values[own] * _LARGEST_RELATIVE_NOISE > noise]
             if own.size == 0:
                 continue
-            offset = sums.moments(counts, first)
-            offset_noise = offset.noise + folded * sums.largest_offset()
+            offset = tilted.moments(counts, first)
+            offset_noise = offset.noise + folded * tilted.largest_offset()
             mass = value.values[own]
             shift = offset.values[own] / mass
             error = (offset_noise + np.abs(shift) * noise) / (mass - noise)
@@ -499,18 +519,18 @@ class _Mean:
         ranges = [range(min(jumping, count) + 1) for count in self._counts]
         return [way for way in itertools.product(*ranges) if sum(way) == jumping]
 
-    def _jumping(self) -> list[_Atoms]:
+    def _jumping(self) -> list[_Part]:
         """Returns the sums with one jump, two jumps, …; what has more is lost."""
         if not any(masses.size for _, masses in self._jumps):
             return []
-        parts: list[_Atoms] = []
+        parts: list[_Part] = []
         for jumping in range(1, _MOST_JUMPS + 1):
             ways = self._ways(jumping)
             mass = sum(self._jump_mass(way) for way in ways)
             if jumping > 1 and mass < self._window.tail_mass:
                 # Given that these copies jump, all others keep their mean.
                 largest = max(
-                    float(places @ masses) / float(masses.sum())
+                    sums.dot(places, masses) / float(masses.sum())
                     for places, masses in self._jumps
                     if masses.size
                 )
@@ -528,7 +548,7 @@ class _Mean:
         counts = [c - number for c, number in zip(self._counts, way, strict=True)]
         return self._ordinary(counts, self._jump_mass(way))
 
-    def _one_jump(self, which: int, way: Sequence[int]) -> list[_Atoms]:
+    def _one_jump(self, which: int, way: Sequence[int]) -> list[_Part]:
         """Returns the sums with one jump, a part for each octave of the jump."""
         places, masses = self._jumps[which]
         if places.size == 0:
@@ -543,49 +563,40 @@ class _Mean:
             weights = self._counts[which] * masses[own]
             jump = _Atoms.of(places[own], weights, step, self._bound)
             coarse = _Atoms.of(rest.places(), rest.masses, step, self._bound)
-            parts.append(jump.convolved(coarse))
+            parts.append(_Part.of(jump.convolved(coarse)))
         return parts
 
-    def _many_jumps(self, way: Sequence[int]) -> _Atoms:
-        """Returns the sums with several jumps, those of jumps far out capped."""
+    def _many_jumps(self, way: tuple[int, ...]) -> _Part:
+        """Returns the sums with several jumps, on a multiplicative grid."""
         rest = self._rest(way)
-        capped = [self._capped(index, way) for index in range(len(way))]
-        reach = sum(
-            number * float(places[-1])
-            for number, (places, _) in zip(way, capped, strict=True)
-            if number
+        grouped = self._bound is Bound.LOWER
+        law = geometric.from_atoms(
+            rest.places(), rest.masses, self._jump_step(), grouped=grouped
         )
-        step = (reach + self._window.high - self._window.low) / _MANY_JUMPS_CELLS
-        part = _Atoms.of(rest.places(), rest.masses, step, self._bound)
-        sets = 1
-        for number, count, (places, masses) in zip(
-            way, self._counts, capped, strict=True
-        ):
-            jump = _Atoms.of(places, masses, step, self._bound)
-            for _ in range(number):
-                part = part.convolved(jump)
-            sets *= math.comb(count, number)
-        moments = None if part.moments is None else sets * part.moments
-        return dataclasses.replace(part, masses=sets * part.masses, moments=moments)
+        law = geometric.convolve(self._sum_of_jumps(way), law)
+        sets = math.prod(
+            math.comb(count, number)
+            for count, number in zip(self._counts, way, strict=True)
+        )
+        # A jump more than nothing: no such sum is zero.
+        return _Part(law.places(), sets * law.masses, law.mass_error, law.ratio_error)
 
-    def _capped(
-        self, which: int, way: Sequence[int]
-    ) -> tuple[FloatArray, FloatArray]:
-        """Returns jumps without the rarest: those go to the cap and to infinity."""
-        places, masses = self._jumps[which]
-        number = way[which]
-        if not number:
-            return places, masses
-        # Expectation lost for each cap, all copies that jump taken together.
-        ways = number * self._jump_mass(way) / float(masses.sum())
-        tails = np.cumsum((places * masses)[::-1])[::-1] * ways
-        last = max(int(np.searchsorted(-tails, -self._window.tail_mass)) - 1, 0)
-        last = min(last, places.size - 1)
-        beyond = slice(last + 1, None)
-        if self._bound is Bound.LOWER:
-            return places[: last + 1], masses[: last + 1]
-        excess = float((places[beyond] - places[last]) @ masses[beyond])
-        self._lost += ways * excess * _SAFETY
-        masses = masses[: last + 1].copy()
-        masses[-1] += float(self._jumps[which][1][beyond].sum())
-        return places[: last + 1], masses
+    def _jump_step(self) -> float:
+        """Returns a grid step that is fine beside the ordinary sum's deviation."""
+        reach = self._window.high + 2 * self._window.threshold
+        step = self._window.deviation / (_JUMP_STEPS * reach)
+        return min(max(step, _FINEST_JUMP_STEP), _COARSEST_JUMP_STEP)
+
+    def _sum_of_jumps(self, way: tuple[int, ...]) -> geometric.GeometricLaw:
+        """Returns the law of a sum of jumps alone, so many of each summand."""
+        if way not in self._jump_sums:
+            which = next(index for index, number in enumerate(way) if number)
+            places, masses = self._jumps[which]
+            grouped = self._bound is Bound.LOWER
+            step = self._jump_step()
+            law = geometric.from_atoms(places, masses, step, grouped=grouped)
+            fewer = tuple(n - (i == which) for i, n in enumerate(way))
+            if any(fewer):
+                law = geometric.convolve(self._sum_of_jumps(fewer), law)
+            self._jump_sums[way] = law
+        return self._jump_sums[way]

@@ -17,6 +17,7 @@ from scipy import fft
 from dp_accounting_ext import dominating_pair
 from dp_accounting_ext import loss_distribution
 from dp_accounting_ext.kernels import lattice
+from dp_accounting_ext.kernels import sums
 
 Bound = dominating_pair.Bound
 Direction = dominating_pair.Direction
@@ -73,9 +74,9 @@ def lower_loss_distribution(
     else:
         gained, spent, sign = q_factors, p_factors, -1.0
     tilts = sign * np.linspace(-0.25, 1.0, 6) * goal / deviation * step
-    centre = sum(f.count * f.tilted(0.0)[1] @ f.indices for f in gained)
+    centre = sum(f.count * sums.dot(f.tilted(0.0)[1], f.indices) for f in gained)
     circle = fft.next_fast_len(2 * _POINTS, real=True)
-    first = math.floor(float(centre) - circle / 2)
+    first = math.floor(centre - circle / 2)
     indices = np.arange(first, first + circle, dtype=np.int64)
     gain, gain_error = _masses(gained, tilts, indices, -1.0)
     cost, cost_error = _masses(spent, tilts + sign * step, indices, 1.0)
@@ -105,8 +106,8 @@ def _spread(
     """Returns the larger standard deviation of the sum, under P or under Q."""
     variances = []
     for masses in (pair.p_masses, pair.masses):
-        mean = float(scores @ masses)
-        variances.append(float((scores - mean) ** 2 @ masses))
+        mean = sums.dot(scores, masses)
+        variances.append(sums.dot((scores - mean) ** 2, masses))
     under_p, under_q = variances
     mixed = num_selected * under_p + (num_steps - num_selected) * under_q
     return math.sqrt(max(mixed, num_steps * under_q))
@@ -122,11 +123,13 @@ def _masses(
     counts = [factor.count for factor in factors]
     size, first = indices.size, int(indices[0])
     changes = [change / size for change in (30.0, 60.0, 120.0)]
-    sums = [lattice.TiltedSum(factors, float(tilt), size, changes) for tilt in tilts]
-    values = [tilted.masses(counts, first) for tilted in sums]
+    tilteds = [
+        lattice.TiltedSum(factors, float(tilt), size, changes) for tilt in tilts
+    ]
+    values = [tilted.masses(counts, first) for tilted in tilteds]
     masses = np.zeros(size)
     for tilted, value, own in zip(
-        sums, values, lattice.owned(values, indices), strict=True
+        tilteds, values, lattice.owned(values, indices), strict=True
     ):
         if own.size == 0:
             continue
@@ -136,4 +139,4 @@ def _masses(
             noise += tilted.folded_mass(counts, int(ends[0]), int(ends[1]))
         found = np.maximum(value.values[own], 0.0) + side * noise
         masses[own] = np.maximum(found, 0.0) * value.scale(indices[own])
-    return masses, max(tilted.mass_error() for tilted in sums)
+    return masses, max(tilted.mass_error() for tilted in tilteds)

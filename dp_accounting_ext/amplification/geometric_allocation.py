@@ -8,6 +8,7 @@ import numpy as np
 
 from dp_accounting_ext import dominating_pair
 from dp_accounting_ext.kernels import geometric
+from dp_accounting_ext.kernels import sums
 
 Bound = dominating_pair.Bound
 
@@ -17,39 +18,24 @@ _FINEST = 2000.0  # Grid points per relative standard deviation, at most.
 def discretize(
     pair: dominating_pair.DominatingPair, step: float
 ) -> geometric.GeometricLaw:
-    """Returns a pair's ratio on a multiplicative grid.
+    """Returns a pair's ratio on a multiplicative grid, its bound kept.
 
     Args:
-        pair: n atoms. Upper bounds are split between grid points, lower bounds
-            grouped at the means of cells.
+        pair: n atoms.
         step: Logarithm of the ratio of neighbouring grid points.
 
     Source:
         https://arxiv.org/abs/2602.17284, Algorithm 6.
     """
-    origin = float(pair.ratios[0])
-    logs = np.log(pair.ratios) - math.log(origin)
-    cells = np.floor(logs / step).astype(np.int64)
-    size = int(cells[-1]) + 2
-    above = np.maximum(np.expm1(logs - step * cells), 0.0)
-    masses, excess = np.bincount(cells, pair.masses, size), None
-    if pair.bound is Bound.LOWER:
-        excess = np.bincount(cells, above * pair.masses, size)
-    else:
-        raised = np.minimum(above / math.expm1(step), 1.0) * pair.masses
-        masses = np.bincount(cells, pair.masses - raised, size)
-        masses += np.bincount(cells + 1, raised, size)
-    return geometric.GeometricLaw(
-        origin=origin,
-        step=step,
-        masses=masses,
-        excess=excess,
+    law = geometric.from_atoms(
+        pair.ratios, pair.masses, step, grouped=pair.bound is Bound.LOWER
+    )
+    return dataclasses.replace(
+        law,
         zero_mass=pair.zero_mass,
         lost_mean=pair.infinity_mass,
-        mass_error=pair.mass_error + pair.ratios.size * geometric.UNIT_ROUNDOFF,
-        # Logarithms and the grid's exponents are off by their own rounding.
-        ratio_error=pair.ratio_error
-        + (16 + 8 * (abs(math.log(origin)) + float(logs[-1]))) * geometric.UNIT_ROUNDOFF,
+        mass_error=law.mass_error + pair.mass_error,
+        ratio_error=law.ratio_error + pair.ratio_error,
     )
 
 
@@ -107,27 +93,30 @@ def self_convolve(
     while levels[-1] != {1} and levels[-1] != {1, 2}:
         halves = {n // 2 for n in levels[-1]} | {(n + 1) // 2 for n in levels[-1]}
         levels.append(halves)
-    sums = {1: law}
+    by_count = {1: law}
     if 2 in levels.pop():
-        sums[2] = trim(geometric.convolve(law, law), 2, tail_mass * 2 / count)
+        by_count[2] = trim(geometric.convolve(law, law), 2, tail_mass * 2 / count)
     for sizes in reversed(levels):
-        refinement = _refinement(sums[min(sums)], points)
-        sums = {
+        refinement = _refinement(by_count[min(by_count)], points)
+        by_count = {
             n: trim(
-                geometric.convolve(sums[n // 2], sums[(n + 1) // 2], refinement),
+                geometric.convolve(
+                    by_count[n // 2], by_count[(n + 1) // 2], refinement
+                ),
                 n,
                 tail_mass * n / count,
             )
             for n in sizes
         }
-    return sums[count]
+    return by_count[count]
 
 
 def _refinement(law: geometric.GeometricLaw, points: int) -> int:
     """Returns how much finer the next sum's grid is."""
     grid = law.grid()
-    relative = grid / float(grid @ law.masses)
-    deviation = float(np.linalg.norm((relative - 1) * np.sqrt(law.masses)))
+    relative = grid / sums.dot(grid, law.masses)
+    scaled = (relative - 1) * np.sqrt(law.masses)
+    deviation = math.sqrt(sums.dot(scaled, scaled))
     refinement = 1
     while (
         2 * refinement * law.masses.size <= 1.5 * points
@@ -164,13 +153,13 @@ def trim(
     zero_mass, lost_mean, excess = law.zero_mass, law.lost_mean, None
     masses[-1] += top.sum()
     if law.excess is None:
-        raised = float(law.masses[:low] @ (grid[:low] / grid[low]))
+        raised = sums.dot(law.masses[:low], grid[:low] / grid[low])
         masses[0] += raised
         zero_mass += float(law.masses[:low].sum()) - raised
-        lost_mean += float(top @ (reach - 1)) * float(grid[high])
+        lost_mean += sums.dot(top, reach - 1) * float(grid[high])
     else:
         excess = law.excess[low : high + 1].copy()
-        excess[-1] += float(top @ (reach - 1) + law.excess[high + 1 :] @ reach)
+        excess[-1] += sums.dot(top, reach - 1) + sums.dot(law.excess[high + 1 :], reach)
     return dataclasses.replace(
         law,
         origin=float(grid[low]),

@@ -82,6 +82,49 @@ class GeometricLaw:
         )
 
 
+def from_atoms(
+    places: FloatArray, masses: FloatArray, step: float, *, grouped: bool
+) -> GeometricLaw:
+    """Returns atoms on a multiplicative grid that starts at the lowest positive one.
+
+    Args:
+        places: (n,) non-negative places, not all zero, in any order.
+        masses: (n,) their masses.
+        step: Logarithm of the ratio of neighbouring grid points.
+        grouped: Whether to group each cell at its mean (lower bound), or to split
+            each atom between its cell's ends (upper bound).
+
+    Source:
+        https://arxiv.org/abs/2602.17284, Algorithm 6.
+    """
+    positive = places > 0
+    zero_mass = float(masses[~positive].sum())
+    masses = masses[positive]
+    logs = np.log(places[positive])
+    lowest, largest = float(logs.min()), float(np.abs(logs).max())
+    cells = np.floor((logs - lowest) / step).astype(np.int64)
+    above = np.maximum(np.expm1(logs - lowest - step * cells), 0.0)
+    size = int(cells.max()) + 2
+    if grouped:
+        gathered = np.bincount(cells, masses, size)
+        excess = np.bincount(cells, above * masses, size)
+    else:
+        raised = np.minimum(above / math.expm1(step), 1.0) * masses
+        gathered = np.bincount(cells, masses - raised, size)
+        gathered += np.bincount(cells + 1, raised, size)
+        excess = None
+    return GeometricLaw(
+        origin=math.exp(lowest),
+        step=step,
+        masses=gathered,
+        excess=excess,
+        zero_mass=zero_mass,
+        mass_error=places.size * UNIT_ROUNDOFF,
+        # Logarithms and the grid's exponents are off by their own rounding.
+        ratio_error=(16 + 16 * largest) * UNIT_ROUNDOFF,
+    )
+
+
 class _Run(NamedTuple):
     """Consecutive diagonals whose sums share an output cell."""
 

@@ -20,6 +20,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import fft
 
+from dp_accounting_ext.kernels import sums
+
 FloatArray = npt.NDArray[np.float64]
 ComplexArray = npt.NDArray[np.complex128]
 IndexArray = npt.NDArray[np.int64]
@@ -178,7 +180,7 @@ class TiltedSum:
     def mean(self) -> float:
         """Returns the tilted mean of the sum's lattice index."""
         return sum(
-            factor.count * float(weights @ factor.indices)
+            factor.count * sums.dot(weights, factor.indices)
             for factor, weights in zip(self._factors, self._weights, strict=True)
         )
 
