@@ -1,6 +1,8 @@
 """Certified bounds on the ε or δ of a composition, on both sides."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
 import math
 
 from dp_accounting_ext import composition
@@ -21,9 +23,11 @@ _SMALLEST_GUESS = 1e-270
 
 
 def _tail_mass(counts: Counts, delta: float) -> float:
-    """Returns the tail that each law may have, a power of ten so that laws are reused."""
+    """Returns the tail that each law may have: a power of ten, so laws are reused."""
     copies = sum(counts.values())
-    exponent = math.floor(math.log10(max(delta, _SMALLEST_GUESS) * _TAIL_SHARE / copies))
+    exponent = math.floor(
+        math.log10(max(delta, _SMALLEST_GUESS) * _TAIL_SHARE / copies)
+    )
     return max(10.0**exponent, gaussian.SMALLEST_TAIL_MASS * 1e4)
 
 
@@ -38,7 +42,8 @@ def _is_gaussian(counts: Counts) -> bool:
 
 
 class Certificate:
-    """Bounds for a composition, laws of which are made when they are asked for.
+    """
+    Bounds for a composition, laws of which are made when they are asked for.
 
     Args:
         upper: What is composed, for the upper bound.
@@ -119,7 +124,8 @@ class Certificate:
         )
 
     def _at_its_own_tail(self, delta_at: Callable[[float], float]) -> float:
-        """Returns δ from laws whose tails are small beside it.
+        """
+        Returns δ from laws whose tails are small beside it.
 
         Each answer is certain; one that is no larger than its tails allow for is
         asked again of laws with smaller tails.

@@ -1,7 +1,8 @@
 """The command line: dp-accounting-ext, or python -m dp_accounting_ext."""
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from collections.abc import Sequence
 import dataclasses
 import json
 import math

@@ -15,7 +15,8 @@ _TIGHT = 1e-3
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """A training run: epochs of t steps, each record in k steps of each epoch.
+    """
+    A training run: epochs of t steps, each record in k steps of each epoch.
 
     Raises:
         TypeError, ValueError: If a field is not what its name says; checked when
@@ -39,7 +40,8 @@ class Setting:
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One scheme's certified bounds.
+    """
+    One scheme's certified bounds.
 
     Attributes:
         scheme: What is bounded.
@@ -64,7 +66,8 @@ class Row:
 
 
 def compare(setting: Setting) -> list[Row]:
-    """Returns ε for random allocation, Poisson sampling and no amplification.
+    """
+    Returns ε for random allocation, Poisson sampling and no amplification.
 
     For 1 < k < t random allocation has a second row: the bracket of the
     composition of k blocks, whose upper end bounds the mechanism and whose lower
@@ -81,8 +84,8 @@ def compare(setting: Setting) -> list[Row]:
     if k < t:
         poisson = constructions.PoissonSampledGaussian(k / t, noise)
     rows.append(_bracket("Poisson sampling", {poisson: t * epochs}, setting.delta))
-    known = {constructions.Gaussian(noise): k * epochs}
-    rows.append(_bracket("no amplification", known, setting.delta))
+    known: constructions.Construction = constructions.Gaussian(noise)
+    rows.append(_bracket("no amplification", {known: k * epochs}, setting.delta))
     return rows
 
 

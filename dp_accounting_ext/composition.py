@@ -1,4 +1,5 @@
-"""Composition at the query: sums of privacy losses, tilted to where δ is read.
+"""
+Composition at the query: sums of privacy losses, tilted to where δ is read.
 
 Laws are kept with their counts; the loss interval, the tilt and the window are
 chosen anew for each question. So a small δ is as accurate as a large one.
@@ -43,7 +44,8 @@ _TILT_DOUBLINGS = 10  # From one over the standard deviation.
 
 @dataclasses.dataclass(frozen=True)
 class _Window:
-    """Losses between which a tilted law lies, and the tilt changes that show it.
+    """
+    Losses between which a tilted law lies, and the tilt changes that show it.
 
     Attributes:
         low: Lower end.
@@ -89,7 +91,8 @@ class _Sketch:
         return value, mean, variance
 
     def window(self, tilt: float, bound: Bound) -> _Window:
-        """Returns between what losses the tilted law lies, nearly (Chernoff).
+        """
+        Returns between what losses the tilted law lies, nearly (Chernoff).
 
         What folds onto the window is lost to a lower bound, which so needs a wide
         one. For an upper bound it counts too much, and little: what lies below
@@ -153,7 +156,8 @@ class _Sketch:
 
 @dataclasses.dataclass(frozen=True)
 class _Atoms:
-    """A composed loss near ε: what is counted, from the largest loss down.
+    """
+    A composed loss near ε: what is counted, from the largest loss down.
 
     Masses `cost` are relative to e^{origin}: δ(ε) = sink + Σ (gain −
     e^{ε − origin} cost)_+.
@@ -188,7 +192,8 @@ class _Atoms:
 
 
 def _without_high(law: LossDistribution, dropped: float) -> LossDistribution:
-    """Returns the law without its highest losses, which are rare.
+    """
+    Returns the law without its highest losses, which are rare.
 
     They become infinite (upper bounds) or are dropped (lower bounds).
     """
@@ -206,7 +211,8 @@ def _without_high(law: LossDistribution, dropped: float) -> LossDistribution:
 
 
 def _without_low(law: LossDistribution, tilt: float) -> LossDistribution:
-    """Returns the law without low losses that no answer at this tilt depends on.
+    """
+    Returns the law without low losses that no answer at this tilt depends on.
 
     They are raised (upper bounds) or dropped (lower bounds).
     """
@@ -224,7 +230,8 @@ def _without_low(law: LossDistribution, tilt: float) -> LossDistribution:
 def _factors(
     law: LossDistribution, interval: float
 ) -> tuple[lattice.Factor, lattice.Factor | None]:
-    """Returns a law on the loss lattice: split (upper) or grouped (lower).
+    """
+    Returns a law on the loss lattice: split (upper) or grouped (lower).
 
     A split keeps both masses, and its Q-masses follow from its P-masses. A
     group has Q-masses of its own; they are relative to e^{−loss} at its index.
@@ -236,15 +243,15 @@ def _factors(
         size = int(cells[-1]) - start + 2
         raised = np.expm1(interval * (cells - positions)) / math.expm1(-interval)
         raised = np.clip(raised, 0.0, 1.0) * law.masses
-        masses = np.bincount(cells - start, law.masses - raised, size)
-        masses += np.bincount(cells - start + 1, raised, size)
+        masses = sums.gather(cells - start, law.masses - raised, size)
+        masses += sums.gather(cells - start + 1, raised, size)
         return lattice.Factor(start, masses, law.count), None
     cells = np.rint(positions).astype(np.int64)
     start = int(cells[0])
     size = int(cells[-1]) - start + 1
-    masses = np.bincount(cells - start, law.masses, size)
+    masses = sums.gather(cells - start, law.masses, size)
     others = law.masses * np.exp(interval * (cells - positions))
-    other_masses = np.bincount(cells - start, others, size)
+    other_masses = sums.gather(cells - start, others, size)
     return (
         lattice.Factor(start, masses, law.count),
         lattice.Factor(start, other_masses, law.count),
@@ -258,7 +265,8 @@ def _compose(
     window: _Window,
     interval: float,
 ) -> _Atoms:
-    """Returns the composed loss in a window around `centre`.
+    """
+    Returns the composed loss in a window around `centre`.
 
     Args:
         laws: What is composed.
@@ -279,10 +287,12 @@ def _compose(
     tilted = lattice.TiltedSum([p for p, _ in factors], tilt * interval, size, changes)
     values = tilted.masses(counts, first)
     # Losses far below where the profile is read count for nothing there.
-    lowest = max(first, math.floor((centre - _DEVIATIONS_BELOW * window.deviation) / interval))
+    lowest = max(
+        first, math.floor((centre - _DEVIATIONS_BELOW * window.deviation) / interval)
+    )
     indices = np.arange(last, lowest - 1, -1, dtype=np.int64)
     kept = slice(size - 1, lowest - first - 1 if lowest > first else None, -1)
-    losses = indices * interval
+    losses = indices.astype(np.float64) * interval
     scale = values.scale(indices)
     mass_error = sum(law.count * law.mass_error for law in laws) + tilted.mass_error()
     sink = _infinity_mass(laws)
@@ -339,7 +349,8 @@ def _infinity_mass(laws: Sequence[LossDistribution]) -> float:
 
 
 class Composition:
-    """The composition of privacy losses in one direction.
+    """
+    The composition of privacy losses in one direction.
 
     Args:
         laws: All upper or all lower bounds; of none the loss is zero.
@@ -373,7 +384,8 @@ class Composition:
         return _compose(self._laws, tilt, centre, window, interval)
 
     def _interval_for(self, tilt: float, width: float) -> float:
-        """Returns the loss interval: fine beside the losses, no coarser than asked.
+        """
+        Returns the loss interval: fine beside the losses, no coarser than asked.
 
         Only where the window would need more than `_MOST_POINTS` is it coarser.
         """

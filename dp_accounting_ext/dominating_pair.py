@@ -35,7 +35,8 @@ class Direction(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class DominatingPair:
-    """A pair (P, Q), represented by the law of Z = dP/dQ under Q.
+    """
+    A pair (P, Q), represented by the law of Z = dP/dQ under Q.
 
     With atoms z_i of Q-mass q_i, the hockey-stick divergences at κ = e^ε are
 
@@ -76,7 +77,9 @@ class DominatingPair:
     def variance(self) -> float:
         """Returns the variance of Z under Q, infinite ratios aside."""
         mean = float(self.p_masses.sum())
-        return sums.dot(self.masses, (self.ratios - mean) ** 2) + self.zero_mass * mean**2
+        return (
+            sums.dot(self.masses, (self.ratios - mean) ** 2) + self.zero_mass * mean**2
+        )
 
     def hockey_stick(self, epsilon: float, direction: Direction) -> float:
         """Returns the hockey-stick divergence at e^epsilon of the atoms as stored."""
@@ -88,13 +91,13 @@ class DominatingPair:
         return self.zero_mass + sums.dot(self.masses, np.maximum(1.0 - scaled, 0.0))
 
     def delta(self, epsilon: float, direction: Direction) -> float:
-        """Returns a certified δ at ε, in nats: never on the unsafe side of the truth."""
+        """Returns a certified δ at ε, in nats; it never errs on the unsafe side."""
         shift, factor = self._allowance()
         value = factor * self.hockey_stick(epsilon + shift, direction)
         return min(max(value, 0.0), 1.0)
 
     def epsilon(self, delta: float, direction: Direction) -> float:
-        """Returns a certified ε ≥ 0 at δ, in nats; inf where the sink alone exceeds δ."""
+        """Returns a certified ε ≥ 0 at δ, in nats; inf where a sink exceeds δ."""
         shift, factor = self._allowance()
         order = slice(None, None, -1 if direction is Direction.REMOVE else 1)
         gain, cost = self.p_masses[order], self.masses[order]
@@ -118,7 +121,8 @@ class DominatingPair:
 def allowance(
     bound: Bound, terms: int, mass_error: float, ratio_error: float
 ) -> tuple[float, float]:
-    """Returns how an answer that sums rounded terms is made certain.
+    """
+    Returns how an answer that sums rounded terms is made certain.
 
     Args:
         bound: The side to err on.
@@ -139,7 +143,8 @@ def allowance(
 
 
 def dual(pair: DominatingPair) -> DominatingPair:
-    """Returns the pair with P and Q exchanged.
+    """
+    Returns the pair with P and Q exchanged.
 
     Source:
         https://arxiv.org/abs/2602.17284, Algorithm 7 (and Claim A.2).
@@ -156,7 +161,8 @@ def dual(pair: DominatingPair) -> DominatingPair:
 
 
 def combine(main: DominatingPair, tail: DominatingPair) -> DominatingPair:
-    """Returns a pair as tight as `main` up to some ratio, and as `tail` above it.
+    """
+    Returns a pair as tight as `main` up to some ratio, and as `tail` above it.
 
     Above the ratio 1 the two profiles are compared. From the ratio on above which
     `tail` is the tighter, it takes over: lower bounds by the larger of the two
@@ -217,7 +223,8 @@ class _Profile:
 
     def at(self, kappa: FloatArray) -> FloatArray:
         first = np.searchsorted(self.ratios, kappa)
-        return self._infinity + self._p[first] - kappa * self._q[first]
+        values: FloatArray = self._infinity + self._p[first] - kappa * self._q[first]
+        return values
 
     def mass_from(self, kappa: float, side: Literal["left", "right"]) -> float:
         """Returns the Q-mass at or above κ (left), or above it (right)."""

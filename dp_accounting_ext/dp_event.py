@@ -1,12 +1,13 @@
 """Events that dp_accounting does not have."""
 
 import attr
-import dp_accounting
+from dp_accounting import dp_event
 
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)
-class RandomAllocationEvent(dp_accounting.DpEvent):
-    """Represents steps in a few of which, chosen at random, each record takes part.
+class RandomAllocationEvent(dp_event.DpEvent):
+    """
+    Represents steps in a few of which, chosen at random, each record takes part.
 
     For every record, independently of all others, a set of `num_selected` of the
     `num_steps` steps is drawn uniformly at random. Each step runs `event` on the
@@ -27,6 +28,6 @@ class RandomAllocationEvent(dp_accounting.DpEvent):
         num_steps: The number of steps, t ≥ k.
     """
 
-    event: dp_accounting.DpEvent
+    event: dp_event.DpEvent
     num_selected: int
     num_steps: int

@@ -2,7 +2,7 @@
 
 import math
 
-import dp_accounting
+from dp_accounting import dp_event as stock_dp_event
 from dp_accounting import privacy_accountant
 from dp_accounting.pld import pld_privacy_accountant
 
@@ -17,7 +17,8 @@ CompositionErrorDetails = privacy_accountant.PrivacyAccountant.CompositionErrorD
 
 
 class PLDAccountant(pld_privacy_accountant.PLDAccountant):
-    """The stock accountant, with random allocation and certified lower bounds.
+    """
+    The stock accountant, with random allocation and certified lower bounds.
 
     Takes every event that the stock accountant takes, and
     `RandomAllocationEvent` over the Gaussian mechanism anywhere in a tree.
@@ -54,7 +55,7 @@ class PLDAccountant(pld_privacy_accountant.PLDAccountant):
         self._bounded_below: dict[constructions.Construction, int] = {}
 
     def _maybe_compose(
-        self, event: dp_accounting.DpEvent, count: int, do_compose: bool
+        self, event: stock_dp_event.DpEvent, count: int, do_compose: bool
     ) -> CompositionErrorDetails | None:
         if isinstance(event, dp_event.RandomAllocationEvent):
             return self._maybe_compose_allocation(event, count, do_compose)
@@ -82,9 +83,9 @@ class PLDAccountant(pld_privacy_accountant.PLDAccountant):
         if not isinstance(
             inner,
             (
-                dp_accounting.GaussianDpEvent,
-                dp_accounting.NoOpDpEvent,
-                dp_accounting.NonPrivateDpEvent,
+                stock_dp_event.GaussianDpEvent,
+                stock_dp_event.NoOpDpEvent,
+                stock_dp_event.NonPrivateDpEvent,
             ),
         ):
             return CompositionErrorDetails(
@@ -100,9 +101,9 @@ class PLDAccountant(pld_privacy_accountant.PLDAccountant):
         count = validation.positive_integer("count", count)
         selected, steps = validation.steps(event.num_selected, event.num_steps)
         noise = 0.0
-        if isinstance(inner, dp_accounting.GaussianDpEvent):
+        if isinstance(inner, stock_dp_event.GaussianDpEvent):
             noise = validation.noise_multiplier(inner.noise_multiplier)
-        if not do_compose or isinstance(inner, dp_accounting.NoOpDpEvent):
+        if not do_compose or isinstance(inner, stock_dp_event.NoOpDpEvent):
             return None
         if noise == 0:
             self._contains_non_dp_event = True
@@ -111,14 +112,14 @@ class PLDAccountant(pld_privacy_accountant.PLDAccountant):
         self._allocations[allocation] = self._allocations.get(allocation, 0) + count
         return None
 
-    def _note_lower_bound(self, event: dp_accounting.DpEvent, count: int) -> None:
+    def _note_lower_bound(self, event: stock_dp_event.DpEvent, count: int) -> None:
         """Keeps what lower bounds need of an event that the stock code composed."""
         if self._neighboring_relation is NeighborRel.REPLACE_ONE:
             return
         rate = 1.0
-        if isinstance(event, dp_accounting.PoissonSampledDpEvent):
+        if isinstance(event, stock_dp_event.PoissonSampledDpEvent):
             rate, event = event.sampling_probability, event.event
-        if not isinstance(event, dp_accounting.GaussianDpEvent):
+        if not isinstance(event, stock_dp_event.GaussianDpEvent):
             return
         noise = event.noise_multiplier
         if rate == 0 or noise == 0:
@@ -140,7 +141,8 @@ class PLDAccountant(pld_privacy_accountant.PLDAccountant):
         )
 
     def get_epsilon(self, target_delta: float) -> float:
-        """Returns an upper bound on ε at δ, in nats.
+        """
+        Returns an upper bound on ε at δ, in nats.
 
         Args:
             target_delta: δ. Below 0 no ε will do (inf); from 1 on, 0 will.
@@ -159,7 +161,8 @@ class PLDAccountant(pld_privacy_accountant.PLDAccountant):
         return self._certificate().upper_epsilon(target_delta)
 
     def get_delta(self, target_epsilon: float) -> float:
-        """Returns an upper bound on δ at ε.
+        """
+        Returns an upper bound on δ at ε.
 
         Args:
             target_epsilon: ε, in nats.
@@ -178,7 +181,8 @@ class PLDAccountant(pld_privacy_accountant.PLDAccountant):
         return self._certificate().upper_delta(target_epsilon)
 
     def get_epsilon_bounds(self, target_delta: float) -> tuple[float, float]:
-        """Returns certified bounds on ε at δ: lower ≤ the true ε ≤ upper, in nats.
+        """
+        Returns certified bounds on ε at δ: lower ≤ the true ε ≤ upper, in nats.
 
         Args:
             target_delta: δ, as in `get_epsilon`.
@@ -199,7 +203,8 @@ class PLDAccountant(pld_privacy_accountant.PLDAccountant):
         return min(self._certificate().lower_epsilon(target_delta), upper), upper
 
     def get_delta_bounds(self, target_epsilon: float) -> tuple[float, float]:
-        """Returns certified bounds on δ at ε: lower ≤ the true δ ≤ upper.
+        """
+        Returns certified bounds on δ at ε: lower ≤ the true δ ≤ upper.
 
         Args:
             target_epsilon: ε, in nats, as in `get_delta`.

@@ -1,7 +1,7 @@
 """The one place that reads the host's privacy loss distributions."""
 
-import dp_accounting.pld.pld_pmf as pld_pmf
-import dp_accounting.pld.privacy_loss_distribution as privacy_loss_distribution
+from dp_accounting.pld import pld_pmf
+from dp_accounting.pld import privacy_loss_distribution
 import numpy as np
 
 from dp_accounting_ext import dominating_pair
@@ -31,7 +31,9 @@ def loss_distributions(
 def _loss_distribution(pmf: pld_pmf.PLDPmf) -> loss_distribution.LossDistribution:
     dense = pmf.to_dense_pmf()
     masses = np.maximum(np.asarray(dense._probs, dtype=np.float64), 0.0)
-    losses = (dense._lower_loss + np.arange(masses.size)) * dense._discretization
+    losses = (
+        dense._lower_loss + np.arange(masses.size, dtype=np.float64)
+    ) * dense._discretization
     return loss_distribution.LossDistribution(
         losses=losses,
         masses=masses,

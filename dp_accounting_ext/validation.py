@@ -6,7 +6,8 @@ from typing import Any
 
 
 def real_number(name: str, value: Any) -> float:
-    """Returns the value as a float.
+    """
+    Returns the value as a float.
 
     Raises:
         TypeError: If it is not a real number.
@@ -20,7 +21,8 @@ def real_number(name: str, value: Any) -> float:
 
 
 def noise_multiplier(value: Any) -> float:
-    """Returns the value as a float.
+    """
+    Returns the value as a float.
 
     Raises:
         TypeError: If it is not a real number.
@@ -35,7 +37,8 @@ def noise_multiplier(value: Any) -> float:
 
 
 def positive_integer(name: str, value: Any) -> int:
-    """Returns the value as an int.
+    """
+    Returns the value as an int.
 
     Raises:
         TypeError: If it is not an integer.
@@ -49,7 +52,8 @@ def positive_integer(name: str, value: Any) -> int:
 
 
 def steps(num_selected: Any, num_steps: Any) -> tuple[int, int]:
-    """Returns both as ints.
+    """
+    Returns both as ints.
 
     Raises:
         TypeError: If either is not an integer.
@@ -65,7 +69,8 @@ def steps(num_selected: Any, num_steps: Any) -> tuple[int, int]:
 
 
 def discretization_interval(value: Any) -> float:
-    """Returns the value as a float.
+    """
+    Returns the value as a float.
 
     Raises:
         TypeError: If it is not a real number.
@@ -74,7 +79,6 @@ def discretization_interval(value: Any) -> float:
     number = real_number("value_discretization_interval", value)
     if not 0 < number < math.inf:
         raise ValueError(
-            "value_discretization_interval must be positive and finite. "
-            f"Found {value}."
+            f"value_discretization_interval must be positive and finite. Found {value}."
         )
     return number

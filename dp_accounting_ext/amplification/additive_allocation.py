@@ -1,4 +1,5 @@
-"""Random allocation on an additive lattice: Fourier powers and a few jumps.
+"""
+Random allocation on an additive lattice: Fourier powers and a few jumps.
 
 The mean of t ratios has a narrow bulk and a long tail, in which one ratio (or
 two) alone is large. So ratios above a threshold, of which a run expects one in
@@ -67,7 +68,8 @@ def negligible_zero(summand: Summand, tail_mass: float) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class _Atoms:
-    """Masses at lattice points, or at the means of lattice cells.
+    """
+    Masses at lattice points, or at the means of lattice cells.
 
     Attributes:
         step: The lattice step.
@@ -99,15 +101,15 @@ class _Atoms:
             return cls(
                 step,
                 start,
-                np.bincount(cells - start, masses, size),
-                np.bincount(cells - start, offsets, size),
+                sums.gather(cells - start, masses, size),
+                sums.gather(cells - start, offsets, size),
             )
         cells = np.floor(positions).astype(np.int64)
         start = int(cells.min())
         size = int(cells.max()) - start + 2
         raised = positions - cells
-        out = np.bincount(cells - start, (1 - raised) * masses, size)
-        out += np.bincount(cells - start + 1, raised * masses, size)
+        out = sums.gather(cells - start, (1 - raised) * masses, size)
+        out += sums.gather(cells - start + 1, raised * masses, size)
         return cls(step, start, out, None)
 
     def convolved(self, other: "_Atoms") -> "_Atoms":
@@ -121,7 +123,8 @@ class _Atoms:
 
     def places(self) -> FloatArray:
         """(n,) where the masses are."""
-        places = (self.start + np.arange(self.masses.size)) * self.step
+        indices = self.start + np.arange(self.masses.size, dtype=np.float64)
+        places = indices * self.step
         if self.moments is not None:
             occupied = self.masses > 0
             places[occupied] += self.moments[occupied] / self.masses[occupied]
@@ -179,8 +182,14 @@ class _Sketch:
     def ends(self) -> tuple[float, float]:
         """Returns the least and the largest sum."""
         return (
-            sum(c * float(p[0]) for c, (p, _) in zip(self._counts, self._laws, strict=True)),
-            sum(c * float(p[-1]) for c, (p, _) in zip(self._counts, self._laws, strict=True)),
+            sum(
+                c * float(p[0])
+                for c, (p, _) in zip(self._counts, self._laws, strict=True)
+            ),
+            sum(
+                c * float(p[-1])
+                for c, (p, _) in zip(self._counts, self._laws, strict=True)
+            ),
         )
 
     def exponent(self, tilt: float, target: float) -> tuple[float, float]:
@@ -212,7 +221,8 @@ class _Sketch:
         return float(tilt), self.exponent(float(tilt), target)[0]
 
     def quantile(self, goal: float, sign: float) -> tuple[float, float]:
-        """Returns where Chernoff's exponent is about `goal`, and the tilt there.
+        """
+        Returns where Chernoff's exponent is about `goal`, and the tilt there.
 
         One search over the tilt: the saddle point of each tilt is known.
         """
@@ -239,7 +249,8 @@ class _Sketch:
 
 @dataclasses.dataclass(frozen=True)
 class Window:
-    """What part of the line a sum needs, and how to reach it.
+    """
+    What part of the line a sum needs, and how to reach it.
 
     Attributes:
         tail_mass: Probability that may be outside, on either side.
@@ -263,7 +274,8 @@ class Window:
 
 
 def window_of(summands: Sequence[Summand], tail_mass: float) -> Window:
-    """Returns a window outside which the sum has about tail_mass, on either side.
+    """
+    Returns a window outside which the sum has about tail_mass, on either side.
 
     Nothing is certified here: what lies outside is bounded anew by `mean_of`.
     """
@@ -319,7 +331,8 @@ def jump_threshold(summands: Sequence[Summand]) -> float:
 def mean_of(
     summands: Sequence[Summand], window: Window, *, points: int
 ) -> dominating_pair.DominatingPair:
-    """Returns the law of the weighted mean of independent ratios.
+    """
+    Returns the law of the weighted mean of independent ratios.
 
     Args:
         summands: The ratios, their numbers of copies and weights; all upper or
@@ -380,7 +393,9 @@ class _Mean:
         # A ratio this large alone takes the sum out of the window.
         cap = self._window.high - self._window.low + summand.mean()
         if self._bound is Bound.UPPER:
-            self._lost += summand.count * sums.dot(np.maximum(places - cap, 0.0), masses)
+            self._lost += summand.count * sums.dot(
+                np.maximum(places - cap, 0.0), masses
+            )
             places = np.minimum(places, cap)
         else:
             places, masses = places[places <= cap], masses[places <= cap]
@@ -398,7 +413,9 @@ class _Mean:
         parts = [_Part.of(self._ordinary(self._counts)), *self._jumping()]
         places = np.concatenate([part.places for part in parts])
         masses = np.concatenate([part.masses for part in parts])
-        infinity = sum(s.count * s.weight * s.pair.infinity_mass for s in self._summands)
+        infinity = sum(
+            s.count * s.weight * s.pair.infinity_mass for s in self._summands
+        )
         zero = 0.0
         if self._bound is Bound.UPPER:
             infinity += self._lost
@@ -421,7 +438,8 @@ class _Mean:
         )
 
     def _ordinary(self, counts: Sequence[int], weight: float = 1.0) -> _Atoms:
-        """Returns the sum of ordinary ratios, `counts` of each summand.
+        """
+        Returns the sum of ordinary ratios, `counts` of each summand.
 
         Args:
             counts: Copies of each summand.
@@ -474,7 +492,8 @@ class _Mean:
         return _Atoms(self._step, first, masses, None)
 
     def _lower_ordinary(self, counts: Sequence[int]) -> _Atoms:
-        """Returns the masses, lowered by their noise, at places that are certain.
+        """
+        Returns the masses, lowered by their noise, at places that are certain.
 
         Grouping by the sum of the lattice indices is a conditional expectation.
         """

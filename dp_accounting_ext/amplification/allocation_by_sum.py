@@ -1,4 +1,5 @@
-"""A lower bound for k-out-of-t random allocation: what a sum over steps reveals.
+"""
+A lower bound for k-out-of-t random allocation: what a sum over steps reveals.
 
 The composition of k blocks dominates the mechanism, so a lower bound of it is
 none of the mechanism. By data processing, any statistic of the outputs gives
@@ -35,7 +36,8 @@ def lower_loss_distribution(
     *,
     tail_mass: float,
 ) -> loss_distribution.LossDistribution:
-    """Returns a loss distribution dominated by k-out-of-t random allocation.
+    """
+    Returns a loss distribution dominated by k-out-of-t random allocation.
 
     Under Q all steps are without the record; under P a uniformly random set of
     k steps is with it, and the law of the sum does not depend on the set: k
@@ -63,8 +65,8 @@ def lower_loss_distribution(
     cells = np.rint(scores / step).astype(np.int64)
     start = int(cells[0])
     size = int(cells[-1]) - start + 1
-    without = np.bincount(cells - start, pair.masses, size)
-    with_record = np.bincount(cells - start, pair.p_masses, size)
+    without = sums.gather(cells - start, pair.masses, size)
+    with_record = sums.gather(cells - start, pair.p_masses, size)
     p_factors = [lattice.Factor(start, with_record, num_selected)]
     if num_steps > num_selected:
         p_factors.append(lattice.Factor(start, without, num_steps - num_selected))
@@ -123,9 +125,7 @@ def _masses(
     counts = [factor.count for factor in factors]
     size, first = indices.size, int(indices[0])
     changes = [change / size for change in (30.0, 60.0, 120.0)]
-    tilteds = [
-        lattice.TiltedSum(factors, float(tilt), size, changes) for tilt in tilts
-    ]
+    tilteds = [lattice.TiltedSum(factors, float(tilt), size, changes) for tilt in tilts]
     values = [tilted.masses(counts, first) for tilted in tilteds]
     masses = np.zeros(size)
     for tilted, value, own in zip(

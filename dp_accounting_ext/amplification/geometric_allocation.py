@@ -1,5 +1,7 @@
-"""Random allocation on a multiplicative grid: sums by doubling, refined as they
-concentrate."""
+"""
+Random allocation on a multiplicative grid: sums by doubling, refined as they
+concentrate.
+"""
 
 import dataclasses
 import math
@@ -18,7 +20,8 @@ _FINEST = 2000.0  # Grid points per relative standard deviation, at most.
 def discretize(
     pair: dominating_pair.DominatingPair, step: float
 ) -> geometric.GeometricLaw:
-    """Returns a pair's ratio on a multiplicative grid, its bound kept.
+    """
+    Returns a pair's ratio on a multiplicative grid, its bound kept.
 
     Args:
         pair: n atoms.
@@ -46,7 +49,8 @@ def mean_of_copies(
     tail_mass: float,
     points: int,
 ) -> dominating_pair.DominatingPair:
-    """Returns the law of the mean of independent copies of a pair's ratio.
+    """
+    Returns the law of the mean of independent copies of a pair's ratio.
 
     Args:
         pair: The ratio of one step.
@@ -79,7 +83,8 @@ def mean_of_copies(
 def self_convolve(
     law: geometric.GeometricLaw, count: int, tail_mass: float, points: int
 ) -> geometric.GeometricLaw:
-    """Returns the law of a sum of copies.
+    """
+    Returns the law of a sum of copies.
 
     Each level holds the sums of ⌊n⌋ and ⌈n⌉ copies for n = count / 2^level, on
     grids of one step, so that any count costs two convolutions a level.
@@ -129,7 +134,8 @@ def _refinement(law: geometric.GeometricLaw, points: int) -> int:
 def trim(
     law: geometric.GeometricLaw, copies: int, tail_mass: float
 ) -> geometric.GeometricLaw:
-    """Returns the law without its tails.
+    """
+    Returns the law without its tails.
 
     Upper bounds: what lies below goes to zero and to the lowest point kept,
     what lies above to the highest and to infinity. Lower bounds: the lower tail

@@ -35,7 +35,8 @@ def random_allocation(
     route: Route = Route.AUTOMATIC,
     points: int | None = None,
 ) -> dominating_pair.DominatingPair:
-    """Returns the pair of 1-out-of-t random allocation.
+    """
+    Returns the pair of 1-out-of-t random allocation.
 
     Z = (X_1 + … + X_t) / t, with X_i independent copies of the step's ratio,
     for both directions at once; an infinity_mass stays as it is.
@@ -65,13 +66,16 @@ def random_allocation(
         route = _suitable_route(pair, num_steps)
     if route is Route.GEOMETRIC:
         return geometric_allocation.mean_of_copies(
-            pair, num_steps, tail_mass=tail_mass, points=points or _points_for(pair, num_steps)
+            pair,
+            num_steps,
+            tail_mass=tail_mass,
+            points=points or _points_for(pair, num_steps),
         )
     return _in_stages(pair, num_steps, tail_mass, points or ADDITIVE_POINTS)
 
 
 def _points_for(pair: dominating_pair.DominatingPair, num_steps: int) -> int:
-    """Returns points that keep the cost, points² / range for each doubling, the same."""
+    """Returns points that keep the cost, points² / range a doubling, the same."""
     growth = max(pair.loss_range() / _GEOMETRIC_WIDTH, 1.0)
     growth *= _GEOMETRIC_DOUBLINGS / math.ceil(math.log2(num_steps) + 1)
     return math.ceil(_GEOMETRIC_POINTS * math.sqrt(growth))
@@ -95,7 +99,8 @@ def _in_stages(
     tail_mass: float,
     points: int,
 ) -> dominating_pair.DominatingPair:
-    """Returns the mean of t ratios as a mean of means of means.
+    """
+    Returns the mean of t ratios as a mean of means of means.
 
     A lattice that resolves one ratio is needlessly fine for a sum of thousands.
     Each stage averages a few dozen, and the next has a lattice of its own.
@@ -124,13 +129,15 @@ def _in_stages(
 
 
 def _number_of_groups(num_steps: int, stages: int) -> int:
-    """Returns into how many groups of nearly equal size the last stage averages.
+    """
+    Returns into how many groups of nearly equal size the last stage averages.
 
     Where a number near the best one divides the steps, all groups are equal.
     """
     if stages == 1:
         return num_steps
-    best = num_steps ** (1 / stages)
+    best = float(num_steps ** (1 / stages))
     near = range(max(2, math.ceil(best / 1.5)), math.floor(best * 1.5) + 1)
     divisors = [groups for groups in near if num_steps % groups == 0]
-    return min(divisors or [round(best)], key=lambda groups: abs(groups - best))
+    candidates: list[int] = divisors or [round(best)]
+    return min(candidates, key=lambda groups: abs(groups - best))

@@ -1,4 +1,5 @@
-"""Sums of independent variables on a multiplicative grid.
+"""
+Sums of independent variables on a multiplicative grid.
 
 A law sits on the points origin · e^{step·i}. The sum of two such points
 x_i + y_j, relative to x_i, depends on d = j − i alone, and so do the output cell
@@ -21,6 +22,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from dp_accounting_ext.kernels import sums
+
 FloatArray = npt.NDArray[np.float64]
 
 UNIT_ROUNDOFF = 2.0**-53
@@ -28,7 +31,8 @@ UNIT_ROUNDOFF = 2.0**-53
 
 @dataclasses.dataclass(frozen=True)
 class GeometricLaw:
-    """A non-negative random variable on a multiplicative grid.
+    """
+    A non-negative random variable on a multiplicative grid.
 
     Attributes:
         origin: The lowest grid point.
@@ -55,7 +59,8 @@ class GeometricLaw:
     def grid(self) -> FloatArray:
         """Returns the (n,) grid points."""
         exponents = math.log(self.origin) + self.step * np.arange(self.masses.size)
-        return np.exp(exponents)
+        grid: FloatArray = np.exp(exponents)
+        return grid
 
     def places(self) -> FloatArray:
         """Returns where the atoms sit: grid points, or means of cells."""
@@ -85,7 +90,8 @@ class GeometricLaw:
 def from_atoms(
     places: FloatArray, masses: FloatArray, step: float, *, grouped: bool
 ) -> GeometricLaw:
-    """Returns atoms on a multiplicative grid that starts at the lowest positive one.
+    """
+    Returns atoms on a multiplicative grid that starts at the lowest positive one.
 
     Args:
         places: (n,) non-negative places, not all zero, in any order.
@@ -106,12 +112,12 @@ def from_atoms(
     above = np.maximum(np.expm1(logs - lowest - step * cells), 0.0)
     size = int(cells.max()) + 2
     if grouped:
-        gathered = np.bincount(cells, masses, size)
-        excess = np.bincount(cells, above * masses, size)
+        gathered = sums.gather(cells, masses, size)
+        excess = sums.gather(cells, above * masses, size)
     else:
         raised = np.minimum(above / math.expm1(step), 1.0) * masses
-        gathered = np.bincount(cells, masses - raised, size)
-        gathered += np.bincount(cells + 1, raised, size)
+        gathered = sums.gather(cells, masses - raised, size)
+        gathered += sums.gather(cells + 1, raised, size)
         excess = None
     return GeometricLaw(
         origin=math.exp(lowest),
@@ -136,7 +142,8 @@ class _Run(NamedTuple):
 
 
 class _Windows:
-    """Sums of `values` over windows that end at every index, of any width.
+    """
+    Sums of `values` over windows that end at every index, of any width.
 
     Built by doubling, so that nothing is ever subtracted.
     """
@@ -159,14 +166,14 @@ class _Windows:
     def window(
         self, start: int, stop: int, width: int
     ) -> tuple[FloatArray, FloatArray]:
-        """Returns Σ_l v[j−l] and Σ_l v[j−l](1 − e^{−step·l}), l < width, j in the range."""
+        """Returns Σ v[j−l] and Σ v[j−l](1 − e^{−step·l}) over l < width, for each j."""
         total = lag = None
         offset = 0
-        for level, (sums, lags) in enumerate(self._levels):
+        for level, (whole, lags) in enumerate(self._levels):
             if not width >> level & 1:
                 continue
             low, high = start - offset + self._before, stop - offset + self._before
-            part, part_lag = sums[low:high], lags[low:high]
+            part, part_lag = whole[low:high], lags[low:high]
             if total is None or lag is None:
                 total, lag = part.copy(), part_lag.copy()
             else:
@@ -182,7 +189,8 @@ class _Windows:
 def _runs(
     big: float, small: float, step: float, out_step: float, lowest: int, highest: int
 ) -> list[_Run]:
-    """Returns the runs of diagonals from `lowest` to `highest`.
+    """
+    Returns the runs of diagonals from `lowest` to `highest`.
 
     Diagonal d holds the sums big + small·e^{step·d}, relative to big + small.
     """
@@ -213,7 +221,9 @@ class _Output:
     masses: FloatArray
     excess: FloatArray | None
 
-    def add(self, target: FloatArray, cell: int, stride: int, values: FloatArray) -> None:
+    def add(
+        self, target: FloatArray, cell: int, stride: int, values: FloatArray
+    ) -> None:
         start = cell - self.lowest_cell
         target[start : start + stride * (values.size - 1) + 1 : stride] += values
 
@@ -291,10 +301,9 @@ def _add_with_zero(
     out.add(out.excess, cell, refinement, factor * moved)
 
 
-def _output_for(
-    x: GeometricLaw, y: GeometricLaw, refinement: int
-) -> _Output:
-    """Returns an empty output that holds every cell of x + y, x, and y.
+def _output_for(x: GeometricLaw, y: GeometricLaw, refinement: int) -> _Output:
+    """
+    Returns an empty output that holds every cell of x + y, x, and y.
 
     Source: Algorithm 5 (range renormalization) of arXiv:2602.17284.
     """
@@ -307,7 +316,8 @@ def _output_for(
 
 
 def convolve(x: GeometricLaw, y: GeometricLaw, refinement: int = 1) -> GeometricLaw:
-    """Returns the law of X + Y on a grid with step / refinement.
+    """
+    Returns the law of X + Y on a grid with step / refinement.
 
     An upper bound (`excess` is None) splits every sum between the two grid
     points around it, which keeps the mean and makes the sum larger in the

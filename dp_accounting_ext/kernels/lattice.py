@@ -1,4 +1,5 @@
-"""Sums of independent variables on an additive lattice, by tilted Fourier powers.
+"""
+Sums of independent variables on an additive lattice, by tilted Fourier powers.
 
 The law of a sum of many lattice variables is one power of a discrete Fourier
 transform. Its error is absolute, so the transform is taken of exponentially
@@ -42,7 +43,8 @@ _SAFETY = 1 + 1e-9  # Covers the rounding of bounds that are not tight anyway.
 
 @dataclasses.dataclass(frozen=True)
 class Factor:
-    """`count` independent copies of one lattice variable.
+    """
+    `count` independent copies of one lattice variable.
 
     Attributes:
         start: Lattice index of the first mass.
@@ -92,7 +94,8 @@ class Factor:
 
 @dataclasses.dataclass(frozen=True)
 class TiltedValues:
-    """Values at consecutive lattice indices.
+    """
+    Values at consecutive lattice indices.
 
     The value at index K is values[K − first] · e^{log_scale − tilt · K}, and its
     error at most noise · e^{log_scale − tilt · K}.
@@ -105,11 +108,14 @@ class TiltedValues:
 
     def scale(self, indices: IndexArray) -> FloatArray:
         """Returns e^{log_scale − tilt · index}, at most e^700."""
-        return np.exp(np.minimum(self.log_scale - self.tilt * indices, 700.0))
+        exponents = self.log_scale - self.tilt * indices.astype(np.float64)
+        scale: FloatArray = np.exp(np.minimum(exponents, 700.0))
+        return scale
 
     def log_noise(self, indices: IndexArray) -> FloatArray:
         """Returns the logarithm of the error at each index."""
-        return math.log(self.noise) + self.log_scale - self.tilt * indices
+        log_noise = math.log(self.noise) + self.log_scale
+        return log_noise - self.tilt * indices.astype(np.float64)
 
 
 def owned(
@@ -121,7 +127,8 @@ def owned(
 
 
 class TiltedSum:
-    """The tilted law of a sum, on a circle of `size` lattice points.
+    """
+    The tilted law of a sum, on a circle of `size` lattice points.
 
     Points outside a window of that size fold onto it. They add positive amounts
     to the masses.
@@ -194,7 +201,8 @@ class TiltedSum:
         ]
 
     def folded_mass(self, counts: Sequence[int], low: int, high: int) -> float:
-        """Bounds the tilted mass that folds onto the indices from low to high.
+        """
+        Bounds the tilted mass that folds onto the indices from low to high.
 
         The best of a few Chernoff bounds on either side.
         """
@@ -248,11 +256,12 @@ class TiltedSum:
         return TiltedValues(values, noise, self.log_moment(counts), self.tilt)
 
     def masses(self, counts: Sequence[int], first: int) -> TiltedValues:
-        """Returns the masses of the sum of some copies of each factor, from index first."""
+        """Returns the masses, from index first, of so many copies of each factor."""
         return self._values(self._power(counts), self._noise(counts), counts, first)
 
     def moments(self, counts: Sequence[int], first: int) -> TiltedValues:
-        """Returns mass times mean offset from the lattice, in lattice steps.
+        """
+        Returns mass times mean offset from the lattice, in lattice steps.
 
         One copy, any, has its offsets in the place of its masses. That
         transform's error is the masses' times the sum of absolute offsets.

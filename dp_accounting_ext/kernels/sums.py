@@ -7,9 +7,15 @@ FloatArray = npt.NDArray[np.float64]
 
 
 def dot(x: FloatArray, y: FloatArray) -> float:
-    """Returns Σ x_i y_i.
+    """
+    Returns Σ x_i y_i.
 
     On the calling thread: for vectors of thousands a threaded BLAS spends more CPU
     on waking its threads than on the sum.
     """
     return float(np.einsum("i,i->", x, y))
+
+
+def gather(cells: npt.NDArray[np.int64], weights: FloatArray, size: int) -> FloatArray:
+    """Returns (size,) sums of the weights in each cell."""
+    return np.bincount(cells, weights, size).astype(np.float64, copy=False)

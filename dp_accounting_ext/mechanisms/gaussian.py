@@ -23,7 +23,8 @@ SMALLEST_TAIL_MASS = 1e-290
 
 
 def _cells(points: FloatArray, mean: float) -> tuple[FloatArray, FloatArray]:
-    """Returns the standard normal mass of cells, and the mean of the ratio in each.
+    """
+    Returns the standard normal mass of cells, and the mean of the ratio in each.
 
     The ratio is e^{mean · (x − left end)} − 1, x in the cell. Both are sums of
     positive terms (Gauss–Legendre), so that no mass is a difference of two
@@ -59,7 +60,8 @@ def dominating_pair_of(
     tail_mass: float,
     points: int | None = None,
 ) -> dominating_pair.DominatingPair:
-    """Returns a certified pair of the Gaussian mechanism with sensitivity one.
+    """
+    Returns a certified pair of the Gaussian mechanism with sensitivity one.
 
     Args:
         noise_multiplier: Standard deviation over sensitivity, positive.
@@ -105,7 +107,9 @@ def dominating_pair_of(
             lowered = (1 - 4 * errors["mass_error"]) * p_high / q_high
             all_ratios = np.append(all_ratios, lowered)
             all_masses = np.append(all_masses, q_high)
-        kept = (all_masses > _SMALLEST_MASS) & (all_ratios * all_masses > _SMALLEST_MASS)
+        kept = (all_masses > _SMALLEST_MASS) & (
+            all_ratios * all_masses > _SMALLEST_MASS
+        )
         return dominating_pair.DominatingPair(
             all_ratios[kept], all_masses[kept], 0.0, 0.0, bound, **errors
         )
@@ -126,7 +130,8 @@ def dominating_pair_of(
 
 
 def delta(mean: float, epsilon: float, bound: dominating_pair.Bound) -> float:
-    """Returns δ of N(mean, 1) against N(0, 1) at ε, from its closed form.
+    """
+    Returns δ of N(mean, 1) against N(0, 1) at ε, from its closed form.
 
     δ(ε) = Φ(m/2 − ε/m) − e^ε Φ(−m/2 − ε/m), in logarithms, so that neither a
     large ε nor a small δ leaves the range of floats.
@@ -156,7 +161,8 @@ def _log_delta(mean: float, epsilon: float, bound: dominating_pair.Bound) -> flo
 
 
 def epsilon(mean: float, delta: float, bound: dominating_pair.Bound) -> float:
-    """Returns ε ≥ 0 of N(mean, 1) against N(0, 1) at δ, from its closed form.
+    """
+    Returns ε ≥ 0 of N(mean, 1) against N(0, 1) at δ, from its closed form.
 
     Args:
         mean: The mean m, positive: sensitivity over standard deviation.
