@@ -71,21 +71,6 @@ class GeometricLaw:
         grid[occupied] *= 1 + self.excess[occupied] / self.masses[occupied]
         return grid
 
-    def refined(self, factor: int) -> "GeometricLaw":
-        """Returns the same law on the grid with step / factor."""
-        if factor == 1:
-            return self
-        size = (self.masses.size - 1) * factor + 1
-        masses = np.zeros(size)
-        masses[::factor] = self.masses
-        excess = None
-        if self.excess is not None:
-            excess = np.zeros(size)
-            excess[::factor] = self.excess
-        return dataclasses.replace(
-            self, step=self.step / factor, masses=masses, excess=excess
-        )
-
 
 def from_atoms(
     places: FloatArray, masses: FloatArray, step: float, *, grouped: bool
@@ -151,17 +136,17 @@ class _Windows:
     def __init__(self, values: FloatArray, step: float, before: int, widest: int):
         self._step = step
         self._before = before
-        sums = np.concatenate([np.zeros(before), values, np.zeros(widest)])
-        lags = np.zeros_like(sums)
-        self._levels = [(sums, lags)]
+        totals = np.concatenate([np.zeros(before), values, np.zeros(widest)])
+        lags = np.zeros_like(totals)
+        self._levels = [(totals, lags)]
         for level in range(widest.bit_length() - 1):
             width = 1 << level
             decay = math.exp(-step * width)
-            wider, lagged = sums.copy(), lags.copy()
-            wider[width:] += sums[:-width]
-            lagged[width:] += decay * lags[:-width] + (1 - decay) * sums[:-width]
-            sums, lags = wider, lagged
-            self._levels.append((sums, lags))
+            wider, lagged = totals.copy(), lags.copy()
+            wider[width:] += totals[:-width]
+            lagged[width:] += decay * lags[:-width] + (1 - decay) * totals[:-width]
+            totals, lags = wider, lagged
+            self._levels.append((totals, lags))
 
     def window(
         self, start: int, stop: int, width: int
@@ -258,13 +243,13 @@ def _add_half(
             continue
         width = run.last - run.first + 1
         end_low, end_high = start + run.last, stop + run.last
-        sums, lags = windows.window(end_low, end_high, width)
+        totals, lags = windows.window(end_low, end_high, width)
         weights = big.masses[start:stop] * factor
         index = refinement * start + run.cell
-        low = run.lower_weight * sums + run.slope * lags
+        low = run.lower_weight * totals + run.slope * lags
         if out.excess is None:
             mass_low = weights * low
-            mass_high = weights * np.maximum(sums - low, 0.0)
+            mass_high = weights * np.maximum(totals - low, 0.0)
             out.add(out.masses, index, refinement, mass_low)
             out.add(out.masses, index + 1, refinement, mass_high)
             continue
@@ -272,11 +257,11 @@ def _add_half(
         excess_sums, excess_lags = excess_windows.window(end_low, end_high, width)
         base = total * math.exp(out_step * run.cell)
         excess = weights * (
-            cell_width * (sums - low)
+            cell_width * (totals - low)
             + run.slope * cell_width * (excess_sums - excess_lags)
         )
-        excess += big.excess[start:stop] * (factor * big.origin / base) * sums
-        out.add(out.masses, index, refinement, weights * sums)
+        excess += big.excess[start:stop] * (factor * big.origin / base) * totals
+        out.add(out.masses, index, refinement, weights * totals)
         out.add(out.excess, index, refinement, excess)
 
 

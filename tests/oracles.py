@@ -1,0 +1,135 @@
+"""Slow, independent computations that share no code with the package."""
+
+from collections.abc import Sequence
+from fractions import Fraction
+import itertools
+import math
+
+import mpmath
+import numpy as np
+
+
+def exact(values: Sequence[float]) -> list[Fraction]:
+    """Returns floats as the rational numbers they are."""
+    return [Fraction(float(value)) for value in values]
+
+
+def sum_law(
+    places: Sequence[float], masses: Sequence[float], count: int
+) -> list[tuple[Fraction, Fraction]]:
+    """Returns (place, mass) of the sum of independent copies, by enumeration."""
+    atoms = list(zip(exact(places), exact(masses), strict=True))
+    law = []
+    for combination in itertools.product(atoms, repeat=count):
+        mass = Fraction(1)
+        for _, part in combination:
+            mass *= part
+        law.append((sum((place for place, _ in combination), Fraction(0)), mass))
+    return law
+
+
+def remove_divergence(
+    law: Sequence[tuple[Fraction, Fraction]], kappa: Fraction, infinity: Fraction
+) -> Fraction:
+    """Returns infinity + Σ mass (place − κ)_+."""
+    return infinity + sum(
+        (mass * max(place - kappa, Fraction(0)) for place, mass in law), Fraction(0)
+    )
+
+
+def add_divergence(
+    law: Sequence[tuple[Fraction, Fraction]], kappa: Fraction, zero: Fraction
+) -> Fraction:
+    """Returns zero + Σ mass (1 − κ place)_+; atoms at zero count in full."""
+    return zero + sum(
+        (mass * max(1 - kappa * place, Fraction(0)) for place, mass in law),
+        Fraction(0),
+    )
+
+
+def gaussian_delta(mean: float, epsilon: float) -> mpmath.mpf:
+    """Returns δ of N(mean, 1) against N(0, 1) at ε, to 60 digits."""
+    with mpmath.workdps(60):
+        m, e = mpmath.mpf(mean), mpmath.mpf(epsilon)
+        first = mpmath.ncdf(m / 2 - e / m)
+        return first - mpmath.exp(e) * mpmath.ncdf(-m / 2 - e / m)
+
+
+def two_step_delta(sigma: float, epsilon: float, *, remove: bool) -> float:
+    """Returns δ of 1-out-of-2 allocation of a Gaussian, by quadrature.
+
+    Outputs (x, y) are N(0, σ²) each; the ratio is the mean of e^{x/σ² − 1/2σ²} and
+    the same of y. For each x the integral over y is a normal probability.
+    """
+    with mpmath.workdps(30):
+        s, kappa = mpmath.mpf(sigma), mpmath.exp(mpmath.mpf(epsilon))
+
+        def ratio(x: mpmath.mpf) -> mpmath.mpf:
+            return mpmath.exp(x / s**2 - 1 / (2 * s**2))
+
+        def inner(x: mpmath.mpf) -> mpmath.mpf:
+            density = mpmath.npdf(x, 0, s)
+            if remove:
+                # E_y (ratio(x) + ratio(y) − 2κ)_+ / 2
+                level = 2 * kappa - ratio(x)
+                if level <= 0:
+                    return density * (ratio(x) + 1 - 2 * kappa) / 2
+                cut = s**2 * mpmath.log(level) + mpmath.mpf(1) / 2
+                above_q = mpmath.ncdf(-cut / s)
+                above_p = mpmath.ncdf((1 - cut) / s)
+                return density * (above_p - level * above_q) / 2
+            # E_y (1 − κ (ratio(x) + ratio(y)) / 2)_+
+            level = 2 / kappa - ratio(x)
+            if level <= 0:
+                return mpmath.mpf(0)
+            cut = s**2 * mpmath.log(level) + mpmath.mpf(1) / 2
+            below_q = mpmath.ncdf(cut / s)
+            below_p = mpmath.ncdf((cut - 1) / s)
+            return density * kappa * (level * below_q - below_p) / 2
+
+        # The integrand has a kink where ratio(x) reaches the level by itself.
+        level = 2 * kappa if remove else 2 / kappa
+        kink = s**2 * mpmath.log(level) + mpmath.mpf(1) / 2
+        ends = [-14 * s, 1 + 14 * s]
+        grid = sorted({*(ends[0] + (ends[1] - ends[0]) * i / 12 for i in range(13)), kink})
+        return float(mpmath.quad(inner, [x for x in grid if ends[0] <= x <= ends[1]]))
+
+
+def max_statistic_delta(
+    sigma: float, num_selected: int, num_steps: int, epsilon: float
+) -> float:
+    """Returns a lower bound on δ (remove): what the largest output reveals.
+
+    Chua et al. 2024, https://arxiv.org/abs/2412.16802: the supremum over c of
+    P(max > c) − e^ε Q(max > c).
+    """
+    best = mpmath.mpf(0)
+    k, t = num_selected, num_steps
+    with mpmath.workdps(40):
+        for c in np.linspace(0, 1 + 9 * sigma, 600):
+            below = mpmath.ncdf(c / sigma)
+            shifted = mpmath.ncdf((c - 1) / sigma)
+            q_above = 1 - below**t
+            p_above = 1 - below ** (t - k) * shifted**k
+            best = max(best, p_above - mpmath.exp(epsilon) * q_above)
+    return float(best)
+
+
+def monte_carlo_deltas(
+    sigma: float, num_steps: int, epsilon: float, samples: int, seed: int
+) -> dict[str, tuple[float, float]]:
+    """Returns for each direction the estimate of δ and its standard error (k = 1)."""
+    generator = np.random.default_rng(seed)
+    noise = generator.normal(0.0, sigma, (samples, num_steps))
+    shifted = noise.copy()
+    shifted[:, 0] += 1.0
+
+    def losses(outputs: np.ndarray) -> np.ndarray:
+        ratios = np.exp(outputs / sigma**2 - 1 / (2 * sigma**2))
+        return np.log(ratios.mean(axis=1))
+
+    results = {}
+    for name, loss in (("remove", losses(shifted)), ("add", -losses(noise))):
+        values = np.maximum(-np.expm1(epsilon - loss), 0.0)
+        results[name] = float(values.mean()), float(values.std() / math.sqrt(samples))
+    return results
