@@ -24,7 +24,7 @@ _SMALLEST_GUESS = 1e-270
 
 def _tail_mass(counts: Counts, delta: float) -> float:
     """Returns the tail that each law may have: a power of ten, so laws are reused."""
-    copies = sum(counts.values())
+    copies = max(sum(counts.values()), 1)
     exponent = math.floor(
         math.log10(max(delta, _SMALLEST_GUESS) * _TAIL_SHARE / copies)
     )
@@ -42,8 +42,7 @@ def _is_gaussian(counts: Counts) -> bool:
 
 
 class Certificate:
-    """
-    Bounds for a composition, laws of which are made when they are asked for.
+    """Bounds for a composition, laws of which are made when they are asked for.
 
     Args:
         upper: What is composed, for the upper bound.
@@ -124,8 +123,7 @@ class Certificate:
         )
 
     def _at_its_own_tail(self, delta_at: Callable[[float], float]) -> float:
-        """
-        Returns δ from laws whose tails are small beside it.
+        """Returns δ from laws whose tails are small beside it.
 
         Each answer is certain; one that is no larger than its tails allow for is
         asked again of laws with smaller tails.

@@ -15,8 +15,7 @@ _TIGHT = 1e-3
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """
-    A training run: epochs of t steps, each record in k steps of each epoch.
+    """A training run: epochs of t steps, each record in k steps of each epoch.
 
     Raises:
         TypeError, ValueError: If a field is not what its name says; checked when
@@ -40,8 +39,7 @@ class Setting:
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """
-    One scheme's certified bounds.
+    """One scheme's certified bounds.
 
     Attributes:
         scheme: What is bounded.
@@ -66,8 +64,7 @@ class Row:
 
 
 def compare(setting: Setting) -> list[Row]:
-    """
-    Returns ε for random allocation, Poisson sampling and no amplification.
+    """Returns ε for random allocation, Poisson sampling and no amplification.
 
     For 1 < k < t random allocation has a second row: the bracket of the
     composition of k blocks, whose upper end bounds the mechanism and whose lower

@@ -1,5 +1,4 @@
-"""
-Composition at the query: sums of privacy losses, tilted to where δ is read.
+"""Composition at the query: sums of privacy losses, tilted to where δ is read.
 
 Laws are kept with their counts; the loss interval, the tilt and the window are
 chosen anew for each question. So a small δ is as accurate as a large one.
@@ -44,8 +43,7 @@ _TILT_DOUBLINGS = 10  # From one over the standard deviation.
 
 @dataclasses.dataclass(frozen=True)
 class _Window:
-    """
-    Losses between which a tilted law lies, and the tilt changes that show it.
+    """Losses between which a tilted law lies, and the tilt changes that show it.
 
     Attributes:
         low: Lower end.
@@ -91,8 +89,7 @@ class _Sketch:
         return value, mean, variance
 
     def window(self, tilt: float, bound: Bound) -> _Window:
-        """
-        Returns between what losses the tilted law lies, nearly (Chernoff).
+        """Returns between what losses the tilted law lies, nearly (Chernoff).
 
         What folds onto the window is lost to a lower bound, which so needs a wide
         one. For an upper bound it counts too much, and little: what lies below
@@ -156,8 +153,7 @@ class _Sketch:
 
 @dataclasses.dataclass(frozen=True)
 class _Atoms:
-    """
-    A composed loss near ε: what is counted, from the largest loss down.
+    """A composed loss near ε: what is counted, from the largest loss down.
 
     Masses `cost` are relative to e^{origin}: δ(ε) = sink + Σ (gain −
     e^{ε − origin} cost)_+.
@@ -192,8 +188,7 @@ class _Atoms:
 
 
 def _without_high(law: LossDistribution, dropped: float) -> LossDistribution:
-    """
-    Returns the law without its highest losses, which are rare.
+    """Returns the law without its highest losses, which are rare.
 
     They become infinite (upper bounds) or are dropped (lower bounds).
     """
@@ -211,8 +206,7 @@ def _without_high(law: LossDistribution, dropped: float) -> LossDistribution:
 
 
 def _without_low(law: LossDistribution, tilt: float) -> LossDistribution:
-    """
-    Returns the law without low losses that no answer at this tilt depends on.
+    """Returns the law without low losses that no answer at this tilt depends on.
 
     They are raised (upper bounds) or dropped (lower bounds).
     """
@@ -230,8 +224,7 @@ def _without_low(law: LossDistribution, tilt: float) -> LossDistribution:
 def _factors(
     law: LossDistribution, interval: float
 ) -> tuple[lattice.Factor, lattice.Factor | None]:
-    """
-    Returns a law on the loss lattice: split (upper) or grouped (lower).
+    """Returns a law on the loss lattice: split (upper) or grouped (lower).
 
     A split keeps both masses, and its Q-masses follow from its P-masses. A
     group has Q-masses of its own; they are relative to e^{−loss} at its index.
@@ -265,8 +258,7 @@ def _compose(
     window: _Window,
     interval: float,
 ) -> _Atoms:
-    """
-    Returns the composed loss in a window around `centre`.
+    """Returns the composed loss in a window around `centre`.
 
     Args:
         laws: What is composed.
@@ -349,8 +341,7 @@ def _infinity_mass(laws: Sequence[LossDistribution]) -> float:
 
 
 class Composition:
-    """
-    The composition of privacy losses in one direction.
+    """The composition of privacy losses in one direction.
 
     Args:
         laws: All upper or all lower bounds; of none the loss is zero.
@@ -384,8 +375,7 @@ class Composition:
         return _compose(self._laws, tilt, centre, window, interval)
 
     def _interval_for(self, tilt: float, width: float) -> float:
-        """
-        Returns the loss interval: fine beside the losses, no coarser than asked.
+        """Returns the loss interval: fine beside the losses, no coarser than asked.
 
         Only where the window would need more than `_MOST_POINTS` is it coarser.
         """

@@ -23,8 +23,7 @@ class Construction(abc.ABC):
 
     @abc.abstractmethod
     def dominating(self, count: int, tail_mass: float) -> Sequence[PairWithCount]:
-        """
-        Returns upper pairs whose composition dominates `count` runs.
+        """Returns upper pairs whose composition dominates `count` runs.
 
         Args:
             count: Number of runs.
@@ -121,8 +120,7 @@ class RandomAllocation(Construction):
     def blocks(
         self, count: int, bound: Bound, tail_mass: float
     ) -> Sequence[PairWithCount]:
-        """
-        Returns the composition of 1-out-of-b allocations that dominates `count` runs.
+        """Returns the 1-out-of-b allocations whose composition dominates `count` runs.
 
         The t steps are cut into k blocks of ⌊t/k⌋ and ⌈t/k⌉ steps, at random,
         and one step is drawn in each. Its ratio given the outputs, averaged over
@@ -159,8 +157,7 @@ class RandomAllocation(Construction):
 
 @dataclasses.dataclass(frozen=True)
 class BlockReduction(Construction):
-    """
-    The composition of blocks that dominates an allocation, for its own sake.
+    """The composition of blocks that dominates an allocation, for its own sake.
 
     Its lower bound tells how exactly the composition was computed. It is no
     lower bound of the allocation.

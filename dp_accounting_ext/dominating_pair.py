@@ -35,8 +35,7 @@ class Direction(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class DominatingPair:
-    """
-    A pair (P, Q), represented by the law of Z = dP/dQ under Q.
+    """A pair (P, Q), represented by the law of Z = dP/dQ under Q.
 
     With atoms z_i of Q-mass q_i, the hockey-stick divergences at κ = e^ε are
 
@@ -121,8 +120,7 @@ class DominatingPair:
 def allowance(
     bound: Bound, terms: int, mass_error: float, ratio_error: float
 ) -> tuple[float, float]:
-    """
-    Returns how an answer that sums rounded terms is made certain.
+    """Returns how an answer that sums rounded terms is made certain.
 
     Args:
         bound: The side to err on.
@@ -143,8 +141,7 @@ def allowance(
 
 
 def dual(pair: DominatingPair) -> DominatingPair:
-    """
-    Returns the pair with P and Q exchanged.
+    """Returns the pair with P and Q exchanged.
 
     Source:
         https://arxiv.org/abs/2602.17284, Algorithm 7 (and Claim A.2).
@@ -161,8 +158,7 @@ def dual(pair: DominatingPair) -> DominatingPair:
 
 
 def combine(main: DominatingPair, tail: DominatingPair) -> DominatingPair:
-    """
-    Returns a pair as tight as `main` up to some ratio, and as `tail` above it.
+    """Returns a pair as tight as `main` up to some ratio, and as `tail` above it.
 
     Above the ratio 1 the two profiles are compared. From the ratio on above which
     `tail` is the tighter, it takes over: lower bounds by the larger of the two
@@ -173,7 +169,8 @@ def combine(main: DominatingPair, tail: DominatingPair) -> DominatingPair:
         tail: m atoms, a bound on the same mechanism from the same side.
 
     Returns:
-        At most n + m + 1 atoms; `main` where `tail` is nowhere the tighter.
+        At most n + m + 1 atoms; `main` itself where `tail` is not the tighter far
+        out, `tail` itself where it is the tighter all the way.
 
     Raises:
         ValueError: If one is an upper bound and the other a lower one.
@@ -193,10 +190,13 @@ def combine(main: DominatingPair, tail: DominatingPair) -> DominatingPair:
     here, there = ours.at(places), theirs.at(places)
     margin = _CLEARLY * np.maximum(here, there)
     tighter = there < here - margin if upper else there > here + margin
-    worse = np.flatnonzero(~tighter)
+    gone = np.maximum(here, there) <= 0  # Beyond all ratios of both.
+    worse = np.flatnonzero(~(tighter | gone))
     first = int(worse[-1]) + 1 if worse.size else 0
-    if first in (0, places.size):
+    if not tighter[first:].any():
         return main
+    if first == 0:
+        return tail
     before, after = float(places[first - 1]), float(places[first])
     join = _bridge if upper else _crossing
     joints, masses, low, high = join(ours, theirs, before, after)

@@ -6,8 +6,7 @@ from dp_accounting import dp_event
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)
 class RandomAllocationEvent(dp_event.DpEvent):
-    """
-    Represents steps in a few of which, chosen at random, each record takes part.
+    """Represents steps in a few of which, chosen at random, each record takes part.
 
     For every record, independently of all others, a set of `num_selected` of the
     `num_steps` steps is drawn uniformly at random. Each step runs `event` on the

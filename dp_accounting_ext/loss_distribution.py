@@ -14,8 +14,7 @@ FloatArray = npt.NDArray[np.float64]
 
 @dataclasses.dataclass(frozen=True)
 class LossDistribution:
-    """
-    The privacy loss in one direction, `count` times.
+    """The privacy loss in one direction, `count` times.
 
     Attributes:
         losses: (n,) losses, in nats, increasing.

@@ -17,8 +17,7 @@ CompositionErrorDetails = privacy_accountant.PrivacyAccountant.CompositionErrorD
 
 
 class PLDAccountant(pld_privacy_accountant.PLDAccountant):
-    """
-    The stock accountant, with random allocation and certified lower bounds.
+    """The stock accountant, with random allocation and certified lower bounds.
 
     Takes every event that the stock accountant takes, and
     `RandomAllocationEvent` over the Gaussian mechanism anywhere in a tree.
@@ -141,8 +140,7 @@ class PLDAccountant(pld_privacy_accountant.PLDAccountant):
         )
 
     def get_epsilon(self, target_delta: float) -> float:
-        """
-        Returns an upper bound on ε at δ, in nats.
+        """Returns an upper bound on ε at δ, in nats.
 
         Args:
             target_delta: δ. Below 0 no ε will do (inf); from 1 on, 0 will.
@@ -161,8 +159,7 @@ class PLDAccountant(pld_privacy_accountant.PLDAccountant):
         return self._certificate().upper_epsilon(target_delta)
 
     def get_delta(self, target_epsilon: float) -> float:
-        """
-        Returns an upper bound on δ at ε.
+        """Returns an upper bound on δ at ε.
 
         Args:
             target_epsilon: ε, in nats.
@@ -181,8 +178,7 @@ class PLDAccountant(pld_privacy_accountant.PLDAccountant):
         return self._certificate().upper_delta(target_epsilon)
 
     def get_epsilon_bounds(self, target_delta: float) -> tuple[float, float]:
-        """
-        Returns certified bounds on ε at δ: lower ≤ the true ε ≤ upper, in nats.
+        """Returns certified bounds on ε at δ: lower ≤ the true ε ≤ upper, in nats.
 
         Args:
             target_delta: δ, as in `get_epsilon`.
@@ -203,8 +199,7 @@ class PLDAccountant(pld_privacy_accountant.PLDAccountant):
         return min(self._certificate().lower_epsilon(target_delta), upper), upper
 
     def get_delta_bounds(self, target_epsilon: float) -> tuple[float, float]:
-        """
-        Returns certified bounds on δ at ε: lower ≤ the true δ ≤ upper.
+        """Returns certified bounds on δ at ε: lower ≤ the true δ ≤ upper.
 
         Args:
             target_epsilon: ε, in nats, as in `get_delta`.

@@ -6,8 +6,7 @@ from typing import Any
 
 
 def real_number(name: str, value: Any) -> float:
-    """
-    Returns the value as a float.
+    """Returns the value as a float.
 
     Raises:
         TypeError: If it is not a real number.
@@ -21,8 +20,7 @@ def real_number(name: str, value: Any) -> float:
 
 
 def noise_multiplier(value: Any) -> float:
-    """
-    Returns the value as a float.
+    """Returns the value as a float.
 
     Raises:
         TypeError: If it is not a real number.
@@ -37,8 +35,7 @@ def noise_multiplier(value: Any) -> float:
 
 
 def positive_integer(name: str, value: Any) -> int:
-    """
-    Returns the value as an int.
+    """Returns the value as an int.
 
     Raises:
         TypeError: If it is not an integer.
@@ -52,8 +49,7 @@ def positive_integer(name: str, value: Any) -> int:
 
 
 def steps(num_selected: Any, num_steps: Any) -> tuple[int, int]:
-    """
-    Returns both as ints.
+    """Returns both as ints.
 
     Raises:
         TypeError: If either is not an integer.
@@ -69,8 +65,7 @@ def steps(num_selected: Any, num_steps: Any) -> tuple[int, int]:
 
 
 def discretization_interval(value: Any) -> float:
-    """
-    Returns the value as a float.
+    """Returns the value as a float.
 
     Raises:
         TypeError: If it is not a real number.

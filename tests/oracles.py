@@ -91,7 +91,9 @@ def two_step_delta(sigma: float, epsilon: float, *, remove: bool) -> float:
         level = 2 * kappa if remove else 2 / kappa
         kink = s**2 * mpmath.log(level) + mpmath.mpf(1) / 2
         ends = [-14 * s, 1 + 14 * s]
-        grid = sorted({*(ends[0] + (ends[1] - ends[0]) * i / 12 for i in range(13)), kink})
+        grid = sorted(
+            {*(ends[0] + (ends[1] - ends[0]) * i / 12 for i in range(13)), kink}
+        )
         return float(mpmath.quad(inner, [x for x in grid if ends[0] <= x <= ends[1]]))
 
 

@@ -1,5 +1,4 @@
-"""
-Random allocation on an additive lattice: Fourier powers and a few jumps.
+"""Random allocation on an additive lattice: Fourier powers and a few jumps.
 
 The mean of t ratios has a narrow bulk and a long tail, in which one ratio (or
 two) alone is large. So ratios above a threshold, of which a run expects one in
@@ -39,6 +38,7 @@ _ROOM = 3.0  # Size of the circle over the size of the window.
 _JUMP_CELLS = 256  # Lattice cells per standard deviation of the ordinary sum.
 _JUMP_STEPS = 4.0  # The same for sums with several jumps, on a multiplicative grid.
 _FINEST_JUMP_STEP, _COARSEST_JUMP_STEP = 0.001, 0.05
+_NEAR_THE_END = 0.01  # Share of the sum's range.
 _TILT_SPACING = 6.0  # Between neighbouring tilts' centres, in standard deviations.
 _TILT_CHANGES = (15.0, 30.0, 60.0, 120.0)  # For Chernoff bounds; over the circle.
 _LARGEST_TILT = 0.7  # Over the tilt that centres the sum on the end of the window.
@@ -68,8 +68,7 @@ def negligible_zero(summand: Summand, tail_mass: float) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class _Atoms:
-    """
-    Masses at lattice points, or at the means of lattice cells.
+    """Masses at lattice points, or at the means of lattice cells.
 
     Attributes:
         step: The lattice step.
@@ -221,8 +220,7 @@ class _Sketch:
         return float(tilt), self.exponent(float(tilt), target)[0]
 
     def quantile(self, goal: float, sign: float) -> tuple[float, float]:
-        """
-        Returns where Chernoff's exponent is about `goal`, and the tilt there.
+        """Returns where Chernoff's exponent is about `goal`, and the tilt there.
 
         One search over the tilt: the saddle point of each tilt is known.
         """
@@ -233,24 +231,24 @@ class _Sketch:
             saddle = self.exponent(tilt, 0.0)[1]
             return self.exponent(tilt, saddle)[0] - goal
 
+        mean, _ = self.mean_and_deviation()
+        end = self.ends()[sign > 0]
         low = high = math.log(math.sqrt(-2 * goal) / deviation)
         while exponent(low) < 0:
             low -= 1.0
-        for _ in range(60):
-            if exponent(high) < 0:
-                break
+        while exponent(high) >= 0:
+            tilt = sign * math.exp(high)
+            if abs(self.exponent(tilt, 0.0)[1] - end) < _NEAR_THE_END * abs(end - mean):
+                # Even the end is not so rare.
+                return end, tilt
             high += 1.0
-        else:
-            ends = self.ends()
-            return (ends[1] if sign > 0 else ends[0]), sign * math.exp(high)
         tilt = sign * math.exp(optimize.brentq(exponent, low, high, xtol=0.01))
         return self.exponent(tilt, 0.0)[1], tilt
 
 
 @dataclasses.dataclass(frozen=True)
 class Window:
-    """
-    What part of the line a sum needs, and how to reach it.
+    """What part of the line a sum needs, and how to reach it.
 
     Attributes:
         tail_mass: Probability that may be outside, on either side.
@@ -274,8 +272,7 @@ class Window:
 
 
 def window_of(summands: Sequence[Summand], tail_mass: float) -> Window:
-    """
-    Returns a window outside which the sum has about tail_mass, on either side.
+    """Returns a window outside which the sum has about tail_mass, on either side.
 
     Nothing is certified here: what lies outside is bounded anew by `mean_of`.
     """
@@ -331,8 +328,7 @@ def jump_threshold(summands: Sequence[Summand]) -> float:
 def mean_of(
     summands: Sequence[Summand], window: Window, *, points: int
 ) -> dominating_pair.DominatingPair:
-    """
-    Returns the law of the weighted mean of independent ratios.
+    """Returns the law of the weighted mean of independent ratios.
 
     Args:
         summands: The ratios, their numbers of copies and weights; all upper or
@@ -362,7 +358,7 @@ class _Mean:
         self._total = sum(s.count * s.weight for s in summands)
         self._step = (window.high - window.low) / points
         self._first = max(0, math.floor(window.low / self._step))
-        self._last = math.ceil(window.high / self._step)
+        self._last = math.ceil(window.high / self._step) + 1
         size = max(math.ceil(_ROOM * (self._last - self._first)), 16)
         self._size = fft.next_fast_len(size, real=True)
         self._lost = 0.0
@@ -438,8 +434,7 @@ class _Mean:
         )
 
     def _ordinary(self, counts: Sequence[int], weight: float = 1.0) -> _Atoms:
-        """
-        Returns the sum of ordinary ratios, `counts` of each summand.
+        """Returns the sum of ordinary ratios, `counts` of each summand.
 
         Args:
             counts: Copies of each summand.
@@ -459,7 +454,14 @@ class _Mean:
         return np.arange(first, self._last - moved + 1, dtype=np.int64)
 
     def _beyond(self, counts: Sequence[int], tilt: float, index: int) -> float:
-        """Returns Chernoff's bound on the mass beyond a lattice index."""
+        """Bounds the mass at an index or beyond it, on the tilt's side (Chernoff)."""
+        extreme = -1 if tilt > 0 else 0
+        end = sum(
+            count * float(factor.indices[extreme])
+            for count, factor in zip(counts, self._factors, strict=True)
+        )
+        if (index - end) * tilt > 0:
+            return 0.0
         tilt *= self._step
         exponent = -tilt * index
         for count, factor in zip(counts, self._factors, strict=True):
@@ -492,8 +494,7 @@ class _Mean:
         return _Atoms(self._step, first, masses, None)
 
     def _lower_ordinary(self, counts: Sequence[int]) -> _Atoms:
-        """
-        Returns the masses, lowered by their noise, at places that are certain.
+        """Returns the masses, lowered by their noise, at places that are certain.
 
         Grouping by the sum of the lattice indices is a conditional expectation.
         """
@@ -519,7 +520,10 @@ class _Mean:
             shift = offset.values[own] / mass
             error = (offset_noise + np.abs(shift) * noise) / (mass - noise)
             place = indices[own] + shift
-            self._place_error = max(self._place_error, float((error / place).max()))
+            certain = error < _LARGEST_RELATIVE_NOISE * place
+            own, mass, shift = own[certain], mass[certain], shift[certain]
+            relative = error[certain] / place[certain]
+            self._place_error = max(self._place_error, float(relative.max(initial=0)))
             masses[own] = (mass - noise) * value.scale(indices[own])
             moments[own] = masses[own] * shift * self._step
         return _Atoms(self._step, first, masses, moments)

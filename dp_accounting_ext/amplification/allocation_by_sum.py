@@ -1,5 +1,4 @@
-"""
-A lower bound for k-out-of-t random allocation: what a sum over steps reveals.
+"""A lower bound for k-out-of-t random allocation: what a sum over steps reveals.
 
 The composition of k blocks dominates the mechanism, so a lower bound of it is
 none of the mechanism. By data processing, any statistic of the outputs gives
@@ -36,8 +35,7 @@ def lower_loss_distribution(
     *,
     tail_mass: float,
 ) -> loss_distribution.LossDistribution:
-    """
-    Returns a loss distribution dominated by k-out-of-t random allocation.
+    """Returns a loss distribution dominated by k-out-of-t random allocation.
 
     Under Q all steps are without the record; under P a uniformly random set of
     k steps is with it, and the law of the sum does not depend on the set: k
@@ -54,7 +52,7 @@ def lower_loss_distribution(
         Data processing, https://arxiv.org/abs/2602.17284, Remark 4.7 (lower
         bounds) for k = 1.
     """
-    if pair.ratios.size < 2:
+    if pair.ratios.size == 0 or pair.loss_range() == 0:
         empty = np.zeros(0)
         return loss_distribution.LossDistribution(empty, empty, 0.0, 1, Bound.LOWER)
     rate = num_selected / num_steps

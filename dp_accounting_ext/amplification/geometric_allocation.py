@@ -1,5 +1,4 @@
-"""
-Random allocation on a multiplicative grid: sums by doubling, refined as they
+"""Random allocation on a multiplicative grid: sums by doubling, refined as they
 concentrate.
 """
 
@@ -14,14 +13,14 @@ from dp_accounting_ext.kernels import sums
 
 Bound = dominating_pair.Bound
 
+_SMALLEST_RANGE = 0.1  # Of the loss, in nats, that a grid is laid out for.
 _FINEST = 2000.0  # Grid points per relative standard deviation, at most.
 
 
 def discretize(
     pair: dominating_pair.DominatingPair, step: float
 ) -> geometric.GeometricLaw:
-    """
-    Returns a pair's ratio on a multiplicative grid, its bound kept.
+    """Returns a pair's ratio on a multiplicative grid, its bound kept.
 
     Args:
         pair: n atoms.
@@ -49,8 +48,7 @@ def mean_of_copies(
     tail_mass: float,
     points: int,
 ) -> dominating_pair.DominatingPair:
-    """
-    Returns the law of the mean of independent copies of a pair's ratio.
+    """Returns the law of the mean of independent copies of a pair's ratio.
 
     Args:
         pair: The ratio of one step.
@@ -62,7 +60,7 @@ def mean_of_copies(
         https://arxiv.org/abs/2602.17284, Algorithms 1 and 2 by Algorithm 3
         (Theorem 4.6), Remark C.1 for lower bounds.
     """
-    step = max(pair.loss_range(), 1e-9) / points
+    step = max(pair.loss_range(), _SMALLEST_RANGE) / points
     budget = tail_mass / max(1.0, 2 * math.log2(num_steps))
     law = self_convolve(discretize(pair, step), num_steps, budget, points)
     places = law.places()
@@ -83,8 +81,7 @@ def mean_of_copies(
 def self_convolve(
     law: geometric.GeometricLaw, count: int, tail_mass: float, points: int
 ) -> geometric.GeometricLaw:
-    """
-    Returns the law of a sum of copies.
+    """Returns the law of a sum of copies.
 
     Each level holds the sums of ⌊n⌋ and ⌈n⌉ copies for n = count / 2^level, on
     grids of one step, so that any count costs two convolutions a level.
@@ -122,10 +119,11 @@ def _refinement(law: geometric.GeometricLaw, points: int) -> int:
     relative = grid / sums.dot(grid, law.masses)
     scaled = (relative - 1) * np.sqrt(law.masses)
     deviation = math.sqrt(sums.dot(scaled, scaled))
+    finest = max(deviation / _FINEST, math.log(2) / (4 * points))
     refinement = 1
     while (
         2 * refinement * law.masses.size <= 1.5 * points
-        and law.step / refinement > deviation / _FINEST
+        and law.step / refinement > finest
     ):
         refinement *= 2
     return refinement
@@ -134,8 +132,7 @@ def _refinement(law: geometric.GeometricLaw, points: int) -> int:
 def trim(
     law: geometric.GeometricLaw, copies: int, tail_mass: float
 ) -> geometric.GeometricLaw:
-    """
-    Returns the law without its tails.
+    """Returns the law without its tails.
 
     Upper bounds: what lies below goes to zero and to the lowest point kept,
     what lies above to the highest and to infinity. Lower bounds: the lower tail

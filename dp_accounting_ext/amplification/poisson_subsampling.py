@@ -8,8 +8,7 @@ from dp_accounting_ext import dominating_pair
 def poisson_subsample(
     pair: dominating_pair.DominatingPair, sampling_probability: float
 ) -> dominating_pair.DominatingPair:
-    """
-    Returns the pair after Poisson subsampling.
+    """Returns the pair after Poisson subsampling.
 
     Args:
         pair: Law of Z = dP/dQ under Q, n atoms.

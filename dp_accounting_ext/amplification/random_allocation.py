@@ -35,8 +35,7 @@ def random_allocation(
     route: Route = Route.AUTOMATIC,
     points: int | None = None,
 ) -> dominating_pair.DominatingPair:
-    """
-    Returns the pair of 1-out-of-t random allocation.
+    """Returns the pair of 1-out-of-t random allocation.
 
     Z = (X_1 + … + X_t) / t, with X_i independent copies of the step's ratio,
     for both directions at once; an infinity_mass stays as it is.
@@ -58,9 +57,7 @@ def random_allocation(
         https://arxiv.org/abs/2602.17284, Theorem 4.4 and Claim 2.9; Theorem 4.6
         and Remark 4.7 for the computation.
     """
-    if num_steps == 1 or pair.ratios.size < 2 or not pair.p_masses.any():
-        # A pair with hardly a finite ratio dominates its own allocation, and is
-        # dominated by it as far as there is nothing of it.
+    if num_steps == 1 or _is_constant(pair):
         return pair
     if route is Route.AUTOMATIC:
         route = _suitable_route(pair, num_steps)
@@ -72,6 +69,13 @@ def random_allocation(
             points=points or _points_for(pair, num_steps),
         )
     return _in_stages(pair, num_steps, tail_mass, points or ADDITIVE_POINTS)
+
+
+def _is_constant(pair: dominating_pair.DominatingPair) -> bool:
+    """Tells whether the finite ratio is one number, or there is none at all."""
+    if not pair.p_masses.any():
+        return True
+    return pair.loss_range() == 0 and not pair.zero_mass
 
 
 def _points_for(pair: dominating_pair.DominatingPair, num_steps: int) -> int:
@@ -99,8 +103,7 @@ def _in_stages(
     tail_mass: float,
     points: int,
 ) -> dominating_pair.DominatingPair:
-    """
-    Returns the mean of t ratios as a mean of means of means.
+    """Returns the mean of t ratios as a mean of means of means.
 
     A lattice that resolves one ratio is needlessly fine for a sum of thousands.
     Each stage averages a few dozen, and the next has a lattice of its own.
@@ -129,8 +132,7 @@ def _in_stages(
 
 
 def _number_of_groups(num_steps: int, stages: int) -> int:
-    """
-    Returns into how many groups of nearly equal size the last stage averages.
+    """Returns into how many groups of nearly equal size the last stage averages.
 
     Where a number near the best one divides the steps, all groups are equal.
     """

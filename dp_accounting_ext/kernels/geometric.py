@@ -1,5 +1,4 @@
-"""
-Sums of independent variables on a multiplicative grid.
+"""Sums of independent variables on a multiplicative grid.
 
 A law sits on the points origin · e^{step·i}. The sum of two such points
 x_i + y_j, relative to x_i, depends on d = j − i alone, and so do the output cell
@@ -31,8 +30,7 @@ UNIT_ROUNDOFF = 2.0**-53
 
 @dataclasses.dataclass(frozen=True)
 class GeometricLaw:
-    """
-    A non-negative random variable on a multiplicative grid.
+    """A non-negative random variable on a multiplicative grid.
 
     Attributes:
         origin: The lowest grid point.
@@ -75,8 +73,7 @@ class GeometricLaw:
 def from_atoms(
     places: FloatArray, masses: FloatArray, step: float, *, grouped: bool
 ) -> GeometricLaw:
-    """
-    Returns atoms on a multiplicative grid that starts at the lowest positive one.
+    """Returns atoms on a multiplicative grid that starts at the lowest positive one.
 
     Args:
         places: (n,) non-negative places, not all zero, in any order.
@@ -127,8 +124,7 @@ class _Run(NamedTuple):
 
 
 class _Windows:
-    """
-    Sums of `values` over windows that end at every index, of any width.
+    """Sums of `values` over windows that end at every index, of any width.
 
     Built by doubling, so that nothing is ever subtracted.
     """
@@ -174,8 +170,7 @@ class _Windows:
 def _runs(
     big: float, small: float, step: float, out_step: float, lowest: int, highest: int
 ) -> list[_Run]:
-    """
-    Returns the runs of diagonals from `lowest` to `highest`.
+    """Returns the runs of diagonals from `lowest` to `highest`.
 
     Diagonal d holds the sums big + small·e^{step·d}, relative to big + small.
     """
@@ -287,22 +282,28 @@ def _add_with_zero(
 
 
 def _output_for(x: GeometricLaw, y: GeometricLaw, refinement: int) -> _Output:
-    """
-    Returns an empty output that holds every cell of x + y, x, and y.
+    """Returns an empty output that holds every cell of x + y, x, and y.
 
     Source: Algorithm 5 (range renormalization) of arXiv:2602.17284.
     """
     out_step = x.step / refinement
     total = x.origin + y.origin
-    lowest = math.floor(math.log(min(x.origin, y.origin) / total) / out_step) - 1
+    if x.zero_mass or y.zero_mass:
+        least = min(x.origin, y.origin)
+    else:
+        # The least sum relative to its larger summand's grid point.
+        reach = math.exp(-x.step * (x.masses.size - 1))
+        least = x.origin + y.origin * reach
+        reach = math.exp(-x.step * (y.masses.size - 1))
+        least = min(least, y.origin + x.origin * reach)
+    lowest = math.floor(math.log(least / total) / out_step) - 1
     size = refinement * (max(x.masses.size, y.masses.size) - 1) + 3 - lowest
     excess = None if x.excess is None else np.zeros(size)
     return _Output(lowest, np.zeros(size), excess)
 
 
 def convolve(x: GeometricLaw, y: GeometricLaw, refinement: int = 1) -> GeometricLaw:
-    """
-    Returns the law of X + Y on a grid with step / refinement.
+    """Returns the law of X + Y on a grid with step / refinement.
 
     An upper bound (`excess` is None) splits every sum between the two grid
     points around it, which keeps the mean and makes the sum larger in the

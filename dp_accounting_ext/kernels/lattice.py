@@ -1,5 +1,4 @@
-"""
-Sums of independent variables on an additive lattice, by tilted Fourier powers.
+"""Sums of independent variables on an additive lattice, by tilted Fourier powers.
 
 The law of a sum of many lattice variables is one power of a discrete Fourier
 transform. Its error is absolute, so the transform is taken of exponentially
@@ -43,8 +42,7 @@ _SAFETY = 1 + 1e-9  # Covers the rounding of bounds that are not tight anyway.
 
 @dataclasses.dataclass(frozen=True)
 class Factor:
-    """
-    `count` independent copies of one lattice variable.
+    """`count` independent copies of one lattice variable.
 
     Attributes:
         start: Lattice index of the first mass.
@@ -94,8 +92,7 @@ class Factor:
 
 @dataclasses.dataclass(frozen=True)
 class TiltedValues:
-    """
-    Values at consecutive lattice indices.
+    """Values at consecutive lattice indices.
 
     The value at index K is values[K − first] · e^{log_scale − tilt · K}, and its
     error at most noise · e^{log_scale − tilt · K}.
@@ -127,8 +124,7 @@ def owned(
 
 
 class TiltedSum:
-    """
-    The tilted law of a sum, on a circle of `size` lattice points.
+    """The tilted law of a sum, on a circle of `size` lattice points.
 
     Points outside a window of that size fold onto it. They add positive amounts
     to the masses.
@@ -201,8 +197,7 @@ class TiltedSum:
         ]
 
     def folded_mass(self, counts: Sequence[int], low: int, high: int) -> float:
-        """
-        Bounds the tilted mass that folds onto the indices from low to high.
+        """Bounds the tilted mass that folds onto the indices from low to high.
 
         The best of a few Chernoff bounds on either side.
         """
@@ -223,7 +218,7 @@ class TiltedSum:
             exponents.append(moment - (self.tilt + change) * index)
         tilts = [self.tilt, *(self.tilt + change for change, _ in self._shifted)]
         valid = [e for e, tilt in zip(exponents, tilts, strict=True) if tilt >= 0]
-        return math.exp(min(0.0, *valid)) * _SAFETY
+        return math.exp(min([0.0, *valid])) * _SAFETY
 
     def _power(self, counts: Sequence[int]) -> ComplexArray:
         """Returns the spectrum of the sum of some copies of each factor."""
@@ -260,8 +255,7 @@ class TiltedSum:
         return self._values(self._power(counts), self._noise(counts), counts, first)
 
     def moments(self, counts: Sequence[int], first: int) -> TiltedValues:
-        """
-        Returns mass times mean offset from the lattice, in lattice steps.
+        """Returns mass times mean offset from the lattice, in lattice steps.
 
         One copy, any, has its offsets in the place of its masses. That
         transform's error is the masses' times the sum of absolute offsets.

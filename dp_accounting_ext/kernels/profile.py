@@ -9,8 +9,7 @@ FloatArray = npt.NDArray[np.float64]
 
 
 def log_kappa(gain: FloatArray, cost: FloatArray, sink: float, delta: float) -> float:
-    """
-    Returns ln κ at which sink + Σ (gain − κ · cost)_+ falls to delta.
+    """Returns ln κ at which sink + Σ (gain − κ · cost)_+ falls to delta.
 
     The divergence is the largest of the lines "sink + the sum over the first k
     atoms", so its inverse is the largest of their inverses. Each line alone is a

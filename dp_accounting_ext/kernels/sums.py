@@ -7,8 +7,7 @@ FloatArray = npt.NDArray[np.float64]
 
 
 def dot(x: FloatArray, y: FloatArray) -> float:
-    """
-    Returns Σ x_i y_i.
+    """Returns Σ x_i y_i.
 
     On the calling thread: for vectors of thousands a threaded BLAS spends more CPU
     on waking its threads than on the sum.

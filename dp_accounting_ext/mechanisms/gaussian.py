@@ -23,8 +23,7 @@ SMALLEST_TAIL_MASS = 1e-290
 
 
 def _cells(points: FloatArray, mean: float) -> tuple[FloatArray, FloatArray]:
-    """
-    Returns the standard normal mass of cells, and the mean of the ratio in each.
+    """Returns the standard normal mass of cells, and the mean of the ratio in each.
 
     The ratio is e^{mean · (x − left end)} − 1, x in the cell. Both are sums of
     positive terms (Gauss–Legendre), so that no mass is a difference of two
@@ -60,8 +59,7 @@ def dominating_pair_of(
     tail_mass: float,
     points: int | None = None,
 ) -> dominating_pair.DominatingPair:
-    """
-    Returns a certified pair of the Gaussian mechanism with sensitivity one.
+    """Returns a certified pair of the Gaussian mechanism with sensitivity one.
 
     Args:
         noise_multiplier: Standard deviation over sensitivity, positive.
@@ -130,8 +128,7 @@ def dominating_pair_of(
 
 
 def delta(mean: float, epsilon: float, bound: dominating_pair.Bound) -> float:
-    """
-    Returns δ of N(mean, 1) against N(0, 1) at ε, from its closed form.
+    """Returns δ of N(mean, 1) against N(0, 1) at ε, from its closed form.
 
     δ(ε) = Φ(m/2 − ε/m) − e^ε Φ(−m/2 − ε/m), in logarithms, so that neither a
     large ε nor a small δ leaves the range of floats.
@@ -161,8 +158,7 @@ def _log_delta(mean: float, epsilon: float, bound: dominating_pair.Bound) -> flo
 
 
 def epsilon(mean: float, delta: float, bound: dominating_pair.Bound) -> float:
-    """
-    Returns ε ≥ 0 of N(mean, 1) against N(0, 1) at δ, from its closed form.
+    """Returns ε ≥ 0 of N(mean, 1) against N(0, 1) at δ, from its closed form.
 
     Args:
         mean: The mean m, positive: sensitivity over standard deviation.

@@ -96,9 +96,9 @@ def test_mass_and_mean_are_conserved(grouped, data):
 def test_square_is_the_sum_with_itself(grouped, data):
     """The symmetric path, which does half of the work, against the general one."""
     x = data.draw(strategies.geometric_laws(STEP, grouped=grouped))
-    twin = geometric.GeometricLaw(**{
-        field: getattr(x, field) for field in x.__dataclass_fields__
-    })
+    twin = geometric.GeometricLaw(
+        **{field: getattr(x, field) for field in x.__dataclass_fields__}
+    )
     square, general = geometric.convolve(x, x), geometric.convolve(x, twin)
     np.testing.assert_allclose(square.masses, general.masses, rtol=1e-11, atol=1e-16)
     places = square.masses > 1e-12
@@ -127,7 +127,7 @@ def test_error_is_second_order_in_the_step():
     gaps = []
     for points in (200, 400, 800, 1600):
         places = np.exp(np.linspace(-6.0, 4.0, 20001))
-        masses = np.exp(-np.log(places) ** 2 / 2) + 1e-30
+        masses = np.exp(-(np.log(places) ** 2) / 2) + 1e-30
         masses /= masses.sum()
         values = []
         for grouped in (False, True):

@@ -1,0 +1,47 @@
+"""Poisson subsampling of any pair, against the mixture's own ratio."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+import numpy as np
+import pytest
+import strategies
+
+from dp_accounting_ext import dominating_pair
+from dp_accounting_ext.amplification import poisson_subsampling
+
+Direction = dominating_pair.Direction
+
+
+@given(
+    strategies.pairs(dominating_pair.Bound.UPPER),
+    st.floats(0.01, 1.0),
+    st.floats(-1.0, 3.0),
+)
+def test_it_is_the_mixture(pair, rate, epsilon):
+    """λP + (1 − λ)Q against Q, computed from the masses of both distributions."""
+    q = np.append(pair.masses, pair.zero_mass)
+    p = np.append(pair.p_masses, 0.0)
+    mixed = rate * p + (1 - rate) * q
+    kappa = np.exp(epsilon)
+    remove = rate * pair.infinity_mass + np.maximum(mixed - kappa * q, 0).sum()
+    add = np.maximum(q - kappa * mixed, 0).sum()
+    found = poisson_subsampling.poisson_subsample(pair, rate)
+    assert found.hockey_stick(epsilon, Direction.REMOVE) == pytest.approx(
+        remove, rel=1e-12, abs=1e-14
+    )
+    assert found.hockey_stick(epsilon, Direction.ADD) == pytest.approx(
+        add, rel=1e-12, abs=1e-14
+    )
+
+
+def test_rate_one_is_the_identity():
+    pair = dominating_pair.DominatingPair(
+        np.array([0.5, 1.5]),
+        np.array([0.4, 0.4]),
+        0.2,
+        0.2,
+        dominating_pair.Bound.UPPER,
+    )
+    found = poisson_subsampling.poisson_subsample(pair, 1.0)
+    np.testing.assert_array_equal(found.ratios, pair.ratios)
+    assert (found.infinity_mass, found.zero_mass) == (0.2, 0.2)

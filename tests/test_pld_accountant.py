@@ -1,0 +1,333 @@
+"""The accountant as a user of dp_accounting meets it."""
+
+import copy
+import math
+import pickle
+
+import dp_accounting
+from dp_accounting import privacy_accountant
+from dp_accounting.pld import pld_privacy_accountant
+from hypothesis import given
+from hypothesis import settings
+from hypothesis import strategies as st
+import numpy as np
+import oracles
+import pytest
+
+import dp_accounting_ext as ext
+
+NeighborRel = privacy_accountant.NeighboringRelation
+Gaussian = dp_accounting.GaussianDpEvent
+
+
+def allocation(sigma=1.0, selected=1, steps=1000):
+    return ext.RandomAllocationEvent(Gaussian(sigma), selected, steps)
+
+
+def composed(event, count=1, **options):
+    return ext.PLDAccountant(**options).compose(event, count)
+
+
+def test_the_contract_page():
+    accountant = ext.PLDAccountant()
+    accountant.compose(allocation(), 10)
+    lower, upper = accountant.get_epsilon_bounds(1e-6)
+    assert upper == accountant.get_epsilon(1e-6)
+    assert 0.54004 <= lower <= upper <= 0.54006
+    lower, upper = accountant.get_delta_bounds(1.0)
+    assert upper == accountant.get_delta(1.0)
+    assert 0 < lower <= upper < 1e-7
+    assert isinstance(accountant, pld_privacy_accountant.PLDAccountant)
+
+
+GRID = [
+    # σ, t, k, epochs, δ: the issue's, at which a bracket is within 1e-4.
+    (1.0, 10, 1, 1, 1e-6),
+    (1.0, 100, 1, 1, 1e-6),
+    (1.0, 1000, 1, 1, 1e-6),
+    (1.0, 10_000, 1, 1, 1e-6),
+    (1.0, 1_000_000, 1, 1, 1e-6),
+    (0.5, 1000, 1, 1, 1e-6),
+    (0.3, 100, 1, 1, 1e-6),
+    (2.0, 1000, 1, 1, 1e-6),
+    (5.0, 1000, 1, 1, 1e-8),
+    (1.0, 1000, 1, 100, 1e-6),
+    (0.8, 5000, 1, 10, 1e-10),
+    (1.0, 1000, 1, 1, 1e-12),
+]
+
+
+@pytest.mark.parametrize(("sigma", "steps", "selected", "epochs", "delta"), GRID)
+def test_brackets_are_within_1e_4(sigma, steps, selected, epochs, delta):
+    accountant = composed(allocation(sigma, selected, steps), epochs)
+    lower, upper = accountant.get_epsilon_bounds(delta)
+    assert 0 < lower <= upper <= lower * (1 + 1e-4)
+    # δ and ε invert one another.
+    assert accountant.get_delta(upper) <= delta * (1 + 1e-3)
+
+
+@pytest.mark.parametrize(
+    ("sigma", "steps"), [(0.5, 100), (0.7, 1000), (1.0, 1000), (2.0, 100), (1.0, 10**4)]
+)
+def test_never_above_poisson_in_the_regime_of_figure_1(sigma, steps):
+    poisson = dp_accounting.PoissonSampledDpEvent(1 / steps, Gaussian(sigma))
+    stock = dp_accounting.pld.PLDAccountant().compose(poisson, steps)
+    ours = composed(allocation(sigma, 1, steps)).get_epsilon(1e-6)
+    assert ours <= stock.get_epsilon(1e-6)
+
+
+def test_crossing_of_figure_7():
+    """σ = 1, t = 2: neither scheme is the better one at every ε."""
+    poisson = dp_accounting.PoissonSampledDpEvent(0.5, Gaussian(1.0))
+    stock = dp_accounting.pld.PLDAccountant().compose(poisson, 2)
+    ours = composed(allocation(1.0, 1, 2))
+    at_zero = ours.get_delta_bounds(0.0)
+    assert at_zero[0] > stock.get_delta(0.0)
+    assert ours.get_delta(2.0) < stock.get_delta(2.0) * 0.98
+
+
+@pytest.mark.parametrize("selected", [1, 2, 5, 8])
+def test_all_steps_selected_is_plain_composition(selected):
+    truth = composed(allocation(3.0, selected, selected))
+    for delta in (1e-3, 1e-9):
+        lower, upper = truth.get_epsilon_bounds(delta)
+        mean = math.sqrt(selected) / 3.0
+        assert oracles.gaussian_delta(mean, upper) <= delta
+        assert oracles.gaussian_delta(mean, lower) >= delta
+        assert upper <= lower * (1 + 1e-9)
+
+
+def test_the_remainder_of_the_blocks_is_kept():
+    """7 of 1000: six blocks of 143 and one of 142, not seven of 142."""
+    kept = composed(allocation(1.0, 7, 1000)).get_epsilon(1e-6)
+    floor_blocks = composed(allocation(1.0, 1, 142), 7).get_epsilon(1e-6)
+    larger_blocks = composed(allocation(1.0, 1, 143), 7).get_epsilon(1e-6)
+    assert larger_blocks < kept < floor_blocks
+
+
+def test_more_noise_and_more_steps_never_hurt():
+    epsilons = [composed(allocation(s)).get_epsilon(1e-6) for s in (0.6, 0.8, 1, 2, 9)]
+    assert epsilons == sorted(epsilons, reverse=True)
+    by_steps = [
+        composed(allocation(1.0, 1, t)).get_epsilon(1e-6) for t in (1, 2, 9, 50, 51, 900)
+    ]
+    assert by_steps == sorted(by_steps, reverse=True)
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.floats(0.4, 5.0), st.integers(1, 300), st.integers(1, 5), st.integers(1, 20))
+def test_bounds_are_ordered(sigma, steps, selected, epochs):
+    accountant = composed(allocation(sigma, min(selected, steps), steps), epochs)
+    for delta in (0.5, 1e-5, 1e-20):
+        lower, upper = accountant.get_epsilon_bounds(delta)
+        assert 0 <= lower <= upper < math.inf
+    lower, upper = accountant.get_delta_bounds(0.5)
+    assert 0 <= lower <= upper <= 1
+
+
+class TestTrees:
+    def test_counts_are_composition(self):
+        event = allocation(1.0, 1, 50)
+        expected = composed(event, 6).get_epsilon(1e-6)
+        nested = dp_accounting.SelfComposedDpEvent(
+            dp_accounting.ComposedDpEvent([event, dp_accounting.SelfComposedDpEvent(event, 2)]),
+            2,
+        )
+        assert composed(nested).get_epsilon(1e-6) == expected
+
+    def test_stock_events_beside_allocations(self):
+        accountant = ext.PLDAccountant()
+        accountant.compose(allocation(1.0, 1, 100), 2).compose(Gaussian(4.0), 3)
+        accountant.compose(dp_accounting.PoissonSampledDpEvent(0.01, Gaussian(1.0)), 50)
+        lower, upper = accountant.get_epsilon_bounds(1e-6)
+        alone = composed(allocation(1.0, 1, 100), 2).get_epsilon_bounds(1e-6)
+        assert alone[1] < lower <= upper <= lower * 1.01
+
+    def test_laplace_beside_allocations(self):
+        accountant = composed(allocation(1.0, 1, 100))
+        alone = accountant.get_epsilon_bounds(1e-6)
+        accountant.compose(dp_accounting.LaplaceDpEvent(5.0))
+        lower, upper = accountant.get_epsilon_bounds(1e-6)
+        assert lower >= alone[0] * (1 - 1e-6)
+        assert alone[1] < upper <= alone[1] + 0.2 + 1e-3
+
+    def test_stock_events_alone_are_the_stock_accountants(self):
+        ours, stock = ext.PLDAccountant(), dp_accounting.pld.PLDAccountant()
+        for accountant in (ours, stock):
+            accountant.compose(Gaussian(2.0), 3)
+        assert ours.get_epsilon(1e-6) == stock.get_epsilon(1e-6)
+        assert ours.get_delta(1.0) == stock.get_delta(1.0)
+        lower, upper = ours.get_epsilon_bounds(1e-6)
+        assert oracles.gaussian_delta(math.sqrt(3) / 2, lower) >= 1e-6
+        assert upper <= lower * 1.001
+
+    def test_ledger_and_builder(self):
+        accountant = composed(allocation(), 2).compose(allocation(), 3)
+        assert accountant.ledger == dp_accounting.SelfComposedDpEvent(allocation(), 5)
+
+    def test_round_trips(self):
+        event = allocation(1.5, 2, 7)
+        tree = dp_accounting.ComposedDpEvent([event, Gaussian(1.0)])
+        assert dp_accounting.DpEvent.from_named_tuple(tree.to_named_tuple()) == tree
+        assert pickle.loads(pickle.dumps(event)) == event
+        assert {event: 1}[allocation(1.5, 2, 7)] == 1
+
+
+class TestSpecialValues:
+    @pytest.mark.parametrize(
+        "event",
+        [
+            allocation(0.0),
+            ext.RandomAllocationEvent(dp_accounting.NonPrivateDpEvent(), 1, 5),
+        ],
+    )
+    def test_no_noise_is_no_privacy(self, event):
+        accountant = composed(event)
+        assert accountant.get_epsilon(1e-6) == math.inf
+        assert accountant.get_delta(3.0) == 1
+        assert accountant.get_epsilon_bounds(1e-6) == (math.inf, math.inf)
+        assert accountant.get_delta_bounds(3.0) == (1, 1)
+
+    def test_no_op_steps_cost_nothing(self):
+        event = ext.RandomAllocationEvent(dp_accounting.NoOpDpEvent(), 1, 5)
+        assert composed(event).get_epsilon_bounds(1e-6) == (0.0, 0.0)
+
+    def test_ends_of_delta_and_epsilon(self):
+        accountant = composed(allocation(1.0, 1, 20))
+        assert accountant.get_epsilon(-0.1) == math.inf
+        assert accountant.get_epsilon(0.0) == math.inf
+        assert accountant.get_epsilon(1.0) == 0.0
+        assert accountant.get_epsilon(1.5) == 0.0
+        assert accountant.get_delta(math.inf) == 0.0
+        assert accountant.get_epsilon_bounds(1.0) == (0.0, 0.0)
+        assert accountant.get_delta_bounds(math.inf) == (0.0, 0.0)
+        assert 0.3 < accountant.get_delta(-0.5) < 1
+
+    @pytest.mark.parametrize("delta", [0.5, 0.9])
+    def test_large_deltas(self, delta):
+        assert composed(allocation(1.0, 1, 1000)).get_epsilon_bounds(delta) == (0.0, 0.0)
+        lower, upper = composed(allocation(0.5, 1, 3), 2).get_epsilon_bounds(delta)
+        assert 0 <= lower <= upper <= lower * 1.001 + 1e-9
+
+    def test_delta_of_1e_20_is_finite_and_tight(self):
+        lower, upper = composed(allocation(), 10).get_epsilon_bounds(1e-20)
+        assert 2.99 < lower <= upper < 2.992
+
+    def test_small_deltas_from_epsilon(self):
+        accountant = composed(allocation(1.0, 1, 100), 3)
+        epsilon = accountant.get_epsilon(1e-40)
+        lower, upper = accountant.get_delta_bounds(epsilon)
+        assert 0.99e-40 < lower <= upper < 1.01e-40
+
+    @pytest.mark.parametrize("value", [math.nan, float("nan")])
+    def test_nan_is_refused(self, value):
+        accountant = composed(allocation(1.0, 1, 10))
+        with pytest.raises(ValueError, match="target_delta must be a number. Found nan"):
+            accountant.get_epsilon(value)
+        with pytest.raises(ValueError, match="target_epsilon"):
+            accountant.get_delta_bounds(value)
+
+    def test_numpy_scalars(self):
+        event = ext.RandomAllocationEvent(Gaussian(np.float64(1.0)), np.int64(1), np.int32(9))
+        expected = composed(allocation(1.0, 1, 9)).get_epsilon(1e-6)
+        assert composed(event).get_epsilon(np.float64(1e-6)) == expected
+
+
+class TestBadInput:
+    @pytest.mark.parametrize(
+        ("event", "error", "message"),
+        [
+            (allocation(-1.0), ValueError, "noise_multiplier must be non-negative.*-1.0"),
+            (allocation(math.inf), ValueError, "noise_multiplier.*inf"),
+            (allocation(math.nan), ValueError, "noise_multiplier.*nan"),
+            (allocation("1"), TypeError, "noise_multiplier must be a real number"),
+            (allocation(1.0, 0, 5), ValueError, "num_selected must be at least 1. Found 0"),
+            (allocation(1.0, 1, 0), ValueError, "num_steps must be at least 1. Found 0"),
+            (allocation(1.0, 7, 5), ValueError, "at most num_steps. Found 7 of 5"),
+            (allocation(1.0, 1.5, 5), TypeError, "num_selected must be an integer"),
+            (allocation(1.0, 1, 10.0), TypeError, "num_steps must be an integer"),
+            (allocation(1.0, True, 10), TypeError, "num_selected must be an integer"),
+        ],
+    )
+    def test_bad_fields(self, event, error, message):
+        accountant = composed(allocation(1.0, 1, 9))
+        before = accountant.get_epsilon(1e-6), accountant.ledger
+        for tree in (
+            event,
+            dp_accounting.ComposedDpEvent([Gaussian(1.0), event]),
+            dp_accounting.SelfComposedDpEvent(event, 3),
+        ):
+            with pytest.raises(error, match=message):
+                accountant.compose(tree)
+        assert (accountant.get_epsilon(1e-6), accountant.ledger) == before
+
+    @pytest.mark.parametrize("count", [0, -1])
+    def test_bad_counts(self, count):
+        accountant = ext.PLDAccountant()
+        with pytest.raises(ValueError):
+            accountant.compose(allocation(), count)
+        with pytest.raises(ValueError):
+            accountant.compose(dp_accounting.SelfComposedDpEvent(allocation(), -1))
+        with pytest.raises((TypeError, ValueError)):
+            accountant.compose(dp_accounting.SelfComposedDpEvent(allocation(), 2.5))
+        assert accountant.ledger == dp_accounting.NoOpDpEvent()
+
+    def test_replace_one_is_refused(self):
+        accountant = ext.PLDAccountant(NeighborRel.REPLACE_ONE)
+        assert not accountant.supports(allocation())
+        with pytest.raises(
+            privacy_accountant.UnsupportedEventError, match="REPLACE_SPECIAL.*REPLACE_ONE"
+        ):
+            accountant.compose(allocation())
+
+    def test_replace_special_is_the_papers_relation(self):
+        special = ext.PLDAccountant(NeighborRel.REPLACE_SPECIAL).compose(allocation())
+        assert special.get_epsilon(1e-6) == composed(allocation()).get_epsilon(1e-6)
+
+    def test_other_inner_events_are_refused_by_name(self):
+        event = ext.RandomAllocationEvent(dp_accounting.LaplaceDpEvent(1.0), 1, 5)
+        accountant = ext.PLDAccountant()
+        assert not accountant.supports(event)
+        with pytest.raises(
+            privacy_accountant.UnsupportedEventError, match="GaussianDpEvent.*Laplace"
+        ):
+            accountant.compose(event)
+
+    @pytest.mark.parametrize("interval", [0.0, -1e-4, math.nan, math.inf, "1"])
+    def test_bad_intervals(self, interval):
+        with pytest.raises((TypeError, ValueError), match="value_discretization_interval"):
+            ext.PLDAccountant(value_discretization_interval=interval)
+
+
+class TestHost:
+    def test_deep_copies_are_independent(self):
+        accountant = composed(allocation(1.0, 1, 30))
+        twin = copy.deepcopy(accountant)
+        twin.compose(allocation(1.0, 1, 30))
+        assert twin.get_epsilon(1e-6) > accountant.get_epsilon(1e-6)
+        assert accountant.get_epsilon(1e-6) == composed(allocation(1.0, 1, 30)).get_epsilon(1e-6)
+
+    def test_supports_does_not_change_state(self):
+        accountant = ext.PLDAccountant()
+        assert accountant.supports(allocation())
+        assert accountant.get_epsilon(1e-6) == 0.0
+
+    @pytest.mark.parametrize("selected", [1, 3])
+    def test_calibration_with_its_default_bracket(self, selected):
+        sigma = dp_accounting.calibrate_dp_mechanism(
+            ext.PLDAccountant,
+            lambda noise: allocation(noise, selected, 100),
+            1.0,
+            1e-6,
+        )
+        assert composed(allocation(sigma, selected, 100)).get_epsilon(1e-6) <= 1.0
+        less = composed(allocation(sigma - 2e-6, selected, 100)).get_epsilon(1e-6)
+        assert less > 1.0 - 1e-4
+
+    def test_a_finer_interval_is_no_worse(self):
+        event = allocation(1.0, 1, 100)
+        values = [
+            composed(event, 20, value_discretization_interval=interval).get_epsilon(1e-6)
+            for interval in (1e-2, 1e-4, 1e-5)
+        ]
+        assert values[0] >= values[1] * (1 - 1e-9) >= values[2] * (1 - 2e-9)
