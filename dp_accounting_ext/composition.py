@@ -397,9 +397,14 @@ class Composition:
         tilt = self._sketch.tilt_for_epsilon(epsilon)
         value, mean, _ = self._sketch.cumulants(tilt)
         about = math.exp(min(value - tilt * mean, 0.0))
-        shorter = self._without_high(about)
-        tilt = shorter._sketch.tilt_for_epsilon(epsilon)
-        return shorter._around(tilt, epsilon).delta(epsilon)
+        for _ in range(_TRIES):
+            shorter = self._without_high(about)
+            tilt = shorter._sketch.tilt_for_epsilon(epsilon)
+            delta = shorter._around(tilt, epsilon).delta(epsilon)
+            if about <= 10 * delta:
+                break
+            about = delta
+        return delta
 
     def epsilon(self, delta: float) -> float:
         """Returns a certified ε ≥ 0 at δ in (0, 1), in nats."""

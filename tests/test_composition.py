@@ -86,8 +86,10 @@ def test_discrete_laws_against_enumeration(data):
     for pair, count in zip(pairs, counts, strict=True):
         finite *= (1 - Fraction(pair.infinity_mass)) ** count
     law = [
-        (math.prod((r for r, _ in way), start=Fraction(1)),
-         math.prod((q for _, q in way), start=Fraction(1)))
+        (
+            math.prod((r for r, _ in way), start=Fraction(1)),
+            math.prod((q for _, q in way), start=Fraction(1)),
+        )
         for way in itertools.product(*runs)
     ]
     for epsilon in (0.0, 0.4, 1.7, 4.0):

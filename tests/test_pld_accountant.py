@@ -109,7 +109,8 @@ def test_more_noise_and_more_steps_never_hurt():
     epsilons = [composed(allocation(s)).get_epsilon(1e-6) for s in (0.6, 0.8, 1, 2, 9)]
     assert epsilons == sorted(epsilons, reverse=True)
     by_steps = [
-        composed(allocation(1.0, 1, t)).get_epsilon(1e-6) for t in (1, 2, 9, 50, 51, 900)
+        composed(allocation(1.0, 1, t)).get_epsilon(1e-6)
+        for t in (1, 2, 9, 50, 51, 900)
     ]
     assert by_steps == sorted(by_steps, reverse=True)
 
@@ -130,7 +131,9 @@ class TestTrees:
         event = allocation(1.0, 1, 50)
         expected = composed(event, 6).get_epsilon(1e-6)
         nested = dp_accounting.SelfComposedDpEvent(
-            dp_accounting.ComposedDpEvent([event, dp_accounting.SelfComposedDpEvent(event, 2)]),
+            dp_accounting.ComposedDpEvent(
+                [event, dp_accounting.SelfComposedDpEvent(event, 2)]
+            ),
             2,
         )
         assert composed(nested).get_epsilon(1e-6) == expected
@@ -205,7 +208,10 @@ class TestSpecialValues:
 
     @pytest.mark.parametrize("delta", [0.5, 0.9])
     def test_large_deltas(self, delta):
-        assert composed(allocation(1.0, 1, 1000)).get_epsilon_bounds(delta) == (0.0, 0.0)
+        assert composed(allocation(1.0, 1, 1000)).get_epsilon_bounds(delta) == (
+            0.0,
+            0.0,
+        )
         lower, upper = composed(allocation(0.5, 1, 3), 2).get_epsilon_bounds(delta)
         assert 0 <= lower <= upper <= lower * 1.001 + 1e-9
 
@@ -222,13 +228,17 @@ class TestSpecialValues:
     @pytest.mark.parametrize("value", [math.nan, float("nan")])
     def test_nan_is_refused(self, value):
         accountant = composed(allocation(1.0, 1, 10))
-        with pytest.raises(ValueError, match="target_delta must be a number. Found nan"):
+        with pytest.raises(
+            ValueError, match="target_delta must be a number. Found nan"
+        ):
             accountant.get_epsilon(value)
         with pytest.raises(ValueError, match="target_epsilon"):
             accountant.get_delta_bounds(value)
 
     def test_numpy_scalars(self):
-        event = ext.RandomAllocationEvent(Gaussian(np.float64(1.0)), np.int64(1), np.int32(9))
+        event = ext.RandomAllocationEvent(
+            Gaussian(np.float64(1.0)), np.int64(1), np.int32(9)
+        )
         expected = composed(allocation(1.0, 1, 9)).get_epsilon(1e-6)
         assert composed(event).get_epsilon(np.float64(1e-6)) == expected
 
@@ -237,12 +247,24 @@ class TestBadInput:
     @pytest.mark.parametrize(
         ("event", "error", "message"),
         [
-            (allocation(-1.0), ValueError, "noise_multiplier must be non-negative.*-1.0"),
+            (
+                allocation(-1.0),
+                ValueError,
+                "noise_multiplier must be non-negative.*-1.0",
+            ),
             (allocation(math.inf), ValueError, "noise_multiplier.*inf"),
             (allocation(math.nan), ValueError, "noise_multiplier.*nan"),
             (allocation("1"), TypeError, "noise_multiplier must be a real number"),
-            (allocation(1.0, 0, 5), ValueError, "num_selected must be at least 1. Found 0"),
-            (allocation(1.0, 1, 0), ValueError, "num_steps must be at least 1. Found 0"),
+            (
+                allocation(1.0, 0, 5),
+                ValueError,
+                "num_selected must be at least 1. Found 0",
+            ),
+            (
+                allocation(1.0, 1, 0),
+                ValueError,
+                "num_steps must be at least 1. Found 0",
+            ),
             (allocation(1.0, 7, 5), ValueError, "at most num_steps. Found 7 of 5"),
             (allocation(1.0, 1.5, 5), TypeError, "num_selected must be an integer"),
             (allocation(1.0, 1, 10.0), TypeError, "num_steps must be an integer"),
@@ -276,7 +298,8 @@ class TestBadInput:
         accountant = ext.PLDAccountant(NeighborRel.REPLACE_ONE)
         assert not accountant.supports(allocation())
         with pytest.raises(
-            privacy_accountant.UnsupportedEventError, match="REPLACE_SPECIAL.*REPLACE_ONE"
+            privacy_accountant.UnsupportedEventError,
+            match="REPLACE_SPECIAL.*REPLACE_ONE",
         ):
             accountant.compose(allocation())
 
@@ -295,7 +318,9 @@ class TestBadInput:
 
     @pytest.mark.parametrize("interval", [0.0, -1e-4, math.nan, math.inf, "1"])
     def test_bad_intervals(self, interval):
-        with pytest.raises((TypeError, ValueError), match="value_discretization_interval"):
+        with pytest.raises(
+            (TypeError, ValueError), match="value_discretization_interval"
+        ):
             ext.PLDAccountant(value_discretization_interval=interval)
 
 
@@ -305,7 +330,9 @@ class TestHost:
         twin = copy.deepcopy(accountant)
         twin.compose(allocation(1.0, 1, 30))
         assert twin.get_epsilon(1e-6) > accountant.get_epsilon(1e-6)
-        assert accountant.get_epsilon(1e-6) == composed(allocation(1.0, 1, 30)).get_epsilon(1e-6)
+        assert accountant.get_epsilon(1e-6) == composed(
+            allocation(1.0, 1, 30)
+        ).get_epsilon(1e-6)
 
     def test_supports_does_not_change_state(self):
         accountant = ext.PLDAccountant()
@@ -327,7 +354,9 @@ class TestHost:
     def test_a_finer_interval_is_no_worse(self):
         event = allocation(1.0, 1, 100)
         values = [
-            composed(event, 20, value_discretization_interval=interval).get_epsilon(1e-6)
+            composed(event, 20, value_discretization_interval=interval).get_epsilon(
+                1e-6
+            )
             for interval in (1e-2, 1e-4, 1e-5)
         ]
         assert values[0] >= values[1] * (1 - 1e-9) >= values[2] * (1 - 2e-9)

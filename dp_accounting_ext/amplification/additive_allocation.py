@@ -35,8 +35,8 @@ _JUMP_RATE = 1e-3  # Expected number of jumps in a sum.
 _MOST_JUMPS = lattice.MOST_LEFT_OUT
 _SHORTEST_JUMP = 6.0  # In standard deviations of the sum without jumps.
 _ROOM = 3.0  # Size of the circle over the size of the window.
-_JUMP_CELLS = 256  # Lattice cells per standard deviation of the ordinary sum.
-_JUMP_STEPS = 4.0  # The same for sums with several jumps, on a multiplicative grid.
+_JUMP_CELLS = 1 / 64  # Lattice cells in a standard deviation, over the points.
+_JUMP_STEPS = 1 / 4096  # The same for sums with several jumps: rarer, so coarser.
 _FINEST_JUMP_STEP, _COARSEST_JUMP_STEP = 0.001, 0.05
 _NEAR_THE_END = 0.01  # Share of the sum's range.
 _TILT_SPACING = 6.0  # Between neighbouring tilts' centres, in standard deviations.
@@ -354,6 +354,7 @@ class _Mean:
         self._summands = summands
         self._counts = [summand.count for summand in summands]
         self._window = window
+        self._points = points
         self._bound = summands[0].pair.bound
         self._total = sum(s.count * s.weight for s in summands)
         self._step = (window.high - window.low) / points
@@ -577,7 +578,8 @@ class _Mean:
         if places.size == 0:
             return []
         rest = self._rest(way)
-        finest = max(self._window.deviation / _JUMP_CELLS, self._step)
+        cells = max(_JUMP_CELLS * self._points, 1.0)
+        finest = max(self._window.deviation / cells, self._step)
         octaves = np.floor(np.log2(places / places[0])).astype(int)
         parts = []
         for octave in np.unique(octaves):
@@ -607,7 +609,7 @@ class _Mean:
     def _jump_step(self) -> float:
         """Returns a grid step that is fine beside the ordinary sum's deviation."""
         reach = self._window.high + 2 * self._window.threshold
-        step = self._window.deviation / (_JUMP_STEPS * reach)
+        step = self._window.deviation / (_JUMP_STEPS * self._points * reach)
         return min(max(step, _FINEST_JUMP_STEP), _COARSEST_JUMP_STEP)
 
     def _sum_of_jumps(self, way: tuple[int, ...]) -> geometric.GeometricLaw:

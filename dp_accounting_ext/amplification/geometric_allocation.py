@@ -14,6 +14,7 @@ from dp_accounting_ext.kernels import sums
 Bound = dominating_pair.Bound
 
 _SMALLEST_RANGE = 0.1  # Of the loss, in nats, that a grid is laid out for.
+_SMALLEST_MEAN = 1e-100
 _FINEST = 2000.0  # Grid points per relative standard deviation, at most.
 
 
@@ -25,9 +26,6 @@ def discretize(
     Args:
         pair: n atoms.
         step: Logarithm of the ratio of neighbouring grid points.
-
-    Source:
-        https://arxiv.org/abs/2602.17284, Algorithm 6.
     """
     law = geometric.from_atoms(
         pair.ratios, pair.masses, step, grouped=pair.bound is Bound.LOWER
@@ -116,7 +114,10 @@ def self_convolve(
 def _refinement(law: geometric.GeometricLaw, points: int) -> int:
     """Returns how much finer the next sum's grid is."""
     grid = law.grid()
-    relative = grid / sums.dot(grid, law.masses)
+    mean = sums.dot(grid, law.masses)
+    if mean < _SMALLEST_MEAN or grid[-1] > 1 / _SMALLEST_MEAN:
+        return 1
+    relative = grid / mean
     scaled = (relative - 1) * np.sqrt(law.masses)
     deviation = math.sqrt(sums.dot(scaled, scaled))
     finest = max(deviation / _FINEST, math.log(2) / (4 * points))

@@ -1,6 +1,7 @@
 """1-out-of-t allocation: both routes against enumeration, quadrature, sampling."""
 
 from fractions import Fraction
+import itertools
 import math
 
 from hypothesis import given
@@ -145,7 +146,7 @@ def test_brackets_narrow_as_the_budget_grows(route, direction):
         bracket(1.0, 60, 1e-6, direction, route=route, points=points)
         for points in (500, 2000, 8000)
     ]
-    for wide, narrow in zip(brackets, brackets[1:], strict=False):
+    for wide, narrow in itertools.pairwise(brackets):
         width = wide[1] - wide[0]
         assert narrow[0] >= wide[0] - 0.02 * width
         assert narrow[1] <= wide[1] + 0.02 * width
@@ -169,7 +170,7 @@ def test_convergence_is_second_order(route, power):
 @pytest.mark.parametrize("sigma", [0.6, 1.0, 2.0])
 @pytest.mark.parametrize("steps", [4, 100, 1000])
 def test_second_moment_is_analytic(sigma, steps):
-    """Figure 9: E_Q[Z²] = 1 + (e^{1/σ²} − 1)/t; splitting raises it, grouping lowers it."""
+    """Figure 9: E_Q[Z²] = 1 + (e^{1/σ²} − 1)/t, which grouping lowers."""
     truth = math.expm1(1 / sigma**2) / steps
     upper, lower = (
         allocated(sigma, steps, bound, delta=1e-12)

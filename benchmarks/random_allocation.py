@@ -1,0 +1,207 @@
+"""Certified ε of random allocation: brackets, CPU seconds and memory, beside others.
+
+Every row runs in a process of its own, so nothing is cached; imports are not
+counted. Beside ours: PLD-accounting 2.0 at its default accuracy, where it is
+installed (the `benchmark` extra), and the stock accountant's Poisson sampling with
+rate k / t, an upper bound on another scheme.
+
+    python benchmarks/random_allocation.py [--short] [--peer-seconds 60]
+"""
+
+import argparse
+from collections.abc import Callable
+import importlib.metadata
+import importlib.util
+import json
+import platform
+import resource
+import subprocess
+import sys
+import time
+
+# σ, t, k, epochs, δ
+GRID = [
+    (1.0, 10, 1, 1, 1e-6),
+    (1.0, 100, 1, 1, 1e-6),
+    (1.0, 1000, 1, 1, 1e-6),
+    (1.0, 10_000, 1, 1, 1e-6),
+    (1.0, 1_000_000, 1, 1, 1e-6),
+    (0.5, 1000, 1, 1, 1e-6),
+    (0.3, 100, 1, 1, 1e-6),
+    (2.0, 1000, 1, 1, 1e-6),
+    (5.0, 1000, 1, 1, 1e-8),
+    (1.0, 1000, 10, 1, 1e-6),
+    (1.0, 1000, 7, 1, 1e-6),
+    (0.5, 1000, 100, 1, 1e-6),
+    (1.0, 1000, 1, 100, 1e-6),
+    (0.8, 5000, 1, 10, 1e-10),
+    (1.0, 1000, 1, 1, 1e-12),
+]
+SHORT = [2, 5, 9, 13]
+
+Row = tuple[float, int, int, int, float]
+Result = tuple[float, float, float, float]
+
+
+def timed(job: Callable[[], tuple[float, float]]) -> Result:
+    """Returns a job's two bounds, its CPU seconds and the MB it added to the peak."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    begin = time.process_time()
+    lower, upper = job()
+    seconds = time.process_time() - begin
+    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return lower, upper, seconds, (after - before) / 1024
+
+
+def ours(row: Row) -> Result:
+    """The bracket of the allocation for k = 1, of its block reduction for k > 1."""
+    from dp_accounting_ext import certificate
+    from dp_accounting_ext import constructions
+
+    sigma, steps, selected, epochs, delta = row
+    allocation = constructions.RandomAllocation(sigma, selected, steps)
+    counts = {constructions.BlockReduction(allocation): epochs}
+
+    def job() -> tuple[float, float]:
+        bounds = certificate.Certificate(counts, counts, 1e-4)
+        return bounds.lower_epsilon(delta), bounds.upper_epsilon(delta)
+
+    return timed(job)
+
+
+def accountant(row: Row) -> Result:
+    """The mechanism's own bracket, as `get_epsilon_bounds` gives it."""
+    import dp_accounting
+
+    import dp_accounting_ext as ext
+
+    sigma, steps, selected, epochs, delta = row
+    event = ext.RandomAllocationEvent(
+        dp_accounting.GaussianDpEvent(sigma), selected, steps
+    )
+    return timed(
+        lambda: ext.PLDAccountant().compose(event, epochs).get_epsilon_bounds(delta)
+    )
+
+
+def peer(row: Row) -> Result:
+    """PLD-accounting 2.0, by the paper's authors, at its default accuracy."""
+    import PLD_accounting
+
+    sigma, steps, selected, epochs, delta = row
+
+    def job() -> tuple[float, float]:
+        bounds = PLD_accounting.gaussian_allocation_epsilon_range(
+            delta=delta,
+            sigma=sigma,
+            num_steps=steps,
+            num_selected=selected,
+            num_epochs=epochs,
+        )
+        return min(bounds), max(bounds)
+
+    if PLD_accounting.has_numba():  # Its compilation is no part of its work.
+        PLD_accounting.gaussian_allocation_epsilon_range(
+            delta=1e-3, sigma=2.0, num_steps=5
+        )
+    return timed(job)
+
+
+def stock(row: Row) -> Result:
+    """Poisson sampling by the stock accountant."""
+    import dp_accounting
+
+    sigma, steps, selected, epochs, delta = row
+    event = dp_accounting.PoissonSampledDpEvent(
+        selected / steps, dp_accounting.GaussianDpEvent(sigma)
+    )
+
+    def job() -> tuple[float, float]:
+        made = dp_accounting.pld.PLDAccountant().compose(event, steps * epochs)
+        epsilon = made.get_epsilon(delta)
+        return epsilon, epsilon
+
+    return timed(job)
+
+
+JOBS = {"ours": ours, "accountant": accountant, "peer": peer, "stock": stock}
+
+
+def in_a_new_process(name: str, index: int, limit: float) -> Result | str:
+    """Returns a job's result, or why there is none."""
+    command = [sys.executable, __file__, "--job", name, str(index)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=limit)
+    except subprocess.TimeoutExpired:
+        return f"none in {limit:.0f} s"
+    if done.returncode:
+        return done.stderr.strip().splitlines()[-1][:60]
+    lower, upper, seconds, memory = json.loads(done.stdout)
+    return lower, upper, seconds, memory
+
+
+def versions() -> str:
+    """Returns what the figures were measured with."""
+    names = ["dp-accounting-ext", "dp-accounting", "numpy", "scipy"]
+    if importlib.util.find_spec("PLD_accounting"):
+        names += ["PLD-accounting"]
+    found = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in names)
+    return f"Python {platform.python_version()}, {found}; {platform.machine()}"
+
+
+def gap(result: Result) -> float:
+    lower, upper, _, _ = result
+    return (upper - lower) / upper if upper else 0.0
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description="Certified ε of random allocation, beside other software's."
+    )
+    parser.add_argument("--short", action="store_true", help="four rows, no others")
+    parser.add_argument("--peer-seconds", type=float, default=60.0)
+    parser.add_argument(
+        "--job", nargs=2, metavar=("NAME", "ROW"), help=argparse.SUPPRESS
+    )
+    options = parser.parse_args()
+    if options.job:
+        name, index = options.job
+        print(json.dumps(JOBS[name](GRID[int(index)])))
+        return
+    print(versions())
+    print("gap: (upper − lower) / upper; for k > 1 of the block reduction")
+    head = (
+        f"{'σ':>4}{'t':>9}{'k':>5}{'epochs':>7}{'δ':>7}  {'ε lower':>12}{'ε upper':>12}"
+    )
+    print(f"{head}{'gap':>9}{'CPU s':>7}{'MB':>5}   others")
+    with_peer = not options.short and importlib.util.find_spec("PLD_accounting")
+    for index in SHORT if options.short else range(len(GRID)):
+        sigma, steps, selected, epochs, delta = GRID[index]
+        mine = in_a_new_process("ours", index, 60.0)
+        if isinstance(mine, str):
+            raise SystemExit(f"row {GRID[index]}: {mine}")
+        line = f"{sigma:>4g}{steps:>9}{selected:>5}{epochs:>7}{delta:>7.0e}  "
+        line += f"{mine[0]:>12.7g}{mine[1]:>12.7g}{gap(mine):>9.1e}{mine[2]:>7.2f}"
+        line += f"{mine[3]:>5.0f}"
+        if selected > 1:
+            truth = in_a_new_process("accountant", index, 60.0)
+            if not isinstance(truth, str):
+                line += f"   mechanism's lower {truth[0]:.6g} ({truth[2]:.2f} s)"
+        if with_peer:
+            other = in_a_new_process("peer", index, options.peer_seconds)
+            if isinstance(other, str):
+                line += f"   peer: {other}"
+            else:
+                line += f"   peer [{other[0]:.5g}, {other[1]:.5g}] gap {gap(other):.1e}"
+                line += f", {other[2]:.2f} s = {other[2] / mine[2]:.0f}×"
+        if not options.short:
+            poisson = in_a_new_process("stock", index, options.peer_seconds)
+            if isinstance(poisson, str):
+                line += f"   Poisson: {poisson}"
+            else:
+                line += f"   Poisson {poisson[1]:.6g} ({poisson[2]:.2f} s)"
+        print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()
