@@ -5,6 +5,7 @@ import math
 
 from dp_accounting_ext import dominating_pair
 from dp_accounting_ext.amplification import additive_allocation
+from dp_accounting_ext.amplification import additive_window
 from dp_accounting_ext.amplification import geometric_allocation
 
 # Points of each sum, so that brackets are within about 1e-5 of ε, relatively.
@@ -89,9 +90,9 @@ def _suitable_route(pair: dominating_pair.DominatingPair, num_steps: int) -> Rou
     """Returns the additive route for sums whose bulk is wide beside their jumps."""
     if num_steps < _FEWEST_STEPS or pair.loss_range() > _WIDEST_LOSS:
         return Route.GEOMETRIC
-    summands = [additive_allocation.Summand(pair, num_steps)]
-    jump = additive_allocation.jump_threshold(summands)
-    deviation = additive_allocation.bulk_deviation(summands, jump)
+    summands = [additive_window.Summand(pair, num_steps)]
+    jump = additive_window.jump_threshold(summands)
+    deviation = additive_window.bulk_deviation(summands, jump)
     if math.isfinite(jump) and jump - 1 > _HEAVIEST_JUMP * deviation:
         return Route.GEOMETRIC
     return Route.ADDITIVE
@@ -118,13 +119,13 @@ def _in_stages(
         size, larger = divmod(steps, groups)
         sizes = [(size, groups - larger), (size + 1, larger)]
         summands = [
-            additive_allocation.Summand(
+            additive_window.Summand(
                 mean(n, stage - 1, tail / groups), count, n * groups / steps
             )
             for n, count in sizes
             if count
         ]
-        window = additive_allocation.window_of(summands, tail)
+        window = additive_window.window_of(summands, tail)
         means[steps] = additive_allocation.mean_of(summands, window, points=points)
         return means[steps]
 

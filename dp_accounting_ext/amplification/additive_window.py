@@ -1,0 +1,223 @@
+"""Which part of the line a sum of ratios needs, and the tilts that reach it."""
+
+from collections.abc import Sequence
+import dataclasses
+import math
+
+import numpy as np
+import numpy.typing as npt
+from scipy import optimize
+
+from dp_accounting_ext import dominating_pair
+from dp_accounting_ext.kernels import sums
+
+FloatArray = npt.NDArray[np.float64]
+
+_SKETCH_SIZE = 2048
+_JUMP_RATE = 1e-3  # Expected number of jumps in a sum.
+_SHORTEST_JUMP = 6.0  # In standard deviations of the sum without jumps.
+_LARGEST_TILT = 0.7  # Over the tilt that centres the sum on the end of the window.
+_TILT_SPACING = 6.0  # Between neighbouring tilts' centres, in standard deviations.
+_NEAR_THE_END = 0.01  # Share of the sum's range.
+
+
+@dataclasses.dataclass(frozen=True)
+class Summand:
+    """`count` independent copies of weight · Z, Z the ratio of a pair."""
+
+    pair: dominating_pair.DominatingPair
+    count: int
+    weight: float = 1.0
+
+    def places(self) -> FloatArray:
+        """(n,) values of one copy."""
+        return self.weight * self.pair.ratios
+
+    def mean(self) -> float:
+        """Returns the expectation of one copy, infinite ratios aside."""
+        return self.weight * float(self.pair.p_masses.sum())
+
+
+def negligible_zero(summand: Summand, tail_mass: float) -> bool:
+    """Tells whether a sum with a zero among its copies may count as zero itself."""
+    return summand.count * summand.pair.zero_mass <= 10 * tail_mass
+
+
+class _Sketch:
+    """A few thousand atoms that stand for a law where no certificate is needed."""
+
+    def __init__(
+        self, summands: Sequence[Summand], threshold: float, tail_mass: float
+    ) -> None:
+        self._counts = [summand.count for summand in summands]
+        self._laws = []
+        for summand in summands:
+            ordinary = summand.places() <= threshold
+            places = summand.places()[ordinary]
+            masses = summand.pair.masses[ordinary]
+            chunks = np.linspace(0, places.size, _SKETCH_SIZE, False).astype(int)
+            starts = np.unique(chunks)
+            totals = np.add.reduceat(masses, starts)
+            means = np.add.reduceat(masses * places, starts)
+            kept = totals > 0
+            self._laws.append((means[kept] / totals[kept], totals[kept]))
+            if not negligible_zero(summand, tail_mass):
+                law = self._laws.pop()
+                self._laws.append(
+                    (np.append(0.0, law[0]), np.append(summand.pair.zero_mass, law[1]))
+                )
+
+    def mean_and_deviation(self) -> tuple[float, float]:
+        mean = variance = 0.0
+        for count, (places, masses) in zip(self._counts, self._laws, strict=True):
+            law_mean = sums.dot(places, masses) / float(masses.sum())
+            mean += count * law_mean
+            spread = (places - law_mean) ** 2
+            variance += count * sums.dot(spread, masses) / float(masses.sum())
+        return mean, math.sqrt(variance)
+
+    def ends(self) -> tuple[float, float]:
+        """Returns the least and the largest sum."""
+        return (
+            sum(
+                c * float(p[0])
+                for c, (p, _) in zip(self._counts, self._laws, strict=True)
+            ),
+            sum(
+                c * float(p[-1])
+                for c, (p, _) in zip(self._counts, self._laws, strict=True)
+            ),
+        )
+
+    def exponent(self, tilt: float, target: float) -> tuple[float, float]:
+        """Returns ln E e^{tilt (S − target)} and its slope."""
+        total, slope = -tilt * target, -target
+        for count, (places, masses) in zip(self._counts, self._laws, strict=True):
+            exponents = tilt * places
+            largest = float(exponents.max())
+            weights = masses * np.exp(exponents - largest)
+            moment = float(weights.sum())
+            total += count * (largest + math.log(moment))
+            slope += count * sums.dot(weights, places) / moment
+        return total, slope
+
+    def saddle(self, target: float) -> tuple[float, float]:
+        """Returns the tilt that centres S on target, and Chernoff's exponent there."""
+        mean, deviation = self.mean_and_deviation()
+        sign = 1.0 if target > mean else -1.0
+        end = sign * abs(target - mean) / deviation**2
+        for _ in range(200):
+            if self.exponent(end, target)[1] * sign >= 0:
+                break
+            end *= 2.0
+        else:
+            return end, -math.inf
+        tilt = optimize.brentq(
+            lambda x: self.exponent(x, target)[1], 0.0, end, xtol=1e-3 * abs(end)
+        )
+        return float(tilt), self.exponent(float(tilt), target)[0]
+
+    def quantile(self, goal: float, sign: float) -> tuple[float, float]:
+        """Returns where Chernoff's exponent is about `goal`, and the tilt there.
+
+        One search over the tilt: the saddle point of each tilt is known.
+        """
+        _, deviation = self.mean_and_deviation()
+
+        def exponent(log_tilt: float) -> float:
+            tilt = sign * math.exp(log_tilt)
+            saddle = self.exponent(tilt, 0.0)[1]
+            return self.exponent(tilt, saddle)[0] - goal
+
+        mean, _ = self.mean_and_deviation()
+        end = self.ends()[sign > 0]
+        low = high = math.log(math.sqrt(-2 * goal) / deviation)
+        while exponent(low) < 0:
+            low -= 1.0
+        while exponent(high) >= 0:
+            tilt = sign * math.exp(high)
+            if abs(self.exponent(tilt, 0.0)[1] - end) < _NEAR_THE_END * abs(end - mean):
+                # Even the end is not so rare.
+                return end, tilt
+            high += 1.0
+        tilt = sign * math.exp(optimize.brentq(exponent, low, high, xtol=0.01))
+        return self.exponent(tilt, 0.0)[1], tilt
+
+
+@dataclasses.dataclass(frozen=True)
+class Window:
+    """What part of the line a sum needs, and how to reach it.
+
+    Attributes:
+        tail_mass: Probability that may be outside, on either side.
+        threshold: Ratios (times their weight) above it are jumps.
+        low: Lower end of the sum of ordinary ratios.
+        high: Its upper end.
+        deviation: Its standard deviation.
+        tilts: Tilts at which it is computed, increasing.
+        lowering: Tilt that centres it on low.
+        raising: Tilt that centres it on high.
+    """
+
+    tail_mass: float
+    threshold: float
+    low: float
+    high: float
+    deviation: float
+    tilts: tuple[float, ...]
+    lowering: float
+    raising: float
+
+
+def window_of(summands: Sequence[Summand], tail_mass: float) -> Window:
+    """Returns a window outside which the sum has about tail_mass, on either side.
+
+    Nothing is certified here: what lies outside is bounded anew by `mean_of`.
+    """
+    threshold = jump_threshold(summands)
+    sketch = _Sketch(summands, threshold, tail_mass)
+    _, deviation = sketch.mean_and_deviation()
+    goal = math.log(tail_mass)
+    low, lowering = sketch.quantile(goal, -1.0)
+    high, raising = sketch.quantile(goal, 1.0)
+    pieces = max(1, math.ceil(_LARGEST_TILT * math.sqrt(-2 * goal) / _TILT_SPACING))
+    steps = _LARGEST_TILT * np.arange(1, pieces + 1) / pieces
+    tilts = [*(lowering * steps[::-1]), 0.0, *(raising * steps)]
+    return Window(
+        tail_mass=tail_mass,
+        threshold=threshold,
+        low=max(low, 0.0),
+        high=high,
+        deviation=deviation,
+        tilts=tuple(float(tilt) for tilt in tilts),
+        lowering=lowering,
+        raising=raising,
+    )
+
+
+def bulk_deviation(summands: Sequence[Summand], threshold: float) -> float:
+    """Returns the standard deviation of the sum of ratios up to a threshold."""
+    variance = 0.0
+    for summand in summands:
+        ordinary = summand.places() <= threshold
+        places, masses = summand.places()[ordinary], summand.pair.masses[ordinary]
+        mean = sums.dot(places, masses)
+        variance += summand.count * sums.dot((places - mean) ** 2, masses)
+    return math.sqrt(variance)
+
+
+def jump_threshold(summands: Sequence[Summand]) -> float:
+    """Returns where jumps begin: a sum has about `_JUMP_RATE` of them."""
+    places = np.concatenate([s.places() for s in summands])
+    rates = np.concatenate([s.count * s.pair.masses for s in summands])
+    order = np.argsort(places)[::-1]
+    expected = np.cumsum(rates[order])
+    last = int(np.searchsorted(expected, _JUMP_RATE))
+    if last == 0:
+        return math.inf
+    threshold = float(places[order[min(last, order.size - 1)]])
+    # Jumps that hardly leave the bulk need no care.
+    reach = float(places[order[0]]) - min(summand.mean() for summand in summands)
+    if reach < _SHORTEST_JUMP * bulk_deviation(summands, threshold):
+        return math.inf
+    return threshold

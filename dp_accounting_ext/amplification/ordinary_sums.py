@@ -1,0 +1,253 @@
+"""Sums of ratios none of which jumps: tilted Fourier powers on one lattice."""
+
+from collections.abc import Sequence
+import dataclasses
+import math
+
+import numpy as np
+import numpy.typing as npt
+from scipy import fft
+
+from dp_accounting_ext import dominating_pair
+from dp_accounting_ext.amplification import additive_window
+from dp_accounting_ext.kernels import lattice
+from dp_accounting_ext.kernels import sums
+
+Bound = dominating_pair.Bound
+FloatArray = npt.NDArray[np.float64]
+IndexArray = npt.NDArray[np.int64]
+
+_SAFETY = 1 + 1e-9  # Covers the rounding of bounds that are not tight anyway.
+_LARGEST_RELATIVE_NOISE = 1e-6
+_ROOM = 3.0  # Size of the circle over the size of the window.
+_TILT_CHANGES = (15.0, 30.0, 60.0, 120.0)  # For Chernoff bounds; over the circle.
+
+
+@dataclasses.dataclass(frozen=True)
+class LatticeAtoms:
+    """Masses at lattice points, or at the means of lattice cells.
+
+    Attributes:
+        step: The lattice step.
+        start: Lattice index of the first mass.
+        masses: (n,) masses.
+        moments: (n,) mass times offset of the mean from the lattice point, in
+            units of the variable; None for an upper bound.
+    """
+
+    step: float
+    start: int
+    masses: FloatArray
+    moments: FloatArray | None
+
+    @classmethod
+    def of(
+        cls, places: FloatArray, masses: FloatArray, step: float, bound: Bound
+    ) -> "LatticeAtoms":
+        """Splits masses between lattice points, or groups them at the nearest."""
+        if places.size == 0:
+            moments = None if bound is Bound.UPPER else np.zeros(1)
+            return cls(step, 0, np.zeros(1), moments)
+        positions = places / step
+        if bound is Bound.LOWER:
+            cells = np.rint(positions).astype(np.int64)
+            start = int(cells.min())
+            size = int(cells.max()) - start + 1
+            offsets = (positions - cells) * step * masses
+            return cls(
+                step,
+                start,
+                sums.gather(cells - start, masses, size),
+                sums.gather(cells - start, offsets, size),
+            )
+        cells = np.floor(positions).astype(np.int64)
+        start = int(cells.min())
+        size = int(cells.max()) - start + 2
+        raised = positions - cells
+        out = sums.gather(cells - start, (1 - raised) * masses, size)
+        out += sums.gather(cells - start + 1, raised * masses, size)
+        return cls(step, start, out, None)
+
+    def convolved(self, other: "LatticeAtoms") -> "LatticeAtoms":
+        """Returns the law of the sum, directly: all terms are positive."""
+        masses = np.convolve(self.masses, other.masses)
+        moments = None
+        if self.moments is not None and other.moments is not None:
+            moments = np.convolve(self.moments, other.masses)
+            moments += np.convolve(self.masses, other.moments)
+        return LatticeAtoms(self.step, self.start + other.start, masses, moments)
+
+    def places(self) -> FloatArray:
+        """(n,) where the masses are."""
+        indices = self.start + np.arange(self.masses.size, dtype=np.float64)
+        places = indices * self.step
+        if self.moments is not None:
+            occupied = self.masses > 0
+            places[occupied] += self.moments[occupied] / self.masses[occupied]
+        return places
+
+
+class OrdinarySums:
+    """Sums of ordinary ratios, with all copies or without a few.
+
+    What an upper bound sends to the sinks is gathered in `lost` and `zero`.
+
+    Args:
+        summands: The ratios; all upper or all lower bounds.
+        window: What part of the sum's range the lattice covers.
+        points: Number of lattice points in the window.
+
+    Attributes:
+        lost: Expectation of the sum that went to infinity.
+        zero: Probability of the sum that went to zero.
+        place_error: Bound on the relative error of any place.
+        step: The lattice step.
+    """
+
+    def __init__(
+        self,
+        summands: Sequence[additive_window.Summand],
+        window: additive_window.Window,
+        points: int,
+    ) -> None:
+        self._summands = summands
+        self._window = window
+        self._bound = summands[0].pair.bound
+        self._total = sum(s.count * s.weight for s in summands)
+        self.step = (window.high - window.low) / points
+        self._first = max(0, math.floor(window.low / self.step))
+        self._last = math.ceil(window.high / self.step) + 1
+        size = max(math.ceil(_ROOM * (self._last - self._first)), 16)
+        self._size = fft.next_fast_len(size, real=True)
+        self.lost = 0.0
+        self.zero = 0.0
+        self.place_error = 0.0
+        self._factors = [self._factor(summand) for summand in summands]
+        changes = [change / self._size for change in _TILT_CHANGES]
+        self._sums = [
+            lattice.TiltedSum(self._factors, tilt * self.step, self._size, changes)
+            for tilt in window.tilts
+        ]
+
+    def mass_error(self) -> float:
+        """Bounds the relative error of any mass, but for the ratios' own."""
+        return max(tilted.mass_error() for tilted in self._sums)
+
+    def _factor(self, summand: additive_window.Summand) -> lattice.Factor:
+        """Returns the ordinary ratios on the lattice."""
+        places, masses = summand.places(), summand.pair.masses
+        if not additive_window.negligible_zero(summand, self._window.tail_mass):
+            places = np.append(0.0, places)
+            masses = np.append(summand.pair.zero_mass, masses)
+        elif self._bound is Bound.UPPER:
+            # Such a sum goes to zero, and what it had of the mean to infinity.
+            mass = summand.count * summand.pair.zero_mass * _SAFETY
+            self.zero += mass
+            self.lost += mass * self._total * _SAFETY
+        ordinary = places <= self._window.threshold
+        places, masses = places[ordinary], masses[ordinary]
+        # A ratio this large alone takes the sum out of the window.
+        cap = self._window.high - self._window.low + summand.mean()
+        if self._bound is Bound.UPPER:
+            self.lost += summand.count * sums.dot(np.maximum(places - cap, 0.0), masses)
+            places = np.minimum(places, cap)
+        else:
+            places, masses = places[places <= cap], masses[places <= cap]
+        atoms = LatticeAtoms.of(places, masses, self.step, self._bound)
+        moments = None if atoms.moments is None else atoms.moments / self.step
+        return lattice.Factor(atoms.start, atoms.masses, summand.count, moments)
+
+    def law(self, counts: Sequence[int], weight: float = 1.0) -> LatticeAtoms:
+        """Returns the sum of ordinary ratios, `counts` of each summand.
+
+        Args:
+            counts: Copies of each summand.
+            weight: Bound on the mass of what the sum is convolved with after.
+        """
+        if self._bound is Bound.UPPER:
+            return self._upper_ordinary(counts, weight)
+        return self._lower_ordinary(counts)
+
+    def _indices_for(self, counts: Sequence[int]) -> IndexArray:
+        """Returns the lattice indices of the window, moved by the copies left out."""
+        moved = sum(
+            (summand.count - count) * round(summand.mean() / self.step)
+            for summand, count in zip(self._summands, counts, strict=True)
+        )
+        first = max(self._first - moved, 0)
+        return np.arange(first, self._last - moved + 1, dtype=np.int64)
+
+    def _beyond(self, counts: Sequence[int], tilt: float, index: int) -> float:
+        """Bounds the mass at an index or beyond it, on the tilt's side (Chernoff)."""
+        extreme = -1 if tilt > 0 else 0
+        end = sum(
+            count * float(factor.indices[extreme])
+            for count, factor in zip(counts, self._factors, strict=True)
+        )
+        if (index - end) * tilt > 0:
+            return 0.0
+        tilt *= self.step
+        exponent = -tilt * index
+        for count, factor in zip(counts, self._factors, strict=True):
+            exponent += count * factor.tilted(tilt)[0]
+        return math.exp(min(exponent, 0.0)) * _SAFETY
+
+    def _upper_ordinary(self, counts: Sequence[int], weight: float) -> LatticeAtoms:
+        """Returns masses raised by their noise; the rest goes to the sinks."""
+        indices = self._indices_for(counts)
+        first, last = int(indices[0]), int(indices[-1])
+        values = [tilted.masses(counts, first) for tilted in self._sums]
+        masses = np.zeros(indices.size)
+        for value, own in zip(values, lattice.owned(values, indices), strict=True):
+            raised = np.maximum(value.values[own], 0.0) + value.noise
+            masses[own] = raised * value.scale(indices[own])
+        # What lies above the window goes to its end and to infinity.
+        above = self._beyond(counts, self._window.raising, last + 1)
+        masses[-1] += above
+        tilt = self._window.raising * self.step
+        mean = sum(
+            count * sums.dot(factor.tilted(tilt)[1], factor.indices)
+            for count, factor in zip(counts, self._factors, strict=True)
+        )
+        self.lost += weight * above * mean * self.step * _SAFETY
+        # What lies below it goes to its start and to zero.
+        if first > 0:
+            below = self._beyond(counts, self._window.lowering, first - 1)
+            masses[0] += below
+            self.zero += weight * below
+        return LatticeAtoms(self.step, first, masses, None)
+
+    def _lower_ordinary(self, counts: Sequence[int]) -> LatticeAtoms:
+        """Returns the masses, lowered by their noise, at places that are certain.
+
+        Grouping by the sum of the lattice indices is a conditional expectation.
+        """
+        indices = self._indices_for(counts)
+        first = int(indices[0])
+        values = [tilted.masses(counts, first) for tilted in self._sums]
+        masses = np.zeros(indices.size)
+        moments = np.zeros(indices.size)
+        for tilted, value, own in zip(
+            self._sums, values, lattice.owned(values, indices), strict=True
+        ):
+            if own.size == 0:
+                continue
+            ends = indices[own[[0, -1]]]
+            folded = tilted.folded_mass(counts, int(ends[0]), int(ends[1]))
+            noise = value.noise + folded
+            own = own[value.values[own] * _LARGEST_RELATIVE_NOISE > noise]
+            if own.size == 0:
+                continue
+            offset = tilted.moments(counts, first)
+            offset_noise = offset.noise + folded * tilted.largest_offset()
+            mass = value.values[own]
+            shift = offset.values[own] / mass
+            error = (offset_noise + np.abs(shift) * noise) / (mass - noise)
+            place = indices[own] + shift
+            certain = error < _LARGEST_RELATIVE_NOISE * place
+            own, mass, shift = own[certain], mass[certain], shift[certain]
+            relative = error[certain] / place[certain]
+            self.place_error = max(self.place_error, float(relative.max(initial=0)))
+            masses[own] = (mass - noise) * value.scale(indices[own])
+            moments[own] = masses[own] * shift * self.step
+        return LatticeAtoms(self.step, first, masses, moments)
