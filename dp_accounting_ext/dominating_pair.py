@@ -187,6 +187,8 @@ def combine(main: DominatingPair, tail: DominatingPair) -> DominatingPair:
     ours, theirs = _Profile(main), _Profile(tail)
     places = np.union1d(main.ratios, tail.ratios)
     places = places[places > 1]
+    if places.size == 0:
+        return main
     here, there = ours.at(places), theirs.at(places)
     margin = _CLEARLY * np.maximum(here, there)
     tighter = there < here - margin if upper else there > here + margin

@@ -16,8 +16,9 @@ def pairs(draw, bound, *, most_atoms=4, sinks=True):
     logs = draw(
         st.lists(st.floats(-3.0, 3.0), min_size=size, max_size=size, unique=True)
     )
+    logs = np.round(np.array(logs), 6) + 1e-5 * np.arange(size)
     weights = draw(st.lists(st.floats(0.05, 1.0), min_size=size, max_size=size))
-    ratios = np.exp(np.sort(np.array(logs)))
+    ratios = np.exp(np.sort(logs))
     masses = np.array(weights)
     zero = draw(st.sampled_from([0.0, 0.25])) if sinks else 0.0
     infinity = draw(st.sampled_from([0.0, 0.125])) if sinks else 0.0

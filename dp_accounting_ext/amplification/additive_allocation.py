@@ -33,7 +33,7 @@ _SAFETY = 1 + 1e-9  # Covers the rounding of bounds that are not tight anyway.
 _MOST_JUMPS = lattice.MOST_LEFT_OUT
 _COARSER = 4  # Points of a sum without jumps over those of one that jumps join.
 _JUMP_CELLS = 1 / 64  # Lattice cells in a standard deviation, over the points.
-_JUMP_STEPS = 1 / 4096  # The same for sums with several jumps: rarer, so coarser.
+_JUMP_STEPS = 1 / 8192  # The same for sums with several jumps: rarer, so coarser.
 _FINEST_JUMP_STEP, _COARSEST_JUMP_STEP = 0.001, 0.05
 
 

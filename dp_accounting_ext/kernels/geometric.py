@@ -267,7 +267,7 @@ def _add_with_zero(
     if factor == 0:
         return
     out_step = law.step / refinement
-    position = math.log(law.origin / total) / out_step
+    position = (math.log(law.origin) - math.log(total)) / out_step
     cell = math.floor(position)
     above = math.expm1(out_step * (position - cell))
     if out.excess is None:
@@ -296,7 +296,7 @@ def _output_for(x: GeometricLaw, y: GeometricLaw, refinement: int) -> _Output:
         least = x.origin + y.origin * reach
         reach = math.exp(-x.step * (y.masses.size - 1))
         least = min(least, y.origin + x.origin * reach)
-    lowest = math.floor(math.log(least / total) / out_step) - 1
+    lowest = math.floor((math.log(least) - math.log(total)) / out_step) - 1
     size = refinement * (max(x.masses.size, y.masses.size) - 1) + 3 - lowest
     excess = None if x.excess is None else np.zeros(size)
     return _Output(lowest, np.zeros(size), excess)
@@ -326,7 +326,7 @@ def convolve(x: GeometricLaw, y: GeometricLaw, refinement: int = 1) -> Geometric
         if out.excess is not None and x.excess is not None:
             out.add(out.excess, 0, refinement, x.masses * x.excess)
     else:
-        highest = math.floor(math.log(x.origin / y.origin) / x.step)
+        highest = math.floor((math.log(x.origin) - math.log(y.origin)) / x.step)
         _add_half(out, x, y, refinement, highest, 1.0)
         _add_half(out, y, x, refinement, -highest - 1, 1.0)
     _add_with_zero(out, x, total, refinement, y.zero_mass)

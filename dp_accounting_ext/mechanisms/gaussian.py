@@ -12,7 +12,8 @@ FloatArray = npt.NDArray[np.float64]
 
 _LARGEST_LOSS = 700.0
 _SMALLEST_MASS = 1e-300
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(10)
+_DENORMAL_UNITS = 4 * 5e-324
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(5)
 
 # Relative error of scipy.special.ndtr in the lower tail, in units of rounding: at
 # argument 0, and its growth with the square of the argument.
@@ -20,6 +21,9 @@ _NDTR_ERROR = 32.0
 _NDTR_GROWTH = 4.0
 
 SMALLEST_TAIL_MASS = 1e-290
+
+# Below it, ratios do not fit a float: losses are some 1/(2σ²).
+SMALLEST_NOISE_MULTIPLIER = 0.036
 
 
 def _cells(points: FloatArray, mean: float) -> tuple[FloatArray, FloatArray]:
@@ -69,13 +73,15 @@ def dominating_pair_of(
         points: Number of grid points; by default enough for any use here.
 
     Returns:
-        A pair with n = points atoms (two more for a lower bound), their
-        logarithms equally spaced.
+        A pair with about n = points atoms, their logarithms equally spaced; one
+        that says nothing below `SMALLEST_NOISE_MULTIPLIER`.
 
     Source:
         Zhu et al. 2022, https://arxiv.org/abs/2106.08567, for the pair;
         Doroshenko et al. 2022, https://arxiv.org/abs/2207.04380, for splitting.
     """
+    if noise_multiplier < SMALLEST_NOISE_MULTIPLIER:
+        return _nothing_known(bound)
     mean = 1 / noise_multiplier
     width = float(special.ndtri(tail_mass))
     if points is None:
@@ -127,6 +133,12 @@ def dominating_pair_of(
     )
 
 
+def _nothing_known(bound: dominating_pair.Bound) -> dominating_pair.DominatingPair:
+    """Returns the pair that dominates all, or is dominated by all."""
+    sink = 1.0 if bound is dominating_pair.Bound.UPPER else 0.0
+    return dominating_pair.DominatingPair(np.ones(1), np.zeros(1), sink, sink, bound)
+
+
 def delta(mean: float, epsilon: float, bound: dominating_pair.Bound) -> float:
     """Returns δ of N(mean, 1) against N(0, 1) at ε, from its closed form.
 
@@ -141,7 +153,12 @@ def delta(mean: float, epsilon: float, bound: dominating_pair.Bound) -> float:
     Source:
         Balle and Wang 2018, https://arxiv.org/abs/1805.06530, Theorem 8.
     """
-    return math.exp(min(_log_delta(mean, epsilon, bound), 0.0))
+    value = math.exp(min(_log_delta(mean, epsilon, bound), 0.0))
+    # The slack is relative; among denormals a few units are more than that.
+    units = (
+        _DENORMAL_UNITS if bound is dominating_pair.Bound.UPPER else -_DENORMAL_UNITS
+    )
+    return min(max(value + units, 0.0), 1.0)
 
 
 def _log_delta(mean: float, epsilon: float, bound: dominating_pair.Bound) -> float:
