@@ -146,3 +146,37 @@ def test_a_coarse_interval_stays_certified():
     for interval in (0.5, 0.05, 0.005):
         upper = gaussian_runs(5.0, 100, Bound.UPPER, Direction.REMOVE, interval)
         assert oracles.gaussian_delta(2.0, upper.epsilon(1e-6)) <= 1e-6
+
+
+@pytest.mark.parametrize("bound", list(Bound))
+def test_rare_losses_go_to_the_safe_side(bound):
+    law = loss_distribution.from_pair(
+        gaussian.dominating_pair_of(2.0, bound, tail_mass=1e-20), Direction.REMOVE, 3
+    )
+    short = composition._without_high(law, 0.2)
+    raised = composition._without_low(law, -4.0)
+    assert short.losses.size < law.losses.size
+    assert raised.losses.size < law.losses.size
+    for changed in (short, raised):
+        total = changed.masses.sum() + changed.infinity_mass
+        whole = law.masses.sum() + law.infinity_mass
+        if bound is Bound.UPPER:
+            assert total >= whole * (1 - 1e-12)
+        else:
+            assert total <= whole
+            assert changed.masses.sum() < law.masses.sum() or changed is raised
+            assert changed.infinity_mass == law.infinity_mass
+
+
+def test_a_narrow_window_stays_certified(monkeypatch):
+    monkeypatch.setattr(composition, "_UPPER_EXPONENT", 1.0)
+    monkeypatch.setattr(composition, "_LOWER_EXPONENT", 1.0)
+    monkeypatch.setattr(composition, "_LEAST_EXPONENT", 0.5)
+    for delta in (1e-2, 1e-8):
+        lower, upper = (
+            gaussian_runs(5.0, 50, bound, Direction.REMOVE).epsilon(delta)
+            for bound in (Bound.LOWER, Bound.UPPER)
+        )
+        mean = math.sqrt(50) / 5.0
+        assert oracles.gaussian_delta(mean, upper) <= delta
+        assert lower == 0 or oracles.gaussian_delta(mean, lower) >= delta

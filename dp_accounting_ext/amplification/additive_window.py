@@ -18,6 +18,7 @@ _JUMP_RATE = 1e-3  # Expected number of jumps in a sum.
 _SHORTEST_JUMP = 6.0  # In standard deviations of the sum without jumps.
 _LARGEST_TILT = 0.7  # Over the tilt that centres the sum on the end of the window.
 _TILT_SPACING = 6.0  # Between neighbouring tilts' centres, in standard deviations.
+_LARGEST_LOG_TILT = 600.0
 _NEAR_THE_END = 0.01  # Share of the sum's range.
 
 
@@ -66,6 +67,9 @@ class _Sketch:
                 self._laws.append(
                     (np.append(0.0, law[0]), np.append(summand.pair.zero_mass, law[1]))
                 )
+
+        # Bounds may lack mass, or have too much; a law that is searched has one.
+        self._laws = [(places, m / m.sum()) for places, m in self._laws]
 
     def mean_and_deviation(self) -> tuple[float, float]:
         mean = variance = 0.0
@@ -132,9 +136,9 @@ class _Sketch:
         mean, _ = self.mean_and_deviation()
         end = self.ends()[sign > 0]
         low = high = math.log(math.sqrt(-2 * goal) / deviation)
-        while exponent(low) < 0:
+        while exponent(low) < 0 and low > -_LARGEST_LOG_TILT:
             low -= 1.0
-        while exponent(high) >= 0:
+        while exponent(high) >= 0 and high < _LARGEST_LOG_TILT:
             tilt = sign * math.exp(high)
             if abs(self.exponent(tilt, 0.0)[1] - end) < _NEAR_THE_END * abs(end - mean):
                 # Even the end is not so rare.

@@ -126,8 +126,11 @@ def dominating_pair_of(
     return dominating_pair.DominatingPair(
         ratios,
         masses,
-        infinity_mass=float(p_high) * (1 + errors["mass_error"]),
-        zero_mass=float(q_low) * (1 + errors["mass_error"]),
+        # Differences, so their rounding is that of what they are taken from.
+        infinity_mass=float(max(p_high - ratios[-1] * q_high, 0.0))
+        + 4 * errors["mass_error"] * float(p_high),
+        zero_mass=float(max(q_low - p_low / ratios[0], 0.0))
+        + 4 * errors["mass_error"] * float(q_low),
         bound=bound,
         **errors,
     )

@@ -125,3 +125,16 @@ def test_owned_covers_every_index_once():
     parts = lattice.owned(values, indices)
     np.testing.assert_array_equal(np.sort(np.concatenate(parts)), indices)
     assert parts[0].max() < parts[1].min() <= parts[1].max() < parts[2].min()
+
+
+@pytest.mark.parametrize("count", [60, 300])
+def test_leaving_out_small_frequencies_stays_within_the_noise(count):
+    """Neighbouring masses only: the spectrum decays, most of it is left out."""
+    masses = np.array([0.2, 0.5, 0.3])
+    truth = power(masses, count).astype(float)
+    factor = lattice.Factor(0, masses, count)
+    tilted = lattice.TiltedSum([factor], 0.0, truth.size + 5, CHANGES)
+    found = tilted.masses([count], 0)
+    assert tilted._active.size < 0.8 * (truth.size // 2)
+    error = np.abs(found.values[: truth.size] - truth)
+    assert np.all(error <= found.noise + tilted.mass_error() * truth)
