@@ -160,10 +160,11 @@ class _Mean:
         if not any(masses.size for _, masses in self._jumps):
             return []
         parts: list[_Part] = []
-        for jumping in range(1, _MOST_JUMPS + 1):
+        for jumping in itertools.count(1):
             ways = self._ways(jumping)
             mass = sum(self._jump_mass(way) for way in ways)
-            if jumping > 1 and mass < self._window.tail_mass:
+            rare = jumping > 1 and mass < self._window.tail_mass
+            if rare or jumping > _MOST_JUMPS:
                 # Given that these copies jump, all others keep their mean.
                 largest = max(
                     sums.dot(places, masses) / float(masses.sum())

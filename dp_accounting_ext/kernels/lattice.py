@@ -28,7 +28,7 @@ IndexArray = npt.NDArray[np.int64]
 
 UNIT_ROUNDOFF = 2.0**-53
 
-MOST_LEFT_OUT = 8  # How many copies of a factor a partial sum may lack.
+MOST_LEFT_OUT = 16  # How many copies of a factor a partial sum may lack.
 
 # Error of one butterfly level, in units of rounding, relative to the sum of the
 # absolute inputs below it. Higham, Accuracy and Stability of Numerical
