@@ -154,7 +154,7 @@ def test_rare_losses_go_to_the_safe_side(bound):
         gaussian.dominating_pair_of(2.0, bound, tail_mass=1e-20), Direction.REMOVE, 3
     )
     short = composition._without_high(law, 0.2)
-    raised = composition._without_low(law, -4.0)
+    raised = composition._without_low(law, 20.0)
     assert short.losses.size < law.losses.size
     assert raised.losses.size < law.losses.size
     for changed in (short, raised):
@@ -180,3 +180,18 @@ def test_a_narrow_window_stays_certified(monkeypatch):
         mean = math.sqrt(50) / 5.0
         assert oracles.gaussian_delta(mean, upper) <= delta
         assert lower == 0 or oracles.gaussian_delta(mean, lower) >= delta
+
+
+def test_what_lies_above_the_window_counts():
+    """A window that ends a little above where the profile is read."""
+    law = loss_distribution.from_pair(
+        gaussian.dominating_pair_of(5.0, Bound.UPPER, tail_mass=1e-20),
+        Direction.REMOVE,
+        50,
+    )
+    mean, deviation = 1.0, math.sqrt(2.0)
+    window = composition._Window(
+        mean - 4 * deviation, mean + 0.3 * deviation, (1.0, 1.0), deviation
+    )
+    atoms = composition._compose([law], 0.0, mean, window, 1e-3)
+    assert atoms.delta(mean) >= oracles.gaussian_delta(math.sqrt(2.0), mean)
