@@ -287,6 +287,7 @@ def _compose(
     losses = indices.astype(np.float64) * interval
     scale = values.scale(indices)
     mass_error = sum(law.count * law.mass_error for law in laws) + tilted.mass_error()
+    ratio_error = sum(law.count * law.ratio_error for law in laws)
     sink = _infinity_mass(laws)
     if bound is Bound.UPPER:
         gain = (np.maximum(values.values[kept], 0.0) + values.noise) * scale
@@ -305,6 +306,8 @@ def _compose(
         cost *= np.exp(np.minimum(exponent, _LARGEST_EXPONENT))
         gain[exponent > _LARGEST_EXPONENT] = 0.0
         mass_error += others.mass_error()
+        # Gains and costs of a group are off each by its own rounding.
+        ratio_error += 2 * mass_error
     return _Atoms(
         origin=centre,
         losses=losses,
@@ -312,7 +315,7 @@ def _compose(
         cost=cost,
         sink=sink,
         mass_error=mass_error,
-        ratio_error=sum(law.count * law.ratio_error for law in laws),
+        ratio_error=ratio_error,
         bound=bound,
     )
 

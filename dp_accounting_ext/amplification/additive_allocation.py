@@ -131,6 +131,10 @@ class _Mean:
         ratio_error = max(s.pair.ratio_error for s in self._summands)
         ratio_error += max(part.ratio_error for part in parts)
         ratio_error += max(part.place_error for part in self._lattices())
+        if self._bound is Bound.LOWER:
+            # Rounded masses move the mean of a group, within the group's spread.
+            spread = max(part.spread() for part in self._lattices())
+            ratio_error += 2 * mass_error * spread
         return dominating_pair.DominatingPair(
             places[kept] / self._total,
             masses[kept],

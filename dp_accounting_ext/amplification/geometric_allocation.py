@@ -65,6 +65,11 @@ def mean_of_copies(
     kept = law.masses > 0
     order = np.argsort(places[kept], kind="stable")
     lower = pair.bound is Bound.LOWER
+    ratio_error = law.ratio_error + 4 * geometric.UNIT_ROUNDOFF
+    if lower:
+        # Rounded masses move the mean of a group, within the group's spread.
+        spread = 4 * step * math.ceil(math.log2(num_steps) + 1)
+        ratio_error += 2 * law.mass_error * min(spread, 1.0)
     return dominating_pair.DominatingPair(
         places[kept][order] / num_steps,
         law.masses[kept][order],
@@ -72,7 +77,7 @@ def mean_of_copies(
         zero_mass=law.zero_mass,
         bound=pair.bound,
         mass_error=law.mass_error,
-        ratio_error=law.ratio_error + 4 * geometric.UNIT_ROUNDOFF,
+        ratio_error=ratio_error,
     )
 
 

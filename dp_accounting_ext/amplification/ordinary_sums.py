@@ -133,6 +133,11 @@ class OrdinarySums:
         """Bounds the relative error of any mass, but for the ratios' own."""
         return max(tilted.mass_error() for tilted in self._sums)
 
+    def spread(self) -> float:
+        """Bounds how far a group reaches from its index, relatively; at most 1."""
+        reach = max(tilted.largest_offset() for tilted in self._sums)
+        return min(reach / max(self._first, 1), 1.0)
+
     def _factor(self, summand: additive_window.Summand) -> lattice.Factor:
         """Returns the ordinary ratios on the lattice."""
         places, masses = summand.places(), summand.pair.masses
