@@ -1,6 +1,5 @@
 """Certified bounds on the ε or δ of a composition, on both sides."""
 
-from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import math
@@ -10,11 +9,11 @@ from dp_accounting_ext import constructions
 from dp_accounting_ext import dominating_pair
 from dp_accounting_ext import loss_distribution
 from dp_accounting_ext.mechanisms import gaussian
+from dp_accounting_ext.mechanisms import gaussian_mixture
 
 Bound = dominating_pair.Bound
 Direction = dominating_pair.Direction
 Counts = Mapping[constructions.Construction, int]
-LossDistribution = loss_distribution.LossDistribution
 
 # Of δ, what tails may hold: this much of it moves ε by less than 1e-6 of it.
 _TAIL_SHARE = 1e-6
@@ -22,136 +21,137 @@ _FIRST_GUESS = 1e-8
 _SMALLEST_GUESS = 1e-270
 
 
-def _tail_mass(counts: Counts, delta: float) -> float:
-    """Returns the tail that each law may have: a power of ten, so laws are reused."""
-    copies = max(sum(counts.values()), 1)
-    exponent = math.floor(
-        math.log10(max(delta, _SMALLEST_GUESS) * _TAIL_SHARE / copies)
-    )
-    return max(10.0**exponent, gaussian.SMALLEST_TAIL_MASS * 1e4)
-
-
-def _mean(counts: Counts) -> float:
-    """Returns m for which N(m, 1) against N(0, 1) dominates the composition."""
-    return math.sqrt(sum(n * c.gaussian_precision() for c, n in counts.items()))
-
-
-def _is_gaussian(counts: Counts) -> bool:
-    """Tells whether that pair is the composition's own."""
-    return bool(counts) and all(c.is_gaussian() for c in counts)
-
-
 class Certificate:
-    """Bounds for a composition, laws of which are made when they are asked for.
+    """Bounds for a composition, pairs of which are made when they are asked for.
 
     Args:
-        upper: What is composed, for the upper bound.
-        lower: What is composed, for the lower bound; a part of it will do.
+        counts: What is composed, and how often.
         interval: Largest loss interval of an upper bound, in nats. Lower bounds
             choose their own.
-        others: Upper bounds of further losses in each direction.
     """
 
-    def __init__(
-        self,
-        upper: Counts,
-        lower: Counts,
-        interval: float,
-        others: Mapping[Direction, Sequence[LossDistribution]] | None = None,
-    ) -> None:
-        self._upper = upper
-        self._lower = lower
+    def __init__(self, counts: Counts, interval: float) -> None:
         self._interval = interval
-        self._others = others or {}
+        self._parts = {bound: constructions.flatten(counts, bound) for bound in Bound}
+        self._precision = math.fsum(
+            n * part.gaussian_precision() for part, n in counts.items()
+        )
+        self._largest_loss = math.fsum(
+            n * part.largest_loss() for part, n in counts.items()
+        ) * (1 + 1e-12)
+        self._directions = list(Direction)
+        if all(part.is_symmetric() for part in counts):
+            self._directions = [Direction.REMOVE]
 
     def upper_epsilon(self, delta: float) -> float:
-        """Returns an upper bound on ε at δ in (0, 1), in nats."""
-        unamplified = math.inf
-        if not self._others:
-            # Closed, so it holds where a ratio does not fit a float.
-            unamplified = gaussian.epsilon(_mean(self._upper), delta, Bound.UPPER)
-            if _is_gaussian(self._upper):
-                return unamplified
-        tail_mass = _tail_mass(self._upper, delta)
-        remove = self._upper_profile(Direction.REMOVE, tail_mass).epsilon(delta)
+        """Returns an upper bound on ε at δ in [0, 1), in nats."""
+        if delta <= 0:
+            return self._largest_loss
+        noise = self._gaussian(Bound.UPPER)
+        # Closed, so they hold where a ratio does not fit a float.
+        simple = min(self._largest_loss, self._unamplified_epsilon(delta))
+        if noise or not self._parts[Bound.UPPER]:
+            return simple
+        remove = self._profile(Bound.UPPER, Direction.REMOVE, delta).epsilon(delta)
+        if Direction.ADD not in self._directions:
+            return min(remove, simple)
         # The other direction matters only where a quick bound does not rule it out.
-        add = self._upper_profile(Direction.ADD, tail_mass, math.inf).epsilon(delta)
+        add = self._profile(Bound.UPPER, Direction.ADD, delta, math.inf).epsilon(delta)
         if add > remove:
-            add = min(add, self._upper_profile(Direction.ADD, tail_mass).epsilon(delta))
-        return min(max(remove, add), unamplified)
+            profile = self._profile(Bound.UPPER, Direction.ADD, delta)
+            add = min(add, profile.epsilon(delta))
+        return min(max(remove, add), simple)
 
     def lower_epsilon(self, delta: float) -> float:
-        """Returns a lower bound on ε at δ in (0, 1), in nats."""
-        if _is_gaussian(self._lower):
-            return gaussian.epsilon(_mean(self._lower), delta, Bound.LOWER)
-        tail_mass = _tail_mass(self._lower, delta)
+        """Returns a lower bound on ε at δ in [0, 1), in nats."""
+        delta = max(delta, _SMALLEST_GUESS)  # A larger δ has no larger ε.
+        noise = self._gaussian(Bound.LOWER)
+        if noise:
+            return gaussian.epsilon(1 / noise, delta, Bound.LOWER)
         return max(
-            self._lower_profile(direction, tail_mass).epsilon(delta)
-            for direction in Direction
+            self._profile(Bound.LOWER, direction, delta).epsilon(delta)
+            for direction in self._directions
         )
 
     def upper_delta(self, epsilon: float) -> float:
         """Returns an upper bound on δ at finite ε."""
-        unamplified = 1.0
-        if not self._others:
-            unamplified = gaussian.delta(_mean(self._upper), epsilon, Bound.UPPER)
-            if _is_gaussian(self._upper):
-                return unamplified
-        return min(
-            unamplified,
-            self._at_its_own_tail(
-                lambda guess: max(
-                    self._upper_profile(
-                        direction, _tail_mass(self._upper, guess)
-                    ).delta(epsilon)
-                    for direction in Direction
-                )
-            ),
-        )
+        if epsilon >= self._largest_loss:
+            return 0.0
+        simple = self._unamplified_delta(epsilon)
+        if self._gaussian(Bound.UPPER):
+            return simple
+        return min(simple, self._at_its_own_tail(Bound.UPPER, epsilon))
 
     def lower_delta(self, epsilon: float) -> float:
         """Returns a lower bound on δ at finite ε."""
-        if _is_gaussian(self._lower):
-            return gaussian.delta(_mean(self._lower), epsilon, Bound.LOWER)
-        return self._at_its_own_tail(
-            lambda guess: max(
-                self._lower_profile(direction, _tail_mass(self._lower, guess)).delta(
-                    epsilon
-                )
-                for direction in Direction
-            )
-        )
+        noise = self._gaussian(Bound.LOWER)
+        if noise:
+            return gaussian.delta(1 / noise, epsilon, Bound.LOWER)
+        return self._at_its_own_tail(Bound.LOWER, epsilon)
 
-    def _at_its_own_tail(self, delta_at: Callable[[float], float]) -> float:
-        """Returns δ from laws whose tails are small beside it.
+    def _gaussian(self, bound: Bound) -> float | None:
+        """Returns the noise multiplier of a composition that is one Gaussian."""
+        parts = self._parts[bound]
+        if sum(parts.values()) == 1:
+            part = next(iter(parts))
+            if isinstance(part, constructions.Gaussian):
+                return part.noise_multiplier
+        return None
+
+    def _unamplified_epsilon(self, delta: float) -> float:
+        """Returns ε of the Gaussian that dominates the composition, if any does."""
+        if math.isinf(self._precision):
+            return math.inf
+        mean = math.sqrt(self._precision) * (1 + 1e-15)
+        return gaussian.epsilon(mean, delta, Bound.UPPER) if mean else 0.0
+
+    def _unamplified_delta(self, epsilon: float) -> float:
+        if math.isinf(self._precision):
+            return 1.0
+        mean = math.sqrt(self._precision) * (1 + 1e-15)
+        if not mean:
+            return max(0.0, -math.expm1(epsilon))
+        return gaussian.delta(mean, epsilon, Bound.UPPER)
+
+    def _at_its_own_tail(self, bound: Bound, epsilon: float) -> float:
+        """Returns δ from pairs whose tails are small beside it.
 
         Each answer is certain; one that is no larger than its tails allow for is
-        asked again of laws with smaller tails.
+        asked again of pairs with smaller tails.
         """
         guess = _FIRST_GUESS
         while True:
-            delta = delta_at(guess)
+            delta = max(
+                self._profile(bound, direction, guess).delta(epsilon)
+                for direction in self._directions
+            )
             if delta >= guess or guess <= _SMALLEST_GUESS:
                 return delta
             guess = max(guess**2, _SMALLEST_GUESS)
 
-    def _upper_profile(
-        self, direction: Direction, tail_mass: float, interval: float | None = None
-    ) -> composition.Composition:
-        laws = [
-            loss_distribution.from_pair(pair, direction, number)
-            for construction, count in self._upper.items()
-            for pair, number in construction.dominating(count, tail_mass)
-        ]
-        laws += self._others.get(direction, ())
-        return composition.Composition(laws, interval or self._interval)
+    def _tail_mass(self, bound: Bound, delta: float) -> float:
+        """Returns the tail each pair may have: a power of ten, so pairs are reused."""
+        copies = max(sum(self._parts[bound].values()), 1)
+        share = max(delta, _SMALLEST_GUESS) * _TAIL_SHARE / copies
+        exponent = math.floor(math.log10(share))
+        return max(10.0**exponent, gaussian_mixture.SMALLEST_TAIL_MASS * 1e4)
 
-    def _lower_profile(
-        self, direction: Direction, tail_mass: float
+    def _profile(
+        self,
+        bound: Bound,
+        direction: Direction,
+        delta: float,
+        interval: float | None = None,
     ) -> composition.Composition:
-        laws = [
-            law
-            for construction, count in self._lower.items()
-            for law in construction.dominated(count, direction, tail_mass)
+        tail_mass = self._tail_mass(bound, delta)
+        laws: Sequence[loss_distribution.LossDistribution] = [
+            loss_distribution.from_pair(
+                constructions.pairs_of(part, bound, tail_mass).of(direction),
+                direction,
+                count,
+            )
+            for part, count in constructions.in_stages(self._parts[bound]).items()
         ]
-        return composition.Composition(laws, math.inf)
+        if bound is Bound.LOWER:
+            interval = math.inf
+        return composition.Composition(laws, interval or self._interval)

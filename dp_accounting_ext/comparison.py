@@ -72,17 +72,15 @@ def compare(setting: Setting) -> list[Row]:
     """
     k, t, epochs = setting.num_selected, setting.num_steps, setting.num_epochs
     noise = setting.noise_multiplier
-    allocation = constructions.RandomAllocation(noise, k, t)
+    step = constructions.Gaussian(noise)
+    allocation = constructions.random_allocation_of(step, k, t)
     rows = [_bracket("random allocation", {allocation: epochs}, setting.delta)]
-    if 1 < k < t:
-        blocks = constructions.BlockReduction(allocation)
+    if isinstance(allocation, constructions.RandomAllocation) and k > 1:
+        blocks = allocation.blocks()
         rows.append(_bracket("- block reduction", {blocks: epochs}, setting.delta))
-    poisson: constructions.Construction = constructions.Gaussian(noise)
-    if k < t:
-        poisson = constructions.PoissonSampledGaussian(k / t, noise)
+    poisson = constructions.poisson_sampled(k / t, step)
     rows.append(_bracket("Poisson sampling", {poisson: t * epochs}, setting.delta))
-    known: constructions.Construction = constructions.Gaussian(noise)
-    rows.append(_bracket("no amplification", {known: k * epochs}, setting.delta))
+    rows.append(_bracket("no amplification", {step: k * epochs}, setting.delta))
     return rows
 
 
@@ -90,7 +88,7 @@ def _bracket(
     scheme: str, counts: Mapping[constructions.Construction, int], delta: float
 ) -> Row:
     begin = time.process_time()
-    bounds = certificate.Certificate(counts, counts, _INTERVAL)
+    bounds = certificate.Certificate(counts, _INTERVAL)
     upper = bounds.upper_epsilon(delta)
     lower = min(bounds.lower_epsilon(delta), upper)
     return Row(scheme, lower, upper, time.process_time() - begin)

@@ -12,143 +12,27 @@ import math
 import numpy as np
 import numpy.typing as npt
 from scipy import fft
-from scipy import optimize
 
 from dp_accounting_ext import dominating_pair
 from dp_accounting_ext import loss_distribution
+from dp_accounting_ext import saddle_point
 from dp_accounting_ext.kernels import lattice
 from dp_accounting_ext.kernels import profile
-from dp_accounting_ext.kernels import sums
 
 Bound = dominating_pair.Bound
 LossDistribution = loss_distribution.LossDistribution
 FloatArray = npt.NDArray[np.float64]
 IndexArray = npt.NDArray[np.int64]
 
-# A lattice this fine moves ε by less than 1e-5, relatively.
-_CELLS_PER_DEVIATION = 100.0
+_MOVED = 5e-6  # How far the lattice may move ε, relatively.
+_LEAST_CENTRE = 0.1  # What counts for ε at least, in standard deviations.
 _MOST_POINTS = 1 << 21
-_UPPER_EXPONENT = 28.0
-_LOWER_EXPONENT = 45.0
-_LEAST_EXPONENT = 6.0
 _DEVIATIONS_BELOW = 1.0  # How far below its centre a composed loss is kept.
 _LARGEST_EXPONENT = 700.0
-_SKETCH_SIZE = 2048
 _RARE = 1e-7  # Share of δ that may become infinite.
 _NEGLIGIBLE = 1e-12  # Share of a law that may be moved to the safe side.
 _TRIES = 6
 _COARSEST = 1.0
-_TILT_DOUBLINGS = 10  # From one over the standard deviation.
-
-
-@dataclasses.dataclass(frozen=True)
-class _Window:
-    """Losses between which a tilted law lies, and the tilt changes that show it.
-
-    Attributes:
-        low: Lower end.
-        high: Upper end.
-        changes: Changes of the tilt with which Chernoff's bound gives the ends.
-        deviation: Standard deviation of the tilted law.
-    """
-
-    low: float
-    high: float
-    changes: tuple[float, ...]
-    deviation: float
-
-
-class _Sketch:
-    """A few thousand atoms of each law, to find the tilt with; nothing certified."""
-
-    def __init__(self, laws: Sequence[LossDistribution]) -> None:
-        self._laws = []
-        for law in laws:
-            chunks = np.linspace(0, law.losses.size, _SKETCH_SIZE, False).astype(int)
-            starts = np.unique(chunks)
-            masses = np.add.reduceat(law.masses, starts)
-            means = np.add.reduceat(law.masses * law.losses, starts)
-            kept = masses > 0
-            self._laws.append(
-                (law.count, means[kept] / masses[kept], np.log(masses[kept]))
-            )
-        self.deviation = math.sqrt(max(self.cumulants(0.0)[2], 1e-200))
-
-    def cumulants(self, tilt: float) -> tuple[float, float, float]:
-        """Returns ln E e^{tilt · loss} and its first two derivatives."""
-        value = mean = variance = 0.0
-        for count, losses, log_masses in self._laws:
-            exponents = log_masses + tilt * losses
-            largest = float(exponents.max())
-            weights = np.exp(exponents - largest)
-            total = float(weights.sum())
-            centre = sums.dot(weights, losses) / total
-            value += count * (largest + math.log(total))
-            mean += count * centre
-            variance += count * sums.dot(weights, (losses - centre) ** 2) / total
-        return value, mean, variance
-
-    def window(self, tilt: float, bound: Bound) -> _Window:
-        """Returns between what losses the tilted law lies, nearly (Chernoff).
-
-        What folds onto the window is lost to a lower bound, which so needs a wide
-        one. For an upper bound it counts too much, and little: what lies below
-        folds onto the top, where tilting back makes it small.
-        """
-        here, mean, variance = self.cumulants(tilt)
-        deviation = max(math.sqrt(variance), 1e-9 * self.deviation)
-
-        def end(sign: float, exponent: float) -> tuple[float, float]:
-            bounds = []
-            for change in np.geomspace(0.3, 20.0, 12) / deviation:
-                moment = self.cumulants(tilt + sign * change)[0] - here
-                bounds.append(((moment + exponent) / change, float(change)))
-            return min(bounds)
-
-        if bound is Bound.LOWER:
-            high, low = end(1.0, _LOWER_EXPONENT), end(-1.0, _LOWER_EXPONENT)
-        else:
-            high = end(1.0, _UPPER_EXPONENT)
-            folded = 0.7 * tilt * (high[0] - mean)
-            low = end(-1.0, max(_UPPER_EXPONENT - folded, _LEAST_EXPONENT))
-        return _Window(-low[0], high[0], (low[1], high[1]), deviation)
-
-    def tilt_for_epsilon(self, epsilon: float) -> float:
-        """Returns the tilt ≥ 0 that centres the loss on epsilon, about."""
-        low, high = 0.0, 1 / self.deviation
-        if self.cumulants(low)[1] >= epsilon:
-            return low
-        for _ in range(_TILT_DOUBLINGS):
-            if self.cumulants(high)[1] >= epsilon:
-                break
-            high *= 2.0
-        else:
-            return high
-        return float(
-            optimize.brentq(
-                lambda x: self.cumulants(x)[1] - epsilon, low, high, rtol=1e-3
-            )
-        )
-
-    def tilt_for_delta(self, delta: float) -> float:
-        """Returns the tilt that centres the loss on ε(delta), by the saddle point."""
-        goal = math.log(delta)
-
-        def excess(log_tilt: float) -> float:
-            tilt = math.exp(log_tilt)
-            value, mean, variance = self.cumulants(tilt)
-            spread = 0.5 * math.log(2 * math.pi * max(variance, 1e-200))
-            # Where the loss is almost constant there is no density to speak of.
-            prefactor = max(log_tilt + math.log1p(tilt) + spread, 0.0)
-            return value - tilt * mean - prefactor - goal
-
-        low = math.log(1e-6 / self.deviation)
-        high = math.log(2.0**_TILT_DOUBLINGS / self.deviation)
-        if excess(low) < 0:
-            return 0.0
-        if excess(high) > 0:
-            return math.exp(high)
-        return math.exp(optimize.brentq(excess, low, high, xtol=1e-2))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -221,41 +105,11 @@ def _without_low(law: LossDistribution, tilt: float) -> LossDistribution:
     return dataclasses.replace(law, losses=law.losses[low:], masses=masses)
 
 
-def _factors(
-    law: LossDistribution, interval: float
-) -> tuple[lattice.Factor, lattice.Factor | None]:
-    """Returns a law on the loss lattice: split (upper) or grouped (lower).
-
-    A split keeps both masses, and its Q-masses follow from its P-masses. A
-    group has Q-masses of its own; they are relative to e^{−loss} at its index.
-    """
-    positions = law.losses / interval
-    if law.bound is Bound.UPPER:
-        cells = np.floor(positions).astype(np.int64)
-        start = int(cells[0])
-        size = int(cells[-1]) - start + 2
-        raised = np.expm1(interval * (cells - positions)) / math.expm1(-interval)
-        raised = np.clip(raised, 0.0, 1.0) * law.masses
-        masses = sums.gather(cells - start, law.masses - raised, size)
-        masses += sums.gather(cells - start + 1, raised, size)
-        return lattice.Factor(start, masses, law.count), None
-    cells = np.rint(positions).astype(np.int64)
-    start = int(cells[0])
-    size = int(cells[-1]) - start + 1
-    masses = sums.gather(cells - start, law.masses, size)
-    others = law.masses * np.exp(interval * (cells - positions))
-    other_masses = sums.gather(cells - start, others, size)
-    return (
-        lattice.Factor(start, masses, law.count),
-        lattice.Factor(start, other_masses, law.count),
-    )
-
-
 def _compose(
     laws: Sequence[LossDistribution],
     tilt: float,
     centre: float,
-    window: _Window,
+    window: saddle_point.Window,
     interval: float,
 ) -> _Atoms:
     """Returns the composed loss in a window around `centre`.
@@ -273,7 +127,7 @@ def _compose(
     size = math.ceil(max(window.high, centre) / interval) + 3 - first
     size = fft.next_fast_len(size, real=True)
     last = first + size - 1
-    factors = [_factors(law, interval) for law in laws]
+    factors = [loss_distribution.on_lattice(law, interval) for law in laws]
     counts = [law.count for law in laws]
     changes = [change * interval for change in window.changes]
     tilted = lattice.TiltedSum([p for p, _ in factors], tilt * interval, size, changes)
@@ -362,8 +216,8 @@ class Composition:
         self._interval = interval
 
     @functools.cached_property
-    def _sketch(self) -> _Sketch:
-        return _Sketch(self._laws)
+    def _sketch(self) -> saddle_point.Sketch:
+        return saddle_point.Sketch(self._laws)
 
     def _without_high(self, delta: float) -> "Composition":
         """Returns the same without losses too rare to matter at δ."""
@@ -372,22 +226,23 @@ class Composition:
         return Composition(laws, self._interval)
 
     def _around(self, tilt: float, centre: float) -> _Atoms:
+        tilt = self._sketch.eased(tilt)
         window = self._sketch.window(tilt, self._laws[0].bound)
         low, high = min(window.low, centre), max(window.high, centre)
-        interval = self._interval_for(tilt, high - low + window.deviation)
+        interval = self._interval_for(tilt, centre, window.deviation)
+        interval = max(interval, (high - low + window.deviation) / _MOST_POINTS)
         return _compose(self._laws, tilt, centre, window, interval)
 
-    def _interval_for(self, tilt: float, width: float) -> float:
-        """Returns the loss interval: fine beside the losses, no coarser than asked.
+    def _interval_for(self, tilt: float, centre: float, deviation: float) -> float:
+        """Returns the loss interval: fine enough for ε, no coarser than asked.
 
-        Only where the window would need more than `_MOST_POINTS` is it coarser.
+        An interval h adds about h²/6 to the variance of each loss, which moves ε by
+        n h² (1 + tilt) / 12.
         """
         copies = sum(law.count for law in self._laws)
-        deviation = math.sqrt(self._sketch.cumulants(tilt)[2])
-        deviation = min(deviation, self._sketch.deviation) / math.sqrt(copies)
-        fine = deviation / _CELLS_PER_DEVIATION
-        smallest = min(fine, self._interval) if fine > 0 else self._interval
-        return max(min(smallest, _COARSEST), width / _MOST_POINTS)
+        moved = _MOVED * max(centre, _LEAST_CENTRE * deviation)
+        fine = math.sqrt(12 * moved / (copies * (1 + tilt)))
+        return min(fine, self._interval, _COARSEST)
 
     def delta(self, epsilon: float) -> float:
         """Returns a certified δ at ε, in nats."""

@@ -1,208 +1,387 @@
-"""From an event's parameters to certified laws, at the accuracy a query asks for."""
+"""What can be composed, and the dominating pairs of it at the accuracy asked for."""
 
 import abc
-from collections.abc import Sequence
+from collections.abc import Mapping
 import dataclasses
 import functools
 import math
 
+from dp_accounting_ext import composed_pair
 from dp_accounting_ext import dominating_pair
-from dp_accounting_ext import loss_distribution
 from dp_accounting_ext.amplification import allocation_by_sum
 from dp_accounting_ext.amplification import poisson_subsampling
 from dp_accounting_ext.amplification import random_allocation
-from dp_accounting_ext.mechanisms import gaussian
+from dp_accounting_ext.mechanisms import gaussian_mixture
 
 Bound = dominating_pair.Bound
 Direction = dominating_pair.Direction
-PairWithCount = tuple[dominating_pair.DominatingPair, int]
+DirectedPairs = dominating_pair.DirectedPairs
+
+_SMALLEST_TAIL_MASS = gaussian_mixture.SMALLEST_TAIL_MASS
+_LONGEST_STAGE = 100_000
 
 
 class Construction(abc.ABC):
-    """Something that can be composed: hashable parameters, laws when asked."""
+    """Something that can be composed: hashable parameters, pairs when asked.
+
+    Subclass it, as a frozen dataclass, to account for a mechanism of one's own.
+    """
 
     @abc.abstractmethod
-    def dominating(self, count: int, tail_mass: float) -> Sequence[PairWithCount]:
-        """Returns upper pairs whose composition dominates `count` runs.
+    def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
+        """Returns the pairs of one run.
 
         Args:
-            count: Number of runs.
-            tail_mass: Probability that each pair may move to its sinks.
+            bound: Upper pairs dominate the run; lower ones are dominated by it
+                (`dominating_pair.nothing_known` where no such pair is known).
+            tail_mass: Probability that may be moved to the sinks.
         """
 
-    @abc.abstractmethod
-    def dominated(
-        self, count: int, direction: Direction, tail_mass: float
-    ) -> Sequence[loss_distribution.LossDistribution]:
-        """Returns lower bounds whose composition `count` runs dominate."""
+    def parts(self, bound: Bound) -> "Mapping[Construction, int]":
+        """Returns constructions with counts whose composition bounds one run."""
+        return {self: 1}
 
-    @abc.abstractmethod
     def gaussian_precision(self) -> float:
-        """Returns 1/σ² of a Gaussian mechanism that dominates one run."""
+        """Returns 1/σ² of a Gaussian mechanism that dominates one run, or inf."""
+        return math.inf
 
-    def is_gaussian(self) -> bool:
-        """Tells whether a run is no more and no less than that mechanism."""
+    def largest_loss(self) -> float:
+        """Returns a bound on the loss of one run in either direction, or inf."""
+        return math.inf
+
+    def is_symmetric(self) -> bool:
+        """Tells whether both directions have the same profile."""
         return False
+
+
+def pairs_of(
+    construction: Construction, bound: Bound, tail_mass: float
+) -> DirectedPairs:
+    """Returns the pairs of one run; the last few dozen are kept."""
+    return _pairs_of(construction, bound, max(tail_mass, _SMALLEST_TAIL_MASS))
+
+
+@functools.lru_cache(maxsize=64)
+def _pairs_of(
+    construction: Construction, bound: Bound, tail_mass: float
+) -> DirectedPairs:
+    return construction.pairs(bound, tail_mass)
 
 
 @dataclasses.dataclass(frozen=True)
 class Gaussian(Construction):
-    """The Gaussian mechanism; runs of it are one run with less noise."""
+    """The Gaussian mechanism of sensitivity one; runs of it are one with less noise."""
 
     noise_multiplier: float
 
-    def dominating(self, count: int, tail_mass: float) -> Sequence[PairWithCount]:
-        return [(self._pair(count, Bound.UPPER, tail_mass), 1)]
-
-    def dominated(
-        self, count: int, direction: Direction, tail_mass: float
-    ) -> Sequence[loss_distribution.LossDistribution]:
-        pair = self._pair(count, Bound.LOWER, tail_mass)
-        return [loss_distribution.from_pair(pair, direction, 1)]
+    def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
+        return dominating_pair.both_ways(
+            gaussian_mixture.dominating_pair_of(
+                gaussian_mixture.Mixture(((1 / self.noise_multiplier, 1.0),)),
+                gaussian_mixture.Mixture(((0.0, 1.0),)),
+                bound,
+                tail_mass=tail_mass,
+            )
+        )
 
     def gaussian_precision(self) -> float:
         return self.noise_multiplier**-2
 
-    def is_gaussian(self) -> bool:
+    def is_symmetric(self) -> bool:
         return True
 
-    def _pair(
-        self, count: int, bound: Bound, tail_mass: float
-    ) -> dominating_pair.DominatingPair:
-        noise = self.noise_multiplier / math.sqrt(count)
-        return _gaussian_pair(noise, bound, tail_mass)
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Given(Construction):
+    """A mechanism known by its pairs alone, on one side."""
+
+    known: DirectedPairs
+
+    @property
+    def bound(self) -> Bound:
+        """The side that is known."""
+        return self.known.remove.bound
+
+    def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
+        if bound is self.bound:
+            return self.known
+        return dominating_pair.both_ways(dominating_pair.nothing_known(bound))
 
 
 @dataclasses.dataclass(frozen=True)
-class PoissonSampledGaussian(Construction):
-    """The Gaussian mechanism on a Poisson sample."""
+class Composed(Construction):
+    """Constructions, each run so many times."""
 
-    sampling_probability: float
-    noise_multiplier: float
+    items: tuple[tuple[Construction, int], ...]
 
-    def dominating(self, count: int, tail_mass: float) -> Sequence[PairWithCount]:
-        return [(self._pair(Bound.UPPER, tail_mass), count)]
+    def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
+        parts = in_stages(flatten(dict(self.items), bound))
+        copies = sum(parts.values())
+        if not copies:
+            return dominating_pair.both_ways(dominating_pair.nothing_known(Bound.LOWER))
+        each = [
+            (pairs_of(part, bound, tail_mass / copies), count)
+            for part, count in parts.items()
+        ]
 
-    def dominated(
-        self, count: int, direction: Direction, tail_mass: float
-    ) -> Sequence[loss_distribution.LossDistribution]:
-        pair = self._pair(Bound.LOWER, tail_mass)
-        return [loss_distribution.from_pair(pair, direction, count)]
+        def composed(direction: Direction) -> dominating_pair.DominatingPair:
+            return composed_pair.compose(
+                [(pairs.of(direction), count) for pairs, count in each],
+                tail_mass=tail_mass,
+            )
+
+        remove = composed(Direction.REMOVE)
+        if all(pairs.remove is pairs.add for pairs, _ in each):
+            return dominating_pair.both_ways(remove)
+        return DirectedPairs(remove, composed(Direction.ADD))
+
+    def parts(self, bound: Bound) -> Mapping[Construction, int]:
+        return dict(self.items)
 
     def gaussian_precision(self) -> float:
-        return self.noise_multiplier**-2
+        return math.fsum(n * part.gaussian_precision() for part, n in self.items)
 
-    def _pair(self, bound: Bound, tail_mass: float) -> dominating_pair.DominatingPair:
-        pair = _gaussian_pair(self.noise_multiplier, bound, tail_mass)
-        return poisson_subsampling.poisson_subsample(pair, self.sampling_probability)
+    def largest_loss(self) -> float:
+        return math.fsum(n * part.largest_loss() for part, n in self.items)
+
+    def is_symmetric(self) -> bool:
+        return all(part.is_symmetric() for part, _ in self.items)
+
+
+@dataclasses.dataclass(frozen=True)
+class _NonPrivate(Construction):
+    """What has no privacy: every loss is infinite."""
+
+    def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
+        revealed = dominating_pair.nothing_known(Bound.UPPER)
+        return dominating_pair.both_ways(dataclasses.replace(revealed, bound=bound))
+
+
+NOTHING = Composed(())
+NON_PRIVATE = _NonPrivate()
+
+
+def composed(counts: Mapping[Construction, int]) -> Construction:
+    """Returns the composition of constructions with counts."""
+    counts = {part: count for part, count in counts.items() if part != NOTHING}
+    if NON_PRIVATE in counts:
+        return NON_PRIVATE
+    if len(counts) == 1 and all(count == 1 for count in counts.values()):
+        return next(iter(counts))
+    return Composed(tuple(counts.items()))
+
+
+def poisson_sampled(sampling_probability: float, inner: Construction) -> Construction:
+    """Returns a construction on a Poisson sample; what is not sampled costs nothing."""
+    if sampling_probability == 0:
+        return NOTHING
+    if sampling_probability == 1 or inner in (NOTHING, NON_PRIVATE):
+        return inner
+    return PoissonSampled(sampling_probability, inner)
+
+
+def random_allocation_of(
+    inner: Construction, num_selected: int, num_steps: int
+) -> Construction:
+    """Returns the k-out-of-t random allocation of a construction."""
+    if inner in (NOTHING, NON_PRIVATE):
+        return inner
+    if num_selected == num_steps:
+        return composed({inner: num_steps})
+    return RandomAllocation(inner, num_selected, num_steps)
+
+
+@dataclasses.dataclass(frozen=True)
+class PoissonSampled(Construction):
+    """A construction on a Poisson sample."""
+
+    sampling_probability: float
+    inner: Construction
+
+    def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
+        return pairs_of(self.inner, bound, tail_mass).map(
+            lambda pair: poisson_subsampling.poisson_subsample(
+                pair, self.sampling_probability
+            )
+        )
+
+    def gaussian_precision(self) -> float:
+        return self.inner.gaussian_precision()
+
+    def largest_loss(self) -> float:
+        loss = self.inner.largest_loss()
+        if loss > 700:
+            return loss
+        return math.log1p(self.sampling_probability * math.expm1(loss))
 
 
 @dataclasses.dataclass(frozen=True)
 class RandomAllocation(Construction):
-    """k-out-of-t random allocation of the Gaussian mechanism."""
+    """k-out-of-t random allocation of a construction."""
 
-    noise_multiplier: float
+    inner: Construction
     num_selected: int
     num_steps: int
 
-    def dominating(self, count: int, tail_mass: float) -> Sequence[PairWithCount]:
-        return self.blocks(count, Bound.UPPER, tail_mass)
+    def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
+        steps = self.num_steps
+        if self.num_selected == 1:
+            base = pairs_of(self.inner, bound, _base_tail(tail_mass, steps))
+            return base.map(
+                lambda pair: random_allocation.random_allocation(
+                    pair, steps, tail_mass=tail_mass
+                )
+            )
+        if bound is Bound.UPPER:
+            return self.blocks().pairs(bound, tail_mass)
+        base = pairs_of(self.inner, bound, _base_tail(tail_mass, steps))
+        return DirectedPairs(
+            *(
+                allocation_by_sum.lower_pair(
+                    base.of(direction),
+                    self.num_selected,
+                    steps,
+                    direction,
+                    tail_mass=tail_mass,
+                )
+                for direction in (Direction.REMOVE, Direction.ADD)
+            )
+        )
 
-    def dominated(
-        self, count: int, direction: Direction, tail_mass: float
-    ) -> Sequence[loss_distribution.LossDistribution]:
-        if self.num_selected in (1, self.num_steps):
-            # One block, or nothing but blocks of one step: the reduction is exact.
-            return BlockReduction(self).dominated(count, direction, tail_mass)
-        law = _allocation_by_sum(self, direction, tail_mass)
-        return [dataclasses.replace(law, count=count)]
+    def parts(self, bound: Bound) -> Mapping[Construction, int]:
+        if self.num_selected == 1 or bound is Bound.LOWER:
+            return {self: 1}
+        return self.blocks().parts(bound)
 
-    def blocks(
-        self, count: int, bound: Bound, tail_mass: float
-    ) -> Sequence[PairWithCount]:
-        """Returns the 1-out-of-b allocations whose composition dominates `count` runs.
+    def blocks(self) -> Construction:
+        """Returns the 1-out-of-b allocations whose composition dominates one run.
 
         The t steps are cut into k blocks of ⌊t/k⌋ and ⌈t/k⌉ steps, at random,
         and one step is drawn in each. Its ratio given the outputs, averaged over
-        the cut, is that of the mechanism: a conditional expectation.
-
-        Returns:
-            Pairs with counts; lower bounds bound the composition, which is the
-            mechanism only for k = 1 and k = t.
+        the cut, is that of the mechanism: a conditional expectation. A lower
+        bound of the composition is one of the mechanism only for k = 1 and k = t.
 
         Source:
             https://arxiv.org/abs/2602.17284, Lemma 2.8, the remainder of t / k
             kept.
         """
         size, longer = divmod(self.num_steps, self.num_selected)
-        pairs = []
-        for steps, number in (
-            (size, (self.num_selected - longer) * count),
-            (size + 1, longer * count),
-        ):
-            if number and steps == 1:
-                noise = self.noise_multiplier / math.sqrt(number)
-                pairs.append((_gaussian_pair(noise, bound, tail_mass), 1))
-            elif number:
-                pair = _one_of(self.noise_multiplier, steps, bound, tail_mass)
-                pairs.append((pair, number))
-        return pairs
+        counts = {size: self.num_selected - longer, size + 1: longer}
+        return Composed(
+            tuple(
+                (
+                    self.inner
+                    if steps == 1
+                    else RandomAllocation(self.inner, 1, steps),
+                    number,
+                )
+                for steps, number in counts.items()
+                if number
+            )
+        )
 
     def gaussian_precision(self) -> float:
-        return self.num_selected * self.noise_multiplier**-2
+        return self.num_selected * self.inner.gaussian_precision()
 
-    def is_gaussian(self) -> bool:
-        return self.num_selected == self.num_steps
+    def largest_loss(self) -> float:
+        return self.num_selected * self.inner.largest_loss()
 
 
 @dataclasses.dataclass(frozen=True)
-class BlockReduction(Construction):
-    """The composition of blocks that dominates an allocation, for its own sake.
+class ScheduledAllocation(Construction):
+    """One of t steps, which may differ, and of which only the first may have run.
 
-    Its lower bound tells how exactly the composition was computed. It is no
-    lower bound of the allocation.
+    The mean of one ratio a step; of a step that never ran the ratio is 1.
     """
 
-    allocation: RandomAllocation
+    items: tuple[tuple[Construction, int], ...]
+    num_steps: int
 
-    def dominating(self, count: int, tail_mass: float) -> Sequence[PairWithCount]:
-        return self.allocation.blocks(count, Bound.UPPER, tail_mass)
+    def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
+        run = sum(count for _, count in self.items)
+        base_tail = _base_tail(tail_mass, self.num_steps)
+        each = [(pairs_of(part, bound, base_tail), count) for part, count in self.items]
 
-    def dominated(
-        self, count: int, direction: Direction, tail_mass: float
-    ) -> Sequence[loss_distribution.LossDistribution]:
-        return [
-            loss_distribution.from_pair(pair, direction, number)
-            for pair, number in self.allocation.blocks(count, Bound.LOWER, tail_mass)
-        ]
+        def mean(direction: Direction) -> dominating_pair.DominatingPair:
+            return poisson_subsampling.poisson_subsample(
+                random_allocation.uneven_allocation(
+                    [(pairs.of(direction), count) for pairs, count in each],
+                    tail_mass=tail_mass,
+                ),
+                run / self.num_steps,
+            )
+
+        remove = mean(Direction.REMOVE)
+        if all(pairs.remove is pairs.add for pairs, _ in each):
+            return dominating_pair.both_ways(remove)
+        return DirectedPairs(remove, mean(Direction.ADD))
 
     def gaussian_precision(self) -> float:
-        return self.allocation.gaussian_precision()
+        return max(part.gaussian_precision() for part, _ in self.items)
+
+    def largest_loss(self) -> float:
+        return max(part.largest_loss() for part, _ in self.items)
 
 
-@functools.lru_cache(maxsize=32)
-def _gaussian_pair(
-    noise_multiplier: float, bound: Bound, tail_mass: float
-) -> dominating_pair.DominatingPair:
-    return gaussian.dominating_pair_of(noise_multiplier, bound, tail_mass=tail_mass)
+def scheduled_allocation_of(
+    counts: Mapping[Construction, int], num_steps: int
+) -> Construction:
+    """Returns 1-out-of-t allocation over steps that differ or never ran."""
+    if NON_PRIVATE in counts:
+        return NON_PRIVATE
+    ran = {part: count for part, count in counts.items() if part != NOTHING}
+    if not ran:
+        return NOTHING
+    return ScheduledAllocation(tuple(ran.items()), num_steps)
 
 
-@functools.lru_cache(maxsize=64)
-def _one_of(
-    noise_multiplier: float, num_steps: int, bound: Bound, tail_mass: float
-) -> dominating_pair.DominatingPair:
-    base_tail = max(tail_mass / num_steps / 100, gaussian.SMALLEST_TAIL_MASS)
-    pair = _gaussian_pair(noise_multiplier, bound, base_tail)
-    return random_allocation.random_allocation(pair, num_steps, tail_mass=tail_mass)
+def _base_tail(tail_mass: float, num_steps: int) -> float:
+    """Returns the tail that each of many steps may have."""
+    return max(tail_mass / num_steps / 100, _SMALLEST_TAIL_MASS)
 
 
-@functools.lru_cache(maxsize=32)
-def _allocation_by_sum(
-    allocation: RandomAllocation, direction: Direction, tail_mass: float
-) -> loss_distribution.LossDistribution:
-    steps = allocation.num_steps
-    base_tail = max(tail_mass / steps / 100, gaussian.SMALLEST_TAIL_MASS)
-    pair = _gaussian_pair(allocation.noise_multiplier, Bound.LOWER, base_tail)
-    return allocation_by_sum.lower_loss_distribution(
-        pair, allocation.num_selected, steps, direction, tail_mass=tail_mass
-    )
+def in_stages(counts: Mapping[Construction, int]) -> dict[Construction, int]:
+    """Returns fewer runs of longer constructions, where runs are very many.
+
+    A lattice that resolves one run is needlessly fine for a sum of a million.
+    """
+    staged: dict[Construction, int] = {}
+    for part, count in counts.items():
+        if count <= _LONGEST_STAGE:
+            staged[part] = count
+            continue
+        size = math.isqrt(count)
+        groups, rest = divmod(count, size)
+        staged[Composed(((part, size),))] = groups
+        if rest:
+            staged[part] = rest
+    return staged
+
+
+def flatten(
+    counts: Mapping[Construction, int], bound: Bound
+) -> dict[Construction, int]:
+    """Returns constructions that have no parts but themselves, with counts.
+
+    All Gaussians are one, rounded to the bound's side.
+    """
+    flat: dict[Construction, int] = {}
+    stack = list(counts.items())
+    while stack:
+        construction, count = stack.pop()
+        parts = construction.parts(bound)
+        if construction in parts:
+            flat[construction] = flat.get(construction, 0) + count
+        else:
+            stack += [(part, count * number) for part, number in parts.items()]
+    gaussians = {c: n for c, n in flat.items() if isinstance(c, Gaussian)}
+    if sum(gaussians.values()) <= 1:
+        return flat
+    precision = math.fsum(n * c.gaussian_precision() for c, n in gaussians.items())
+    rounding = 4 * dominating_pair.UNIT_ROUNDOFF
+    if bound is Bound.UPPER:
+        rounding = -rounding
+    merged: dict[Construction, int] = {
+        Gaussian((1 + rounding) / math.sqrt(precision)): 1
+    }
+    return merged | {c: n for c, n in flat.items() if c not in gaussians}

@@ -1,5 +1,7 @@
 """The one type that flows through the package: the law of Z = dP/dQ under Q."""
 
+from collections.abc import Callable
+from collections.abc import Sequence
 import dataclasses
 import enum
 import math
@@ -115,6 +117,108 @@ class DominatingPair:
         return allowance(
             self.bound, self.masses.size, self.mass_error, self.ratio_error
         )
+
+
+@dataclasses.dataclass(frozen=True)
+class DirectedPairs:
+    """A mechanism's pair in each direction; most often one pair serves both.
+
+    Both are the law of Z = dP/dQ under Q, P with the record.
+
+    Attributes:
+        remove: The pair whose divergence H(P‖Q) bounds the mechanism's.
+        add: The pair whose divergence H(Q‖P) does.
+    """
+
+    remove: DominatingPair
+    add: DominatingPair
+
+    def of(self, direction: Direction) -> DominatingPair:
+        """Returns the pair of one direction."""
+        return self.remove if direction is Direction.REMOVE else self.add
+
+    def map(
+        self, function: Callable[[DominatingPair], DominatingPair]
+    ) -> "DirectedPairs":
+        """Returns the images of both pairs, computed once where they are one."""
+        remove = function(self.remove)
+        if self.add is self.remove:
+            return DirectedPairs(remove, remove)
+        return DirectedPairs(remove, function(self.add))
+
+
+def both_ways(pair: DominatingPair) -> DirectedPairs:
+    """Returns the pair for both directions."""
+    return DirectedPairs(pair, pair)
+
+
+def nothing_known(bound: Bound) -> DominatingPair:
+    """Returns the pair that dominates all (upper), or is dominated by all (lower)."""
+    if bound is Bound.UPPER:
+        return DominatingPair(np.ones(1), np.zeros(1), 1.0, 1.0, bound)
+    return DominatingPair(np.ones(1), np.ones(1), 0.0, 0.0, bound)
+
+
+def without_tails(pair: DominatingPair, tail_mass: float) -> DominatingPair:
+    """Returns the pair without its rarest ratios at either end.
+
+    They go to both sinks (an upper bound: a split to 0 and infinity), or are
+    dropped (a lower one).
+
+    Args:
+        pair: n atoms.
+        tail_mass: The P-mass of high ratios, and the Q-mass of low ones, that goes.
+    """
+    if not pair.p_masses.any():
+        return pair
+    above = np.cumsum(pair.p_masses[::-1])[::-1]
+    low = int(np.searchsorted(np.cumsum(pair.masses), tail_mass))
+    high = int(np.searchsorted(-above, -tail_mass))
+    low, high = min(low, pair.ratios.size - 1), max(high, 1)
+    kept = slice(low, max(high, low + 1))
+    lost_p = lost_q = 0.0
+    if pair.bound is Bound.UPPER:
+        rounding = 1 + pair.mass_error + pair.ratio_error + 1e-9
+        gone = np.ones(pair.ratios.size, dtype=np.bool_)
+        gone[kept] = False
+        lost_p = float(pair.p_masses[gone].sum()) * rounding
+        lost_q = float(pair.masses[gone].sum()) * rounding
+    return dataclasses.replace(
+        pair,
+        ratios=pair.ratios[kept],
+        masses=pair.masses[kept],
+        infinity_mass=pair.infinity_mass + lost_p,
+        zero_mass=pair.zero_mass + lost_q,
+    )
+
+
+def mixture(
+    pairs: Sequence[DominatingPair], weights: Sequence[float]
+) -> DominatingPair:
+    """Returns the pair of a mechanism that draws one of several, and tells which.
+
+    Args:
+        pairs: All upper or all lower bounds.
+        weights: Their probabilities, which sum to one.
+    """
+    ratios = np.concatenate([pair.ratios for pair in pairs])
+    masses = np.concatenate(
+        [weight * pair.masses for pair, weight in zip(pairs, weights, strict=True)]
+    )
+    order = np.argsort(ratios, kind="stable")
+
+    def mean(values: Sequence[float]) -> float:
+        return sum(w * value for w, value in zip(weights, values, strict=True))
+
+    return DominatingPair(
+        ratios[order],
+        masses[order],
+        infinity_mass=mean([pair.infinity_mass for pair in pairs]),
+        zero_mass=mean([pair.zero_mass for pair in pairs]),
+        bound=pairs[0].bound,
+        mass_error=max(pair.mass_error for pair in pairs) + 4 * UNIT_ROUNDOFF,
+        ratio_error=max(pair.ratio_error for pair in pairs),
+    )
 
 
 def allowance(

@@ -1,5 +1,7 @@
 """Events that dp_accounting does not have."""
 
+from collections.abc import Sequence
+
 import attr
 from dp_accounting import dp_event
 
@@ -30,3 +32,72 @@ class RandomAllocationEvent(dp_event.DpEvent):
     event: dp_event.DpEvent
     num_selected: int
     num_steps: int
+
+
+@attr.s(frozen=True, slots=True, auto_attribs=True)
+class ScheduledAllocationEvent(dp_event.DpEvent):
+    """Represents an allocation epoch whose steps differ, or that was stopped early.
+
+    Every record takes part in one of `num_steps` steps, drawn uniformly at random.
+    The first steps run `events[0]`, `counts[0]` of them, the next ones `events[1]`,
+    and so on; the steps beyond the sum of the counts never ran, and what they would
+    have released is not there.
+
+    With P_i and Q the laws of step i with and without the record, the likelihood
+    ratio is the mean over all steps of dP_i/dQ, 1 for a step that never ran.
+
+    Source: https://arxiv.org/abs/2602.17284, Theorem 4.4 (whose proof allows steps
+    to differ).
+
+    Attributes:
+        events: What the steps run.
+        counts: How many steps run each event, at least 1.
+        num_steps: The number of steps planned, t, at least the sum of the counts.
+    """
+
+    events: Sequence[dp_event.DpEvent]
+    counts: Sequence[int]
+    num_steps: int
+
+
+@attr.s(frozen=True, slots=True, auto_attribs=True)
+class PLDSubsampleEvent(dp_event.DpEvent):
+    """Represents any event, or tree of events, run on one Poisson sample.
+
+    Every record is in the sample with probability `sampling_probability`,
+    independently of all others; the whole of `event`, composed or not, runs on that
+    one sample. The sample is secret.
+
+    With (P, Q) the dominating pair of `event`, P with the record, a run has the
+    pair ((1 − λ) Q + λ P, Q).
+
+    Source: https://arxiv.org/abs/2602.17284, Theorem 3.3.
+
+    Attributes:
+        sampling_probability: Inclusion probability λ of each record, in [0, 1].
+        event: What runs on the sample.
+    """
+
+    sampling_probability: float
+    event: dp_event.DpEvent
+
+
+@attr.s(frozen=True, slots=True, auto_attribs=True)
+class GroupSubsampledEvent(dp_event.DpEvent):
+    """Represents a mechanism, possibly on a sample, as seen by a group of records.
+
+    Two datasets are adjacent when they differ in the `group_size` records of the
+    group, each of which independently decides to join or to leave: K₋ of them are
+    removed and K₊ inserted, K₋ + K₊ = `group_size`. The guarantee is the largest over
+    all splits, each composed on its own.
+
+    Source: https://arxiv.org/abs/2403.04867, section 3.
+
+    Attributes:
+        group_size: Number of records in the group, K ≥ 1.
+        event: The mechanism, or mechanism on a sample, of sensitivity one to each
+            record.
+    """
+
+    group_size: int
+    event: dp_event.DpEvent

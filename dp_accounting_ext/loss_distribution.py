@@ -1,11 +1,14 @@
 """The privacy loss in one direction: what is summed when mechanisms are composed."""
 
 import dataclasses
+import math
 
 import numpy as np
 import numpy.typing as npt
 
 from dp_accounting_ext import dominating_pair
+from dp_accounting_ext.kernels import lattice
+from dp_accounting_ext.kernels import sums
 
 Bound = dominating_pair.Bound
 Direction = dominating_pair.Direction
@@ -51,4 +54,34 @@ def from_pair(
         bound=pair.bound,
         mass_error=pair.mass_error + pair.ratio_error + dominating_pair.UNIT_ROUNDOFF,
         ratio_error=pair.ratio_error + 4 * rounding,
+    )
+
+
+def on_lattice(
+    law: LossDistribution, interval: float
+) -> tuple[lattice.Factor, lattice.Factor | None]:
+    """Returns a law on the loss lattice: split (upper) or grouped (lower).
+
+    A split keeps both masses, and its Q-masses follow from its P-masses. A
+    group has Q-masses of its own; they are relative to e^{−loss} at its index.
+    """
+    positions = law.losses / interval
+    if law.bound is Bound.UPPER:
+        cells = np.floor(positions).astype(np.int64)
+        start = int(cells[0])
+        size = int(cells[-1]) - start + 2
+        raised = np.expm1(interval * (cells - positions)) / math.expm1(-interval)
+        raised = np.clip(raised, 0.0, 1.0) * law.masses
+        masses = sums.gather(cells - start, law.masses - raised, size)
+        masses += sums.gather(cells - start + 1, raised, size)
+        return lattice.Factor(start, masses, law.count), None
+    cells = np.rint(positions).astype(np.int64)
+    start = int(cells[0])
+    size = int(cells[-1]) - start + 1
+    masses = sums.gather(cells - start, law.masses, size)
+    others = law.masses * np.exp(interval * (cells - positions))
+    other_masses = sums.gather(cells - start, others, size)
+    return (
+        lattice.Factor(start, masses, law.count),
+        lattice.Factor(start, other_masses, law.count),
     )

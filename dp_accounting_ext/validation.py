@@ -26,12 +26,47 @@ def noise_multiplier(value: Any) -> float:
         TypeError: If it is not a real number.
         ValueError: If it is negative, infinite or NaN.
     """
-    number = real_number("noise_multiplier", value)
+    return non_negative("noise_multiplier", value)
+
+
+def non_negative(name: str, value: Any) -> float:
+    """Returns the value as a float.
+
+    Raises:
+        TypeError: If it is not a real number.
+        ValueError: If it is negative, infinite or NaN.
+    """
+    number = real_number(name, value)
     if number < 0 or math.isinf(number):
-        raise ValueError(
-            f"noise_multiplier must be non-negative and finite. Found {value}."
-        )
+        raise ValueError(f"{name} must be non-negative and finite. Found {value}.")
     return number
+
+
+def probability(name: str, value: Any) -> float:
+    """Returns the value as a float.
+
+    Raises:
+        TypeError: If it is not a real number.
+        ValueError: If it is not in [0, 1].
+    """
+    number = real_number(name, value)
+    if not 0 <= number <= 1:
+        raise ValueError(f"{name} must be in [0, 1]. Found {value}.")
+    return number
+
+
+def non_negative_integer(name: str, value: Any) -> int:
+    """Returns the value as an int.
+
+    Raises:
+        TypeError: If it is not an integer.
+        ValueError: If it is negative.
+    """
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+        raise TypeError(f"{name} must be an integer. Found {value!r}.")
+    if value < 0:
+        raise ValueError(f"{name} must be at least 0. Found {value}.")
+    return int(value)
 
 
 def positive_integer(name: str, value: Any) -> int:

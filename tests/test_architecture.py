@@ -11,16 +11,18 @@ PACKAGE = pathlib.Path(__file__).parent.parent / "dp_accounting_ext"
 LAYERS = [
     {"kernels", "validation", "dp_event"},
     {"dominating_pair"},
-    {"loss_distribution"},
-    {"mechanisms", "composition", "stock_pld"},
+    {"loss_distribution", "mechanisms"},
+    {"saddle_point"},
+    {"composition", "composed_pair"},
     {"amplification"},
     {"constructions"},
-    {"certificate"},
-    {"pld_accountant", "comparison"},
+    {"mechanism_constructions", "certificate"},
+    {"event_table", "comparison", "stock_pld"},
+    {"pld_accountant", "pld"},
     {"command_line", "__init__"},
     {"__main__"},
 ]
-WITHIN_A_LAYER = {"kernels", "amplification"}
+WITHIN_A_LAYER = {"kernels", "mechanisms", "amplification"}
 
 
 def layer(name):

@@ -15,6 +15,7 @@ import strategies
 from dp_accounting_ext import composition
 from dp_accounting_ext import dominating_pair
 from dp_accounting_ext import loss_distribution
+from dp_accounting_ext import saddle_point
 from dp_accounting_ext.mechanisms import gaussian
 
 Bound = dominating_pair.Bound
@@ -169,9 +170,9 @@ def test_rare_losses_go_to_the_safe_side(bound):
 
 
 def test_a_narrow_window_stays_certified(monkeypatch):
-    monkeypatch.setattr(composition, "_UPPER_EXPONENT", 1.0)
-    monkeypatch.setattr(composition, "_LOWER_EXPONENT", 1.0)
-    monkeypatch.setattr(composition, "_LEAST_EXPONENT", 0.5)
+    monkeypatch.setattr(saddle_point, "_UPPER_EXPONENT", 1.0)
+    monkeypatch.setattr(saddle_point, "_LOWER_EXPONENT", 1.0)
+    monkeypatch.setattr(saddle_point, "_LEAST_EXPONENT", 0.5)
     for delta in (1e-2, 1e-8):
         lower, upper = (
             gaussian_runs(5.0, 50, bound, Direction.REMOVE).epsilon(delta)
@@ -190,7 +191,7 @@ def test_what_lies_above_the_window_counts():
         50,
     )
     mean, deviation = 1.0, math.sqrt(2.0)
-    window = composition._Window(
+    window = saddle_point.Window(
         mean - 4 * deviation, mean + 0.3 * deviation, (1.0, 1.0), deviation
     )
     atoms = composition._compose([law], 0.0, mean, window, 1e-3)

@@ -15,7 +15,6 @@ import numpy.typing as npt
 from scipy import fft
 
 from dp_accounting_ext import dominating_pair
-from dp_accounting_ext import loss_distribution
 from dp_accounting_ext.kernels import lattice
 from dp_accounting_ext.kernels import sums
 
@@ -25,17 +24,18 @@ FloatArray = npt.NDArray[np.float64]
 IndexArray = npt.NDArray[np.int64]
 
 _POINTS = 1 << 15
+_SMALLEST_MASS = 1e-300
 
 
-def lower_loss_distribution(
+def lower_pair(
     pair: dominating_pair.DominatingPair,
     num_selected: int,
     num_steps: int,
     direction: Direction,
     *,
     tail_mass: float,
-) -> loss_distribution.LossDistribution:
-    """Returns a loss distribution dominated by k-out-of-t random allocation.
+) -> dominating_pair.DominatingPair:
+    """Returns a pair dominated, in one direction, by k-out-of-t random allocation.
 
     Under Q all steps are without the record; under P a uniformly random set of
     k steps is with it, and the law of the sum does not depend on the set: k
@@ -53,8 +53,7 @@ def lower_loss_distribution(
         bounds) for k = 1.
     """
     if pair.ratios.size == 0 or pair.loss_range() == 0:
-        empty = np.zeros(0)
-        return loss_distribution.LossDistribution(empty, empty, 0.0, 1, Bound.LOWER)
+        return dominating_pair.nothing_known(Bound.LOWER)
     rate = num_selected / num_steps
     scores = np.log1p(rate * (pair.ratios - 1))
     deviation = _spread(scores, pair, num_selected, num_steps)
@@ -80,20 +79,14 @@ def lower_loss_distribution(
     indices = np.arange(first, first + circle, dtype=np.int64)
     gain, gain_error = _masses(gained, tilts, indices, -1.0)
     cost, cost_error = _masses(spent, tilts + sign * step, indices, 1.0)
-    kept = (gain > 0) & (cost > 0)
-    losses = np.log(gain[kept]) - np.log(cost[kept])
-    order = np.argsort(losses, kind="stable")
-    copies = 2 * num_steps
-    return loss_distribution.LossDistribution(
-        losses=losses[order],
-        masses=gain[kept][order],
-        infinity_mass=0.0,
-        count=1,
-        bound=Bound.LOWER,
-        mass_error=gain_error + copies * (pair.mass_error + pair.ratio_error),
-        ratio_error=gain_error
-        + cost_error
-        + 2 * copies * (pair.mass_error + pair.ratio_error),
+    p, q = (gain, cost) if direction is Direction.REMOVE else (cost, gain)
+    kept = (p > _SMALLEST_MASS) & (q > _SMALLEST_MASS)
+    ratios = p[kept] / q[kept]
+    order = np.argsort(ratios, kind="stable")
+    error = 4 * num_steps * (pair.mass_error + pair.ratio_error)
+    error += gain_error + cost_error
+    return dominating_pair.DominatingPair(
+        ratios[order], q[kept][order], 0.0, 0.0, Bound.LOWER, error, error
     )
 
 

@@ -2,6 +2,7 @@
 concentrate.
 """
 
+from collections.abc import Sequence
 import dataclasses
 import math
 
@@ -61,21 +62,79 @@ def mean_of_copies(
     step = max(pair.loss_range(), _SMALLEST_RANGE) / points
     budget = tail_mass / max(1.0, 2 * math.log2(num_steps))
     law = self_convolve(discretize(pair, step), num_steps, budget, points)
+    levels = math.ceil(math.log2(num_steps) + 1)
+    return _mean(law, pair.bound, num_steps, pair.infinity_mass, step * levels)
+
+
+def weighted_mean(
+    pairs: Sequence[dominating_pair.DominatingPair],
+    weights: Sequence[float],
+    *,
+    tail_mass: float,
+    points: int,
+) -> dominating_pair.DominatingPair:
+    """Returns the law of a weighted mean of one ratio of each pair.
+
+    Args:
+        pairs: All upper, or all lower bounds.
+        weights: Positive weights, which sum to one.
+        tail_mass: Probability that may be trimmed, on either side.
+        points: Grid points of the widest ratio, about.
+
+    Source:
+        https://arxiv.org/abs/2602.17284, Theorem 4.4 for steps that differ.
+    """
+    step = max(max(pair.loss_range() for pair in pairs), _SMALLEST_RANGE) / points
+    laws = [
+        dataclasses.replace(
+            law, origin=weight * law.origin, lost_mean=weight * law.lost_mean
+        )
+        for law, weight in (
+            (discretize(pair, step), weight)
+            for pair, weight in zip(pairs, weights, strict=True)
+        )
+    ]
+    total, mean = laws[0], weights[0]
+    for law, weight in zip(laws[1:], weights[1:], strict=True):
+        mean += weight
+        total = trim(geometric.convolve(total, law), mean, tail_mass / len(pairs))
+    infinity_mass = sum(
+        weight * pair.infinity_mass for pair, weight in zip(pairs, weights, strict=True)
+    )
+    return _mean(total, pairs[0].bound, 1, infinity_mass, step * 2 * len(pairs))
+
+
+def _mean(
+    law: geometric.GeometricLaw,
+    bound: Bound,
+    copies: int,
+    infinity_mass: float,
+    spread: float,
+) -> dominating_pair.DominatingPair:
+    """Returns the pair of a sum's mean.
+
+    Args:
+        law: The sum of `copies` ratios.
+        bound: The side that it bounds from.
+        copies: What the sum is divided by.
+        infinity_mass: That of one ratio, for a lower bound.
+        spread: Largest logarithm of the quotient of two ratios in one group.
+    """
     places = law.places()
     kept = law.masses > 0
     order = np.argsort(places[kept], kind="stable")
-    lower = pair.bound is Bound.LOWER
     ratio_error = law.ratio_error + 4 * geometric.UNIT_ROUNDOFF
-    if lower:
+    if bound is Bound.LOWER:
         # Rounded masses move the mean of a group, within the group's spread.
-        spread = 4 * step * math.ceil(math.log2(num_steps) + 1)
-        ratio_error += 2 * law.mass_error * min(spread, 1.0)
+        ratio_error += 2 * law.mass_error * min(4 * spread, 1.0)
+    else:
+        infinity_mass = law.lost_mean / copies
     return dominating_pair.DominatingPair(
-        places[kept][order] / num_steps,
+        places[kept][order] / copies,
         law.masses[kept][order],
-        infinity_mass=pair.infinity_mass if lower else law.lost_mean / num_steps,
+        infinity_mass=infinity_mass,
         zero_mass=law.zero_mass,
-        bound=pair.bound,
+        bound=bound,
         mass_error=law.mass_error,
         ratio_error=ratio_error,
     )
@@ -136,7 +195,7 @@ def _refinement(law: geometric.GeometricLaw, points: int) -> int:
 
 
 def trim(
-    law: geometric.GeometricLaw, copies: int, tail_mass: float
+    law: geometric.GeometricLaw, mean: float, tail_mass: float
 ) -> geometric.GeometricLaw:
     """Returns the law without its tails.
 
@@ -145,13 +204,13 @@ def trim(
     is dropped, the upper one grouped.
 
     Args:
-        law: A sum of copies, of mean at most `copies`.
-        copies: Number of copies.
+        law: A sum of ratios.
+        mean: Its mean, at most.
         tail_mass: The Q-mass below and the P-mass above that may be trimmed.
     """
     grid = law.grid()
     below = np.cumsum(law.masses)
-    above = np.cumsum((grid * law.masses)[::-1])[::-1] / copies
+    above = np.cumsum((grid * law.masses)[::-1])[::-1] / mean
     low = int(np.searchsorted(below, tail_mass))
     high = int(np.searchsorted(-above, -tail_mass)) - 1
     low = min(low, law.masses.size - 1)

@@ -1,5 +1,6 @@
 """Privacy amplification by random allocation: k of t steps, for every record."""
 
+from collections.abc import Sequence
 import enum
 import math
 
@@ -11,6 +12,7 @@ from dp_accounting_ext.amplification import geometric_allocation
 # Points of each sum, so that brackets are within about 1e-5 of ε, relatively.
 ADDITIVE_POINTS = 16384
 _GEOMETRIC_POINTS = 4000
+_UNEVEN_POINTS = 16384
 _GEOMETRIC_WIDTH = 20.0  # The loss's range, and
 _GEOMETRIC_DOUBLINGS = 8.0  # the number of doublings, at which a sum takes that many.
 
@@ -70,6 +72,35 @@ def random_allocation(
             points=points or _points_for(pair, num_steps),
         )
     return _in_stages(pair, num_steps, tail_mass, points or ADDITIVE_POINTS)
+
+
+def uneven_allocation(
+    pairs: Sequence[tuple[dominating_pair.DominatingPair, int]], *, tail_mass: float
+) -> dominating_pair.DominatingPair:
+    """Returns the pair of 1-out-of-t allocation over steps that differ.
+
+    Args:
+        pairs: Realizations of steps with the number of each, t in all; all upper
+            or all lower.
+        tail_mass: As for `random_allocation`.
+
+    Source:
+        https://arxiv.org/abs/2602.17284, Theorem 4.4, whose proof asks nothing of
+        the steps but that they are the same with the record and without.
+    """
+    total = sum(count for _, count in pairs)
+    tail_mass /= len(pairs)
+    means = [
+        random_allocation(pair, count, tail_mass=tail_mass) for pair, count in pairs
+    ]
+    if len(means) == 1:
+        return means[0]
+    return geometric_allocation.weighted_mean(
+        means,
+        [count / total for _, count in pairs],
+        tail_mass=tail_mass,
+        points=_UNEVEN_POINTS,
+    )
 
 
 def _is_constant(pair: dominating_pair.DominatingPair) -> bool:

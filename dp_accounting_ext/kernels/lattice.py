@@ -208,7 +208,18 @@ class TiltedSum:
             moment = sum(c * shift for c, shift in zip(counts, shifts, strict=True))
             side = math.copysign(1.0, change)
             bounds[side] = min(bounds[side], moment - here - change * at)
-        return sum(math.exp(bound) for bound in bounds.values()) * _SAFETY
+        bottom, top = self._support(counts)
+        outside = {1.0: low + self.size <= top, -1.0: high - self.size >= bottom}
+        return _SAFETY * sum(
+            math.exp(bound) for side, bound in bounds.items() if outside[side]
+        )
+
+    def _support(self, counts: Sequence[int]) -> tuple[int, int]:
+        """Returns the least and the largest lattice index of the sum."""
+        ends = [(f.start, f.start + f.masses.size - 1) for f in self._factors]
+        low = sum(c * start for c, (start, _) in zip(counts, ends, strict=True))
+        high = sum(c * end for c, (_, end) in zip(counts, ends, strict=True))
+        return low, high
 
     def mass_above(self, counts: Sequence[int], index: int) -> float:
         """Bounds the mass, not tilted, at or above an index (Chernoff)."""

@@ -12,13 +12,18 @@ import oracles
 import pytest
 import strategies
 
-from dp_accounting_ext import composition
 from dp_accounting_ext import constructions
 from dp_accounting_ext import dominating_pair
 from dp_accounting_ext.amplification import allocation_by_sum
+from dp_accounting_ext.mechanisms import gaussian
 
 Bound = dominating_pair.Bound
 Direction = dominating_pair.Direction
+
+
+def allocation_of(sigma, selected, steps):
+    step = constructions.Gaussian(sigma)
+    return constructions.RandomAllocation(step, selected, steps)
 
 
 def subset_law(pair, selected, steps):
@@ -43,10 +48,9 @@ def test_it_is_below_the_mechanism(pair, data):
     selected = data.draw(st.integers(1, steps))
     law = subset_law(pair, selected, steps)
     for direction in Direction:
-        found = allocation_by_sum.lower_loss_distribution(
+        profile = allocation_by_sum.lower_pair(
             pair, selected, steps, direction, tail_mass=1e-12
         )
-        profile = composition.Composition([found], math.inf)
         for epsilon in (0.0, 0.3, 1.0, 2.5):
             kappa = Fraction(math.exp(epsilon)) * (1 - Fraction(1, 2**50))
             divergence = (
@@ -54,7 +58,9 @@ def test_it_is_below_the_mechanism(pair, data):
                 if direction is Direction.REMOVE
                 else oracles.add_divergence
             )
-            assert profile.delta(epsilon) <= divergence(law, kappa, Fraction(0))
+            assert profile.delta(epsilon, direction) <= divergence(
+                law, kappa, Fraction(0)
+            )
 
 
 def test_two_of_three_from_the_design_page():
@@ -63,14 +69,10 @@ def test_two_of_three_from_the_design_page():
     The reduction's is larger: to say that its bounds are the mechanism's would be
     wrong by a quarter.
     """
-    allocation = constructions.RandomAllocation(1.0, 2, 3)
-    lower = composition.Composition(
-        allocation.dominated(1, Direction.REMOVE, 1e-12), math.inf
-    ).delta(2.0)
-    reduction = composition.Composition(
-        constructions.BlockReduction(allocation).dominated(1, Direction.REMOVE, 1e-12),
-        math.inf,
-    ).delta(2.0)
+    allocation = allocation_of(1.0, 2, 3)
+    lower = allocation.pairs(Bound.LOWER, 1e-12).remove.delta(2.0, Direction.REMOVE)
+    blocks = allocation.blocks().pairs(Bound.LOWER, 1e-12)
+    reduction = blocks.remove.delta(2.0, Direction.REMOVE)
     assert 0.05 < lower <= 0.0574
     generator = np.random.default_rng(3)
     outputs = generator.normal(size=(1_000_000, 3)) + np.array([1.0, 1.0, 0.0])
@@ -82,35 +84,19 @@ def test_two_of_three_from_the_design_page():
 
 @pytest.mark.parametrize(("selected", "steps"), [(1, 1000), (7, 1000), (10, 1000)])
 def test_it_is_close_to_the_reduction_for_many_steps(selected, steps):
-    allocation = constructions.RandomAllocation(1.0, selected, steps)
-    pair = constructions._gaussian_pair(1.0, Bound.LOWER, 1e-17)
+    allocation = allocation_of(1.0, selected, steps)
+    pair = gaussian.dominating_pair_of(1.0, Bound.LOWER, tail_mass=1e-17)
+    upper = allocation.pairs(Bound.UPPER, 1e-13)
     for direction in Direction:
-        lower = composition.Composition(
-            [
-                allocation_by_sum.lower_loss_distribution(
-                    pair, selected, steps, direction, tail_mass=1e-12
-                )
-            ],
-            math.inf,
-        ).epsilon(1e-6)
-        upper = composition.Composition(
-            [
-                constructions.loss_distribution.from_pair(pair, direction, count)
-                for pair, count in allocation.dominating(1, 1e-13)
-            ],
-            1e-4,
-        ).epsilon(1e-6)
-        assert lower <= upper <= 1.02 * lower
+        lower = allocation_by_sum.lower_pair(
+            pair, selected, steps, direction, tail_mass=1e-12
+        ).epsilon(1e-6, direction)
+        assert lower <= upper.of(direction).epsilon(1e-6, direction) <= 1.02 * lower
 
 
 @pytest.mark.parametrize(("selected", "steps"), [(2, 3), (2, 10), (5, 20)])
 def test_upper_is_above_what_the_maximum_reveals(selected, steps):
-    allocation = constructions.RandomAllocation(0.8, selected, steps)
-    laws = [
-        constructions.loss_distribution.from_pair(pair, Direction.REMOVE, count)
-        for pair, count in allocation.dominating(1, 1e-13)
-    ]
-    upper = composition.Composition(laws, 1e-4)
+    upper = allocation_of(0.8, selected, steps).pairs(Bound.UPPER, 1e-13).remove
     for epsilon in (0.5, 2.0, 4.0):
         revealed = oracles.max_statistic_delta(0.8, selected, steps, epsilon)
-        assert upper.delta(epsilon) >= revealed
+        assert upper.delta(epsilon, Direction.REMOVE) >= revealed

@@ -1,0 +1,301 @@
+"""From events to what can be composed: a table that others may add to."""
+
+from collections.abc import Callable
+import dataclasses
+import math
+from typing import Any
+
+from dp_accounting import dp_event as stock
+from dp_accounting import privacy_accountant
+
+from dp_accounting_ext import constructions
+from dp_accounting_ext import dp_event
+from dp_accounting_ext import mechanism_constructions as mechanisms
+from dp_accounting_ext import validation
+from dp_accounting_ext.mechanisms import discrete
+from dp_accounting_ext.mechanisms import gaussian_mixture
+
+NeighborRel = privacy_accountant.NeighboringRelation
+Construction = constructions.Construction
+
+
+class UnsupportedError(Exception):
+    """Raised where no construction is known for an event.
+
+    Attributes:
+        event: The event.
+        message: What is the matter, and what would do.
+    """
+
+    def __init__(self, event: Any, message: str) -> None:
+        super().__init__(message)
+        self.event = event
+        self.message = message
+
+
+@dataclasses.dataclass(frozen=True)
+class Reader:
+    """Reads events, given what the answer depends on besides them.
+
+    Attributes:
+        neighboring_relation: The accountant's.
+        in_sample: Whether the event runs on a sample of the records.
+    """
+
+    neighboring_relation: NeighborRel
+    in_sample: bool = False
+
+    def construction(self, event: stock.DpEvent) -> Construction:
+        """Returns what an event, or a tree of events, composes.
+
+        Raises:
+            UnsupportedError: If no construction is known for some part of it.
+            TypeError, ValueError: If a field is not what it should be.
+        """
+        counts: dict[Construction, int] = {}
+        stack = [(event, 1)]
+        while stack:
+            node, count = stack.pop()
+            if isinstance(node, stock.SelfComposedDpEvent):
+                number = validation.positive_integer("count", node.count)
+                stack.append((node.event, count * number))
+            elif isinstance(node, stock.ComposedDpEvent):
+                stack += [(child, count) for child in node.events]
+            else:
+                part = self._single(node)
+                counts[part] = counts.get(part, 0) + count
+        return constructions.composed(counts)
+
+    def sampled(self, event: stock.DpEvent) -> Construction:
+        """Returns what an event composes that runs on a sample of the records."""
+        return dataclasses.replace(self, in_sample=True).construction(event)
+
+    def require(self, event: stock.DpEvent, *relations: NeighborRel) -> None:
+        """Raises `UnsupportedError` unless the relation is one of these."""
+        if self.neighboring_relation not in relations:
+            allowed = " or ".join(f"`{relation.name}`" for relation in relations)
+            raise UnsupportedError(
+                event,
+                f"neighboring_relation must be {allowed} for "
+                f"`{type(event).__name__}`. Found {self.neighboring_relation}.",
+            )
+
+    def _single(self, event: stock.DpEvent) -> Construction:
+        for kind in type(event).__mro__:
+            if kind in _TABLE:
+                return _TABLE[kind](event, self)
+        raise UnsupportedError(event, "Unsupported event.")
+
+
+Builder = Callable[[Any, Reader], Construction]
+
+_TABLE: dict[type, Builder] = {}
+
+
+def register(event_type: type[stock.DpEvent], builder: Builder) -> None:
+    """Makes every accountant read a type of event.
+
+    Args:
+        event_type: The event's class; a later registration replaces an earlier one.
+        builder: From an event and a `Reader` to a `Construction`. It checks the
+            event's fields, and reads inner events with `reader.construction`, or
+            `reader.sampled` where they run on a sample.
+
+    Raises:
+        TypeError: If event_type is not a class of events, or builder not callable.
+    """
+    if not (isinstance(event_type, type) and issubclass(event_type, stock.DpEvent)):
+        raise TypeError(
+            f"event_type must be a subclass of DpEvent. Found {event_type!r}."
+        )
+    if not callable(builder):
+        raise TypeError(f"construction must be callable. Found {builder!r}.")
+    _TABLE[event_type] = builder
+
+
+def _no_op(event: stock.NoOpDpEvent, reader: Reader) -> Construction:
+    return constructions.NOTHING
+
+
+def _non_private(event: stock.NonPrivateDpEvent, reader: Reader) -> Construction:
+    return constructions.NON_PRIVATE
+
+
+def _gaussian(event: stock.GaussianDpEvent, reader: Reader) -> Construction:
+    noise = validation.noise_multiplier(event.noise_multiplier)
+    if noise == 0:
+        return constructions.NON_PRIVATE
+    if reader.neighboring_relation is NeighborRel.REPLACE_ONE:
+        return constructions.Gaussian(noise / 2)
+    return constructions.Gaussian(noise)
+
+
+def _laplace(event: stock.LaplaceDpEvent, reader: Reader) -> Construction:
+    reader.require(event, NeighborRel.ADD_OR_REMOVE_ONE, NeighborRel.REPLACE_SPECIAL)
+    noise = validation.noise_multiplier(event.noise_multiplier)
+    return mechanisms.Laplace(noise) if noise else constructions.NON_PRIVATE
+
+
+def _discrete_laplace(
+    event: stock.DiscreteLaplaceDpEvent, reader: Reader
+) -> Construction:
+    reader.require(event, NeighborRel.ADD_OR_REMOVE_ONE, NeighborRel.REPLACE_SPECIAL)
+    parameter = validation.non_negative("noise_parameter", event.noise_parameter)
+    sensitivity = validation.positive_integer("sensitivity", event.sensitivity)
+    if sensitivity > discrete.LARGEST_SENSITIVITY:
+        raise ValueError(
+            f"sensitivity must be at most {discrete.LARGEST_SENSITIVITY}. "
+            f"Found {sensitivity}."
+        )
+    if parameter == 0:
+        return constructions.NON_PRIVATE
+    return mechanisms.DiscreteLaplace(parameter, sensitivity)
+
+
+def _randomized_response(
+    event: stock.RandomizedResponseDpEvent, reader: Reader
+) -> Construction:
+    reader.require(event, NeighborRel.REPLACE_ONE, NeighborRel.REPLACE_SPECIAL)
+    if reader.in_sample:
+        raise UnsupportedError(
+            event,
+            "`RandomizedResponseDpEvent` cannot run on a sample: nothing says what a "
+            "record outside of it answers.",
+        )
+    buckets = validation.positive_integer("num_buckets", event.num_buckets)
+    noise = validation.probability("noise_parameter", event.noise_parameter)
+    if buckets == 1 or noise == 1:
+        return constructions.NOTHING
+    if noise == 0:
+        return constructions.NON_PRIVATE
+    replace_one = reader.neighboring_relation is NeighborRel.REPLACE_ONE
+    return mechanisms.RandomizedResponse(noise, buckets, replace_one)
+
+
+def _mixture_of_gaussians(
+    event: stock.MixtureOfGaussiansDpEvent, reader: Reader
+) -> Construction:
+    reader.require(event, NeighborRel.ADD_OR_REMOVE_ONE, NeighborRel.REPLACE_SPECIAL)
+    deviation = validation.non_negative("standard_deviation", event.standard_deviation)
+    shifts = [validation.non_negative("sensitivities", s) for s in event.sensitivities]
+    weights = [
+        validation.probability("sampling_probs", w) for w in event.sampling_probs
+    ]
+    if len(shifts) != len(weights) or not shifts:
+        raise ValueError(
+            "sensitivities and sampling_probs must have the same length, at least 1. "
+            f"Found {len(shifts)} and {len(weights)}."
+        )
+    total = math.fsum(weights)
+    if not math.isclose(total, 1):
+        raise ValueError(f"sampling_probs must sum to 1. Found {total}.")
+    together: dict[float, float] = {}
+    for shift, weight in zip(shifts, weights, strict=True):
+        if weight:
+            together[shift] = together.get(shift, 0.0) + weight / total
+    if not any(together):
+        return constructions.NOTHING
+    if deviation == 0:
+        return constructions.NON_PRIVATE
+    shifted = tuple((s / deviation, w) for s, w in sorted(together.items()))
+    return mechanisms.GaussianMixture(
+        gaussian_mixture.Mixture(shifted), gaussian_mixture.Mixture(((0.0, 1.0),))
+    )
+
+
+def _truncated(
+    event: stock.TruncatedSubsampledGaussianDpEvent, reader: Reader
+) -> Construction:
+    rate = validation.probability("sampling_probability", event.sampling_probability)
+    size = validation.non_negative_integer("dataset_size", event.dataset_size)
+    batch = validation.non_negative_integer(
+        "truncated_batch_size", event.truncated_batch_size
+    )
+    noise = validation.noise_multiplier(event.noise_multiplier)
+    if not (rate and size and batch):
+        return constructions.NOTHING
+    if noise == 0:
+        return constructions.NON_PRIVATE
+    replace_one = reader.neighboring_relation is NeighborRel.REPLACE_ONE
+    return mechanisms.TruncatedSampledGaussian(size, rate, batch, noise, replace_one)
+
+
+def _poisson_sampled(
+    event: stock.PoissonSampledDpEvent | dp_event.PLDSubsampleEvent, reader: Reader
+) -> Construction:
+    replace_one = reader.neighboring_relation is NeighborRel.REPLACE_ONE
+    if replace_one and not isinstance(
+        event.event, stock.GaussianDpEvent | stock.NoOpDpEvent | stock.NonPrivateDpEvent
+    ):
+        raise UnsupportedError(
+            event,
+            "neighboring_relation must be `ADD_OR_REMOVE_ONE` or `REPLACE_SPECIAL` "
+            f"for `{type(event).__name__}` of a `{type(event.event).__name__}`: no "
+            "theorem covers others but for a `GaussianDpEvent`. "
+            f"Found {reader.neighboring_relation}.",
+        )
+    rate = validation.probability("sampling_probability", event.sampling_probability)
+    inner = reader.sampled(event.event)
+    if replace_one and isinstance(inner, constructions.Gaussian) and 0 < rate < 1:
+        # What was read has the sensitivity of a replaced record, two.
+        return mechanisms.sampled_gaussian_replace_one(rate, 2 * inner.noise_multiplier)
+    return constructions.poisson_sampled(rate, inner)
+
+
+def _random_allocation(
+    event: dp_event.RandomAllocationEvent, reader: Reader
+) -> Construction:
+    reader.require(event, NeighborRel.ADD_OR_REMOVE_ONE, NeighborRel.REPLACE_SPECIAL)
+    inner = reader.sampled(event.event)
+    selected, steps = validation.steps(event.num_selected, event.num_steps)
+    return constructions.random_allocation_of(inner, selected, steps)
+
+
+def _scheduled_allocation(
+    event: dp_event.ScheduledAllocationEvent, reader: Reader
+) -> Construction:
+    reader.require(event, NeighborRel.ADD_OR_REMOVE_ONE, NeighborRel.REPLACE_SPECIAL)
+    if not event.events or len(event.events) != len(event.counts):
+        raise ValueError(
+            "events and counts must have the same length, at least 1. "
+            f"Found {len(event.events)} and {len(event.counts)}."
+        )
+    counts: dict[Construction, int] = {}
+    for inner, count in zip(event.events, event.counts, strict=True):
+        part = reader.sampled(inner)
+        number = validation.positive_integer("counts", count)
+        counts[part] = counts.get(part, 0) + number
+    run = sum(counts.values())
+    steps = validation.positive_integer("num_steps", event.num_steps)
+    if run > steps:
+        raise ValueError(
+            f"counts must sum to at most num_steps. Found {run} of {steps}."
+        )
+    return constructions.scheduled_allocation_of(counts, steps)
+
+
+_STOCK: dict[str, Builder] = {
+    "NoOpDpEvent": _no_op,
+    "NonPrivateDpEvent": _non_private,
+    "GaussianDpEvent": _gaussian,
+    "LaplaceDpEvent": _laplace,
+    "DiscreteLaplaceDpEvent": _discrete_laplace,
+    "RandomizedResponseDpEvent": _randomized_response,
+    "MixtureOfGaussiansDpEvent": _mixture_of_gaussians,
+    "TruncatedSubsampledGaussianDpEvent": _truncated,
+    "PoissonSampledDpEvent": _poisson_sampled,
+    "RandomAllocationDpEvent": _random_allocation,
+}
+
+
+def register_stock_events(module: Any) -> None:
+    """Registers those of the library's events that the installed version has."""
+    for name, builder in _STOCK.items():
+        if hasattr(module, name):
+            register(getattr(module, name), builder)
+
+
+register_stock_events(stock)
+register(dp_event.RandomAllocationEvent, _random_allocation)
+register(dp_event.ScheduledAllocationEvent, _scheduled_allocation)
+register(dp_event.PLDSubsampleEvent, _poisson_sampled)

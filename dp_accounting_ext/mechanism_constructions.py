@@ -1,0 +1,238 @@
+"""The base mechanisms, each as something that can be composed."""
+
+import dataclasses
+import math
+
+from scipy import stats
+
+from dp_accounting_ext import constructions
+from dp_accounting_ext import dominating_pair
+from dp_accounting_ext.mechanisms import discrete
+from dp_accounting_ext.mechanisms import gaussian_mixture
+from dp_accounting_ext.mechanisms import laplace
+
+Bound = dominating_pair.Bound
+Construction = constructions.Construction
+DirectedPairs = dominating_pair.DirectedPairs
+Mixture = gaussian_mixture.Mixture
+
+_BINOMIAL_ERROR = 1e-11  # Of scipy's binomial tails, relatively.
+
+
+@dataclasses.dataclass(frozen=True)
+class GaussianMixture(Construction):
+    """One mixture of shifted Gaussians, N(shift, 1), against another."""
+
+    p: Mixture
+    q: Mixture
+
+    def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
+        return dominating_pair.both_ways(
+            gaussian_mixture.dominating_pair_of(
+                self.p, self.q, bound, tail_mass=tail_mass
+            )
+        )
+
+    def gaussian_precision(self) -> float:
+        # Mixtures are no further apart than their furthest components.
+        return (self.p.highest() - self.q.lowest()) ** 2
+
+    def is_symmetric(self) -> bool:
+        reflected = tuple((-shift, weight) for shift, weight in self.q.shifts)
+        return sorted(self.p.shifts) == sorted(reflected)
+
+
+@dataclasses.dataclass(frozen=True)
+class Laplace(Construction):
+    """The Laplace mechanism of sensitivity one."""
+
+    noise_multiplier: float
+
+    def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
+        return dominating_pair.both_ways(
+            laplace.dominating_pair_of(self.noise_multiplier, bound)
+        )
+
+    def largest_loss(self) -> float:
+        return 1 / self.noise_multiplier
+
+    def is_symmetric(self) -> bool:
+        return True
+
+
+@dataclasses.dataclass(frozen=True)
+class DiscreteLaplace(Construction):
+    """The discrete Laplace mechanism, e^{−a|x|} on the integers."""
+
+    parameter: float
+    sensitivity: int
+
+    def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
+        return dominating_pair.both_ways(
+            discrete.discrete_laplace(self.parameter, self.sensitivity, bound)
+        )
+
+    def largest_loss(self) -> float:
+        return self.parameter * self.sensitivity
+
+    def is_symmetric(self) -> bool:
+        return True
+
+
+@dataclasses.dataclass(frozen=True)
+class DiscreteGaussian(Construction):
+    """The discrete Gaussian mechanism, e^{−x²/(2σ²)} on the integers."""
+
+    sigma: float
+    sensitivity: int
+
+    def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
+        return dominating_pair.both_ways(
+            discrete.discrete_gaussian(
+                self.sigma, self.sensitivity, bound, tail_mass=tail_mass
+            )
+        )
+
+    def is_symmetric(self) -> bool:
+        return True
+
+
+@dataclasses.dataclass(frozen=True)
+class RandomizedResponse(Construction):
+    """Randomized response over k buckets, p the probability of a uniform answer.
+
+    Where another record takes the record's place, or a special one does.
+    """
+
+    noise_parameter: float
+    num_buckets: int
+    replace_one: bool
+
+    def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
+        return dominating_pair.both_ways(
+            discrete.randomized_response(
+                self.noise_parameter,
+                self.num_buckets,
+                replace_one=self.replace_one,
+                bound=bound,
+            )
+        )
+
+    def largest_loss(self) -> float:
+        other = self.noise_parameter / self.num_buckets
+        truth = math.log1p(other - self.noise_parameter)
+        if self.replace_one:
+            return truth - math.log(other)
+        return max(truth + math.log(self.num_buckets), -math.log(self.noise_parameter))
+
+    def is_symmetric(self) -> bool:
+        return self.replace_one
+
+
+@dataclasses.dataclass(frozen=True)
+class PrivacyParameters(Construction):
+    """An (ε, δ)-private mechanism of which no more is known."""
+
+    epsilon: float
+    delta: float = 0.0
+
+    def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
+        return dominating_pair.both_ways(
+            discrete.privacy_parameters(self.epsilon, self.delta, bound)
+        )
+
+    def largest_loss(self) -> float:
+        return self.epsilon if self.delta == 0 else math.inf
+
+    def is_symmetric(self) -> bool:
+        return True
+
+
+def sampled_gaussian_replace_one(
+    sampling_probability: float, noise_multiplier: float
+) -> Construction:
+    """Returns the Gaussian mechanism on a Poisson sample where a record is replaced.
+
+    Both datasets sample the record's place with probability λ; it shifts the sum
+    by +1 in one and by −1 in the other.
+
+    Source:
+        https://arxiv.org/abs/2403.04867, Theorem 3.7, for one record removed and one
+        inserted under one draw.
+    """
+    shift = 1 / noise_multiplier
+    return GaussianMixture(
+        Mixture(_two_point(sampling_probability, shift)),
+        Mixture(_two_point(sampling_probability, -shift)),
+    )
+
+
+def _two_point(probability: float, shift: float) -> tuple[tuple[float, float], ...]:
+    if probability == 1:
+        return ((shift, 1.0),)
+    return ((0.0, 1 - probability), (shift, probability))
+
+
+@dataclasses.dataclass(frozen=True)
+class TruncatedSampledGaussian(Construction):
+    """The Gaussian mechanism on a Poisson sample, cut to a largest batch.
+
+    With some probability the batch is full without the record, which then takes
+    another's place; else the sample is a Poisson sample.
+
+    Source:
+        https://arxiv.org/abs/2508.15089, as dp_accounting has it: an upper bound, of
+        which no lower one is known.
+    """
+
+    dataset_size: int
+    sampling_probability: float
+    truncated_batch_size: int
+    noise_multiplier: float
+    replace_one: bool
+
+    def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
+        if bound is Bound.LOWER:
+            return dominating_pair.both_ways(dominating_pair.nothing_known(bound))
+        plain = self._not_full().pairs(bound, tail_mass)
+        full, sampled_when_full = self._chances()
+        if full == 0:
+            return plain
+        rest = sampled_gaussian_replace_one(
+            sampled_when_full, self.noise_multiplier / 2
+        ).pairs(bound, tail_mass)
+        weights = [full, 1 - full]
+
+        def mixed(
+            direction: dominating_pair.Direction,
+        ) -> dominating_pair.DominatingPair:
+            pair = dominating_pair.mixture(
+                [rest.of(direction), plain.of(direction)], weights
+            )
+            error = pair.mass_error + _BINOMIAL_ERROR
+            return dataclasses.replace(pair, mass_error=error)
+
+        return DirectedPairs(*map(mixed, dominating_pair.Direction))
+
+    def _not_full(self) -> Construction:
+        if self.replace_one:
+            return sampled_gaussian_replace_one(
+                self.sampling_probability, self.noise_multiplier
+            )
+        return constructions.poisson_sampled(
+            self.sampling_probability, constructions.Gaussian(self.noise_multiplier)
+        )
+
+    def _chances(self) -> tuple[float, float]:
+        """Returns the chance of a full batch given the record, and the converse."""
+        size, batch = self.dataset_size, self.truncated_batch_size
+        rate = self.sampling_probability
+        full = float(stats.binom.sf(batch - 1, size - 1, rate))
+        if full == 0:
+            return 0.0, 0.0
+        either = float(stats.binom.sf(batch, size, rate))
+        return full, min(either * batch / full / size * (1 + _BINOMIAL_ERROR), 1.0)
+
+    def gaussian_precision(self) -> float:
+        shift = 4 if self._chances()[0] else 2 if self.replace_one else 1
+        return (shift / self.noise_multiplier) ** 2

@@ -1,0 +1,125 @@
+"""Privacy loss distributions, for users of them without accountants."""
+
+from dp_accounting import dp_event as stock_dp_event
+from dp_accounting import privacy_accountant
+from dp_accounting.pld import privacy_loss_distribution as stock
+
+from dp_accounting_ext import constructions
+from dp_accounting_ext import dominating_pair
+from dp_accounting_ext import event_table
+from dp_accounting_ext import stock_pld
+from dp_accounting_ext import validation
+
+NeighborRel = privacy_accountant.NeighboringRelation
+Bound = dominating_pair.Bound
+
+_TAIL_MASS = 1e-25
+
+
+def from_event(
+    event: stock_dp_event.DpEvent,
+    *,
+    neighboring_relation: NeighborRel = NeighborRel.ADD_OR_REMOVE_ONE,
+    value_discretization_interval: float = 1e-4,
+    pessimistic_estimate: bool = True,
+) -> stock.PrivacyLossDistribution:
+    """Returns the privacy loss distribution of an event, or of a tree of events.
+
+    Args:
+        event: Anything that `PLDAccountant` takes.
+        neighboring_relation: As in the accountant.
+        value_discretization_interval: The loss interval of the result, in nats.
+        pessimistic_estimate: Whether it bounds the event's privacy profile from
+            above; else from below, by losses lowered to the interval.
+
+    Returns:
+        A stock distribution, which composes with stock ones of the same interval.
+
+    Raises:
+        UnsupportedEventError: If the event is not supported.
+        TypeError, ValueError: If a field of it, or the interval, is not what it
+            should be; or the losses need more than 50 million intervals.
+
+    Guarantees:
+        Never below (pessimistic) or above (optimistic) the event's profile, at any
+        ε in either direction; Σ p e^{−loss} ≤ 1 up to rounding.
+
+    Source:
+        https://arxiv.org/abs/2602.17284, Definition 3.1.
+    """
+    interval = validation.discretization_interval(value_discretization_interval)
+    try:
+        construction = event_table.Reader(neighboring_relation).construction(event)
+    except event_table.UnsupportedError as error:
+        raise privacy_accountant.UnsupportedEventError(
+            f"Unsupported event: {event}. Error: [{error.message}] caused by "
+            f"subevent {error.event}."
+        ) from error
+    bound = Bound.UPPER if pessimistic_estimate else Bound.LOWER
+    whole = constructions.composed({construction: 1})
+    return stock_pld.write(constructions.pairs_of(whole, bound, _TAIL_MASS), interval)
+
+
+def poisson_subsample(
+    privacy_loss_distribution: stock.PrivacyLossDistribution,
+    sampling_probability: float,
+) -> stock.PrivacyLossDistribution:
+    """Returns the distribution of a mechanism on a Poisson sample.
+
+    Args:
+        privacy_loss_distribution: The mechanism's, pessimistic or optimistic.
+        sampling_probability: Inclusion probability of each record, in [0, 1].
+
+    Returns:
+        A distribution of the same interval, and a bound from the same side.
+
+    Raises:
+        TypeError, ValueError: If an argument is not what its name says, or the
+            distribution's masses are no probabilities.
+
+    Source:
+        https://arxiv.org/abs/2602.17284, Theorem 3.3.
+    """
+    rate = validation.probability("sampling_probability", sampling_probability)
+    given, interval = _given(privacy_loss_distribution)
+    sampled = constructions.poisson_sampled(rate, given)
+    return stock_pld.write(
+        constructions.pairs_of(sampled, given.bound, _TAIL_MASS), interval
+    )
+
+
+def random_allocation(
+    privacy_loss_distribution: stock.PrivacyLossDistribution,
+    num_selected: int,
+    num_steps: int,
+) -> stock.PrivacyLossDistribution:
+    """Returns the distribution of k-out-of-t random allocation of a mechanism.
+
+    Args:
+        privacy_loss_distribution: That of one step, pessimistic or optimistic.
+        num_selected: In how many steps each record takes part, k ≥ 1.
+        num_steps: The number of steps, t ≥ k.
+
+    Returns:
+        A distribution of the same interval, and a bound from the same side.
+
+    Raises:
+        TypeError, ValueError: If an argument is not what its name says, or the
+            distribution's masses are no probabilities.
+
+    Source:
+        https://arxiv.org/abs/2602.17284, Theorem 4.6.
+    """
+    selected, steps = validation.steps(num_selected, num_steps)
+    given, interval = _given(privacy_loss_distribution)
+    allocated = constructions.random_allocation_of(given, selected, steps)
+    return stock_pld.write(
+        constructions.pairs_of(allocated, given.bound, _TAIL_MASS), interval
+    )
+
+
+def _given(
+    distribution: stock.PrivacyLossDistribution,
+) -> tuple[constructions.Given, float]:
+    pairs, interval = stock_pld.read(distribution)
+    return constructions.Given(pairs), interval
