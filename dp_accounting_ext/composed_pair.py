@@ -69,10 +69,12 @@ def compose(
     if all(law.losses.size == 1 for law in laws):
         return _constant(pairs)
     sketch = saddle_point.Sketch(laws)
-    low, high = _ends(laws, sketch, tail_mass)
+    low, high = _ends(sketch, tail_mass)
     interval = sketch.deviation / (_CELLS_PER_DEVIATION * math.sqrt(copies))
     interval = max(interval, (high - low) / _MOST_POINTS)
-    tilts = _tilts(sketch, low, high)
+    least = sum(law.count * float(law.losses[0]) for law in laws)
+    most = sum(law.count * float(law.losses[-1]) for law in laws)
+    tilts = _tilts(sketch, max(low, least), min(high, most))
     composed = _Lattice(laws, sketch, interval, low, high, tilts)
     infinity_mass = _union([(pair.infinity_mass, count) for pair, count in pairs])
     zero_mass = _union([(pair.zero_mass, count) for pair, count in pairs])
@@ -105,19 +107,13 @@ def _constant(pairs: Sequence[PairWithCount]) -> dominating_pair.DominatingPair:
     )
 
 
-def _ends(
-    laws: Sequence[loss_distribution.LossDistribution],
-    sketch: saddle_point.Sketch,
-    tail_mass: float,
-) -> tuple[float, float]:
+def _ends(sketch: saddle_point.Sketch, tail_mass: float) -> tuple[float, float]:
     """Returns between what losses P and Q lie, but for the tails (Chernoff)."""
     exponent = -math.log(tail_mass)
-    low = sum(law.count * float(law.losses[0]) for law in laws)
-    high = sum(law.count * float(law.losses[-1]) for law in laws)
+    low, high = -_LARGEST_LOSS, _LARGEST_LOSS
     for change in np.geomspace(1e-2, 1e3, 60) / sketch.deviation:
         high = min(high, (sketch.cumulants(change)[0] + exponent) / change)
         low = max(low, -(sketch.cumulants(-1 - change)[0] + exponent) / change)
-    low, high = max(low, -_LARGEST_LOSS), min(high, _LARGEST_LOSS)
     # Lower bounds that lack much of their mass have tails that cross.
     return (low, high) if low < high else (high, low)
 
@@ -170,18 +166,20 @@ class _Lattice:
         self._laws = laws
         self._interval = interval
         self._counts = [law.count for law in laws]
-        first, last = math.floor(low / interval) - 1, math.ceil(high / interval) + 1
-        self._indices = np.arange(first, last + 1, dtype=np.int64)
         factors = [loss_distribution.on_lattice(law, interval) for law in laws]
         self._factors = [p for p, _ in factors]
         self._others = [q for _, q in factors if q is not None]
+        self._bottom = sum(f.count * f.start for f in self._factors)
+        self._top = sum(f.count * int(f.indices[-1]) for f in self._factors)
+        first = max(math.floor(low / interval) - 1, self._bottom)
+        last = min(math.ceil(high / interval) + 1, self._top)
+        self._indices = np.arange(first, last + 1, dtype=np.int64)
         window = last - first + 1
         margin = math.ceil(_MARGIN * sketch.deviation / interval)
         if laws[0].bound is Bound.LOWER:
             # What folds onto the window is lost to it.
             margin = max(margin, 4 * window, _MANY_POINTS - window)
-        whole = sum(f.count * (f.masses.size - 1) for f in self._factors) + 1
-        size = min(window + margin, max(whole, window))
+        size = min(window + margin, self._top - self._bottom + 1)
         self._size = int(fft.next_fast_len(size, real=True))
         self._tilts = [tilt * interval for tilt in tilts]
         self._tilted = [self._sum(self._factors, tilt) for tilt in self._tilts]
@@ -230,7 +228,7 @@ class _Lattice:
     def _above(self) -> float:
         """Bounds P's mass above the lattice (Chernoff)."""
         end = int(self._indices[-1])
-        if end >= sum(f.count * int(f.indices[-1]) for f in self._factors):
+        if end >= self._top:
             return 0.0
         exponents = [
             tilted.log_moment(self._counts) - tilted.tilt * (end + 1)
@@ -242,7 +240,7 @@ class _Lattice:
     def _below(self) -> float:
         """Bounds Q's mass below the lattice (Chernoff)."""
         end = int(self._indices[0])
-        if end <= sum(f.count * f.start for f in self._factors):
+        if end <= self._bottom:
             return 0.0
         exponents = [
             tilted.log_moment(self._counts) - (tilted.tilt + self._interval) * (end - 1)
@@ -262,6 +260,7 @@ class _Lattice:
             dropped = positive & ~kept
             if max(gain[dropped].sum(), cost[dropped].sum()) <= _MOST_DROPPED:
                 break
+        worst = float(error[kept].max(initial=0.0))
         ratios = gain[kept] / cost[kept]
         order = np.argsort(ratios, kind="stable")
         mass_error, ratio_error = self._errors()

@@ -61,7 +61,8 @@ def _read_pmf(pmf: pld_pmf.PLDPmf) -> dominating_pair.DominatingPair:
     if not (masses.min(initial=0.0) >= -1e-9 and infinity_mass >= 0 and total <= 1.01):
         raise ValueError(
             "privacy_loss_distribution must hold probabilities that sum to at most 1. "
-            f"Found a sum of {total} and a least mass of {masses.min(initial=0.0)}."
+            f"Found a sum of {total}, a least mass of {masses.min(initial=0.0)} and an "
+            f"infinity mass of {infinity_mass}."
         )
     masses = np.maximum(masses, 0.0)
     losses = indices * float(pmf._discretization)

@@ -115,19 +115,35 @@ class OrdinarySums:
         self._bound = summands[0].pair.bound
         self._total = sum(s.count * s.weight for s in summands)
         self.step = (window.high - window.low) / points
-        self._first = max(0, math.floor(window.low / self.step))
-        self._last = math.ceil(window.high / self.step) + 1
-        size = max(math.ceil(_ROOM * (self._last - self._first)), 16)
-        self._size = fft.next_fast_len(size, real=True)
         self.lost = 0.0
         self.zero = 0.0
         self.place_error = 0.0
         self._factors = [self._factor(summand) for summand in summands]
+        self._first, self._last = self._ends()
+        size = max(math.ceil(_ROOM * (self._last - self._first)), 16)
+        self._size = fft.next_fast_len(size, real=True)
         changes = [change / self._size for change in _TILT_CHANGES]
         self._sums = [
             lattice.TiltedSum(self._factors, tilt * self.step, self._size, changes)
             for tilt in window.tilts
         ]
+
+    def _ends(self) -> tuple[int, int]:
+        """Returns the lattice indices between which the sum is kept.
+
+        Splitting moves each copy by up to a cell, so the end of a window that is the
+        end of all sums is moved out to that of the lattice.
+        """
+        first = math.floor(self._window.low / self.step)
+        last = math.ceil(self._window.high / self.step) + 1
+        copies = sum(factor.count for factor in self._factors)
+        bottom = sum(f.count * f.start for f in self._factors)
+        top = sum(f.count * (f.start + f.masses.size - 1) for f in self._factors)
+        if first - bottom <= copies:
+            first = bottom
+        if top - last <= copies:
+            last = max(top, first + 1)
+        return max(first, 0), last
 
     def mass_error(self) -> float:
         """Bounds the relative error of any mass, but for the ratios' own."""

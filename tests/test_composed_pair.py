@@ -1,0 +1,183 @@
+"""Pairs of compositions against closed forms and enumeration, in both tails."""
+
+from fractions import Fraction
+import itertools
+import math
+
+from hypothesis import given
+from hypothesis import settings
+from hypothesis import strategies as st
+import numpy as np
+import oracles
+import pytest
+import strategies
+
+from dp_accounting_ext import composed_pair
+from dp_accounting_ext import constructions
+from dp_accounting_ext import dominating_pair
+from dp_accounting_ext.amplification import poisson_subsampling
+from dp_accounting_ext.mechanisms import gaussian
+
+Bound = dominating_pair.Bound
+Direction = dominating_pair.Direction
+
+
+@pytest.mark.parametrize("direction", list(Direction))
+@pytest.mark.parametrize(("sigma", "count"), [(1.0, 2), (5.0, 100), (60.0, 3000)])
+@pytest.mark.parametrize("delta", [0.2, 1e-6, 1e-15, 1e-22])
+def test_gaussian_runs_against_the_closed_form(sigma, count, delta, direction):
+    lower, upper = (
+        composed_pair.compose(
+            [(gaussian.dominating_pair_of(sigma, bound, tail_mass=1e-32), count)],
+            tail_mass=1e-26,
+        ).epsilon(delta, direction)
+        for bound in (Bound.LOWER, Bound.UPPER)
+    )
+    mean = math.sqrt(count) / sigma
+    assert oracles.gaussian_delta(mean, upper) <= delta
+    assert oracles.gaussian_delta(mean, lower) >= delta
+    assert upper - lower <= 1e-4 * upper
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_discrete_pairs_against_enumeration(data):
+    bound = data.draw(st.sampled_from(list(Bound)))
+    pairs = [data.draw(strategies.pairs(bound, most_atoms=3)) for _ in range(2)]
+    counts = [data.draw(st.integers(1, 3)), data.draw(st.integers(1, 2))]
+    found = composed_pair.compose(
+        list(zip(pairs, counts, strict=True)), tail_mass=1e-14
+    )
+    runs = [
+        list(
+            zip(
+                oracles.exact([0.0, *pair.ratios]),
+                oracles.exact([pair.zero_mass, *pair.masses]),
+                strict=True,
+            )
+        )
+        for pair, count in zip(pairs, counts, strict=True)
+        for _ in range(count)
+    ]
+    finite = Fraction(1)
+    for pair, count in zip(pairs, counts, strict=True):
+        finite *= (1 - Fraction(pair.infinity_mass)) ** count
+    law = [
+        (
+            math.prod((r for r, _ in way), start=Fraction(1)),
+            math.prod((q for _, q in way), start=Fraction(1)),
+        )
+        for way in itertools.product(*runs)
+    ]
+    for epsilon in (-1.0, 0.0, 0.4, 1.7, 4.0):
+        side = 1 if bound is Bound.UPPER else -1
+        kappa = Fraction(math.exp(epsilon)) * (1 + side * Fraction(1, 2**50))
+        truths = {
+            Direction.REMOVE: oracles.remove_divergence(law, kappa, 1 - finite),
+            Direction.ADD: oracles.add_divergence(law, kappa, Fraction(0)),
+        }
+        for direction, truth in truths.items():
+            value = found.delta(epsilon, direction)
+            # 2^-40 is what the masses drawn lack of one, as floats.
+            if bound is Bound.UPPER:
+                assert value >= min(truth, 1) - Fraction(1, 2**40)
+            else:
+                assert value <= truth + Fraction(1, 2**40)
+            if 1e-6 < truth < 1:
+                assert value == pytest.approx(float(truth), rel=0.02, abs=2e-3)
+
+
+@pytest.mark.parametrize("bound", list(Bound))
+def test_masses_are_conserved(bound):
+    pair = gaussian.dominating_pair_of(2.0, bound, tail_mass=1e-25)
+    found = composed_pair.compose([(pair, 40)], tail_mass=1e-20)
+    assert abs(found.p_masses.sum() + found.infinity_mass - 1) < 1e-9
+    assert abs(found.masses.sum() + found.zero_mass - 1) < 1e-9
+
+
+def test_the_left_tail_survives_subsampling():
+    """A sample of a composition: p e^{−loss} must not blow noise up."""
+    rate, sigma, count = 0.01, 4.0, 64
+    mean = math.sqrt(count) / sigma
+    for direction in Direction:
+        for epsilon in (1e-4, 0.02, 0.3):
+            truth = oracles.shift_mixture_deltas(
+                [(0.0, 1 - rate), (mean, rate)], [(0.0, 1.0)], epsilon
+            )[direction.value]
+            lower, upper = (
+                poisson_subsampling.poisson_subsample(
+                    composed_pair.compose(
+                        [
+                            (
+                                gaussian.dominating_pair_of(sigma, b, tail_mass=1e-30),
+                                count,
+                            )
+                        ],
+                        tail_mass=1e-25,
+                    ),
+                    rate,
+                ).delta(epsilon, direction)
+                for b in (Bound.LOWER, Bound.UPPER)
+            )
+            assert lower <= truth <= upper
+            assert upper - lower <= 1e-5 * upper + 1e-13
+
+
+def test_rare_large_losses_keep_their_place():
+    """Few copies of an allocation: bulk and jumps, tilts must cover what is between."""
+    step = constructions.RandomAllocation(constructions.Gaussian(1.5), 1, 32)
+    for count in (2, 8):
+        lower, upper = (
+            composed_pair.compose(
+                [(constructions.pairs_of(step, bound, 1e-19).remove, count)],
+                tail_mass=1e-17,
+            )
+            for bound in (Bound.LOWER, Bound.UPPER)
+        )
+        for delta in (1e-3, 1e-8, 1e-12):
+            for direction in Direction:
+                low = lower.epsilon(delta, direction)
+                high = upper.epsilon(delta, direction)
+                assert low <= high <= low * (1 + 1e-3)
+
+
+def test_constants_multiply():
+    pair = dominating_pair.DominatingPair(
+        np.array([0.9]), np.array([0.8]), 1 - 0.72, 0.2, Bound.UPPER
+    )
+    found = composed_pair.compose([(pair, 3)], tail_mass=1e-12)
+    assert found.ratios[0] == pytest.approx(0.9**3)
+    assert found.masses[0] == pytest.approx(0.8**3)
+    assert found.infinity_mass == pytest.approx(1 - 0.72**3)
+    assert found.zero_mass == pytest.approx(1 - 0.8**3)
+
+
+@pytest.mark.parametrize("bound", list(Bound))
+def test_what_is_unknown_stays_unknown(bound):
+    pair = gaussian.dominating_pair_of(1.0, bound, tail_mass=1e-15)
+    unknown = dominating_pair.nothing_known(bound)
+    found = composed_pair.compose([(pair, 2), (unknown, 1)], tail_mass=1e-12)
+    value = found.delta(1.0, Direction.REMOVE)
+    if bound is Bound.UPPER:
+        assert value == 1.0
+    else:
+        assert 0 < value <= oracles.gaussian_delta(math.sqrt(2), 1.0)
+
+
+@settings(max_examples=40, deadline=None)
+@given(strategies.pairs(Bound.UPPER), st.floats(1e-6, 0.3), st.data())
+def test_without_tails(pair, tail_mass, data):
+    bound = data.draw(st.sampled_from(list(Bound)))
+    pair = dominating_pair.dataclasses.replace(pair, bound=bound)
+    short = dominating_pair.without_tails(pair, tail_mass)
+    for epsilon in (-1.0, 0.0, 0.5, 2.0):
+        for direction in Direction:
+            before = pair.hockey_stick(epsilon, direction)
+            after = short.hockey_stick(epsilon, direction)
+            if bound is Bound.UPPER:
+                assert after >= before * (1 - 1e-15)
+                assert (
+                    after <= before + 2 * tail_mass * max(1, math.exp(epsilon)) + 1e-12
+                )
+            else:
+                assert after <= before * (1 + 1e-15)
