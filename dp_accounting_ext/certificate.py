@@ -10,6 +10,7 @@ from dp_accounting_ext import dominating_pair
 from dp_accounting_ext import loss_distribution
 from dp_accounting_ext.mechanisms import gaussian
 from dp_accounting_ext.mechanisms import gaussian_mixture
+from dp_accounting_ext.mechanisms import neyman_pearson
 
 Bound = dominating_pair.Bound
 Direction = dominating_pair.Direction
@@ -48,6 +49,9 @@ class Certificate:
         if delta <= 0:
             return self._largest_loss
         noise = self._gaussian(Bound.UPPER)
+        if self._has_closed_form(Bound.UPPER) and not noise:
+            exact = neyman_pearson.epsilon(self._closed_delta, delta, Bound.UPPER)
+            return min(self._largest_loss, exact)
         # Closed, so they hold where a ratio does not fit a float.
         simple = min(self._largest_loss, self._unamplified_epsilon(delta))
         if noise or not self._parts[Bound.UPPER]:
@@ -68,6 +72,8 @@ class Certificate:
         noise = self._gaussian(Bound.LOWER)
         if noise:
             return gaussian.epsilon(1 / noise, delta, Bound.LOWER)
+        if self._has_closed_form(Bound.LOWER):
+            return neyman_pearson.epsilon(self._closed_delta, delta, Bound.LOWER)
         return max(
             self._profile(Bound.LOWER, direction, delta).epsilon(delta)
             for direction in self._directions
@@ -77,17 +83,29 @@ class Certificate:
         """Returns an upper bound on δ at finite ε."""
         if epsilon >= self._largest_loss:
             return 0.0
+        if self._has_closed_form(Bound.UPPER):
+            return self._closed_delta(epsilon, Bound.UPPER)
         simple = self._unamplified_delta(epsilon)
-        if self._gaussian(Bound.UPPER):
-            return simple
         return min(simple, self._at_its_own_tail(Bound.UPPER, epsilon))
 
     def lower_delta(self, epsilon: float) -> float:
         """Returns a lower bound on δ at finite ε."""
-        noise = self._gaussian(Bound.LOWER)
-        if noise:
-            return gaussian.delta(1 / noise, epsilon, Bound.LOWER)
+        if self._has_closed_form(Bound.LOWER):
+            return self._closed_delta(epsilon, Bound.LOWER)
         return self._at_its_own_tail(Bound.LOWER, epsilon)
+
+    def _has_closed_form(self, bound: Bound) -> bool:
+        """Tells whether the composition is one run of what has one."""
+        parts = self._parts[bound]
+        if sum(parts.values()) != 1:
+            return False
+        return next(iter(parts)).closed_delta(0.0, Direction.REMOVE, bound) is not None
+
+    def _closed_delta(self, epsilon: float, bound: Bound) -> float:
+        """Returns δ of a composition that is one run of what has a closed form."""
+        part = next(iter(self._parts[bound]))
+        deltas = [part.closed_delta(epsilon, way, bound) for way in self._directions]
+        return max(delta for delta in deltas if delta is not None)
 
     def _gaussian(self, bound: Bound) -> float | None:
         """Returns the noise multiplier of a composition that is one Gaussian."""

@@ -7,6 +7,7 @@ import time
 
 from dp_accounting_ext import certificate
 from dp_accounting_ext import constructions
+from dp_accounting_ext import mechanism_constructions
 from dp_accounting_ext import validation
 
 _INTERVAL = 1e-4
@@ -78,7 +79,9 @@ def compare(setting: Setting) -> list[Row]:
     if isinstance(allocation, constructions.RandomAllocation) and k > 1:
         blocks = allocation.blocks()
         rows.append(_bracket("- block reduction", {blocks: epochs}, setting.delta))
-    poisson = constructions.poisson_sampled(k / t, step)
+    poisson: constructions.Construction = step
+    if k < t:
+        poisson = mechanism_constructions.sampled_gaussian(k / t, noise)
     rows.append(_bracket("Poisson sampling", {poisson: t * epochs}, setting.delta))
     rows.append(_bracket("no amplification", {step: k * epochs}, setting.delta))
     return rows

@@ -11,6 +11,7 @@ from dp_accounting_ext import dominating_pair
 from dp_accounting_ext.amplification import allocation_by_sum
 from dp_accounting_ext.amplification import poisson_subsampling
 from dp_accounting_ext.amplification import random_allocation
+from dp_accounting_ext.mechanisms import gaussian
 from dp_accounting_ext.mechanisms import gaussian_mixture
 
 Bound = dominating_pair.Bound
@@ -40,6 +41,12 @@ class Construction(abc.ABC):
     def parts(self, bound: Bound) -> "Mapping[Construction, int]":
         """Returns constructions with counts whose composition bounds one run."""
         return {self: 1}
+
+    def closed_delta(
+        self, epsilon: float, direction: Direction, bound: Bound
+    ) -> float | None:
+        """Returns a certified δ of one run at ε, where it has a closed form."""
+        return None
 
     def gaussian_precision(self) -> float:
         """Returns 1/σ² of a Gaussian mechanism that dominates one run, or inf."""
@@ -83,6 +90,11 @@ class Gaussian(Construction):
                 tail_mass=tail_mass,
             )
         )
+
+    def closed_delta(
+        self, epsilon: float, direction: Direction, bound: Bound
+    ) -> float | None:
+        return gaussian.delta(1 / self.noise_multiplier, epsilon, bound)
 
     def gaussian_precision(self) -> float:
         return self.noise_multiplier**-2

@@ -13,7 +13,6 @@ from dp_accounting_ext import dp_event
 from dp_accounting_ext import mechanism_constructions as mechanisms
 from dp_accounting_ext import validation
 from dp_accounting_ext.mechanisms import discrete
-from dp_accounting_ext.mechanisms import gaussian_mixture
 
 NeighborRel = privacy_accountant.NeighboringRelation
 Construction = constructions.Construction
@@ -133,7 +132,7 @@ def _gaussian(event: stock.GaussianDpEvent, reader: Reader) -> Construction:
 def _laplace(event: stock.LaplaceDpEvent, reader: Reader) -> Construction:
     reader.require(event, NeighborRel.ADD_OR_REMOVE_ONE, NeighborRel.REPLACE_SPECIAL)
     noise = validation.noise_multiplier(event.noise_multiplier)
-    return mechanisms.Laplace(noise) if noise else constructions.NON_PRIVATE
+    return mechanisms.laplace(noise) if noise else constructions.NON_PRIVATE
 
 
 def _discrete_laplace(
@@ -198,9 +197,7 @@ def _mixture_of_gaussians(
     if deviation == 0:
         return constructions.NON_PRIVATE
     shifted = tuple((s / deviation, w) for s, w in sorted(together.items()))
-    return mechanisms.GaussianMixture(
-        gaussian_mixture.Mixture(shifted), gaussian_mixture.Mixture(((0.0, 1.0),))
-    )
+    return mechanisms.GaussianMixture(shifted, ((0.0, 1.0),))
 
 
 def _truncated(
@@ -236,9 +233,12 @@ def _poisson_sampled(
         )
     rate = validation.probability("sampling_probability", event.sampling_probability)
     inner = reader.sampled(event.event)
-    if replace_one and isinstance(inner, constructions.Gaussian) and 0 < rate < 1:
-        # What was read has the sensitivity of a replaced record, two.
-        return mechanisms.sampled_gaussian_replace_one(rate, 2 * inner.noise_multiplier)
+    if isinstance(inner, constructions.Gaussian) and 0 < rate < 1:
+        noise = inner.noise_multiplier
+        if replace_one:
+            # What was read has the sensitivity of a replaced record, two.
+            return mechanisms.sampled_gaussian_replace_one(rate, 2 * noise)
+        return mechanisms.sampled_gaussian(rate, noise)
     return constructions.poisson_sampled(rate, inner)
 
 

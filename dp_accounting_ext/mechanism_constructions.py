@@ -9,55 +9,150 @@ from dp_accounting_ext import constructions
 from dp_accounting_ext import dominating_pair
 from dp_accounting_ext.mechanisms import discrete
 from dp_accounting_ext.mechanisms import gaussian_mixture
-from dp_accounting_ext.mechanisms import laplace
+from dp_accounting_ext.mechanisms import laplace_mixture
+from dp_accounting_ext.mechanisms import neyman_pearson
 
 Bound = dominating_pair.Bound
 Construction = constructions.Construction
 DirectedPairs = dominating_pair.DirectedPairs
-Mixture = gaussian_mixture.Mixture
+Direction = dominating_pair.Direction
+Shifts = tuple[tuple[float, float], ...]
 
 _BINOMIAL_ERROR = 1e-11  # Of scipy's binomial tails, relatively.
 
 
 @dataclasses.dataclass(frozen=True)
 class GaussianMixture(Construction):
-    """One mixture of shifted Gaussians, N(shift, 1), against another."""
+    """Gaussian noise around random shifts: one mixture against another.
 
-    p: Mixture
-    q: Mixture
+    Shifts are over the noise's standard deviation, those of P at least 0, those of
+    Q at most 0; the weights of each sum to one. Any sampling scheme whose worst case
+    is a pair of such mixtures is accounted for by naming their weights.
+
+    Attributes:
+        p: (shift, weight) pairs of P, the law with the record.
+        q: (shift, weight) pairs of Q.
+    """
+
+    p: Shifts
+    q: Shifts
 
     def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
-        return dominating_pair.both_ways(
-            gaussian_mixture.dominating_pair_of(
-                self.p, self.q, bound, tail_mass=tail_mass
-            )
+        kept = [
+            _without_rare(shifts, tail_mass / 4, bound) for shifts in (self.p, self.q)
+        ]
+        (p, p_lost), (q, q_lost) = kept
+        pair = gaussian_mixture.dominating_pair_of(
+            gaussian_mixture.Mixture(p),
+            gaussian_mixture.Mixture(q),
+            bound,
+            tail_mass=tail_mass,
+        )
+        return dominating_pair.both_ways(_with_sinks(pair, p_lost, q_lost))
+
+    def closed_delta(
+        self, epsilon: float, direction: Direction, bound: Bound
+    ) -> float | None:
+        p, q = gaussian_mixture.Mixture(self.p), gaussian_mixture.Mixture(self.q)
+        return neyman_pearson.delta(
+            self.p,
+            self.q,
+            below=gaussian_mixture.below,
+            log_ratio=lambda point: gaussian_mixture.log_ratio(p, q, point),
+            epsilon=epsilon,
+            direction=direction,
+            bound=bound,
         )
 
     def gaussian_precision(self) -> float:
         # Mixtures are no further apart than their furthest components.
-        return (self.p.highest() - self.q.lowest()) ** 2
+        return (max(s for s, _ in self.p) - min(s for s, _ in self.q)) ** 2
 
     def is_symmetric(self) -> bool:
-        reflected = tuple((-shift, weight) for shift, weight in self.q.shifts)
-        return sorted(self.p.shifts) == sorted(reflected)
+        return sorted(self.p) == sorted((-shift, weight) for shift, weight in self.q)
 
 
 @dataclasses.dataclass(frozen=True)
-class Laplace(Construction):
-    """The Laplace mechanism of sensitivity one."""
+class LaplaceMixture(Construction):
+    """Laplace noise around random shifts: one mixture against another.
 
-    noise_multiplier: float
+    Attributes:
+        p: (shift, weight) pairs of P, shifts over the noise's parameter, at least 0.
+        q: (shift, weight) pairs of Q, shifts at most 0.
+    """
+
+    p: Shifts
+    q: Shifts
 
     def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
-        return dominating_pair.both_ways(
-            laplace.dominating_pair_of(self.noise_multiplier, bound)
+        kept = [
+            _without_rare(shifts, tail_mass / 4, bound) for shifts in (self.p, self.q)
+        ]
+        (p, p_lost), (q, q_lost) = kept
+        pair = laplace_mixture.dominating_pair_of(
+            laplace_mixture.Mixture(p), laplace_mixture.Mixture(q), bound
+        )
+        return dominating_pair.both_ways(_with_sinks(pair, p_lost, q_lost))
+
+    def closed_delta(
+        self, epsilon: float, direction: Direction, bound: Bound
+    ) -> float | None:
+        p, q = laplace_mixture.Mixture(self.p), laplace_mixture.Mixture(self.q)
+        return neyman_pearson.delta(
+            self.p,
+            self.q,
+            below=laplace_mixture.below,
+            log_ratio=lambda point: laplace_mixture.log_ratio(p, q, point),
+            epsilon=epsilon,
+            direction=direction,
+            bound=bound,
         )
 
     def largest_loss(self) -> float:
-        return 1 / self.noise_multiplier
+        return laplace_mixture.largest_loss(
+            laplace_mixture.Mixture(self.p), laplace_mixture.Mixture(self.q)
+        )
 
     def is_symmetric(self) -> bool:
-        return True
+        return sorted(self.p) == sorted((-shift, weight) for shift, weight in self.q)
+
+
+def _without_rare(
+    shifts: Shifts, tail_mass: float, bound: Bound
+) -> tuple[Shifts, float]:
+    """Returns shifts without the furthest ones, and the probability these had.
+
+    An upper bound sends it to a sink. In a lower one the last shift that is kept
+    has it: less shift is less loss.
+    """
+    ordered = sorted(shifts, key=lambda shift: abs(shift[0]))
+    lost = 0.0
+    while len(ordered) > 1 and lost + ordered[-1][1] <= tail_mass:
+        lost += ordered.pop()[1]
+    if bound is Bound.LOWER:
+        shift, weight = ordered[-1]
+        return (*ordered[:-1], (shift, weight + lost)), 0.0
+    return tuple(ordered), lost * (1 + 1e-9)
+
+
+def _with_sinks(
+    pair: dominating_pair.DominatingPair, p_lost: float, q_lost: float
+) -> dominating_pair.DominatingPair:
+    return dataclasses.replace(
+        pair,
+        infinity_mass=pair.infinity_mass + p_lost,
+        zero_mass=pair.zero_mass + q_lost,
+    )
+
+
+def laplace(noise_multiplier: float) -> Construction:
+    """Returns the Laplace mechanism of sensitivity one."""
+    return LaplaceMixture(((1 / noise_multiplier, 1.0),), ((0.0, 1.0),))
+
+
+def sampled_gaussian(rate: float, noise_multiplier: float) -> Construction:
+    """Returns the Gaussian mechanism of sensitivity one on a Poisson sample."""
+    return GaussianMixture(_two_point(rate, 1 / noise_multiplier), ((0.0, 1.0),))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -162,8 +257,8 @@ def sampled_gaussian_replace_one(
     """
     shift = 1 / noise_multiplier
     return GaussianMixture(
-        Mixture(_two_point(sampling_probability, shift)),
-        Mixture(_two_point(sampling_probability, -shift)),
+        _two_point(sampling_probability, shift),
+        _two_point(sampling_probability, -shift),
     )
 
 
@@ -219,9 +314,7 @@ class TruncatedSampledGaussian(Construction):
             return sampled_gaussian_replace_one(
                 self.sampling_probability, self.noise_multiplier
             )
-        return constructions.poisson_sampled(
-            self.sampling_probability, constructions.Gaussian(self.noise_multiplier)
-        )
+        return sampled_gaussian(self.sampling_probability, self.noise_multiplier)
 
     def _chances(self) -> tuple[float, float]:
         """Returns the chance of a full batch given the record, and the converse."""

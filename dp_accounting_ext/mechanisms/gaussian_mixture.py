@@ -82,6 +82,21 @@ class Mixture:
         return math.log(weight) + shift * points - shift**2 / 2
 
 
+def below(point: float) -> tuple[float, float]:
+    """Returns the normal distribution function and a bound on its relative error."""
+    error = _NDTR_ERROR + _NDTR_GROWTH * min(point, 0.0) ** 2
+    return float(special.ndtr(point)), error * dominating_pair.UNIT_ROUNDOFF
+
+
+def log_ratio(p: Mixture, q: Mixture, point: float) -> tuple[float, float]:
+    """Returns the logarithm of p/q at a point and a bound on its error."""
+    at = np.array([point])
+    value = float((p.log_relative(at) - q.log_relative(at))[0])
+    size = max(abs(shift) for shift, _ in p.shifts + q.shifts)
+    error = 8 + len(p.shifts) + len(q.shifts) + 2 * size * (abs(point) + size)
+    return value, error * dominating_pair.UNIT_ROUNDOFF
+
+
 def dominating_pair_of(
     p: Mixture,
     q: Mixture,

@@ -8,11 +8,19 @@ import pytest
 
 from dp_accounting_ext import dominating_pair
 from dp_accounting_ext.mechanisms import discrete
-from dp_accounting_ext.mechanisms import laplace
+from dp_accounting_ext.mechanisms import laplace_mixture
 
 Bound = dominating_pair.Bound
 Direction = dominating_pair.Direction
 EPSILONS = [-0.2, 0.0, 0.3, 0.9, 2.0, 4.9]
+
+
+def laplace(scale, bound):
+    return laplace_mixture.dominating_pair_of(
+        laplace_mixture.Mixture(((1 / scale, 1.0),)),
+        laplace_mixture.Mixture(((0.0, 1.0),)),
+        bound,
+    )
 
 
 def assert_between(pair_of, truths, epsilon, rtol, atol=1e-13):
@@ -31,7 +39,7 @@ def assert_between(pair_of, truths, epsilon, rtol, atol=1e-13):
 def test_laplace(scale, epsilon):
     truth = oracles.laplace_delta(scale, epsilon)
     assert_between(
-        lambda bound: laplace.dominating_pair_of(scale, bound),
+        lambda bound: laplace(scale, bound),
         {"remove": truth, "add": truth},
         epsilon,
         1e-5,
@@ -39,10 +47,10 @@ def test_laplace(scale, epsilon):
 
 
 def test_laplace_loses_no_more_than_one_over_its_scale():
-    pair = laplace.dominating_pair_of(0.5, Bound.UPPER)
+    pair = laplace(0.5, Bound.UPPER)
     assert pair.infinity_mass == pair.zero_mass == 0.0
     assert pair.delta(2.0 * (1 + 1e-12), Direction.REMOVE) <= 1e-12
-    assert laplace.dominating_pair_of(1e-3, Bound.UPPER).infinity_mass == 1.0
+    assert laplace(1e-3, Bound.UPPER).infinity_mass == 1.0
 
 
 @pytest.mark.parametrize(("parameter", "sensitivity"), [(0.3, 1), (1.0, 3), (0.05, 40)])

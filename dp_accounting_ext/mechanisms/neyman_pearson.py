@@ -1,0 +1,182 @@
+"""The exact privacy profile where the likelihood ratio increases.
+
+The best test of P against Q then is "above a threshold", so the hockey-stick
+divergence is a sum of as many distribution functions as there are shifts.
+"""
+
+from collections.abc import Callable
+import math
+
+from scipy import optimize
+
+from dp_accounting_ext import dominating_pair
+
+Bound = dominating_pair.Bound
+Direction = dominating_pair.Direction
+Shifts = tuple[tuple[float, float], ...]
+
+_FURTHEST = 1e9
+_DOUBLINGS = 60
+_BISECTIONS = 200
+_EPSILON_ERROR = 1e-12
+_SMALLEST_MASS = 1e-300
+_WEIGHT_ERROR = 4e-13  # Of weights, relatively.
+
+
+def delta(
+    p: Shifts,
+    q: Shifts,
+    *,
+    below: Callable[[float], tuple[float, float]],
+    log_ratio: Callable[[float], tuple[float, float]],
+    epsilon: float,
+    direction: Direction,
+    bound: Bound,
+) -> float:
+    """Returns a certified hockey-stick divergence of two mixtures of shifted noise.
+
+    Args:
+        p: Shifts and weights of P; the ratio p/q must increase.
+        q: Shifts and weights of Q.
+        below: Symmetric noise's distribution function, and a bound on its relative
+            error.
+        log_ratio: Logarithm of p/q at a point, and a bound on its error.
+        epsilon: ε, in nats.
+        direction: H(P‖Q) (remove), or H(Q‖P).
+        bound: The side to err on.
+
+    Source:
+        https://arxiv.org/abs/2403.04867, Theorem 3.8 and Theorem M.2.
+    """
+    if direction is Direction.REMOVE:
+        # In −x what P has above a threshold lies below it, and the ratio q/p grows.
+        return _below_threshold(
+            tuple((-shift, weight) for shift, weight in p),
+            tuple((-shift, weight) for shift, weight in q),
+            below,
+            lambda x: _negated(log_ratio(-x)),
+            epsilon,
+            bound,
+        )
+    return _below_threshold(q, p, below, log_ratio, epsilon, bound)
+
+
+def _negated(value: tuple[float, float]) -> tuple[float, float]:
+    return -value[0], value[1]
+
+
+def _below_threshold(
+    gained: Shifts,
+    spent: Shifts,
+    below: Callable[[float], tuple[float, float]],
+    log_ratio: Callable[[float], tuple[float, float]],
+    epsilon: float,
+    bound: Bound,
+) -> float:
+    """Returns the supremum over c of gained(x < c) − e^ε spent(x < c).
+
+    Args:
+        gained: The law of which the divergence is taken.
+        spent: The law it is taken from.
+        below: As in `delta`.
+        log_ratio: Logarithm of spent over gained, increasing.
+        epsilon: ε.
+        bound: The side to err on.
+    """
+    if epsilon > 700:
+        return 1.0 if bound is Bound.UPPER else 0.0
+    low, high = _threshold(log_ratio, -epsilon)
+    kappa = math.exp(epsilon)
+    weights: dict[float, float] = {}
+    sizes: dict[float, float] = {}
+    for shift, weight in gained:
+        weights[shift] = weights.get(shift, 0.0) + weight
+        sizes[shift] = sizes.get(shift, 0.0) + weight
+    for shift, weight in spent:
+        weights[shift] = weights.get(shift, 0.0) - kappa * weight
+        sizes[shift] = sizes.get(shift, 0.0) + kappa * weight
+    value = slack = 0.0
+    for shift, weight in weights.items():
+        # Any threshold gives a lower bound; the best lies between low and high.
+        at = high if weight > 0 or bound is Bound.LOWER else low
+        if at == -math.inf:
+            continue
+        mass, error = below(at - shift)
+        slack += sizes[shift] * _SMALLEST_MASS
+        value += weight * mass
+        slack += abs(weight) * mass * error
+        slack += sizes[shift] * mass * _WEIGHT_ERROR
+    slack += abs(value) * len(weights) * dominating_pair.UNIT_ROUNDOFF
+    value += slack if bound is Bound.UPPER else -slack
+    return min(max(value, 0.0), 1.0)
+
+
+def _threshold(
+    log_ratio: Callable[[float], tuple[float, float]], level: float
+) -> tuple[float, float]:
+    """Returns points between which an increasing function certainly takes a value."""
+
+    def excess(point: float) -> float:
+        return log_ratio(point)[0] - level
+
+    low, high = -1.0, 1.0
+    while excess(low) > 0 and low > -_FURTHEST:
+        low *= 2
+    while excess(high) < 0 and high < _FURTHEST:
+        high *= 2
+    if excess(high) < 0:
+        return _surely(log_ratio, level, high, -1.0), math.inf
+    if excess(low) > 0:
+        return -math.inf, _surely(log_ratio, level, low, 1.0)
+    at = float(optimize.brentq(excess, low, high, xtol=1e-300, rtol=1e-14))
+    return (
+        _surely(log_ratio, level, at, -1.0),
+        _surely(log_ratio, level, at, 1.0),
+    )
+
+
+def _surely(
+    log_ratio: Callable[[float], tuple[float, float]],
+    level: float,
+    start: float,
+    side: float,
+) -> float:
+    """Returns a point on one side of `start` where the level is surely passed."""
+    step = max(abs(start), 1e-3) * 1e-15
+    for _ in range(_DOUBLINGS):
+        value, error = log_ratio(start + side * step)
+        if side * (value - level) > error:
+            return start + side * step
+        step *= 2
+    return side * math.inf
+
+
+def epsilon(
+    delta_at: Callable[[float, Bound], float], delta: float, bound: Bound
+) -> float:
+    """Returns a certified ε ≥ 0 at δ, by bisection of a certified profile.
+
+    Args:
+        delta_at: δ at ε, on either side.
+        delta: The target, in (0, 1).
+        bound: The side to err on.
+    """
+    # Upper bounds stop where even the upper profile is below; lower ones where the
+    # lower profile still is above.
+    high = 1.0
+    while delta_at(high, bound) > delta:
+        high *= 2
+        if high > 1e6:
+            return math.inf if bound is Bound.UPPER else high / 2
+    if delta_at(0.0, bound) <= delta:
+        return 0.0
+    low = 0.0
+    for _ in range(_BISECTIONS):
+        if high - low <= _EPSILON_ERROR * high:
+            break
+        middle = (low + high) / 2
+        if delta_at(middle, bound) > delta:
+            low = middle
+        else:
+            high = middle
+    return high if bound is Bound.UPPER else low
