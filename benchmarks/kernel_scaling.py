@@ -12,7 +12,7 @@ import time
 
 import numpy as np
 
-from dp_accounting_ext import dominating_pair
+from dp_accounting_ext import profile_pairs
 from dp_accounting_ext.amplification import random_allocation
 from dp_accounting_ext.mechanisms import gaussian
 
@@ -71,7 +71,7 @@ def main() -> None:
         first, _ = pairs(sigma, steps, delta, Route.ADDITIVE, 16384)
         second, _ = pairs(sigma, steps, delta, Route.GEOMETRIC, 2000)
         both = [
-            dominating_pair.combine(main, tail)
+            profile_pairs.combine(main, tail)
             for main, tail in zip(first, second, strict=True)
         ]
         lower, upper = (pair.epsilon(delta, REMOVE) for pair in both)

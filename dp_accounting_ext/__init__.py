@@ -1,11 +1,13 @@
 """Privacy accounting that dp_accounting does not do yet, as a drop-in for it."""
 
+from dp_accounting_ext.dp_event import GroupSubsampledEvent
 from dp_accounting_ext.dp_event import PLDSubsampleEvent
 from dp_accounting_ext.dp_event import RandomAllocationEvent
 from dp_accounting_ext.dp_event import ScheduledAllocationEvent
 from dp_accounting_ext.pld_accountant import PLDAccountant
 
 __all__ = [
+    "GroupSubsampledEvent",
     "PLDAccountant",
     "PLDSubsampleEvent",
     "RandomAllocationEvent",

@@ -173,3 +173,30 @@ class Certificate:
         if bound is Bound.LOWER:
             interval = math.inf
         return composition.Composition(laws, interval or self._interval)
+
+
+class WorstOf:
+    """The largest of several certificates: of scenarios one of which is the case.
+
+    Args:
+        certificates: At least one.
+    """
+
+    def __init__(self, certificates: Sequence[Certificate]) -> None:
+        self._certificates = certificates
+
+    def upper_epsilon(self, delta: float) -> float:
+        """Returns an upper bound on ε at δ in [0, 1), in nats."""
+        return max(each.upper_epsilon(delta) for each in self._certificates)
+
+    def lower_epsilon(self, delta: float) -> float:
+        """Returns a lower bound on ε at δ in [0, 1), in nats."""
+        return max(each.lower_epsilon(delta) for each in self._certificates)
+
+    def upper_delta(self, epsilon: float) -> float:
+        """Returns an upper bound on δ at finite ε."""
+        return max(each.upper_delta(epsilon) for each in self._certificates)
+
+    def lower_delta(self, epsilon: float) -> float:
+        """Returns a lower bound on δ at finite ε."""
+        return max(each.lower_delta(epsilon) for each in self._certificates)

@@ -1,6 +1,7 @@
 """From events to what can be composed: a table that others may add to."""
 
 from collections.abc import Callable
+from collections.abc import Iterator
 import dataclasses
 import math
 from typing import Any
@@ -10,12 +11,15 @@ from dp_accounting import privacy_accountant
 
 from dp_accounting_ext import constructions
 from dp_accounting_ext import dp_event
+from dp_accounting_ext import group_constructions
 from dp_accounting_ext import mechanism_constructions as mechanisms
 from dp_accounting_ext import validation
 from dp_accounting_ext.mechanisms import discrete
 
 NeighborRel = privacy_accountant.NeighboringRelation
 Construction = constructions.Construction
+
+_LARGEST_GROUP = 1024
 
 
 class UnsupportedError(Exception):
@@ -52,17 +56,9 @@ class Reader:
             TypeError, ValueError: If a field is not what it should be.
         """
         counts: dict[Construction, int] = {}
-        stack = [(event, 1)]
-        while stack:
-            node, count = stack.pop()
-            if isinstance(node, stock.SelfComposedDpEvent):
-                number = validation.positive_integer("count", node.count)
-                stack.append((node.event, count * number))
-            elif isinstance(node, stock.ComposedDpEvent):
-                stack += [(child, count) for child in node.events]
-            else:
-                part = self._single(node)
-                counts[part] = counts.get(part, 0) + count
+        for leaf, count in leaves(event):
+            part = self._single(leaf)
+            counts[part] = counts.get(part, 0) + count
         return constructions.composed(counts)
 
     def sampled(self, event: stock.DpEvent) -> Construction:
@@ -84,6 +80,24 @@ class Reader:
             if kind in _TABLE:
                 return _TABLE[kind](event, self)
         raise UnsupportedError(event, "Unsupported event.")
+
+
+def leaves(event: stock.DpEvent) -> Iterator[tuple[stock.DpEvent, int]]:
+    """Yields what a tree composes, with counts.
+
+    Raises:
+        TypeError, ValueError: If a count is not a positive integer.
+    """
+    stack = [(event, 1)]
+    while stack:
+        node, count = stack.pop()
+        if isinstance(node, stock.SelfComposedDpEvent):
+            number = validation.positive_integer("count", node.count)
+            stack.append((node.event, count * number))
+        elif isinstance(node, stock.ComposedDpEvent):
+            stack += [(child, count) for child in node.events]
+        else:
+            yield node, count
 
 
 Builder = Callable[[Any, Reader], Construction]
@@ -274,6 +288,137 @@ def _scheduled_allocation(
     return constructions.scheduled_allocation_of(counts, steps)
 
 
+def _fixed_size(
+    event: stock.SampledWithoutReplacementDpEvent | stock.SampledWithReplacementDpEvent,
+    reader: Reader,
+) -> Construction:
+    """Reads a batch of fixed size.
+
+    The noise multiplier is over the sensitivity to one record of the batch replaced
+    by another: 2 · clip for sums of clipped records.
+    """
+    reader.require(event, NeighborRel.ADD_OR_REMOVE_ONE, NeighborRel.REPLACE_ONE)
+    sampling = _fixed_sampling(event)
+    noise = _noise_of(event.event, sampling, 1, reader)
+    if not isinstance(noise, group_constructions.GroupedNoise):
+        return noise
+    if reader.neighboring_relation is NeighborRel.ADD_OR_REMOVE_ONE:
+        return noise.split(1, 0)
+    if sampling.with_replacement:
+        return noise.split(1, 1)
+    # One record of the batch replaced is one shift.
+    whole = dataclasses.replace(noise, sampling=group_constructions.Unsampled())
+    return group_constructions.substituted_sample(
+        whole.split(1, 0), sampling.sample_size / sampling.dataset_size
+    )
+
+
+def _fixed_sampling(
+    event: stock.SampledWithoutReplacementDpEvent | stock.SampledWithReplacementDpEvent,
+) -> group_constructions.FixedSize:
+    size = validation.positive_integer("source_dataset_size", event.source_dataset_size)
+    batch = validation.positive_integer("sample_size", event.sample_size)
+    replaced = isinstance(event, stock.SampledWithReplacementDpEvent)
+    if batch > size and not replaced:
+        raise ValueError(
+            f"sample_size must be at most source_dataset_size. Found {batch} of {size}."
+        )
+    return group_constructions.FixedSize(size, batch, replaced)
+
+
+def _group(event: dp_event.GroupSubsampledEvent, reader: Reader) -> Construction:
+    reader.require(event, NeighborRel.ADD_OR_REMOVE_ONE, NeighborRel.REPLACE_ONE)
+    if reader.in_sample:
+        raise UnsupportedError(
+            event,
+            "`GroupSubsampledEvent` cannot run on a sample: put the sampling inside "
+            "of it.",
+        )
+    size = validation.positive_integer("group_size", event.group_size)
+    if size > _LARGEST_GROUP:
+        raise ValueError(f"group_size must be at most {_LARGEST_GROUP}. Found {size}.")
+    counts: dict[Construction, int] = {}
+    for leaf, count in leaves(event.event):
+        part = _grouped(leaf, size, reader)
+        counts[part] = counts.get(part, 0) + count
+    return constructions.composed(counts)
+
+
+def _grouped(event: stock.DpEvent, size: int, reader: Reader) -> Construction:
+    """Returns what a group sees of one mechanism, possibly on a sample."""
+    inner: stock.DpEvent = event
+    sampling: group_constructions.Sampling = group_constructions.Unsampled()
+    if isinstance(event, stock.PoissonSampledDpEvent | dp_event.PLDSubsampleEvent):
+        rate = validation.probability(
+            "sampling_probability", event.sampling_probability
+        )
+        inner, sampling = event.event, group_constructions.Poisson(rate)
+        if rate == 0:
+            return constructions.NOTHING
+    elif isinstance(
+        event,
+        stock.SampledWithoutReplacementDpEvent | stock.SampledWithReplacementDpEvent,
+    ):
+        inner, fixed = event.event, _fixed_sampling(event)
+        sampling = fixed
+        if size > fixed.dataset_size:
+            raise ValueError(
+                "group_size must be at most source_dataset_size. "
+                f"Found {size} of {fixed.dataset_size}."
+            )
+    if isinstance(inner, stock.RandomizedResponseDpEvent):
+        return _grouped_response(event, inner, size, sampling, reader)
+    return _noise_of(inner, sampling, size, reader)
+
+
+def _noise_of(
+    event: stock.DpEvent,
+    sampling: group_constructions.Sampling,
+    size: int,
+    reader: Reader,
+) -> Construction:
+    """Returns the noise that a group sees, or what costs nothing, or all."""
+    if isinstance(event, stock.NoOpDpEvent | stock.NonPrivateDpEvent):
+        return reader.construction(event)
+    if not isinstance(event, stock.GaussianDpEvent | stock.LaplaceDpEvent):
+        raise UnsupportedError(
+            event,
+            "A batch of fixed size, or a group's, must run a `GaussianDpEvent` or a "
+            f"`LaplaceDpEvent`: others are unproven. Found {event}.",
+        )
+    noise = validation.noise_multiplier(event.noise_multiplier)
+    if noise == 0:
+        return constructions.NON_PRIVATE
+    is_laplace = isinstance(event, stock.LaplaceDpEvent)
+    return group_constructions.GroupedNoise(size, noise, is_laplace, sampling)
+
+
+def _grouped_response(
+    event: stock.DpEvent,
+    inner: stock.RandomizedResponseDpEvent,
+    size: int,
+    sampling: group_constructions.Sampling,
+    reader: Reader,
+) -> Construction:
+    reader.require(event, NeighborRel.ADD_OR_REMOVE_ONE)
+    if isinstance(sampling, group_constructions.FixedSize):
+        raise UnsupportedError(
+            event,
+            "Randomized response on a batch of fixed size is unproven for groups: "
+            "use a `PoissonSampledDpEvent`.",
+        )
+    buckets = validation.positive_integer("num_buckets", inner.num_buckets)
+    noise = validation.probability("noise_parameter", inner.noise_parameter)
+    if buckets != 2:
+        raise ValueError(f"num_buckets must be 2 in a group. Found {buckets}.")
+    if noise == 1:
+        return constructions.NOTHING
+    if noise == 0:
+        return constructions.NON_PRIVATE
+    rate = sampling.rate if isinstance(sampling, group_constructions.Poisson) else 1.0
+    return group_constructions.GroupedRandomizedResponse(size, 1 - noise / 2, rate)
+
+
 _STOCK: dict[str, Builder] = {
     "NoOpDpEvent": _no_op,
     "NonPrivateDpEvent": _non_private,
@@ -284,6 +429,8 @@ _STOCK: dict[str, Builder] = {
     "MixtureOfGaussiansDpEvent": _mixture_of_gaussians,
     "TruncatedSubsampledGaussianDpEvent": _truncated,
     "PoissonSampledDpEvent": _poisson_sampled,
+    "SampledWithoutReplacementDpEvent": _fixed_size,
+    "SampledWithReplacementDpEvent": _fixed_size,
     "RandomAllocationDpEvent": _random_allocation,
 }
 
@@ -299,3 +446,4 @@ register_stock_events(stock)
 register(dp_event.RandomAllocationEvent, _random_allocation)
 register(dp_event.ScheduledAllocationEvent, _scheduled_allocation)
 register(dp_event.PLDSubsampleEvent, _poisson_sampled)
+register(dp_event.GroupSubsampledEvent, _group)

@@ -156,6 +156,34 @@ def sampled_gaussian(rate: float, noise_multiplier: float) -> Construction:
 
 
 @dataclasses.dataclass(frozen=True)
+class UpperOnly(Construction):
+    """A construction whose pair dominates a mechanism that need not attain it."""
+
+    inner: Construction
+
+    def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
+        if bound is Bound.LOWER:
+            return dominating_pair.both_ways(dominating_pair.nothing_known(bound))
+        return constructions.pairs_of(self.inner, bound, tail_mass)
+
+    def closed_delta(
+        self, epsilon: float, direction: Direction, bound: Bound
+    ) -> float | None:
+        if bound is Bound.LOWER:
+            return 0.0
+        return self.inner.closed_delta(epsilon, direction, bound)
+
+    def gaussian_precision(self) -> float:
+        return self.inner.gaussian_precision()
+
+    def largest_loss(self) -> float:
+        return self.inner.largest_loss()
+
+    def is_symmetric(self) -> bool:
+        return self.inner.is_symmetric()
+
+
+@dataclasses.dataclass(frozen=True)
 class DiscreteLaplace(Construction):
     """The discrete Laplace mechanism, e^{−a|x|} on the integers."""
 

@@ -11,6 +11,7 @@ from dp_accounting.pld import pld_privacy_accountant
 from dp_accounting_ext import certificate
 from dp_accounting_ext import constructions
 from dp_accounting_ext import event_table
+from dp_accounting_ext import group_constructions
 from dp_accounting_ext import validation
 
 NeighborRel = privacy_accountant.NeighboringRelation
@@ -94,6 +95,12 @@ class PLDAccountant(pld_privacy_accountant.PLDAccountant):
             if asks_for_support:
                 return None
             raise
+        known = group_constructions.group_sizes(self._counts)
+        sizes = known | group_constructions.group_sizes(
+            construction.parts(constructions.Bound.LOWER)
+        )
+        if len(sizes) > 1:
+            return CompositionErrorDetails(event, _of_one_size(sizes))
         if do_compose:
             for part, number in construction.parts(constructions.Bound.LOWER).items():
                 self._counts[part] = self._counts.get(part, 0) + number * count
@@ -102,10 +109,14 @@ class PLDAccountant(pld_privacy_accountant.PLDAccountant):
     def _is_non_private(self) -> bool:
         return constructions.NON_PRIVATE in self._counts
 
-    def _certificate(self) -> certificate.Certificate:
-        return certificate.Certificate(
-            self._counts, self._value_discretization_interval
-        )
+    def _certificate(self) -> certificate.WorstOf:
+        replace_one = self._neighboring_relation is NeighborRel.REPLACE_ONE
+        scenarios = group_constructions.scenarios(self._counts, replace_one=replace_one)
+        certificates = [
+            certificate.Certificate(counts, self._value_discretization_interval)
+            for counts in scenarios
+        ]
+        return certificate.WorstOf(certificates)
 
     def get_epsilon(self, target_delta: float) -> float:
         """Returns an upper bound on ε at δ, in nats.
@@ -178,3 +189,16 @@ class PLDAccountant(pld_privacy_accountant.PLDAccountant):
         if self._is_non_private() or math.isinf(target_epsilon):
             return upper, upper
         return min(self._certificate().lower_delta(target_epsilon), upper), upper
+
+
+def _of_one_size(sizes: set[int]) -> str:
+    largest = max(sizes)
+    if 1 in sizes:
+        return (
+            f"GroupSubsampledEvent with group_size {largest} cannot be composed with a "
+            f"single-record event; wrap it in GroupSubsampledEvent({largest}, …)."
+        )
+    return (
+        "GroupSubsampledEvents of one accountant must have one group_size. "
+        f"Found {' and '.join(map(str, sorted(sizes)))}."
+    )

@@ -12,6 +12,7 @@ import pytest
 import strategies
 
 from dp_accounting_ext import dominating_pair
+from dp_accounting_ext import profile_pairs
 from dp_accounting_ext.mechanisms import gaussian
 
 Bound = dominating_pair.Bound
@@ -95,7 +96,7 @@ def coarse_and_fine(bound):
 @pytest.mark.parametrize("bound", list(Bound))
 def test_combine_is_certified_and_takes_the_better_of_two(bound):
     main, tail, exact = coarse_and_fine(bound)
-    both = dominating_pair.combine(main, tail)
+    both = profile_pairs.combine(main, tail)
     assert np.all(np.diff(both.ratios) > 0)
     for epsilon in np.linspace(-1.0, 6.0, 57):
         for direction in Direction:
@@ -123,7 +124,7 @@ def test_combine_is_certified_and_takes_the_better_of_two(bound):
 
 @given(strategies.pairs(Bound.UPPER, sinks=False))
 def test_combining_with_itself_changes_nothing(pair):
-    assert dominating_pair.combine(pair, pair) is pair
+    assert profile_pairs.combine(pair, pair) is pair
 
 
 def test_combine_refuses_opposite_sides():
@@ -132,7 +133,7 @@ def test_combine_refuses_opposite_sides():
         for bound in Bound
     )
     with pytest.raises(ValueError, match="Found upper and lower"):
-        dominating_pair.combine(upper, lower)
+        profile_pairs.combine(upper, lower)
 
 
 @given(strategies.pairs(Bound.UPPER, sinks=False, most_atoms=3))

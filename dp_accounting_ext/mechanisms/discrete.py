@@ -51,6 +51,25 @@ def privacy_parameters(
     )
 
 
+def bernoulli(p: float, q: float, bound: Bound) -> dominating_pair.DominatingPair:
+    """Returns the pair of one bit, set with probability p under P, q under Q.
+
+    Args:
+        p: P's probability, in (0, 1).
+        q: Q's probability, in (0, 1).
+        bound: The atoms are exact: the side is only carried along.
+    """
+    losses = [math.log(p) - math.log(q), math.log1p(-p) - math.log1p(-q)]
+    masses = [q, 1 - q]
+    if losses[0] > losses[1]:
+        losses.reverse()
+        masses.reverse()
+    ratios, weights, error = _exact(losses, masses)
+    return dominating_pair.DominatingPair(
+        ratios, weights, 0.0, 0.0, bound, error, error
+    )
+
+
 def randomized_response(
     noise_parameter: float, num_buckets: int, *, replace_one: bool, bound: Bound
 ) -> dominating_pair.DominatingPair:

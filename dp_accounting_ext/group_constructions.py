@@ -1,0 +1,292 @@
+"""Groups of records: one construction for every way a group can join and leave."""
+
+import abc
+from collections.abc import Mapping
+import dataclasses
+import functools
+
+from dp_accounting_ext import constructions
+from dp_accounting_ext import dominating_pair
+from dp_accounting_ext import mechanism_constructions as mechanisms
+from dp_accounting_ext import profile_pairs
+from dp_accounting_ext.mechanisms import discrete
+from dp_accounting_ext.mechanisms import sampled_members
+
+Bound = dominating_pair.Bound
+Construction = constructions.Construction
+DirectedPairs = dominating_pair.DirectedPairs
+Shifts = tuple[tuple[float, float], ...]
+
+
+class Sampling(abc.ABC):
+    """How the records of a batch are drawn."""
+
+    @abc.abstractmethod
+    def members(self, present: int, absent: int) -> Shifts:
+        """Returns the law of the number of members in a batch.
+
+        Args:
+            present: Members of the group in the dataset.
+            absent: Members that are in the other dataset only.
+        """
+
+    @property
+    def is_tight_for_both(self) -> bool:
+        """Whether the pair is attained where members both leave and join."""
+        return True
+
+
+@dataclasses.dataclass(frozen=True)
+class Unsampled(Sampling):
+    """All records take part."""
+
+    def members(self, present: int, absent: int) -> Shifts:
+        return sampled_members.unsampled(present)
+
+
+@dataclasses.dataclass(frozen=True)
+class Poisson(Sampling):
+    """Every record takes part with the same probability."""
+
+    rate: float
+
+    def members(self, present: int, absent: int) -> Shifts:
+        return sampled_members.poisson(present, self.rate)
+
+
+@dataclasses.dataclass(frozen=True)
+class FixedSize(Sampling):
+    """A batch of fixed size, of records drawn with or without replacement.
+
+    Attributes:
+        dataset_size: Number of records with the whole group present, N.
+        sample_size: Number of draws, q.
+        with_replacement: Whether a record can be drawn again.
+    """
+
+    dataset_size: int
+    sample_size: int
+    with_replacement: bool
+
+    def members(self, present: int, absent: int) -> Shifts:
+        size = self.dataset_size - absent
+        if self.with_replacement:
+            return sampled_members.with_replacement(present, size, self.sample_size)
+        return sampled_members.without_replacement(
+            present, size, min(self.sample_size, size)
+        )
+
+    @property
+    def is_tight_for_both(self) -> bool:
+        return False
+
+
+class Grouped(Construction):
+    """A mechanism as a group sees it, for a split of it to be chosen.
+
+    Attributes:
+        group_size: Number of records in the group, K.
+    """
+
+    group_size: int
+
+    @abc.abstractmethod
+    def split(self, removed: int, inserted: int) -> Construction:
+        """Returns the mechanism where so many members leave, and so many join."""
+
+    def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
+        """Returns the pair of the largest profile over all splits.
+
+        Its composition bounds the composition of each split from above, loosely.
+        """
+        if bound is Bound.LOWER:
+            return dominating_pair.both_ways(dominating_pair.nothing_known(bound))
+        return dominating_pair.both_ways(
+            profile_pairs.maximum(
+                [
+                    constructions.pairs_of(
+                        self.split(removed, self.group_size - removed), bound, tail_mass
+                    ).remove
+                    for removed in range(self.group_size + 1)
+                ]
+            )
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class GroupedNoise(Grouped):
+    """Gaussian or Laplace noise on a sum over a batch.
+
+    Attributes:
+        group_size: Number of records in the group, K.
+        noise_multiplier: Standard deviation (Gaussian) or parameter (Laplace) of the
+            noise over the sensitivity to one record.
+        is_laplace: Which of the two.
+        sampling: How the batch is drawn.
+
+    Source:
+        https://arxiv.org/abs/2403.04867, Theorem 3.7 and its instances.
+    """
+
+    group_size: int
+    noise_multiplier: float
+    is_laplace: bool
+    sampling: Sampling
+
+    def split(self, removed: int, inserted: int) -> Construction:
+        p = self._shifts(removed, inserted, 1.0)
+        q = self._shifts(inserted, removed, -1.0)
+        kind = (
+            mechanisms.LaplaceMixture if self.is_laplace else mechanisms.GaussianMixture
+        )
+        mixture: Construction = kind(p, q)
+        if self.sampling.is_tight_for_both or 0 in (removed, inserted):
+            return mixture
+        return mechanisms.UpperOnly(mixture)
+
+    def _shifts(self, present: int, absent: int, sign: float) -> Shifts:
+        return tuple(
+            (sign * members / self.noise_multiplier, weight)
+            for members, weight in self.sampling.members(present, absent)
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class GroupedRandomizedResponse(Grouped):
+    """Randomized response to the question whether the group is in the batch.
+
+    Attributes:
+        group_size: Number of records in the group, K.
+        truth: Probability of the true answer, θ > 1/2.
+        rate: Inclusion probability of each record.
+
+    Source:
+        https://arxiv.org/abs/2403.04867, Appendix M (randomized response).
+    """
+
+    group_size: int
+    truth: float
+    rate: float
+
+    def split(self, removed: int, inserted: int) -> Construction:
+        return _RandomizedResponseSplit(
+            self.truth, self._chance(removed), self._chance(inserted)
+        )
+
+    def _chance(self, members: int) -> float:
+        """Returns the probability that a batch holds some member."""
+        weights = dict(sampled_members.poisson(members, self.rate))
+        return sum(weight for shift, weight in weights.items() if shift > 0)
+
+
+@dataclasses.dataclass(frozen=True)
+class _RandomizedResponseSplit(Construction):
+    """Answers of either dataset's batches, of a question true of the group alone."""
+
+    truth: float
+    removed_chance: float
+    inserted_chance: float
+
+    def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
+        lie = 1 - self.truth
+        gain = 2 * self.truth - 1
+        sides = []
+        if self.removed_chance:
+            answer = lie + self.removed_chance * gain
+            sides.append(discrete.bernoulli(answer, lie, bound))
+        if self.inserted_chance:
+            answer = lie + self.inserted_chance * gain
+            sides.append(discrete.bernoulli(lie, answer, bound))
+        if not sides:
+            return dominating_pair.both_ways(dominating_pair.nothing_known(Bound.LOWER))
+        if len(sides) == 1:
+            return dominating_pair.both_ways(sides[0])
+        if bound is Bound.LOWER:
+            return dominating_pair.both_ways(dominating_pair.nothing_known(bound))
+        # Neither dominates the other; composed, both of them can be attained.
+        return dominating_pair.both_ways(profile_pairs.maximum(sides))
+
+
+def substituted_sample(inner: Construction, rate: float) -> Construction:
+    """Returns a mechanism on a batch of fixed size, one record of it replaced.
+
+    Args:
+        inner: The mechanism, of a pair with one record of its batch replaced.
+        rate: Batch size over dataset size.
+
+    Source:
+        https://arxiv.org/abs/2106.08567, Theorem 11 (subset sampling).
+    """
+    return SubstitutedSample(constructions.poisson_sampled(rate, inner))
+
+
+@dataclasses.dataclass(frozen=True)
+class SubstitutedSample(Construction):
+    """The profile of a sample for κ ≥ 1, and its reflection for κ < 1.
+
+    A profile, tight for one run, and not that of two datasets: no lower bound of a
+    composition is known.
+    """
+
+    sample: Construction
+
+    def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
+        if bound is Bound.LOWER:
+            return dominating_pair.both_ways(dominating_pair.nothing_known(bound))
+        pairs = constructions.pairs_of(self.sample, bound, tail_mass)
+        return dominating_pair.both_ways(profile_pairs.reflected(pairs.remove))
+
+    def gaussian_precision(self) -> float:
+        return self.sample.gaussian_precision()
+
+    def largest_loss(self) -> float:
+        return self.sample.largest_loss()
+
+    def is_symmetric(self) -> bool:
+        return True
+
+
+@functools.lru_cache(maxsize=256)
+def _split(grouped: Grouped, removed: int, inserted: int) -> Construction:
+    return grouped.split(removed, inserted)
+
+
+def group_sizes(counts: Mapping[Construction, int]) -> set[int]:
+    """Returns the sizes of groups that see the constructions; one for a record."""
+    return {
+        part.group_size if isinstance(part, Grouped) else 1
+        for part in counts
+        if part not in (constructions.NOTHING, constructions.NON_PRIVATE)
+    }
+
+
+def scenarios(
+    counts: Mapping[Construction, int], *, replace_one: bool
+) -> list[dict[Construction, int]]:
+    """Returns what may be composed, one for each split of the group.
+
+    A split is fixed by the two datasets, so it is the same at every step: the
+    guarantee is the largest of the compositions, never a composition of largest
+    steps. A split and its reverse are the two directions of one scenario.
+
+    Args:
+        counts: Constructions of one group size.
+        replace_one: Whether the whole group is replaced.
+
+    Source:
+        https://arxiv.org/abs/2403.04867, section 3.
+    """
+    (size,) = group_sizes(counts) or {1}
+    splits = [(removed, size - removed) for removed in range((size + 1) // 2, size + 1)]
+    if replace_one:
+        splits = [(size, size)]
+    found = []
+    for removed, inserted in splits:
+        scenario: dict[Construction, int] = {}
+        for part, count in counts.items():
+            if isinstance(part, Grouped):
+                part = _split(part, removed, inserted)
+            scenario[part] = scenario.get(part, 0) + count
+        if scenario not in found:
+            found.append(scenario)
+    return found

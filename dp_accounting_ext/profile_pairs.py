@@ -1,0 +1,221 @@
+"""Pairs from profiles: the larger or the tighter of several bounds, or a reflection."""
+
+from collections.abc import Sequence
+import dataclasses
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from dp_accounting_ext import dominating_pair
+
+Bound = dominating_pair.Bound
+DominatingPair = dominating_pair.DominatingPair
+FloatArray = npt.NDArray[np.float64]
+
+UNIT_ROUNDOFF = dominating_pair.UNIT_ROUNDOFF
+
+_CLEARLY = 1e-9  # Relative difference from which one profile counts as tighter.
+_TANGENT_STEPS = 20
+
+
+class _Profile:
+    """The divergences E(Z − κ)_+ of a pair, as a function of κ."""
+
+    def __init__(self, pair: DominatingPair) -> None:
+        self.ratios = pair.ratios
+        self._infinity = pair.infinity_mass
+        self._q = np.append(np.cumsum(pair.masses[::-1])[::-1], 0.0)
+        self._p = np.append(np.cumsum(pair.p_masses[::-1])[::-1], 0.0)
+
+    def at(self, kappa: FloatArray) -> FloatArray:
+        first = np.searchsorted(self.ratios, kappa)
+        values: FloatArray = self._infinity + self._p[first] - kappa * self._q[first]
+        return values
+
+    def masses_above(self, kappa: FloatArray) -> FloatArray:
+        """Returns the (n,) Q-masses above each κ."""
+        masses: FloatArray = self._q[np.searchsorted(self.ratios, kappa, "right")]
+        return masses
+
+    def mass_from(self, kappa: float, side: Literal["left", "right"]) -> float:
+        """Returns the Q-mass at or above κ (left), or above it (right)."""
+        return float(self._q[np.searchsorted(self.ratios, kappa, side)])
+
+    def rounding(self) -> float:
+        return 4 * (self.ratios.size + 16) * UNIT_ROUNDOFF
+
+
+def combine(main: DominatingPair, tail: DominatingPair) -> DominatingPair:
+    """Returns a pair as tight as `main` up to some ratio, and as `tail` above it.
+
+    Above the ratio 1 the two profiles are compared. From the ratio on above which
+    `tail` is the tighter, it takes over: lower bounds by the larger of the two
+    profiles, upper bounds by the convex minorant of the smaller.
+
+    Args:
+        main: n atoms.
+        tail: m atoms, a bound on the same mechanism from the same side.
+
+    Returns:
+        At most n + m + 1 atoms; `main` itself where `tail` is not the tighter far
+        out, `tail` itself where it is the tighter all the way.
+
+    Raises:
+        ValueError: If one is an upper bound and the other a lower one.
+
+    Source:
+        https://arxiv.org/abs/2602.17284, Claim B.3, for the convex order.
+    """
+    if main.bound is not tail.bound:
+        raise ValueError(
+            "main and tail must bound from the same side. "
+            f"Found {main.bound.value} and {tail.bound.value}."
+        )
+    upper = main.bound is Bound.UPPER
+    ours, theirs = _Profile(main), _Profile(tail)
+    places = np.union1d(main.ratios, tail.ratios)
+    places = places[places > 1]
+    if places.size == 0:
+        return main
+    here, there = ours.at(places), theirs.at(places)
+    margin = _CLEARLY * np.maximum(here, there)
+    tighter = there < here - margin if upper else there > here + margin
+    gone = np.maximum(here, there) <= 0  # Beyond all ratios of both.
+    worse = np.flatnonzero(~(tighter | gone))
+    first = int(worse[-1]) + 1 if worse.size else 0
+    if not tighter[first:].any():
+        return main
+    if first == 0:
+        return tail
+    before, after = float(places[first - 1]), float(places[first])
+    join = _bridge if upper else _crossing
+    joints, masses, low, high = join(ours, theirs, before, after)
+    below, above = main.ratios < low, tail.ratios > high
+    ratios = np.concatenate([main.ratios[below], joints, tail.ratios[above]])
+    return dataclasses.replace(
+        main,
+        ratios=ratios,
+        masses=np.concatenate([main.masses[below], masses, tail.masses[above]]),
+        infinity_mass=tail.infinity_mass,
+        mass_error=max(main.mass_error, tail.mass_error),
+        ratio_error=max(main.ratio_error, tail.ratio_error),
+    )
+
+
+def _crossing(
+    ours: _Profile, theirs: _Profile, before: float, after: float
+) -> tuple[FloatArray, FloatArray, float, float]:
+    """Returns the atom where two lower profiles cross, both linear in between."""
+    gaps = ours.at(np.array([before, after])) - theirs.at(np.array([before, after]))
+    share = min(max(gaps[0] / (gaps[0] - gaps[1]), 0.0), 1.0)
+    place = before + share * (after - before)
+    steep = ours.mass_from(after, "left")
+    flat = theirs.mass_from(after, "left")
+    mass = max(steep * (1 - ours.rounding()) - flat * (1 + theirs.rounding()), 0.0)
+    return np.array([place]), np.array([mass]), after, before
+
+
+def _bridge(
+    ours: _Profile, theirs: _Profile, before: float, after: float
+) -> tuple[FloatArray, FloatArray, float, float]:
+    """Returns the two atoms that the common tangent of two upper profiles joins."""
+    lows = ours.ratios[ours.ratios <= before]
+    highs = theirs.ratios[theirs.ratios >= after]
+    low_values, high_values = ours.at(lows), theirs.at(highs)
+    i, j = lows.size - 1, 0
+    for _ in range(_TANGENT_STEPS):
+        j = int(np.argmin((high_values - low_values[i]) / (highs - lows[i])))
+        best = int(np.argmax((high_values[j] - low_values) / (highs[j] - lows)))
+        if best == i:
+            break
+        i = best
+    low, high = float(lows[i]), float(highs[j])
+    slope = float(high_values[j] - low_values[i]) / (high - low)
+    rounding = ours.rounding() + theirs.rounding()
+    rounding *= 1 + float(low_values[i]) / (high - low)
+    left, right = ours.mass_from(low, "left"), theirs.mass_from(high, "right")
+    masses = np.array([left + slope, -slope - right])
+    masses = np.maximum(masses, 0.0) + rounding * left
+    return np.array([low, high]), masses, low, high
+
+
+def maximum(pairs: Sequence[DominatingPair]) -> DominatingPair:
+    """Returns a pair whose profile is at least each of several, and hardly more.
+
+    For a bound on a mechanism that is the largest of several divergences, none of
+    which is the largest everywhere. Between the places of two atoms profiles are
+    lines; where the largest changes there, it is a chord.
+
+    Args:
+        pairs: Upper bounds.
+
+    Source:
+        https://arxiv.org/abs/2403.04867, Appendix J (pairs from bounds that are no
+        divergence of one pair).
+    """
+    profiles = [_Profile(pair) for pair in pairs]
+    places = np.unique(np.concatenate([pair.ratios for pair in pairs]))
+    places = np.union1d(places, _crossings(profiles, places))
+    values = np.array([profile.at(places) for profile in profiles])
+    best = np.argmax(values, axis=0)
+    top = values.max(axis=0)
+    tails = np.array([profile.masses_above(places) for profile in profiles])
+    slopes = tails[best, np.arange(places.size)]
+    changes = np.flatnonzero(best[1:] != best[:-1])
+    slopes[changes] = (top[changes] - top[changes + 1]) / np.diff(places)[changes]
+    slopes[-1] = 0.0
+    infinity_mass = max(pair.infinity_mass for pair in pairs)
+    zero_mass = max(pair.zero_mass for pair in pairs)
+    # From the right: what the slope loses at a place is its mass.
+    whole = max(float(pair.masses.sum()) for pair in pairs)
+    masses = np.maximum(np.append(whole, slopes[:-1]) - slopes, 0.0)
+    error = 4 * places.size * UNIT_ROUNDOFF
+    return DominatingPair(
+        places,
+        masses,
+        infinity_mass=infinity_mass,
+        zero_mass=zero_mass,
+        bound=Bound.UPPER,
+        mass_error=max(pair.mass_error for pair in pairs) + error,
+        ratio_error=max(pair.ratio_error for pair in pairs) + error,
+    )
+
+
+def _crossings(profiles: Sequence[_Profile], places: FloatArray) -> FloatArray:
+    """Returns where the largest profile changes between neighbouring places."""
+    values = np.array([profile.at(places) for profile in profiles])
+    best = np.argmax(values, axis=0)
+    changes = np.flatnonzero(best[1:] != best[:-1])
+    before = values[best[changes], changes] - values[best[changes + 1], changes]
+    after = values[best[changes + 1], changes + 1] - values[best[changes], changes + 1]
+    total = before + after
+    share = np.divide(before, total, out=np.zeros_like(total), where=total > 0)
+    crossings: FloatArray = places[changes] + share * np.diff(places)[changes]
+    return crossings
+
+
+def reflected(pair: DominatingPair) -> DominatingPair:
+    """Returns the pair that has this one's profile for κ ≥ 1, both ways.
+
+    For κ < 1 the profile of two datasets exchanged: 1 − κ + κ H_{1/κ}. Ratios above
+    one stay, each has its inverse for a twin, and what is left sits at one.
+
+    Args:
+        pair: An upper bound.
+
+    Source:
+        https://arxiv.org/abs/2106.08567, Theorem 11 (sampling a subset, replacing).
+    """
+    above = pair.ratios > 1
+    ratios, masses = pair.ratios[above], pair.masses[above]
+    twins = ratios * masses
+    rest = max(1.0 - pair.infinity_mass - float(masses.sum() + twins.sum()), 0.0)
+    return dataclasses.replace(
+        pair,
+        ratios=np.concatenate([1 / ratios[::-1], [1.0], ratios]),
+        masses=np.concatenate([twins[::-1], [rest], masses]),
+        zero_mass=pair.infinity_mass,
+        mass_error=pair.mass_error + pair.ratio_error + 4 * UNIT_ROUNDOFF,
+        ratio_error=pair.ratio_error + 4 * UNIT_ROUNDOFF,
+    )
