@@ -12,6 +12,7 @@ import time
 
 import numpy as np
 
+from dp_accounting_ext import dominating_pair
 from dp_accounting_ext import profile_pairs
 from dp_accounting_ext.amplification import random_allocation
 from dp_accounting_ext.mechanisms import gaussian

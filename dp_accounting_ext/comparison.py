@@ -79,9 +79,7 @@ def compare(setting: Setting) -> list[Row]:
     if isinstance(allocation, constructions.RandomAllocation) and k > 1:
         blocks = allocation.blocks()
         rows.append(_bracket("- block reduction", {blocks: epochs}, setting.delta))
-    poisson: constructions.Construction = step
-    if k < t:
-        poisson = mechanism_constructions.sampled_gaussian(k / t, noise)
+    poisson = mechanism_constructions.sampled(k / t, step)
     rows.append(_bracket("Poisson sampling", {poisson: t * epochs}, setting.delta))
     rows.append(_bracket("no amplification", {step: k * epochs}, setting.delta))
     return rows

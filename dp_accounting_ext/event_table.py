@@ -247,13 +247,10 @@ def _poisson_sampled(
         )
     rate = validation.probability("sampling_probability", event.sampling_probability)
     inner = reader.sampled(event.event)
-    if isinstance(inner, constructions.Gaussian) and 0 < rate < 1:
-        noise = inner.noise_multiplier
-        if replace_one:
-            # What was read has the sensitivity of a replaced record, two.
-            return mechanisms.sampled_gaussian_replace_one(rate, 2 * noise)
-        return mechanisms.sampled_gaussian(rate, noise)
-    return constructions.poisson_sampled(rate, inner)
+    if replace_one and isinstance(inner, constructions.Gaussian) and 0 < rate < 1:
+        # What was read has the sensitivity of a replaced record, two.
+        return mechanisms.sampled_gaussian_replace_one(rate, 2 * inner.noise_multiplier)
+    return mechanisms.sampled(rate, inner)
 
 
 def _random_allocation(
@@ -305,7 +302,7 @@ def _fixed_size(
     if reader.neighboring_relation is NeighborRel.ADD_OR_REMOVE_ONE:
         return noise.split(1, 0)
     if sampling.with_replacement:
-        return noise.split(1, 1)
+        return _in_both_datasets(noise).split(1, 1)
     # One record of the batch replaced is one shift.
     whole = dataclasses.replace(noise, sampling=group_constructions.Unsampled())
     return group_constructions.substituted_sample(
@@ -368,7 +365,26 @@ def _grouped(event: stock.DpEvent, size: int, reader: Reader) -> Construction:
             )
     if isinstance(inner, stock.RandomizedResponseDpEvent):
         return _grouped_response(event, inner, size, sampling, reader)
-    return _noise_of(inner, sampling, size, reader)
+    noise = _noise_of(inner, sampling, size, reader)
+    if reader.neighboring_relation is not NeighborRel.REPLACE_ONE:
+        return noise
+    if isinstance(noise, group_constructions.GroupedNoise):
+        return _in_both_datasets(noise)
+    return noise
+
+
+def _in_both_datasets(
+    noise: group_constructions.GroupedNoise,
+) -> group_constructions.GroupedNoise:
+    """Returns the same with the size of each dataset, not of both groups together.
+
+    Where a group replaces another, either dataset has the size that is given.
+    """
+    sampling = noise.sampling
+    if isinstance(sampling, group_constructions.FixedSize):
+        size = sampling.dataset_size + noise.group_size
+        sampling = dataclasses.replace(sampling, dataset_size=size)
+    return dataclasses.replace(noise, sampling=sampling)
 
 
 def _noise_of(

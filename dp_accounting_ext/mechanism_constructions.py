@@ -18,6 +18,8 @@ DirectedPairs = dominating_pair.DirectedPairs
 Direction = dominating_pair.Direction
 Shifts = tuple[tuple[float, float], ...]
 
+_FURTHEST = 1e9  # In standard deviations; no threshold lies beyond.
+_UNSHIFTED = ((0.0, 1.0),)
 _BINOMIAL_ERROR = 1e-11  # Of scipy's binomial tails, relatively.
 
 
@@ -59,6 +61,7 @@ class GaussianMixture(Construction):
             self.q,
             below=gaussian_mixture.below,
             log_ratio=lambda point: gaussian_mixture.log_ratio(p, q, point),
+            reach=(-_FURTHEST, _FURTHEST),
             epsilon=epsilon,
             direction=direction,
             bound=bound,
@@ -103,6 +106,7 @@ class LaplaceMixture(Construction):
             self.q,
             below=laplace_mixture.below,
             log_ratio=lambda point: laplace_mixture.log_ratio(p, q, point),
+            reach=(q.lowest(), p.highest()),
             epsilon=epsilon,
             direction=direction,
             bound=bound,
@@ -147,12 +151,27 @@ def _with_sinks(
 
 def laplace(noise_multiplier: float) -> Construction:
     """Returns the Laplace mechanism of sensitivity one."""
-    return LaplaceMixture(((1 / noise_multiplier, 1.0),), ((0.0, 1.0),))
+    return LaplaceMixture(((1 / noise_multiplier, 1.0),), _UNSHIFTED)
 
 
-def sampled_gaussian(rate: float, noise_multiplier: float) -> Construction:
-    """Returns the Gaussian mechanism of sensitivity one on a Poisson sample."""
-    return GaussianMixture(_two_point(rate, 1 / noise_multiplier), ((0.0, 1.0),))
+def sampled(rate: float, inner: Construction) -> Construction:
+    """Returns a construction on a Poisson sample, a mixture of shifts if it can be.
+
+    Source:
+        https://arxiv.org/abs/2602.17284, Theorem 3.3, in closed form.
+    """
+    if isinstance(inner, constructions.Gaussian):
+        inner = GaussianMixture(((1 / inner.noise_multiplier, 1.0),), _UNSHIFTED)
+    mixture = inner if isinstance(inner, GaussianMixture | LaplaceMixture) else None
+    if mixture and mixture.q == _UNSHIFTED and 0 < rate < 1:
+        return dataclasses.replace(mixture, p=_on_a_sample(rate, mixture.p))
+    return constructions.poisson_sampled(rate, inner)
+
+
+def _on_a_sample(rate: float, shifts: Shifts) -> Shifts:
+    weights = {shift: rate * weight for shift, weight in shifts}
+    weights[0.0] = weights.get(0.0, 0.0) + (1 - rate)
+    return tuple(sorted(weights.items()))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -342,7 +361,9 @@ class TruncatedSampledGaussian(Construction):
             return sampled_gaussian_replace_one(
                 self.sampling_probability, self.noise_multiplier
             )
-        return sampled_gaussian(self.sampling_probability, self.noise_multiplier)
+        return sampled(
+            self.sampling_probability, constructions.Gaussian(self.noise_multiplier)
+        )
 
     def _chances(self) -> tuple[float, float]:
         """Returns the chance of a full batch given the record, and the converse."""

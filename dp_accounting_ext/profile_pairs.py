@@ -163,12 +163,15 @@ def maximum(pairs: Sequence[DominatingPair]) -> DominatingPair:
     tails = np.array([profile.masses_above(places) for profile in profiles])
     slopes = tails[best, np.arange(places.size)]
     changes = np.flatnonzero(best[1:] != best[:-1])
-    slopes[changes] = (top[changes] - top[changes + 1]) / np.diff(places)[changes]
+    chords = (top[changes] - top[changes + 1]) / np.diff(places)[changes]
+    # A chord of a convex function lies between the slopes at its ends.
+    ends = slopes[changes], tails[best[changes + 1], changes]
+    slopes[changes] = np.clip(chords, np.minimum(*ends), np.maximum(*ends))
     slopes[-1] = 0.0
     infinity_mass = max(pair.infinity_mass for pair in pairs)
     zero_mass = max(pair.zero_mass for pair in pairs)
-    # From the right: what the slope loses at a place is its mass.
-    whole = max(float(pair.masses.sum()) for pair in pairs)
+    # What the slope changes by at a place is its mass; near zero the flattest wins.
+    whole = min(float(pair.masses.sum()) for pair in pairs)
     masses = np.maximum(np.append(whole, slopes[:-1]) - slopes, 0.0)
     error = 4 * places.size * UNIT_ROUNDOFF
     return DominatingPair(
@@ -191,8 +194,9 @@ def _crossings(profiles: Sequence[_Profile], places: FloatArray) -> FloatArray:
     after = values[best[changes + 1], changes + 1] - values[best[changes], changes + 1]
     total = before + after
     share = np.divide(before, total, out=np.zeros_like(total), where=total > 0)
+    inside = (share > _CLEARLY) & (share < 1 - _CLEARLY)
     crossings: FloatArray = places[changes] + share * np.diff(places)[changes]
-    return crossings
+    return crossings[inside]
 
 
 def reflected(pair: DominatingPair) -> DominatingPair:

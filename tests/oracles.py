@@ -160,7 +160,7 @@ def shift_mixture_deltas(
 
         def crossing(level: mpmath.mpf) -> mpmath.mpf:
             low, high = mpmath.mpf(-200), mpmath.mpf(200)
-            for _ in range(200):
+            for _ in range(110):
                 middle = (low + high) / 2
                 if density(p, middle) < level * density(q, middle):
                     low = middle

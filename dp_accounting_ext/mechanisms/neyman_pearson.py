@@ -15,8 +15,7 @@ Bound = dominating_pair.Bound
 Direction = dominating_pair.Direction
 Shifts = tuple[tuple[float, float], ...]
 
-_FURTHEST = 1e9
-_DOUBLINGS = 60
+_DOUBLINGS = 80
 _BISECTIONS = 200
 _EPSILON_ERROR = 1e-12
 _SMALLEST_MASS = 1e-300
@@ -29,6 +28,7 @@ def delta(
     *,
     below: Callable[[float], tuple[float, float]],
     log_ratio: Callable[[float], tuple[float, float]],
+    reach: tuple[float, float],
     epsilon: float,
     direction: Direction,
     bound: Bound,
@@ -41,6 +41,7 @@ def delta(
         below: Symmetric noise's distribution function, and a bound on its relative
             error.
         log_ratio: Logarithm of p/q at a point, and a bound on its error.
+        reach: Points outside which the ratio is constant, or nobody looks.
         epsilon: ε, in nats.
         direction: H(P‖Q) (remove), or H(Q‖P).
         bound: The side to err on.
@@ -48,21 +49,25 @@ def delta(
     Source:
         https://arxiv.org/abs/2403.04867, Theorem 3.8 and Theorem M.2.
     """
-    if direction is Direction.REMOVE:
-        # In −x what P has above a threshold lies below it, and the ratio q/p grows.
-        return _below_threshold(
-            tuple((-shift, weight) for shift, weight in p),
-            tuple((-shift, weight) for shift, weight in q),
-            below,
-            lambda x: _negated(log_ratio(-x)),
-            epsilon,
-            bound,
-        )
-    return _below_threshold(q, p, below, log_ratio, epsilon, bound)
+    if epsilon > 700:
+        return 1.0 if bound is Bound.UPPER else 0.0
+    if direction is Direction.ADD:
+        return _below_threshold(q, p, below, log_ratio, reach, epsilon, bound)
+    # In −x what P has above a threshold lies below it, and the ratio q/p grows.
 
+    def reflected(point: float) -> tuple[float, float]:
+        value, error = log_ratio(-point)
+        return -value, error
 
-def _negated(value: tuple[float, float]) -> tuple[float, float]:
-    return -value[0], value[1]
+    return _below_threshold(
+        tuple((-shift, weight) for shift, weight in p),
+        tuple((-shift, weight) for shift, weight in q),
+        below,
+        reflected,
+        (-reach[1], -reach[0]),
+        epsilon,
+        bound,
+    )
 
 
 def _below_threshold(
@@ -70,6 +75,7 @@ def _below_threshold(
     spent: Shifts,
     below: Callable[[float], tuple[float, float]],
     log_ratio: Callable[[float], tuple[float, float]],
+    reach: tuple[float, float],
     epsilon: float,
     bound: Bound,
 ) -> float:
@@ -80,12 +86,11 @@ def _below_threshold(
         spent: The law it is taken from.
         below: As in `delta`.
         log_ratio: Logarithm of spent over gained, increasing.
+        reach: As in `delta`.
         epsilon: ε.
         bound: The side to err on.
     """
-    if epsilon > 700:
-        return 1.0 if bound is Bound.UPPER else 0.0
-    low, high = _threshold(log_ratio, -epsilon)
+    at, beyond, uncertain = _threshold(log_ratio, -epsilon, reach)
     kappa = math.exp(epsilon)
     weights: dict[float, float] = {}
     sizes: dict[float, float] = {}
@@ -97,58 +102,63 @@ def _below_threshold(
         sizes[shift] = sizes.get(shift, 0.0) + kappa * weight
     value = slack = 0.0
     for shift, weight in weights.items():
-        # Any threshold gives a lower bound; the best lies between low and high.
-        at = high if weight > 0 or bound is Bound.LOWER else low
         if at == -math.inf:
             continue
         mass, error = below(at - shift)
-        slack += sizes[shift] * _SMALLEST_MASS
         value += weight * mass
         slack += abs(weight) * mass * error
-        slack += sizes[shift] * mass * _WEIGHT_ERROR
+        slack += sizes[shift] * (mass * _WEIGHT_ERROR + _SMALLEST_MASS)
+        if bound is Bound.UPPER:
+            # Any threshold gives a lower bound. Up to the best one the laws differ by
+            # no more than what the ratio there is uncertain by.
+            slack += 2 * sizes[shift] * below(beyond - shift)[0] * uncertain
     slack += abs(value) * len(weights) * dominating_pair.UNIT_ROUNDOFF
     value += slack if bound is Bound.UPPER else -slack
     return min(max(value, 0.0), 1.0)
 
 
 def _threshold(
-    log_ratio: Callable[[float], tuple[float, float]], level: float
-) -> tuple[float, float]:
-    """Returns points between which an increasing function certainly takes a value."""
-
-    def excess(point: float) -> float:
-        return log_ratio(point)[0] - level
-
-    low, high = -1.0, 1.0
-    while excess(low) > 0 and low > -_FURTHEST:
-        low *= 2
-    while excess(high) < 0 and high < _FURTHEST:
-        high *= 2
-    if excess(high) < 0:
-        return _surely(log_ratio, level, high, -1.0), math.inf
-    if excess(low) > 0:
-        return -math.inf, _surely(log_ratio, level, low, 1.0)
-    at = float(optimize.brentq(excess, low, high, xtol=1e-300, rtol=1e-14))
-    return (
-        _surely(log_ratio, level, at, -1.0),
-        _surely(log_ratio, level, at, 1.0),
-    )
-
-
-def _surely(
     log_ratio: Callable[[float], tuple[float, float]],
     level: float,
-    start: float,
-    side: float,
-) -> float:
-    """Returns a point on one side of `start` where the level is surely passed."""
-    step = max(abs(start), 1e-3) * 1e-15
+    reach: tuple[float, float],
+) -> tuple[float, float, float]:
+    """Returns where an increasing function takes a value, and by how much it may not.
+
+    Returns:
+        A point, infinite where the value lies outside the function's range; a point
+        surely beyond the right one; and a bound on the difference in between.
+    """
+    low, high = reach
+    at_low, low_error = log_ratio(low)
+    at_high, high_error = log_ratio(high)
+    if at_low - low_error > level:
+        return -math.inf, -math.inf, 0.0
+    if at_high + high_error < level:
+        return math.inf, math.inf, 0.0
+    if at_low >= level:
+        point = low
+    elif at_high <= level:
+        return high, math.inf, 2 * (level - at_high + high_error)
+    else:
+        point = float(
+            optimize.brentq(
+                lambda x: log_ratio(x)[0] - level,
+                low,
+                high,
+                xtol=1e-300,
+                rtol=1e-14,
+                maxiter=1000,
+            )
+        )
+    value, error = log_ratio(point)
+    uncertain = 2 * (abs(value - level) + error)
+    step = max(abs(point), 1e-3) * 1e-15
     for _ in range(_DOUBLINGS):
-        value, error = log_ratio(start + side * step)
-        if side * (value - level) > error:
-            return start + side * step
+        value, error = log_ratio(point + step)
+        if value - error > level:
+            return point, point + step, uncertain
         step *= 2
-    return side * math.inf
+    return point, math.inf, uncertain
 
 
 def epsilon(

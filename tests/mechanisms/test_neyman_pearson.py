@@ -1,0 +1,141 @@
+"""The closed profile against 40 digits, down to δ = 1e-30 and below."""
+
+import math
+
+import mpmath
+import numpy as np
+import oracles
+import pytest
+
+from dp_accounting_ext import dominating_pair
+from dp_accounting_ext import mechanism_constructions
+from dp_accounting_ext.mechanisms import laplace_mixture
+from dp_accounting_ext.mechanisms import neyman_pearson
+from dp_accounting_ext.mechanisms import sampled_members
+
+Bound = dominating_pair.Bound
+Direction = dominating_pair.Direction
+
+
+def split(group, rate, noise, removed):
+    return (
+        tuple((s / noise, w) for s, w in sampled_members.poisson(removed, rate)),
+        tuple(
+            (-s / noise, w) for s, w in sampled_members.poisson(group - removed, rate)
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("group", "rate", "noise"),
+    [(1, 1e-4, 1.0), (16, 1e-3, 5.0), (64, 0.3, 0.3), (64, 1e-4, 20.0), (3, 1.0, 1.0)],
+)
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_gaussian_mixtures(group, rate, noise, share):
+    p, q = split(group, rate, noise, math.ceil(share * group))
+    mixture = mechanism_constructions.GaussianMixture(p, q)
+    for epsilon in (-0.1, 0.0, 0.1, 12.0):
+        truths = oracles.shift_mixture_deltas(p, q, epsilon)
+        for direction in Direction:
+            truth = truths[direction.value]
+            lower, upper = (
+                mixture.closed_delta(epsilon, direction, bound)
+                for bound in (Bound.LOWER, Bound.UPPER)
+            )
+            assert lower <= truth <= upper
+            if truth > 1e-30:
+                assert upper <= truth * (1 + 1e-6)
+                assert lower >= truth * (1 - 1e-6)
+
+
+def laplace_truths(p, q, epsilon):
+    """By integration between kinks: every threshold of the ratio is one of them."""
+    with mpmath.workdps(40):
+        kappa = mpmath.exp(mpmath.mpf(epsilon))
+
+        def density(mixture, x):
+            return sum(
+                mpmath.mpf(w) / 2 * mpmath.exp(-abs(x - mpmath.mpf(s)))
+                for s, w in mixture
+            )
+
+        def integral(gain, spend):
+            def integrand(x):
+                return max(density(gain, x) - kappa * density(spend, x), mpmath.mpf(0))
+
+            kinks = sorted({s for s, _ in p + q})
+            fine = np.linspace(kinks[0], kinks[-1], 20).tolist()
+            points = sorted({-60.0 + kinks[0], *kinks, *fine, kinks[-1] + 60.0})
+            return mpmath.quad(integrand, points)
+
+        return {"remove": integral(p, q), "add": integral(q, p)}
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_laplace_mixtures(share):
+    p, q = split(4, 0.5, 2.0, math.ceil(share * 4))
+    mixture = mechanism_constructions.LaplaceMixture(p, q)
+    for epsilon in (0.2, 0.8):
+        truths = laplace_truths(p, q, epsilon)
+        for direction in Direction:
+            truth = truths[direction.value]
+            lower, upper = (
+                mixture.closed_delta(epsilon, direction, bound)
+                for bound in (Bound.LOWER, Bound.UPPER)
+            )
+            # Quadrature across a kink of the integrand is good to some 1e-5.
+            assert lower <= truth * (1 + 1e-4)
+            assert upper >= truth * (1 - 1e-4)
+            assert upper <= lower * (1 + 1e-9) + 1e-12
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_laplace_pairs_hold_the_closed_profile(share):
+    p, q = split(4, 0.5, 2.0, math.ceil(share * 4))
+    mixture = mechanism_constructions.LaplaceMixture(p, q)
+    for bound in Bound:
+        pair = mixture.pairs(bound, 1e-15).remove
+        assert pair.infinity_mass == pair.zero_mass == 0.0
+        assert abs(pair.masses.sum() - 1) < 1e-12
+        assert abs(pair.p_masses.sum() - 1) < 1e-12
+        for epsilon in (-0.5, 0.0, 0.3, 1.0):
+            for direction in Direction:
+                value = pair.delta(epsilon, direction)
+                closed = mixture.closed_delta(epsilon, direction, bound)
+                assert value == pytest.approx(closed, rel=1e-5, abs=1e-12)
+
+
+def test_largest_loss_of_laplace_mixtures():
+    """All-remove by K members: K ln(1 + r (e^{1/b} − 1)), by the design's formula."""
+    group, rate, noise = 3, 0.4, 1.5
+    p, q = split(group, rate, noise, group)
+    largest = laplace_mixture.largest_loss(
+        laplace_mixture.Mixture(p), laplace_mixture.Mixture(q)
+    )
+    assert largest == pytest.approx(group * math.log1p(rate * math.expm1(1 / noise)))
+
+
+@pytest.mark.parametrize("delta", [0.3, 1e-4, 1e-12, 1e-40])
+def test_epsilon_inverts_the_profile(delta):
+    p, q = split(4, 0.1, 1.0, 3)
+    mixture = mechanism_constructions.GaussianMixture(p, q)
+
+    def profile(epsilon, bound):
+        return max(mixture.closed_delta(epsilon, way, bound) for way in Direction)
+
+    lower, upper = (
+        neyman_pearson.epsilon(profile, delta, bound)
+        for bound in (Bound.LOWER, Bound.UPPER)
+    )
+    assert lower <= upper <= lower * (1 + 1e-9) + 1e-12
+    truths = oracles.shift_mixture_deltas(p, q, upper)
+    assert max(truths.values()) <= delta
+    truths = oracles.shift_mixture_deltas(p, q, lower)
+    assert max(truths.values()) >= delta or lower == 0
+
+
+def test_out_of_range():
+    mixture = mechanism_constructions.GaussianMixture(((1.0, 1.0),), ((0.0, 1.0),))
+    for direction in Direction:
+        assert mixture.closed_delta(1000.0, direction, Bound.UPPER) == 1.0
+        assert mixture.closed_delta(1000.0, direction, Bound.LOWER) == 0.0

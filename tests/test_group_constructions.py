@@ -1,0 +1,422 @@
+"""Groups of records, and batches of fixed size, in the accountant."""
+
+import itertools
+import math
+
+import dp_accounting
+from dp_accounting import dp_event as stock_events
+from dp_accounting import privacy_accountant
+from hypothesis import given
+from hypothesis import settings
+from hypothesis import strategies as st
+import numpy as np
+import oracles
+import pytest
+import strategies
+
+import dp_accounting_ext as ext
+from dp_accounting_ext import certificate
+from dp_accounting_ext import constructions
+from dp_accounting_ext import dominating_pair
+from dp_accounting_ext import group_constructions
+from dp_accounting_ext import mechanism_constructions
+from dp_accounting_ext import pld
+from dp_accounting_ext import profile_pairs
+
+Bound = dominating_pair.Bound
+Direction = dominating_pair.Direction
+NeighborRel = privacy_accountant.NeighboringRelation
+Gaussian = dp_accounting.GaussianDpEvent
+Laplace = dp_accounting.LaplaceDpEvent
+Poisson = dp_accounting.PoissonSampledDpEvent
+Composed = dp_accounting.ComposedDpEvent
+Group = ext.GroupSubsampledEvent
+WithoutReplacement = dp_accounting.SampledWithoutReplacementDpEvent
+WithReplacement = dp_accounting.SampledWithReplacementDpEvent
+RESPONSE = stock_events.RandomizedResponseDpEvent(0.5, 2)  # θ = 3/4.
+
+
+def accountant_of(event, count=1, relation=NeighborRel.ADD_OR_REMOVE_ONE):
+    return ext.PLDAccountant(relation).compose(event, count)
+
+
+@pytest.mark.parametrize(
+    ("group", "rate", "sigma", "count", "epsilon", "expected"),
+    [
+        # The design page's spot values, all-remove, which is the worst split here.
+        (1, 0.01, 1.0, 1000, 1.0, 2.612421e-3),
+        (2, 0.01, 1.0, 1000, 4.0, 9.217114e-6),
+        (4, 0.01, 1.0, 1000, 4.0, 2.773747e-2),
+        (16, 1e-3, 5.0, 1000, 0.25, 2.921025e-4),
+        (4, 0.01, 1.0, 1000, 8.0, 5.72e-5),
+    ],
+)
+def test_composed_groups_of_the_design_page(
+    group, rate, sigma, count, epsilon, expected
+):
+    event = Group(group, Poisson(rate, Gaussian(sigma)))
+    lower, upper = accountant_of(event, count).get_delta_bounds(epsilon)
+    digits = 5e-4 if expected == 5.72e-5 else 1e-6
+    assert lower <= expected * (1 + digits)
+    assert expected * (1 - digits) <= upper <= expected * (1 + 1e-3)
+
+
+def test_every_split_is_composed_on_its_own():
+    """Laplace K=4, r=.5, b=2, T=2, ε=.2: all-remove .37577, all-insert .38835."""
+    accountant = accountant_of(Group(4, Poisson(0.5, Laplace(2.0))), 2)
+    lower, upper = accountant.get_delta_bounds(0.2)
+    assert lower <= 0.388353
+    assert 0.388345 <= upper <= 0.38836
+    grouped = group_constructions.GroupedNoise(
+        4, 2.0, True, group_constructions.Poisson(0.5)
+    )
+    only_remove = certificate.Certificate({grouped.split(4, 0): 2}, 1e-4)
+    profile = only_remove._profile(Bound.UPPER, Direction.REMOVE, 1e-3)
+    assert profile.delta(0.2) == pytest.approx(0.37577, abs=5e-6)
+
+
+@pytest.mark.parametrize(("group", "rate", "sigma"), [(5, 0.2, 2.0), (3, 1e-3, 0.7)])
+@pytest.mark.parametrize("epsilon", [0.0, 1.0])
+def test_single_steps_against_the_oracle(group, rate, sigma, epsilon):
+    def shifts(members, sign):
+        return [
+            (
+                sign * i / sigma,
+                math.comb(members, i) * rate**i * (1 - rate) ** (members - i),
+            )
+            for i in range(members + 1)
+        ]
+
+    accountant = accountant_of(Group(group, Poisson(rate, Gaussian(sigma))))
+    truth = max(
+        oracles.shift_mixture_deltas(
+            shifts(removed, 1), shifts(group - removed, -1), epsilon
+        )["remove"]
+        for removed in range(group + 1)
+    )
+    lower, upper = accountant.get_delta_bounds(epsilon)
+    assert lower <= truth * (1 + 1e-12)
+    assert truth * (1 - 1e-12) <= upper <= truth * (1 + 1e-6)
+
+
+def test_gaussian_step_of_the_design_page():
+    """K=16, r=.2, σ=2, ε=2: .2130."""
+    accountant = accountant_of(Group(16, Poisson(0.2, Gaussian(2.0))))
+    assert accountant.get_delta(2.0) == pytest.approx(0.2130, abs=5e-5)
+
+
+@pytest.mark.parametrize("inner", [Gaussian(3.0), Laplace(5.0)])
+def test_unsampled_groups_have_the_groups_sensitivity(inner):
+    """All leave, or all join: the noise is that of a sensitivity of K."""
+    scaled = type(inner)(inner.noise_multiplier / 4)
+    ours = accountant_of(Group(4, inner), 3).get_epsilon(1e-6)
+    assert ours == pytest.approx(accountant_of(scaled, 3).get_epsilon(1e-6), rel=1e-6)
+
+
+@pytest.mark.parametrize("noise", [Gaussian(1.3), Laplace(0.8)])
+@pytest.mark.parametrize("count", [1, 30])
+def test_a_group_of_one_is_a_record(noise, count):
+    event = Poisson(0.05, noise)
+    group = accountant_of(Group(1, event), count)
+    record = accountant_of(event, count)
+    for delta in (1e-2, 1e-8):
+        assert group.get_epsilon(delta) == pytest.approx(
+            record.get_epsilon(delta), rel=1e-9
+        )
+    # So they may stand beside one another.
+    group.compose(event)
+
+
+def test_larger_groups_lose_more():
+    epsilons = [
+        accountant_of(Group(k, Poisson(0.01, Gaussian(2.0))), 100).get_epsilon(1e-6)
+        for k in (1, 2, 3, 8)
+    ]
+    assert epsilons == sorted(epsilons)
+
+
+def test_trees_distribute_over_groups():
+    inside = Composed(
+        [
+            Poisson(0.1, Gaussian(2.0)),
+            dp_accounting.SelfComposedDpEvent(Poisson(0.2, Laplace(3.0)), 3),
+        ]
+    )
+    outside = Composed(
+        [
+            Group(3, Poisson(0.1, Gaussian(2.0))),
+            dp_accounting.SelfComposedDpEvent(Group(3, Poisson(0.2, Laplace(3.0))), 3),
+        ]
+    )
+    values = [
+        accountant_of(tree, 2).get_epsilon(1e-6) for tree in (Group(3, inside), outside)
+    ]
+    assert values[0] == pytest.approx(values[1], rel=1e-12)
+
+
+class TestRandomizedResponse:
+    def test_one_step_is_tight(self):
+        rate, beta, gain = 0.3, 0.25, 0.5
+        accountant = accountant_of(Group(2, Poisson(rate, RESPONSE)))
+        for epsilon in (0.0, 0.1, 0.3):
+            truth = 0.0
+            for removed in range(3):
+                chances = [1 - (1 - rate) ** k for k in (removed, 2 - removed)]
+                for p, q in (
+                    (beta + chances[0] * gain, beta),
+                    (beta, beta + chances[1] * gain),
+                ):
+                    laws = oracles.discrete_deltas([p, 1 - p], [q, 1 - q], epsilon)
+                    truth = max(truth, *laws.values())
+            lower, upper = accountant.get_delta_bounds(epsilon)
+            assert lower <= truth * (1 + 1e-12)
+            assert truth * (1 - 1e-12) <= upper <= truth * (1 + 1e-9)
+
+    def test_the_composed_maximum_of_two_is_not_enough(self):
+        """θ=.75, r=.3, (1, 1), T=2, ε=.3: .0766, but A then B attains .0975."""
+        grouped = group_constructions.GroupedRandomizedResponse(2, 0.75, 0.3)
+        composed = certificate.Certificate({grouped.split(1, 1): 2}, 1e-4)
+        upper = composed.upper_delta(0.3)
+        beta, raised = 0.25, 0.25 + 0.3 * 0.5
+        first = [raised, 1 - raised], [beta, 1 - beta]
+        p = [a * b for a, b in itertools.product(first[0], first[1])]
+        q = [a * b for a, b in itertools.product(first[1], first[0])]
+        attained = oracles.discrete_deltas(p, q, 0.3)["remove"]
+        assert attained == pytest.approx(0.0975, abs=1e-4)
+        assert upper >= attained
+        assert upper == pytest.approx(0.1194, abs=1e-4)
+        assert composed.lower_delta(0.3) == 0.0
+
+    def test_ends(self):
+        fair = stock_events.RandomizedResponseDpEvent(1.0, 2)
+        assert accountant_of(Group(3, fair)).get_epsilon(0.0) == 0.0
+        honest = stock_events.RandomizedResponseDpEvent(0.0, 2)
+        assert accountant_of(Group(3, honest)).get_epsilon(0.5) == math.inf
+
+
+class TestFixedBatches:
+    def test_without_replacement_all_leave(self):
+        """Hypergeometric weights, brute force over all batches."""
+        size, batch, group, sigma = 7, 3, 2, 1.5
+        counts = [
+            sum(member < group for member in chosen)
+            for chosen in itertools.combinations(range(size), batch)
+        ]
+        p = [(i / sigma, counts.count(i) / len(counts)) for i in range(max(counts) + 1)]
+        accountant = accountant_of(
+            Group(group, WithoutReplacement(size, batch, Gaussian(sigma)))
+        )
+        for epsilon in (0.0, 0.4, 1.2):
+            truths = oracles.shift_mixture_deltas(p, [(0.0, 1.0)], epsilon)
+            lower, upper = accountant.get_delta_bounds(epsilon)
+            assert upper >= max(truths.values()) * (1 - 1e-12)
+            assert lower >= max(truths.values()) * (1 - 1e-9)
+
+    def test_with_replacement_all_leave(self):
+        size, batch, sigma = 4, 3, 1.0
+        counts = [
+            sum(draw == 0 for draw in draws)
+            for draws in itertools.product(range(size), repeat=batch)
+        ]
+        p = [(i / sigma, counts.count(i) / len(counts)) for i in range(batch + 1)]
+        accountant = accountant_of(WithReplacement(size, batch, Gaussian(sigma)))
+        for epsilon in (0.0, 0.4, 1.2):
+            truths = oracles.shift_mixture_deltas(p, [(0.0, 1.0)], epsilon)
+            lower, upper = accountant.get_delta_bounds(epsilon)
+            truth = max(truths.values())
+            assert lower <= truth * (1 + 1e-12)
+            assert truth * (1 - 1e-12) <= upper <= truth * (1 + 1e-6)
+
+    @pytest.mark.parametrize("noise", [Gaussian(1.1), Laplace(0.9)])
+    def test_one_record_leaving_a_subset_is_poisson(self, noise):
+        subset = accountant_of(WithoutReplacement(1000, 10, noise), 50)
+        poisson = accountant_of(Poisson(0.01, noise), 50)
+        assert subset.get_epsilon(1e-6) == pytest.approx(
+            poisson.get_epsilon(1e-6), rel=1e-9
+        )
+
+    def test_a_record_replaced_without_replacement(self):
+        """κ ≥ 1: H((1 − r) N(0) + r N(1) ‖ N(0)); reflected for κ < 1."""
+        rate, sigma = 0.1, 0.8
+        event = WithoutReplacement(50, 5, Gaussian(sigma))
+        accountant = accountant_of(event, 1, NeighborRel.REPLACE_ONE)
+        p, q = [(0.0, 1 - rate), (1 / sigma, rate)], [(0.0, 1.0)]
+        for epsilon in (0.0, 0.3, 1.5):
+            truth = oracles.shift_mixture_deltas(p, q, epsilon)["remove"]
+            assert truth <= accountant.get_delta(epsilon) <= truth * (1 + 1e-4)
+            kappa = math.exp(-epsilon)
+            reflection = 1 - kappa + kappa * truth
+            assert reflection <= accountant.get_delta(-epsilon) * (1 + 1e-12)
+        # The stock's Rényi accountant of the same event, converted: far looser.
+        many = accountant_of(event, 20, NeighborRel.REPLACE_ONE).get_epsilon(1e-6)
+        assert many > accountant_of(event, 10, NeighborRel.REPLACE_ONE).get_epsilon(
+            1e-6
+        )
+
+    def test_a_record_replaced_with_replacement(self):
+        """Theorem L.5: binomial shifts up against binomial shifts down."""
+        size, batch, sigma = 30, 3, 1.0
+        weights = [
+            math.comb(batch, i) * (1 / size) ** i * (1 - 1 / size) ** (batch - i)
+            for i in range(batch + 1)
+        ]
+        p = [(i / sigma, w) for i, w in enumerate(weights)]
+        q = [(-i / sigma, w) for i, w in enumerate(weights)]
+        event = WithReplacement(size, batch, Gaussian(sigma))
+        accountant = accountant_of(event, 1, NeighborRel.REPLACE_ONE)
+        for epsilon in (0.0, 0.5):
+            truth = max(oracles.shift_mixture_deltas(p, q, epsilon).values())
+            upper = accountant.get_delta(epsilon)
+            assert truth * (1 - 1e-12) <= upper <= truth * (1 + 1e-6)
+        assert accountant.get_epsilon_bounds(1e-6)[0] == 0.0
+
+    def test_many_draws_with_replacement_have_a_pair(self):
+        """Shifts up to 600 are cut where their weights no longer matter."""
+        event = WithReplacement(60_000, 600, Gaussian(1.0))
+        lower, upper = accountant_of(event, 100).get_epsilon_bounds(1e-6)
+        near = accountant_of(Poisson(0.01, Gaussian(1.0)), 100).get_epsilon(1e-6)
+        assert near < lower <= upper <= lower * (1 + 1e-4)
+        assert upper < near * 1.3
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        ("event", "relation", "message"),
+        [
+            (
+                Group(2, Poisson(0.1, Gaussian(1.0))),
+                NeighborRel.REPLACE_SPECIAL,
+                "ADD_OR_REMOVE_ONE.*Found",
+            ),
+            (
+                WithoutReplacement(10, 2, Gaussian(1.0)),
+                NeighborRel.REPLACE_SPECIAL,
+                "ADD_OR_REMOVE_ONE.*Found",
+            ),
+            (
+                Group(2, WithoutReplacement(10, 2, RESPONSE)),
+                NeighborRel.ADD_OR_REMOVE_ONE,
+                "unproven for groups",
+            ),
+            (Group(2, RESPONSE), NeighborRel.REPLACE_ONE, "ADD_OR_REMOVE_ONE"),
+            (
+                Group(2, Poisson(0.5, Composed([Gaussian(1.0)]))),
+                NeighborRel.ADD_OR_REMOVE_ONE,
+                "must run a `GaussianDpEvent` or a `LaplaceDpEvent`",
+            ),
+            (
+                Group(2, ext.RandomAllocationEvent(Gaussian(1.0), 1, 5)),
+                NeighborRel.ADD_OR_REMOVE_ONE,
+                "unproven",
+            ),
+            (
+                Poisson(0.5, Group(2, Gaussian(1.0))),
+                NeighborRel.ADD_OR_REMOVE_ONE,
+                "put the sampling inside",
+            ),
+            (
+                WithoutReplacement(10, 2, stock_events.DiscreteLaplaceDpEvent(0.5, 1)),
+                NeighborRel.ADD_OR_REMOVE_ONE,
+                "unproven",
+            ),
+        ],
+    )
+    def test_what_is_not_proven(self, event, relation, message):
+        accountant = ext.PLDAccountant(relation)
+        assert not accountant.supports(event)
+        with pytest.raises(privacy_accountant.UnsupportedEventError, match=message):
+            accountant.compose(event)
+
+    @pytest.mark.parametrize(
+        ("event", "error", "message"),
+        [
+            (
+                Group(0, Gaussian(1.0)),
+                ValueError,
+                "group_size must be at least 1. Found 0",
+            ),
+            (Group(1.5, Gaussian(1.0)), TypeError, "group_size must be an integer"),
+            (Group(5000, Gaussian(1.0)), ValueError, "at most 1024. Found 5000"),
+            (Group(2, Poisson(1.5, Gaussian(1.0))), ValueError, "sampling_probability"),
+            (
+                Group(2, WithoutReplacement(5, 9, Gaussian(1.0))),
+                ValueError,
+                "sample_size must be at most source_dataset_size. Found 9 of 5",
+            ),
+            (
+                Group(9, WithoutReplacement(5, 2, Gaussian(1.0))),
+                ValueError,
+                "group_size must be at most source_dataset_size. Found 9 of 5",
+            ),
+            (Group(2, Gaussian(-1.0)), ValueError, "noise_multiplier"),
+            (
+                Group(2, stock_events.RandomizedResponseDpEvent(0.5, 3)),
+                ValueError,
+                "num_buckets must be 2 in a group. Found 3",
+            ),
+        ],
+    )
+    def test_bad_fields(self, event, error, message):
+        accountant = ext.PLDAccountant()
+        with pytest.raises(error, match=message):
+            accountant.compose(event)
+        assert accountant.ledger == dp_accounting.NoOpDpEvent()
+
+    def test_mixed_trees(self):
+        group = Group(16, Poisson(0.1, Gaussian(1.0)))
+        remedy = r"group_size 16 cannot.*wrap it in GroupSubsampledEvent\(16, …\)"
+        error = privacy_accountant.UnsupportedEventError
+        with pytest.raises(error, match=remedy):
+            accountant_of(Composed([group, Gaussian(1.0)]))
+        accountant = accountant_of(group)
+        before = accountant.get_epsilon(1e-6)
+        assert not accountant.supports(Gaussian(1.0))
+        with pytest.raises(error, match=remedy):
+            accountant.compose(Gaussian(1.0))
+        with pytest.raises(error, match="one group_size. Found 2 and 16"):
+            accountant.compose(Group(2, Gaussian(1.0)))
+        assert accountant.get_epsilon(1e-6) == before
+        accountant.compose(dp_accounting.NoOpDpEvent())
+        accountant.compose(dp_accounting.NonPrivateDpEvent())
+        assert accountant.get_epsilon(1e-6) == math.inf
+
+
+def test_a_distribution_of_a_group_holds_every_split():
+    event = Group(3, Poisson(0.3, Gaussian(2.0)))
+    found = pld.from_event(event)
+    accountant = accountant_of(event)
+    for epsilon in (0.0, 0.3, 1.0):
+        exact = accountant.get_delta(epsilon)
+        assert (
+            exact * (1 - 1e-9) <= found.get_delta_for_epsilon(epsilon) <= exact * 1.001
+        )
+
+
+def test_events_round_trip():
+    event = Group(3, Poisson(0.3, Gaussian(2.0)))
+    assert dp_accounting.DpEvent.from_named_tuple(event.to_named_tuple()) == event
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(strategies.pairs(Bound.UPPER), min_size=1, max_size=3))
+def test_the_maximum_of_profiles(pairs):
+    whole = profile_pairs.maximum(pairs)
+    for epsilon in np.linspace(-4, 4, 41):
+        for direction in Direction:
+            most = max(pair.delta(epsilon, direction) for pair in pairs)
+            found = whole.delta(epsilon, direction)
+            assert found >= most * (1 - 1e-13) - 1e-14
+            if len(pairs) < 3:
+                assert found <= most * (1 + 1e-9) + 1e-9
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.floats(0.05, 0.9), st.floats(0.3, 3.0), st.floats(0.0, 2.0))
+def test_reflection(rate, sigma, epsilon):
+    sample = mechanism_constructions.sampled(rate, constructions.Gaussian(sigma))
+    pair = sample.pairs(Bound.UPPER, 1e-12).remove
+    both = profile_pairs.reflected(pair)
+    one = pair.delta(epsilon, Direction.REMOVE)
+    for direction in Direction:
+        assert both.delta(epsilon, direction) >= one * (1 - 1e-9)
+        assert both.delta(epsilon, direction) <= one * (1 + 1e-6) + 1e-9
