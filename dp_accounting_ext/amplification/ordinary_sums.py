@@ -18,6 +18,7 @@ FloatArray = npt.NDArray[np.float64]
 IndexArray = npt.NDArray[np.int64]
 
 _SAFETY = 1 + 1e-9  # Covers the rounding of bounds that are not tight anyway.
+_PLACE_ERRORS = (1e-13, 1e-12, 1e-11, 1e-10, 1e-9)  # That are tried in turn.
 _LARGEST_RELATIVE_NOISE = 1e-6
 _ROOM = 3.0  # Size of the circle over the size of the window.
 _TILT_CHANGES = (15.0, 30.0, 60.0, 120.0)  # For Chernoff bounds; over the circle.
@@ -248,6 +249,7 @@ class OrdinarySums:
         values = [tilted.masses(counts, first) for tilted in self._sums]
         masses = np.zeros(indices.size)
         moments = np.zeros(indices.size)
+        errors = np.zeros(indices.size)
         for tilted, value, own in zip(
             self._sums, values, lattice.owned(values, indices), strict=True
         ):
@@ -267,8 +269,26 @@ class OrdinarySums:
             place = indices[own] + shift
             certain = error < _LARGEST_RELATIVE_NOISE * place
             own, mass, shift = own[certain], mass[certain], shift[certain]
-            relative = error[certain] / place[certain]
-            self.place_error = max(self.place_error, float(relative.max(initial=0)))
+            errors[own] = error[certain] / place[certain]
             masses[own] = (mass - noise) * value.scale(indices[own])
             moments[own] = masses[own] * shift * self.step
+        self._drop_uncertain(indices, masses, errors)
         return LatticeAtoms(self.step, first, masses, moments)
+
+    def _drop_uncertain(
+        self, indices: IndexArray, masses: FloatArray, errors: FloatArray
+    ) -> None:
+        """Drops the masses whose places are least certain, as far as tails may go.
+
+        One error stands for all places, and the rarest sums have the largest.
+        """
+        shares = masses * indices.astype(np.float64) * (self.step / self._total)
+        for allowed in _PLACE_ERRORS:
+            uncertain = errors > allowed
+            lost = max(float(masses[uncertain].sum()), float(shares[uncertain].sum()))
+            if lost <= self._window.tail_mass:
+                masses[uncertain] = 0.0
+                break
+        kept = masses > 0
+        largest = float(errors[kept].max(initial=0.0))
+        self.place_error = max(self.place_error, largest)
