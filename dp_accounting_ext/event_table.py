@@ -15,6 +15,7 @@ from dp_accounting_ext import group_constructions
 from dp_accounting_ext import mechanism_constructions as mechanisms
 from dp_accounting_ext import validation
 from dp_accounting_ext.mechanisms import discrete
+from dp_accounting_ext.wpm import dp_event as wpm_dp_event
 
 NeighborRel = privacy_accountant.NeighboringRelation
 Construction = constructions.Construction
@@ -291,8 +292,9 @@ def _fixed_size(
 ) -> Construction:
     """Reads a batch of fixed size.
 
-    The noise multiplier is over the sensitivity to one record of the batch replaced
-    by another: 2 · clip for sums of clipped records.
+    The noise multiplier is over the bound on a record's norm, the clip, as in the
+    event's definition. A record in the batch takes another's place there, so the
+    sensitivity is that of batch substitution, 2 · clip, in either relation.
     """
     reader.require(event, NeighborRel.ADD_OR_REMOVE_ONE, NeighborRel.REPLACE_ONE)
     sampling = _fixed_sampling(event)
@@ -304,7 +306,11 @@ def _fixed_size(
     if sampling.with_replacement:
         return _in_both_datasets(noise).split(1, 1)
     # One record of the batch replaced is one shift.
-    whole = dataclasses.replace(noise, sampling=group_constructions.Unsampled())
+    whole = dataclasses.replace(
+        noise,
+        noise_multiplier=noise.noise_multiplier / sampling.sensitivity,
+        sampling=group_constructions.Unsampled(),
+    )
     return group_constructions.substituted_sample(
         whole.split(1, 0), sampling.sample_size / sampling.dataset_size
     )
@@ -435,6 +441,20 @@ def _grouped_response(
     return group_constructions.GroupedRandomizedResponse(size, 1 - noise / 2, rate)
 
 
+def _private_sampling(
+    event: wpm_dp_event.PrivateSamplingEvent, reader: Reader
+) -> Construction:
+    reader.require(event, NeighborRel.REPLACE_ONE, NeighborRel.REPLACE_SPECIAL)
+    if reader.in_sample:
+        raise UnsupportedError(
+            event,
+            "`PrivateSamplingEvent` cannot run on a sample: nothing says what a record "
+            "outside of it releases.",
+        )
+    truth, lie = wpm_dp_event.dominating_probabilities(event.epsilon, event.total_mass)
+    return mechanisms.ThinnedResponse(float(event.epsilon), truth, lie)
+
+
 _STOCK: dict[str, Builder] = {
     "NoOpDpEvent": _no_op,
     "NonPrivateDpEvent": _non_private,
@@ -463,3 +483,4 @@ register(dp_event.RandomAllocationEvent, _random_allocation)
 register(dp_event.ScheduledAllocationEvent, _scheduled_allocation)
 register(dp_event.PLDSubsampleEvent, _poisson_sampled)
 register(dp_event.GroupSubsampledEvent, _group)
+register(wpm_dp_event.PrivateSamplingEvent, _private_sampling)

@@ -35,6 +35,11 @@ class Sampling(abc.ABC):
         """Whether the pair is attained where members both leave and join."""
         return True
 
+    @property
+    def sensitivity(self) -> float:
+        """How far a member in the batch moves the sum, in norms of a record."""
+        return 1.0
+
 
 @dataclasses.dataclass(frozen=True)
 class Unsampled(Sampling):
@@ -58,6 +63,9 @@ class Poisson(Sampling):
 class FixedSize(Sampling):
     """A batch of fixed size, of records drawn with or without replacement.
 
+    A member takes another record's place in the batch, so that it moves the sum by
+    twice the bound on a record's norm: batch substitution.
+
     Attributes:
         dataset_size: Number of records with the whole group present, N.
         sample_size: Number of draws, q.
@@ -79,6 +87,10 @@ class FixedSize(Sampling):
     @property
     def is_tight_for_both(self) -> bool:
         return False
+
+    @property
+    def sensitivity(self) -> float:
+        return 2.0
 
 
 class Grouped(Construction):
@@ -120,7 +132,7 @@ class GroupedNoise(Grouped):
     Attributes:
         group_size: Number of records in the group, K.
         noise_multiplier: Standard deviation (Gaussian) or parameter (Laplace) of the
-            noise over the sensitivity to one record.
+            noise over the bound on a record's norm.
         is_laplace: Which of the two.
         sampling: How the batch is drawn.
 
@@ -146,7 +158,7 @@ class GroupedNoise(Grouped):
 
     def _shifts(self, present: int, absent: int, sign: float) -> Shifts:
         return tuple(
-            (sign * members / self.noise_multiplier, weight)
+            (sign * self.sampling.sensitivity * members / self.noise_multiplier, weight)
             for members, weight in self.sampling.members(present, absent)
         )
 

@@ -272,6 +272,32 @@ class RandomizedResponse(Construction):
 
 
 @dataclasses.dataclass(frozen=True)
+class ThinnedResponse(Construction):
+    """A binary randomized response that may release nothing: one private draw.
+
+    Attributes:
+        epsilon: The largest loss, in nats.
+        truth: Probability of that loss.
+        lie: Probability of its negative.
+    """
+
+    epsilon: float
+    truth: float
+    lie: float
+
+    def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
+        return dominating_pair.both_ways(
+            discrete.thinned_response(self.epsilon, self.truth, self.lie, bound)
+        )
+
+    def largest_loss(self) -> float:
+        return self.epsilon
+
+    def is_symmetric(self) -> bool:
+        return True
+
+
+@dataclasses.dataclass(frozen=True)
 class PrivacyParameters(Construction):
     """An (ε, δ)-private mechanism of which no more is known."""
 

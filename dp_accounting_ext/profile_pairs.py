@@ -195,8 +195,8 @@ def _crossings(profiles: Sequence[_Profile], places: FloatArray) -> FloatArray:
     total = before + after
     share = np.divide(before, total, out=np.zeros_like(total), where=total > 0)
     inside = (share > _CLEARLY) & (share < 1 - _CLEARLY)
-    crossings: FloatArray = places[changes] + share * np.diff(places)[changes]
-    return crossings[inside]
+    crossings: FloatArray = (places[changes] + share * np.diff(places)[changes])[inside]
+    return crossings
 
 
 def reflected(pair: DominatingPair) -> DominatingPair:

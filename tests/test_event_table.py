@@ -22,6 +22,7 @@ from dp_accounting_ext import dominating_pair
 from dp_accounting_ext import event_table
 from dp_accounting_ext import mechanism_constructions
 from dp_accounting_ext.mechanisms import gaussian
+from dp_accounting_ext.wpm import dp_event as wpm_dp_event
 
 Bound = dominating_pair.Bound
 Direction = dominating_pair.Direction
@@ -557,3 +558,49 @@ def test_very_many_runs(count):
     assert lower <= upper <= lower * (1 + 3e-4 + count * 5e-9)
     limit = scale * math.sqrt(math.expm1(sigma**-2))
     assert upper == pytest.approx(gaussian.epsilon(limit, 1e-6, Bound.UPPER), rel=1e-2)
+
+
+class TestPrivateSampling:
+    @pytest.mark.parametrize(
+        ("mass", "epsilon", "expected"), [(1.0, 1.0, 74.9), (0.2, 4.0, 287.0)]
+    )
+    def test_a_hundred_draws_of_the_design_page(self, mass, epsilon, expected):
+        event = wpm_dp_event.PrivateSamplingEvent(epsilon, mass)
+        accountant = accountant_of(event, 100, NeighborRel.REPLACE_ONE)
+        assert accountant.get_epsilon(1e-6) == pytest.approx(expected, abs=0.1)
+        assert accountant.get_epsilon(0.0) == pytest.approx(100 * epsilon)
+
+    def test_it_holds_every_law_between_the_bounds(self):
+        """Uniform m on four outputs: all vertices of the polytope, in pairs."""
+        epsilon = 1.2
+        low, high = math.exp(-epsilon / 2) / 4, math.exp(epsilon / 2) / 4
+        vertices = set()
+        for place in range(4):
+            for chosen in itertools.product((low, high), repeat=3):
+                rest = 1 - sum(chosen)
+                if low <= rest <= high:
+                    law = [*chosen]
+                    law.insert(place, rest)
+                    vertices.add(tuple(law))
+        assert len(vertices) >= 4
+        event = wpm_dp_event.PrivateSamplingEvent(epsilon, 1.0)
+        accountant = accountant_of(event, 1, NeighborRel.REPLACE_ONE)
+        for order in (0.0, 0.4, 1.0):
+            truth = max(
+                oracles.discrete_deltas(p, q, order)["remove"]
+                for p, q in itertools.product(vertices, repeat=2)
+            )
+            assert accountant.get_delta(order) >= truth * (1 - 1e-12)
+
+    def test_refusals(self):
+        event = wpm_dp_event.PrivateSamplingEvent(1.0, 1.0)
+        error = privacy_accountant.UnsupportedEventError
+        with pytest.raises(error, match="REPLACE_ONE.*Found"):
+            accountant_of(event)
+        with pytest.raises(error, match="cannot run on a sample"):
+            accountant_of(
+                ext.RandomAllocationEvent(event, 1, 3), 1, NeighborRel.REPLACE_SPECIAL
+            )
+        bad = wpm_dp_event.PrivateSamplingEvent(-1.0, 1.0)
+        with pytest.raises(ValueError, match="epsilon"):
+            accountant_of(bad, 1, NeighborRel.REPLACE_ONE)

@@ -202,7 +202,10 @@ class TestFixedBatches:
             sum(member < group for member in chosen)
             for chosen in itertools.combinations(range(size), batch)
         ]
-        p = [(i / sigma, counts.count(i) / len(counts)) for i in range(max(counts) + 1)]
+        p = [
+            (2 * i / sigma, counts.count(i) / len(counts))
+            for i in range(max(counts) + 1)
+        ]
         accountant = accountant_of(
             Group(group, WithoutReplacement(size, batch, Gaussian(sigma)))
         )
@@ -218,7 +221,7 @@ class TestFixedBatches:
             sum(draw == 0 for draw in draws)
             for draws in itertools.product(range(size), repeat=batch)
         ]
-        p = [(i / sigma, counts.count(i) / len(counts)) for i in range(batch + 1)]
+        p = [(2 * i / sigma, counts.count(i) / len(counts)) for i in range(batch + 1)]
         accountant = accountant_of(WithReplacement(size, batch, Gaussian(sigma)))
         for epsilon in (0.0, 0.4, 1.2):
             truths = oracles.shift_mixture_deltas(p, [(0.0, 1.0)], epsilon)
@@ -230,7 +233,9 @@ class TestFixedBatches:
     @pytest.mark.parametrize("noise", [Gaussian(1.1), Laplace(0.9)])
     def test_one_record_leaving_a_subset_is_poisson(self, noise):
         subset = accountant_of(WithoutReplacement(1000, 10, noise), 50)
-        poisson = accountant_of(Poisson(0.01, noise), 50)
+        # In the batch another record is missing: twice the sensitivity.
+        halved = type(noise)(noise.noise_multiplier / 2)
+        poisson = accountant_of(Poisson(0.01, halved), 50)
         assert subset.get_epsilon(1e-6) == pytest.approx(
             poisson.get_epsilon(1e-6), rel=1e-9
         )
@@ -240,7 +245,7 @@ class TestFixedBatches:
         rate, sigma = 0.1, 0.8
         event = WithoutReplacement(50, 5, Gaussian(sigma))
         accountant = accountant_of(event, 1, NeighborRel.REPLACE_ONE)
-        p, q = [(0.0, 1 - rate), (1 / sigma, rate)], [(0.0, 1.0)]
+        p, q = [(0.0, 1 - rate), (2 / sigma, rate)], [(0.0, 1.0)]
         for epsilon in (0.0, 0.3, 1.5):
             truth = oracles.shift_mixture_deltas(p, q, epsilon)["remove"]
             assert truth <= accountant.get_delta(epsilon) <= truth * (1 + 1e-4)
@@ -253,6 +258,17 @@ class TestFixedBatches:
             1e-6
         )
 
+    @pytest.mark.parametrize("noise", [Gaussian(1.1), Laplace(0.9)])
+    def test_a_batch_of_all_records_is_no_sample(self, noise):
+        """One record replaced moves the sum by twice its norm, batch or not."""
+        batch = accountant_of(
+            WithoutReplacement(9, 9, noise), 5, NeighborRel.REPLACE_ONE
+        )
+        halved = type(noise)(noise.noise_multiplier / 2)
+        assert batch.get_epsilon(1e-6) == pytest.approx(
+            accountant_of(halved, 5).get_epsilon(1e-6), rel=1e-5
+        )
+
     def test_a_record_replaced_with_replacement(self):
         """Theorem L.5: binomial shifts up against binomial shifts down."""
         size, batch, sigma = 30, 3, 1.0
@@ -260,8 +276,8 @@ class TestFixedBatches:
             math.comb(batch, i) * (1 / size) ** i * (1 - 1 / size) ** (batch - i)
             for i in range(batch + 1)
         ]
-        p = [(i / sigma, w) for i, w in enumerate(weights)]
-        q = [(-i / sigma, w) for i, w in enumerate(weights)]
+        p = [(2 * i / sigma, w) for i, w in enumerate(weights)]
+        q = [(-2 * i / sigma, w) for i, w in enumerate(weights)]
         event = WithReplacement(size, batch, Gaussian(sigma))
         accountant = accountant_of(event, 1, NeighborRel.REPLACE_ONE)
         for epsilon in (0.0, 0.5):
@@ -272,7 +288,7 @@ class TestFixedBatches:
 
     def test_many_draws_with_replacement_have_a_pair(self):
         """Shifts up to 600 are cut where their weights no longer matter."""
-        event = WithReplacement(60_000, 600, Gaussian(1.0))
+        event = WithReplacement(60_000, 600, Gaussian(2.0))
         lower, upper = accountant_of(event, 100).get_epsilon_bounds(1e-6)
         near = accountant_of(Poisson(0.01, Gaussian(1.0)), 100).get_epsilon(1e-6)
         assert near < lower <= upper <= lower * (1 + 1e-4)

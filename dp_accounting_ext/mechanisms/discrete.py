@@ -100,6 +100,27 @@ def randomized_response(
     return dominating_pair.DominatingPair(ratios, masses, 0.0, 0.0, bound, error, error)
 
 
+def thinned_response(
+    epsilon: float, truth: float, lie: float, bound: Bound
+) -> dominating_pair.DominatingPair:
+    """Returns the pair of a binary randomized response that may release nothing.
+
+    Args:
+        epsilon: The loss of the truth, and minus that of the lie, in nats.
+        truth: Probability of the loss ε under P; Q's of the loss −ε.
+        lie: Probability of the loss −ε under P; Q's of the loss ε.
+        bound: What is known is an upper bound; a lower one says nothing.
+
+    Source:
+        https://arxiv.org/abs/2605.10015, Definition 3.1 (laws between two bounds).
+    """
+    if bound is Bound.LOWER or epsilon > _LARGEST_LOSS:
+        return dominating_pair.nothing_known(bound)
+    nothing = max(1 - truth - lie, 0.0)
+    ratios, masses, error = _exact([-epsilon, 0.0, epsilon], [truth, nothing, lie])
+    return dominating_pair.DominatingPair(ratios, masses, 0.0, 0.0, bound, error, error)
+
+
 def discrete_laplace(
     parameter: float, sensitivity: int, bound: Bound
 ) -> dominating_pair.DominatingPair:

@@ -1,0 +1,485 @@
+"""Wasserstein projections: time beside accuracy, beside other software.
+
+Exact projections of one user beside POT's network simplex on the same problem, with
+split columns, and beside HiGHS on the whole linear program; entropic ones beside the
+plain iteration of the paper's Algorithm 1 and POT's Sinkhorn, which solves an easier
+problem (a fixed target, our result) at the same λ; base measures; batches; and long
+stresses of accuracy and of the privacy of integer weights. POT is used where it is
+installed. Every job of another software runs in a process of its own, with a limit.
+Seconds are of CPU, all threads together, but for batches, where both are given.
+
+    python benchmarks/wpm.py [--short] [--peer-seconds 120]
+"""
+
+import argparse
+from collections.abc import Callable
+from fractions import Fraction
+import importlib.metadata
+import importlib.util
+import json
+import platform
+import subprocess
+import sys
+import time
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import optimize
+from scipy import sparse
+
+from dp_accounting_ext import wpm
+from dp_accounting_ext.wpm import alternating_projections
+from dp_accounting_ext.wpm import entropic_projection
+from dp_accounting_ext.wpm import exact_projection
+from dp_accounting_ext.wpm import integer_weights
+from dp_accounting_ext.wpm import mirror_descent
+from dp_accounting_ext.wpm import polytope as polytopes
+from dp_accounting_ext.wpm import rational_exponential
+
+FloatArray = npt.NDArray[np.float64]
+Problem = tuple[FloatArray, FloatArray, polytopes.LdpPolytope]
+
+# name, ε; with the share of the largest cost that λ is
+EXACT = [
+    ("ring of 30", 5.0),
+    ("grid 20x20", 1.0),
+    ("grid 20x20", 4.0),
+    ("1700x250", 1.0),
+    ("1700x250", 4.0),
+    ("5000x5000", 2.0),
+]
+ENTROPIC = [
+    (name, epsilon, share)
+    for name, epsilon in (("ring of 30", 5.0), ("grid 20x20", 1.0), ("grid 20x20", 4.0))
+    for share in (0.05, 0.01, 0.001, 0.0002)
+] + [("1700x250", 1.0, 0.01), ("1700x250", 1.0, 0.002)]
+
+
+def ring_cost(size: int = 30) -> FloatArray:
+    apart = np.abs(np.subtract.outer(np.arange(size), np.arange(size)))
+    return np.minimum(apart, size - apart).astype(float) ** 2
+
+
+def problem(name: str, epsilon: float) -> Problem:
+    """Returns masses, costs and the polytope of a named case, seeded."""
+    generator = np.random.default_rng(1)
+    if name == "ring of 30":
+        cost, concentration = ring_cost(), 0.1
+    elif name == "grid 20x20":
+        places = np.stack(np.meshgrid(np.arange(20.0), np.arange(20.0)), axis=-1)
+        cost = wpm.cost_matrix(places.reshape(-1, 2), places.reshape(-1, 2), order=1)
+        concentration = 0.1
+    elif name == "1700x250":
+        films = generator.normal(size=(1700, 64))
+        cost = wpm.cost_matrix(films, films[:250], metric="cosine", order=1)
+        concentration = 1.0
+    else:
+        left, right = generator.random((2, 5000, 2))
+        cost, concentration = wpm.cost_matrix(left, right, order=1), 1.0
+    masses = generator.dirichlet(np.full(cost.shape[0], concentration))
+    # No measure is searched for here: it would take longer than a projection.
+    measure = np.full(cost.shape[1], 1 / cost.shape[1])
+    return masses, cost, polytopes.from_base_measure(measure, epsilon)
+
+
+def clock(job: Callable[[], Any], repeats: int = 1) -> tuple[float, Any]:
+    """Returns the least CPU seconds of a few runs, and what the last gave."""
+    best = np.inf
+    for _ in range(repeats):
+        begin = time.process_time()
+        found = job()
+        best = min(best, time.process_time() - begin)
+    return best, found
+
+
+def network_simplex(case: Problem) -> tuple[float, float]:
+    """POT's network simplex: columns split into their least and the rest of it."""
+    import ot
+
+    masses, cost, polytope = case
+    rows = masses > 0
+    supply, small = masses[rows], cost[rows]
+    size = cost.shape[1]
+    spare = polytope.upper.sum() - 1
+    whole = np.vstack(
+        [
+            np.hstack([small, small]),
+            np.append(np.full(size, 4 * cost.max()), np.zeros(size)),
+        ]
+    )
+    left = np.append(supply, spare)
+    right = np.append(polytope.lower, polytope.upper - polytope.lower)
+    right *= left.sum() / right.sum()
+    repeats = 1 if size > 1000 else 5
+    seconds, plan = clock(lambda: ot.emd(left, right, whole, 10**9), repeats)
+    return seconds, float((plan * whole).sum())
+
+
+def whole_program(case: Problem) -> tuple[float, float]:
+    """HiGHS on all arcs at once."""
+    masses, cost, polytope = case
+    rows = masses > 0
+    supply, small = masses[rows], cost[rows]
+    k, size = small.shape
+    arcs, held = np.arange(k * size), np.arange(size)
+    inputs, outputs = np.divmod(arcs, size)
+    matrix = sparse.csc_array(
+        (
+            np.concatenate([np.ones(2 * arcs.size), -np.ones(size)]),
+            (
+                np.concatenate([inputs, k + outputs, k + held]),
+                np.concatenate([arcs, arcs, arcs.size + held]),
+            ),
+        )
+    )
+    bounds = np.zeros((arcs.size + size, 2))
+    bounds[: arcs.size, 1] = np.inf
+    bounds[arcs.size :] = 1e6 * np.column_stack([polytope.lower, polytope.upper])
+    largest = float(cost.max()) or 1.0
+    linprog: Any = optimize.linprog
+    seconds, found = clock(
+        lambda: linprog(
+            np.append(small.ravel() / largest, np.zeros(size)),
+            A_eq=matrix,
+            b_eq=np.append(1e6 * supply, np.zeros(size)),
+            bounds=bounds,
+            method="highs-ds",
+            options={
+                "primal_feasibility_tolerance": 1e-10,
+                "dual_feasibility_tolerance": 1e-10,
+            },
+        )
+    )
+    if found.status:
+        raise SystemExit(f"HiGHS: {found.message}")
+    return seconds, float(found.fun) * largest / 1e6
+
+
+def pot_sinkhorn(case: Problem, regularization: float) -> tuple[float, float]:
+    """POT's log-domain Sinkhorn to our own result as a fixed target."""
+    import ot
+
+    masses, cost, polytope = case
+    rows = masses > 0
+    found = entropic_projection.solve(
+        masses[np.newaxis], cost, polytope, regularization
+    )
+    target = found.distributions[0] / found.distributions[0].sum()
+    seconds, result = clock(
+        lambda: ot.sinkhorn(
+            masses[rows],
+            target,
+            cost[rows],
+            regularization,
+            method="sinkhorn_log",
+            numItermax=100_000,
+            stopThr=1e-7,
+            log=True,
+        )
+    )
+    return seconds, float(result[1]["niter"])
+
+
+def plain_iteration(
+    case: Problem, regularization: float, limit: float
+) -> tuple[float, int, str]:
+    """Algorithm 1 as printed, kernel and scalings; seconds to a relative gap of 1e-6.
+
+    Returns seconds, passes, and why it did not get there, if so. The gap is certified
+    every so many passes, outside the clock. At small λ the scalings leave the range
+    of floats, and the iteration ends there.
+    """
+    masses, cost, polytope = case
+    rows = masses > 0
+    supply, scaled = masses[rows], cost[rows] / regularization
+    kernel = np.exp(-scaled)
+    scalings = np.ones(cost.shape[1])
+    task = alternating_projections.make_problem(supply[np.newaxis], scaled, polytope)
+    spent, passes = 0.0, 0
+    while spent < limit:
+        begin = time.process_time()
+        with np.errstate(all="ignore"):
+            for _ in range(50):
+                sums = kernel.T @ (supply / (kernel @ scalings))
+                law = polytopes.kl_projection(np.log(sums)[np.newaxis], polytope)[0]
+                scalings = law / sums
+        passes += 50
+        spent += time.process_time() - begin
+        if not np.isfinite(scalings).all():
+            return spent, passes, "left the floats"
+        if passes % 500 == 0 or passes < 500:
+            iterate = alternating_projections.step(task, np.log(scalings)[np.newaxis])
+            proof = entropic_projection.certify(task, iterate, scaled)
+            if proof.gaps[0] <= 1e-6 * proof.values[0]:
+                return spent, passes, ""
+    return spent, passes, "not there yet"
+
+
+PEERS = {
+    "simplex": lambda name, epsilon, _: network_simplex(problem(name, epsilon)),
+    "program": lambda name, epsilon, _: whole_program(problem(name, epsilon)),
+    "sinkhorn": lambda name, epsilon, strength: pot_sinkhorn(
+        problem(name, epsilon), strength
+    ),
+}
+
+
+def peer(
+    job: str, name: str, epsilon: float, strength: float, limit: float
+) -> tuple[float, float] | str:
+    """Returns seconds and a number of another software's, or why there are none."""
+    if job != "program" and not importlib.util.find_spec("ot"):
+        return "POT is not installed"
+    command = [sys.executable, __file__, "--job", job, name, repr(epsilon)]
+    try:
+        done = subprocess.run(
+            [*command, repr(strength)], capture_output=True, text=True, timeout=limit
+        )
+    except subprocess.TimeoutExpired:
+        return f"none in {limit:.0f} s"
+    if done.returncode:
+        return done.stderr.strip().splitlines()[-1][:60]
+    seconds, number = json.loads(done.stdout)
+    return seconds, number
+
+
+def versions() -> str:
+    """Returns what the figures were measured with."""
+    names = ["dp-accounting-ext", "numpy", "scipy"]
+    if importlib.util.find_spec("ot"):
+        names += ["POT"]
+    found = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in names)
+    return f"Python {platform.python_version()}, {found}; {platform.machine()}"
+
+
+def exact_table(limit: float, short: bool) -> None:
+    print("\nExact, one user. Gap: (value - lower bound) / value, proven.")
+    print(f"{'case':<12}{'ε':>4}{'s':>9}{'rounds':>7}{'gap':>9}   others")
+    for name, epsilon in EXACT[:5] if short else EXACT:
+        case = problem(name, epsilon)
+        masses, cost, polytope = case
+        repeats = 1 if cost.size > 10**6 else 5
+        mine = clock(
+            lambda masses=masses, cost=cost, polytope=polytope: exact_projection.solve(
+                masses, cost, polytope
+            ),
+            repeats,
+        )
+        result = wpm.project(
+            masses, cost, polytope.lower * np.exp(epsilon / 2), epsilon
+        )
+        line = f"{name:<12}{epsilon:>4g}{mine[0]:>9.4f}{result.iterations:>7}"
+        line += f"{max(result.gap, 0) / result.value:>9.0e}"
+        others = [("POT", "simplex"), ("whole LP", "program")]
+        # A program of 25 million arcs does not fit a usual memory.
+        for label, job in others if cost.size < 10**7 else others[:1]:
+            other = peer(job, name, epsilon, 0.0, limit)
+            if isinstance(other, str):
+                line += f"   {label}: {other}"
+            else:
+                apart = abs(other[1] / result.value - 1)
+                line += f"   {label} {other[0]:.4f} s = {other[0] / mine[0]:.2f}x"
+                line += f" ({apart:.0e} apart)"
+        print(line, flush=True)
+
+
+def entropic_table(limit: float, short: bool) -> None:
+    print("\nEntropic, one user, to a certified regularised gap of 1e-6 of the cost.")
+    print("Excess: cost above the exact projection's, and its bound λ log k_v.")
+    head = f"{'case':<12}{'ε':>4}{'λ/max C':>9}{'s':>9}{'passes':>8}{'excess':>10}"
+    print(f"{head}{'bound':>10}   others")
+    for name, epsilon, share in ENTROPIC[:7] if short else ENTROPIC:
+        case = problem(name, epsilon)
+        masses, cost, polytope = case
+        strength = share * float(cost.max())
+        seconds, found = clock(
+            lambda case=case, strength=strength: entropic_projection.solve(
+                case[0][np.newaxis], case[1], case[2], strength
+            ),
+            3,
+        )
+        best = exact_projection.solve(masses, cost, polytope).values[0]
+        bound = entropic_projection.error_bound(strength, cost.shape[1])
+        line = f"{name:<12}{epsilon:>4g}{share:>9g}{seconds:>9.4f}"
+        line += f"{found.iterations[0]:>8}{found.values[0] - best:>10.2e}{bound:>10.2e}"
+        line += "" if found.converged[0] else " NOT CONVERGED"
+        slow, passes, fault = plain_iteration(case, strength, limit)
+        line += f"   Algorithm 1 {slow:.4f} s, {passes} passes"
+        line += f", {fault}" if fault else f" = {slow / seconds:.1f}x"
+        other = peer("sinkhorn", name, epsilon, strength, limit)
+        if isinstance(other, str):
+            line += f"   POT: {other}"
+        else:
+            line += f"   POT Sinkhorn {other[0]:.3f} s, {other[1]:.0f} passes"
+        print(line, flush=True)
+
+
+def measure_table(short: bool) -> None:
+    print("\nBase measures: worst-case cost. Gap: proven.")
+    names = ["ring of 30"] if short else ["ring of 30", "random 200", "grid 20x20"]
+    for name in names:
+        for epsilon in (1.0, 4.0):
+            if name == "random 200":
+                places = np.random.default_rng(0).random((200, 2))
+                cost = wpm.cost_matrix(places, places, order=1)
+            else:
+                cost = problem(name, epsilon)[1]
+            slow, uniform = clock(
+                lambda cost=cost, epsilon=epsilon: wpm.uniform_base_measure(
+                    cost, epsilon
+                )
+            )
+            seconds, best = clock(
+                lambda cost=cost, epsilon=epsilon: wpm.minimax_base_measure(
+                    cost, epsilon
+                )
+            )
+            descent, reference = clock(
+                lambda cost=cost, epsilon=epsilon: (
+                    mirror_descent.mirror_descent_base_measure(cost, epsilon, 1000)
+                )
+            )
+            print(
+                f"{name:<12} ε {epsilon:g}  minimax {best.value:.6g} ({seconds:.2f} s, "
+                f"{best.iterations} rounds, gap {best.gap / best.value:.0e})  uniform "
+                f"{uniform.value / best.value:.3f}x ({slow:.3f} s)  mirror descent, "
+                f"1000 steps {reference.value / best.value:.3f}x ({descent:.2f} s)",
+                flush=True,
+            )
+
+
+def film_users(count: int) -> tuple[FloatArray, FloatArray]:
+    """Users with 80 of 1360 films each, and 250 candidates."""
+    generator = np.random.default_rng(0)
+    centres = generator.normal(size=(20, 64))
+    films = 0.7 * centres[generator.integers(0, 20, 1610)]
+    films += generator.normal(size=films.shape)
+    users = np.zeros((count, 1360))
+    for user in users:
+        seen = generator.choice(1360, 80, replace=False)
+        user[seen] = generator.integers(1, 6, 80)
+    cost = wpm.cost_matrix(films[:1360], films[1360:], metric="cosine", order=1)
+    return users / users.sum(axis=1, keepdims=True), cost
+
+
+def batch_table(short: bool) -> None:
+    count = 500 if short else 10_000
+    users, cost = film_users(count)
+    print(
+        f"\n{count} users x 250 candidates, 80 of 1360 films each: project and sample."
+    )
+    for strength in (0.01, None):
+        for epsilon in (1.0, 4.0):
+            mechanism = wpm.WassersteinProjectionMechanism(
+                cost, epsilon, regularization=strength
+            )
+            part = users if strength or short else users[:1000]
+            begin = time.perf_counter()
+            seconds, _ = clock(lambda m=mechanism, p=part: m.sample(p))
+            share = count / len(part)
+            waited = (time.perf_counter() - begin) * share
+            label = f"λ = {strength}" if strength else "exact"
+            note = "" if len(part) == count else f", from the first {len(part)}"
+            print(
+                f"ε {epsilon:g} {label:<9} {waited:7.1f} s, {seconds * share:.1f} s of "
+                f"CPU{note}",
+                flush=True,
+            )
+
+
+def random_case(generator: np.random.Generator) -> tuple[Problem, FloatArray, float]:
+    k, size = generator.integers(1, 201, 2)
+    left, right = generator.random((k, 2)), generator.random((size, 2))
+    if generator.random() < 0.3:
+        right = left[generator.integers(0, k, size)]
+    cost = wpm.cost_matrix(left, right, order=float(generator.integers(1, 3)))
+    masses = generator.dirichlet(np.full(k, generator.choice([0.1, 1.0])))
+    masses = np.where(generator.random(k) < 0.2, 0.0, masses)
+    if masses.sum() <= 0 or generator.random() < 0.2:
+        masses = np.eye(k)[generator.integers(k)]
+    epsilon = float(np.exp(generator.uniform(np.log(0.01), np.log(40.0))))
+    measure = generator.dirichlet(np.full(size, generator.choice([0.5, 50.0])))
+    measure *= np.exp(generator.uniform(-1, 1) * epsilon / 2)
+    polytope = polytopes.from_base_measure(measure, epsilon)
+    return (masses / masses.sum(), cost, polytope), measure, epsilon
+
+
+def accuracy_stress(count: int) -> None:
+    """Random cases beside the whole program, k and k_v to 200, ε from .01 to 40."""
+    generator = np.random.default_rng(0)
+    worst, absolute, widest = 0.0, 0.0, 0.0
+    for _ in range(count):
+        case, measure, epsilon = random_case(generator)
+        found = wpm.project(case[0], case[1], measure, epsilon)
+        _, truth = whole_program(case)
+        apart = abs(found.value - truth)
+        largest = float(case[1].max()) or 1.0
+        absolute = max(absolute, apart / largest)
+        if truth > 1e-6 * largest:
+            worst = max(worst, apart / truth)
+            widest = max(widest, found.gap / found.value)
+    print(
+        f"\n{count} random cases beside the whole program: costs above 1e-6 of the "
+        f"largest {worst:.0e} apart, proven gap at most {widest:.0e}; all cases "
+        f"{absolute:.0e} of the largest cost apart"
+    )
+
+
+def privacy_stress(count: int) -> None:
+    """Integer weights of anything at all: ratios in rational arithmetic."""
+    generator = np.random.default_rng(1)
+    rows = checked = fallen = 0
+    for _ in range(count):
+        _, measure, epsilon = random_case(generator)
+        measure = measure[:40] * (measure.sum() / measure[:40].sum())
+        polytope = polytopes.from_base_measure(measure, epsilon)
+        bounds = integer_weights.make_bounds(polytope, epsilon)
+        shape = (4, measure.size)
+        proposed = np.concatenate(
+            [
+                polytopes.cheapest(generator.normal(size=shape), polytope),
+                generator.dirichlet(np.full(measure.size, 0.1), size=2),
+                generator.normal(size=shape),
+                np.full((1, measure.size), np.nan),
+            ]
+        )
+        weights = integer_weights.round_to_weights(proposed, bounds)
+        fallen += int((weights == bounds.public_weights).all(axis=1).sum())
+        low, _ = rational_exponential.bounds(Fraction(epsilon))
+        for column in weights.T.tolist():
+            if Fraction(max(column)) > low * min(column):
+                raise SystemExit(f"not private at ε = {epsilon}")
+        if any(sum(row) != bounds.total for row in weights.tolist()):
+            raise SystemExit("weights do not sum to W")
+        rows += len(weights)
+        checked += len(weights) * (len(weights) - 1) * measure.size
+    print(
+        f"{rows} laws ({fallen} the public one), {checked} ratios in rational "
+        "arithmetic: all at most e^ε"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description="Wasserstein projections beside other software."
+    )
+    parser.add_argument("--short", action="store_true", help="small cases only")
+    parser.add_argument("--peer-seconds", type=float, default=120.0)
+    parser.add_argument("--job", nargs=4, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.job:
+        job, name, epsilon, strength = options.job
+        print(json.dumps(PEERS[job](name, float(epsilon), float(strength))))
+        return
+    print(versions())
+    exact_table(options.peer_seconds, options.short)
+    entropic_table(min(options.peer_seconds, 60.0), options.short)
+    measure_table(options.short)
+    batch_table(options.short)
+    accuracy_stress(20 if options.short else 200)
+    privacy_stress(50 if options.short else 1000)
+
+
+if __name__ == "__main__":
+    main()

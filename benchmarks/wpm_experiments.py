@@ -1,0 +1,427 @@
+"""The experiments of the Wasserstein projection's paper, as tables and pictures.
+
+    python benchmarks/wpm_experiments.py ring [--picture docs/wpm_ring.png]
+    python benchmarks/wpm_experiments.py movielens ml-100k/ [--picture hits.png]
+    python benchmarks/wpm_experiments.py gowalla loc-gowalla_totalCheckins.txt.gz
+
+The data are not shipped, as their licences forbid it. MovieLens-100K is at
+https://grouplens.org/datasets/movielens/100k/ (give the directory that holds `u.data`
+and `u.item`), Gowalla at https://snap.stanford.edu/data/loc-Gowalla.html. Pictures
+need matplotlib.
+
+Source: https://arxiv.org/abs/2605.10015, sections 5.1 and 5.2, Appendices M and N.
+"""
+
+import argparse
+from collections.abc import Iterable
+import dataclasses
+import datetime
+import gzip
+import pathlib
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dp_accounting_ext import wpm
+from dp_accounting_ext.wpm import alternating_projections
+from dp_accounting_ext.wpm import exact_projection
+from dp_accounting_ext.wpm import polytope as polytopes
+
+FloatArray = npt.NDArray[np.float64]
+
+EPSILONS = (0.2, 0.5, 1.0, 2.0, 3.0, 4.0)
+REGULARIZATION = 0.01
+SCALES = 7
+
+GRID = 20
+# Austin, Texas: south, north, west, east. The paper does not say where it cut.
+AUSTIN = (30.15, 30.45, -97.9, -97.6)
+FEWEST_CHECKINS = 10
+NUM_USERS = 500
+
+INK, BLUE, RED, GREY = "#222222", "#2a6fbb", "#c8553d", "#b9bec6"
+
+
+def reaching_cost(masses: FloatArray, cost: FloatArray, law: FloatArray) -> float:
+    """Returns the least cost of moving one distribution to another."""
+    fixed = polytopes.LdpPolytope(law, law)
+    return float(exact_projection.solve(masses, cost, fixed).values[0])
+
+
+# The ring.
+
+
+def ring(size: int = 30, order: int = 2) -> FloatArray:
+    apart = np.abs(np.subtract.outer(np.arange(size), np.arange(size)))
+    return np.minimum(apart, size - apart).astype(float) ** order
+
+
+def convergence(
+    mechanism: wpm.WassersteinProjectionMechanism,
+    masses: FloatArray,
+    cost: FloatArray,
+    regularization: float,
+    passes: Iterable[int],
+) -> list[float]:
+    """Returns W_2 from the input after numbers of passes of the paper's Algorithm 1."""
+    rows = masses > 0
+    problem = alternating_projections.make_problem(
+        masses[np.newaxis, rows],
+        cost[rows] / regularization,
+        polytopes.from_base_measure(mechanism.base_measure, mechanism.epsilon),
+    )
+    laws = [
+        alternating_projections.project(problem, count).distributions[0]
+        for count in passes
+    ]
+    return [reaching_cost(masses, cost, law / law.sum()) ** 0.5 for law in laws]
+
+
+def run_ring(epsilon: float, picture: pathlib.Path | None) -> None:
+    cost = ring()
+    masses = np.random.default_rng(14).dirichlet(np.full(30, 0.1))
+    projection = wpm.WassersteinProjectionMechanism(cost, epsilon)
+    divergence = wpm.KLProjectionMechanism(cost, epsilon)
+    laws = [projection.project(masses), divergence.project(masses)]
+    print(f"Ring of 30, ε = {epsilon:g}, p = 2: W_2 from the input, mean of 50 inputs")
+    users = np.random.default_rng(0).dirichlet(np.full(30, 0.1), size=50)
+    baselines = {
+        "WPM, uniform": projection,
+        "WPM, minimax": wpm.WassersteinProjectionMechanism(cost, epsilon, "minimax"),
+        "KL projection": divergence,
+        "exponential": wpm.ExponentialMechanism(cost, epsilon),
+    }
+    for name, mechanism in baselines.items():
+        reached = [
+            reaching_cost(user, cost, law) ** 0.5
+            for user, law in zip(users, mechanism.project(users), strict=True)
+        ]
+        worst = mechanism.worst_case_cost**0.5
+        print(f"{name:<14}{np.mean(reached):>8.3f}   of the worst point {worst:.3f}")
+    passes = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000]
+    curves = {
+        share: convergence(projection, masses, cost, share * float(cost.max()), passes)
+        for share in (0.01, 0.002, 0.0005)
+    }
+    exact = reaching_cost(masses, cost, laws[0]) ** 0.5
+    print(f"\nAlgorithm 1, W_2 after passes; exact projection {exact:.4f}")
+    print("λ / max C" + "".join(f"{count:>8}" for count in passes))
+    for share, curve in curves.items():
+        print(f"{share:>9g}" + "".join(f"{value:>8.4f}" for value in curve))
+    if picture:
+        draw_ring(masses, laws, passes, curves, exact, epsilon, picture)
+
+
+def draw_ring(
+    masses: FloatArray,
+    laws: list[FloatArray],
+    passes: list[int],
+    curves: dict[float, list[float]],
+    exact: float,
+    epsilon: float,
+    picture: pathlib.Path,
+) -> None:
+    plots = pyplot()
+    figure, (left, right) = plots.subplots(
+        1, 2, figsize=(10, 3.6), width_ratios=(3, 2), layout="constrained"
+    )
+    places = np.arange(masses.size)
+    left.bar(places, masses, color=GREY, width=0.9, label="private distribution")
+    edges = np.arange(masses.size + 1) - 0.5
+    left.stairs(laws[0], edges, color=BLUE, lw=2, label="WPM")
+    left.stairs(laws[1], edges, color=RED, lw=2, label="KL projection")
+    left.set(
+        xlabel="place on the ring",
+        ylabel="probability",
+        title=f"One draw under ε = {epsilon:g}",
+        xlim=(-0.6, masses.size - 0.4),
+    )
+    left.legend(frameon=False)
+    shades = plots.get_cmap("Blues")(np.linspace(0.45, 0.9, len(curves)))
+    for (share, curve), shade in zip(curves.items(), shades, strict=True):
+        right.plot(passes, curve, "o-", ms=3, color=shade, label=f"λ = {share:g} max C")
+    right.axhline(exact, color=INK, lw=1, ls="--", label="exact projection")
+    right.set(
+        xscale="log",
+        xlabel="passes of Algorithm 1",
+        ylabel="$W_2$ from the input",
+        title="Entropic projection",
+        ylim=(0, None),
+    )
+    right.legend(frameon=False)
+    save(figure, picture)
+
+
+# MovieLens.
+
+
+@dataclasses.dataclass(frozen=True)
+class Films:
+    """Ratings, a row a user and a column a film, zero for none; genres of films."""
+
+    ratings: FloatArray
+    genres: FloatArray
+
+
+def read_films(directory: pathlib.Path) -> Films:
+    """Reads `u.data` and `u.item` of MovieLens-100K."""
+    table = np.loadtxt(directory / "u.data", dtype=np.int64, usecols=(0, 1, 2))
+    lines = (directory / "u.item").read_text(encoding="latin-1").splitlines()
+    genres = np.array([line.split("|")[5:] for line in lines], dtype=np.float64)
+    ratings = np.zeros((table[:, 0].max(), len(genres)))
+    ratings[table[:, 0] - 1, table[:, 1] - 1] = table[:, 2]
+    return Films(ratings, genres)
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """A split of the films, and inputs of the users with any mass.
+
+    Attributes:
+        cost: (train films, candidates) cosine distances of embeddings.
+        inputs: Validation and test users' distributions of train films.
+        genre_inputs: The same of genres.
+        hits: Whether they rate a candidate at four or more.
+        genre_films: (genres, candidates) probabilities of films given a genre.
+    """
+
+    cost: FloatArray
+    inputs: tuple[FloatArray, FloatArray]
+    genre_inputs: tuple[FloatArray, FloatArray]
+    hits: tuple[FloatArray, FloatArray]
+    genre_films: FloatArray
+
+
+def make_task(films: Films, seed: int, candidates: int = 250, size: int = 64) -> Task:
+    """Returns the split of the paper's Appendix N."""
+    generator = np.random.default_rng(seed)
+    users, count = films.ratings.shape
+    order = generator.permutation(count)
+    train, test = order[: int(0.8 * count)], order[int(0.8 * count) :]
+    people = generator.permutation(users)
+    groups = people[: int(0.8 * users)], people[int(0.8 * users) :]
+    public = films.ratings[groups[0]]
+    popular = np.argsort(-(public[:, test] > 0).sum(axis=0), kind="stable")
+    chosen = test[popular[:candidates]]
+    _, strengths, axes = np.linalg.svd(public, full_matrices=False)
+    # Films that no public user rated have no embedding; a common one stands in.
+    vectors = (strengths[:size, np.newaxis] * axes[:size]).T
+    vectors[np.abs(vectors).sum(axis=1) < 1e-9] = vectors.mean(axis=0)
+    cost = wpm.cost_matrix(vectors[train], vectors[chosen], metric="cosine", order=1)
+    kept = [group[films.ratings[group][:, train].sum(axis=1) > 0] for group in groups]
+    inputs, genre_inputs, hits = [], [], []
+    for group in kept:
+        inputs.append(normalised(films.ratings[group][:, train]))
+        shares = films.genres[train] / np.maximum(
+            films.genres[train].sum(axis=1, keepdims=True), 1
+        )
+        genre_inputs.append(normalised(inputs[-1] @ shares))
+        hits.append((films.ratings[group][:, chosen] >= 4).astype(float))
+    members = films.genres[chosen].T
+    members[members.sum(axis=1) == 0] = 1.0
+    return Task(
+        cost,
+        (inputs[0], inputs[1]),
+        (genre_inputs[0], genre_inputs[1]),
+        (hits[0], hits[1]),
+        normalised(members),
+    )
+
+
+def normalised(rows: FloatArray) -> FloatArray:
+    return np.asarray(rows / rows.sum(axis=1, keepdims=True))
+
+
+def hit_rates(task: Task, epsilon: float) -> dict[str, float]:
+    """Returns hit rates of test users, scales chosen on validation users.
+
+    A rate is the mean probability of a hit, from laws and not from draws.
+    """
+    candidates, genres = task.cost.shape[1], task.genre_films.shape[0]
+
+    def projected(scale: float, part: int) -> FloatArray:
+        measure = np.full(candidates, scale / candidates)
+        mechanism = wpm.WassersteinProjectionMechanism(
+            task.cost, epsilon, measure, regularization=REGULARIZATION
+        )
+        return mechanism.project(task.inputs[part])
+
+    def by_genre(scale: float, part: int) -> FloatArray:
+        measure = np.full(genres, scale / genres)
+        mechanism = wpm.KLProjectionMechanism(
+            np.ones((genres, genres)), epsilon, measure
+        )
+        return mechanism.project(task.genre_inputs[part]) @ task.genre_films
+
+    scales = np.exp(np.linspace(-0.98, 0.98, SCALES) * epsilon / 2)
+    rates = {}
+    for name, make in (("WPM", projected), ("KL by genre", by_genre)):
+        tuned = [float((make(s, 0) * task.hits[0]).sum(axis=1).mean()) for s in scales]
+        law = make(float(scales[int(np.argmax(tuned))]), 1)
+        rates[name] = float((law * task.hits[1]).sum(axis=1).mean())
+    law = wpm.ExponentialMechanism(task.cost, epsilon).project(task.inputs[1])
+    rates["exponential"] = float((law * task.hits[1]).sum(axis=1).mean())
+    return rates
+
+
+def run_movielens(path: pathlib.Path, picture: pathlib.Path | None, seed: int) -> None:
+    task = make_task(read_films(path), seed)
+    popular = int(np.argmax(task.hits[0].mean(axis=0)))
+    print(f"MovieLens-100K, seed {seed}: hit rate of one draw")
+    print(
+        f"the film most public users like, always, at ε = 0: {mean_hit(task, popular)}"
+    )
+    print("so a hit rate tells how far mechanisms keep tastes, not how good they are")
+    names: list[str] = []
+    table = []
+    for epsilon in EPSILONS:
+        rates = hit_rates(task, epsilon)
+        if not names:
+            names = list(rates)
+            print(f"{'ε':>5}" + "".join(f"{name:>14}" for name in names))
+        table.append([rates[name] for name in names])
+        print(f"{epsilon:>5g}" + "".join(f"{x:>14.4f}" for x in table[-1]), flush=True)
+    if picture:
+        draw_lines(names, np.array(table), "hit rate of one draw", picture)
+
+
+def mean_hit(task: Task, candidate: int) -> str:
+    return f"{task.hits[1][:, candidate].mean():.3f}"
+
+
+# Gowalla.
+
+
+def read_checkins(path: pathlib.Path) -> tuple[npt.NDArray[np.int64], FloatArray]:
+    """Returns users and cells of check-ins in Austin, places in [0, 1)²."""
+    south, north, west, east = AUSTIN
+    users, places = [], []
+    opened: Any = gzip.open if path.suffix == ".gz" else open
+    with opened(path, "rt") as lines:
+        for line in lines:
+            user, when, latitude, longitude, _ = line.split("\t")
+            datetime.datetime.fromisoformat(when.rstrip("Z"))
+            y = (float(latitude) - south) / (north - south)
+            x = (float(longitude) - west) / (east - west)
+            if 0 <= x < 1 and 0 <= y < 1:
+                users.append(int(user))
+                places.append((x, y))
+    return np.array(users), np.array(places).reshape(-1, 2)
+
+
+def make_visitors(
+    users: npt.NDArray[np.int64], places: FloatArray, seed: int
+) -> tuple[FloatArray, FloatArray]:
+    """Returns distributions over cells of protected users, and of public ones."""
+    cells = (places * GRID).astype(np.int64)
+    flat = cells[:, 1] * GRID + cells[:, 0]
+    names, rows = np.unique(users, return_inverse=True)
+    counts = np.zeros((names.size, GRID * GRID))
+    np.add.at(counts, (rows, flat), 1)
+    regular = counts[counts.sum(axis=1) >= FEWEST_CHECKINS]
+    order = np.random.default_rng(seed).permutation(len(regular))
+    split = min(NUM_USERS, len(regular) // 2)
+    laws = normalised(regular[order])
+    return laws[:split], laws[split : 2 * split]
+
+
+def run_gowalla(
+    path: pathlib.Path, picture: pathlib.Path | None, seed: int, runs: int = 5
+) -> None:
+    users, public = make_visitors(*read_checkins(path), seed)
+    side = (np.arange(GRID) + 0.5) / GRID
+    cells = np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
+    cost = wpm.cost_matrix(cells, cells, order=1)
+    truth = users.mean(axis=0)
+    print(f"Gowalla, Austin, {len(users)} users, one draw each: W_1 of the estimate")
+    print("from the users' mean, in sides of the map; mean and deviation of runs")
+    names = ["WPM, uniform", "WPM, minimax", "WPM, learned", "KL projection"]
+    print(f"{'ε':>5}" + "".join(f"{name:>16}" for name in names))
+    table = []
+    for epsilon in (0.5, 1.0, 2.0, 4.0):
+        learned = wpm.learn_base_measure(cost, epsilon, public[:100], relative_gap=0.05)
+        mechanisms = [
+            wpm.WassersteinProjectionMechanism(cost, epsilon),
+            wpm.WassersteinProjectionMechanism(cost, epsilon, "minimax"),
+            wpm.WassersteinProjectionMechanism(cost, epsilon, learned.base_measure),
+            wpm.KLProjectionMechanism(cost, epsilon),
+        ]
+        line, means = f"{epsilon:>5g}", []
+        for mechanism in mechanisms:
+            errors = [
+                estimate_error(mechanism, users, truth, cost, seed + run)
+                for run in range(runs)
+            ]
+            means.append(float(np.mean(errors)))
+            line += f"{means[-1]:>9.4f} ±{np.std(errors):.4f}"
+        table.append(means)
+        print(line, flush=True)
+    if picture:
+        draw_lines(names, np.array(table), "$W_1$ of the estimate", picture)
+
+
+def estimate_error(
+    mechanism: Any, users: FloatArray, truth: FloatArray, cost: FloatArray, seed: int
+) -> float:
+    draws = mechanism.sample(users, rng=np.random.default_rng(seed))
+    estimate = np.bincount(draws, minlength=truth.size) / len(users)
+    return reaching_cost(truth, cost, estimate)
+
+
+# Pictures.
+
+
+def pyplot() -> Any:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as found
+
+    found.rcParams.update({"axes.spines.top": False, "axes.spines.right": False})
+    return found
+
+
+def draw_lines(
+    names: list[str], table: FloatArray, label: str, picture: pathlib.Path
+) -> None:
+    plots = pyplot()
+    figure, axes = plots.subplots(figsize=(5, 3.6), layout="constrained")
+    epsilons = EPSILONS if len(table) == len(EPSILONS) else (0.5, 1.0, 2.0, 4.0)
+    for name, column in zip(names, table.T, strict=True):
+        axes.plot(epsilons, column, "o-", label=name)
+    axes.set(xlabel="ε", ylabel=label, ylim=(0, None))
+    axes.legend(frameon=False)
+    save(figure, picture)
+
+
+def save(figure: Any, picture: pathlib.Path) -> None:
+    picture.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(picture, dpi=140)
+    print(f"wrote {picture}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    jobs = parser.add_subparsers(dest="job", required=True)
+    for name in ("ring", "movielens", "gowalla"):
+        job = jobs.add_parser(name)
+        job.add_argument("--picture", type=pathlib.Path)
+        if name == "ring":
+            job.add_argument("--epsilon", type=float, default=5.0)
+        else:
+            job.add_argument("path", type=pathlib.Path)
+            job.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    if options.job == "ring":
+        run_ring(options.epsilon, options.picture)
+    elif options.job == "movielens":
+        run_movielens(options.path, options.picture, options.seed)
+    else:
+        run_gowalla(options.path, options.picture, options.seed)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,109 @@
+"""From likelihood ratios to Rényi divergences, without cancellation."""
+
+import numpy as np
+import numpy.typing as npt
+
+FloatArray = npt.NDArray[np.float64]
+
+# Order one, the Kullback-Leibler divergence, is answered by the order just above it:
+# Rényi divergences increase with the order.
+LOWEST_ORDER = 1.0 + 1e-9
+# Above this order only bounds without amplification are computed.
+HIGHEST_ORDER = 4096.0
+# Less noise than this is none, and more is as good as that much.
+_LEAST_NOISE = 1e-50
+_MOST_NOISE = 1e50
+# What results are raised by: a hundred times and more what rounding was seen to cost.
+_ROUND_UP = 1.0 + 1e-11
+# Below this |α log Z| the excess is summed as a power series.
+_SERIES_REACH = 0.25
+_SERIES_TERMS = 16
+
+
+def log_excess(losses: FloatArray, order: float) -> FloatArray:
+    """Returns log (Z^α − 1 − α (Z − 1)) / (α − 1) where Z = e^loss.
+
+    Its mean under Q, where Z = dP/dQ has mean one, is (Ψ_α(P‖Q) − 1) / (α − 1). The
+    mean of Z^α − 1 alone would be a small difference of large numbers; here every
+    value is positive, computed to a relative error of a few roundings, and stays a
+    float however large Z^α is.
+
+    Args:
+        losses: log Z, finite or −inf.
+        order: α > 1.
+    """
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+        return np.where(
+            np.abs(losses) * order <= _SERIES_REACH,
+            _log_excess_of_small(losses, order),
+            np.where(
+                losses > 0,
+                _log_excess_of_positive(losses, order),
+                _log_excess_of_negative(losses, order),
+            ),
+        )
+
+
+def _log_excess_of_small(losses: FloatArray, order: float) -> FloatArray:
+    """Sums (α^n − α) / (α − 1) lⁿ / n! from n = 2 on."""
+    coefficient, total = order / 2, np.zeros_like(losses)
+    clipped = np.clip(losses, -_SERIES_REACH / order, _SERIES_REACH / order)
+    power = clipped**2
+    for n in range(3, _SERIES_TERMS):
+        total += coefficient * power
+        # (α^n − α)/(α − 1) = α + α (α^{n−1} − α)/(α − 1) + … over n!.
+        coefficient = order * (1 / _factorial(n) + coefficient / n)
+        power = power * clipped
+    return np.log(total)
+
+
+def _factorial(number: int) -> float:
+    return float(np.prod(np.arange(1.0, number + 1)))
+
+
+def _log_excess_of_positive(losses: FloatArray, order: float) -> FloatArray:
+    """Divides by Z^α, which may be too large for a float."""
+    positive, slope = np.maximum(losses, 0.0), order - 1
+    scaled = -np.expm1(-slope * positive) / slope
+    rest: FloatArray = np.exp(-slope * positive) * np.expm1(-positive)
+    return order * positive + np.log(scaled + rest)
+
+
+def _log_excess_of_negative(losses: FloatArray, order: float) -> FloatArray:
+    """Takes Z (Z^{α−1} − 1)/(α − 1) − (Z − 1) as it stands: all of it below one."""
+    negative, slope = np.minimum(losses, 0.0), order - 1
+    scaled = np.exp(negative) * np.expm1(slope * negative) / slope
+    return np.log(scaled - np.expm1(negative))
+
+
+def log_moment_from_excess(log_mean_excess: float, order: float) -> float:
+    """Returns log Ψ_α, where (Ψ_α − 1)/(α − 1) is given by its logarithm."""
+    return float(np.logaddexp(0.0, np.log(order - 1) + log_mean_excess))
+
+
+def rdp_from_moment(log_moment: float, order: float) -> float:
+    """Returns log Ψ_α / (α − 1), rounded up."""
+    return rounded_up(log_moment / (order - 1))
+
+
+def rounded_up(value: float) -> float:
+    """Returns a non-negative value raised by more than computing it cost."""
+    return value * _ROUND_UP
+
+
+def noise_within_range(noise: float) -> float:
+    """Returns σ, or less, such that 1/σ² is a float: 0 if it is next to nothing."""
+    return 0.0 if noise < _LEAST_NOISE else min(noise, _MOST_NOISE)
+
+
+def gaussian_rdp(distance: float, order: float) -> float:
+    """Returns the divergence of N(distance, 1) from N(0, 1): α distance² / 2."""
+    return rounded_up(order * distance**2 / 2)
+
+
+def log_sum(log_terms: FloatArray) -> float:
+    """Returns the logarithm of the sum of exponentials, −inf of none."""
+    largest = float(np.max(log_terms, initial=-np.inf))
+    if largest == -np.inf:
+        return largest
+    return largest + float(np.log(np.sum(np.exp(log_terms - largest))))

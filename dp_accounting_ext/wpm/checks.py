@@ -1,0 +1,170 @@
+"""Checks of what users pass in: the field, what was found, the remedy.
+
+Costs, ε, base measures and shapes are public, so errors about them print values.
+Distributions are private: an error about one says which rule it breaks, and no
+number of it.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dp_accounting_ext import validation
+
+FloatArray = npt.NDArray[np.float64]
+
+SUM_TOLERANCE = 1e-6
+MASS_TOLERANCE = 1e-9
+# Integer weights have at most 256 bits, and e^ε has to fit with room to spare.
+MOST_EPSILON = 160.0
+
+
+def array(name: str, value: Any) -> FloatArray:
+    """Returns the value as an array of floats.
+
+    Raises:
+        TypeError: If it does not consist of real numbers.
+    """
+    try:
+        found = np.asarray(value)
+    except ValueError:
+        raise TypeError(
+            f"{name} must be an array of real numbers. Found rows of unequal lengths."
+        ) from None
+    if found.dtype.kind not in "fiu":
+        raise TypeError(
+            f"{name} must be an array of real numbers. Found dtype {found.dtype}."
+        )
+    return np.ascontiguousarray(found, dtype=np.float64)
+
+
+def cost(value: Any) -> FloatArray:
+    """Returns the (k, k_v) costs as floats.
+
+    Raises:
+        TypeError: If they are not real numbers.
+        ValueError: If they are not a matrix, or some are negative or not finite.
+    """
+    found = array("cost", value)
+    if found.ndim != 2 or 0 in found.shape:
+        raise ValueError(
+            "cost must be a matrix with a row for each input and a column for each "
+            f"output. Found shape {found.shape}."
+        )
+    wrong = ~((found >= 0) & (found < math.inf))
+    if wrong.any():
+        row, column = np.argwhere(wrong)[0]
+        raise ValueError(
+            "cost must be non-negative and finite. "
+            f"Found {found[row, column]} in row {row}, column {column}."
+        )
+    return found
+
+
+def epsilon(value: Any) -> float:
+    """Returns ε as a float.
+
+    Raises:
+        TypeError: If it is not a real number.
+        ValueError: If it is not positive, or above `MOST_EPSILON`.
+    """
+    number = validation.real_number("epsilon", value)
+    if not 0 < number < math.inf:
+        raise ValueError(f"epsilon must be positive and finite. Found {value}.")
+    if number > MOST_EPSILON:
+        raise ValueError(f"epsilon must be at most {MOST_EPSILON:g}. Found {value}.")
+    return number
+
+
+def regularization(value: Any) -> float:
+    """Returns λ as a float.
+
+    Raises:
+        TypeError: If it is not a real number.
+        ValueError: If it is not positive and finite.
+    """
+    number = validation.real_number("regularization", value)
+    if not 0 < number < math.inf:
+        raise ValueError(
+            "regularization must be positive and finite, or None for the exact "
+            f"projection. Found {value}."
+        )
+    return number
+
+
+def base_measure(value: Any, size: int, privacy: float) -> FloatArray:
+    """Returns the (k_v,) base measure as floats.
+
+    Raises:
+        TypeError: If it is not an array of real numbers.
+        ValueError: If its shape is wrong, an entry is negative or not finite, or no
+            distribution lies in its polytope.
+    """
+    found = array("base_measure", value)
+    if found.shape != (size,):
+        raise ValueError(
+            f"base_measure must have an entry for each of the {size} outputs. "
+            f"Found shape {found.shape}."
+        )
+    wrong = ~((found >= 0) & (found < math.inf))
+    if wrong.any():
+        index = int(np.flatnonzero(wrong)[0])
+        raise ValueError(
+            "base_measure must be non-negative and finite. "
+            f"Found {found[index]} at index {index}."
+        )
+    least, most = math.exp(-privacy / 2), math.exp(privacy / 2)
+    mass = float(found.sum())
+    if not least * (1 - MASS_TOLERANCE) <= mass <= most * (1 + MASS_TOLERANCE):
+        raise ValueError(
+            f"base_measure must have a sum in [exp(-epsilon / 2), exp(epsilon / 2)] = "
+            f"[{least:.6g}, {most:.6g}]. Found {mass:.6g}; scale it."
+        )
+    # A sum that rounding put outside would leave an empty polytope.
+    inside = min(max(mass, least), most)
+    return found if mass == inside else found * (inside / mass)
+
+
+def places(name: str, value: Any) -> FloatArray:
+    """Returns (k,) places on a line.
+
+    Raises:
+        TypeError: If they are not real numbers.
+        ValueError: If they are not a list of finite ones.
+    """
+    found = array(name, value)
+    if found.ndim != 1 or not found.size or not np.isfinite(found).all():
+        raise ValueError(
+            f"{name} must be a list of finite places. Found shape {found.shape}."
+        )
+    return found
+
+
+def distributions(name: str, value: Any, size: int) -> FloatArray:
+    """Returns (n, k) distributions, rows normalised, from one or a batch of them.
+
+    Raises:
+        TypeError: If they are not real numbers.
+        ValueError: If the shape is wrong, an entry is negative or not finite, or a
+            row's sum is further than `SUM_TOLERANCE` from one.
+    """
+    found = array(name, value)
+    if found.ndim not in (1, 2) or found.shape[-1] != size:
+        raise ValueError(
+            f"{name} must have a mass for each of the {size} inputs: shape ({size},), "
+            f"or (n, {size}) for a batch. Found shape {found.shape}."
+        )
+    if not ((found >= 0) & (found < math.inf)).all():
+        raise ValueError(
+            f"{name} must be non-negative and finite. Found an entry that is not."
+        )
+    rows = np.atleast_2d(found)
+    sums = rows.sum(axis=1, keepdims=True)
+    if (np.abs(sums - 1) > SUM_TOLERANCE).any():
+        raise ValueError(
+            f"{name} must sum to 1 within {SUM_TOLERANCE:g}. Found a sum further off; "
+            "divide by it."
+        )
+    return np.asarray(rows / sums)

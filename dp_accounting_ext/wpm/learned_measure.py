@@ -1,0 +1,170 @@
+"""A base measure learned from public users, under a cap on the worst case."""
+
+import dataclasses
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from dp_accounting_ext import validation
+from dp_accounting_ext.wpm import checks
+from dp_accounting_ext.wpm import cutting_planes
+from dp_accounting_ext.wpm import exact_projection
+from dp_accounting_ext.wpm import measure
+from dp_accounting_ext.wpm import minimax_measure
+from dp_accounting_ext.wpm import polytope as polytopes
+from dp_accounting_ext.wpm import uniform_measure
+from dp_accounting_ext.wpm import worst_case as worst_cases
+
+FloatArray = npt.NDArray[np.float64]
+
+# Between the best measure so far and the program's: nearer to the first, the search
+# does not swing from corner to corner.
+_STEP = 0.3
+
+
+def learn_base_measure(
+    cost: npt.ArrayLike,
+    epsilon: float,
+    public_distributions: npt.ArrayLike,
+    worst_case: float | None = None,
+    *,
+    relative_gap: float = 1e-2,
+    max_rounds: int = 60,
+) -> measure.MeasureResult:
+    """Returns the base measure with the least mean cost of public users.
+
+    The mean cost and the worst case are convex in the measure. The dual prices of the
+    users' projections are their tangents, which a linear program minimises.
+
+    Args:
+        cost: (k, k_v) costs, public.
+        epsilon: The privacy parameter ε.
+        public_distributions: (n, k) distributions of users whose data are public, and
+            who are not among those to be protected.
+        worst_case: Limit of the worst-case cost, in the unit of the costs, at least
+            the minimax one. None for no limit, and then inputs unlike the public
+            ones may fare as badly as can be.
+        relative_gap: Stop where the lower bound is this share below the mean cost.
+        max_rounds: Stop then in any case.
+
+    Returns:
+        The measure, the mean cost and a lower bound of it under the same limit.
+
+    Raises:
+        TypeError: If an argument has the wrong type.
+        ValueError: If an argument is out of range.
+    """
+    costs, privacy = checks.cost(cost), checks.epsilon(epsilon)
+    users = checks.distributions(
+        "public_distributions", public_distributions, len(costs)
+    )
+    search = _Search(costs, privacy, users, _limit(worst_case, costs, privacy))
+    lower, rounds = 0.0, 0
+    while rounds < max_rounds:
+        rounds += 1
+        search.evaluate()
+        if search.value - lower <= relative_gap * search.value:
+            break
+        program = search.cuts.solve()
+        if program is None:
+            break
+        search.move(program[0])
+        lower = max(lower, program[1])
+    return measure.MeasureResult(
+        math.exp(-privacy / 2) * search.best,
+        search.value,
+        min(lower, search.value),
+        rounds,
+        search.value - lower <= relative_gap * search.value,
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Limit:
+    """A cap on the worst case, and a measure y = βm that keeps it."""
+
+    cap: float
+    most: FloatArray
+
+
+def _limit(cap: float | None, cost: FloatArray, epsilon: float) -> _Limit:
+    scale = math.exp(epsilon / 2)
+    if cap is None:
+        start = uniform_measure.uniform_base_measure(cost, epsilon)
+        return _Limit(math.inf, scale * start.base_measure)
+    limit = validation.real_number("worst_case", cap)
+    best = minimax_measure.minimax_base_measure(cost, epsilon)
+    if limit < best.value:
+        raise ValueError(
+            f"worst_case must be at least the minimax cost {best.value:.9g}. "
+            f"Found {cap}."
+        )
+    return _Limit(limit, scale * best.base_measure)
+
+
+class _Search:
+    """The measures tried, the best of them, and the tangents there."""
+
+    def __init__(
+        self, cost: FloatArray, epsilon: float, users: FloatArray, limit: _Limit
+    ) -> None:
+        self._cost, self._users, self._limit = cost, users, limit
+        self._least_share = math.exp(-epsilon)
+        self._points = worst_cases.PointCosts(cost, epsilon)
+        weights = np.full(len(users), 1 / len(users))
+        self.cuts = cutting_planes.Cuts(cost.shape[1], epsilon, weights, limit.cap)
+        self.best, self.value = limit.most, math.inf
+        self._tried = limit.most
+
+    def evaluate(self) -> None:
+        """Adds the users' tangents at the measure that is being tried."""
+        allowed = polytopes.LdpPolytope(self._least_share * self._tried, self._tried)
+        found = [
+            exact_projection.solve(user, self._cost, allowed) for user in self._users
+        ]
+        value = float(np.mean([one.values[0] for one in found]))
+        if value < self.value:
+            self.best, self.value = self._tried, value
+        for place, (user, one) in enumerate(zip(self._users, found, strict=True)):
+            intercept, slopes = self._tangent(user, one.prices[0], allowed)
+            self.cuts.add(np.array([intercept]), slopes[np.newaxis], np.array([place]))
+
+    def move(self, target: FloatArray) -> None:
+        """Tries the measure some way from the best one to the program's."""
+        tried = self.best + _STEP * (target - self.best)
+        if math.isfinite(self._limit.cap):
+            self._add_worst_cases(target)
+            tried = self._pulled(tried)
+        self._tried = tried
+
+    def _tangent(
+        self, user: FloatArray, prices: FloatArray, allowed: polytopes.LdpPolytope
+    ) -> tuple[float, FloatArray]:
+        """Returns the intercept and the slopes, in y, of the dual at its prices.
+
+        The least g·q over the polytope is the maximum over τ of
+        τ + Σ_j [e^{−ε}(g_j − τ)₊ − (τ − g_j)₊] y_j.
+        """
+        rows = np.flatnonzero(user)
+        nearest = float(user[rows] @ (self._cost[rows] - prices).min(axis=1))
+        filled = polytopes.cheapest(prices, allowed) > allowed.lower
+        threshold = float(prices[filled].max()) if filled.any() else prices.min()
+        excess = prices - threshold
+        slopes = np.where(excess > 0, self._least_share * excess, excess)
+        return nearest + float(threshold), slopes
+
+    def _add_worst_cases(self, most: FloatArray) -> None:
+        rows = np.flatnonzero(self._points.values(most) > self._limit.cap)
+        thresholds = self._points.thresholds(most)[rows]
+        self.cuts.add_capped(thresholds, self._points.slopes(thresholds, rows))
+
+    def _pulled(self, most: FloatArray) -> FloatArray:
+        """Returns the measure, drawn towards one that keeps the cap until it does."""
+        share = 1.0
+        while share > 1e-6:
+            mixed = self._limit.most + share * (most - self._limit.most)
+            if float(self._points.values(mixed).max()) <= self._limit.cap:
+                return mixed
+            share *= 0.8
+        return self._limit.most

@@ -1,0 +1,192 @@
+"""The exact projection for distances on a line, without a linear program.
+
+Along the line, the cost is the integral of |F_μ − F_q|. As a function of F_q it is
+convex and piecewise linear place by place; its breakpoints are kept in two heaps on
+either side of its minimum (the slope trick), shifted where an output adds its least
+and most mass. This takes O((k + k_v) log(k + k_v)).
+"""
+
+import dataclasses
+import heapq
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from dp_accounting_ext.wpm import polytope as polytopes
+from dp_accounting_ext.wpm import solution
+
+FloatArray = npt.NDArray[np.float64]
+
+_ROUNDING = 1e-12
+
+
+@dataclasses.dataclass(frozen=True)
+class Line:
+    """Inputs and outputs in the order of their places.
+
+    Attributes:
+        order: (k + k_v,) indices, outputs counted after inputs.
+        steps: (k + k_v,) distances to the next place; zero for the last.
+        num_inputs: k.
+    """
+
+    order: npt.NDArray[np.intp]
+    steps: FloatArray
+    num_inputs: int
+
+
+def make_line(inputs: FloatArray, outputs: FloatArray) -> Line:
+    """Returns the places of inputs and outputs on a line in their order."""
+    places = np.concatenate([inputs, outputs])
+    order = np.argsort(places, kind="stable")
+    steps = np.append(np.diff(places[order]), 0.0)
+    return Line(order, steps, inputs.size)
+
+
+def solve(
+    masses: FloatArray, line: Line, polytope: polytopes.LdpPolytope
+) -> solution.Solution:
+    """Returns the exact projection of one user, for p = 1.
+
+    Args:
+        masses: (k,) distribution.
+        line: Where inputs and outputs are.
+        polytope: The allowed distributions.
+
+    Returns:
+        A solution of one row.
+    """
+    none = np.zeros(masses.size)
+    supplied = np.append(masses, np.zeros(polytope.upper.size))[line.order]
+    least = np.append(none, polytope.lower)[line.order]
+    # Beyond one a bound means nothing, and breakpoints would lose their digits.
+    most = np.minimum(np.append(none, polytope.upper), 1.0)[line.order]
+    given = np.cumsum(supplied)
+    taken = _cumulated(_minima(given, least, most, line.steps), least, most)
+    held = np.diff(taken, prepend=0.0)
+    prices = _prices(taken - given, held, least, most, line.steps)
+    size = polytope.upper.size
+    distribution, sorted_prices = np.zeros(size), np.zeros(size)
+    outputs = line.order >= line.num_inputs
+    places = line.order[outputs] - line.num_inputs
+    distribution[places], sorted_prices[places] = held[outputs], prices[outputs]
+    return solution.Solution(
+        polytopes.nearest(distribution, polytope)[np.newaxis],
+        sorted_prices[np.newaxis],
+        np.array([float(line.steps @ np.abs(taken - given))]),
+        np.zeros(1),
+        np.ones(1, dtype=np.int64),
+        np.ones(1, dtype=np.bool_),
+    )
+
+
+class _Side:
+    """Breakpoints on one side of the minimum, with changes of slope; shifted as one."""
+
+    def __init__(self, sign: float) -> None:
+        self._sign = sign
+        self._shift = 0.0
+        self._heap = [(0.0, math.inf)]
+
+    def shift(self, distance: float) -> None:
+        self._shift += distance
+
+    def nearest(self) -> float:
+        """Returns the breakpoint next to the minimum."""
+        return self._sign * self._heap[0][0] + self._shift
+
+    def push(self, place: float, weight: float) -> None:
+        heapq.heappush(self._heap, (self._sign * (place - self._shift), weight))
+
+    def pop(self, weight: float) -> tuple[float, float]:
+        """Takes away up to a weight of the nearest breakpoint: its place, how much."""
+        place, found = heapq.heappop(self._heap)
+        if found > weight:
+            heapq.heappush(self._heap, (place, found - weight))
+        return self._sign * place + self._shift, min(found, weight)
+
+
+def _minima(
+    given: FloatArray, least: FloatArray, most: FloatArray, steps: FloatArray
+) -> list[float]:
+    """Returns where the cost of all before is least, before each place."""
+    # A heap has its least element first: signs turn the left side around.
+    left, right = _Side(-1.0), _Side(1.0)
+    minima = []
+    rows = zip(
+        given.tolist(), least.tolist(), most.tolist(), steps.tolist(), strict=True
+    )
+    for mass, low, high, step in rows:
+        minima.append(left.nearest())
+        left.shift(low)
+        right.shift(high)
+        if step > 0:
+            _add(mass, step, left, right)
+            _add(mass, step, right, left)
+    return minima
+
+
+def _add(place: float, weight: float, near: _Side, far: _Side) -> None:
+    """Adds a slope on the far side of a place, through the near side's breakpoints."""
+    near.push(place, weight)
+    while weight > 0:
+        moved, amount = near.pop(weight)
+        far.push(moved, amount)
+        weight -= amount
+
+
+def _cumulated(minima: list[float], least: FloatArray, most: FloatArray) -> FloatArray:
+    """Returns F_q at each place: from one, backwards, as near the minima as allowed."""
+    taken = np.empty(len(minima))
+    current = 1.0
+    lows, highs = least.tolist(), most.tolist()
+    for place in range(len(minima) - 1, -1, -1):
+        taken[place] = current
+        nearest = max(minima[place], current - highs[place])
+        current = min(nearest, current - lows[place])
+    return taken
+
+
+def _prices(
+    excess: FloatArray,
+    held: FloatArray,
+    least: FloatArray,
+    most: FloatArray,
+    steps: FloatArray,
+) -> FloatArray:
+    """Returns dual prices that agree with a plan, relative to a common threshold.
+
+    An output strictly between its bounds has price zero, one at its least mass a
+    price of at least zero, one at its most of at most zero. Along the line prices
+    fall or rise at slope one where mass flows, and at most at that elsewhere. The
+    ranges left by all places before are carried along, and prices taken backwards.
+    """
+    low = np.where(held < most - _ROUNDING, 0.0, -math.inf)
+    high = np.where(held > least + _ROUNDING, 0.0, math.inf)
+    low = np.where(most > 0, low, -math.inf)
+    high = np.where(most > 0, high, math.inf)
+    slope_low = np.where(excess < -_ROUNDING, steps, -steps)
+    slope_high = np.where(excess > _ROUNDING, -steps, steps)
+    ranges = [(float(low[0]), float(high[0]))]
+    for place in range(1, held.size):
+        before_low, before_high = ranges[-1]
+        reach_low = before_low + slope_low[place - 1]
+        reach_high = before_high + slope_high[place - 1]
+        # Where rounding leaves nothing, the end of the reach is as near as it gets.
+        new_low = min(max(low[place], reach_low), reach_high)
+        new_high = max(min(high[place], reach_high), reach_low)
+        ranges.append((float(new_low), float(max(new_low, new_high))))
+    prices = np.empty(held.size)
+    price = _inside(*ranges[-1])
+    for place in range(held.size - 1, -1, -1):
+        prices[place] = price
+        if place:
+            start_low, start_high = ranges[place - 1]
+            nearest = max(start_low, price - slope_high[place - 1])
+            price = min(nearest, start_high, price - slope_low[place - 1])
+    return prices
+
+
+def _inside(low: float, high: float) -> float:
+    return min(max(0.0, low), high)

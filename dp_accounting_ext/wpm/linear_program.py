@@ -1,0 +1,66 @@
+"""Linear programs by SciPy's HiGHS, with attempts that follow a failure."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import optimize
+
+FloatArray = npt.NDArray[np.float64]
+
+# Method, presolve and tolerance. The first is the fastest on programs whose arcs were
+# chosen well; the default tolerances and another method follow where it fails.
+_ATTEMPTS = (
+    ("highs-ds", False, 1e-10),
+    ("highs-ds", True, 1e-7),
+    ("highs-ipm", True, 1e-9),
+)
+
+
+class SolverError(RuntimeError):
+    """Raised where no attempt at a linear program succeeds."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Optimum:
+    """An optimal vertex.
+
+    Attributes:
+        variables: (n,) its place.
+        duals: (rows,) by how much the optimum rises with a row's right-hand side.
+    """
+
+    variables: FloatArray
+    duals: FloatArray
+
+
+def solve(
+    costs: FloatArray, matrix: Any, sides: FloatArray, bounds: Any, *, equal: bool
+) -> Optimum:
+    """Returns the least c·x with bounds on x, and A x equal to or at most b.
+
+    Args:
+        costs: (n,) the c.
+        matrix: (rows, n) the A, sparse.
+        sides: (rows,) the b.
+        bounds: (n, 2) least and greatest values.
+        equal: Whether rows are equalities.
+
+    Raises:
+        SolverError: If no attempt succeeds.
+    """
+    rows = {"A_eq": matrix, "b_eq": sides} if equal else {"A_ub": matrix, "b_ub": sides}
+    # The signatures known of this function are one for each method.
+    linprog: Any = optimize.linprog
+    for method, presolve, tolerance in _ATTEMPTS:
+        options = {
+            "presolve": presolve,
+            "primal_feasibility_tolerance": tolerance,
+            "dual_feasibility_tolerance": tolerance,
+        }
+        found = linprog(costs, bounds=bounds, method=method, options=options, **rows)
+        if found.status == 0:
+            duals = found.eqlin if equal else found.ineqlin
+            return Optimum(np.asarray(found.x), np.asarray(duals.marginals))
+    raise SolverError(f"The linear program could not be solved: {found.message}")

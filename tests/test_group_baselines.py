@@ -1,0 +1,141 @@
+"""The bounds that tight group privacy is compared with."""
+
+import importlib.util
+import math
+import pathlib
+
+import dp_accounting
+from dp_accounting.pld import privacy_loss_distribution
+from hypothesis import given
+from hypothesis import settings
+from hypothesis import strategies as st
+import numpy as np
+import pytest
+from scipy import stats
+
+_PATH = pathlib.Path(__file__).parent.parent / "benchmarks" / "group_baselines.py"
+_SPEC = importlib.util.spec_from_file_location("group_baselines", _PATH)
+baselines = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(baselines)
+
+
+def tight_delta(group_size, rate, noise, epsilon):
+    """The largest hockey stick of all splits, by summing over a fine lattice."""
+    points = np.linspace(-group_size - 40 * noise, group_size + 40 * noise, 400_001)
+
+    def density(members, sign):
+        return sum(
+            stats.binom.pmf(i, members, rate) * stats.norm.pdf(points, sign * i, noise)
+            for i in range(members + 1)
+        )
+
+    return max(
+        np.maximum(
+            density(removed, 1) - math.exp(epsilon) * density(group_size - removed, -1),
+            0.0,
+        ).sum()
+        * (points[1] - points[0])
+        for removed in range(group_size + 1)
+    )
+
+
+def single_record(rate, noise):
+    return baselines.poisson_sampled_profile(
+        baselines.gaussian_profile(1 / noise), rate
+    )
+
+
+def agnostic(group_size, rate, noise, epsilon):
+    return baselines.mechanism_agnostic(
+        lambda count, e: baselines.gaussian_profile(count / noise)(e),
+        rate,
+        group_size,
+        epsilon,
+    )
+
+
+def test_one_step_of_a_group_of_16():
+    profile = single_record(0.2, 2.0)
+    linear = baselines.post_hoc_linear(profile, 16, 2.0)
+    geometric = baselines.post_hoc_geometric(profile, 16, 2.0)
+    optimal = baselines.post_hoc_optimal(profile, 16, 2.0)
+    tight = tight_delta(16, 0.2, 2.0, 2.0)
+    assert tight == pytest.approx(0.2130, abs=5e-5)
+    assert geometric == pytest.approx(0.4863, abs=5e-5)
+    assert optimal == pytest.approx(0.3038, abs=5e-4)
+    assert linear == 1.0
+    assert tight < agnostic(16, 0.2, 2.0, 2.0) < optimal
+
+
+def test_a_thousand_steps_of_a_group_of_4():
+    composed = privacy_loss_distribution.from_gaussian_mechanism(
+        1.0, sampling_prob=0.01, value_discretization_interval=1e-3
+    ).self_compose(1000)
+
+    def profile(epsilon):
+        return float(composed.get_delta_for_epsilon(epsilon))
+
+    tight = 5.72e-5
+    optimal = baselines.post_hoc_optimal(profile, 4, 8.0)
+    geometric = baselines.post_hoc_geometric(profile, 4, 8.0)
+    linear = baselines.post_hoc_linear(profile, 4, 8.0)
+    assert optimal == pytest.approx(1.54e-4, rel=0.03)
+    assert geometric == pytest.approx(1.24e-3, rel=0.02)
+    assert tight < optimal < geometric < linear
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    st.integers(1, 5), st.floats(0.05, 1.0), st.floats(0.5, 4.0), st.floats(0.0, 4.0)
+)
+def test_no_baseline_is_below_the_truth(group_size, rate, noise, epsilon):
+    truth = tight_delta(group_size, rate, noise, epsilon) * (1 - 1e-6) - 1e-13
+    profile = single_record(rate, noise)
+    coarse = baselines.post_hoc_optimal(profile, group_size, epsilon, points=20)
+    fine = baselines.post_hoc_optimal(profile, group_size, epsilon, points=200)
+    geometric = baselines.post_hoc_geometric(profile, group_size, epsilon)
+    linear = baselines.post_hoc_linear(profile, group_size, epsilon)
+    assert truth <= fine <= coarse * (1 + 1e-12)
+    assert truth <= geometric <= linear * (1 + 1e-12)
+    # With 200 = 4 · 50 = 5 · 40 equal shares are among the fine ones.
+    if 200 % group_size == 0:
+        assert fine <= geometric * (1 + 1e-12)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(1, 6), st.floats(0.05, 0.99), st.floats(0.0, 4.0))
+def test_agnostic_holds_for_groups_that_act_together(group_size, rate, epsilon):
+    """All leave: the hockey stick of one mixture against N(0, σ²)."""
+    points = np.linspace(-30, 40, 200_001)
+    mixture = sum(
+        stats.binom.pmf(i, group_size, rate) * stats.norm.pdf(points, i)
+        for i in range(group_size + 1)
+    )
+    gaps = np.maximum(mixture - math.exp(epsilon) * stats.norm.pdf(points), 0.0)
+    truth = gaps.sum() * (points[1] - points[0])
+    bound = agnostic(group_size, rate, 1.0, epsilon)
+    assert bound >= truth * (1 - 1e-6)
+    if group_size == 1:
+        assert bound == pytest.approx(truth, rel=1e-6)
+
+
+def test_profiles():
+    accountant = dp_accounting.pld.PLDAccountant(value_discretization_interval=1e-4)
+    accountant.compose(
+        dp_accounting.PoissonSampledDpEvent(0.3, dp_accounting.GaussianDpEvent(1.5))
+    )
+    profile = single_record(0.3, 1.5)
+    for epsilon in (0.0, 0.3, 1.0):
+        assert profile(epsilon) == pytest.approx(
+            accountant.get_delta(epsilon), rel=1e-5
+        )
+    assert baselines.gaussian_profile(1.0)(0.0) == pytest.approx(
+        2 * stats.norm.cdf(0.5) - 1, rel=1e-14
+    )
+    assert 0 < baselines.gaussian_profile(0.5)(15.0) < 1e-190
+
+
+def test_groups_of_one_are_single_records():
+    profile = single_record(0.1, 1.0)
+    for bound in (baselines.post_hoc_geometric, baselines.post_hoc_optimal):
+        assert bound(profile, 1, 0.7) == profile(0.7)

@@ -1,0 +1,593 @@
+"""The Rényi accountant as a user of dp_accounting meets it."""
+
+import copy
+import math
+import types
+from unittest import mock
+
+import dp_accounting
+from dp_accounting import dp_event as stock_dp_event
+from dp_accounting import privacy_accountant
+from dp_accounting.rdp import rdp_privacy_accountant
+from dp_accounting.rdp import rdp_privacy_accountant_test
+import numpy as np
+import pytest
+
+from dp_accounting_ext import dp_event
+from dp_accounting_ext import rdp_accountant
+from dp_accounting_ext.renyi import group_subsampling
+from dp_accounting_ext.renyi import random_allocation
+from dp_accounting_ext.renyi import randomized_response
+
+NeighborRel = privacy_accountant.NeighboringRelation
+Unsupported = privacy_accountant.UnsupportedEventError
+Gaussian = dp_accounting.GaussianDpEvent
+Poisson = dp_accounting.PoissonSampledDpEvent
+Composed = dp_accounting.ComposedDpEvent
+SelfComposed = dp_accounting.SelfComposedDpEvent
+WithoutReplacement = dp_accounting.SampledWithoutReplacementDpEvent
+Response = dp_accounting.RandomizedResponseDpEvent
+Group = dp_event.GroupSubsampledEvent
+Allocation = dp_event.RandomAllocationEvent
+Subsample = dp_event.PLDSubsampleEvent
+
+ORDERS = [1.0, 1.5, 2.0, 2.5, 5.0, 16.0, 64.0]
+
+
+def accountant(relation=NeighborRel.ADD_OR_REMOVE_ONE, orders=ORDERS):
+    return rdp_accountant.RdpAccountant(orders, relation)
+
+
+def rdp(event, count=1, **options):
+    return accountant(**options).compose(event, count).rdp
+
+
+def stock_rdp(event, relation=NeighborRel.ADD_OR_REMOVE_ONE, orders=ORDERS):
+    return rdp_privacy_accountant.RdpAccountant(orders, relation).compose(event).rdp
+
+
+class TestStockSuite(rdp_privacy_accountant_test.RdpPrivacyAccountantTest):
+    """The stock accountant's own tests, all of them, run on ours.
+
+    None differs: what they compose under REPLACE_ONE has no numbers that depend on
+    the sensitivity.
+    """
+
+    def setUp(self):
+        super().setUp()
+        patch = mock.patch.object(
+            rdp_privacy_accountant, "RdpAccountant", rdp_accountant.RdpAccountant
+        )
+        patch.start()
+        self.addCleanup(patch.stop)
+
+
+class TestGroups:
+    EVENT = Poisson(0.05, Gaussian(1.5))
+
+    def test_is_the_group_s_divergence(self):
+        rows = group_subsampling.group_rdp(ORDERS, 4, 0.05, 1.5)
+        np.testing.assert_array_equal(rdp(Group(4, self.EVENT)), rows.max(axis=0))
+        assert np.all(rdp(Group(4, self.EVENT)) >= rows)
+
+    def test_splits_are_composed_and_the_largest_taken_last(self, monkeypatch):
+        """Two mechanisms whose worst splits are not the same."""
+        curves = {
+            1.0: np.array([[1.0, 5.0], [4.0, 2.0]]),
+            2.0: np.array([[3.0], [1.0]]),
+        }
+        monkeypatch.setattr(
+            group_subsampling, "group_rdp", lambda o, k, r, noise: curves[noise]
+        )
+        ours = accountant(orders=[2.0, 3.0])
+        ours.compose(
+            Group(1, Composed([Gaussian(1.0), SelfComposed(Gaussian(2.0), 2)]))
+        )
+        assert ours.rdp.tolist() == [7.0, 11.0]
+        epsilon, delta = ours.get_epsilon(1e-3), ours.get_delta(3.0)
+        rows = [[7.0, 11.0], [6.0, 4.0]]
+        convert = rdp_privacy_accountant.compute_epsilon
+        assert epsilon == max(convert([2.0, 3.0], row, 1e-3)[0] for row in rows)
+        convert = rdp_privacy_accountant.compute_delta
+        assert delta == max(convert([2.0, 3.0], row, 3.0)[0] for row in rows)
+
+    def test_the_optimal_order_is_of_the_worst_split(self, monkeypatch):
+        curves = np.array([[10.0, 0.1], [0.1, 10.0]])
+        monkeypatch.setattr(group_subsampling, "group_rdp", lambda *_: curves)
+        ours = accountant(orders=[2.0, 64.0]).compose(Group(1, Gaussian(1.0)))
+        # Row by row the better order gives 3.3 and 0.1; the largest RDPs give 10.
+        epsilon, order = ours.get_epsilon_and_optimal_order(0.01)
+        assert epsilon == pytest.approx(0.1 + math.log(0.5) - math.log(0.02))
+        assert order == 2.0
+        delta, order = ours.get_delta_and_optimal_order(5.0)
+        assert delta == pytest.approx(math.exp(0.1 - 5 + math.log(0.5)) / 2)
+        assert order == 2.0
+
+    def test_counts_and_trees_are_composition(self):
+        expected = 6 * rdp(Group(3, self.EVENT))
+        for event, count in (
+            (Group(3, self.EVENT), 6),
+            (Group(3, SelfComposed(self.EVENT, 6)), 1),
+            (Group(3, Composed([self.EVENT, SelfComposed(self.EVENT, 2)])), 2),
+            (SelfComposed(Composed([Group(3, self.EVENT)] * 2), 3), 1),
+        ):
+            np.testing.assert_allclose(rdp(event, count), expected, rtol=1e-14)
+
+    def test_a_group_of_one_is_a_single_record(self):
+        got = rdp(Group(1, self.EVENT), orders=[2.0, 5.0, 16.0])
+        expected = stock_rdp(self.EVENT, orders=[2.0, 5.0, 16.0])
+        np.testing.assert_allclose(got, expected, rtol=1e-9)
+
+    def test_without_sampling_it_is_a_distance(self):
+        np.testing.assert_allclose(
+            rdp(Group(4, Gaussian(2.0))), stock_rdp(Gaussian(0.5)), rtol=1e-10
+        )
+
+    @pytest.mark.parametrize(
+        ("size", "rate", "noise", "steps", "epsilon", "delta"),
+        [
+            (1, 0.01, 1.0, 1000, 1.0, 2.612421e-3),
+            (2, 0.01, 1.0, 1000, 4.0, 9.217114e-6),
+            (4, 0.01, 1.0, 1000, 4.0, 2.773747e-2),
+            (16, 1e-3, 5.0, 1000, 0.25, 2.921025e-4),
+        ],
+    )
+    def test_delta_is_above_the_tight_one(
+        self, size, rate, noise, steps, epsilon, delta
+    ):
+        """δ of the all-remove split, from privacy loss distributions."""
+        event = Group(size, Poisson(rate, Gaussian(noise)))
+        ours = rdp_accountant.RdpAccountant().compose(event, steps)
+        assert delta < ours.get_delta(epsilon) < 12 * delta
+        assert ours.get_epsilon(delta) > epsilon
+
+    def test_several_queries_on_one_sample(self):
+        inner = Composed([Gaussian(2.0), SelfComposed(Gaussian(2.0), 3)])
+        for sampled in (Poisson(0.1, inner), Subsample(0.1, inner)):
+            np.testing.assert_allclose(
+                rdp(Group(2, sampled)), rdp(Group(2, Poisson(0.1, Gaussian(1.0))))
+            )
+
+    def test_zero_out_is_add_or_remove(self):
+        np.testing.assert_array_equal(
+            rdp(Group(2, self.EVENT), relation=NeighborRel.REPLACE_SPECIAL),
+            rdp(Group(2, self.EVENT)),
+        )
+
+    def test_replace_one_is_refused(self):
+        ours = accountant(NeighborRel.REPLACE_ONE)
+        with pytest.raises(Unsupported, match="GroupSubsampledEvent.*REPLACE_ONE"):
+            ours.compose(Group(2, self.EVENT))
+
+    def test_events_of_nobody_stand_beside_groups(self):
+        ours = accountant().compose(Group(2, self.EVENT))
+        before = ours.get_epsilon(1e-6)
+        assert ours.compose(dp_accounting.NoOpDpEvent()).get_epsilon(1e-6) == before
+        ours.compose(dp_accounting.NonPrivateDpEvent())
+        assert ours.get_epsilon(1e-6) == math.inf
+        assert ours.get_delta(5.0) == 1.0
+        nothing = accountant().compose(Group(2, dp_accounting.NoOpDpEvent()))
+        assert nothing.get_epsilon(1e-6) == 0
+        everything = accountant().compose(Group(2, dp_accounting.NonPrivateDpEvent()))
+        assert everything.get_epsilon(1e-6) == math.inf
+
+    MIXED = (
+        (
+            Group(16, EVENT),
+            Gaussian(1.0),
+            r"group_size 16 cannot be composed with a single-record event; wrap it in "
+            r"GroupSubsampledEvent\(16, …\)",
+        ),
+        (Group(16, EVENT), Allocation(Gaussian(1.0), 1, 5), "wrap it in"),
+        (
+            Group(16, EVENT),
+            Group(4, EVENT),
+            "group_size (4|16) cannot be composed with",
+        ),
+        (Group(1, EVENT), EVENT, "wrap it in"),
+    )
+
+    @pytest.mark.parametrize(("first", "second", "message"), MIXED)
+    def test_mixed_subjects_are_refused(self, first, second, message):
+        for events in ((first, second), (second, first)):
+            ours = accountant().compose(events[0])
+            before = ours.rdp, ours.ledger
+            assert not ours.supports(events[1])
+            with pytest.raises(Unsupported, match=message):
+                ours.compose(events[1])
+            np.testing.assert_array_equal(ours.rdp, before[0])
+            assert ours.ledger == before[1]
+            for tree in (
+                Composed(list(events)),
+                Composed([events[0], SelfComposed(Composed([events[1]]), 2)]),
+            ):
+                assert not accountant().supports(tree)
+                with pytest.raises(Unsupported, match=message):
+                    accountant().compose(tree)
+            # A refused event leaves no trace of whose privacy it was about.
+            assert ours.compose(events[0]).rdp == pytest.approx(2 * before[0])
+
+    @pytest.mark.parametrize(
+        "inner",
+        [
+            dp_accounting.LaplaceDpEvent(1.0),
+            Allocation(Gaussian(1.0), 1, 3),
+            Group(2, Gaussian(1.0)),
+            Poisson(0.1, dp_accounting.LaplaceDpEvent(1.0)),
+            Composed([Gaussian(1.0), WithoutReplacement(10, 2, Gaussian(1.0))]),
+            Composed([Gaussian(1.0), stock_dp_event.UnsupportedDpEvent()]),
+        ],
+    )
+    def test_other_inner_events_are_refused(self, inner):
+        assert not accountant().supports(Group(2, inner))
+        with pytest.raises(Unsupported, match="GaussianDpEvent.*PLDAccountant"):
+            accountant().compose(Group(2, inner))
+
+    def test_groups_inside_of_samples_are_refused(self):
+        with pytest.raises(
+            Unsupported, match=r"Wrap the whole: GroupSubsampledEvent\(3, Poisson"
+        ):
+            accountant().compose(Poisson(0.1, Group(3, Gaussian(1.0))))
+        selected = stock_dp_event.RepeatAndSelectDpEvent(Group(3, Gaussian(1.0)), 1, 1)
+        with pytest.raises(Unsupported, match="RepeatAndSelectDpEvent"):
+            accountant().compose(selected)
+
+
+class TestAllocations:
+    def test_is_the_allocation_s_divergence(self):
+        expected = random_allocation.allocation_rdp(ORDERS, 1.0, 3, 100)
+        np.testing.assert_array_equal(rdp(Allocation(Gaussian(1.0), 3, 100)), expected)
+        np.testing.assert_allclose(
+            rdp(SelfComposed(Allocation(Gaussian(1.0), 3, 100), 2), 5), 10 * expected
+        )
+
+    def test_beside_stock_events(self):
+        events = [Allocation(Gaussian(1.0), 1, 10), Poisson(0.1, Gaussian(2.0))]
+        np.testing.assert_allclose(rdp(Composed(events)), sum(map(rdp, events)))
+
+    def test_all_steps_are_plain_composition(self):
+        np.testing.assert_allclose(
+            rdp(Allocation(Gaussian(2.0), 4, 4)),
+            stock_rdp(SelfComposed(Gaussian(2.0), 4)),
+            rtol=1e-10,
+        )
+
+    def test_epsilon_is_above_the_tight_one(self):
+        """[0.171727, 0.171733] by privacy loss distributions at σ = 1, t = 1000."""
+        ours = rdp_accountant.RdpAccountant()
+        ours.compose(Allocation(Gaussian(1.0), 1, 1000), 10)
+        # Ten epochs: 0.54005.
+        assert 0.54 < ours.get_epsilon(1e-6) < 1.0
+        poisson = rdp_privacy_accountant.RdpAccountant()
+        poisson.compose(Poisson(1e-3, Gaussian(1.0)), 10_000)
+        assert ours.get_epsilon(1e-6) < poisson.get_epsilon(1e-6) * 1.05
+
+    def test_several_queries_a_step(self):
+        both = Composed([Gaussian(2.0), SelfComposed(Gaussian(2.0), 3)])
+        np.testing.assert_allclose(
+            rdp(Allocation(both, 1, 7)), rdp(Allocation(Gaussian(1.0), 1, 7))
+        )
+
+    def test_special_steps(self):
+        assert np.all(rdp(Allocation(Gaussian(0.0), 1, 5)) == math.inf)
+        assert np.all(
+            rdp(Allocation(dp_accounting.NonPrivateDpEvent(), 1, 5)) == np.inf
+        )
+        assert np.all(rdp(Allocation(dp_accounting.NoOpDpEvent(), 1, 5)) == 0)
+
+    def test_refusals(self):
+        with pytest.raises(Unsupported, match="RandomAllocationEvent.*REPLACE_ONE"):
+            accountant(NeighborRel.REPLACE_ONE).compose(Allocation(Gaussian(1.0), 1, 5))
+        with pytest.raises(Unsupported, match="GaussianDpEvent.*Laplace"):
+            accountant().compose(Allocation(dp_accounting.LaplaceDpEvent(1.0), 1, 5))
+
+
+class TestSubsamples:
+    @pytest.mark.parametrize("inner", [Gaussian(1.3), SelfComposed(Gaussian(2.0), 4)])
+    def test_is_poisson_sampling(self, inner):
+        got = rdp(Subsample(0.02, inner), 3)
+        np.testing.assert_array_equal(got, rdp(Poisson(0.02, inner), 3))
+        expected = 3 * stock_rdp(Poisson(0.02, inner), orders=ORDERS[1:])
+        np.testing.assert_array_equal(got[1:], expected)
+        # Order one, where the stock divides by zero, has that of order two.
+        assert got[0] == got[2]
+
+    def test_ends_of_the_rate(self):
+        assert np.all(rdp(Subsample(0, Gaussian(0.0))) == 0)
+        assert np.all(rdp(Subsample(0.5, Gaussian(0.0))) == math.inf)
+        np.testing.assert_array_equal(
+            rdp(Subsample(1, Gaussian(2.0)))[1:], stock_rdp(Gaussian(2.0))[1:]
+        )
+        assert np.all(rdp(Subsample(0.5, Composed([]))) == 0)
+
+    def test_refusals(self):
+        laplace = dp_accounting.LaplaceDpEvent(1.0)
+        for sample in (Subsample, Poisson):
+            with pytest.raises(Unsupported, match="PLDAccountant takes more"):
+                accountant().compose(sample(0.1, laplace))
+            with pytest.raises(Unsupported, match=f"{sample.__name__}.*REPLACE_ONE"):
+                accountant(NeighborRel.REPLACE_ONE).compose(sample(0.1, Gaussian(1.0)))
+
+    def test_integer_noise_multipliers_are_composed(self):
+        """The stock accountant takes the first of them for all."""
+        inner = Composed([Gaussian(1), Gaussian(1)])
+        for rate in (1.0, 0.25):
+            expected = stock_rdp(Poisson(rate, Gaussian(0.5**0.5)), orders=[2.0, 9.0])
+            got = rdp(Poisson(rate, inner), orders=[2.0, 9.0])
+            np.testing.assert_allclose(got, expected, rtol=1e-12)
+
+    @pytest.mark.parametrize("rate", [1e-12, 1e-9, 1e-6])
+    def test_rare_samples_are_not_lost_to_rounding(self, rate):
+        """At small rates it is α r² (e^{1/σ²} − 1) / 2; the stock's may be negative."""
+        orders = np.array([1.0, 1.5, 2.0, 3.0, 8.0])
+        got = rdp(Poisson(rate, Gaussian(1.0)), orders=orders.tolist())
+        np.testing.assert_allclose(
+            got[2:4], orders[2:4] * rate**2 * math.expm1(1) / 2, rtol=1e-4
+        )
+        assert np.all(np.diff(got) > 0)
+
+
+class TestReplaceOne:
+    RELATION = NeighborRel.REPLACE_ONE
+
+    def test_gaussian_has_twice_the_sensitivity(self):
+        got = rdp(Gaussian(3.0), 2, relation=self.RELATION)
+        np.testing.assert_allclose(got, 2 * 4 * np.array(ORDERS) / (2 * 9))
+
+    def test_epsilon_is_above_the_tight_one_and_the_stock_s_is_not(self):
+        tight = dp_accounting.pld.PLDAccountant(self.RELATION)
+        tight.compose(Gaussian(3.0), 10)
+        ours = rdp_accountant.RdpAccountant(neighboring_relation=self.RELATION)
+        ours.compose(Gaussian(3.0), 10)
+        stock = rdp_privacy_accountant.RdpAccountant(neighboring_relation=self.RELATION)
+        stock.compose(Gaussian(3.0), 10)
+        assert (
+            stock.get_epsilon(1e-6) < tight.get_epsilon(1e-6) < ours.get_epsilon(1e-6)
+        )
+        assert ours.get_epsilon(1e-6) < 1.1 * tight.get_epsilon(1e-6)
+
+    def test_laplace_has_twice_the_sensitivity(self):
+        got = rdp(dp_accounting.LaplaceDpEvent(3.0), 2, relation=self.RELATION)
+        expected = 2 * stock_rdp(dp_accounting.LaplaceDpEvent(1.5))
+        np.testing.assert_allclose(got, expected)
+        nothing = rdp(dp_accounting.LaplaceDpEvent(0.0), relation=self.RELATION)
+        assert np.all(nothing == math.inf)
+
+    def test_a_batch_of_all_records_is_no_sample(self):
+        for inner in (Gaussian(2.0), SelfComposed(Gaussian(4.0), 4)):
+            got = rdp(WithoutReplacement(50, 50, inner), relation=self.RELATION)
+            expected = rdp(Gaussian(2.0), relation=self.RELATION)
+            np.testing.assert_allclose(got[1:], expected[1:])
+
+    def test_batches_are_the_stock_s_in_units_of_the_distance(self):
+        got = rdp(WithoutReplacement(50, 5, Gaussian(4)), relation=self.RELATION)
+        orders = ORDERS[1:]
+        expected = stock_rdp(
+            WithoutReplacement(50, 5, Gaussian(2.0)), self.RELATION, orders
+        )
+        np.testing.assert_array_equal(got[1:], expected)
+        # Order one, where the stock divides by zero, has that of order two.
+        assert got[0] == got[2]
+
+    def test_batches_are_above_the_one_step_profile(self):
+        """P = (1 − w) N(0) + w N(2), Q = N(0): an event of the tight pair."""
+        ours = rdp_accountant.RdpAccountant(neighboring_relation=self.RELATION)
+        ours.compose(WithoutReplacement(10, 1, Gaussian(2.0)))
+        for epsilon in (0.1, 0.3, 0.5):
+            kappa = math.expm1(epsilon) / 0.1 + 1
+            distance, loss = 1.0, math.log(kappa)
+            tail = [math.erfc(x / 2**0.5) / 2 for x in (loss - 0.5, loss + 0.5)]
+            delta = 0.1 * (tail[0] - kappa * tail[1])
+            assert distance == 2 / 2.0
+            assert delta < ours.get_delta(epsilon)
+
+    def test_empty_batches_and_no_noise(self):
+        def of(size, noise):
+            event = WithoutReplacement(10, size, Gaussian(noise))
+            return rdp(event, relation=self.RELATION)
+
+        assert np.all(of(0, 0.0) == 0)
+        assert np.all(of(3, 0.0) == math.inf)
+
+    def test_randomized_response_on_a_batch(self):
+        got = rdp(
+            WithoutReplacement(1000, 1, Response(0.5, 2)), 7, relation=self.RELATION
+        )
+        expected = 7 * randomized_response.batch_rdp(ORDERS, 0.5, 1e-3)
+        np.testing.assert_allclose(got, expected)
+        alone = rdp(Response(0.5, 2), relation=self.RELATION, orders=ORDERS[1:])
+        whole = rdp(WithoutReplacement(9, 9, Response(0.5, 2)), relation=self.RELATION)
+        np.testing.assert_allclose(whole[1:], alone, rtol=1e-10)
+        single = rdp(WithoutReplacement(9, 3, Response(0.0, 1)), relation=self.RELATION)
+        assert np.all(single == 0)
+
+    def test_refusals(self):
+        ours = accountant(self.RELATION)
+        with pytest.raises(Unsupported, match="num_buckets must be 2.*Found 4"):
+            ours.compose(WithoutReplacement(10, 2, Response(0.5, 4)))
+        with pytest.raises(Unsupported, match="GaussianDpEvent.*Laplace"):
+            ours.compose(WithoutReplacement(10, 2, dp_accounting.LaplaceDpEvent(1.0)))
+        for event in (
+            WithoutReplacement(10, 2, Gaussian(1.0)),
+            WithoutReplacement(10, 2, Response(0.5, 2)),
+        ):
+            with pytest.raises(Unsupported, match="must be `REPLACE_ONE`"):
+                accountant().compose(event)
+
+    def test_other_relations_are_the_stock_s(self):
+        for relation in (NeighborRel.ADD_OR_REMOVE_ONE, NeighborRel.REPLACE_SPECIAL):
+            for event in (Gaussian(1.7), dp_accounting.LaplaceDpEvent(0.8)):
+                np.testing.assert_array_equal(
+                    rdp(event, relation=relation), stock_rdp(event, relation)
+                )
+
+
+BAD_FIELDS = [
+    (Gaussian(math.nan), ValueError, "noise_multiplier must be a number. Found nan"),
+    (Gaussian("1"), TypeError, "noise_multiplier must be a real number"),
+    (Gaussian(-1.0), ValueError, "must be non-negative: -1.0"),
+    (dp_accounting.LaplaceDpEvent(math.nan), ValueError, "noise_multiplier"),
+    (Group(0, Gaussian(1.0)), ValueError, "group_size must be at least 1. Found 0"),
+    (Group(2.5, Gaussian(1.0)), TypeError, "group_size must be an integer. Found 2.5"),
+    (Group(True, Gaussian(1.0)), TypeError, "group_size must be an integer"),
+    (Group(2, Gaussian(-1.0)), ValueError, "noise_multiplier.*non-negative.*-1.0"),
+    (Group(2, Poisson(1.2, Gaussian(1.0))), ValueError, r"in \[0, 1\]. Found 1.2"),
+    (Group(2, Subsample(math.nan, Gaussian(1.0))), ValueError, "sampling_probability"),
+    (Group(2, SelfComposed(Gaussian(1.0), 0)), ValueError, "count must be at least 1"),
+    (Group(2, SelfComposed(Gaussian(1.0), 1.5)), TypeError, "count must be an integer"),
+    (Subsample("a", Gaussian(1.0)), TypeError, "sampling_probability"),
+    (Subsample(-0.1, Gaussian(1.0)), ValueError, r"in \[0, 1\]. Found -0.1"),
+    (Subsample(1.5, Composed([])), ValueError, r"in \[0, 1\]. Found 1.5"),
+    (Poisson(0.5, Composed([Gaussian(-2)])), ValueError, "non-negative. Found -2"),
+    (Allocation(Gaussian(-1.0), 1, 5), ValueError, "noise_multiplier.*-1.0"),
+    (Allocation(Gaussian(1.0), 7, 5), ValueError, "at most num_steps. Found 7 of 5"),
+    (Allocation(Gaussian(1.0), 0, 5), ValueError, "num_selected must be at least 1"),
+    (Allocation(Gaussian(1.0), 1, 2.0), TypeError, "num_steps must be an integer"),
+    (SelfComposed(Gaussian(1.0), -1), ValueError, "count must be at least 1. Found -1"),
+    (
+        SelfComposed(Gaussian(1.0), 2.5),
+        TypeError,
+        "count must be an integer. Found 2.5",
+    ),
+]
+BAD_BATCHES = [
+    (WithoutReplacement(5, 7, Gaussian(1.0)), ValueError, "sample_size.*7 of 5"),
+    (WithoutReplacement(0, 0, Gaussian(1.0)), ValueError, "source_dataset_size"),
+    (WithoutReplacement(5, -1, Gaussian(1.0)), ValueError, "sample_size.*Found -1"),
+    (WithoutReplacement(5, 1.5, Gaussian(1.0)), TypeError, "sample_size"),
+    (WithoutReplacement(5, 2, Response(1.5, 2)), ValueError, "noise_parameter"),
+]
+
+
+class TestBadInput:
+    @pytest.mark.parametrize(
+        ("event", "error", "message", "relation"),
+        [(*case, NeighborRel.ADD_OR_REMOVE_ONE) for case in BAD_FIELDS]
+        + [(*case, NeighborRel.REPLACE_ONE) for case in BAD_BATCHES],
+    )
+    def test_fields_are_refused_and_nothing_is_changed(
+        self, event, error, message, relation
+    ):
+        good = Gaussian(2.0)
+        if any(isinstance(leaf, Group) for leaf in rdp_accountant._leaves(event)):
+            good = Group(event.group_size, good)
+        for tree in (event, SelfComposed(event, 3), Composed([good, event])):
+            ours = accountant(relation)
+            with pytest.raises(error, match=message):
+                ours.compose(tree)
+            assert np.all(ours.rdp == 0)
+            assert ours.ledger == dp_accounting.NoOpDpEvent()
+            # Nor is it known whose privacy would have been accounted for.
+            assert ours.supports(Gaussian(1.0))
+            assert relation is NeighborRel.REPLACE_ONE or ours.supports(
+                Group(3, Gaussian(1.0))
+            )
+
+    def test_what_was_composed_before_stays(self):
+        ours = accountant().compose(Gaussian(2.0), 2)
+        before = ours.rdp
+        failing = stock_dp_event.RepeatAndSelectDpEvent(Gaussian(1.0), 0.5, 1)
+        with pytest.raises(ValueError, match="repetitions"):
+            ours.compose(failing)
+        with pytest.raises(Unsupported):
+            ours.compose(Composed([Gaussian(1.0), stock_dp_event.UnsupportedDpEvent()]))
+        np.testing.assert_array_equal(ours.rdp, before)
+        assert ours.ledger == SelfComposed(Gaussian(2.0), 2)
+
+    @pytest.mark.parametrize("count", [0, -1, 1.5, "2"])
+    def test_counts(self, count):
+        with pytest.raises((TypeError, ValueError), match="count must be"):
+            accountant().compose(Gaussian(1.0), count)
+
+    def test_no_events(self):
+        with pytest.raises(TypeError, match="DpEvent"):
+            accountant().compose("Gaussian")
+
+    @pytest.mark.parametrize("order", [0.5, math.nan, -3])
+    def test_orders(self, order):
+        with pytest.raises(ValueError, match="orders must be"):
+            accountant(orders=[2.0, order])
+
+    def test_nan_targets(self):
+        ours = accountant().compose(Gaussian(1.0))
+        with pytest.raises(ValueError, match="target_delta must be a number"):
+            ours.get_epsilon(math.nan)
+        with pytest.raises(ValueError, match="target_epsilon must be a number"):
+            ours.get_delta(math.nan)
+
+
+class TestHost:
+    def test_is_a_stock_accountant(self):
+        ours = rdp_accountant.RdpAccountant()
+        assert isinstance(ours, rdp_privacy_accountant.RdpAccountant)
+        assert ours.orders.tolist() == list(rdp_privacy_accountant.DEFAULT_RDP_ORDERS)
+        assert ours.neighboring_relation is NeighborRel.ADD_OR_REMOVE_ONE
+
+    def test_support_does_not_change_state(self):
+        ours = accountant()
+        assert ours.supports(Group(2, Gaussian(1.0)))
+        assert ours.supports(Gaussian(1.0))
+        assert np.all(ours.rdp == 0)
+
+    def test_copies_are_independent(self):
+        ours = accountant().compose(Group(2, Gaussian(2.0)))
+        twin = copy.deepcopy(ours)
+        twin.compose(Group(2, Gaussian(2.0)))
+        np.testing.assert_allclose(twin.rdp, 2 * ours.rdp)
+
+    def test_ledger(self):
+        ours = accountant().compose(Group(2, Gaussian(2.0)), np.int64(2))
+        ours.compose(Group(2, Gaussian(2.0)))
+        assert ours.ledger == SelfComposed(Group(2, Gaussian(2.0)), 3)
+
+    @pytest.mark.parametrize(
+        "make",
+        [
+            lambda noise: Allocation(Gaussian(noise), 1, 50),
+            lambda noise: Group(2, SelfComposed(Poisson(0.05, Gaussian(noise)), 20)),
+        ],
+    )
+    def test_calibration_with_its_default_bracket(self, make):
+        def fresh():
+            return accountant(orders=[1.5, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0])
+
+        noise = dp_accounting.calibrate_dp_mechanism(fresh, make, 1.0, 1e-6)
+        assert fresh().compose(make(noise)).get_epsilon(1e-6) <= 1.0
+        assert fresh().compose(make(noise * 0.999)).get_epsilon(1e-6) > 0.99
+
+    def test_stock_events_are_the_stock_s(self):
+        tree = Composed(
+            [
+                SelfComposed(Poisson(0.01, Gaussian(1.1)), 100),
+                Gaussian(4.0),
+                dp_accounting.LaplaceDpEvent(9.0),
+                dp_accounting.ZCDpEvent(0.01),
+                stock_dp_event.RepeatAndSelectDpEvent(Gaussian(5.0), 2, 1),
+            ]
+        )
+        orders = [2.0, 4.0, 8.0, 32.0]
+        ours = accountant(orders=orders).compose(tree)
+        stock = rdp_privacy_accountant.RdpAccountant(orders).compose(tree)
+        np.testing.assert_allclose(ours.rdp, stock.rdp, rtol=1e-14)
+        for name, target in (("get_epsilon", 1e-6), ("get_delta", 2.0)):
+            assert getattr(ours, name)(target) == pytest.approx(
+                getattr(stock, name)(target), rel=1e-13
+            )
+
+    def test_upstream_s_allocation_event(self, monkeypatch):
+        """No release has it yet: another class with the same fields stands in."""
+
+        class Upstream(stock_dp_event.DpEvent):
+            event, num_selected, num_steps = Gaussian(1.0), 1, 4
+
+        module = types.SimpleNamespace(RandomAllocationDpEvent=Upstream)
+        assert rdp_accountant._allocation_events(module) == (Allocation, Upstream)
+        assert not accountant().supports(Upstream())
+        monkeypatch.setattr(
+            rdp_accountant,
+            "_TABLE",
+            ((Upstream, rdp_accountant.RdpAccountant._compose_allocation),),
+        )
+        np.testing.assert_array_equal(
+            rdp(Upstream()), random_allocation.allocation_rdp(ORDERS, 1.0, 1, 4)
+        )

@@ -1,0 +1,206 @@
+"""The guarantee, in exact arithmetic, whatever is proposed; and exact draws."""
+
+from fractions import Fraction
+import math
+import secrets
+
+from hypothesis import given
+from hypothesis import settings
+import mpmath
+import numpy as np
+import pytest
+from scipy import stats
+import wpm_oracles
+
+from dp_accounting_ext.wpm import integer_weights
+from dp_accounting_ext.wpm import polytope as polytopes
+from dp_accounting_ext.wpm import rational_exponential
+from dp_accounting_ext.wpm import sampler
+
+
+def random_bounds(generator):
+    epsilon = float(np.exp(generator.uniform(np.log(1e-3), np.log(100.0))))
+    size = int(generator.integers(1, 25))
+    measure = wpm_oracles.random_measure(generator, size, epsilon)
+    polytope = wpm_oracles.polytope_of(measure, epsilon)
+    return integer_weights.make_bounds(polytope, epsilon), polytope, epsilon
+
+
+def proposals(generator, polytope):
+    """What a solver might say: good, off by rounding, and any nonsense."""
+    size = polytope.lower.size
+    shape = (2, size)
+    inside = polytopes.cheapest(generator.normal(size=shape), polytope)
+    return np.concatenate(
+        [
+            inside,
+            inside * (1 + 1e-6 * generator.normal(size=shape)),
+            generator.dirichlet(np.full(size, 0.1), size=2),
+            np.eye(size)[:1],
+            np.zeros((1, size)),
+            np.full((1, size), np.nan),
+            np.where(np.arange(size) == 0, np.inf, 0.1)[np.newaxis],
+            -inside[:1],
+            1e300 * np.ones((1, size)),
+            generator.normal(size=shape),
+        ]
+    )
+
+
+def assert_private(weights, total, epsilon):
+    """Rows sum to the total, and no ratio is above a lower bound of e^ε; exactly."""
+    bound = wpm_oracles.exponential_lower_bound(epsilon)
+    columns = [[int(weight) for weight in column] for column in weights.T]
+    assert all(sum(row) == total for row in zip(*columns, strict=True))
+    for column in columns:
+        assert min(column) >= 0
+        assert Fraction(max(column)) <= bound * min(column)
+
+
+@settings(max_examples=150, deadline=None)
+@given(wpm_oracles.seeds)
+def test_weights_are_private_whatever_was_proposed(seed):
+    """Some 13 rows an example: thousands of pairs, in rational arithmetic."""
+    generator = np.random.default_rng(seed)
+    bounds, polytope, epsilon = random_bounds(generator)
+    weights = integer_weights.round_to_weights(proposals(generator, polytope), bounds)
+    limits = np.stack([bounds.lower, bounds.upper])
+    assert_private(weights, bounds.total, epsilon)
+    ratio = wpm_oracles.exponential_lower_bound(epsilon)
+    for low, high in zip(*limits.tolist(), strict=True):
+        assert Fraction(high) <= ratio * low
+
+
+@settings(max_examples=100, deadline=None)
+@given(wpm_oracles.seeds)
+def test_members_of_the_polytope_keep_their_place(seed):
+    generator = np.random.default_rng(seed)
+    bounds, polytope, _ = random_bounds(generator)
+    inside = polytopes.cheapest(
+        generator.normal(size=(3, polytope.lower.size)), polytope
+    )
+    weights = integer_weights.round_to_weights(inside, bounds)
+    shares = weights.astype(float) / float(bounds.total)
+    np.testing.assert_allclose(shares, inside, rtol=0, atol=1e-6)
+    weights = integer_weights.round_to_weights(inside[:1], bounds)
+    np.testing.assert_array_equal(shares[0], weights[0] / float(bounds.total))
+
+
+def test_usual_settings_lose_nothing_that_a_float_shows():
+    measure = np.random.default_rng(0).dirichlet(np.full(400, 2.0))
+    polytope = wpm_oracles.polytope_of(measure, 4.0)
+    bounds = integer_weights.make_bounds(polytope, 4.0)
+    inside = polytopes.cheapest(np.arange(400.0), polytope)[np.newaxis]
+    weights = integer_weights.round_to_weights(inside, bounds)
+    assert bounds.bits == 62 and weights.dtype == np.int64
+    np.testing.assert_allclose(weights / 2.0**62, inside, rtol=1e-9, atol=0)
+
+
+def test_failures_get_the_public_weights():
+    polytope = wpm_oracles.polytope_of(np.full(5, 0.2), 1.0)
+    bounds = integer_weights.make_bounds(polytope, 1.0)
+    rows = np.array([[np.nan] * 5, [0.0] * 5, [-1.0, 2, 0, 0, 0], [9.0] * 5])
+    weights = integer_weights.round_to_weights(rows, bounds)
+    np.testing.assert_array_equal(weights, np.tile(bounds.public_weights, (4, 1)))
+    assert integer_weights.are_valid(weights, bounds).all()
+
+
+def test_the_check_stands_behind_the_repair(monkeypatch):
+    """Weights that do not sum to W never leave, even if nothing makes them fit."""
+    polytope = wpm_oracles.polytope_of(np.full(5, 0.2), 1.0)
+    bounds = integer_weights.make_bounds(polytope, 1.0)
+    monkeypatch.setattr(integer_weights, "_repair", lambda *_: None)
+    rows = np.random.default_rng(0).dirichlet(np.ones(5), size=20)
+    weights = integer_weights.round_to_weights(rows, bounds)
+    assert_private(weights, bounds.total, 1.0)
+
+
+def test_check_sees_each_fault():
+    polytope = wpm_oracles.polytope_of(np.full(4, 0.25), 1.0)
+    bounds = integer_weights.make_bounds(polytope, 1.0)
+    good = bounds.public_weights
+    shifts = np.zeros((5, 4), dtype=np.int64)
+    shifts[1, 0] = 1  # the sum
+    shifts[2] = [bounds.upper[0] + 1 - good[0], 0, 0, -1]
+    shifts[2, 3] = -shifts[2, 0]  # above one bound, and below another
+    shifts[3] = [1, -1, 0, 0]  # allowed
+    shifts[4] = [bounds.lower[0] - 1 - good[0], 0, 0, 0]
+    found = integer_weights.are_valid(good + shifts, bounds)
+    np.testing.assert_array_equal(found, [True, False, False, True, False])
+
+
+def test_sums_are_exact_where_sixty_four_bits_overflow():
+    weights = np.full((1, 12), 2**62, dtype=np.int64)
+    assert integer_weights.exact_sums(weights)[0] == 12 * 2**62
+    # 2^64 + 2^62 is 2^62 modulo 2^64: five weights that would pass for one.
+    weights = np.full((1, 5), 2**62, dtype=np.int64)
+    assert integer_weights.exact_sums(weights)[0] != 2**62
+
+
+@pytest.mark.parametrize("epsilon", [1e-3, 1.0, 30.0, 120.0])
+@pytest.mark.parametrize("place", [-1.0, 1.0])
+def test_measures_at_the_ends_of_their_range(epsilon, place):
+    """βΣm = 1 or αΣm = 1: one law, up to rounding, which is made to fit."""
+    measure = np.full(7, math.exp(place * epsilon / 2) / 7)
+    polytope = wpm_oracles.polytope_of(measure, epsilon)
+    bounds = integer_weights.make_bounds(polytope, epsilon)
+    weights = integer_weights.round_to_weights(np.full((1, 7), 1 / 7), bounds)
+    assert_private(weights, bounds.total, epsilon)
+    np.testing.assert_allclose(weights.astype(float) / bounds.total, 1 / 7, rtol=1e-6)
+
+
+def test_limit_of_bits():
+    measure = np.full(3, math.exp(-75.0) / 2)
+    polytope = wpm_oracles.polytope_of(measure, 150.0)
+    assert integer_weights.make_bounds(polytope, 150.0).bits <= 256
+    far = polytopes.LdpPolytope(np.full(3, 2.0**-300), np.full(3, 0.5))
+    with pytest.raises(ValueError, match="of 256 bits. Found 208.0, which needs 324"):
+        integer_weights.make_bounds(far, 208.0)
+
+
+@pytest.mark.parametrize("exponent", [1e-300, 1e-9, 0.01, 0.1, 1.0, 2.5, 40.0, 160.0])
+def test_rational_bounds_enclose_the_exponential(exponent):
+    low, high = rational_exponential.bounds(Fraction(exponent))
+    with mpmath.workprec(700):
+        truth = mpmath.exp(mpmath.mpf(exponent))
+        assert mpmath.mpf(low.numerator) / low.denominator <= truth
+        assert mpmath.mpf(high.numerator) / high.denominator >= truth
+    assert high - low <= Fraction(1, 2**240) * high
+
+
+def test_law_of_draws_is_the_weights_by_enumeration(monkeypatch):
+    """Every value that randbits can return, once."""
+    bits, weights = 8, np.array([[0, 100, 1, 155, 0]])
+    values = iter(range(2**bits))
+    asked = []
+
+    def randbits(count):
+        asked.append(count)
+        return next(values)
+
+    monkeypatch.setattr(secrets, "randbits", randbits)
+    draws = np.concatenate([sampler.draw(weights, bits) for _ in range(2**bits)])
+    np.testing.assert_array_equal(np.bincount(draws, minlength=5), weights[0])
+    assert asked == [bits] * 2**bits
+
+
+@pytest.mark.parametrize("bits", [8, 62, 63, 100])
+@pytest.mark.parametrize("seed", [None, 0])
+def test_law_of_draws_by_chi_square(bits, seed):
+    shares = np.array([0.5, 0.25, 0.0, 0.125, 0.125])
+    weights = np.array([int(share * 2**bits) for share in shares])
+    weights = weights.astype(np.int64 if bits <= 62 else object)
+    rng = None if seed is None else np.random.default_rng(seed)
+    draws = sampler.draw(np.tile(weights, (4000, 1)), bits, rng)
+    counts = np.bincount(draws, minlength=5)
+    assert counts[2] == 0
+    seen = shares > 0
+    found = stats.chisquare(counts[seen], 4000 * shares[seen])
+    assert found.pvalue > 1e-6
+
+
+def test_seeded_draws_repeat():
+    weights = np.tile(np.array([2**61, 2**61]), (50, 1))
+    one, other = (sampler.draw(weights, 62, np.random.default_rng(5)) for _ in range(2))
+    np.testing.assert_array_equal(one, other)
+    assert 0 < one.sum() < 50
