@@ -3,6 +3,7 @@
 import copy
 import math
 import pickle
+import time
 
 import dp_accounting
 from dp_accounting import privacy_accountant
@@ -351,6 +352,17 @@ class TestHost:
         assert composed(allocation(sigma, selected, 100)).get_epsilon(1e-6) <= 1.0
         less = composed(allocation(sigma - 2e-6, selected, 100)).get_epsilon(1e-6)
         assert less > 1.0 - 1e-4
+
+    def test_calibrating_ten_epochs_is_fast(self):
+        begin = time.process_time()
+        sigma = dp_accounting.calibrate_dp_mechanism(
+            ext.PLDAccountant,
+            lambda noise: dp_accounting.SelfComposedDpEvent(allocation(noise), 10),
+            2.0,
+            1e-6,
+        )
+        assert time.process_time() - begin < 5
+        assert 0.6663 < sigma < 0.6665
 
     def test_a_finer_interval_is_no_worse(self):
         event = allocation(1.0, 1, 100)

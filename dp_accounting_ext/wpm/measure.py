@@ -1,6 +1,7 @@
 """What searches for base measures hand back."""
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +26,12 @@ class MeasureResult:
     lower_bound: float
     iterations: int
     converged: bool
+
+    def __array__(
+        self, dtype: npt.DTypeLike | None = None, copy: bool | None = None
+    ) -> npt.NDArray[Any]:
+        """Returns the base measure, so that a result serves where one is asked for."""
+        return np.array(self.base_measure, dtype=dtype)
 
     @property
     def gap(self) -> float:
