@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from collections.abc import Sequence
+import itertools
 import math
 
 from dp_accounting_ext import composition
@@ -19,6 +20,8 @@ Counts = Mapping[constructions.Construction, int]
 # Of δ, what tails may hold: this much of it moves ε by less than 1e-6 of it.
 _TAIL_SHARE = 1e-6
 _FIRST_GUESS = 1e-8
+_LARGE = 1e-3
+_ABOVE_LOWER = (1.001, 1.1, 2.0, 10.0, 1e3, 1e6)
 _SMALLEST_GUESS = 1e-270
 
 
@@ -51,7 +54,7 @@ class Certificate:
         noise = self._gaussian(Bound.UPPER)
         if self._has_closed_form(Bound.UPPER) and not noise:
             exact = neyman_pearson.epsilon(self._closed_delta, delta, Bound.UPPER)
-            return min(self._largest_loss, exact)
+            return min(self._largest_loss, self._unamplified_epsilon(delta), exact)
         # Closed, so they hold where a ratio does not fit a float.
         simple = min(self._largest_loss, self._unamplified_epsilon(delta))
         if noise or not self._parts[Bound.UPPER]:
@@ -83,9 +86,9 @@ class Certificate:
         """Returns an upper bound on δ at finite ε."""
         if epsilon >= self._largest_loss:
             return 0.0
-        if self._has_closed_form(Bound.UPPER):
-            return self._closed_delta(epsilon, Bound.UPPER)
         simple = self._unamplified_delta(epsilon)
+        if self._has_closed_form(Bound.UPPER):
+            return min(simple, self._closed_delta(epsilon, Bound.UPPER))
         return min(simple, self._at_its_own_tail(Bound.UPPER, epsilon))
 
     def lower_delta(self, epsilon: float) -> float:
@@ -137,15 +140,37 @@ class Certificate:
         Each answer is certain; one that is no larger than its tails allow for is
         asked again of pairs with smaller tails.
         """
-        guess = _FIRST_GUESS
-        while True:
+        guess, best = _FIRST_GUESS, 1.0 if bound is Bound.UPPER else 0.0
+        nearer = min if bound is Bound.UPPER else max
+        for attempt in itertools.count(1):
             delta = max(
                 self._profile(bound, direction, guess).delta(epsilon)
                 for direction in self._directions
             )
-            if delta >= guess or guess <= _SMALLEST_GUESS:
-                return delta
+            best = nearer(best, delta)
+            # A tail's lump may make an upper bound far too large: once more, then.
+            doubtful = bound is Bound.UPPER and best > _LARGE and attempt == 1
+            if (best >= guess and not doubtful) or guess <= _SMALLEST_GUESS:
+                break
             guess = max(guess**2, _SMALLEST_GUESS)
+        if bound is Bound.UPPER and best > _LARGE:
+            return self._where_epsilon_is_enough(epsilon, best)
+        return best
+
+    def _where_epsilon_is_enough(self, epsilon: float, bound: float) -> float:
+        """Returns a δ no larger than an upper bound, at which ε is certainly enough.
+
+        The search for ε at δ stands far tails that the profile at ε may not: any δ
+        whose ε is at most the one asked for is a bound.
+        """
+        lower = self.lower_delta(epsilon)
+        for factor in _ABOVE_LOWER:
+            delta = factor * lower
+            if not 0 < delta < min(bound, 1.0):
+                break
+            if self.upper_epsilon(delta) <= epsilon:
+                return delta
+        return bound
 
     def _tail_mass(self, bound: Bound, delta: float) -> float:
         """Returns the tail each pair may have: a power of ten, so pairs are reused."""

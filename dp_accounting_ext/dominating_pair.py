@@ -188,6 +188,31 @@ def without_tails(pair: DominatingPair, tail_mass: float) -> DominatingPair:
     )
 
 
+def below_loss(pair: DominatingPair, largest: float) -> DominatingPair:
+    """Returns the pair without losses above a largest one, in nats.
+
+    Where a record is removed they count as infinite (an upper bound), or not at all
+    (a lower one).
+    """
+    kept = pair.ratios <= math.exp(largest)
+    if kept.all() or not kept.any():
+        return pair
+    lost = 0.0
+    if pair.bound is Bound.UPPER:
+        rounding = 1 + pair.mass_error + pair.ratio_error + 1e-9
+        lost = float(pair.p_masses[~kept].sum()) * rounding
+    # Their mass under Q stays, at the largest ratio that is left.
+    masses = pair.masses[kept].copy()
+    if pair.bound is Bound.UPPER:
+        masses[-1] += pair.masses[~kept].sum()
+    return dataclasses.replace(
+        pair,
+        ratios=pair.ratios[kept],
+        masses=masses,
+        infinity_mass=pair.infinity_mass + lost,
+    )
+
+
 def mixture(
     pairs: Sequence[DominatingPair], weights: Sequence[float]
 ) -> DominatingPair:

@@ -95,7 +95,7 @@ class Sketch:
         # Above it the law, not tilted, has a negligible share of δ.
         rate = (tilt * mean - here) / _EASE
         ends = []
-        for change in np.geomspace(0.1, 20.0, 16) / deviation:
+        for change in np.geomspace(1e-3, 20.0, 24) / deviation:
             moment = self.cumulants(tilt + change)[0] + rate + _SINK_EXPONENT
             ends.append((moment / (tilt + change), float(change)))
         high = min(ends)

@@ -333,6 +333,43 @@ class TestSpecialValues:
         assert accountant_of(Laplace(1e-3)).get_epsilon(1e-6) <= 1000 * (1 + 1e-9)
 
 
+class TestExtremes:
+    @pytest.mark.parametrize(
+        ("event", "count", "delta", "most"),
+        [
+            # Where e^ε fits no float, or hardly, the bound without amplification holds.
+            (Poisson(0.01, Gaussian(0.03)), 1, 1e-6, 713.1),
+            (ext.GroupSubsampledEvent(64, Poisson(0.5, Gaussian(1.0))), 1, 1e-6, 2352),
+            (ext.GroupSubsampledEvent(8, Poisson(0.1, Gaussian(0.3))), 1, 1e-30, 690),
+            # Shifts far apart, of which the far ones are rare.
+            (ext.GroupSubsampledEvent(16, Poisson(0.01, Gaussian(0.3))), 2, 1e-6, 110),
+            (ext.RandomAllocationEvent(Gaussian(0.033), 1, 100), 1, 1e-6, 597.65),
+            (ext.RandomAllocationEvent(Gaussian(0.036), 1, 10**6), 1, 1e-6, 503.12),
+        ],
+    )
+    def test_losses_at_the_end_of_floats(self, event, count, delta, most):
+        accountant = accountant_of(event, count)
+        lower, upper = accountant.get_epsilon_bounds(delta)
+        assert 0 < lower <= upper <= most
+        assert accountant.get_delta(upper) <= delta * (1 + 1e-3)
+
+    def test_a_far_tail_spoils_no_small_delta(self):
+        """Losses in the tail's own lump must not decide what lies below them."""
+        event = ext.ScheduledAllocationEvent(
+            [Gaussian(17.7), Laplace(25.0)], [4, 1], 12
+        )
+        accountant = accountant_of(event, 10)
+        epsilon = accountant.get_epsilon(1e-12)
+        lower, upper = accountant.get_delta_bounds(epsilon)
+        assert 0.9e-12 < lower <= upper < 1.01e-12
+
+    def test_rare_jumps_beside_tiny_losses(self):
+        mixture = stock_events.MixtureOfGaussiansDpEvent(1.24, [0.0, 1.0], [0.5, 0.5])
+        accountant = accountant_of(Poisson(2e-6, mixture), 1000)
+        lower, upper = accountant.get_delta_bounds(0.0)
+        assert 0 < lower <= upper < 20 * lower
+
+
 class TestRefusals:
     @pytest.mark.parametrize(
         ("event", "relation", "message"),

@@ -16,6 +16,7 @@ _UNEVEN_POINTS = 16384
 _GEOMETRIC_WIDTH = 20.0  # The loss's range, and
 _GEOMETRIC_DOUBLINGS = 8.0  # the number of doublings, at which a sum takes that many.
 
+_LARGEST_LOSS = 690.0
 _LONGEST_STAGE = 160
 _FEWEST_STEPS = 8
 _WIDEST_LOSS = 150.0
@@ -62,6 +63,8 @@ def random_allocation(
     """
     if num_steps == 1 or _is_constant(pair):
         return pair
+    # Sums of ratios must fit a float.
+    pair = dominating_pair.below_loss(pair, _LARGEST_LOSS - math.log(num_steps))
     if route is Route.AUTOMATIC:
         route = _suitable_route(pair, num_steps)
     if route is Route.GEOMETRIC:

@@ -27,6 +27,8 @@ FloatArray = npt.NDArray[np.float64]
 
 UNIT_ROUNDOFF = 2.0**-53
 
+_LARGEST_EXPONENT = 709.0
+
 
 @dataclasses.dataclass(frozen=True)
 class GeometricLaw:
@@ -55,9 +57,11 @@ class GeometricLaw:
     ratio_error: float = 0.0
 
     def grid(self) -> FloatArray:
-        """Returns the (n,) grid points."""
+        """Returns the (n,) grid points; those that no float holds, which are empty,
+        are the largest there is.
+        """
         exponents = math.log(self.origin) + self.step * np.arange(self.masses.size)
-        grid: FloatArray = np.exp(exponents)
+        grid: FloatArray = np.exp(np.minimum(exponents, _LARGEST_EXPONENT))
         return grid
 
     def places(self) -> FloatArray:

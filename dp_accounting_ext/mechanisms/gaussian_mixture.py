@@ -27,8 +27,8 @@ _NDTR_GROWTH = 4.0
 
 SMALLEST_TAIL_MASS = 1e-290
 
-# Below it, ratios do not fit a float: losses are some 1/(2σ²).
-SMALLEST_NOISE_MULTIPLIER = 0.036
+_LONGEST_REACH = 200.0
+_MOST_OUTSIDE = 1e-2  # Probability of losses that do not fit a float as ratios.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,7 +122,7 @@ def dominating_pair_of(
 
     Returns:
         A pair with about n = points atoms, the noise equally spaced; one that says
-        nothing where shifts are further apart than 1 / `SMALLEST_NOISE_MULTIPLIER`.
+        nothing where most losses are beyond 700 nats, which fit no float as ratios.
 
     Raises:
         ValueError: If a shift of P is negative, or one of Q positive.
@@ -137,13 +137,16 @@ def dominating_pair_of(
             f"Found {p.lowest()} and {q.highest()}."
         )
     reach = p.highest() - q.lowest()
-    if reach > 1 / SMALLEST_NOISE_MULTIPLIER:
+    if reach > _LONGEST_REACH:
         return dominating_pair.nothing_known(bound)
     tail = float(special.ndtri(tail_mass))
     if points is None:
         growth = math.sqrt(max(reach * (reach - 2 * tail) / 20, 1.0))
         points = math.ceil(POINTS * min(growth, 8.0))
-    noise = np.linspace(*_ends(p, q, tail), points)
+    low, high = _ends(p, q, tail)
+    if max(p.above(high), q.below(low)) > _MOST_OUTSIDE:
+        return dominating_pair.nothing_known(bound)
+    noise = np.linspace(low, high, points)
     size = float(np.abs(noise).max()) + reach
     terms = len(p.shifts) + len(q.shifts)
     mass_error = _NDTR_ERROR + _NDTR_GROWTH * size**2 + 2 * terms
