@@ -26,6 +26,7 @@ PairWithCount = tuple[dominating_pair.DominatingPair, int]
 _CELLS_PER_DEVIATION = 300.0  # Of one run, on the average.
 _MOST_POINTS = 1 << 19
 _MANY_POINTS = 1 << 16
+_FINEST = 1e-12  # Interval over the largest loss.
 _LARGEST_LOSS = 690.0
 _SMALLEST_MASS = 1e-300
 _DIVERGENCE = 12.0  # Of the laws under neighbouring tilts, in nats.
@@ -71,7 +72,8 @@ def compose(
     sketch = saddle_point.Sketch(laws)
     low, high = _ends(sketch, tail_mass)
     interval = sketch.deviation / (_CELLS_PER_DEVIATION * math.sqrt(copies))
-    interval = max(interval, (high - low) / _MOST_POINTS)
+    largest = max(float(np.abs(law.losses).max()) for law in laws)
+    interval = max(interval, (high - low) / _MOST_POINTS, _FINEST * largest)
     least = sum(law.count * float(law.losses[0]) for law in laws)
     most = sum(law.count * float(law.losses[-1]) for law in laws)
     tilts = _tilts(sketch, max(low, least), min(high, most))

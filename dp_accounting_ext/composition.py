@@ -33,6 +33,7 @@ _RARE = 1e-7  # Share of δ that may become infinite.
 _NEGLIGIBLE = 1e-12  # Share of a law that may be moved to the safe side.
 _TRIES = 6
 _COARSEST = 1.0
+_FINEST = 1e-12  # Interval over the largest loss.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -190,6 +191,23 @@ def _single(law: LossDistribution) -> _Atoms:
     )
 
 
+def _constant(laws: Sequence[LossDistribution]) -> LossDistribution:
+    """Returns the composition of laws with one finite loss each."""
+    copies = sum(law.count for law in laws)
+    loss = math.fsum(law.count * float(law.losses[0]) for law in laws)
+    mass = math.prod(float(law.masses[0]) ** law.count for law in laws)
+    rounding = 4 * (copies + abs(loss)) * dominating_pair.UNIT_ROUNDOFF
+    return LossDistribution(
+        losses=np.array([loss]),
+        masses=np.array([mass]),
+        infinity_mass=_infinity_mass(laws),
+        count=1,
+        bound=laws[0].bound,
+        mass_error=rounding + sum(law.count * law.mass_error for law in laws),
+        ratio_error=rounding + sum(law.count * law.ratio_error for law in laws),
+    )
+
+
 def _infinity_mass(laws: Sequence[LossDistribution]) -> float:
     """Returns the probability that any loss is infinite."""
     if any(law.infinity_mass >= 1 for law in laws):
@@ -212,7 +230,10 @@ class Composition:
     """
 
     def __init__(self, laws: Sequence[LossDistribution], interval: float) -> None:
-        self._laws = [law for law in laws if law.masses.size or law.infinity_mass]
+        known = [law for law in laws if law.masses.size or law.infinity_mass]
+        if known and all(law.losses.size == 1 for law in known):
+            known = [_constant(known)]
+        self._laws = known
         self._interval = interval
 
     @functools.cached_property
@@ -242,7 +263,8 @@ class Composition:
         copies = sum(law.count for law in self._laws)
         moved = _MOVED * max(centre, _LEAST_CENTRE * deviation)
         fine = math.sqrt(12 * moved / (copies * (1 + tilt)))
-        return min(fine, self._interval, _COARSEST)
+        largest = max(float(np.abs(law.losses).max()) for law in self._laws)
+        return max(min(fine, self._interval, _COARSEST), _FINEST * largest)
 
     def delta(self, epsilon: float) -> float:
         """Returns a certified δ at ε, in nats."""

@@ -21,6 +21,7 @@ _SINK_EXPONENT = 20.0
 _FOLDED_EXPONENT = 16.0
 _SKETCH_SIZE = 2048
 _EASE = 0.65
+_LEAST_SPREAD = 1e-12  # Of the largest loss.
 _EASING_STEPS = 5
 _TILT_DOUBLINGS = 10  # From one over the standard deviation.
 
@@ -56,7 +57,10 @@ class Sketch:
             self._laws.append(
                 (law.count, means[kept] / masses[kept], np.log(masses[kept]))
             )
-        self.deviation = math.sqrt(max(self.cumulants(0.0)[2], 1e-200))
+        largest = max(float(np.abs(law.losses).max()) for law in laws)
+        # Of losses that are one but for rounding, the spread is no guide.
+        least = max(_LEAST_SPREAD * largest, 1e-100)
+        self.deviation = max(math.sqrt(max(self.cumulants(0.0)[2], 0.0)), least)
 
     def cumulants(self, tilt: float) -> tuple[float, float, float]:
         """Returns ln E e^{tilt · loss} and its first two derivatives."""

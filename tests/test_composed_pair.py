@@ -181,3 +181,18 @@ def test_without_tails(pair, tail_mass, data):
                 )
             else:
                 assert after <= before * (1 + 1e-15)
+
+
+@pytest.mark.parametrize("bound", list(Bound))
+def test_ratios_that_are_one_but_for_rounding(bound):
+    """A law without spread beside a constant: there is no scale to lay a lattice on."""
+    constant = dominating_pair.DominatingPair(
+        np.array([0.875]), np.ones(1), 0.125, 0.0, bound
+    )
+    twice = dominating_pair.DominatingPair(
+        np.array([1.0, 1.0]), np.array([0.5, 0.5]), 0.0, 0.0, bound
+    )
+    found = composed_pair.compose([(constant, 1), (twice, 1)], tail_mass=1e-14)
+    for epsilon in (-1.0, 0.0, 1.0):
+        truth = constant.hockey_stick(epsilon, Direction.REMOVE)
+        assert found.delta(epsilon, Direction.REMOVE) == pytest.approx(truth, abs=1e-9)

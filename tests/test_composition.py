@@ -126,6 +126,21 @@ def test_the_order_of_laws_does_not_matter():
     np.testing.assert_allclose(values, values[0], rtol=1e-6)
 
 
+@pytest.mark.parametrize("bound", list(Bound))
+def test_constant_losses_add_up(bound):
+    law = loss_distribution.LossDistribution(
+        np.array([0.5]), np.array([0.9]), 0.1, 2, bound
+    )
+    zero = loss_distribution.LossDistribution(
+        np.array([0.0]), np.array([1.0]), 0.0, 7, bound
+    )
+    found = composition.Composition([law, zero], 1e-4)
+    for epsilon in (-1.0, 0.0, 0.7, 2.0):
+        truth = 0.19 + 0.81 * max(-math.expm1(epsilon - 1.0), 0.0)
+        assert found.delta(epsilon) == pytest.approx(truth, rel=1e-12)
+    assert composition.Composition([zero, zero], 1e-4).delta(0.0) <= 1e-14
+
+
 def test_nothing_composed_loses_nothing():
     empty = composition.Composition([], 1e-4)
     assert empty.epsilon(1e-6) == 0.0
