@@ -196,3 +196,14 @@ def test_ratios_that_are_one_but_for_rounding(bound):
     for epsilon in (-1.0, 0.0, 1.0):
         truth = constant.hockey_stick(epsilon, Direction.REMOVE)
         assert found.delta(epsilon, Direction.REMOVE) == pytest.approx(truth, abs=1e-9)
+
+
+@pytest.mark.parametrize("direction", list(Direction))
+@pytest.mark.parametrize("epsilon", [10.0, 13.0, 16.0])
+def test_tails_that_are_cut_off_go_to_the_sinks(direction, epsilon):
+    """A tail mass so large that the window ends before the profile is read."""
+    base = gaussian.dominating_pair_of(1.0, Bound.UPPER, tail_mass=1e-30)
+    found = composed_pair.compose([(base, 9)], tail_mass=1e-3)
+    truth = oracles.gaussian_delta(3.0, epsilon)
+    assert found.delta(epsilon, direction) >= truth
+    assert found.delta(epsilon, direction) <= truth + 1e-2

@@ -14,7 +14,9 @@ import oracles
 import pytest
 
 import dp_accounting_ext as ext
+from dp_accounting_ext import dominating_pair
 from dp_accounting_ext import pld
+from dp_accounting_ext import stock_pld
 
 NeighborRel = privacy_accountant.NeighboringRelation
 Gaussian = dp_accounting.GaussianDpEvent
@@ -205,3 +207,25 @@ def test_losses_that_cannot_be_are_raised():
 def test_bad_arguments(call, error, message):
     with pytest.raises(error, match=message):
         call(pld.from_event(Gaussian(3.0)))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_what_is_read_is_a_realization(data):
+    """Losses only rise, or are dropped, until Σ p e^{−loss} is at most one."""
+    size = data.draw(st.integers(1, 8))
+    start = data.draw(st.integers(-12, 4))
+    weights = data.draw(st.lists(st.floats(0.01, 1.0), min_size=size, max_size=size))
+    masses = np.array(weights) / sum(weights)
+    for pessimistic in (True, False):
+        pmf = pld_pmf.DensePLDPmf(0.5, start, masses, 0.0, pessimistic)
+        pairs, _ = stock_pld.read(PLD(pmf))
+        pair = pairs.remove
+        assert pair.masses.sum() + pair.zero_mass <= 1 + 1e-12
+        for epsilon in (0.0, 0.7, 2.0):
+            given = pmf.get_delta_for_epsilon(epsilon)
+            found = pair.delta(epsilon, dominating_pair.Direction.REMOVE)
+            if pessimistic:
+                assert found >= given * (1 - 1e-12)
+            else:
+                assert found <= given * (1 + 1e-12)
