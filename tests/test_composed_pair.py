@@ -207,3 +207,34 @@ def test_tails_that_are_cut_off_go_to_the_sinks(direction, epsilon):
     truth = oracles.gaussian_delta(3.0, epsilon)
     assert found.delta(epsilon, direction) >= truth
     assert found.delta(epsilon, direction) <= truth + 1e-2
+
+
+def test_a_window_shorter_than_the_sum_keeps_what_lies_above():
+    """Forty fair ratios e^{±½}: a binomial sum with its upper tail out of the window."""
+    count, up = 40, 1 / (1 + math.exp(0.5))
+    pair = dominating_pair.DominatingPair(
+        np.exp([-0.5, 0.5]), np.array([1 - up, up]), 0.0, 0.0, Bound.UPPER
+    )
+    found = composed_pair.compose([(pair, count)], tail_mass=1e-3)
+    for epsilon in (12.0, 15.0, 18.0):
+        truth = 0.0
+        for ups in range(count + 1):
+            loss = 0.5 * (2 * ups - count)
+            chance = math.comb(count, ups) * (1 - up) ** ups * up ** (count - ups)
+            truth += chance * max(-math.expm1(epsilon - loss), 0.0)
+        assert found.delta(epsilon, Direction.REMOVE) >= truth * (1 - 1e-12)
+        assert found.delta(epsilon, Direction.ADD) >= truth * (1 - 1e-12)
+
+
+def test_a_rare_ratio_that_is_cut_counts_as_infinite():
+    rare = 1e-6
+    pair = dominating_pair.DominatingPair(
+        np.array([1 - rare, math.exp(5.0)]),
+        np.array([1.0 - rare, rare * math.exp(-5.0)]),
+        0.0,
+        rare * (1 - math.exp(-5.0)),
+        Bound.UPPER,
+    )
+    found = composed_pair.compose([(pair, 2)], tail_mass=1e-3)
+    truth = 2 * rare * -math.expm1(2.0 - 5.0) * (1 - 3 * rare)
+    assert found.delta(2.0, Direction.REMOVE) >= truth
