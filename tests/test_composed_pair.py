@@ -210,7 +210,7 @@ def test_tails_that_are_cut_off_go_to_the_sinks(direction, epsilon):
 
 
 def test_a_window_shorter_than_the_sum_keeps_what_lies_above():
-    """Forty fair ratios e^{±½}: a binomial sum with its upper tail out of the window."""
+    """Forty ratios e^{±½}: a binomial sum with its upper tail out of the window."""
     count, up = 40, 1 / (1 + math.exp(0.5))
     pair = dominating_pair.DominatingPair(
         np.exp([-0.5, 0.5]), np.array([1 - up, up]), 0.0, 0.0, Bound.UPPER
