@@ -2,7 +2,7 @@
 
     python .ci/mutants.py kernels
     python .ci/mutants.py sampler
-    python .ci/mutants.py amplification --sample 100
+    python .ci/mutants.py amplification --module ordinary_sums
 
 Works in a temporary copy of the checkout. Prints a row for each module and every
 survivor, with the reason where `explained_mutants.txt` has one. Ends with status 1 if
@@ -27,9 +27,10 @@ from mutmut.utils import format_utils
 
 ROOT = pathlib.Path(__file__).parent.parent
 EXPLAINED = ROOT / ".ci" / "explained_mutants.txt"
+ORDER = ROOT / ".ci" / "quickest_first.py"
 WPM = "dp_accounting_ext/wpm"
 TARGETS = {
-    "kernels": (["dp_accounting_ext/kernels/*"], ["tests/kernels"]),
+    "kernels": (["dp_accounting_ext/kernels/*.py"], ["tests/kernels"]),
     "sampler": (
         [
             f"{WPM}/integer_weights.py",
@@ -38,12 +39,15 @@ TARGETS = {
         ],
         ["tests/wpm/test_integer_weights.py"],
     ),
-    "amplification": (["dp_accounting_ext/amplification/*"], ["tests/amplification"]),
+    "amplification": (
+        ["dp_accounting_ext/amplification/*.py"],
+        ["tests/amplification"],
+    ),
 }
 SURVIVED, NO_TESTS = 0, 33  # mutmut's codes; others are failures and timeouts.
 
 
-def copied(folder: pathlib.Path, target: str) -> None:
+def copied(folder: pathlib.Path, modules: list[str], tests: list[str]) -> None:
     """Copies what git tracks, and tells mutmut what to mutate and to run."""
     listed = subprocess.run(
         ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
@@ -52,19 +56,32 @@ def copied(folder: pathlib.Path, target: str) -> None:
         if name and (ROOT / name).is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_bytes((ROOT / name).read_bytes())
-    modules, tests = TARGETS[target]
     with (folder / "pyproject.toml").open("a") as file:
         file.write(f"only_mutate = {json.dumps(modules)}\n")
         file.write(f"pytest_add_cli_args_test_selection = {json.dumps(tests)}\n")
+    (folder / ORDER.name).write_bytes(ORDER.read_bytes())
 
 
 def mutants_of(modules: list[str]) -> list[str]:
     """Returns the names of all mutants of some modules, in the working directory."""
     names = []
-    for path in sorted(p for pattern in modules for p in pathlib.Path().glob(pattern)):
+    for path in map(pathlib.Path, modules):
         mutated = file_mutation.mutate_file_contents(str(path), path.read_text())
         names += [format_utils.get_mutant_name(path, n) for n in mutated.mutant_names]
     return names
+
+
+def modules_of(target: str, name: str | None) -> list[str]:
+    """Returns the paths of a target's modules, or of the one of that name."""
+    paths = sorted(
+        path.relative_to(ROOT)
+        for pattern in TARGETS[target][0]
+        for path in ROOT.glob(pattern)
+        if name is None or path.stem == name
+    )
+    if not paths:
+        sys.exit(f"--module: {target} has none of the name {name!r}")
+    return [path.as_posix() for path in paths if path.stem != "__init__"]
 
 
 def results() -> Iterator[tuple[str, str, int]]:
@@ -136,19 +153,29 @@ def main() -> int:
     """Runs mutmut and reports."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("target", choices=TARGETS)
+    parser.add_argument("--module", help="the name of one module of the target")
     parser.add_argument("--sample", type=int, help="mutants, of all; drawn by --seed")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--children", type=int, default=os.cpu_count())
     options = parser.parse_args()
+    modules = modules_of(options.target, options.module)
     with tempfile.TemporaryDirectory() as folder:
-        copied(pathlib.Path(folder), options.target)
+        copied(pathlib.Path(folder), modules, TARGETS[options.target][1])
         os.chdir(folder)
         names = []
         if options.sample:
-            every = mutants_of(TARGETS[options.target][0])
+            every = mutants_of(modules)
             names = sorted(random.Random(options.seed).sample(every, options.sample))
             print(f"{options.sample} of {len(every)} mutants, seed {options.seed}")
         subprocess.run(
-            [sys.executable, "-m", "mutmut", "run", "--max-children", "1", *names],
+            [
+                sys.executable,
+                "-m",
+                "mutmut",
+                "run",
+                f"--max-children={options.children}",
+            ]
+            + names,
             env={**os.environ, "OMP_NUM_THREADS": "1"},
             stdout=subprocess.DEVNULL,
             check=True,

@@ -105,22 +105,6 @@ class _Sketch:
             slope += count * sums.dot(weights, places) / moment
         return total, slope
 
-    def saddle(self, target: float) -> tuple[float, float]:
-        """Returns the tilt that centres S on target, and Chernoff's exponent there."""
-        mean, deviation = self.mean_and_deviation()
-        sign = 1.0 if target > mean else -1.0
-        end = sign * abs(target - mean) / deviation**2
-        for _ in range(200):
-            if self.exponent(end, target)[1] * sign >= 0:
-                break
-            end *= 2.0
-        else:
-            return end, -math.inf
-        tilt = optimize.brentq(
-            lambda x: self.exponent(x, target)[1], 0.0, end, xtol=1e-3 * abs(end)
-        )
-        return float(tilt), self.exponent(float(tilt), target)[0]
-
     def quantile(self, goal: float, sign: float) -> tuple[float, float]:
         """Returns where Chernoff's exponent is about `goal`, and the tilt there.
 
