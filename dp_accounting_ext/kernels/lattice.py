@@ -47,7 +47,7 @@ class Factor:
     Attributes:
         start: Lattice index of the first mass.
         masses: (n,) probabilities at start, start + 1, …
-        count: Number of copies, at least 1.
+        count: Number of copies, at least 0.
         moments: (n,) mass times the offset of the cell's mean from its index,
             in lattice steps; None where all mass sits on the lattice.
     """

@@ -18,8 +18,10 @@ def dot(x: FloatArray, y: FloatArray) -> float:
     return float(np.einsum("i,i->", x, y))
 
 
-def gather(cells: npt.NDArray[np.int64], weights: FloatArray, size: int) -> FloatArray:
-    """Returns (size,) sums of the weights in each cell."""
+def gather(
+    cells: npt.NDArray[np.int64], weights: FloatArray, size: int = 0
+) -> FloatArray:
+    """Returns (n,) sums of the weights in each cell, n ≥ size."""
     return np.bincount(cells, weights, size).astype(np.float64)
 
 
