@@ -24,6 +24,7 @@ _NARROWEST_LOSS = 1e-9  # Below it a lattice's points have more digits than a fl
 _WIDEST_LOSS = 150.0
 _HEAVIEST_JUMP = 4.0  # In standard deviations of the sum without jumps.
 _FURTHEST_JUMP = 1e7
+_HIGHEST_SUM = 16.0  # Over the lowest, without jumps.
 _LARGEST_SHARE = 0.5  # Of the mean, that jumps may have.
 
 
@@ -71,7 +72,7 @@ def random_allocation(
     largest = _LARGEST_LOSS - math.log(num_steps)
     pair = dominating_pair.below_loss(_occupied(pair), largest)
     if route is Route.AUTOMATIC:
-        route = _suitable_route(pair, num_steps)
+        route = _suitable_route(pair, num_steps, tail_mass)
     if route is Route.GEOMETRIC:
         return _geometric(pair, num_steps, tail_mass, points)
     return _in_stages(pair, num_steps, tail_mass, points or ADDITIVE_POINTS)
@@ -126,8 +127,14 @@ def _points_for(pair: dominating_pair.DominatingPair, num_steps: int) -> int:
     return math.ceil(_GEOMETRIC_POINTS * math.sqrt(growth))
 
 
-def _suitable_route(pair: dominating_pair.DominatingPair, num_steps: int) -> Route:
-    """Returns the additive route for sums whose bulk is wide beside their jumps."""
+def _suitable_route(
+    pair: dominating_pair.DominatingPair, num_steps: int, tail_mass: float
+) -> Route:
+    """Returns the additive route for sums whose bulk is wide beside their jumps.
+
+    And no lower than a lattice resolves: to an inserted record the least ratios
+    matter, relatively.
+    """
     loss_range = pair.loss_range()
     if num_steps < _FEWEST_STEPS or not _NARROWEST_LOSS < loss_range <= _WIDEST_LOSS:
         return Route.GEOMETRIC
@@ -136,6 +143,10 @@ def _suitable_route(pair: dominating_pair.DominatingPair, num_steps: int) -> Rou
     jump, deviation = _bulk(pair, num_steps)
     heavy = math.isfinite(jump) and jump - 1 > _HEAVIEST_JUMP * deviation
     if heavy or _is_all_jumps(pair, num_steps):
+        return Route.GEOMETRIC
+    summands = [additive_window.Summand(pair, num_steps)]
+    window = additive_window.window_of(summands, tail_mass)
+    if window.high > _HIGHEST_SUM * window.low:
         return Route.GEOMETRIC
     return Route.ADDITIVE
 
