@@ -51,36 +51,39 @@ def _moments(places: FloatArray, masses: FloatArray) -> tuple[float, float]:
     return mean, sums.dot((places - mean) ** 2, masses) / total
 
 
+def _sketched(
+    summand: Summand, threshold: float, tail_mass: float
+) -> tuple[FloatArray, FloatArray]:
+    """Returns places and masses of a few thousand atoms; the masses sum to one."""
+    ordinary = summand.places() <= threshold
+    places, masses = summand.places()[ordinary], summand.pair.masses[ordinary]
+    starts = np.unique(np.arange(_SKETCH_SIZE) * places.size // _SKETCH_SIZE)
+    totals = np.add.reduceat(masses, starts)
+    means = np.add.reduceat(masses * places, starts)
+    kept = totals > 0
+    places, masses = means[kept] / totals[kept], totals[kept]
+    if not negligible_zero(summand, tail_mass):
+        places = np.append(0.0, places)
+        masses = np.append(summand.pair.zero_mass, masses)
+    # Bounds may lack mass, or have too much; a law that is searched has one.
+    return places, masses / masses.sum()
+
+
 class _Sketch:
     """A few thousand atoms that stand for a law where no certificate is needed."""
 
     def __init__(
         self, summands: Sequence[Summand], threshold: float, tail_mass: float
     ) -> None:
-        self._counts = [summand.count for summand in summands]
-        self._laws = []
-        for summand in summands:
-            ordinary = summand.places() <= threshold
-            places = summand.places()[ordinary]
-            masses = summand.pair.masses[ordinary]
-            starts = np.unique(np.arange(_SKETCH_SIZE) * places.size // _SKETCH_SIZE)
-            totals = np.add.reduceat(masses, starts)
-            means = np.add.reduceat(masses * places, starts)
-            kept = totals > 0
-            self._laws.append((means[kept] / totals[kept], totals[kept]))
-            if not negligible_zero(summand, tail_mass):
-                law = self._laws.pop()
-                self._laws.append(
-                    (np.append(0.0, law[0]), np.append(summand.pair.zero_mass, law[1]))
-                )
-
-        # Bounds may lack mass, or have too much; a law that is searched has one.
-        self._laws = [(places, m / m.sum()) for places, m in self._laws]
+        self._laws = [
+            (summand.count, *_sketched(summand, threshold, tail_mass))
+            for summand in summands
+        ]
 
     def mean_and_deviation(self) -> tuple[float, float]:
         mean = variance = 0.0
-        for count, law in zip(self._counts, self._laws, strict=True):
-            law_mean, law_variance = _moments(*law)
+        for count, places, masses in self._laws:
+            law_mean, law_variance = _moments(places, masses)
             mean += count * law_mean
             variance += count * law_variance
         return mean, math.sqrt(variance)
@@ -88,20 +91,14 @@ class _Sketch:
     def ends(self) -> tuple[float, float]:
         """Returns the least and the largest sum."""
         return (
-            sum(
-                c * float(p[0])
-                for c, (p, _) in zip(self._counts, self._laws, strict=True)
-            ),
-            sum(
-                c * float(p[-1])
-                for c, (p, _) in zip(self._counts, self._laws, strict=True)
-            ),
+            sum(count * float(places[0]) for count, places, _ in self._laws),
+            sum(count * float(places[-1]) for count, places, _ in self._laws),
         )
 
     def exponent(self, tilt: float, target: float) -> tuple[float, float]:
         """Returns ln E e^{tilt (S − target)} and its slope."""
         total, slope = -tilt * target, -target
-        for count, (places, masses) in zip(self._counts, self._laws, strict=True):
+        for count, places, masses in self._laws:
             exponents = tilt * places
             largest = float(exponents.max())
             weights = masses * np.exp(exponents - largest)
