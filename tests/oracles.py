@@ -56,6 +56,26 @@ def sum_law(
     return law
 
 
+def merged_sum_law(
+    summands: Sequence[tuple[Sequence[float], Sequence[float], int]],
+) -> list[tuple[Fraction, Fraction]]:
+    """Returns (place, mass) of a sum of copies, each place once, increasing.
+
+    Args:
+        summands: Places, their masses and the number of copies, of each summand.
+    """
+    law = {Fraction(0): Fraction(1)}
+    for places, masses, count in summands:
+        atoms = list(zip(exact(places), exact(masses), strict=True))
+        for _ in range(count):
+            longer: dict[Fraction, Fraction] = {}
+            for (place, mass), (more, chance) in itertools.product(law.items(), atoms):
+                total = place + more
+                longer[total] = longer.get(total, Fraction(0)) + mass * chance
+            law = longer
+    return sorted(law.items())
+
+
 def remove_divergence(
     law: Sequence[tuple[Fraction, Fraction]], kappa: Fraction, infinity: Fraction
 ) -> Fraction:

@@ -111,7 +111,6 @@ class OrdinarySums:
         window: additive_window.Window,
         points: int,
     ) -> None:
-        self._summands = summands
         self._window = window
         self._bound = summands[0].pair.bound
         self._total = sum(s.count * s.weight for s in summands)
@@ -193,12 +192,13 @@ class OrdinarySums:
     def _indices_for(self, counts: Sequence[int]) -> IndexArray:
         """Returns the lattice indices of the window, moved by the copies left out."""
         moved = sum(
-            (summand.count - count) * round(summand.mean() / self.step)
-            for summand, count in zip(self._summands, counts, strict=True)
+            (factor.count - count)
+            * round(sums.dot(factor.tilted(0.0)[1], factor.indices))
+            for factor, count in zip(self._factors, counts, strict=True)
         )
         first = max(self._first - moved, 0)
-        # Where jumps have most of the mean, too much was moved; any window will do.
-        last = max(self._last - moved, first)
+        # Without most copies little is left to show; any window will do.
+        last = max(self._last - moved, first + 1)
         return np.arange(first, last + 1, dtype=np.int64)
 
     def _beyond(self, counts: Sequence[int], tilt: float, index: int) -> float:
