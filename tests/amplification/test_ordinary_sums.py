@@ -565,6 +565,9 @@ def test_windows_move_to_zero_at_most():
     indices = sums._indices_for([0])
     assert indices[0] == 0
     assert indices.size >= 1
+    below = sums_of(both(UPPER), 0.0, 1.0, 1)._indices_for([0, 0])
+    assert below[0] == 0
+    assert 1 <= below.size <= 2
 
 
 def factor_of(bound, *arguments, low=0.0, high=4.0, points=8, **options):
