@@ -134,6 +134,14 @@ def test_sums_of_split_atoms_stay_on_the_lattice():
     np.testing.assert_array_equal(both.places(), [2.0, 2.25])
 
 
+@pytest.mark.parametrize("moments", [None, np.zeros(3)])
+def test_a_part_of_a_mixture_has_its_roundings(moments):
+    atoms = LatticeAtoms(0.5, 3, np.ones(3), moments, 2.0**-30)
+    part = additive_allocation._Part.of(atoms)
+    assert part.mass_error == 2.0**-30 + 12 * U
+    assert part.ratio_error == (0.0 if moments is None else 2.0**-29)
+
+
 def test_where_there_is_no_mass_a_place_is_on_the_lattice():
     atoms = LatticeAtoms(2.0, 1, np.array([0.0, 0.5]), np.array([0.0, 0.25]))
     np.testing.assert_array_equal(atoms.places(), [2.0, 4.5])
