@@ -48,8 +48,8 @@ class _Part:
 
     @classmethod
     def of(cls, atoms: ordinary_sums.LatticeAtoms) -> "_Part":
-        error = 4 * atoms.masses.size * lattice.UNIT_ROUNDOFF
-        return cls(atoms.places(), atoms.masses, error, 0.0)
+        error = atoms.rounding + 4 * atoms.masses.size * lattice.UNIT_ROUNDOFF
+        return cls(atoms.places(), atoms.masses, error, atoms.place_error())
 
 
 def mean_of(

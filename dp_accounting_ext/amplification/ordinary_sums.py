@@ -20,7 +20,7 @@ IndexArray = npt.NDArray[np.int64]
 _SAFETY = 1 + 1e-9  # Covers the rounding of bounds that are not tight anyway.
 _PLACE_ERRORS = (1e-13, 1e-12, 1e-11, 1e-10, 1e-9)  # That are tried in turn.
 _LARGEST_RELATIVE_NOISE = 1e-6
-_ROOM = 3.0  # Size of the circle over the size of the window.
+_ROOM = 3  # Size of the circle over the size of the window.
 _TILT_CHANGES = (15.0, 30.0, 60.0, 120.0)  # For Chernoff bounds; over the circle.
 
 
@@ -34,40 +34,36 @@ class LatticeAtoms:
         masses: (n,) masses.
         moments: (n,) mass times offset of the mean from the lattice point, in
             units of the variable; None for an upper bound.
+        rounding: Bound on the relative error of any mass, from gathering.
     """
 
     step: float
     start: int
     masses: FloatArray
     moments: FloatArray | None
+    rounding: float = 0.0
 
     @classmethod
     def of(
         cls, places: FloatArray, masses: FloatArray, step: float, bound: Bound
     ) -> "LatticeAtoms":
         """Splits masses between lattice points, or groups them at the nearest."""
-        if places.size == 0:
-            moments = None if bound is Bound.UPPER else np.zeros(1)
-            return cls(step, 0, np.zeros(1), moments)
         positions = places / step
-        if bound is Bound.LOWER:
-            cells = np.rint(positions).astype(np.int64)
-            start = int(cells.min())
-            size = int(cells.max()) - start + 1
-            offsets = (positions - cells) * step * masses
-            return cls(
-                step,
-                start,
-                sums.gather(cells - start, masses, size),
-                sums.gather(cells - start, offsets, size),
-            )
-        cells = np.floor(positions).astype(np.int64)
+        nearest = np.rint if bound is Bound.LOWER else np.floor
+        cells = nearest(positions).astype(np.int64)
         start = int(cells.min())
-        size = int(cells.max()) - start + 2
-        raised = positions - cells
-        out = sums.gather(cells - start, (1 - raised) * masses, size)
-        out += sums.gather(cells - start + 1, raised * masses, size)
-        return cls(step, start, out, None)
+        cells -= start
+        # One rounding for each that meets in a cell, and a few of its own.
+        rounding = float(np.bincount(cells).max() + 3) * lattice.UNIT_ROUNDOFF
+        above = positions - (cells + start)
+        size = int(cells.max()) + 1
+        if bound is Bound.LOWER:
+            gathered = sums.gather(cells, masses, size)
+            moments = sums.gather(cells, above * step * masses, size)
+            return cls(step, start, gathered, moments, rounding)
+        split = sums.gather(cells, (1 - above) * masses, size + 1)
+        split[1:] += sums.gather(cells, above * masses, size)
+        return cls(step, start, split, None, rounding)
 
     def convolved(self, other: "LatticeAtoms") -> "LatticeAtoms":
         """Returns the law of the sum, directly: all terms are positive."""
@@ -76,12 +72,18 @@ class LatticeAtoms:
         if self.moments is not None and other.moments is not None:
             moments = np.convolve(self.moments, other.masses)
             moments += np.convolve(self.masses, other.moments)
-        return LatticeAtoms(self.step, self.start + other.start, masses, moments)
+        start = self.start + other.start
+        rounding = self.rounding + other.rounding
+        return LatticeAtoms(self.step, start, masses, moments, rounding)
+
+    def place_error(self) -> float:
+        """Bounds the relative error of any place: of a group's mean, a quotient."""
+        return 0.0 if self.moments is None else 2 * self.rounding
 
     def places(self) -> FloatArray:
         """(n,) where the masses are."""
-        indices = self.start + np.arange(self.masses.size, dtype=np.float64)
-        places = indices * self.step
+        indices = np.arange(self.start, self.start + self.masses.size)
+        places = self.step * indices.astype(np.float64)
         if self.moments is not None:
             occupied = self.masses > 0
             places[occupied] += self.moments[occupied] / self.masses[occupied]
@@ -118,13 +120,13 @@ class OrdinarySums:
         self.lost = 0.0
         self.zero = 0.0
         self.place_error = 0.0
+        self._rounding = 0.0
         self._factors = [self._factor(summand) for summand in summands]
         self._first, self._last = self._ends()
-        size = max(math.ceil(_ROOM * (self._last - self._first)), 16)
-        self._size = fft.next_fast_len(size, real=True)
-        changes = [change / self._size for change in _TILT_CHANGES]
+        size = fft.next_fast_len(_ROOM * (self._last - self._first), real=True)
+        changes = [change / size for change in _TILT_CHANGES]
         self._sums = [
-            lattice.TiltedSum(self._factors, tilt * self.step, self._size, changes)
+            lattice.TiltedSum(self._factors, tilt * self.step, size, changes)
             for tilt in window.tilts
         ]
 
@@ -142,17 +144,17 @@ class OrdinarySums:
         if first - bottom <= copies:
             first = bottom
         if top - last <= copies:
-            last = max(top, first + 1)
-        return max(first, 0), last
+            last = top
+        return first, max(last, first + 1)
 
     def mass_error(self) -> float:
         """Bounds the relative error of any mass, but for the ratios' own."""
-        return max(tilted.mass_error() for tilted in self._sums)
+        return self._rounding + max(tilted.mass_error() for tilted in self._sums)
 
     def spread(self) -> float:
         """Bounds how far a group reaches from its index, relatively; at most 1."""
-        reach = max(tilted.largest_offset() for tilted in self._sums)
-        return min(reach / max(self._first, 1), 1.0)
+        reach = self._sums[0].largest_offset()
+        return min(reach / self._first, 1.0) if self._first else 1.0
 
     def _factor(self, summand: additive_window.Summand) -> lattice.Factor:
         """Returns the ordinary ratios on the lattice."""
@@ -164,17 +166,21 @@ class OrdinarySums:
             # Such a sum goes to zero, and what it had of the mean to infinity.
             mass = summand.count * summand.pair.zero_mass * _SAFETY
             self.zero += mass
-            self.lost += mass * self._total * _SAFETY
+            self.lost += mass * self._total
         ordinary = places <= self._window.threshold
         places, masses = places[ordinary], masses[ordinary]
         # A ratio this large alone takes the sum out of the window.
-        cap = self._window.high - self._window.low + summand.mean()
+        mean = sums.dot(places, masses) / float(masses.sum())
+        cap = self._window.high - self._window.low + mean
         if self._bound is Bound.UPPER:
-            self.lost += summand.count * sums.dot(np.maximum(places - cap, 0.0), masses)
+            excess = sums.dot(np.maximum(places - cap, 0.0), masses)
+            self.lost += summand.count * excess * _SAFETY
             places = np.minimum(places, cap)
         else:
             places, masses = places[places <= cap], masses[places <= cap]
         atoms = LatticeAtoms.of(places, masses, self.step, self._bound)
+        self._rounding += summand.count * atoms.rounding
+        self.place_error = max(self.place_error, atoms.place_error())
         moments = None if atoms.moments is None else atoms.moments / self.step
         return lattice.Factor(atoms.start, atoms.masses, summand.count, moments)
 
@@ -235,10 +241,9 @@ class OrdinarySums:
         )
         self.lost += weight * above * mean * self.step * _SAFETY
         # What lies below it goes to its start and to zero.
-        if first > 0:
-            below = self._beyond(counts, self._window.lowering, first - 1)
-            masses[0] += below
-            self.zero += weight * below
+        below = self._beyond(counts, self._window.lowering, first - 1)
+        masses[0] += below
+        self.zero += weight * below
         return LatticeAtoms(self.step, first, masses, None)
 
     def _lower_ordinary(self, counts: Sequence[int]) -> LatticeAtoms:
@@ -252,17 +257,14 @@ class OrdinarySums:
         masses = np.zeros(indices.size)
         moments = np.zeros(indices.size)
         errors = np.zeros(indices.size)
-        for tilted, value, own in zip(
-            self._sums, values, lattice.owned(values, indices), strict=True
-        ):
+        owned = lattice.owned(values, indices)
+        for tilted, value, own in zip(self._sums, values, owned, strict=True):
             if own.size == 0:
                 continue
             ends = indices[own[[0, -1]]]
             folded = tilted.folded_mass(counts, int(ends[0]), int(ends[1]))
             noise = value.noise + folded
             own = own[value.values[own] * _LARGEST_RELATIVE_NOISE > noise]
-            if own.size == 0:
-                continue
             offset = tilted.moments(counts, first)
             offset_noise = offset.noise + folded * tilted.largest_offset()
             mass = value.values[own]
