@@ -48,8 +48,10 @@ class _Part:
 
     @classmethod
     def of(cls, atoms: ordinary_sums.LatticeAtoms) -> "_Part":
-        error = atoms.rounding + 4 * atoms.masses.size * lattice.UNIT_ROUNDOFF
-        return cls(atoms.places(), atoms.masses, error, atoms.place_error())
+        # Of the sums in each mass, and of the means of groups that they make.
+        error = 4 * (atoms.masses.size + 4) * lattice.UNIT_ROUNDOFF
+        place_error = 0.0 if atoms.moments is None else error
+        return cls(atoms.places(), atoms.masses, error, place_error)
 
 
 def mean_of(

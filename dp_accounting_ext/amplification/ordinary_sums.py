@@ -34,14 +34,12 @@ class LatticeAtoms:
         masses: (n,) masses.
         moments: (n,) mass times offset of the mean from the lattice point, in
             units of the variable; None for an upper bound.
-        rounding: Bound on the relative error of any mass, from gathering.
     """
 
     step: float
     start: int
     masses: FloatArray
     moments: FloatArray | None
-    rounding: float = 0.0
 
     @classmethod
     def of(
@@ -53,17 +51,15 @@ class LatticeAtoms:
         cells = nearest(positions).astype(np.int64)
         start = int(cells.min())
         cells -= start
-        # One rounding for each that meets in a cell, and a few of its own.
-        rounding = float(np.bincount(cells).max() + 3) * lattice.UNIT_ROUNDOFF
         above = positions - (cells + start)
         size = int(cells.max()) + 1
         if bound is Bound.LOWER:
             gathered = sums.gather(cells, masses, size)
             moments = sums.gather(cells, above * step * masses, size)
-            return cls(step, start, gathered, moments, rounding)
+            return cls(step, start, gathered, moments)
         split = sums.gather(cells, (1 - above) * masses, size + 1)
         split[1:] += sums.gather(cells, above * masses, size)
-        return cls(step, start, split, None, rounding)
+        return cls(step, start, split, None)
 
     def convolved(self, other: "LatticeAtoms") -> "LatticeAtoms":
         """Returns the law of the sum, directly: all terms are positive."""
@@ -72,13 +68,7 @@ class LatticeAtoms:
         if self.moments is not None and other.moments is not None:
             moments = np.convolve(self.moments, other.masses)
             moments += np.convolve(self.masses, other.moments)
-        start = self.start + other.start
-        rounding = self.rounding + other.rounding
-        return LatticeAtoms(self.step, start, masses, moments, rounding)
-
-    def place_error(self) -> float:
-        """Bounds the relative error of any place: of a group's mean, a quotient."""
-        return 0.0 if self.moments is None else 2 * self.rounding
+        return LatticeAtoms(self.step, self.start + other.start, masses, moments)
 
     def places(self) -> FloatArray:
         """(n,) where the masses are."""
@@ -120,7 +110,6 @@ class OrdinarySums:
         self.lost = 0.0
         self.zero = 0.0
         self.place_error = 0.0
-        self._rounding = 0.0
         self._factors = [self._factor(summand) for summand in summands]
         self._first, self._last = self._ends()
         size = fft.next_fast_len(_ROOM * (self._last - self._first), real=True)
@@ -149,7 +138,7 @@ class OrdinarySums:
 
     def mass_error(self) -> float:
         """Bounds the relative error of any mass, but for the ratios' own."""
-        return self._rounding + max(tilted.mass_error() for tilted in self._sums)
+        return max(tilted.mass_error() for tilted in self._sums)
 
     def spread(self) -> float:
         """Bounds how far a group reaches from its index, relatively; at most 1."""
@@ -179,8 +168,6 @@ class OrdinarySums:
         else:
             places, masses = places[places <= cap], masses[places <= cap]
         atoms = LatticeAtoms.of(places, masses, self.step, self._bound)
-        self._rounding += summand.count * atoms.rounding
-        self.place_error = max(self.place_error, atoms.place_error())
         moments = None if atoms.moments is None else atoms.moments / self.step
         return lattice.Factor(atoms.start, atoms.masses, summand.count, moments)
 

@@ -352,3 +352,23 @@ def test_masses_are_on_their_side(first, size, tilts, lowered):
             assert mass * (1 - Fraction(error)) <= exact
         else:
             assert mass * (1 + Fraction(error)) >= exact
+
+
+def test_many_equal_masses_do_not_add_up_to_more():
+    """A sum, one after another, of 100000 equal masses errs to one side."""
+    number, large, steps = 100_000, 0.093, 100
+    mass = (1 - large) / number
+    low = (1 - 2 * large) / (1 - large)
+    ratios = np.append(low * (1 + 1e-9 * np.arange(number) / number), 2.0)
+    step = dominating_pair.DominatingPair(
+        ratios, np.append(np.full(number, mass), large), 0.0, 0.0, Bound.LOWER
+    )
+    found = allocation_by_sum.lower_pair(
+        step, 2, steps, Direction.ADD, tail_mass=1e-14
+    ).delta(-5.0, Direction.ADD)
+    total = number * Fraction(mass) + Fraction(large)
+    mean = number * Fraction(mass) * Fraction(float(ratios[-2])) + 2 * Fraction(large)
+    # Products of two ratios are below e^5, so that this is linear in their mean.
+    kappa = Fraction(math.exp(-5.0)) * (1 - Fraction(1, 2**50))
+    truth = total**steps - kappa * mean**2 * total ** (steps - 2)
+    assert (1 - 1e-8) * truth < found <= truth
