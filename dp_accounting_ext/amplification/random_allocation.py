@@ -68,6 +68,8 @@ def random_allocation(
     """
     if num_steps == 1 or _is_constant(pair):
         return pair
+    if _is_lost(pair, num_steps, tail_mass):
+        return dominating_pair.nothing_known(pair.bound)
     # Sums of ratios must fit a float.
     largest = _LARGEST_LOSS - math.log(num_steps)
     pair = dominating_pair.below_loss(_occupied(pair), largest)
@@ -112,6 +114,14 @@ def _is_constant(pair: dominating_pair.DominatingPair) -> bool:
     if not pair.p_masses.any():
         return True
     return pair.loss_range() == 0 and not pair.zero_mass
+
+
+def _is_lost(
+    pair: dominating_pair.DominatingPair, num_steps: int, tail_mass: float
+) -> bool:
+    """Tells whether a lower bound lacks so much mass that of the sums none is left."""
+    mass = float(pair.masses.sum()) + pair.zero_mass
+    return num_steps * math.log(mass) < math.log(tail_mass)
 
 
 def _occupied(pair: dominating_pair.DominatingPair) -> dominating_pair.DominatingPair:

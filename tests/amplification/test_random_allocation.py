@@ -318,3 +318,24 @@ def test_groups_share_the_steps(num_steps, stages):
     groups = random_allocation._number_of_groups(num_steps, stages)
     assert 1 <= groups <= num_steps
     assert groups * (num_steps // groups) <= num_steps
+
+
+@pytest.mark.parametrize("share", [0.5, 0.9, 0.999, 1 - 1e-5])
+@pytest.mark.parametrize("steps", [20, 1000, 100_001])
+@pytest.mark.parametrize("spread", [0.01, 0.5])
+def test_lower_bounds_that_lack_mass(spread, steps, share):
+    """What is left of it to the power of the steps may be nothing at all."""
+    pair = dominating_pair.DominatingPair(
+        np.array([1 - spread, 1 + spread]),
+        np.full(2, share / 2),
+        0.0,
+        0.0,
+        Bound.LOWER,
+    )
+    found = random_allocation.random_allocation(pair, steps, tail_mass=1e-12)
+    left = share**steps
+    assert found.bound is Bound.LOWER
+    assert 0.0 <= found.delta(0.0, Direction.REMOVE) <= 0.5
+    if left > 1e-6:
+        total = math.fsum(found.masses)
+        assert left * (1 - 1e-4) <= total <= left * (1 + 1e-9)
