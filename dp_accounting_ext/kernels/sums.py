@@ -27,8 +27,8 @@ def gather(
     sum of their absolute values.
     """
     # Down to the last digit of a power of two above their sum, all add up exactly.
-    absolute = np.bincount(cells, np.abs(weights), size)
-    power = np.ldexp(1.0, np.frexp(absolute)[1] + 1)[cells]
+    absolute = np.bincount(cells, np.abs(weights))
+    power = np.ldexp(1.0, np.frexp(absolute)[1])[cells]
     high = (weights + power) - power
     rest = np.bincount(cells, weights - high, size)
     return (np.bincount(cells, high, size) + rest).astype(np.float64)

@@ -1,6 +1,7 @@
 """Products and sums in cells, against rational arithmetic."""
 
 from fractions import Fraction
+import math
 
 import numpy as np
 import oracles
@@ -27,6 +28,7 @@ def test_gather():
 
 def test_gathering_nothing():
     found = sums.gather(np.zeros(0, dtype=np.int64), np.zeros(0), 3)
+    assert sums.gather(np.zeros(0, dtype=np.int64), np.zeros(0)).size == 0
     assert found.dtype == np.float64
     np.testing.assert_array_equal(found, np.zeros(3))
 
@@ -49,3 +51,32 @@ def test_gathering_many_errs_by_two_units_at_most(number, signed):
             mine = oracles.exact(weights[cell::2])
             error = abs(Fraction(float(found[cell])) - sum(mine))
             assert error <= 2 * Fraction(2.0**-53) * sum(map(abs, mine))
+
+
+@pytest.mark.parametrize(
+    "chances",
+    [
+        [],
+        [(0.0, 3)],
+        [(0.25, 1)],
+        [(0.25, 2), (0.5, 1)],
+        [(2.0**-60, 1), (2.0**-61, 10)],
+        [(1e-12, 1000), (1 - 2.0**-53, 1)],
+    ],
+)
+def test_any_of(chances):
+    """One minus the chance of none, by rational arithmetic, relatively accurate."""
+    none = Fraction(1)
+    for chance, number in chances:
+        none *= (1 - Fraction(chance)) ** number
+    assert sums.any_of(chances) == pytest.approx(float(1 - none), rel=1e-15, abs=0)
+
+
+def test_any_of_has_no_negative_zero():
+    assert math.copysign(1.0, sums.any_of([(0.0, 2)])) == 1.0
+
+
+@pytest.mark.parametrize("certain", [1.0, 1.5])
+def test_any_of_what_is_certain(certain):
+    """Bounds on chances may be above one."""
+    assert sums.any_of([(0.5, 2), (certain, 1)]) == 1.0
