@@ -85,19 +85,25 @@ def weighted_mean(
     """
     step = max(max(pair.loss_range() for pair in pairs), _SMALLEST_RANGE) / points
     laws = [
-        dataclasses.replace(
-            law, origin=weight * law.origin, lost_mean=weight * law.lost_mean
-        )
-        for law, weight in (
-            (discretize(pair, step), weight)
-            for pair, weight in zip(pairs, weights, strict=True)
-        )
+        _scaled(discretize(pair, step), weight)
+        for pair, weight in zip(pairs, weights, strict=True)
     ]
     total, mean = laws[0], weights[0]
     for law, weight in zip(laws[1:], weights[1:], strict=True):
         mean += weight
         total = trim(geometric.convolve(total, law), mean, tail_mass / len(pairs))
     return _mean(total, pairs[0].bound, 1)
+
+
+def _scaled(law: geometric.GeometricLaw, weight: float) -> geometric.GeometricLaw:
+    """Returns the law of a multiple."""
+    origin = weight * law.origin
+    return dataclasses.replace(
+        law,
+        origin=origin,
+        lost_mean=weight * law.lost_mean,
+        ratio_error=law.ratio_error + math.ulp(origin) / origin,
+    )
 
 
 def _mean(
@@ -198,9 +204,8 @@ def trim(
     grid = law.grid()
     below = np.cumsum(law.masses)
     above = np.cumsum((grid * law.masses)[::-1])[::-1] / mean
-    low = int(np.searchsorted(below, tail_mass))
+    low = int(np.searchsorted(below, min(tail_mass, below[-1])))
     high = int(np.searchsorted(-above, -tail_mass)) - 1
-    low = min(low, law.masses.size - 1)
     high = max(high, low)
     bottom, middle, top = np.split(law.masses, [low, high + 1])
     masses = middle.copy()
@@ -219,14 +224,18 @@ def trim(
         further = sums.dot(law.excess[high + 1 :], grid[high + 1 :])
         excess[-1] += (beyond + further) / float(grid[high])
     exponents = abs(math.log(law.origin)) + law.step * low
+    origin = float(grid[low])
+    rounding = (16 + 2 * exponents) * geometric.UNIT_ROUNDOFF + math.ulp(
+        origin
+    ) / origin
     return dataclasses.replace(
         law,
-        origin=float(grid[low]),
+        origin=origin,
         masses=masses,
         excess=excess,
         zero_mass=zero_mass,
         lost_mean=lost_mean,
         mass_error=law.mass_error
         + (16 + law.masses.size) * (1 + law.step) * geometric.UNIT_ROUNDOFF,
-        ratio_error=law.ratio_error + (16 + 2 * exponents) * geometric.UNIT_ROUNDOFF,
+        ratio_error=law.ratio_error + rounding,
     )

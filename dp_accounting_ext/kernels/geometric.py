@@ -222,7 +222,7 @@ def _runs(
     gap = math.log(small) - math.log(big)
     total = float(np.logaddexp(0.0, gap))
     exponents = gap + step * diagonals
-    position = (np.log1p(np.exp(exponents)) - total) / out_step
+    position = (np.logaddexp(0.0, exponents) - total) / out_step
     cells = np.floor(position)
     ends = np.append(np.flatnonzero(np.diff(cells)), diagonals.size - 1)
     width = math.expm1(out_step)
@@ -370,14 +370,15 @@ def convolve(x: GeometricLaw, y: GeometricLaw, refinement: int = 1) -> Geometric
     _add_with_zero(out, y, total, refinement, x.zero_mass)
     terms = x.masses.size + y.masses.size + 64
     exponents = abs(math.log(x.origin)) + abs(math.log(y.origin))
+    origin = math.exp(math.log(total) + x.step / refinement * out.lowest_cell)
+    rounding = (16 + 4 * exponents) * UNIT_ROUNDOFF + math.ulp(origin) / origin
     return GeometricLaw(
-        origin=total * math.exp(x.step / refinement * out.lowest_cell),
+        origin=origin,
         step=x.step / refinement,
         masses=out.masses,
         excess=out.excess,
         zero_mass=x.zero_mass * y.zero_mass,
         lost_mean=x.lost_mean + y.lost_mean,
         mass_error=x.mass_error + y.mass_error + terms * UNIT_ROUNDOFF,
-        ratio_error=max(x.ratio_error, y.ratio_error)
-        + (16 + 4 * exponents) * UNIT_ROUNDOFF,
+        ratio_error=max(x.ratio_error, y.ratio_error) + rounding,
     )

@@ -215,6 +215,21 @@ def test_trimming_an_upper_law(tail_mass, low, high):
     assert law.masses.tolist() == MASSES
 
 
+@pytest.mark.parametrize("grouped", [False, True])
+def test_a_law_with_less_mass_than_may_be_trimmed(grouped):
+    """Its highest atom is left, not an empty cell beyond."""
+    masses = np.array([2.0**-10, 2.0**-11, 0.0, 0.0])
+    cut = geometric_allocation.trim(
+        law_of(masses, 0 * masses if grouped else None), 2.0, 0.5
+    )
+    assert cut.origin == close(0.5)
+    kept = 2.0**-11 if grouped else 2.0**-10
+    assert cut.masses.tolist() == [close(kept)]
+    nothing = geometric_allocation.trim(law_of([0.0, 0.0]), 2.0, 0.5)
+    assert nothing.masses.sum() == 0
+    assert nothing.origin == close(0.25)
+
+
 def test_the_trimmed_tails_are_those_asked_for():
     """The Q-mass below by itself, the P-mass above as a share of the mean."""
     assert BELOW[1] < 2.0**-10 * 3.01
@@ -270,6 +285,12 @@ def test_trimming_ends_that_are_further_apart_than_floats_reach(grouped):
         assert cut.lost_mean == pytest.approx(2.0**-6 + math.exp(-30), rel=1e-14)
 
 
+def test_trimming_counts_each_rounded_term_once():
+    law = law_of(np.full(1000, 1e-3), step=2.0**-10)
+    cut = geometric_allocation.trim(law, 1.0, 1e-9)
+    assert_adds_little(cut.mass_error, MASS_ERROR, least=1000, most=1100)
+
+
 def test_trimming_grows_the_ratios_error_with_the_exponents_that_it_rounds():
     """The new origin is e to the power of a rounded number."""
     law = law_of([1e-9, 0.5, 0.5], origin=2.0**-900, step=100 * STEP)
@@ -307,12 +328,18 @@ LIMIT = math.log(2) / 4000  # For 1000 points, of a law that does not spread.
         ([0.5, 0.5], {"origin": 1e-120}, 43, 1),
         ([0.5, 0.5], {"origin": 1e-95}, 43, 32),
         ([0.5, 0.0], {"origin": 1.0, "step": 250.0}, 43, 1),
-        ([0.5, 0.0], {"origin": 1.0, "step": 220.0}, 43, 32),
+        ([0.5, 0.0], {"origin": 1.0, "step": math.log(1.5e100)}, 43, 1),
+        ([0.5, 0.0], {"origin": 1.0, "step": math.log(0.9e100)}, 43, 32),
     ],
 )
 def test_refinement(masses, rest, points, expected):
     law = law_of(masses, **rest)
     assert geometric_allocation._refinement(law, points) == expected
+
+
+def test_refinement_where_places_are_just_held(monkeypatch):
+    monkeypatch.setattr(geometric_allocation, "_SMALLEST_MEAN", 1.0)
+    assert geometric_allocation._refinement(law_of([1.0], origin=1.0), 43) == 64
 
 
 @pytest.mark.parametrize("scale", [0.26, 0.99])
@@ -550,6 +577,25 @@ def test_a_weighted_mean_of_copies_is_their_mean():
             for direction in dominating_pair.Direction:
                 first, second = (way.hockey_stick(epsilon, direction) for way in ways)
                 assert first == pytest.approx(second, abs=1e-5)
+
+
+def test_a_multiple_that_has_lost_digits_says_so():
+    """An origin below 2^-1022 is off by more than a unit of rounding."""
+    law = law_of([0.5, 0.5], origin=2.0**-1000)
+    for weight, most in ((0.75, 2), (1 / 3 * 2.0**-60, 2.0**41)):
+        scaled = geometric_allocation._scaled(law, weight)
+        true = Fraction(weight) * Fraction(law.origin)
+        error = abs(Fraction(scaled.origin) / true - 1)
+        assert error <= Fraction(scaled.ratio_error - RATIO_ERROR)
+        assert_adds_little(scaled.ratio_error, RATIO_ERROR, least=1, most=most)
+        assert scaled.lost_mean == weight * 2.0**-6
+        assert scaled.masses is law.masses
+
+
+def test_trimming_to_an_origin_that_has_lost_digits_says_so():
+    law = law_of([1e-9, 0.5, 0.5], origin=2.0**-1062.4)
+    cut = geometric_allocation.trim(law, 1.0, 1e-3)
+    assert RATIO_ERROR + 2.0**-14 <= cut.ratio_error <= RATIO_ERROR + 2.0**-11
 
 
 def test_a_weighted_mean_has_the_points_asked_for(monkeypatch):
