@@ -167,15 +167,9 @@ def main() -> int:
             every = mutants_of(modules)
             names = sorted(random.Random(options.seed).sample(every, options.sample))
             print(f"{options.sample} of {len(every)} mutants, seed {options.seed}")
+        command = [sys.executable, "-m", "mutmut", "run"]
         subprocess.run(
-            [
-                sys.executable,
-                "-m",
-                "mutmut",
-                "run",
-                f"--max-children={options.children}",
-            ]
-            + names,
+            [*command, f"--max-children={options.children}", *names],
             env={**os.environ, "OMP_NUM_THREADS": "1"},
             stdout=subprocess.DEVNULL,
             check=True,

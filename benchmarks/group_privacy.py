@@ -520,8 +520,8 @@ def print_spots() -> list[str]:
     missed = []
     for training in SPOTS:
         leaving = training.of_leaving_group()
-        lower = leaving.lower_delta(training.epsilon)
         upper = leaving.upper_delta(training.epsilon)
+        lower = leaving.lower_delta(training.epsilon, upper)
         group = training.of_group().get_delta(training.epsilon)
         print(
             f"  {training!s:<34}{training.known:>14.6e}{lower:>14.6e}{upper:>14.6e}"

@@ -96,10 +96,16 @@ class Certificate:
             return simple
         if self._has_closed_form(Bound.UPPER):
             return min(simple, self._closed_delta(epsilon, Bound.UPPER))
-        return min(simple, self._at_its_own_tail(Bound.UPPER, epsilon))
+        return min(simple, self._at_its_own_tail(epsilon))
 
-    def lower_delta(self, epsilon: float) -> float:
-        """Returns a lower bound on δ at finite ε."""
+    def lower_delta(self, epsilon: float, upper: float) -> float:
+        """Returns a lower bound on δ at finite ε.
+
+        Args:
+            epsilon: In nats.
+            upper: An upper bound on the same δ, 1 if none is known: the nearer it
+                is, the better are the tails chosen.
+        """
         epsilon = max(epsilon, _LOWEST_EPSILON)
         if epsilon >= self._largest_loss:
             return 0.0
@@ -107,7 +113,13 @@ class Certificate:
             return self._closed_delta(epsilon, Bound.LOWER)
         if self._unamplified_delta(epsilon) < _SMALLEST_GUESS:
             return 0.0
-        return self._at_its_own_tail(Bound.LOWER, epsilon)
+        guess = _FIRST_GUESS
+        while guess > max(upper, _SMALLEST_GUESS):
+            guess = _smaller(guess)
+        delta = self._delta(Bound.LOWER, epsilon, guess)
+        if delta < guess:
+            delta = max(delta, self._delta(Bound.LOWER, epsilon, _smaller(guess)))
+        return delta
 
     def _has_closed_form(self, bound: Bound) -> bool:
         """Tells whether the composition is one run of what has one."""
@@ -146,26 +158,28 @@ class Certificate:
             return max(0.0, -math.expm1(min(epsilon, 0.0)))
         return gaussian.delta(mean, epsilon, Bound.UPPER)
 
-    def _at_its_own_tail(self, bound: Bound, epsilon: float) -> float:
-        """Returns δ from pairs whose tails are small beside it.
+    def _delta(self, bound: Bound, epsilon: float, guess: float) -> float:
+        """Returns δ from pairs whose tails are small beside a guess of it."""
+        return max(
+            self._profile(bound, direction, guess).delta(epsilon)
+            for direction in self._directions
+        )
+
+    def _at_its_own_tail(self, epsilon: float) -> float:
+        """Returns an upper bound on δ from pairs whose tails are small beside it.
 
         Each answer is certain; one that is no larger than its tails allow for is
         asked again of pairs with smaller tails.
         """
-        guess, best = _FIRST_GUESS, 1.0 if bound is Bound.UPPER else 0.0
-        nearer = min if bound is Bound.UPPER else max
+        guess, best = _FIRST_GUESS, 1.0
         for attempt in itertools.count(1):
-            delta = max(
-                self._profile(bound, direction, guess).delta(epsilon)
-                for direction in self._directions
-            )
-            best = nearer(best, delta)
-            # A tail's lump may make an upper bound far too large: once more, then.
-            doubtful = bound is Bound.UPPER and best > _LARGE and attempt == 1
+            best = min(best, self._delta(Bound.UPPER, epsilon, guess))
+            # A tail's lump may make it far too large: once more, then.
+            doubtful = best > _LARGE and attempt == 1
             if (best >= guess and not doubtful) or guess <= _SMALLEST_GUESS:
                 break
-            guess = max(guess**2, _SMALLEST_GUESS)
-        if bound is Bound.UPPER and best > _LARGE:
+            guess = _smaller(guess)
+        if best > _LARGE:
             return self._where_epsilon_is_enough(epsilon, best)
         return best
 
@@ -175,7 +189,7 @@ class Certificate:
         The search for ε at δ stands far tails that the profile at ε may not: any δ
         whose ε is at most the one asked for is a bound.
         """
-        lower = self.lower_delta(epsilon)
+        lower = self.lower_delta(epsilon, bound)
         for factor in _ABOVE_LOWER:
             delta = factor * lower
             if not 0 < delta < min(bound, 1.0):
@@ -212,6 +226,10 @@ class Certificate:
         return composition.Composition(laws, interval or self._interval)
 
 
+def _smaller(guess: float) -> float:
+    return max(guess**2, _SMALLEST_GUESS)
+
+
 class WorstOf:
     """The largest of several certificates: of scenarios one of which is the case.
 
@@ -233,19 +251,23 @@ class WorstOf:
     def epsilon_bounds(self, delta: float) -> tuple[float, float]:
         """Returns a lower and an upper bound on ε at δ in [0, 1), in nats."""
         uppers = [each.upper_epsilon(delta) for each in self._certificates]
-        return self._bounds(uppers, lambda each: each.lower_epsilon(delta))
+        return self._bounds(uppers, lambda each, _: each.lower_epsilon(delta))
 
     def delta_bounds(self, epsilon: float) -> tuple[float, float]:
         """Returns a lower and an upper bound on δ at finite ε."""
         uppers = [each.upper_delta(epsilon) for each in self._certificates]
-        return self._bounds(uppers, lambda each: each.lower_delta(epsilon))
+        return self._bounds(
+            uppers, lambda each, upper: each.lower_delta(epsilon, upper)
+        )
 
     def _bounds(
-        self, uppers: Sequence[float], lower_of: Callable[[Certificate], float]
+        self,
+        uppers: Sequence[float],
+        lower_of: Callable[[Certificate, float], float],
     ) -> tuple[float, float]:
         """Returns bounds on the largest: below it is any scenario that has a bound."""
         upper = float(max(uppers))
         order = sorted(range(len(uppers)), key=lambda i: -uppers[i])
-        lowers = (lower_of(self._certificates[i]) for i in order)
+        lowers = (lower_of(self._certificates[i], uppers[i]) for i in order)
         lower = next((float(lower) for lower in lowers if lower > 0), 0.0)
         return min(lower, upper), upper

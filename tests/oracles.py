@@ -56,6 +56,26 @@ def sum_law(
     return law
 
 
+def merged_sum_law(
+    summands: Sequence[tuple[Sequence[float], Sequence[float], int]],
+) -> list[tuple[Fraction, Fraction]]:
+    """Returns (place, mass) of a sum of copies, each place once, increasing.
+
+    Args:
+        summands: Places, their masses and the number of copies, of each summand.
+    """
+    law = {Fraction(0): Fraction(1)}
+    for places, masses, count in summands:
+        atoms = list(zip(exact(places), exact(masses), strict=True))
+        for _ in range(count):
+            longer: dict[Fraction, Fraction] = {}
+            for (place, mass), (more, chance) in itertools.product(law.items(), atoms):
+                total = place + more
+                longer[total] = longer.get(total, Fraction(0)) + mass * chance
+            law = longer
+    return sorted(law.items())
+
+
 def remove_divergence(
     law: Sequence[tuple[Fraction, Fraction]], kappa: Fraction, infinity: Fraction
 ) -> Fraction:
@@ -127,7 +147,7 @@ def two_step_delta(sigma: float, epsilon: float, *, remove: bool) -> float:
 
 def max_statistic_delta(
     sigma: float, num_selected: int, num_steps: int, epsilon: float
-) -> float:
+) -> mpmath.mpf:
     """Returns a lower bound on δ (remove): what the largest output reveals.
 
     Chua et al. 2024, https://arxiv.org/abs/2412.16802: the supremum over c of
@@ -136,13 +156,14 @@ def max_statistic_delta(
     best = mpmath.mpf(0)
     k, t = num_selected, num_steps
     with mpmath.workdps(40):
-        for c in np.linspace(0, 1 + 9 * sigma, 600):
+        for threshold in np.linspace(0, 1 + 9 * sigma, 600):
+            c = mpmath.mpf(float(threshold))
             below = mpmath.ncdf(c / sigma)
             shifted = mpmath.ncdf((c - 1) / sigma)
             q_above = 1 - below**t
             p_above = 1 - below ** (t - k) * shifted**k
             best = max(best, p_above - mpmath.exp(epsilon) * q_above)
-    return float(best)
+    return best
 
 
 def monte_carlo_deltas(

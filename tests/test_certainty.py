@@ -21,11 +21,11 @@ def fifty_digits():
         yield
 
 
-def gaussian_delta(epsilon):
-    """δ of N(1, 1) against N(0, 1)."""
+def gaussian_delta(epsilon, mean=1):
+    """δ of N(mean, 1) against N(0, 1)."""
     kappa = mpmath.exp(mpmath.mpf(epsilon))
-    half = mpmath.mpf(0.5)
-    return mpmath.ncdf(half - epsilon) - kappa * mpmath.ncdf(-half - epsilon)
+    half, crossing = mpmath.mpf(mean) / 2, epsilon / mpmath.mpf(mean)
+    return mpmath.ncdf(half - crossing) - kappa * mpmath.ncdf(-half - crossing)
 
 
 @pytest.mark.parametrize("bound", Bound)
@@ -56,9 +56,10 @@ def test_a_bound_on_very_many_runs_is_one(runs):
     """σ = √T: together, the Gaussian mechanism with noise multiplier one."""
     event = dp_event.MixtureOfGaussiansDpEvent(math.sqrt(runs), [1.0], [1.0])
     accountant = ext.PLDAccountant().compose(event, runs)
-    # √T is rounded, relatively by 1e-16.
     lower, upper = accountant.get_delta_bounds(2.0)
-    assert lower <= gaussian_delta(2.0) <= upper * (1 + 1e-14)
+    with mpmath.workdps(40):
+        mean = mpmath.sqrt(runs) / mpmath.mpf(math.sqrt(runs))
+        assert lower <= gaussian_delta(2.0, mean) <= upper
 
 
 @pytest.mark.parametrize(

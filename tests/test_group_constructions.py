@@ -192,7 +192,7 @@ class TestRandomizedResponse:
         assert attained == pytest.approx(0.0975, abs=1e-4)
         assert upper >= attained
         assert upper == pytest.approx(0.1194, abs=1e-4)
-        assert composed.lower_delta(0.3) == 0.0
+        assert composed.lower_delta(0.3, upper) == 0.0
 
     def test_ends(self):
         fair = stock_events.RandomizedResponseDpEvent(1.0, 2)

@@ -48,8 +48,10 @@ class _Part:
 
     @classmethod
     def of(cls, atoms: ordinary_sums.LatticeAtoms) -> "_Part":
-        error = 4 * atoms.masses.size * lattice.UNIT_ROUNDOFF
-        return cls(atoms.places(), atoms.masses, error, 0.0)
+        # Of the sums in each mass, and of the means of groups that they make.
+        error = 4 * (atoms.masses.size + 4) * lattice.UNIT_ROUNDOFF
+        place_error = 0.0 if atoms.moments is None else error
+        return cls(atoms.places(), atoms.masses, error, place_error)
 
 
 def mean_of(
@@ -124,7 +126,7 @@ class _Mean:
             zero = self._zero + sum(part.zero for part in self._lattices())
             zero += float(masses[places <= 0].sum())
         kept = np.flatnonzero((masses > 0) & (places > 0))
-        kept = kept[np.argsort(places[kept], kind="stable")]
+        kept = kept[np.argsort(places[kept])]
         mass_error = sum(s.count * s.pair.mass_error for s in self._summands)
         mass_error += max(part.mass_error() for part in self._lattices())
         mass_error += max(part.mass_error for part in parts)
@@ -148,9 +150,8 @@ class _Mean:
     def _jump_mass(self, jumping: Sequence[int]) -> float:
         """Returns the expected number of ways in which some copies jump."""
         mass = _SAFETY
-        for number, count, (_, masses) in zip(
-            jumping, self._counts, self._jumps, strict=True
-        ):
+        each = zip(jumping, self._counts, self._jumps, strict=True)
+        for number, count, (_, masses) in each:
             mass *= math.comb(count, number) * float(masses.sum()) ** number
         return mass
 
@@ -175,8 +176,8 @@ class _Mean:
                     for places, masses in self._jumps
                     if masses.size
                 )
-                self._zero += mass
-                self._lost += mass * (jumping * largest + self._total) * _SAFETY
+                self._zero = mass
+                self._lost = mass * (jumping * largest + self._total) * _SAFETY
                 break
             for way in ways:
                 if jumping == 1:
@@ -197,11 +198,13 @@ class _Mean:
         rest = self._rest(way)
         cells = max(_JUMP_CELLS * self._points, 1.0)
         finest = max(self._window.deviation / cells, self._coarse.step)
-        octaves = np.floor(np.log2(places / places[0])).astype(int)
+        octaves = np.floor(np.log2(places / places[0]))
         parts = []
         for octave in np.unique(octaves):
-            step = finest * 2.0**octave
             own = octaves == octave
+            # Jumps far from the bulk need no cells as fine as it does.
+            widest = float(np.ptp(places[own])) / self._points
+            step = max(finest * 2.0**octave, widest)
             weights = self._counts[which] * masses[own]
             jump = ordinary_sums.LatticeAtoms.of(
                 places[own], weights, step, self._bound

@@ -18,7 +18,7 @@ _JUMP_RATE = 1e-3  # Expected number of jumps in a sum.
 _SHORTEST_JUMP = 6.0  # In standard deviations of the sum without jumps.
 _LARGEST_TILT = 0.7  # Over the tilt that centres the sum on the end of the window.
 _TILT_SPACING = 6.0  # Between neighbouring tilts' centres, in standard deviations.
-_LARGEST_LOG_TILT = 600.0
+_LEAST_SPREAD = 1e-12  # Of a sum's bulk, relative to its mean.
 _NEAR_THE_END = 0.01  # Share of the sum's range.
 
 
@@ -44,59 +44,61 @@ def negligible_zero(summand: Summand, tail_mass: float) -> bool:
     return summand.count * summand.pair.zero_mass <= 10 * tail_mass
 
 
+def _moments(places: FloatArray, masses: FloatArray) -> tuple[float, float]:
+    """Returns the mean and the variance of a law whose mass need not be one."""
+    total = float(masses.sum())
+    mean = sums.dot(places, masses) / total
+    return mean, sums.dot((places - mean) ** 2, masses) / total
+
+
+def _sketched(
+    summand: Summand, threshold: float, tail_mass: float
+) -> tuple[FloatArray, FloatArray]:
+    """Returns places and masses of a few thousand atoms; the masses sum to one."""
+    ordinary = summand.places() <= threshold
+    places, masses = summand.places()[ordinary], summand.pair.masses[ordinary]
+    starts = np.unique(np.arange(_SKETCH_SIZE) * places.size // _SKETCH_SIZE)
+    totals = np.add.reduceat(masses, starts)
+    means = np.add.reduceat(masses * places, starts)
+    kept = totals > 0
+    places, masses = means[kept] / totals[kept], totals[kept]
+    if not negligible_zero(summand, tail_mass):
+        places = np.append(0.0, places)
+        masses = np.append(summand.pair.zero_mass, masses)
+    # Bounds may lack mass, or have too much; a law that is searched has one.
+    return places, masses / masses.sum()
+
+
 class _Sketch:
     """A few thousand atoms that stand for a law where no certificate is needed."""
 
     def __init__(
         self, summands: Sequence[Summand], threshold: float, tail_mass: float
     ) -> None:
-        self._counts = [summand.count for summand in summands]
-        self._laws = []
-        for summand in summands:
-            ordinary = summand.places() <= threshold
-            places = summand.places()[ordinary]
-            masses = summand.pair.masses[ordinary]
-            chunks = np.linspace(0, places.size, _SKETCH_SIZE, False).astype(int)
-            starts = np.unique(chunks)
-            totals = np.add.reduceat(masses, starts)
-            means = np.add.reduceat(masses * places, starts)
-            kept = totals > 0
-            self._laws.append((means[kept] / totals[kept], totals[kept]))
-            if not negligible_zero(summand, tail_mass):
-                law = self._laws.pop()
-                self._laws.append(
-                    (np.append(0.0, law[0]), np.append(summand.pair.zero_mass, law[1]))
-                )
-
-        # Bounds may lack mass, or have too much; a law that is searched has one.
-        self._laws = [(places, m / m.sum()) for places, m in self._laws]
+        self._laws = [
+            (summand.count, *_sketched(summand, threshold, tail_mass))
+            for summand in summands
+        ]
 
     def mean_and_deviation(self) -> tuple[float, float]:
         mean = variance = 0.0
-        for count, (places, masses) in zip(self._counts, self._laws, strict=True):
-            law_mean = sums.dot(places, masses) / float(masses.sum())
+        for count, places, masses in self._laws:
+            law_mean, law_variance = _moments(places, masses)
             mean += count * law_mean
-            spread = (places - law_mean) ** 2
-            variance += count * sums.dot(spread, masses) / float(masses.sum())
+            variance += count * law_variance
         return mean, math.sqrt(variance)
 
     def ends(self) -> tuple[float, float]:
         """Returns the least and the largest sum."""
         return (
-            sum(
-                c * float(p[0])
-                for c, (p, _) in zip(self._counts, self._laws, strict=True)
-            ),
-            sum(
-                c * float(p[-1])
-                for c, (p, _) in zip(self._counts, self._laws, strict=True)
-            ),
+            sum(count * float(places[0]) for count, places, _ in self._laws),
+            sum(count * float(places[-1]) for count, places, _ in self._laws),
         )
 
     def exponent(self, tilt: float, target: float) -> tuple[float, float]:
         """Returns ln E e^{tilt (S − target)} and its slope."""
         total, slope = -tilt * target, -target
-        for count, (places, masses) in zip(self._counts, self._laws, strict=True):
+        for count, places, masses in self._laws:
             exponents = tilt * places
             largest = float(exponents.max())
             weights = masses * np.exp(exponents - largest)
@@ -110,19 +112,18 @@ class _Sketch:
 
         One search over the tilt: the saddle point of each tilt is known.
         """
-        _, deviation = self.mean_and_deviation()
+        mean, deviation = self.mean_and_deviation()
 
         def exponent(log_tilt: float) -> float:
             tilt = sign * math.exp(log_tilt)
             saddle = self.exponent(tilt, 0.0)[1]
             return self.exponent(tilt, saddle)[0] - goal
 
-        mean, _ = self.mean_and_deviation()
         end = self.ends()[sign > 0]
         low = high = math.log(math.sqrt(-2 * goal) / deviation)
-        while exponent(low) < 0 and low > -_LARGEST_LOG_TILT:
+        while exponent(low) < 0:
             low -= 1.0
-        while exponent(high) >= 0 and high < _LARGEST_LOG_TILT:
+        while exponent(high) >= 0:
             tilt = sign * math.exp(high)
             if abs(self.exponent(tilt, 0.0)[1] - end) < _NEAR_THE_END * abs(end - mean):
                 # Even the end is not so rare.
@@ -164,7 +165,12 @@ def window_of(summands: Sequence[Summand], tail_mass: float) -> Window:
     """
     threshold = jump_threshold(summands)
     sketch = _Sketch(summands, threshold, tail_mass)
-    _, deviation = sketch.mean_and_deviation()
+    mean, deviation = sketch.mean_and_deviation()
+    if deviation < _LEAST_SPREAD * mean:
+        # Without its jumps the sum is one number, which no window shows.
+        threshold = math.inf
+        sketch = _Sketch(summands, threshold, tail_mass)
+        _, deviation = sketch.mean_and_deviation()
     goal = math.log(tail_mass)
     low, lowering = sketch.quantile(goal, -1.0)
     high, raising = sketch.quantile(goal, 1.0)
@@ -174,7 +180,7 @@ def window_of(summands: Sequence[Summand], tail_mass: float) -> Window:
     return Window(
         tail_mass=tail_mass,
         threshold=threshold,
-        low=max(low, 0.0),
+        low=low,
         high=high,
         deviation=deviation,
         tilts=tuple(float(tilt) for tilt in tilts),
@@ -188,9 +194,8 @@ def bulk_deviation(summands: Sequence[Summand], threshold: float) -> float:
     variance = 0.0
     for summand in summands:
         ordinary = summand.places() <= threshold
-        places, masses = summand.places()[ordinary], summand.pair.masses[ordinary]
-        mean = sums.dot(places, masses)
-        variance += summand.count * sums.dot((places - mean) ** 2, masses)
+        law = summand.places()[ordinary], summand.pair.masses[ordinary]
+        variance += summand.count * _moments(*law)[1]
     return math.sqrt(variance)
 
 

@@ -63,12 +63,12 @@ def lower_pair(
     step = max(4 * goal * deviation, float(np.ptp(scores))) / _POINTS
     cells = np.rint(scores / step).astype(np.int64)
     start = int(cells[0])
-    size = int(cells[-1]) - start + 1
-    without = sums.gather(cells - start, pair.masses, size)
-    with_record = sums.gather(cells - start, pair.p_masses, size)
-    p_factors = [lattice.Factor(start, with_record, num_selected)]
-    if num_steps > num_selected:
-        p_factors.append(lattice.Factor(start, without, num_steps - num_selected))
+    without = sums.gather(cells - start, pair.masses)
+    with_record = sums.gather(cells - start, pair.p_masses)
+    p_factors = [
+        lattice.Factor(start, with_record, num_selected),
+        lattice.Factor(start, without, num_steps - num_selected),
+    ]
     q_factors = [lattice.Factor(start, without, num_steps)]
     if direction is Direction.REMOVE:
         gained, spent, sign = p_factors, q_factors, 1.0
@@ -79,8 +79,8 @@ def lower_pair(
     circle = fft.next_fast_len(2 * _POINTS, real=True)
     first = math.floor(centre - circle / 2)
     indices = np.arange(first, first + circle, dtype=np.int64)
-    gain, gain_error = _masses(gained, tilts, indices, -1.0)
-    cost, cost_error = _masses(spent, tilts + sign * step, indices, 1.0)
+    gain, gain_error = _masses(gained, tilts, indices, lowered=True)
+    cost, cost_error = _masses(spent, tilts + sign * step, indices, lowered=False)
     p, q = (gain, cost) if direction is Direction.REMOVE else (cost, gain)
     kept = (p > _SMALLEST_MASS) & (q > _SMALLEST_MASS)
     ratios = p[kept] / q[kept]
@@ -112,15 +112,16 @@ def _masses(
     factors: Sequence[lattice.Factor],
     tilts: FloatArray,
     indices: IndexArray,
-    side: float,
+    *,
+    lowered: bool,
 ) -> tuple[FloatArray, float]:
-    """Returns masses of the sum, with their noise added (side 1) or taken off (−1)."""
+    """Returns masses of the sum, their noise taken off or added; and their error."""
     counts = [factor.count for factor in factors]
     size, first = indices.size, int(indices[0])
     changes = [change / size for change in (30.0, 60.0, 120.0)]
     tilteds = [lattice.TiltedSum(factors, float(tilt), size, changes) for tilt in tilts]
     values = [tilted.masses(counts, first) for tilted in tilteds]
-    if side < 0:
+    if lowered:
         tilteds, values = _that_do_not_fold(tilteds, values, counts, indices)
     masses = np.zeros(size)
     for tilted, value, own in zip(
@@ -128,11 +129,13 @@ def _masses(
     ):
         if own.size == 0:
             continue
-        noise = value.noise
-        if side < 0:
-            noise += _folded(tilted, counts, indices[own])
-        found = np.maximum(value.values[own], 0.0) + side * noise
-        masses[own] = np.maximum(found, 0.0) * value.scale(indices[own])
+        found = np.maximum(value.values[own], 0.0)
+        if lowered:
+            noise = value.noise + _folded(tilted, counts, indices[own])
+            found = np.maximum(found - noise, 0.0)
+        else:
+            found += value.noise
+        masses[own] = found * value.scale(indices[own])
     return masses, max(tilted.mass_error() for tilted in tilteds)
 
 

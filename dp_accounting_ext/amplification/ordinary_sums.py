@@ -20,7 +20,7 @@ IndexArray = npt.NDArray[np.int64]
 _SAFETY = 1 + 1e-9  # Covers the rounding of bounds that are not tight anyway.
 _PLACE_ERRORS = (1e-13, 1e-12, 1e-11, 1e-10, 1e-9)  # That are tried in turn.
 _LARGEST_RELATIVE_NOISE = 1e-6
-_ROOM = 3.0  # Size of the circle over the size of the window.
+_ROOM = 3  # Size of the circle over the size of the window.
 _TILT_CHANGES = (15.0, 30.0, 60.0, 120.0)  # For Chernoff bounds; over the circle.
 
 
@@ -46,28 +46,20 @@ class LatticeAtoms:
         cls, places: FloatArray, masses: FloatArray, step: float, bound: Bound
     ) -> "LatticeAtoms":
         """Splits masses between lattice points, or groups them at the nearest."""
-        if places.size == 0:
-            moments = None if bound is Bound.UPPER else np.zeros(1)
-            return cls(step, 0, np.zeros(1), moments)
         positions = places / step
-        if bound is Bound.LOWER:
-            cells = np.rint(positions).astype(np.int64)
-            start = int(cells.min())
-            size = int(cells.max()) - start + 1
-            offsets = (positions - cells) * step * masses
-            return cls(
-                step,
-                start,
-                sums.gather(cells - start, masses, size),
-                sums.gather(cells - start, offsets, size),
-            )
-        cells = np.floor(positions).astype(np.int64)
+        nearest = np.rint if bound is Bound.LOWER else np.floor
+        cells = nearest(positions).astype(np.int64)
         start = int(cells.min())
-        size = int(cells.max()) - start + 2
-        raised = positions - cells
-        out = sums.gather(cells - start, (1 - raised) * masses, size)
-        out += sums.gather(cells - start + 1, raised * masses, size)
-        return cls(step, start, out, None)
+        cells -= start
+        above = positions - (cells + start)
+        size = int(cells.max()) + 1
+        if bound is Bound.LOWER:
+            gathered = sums.gather(cells, masses, size)
+            moments = sums.gather(cells, above * step * masses, size)
+            return cls(step, start, gathered, moments)
+        split = sums.gather(cells, (1 - above) * masses, size + 1)
+        split[1:] += sums.gather(cells, above * masses, size)
+        return cls(step, start, split, None)
 
     def convolved(self, other: "LatticeAtoms") -> "LatticeAtoms":
         """Returns the law of the sum, directly: all terms are positive."""
@@ -80,8 +72,8 @@ class LatticeAtoms:
 
     def places(self) -> FloatArray:
         """(n,) where the masses are."""
-        indices = self.start + np.arange(self.masses.size, dtype=np.float64)
-        places = indices * self.step
+        indices = np.arange(self.start, self.start + self.masses.size)
+        places = self.step * indices.astype(np.float64)
         if self.moments is not None:
             occupied = self.masses > 0
             places[occupied] += self.moments[occupied] / self.masses[occupied]
@@ -111,7 +103,6 @@ class OrdinarySums:
         window: additive_window.Window,
         points: int,
     ) -> None:
-        self._summands = summands
         self._window = window
         self._bound = summands[0].pair.bound
         self._total = sum(s.count * s.weight for s in summands)
@@ -121,11 +112,10 @@ class OrdinarySums:
         self.place_error = 0.0
         self._factors = [self._factor(summand) for summand in summands]
         self._first, self._last = self._ends()
-        size = max(math.ceil(_ROOM * (self._last - self._first)), 16)
-        self._size = fft.next_fast_len(size, real=True)
-        changes = [change / self._size for change in _TILT_CHANGES]
+        size = fft.next_fast_len(_ROOM * (self._last - self._first), real=True)
+        changes = [change / size for change in _TILT_CHANGES]
         self._sums = [
-            lattice.TiltedSum(self._factors, tilt * self.step, self._size, changes)
+            lattice.TiltedSum(self._factors, tilt * self.step, size, changes)
             for tilt in window.tilts
         ]
 
@@ -143,8 +133,8 @@ class OrdinarySums:
         if first - bottom <= copies:
             first = bottom
         if top - last <= copies:
-            last = max(top, first + 1)
-        return max(first, 0), last
+            last = top
+        return first, max(last, first + 1)
 
     def mass_error(self) -> float:
         """Bounds the relative error of any mass, but for the ratios' own."""
@@ -152,8 +142,8 @@ class OrdinarySums:
 
     def spread(self) -> float:
         """Bounds how far a group reaches from its index, relatively; at most 1."""
-        reach = max(tilted.largest_offset() for tilted in self._sums)
-        return min(reach / max(self._first, 1), 1.0)
+        reach = self._sums[0].largest_offset()
+        return min(reach / self._first, 1.0) if self._first else 1.0
 
     def _factor(self, summand: additive_window.Summand) -> lattice.Factor:
         """Returns the ordinary ratios on the lattice."""
@@ -165,13 +155,15 @@ class OrdinarySums:
             # Such a sum goes to zero, and what it had of the mean to infinity.
             mass = summand.count * summand.pair.zero_mass * _SAFETY
             self.zero += mass
-            self.lost += mass * self._total * _SAFETY
+            self.lost += mass * self._total
         ordinary = places <= self._window.threshold
         places, masses = places[ordinary], masses[ordinary]
         # A ratio this large alone takes the sum out of the window.
-        cap = self._window.high - self._window.low + summand.mean()
+        mean = sums.dot(places, masses) / float(masses.sum())
+        cap = self._window.high - self._window.low + mean
         if self._bound is Bound.UPPER:
-            self.lost += summand.count * sums.dot(np.maximum(places - cap, 0.0), masses)
+            excess = sums.dot(np.maximum(places - cap, 0.0), masses)
+            self.lost += summand.count * excess * _SAFETY
             places = np.minimum(places, cap)
         else:
             places, masses = places[places <= cap], masses[places <= cap]
@@ -193,12 +185,13 @@ class OrdinarySums:
     def _indices_for(self, counts: Sequence[int]) -> IndexArray:
         """Returns the lattice indices of the window, moved by the copies left out."""
         moved = sum(
-            (summand.count - count) * round(summand.mean() / self.step)
-            for summand, count in zip(self._summands, counts, strict=True)
+            (factor.count - count)
+            * round(sums.dot(factor.tilted(0.0)[1], factor.indices))
+            for factor, count in zip(self._factors, counts, strict=True)
         )
         first = max(self._first - moved, 0)
-        # Where jumps have most of the mean, too much was moved; any window will do.
-        last = max(self._last - moved, first)
+        # Without most copies little is left to show; any window will do.
+        last = max(self._last - moved, first + 1)
         return np.arange(first, last + 1, dtype=np.int64)
 
     def _beyond(self, counts: Sequence[int], tilt: float, index: int) -> float:
@@ -235,10 +228,9 @@ class OrdinarySums:
         )
         self.lost += weight * above * mean * self.step * _SAFETY
         # What lies below it goes to its start and to zero.
-        if first > 0:
-            below = self._beyond(counts, self._window.lowering, first - 1)
-            masses[0] += below
-            self.zero += weight * below
+        below = self._beyond(counts, self._window.lowering, first - 1)
+        masses[0] += below
+        self.zero += weight * below
         return LatticeAtoms(self.step, first, masses, None)
 
     def _lower_ordinary(self, counts: Sequence[int]) -> LatticeAtoms:
@@ -252,17 +244,14 @@ class OrdinarySums:
         masses = np.zeros(indices.size)
         moments = np.zeros(indices.size)
         errors = np.zeros(indices.size)
-        for tilted, value, own in zip(
-            self._sums, values, lattice.owned(values, indices), strict=True
-        ):
+        owned = lattice.owned(values, indices)
+        for tilted, value, own in zip(self._sums, values, owned, strict=True):
             if own.size == 0:
                 continue
             ends = indices[own[[0, -1]]]
             folded = tilted.folded_mass(counts, int(ends[0]), int(ends[1]))
             noise = value.noise + folded
             own = own[value.values[own] * _LARGEST_RELATIVE_NOISE > noise]
-            if own.size == 0:
-                continue
             offset = tilted.moments(counts, first)
             offset_noise = offset.noise + folded * tilted.largest_offset()
             mass = value.values[own]

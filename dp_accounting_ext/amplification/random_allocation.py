@@ -1,6 +1,7 @@
 """Privacy amplification by random allocation: k of t steps, for every record."""
 
 from collections.abc import Sequence
+import dataclasses
 import enum
 import math
 
@@ -19,9 +20,11 @@ _GEOMETRIC_DOUBLINGS = 8.0  # the number of doublings, at which a sum takes that
 _LARGEST_LOSS = 690.0
 _LONGEST_STAGE = 160
 _FEWEST_STEPS = 8
+_NARROWEST_LOSS = 1e-9  # Below it a lattice's points have more digits than a float.
 _WIDEST_LOSS = 150.0
 _HEAVIEST_JUMP = 4.0  # In standard deviations of the sum without jumps.
 _FURTHEST_JUMP = 1e7
+_HIGHEST_SUM = 16.0  # Over the lowest, without jumps.
 _LARGEST_SHARE = 0.5  # Of the mean, that jumps may have.
 
 
@@ -65,10 +68,13 @@ def random_allocation(
     """
     if num_steps == 1 or _is_constant(pair):
         return pair
+    if _is_lost(pair, num_steps, tail_mass):
+        return dominating_pair.nothing_known(pair.bound)
     # Sums of ratios must fit a float.
-    pair = dominating_pair.below_loss(pair, _LARGEST_LOSS - math.log(num_steps))
+    largest = _LARGEST_LOSS - math.log(num_steps)
+    pair = dominating_pair.below_loss(_occupied(pair), largest)
     if route is Route.AUTOMATIC:
-        route = _suitable_route(pair, num_steps)
+        route = _suitable_route(pair, num_steps, tail_mass)
     if route is Route.GEOMETRIC:
         return _geometric(pair, num_steps, tail_mass, points)
     return _in_stages(pair, num_steps, tail_mass, points or ADDITIVE_POINTS)
@@ -110,6 +116,20 @@ def _is_constant(pair: dominating_pair.DominatingPair) -> bool:
     return pair.loss_range() == 0 and not pair.zero_mass
 
 
+def _is_lost(
+    pair: dominating_pair.DominatingPair, num_steps: int, tail_mass: float
+) -> bool:
+    """Tells whether a lower bound lacks so much mass that of the sums none is left."""
+    mass = float(pair.masses.sum()) + pair.zero_mass
+    return num_steps * math.log(mass) < math.log(tail_mass)
+
+
+def _occupied(pair: dominating_pair.DominatingPair) -> dominating_pair.DominatingPair:
+    """Returns the pair without ratios that have no mass."""
+    kept = pair.masses > 0
+    return dataclasses.replace(pair, ratios=pair.ratios[kept], masses=pair.masses[kept])
+
+
 def _points_for(pair: dominating_pair.DominatingPair, num_steps: int) -> int:
     """Returns points that keep the cost, points² / range a doubling, the same."""
     growth = max(pair.loss_range() / _GEOMETRIC_WIDTH, 1.0)
@@ -117,15 +137,26 @@ def _points_for(pair: dominating_pair.DominatingPair, num_steps: int) -> int:
     return math.ceil(_GEOMETRIC_POINTS * math.sqrt(growth))
 
 
-def _suitable_route(pair: dominating_pair.DominatingPair, num_steps: int) -> Route:
-    """Returns the additive route for sums whose bulk is wide beside their jumps."""
-    if num_steps < _FEWEST_STEPS or not 0 < pair.loss_range() <= _WIDEST_LOSS:
+def _suitable_route(
+    pair: dominating_pair.DominatingPair, num_steps: int, tail_mass: float
+) -> Route:
+    """Returns the additive route for sums whose bulk is wide beside their jumps.
+
+    And no lower than a lattice resolves: to an inserted record the least ratios
+    matter, relatively.
+    """
+    loss_range = pair.loss_range()
+    if num_steps < _FEWEST_STEPS or not _NARROWEST_LOSS < loss_range <= _WIDEST_LOSS:
         return Route.GEOMETRIC
-    if math.log(float(pair.ratios[-1])) > _WIDEST_LOSS:
+    if abs(math.log(float(pair.ratios[-1]))) > _WIDEST_LOSS:
         return Route.GEOMETRIC
     jump, deviation = _bulk(pair, num_steps)
     heavy = math.isfinite(jump) and jump - 1 > _HEAVIEST_JUMP * deviation
     if heavy or _is_all_jumps(pair, num_steps):
+        return Route.GEOMETRIC
+    summands = [additive_window.Summand(pair, num_steps)]
+    window = additive_window.window_of(summands, tail_mass)
+    if window.high > _HIGHEST_SUM * window.low:
         return Route.GEOMETRIC
     return Route.ADDITIVE
 

@@ -35,6 +35,7 @@ MOST_LEFT_OUT = 16  # How many copies of a factor a partial sum may lack.
 # Algorithms, Theorem 24.2, has 7 for radix 2 with accurate twiddle factors.
 _LEVEL_ERROR = 8.0
 _MULTIPLY_ERROR = 4.0
+_GATHERING_ERROR = 8.0  # Of a mass that was gathered or split, in units of rounding.
 _LARGEST_LOG_MASS = 745.0
 _NEGLIGIBLE_EXPONENT = -70.0
 _SAFETY = 1 + 1e-9  # Covers the rounding of bounds that are not tight anyway.
@@ -47,7 +48,7 @@ class Factor:
     Attributes:
         start: Lattice index of the first mass.
         masses: (n,) probabilities at start, start + 1, …
-        count: Number of copies, at least 1.
+        count: Number of copies, at least 0.
         moments: (n,) mass times the offset of the cell's mean from its index,
             in lattice steps; None where all mass sits on the lattice.
     """
@@ -165,12 +166,15 @@ class TiltedSum:
         self._magnitudes = [np.log(np.abs(s) + self._error) for s in self._spectra]
 
     def mass_error(self) -> float:
-        """Bounds the relative error that rounding the tilts' exponents makes."""
+        """Bounds the relative error of a mass from rounding.
+
+        That of the tilts' exponents, and of gathering the masses into cells.
+        """
         total = 0.0
         for factor, shift in zip(self._factors, self._shifts, strict=True):
             exponent = abs(self.tilt) * float(np.abs(factor.indices[[0, -1]]).max())
             exponent += abs(shift) + _LARGEST_LOG_MASS
-            total += factor.count * 2 * exponent * UNIT_ROUNDOFF
+            total += factor.count * (2 * exponent + _GATHERING_ERROR) * UNIT_ROUNDOFF
         return total
 
     def log_moment(self, counts: Sequence[int]) -> float:

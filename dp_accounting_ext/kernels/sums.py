@@ -18,9 +18,20 @@ def dot(x: FloatArray, y: FloatArray) -> float:
     return float(np.einsum("i,i->", x, y))
 
 
-def gather(cells: npt.NDArray[np.int64], weights: FloatArray, size: int) -> FloatArray:
-    """Returns (size,) sums of the weights in each cell."""
-    return np.bincount(cells, weights, size).astype(np.float64)
+def gather(
+    cells: npt.NDArray[np.int64], weights: FloatArray, size: int = 0
+) -> FloatArray:
+    """Returns (n,) sums of the weights in each cell, n ≥ size.
+
+    However many meet in a cell, the error is at most two units of rounding of the
+    sum of their absolute values.
+    """
+    # Down to the last digit of a power of two above their sum, all add up exactly.
+    absolute = np.bincount(cells, np.abs(weights), size)
+    power = np.ldexp(1.0, np.frexp(absolute)[1] + 1)[cells]
+    high = (weights + power) - power
+    rest = np.bincount(cells, weights - high, size)
+    return (np.bincount(cells, high, size) + rest).astype(np.float64)
 
 
 def any_of(chances: Iterable[tuple[float, int]]) -> float:

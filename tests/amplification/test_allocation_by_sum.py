@@ -1,5 +1,6 @@
 """The lower bound for k out of t, against the mechanism itself by enumeration."""
 
+import dataclasses
 from fractions import Fraction
 import itertools
 import math
@@ -15,10 +16,12 @@ import strategies
 from dp_accounting_ext import constructions
 from dp_accounting_ext import dominating_pair
 from dp_accounting_ext.amplification import allocation_by_sum
+from dp_accounting_ext.kernels import lattice
 from dp_accounting_ext.mechanisms import gaussian
 
 Bound = dominating_pair.Bound
 Direction = dominating_pair.Direction
+ACCURACY = Fraction(1, 10**9)  # Of lower bounds that could be the truth.
 
 
 def allocation_of(sigma, selected, steps):
@@ -114,3 +117,258 @@ def test_no_tilt_speaks_of_what_it_does_not_know(sigma, selected):
         for bound in (Bound.UPPER, Bound.LOWER)
     )
     assert 0.8 * upper <= lower <= upper
+
+
+def coin(**errors):
+    """A bit that is uniform without the record and 1 in 3 of 4 cases with it."""
+    return dominating_pair.DominatingPair(
+        np.array([0.5, 1.5]), np.array([0.5, 0.5]), 0.0, 0.0, Bound.LOWER, **errors
+    )
+
+
+def heads(tosses, chance):
+    """(tosses + 1,) the binomial law, exactly."""
+    return [
+        math.comb(tosses, n) * chance**n * (1 - chance) ** (tosses - n)
+        for n in range(tosses + 1)
+    ]
+
+
+def coin_divergence(selected, steps, kappa, direction):
+    """Of k coins out of t, whose number of ones is all that there is to know."""
+    q = heads(steps, Fraction(1, 2))
+    first, second = (
+        heads(selected, Fraction(3, 4)),
+        heads(steps - selected, Fraction(1, 2)),
+    )
+    p = [
+        sum(
+            first[n] * second[total - n]
+            for n in range(max(0, total - steps + selected), min(selected, total) + 1)
+        )
+        for total in range(steps + 1)
+    ]
+    gain, cost = (p, q) if direction is Direction.REMOVE else (q, p)
+    return sum(max(g - kappa * c, 0) for g, c in zip(gain, cost, strict=True))
+
+
+@pytest.mark.parametrize("direction", list(Direction))
+@pytest.mark.parametrize(
+    ("selected", "steps", "epsilons"),
+    [
+        (3, 3, [0.0, 0.2, 1.0]),
+        (2, 5, [0.0, 0.1, 0.3]),
+        (60, 60, [0.5, 3.0, 8.0, 14.0]),
+        (40, 300, [0.0, 1.0, 3.0, 4.5]),
+    ],
+)
+def test_nothing_is_lost_where_the_sum_tells_all(direction, selected, steps, epsilons):
+    pair = allocation_by_sum.lower_pair(
+        coin(), selected, steps, direction, tail_mass=1e-14
+    )
+    assert pair.bound is Bound.LOWER
+    for epsilon in epsilons:
+        # κ is moved against the bound by more than the rounding of exp.
+        kappa = Fraction(math.exp(epsilon)) * (1 - Fraction(1, 2**50))
+        truth = coin_divergence(selected, steps, kappa, direction)
+        found = pair.delta(epsilon, direction)
+        assert (1 - ACCURACY) * truth <= found <= truth
+
+
+@pytest.mark.parametrize(
+    ("mass_error", "ratio_error"), [(2.0**-30, 2.0**-34), (2.0**-34, 2.0**-30)]
+)
+def test_errors_of_the_step_are_carried_and_those_of_the_transforms_added(
+    mass_error, ratio_error
+):
+    """A product of t masses, and of k ratios, errs t and k times as much as one."""
+    exact, rough = (
+        allocation_by_sum.lower_pair(step, 4, 50, Direction.REMOVE, tail_mass=1e-12)
+        for step in (coin(), coin(mass_error=mass_error, ratio_error=ratio_error))
+    )
+    assert rough.mass_error == rough.ratio_error
+    carried = rough.mass_error - exact.mass_error
+    # Both of a ratio of two masses err, and one of them by the ratios as well.
+    assert carried >= 2 * 50 * mass_error + 4 * ratio_error
+    assert carried <= 4 * 50 * (mass_error + ratio_error) * (1 + 1e-6)
+    # 50 masses of each law, rounded about 750 times the unit each.
+    assert 2 * 50 * 2 * 745 * 2.0**-53 <= exact.mass_error < 2 * 50 * 2 * 900 * 2.0**-53
+
+
+@pytest.mark.parametrize("selected", [1, 7, 20])
+def test_the_spread_is_the_larger_of_both_laws(selected):
+    """By rational arithmetic; scores whose mean is far from zero."""
+    pair = coin()
+    scores = np.array([5.0, 8.0])
+    variances = {}
+    for name, masses in (("q", (0.5, 0.5)), ("p", (0.25, 0.75))):
+        mean = sum(m * x for m, x in zip(masses, scores, strict=True))
+        variances[name] = sum(
+            m * (x - mean) ** 2 for m, x in zip(masses, scores, strict=True)
+        )
+    spread = allocation_by_sum._spread(scores, pair, selected, 20)
+    mixed = selected * variances["p"] + (20 - selected) * variances["q"]
+    assert spread**2 == pytest.approx(max(mixed, 20 * variances["q"]), rel=1e-14)
+
+
+def test_the_spread_may_be_larger_with_the_record():
+    scores = np.array([0.0, 1.0])
+    pair = dominating_pair.DominatingPair(
+        np.array([0.5, 8.5]), np.array([0.9375, 0.0625]), 0.0, 0.0, Bound.LOWER
+    )
+    under_q, under_p = 0.9375 * 0.0625, 0.46875 * 0.53125
+    spread = allocation_by_sum._spread(scores, pair, 3, 5)
+    assert spread**2 == pytest.approx(3 * under_p + 2 * under_q, rel=1e-14)
+
+
+@pytest.mark.parametrize("direction", list(Direction))
+def test_what_no_tilt_reaches_is_not_made_up(direction):
+    """All tilts near the middle: tails that lie below the noise of both laws."""
+    pair = allocation_by_sum.lower_pair(coin(), 60, 60, direction, tail_mass=0.1)
+    for epsilon in np.linspace(0.0, 40.0, 41):
+        kappa = Fraction(math.exp(epsilon)) * (1 - Fraction(1, 2**50))
+        truth = coin_divergence(60, 60, kappa, direction)
+        assert pair.delta(float(epsilon), direction) <= truth
+    # The ratios are those of all ones, all but one, and so on; none is too telling.
+    telling = pair.ratios if direction is Direction.REMOVE else pair.ratios[::-1] ** -1
+    slack = 1 + Fraction(2 * pair.ratio_error)
+    best = Fraction(3, 2) if direction is Direction.REMOVE else Fraction(2)
+    for zeros, ratio in enumerate(telling[::-1]):
+        assert Fraction(ratio) <= best**60 / Fraction(3) ** zeros * slack
+
+
+@pytest.mark.parametrize("direction", list(Direction))
+def test_gaussian_steps_all_taken_compose(direction):
+    """k = t: the sum is the composed loss itself, of a Gaussian of √t / σ."""
+    step = gaussian.dominating_pair_of(2.0, Bound.LOWER, tail_mass=1e-16)
+    pair = allocation_by_sum.lower_pair(step, 12, 12, direction, tail_mass=1e-14)
+    for epsilon in (0.0, 1.0, 4.0, 8.0):
+        truth = oracles.gaussian_delta(math.sqrt(12) / 2, epsilon)
+        assert (1 - 1e-3) * truth <= pair.delta(epsilon, direction) <= truth
+
+
+@pytest.mark.parametrize("direction", list(Direction))
+def test_of_all_steps_the_sum_is_the_loss(direction):
+    """k = t: what is lost is the rounding to the lattice alone."""
+    step = dominating_pair.DominatingPair(
+        np.array([0.25, 1.0, 1.75]), np.array([0.25, 0.5, 0.25]), 0.0, 0.0, Bound.LOWER
+    )
+    pair = allocation_by_sum.lower_pair(step, 4, 4, direction, tail_mass=1e-14)
+    law = subset_law(step, 4, 4)
+    divergence = (
+        oracles.remove_divergence
+        if direction is Direction.REMOVE
+        else oracles.add_divergence
+    )
+    for epsilon in (0.0, 0.5, 1.0, 1.5):
+        kappa = Fraction(math.exp(epsilon)) * (1 - Fraction(1, 2**50))
+        truth = divergence(law, kappa, Fraction(0))
+        assert (1 - 1e-4) * truth <= pair.delta(epsilon, direction) <= truth
+
+
+def test_without_finite_ratios_nothing_is_known():
+    empty = dominating_pair.DominatingPair(
+        np.zeros(0), np.zeros(0), 1.0, 1.0, Bound.LOWER
+    )
+    found = allocation_by_sum.lower_pair(empty, 2, 3, Direction.REMOVE, tail_mass=1e-12)
+    assert found.bound is Bound.LOWER
+    assert found.delta(0.0, Direction.REMOVE) == 0.0
+
+
+class Folding:
+    """A tilted sum of which so much folds onto any window."""
+
+    def __init__(self, folded):
+        self.folded = folded
+
+    def folded_mass(self, counts, low, high):
+        return self.folded
+
+
+def value(peak, tilt):
+    return lattice.TiltedValues(np.full(8, peak), 1e-16, 0.0, tilt)
+
+
+@pytest.mark.parametrize(
+    ("folded", "peaks", "left"),
+    [
+        ([1.0], [0.5], [0]),  # One at least.
+        ([0.0, 0.9e-4], [0.5, 0.5], [0]),
+        ([1e-4, 1e-4], [1.0, 1.0], [0, 1]),
+        ([1e-3, 2e-3], [1.0, 1.0], [0]),
+        ([0.0, 1e-3], [1.0, 0.0], [0, 1]),  # No mass: nothing to be wrong about.
+    ],
+)
+def test_tilts_that_fold_are_left_out_worst_first(folded, peaks, left):
+    """The tilts own one half of the window each."""
+    tilteds = [Folding(mass) for mass in folded]
+    values = [value(peak, tilt) for peak, tilt in zip(peaks, (-1.0, 1.0), strict=False)]
+    indices = np.arange(-4, 4, dtype=np.int64)
+    kept, kept_values = allocation_by_sum._that_do_not_fold(
+        tilteds, values, [1], indices
+    )
+    assert kept == [tilteds[index] for index in left]
+    assert kept_values == [values[index] for index in left]
+
+
+def test_a_tilt_that_owns_nothing_is_no_trouble():
+    tilteds = [Folding(0.0), Folding(1.0)]
+    values = [value(0.5, 0.0), dataclasses.replace(value(0.5, 0.0), noise=1.0)]
+    indices = np.arange(8, dtype=np.int64)
+    kept, _ = allocation_by_sum._that_do_not_fold(tilteds, values, [1], indices)
+    assert kept == tilteds
+
+
+@pytest.mark.parametrize("lowered", [True, False])
+@pytest.mark.parametrize(
+    ("first", "size", "tilts"),
+    [
+        (5, 32, [-0.5, 0.0, 0.4]),  # Half of the sums fold.
+        (0, 64, [0.0]),  # Masses down to 1e-18 under the noise of the largest.
+    ],
+)
+def test_masses_are_on_their_side(first, size, tilts, lowered):
+    """Sums of 61 values on a circle."""
+    factor = lattice.Factor(0, np.array([0.5, 0.25, 0.125, 0.125]), 20)
+    truth = oracles.exact([1.0])
+    for _ in range(20):
+        truth = [
+            sum(
+                (truth[i - j] * Fraction(factor.masses[j]))
+                for j in range(4)
+                if 0 <= i - j < len(truth)
+            )
+            for i in range(len(truth) + 3)
+        ]
+    truth += [Fraction(0)] * 3
+    indices = np.arange(first, first + size, dtype=np.int64)
+    masses, error = allocation_by_sum._masses(
+        [factor], np.array(tilts), indices, lowered=lowered
+    )
+    assert masses.any()
+    for index, mass in zip(indices, masses, strict=True):
+        exact = truth[index]
+        if lowered:
+            assert mass * (1 - Fraction(error)) <= exact
+        else:
+            assert mass * (1 + Fraction(error)) >= exact
+
+
+def test_many_equal_masses_do_not_add_up_to_more():
+    """A sum, one after another, of 100000 equal masses errs to one side."""
+    number, large, steps = 100_000, 0.093, 100
+    mass = (1 - large) / number
+    low = (1 - 2 * large) / (1 - large)
+    ratios = np.append(low * (1 + 1e-9 * np.arange(number) / number), 2.0)
+    step = dominating_pair.DominatingPair(
+        ratios, np.append(np.full(number, mass), large), 0.0, 0.0, Bound.LOWER
+    )
+    found = allocation_by_sum.lower_pair(
+        step, 2, steps, Direction.ADD, tail_mass=1e-14
+    ).delta(-5.0, Direction.ADD)
+    total = number * Fraction(mass) + Fraction(large)
+    mean = number * Fraction(mass) * Fraction(float(ratios[-2])) + 2 * Fraction(large)
+    # Products of two ratios are below e^5, so that this is linear in their mean.
+    kappa = Fraction(math.exp(-5.0)) * (1 - Fraction(1, 2**50))
+    truth = total**steps - kappa * mean**2 * total ** (steps - 2)
+    assert (1 - 1e-8) * truth < found <= truth

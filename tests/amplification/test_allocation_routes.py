@@ -42,6 +42,15 @@ def spied(monkeypatch, module, name, answer=None):
     return calls
 
 
+def atoms_of(pair):
+    return pair.ratios.tolist(), pair.masses.tolist()
+
+
+def window_of(monkeypatch, low, high):
+    window = types.SimpleNamespace(low=low, high=high)
+    return spied(monkeypatch, additive_window, "window_of", window)
+
+
 def bulk_of(monkeypatch, jump, deviation):
     return spied(monkeypatch, random_allocation, "_bulk", (jump, deviation))
 
@@ -75,11 +84,15 @@ def test_the_route_that_is_asked_for(monkeypatch, route, points):
         EVEN, 2, tail_mass=TAIL, route=route, points=points
     )
     if route is Route.GEOMETRIC:
-        assert (found, on_grid, on_lattice) == ("grid", [(EVEN, 2, TAIL, points)], [])
+        assert (found, on_lattice) == ("grid", [])
+        ((pair, *rest),) = on_grid
+        assert rest == [2, TAIL, points]
     else:
         lattice_points = points or random_allocation.ADDITIVE_POINTS
         assert (found, on_grid) == ("lattice", [])
-        assert on_lattice == [(EVEN, 2, TAIL, lattice_points)]
+        ((pair, *rest),) = on_lattice
+        assert rest == [2, TAIL, lattice_points]
+    assert atoms_of(pair) == atoms_of(EVEN)
     assert asked == []
 
 
@@ -89,7 +102,45 @@ def test_the_route_that_suits(monkeypatch, route):
     spied(monkeypatch, random_allocation, "_geometric", Route.GEOMETRIC)
     spied(monkeypatch, random_allocation, "_in_stages", Route.ADDITIVE)
     assert random_allocation.random_allocation(EVEN, 5, tail_mass=TAIL) is route
-    assert asked == [(EVEN, 5)]
+    ((pair, *rest),) = asked
+    assert (atoms_of(pair), rest) == (atoms_of(EVEN), [5, TAIL])
+
+
+@pytest.mark.parametrize("bound", list(Bound))
+def test_ratios_without_mass_are_left_out(monkeypatch, bound):
+    calls = spied(monkeypatch, random_allocation, "_geometric")
+    pair = pair_of(
+        [0.25, 0.5, 1.5, 1e300],
+        [0, 0.5, 0.25, 0],
+        infinity=0.375,
+        zero=0.25,
+        bound=bound,
+    )
+    random_allocation.random_allocation(pair, 9, tail_mass=TAIL, route=Route.GEOMETRIC)
+    (found, *_) = calls[0]
+    assert atoms_of(found) == ([0.5, 1.5], [0.5, 0.25])
+    assert (found.infinity_mass, found.zero_mass) == (0.375, 0.25)
+    assert found.bound is bound
+
+
+@pytest.mark.parametrize(("steps", "lost"), [(39, False), (41, True)])
+@pytest.mark.parametrize("zero", [0.0, 0.125])
+@pytest.mark.parametrize("bound", list(Bound))
+def test_what_has_lost_its_mass_says_nothing(monkeypatch, bound, zero, steps, lost):
+    """Half of it is there, and of a sum 2^-steps; 2^-40 may be trimmed."""
+    calls = spied(monkeypatch, random_allocation, "_geometric", "grid")
+    pair = pair_of([0.5, 1.5], [0.25, 0.25 - zero], zero=zero, bound=bound)
+    found = random_allocation.random_allocation(
+        pair, steps, tail_mass=TAIL, route=Route.GEOMETRIC
+    )
+    assert len(calls) == 1 - lost
+    if lost:
+        nothing = dominating_pair.nothing_known(bound)
+        assert found.bound is bound
+        assert atoms_of(found) == atoms_of(nothing)
+        assert found.infinity_mass == nothing.infinity_mass
+    else:
+        assert found == "grid"
 
 
 def test_sums_fit_a_float(monkeypatch):
@@ -99,15 +150,13 @@ def test_sums_fit_a_float(monkeypatch):
     for loss, kept in ((largest - 0.01, True), (largest + 0.01, False)):
         calls = spied(monkeypatch, random_allocation, "_geometric")
         top = math.exp(loss)
-        pair = pair_of([0.5, 1.5, top], [0.5, 0.25, 0.125 / top])
+        pair = pair_of([0.5, 1.5, top], [0.75, 0.25, 0.125 / top])
         random_allocation.random_allocation(
             pair, steps, tail_mass=TAIL, route=Route.GEOMETRIC
         )
         (found, *_) = calls[0]
-        assert (found is pair) is kept
-        if not kept:
-            assert found.ratios.tolist() == [0.5, 1.5]
-            assert found.infinity_mass == pytest.approx(0.125)
+        assert found.ratios.tolist() == [0.5, 1.5, top][: 2 + kept]
+        assert found.infinity_mass == pytest.approx(0 if kept else 0.125)
 
 
 @pytest.mark.parametrize(
@@ -150,6 +199,10 @@ ADDITIVE, GEOMETRIC = Route.ADDITIVE, Route.GEOMETRIC
         ([1.5, 1.5], 8, GEOMETRIC),
         ([0.5, 1.0], 8, ADDITIVE),
         # The range of the loss, and its upper end.
+        ([1.0, 1 + 1e-8], 8, ADDITIVE),
+        ([1.0, 1 + 0.9e-9], 8, GEOMETRIC),
+        ([math.exp(-160), math.exp(-149)], 8, ADDITIVE),
+        ([math.exp(-160), math.exp(-151)], 8, GEOMETRIC),
         ([math.exp(-148), 1.5], 8, ADDITIVE),
         ([math.exp(-151), 1.5], 8, GEOMETRIC),
         ([math.exp(140), math.exp(149)], 8, ADDITIVE),
@@ -161,15 +214,18 @@ def test_the_lattice_is_for_many_steps_of_moderate_loss(
     monkeypatch, ratios, num_steps, route
 ):
     bulk_of(monkeypatch, math.inf, 1.0)
+    window_of(monkeypatch, 1.0, 2.0)
     pair = pair_of(ratios, np.full(len(ratios), 0.5))
-    assert random_allocation._suitable_route(pair, num_steps) is route
+    assert random_allocation._suitable_route(pair, num_steps, TAIL) is route
 
 
 def test_a_range_of_just_150_is_moderate(monkeypatch):
     pair = pair_of([1.0, math.exp(150.0)], [0.5, 0.5])
     bulk_of(monkeypatch, math.inf, 1.0)
-    monkeypatch.setattr(random_allocation, "_WIDEST_LOSS", pair.loss_range())
-    assert random_allocation._suitable_route(pair, 8) is ADDITIVE
+    window_of(monkeypatch, 1.0, 2.0)
+    monkeypatch.setattr(random_allocation, "_WIDEST_LOSS", 150.0)
+    assert pair.loss_range() == 150.0
+    assert random_allocation._suitable_route(pair, 8, TAIL) is ADDITIVE
 
 
 @pytest.mark.parametrize(
@@ -185,15 +241,29 @@ def test_a_range_of_just_150_is_moderate(monkeypatch):
 def test_the_grid_is_for_jumps_far_from_the_bulk(monkeypatch, jump, deviation, route):
     """More than four standard deviations above the mean ratio."""
     calls = bulk_of(monkeypatch, jump, deviation)
-    assert random_allocation._suitable_route(EVEN, 8) is route
+    window_of(monkeypatch, 1.0, 2.0)
+    assert random_allocation._suitable_route(EVEN, 8, TAIL) is route
     assert [(pair is EVEN, steps) for pair, steps in calls] == [(True, 8)] * len(calls)
 
 
 def test_the_grid_is_for_sums_that_are_all_jumps(monkeypatch):
     bulk_of(monkeypatch, math.inf, 1.0)
+    window_of(monkeypatch, 1.0, 2.0)
     asked = spied(monkeypatch, random_allocation, "_is_all_jumps", True)
-    assert random_allocation._suitable_route(EVEN, 9) is GEOMETRIC
+    assert random_allocation._suitable_route(EVEN, 9, TAIL) is GEOMETRIC
     assert asked == [(EVEN, 9)]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "route"),
+    [(1.0, 16.0, ADDITIVE), (1.0, 16.1, GEOMETRIC), (2.0, 31.0, ADDITIVE)],
+)
+def test_the_grid_is_for_sums_of_many_sizes(monkeypatch, low, high, route):
+    """Those that add a record see the least sums relatively."""
+    bulk_of(monkeypatch, math.inf, 1.0)
+    calls = window_of(monkeypatch, low, high)
+    assert random_allocation._suitable_route(EVEN, 9, TAIL) is route
+    assert calls == [([additive_window.Summand(EVEN, 9)], TAIL)]
 
 
 @pytest.mark.parametrize(

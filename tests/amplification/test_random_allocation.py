@@ -13,6 +13,7 @@ import pytest
 import strategies
 
 from dp_accounting_ext import dominating_pair
+from dp_accounting_ext import mechanism_constructions
 from dp_accounting_ext.amplification import random_allocation
 from dp_accounting_ext.mechanisms import gaussian
 
@@ -198,7 +199,7 @@ def test_upper_is_above_what_the_maximum_reveals(sigma, steps):
     upper = allocated(sigma, steps, Bound.UPPER)
     for epsilon in (0.1, 1.0, 2.0, 4.0):
         revealed = oracles.max_statistic_delta(sigma, 1, steps, epsilon)
-        assert upper.delta(epsilon, Direction.REMOVE) >= revealed * (1 - 1e-12)
+        assert upper.delta(epsilon, Direction.REMOVE) >= revealed
 
 
 @pytest.mark.parametrize("delta", [1e-12, 1e-20, 1e-40])
@@ -227,9 +228,114 @@ def test_a_pair_without_finite_ratios_stays_as_it_is():
     assert random_allocation.random_allocation(pair, 10, tail_mass=1e-9) is pair
 
 
+@pytest.mark.parametrize(
+    ("ratios", "masses", "steps"),
+    [
+        # Randomized response, .9 noise over 10^4 buckets: the bulk is one number.
+        ([0.9, 1000.9], [1 - 1e-4, 1e-4], 9),
+        ([0.5, 1.5, 100.0], [0.5, 0.5, 0.0], 8),
+        ([0.25, 0.5, 1.5], [0.0, 0.5, 0.5], 8),
+        # All steps may jump, which leaves nothing beside the jumps.
+        ([0.45, 0.55, 4000.0], [0.5, 0.5 - 1.2e-4, 1.2e-4], 8),
+        ([1 - 2.0**-50, 1 + 2.0**-50], [0.5, 0.5], 10),
+        ([1e-300, 2e-300], [0.5, 0.5], 10),
+        ([1e-180, 2e-150], [0.5, 0.5], 10),
+    ],
+)
+def test_pairs_that_leave_a_lattice_nothing_to_show(ratios, masses, steps):
+    """Each of them once was a division by zero, an overflow or an empty sum."""
+    law = [
+        (place / steps, mass)
+        for place, mass in oracles.merged_sum_law([(ratios, masses, steps)])
+    ]
+    infinity = max(1 - float(np.dot(ratios, masses)), 0.0)
+    pairs = {
+        bound: random_allocation.random_allocation(
+            dominating_pair.DominatingPair(
+                np.array(ratios), np.array(masses), infinity, 0.0, bound
+            ),
+            steps,
+            tail_mass=1e-35,
+        )
+        for bound in BOUNDS
+    }
+    for epsilon in (-1.0, 0.0, 0.1, 1.0, 4.0, 7.0):
+        kappa = Fraction(math.exp(epsilon))
+        more = kappa * Fraction(1, 2**50)
+        for direction, divergence, sink in (
+            (Direction.REMOVE, oracles.remove_divergence, Fraction(infinity)),
+            (Direction.ADD, oracles.add_divergence, Fraction(0)),
+        ):
+            lower, upper = (pairs[bound].delta(epsilon, direction) for bound in BOUNDS)
+            assert lower <= divergence(law, kappa - more, sink)
+            assert upper >= min(divergence(law, kappa + more, sink), 1)
+            assert upper - lower <= 2e-4 * upper + 1e-9
+
+
+@pytest.mark.parametrize(("noise", "steps"), [(0.5, 10), (0.2, 10), (0.25, 300)])
+def test_least_sums_are_resolved_where_a_record_is_added(noise, steps):
+    """Beside losses that are no jumps: on a lattice ε was infinite, or off by 1 %."""
+    lower, upper = (
+        random_allocation.random_allocation(
+            mechanism_constructions.laplace(noise).pairs(bound, 1e-20).add,
+            steps,
+            tail_mass=1e-13,
+        )
+        for bound in BOUNDS
+    )
+    for delta in (1e-3, 1e-6, 1e-9):
+        for direction in Direction:
+            least = lower.epsilon(delta, direction)
+            assert least <= upper.epsilon(delta, direction) <= least * (1 + 1e-4)
+
+
+def test_no_lattice_of_jumps_is_finer_than_its_points():
+    """From 300 to 600 beside a bulk of .001: cells of the bulk's size are 10^8."""
+    jumps = np.geomspace(300, 600, 50)
+    ratios = np.array([0.899, 0.901, *jumps])
+    masses = np.array([0.5, 0.4999, *np.full(50, 2e-6)])
+    lower, upper = (
+        random_allocation.random_allocation(
+            dominating_pair.DominatingPair(ratios, masses, 0.0, 0.0, bound),
+            9,
+            tail_mass=1e-13,
+        )
+        for bound in BOUNDS
+    )
+    mean = float(ratios @ masses)
+    assert upper.p_masses.sum() == pytest.approx(mean, rel=1e-8)
+    assert lower.p_masses.sum() == pytest.approx(mean, rel=1e-8)
+    # Jumps that are a twentieth of the mean once moved the window off the sums.
+    assert upper.infinity_mass < 1e-10
+    for epsilon in (0.0, 2.0, 4.0):
+        least = lower.delta(epsilon, Direction.REMOVE)
+        assert least <= upper.delta(epsilon, Direction.REMOVE) <= least * (1 + 1e-4)
+
+
 @settings(max_examples=200)
 @given(st.integers(2, 10**7), st.integers(1, 4))
 def test_groups_share_the_steps(num_steps, stages):
     groups = random_allocation._number_of_groups(num_steps, stages)
     assert 1 <= groups <= num_steps
     assert groups * (num_steps // groups) <= num_steps
+
+
+@pytest.mark.parametrize("share", [0.5, 0.9, 0.999, 1 - 1e-5])
+@pytest.mark.parametrize("steps", [20, 1000, 100_001])
+@pytest.mark.parametrize("spread", [0.01, 0.5])
+def test_lower_bounds_that_lack_mass(spread, steps, share):
+    """What is left of it to the power of the steps may be nothing at all."""
+    pair = dominating_pair.DominatingPair(
+        np.array([1 - spread, 1 + spread]),
+        np.full(2, share / 2),
+        0.0,
+        0.0,
+        Bound.LOWER,
+    )
+    found = random_allocation.random_allocation(pair, steps, tail_mass=1e-12)
+    left = share**steps
+    assert found.bound is Bound.LOWER
+    assert 0.0 <= found.delta(0.0, Direction.REMOVE) <= 0.5
+    if left > 1e-6:
+        total = math.fsum(found.masses)
+        assert left * (1 - 1e-4) <= total <= left * (1 + 1e-9)

@@ -2,6 +2,7 @@
 
 import math
 
+import mpmath
 import numpy as np
 import pytest
 from scipy import stats
@@ -170,9 +171,11 @@ def test_the_laplace_profile_of_one_record(pictures):
     """r (1 − e^{(ε' − 1)/2}), e^{ε'} = 1 + (e^ε − 1)/r, where it is positive."""
     tight = curves_of(pictures["paper2-figure4"])["K = 1, tight"]
     for epsilon, lower, upper in zip(tight.x, tight.lower, tight.upper, strict=True):
-        inner = math.log1p(math.expm1(epsilon) / 0.2)
-        exact = 0.2 * max(0.0, -math.expm1((inner - 1.0) / 2))
-        assert lower <= exact * (1 + 1e-12) and upper >= exact * (1 - 1e-12)
+        with mpmath.workdps(40):
+            rate = mpmath.mpf(0.2)
+            inner = mpmath.log1p(mpmath.expm1(epsilon) / rate)
+            exact = rate * max(0, -mpmath.expm1((inner - 1) / 2))
+        assert lower <= exact <= upper
 
 
 def test_the_gaussian_profile_of_one_record(pictures):

@@ -4,6 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 import oracles
+import pytest
 
 from dp_accounting_ext.kernels import sums
 
@@ -28,3 +29,23 @@ def test_gathering_nothing():
     found = sums.gather(np.zeros(0, dtype=np.int64), np.zeros(0), 3)
     assert found.dtype == np.float64
     np.testing.assert_array_equal(found, np.zeros(3))
+
+
+@pytest.mark.parametrize("signed", [False, True])
+@pytest.mark.parametrize("number", [1, 3, 1000, 200_000])
+def test_gathering_many_errs_by_two_units_at_most(number, signed):
+    """Equal weights err to one side in a plain sum, and small ones are lost in it."""
+    generator = np.random.default_rng(number)
+    for weights in (
+        np.full(number, 0.656 / number),
+        np.append(1.0, np.full(number, 2.0**-54)),
+        generator.lognormal(0.0, 20.0, number),
+    ):
+        if signed:
+            weights = weights * generator.choice([-1.0, 1.0], weights.size)
+        cells = np.arange(weights.size) % 2
+        found = sums.gather(cells, weights)
+        for cell in range(found.size):
+            mine = oracles.exact(weights[cell::2])
+            error = abs(Fraction(float(found[cell])) - sum(mine))
+            assert error <= 2 * Fraction(2.0**-53) * sum(map(abs, mine))

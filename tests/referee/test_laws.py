@@ -107,7 +107,7 @@ def test_epsilon_at_delta_has_that_delta(case, delta):
     # Rounding near the largest loss of all is about as much.
     assert accountant.get_delta(epsilon) <= delta * 1.01 + 1e-15
     least, _ = accountant.get_delta_bounds(epsilon)
-    assert least <= delta * (1 + 1e-12)
+    assert least <= delta
 
 
 @law
