@@ -23,7 +23,7 @@ Shifts = shifts.Shifts
 
 _FURTHEST = 1e9  # In standard deviations; no threshold lies beyond.
 _UNSHIFTED = ((0.0, 1.0),)
-_BINOMIAL_ERROR = 1e-11  # Of scipy's binomial tails, relatively.
+_BINOMIAL_ERROR = 1e-9  # Of scipy's binomial tails and their quotient, relatively.
 
 
 @dataclasses.dataclass(frozen=True)

@@ -136,7 +136,8 @@ def test_binomial_tails(trials, rate):
         if exact < 1e-280:
             continue
         allowed = mechanism_constructions._BINOMIAL_ERROR
-        assert abs(found / exact - 1) <= 0.7 * allowed, (above, found)
+        # Two make a quotient. SciPy 1.15 errs by 1e-11 where 1.17 does by 1e-12.
+        assert abs(found / exact - 1) <= 0.4 * allowed, (above, found)
 
 
 def exact_sum(values, weights):
