@@ -143,6 +143,11 @@ def test_what_has_lost_its_mass_says_nothing(monkeypatch, bound, zero, steps, lo
         assert found == "grid"
 
 
+def test_a_sum_as_rare_as_what_may_be_trimmed_is_not_lost():
+    pair = pair_of([0.5, 1.5], [0.25, 0.25], bound=Bound.LOWER)
+    assert random_allocation._is_lost(pair, 1, 0.5) is False
+
+
 def test_sums_fit_a_float(monkeypatch):
     """A ratio of which t are more than e^690 counts as infinite."""
     steps = 1000
@@ -219,11 +224,17 @@ def test_the_lattice_is_for_many_steps_of_moderate_loss(
     assert random_allocation._suitable_route(pair, num_steps, TAIL) is route
 
 
+def test_the_narrowest_range_is_for_the_grid(monkeypatch):
+    bulk_of(monkeypatch, math.inf, 1.0)
+    window_of(monkeypatch, 1.0, 2.0)
+    monkeypatch.setattr(random_allocation, "_NARROWEST_LOSS", EVEN.loss_range())
+    assert random_allocation._suitable_route(EVEN, 8, TAIL) is GEOMETRIC
+
+
 def test_a_range_of_just_150_is_moderate(monkeypatch):
     pair = pair_of([1.0, math.exp(150.0)], [0.5, 0.5])
     bulk_of(monkeypatch, math.inf, 1.0)
     window_of(monkeypatch, 1.0, 2.0)
-    monkeypatch.setattr(random_allocation, "_WIDEST_LOSS", 150.0)
     assert pair.loss_range() == 150.0
     assert random_allocation._suitable_route(pair, 8, TAIL) is ADDITIVE
 
