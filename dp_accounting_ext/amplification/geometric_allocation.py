@@ -62,8 +62,7 @@ def mean_of_copies(
     step = max(pair.loss_range(), _SMALLEST_RANGE) / points
     budget = tail_mass / max(1.0, 2 * math.log2(num_steps))
     law = self_convolve(discretize(pair, step), num_steps, budget, points)
-    levels = math.ceil(math.log2(num_steps) + 1)
-    return _mean(law, pair.bound, num_steps, pair.infinity_mass, step * levels)
+    return _mean(law, pair.bound, num_steps)
 
 
 def weighted_mean(
@@ -86,30 +85,29 @@ def weighted_mean(
     """
     step = max(max(pair.loss_range() for pair in pairs), _SMALLEST_RANGE) / points
     laws = [
-        dataclasses.replace(
-            law, origin=weight * law.origin, lost_mean=weight * law.lost_mean
-        )
-        for law, weight in (
-            (discretize(pair, step), weight)
-            for pair, weight in zip(pairs, weights, strict=True)
-        )
+        _scaled(discretize(pair, step), weight)
+        for pair, weight in zip(pairs, weights, strict=True)
     ]
     total, mean = laws[0], weights[0]
     for law, weight in zip(laws[1:], weights[1:], strict=True):
         mean += weight
         total = trim(geometric.convolve(total, law), mean, tail_mass / len(pairs))
-    infinity_mass = sum(
-        weight * pair.infinity_mass for pair, weight in zip(pairs, weights, strict=True)
+    return _mean(total, pairs[0].bound, 1)
+
+
+def _scaled(law: geometric.GeometricLaw, weight: float) -> geometric.GeometricLaw:
+    """Returns the law of a multiple."""
+    origin = weight * law.origin
+    return dataclasses.replace(
+        law,
+        origin=origin,
+        lost_mean=weight * law.lost_mean,
+        ratio_error=law.ratio_error + math.ulp(origin) / origin,
     )
-    return _mean(total, pairs[0].bound, 1, infinity_mass, step * 2 * len(pairs))
 
 
 def _mean(
-    law: geometric.GeometricLaw,
-    bound: Bound,
-    copies: int,
-    infinity_mass: float,
-    spread: float,
+    law: geometric.GeometricLaw, bound: Bound, copies: int
 ) -> dominating_pair.DominatingPair:
     """Returns the pair of a sum's mean.
 
@@ -117,26 +115,21 @@ def _mean(
         law: The sum of `copies` ratios.
         bound: The side that it bounds from.
         copies: What the sum is divided by.
-        infinity_mass: That of one ratio, for a lower bound.
-        spread: Largest logarithm of the quotient of two ratios in one group.
     """
-    places = law.places()
     kept = law.masses > 0
-    order = np.argsort(places[kept], kind="stable")
-    ratio_error = law.ratio_error + 4 * geometric.UNIT_ROUNDOFF
-    if bound is Bound.LOWER:
-        # Rounded masses move the mean of a group, within the group's spread.
-        ratio_error += 2 * law.mass_error * min(4 * spread, 1.0)
-    else:
-        infinity_mass = law.lost_mean / copies
+    grid, places = law.grid()[kept], law.places()[kept]
+    order = np.argsort(places)
+    # A group's place is its grid point and the quotient of two rounded sums.
+    beyond = float((1 - grid / places).max(initial=0.0))
+    ratio_error = law.ratio_error + 2 * law.mass_error * beyond
     return dominating_pair.DominatingPair(
-        places[kept][order] / copies,
+        places[order] / copies,
         law.masses[kept][order],
-        infinity_mass=infinity_mass,
+        infinity_mass=law.lost_mean / copies,
         zero_mass=law.zero_mass,
         bound=bound,
         mass_error=law.mass_error,
-        ratio_error=ratio_error,
+        ratio_error=ratio_error + 4 * geometric.UNIT_ROUNDOFF,
     )
 
 
@@ -211,29 +204,38 @@ def trim(
     grid = law.grid()
     below = np.cumsum(law.masses)
     above = np.cumsum((grid * law.masses)[::-1])[::-1] / mean
-    low = int(np.searchsorted(below, tail_mass))
+    low = int(np.searchsorted(below, min(tail_mass, below[-1])))
     high = int(np.searchsorted(-above, -tail_mass)) - 1
-    low = min(low, law.masses.size - 1)
     high = max(high, low)
-    masses = law.masses[low : high + 1].copy()
-    top = law.masses[high + 1 :]
-    reach = grid[high + 1 :] / grid[high]
-    zero_mass, lost_mean, excess = law.zero_mass, law.lost_mean, None
+    bottom, middle, top = np.split(law.masses, [low, high + 1])
+    masses = middle.copy()
     masses[-1] += top.sum()
+    # Shares from exponents: a difference of grid points has lost its digits.
+    down = law.step * np.arange(low, 0, -1)
+    up = law.step * np.arange(1, top.size + 1)
+    beyond = sums.dot(top * grid[high + 1 :], -np.expm1(-up))
+    zero_mass, lost_mean, excess = law.zero_mass, law.lost_mean, None
     if law.excess is None:
-        raised = sums.dot(law.masses[:low], grid[:low] / grid[low])
-        masses[0] += raised
-        zero_mass += float(law.masses[:low].sum()) - raised
-        lost_mean += sums.dot(top, reach - 1) * float(grid[high])
+        masses[0] += sums.dot(bottom, np.exp(-down))
+        zero_mass += sums.dot(bottom, -np.expm1(-down))
+        lost_mean += beyond
     else:
         excess = law.excess[low : high + 1].copy()
-        excess[-1] += sums.dot(top, reach - 1) + sums.dot(law.excess[high + 1 :], reach)
+        further = sums.dot(law.excess[high + 1 :], grid[high + 1 :])
+        excess[-1] += (beyond + further) / float(grid[high])
+    exponents = abs(math.log(law.origin)) + law.step * low
+    origin = float(grid[low])
+    rounding = (16 + 2 * exponents) * geometric.UNIT_ROUNDOFF + math.ulp(
+        origin
+    ) / origin
     return dataclasses.replace(
         law,
-        origin=float(grid[low]),
+        origin=origin,
         masses=masses,
         excess=excess,
         zero_mass=zero_mass,
         lost_mean=lost_mean,
-        mass_error=law.mass_error + law.masses.size * geometric.UNIT_ROUNDOFF,
+        mass_error=law.mass_error
+        + (16 + law.masses.size) * (1 + law.step) * geometric.UNIT_ROUNDOFF,
+        ratio_error=law.ratio_error + rounding,
     )

@@ -207,7 +207,7 @@ def _in_stages(
     A lattice that resolves one ratio is needlessly fine for a sum of thousands.
     Each stage averages a few dozen, and the next has a lattice of its own.
     """
-    stages = max(1, math.ceil(math.log(num_steps) / math.log(_LONGEST_STAGE)))
+    stages = math.ceil(math.log(num_steps) / math.log(_LONGEST_STAGE))
     means: dict[int, dominating_pair.DominatingPair] = {1: pair}
 
     def mean(steps: int, stage: int, tail: float) -> dominating_pair.DominatingPair:

@@ -218,8 +218,11 @@ def _runs(
     if highest < lowest:
         return []
     diagonals = np.arange(lowest, highest + 1)
-    relative = (big + small * np.exp(step * diagonals)) / (big + small)
-    position = np.log(relative) / out_step
+    # All in logarithms: the quotient of two origins need not fit a float.
+    gap = math.log(small) - math.log(big)
+    total = float(np.logaddexp(0.0, gap))
+    exponents = gap + step * diagonals
+    position = (np.logaddexp(0.0, exponents) - total) / out_step
     cells = np.floor(position)
     ends = np.append(np.flatnonzero(np.diff(cells)), diagonals.size - 1)
     width = math.expm1(out_step)
@@ -227,8 +230,7 @@ def _runs(
     for end in ends:
         cell, last = int(cells[end]), int(diagonals[end])
         weight = math.expm1(out_step * (float(position[end]) - cell)) / width
-        base = (big + small) * math.exp(out_step * cell)
-        slope = small * math.exp(step * last) / (base * width)
+        slope = math.exp(float(exponents[end]) - total - out_step * cell) / width
         # Each share from the others, so that masses and the mean are conserved.
         spread = slope * -math.expm1(-step * (last - first))
         upper_weight = max(weight - spread, 0.0)
@@ -266,7 +268,7 @@ def _add_half(
     highest = min(highest, n_small - 1)
     lowest = -(n_big - 1)
     out_step = big.step / refinement
-    total = big.origin + small.origin
+    log_share = math.log(big.origin) - math.log(big.origin + small.origin)
     runs = _runs(big.origin, small.origin, big.step, out_step, lowest, highest)
     if not runs:
         return
@@ -295,9 +297,9 @@ def _add_half(
         assert out.excess is not None and excess_windows is not None
         moved = excess_windows.window(end_low, end_high, width)
         decayed = moved.leads + math.exp(-big.step * (width - 1)) * moved.totals
-        base = total * math.exp(out_step * run.cell)
+        share = math.exp(log_share - out_step * run.cell)
         excess = weights * cell_width * (high + run.slope * decayed)
-        excess += big.excess[start:stop] * (factor * big.origin / base) * totals
+        excess += big.excess[start:stop] * (factor * share) * totals
         out.add(out.masses, index, refinement, weights * totals)
         out.add(out.excess, index, refinement, excess)
 
@@ -367,13 +369,16 @@ def convolve(x: GeometricLaw, y: GeometricLaw, refinement: int = 1) -> Geometric
     _add_with_zero(out, x, total, refinement, y.zero_mass)
     _add_with_zero(out, y, total, refinement, x.zero_mass)
     terms = x.masses.size + y.masses.size + 64
+    exponents = abs(math.log(x.origin)) + abs(math.log(y.origin))
+    origin = math.exp(math.log(total) + x.step / refinement * out.lowest_cell)
+    rounding = (16 + 4 * exponents) * UNIT_ROUNDOFF + math.ulp(origin) / origin
     return GeometricLaw(
-        origin=total * math.exp(x.step / refinement * out.lowest_cell),
+        origin=origin,
         step=x.step / refinement,
         masses=out.masses,
         excess=out.excess,
         zero_mass=x.zero_mass * y.zero_mass,
         lost_mean=x.lost_mean + y.lost_mean,
         mass_error=x.mass_error + y.mass_error + terms * UNIT_ROUNDOFF,
-        ratio_error=max(x.ratio_error, y.ratio_error) + 16 * UNIT_ROUNDOFF,
+        ratio_error=max(x.ratio_error, y.ratio_error) + rounding,
     )

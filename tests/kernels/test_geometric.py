@@ -265,3 +265,64 @@ def test_a_sum_takes_few_cells_and_few_passes(monkeypatch, refinement, ratio):
     assert total.masses.size <= refinement * 299 + 4
     passes = sum(len(found) for found in runs)
     assert passes <= 2 * (np.log(2) * refinement / STEP + 2)
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize("zero", [0.0, 0.25])
+def test_a_wide_law_and_one_that_starts_at_its_top(grouped, order, zero):
+    """Their origins' quotient is more than any float."""
+    step = 10.0
+    masses = np.zeros(80)
+    masses[[0, 40, 74]] = 0.5 - zero, 0.25, 0.25
+    x = geometric.GeometricLaw(
+        2.0**-1010, step, masses, 2 * masses if grouped else None, zero_mass=zero
+    )
+    part = np.full(2, (1 - zero) / 2)
+    y = geometric.GeometricLaw(
+        2.0**60, step, part, part / 2 if grouped else None, zero_mass=zero
+    )
+    bound = dominating_pair.Bound.LOWER if grouped else dominating_pair.Bound.UPPER
+    exact = exact_sum(x, y)
+    total = geometric.convolve(*(x, y)[::order])
+    assert total.masses.sum() + zero**2 == pytest.approx(1.0, rel=1e-14)
+    for kappa in (0.0, *y.places(), *(4.0 * y.places()), *(1 / y.places())):
+        above, below = certified(total, kappa, bound)
+        level = Fraction(float(kappa))
+        truths = (
+            oracles.remove_divergence(exact, level, Fraction(0)),
+            oracles.add_divergence(exact, level, Fraction(0)),
+        )
+        for found, truth in zip((above, below), truths, strict=True):
+            assert found <= truth if grouped else found >= truth
+
+
+def test_the_sum_of_the_origins_is_on_the_grid():
+    """Not at the very end of the cell below, which would make its group as wide."""
+    for first, second in np.random.default_rng(0).uniform(0.1, 10.0, (100, 2)):
+        x, y = (
+            geometric.GeometricLaw(origin, STEP, np.ones(1), np.zeros(1))
+            for origin in (first, second)
+        )
+        total = geometric.convolve(x, y)
+        assert total.excess.max() == 0
+        assert total.places()[total.masses > 0] == pytest.approx(first + second)
+
+
+@pytest.mark.parametrize("exponent", [0, 30, 373, 898])
+def test_places_are_off_by_no_more_than_their_error(exponent):
+    """The mean of a sum, where logarithms of its origins are long numbers."""
+    x = geometric.GeometricLaw(
+        1.37 * 2.0**-exponent, 0.7, np.full(1, 0.5), zero_mass=0.5
+    )
+    y = geometric.GeometricLaw(1.1, 0.7, np.full(1, 0.5), zero_mass=0.5)
+    total = geometric.convolve(x, y)
+    found = sum(
+        p * q
+        for p, q in zip(*map(oracles.exact, (total.grid(), total.masses)), strict=True)
+    )
+    true = (Fraction(x.origin) + Fraction(y.origin)) / 2
+    assert abs(found / true - 1) <= Fraction(total.ratio_error)
+    units = total.ratio_error * 2**53
+    exponents = abs(np.log(x.origin)) + np.log(1.1)
+    assert 16 + 4 * exponents <= units <= 18 + 4.1 * exponents

@@ -1,0 +1,510 @@
+"""Which route an allocation takes, with what accuracy, and in what stages."""
+
+from fractions import Fraction
+import itertools
+import math
+import types
+
+import numpy as np
+import oracles
+import pytest
+
+from dp_accounting_ext import dominating_pair
+from dp_accounting_ext.amplification import additive_allocation
+from dp_accounting_ext.amplification import additive_window
+from dp_accounting_ext.amplification import geometric_allocation
+from dp_accounting_ext.amplification import random_allocation
+
+Bound = dominating_pair.Bound
+Direction = dominating_pair.Direction
+Route = random_allocation.Route
+TAIL = 2.0**-40
+
+
+def pair_of(ratios, masses, *, infinity=0.0, zero=0.0, bound=Bound.UPPER):
+    return dominating_pair.DominatingPair(
+        np.array(ratios), np.array(masses), infinity, zero, bound
+    )
+
+
+EVEN = pair_of([0.5, 1.5], [0.5, 0.5])
+
+
+def spied(monkeypatch, module, name, answer=None):
+    """Lists the calls of a function that now gives an answer."""
+    calls = []
+
+    def spy(*arguments, **options):
+        calls.append((*arguments, *options.values()))
+        return answer
+
+    monkeypatch.setattr(module, name, spy)
+    return calls
+
+
+def atoms_of(pair):
+    return pair.ratios.tolist(), pair.masses.tolist()
+
+
+def window_of(monkeypatch, low, high):
+    window = types.SimpleNamespace(low=low, high=high)
+    return spied(monkeypatch, additive_window, "window_of", window)
+
+
+def bulk_of(monkeypatch, jump, deviation):
+    return spied(monkeypatch, random_allocation, "_bulk", (jump, deviation))
+
+
+@pytest.mark.parametrize(
+    ("pair", "expected"),
+    [
+        (EVEN, False),
+        (pair_of([1.0], [1.0]), True),
+        (pair_of([2.0, 2.0], [0.25, 0.25], infinity=0.0, zero=0.0), True),
+        (pair_of([0.5], [1.0], infinity=0.5), True),
+        (pair_of([2.0], [0.5], zero=0.5), False),
+        (pair_of([1.0, 2.0], [0.0, 0.0], zero=1.0), True),
+        (pair_of([1.0, 2.0], [0.0, 0.5], zero=0.5), False),
+    ],
+)
+def test_what_stays_as_it_is(pair, expected):
+    """A ratio that is one number is its own mean; a zero beside it is another."""
+    assert random_allocation._is_constant(pair) is expected
+    found = random_allocation.random_allocation(pair, 2, tail_mass=1e-9, points=64)
+    assert (found is pair) is expected
+
+
+@pytest.mark.parametrize("route", [Route.GEOMETRIC, Route.ADDITIVE])
+@pytest.mark.parametrize("points", [None, 77])
+def test_the_route_that_is_asked_for(monkeypatch, route, points):
+    asked = spied(monkeypatch, random_allocation, "_suitable_route")
+    on_grid = spied(monkeypatch, random_allocation, "_geometric", "grid")
+    on_lattice = spied(monkeypatch, random_allocation, "_in_stages", "lattice")
+    found = random_allocation.random_allocation(
+        EVEN, 2, tail_mass=TAIL, route=route, points=points
+    )
+    if route is Route.GEOMETRIC:
+        assert (found, on_lattice) == ("grid", [])
+        ((pair, *rest),) = on_grid
+        assert rest == [2, TAIL, points]
+    else:
+        lattice_points = points or random_allocation.ADDITIVE_POINTS
+        assert (found, on_grid) == ("lattice", [])
+        ((pair, *rest),) = on_lattice
+        assert rest == [2, TAIL, lattice_points]
+    assert atoms_of(pair) == atoms_of(EVEN)
+    assert asked == []
+
+
+@pytest.mark.parametrize("route", [Route.GEOMETRIC, Route.ADDITIVE])
+def test_the_route_that_suits(monkeypatch, route):
+    asked = spied(monkeypatch, random_allocation, "_suitable_route", route)
+    spied(monkeypatch, random_allocation, "_geometric", Route.GEOMETRIC)
+    spied(monkeypatch, random_allocation, "_in_stages", Route.ADDITIVE)
+    assert random_allocation.random_allocation(EVEN, 5, tail_mass=TAIL) is route
+    ((pair, *rest),) = asked
+    assert (atoms_of(pair), rest) == (atoms_of(EVEN), [5, TAIL])
+
+
+@pytest.mark.parametrize("bound", list(Bound))
+def test_ratios_without_mass_are_left_out(monkeypatch, bound):
+    calls = spied(monkeypatch, random_allocation, "_geometric")
+    pair = pair_of(
+        [0.25, 0.5, 1.5, 1e300],
+        [0, 0.5, 0.25, 0],
+        infinity=0.375,
+        zero=0.25,
+        bound=bound,
+    )
+    random_allocation.random_allocation(pair, 9, tail_mass=TAIL, route=Route.GEOMETRIC)
+    (found, *_) = calls[0]
+    assert atoms_of(found) == ([0.5, 1.5], [0.5, 0.25])
+    assert (found.infinity_mass, found.zero_mass) == (0.375, 0.25)
+    assert found.bound is bound
+
+
+@pytest.mark.parametrize(("steps", "lost"), [(39, False), (41, True)])
+@pytest.mark.parametrize("zero", [0.0, 0.125])
+@pytest.mark.parametrize("bound", list(Bound))
+def test_what_has_lost_its_mass_says_nothing(monkeypatch, bound, zero, steps, lost):
+    """Half of it is there, and of a sum 2^-steps; 2^-40 may be trimmed."""
+    calls = spied(monkeypatch, random_allocation, "_geometric", "grid")
+    pair = pair_of([0.5, 1.5], [0.25, 0.25 - zero], zero=zero, bound=bound)
+    found = random_allocation.random_allocation(
+        pair, steps, tail_mass=TAIL, route=Route.GEOMETRIC
+    )
+    assert len(calls) == 1 - lost
+    if lost:
+        nothing = dominating_pair.nothing_known(bound)
+        assert found.bound is bound
+        assert atoms_of(found) == atoms_of(nothing)
+        assert found.infinity_mass == nothing.infinity_mass
+    else:
+        assert found == "grid"
+
+
+def test_a_sum_as_rare_as_what_may_be_trimmed_is_not_lost():
+    pair = pair_of([0.5, 1.5], [0.25, 0.25], bound=Bound.LOWER)
+    assert random_allocation._is_lost(pair, 1, 0.5) is False
+
+
+def test_sums_fit_a_float(monkeypatch):
+    """A ratio of which t are more than e^690 counts as infinite."""
+    steps = 1000
+    largest = 690 - math.log(steps)
+    for loss, kept in ((largest - 0.01, True), (largest + 0.01, False)):
+        calls = spied(monkeypatch, random_allocation, "_geometric")
+        top = math.exp(loss)
+        pair = pair_of([0.5, 1.5, top], [0.75, 0.25, 0.125 / top])
+        random_allocation.random_allocation(
+            pair, steps, tail_mass=TAIL, route=Route.GEOMETRIC
+        )
+        (found, *_) = calls[0]
+        assert found.ratios.tolist() == [0.5, 1.5, top][: 2 + kept]
+        assert found.infinity_mass == pytest.approx(0 if kept else 0.125)
+
+
+@pytest.mark.parametrize(
+    ("highest", "num_steps", "points"),
+    [
+        # Eight doublings of a range of twenty, or less, at 4000 points.
+        (20.0, 128, 4000),
+        (1.0, 128, 4000),
+        (20.0, 65, 4000),
+        (80.0, 128, 8000),
+        (20.0, 2, 8000),
+        (80.0, 2, 16000),
+        (20.0, 129, math.ceil(4000 * math.sqrt(8 / 9))),
+        (20.0, 2**31, 2000),
+    ],
+)
+def test_points_keep_the_cost(highest, num_steps, points):
+    pair = pair_of([1.0, math.exp(highest)], [0.5, 0.5])
+    assert random_allocation._points_for(pair, num_steps) == pytest.approx(
+        points, abs=1
+    )
+    assert random_allocation._points_for(pair, num_steps) >= points
+
+
+@pytest.mark.parametrize(("points", "expected"), [(None, 8000), (77, 77)])
+def test_the_grid_takes_the_points_it_is_given(monkeypatch, points, expected):
+    calls = spied(monkeypatch, geometric_allocation, "mean_of_copies", "mean")
+    assert random_allocation._geometric(EVEN, 2, TAIL, points) == "mean"
+    assert calls == [(EVEN, 2, TAIL, expected)]
+
+
+ADDITIVE, GEOMETRIC = Route.ADDITIVE, Route.GEOMETRIC
+
+
+@pytest.mark.parametrize(
+    ("ratios", "num_steps", "route"),
+    [
+        ([0.5, 1.5], 8, ADDITIVE),
+        ([0.5, 1.5], 7, GEOMETRIC),
+        ([1.5, 1.5], 8, GEOMETRIC),
+        ([0.5, 1.0], 8, ADDITIVE),
+        # The range of the loss, and its upper end.
+        ([1.0, 1 + 1e-8], 8, ADDITIVE),
+        ([1.0, 1 + 0.9e-9], 8, GEOMETRIC),
+        ([math.exp(-160), math.exp(-149)], 8, ADDITIVE),
+        ([math.exp(-160), math.exp(-151)], 8, GEOMETRIC),
+        ([math.exp(-148), 1.5], 8, ADDITIVE),
+        ([math.exp(-151), 1.5], 8, GEOMETRIC),
+        ([math.exp(140), math.exp(149)], 8, ADDITIVE),
+        ([math.exp(140), math.exp(151)], 8, GEOMETRIC),
+        ([math.exp(130), math.exp(140), math.exp(151)], 8, GEOMETRIC),
+    ],
+)
+def test_the_lattice_is_for_many_steps_of_moderate_loss(
+    monkeypatch, ratios, num_steps, route
+):
+    bulk_of(monkeypatch, math.inf, 1.0)
+    window_of(monkeypatch, 1.0, 2.0)
+    pair = pair_of(ratios, np.full(len(ratios), 0.5))
+    assert random_allocation._suitable_route(pair, num_steps, TAIL) is route
+
+
+def test_the_narrowest_range_is_for_the_grid(monkeypatch):
+    bulk_of(monkeypatch, math.inf, 1.0)
+    window_of(monkeypatch, 1.0, 2.0)
+    monkeypatch.setattr(random_allocation, "_NARROWEST_LOSS", EVEN.loss_range())
+    assert random_allocation._suitable_route(EVEN, 8, TAIL) is GEOMETRIC
+
+
+def test_a_range_of_just_150_is_moderate(monkeypatch):
+    pair = pair_of([1.0, math.exp(150.0)], [0.5, 0.5])
+    bulk_of(monkeypatch, math.inf, 1.0)
+    window_of(monkeypatch, 1.0, 2.0)
+    assert pair.loss_range() == 150.0
+    assert random_allocation._suitable_route(pair, 8, TAIL) is ADDITIVE
+
+
+@pytest.mark.parametrize(
+    ("jump", "deviation", "route"),
+    [
+        (math.inf, 1.0, ADDITIVE),
+        (5.0, 1.0, ADDITIVE),
+        (5.0 + 1e-9, 1.0, GEOMETRIC),
+        (8.5, 2.0, ADDITIVE),
+        (9.5, 2.0, GEOMETRIC),
+    ],
+)
+def test_the_grid_is_for_jumps_far_from_the_bulk(monkeypatch, jump, deviation, route):
+    """More than four standard deviations above the mean ratio."""
+    calls = bulk_of(monkeypatch, jump, deviation)
+    window_of(monkeypatch, 1.0, 2.0)
+    assert random_allocation._suitable_route(EVEN, 8, TAIL) is route
+    assert [(pair is EVEN, steps) for pair, steps in calls] == [(True, 8)] * len(calls)
+
+
+def test_the_grid_is_for_sums_that_are_all_jumps(monkeypatch):
+    bulk_of(monkeypatch, math.inf, 1.0)
+    window_of(monkeypatch, 1.0, 2.0)
+    asked = spied(monkeypatch, random_allocation, "_is_all_jumps", True)
+    assert random_allocation._suitable_route(EVEN, 9, TAIL) is GEOMETRIC
+    assert asked == [(EVEN, 9)]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "route"),
+    [(1.0, 16.0, ADDITIVE), (1.0, 16.1, GEOMETRIC), (2.0, 31.0, ADDITIVE)],
+)
+def test_the_grid_is_for_sums_of_many_sizes(monkeypatch, low, high, route):
+    """Those that add a record see the least sums relatively."""
+    bulk_of(monkeypatch, math.inf, 1.0)
+    calls = window_of(monkeypatch, low, high)
+    assert random_allocation._suitable_route(EVEN, 9, TAIL) is route
+    assert calls == [([additive_window.Summand(EVEN, 9)], TAIL)]
+
+
+@pytest.mark.parametrize(
+    ("jump", "deviation", "expected"),
+    [
+        (math.inf, 1e-30, False),
+        (1.0, 1.0, True),
+        (5.0, 1.0, False),
+        # A lattice of 10^7 standard deviations reaches the highest ratio, or not.
+        (10.0, 1e-7, True),
+        (10.0, 0.9e-6, True),
+        (10.0, 1.1e-6, False),
+    ],
+)
+def test_sums_that_are_all_jumps(monkeypatch, jump, deviation, expected):
+    """Jumps that have most of the mean, or that no lattice has room for."""
+    pair = pair_of([0.5, 2.0, 10.0], [0.5, 0.25, 0.025])
+    calls = bulk_of(monkeypatch, jump, deviation)
+    assert random_allocation._is_all_jumps(pair, 9) is expected
+    assert [(found is pair, steps) for found, steps in calls] == [(True, 9)]
+
+
+@pytest.mark.parametrize(
+    ("high", "jump", "expected"),
+    [(0.5, 1.0, False), (0.51, 1.0, True), (0.51, 2.0, False)],
+)
+def test_half_of_the_mean_in_jumps_is_not_most(monkeypatch, high, jump, expected):
+    pair = pair_of([0.5, 2.0], [0.5, high / 4], infinity=0.5)
+    bulk_of(monkeypatch, jump, 1.0)
+    assert random_allocation._is_all_jumps(pair, 9) is expected
+
+
+def test_the_reach_of_a_lattice_is_ten_million_deviations(monkeypatch):
+    bulk_of(monkeypatch, 2.0, 1.5e-7)
+    assert random_allocation._is_all_jumps(EVEN, 9) is False
+
+
+def test_the_bulk_is_what_is_not_one_in_a_thousand_sums():
+    pair = pair_of([0.5, 1.5, 1000.0], [0.5, 0.5, 1e-7])
+    jump, deviation = random_allocation._bulk(pair, 100)
+    assert jump == 1.5
+    assert deviation == pytest.approx(math.sqrt(100 * 0.25))
+    jump, deviation = random_allocation._bulk(EVEN, 100)
+    assert jump == math.inf
+    assert deviation == pytest.approx(math.sqrt(100 * 0.25))
+
+
+@pytest.mark.parametrize(
+    ("num_steps", "stages", "groups"),
+    [
+        (100, 1, 100),
+        (161, 1, 161),
+        (161, 2, 13),
+        (200, 2, 10),
+        (10000, 2, 100),
+        (10**6, 3, 100),
+        # Divisors at two thirds of the root and at one and a half, and just beyond.
+        (164, 3, 4),
+        (243, 3, 9),
+        (177, 3, 6),
+        (319, 3, 7),
+        # Few steps in many stages.
+        (2, 2, 2),
+        (3, 2, 2),
+        (2, 4, 1),
+        (5, 2, 2),
+    ],
+)
+def test_numbers_of_groups(num_steps, stages, groups):
+    """Near the root that makes all stages alike, a divisor where there is one."""
+    assert random_allocation._number_of_groups(num_steps, stages) == groups
+
+
+class Tree:
+    """Means that are only described: which sums are averaged, and how."""
+
+    def __init__(self, monkeypatch):
+        self.windows = spied(monkeypatch, additive_window, "window_of", "window")
+        self.grids = []
+        self.calls = []
+        monkeypatch.setattr(additive_allocation, "mean_of", self.mean_of)
+        monkeypatch.setattr(random_allocation, "_geometric", self.on_grid)
+
+    def mean_of(self, summands, window, *, points):
+        self.calls.append((summands, window, points))
+        return types.SimpleNamespace(summands=summands)
+
+    def on_grid(self, *arguments):
+        self.grids.append(arguments)
+        return "grid"
+
+
+def weight_of(node, leaf):
+    """How much of a mean each leaf has, and how many leaves there are."""
+    if node is leaf:
+        return 1, {Fraction(1)}
+    total = sum(
+        s.count * Fraction(s.weight).limit_denominator(10**9) for s in node.summands
+    )
+    leaves, shares = 0, set()
+    for summand in node.summands:
+        number, own = weight_of(summand.pair, leaf)
+        leaves += number * summand.count
+        weight = Fraction(summand.weight).limit_denominator(10**9)
+        shares |= {weight / total * share for share in own}
+    return leaves, shares
+
+
+@pytest.mark.parametrize("num_steps", [2, 160, 161, 200, 1009, 25_600, 25_601, 10**6])
+def test_a_mean_of_means_is_the_mean(monkeypatch, num_steps):
+    """Every step once, with the same weight."""
+    bulk_of(monkeypatch, math.inf, 1.0)
+    tree = Tree(monkeypatch)
+    found = random_allocation._in_stages(EVEN, num_steps, TAIL, 77)
+    assert weight_of(found, EVEN) == (num_steps, {Fraction(1, num_steps)})
+    assert {(window, points) for _, window, points in tree.calls} == {("window", 77)}
+    assert tree.grids == []
+    stages = 1 if num_steps <= 160 else 2 if num_steps <= 25_600 else 3
+    assert len(tree.calls) <= 2**stages - 1
+    for summands, _, _ in tree.calls:
+        assert all(summand.count > 0 for summand in summands)
+        assert sum(s.count for s in summands) <= 1.5 * 160
+        assert sum(s.count * s.weight for s in summands) == pytest.approx(
+            sum(s.count for s in summands)
+        )
+
+
+def test_few_steps_are_one_sum(monkeypatch):
+    tree = Tree(monkeypatch)
+    random_allocation._in_stages(EVEN, 160, TAIL, 77)
+    summands = [additive_window.Summand(EVEN, 160, 1.0)]
+    assert tree.windows == [(summands, TAIL)]
+    assert tree.calls == [(summands, "window", 77)]
+
+
+def test_each_group_has_its_share_of_the_tail(monkeypatch):
+    """161 steps: 8 groups of 12 and 5 of 13, each weighed by its size."""
+    bulk_of(monkeypatch, math.inf, 1.0)
+    tree = Tree(monkeypatch)
+    random_allocation._in_stages(EVEN, 161, 13 * TAIL, 77)
+    assert [tail for _, tail in tree.windows] == [TAIL, TAIL, 13 * TAIL]
+    last = tree.windows[-1][0]
+    assert [(s.count, s.weight) for s in last] == [
+        (8, 12 * 13 / 161),
+        (5, 13 * 13 / 161),
+    ]
+
+
+def test_groups_that_are_all_jumps_are_summed_on_the_grid(monkeypatch):
+    """The last stage is not, nor is the only one."""
+    asked = spied(monkeypatch, random_allocation, "_is_all_jumps", True)
+    tree = Tree(monkeypatch)
+    random_allocation._in_stages(EVEN, 161, 13 * TAIL, 77)
+    assert tree.grids == [(EVEN, 12, TAIL, None), (EVEN, 13, TAIL, None)]
+    assert [(steps, pair is EVEN) for pair, steps in asked] == [(12, True), (13, True)]
+    assert [s.pair for s in tree.calls[0][0]] == ["grid", "grid"]
+    assert len(tree.calls) == 1
+    asked.clear()
+    random_allocation._in_stages(EVEN, 160, TAIL, 77)
+    assert asked == []
+
+
+def test_groups_that_are_not_all_jumps_stay_on_the_lattice(monkeypatch):
+    spied(monkeypatch, random_allocation, "_is_all_jumps", False)
+    tree = Tree(monkeypatch)
+    random_allocation._in_stages(EVEN, 161, TAIL, 77)
+    assert len(tree.calls) == 3
+    assert tree.grids == []
+
+
+def test_groups_of_one_size_are_averaged_once(monkeypatch):
+    spied(monkeypatch, random_allocation, "_is_all_jumps", True)
+    tree = Tree(monkeypatch)
+    random_allocation._in_stages(EVEN, 10**6, TAIL, 77)
+    assert len(tree.grids) == 1
+    assert len(tree.calls) == 2
+
+
+@pytest.mark.parametrize("bound", list(Bound))
+def test_an_uneven_allocation_against_enumeration(bound, monkeypatch):
+    """Two of one step and one of another: each has a third of the mean."""
+    monkeypatch.setattr(random_allocation, "_UNEVEN_POINTS", 4000)
+    first = pair_of([0.5, 1.5], [0.5, 0.25], infinity=0.375, zero=0.25, bound=bound)
+    second = pair_of([0.25, 1.75], [0.5, 0.5], bound=bound)
+    found = random_allocation.uneven_allocation(
+        [(first, 2), (second, 1)], tail_mass=1e-12
+    )
+    laws = [
+        list(
+            zip(
+                oracles.exact([0.0, *pair.ratios]),
+                oracles.exact([pair.zero_mass, *pair.masses]),
+                strict=True,
+            )
+        )
+        for pair in (first, first, second)
+    ]
+    law = [
+        (sum(place for place, _ in way) / 3, math.prod(mass for _, mass in way))
+        for way in itertools.product(*laws)
+    ]
+    for epsilon in (-1.0, -0.2, 0.0, 0.2, 0.5):
+        kappa = Fraction(math.exp(epsilon))
+        truths = (
+            oracles.remove_divergence(law, kappa, Fraction(1, 4)),
+            oracles.add_divergence(law, kappa, Fraction(0)),
+        )
+        for direction, truth in zip(Direction, truths, strict=True):
+            value = found.delta(epsilon, direction)
+            assert value == pytest.approx(float(truth), abs=1e-5)
+            if bound is Bound.UPPER:
+                assert value >= float(truth) * (1 - 1e-15)
+            else:
+                assert value <= float(truth) * (1 + 1e-15)
+
+
+def test_uneven_steps_share_the_tail_mass(monkeypatch):
+    each = spied(monkeypatch, random_allocation, "random_allocation", "mean")
+    total = spied(monkeypatch, geometric_allocation, "weighted_mean", "all")
+    other = pair_of([0.5, 1.5], [0.5, 0.5])
+    found = random_allocation.uneven_allocation([(EVEN, 3), (other, 5)], tail_mass=TAIL)
+    assert found == "all"
+    assert [(pair is EVEN, *rest) for pair, *rest in each] == [
+        (True, 3, TAIL / 2),
+        (False, 5, TAIL / 2),
+    ]
+    assert total == [(["mean", "mean"], [3 / 8, 5 / 8], TAIL / 2, 16384)]
+
+
+def test_steps_that_are_all_alike_are_one_allocation(monkeypatch):
+    each = spied(monkeypatch, random_allocation, "random_allocation", "mean")
+    assert random_allocation.uneven_allocation([(EVEN, 3)], tail_mass=TAIL) == "mean"
+    assert each == [(EVEN, 3, TAIL)]
