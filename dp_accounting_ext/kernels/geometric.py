@@ -111,7 +111,7 @@ def from_atoms(
         masses=gathered,
         excess=excess,
         zero_mass=zero_mass,
-        mass_error=places.size * UNIT_ROUNDOFF,
+        mass_error=8 * UNIT_ROUNDOFF,
         # Logarithms and the grid's exponents are off by their own rounding.
         ratio_error=(16 + 16 * largest) * UNIT_ROUNDOFF,
     )

@@ -326,3 +326,15 @@ def test_places_are_off_by_no_more_than_their_error(exponent):
     units = total.ratio_error * 2**53
     exponents = abs(np.log(x.origin)) + np.log(1.1)
     assert 16 + 4 * exponents <= units <= 18 + 4.1 * exponents
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_masses_of_many_atoms_err_as_little_as_those_of_few(grouped):
+    """Equal masses in one cell, whose plain sum errs by hundreds of units."""
+    number, mass = 40_000, 0.656 / 40_000
+    places = np.append(1.0, np.full(number, 1.05))
+    masses = np.append(0.344, np.full(number, mass))
+    law = geometric.from_atoms(places, masses, 0.1, grouped=grouped)
+    total = sum(oracles.exact(law.masses), Fraction(0))
+    exact = sum(oracles.exact(masses), Fraction(0))
+    assert abs(total / exact - 1) <= law.mass_error <= 8 * 2.0**-53
