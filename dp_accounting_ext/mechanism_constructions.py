@@ -411,7 +411,8 @@ class TruncatedSampledGaussian(Construction):
         if full == 0:
             return 0.0, 0.0
         either = float(stats.binom.sf(batch, size, rate))
-        return full, min(either * batch / full / size * (1 + _BINOMIAL_ERROR), 1.0)
+        ratio = either / full * (1 + 3 * _BINOMIAL_ERROR)
+        return full, min(ratio * batch / size, 1.0)
 
     def gaussian_precision(self) -> float:
         shift = 4 if self._chances()[0] else 2 if self.replace_one else 1
