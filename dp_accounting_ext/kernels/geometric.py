@@ -103,7 +103,7 @@ def from_atoms(
     else:
         raised = np.minimum(above / math.expm1(step), 1.0) * masses
         gathered = sums.gather(cells, masses - raised, size)
-        gathered += sums.gather(cells + 1, raised, size)
+        gathered += sums.gather(cells + 1, raised)
         excess = None
     return GeometricLaw(
         origin=math.exp(lowest),

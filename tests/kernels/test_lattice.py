@@ -283,6 +283,15 @@ def test_mass_error_covers_the_rounding_of_exponents(start, size, tilt, counts):
     assert error <= tilted.mass_error() <= 1.5 * error
 
 
+@pytest.mark.parametrize("count", [1, 5])
+def test_mass_error_counts_the_gathering_of_masses(count):
+    """Two units of a sum in a cell, and a few of splitting it; without exponents."""
+    tilted = lattice.TiltedSum([lattice.Factor(0, np.ones(1), count)], 0.0, 16, CHANGES)
+    logarithms = 2 * 745 * 2.0**-53
+    gathering = tilted.mass_error() / count - logarithms
+    assert 5 * 2.0**-53 <= gathering <= 8.001 * 2.0**-53
+
+
 def test_mass_error_of_small_exponents_is_small():
     tilted = lattice.TiltedSum(
         [lattice.Factor(0, random_masses(0, 9), 5)], 0.1, 64, CHANGES
