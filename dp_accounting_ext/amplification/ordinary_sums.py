@@ -52,13 +52,12 @@ class LatticeAtoms:
         start = int(cells.min())
         cells -= start
         above = positions - (cells + start)
-        size = int(cells.max()) + 1
         if bound is Bound.LOWER:
-            gathered = sums.gather(cells, masses, size)
-            moments = sums.gather(cells, above * step * masses, size)
+            gathered = sums.gather(cells, masses)
+            moments = sums.gather(cells, above * step * masses)
             return cls(step, start, gathered, moments)
-        split = sums.gather(cells, (1 - above) * masses, size + 1)
-        split[1:] += sums.gather(cells, above * masses, size)
+        split = sums.gather(cells, (1 - above) * masses, int(cells.max()) + 2)
+        split[1:] += sums.gather(cells, above * masses)
         return cls(step, start, split, None)
 
     def convolved(self, other: "LatticeAtoms") -> "LatticeAtoms":
