@@ -1,5 +1,6 @@
 """The privacy loss in one direction: what is summed when mechanisms are composed."""
 
+from collections.abc import Callable
 from collections.abc import Sequence
 import dataclasses
 import math
@@ -74,30 +75,46 @@ def most_mass(laws: Sequence[LossDistribution]) -> float:
 
 
 def on_lattice(
-    law: LossDistribution, interval: float
+    law: LossDistribution,
+    interval: float,
+    *,
+    gather: Callable[..., FloatArray] = sums.gather,
 ) -> tuple[lattice.Factor, lattice.Factor | None]:
     """Returns a law on the loss lattice: split (upper) or grouped (lower).
+
+    Args:
+        law: n losses.
+        interval: The lattice's step, in nats.
+        gather: How the masses of a cell are added up; `sums.gather_quickly` is for
+            one run whose n roundings the caller counts.
 
     A split keeps both masses, and its Q-masses follow from its P-masses. A
     group has Q-masses of its own; they are relative to e^{−loss} at its index.
     """
     positions = law.losses / interval
     if law.bound is Bound.UPPER:
-        cells = np.floor(positions).astype(np.int64)
+        floors = np.floor(positions)
+        cells = floors.astype(np.int64)
         # Losses that are one but for rounding need not be in order.
         start = int(cells.min())
-        size = int(cells.max()) - start + 2
-        raised = np.expm1(interval * (cells - positions)) / math.expm1(-interval)
-        raised = np.clip(raised, 0.0, 1.0) * law.masses
-        masses = sums.gather(cells - start, law.masses - raised, size)
-        masses += sums.gather(cells - start + 1, raised, size)
+        cells -= start
+        # In place: fresh memory costs more than the arithmetic.
+        share = np.subtract(floors, positions, out=positions)
+        share *= interval
+        np.expm1(share, out=share)
+        share /= math.expm1(-interval)
+        raised = np.clip(share, 0.0, 1.0, out=share)
+        raised *= law.masses
+        lowered = np.subtract(law.masses, raised, out=floors)
+        masses = gather(cells, lowered, int(cells.max()) + 2)
+        masses[1:] += gather(cells, raised)
         return lattice.Factor(start, masses, law.count), None
     cells = np.rint(positions).astype(np.int64)
     start = int(cells.min())
     size = int(cells.max()) - start + 1
-    masses = sums.gather(cells - start, law.masses, size)
+    masses = gather(cells - start, law.masses, size)
     others = law.masses * np.exp(interval * (cells - positions))
-    other_masses = sums.gather(cells - start, others, size)
+    other_masses = gather(cells - start, others, size)
     return (
         lattice.Factor(start, masses, law.count),
         lattice.Factor(start, other_masses, law.count),

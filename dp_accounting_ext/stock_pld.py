@@ -226,17 +226,27 @@ def _pmf(law: loss_distribution.LossDistribution, interval: float) -> pld_pmf.PL
                 shifted, law.masses, law.infinity_mass, 1, law.bound
             ),
             interval,
+            gather=sums.gather_quickly,
         )
-        start, masses = factor.start, _heavier(factor.masses, law)
+        start, masses = factor.start, factor.masses
     else:
         cells = np.floor((law.losses - law.ratio_error) / interval).astype(np.int64)
         # Of what is lower the host finds no ratio.
         known = cells * interval >= -_LARGEST_LOSS
         start = int(cells[known][0]) if known.any() else 0
         size = int(cells[-1]) - start + 1
-        masses = sums.gather(cells[known] - start, law.masses[known], max(size, 0))
-        masses *= max(1 - law.mass_error - _SUMMATION_ERROR, 0.0)
+        masses = sums.gather_quickly(
+            cells[known] - start, law.masses[known], max(size, 0)
+        )
+    # Every loss may be one rounding, every interval two: of the sums here, and of
+    # those that the host makes.
+    roundings = law.losses.size + 2 * masses.size
     rounding = law.mass_error + _SUMMATION_ERROR
+    rounding += roundings * dominating_pair.UNIT_ROUNDOFF
+    if upper:
+        masses = _heavier(masses, rounding, law.infinity_mass)
+    else:
+        masses *= max(1 - rounding, 0.0)
     factor_of_sinks = 1 + rounding if upper else max(1 - rounding, 0.0)
     infinity_mass = min(law.infinity_mass * factor_of_sinks, 1.0)
     occupied = np.flatnonzero(masses)
@@ -257,13 +267,16 @@ def _finest_interval(law: loss_distribution.LossDistribution) -> float:
     return max(spread / _LARGEST_SIZE, largest / validation.LARGEST_INTEGER)
 
 
-def _heavier(masses: FloatArray, law: loss_distribution.LossDistribution) -> FloatArray:
+def _heavier(masses: FloatArray, error: float, infinity_mass: float) -> FloatArray:
     """Returns masses whose every upper tail is certain to be heavy enough.
 
     Tails grow by the relative error, but not above what is left of one: the lowest
     losses pay for it.
     """
-    grown = np.cumsum(masses[::-1]) * (1 + law.mass_error + _SUMMATION_ERROR)
-    tails = np.minimum(grown, max(1 - law.infinity_mass, 0.0))
-    heavier: FloatArray = np.diff(tails, prepend=0.0)[::-1]
+    tails = np.cumsum(masses[::-1])
+    tails *= 1 + error
+    np.minimum(tails, max(1 - infinity_mass, 0.0), out=tails)
+    heavier = np.empty_like(tails)
+    heavier[-1:] = tails[:1]
+    np.subtract(tails[:0:-1], tails[-2::-1], out=heavier[:-1])
     return heavier

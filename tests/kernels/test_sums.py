@@ -26,6 +26,15 @@ def test_gather():
     np.testing.assert_array_equal(sums.gather(cells, weights, 5), [0.25, 2, 0, 1.5, 0])
 
 
+@pytest.mark.parametrize("size", [0, 5])
+def test_gathering_quickly(size):
+    cells, weights = np.array([3, 0, 3, 1]), np.array([0.5, 0.25, 1.0, 2.0])
+    found = sums.gather_quickly(cells, weights, size)
+    np.testing.assert_array_equal(found, [0.25, 2, 0, 1.5, 0][: max(size, 4)])
+    assert sums.gather_quickly(cells[:0], weights[:0], size).dtype == np.float64
+    assert sums.gather_quickly(cells[:0], weights[:0]).size == 0
+
+
 def test_gathering_nothing():
     found = sums.gather(np.zeros(0, dtype=np.int64), np.zeros(0), 3)
     assert sums.gather(np.zeros(0, dtype=np.int64), np.zeros(0)).size == 0
