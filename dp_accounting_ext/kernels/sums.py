@@ -26,29 +26,26 @@ def gather(
     However many meet in a cell, the error is at most two units of rounding of the
     sum of their absolute values.
     """
-    # Down to the last digit of a power of two above their sum, all add up exactly.
-    # In place: fresh memory costs more than the sums.
+    # Down to the last digit of twice their sum, all add up exactly. In place: fresh
+    # memory costs more than the sums.
     if cells.size == 0:
         return np.zeros(size)
     high = np.abs(weights)
-    power = np.bincount(cells, high)[cells]
-    bits = power.view(np.int64)
-    bits >>= 52
-    bits += 1
-    bits <<= 52
-    np.add(weights, power, out=high)
-    high -= power
-    total = np.bincount(cells, high, size)
-    low = np.subtract(weights, high, out=power)
-    total += np.bincount(cells, low, size)
-    return np.asarray(total, dtype=np.float64)
+    anchor = np.bincount(cells, high)[cells]
+    anchor *= 2
+    np.add(weights, anchor, out=high)
+    high -= anchor
+    total = gather_quickly(cells, high, size)
+    low = np.subtract(weights, high, out=anchor)
+    total += gather_quickly(cells, low, size)
+    return total
 
 
 def gather_quickly(
     cells: npt.NDArray[np.int64], weights: FloatArray, size: int = 0
 ) -> FloatArray:
     """Returns what `gather` does, with an error of as many units as weights."""
-    return np.bincount(cells, weights, size).astype(np.float64, copy=False)
+    return np.asarray(np.bincount(cells, weights, size), dtype=np.float64)
 
 
 def any_of(chances: Iterable[tuple[float, int]]) -> float:
