@@ -40,15 +40,15 @@ from scipy import optimize
 from scipy import special
 
 import dp_accounting_ext as ext
-from dp_accounting_ext import certificate
-from dp_accounting_ext import constructions
-from dp_accounting_ext import dominating_pair
-from dp_accounting_ext import group_constructions
-from dp_accounting_ext import mechanism_constructions
 from dp_accounting_ext import pld
+from dp_accounting_ext import privacy_bounds
 from dp_accounting_ext import rdp_accountant
-from dp_accounting_ext.mechanisms import sampled_members
-from dp_accounting_ext.studies import group_baselines
+from dp_accounting_ext.mechanisms import additive_noise
+from dp_accounting_ext.mechanisms import groups
+from dp_accounting_ext.mechanisms import interface
+from dp_accounting_ext.pairs import dominating_pair
+from dp_accounting_ext.pairs import sampled_members
+from dp_accounting_ext.papers import group_baselines
 
 try:
     import mpmath
@@ -136,10 +136,10 @@ class Training:
         accountant = ext.PLDAccountant(value_discretization_interval=interval)
         return accountant.compose(event, self.steps)
 
-    def of_leaving_group(self) -> certificate.Certificate:
+    def of_leaving_group(self) -> privacy_bounds.PrivacyBounds:
         """Returns bounds where all of the group leave or all join."""
         split = split_of(self.group_size, 0, self.rate, self.sigma)
-        return certificate.Certificate({split: self.steps}, INTERVAL)
+        return privacy_bounds.PrivacyBounds({split: self.steps}, INTERVAL)
 
     def of_one(self, epsilon: float) -> float:
         """Returns δ of a single record."""
@@ -179,24 +179,24 @@ def sampled(rate: float, event: dp_accounting.DpEvent) -> dp_accounting.DpEvent:
 
 def split_of(
     removed: int, inserted: int, rate: float, sigma: float
-) -> constructions.Construction:
+) -> interface.Mechanism:
     """Returns one step of a Gaussian where so many leave and so many join."""
-    return group_constructions.GroupedNoise(
+    return groups.GroupedNoise(
         removed + inserted,
         sigma,
         is_laplace=False,
-        sampling=group_constructions.Poisson(rate),
+        sampling=groups.Poisson(rate),
     ).split(removed, inserted)
 
 
-def closed_delta(
-    construction: constructions.Construction,
+def closed_form_delta(
+    construction: interface.Mechanism,
     epsilon: float,
     direction: Direction,
     bound: Bound,
 ) -> float:
     """Returns δ of what has a closed form."""
-    delta = construction.closed_delta(epsilon, direction, bound)
+    delta = construction.closed_form_delta(epsilon, direction, bound)
     if delta is None:
         raise ValueError(f"{construction} must have a closed form.")
     return delta
@@ -539,8 +539,8 @@ def least_seconds(job: Callable[[], Any], rounds: int = ROUNDS) -> float:
     """Returns the least CPU seconds of several runs, none of which knows another."""
     seconds = []
     for _ in range(rounds):
-        constructions._pairs_of.cache_clear()
-        group_constructions._split.cache_clear()
+        interface._pairs_of.cache_clear()
+        groups._split.cache_clear()
         begin = time.process_time()
         job()
         seconds.append(time.process_time() - begin)
@@ -567,13 +567,13 @@ def print_speed(short: bool) -> list[str]:
 
 def print_pairs(short: bool) -> list[str]:
     """Prints the cost of a pair of many components; returns the goals missed."""
-    ours = mechanism_constructions.GaussianMixture(pair_shifts(), ((0.0, 1.0),))
+    ours = additive_noise.GaussianMixture(pair_shifts(), ((0.0, 1.0),))
     two_sided = split_of(PAIR_MEMBERS // 2, PAIR_MEMBERS // 2, PAIR_RATE, PAIR_SIGMA)
 
-    def built(one: constructions.Construction) -> dominating_pair.DominatingPair:
-        return constructions.pairs_of(one, Bound.UPPER, PAIR_TAIL).remove
+    def built(one: interface.Mechanism) -> dominating_pair.DominatingPair:
+        return interface.pairs_of(one, Bound.UPPER, PAIR_TAIL).remove
 
-    exact = closed_delta(ours, PAIR_EPSILON, Direction.REMOVE, Bound.UPPER)
+    exact = closed_form_delta(ours, PAIR_EPSILON, Direction.REMOVE, Bound.UPPER)
     delta = built(ours).hockey_stick(PAIR_EPSILON, Direction.REMOVE)
     seconds = least_seconds(lambda: built(ours))
     line = (
@@ -629,7 +629,7 @@ class Step:
 
     def bound(self, bound: Bound) -> float:
         split = split_of(self.removed, self.inserted, self.rate, self.sigma)
-        return closed_delta(split, self.epsilon, self.direction, bound)
+        return closed_form_delta(split, self.epsilon, self.direction, bound)
 
     def truth(self) -> Any:
         """Returns δ to some 30 digits. One direction is the other's reverse."""

@@ -9,9 +9,9 @@ paper's algorithm has exponent 2. Last, the two routes' bounds combined.
 
 import numpy as np
 
-from dp_accounting_ext import dominating_pair
-from dp_accounting_ext import profile_pairs
-from dp_accounting_ext.studies import allocation_sums
+from dp_accounting_ext.pairs import dominating_pair
+from dp_accounting_ext.pairs import profile_pairs
+from dp_accounting_ext.papers import allocation_sums
 
 Route = allocation_sums.Route
 

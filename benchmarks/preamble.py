@@ -25,9 +25,12 @@ import time
 import measured_with
 
 import dp_accounting_ext as ext
-from dp_accounting_ext import certificate
-from dp_accounting_ext import constructions
-from dp_accounting_ext.studies import preamble
+from dp_accounting_ext import privacy_bounds
+from dp_accounting_ext.mechanisms import additive_noise
+from dp_accounting_ext.mechanisms import allocated
+from dp_accounting_ext.mechanisms import interface
+from dp_accounting_ext.mechanisms import subsampled
+from dp_accounting_ext.papers import preamble
 
 USERS = 600_000
 
@@ -44,14 +47,14 @@ INNER_GAP = 1e-3
 
 def reduction(
     setting: preamble.Setting, noise_multiplier: float
-) -> constructions.Construction:
+) -> interface.Mechanism:
     """Returns one update, of k independent 1-out-of-t/k allocations."""
-    allocation = constructions.RandomAllocation(
-        constructions.Gaussian(noise_multiplier),
+    allocation = allocated.RandomAllocation(
+        additive_noise.Gaussian(noise_multiplier),
         setting.num_selected,
         setting.num_steps,
     )
-    return constructions.poisson_sampled(setting.rate, allocation.blocks())
+    return subsampled.poisson_sampled(setting.rate, allocation.blocks())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,12 +94,12 @@ def violations(inner: Sequence[Bracket]) -> list[str]:
 
 def bracket(setting: preamble.Setting, noise_multiplier: float) -> Bracket:
     """Returns the bounds at one noise multiplier, nothing kept of earlier ones."""
-    constructions._pairs_of.cache_clear()
+    interface._pairs_of.cache_clear()
     begin = time.process_time()
     accountant = ext.PLDAccountant().compose(setting.event(noise_multiplier))
     upper = accountant.get_epsilon(preamble.DELTA)
     counts = {reduction(setting, noise_multiplier): setting.num_updates}
-    lower = certificate.Certificate(counts, INTERVAL).lower_epsilon(preamble.DELTA)
+    lower = privacy_bounds.PrivacyBounds(counts, INTERVAL).lower_epsilon(preamble.DELTA)
     seconds = time.process_time() - begin
     return Bracket(setting, noise_multiplier, lower, upper, seconds)
 

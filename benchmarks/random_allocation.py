@@ -19,6 +19,9 @@ import time
 
 import measured_with
 
+from dp_accounting_ext.mechanisms import additive_noise
+from dp_accounting_ext.mechanisms import allocated
+
 # σ, t, k, epochs, δ
 GRID = [
     (1.0, 10, 1, 1, 1e-6),
@@ -55,17 +58,16 @@ def timed(job: Callable[[], tuple[float, float]]) -> Result:
 
 def ours(row: Row) -> Result:
     """The bracket of the allocation for k = 1, of its block reduction for k > 1."""
-    from dp_accounting_ext import certificate
-    from dp_accounting_ext import constructions
+    from dp_accounting_ext import privacy_bounds
 
     sigma, steps, selected, epochs, delta = row
-    step = constructions.Gaussian(sigma)
-    allocation = constructions.RandomAllocation(step, selected, steps)
+    step = additive_noise.Gaussian(sigma)
+    allocation = allocated.RandomAllocation(step, selected, steps)
     # The composition of blocks itself, which for k = 1 is the mechanism.
     counts = {allocation.blocks(): epochs}
 
     def job() -> tuple[float, float]:
-        bounds = certificate.Certificate(counts, 1e-4)
+        bounds = privacy_bounds.PrivacyBounds(counts, 1e-4)
         return bounds.lower_epsilon(delta), bounds.upper_epsilon(delta)
 
     return timed(job)

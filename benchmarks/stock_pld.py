@@ -33,10 +33,10 @@ from scipy import optimize
 from scipy import special
 
 import dp_accounting_ext as ext
-from dp_accounting_ext import certificate
-from dp_accounting_ext import constructions
-from dp_accounting_ext import event_table
 from dp_accounting_ext import pld
+from dp_accounting_ext import privacy_bounds
+from dp_accounting_ext.mechanisms import interface
+from dp_accounting_ext.reading import event_reader
 
 NeighborRel = dp_accounting.NeighboringRelation
 ADD_OR_REMOVE = NeighborRel.ADD_OR_REMOVE_ONE
@@ -158,7 +158,7 @@ def in_turn(
     for _ in range(MOST_ROUNDS):
         for side, job in enumerate(jobs):
             if sum(times[side]) < ROUND_SECONDS:
-                constructions._pairs_of.cache_clear()
+                interface._pairs_of.cache_clear()
                 results[side], seconds = timed(job)
                 times[side].append(seconds)
     return results[0], results[1], min(times[0]), min(times[1])
@@ -168,9 +168,9 @@ def lower_epsilon(
     event: dp_accounting.DpEvent, count: int, delta: float, relation: NeighborRel
 ) -> float:
     """Returns a certified lower bound, which knows nothing of the upper one."""
-    construction = event_table.Reader(relation).construction(event)
+    construction = event_reader.Reader(relation).construction(event)
     counts = {construction: count}
-    return certificate.Certificate(counts, INTERVAL).lower_epsilon(delta)
+    return privacy_bounds.PrivacyBounds(counts, INTERVAL).lower_epsilon(delta)
 
 
 def row_of(case: Case) -> Row:

@@ -23,8 +23,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dp_accounting_ext import wpm
-from dp_accounting_ext.figures import drawing
-from dp_accounting_ext.figures import projection
+from dp_accounting_ext.papers import projection
+from dp_accounting_ext.studies import drawing
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -4,12 +4,18 @@ from dp_accounting import dp_event as stock_dp_event
 from dp_accounting import privacy_accountant
 from dp_accounting.pld import privacy_loss_distribution as stock
 
-from dp_accounting_ext import constructions
-from dp_accounting_ext import dominating_pair
-from dp_accounting_ext import event_table
-from dp_accounting_ext import group_constructions
-from dp_accounting_ext import stock_pld
-from dp_accounting_ext import validation
+from dp_accounting_ext.mechanisms import allocated
+from dp_accounting_ext.mechanisms import compositions
+from dp_accounting_ext.mechanisms import groups
+from dp_accounting_ext.mechanisms import interface
+from dp_accounting_ext.mechanisms import known_bounds
+from dp_accounting_ext.mechanisms import subsampled
+from dp_accounting_ext.pairs import dominating_pair
+from dp_accounting_ext.reading import event_reader
+from dp_accounting_ext.reading import event_table
+from dp_accounting_ext.reading import stock_pld
+from dp_accounting_ext.validation import event_trees
+from dp_accounting_ext.validation import fields
 
 NeighborRel = privacy_accountant.NeighboringRelation
 Bound = dominating_pair.Bound
@@ -48,23 +54,23 @@ def from_event(
     Source:
         https://arxiv.org/abs/2602.17284, Definition 3.1.
     """
-    interval = validation.discretization_interval(value_discretization_interval)
-    relation = validation.neighboring_relation(neighboring_relation)
-    validation.event_tree(event)
+    interval = fields.discretization_interval(value_discretization_interval)
+    relation = fields.neighboring_relation(neighboring_relation)
+    event_trees.event_tree(event)
     try:
-        construction = event_table.Reader(relation).construction(event)
-    except event_table.UnsupportedError as error:
+        mechanism = event_table.reader(relation).mechanism(event)
+    except event_reader.UnsupportedError as error:
         raise privacy_accountant.UnsupportedEventError(
             f"Unsupported event: {event}. Error: [{error.message}] caused by "
             f"subevent {error.event}."
         ) from error
-    counts = constructions.unpacked({construction: 1})
-    mixed = group_constructions.mixed_sizes(group_constructions.group_sizes(counts))
+    counts = compositions.unpacked({mechanism: 1})
+    mixed = groups.error_of_mixed_sizes(groups.group_sizes(counts))
     if mixed:
         raise privacy_accountant.UnsupportedEventError(
             f"Unsupported event: {event}. Error: [{mixed}]"
         )
-    pairs = group_constructions.worst_pairs(
+    pairs = groups.worst_pairs(
         counts,
         Bound.UPPER if pessimistic_estimate else Bound.LOWER,
         _TAIL_MASS,
@@ -93,11 +99,11 @@ def poisson_subsample(
     Source:
         https://arxiv.org/abs/2602.17284, Theorem 3.3.
     """
-    rate = validation.sampling_probability(sampling_probability)
+    rate = fields.sampling_probability(sampling_probability)
     given, interval = _given(privacy_loss_distribution)
-    sampled = constructions.poisson_sampled(rate, given)
+    sampled = subsampled.poisson_sampled(rate, given)
     return stock_pld.write(
-        constructions.pairs_of(sampled, given.bound, _TAIL_MASS), interval
+        interface.pairs_of(sampled, given.bound, _TAIL_MASS), interval
     )
 
 
@@ -123,16 +129,16 @@ def random_allocation(
     Source:
         https://arxiv.org/abs/2602.17284, Theorem 4.6.
     """
-    selected, steps = validation.steps(num_selected, num_steps)
+    selected, steps = fields.steps(num_selected, num_steps)
     given, interval = _given(privacy_loss_distribution)
-    allocated = constructions.random_allocation_of(given, selected, steps)
+    allocation = allocated.allocate(given, selected, steps)
     return stock_pld.write(
-        constructions.pairs_of(allocated, given.bound, _TAIL_MASS), interval
+        interface.pairs_of(allocation, given.bound, _TAIL_MASS), interval
     )
 
 
 def _given(
     distribution: stock.PrivacyLossDistribution,
-) -> tuple[constructions.Given, float]:
+) -> tuple[known_bounds.KnownPairs, float]:
     pairs, interval = stock_pld.read(distribution)
-    return constructions.Given(pairs), interval
+    return known_bounds.KnownPairs(pairs), interval

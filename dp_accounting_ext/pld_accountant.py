@@ -9,11 +9,15 @@ from dp_accounting import dp_event as stock_dp_event
 from dp_accounting import privacy_accountant
 from dp_accounting.pld import pld_privacy_accountant
 
-from dp_accounting_ext import certificate
-from dp_accounting_ext import constructions
-from dp_accounting_ext import event_table
-from dp_accounting_ext import group_constructions
-from dp_accounting_ext import validation
+from dp_accounting_ext import privacy_bounds
+from dp_accounting_ext.mechanisms import compositions
+from dp_accounting_ext.mechanisms import groups
+from dp_accounting_ext.mechanisms import interface
+from dp_accounting_ext.mechanisms import known_bounds
+from dp_accounting_ext.reading import event_reader
+from dp_accounting_ext.reading import event_table
+from dp_accounting_ext.validation import event_trees
+from dp_accounting_ext.validation import fields
 
 NeighborRel = privacy_accountant.NeighboringRelation
 CompositionErrorDetails = privacy_accountant.PrivacyAccountant.CompositionErrorDetails
@@ -55,29 +59,29 @@ class PLDAccountant(pld_privacy_accountant.PLDAccountant):
         neighboring_relation: NeighborRel = NeighborRel.ADD_OR_REMOVE_ONE,
         value_discretization_interval: float = 1e-4,
     ) -> None:
-        validation.neighboring_relation(neighboring_relation)
-        validation.discretization_interval(value_discretization_interval)
+        fields.neighboring_relation(neighboring_relation)
+        fields.discretization_interval(value_discretization_interval)
         super().__init__(neighboring_relation, value_discretization_interval)
         # The parent's state is not kept up: better none than an empty one.
         del self._pld, self._contains_non_dp_event
-        self._counts: dict[constructions.Construction, int] = {}
-        self._different = 0
+        self._counts: dict[interface.Mechanism, int] = {}
+        self._num_distinct = 0
         self._group_sizes: set[int] = set()
 
     @classmethod
     def register(
         cls,
         event_type: type[stock_dp_event.DpEvent],
-        construction: Callable[[Any, event_table.Reader], constructions.Construction],
+        construction: Callable[[Any, event_reader.Reader], interface.Mechanism],
     ) -> None:
         """Makes every `PLDAccountant` take a type of event.
 
         Args:
             event_type: The event's class; a later registration replaces an earlier.
-            construction: A function from the event and an `event_table.Reader` to
-                a `constructions.Construction`. It checks the event's fields, and
-                reads inner events with `reader.construction(event)`, or with
-                `reader.sampled(event)` where they run on a sample.
+            construction: A builder: a function from the event and an
+                `event_reader.Reader` to an `interface.Mechanism`. It checks the
+                event's fields, and reads inner events with `reader.mechanism(event)`,
+                or with `reader.sampled(event)` where they run on a sample.
 
         Raises:
             TypeError: If event_type is not a class of events, or construction is
@@ -86,9 +90,9 @@ class PLDAccountant(pld_privacy_accountant.PLDAccountant):
         event_table.register(event_type, construction)
 
     def supports(self, event: stock_dp_event.DpEvent) -> bool:
-        """Tells whether there is a construction for an event, whatever its fields."""
+        """Tells whether there is a mechanism for an event, whatever its fields."""
         try:
-            validation.event_tree(event)
+            event_trees.event_tree(event)
         except (TypeError, ValueError):
             return False
         return super().supports(event)
@@ -105,20 +109,20 @@ class PLDAccountant(pld_privacy_accountant.PLDAccountant):
             ValueError: If a field has no meaning, or the event is too large.
             UnsupportedEventError: If the accountant does not support the event.
         """
-        validation.event_tree(event)
-        count = validation.positive_integer("count", count)
+        event_trees.event_tree(event)
+        count = fields.positive_integer("count", count)
         with _COMPOSING:
-            super().compose(*validation.repeated(event, count))
+            super().compose(*event_trees.repeated(event, count))
         return self
 
     def _maybe_compose(
         self, event: stock_dp_event.DpEvent, count: int, do_compose: bool
     ) -> CompositionErrorDetails | None:
-        reader = event_table.Reader(self._neighboring_relation)
+        reader = event_table.reader(self._neighboring_relation)
         asks_for_support = not do_compose and count == 0
         try:
-            construction = reader.construction(event)
-        except event_table.UnsupportedError as error:
+            mechanism = reader.mechanism(event)
+        except event_reader.UnsupportedError as error:
             return CompositionErrorDetails(
                 invalid_event=error.event, error_message=error.message
             )
@@ -127,42 +131,45 @@ class PLDAccountant(pld_privacy_accountant.PLDAccountant):
             if asks_for_support:
                 return None
             raise
-        parts = constructions.unpacked({construction: 1})
-        sizes = self._group_sizes | group_constructions.group_sizes(parts)
-        mixed = group_constructions.mixed_sizes(sizes)
+        parts = compositions.unpacked({mechanism: 1})
+        sizes = self._group_sizes | groups.group_sizes(parts)
+        mixed = groups.error_of_mixed_sizes(sizes)
         if mixed:
             return CompositionErrorDetails(event, mixed)
         if asks_for_support:
             return None
         known = self._counts
         counts = {part: known.get(part, 0) + n * count for part, n in parts.items()}
-        event_table.check_counts(counts)
-        different = self._different + event_table.different(
+        event_reader.check_counts(counts)
+        distinct = self._num_distinct + event_reader.count_distinct(
             part for part in counts if part not in known
         )
-        event_table.check_different(different)
+        event_reader.check_distinct(distinct)
         if do_compose:
             self._counts.update(counts)
-            self._group_sizes, self._different = sizes, different
+            self._group_sizes, self._num_distinct = sizes, distinct
         return None
 
     def _chance_of_no_privacy(self) -> float:
         """Returns with what probability something without privacy ran."""
         return max(
-            (p.chance for p in self._counts if isinstance(p, constructions.NonPrivate)),
+            (p.chance for p in self._counts if isinstance(p, known_bounds.NonPrivate)),
             default=0.0,
         )
 
-    def _certificate(self) -> certificate.WorstOf:
+    def _bounds(self) -> privacy_bounds.WorstOf:
         replace_one = self._neighboring_relation is NeighborRel.REPLACE_ONE
         with _COMPOSING:
             counts = dict(self._counts)
-        scenarios = group_constructions.scenarios(counts, replace_one=replace_one)
-        certificates = [
-            certificate.Certificate(counts, self._value_discretization_interval)
-            for counts in scenarios
-        ]
-        return certificate.WorstOf(certificates)
+        scenarios = groups.scenarios(counts, replace_one=replace_one)
+        return privacy_bounds.WorstOf(
+            [
+                privacy_bounds.PrivacyBounds(
+                    scenario, self._value_discretization_interval
+                )
+                for scenario in scenarios
+            ]
+        )
 
     def get_epsilon(self, target_delta: float) -> float:
         """Returns an upper bound on ε at δ, in nats.
@@ -174,12 +181,12 @@ class PLDAccountant(pld_privacy_accountant.PLDAccountant):
             TypeError: If it is not a real number.
             ValueError: If it is NaN.
         """
-        target_delta = validation.real_number("target_delta", target_delta)
+        target_delta = fields.real_number("target_delta", target_delta)
         if self._chance_of_no_privacy() or target_delta < 0:
             return math.inf
         if target_delta >= 1:
             return 0.0
-        return self._certificate().upper_epsilon(target_delta)
+        return self._bounds().upper_epsilon(target_delta)
 
     def get_delta(self, target_epsilon: float) -> float:
         """Returns an upper bound on δ at ε.
@@ -191,12 +198,12 @@ class PLDAccountant(pld_privacy_accountant.PLDAccountant):
             TypeError: If it is not a real number.
             ValueError: If it is NaN.
         """
-        target_epsilon = validation.real_number("target_epsilon", target_epsilon)
+        target_epsilon = fields.real_number("target_epsilon", target_epsilon)
         if self._chance_of_no_privacy():
             return 1.0
         if math.isinf(target_epsilon):
             return 0.0 if target_epsilon > 0 else 1.0
-        return self._certificate().upper_delta(target_epsilon)
+        return self._bounds().upper_delta(target_epsilon)
 
     def get_epsilon_bounds(self, target_delta: float) -> tuple[float, float]:
         """Returns certified bounds on ε at δ: lower ≤ the true ε ≤ upper, in nats.
@@ -213,11 +220,11 @@ class PLDAccountant(pld_privacy_accountant.PLDAccountant):
             TypeError: If it is not a real number.
             ValueError: If it is NaN.
         """
-        target_delta = validation.real_number("target_delta", target_delta)
+        target_delta = fields.real_number("target_delta", target_delta)
         if self._chance_of_no_privacy() == 1 or not 0 <= target_delta < 1:
             upper = self.get_epsilon(target_delta)
             return upper, upper
-        return self._certificate().epsilon_bounds(target_delta)
+        return self._bounds().epsilon_bounds(target_delta)
 
     def get_delta_bounds(self, target_epsilon: float) -> tuple[float, float]:
         """Returns certified bounds on δ at ε: lower ≤ the true δ ≤ upper.
@@ -232,8 +239,8 @@ class PLDAccountant(pld_privacy_accountant.PLDAccountant):
             TypeError: If it is not a real number.
             ValueError: If it is NaN.
         """
-        target_epsilon = validation.real_number("target_epsilon", target_epsilon)
+        target_epsilon = fields.real_number("target_epsilon", target_epsilon)
         if self._chance_of_no_privacy() == 1 or math.isinf(target_epsilon):
             upper = self.get_delta(target_epsilon)
             return upper, upper
-        return self._certificate().delta_bounds(target_epsilon)
+        return self._bounds().delta_bounds(target_epsilon)

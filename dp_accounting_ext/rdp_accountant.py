@@ -13,10 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from dp_accounting_ext import dp_event
-from dp_accounting_ext import validation
 from dp_accounting_ext.renyi import group_subsampling
 from dp_accounting_ext.renyi import random_allocation
 from dp_accounting_ext.renyi import randomized_response
+from dp_accounting_ext.validation import event_trees
+from dp_accounting_ext.validation import fields
 
 FloatArray = npt.NDArray[np.float64]
 NeighborRel = privacy_accountant.NeighboringRelation
@@ -70,9 +71,9 @@ class RdpAccountant(_StockAccountant):
         orders: Sequence[float] | None = None,
         neighboring_relation: NeighborRel = NeighborRel.ADD_OR_REMOVE_ONE,
     ) -> None:
-        validation.neighboring_relation(neighboring_relation)
+        fields.neighboring_relation(neighboring_relation)
         for order in () if orders is None else orders:
-            if validation.real_number("orders", order) < 1:
+            if fields.real_number("orders", order) < 1:
                 raise ValueError(f"orders must be at least 1. Found {order}.")
         super().__init__(orders, neighboring_relation)
         self._order_values = tuple(float(order) for order in self._orders)
@@ -84,7 +85,7 @@ class RdpAccountant(_StockAccountant):
     def supports(self, event: stock_dp_event.DpEvent) -> bool:
         """Tells whether a theorem covers an event, whatever its fields."""
         try:
-            validation.event_tree(event)
+            event_trees.event_tree(event)
         except (TypeError, ValueError):
             return False
         try:
@@ -104,13 +105,13 @@ class RdpAccountant(_StockAccountant):
             ValueError: If a field has no meaning.
             UnsupportedEventError: If the accountant does not support the event.
         """
-        validation.event_tree(event)
-        count = validation.positive_integer("count", count)
+        event_trees.event_tree(event)
+        count = fields.positive_integer("count", count)
         if not self.supports(event):
             super().compose(event, count)  # Raises, before anything is changed.
         before = self._rdp.copy(), self._split_rdp, self._subject
         try:
-            event, count = validation.repeated(event, count)
+            event, count = event_trees.repeated(event, count)
             self._maybe_compose(event, count, True)
             self._check_growth(before[0])
             self._ledger.compose(event, count)
@@ -168,7 +169,7 @@ class RdpAccountant(_StockAccountant):
         do_compose: bool,
     ) -> CompositionErrorDetails | None:
         if do_compose:
-            count *= validation.positive_integer("count", event.count)
+            count *= fields.positive_integer("count", event.count)
         return self._maybe_compose(event.event, count, do_compose)
 
     def _compose_gaussian(
@@ -198,7 +199,7 @@ class RdpAccountant(_StockAccountant):
     ) -> CompositionErrorDetails | None:
         error = self._error_of_relation(event) or _error_of_gaussian(event)
         if error is None and do_compose:
-            rate = validation.real_number(
+            rate = fields.real_number(
                 "sampling_probability", event.sampling_probability
             )
             self._rdp += count * self._poisson_rdp(rate, _noise(event.event))
@@ -207,7 +208,7 @@ class RdpAccountant(_StockAccountant):
     def _poisson_rdp(self, rate: float, noise: float) -> FloatArray:
         """Returns the stock's RDP, and the certified one where that is rounding."""
         if math.isinf(noise):
-            validation.sampling_probability(rate)
+            fields.sampling_probability(rate)
             return np.zeros(len(self._orders))
         gaussian = stock_dp_event.GaussianDpEvent(noise)
         values = self._stock_rdp(stock_dp_event.PoissonSampledDpEvent(rate, gaussian))
@@ -224,8 +225,8 @@ class RdpAccountant(_StockAccountant):
         do_compose: bool,
     ) -> CompositionErrorDetails | None:
         if do_compose:
-            noise = validation.probability("noise_parameter", event.noise_parameter)
-            buckets = validation.positive_integer("num_buckets", event.num_buckets)
+            noise = fields.probability("noise_parameter", event.noise_parameter)
+            buckets = fields.positive_integer("num_buckets", event.num_buckets)
             event = stock_dp_event.RandomizedResponseDpEvent(noise, buckets)
         return super()._maybe_compose(event, count, do_compose)
 
@@ -251,7 +252,7 @@ class RdpAccountant(_StockAccountant):
     ) -> FloatArray:
         """Returns the RDP of an event on a batch, one record replaced by another."""
         if isinstance(event, stock_dp_event.RandomizedResponseDpEvent):
-            noise = validation.probability("noise_parameter", event.noise_parameter)
+            noise = fields.probability("noise_parameter", event.noise_parameter)
             if event.num_buckets == 1:
                 noise = 1.0
             return randomized_response.batch_rdp(
@@ -291,7 +292,7 @@ class RdpAccountant(_StockAccountant):
         if not isinstance(event.event, _OfNobody):
             error = error or _error_of_gaussian(event)
         if error is None and do_compose:
-            selected, steps = validation.steps(event.num_selected, event.num_steps)
+            selected, steps = fields.steps(event.num_selected, event.num_steps)
             noise = _noise(event.event)
             if math.isfinite(noise):
                 self._rdp += count * random_allocation.allocation_rdp(
@@ -304,7 +305,7 @@ class RdpAccountant(_StockAccountant):
     ) -> CompositionErrorDetails | None:
         error = self._error_of_relation(event) or _error_of_group(event.event)
         if error is None and do_compose:
-            size = validation.positive_integer("group_size", event.group_size)
+            size = fields.positive_integer("group_size", event.group_size)
             rows = np.zeros((size + 1, len(self._orders)))
             for rate, noise, times in _mechanisms(event.event, count):
                 if math.isfinite(noise):
@@ -350,7 +351,7 @@ class RdpAccountant(_StockAccountant):
 
     def get_epsilon_and_optimal_order(self, target_delta: float) -> tuple[float, float]:
         """Returns ε at δ, the largest over the splits, and the order that gave it."""
-        target_delta = validation.real_number("target_delta", target_delta)
+        target_delta = fields.real_number("target_delta", target_delta)
         return max(
             rdp_privacy_accountant.compute_epsilon(
                 self._order_values, curve, target_delta
@@ -364,7 +365,7 @@ class RdpAccountant(_StockAccountant):
 
     def get_delta_and_optimal_order(self, target_epsilon: float) -> tuple[float, float]:
         """Returns δ at ε, the largest over the splits, and the order that gave it."""
-        target_epsilon = validation.real_number("target_epsilon", target_epsilon)
+        target_epsilon = fields.real_number("target_epsilon", target_epsilon)
         return max(
             rdp_privacy_accountant.compute_delta(
                 self._order_values, curve, target_epsilon
@@ -412,7 +413,7 @@ def _check_numbers(event: stock_dp_event.DpEvent) -> None:
     """Raises for what is no number in a field that the stock accountant reads."""
     for name in ("noise_multiplier", "rho", "xi", "mean", "shape"):
         if hasattr(event, name):
-            validation.real_number(name, getattr(event, name))
+            fields.real_number(name, getattr(event, name))
 
 
 def _leaves(event: stock_dp_event.DpEvent) -> Iterator[stock_dp_event.DpEvent]:
@@ -429,7 +430,7 @@ def _leaves(event: stock_dp_event.DpEvent) -> Iterator[stock_dp_event.DpEvent]:
 def _subject(leaf: stock_dp_event.DpEvent) -> int | None:
     """Returns the group size, `_SINGLE_RECORD`, or None if it makes no difference."""
     if isinstance(leaf, dp_event.GroupSubsampledEvent):
-        return validation.positive_integer("group_size", leaf.group_size)
+        return fields.positive_integer("group_size", leaf.group_size)
     return None if isinstance(leaf, _OfNobody) else _SINGLE_RECORD
 
 
@@ -489,7 +490,7 @@ def _precision(event: stock_dp_event.DpEvent) -> float:
     if isinstance(event, stock_dp_event.ComposedDpEvent):
         return sum((_precision(part) for part in event.events), 0.0)
     if isinstance(event, stock_dp_event.SelfComposedDpEvent):
-        count = validation.positive_integer("count", event.count)
+        count = fields.positive_integer("count", event.count)
         return count * _precision(event.event)
     if isinstance(event, stock_dp_event.GaussianDpEvent):
         noise = _noise_multiplier(event.noise_multiplier)
@@ -506,8 +507,8 @@ def _noise_multiplier(value: Any) -> float:
 
 def _in_range(value: Any) -> float:
     """Returns a noise multiplier; of what is negative the stock accountant tells."""
-    noise = validation.real_number("noise_multiplier", value)
-    return validation.noise_multiplier(value) if 0 < noise < math.inf else noise
+    noise = fields.real_number("noise_multiplier", value)
+    return fields.noise_multiplier(value) if 0 < noise < math.inf else noise
 
 
 def _error_of_buckets(
@@ -524,8 +525,8 @@ def _error_of_buckets(
 
 def _batch(event: stock_dp_event.SampledWithoutReplacementDpEvent) -> tuple[int, int]:
     """Returns the sizes of the dataset and of the batch."""
-    size = validation.positive_integer("source_dataset_size", event.source_dataset_size)
-    batch = validation.non_negative_integer("sample_size", event.sample_size)
+    size = fields.positive_integer("source_dataset_size", event.source_dataset_size)
+    batch = fields.non_negative_integer("sample_size", event.sample_size)
     if batch > size:
         raise ValueError(
             f"sample_size must be at most source_dataset_size. Found {batch} of {size}."
@@ -558,10 +559,10 @@ def _mechanisms(
         for part in event.events:
             yield from _mechanisms(part, count)
     elif isinstance(event, stock_dp_event.SelfComposedDpEvent):
-        times = validation.positive_integer("count", event.count)
+        times = fields.positive_integer("count", event.count)
         yield from _mechanisms(event.event, count * times)
     elif isinstance(event, _PoissonSampled):
-        rate = validation.sampling_probability(event.sampling_probability)
+        rate = fields.sampling_probability(event.sampling_probability)
         yield rate, _noise(event.event), count
     else:
         yield 1.0, _noise(event), count

@@ -3,8 +3,8 @@
 from hypothesis import strategies as st
 import numpy as np
 
-from dp_accounting_ext import dominating_pair
 from dp_accounting_ext.kernels import geometric
+from dp_accounting_ext.pairs import dominating_pair
 
 Bound = dominating_pair.Bound
 

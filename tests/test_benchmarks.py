@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import dp_accounting_ext as ext
-from dp_accounting_ext.studies import preamble as preamble_study
+from dp_accounting_ext.papers import preamble as preamble_study
 
 FOLDER = pathlib.Path(__file__).parent.parent / "benchmarks"
 

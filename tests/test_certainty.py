@@ -8,8 +8,8 @@ import mpmath
 import pytest
 
 import dp_accounting_ext as ext
-from dp_accounting_ext import dominating_pair
-from dp_accounting_ext.mechanisms import gaussian_mixture
+from dp_accounting_ext.pairs import dominating_pair
+from dp_accounting_ext.pairs import gaussian_mixture
 
 Bound = dominating_pair.Bound
 NeighborRel = dp_accounting.NeighboringRelation

@@ -21,12 +21,14 @@ import oracles
 import pytest
 
 import dp_accounting_ext as ext
-from dp_accounting_ext import composition
-from dp_accounting_ext import constructions
-from dp_accounting_ext import dominating_pair
-from dp_accounting_ext import loss_distribution
 from dp_accounting_ext import pld
-from dp_accounting_ext import validation
+from dp_accounting_ext.composition import composed_loss
+from dp_accounting_ext.composition import loss_distribution
+from dp_accounting_ext.mechanisms import additive_noise
+from dp_accounting_ext.mechanisms import allocated
+from dp_accounting_ext.mechanisms import interface
+from dp_accounting_ext.pairs import dominating_pair
+from dp_accounting_ext.validation import event_trees
 from dp_accounting_ext.wpm import dp_event as wpm_dp_event
 
 Bound = dominating_pair.Bound
@@ -155,6 +157,13 @@ import resource
 import numpy as np
 from dp_accounting.pld import pld_pmf, privacy_loss_distribution
 from dp_accounting_ext import pld
+from dp_accounting_ext.mechanisms import additive_noise
+from dp_accounting_ext.validation import event_trees
+from dp_accounting_ext.mechanisms import interface
+from dp_accounting_ext.mechanisms import additive_noise
+from dp_accounting_ext.validation import event_trees
+from dp_accounting_ext.mechanisms import interface
+from dp_accounting_ext.mechanisms import allocated
 indices = np.random.default_rng(1).integers(-10**10, 10**10, 10**6).tolist()
 sparse = pld_pmf.SparsePLDPmf(dict.fromkeys(indices, 1e-6), 1e-4, 0.0, True)
 given = privacy_loss_distribution.PrivacyLossDistribution(sparse)
@@ -464,7 +473,7 @@ def test_a_tree_of_few_nodes_and_very_many_paths():
 
 @pytest.mark.parametrize("name", ["Composed", "SelfComposed"])
 def test_as_deep_as_is_allowed_is_exact(name):
-    event = nested(WRAPPERS[name], validation.DEEPEST)
+    event = nested(WRAPPERS[name], event_trees.DEEPEST)
     accountant = ext.PLDAccountant().compose(event).compose(event)
     lower, upper = accountant.get_epsilon_bounds(1e-6)
     mean = math.sqrt(2)
@@ -473,7 +482,7 @@ def test_as_deep_as_is_allowed_is_exact(name):
 
 
 def test_samples_of_samples_are_one_sample():
-    depth = validation.MOST_SAMPLINGS
+    depth = event_trees.MOST_SAMPLINGS
     accountant = ext.PLDAccountant().compose(nested(WRAPPERS["PoissonSampled"], depth))
     rate = 0.999**depth
     truth = max(
@@ -487,7 +496,7 @@ def test_samples_of_samples_are_one_sample():
 
 @pytest.mark.parametrize("name", ["RandomAllocation", "ScheduledAllocation"])
 def test_allocations_of_allocations(name):
-    depth = validation.MOST_SAMPLINGS
+    depth = event_trees.MOST_SAMPLINGS
     accountant = ext.PLDAccountant().compose(nested(WRAPPERS[name], depth))
     lower, upper = accountant.get_epsilon_bounds(1e-6)
     assert 0 <= lower <= upper < 5
@@ -508,10 +517,10 @@ def test_pairs_whose_errors_have_grown_say_nothing():
     )
     found = dominating_pair.certain(pair)
     assert found.delta(3.0, dominating_pair.Direction.REMOVE) == 1.0
-    allocated = constructions.Gaussian(1.0)
+    inner = additive_noise.Gaussian(1.0)
     for _ in range(50):
-        allocated = constructions.RandomAllocation(allocated, 1, 2)
-    pairs = constructions.pairs_of(allocated, Bound.UPPER, 1e-15)
+        inner = allocated.RandomAllocation(inner, 1, 2)
+    pairs = interface.pairs_of(inner, Bound.UPPER, 1e-15)
     assert pairs.remove.mass_error <= 0.01
 
 
@@ -526,7 +535,7 @@ def test_losses_of_a_thousand_nats():
     law = loss_distribution.LossDistribution(
         np.array([100.0]), np.array([1.0]), 0.0, 20, Bound.UPPER
     )
-    composed = composition.Composition([law], 1e-4)
+    composed = composed_loss.ComposedLoss([law], 1e-4)
     for epsilon in (0.0, 650.0, 705.0, 1500.0, 1999.0):
         assert composed.delta(epsilon) >= -math.expm1(epsilon - 2000) * (1 - 1e-12)
     assert composed.delta(2001.0) == 0.0
@@ -544,7 +553,7 @@ SHARED = [
 
 def test_threads_have_the_answers_of_one():
     expected = [query(event) for event in SHARED]
-    constructions._pairs_of.cache_clear()
+    interface._pairs_of.cache_clear()
     with futures.ThreadPoolExecutor(8) as pool:
         assert list(pool.map(query, SHARED)) == expected
 

@@ -16,9 +16,9 @@ import oracles
 import pytest
 
 import dp_accounting_ext as ext
-from dp_accounting_ext import dominating_pair
 from dp_accounting_ext import pld
-from dp_accounting_ext import stock_pld
+from dp_accounting_ext.pairs import dominating_pair
+from dp_accounting_ext.reading import stock_pld
 
 Bound = dominating_pair.Bound
 NeighborRel = privacy_accountant.NeighboringRelation
@@ -252,6 +252,6 @@ def test_optimistic_sinks_are_rounded_down():
     pair = dominating_pair.DominatingPair(
         np.array([27 / 25]), np.array([5 / 9]), 2 / 5, 4 / 9, Bound.LOWER, 2.0**-51
     )
-    found = stock_pld.write(dominating_pair.both_ways(pair), 1e-3)
+    found = stock_pld.write(dominating_pair.DirectedPairs.same(pair), 1e-3)
     assert found._pmf_remove._infinity_mass < Fraction(2, 5)
     assert found._pmf_add._infinity_mass < Fraction(4, 9)

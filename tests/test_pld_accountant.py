@@ -308,7 +308,7 @@ class TestBadInput:
         special = ext.PLDAccountant(NeighborRel.REPLACE_SPECIAL).compose(allocation())
         assert special.get_epsilon(1e-6) == composed(allocation()).get_epsilon(1e-6)
 
-    def test_inner_events_without_a_construction_are_refused_by_name(self):
+    def test_inner_events_without_a_mechanism_are_refused_by_name(self):
         inner = dp_accounting.ZCDpEvent(1.0)
         event = ext.RandomAllocationEvent(inner, 1, 5)
         accountant = ext.PLDAccountant()

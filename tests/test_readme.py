@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from dp_accounting_ext import event_table
+from dp_accounting_ext.reading import event_table
 
 ROOT = pathlib.Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -15,9 +15,9 @@ import argparse
 from collections.abc import Sequence
 import pathlib
 
-from dp_accounting_ext.figures import drawing
-from dp_accounting_ext.figures import random_allocation
-from dp_accounting_ext.studies import mean_estimation
+from dp_accounting_ext.papers import mean_estimation
+from dp_accounting_ext.papers import random_allocation
+from dp_accounting_ext.studies import drawing
 
 
 def table(task: mean_estimation.Task, found: Sequence[mean_estimation.Errors]) -> str:

@@ -18,12 +18,12 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from dp_accounting_ext import dominating_pair
 from dp_accounting_ext.amplification import additive_window
 from dp_accounting_ext.amplification import ordinary_sums
 from dp_accounting_ext.kernels import geometric
 from dp_accounting_ext.kernels import lattice
 from dp_accounting_ext.kernels import sums
+from dp_accounting_ext.pairs import dominating_pair
 
 Bound = dominating_pair.Bound
 Summand = additive_window.Summand
@@ -170,7 +170,7 @@ class _Mean:
             mass = sum(self._jump_mass(way) for way in ways)
             rare = jumping > 1 and mass < self._window.tail_mass
             if rare or jumping > _MOST_JUMPS:
-                # Given that these copies jump, all others keep their mean.
+                # KnownPairs that these copies jump, all others keep their mean.
                 largest = max(
                     sums.dot(places, masses) / float(masses.sum())
                     for places, masses in self._jumps

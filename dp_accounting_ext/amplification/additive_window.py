@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import optimize
 
-from dp_accounting_ext import dominating_pair
 from dp_accounting_ext.kernels import sums
+from dp_accounting_ext.pairs import dominating_pair
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy import fft
 
-from dp_accounting_ext import dominating_pair
 from dp_accounting_ext.kernels import lattice
 from dp_accounting_ext.kernels import sums
+from dp_accounting_ext.pairs import dominating_pair
 
 Bound = dominating_pair.Bound
 Direction = dominating_pair.Direction
@@ -55,7 +55,7 @@ def lower_pair(
         bounds) for k = 1.
     """
     if pair.ratios.size == 0 or pair.loss_range() == 0:
-        return dominating_pair.nothing_known(Bound.LOWER)
+        return dominating_pair.trivial_pair(Bound.LOWER)
     rate = num_selected / num_steps
     scores = np.log1p(rate * (pair.ratios - 1))
     deviation = _spread(scores, pair, num_selected, num_steps)

@@ -8,9 +8,9 @@ import math
 
 import numpy as np
 
-from dp_accounting_ext import dominating_pair
 from dp_accounting_ext.kernels import geometric
 from dp_accounting_ext.kernels import sums
+from dp_accounting_ext.pairs import dominating_pair
 
 Bound = dominating_pair.Bound
 

@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy import fft
 
-from dp_accounting_ext import dominating_pair
 from dp_accounting_ext.amplification import additive_window
 from dp_accounting_ext.kernels import lattice
 from dp_accounting_ext.kernels import sums
+from dp_accounting_ext.pairs import dominating_pair
 
 Bound = dominating_pair.Bound
 FloatArray = npt.NDArray[np.float64]

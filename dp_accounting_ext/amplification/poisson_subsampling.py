@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from dp_accounting_ext import dominating_pair
+from dp_accounting_ext.pairs import dominating_pair
 
 
 def poisson_subsample(

@@ -5,10 +5,10 @@ import dataclasses
 import enum
 import math
 
-from dp_accounting_ext import dominating_pair
 from dp_accounting_ext.amplification import additive_allocation
 from dp_accounting_ext.amplification import additive_window
 from dp_accounting_ext.amplification import geometric_allocation
+from dp_accounting_ext.pairs import dominating_pair
 
 # Points of each sum, so that brackets are within about 1e-5 of ε, relatively.
 ADDITIVE_POINTS = 16384
@@ -69,7 +69,7 @@ def random_allocation(
     if num_steps == 1 or _is_constant(pair):
         return pair
     if _is_lost(pair, num_steps, tail_mass):
-        return dominating_pair.nothing_known(pair.bound)
+        return dominating_pair.trivial_pair(pair.bound)
     # Sums of ratios must fit a float.
     largest = _LARGEST_LOSS - math.log(num_steps)
     pair = dominating_pair.below_loss(_occupied(pair), largest)

@@ -8,7 +8,7 @@ from typing import Any
 from dp_accounting_ext.command_line import parser
 from dp_accounting_ext.command_line import text
 from dp_accounting_ext.studies import comparison
-from dp_accounting_ext.studies import setting as settings
+from dp_accounting_ext.studies import training_run
 
 _EPILOG = """\
 example:
@@ -43,7 +43,7 @@ def add_to(commands: Any) -> None:
 
 
 def _run(options: argparse.Namespace) -> str:
-    setting = settings.Setting(
+    setting = training_run.TrainingRun(
         noise_multiplier=options.noise_multiplier,
         num_steps=options.steps,
         num_selected=options.selected,
@@ -58,7 +58,7 @@ def _run(options: argparse.Namespace) -> str:
     return text.as_json({"setting": dataclasses.asdict(setting), "results": results})
 
 
-def _table(setting: settings.Setting, rows: Sequence[comparison.Row]) -> str:
+def _table(setting: training_run.TrainingRun, rows: Sequence[comparison.Row]) -> str:
     """Returns lines of plain text."""
     lines = [
         f"ε at δ = {setting.delta:g}, noise multiplier {setting.noise_multiplier:g}, "

@@ -12,11 +12,11 @@ import numpy as np
 from dp_accounting_ext.command_line import parser
 from dp_accounting_ext.command_line import progress as progress_line
 from dp_accounting_ext.command_line import text
-from dp_accounting_ext.figures import catalogue
-from dp_accounting_ext.figures import drawing
-from dp_accounting_ext.figures import profiles
+from dp_accounting_ext.papers import catalogue
 from dp_accounting_ext.studies import delta_profile
-from dp_accounting_ext.studies import setting as settings
+from dp_accounting_ext.studies import drawing
+from dp_accounting_ext.studies import profile_picture
+from dp_accounting_ext.studies import training_run
 
 _EPILOG = f"""\
 examples:
@@ -121,7 +121,7 @@ def _profiles(options: argparse.Namespace) -> str:
         raise ValueError(
             f"smallest-delta must be in (0, 1). Found {options.smallest_delta:g}."
         )
-    setting = settings.Setting(
+    setting = training_run.TrainingRun(
         noise_multiplier=options.noise_multiplier,
         num_steps=options.steps,
         num_selected=options.selected,
@@ -142,13 +142,15 @@ def _profiles(options: argparse.Namespace) -> str:
     title = f"δ(ε), noise multiplier {setting.noise_multiplier:g}, "
     title += text.training(setting)
     if options.output is not None:
-        picture = profiles.picture(found, title=title, smallest_delta=setting.delta)
+        picture = profile_picture.picture(
+            found, title=title, smallest_delta=setting.delta
+        )
         drawing.draw(picture, pathlib.Path(options.output))
     if options.json:
         results = [dataclasses.asdict(each) for each in found]
         return text.as_json({"setting": _of_all(setting), "results": results})
     if options.output is not None:
-        return "\n".join([f"wrote {options.output}", *profiles.notes(found)])
+        return "\n".join([f"wrote {options.output}", *profile_picture.notes(found)])
     return "\n\n".join([title, *map(_table, found)])
 
 
@@ -166,7 +168,7 @@ def _range(options: argparse.Namespace) -> Sequence[float] | None:
     return [float(epsilon) for epsilon in np.linspace(first, last, options.points)]
 
 
-def _of_all(setting: settings.Setting) -> dict[str, float]:
+def _of_all(setting: training_run.TrainingRun) -> dict[str, float]:
     """Returns the fields that all curves have in common, by their options' names."""
     fields = dataclasses.asdict(setting)
     del fields["group_size"]
@@ -176,7 +178,7 @@ def _of_all(setting: settings.Setting) -> dict[str, float]:
 
 def _table(profile: delta_profile.Profile) -> str:
     """Returns lines of plain text."""
-    name = profiles.label(profile)
+    name = profile_picture.label(profile)
     if profile.note:
         return f"{name}: {profile.note}"
     lines = [f"{name}, {profile.seconds:.2f} CPU s"]

@@ -4,12 +4,12 @@ import argparse
 import os
 from typing import Any
 
-from dp_accounting_ext import validation
 from dp_accounting_ext.command_line import parser
 from dp_accounting_ext.command_line import progress as progress_line
 from dp_accounting_ext.command_line import text
 from dp_accounting_ext.studies import sweep
 from dp_accounting_ext.studies import worker_pool
+from dp_accounting_ext.validation import fields
 
 _EPILOG = """\
 example:
@@ -46,7 +46,7 @@ def add_to(commands: Any) -> None:
 def _run(options: argparse.Namespace) -> str:
     cores = os.cpu_count() or 1
     workers = cores if options.workers is None else options.workers
-    if validation.positive_integer("workers", workers) > _MOST_WORKERS:
+    if fields.positive_integer("workers", workers) > _MOST_WORKERS:
         raise ValueError(f"workers must be at most {_MOST_WORKERS}. Found {workers}.")
     pool, progress = worker_pool.WorkerPool(workers), progress_line.Progress("rows")
     try:

@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 from dp_accounting_ext.studies import calibration
-from dp_accounting_ext.studies import setting as settings
+from dp_accounting_ext.studies import training_run
 
 
 def write(whole: str) -> None:
@@ -64,7 +64,7 @@ def _rounded(value: float | None, rounding: str) -> str:
     return str(context.create_decimal_from_float(value)).lower().replace("inity", "")
 
 
-def training(setting: settings.Setting | calibration.Target) -> str:
+def training(setting: training_run.TrainingRun | calibration.Target) -> str:
     """Returns a training run in words, but for its noise."""
     words = (
         f"{setting.num_selected} of {setting.num_steps} steps, "

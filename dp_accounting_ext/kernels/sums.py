@@ -48,7 +48,7 @@ def gather_quickly(
     return np.asarray(np.bincount(cells, weights, size), dtype=np.float64)
 
 
-def any_of(chances: Iterable[tuple[float, int]]) -> float:
+def probability_of_any(chances: Iterable[tuple[float, int]]) -> float:
     """Returns the probability that any of independent events happens.
 
     Args:

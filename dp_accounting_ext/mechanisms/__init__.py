@@ -1,1 +1,28 @@
-"""Mechanisms as dominating pairs."""
+"""What can be composed: parameters in, dominating pairs out when they are asked for.
+
+The names here are those from which `PLDAccountant.register` builds.
+"""
+
+from dp_accounting_ext.mechanisms.additive_noise import Gaussian
+from dp_accounting_ext.mechanisms.additive_noise import GaussianMixture
+from dp_accounting_ext.mechanisms.additive_noise import LaplaceMixture
+from dp_accounting_ext.mechanisms.compositions import NO_OP
+from dp_accounting_ext.mechanisms.compositions import compose
+from dp_accounting_ext.mechanisms.discrete_outputs import PrivacyParameters
+from dp_accounting_ext.mechanisms.interface import Mechanism
+from dp_accounting_ext.mechanisms.interface import OnePairMechanism
+from dp_accounting_ext.mechanisms.known_bounds import KnownPairs
+from dp_accounting_ext.mechanisms.known_bounds import NonPrivate
+
+__all__ = [
+    "NO_OP",
+    "Gaussian",
+    "GaussianMixture",
+    "KnownPairs",
+    "LaplaceMixture",
+    "Mechanism",
+    "NonPrivate",
+    "OnePairMechanism",
+    "PrivacyParameters",
+    "compose",
+]

@@ -9,10 +9,10 @@ import time
 
 from scipy import optimize
 
-from dp_accounting_ext import event_table
-from dp_accounting_ext import validation
+from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.studies import comparison
-from dp_accounting_ext.studies import setting as settings
+from dp_accounting_ext.studies import training_run
+from dp_accounting_ext.validation import fields
 
 DIGITS = 6
 _UPWARDS = decimal.Context(prec=DIGITS, rounding=decimal.ROUND_CEILING)
@@ -50,15 +50,15 @@ class Target:
     group_size: int = 1
 
     def __post_init__(self) -> None:
-        if not 0 < validation.real_number("epsilon", self.epsilon) < math.inf:
+        if not 0 < fields.real_number("epsilon", self.epsilon) < math.inf:
             raise ValueError(
                 f"epsilon must be positive and finite. Found {self.epsilon}."
             )
         self.with_noise(1.0)
 
-    def with_noise(self, noise_multiplier: float) -> settings.Setting:
+    def with_noise(self, noise_multiplier: float) -> training_run.TrainingRun:
         """Returns the training run with noise."""
-        return settings.Setting(
+        return training_run.TrainingRun(
             noise_multiplier=noise_multiplier,
             num_steps=self.num_steps,
             num_selected=self.num_selected,
@@ -100,14 +100,14 @@ def calibrate(target: Target) -> list[Row]:
         is not at the next smaller number of six digits: what is lost is less than
         1e-5 of the noise, and the width of the bracket.
     """
-    return [_row(scheme, target) for scheme in settings.SCHEMES]
+    return [_row(scheme, target) for scheme in training_run.SCHEMES]
 
 
 def _row(scheme: str, target: Target) -> Row:
     begin = time.process_time()
     try:
         noise, note = _least_noise(_epsilon_of(scheme, target), target)
-    except event_table.UnsupportedError as error:
+    except event_reader.UnsupportedError as error:
         return Row(scheme, None, None, None, 0.0, f"unsupported: {error.message}")
     bracket = comparison.bracket(scheme, target.with_noise(noise))
     return Row(
@@ -125,7 +125,7 @@ def _epsilon_of(scheme: str, target: Target) -> Epsilon:
 
     @functools.cache
     def epsilon(noise: float) -> float:
-        accountant = settings.accountant(scheme, target.with_noise(noise))
+        accountant = training_run.accountant(scheme, target.with_noise(noise))
         return accountant.get_epsilon(target.delta)
 
     return epsilon
@@ -136,14 +136,14 @@ def _least_noise(epsilon: Epsilon, target: Target) -> tuple[float, str]:
     enough = _guess(target)
     while epsilon(enough) > target.epsilon:
         enough *= _WIDENING
-        if enough > settings.LARGEST_NOISE:
+        if enough > training_run.LARGEST_NOISE:
             raise ValueError(
                 f"epsilon must be such as a noise_multiplier of at most "
-                f"{settings.LARGEST_NOISE:g} can meet. Found {target.epsilon:g} at "
+                f"{training_run.LARGEST_NOISE:g} can meet. Found {target.epsilon:g} at "
                 f"delta {target.delta:g}."
             )
     floor = min(_SMALLEST_NOISE, 0.1 / math.sqrt(target.epsilon))
-    floor = max(floor, 10 * settings.SMALLEST_NOISE)
+    floor = max(floor, 10 * training_run.SMALLEST_NOISE)
     while epsilon(enough / _WIDENING) <= target.epsilon:
         enough /= _WIDENING
         if enough < floor:
@@ -164,7 +164,7 @@ def _guess(target: Target) -> float:
     mean = 2 * target.epsilon / (slope + root)
     runs = target.num_selected * target.num_epochs
     noise = target.group_size * math.sqrt(runs) / mean
-    return min(max(noise, 10 * settings.SMALLEST_NOISE), settings.LARGEST_NOISE)
+    return min(max(noise, 10 * training_run.SMALLEST_NOISE), training_run.LARGEST_NOISE)
 
 
 def _root(epsilon: Epsilon, target: float, enough: float) -> float:

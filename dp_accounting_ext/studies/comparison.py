@@ -5,10 +5,11 @@ import dataclasses
 import math
 import time
 
-from dp_accounting_ext import certificate
-from dp_accounting_ext import constructions
-from dp_accounting_ext import event_table
-from dp_accounting_ext.studies import setting as settings
+from dp_accounting_ext import privacy_bounds
+from dp_accounting_ext.mechanisms import additive_noise
+from dp_accounting_ext.mechanisms import allocated
+from dp_accounting_ext.reading import event_reader
+from dp_accounting_ext.studies import training_run
 
 _INTERVAL = 1e-4
 _TIGHT = 1e-3
@@ -33,20 +34,20 @@ class Row:
     note: str = ""
 
 
-def compare(setting: settings.Setting) -> list[Row]:
+def compare(setting: training_run.TrainingRun) -> list[Row]:
     """Returns ε for random allocation, Poisson sampling and no amplification.
 
     For 1 < k < t random allocation of a record has a second row: the bracket of the
     composition of k blocks, whose upper end bounds the mechanism and whose lower
     end does not.
     """
-    rows = [bracket(scheme, setting) for scheme in settings.SCHEMES]
+    rows = [bracket(scheme, setting) for scheme in training_run.SCHEMES]
     if setting.group_size == 1 and 1 < setting.num_selected < setting.num_steps:
         rows.insert(1, _block_reduction(setting))
     return rows
 
 
-def bracket(scheme: str, setting: settings.Setting) -> Row:
+def bracket(scheme: str, setting: training_run.TrainingRun) -> Row:
     """Returns the bounds on ε of a training run.
 
     Args:
@@ -58,21 +59,21 @@ def bracket(scheme: str, setting: settings.Setting) -> Row:
     """
 
     def bounds() -> tuple[float, float]:
-        accountant = settings.accountant(scheme, setting)
+        accountant = training_run.accountant(scheme, setting)
         return accountant.get_epsilon_bounds(setting.delta)
 
     return _timed(scheme, bounds)
 
 
-def _block_reduction(setting: settings.Setting) -> Row:
-    allocation = constructions.RandomAllocation(
-        constructions.Gaussian(setting.noise_multiplier),
+def _block_reduction(setting: training_run.TrainingRun) -> Row:
+    allocation = allocated.RandomAllocation(
+        additive_noise.Gaussian(setting.noise_multiplier),
         setting.num_selected,
         setting.num_steps,
     )
 
     def bounds() -> tuple[float, float]:
-        blocks = certificate.Certificate(
+        blocks = privacy_bounds.PrivacyBounds(
             {allocation.blocks(): setting.num_epochs}, _INTERVAL
         )
         upper = blocks.upper_epsilon(setting.delta)
@@ -85,7 +86,7 @@ def _timed(scheme: str, bounds: Callable[[], tuple[float, float]]) -> Row:
     begin = time.process_time()
     try:
         lower, upper = bounds()
-    except event_table.UnsupportedError as error:
+    except event_reader.UnsupportedError as error:
         return Row(scheme, None, None, 0.0, f"unsupported: {error.message}")
     return Row(scheme, lower, upper, time.process_time() - begin, _note(lower, upper))
 

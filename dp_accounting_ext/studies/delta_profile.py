@@ -8,9 +8,9 @@ import time
 
 import numpy as np
 
-from dp_accounting_ext import event_table
-from dp_accounting_ext import validation
-from dp_accounting_ext.studies import setting as settings
+from dp_accounting_ext.reading import event_reader
+from dp_accounting_ext.studies import training_run
+from dp_accounting_ext.validation import fields
 
 Progress = Callable[[int, int], None]
 
@@ -44,7 +44,7 @@ class Profile:
 
 
 def profiles(
-    setting: settings.Setting,
+    setting: training_run.TrainingRun,
     *,
     group_sizes: Sequence[int] = (1,),
     epsilons: Sequence[float] | None = None,
@@ -70,7 +70,7 @@ def profiles(
     runs = [
         (scheme, dataclasses.replace(setting, group_size=size))
         for size in dict.fromkeys(group_sizes)
-        for scheme in settings.SCHEMES
+        for scheme in training_run.SCHEMES
     ]
     if epsilons is not None:
         grids = [_checked(epsilons)] * len(runs)
@@ -86,7 +86,7 @@ def profiles(
 
 def _checked(epsilons: Sequence[float]) -> list[float]:
     """Returns the numbers, increasing."""
-    found = sorted({validation.real_number("epsilons", each) for each in epsilons})
+    found = sorted({fields.real_number("epsilons", each) for each in epsilons})
     if not found or not 0 <= found[0] <= found[-1] < math.inf:
         raise ValueError(
             f"epsilons must be finite and not negative. Found {list(epsilons)}."
@@ -94,11 +94,11 @@ def _checked(epsilons: Sequence[float]) -> list[float]:
     return found
 
 
-def _end(scheme: str, setting: settings.Setting) -> float:
+def _end(scheme: str, setting: training_run.TrainingRun) -> float:
     """Returns ε at the smallest δ; 0 where there is no theorem, or no finite one."""
     try:
-        epsilon = settings.accountant(scheme, setting).get_epsilon(setting.delta)
-    except event_table.UnsupportedError:
+        epsilon = training_run.accountant(scheme, setting).get_epsilon(setting.delta)
+    except event_reader.UnsupportedError:
         return 0.0
     return epsilon if math.isfinite(epsilon) else 0.0
 
@@ -109,7 +109,7 @@ def _grids(ends: Sequence[float], num_points: int) -> list[list[float]]:
     They are smooth curves on a logarithmic axis: where they are flat, and where
     they fall.
     """
-    num_points = validation.positive_integer("num_points", num_points)
+    num_points = fields.positive_integer("num_points", num_points)
     if not 3 <= num_points <= _MOST_POINTS:
         raise ValueError(
             f"num_points must be at least 3 and at most {_MOST_POINTS}. "
@@ -131,12 +131,12 @@ def _grids(ends: Sequence[float], num_points: int) -> list[list[float]]:
 
 
 def _profile(
-    scheme: str, setting: settings.Setting, epsilons: Sequence[float]
+    scheme: str, setting: training_run.TrainingRun, epsilons: Sequence[float]
 ) -> Profile:
     begin = time.process_time()
     try:
-        accountant = settings.accountant(scheme, setting)
-    except event_table.UnsupportedError as error:
+        accountant = training_run.accountant(scheme, setting)
+    except event_reader.UnsupportedError as error:
         note = f"unsupported: {error.message}"
         return Profile(scheme, setting.group_size, (), (), (), 0.0, note)
     lower, upper = [], []

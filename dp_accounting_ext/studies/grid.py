@@ -5,7 +5,7 @@ import csv
 import dataclasses
 import os
 
-from dp_accounting_ext.studies import setting as settings
+from dp_accounting_ext.studies import training_run
 
 Cells = tuple[str, ...]
 Path = str | os.PathLike[str]
@@ -76,7 +76,7 @@ def _check_row(number: int, cells: Cells, size: int) -> None:
         )
 
 
-def read_row(row: Mapping[str, str]) -> tuple[str, settings.Setting]:
+def read_row(row: Mapping[str, str]) -> tuple[str, training_run.TrainingRun]:
     """Returns the scheme and the setting of a row.
 
     Args:
@@ -86,7 +86,7 @@ def read_row(row: Mapping[str, str]) -> tuple[str, settings.Setting]:
     Raises:
         TypeError, ValueError: If a cell is not what its column says, naming it.
     """
-    setting = settings.Setting(
+    setting = training_run.TrainingRun(
         noise_multiplier=_number("noise_multiplier", row),
         num_steps=_integer("steps", row["steps"]),
         num_selected=_integer("selected", row["selected"]),
@@ -94,7 +94,7 @@ def read_row(row: Mapping[str, str]) -> tuple[str, settings.Setting]:
         delta=_number("delta", row),
         group_size=_integer("group_size", row.get("group_size") or "1"),
     )
-    return row.get("scheme") or settings.RANDOM_ALLOCATION, setting
+    return row.get("scheme") or training_run.RANDOM_ALLOCATION, setting
 
 
 def _number(name: str, row: Mapping[str, str]) -> float:

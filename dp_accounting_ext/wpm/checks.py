@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dp_accounting_ext import validation
+from dp_accounting_ext.validation import fields
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -70,7 +70,7 @@ def epsilon(value: Any) -> float:
         TypeError: If it is not a real number.
         ValueError: If it is not positive, or above `MOST_EPSILON`.
     """
-    number = validation.real_number("epsilon", value)
+    number = fields.real_number("epsilon", value)
     if not 0 < number < math.inf:
         raise ValueError(f"epsilon must be positive and finite. Found {value}.")
     if number > MOST_EPSILON:
@@ -85,7 +85,7 @@ def regularization(value: Any) -> float:
         TypeError: If it is not a real number.
         ValueError: If it is not positive and finite.
     """
-    number = validation.real_number("regularization", value)
+    number = fields.real_number("regularization", value)
     if not 0 < number < math.inf:
         raise ValueError(
             "regularization must be positive and finite, or None for the exact "

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.spatial import distance
 
-from dp_accounting_ext import validation
+from dp_accounting_ext.validation import fields
 from dp_accounting_ext.wpm import checks
 
 FloatArray = npt.NDArray[np.float64]
@@ -40,7 +40,7 @@ def cost_matrix(
         ValueError: If the points differ in dimension, a distance is negative or not
             finite, or the order is below one.
     """
-    power = validation.real_number("order", order)
+    power = fields.real_number("order", order)
     if not 1 <= power < math.inf:
         raise ValueError(f"order must be at least 1 and finite. Found {order}.")
     left, right = _points("inputs", inputs), _points("outputs", outputs)

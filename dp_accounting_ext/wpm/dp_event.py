@@ -6,7 +6,7 @@ import math
 import attr
 from dp_accounting import dp_event
 
-from dp_accounting_ext import validation
+from dp_accounting_ext.validation import fields
 from dp_accounting_ext.wpm import checks
 from dp_accounting_ext.wpm import rational_exponential
 
@@ -69,7 +69,7 @@ def dominating_probabilities(epsilon: float, total_mass: float) -> tuple[float, 
         at least as large as that of a pair that dominates.
     """
     privacy = checks.epsilon(epsilon)
-    total = validation.real_number("total_mass", total_mass)
+    total = fields.real_number("total_mass", total_mass)
     mass = float(checks.base_measure([total], 1, privacy)[0])
     response = response_probability(privacy, mass)
     _, high = rational_exponential.bounds(Fraction(privacy))

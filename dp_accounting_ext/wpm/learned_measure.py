@@ -6,7 +6,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from dp_accounting_ext import validation
+from dp_accounting_ext.validation import fields
 from dp_accounting_ext.wpm import checks
 from dp_accounting_ext.wpm import cutting_planes
 from dp_accounting_ext.wpm import exact_projection
@@ -93,7 +93,7 @@ def _limit(cap: float | None, cost: FloatArray, epsilon: float) -> _Limit:
     if cap is None:
         start = uniform_measure.uniform_base_measure(cost, epsilon)
         return _Limit(math.inf, scale * start.base_measure)
-    limit = validation.real_number("worst_case", cap)
+    limit = fields.real_number("worst_case", cap)
     best = minimax_measure.minimax_base_measure(cost, epsilon)
     if limit < best.value:
         raise ValueError(

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from dp_accounting_ext import validation
+from dp_accounting_ext.validation import fields
 from dp_accounting_ext.wpm import checks
 from dp_accounting_ext.wpm import measure
 from dp_accounting_ext.wpm import worst_case
@@ -36,7 +36,7 @@ def mirror_descent_base_measure(
         https://arxiv.org/abs/2605.10015, Proposition G.1.
     """
     costs, privacy = checks.cost(cost), checks.epsilon(epsilon)
-    number = validation.positive_integer("steps", steps)
+    number = fields.positive_integer("steps", steps)
     size, largest = costs.shape[1], max(float(costs.max()), np.finfo(float).tiny)
     least, most = math.exp(-privacy / 2), math.exp(privacy / 2)
     pace = math.sqrt(2 * (1 + math.log(size)) / number)

@@ -5,7 +5,7 @@ import math
 from scipy import optimize
 from scipy import special
 
-from dp_accounting_ext import validation
+from dp_accounting_ext.validation import fields
 from dp_accounting_ext.wpm import checks
 
 
@@ -61,8 +61,8 @@ def _threshold(dimension: int, epsilon: float, order: float) -> float:
     (e^ε − 1)(x^{p/2} S − U') = h − x^{p/2}, with h = H / 4^{p/2} and U' = U / 4^{p/2}.
     The root is sought in log x, as it may be tiny.
     """
-    half = validation.positive_integer("dimension", dimension) / 2
-    power = validation.real_number("order", order) / 2
+    half = fields.positive_integer("dimension", dimension) / 2
+    power = fields.real_number("order", order) / 2
     if not 0.5 <= power < math.inf:
         raise ValueError(f"order must be at least 1 and finite. Found {order}.")
     whole = math.exp(special.betaln(half + power, half) - special.betaln(half, half))

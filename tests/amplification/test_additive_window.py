@@ -6,8 +6,8 @@ import math
 import numpy as np
 import pytest
 
-from dp_accounting_ext import dominating_pair
 from dp_accounting_ext.amplification import additive_window
+from dp_accounting_ext.pairs import dominating_pair
 
 Bound = dominating_pair.Bound
 Summand = additive_window.Summand

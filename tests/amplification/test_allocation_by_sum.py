@@ -13,11 +13,13 @@ import oracles
 import pytest
 import strategies
 
-from dp_accounting_ext import constructions
-from dp_accounting_ext import dominating_pair
 from dp_accounting_ext.amplification import allocation_by_sum
 from dp_accounting_ext.kernels import lattice
-from dp_accounting_ext.mechanisms import gaussian
+from dp_accounting_ext.mechanisms import additive_noise
+from dp_accounting_ext.mechanisms import allocated
+from dp_accounting_ext.mechanisms import interface
+from dp_accounting_ext.pairs import dominating_pair
+from dp_accounting_ext.pairs import gaussian
 
 Bound = dominating_pair.Bound
 Direction = dominating_pair.Direction
@@ -25,8 +27,8 @@ ACCURACY = Fraction(1, 10**9)  # Of lower bounds that could be the truth.
 
 
 def allocation_of(sigma, selected, steps):
-    step = constructions.Gaussian(sigma)
-    return constructions.RandomAllocation(step, selected, steps)
+    step = additive_noise.Gaussian(sigma)
+    return allocated.RandomAllocation(step, selected, steps)
 
 
 def subset_law(pair, selected, steps):
@@ -111,7 +113,7 @@ def test_upper_is_above_what_the_maximum_reveals(selected, steps):
 def test_no_tilt_speaks_of_what_it_does_not_know(sigma, selected):
     """Tilts whose law folds onto the window once owned it: brackets of one half."""
     upper, lower = (
-        constructions.pairs_of(
+        interface.pairs_of(
             allocation_of(sigma, selected, 1000), bound, 1e-15
         ).remove.epsilon(1e-6, Direction.REMOVE)
         for bound in (Bound.UPPER, Bound.LOWER)

@@ -9,11 +9,11 @@ import numpy as np
 import oracles
 import pytest
 
-from dp_accounting_ext import dominating_pair
 from dp_accounting_ext.amplification import additive_allocation
 from dp_accounting_ext.amplification import additive_window
 from dp_accounting_ext.amplification import geometric_allocation
 from dp_accounting_ext.amplification import random_allocation
+from dp_accounting_ext.pairs import dominating_pair
 
 Bound = dominating_pair.Bound
 Direction = dominating_pair.Direction
@@ -135,7 +135,7 @@ def test_what_has_lost_its_mass_says_nothing(monkeypatch, bound, zero, steps, lo
     )
     assert len(calls) == 1 - lost
     if lost:
-        nothing = dominating_pair.nothing_known(bound)
+        nothing = dominating_pair.trivial_pair(bound)
         assert found.bound is bound
         assert atoms_of(found) == atoms_of(nothing)
         assert found.infinity_mass == nothing.infinity_mass

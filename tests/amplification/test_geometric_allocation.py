@@ -9,9 +9,9 @@ import numpy as np
 import oracles
 import pytest
 
-from dp_accounting_ext import dominating_pair
 from dp_accounting_ext.amplification import geometric_allocation
 from dp_accounting_ext.kernels import geometric
+from dp_accounting_ext.pairs import dominating_pair
 
 Bound = dominating_pair.Bound
 STEP = math.log(2)
@@ -625,7 +625,7 @@ def test_a_weighted_mean_trims_its_share_at_each_sum(monkeypatch):
 
 def test_steps_that_say_nothing_have_their_weight():
     known = pair_of(Bound.UPPER, [0.5, 1.5], [0.5, 0.5])
-    nothing = dominating_pair.nothing_known(Bound.UPPER)
+    nothing = dominating_pair.trivial_pair(Bound.UPPER)
     found = geometric_allocation.weighted_mean(
         [nothing, known], [0.25, 0.75], tail_mass=1e-12, points=100
     )

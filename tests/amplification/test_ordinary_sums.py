@@ -6,12 +6,12 @@ import math
 import numpy as np
 import pytest
 
-from dp_accounting_ext import dominating_pair
 from dp_accounting_ext.amplification import additive_allocation
 from dp_accounting_ext.amplification import additive_window
 from dp_accounting_ext.amplification import ordinary_sums
 from dp_accounting_ext.amplification import random_allocation
 from dp_accounting_ext.kernels import lattice
+from dp_accounting_ext.pairs import dominating_pair
 
 Bound = dominating_pair.Bound
 LatticeAtoms = ordinary_sums.LatticeAtoms

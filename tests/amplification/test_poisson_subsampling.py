@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import strategies
 
-from dp_accounting_ext import dominating_pair
 from dp_accounting_ext.amplification import poisson_subsampling
+from dp_accounting_ext.pairs import dominating_pair
 
 Direction = dominating_pair.Direction
 

@@ -12,10 +12,10 @@ import oracles
 import pytest
 import strategies
 
-from dp_accounting_ext import dominating_pair
-from dp_accounting_ext import mechanism_constructions
 from dp_accounting_ext.amplification import random_allocation
-from dp_accounting_ext.mechanisms import gaussian
+from dp_accounting_ext.mechanisms import additive_noise
+from dp_accounting_ext.pairs import dominating_pair
+from dp_accounting_ext.pairs import gaussian
 
 Bound = dominating_pair.Bound
 Direction = dominating_pair.Direction
@@ -277,7 +277,7 @@ def test_least_sums_are_resolved_where_a_record_is_added(noise, steps):
     """Beside losses that are no jumps: on a lattice ε was infinite, or off by 1 %."""
     lower, upper = (
         random_allocation.random_allocation(
-            mechanism_constructions.laplace(noise).pairs(bound, 1e-20).add,
+            additive_noise.laplace(noise).pairs(bound, 1e-20).add,
             steps,
             tail_mass=1e-13,
         )

@@ -8,12 +8,12 @@ import oracles
 import pytest
 import strategies
 
-from dp_accounting_ext import dominating_pair
 from dp_accounting_ext.amplification import additive_allocation
 from dp_accounting_ext.amplification import additive_window
 from dp_accounting_ext.amplification import geometric_allocation
 from dp_accounting_ext.amplification import random_allocation
-from dp_accounting_ext.mechanisms import gaussian
+from dp_accounting_ext.pairs import dominating_pair
+from dp_accounting_ext.pairs import gaussian
 
 Bound = dominating_pair.Bound
 Direction = dominating_pair.Direction

@@ -5,7 +5,7 @@ import json
 from command_runner import run
 import pytest
 
-from dp_accounting_ext.studies import setting as training
+from dp_accounting_ext.studies import training_run
 
 COMMAND = "calibrate --steps 50 --selected 1 --epochs 2 --epsilon 2 --delta 1e-6"
 
@@ -15,11 +15,11 @@ def test_the_printed_noise_is_certified(capsys):
     assert (status, err) == (0, "")
     lines = table.splitlines()
     assert lines[0].startswith("noise multiplier for ε ≤ 2 at δ = 1e-06, 1 of 50")
-    assert [line[:20].strip() for line in lines[3:]] == list(training.SCHEMES)
+    assert [line[:20].strip() for line in lines[3:]] == list(training_run.SCHEMES)
     for line in lines[3:]:
         noise, lower, upper = map(float, line[20:].split()[:3])
-        setting = training.Setting(noise, 50, 1, 2, 1e-6)
-        accountant = training.accountant(line[:20].strip(), setting)
+        setting = training_run.TrainingRun(noise, 50, 1, 2, 1e-6)
+        accountant = training_run.accountant(line[:20].strip(), setting)
         bounds = accountant.get_epsilon_bounds(1e-6)
         assert lower <= bounds[0] <= bounds[1] <= upper <= 2
 

@@ -6,7 +6,7 @@ import sys
 import command_runner
 import pytest
 
-from dp_accounting_ext.figures import catalogue
+from dp_accounting_ext.papers import catalogue
 
 RUN = "profile --noise-multiplier 1 --steps 20 --points 3"
 run = command_runner.run

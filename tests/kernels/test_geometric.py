@@ -11,8 +11,8 @@ import oracles
 import pytest
 import strategies
 
-from dp_accounting_ext import dominating_pair
 from dp_accounting_ext.kernels import geometric
+from dp_accounting_ext.pairs import dominating_pair
 
 STEP = 0.13
 KAPPAS = [0.0, 0.01, 0.3, 1.0, 2.5, 7.0, 20.0, 60.0]

@@ -78,14 +78,16 @@ def test_any_of(chances):
     none = Fraction(1)
     for chance, number in chances:
         none *= (1 - Fraction(chance)) ** number
-    assert sums.any_of(chances) == pytest.approx(float(1 - none), rel=1e-15, abs=0)
+    assert sums.probability_of_any(chances) == pytest.approx(
+        float(1 - none), rel=1e-15, abs=0
+    )
 
 
 def test_any_of_has_no_negative_zero():
-    assert math.copysign(1.0, sums.any_of([(0.0, 2)])) == 1.0
+    assert math.copysign(1.0, sums.probability_of_any([(0.0, 2)])) == 1.0
 
 
 @pytest.mark.parametrize("certain", [1.0, 1.5])
 def test_any_of_what_is_certain(certain):
     """Bounds on chances may be above one."""
-    assert sums.any_of([(0.5, 2), (certain, 1)]) == 1.0
+    assert sums.probability_of_any([(0.5, 2), (certain, 1)]) == 1.0

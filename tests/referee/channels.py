@@ -144,7 +144,7 @@ def product(one: Channel, other: Channel, most: int) -> Channel:
 
 def power(channel: Channel, count: int, most: int) -> Channel:
     """Returns a mechanism run so many times."""
-    result, square = NOTHING, channel
+    result, square = NO_OP, channel
     while count:
         if count % 2:
             result = product(result, square, most)
@@ -232,7 +232,7 @@ def _key(ratio: Any) -> Any:
     return fractions.Fraction(ratio)
 
 
-NOTHING = exact([1], [1])
+NO_OP = exact([1], [1])
 EVERYTHING = exact([1, 0], [0, 1])
 
 

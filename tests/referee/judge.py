@@ -12,9 +12,9 @@ import numpy as np
 import truths
 
 import dp_accounting_ext as ext
-from dp_accounting_ext import constructions
-from dp_accounting_ext import dominating_pair
 from dp_accounting_ext import pld
+from dp_accounting_ext.mechanisms import interface
+from dp_accounting_ext.pairs import dominating_pair
 
 NeighborRel = privacy_accountant.NeighboringRelation
 Side = channels.Side
@@ -24,7 +24,7 @@ _EITHER = (True, False)  # Ways: whether the record is removed.
 
 
 @dataclasses.dataclass(frozen=True)
-class Discrete(constructions.Construction):
+class Discrete(interface.Mechanism):
     """The pair of a `truths.DiscreteEvent`, as its user would write it."""
 
     without: tuple[int, ...]
@@ -43,7 +43,7 @@ class Discrete(constructions.Construction):
             min(float(law[other == 0].sum()) * (1 + side * _ROUNDING), 1.0)
             for law, other in ((p, q), (q, p))
         ]
-        return dominating_pair.both_ways(
+        return dominating_pair.DirectedPairs.same(
             dominating_pair.DominatingPair(
                 ratios[order], masses[order], *sinks, bound, _ROUNDING, _ROUNDING
             )

@@ -87,7 +87,7 @@ class Referee:
         return [channels.floats(case, self.side) for case in found]
 
     def composed(self, parts: Sequence[list[Channel]]) -> list[Channel]:
-        found = [channels.NOTHING]
+        found = [channels.NO_OP]
         for part in parts:
             pairs = itertools.islice(itertools.product(found, part), 6)
             found = [channels.product(a, b, self.most) for a, b in pairs]
@@ -107,7 +107,7 @@ class Referee:
 
     def _single(self, event: Any) -> list[Channel]:
         if isinstance(event, stock.NoOpDpEvent):
-            return [channels.NOTHING]
+            return [channels.NO_OP]
         if isinstance(event, stock.NonPrivateDpEvent):
             return [channels.EVERYTHING]
         if isinstance(event, ext.GroupSubsampledEvent):
@@ -126,7 +126,7 @@ class Referee:
         """Returns noise around random sums, in norms of a record."""
         scale = float(event.noise_multiplier)
         if scale == 0:
-            return channels.EVERYTHING if p != q else channels.NOTHING
+            return channels.EVERYTHING if p != q else channels.NO_OP
         kind = "laplace" if isinstance(event, stock.LaplaceDpEvent) else "gaussian"
         p, q = (tuple((shift, w) for shift, w in law if w) for law in (p, q))
         widest = max(abs(shift) for law in (p, q) for shift, _ in law) / scale
@@ -147,7 +147,7 @@ class Referee:
         ):
             rate = fractions.Fraction(float(event.sampling_probability))
             p, q = (((0.0, 1 - rate), (s, rate)) for s in (1.0, -1.0))
-            return [self.noise(event.event, p, q)] if rate else [channels.NOTHING]
+            return [self.noise(event.event, p, q)] if rate else [channels.NO_OP]
         return None
 
     def fixed_size(self, event: Any) -> list[Channel]:
@@ -231,7 +231,7 @@ class _Group:
         if isinstance(event, SAMPLES):
             rate, inner = float(event.sampling_probability), event.event
         if isinstance(inner, stock.NoOpDpEvent) or rate == 0:
-            return [channels.NOTHING]
+            return [channels.NO_OP]
         if isinstance(inner, stock.NonPrivateDpEvent):
             return [channels.EVERYTHING]
         assert referee.split is not None
@@ -259,7 +259,7 @@ class _Group:
             yes = chance * (1 - lie) + (1 - chance) * lie
             bits = [[lie, 1 - lie], [yes, 1 - yes]]
             found.append(channels.exact(*(bits if index == 0 else bits[::-1])))
-        return found or [channels.NOTHING]
+        return found or [channels.NO_OP]
 
 
 def splits(event: stock.DpEvent, relation: NeighborRel) -> list[tuple[int, int]]:
@@ -348,7 +348,7 @@ def _truncated(event: Any, referee: Referee) -> list[Channel]:
     size, most = int(event.dataset_size), int(event.truncated_batch_size)
     rate = float(event.sampling_probability)
     if not (size and most and rate):
-        return [channels.NOTHING]
+        return [channels.NO_OP]
     replace_one = referee.relation is NeighborRel.REPLACE_ONE
     found = []
     for value in (0, -1):
@@ -398,7 +398,7 @@ def _scheduled_allocation(event: Any, referee: Referee) -> list[Channel]:
             return []
         steps += [channel] * int(count)
     # Steps that never ran release nothing, with the record or without.
-    steps += [channels.NOTHING] * (int(event.num_steps) - len(steps))
+    steps += [channels.NO_OP] * (int(event.num_steps) - len(steps))
     return [channels.allocated(steps, 1, referee.most)]
 
 

@@ -10,13 +10,13 @@ import oracles
 import pytest
 
 from dp_accounting_ext.studies import calibration
-from dp_accounting_ext.studies import setting as training
+from dp_accounting_ext.studies import training_run
 
 
 def epsilon_at(row, target, factor=1.0):
     """The certified bounds on ε, from an accountant that knows of no calibration."""
     setting = target.with_noise(row.noise_multiplier * factor)
-    accountant = training.accountant(row.scheme, setting)
+    accountant = training_run.accountant(row.scheme, setting)
     return accountant.get_epsilon_bounds(target.delta)
 
 

@@ -5,7 +5,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from dp_accounting_ext.studies import comparison
-from dp_accounting_ext.studies import setting as training
+from dp_accounting_ext.studies import training_run
 
 
 @settings(max_examples=10, deadline=None)
@@ -17,7 +17,9 @@ from dp_accounting_ext.studies import setting as training
     st.sampled_from([0.9, 0.5, 1e-3, 1e-8, 1e-25]),
 )
 def test_any_setting_gives_ordered_rows(noise, steps, selected, epochs, delta):
-    setting = training.Setting(noise, steps, min(selected, steps), epochs, delta)
+    setting = training_run.TrainingRun(
+        noise, steps, min(selected, steps), epochs, delta
+    )
     for row in comparison.compare(setting):
         assert 0 <= row.epsilon_lower <= row.epsilon_upper
         assert row.seconds >= 0

@@ -9,9 +9,9 @@ import pytest
 
 import dp_accounting_ext as ext
 from dp_accounting_ext.studies import delta_profile
-from dp_accounting_ext.studies import setting as settings
+from dp_accounting_ext.studies import training_run
 
-RUN = settings.Setting(1.5, 20, 2, 3, 1e-8)
+RUN = training_run.TrainingRun(1.5, 20, 2, 3, 1e-8)
 
 
 def by_name(found):
@@ -25,7 +25,7 @@ def profiles():
 
 def test_there_is_a_profile_of_each_scheme_and_size(profiles):
     assert set(profiles) == {
-        (name, size) for name in settings.SCHEMES for size in (1, 3)
+        (name, size) for name in training_run.SCHEMES for size in (1, 3)
     }
 
 
@@ -55,7 +55,7 @@ def test_all_begin_at_one_epsilon(profiles):
 @pytest.mark.parametrize("size", [1, 3])
 def test_no_amplification_is_the_gaussian_in_closed_form(profiles, size):
     """k E steps of noise σ seen by K records: one of σ / (K √(k E))."""
-    profile = profiles[settings.NO_AMPLIFICATION, size]
+    profile = profiles[training_run.NO_AMPLIFICATION, size]
     with mpmath.workdps(40):
         mean = size * mpmath.sqrt(2 * 3) / mpmath.mpf(RUN.noise_multiplier)
     for epsilon, lower, upper in zip(
@@ -66,7 +66,7 @@ def test_no_amplification_is_the_gaussian_in_closed_form(profiles, size):
 
 
 def test_groups_have_less_privacy(profiles):
-    for scheme in (settings.POISSON_SAMPLING, settings.NO_AMPLIFICATION):
+    for scheme in (training_run.POISSON_SAMPLING, training_run.NO_AMPLIFICATION):
         single, group = profiles[scheme, 1], profiles[scheme, 3]
         common = np.geomspace(single.epsilons[0], single.epsilons[-1], 3)
         found = by_name(
@@ -80,19 +80,19 @@ def test_groups_have_less_privacy(profiles):
 
 
 def test_groups_under_random_allocation_have_no_theorem(profiles):
-    profile = profiles[settings.RANDOM_ALLOCATION, 3]
+    profile = profiles[training_run.RANDOM_ALLOCATION, 3]
     assert profile.epsilons == profile.delta_upper == ()
     assert "no bound for groups" in profile.note
-    assert profiles[settings.RANDOM_ALLOCATION, 1].note == ""
+    assert profiles[training_run.RANDOM_ALLOCATION, 1].note == ""
 
 
 def test_bounds_are_the_accountants():
-    run = settings.Setting(1.0, 10, 1, 1, 1e-12)
+    run = training_run.TrainingRun(1.0, 10, 1, 1, 1e-12)
     found = by_name(delta_profile.profiles(run, epsilons=(2.0, 0.0, 1)))
-    profile = found[settings.POISSON_SAMPLING, 1]
+    profile = found[training_run.POISSON_SAMPLING, 1]
     assert profile.epsilons == (0.0, 1.0, 2.0)
     accountant = ext.PLDAccountant().compose(
-        settings.event(settings.POISSON_SAMPLING, run)
+        training_run.event(training_run.POISSON_SAMPLING, run)
     )
     for i, epsilon in enumerate(profile.epsilons):
         bounds = (profile.delta_lower[i], profile.delta_upper[i])
@@ -100,7 +100,9 @@ def test_bounds_are_the_accountants():
 
 
 def test_less_than_the_smallest_delta_everywhere():
-    found = delta_profile.profiles(settings.Setting(1e9, 10, 1, 1, 0.5), num_points=3)
+    found = delta_profile.profiles(
+        training_run.TrainingRun(1e9, 10, 1, 1, 0.5), num_points=3
+    )
     for profile in found:
         assert len(profile.epsilons) == 1 and profile.delta_upper[0] < 0.5
 

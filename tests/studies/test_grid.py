@@ -3,7 +3,7 @@
 import pytest
 
 from dp_accounting_ext.studies import grid as grids
-from dp_accounting_ext.studies import setting as training
+from dp_accounting_ext.studies import training_run
 
 HEADER = "noise_multiplier,steps,selected,epochs,delta"
 
@@ -59,7 +59,7 @@ ROW = dict(zip(HEADER.split(","), ["1.5", "30", "2", "4", "1e-6"], strict=True))
 def test_what_is_absent_or_empty_has_a_default(more):
     scheme, setting = grids.read_row({**ROW, **more})
     assert scheme == "random allocation"
-    assert setting == training.Setting(1.5, 30, 2, 4, 1e-6)
+    assert setting == training_run.TrainingRun(1.5, 30, 2, 4, 1e-6)
 
 
 def test_a_scheme_and_a_group():

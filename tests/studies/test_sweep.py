@@ -10,8 +10,8 @@ import time
 import pytest
 import sweep_oracles
 
-from dp_accounting_ext.studies import setting as training
 from dp_accounting_ext.studies import sweep
+from dp_accounting_ext.studies import training_run
 from dp_accounting_ext.studies import worker_pool
 
 HEADER = sweep_oracles.HEADER
@@ -66,10 +66,12 @@ def test_rows_are_those_of_the_accountant(files):
     summary = files.sweep(sweep_oracles.Inline())
     rows = files.rows()
     for row in rows:
-        setting = training.Setting(
+        setting = training_run.TrainingRun(
             1.5, 30, 2, 4, float(row["delta"]), int(row["group_size"] or 1)
         )
-        accountant = training.accountant(row["scheme"] or "random allocation", setting)
+        accountant = training_run.accountant(
+            row["scheme"] or "random allocation", setting
+        )
         bounds = accountant.get_epsilon_bounds(setting.delta)
         assert (float(row["epsilon_lower"]), float(row["epsilon_upper"])) == bounds
         assert float(row["seconds"]) >= 0

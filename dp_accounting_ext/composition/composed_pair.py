@@ -1,0 +1,303 @@
+"""The dominating pair of a composition, for what is sampled as a whole.
+
+Subsampling and allocation need both tails of Z = dP/dQ under Q, each relatively
+accurate: a mass at a loss of −30 counts e^{30} times in P's law of a sample. So
+the composed law is computed under several tilts, and every loss takes the one
+whose noise is least there.
+"""
+
+from collections.abc import Sequence
+import math
+
+import numpy as np
+import numpy.typing as npt
+from scipy import fft
+
+from dp_accounting_ext.composition import loss_distribution
+from dp_accounting_ext.composition import saddle_point
+from dp_accounting_ext.kernels import lattice
+from dp_accounting_ext.kernels import sums
+from dp_accounting_ext.pairs import dominating_pair
+
+Bound = dominating_pair.Bound
+FloatArray = npt.NDArray[np.float64]
+IndexArray = npt.NDArray[np.int64]
+PairWithCount = tuple[dominating_pair.DominatingPair, int]
+
+_CELLS_PER_DEVIATION = 300.0  # Of one run, on the average.
+_MOST_POINTS = 1 << 19
+_MANY_POINTS = 1 << 16
+_FINEST = 1e-12  # Interval over the largest loss.
+_LARGEST_LOSS = 690.0
+_SMALLEST_MASS = 1e-300
+_DIVERGENCE = 12.0  # Of the laws under neighbouring tilts, in nats.
+_MOST_TILTS = 40
+_MARGIN = 12.0  # Of the circle around the window, in standard deviations.
+# Of masses that a lower bound keeps, relatively, and what it may so drop.
+_ERRORS = (1e-11, 1e-10, 1e-9, 1e-8, 1e-7, 1e-6, 1e-5)
+_MOST_DROPPED = 1e-12
+_SAFETY = 1 + 1e-9
+
+
+def compose(
+    pairs: Sequence[PairWithCount], *, tail_mass: float
+) -> dominating_pair.DominatingPair:
+    """Returns the pair of a composition.
+
+    Args:
+        pairs: Pairs with the number of runs of each; all upper, or all lower.
+        tail_mass: Probability that may be moved to the sinks (of an upper bound)
+            or dropped (of a lower one), on either side.
+
+    Guarantees:
+        Upper (lower) pairs give an upper (lower) pair, in both directions.
+
+    Source:
+        https://arxiv.org/abs/2106.08567, Theorem 10 (composition).
+    """
+    if len(pairs) == 1 and pairs[0][1] == 1:
+        return pairs[0][0]
+    copies = sum(count for _, count in pairs)
+    pairs = [
+        (dominating_pair.without_tails(pair, tail_mass / copies), count)
+        for pair, count in pairs
+    ]
+    laws = [
+        loss_distribution.from_pair(pair, dominating_pair.Direction.REMOVE, count)
+        for pair, count in pairs
+    ]
+    if not all(law.masses.any() for law in laws):
+        return dominating_pair.trivial_pair(laws[0].bound)
+    if all(law.losses.size == 1 for law in laws):
+        return _constant(pairs)
+    sketch = saddle_point.Sketch(laws)
+    low, high = _ends(sketch, tail_mass)
+    interval = sketch.deviation / (_CELLS_PER_DEVIATION * math.sqrt(copies))
+    largest = max(float(np.abs(law.losses).max()) for law in laws)
+    interval = max(interval, (high - low) / _MOST_POINTS, _FINEST * largest)
+    least = sum(law.count * float(law.losses[0]) for law in laws)
+    most = sum(law.count * float(law.losses[-1]) for law in laws)
+    tilts = _tilts(sketch, max(low, least), min(high, most))
+    composed = _Lattice(laws, sketch, interval, low, high, tilts)
+    infinity_mass = sums.probability_of_any(
+        [(pair.infinity_mass, count) for pair, count in pairs]
+    )
+    zero_mass = sums.probability_of_any(
+        [(pair.zero_mass, count) for pair, count in pairs]
+    )
+    if laws[0].bound is Bound.UPPER:
+        return composed.upper(infinity_mass, zero_mass)
+    return composed.lower(infinity_mass, zero_mass)
+
+
+def _constant(pairs: Sequence[PairWithCount]) -> dominating_pair.DominatingPair:
+    """Returns the composition of pairs with one finite ratio each."""
+    log_ratio = sum(count * math.log(pair.ratios[-1]) for pair, count in pairs)
+    if abs(log_ratio) > _LARGEST_LOSS:
+        return dominating_pair.trivial_pair(pairs[0][0].bound)
+    mass = math.prod(float(pair.masses.sum()) ** count for pair, count in pairs)
+    copies = sum(count for _, count in pairs)
+    rounding = 64 * (copies + abs(log_ratio)) * dominating_pair.UNIT_ROUNDOFF
+    return dominating_pair.DominatingPair(
+        np.array([math.exp(log_ratio)]),
+        np.array([mass]),
+        sums.probability_of_any([(pair.infinity_mass, count) for pair, count in pairs]),
+        sums.probability_of_any([(pair.zero_mass, count) for pair, count in pairs]),
+        pairs[0][0].bound,
+        rounding + sum(count * pair.mass_error for pair, count in pairs),
+        rounding + sum(count * pair.ratio_error for pair, count in pairs),
+    )
+
+
+def _ends(sketch: saddle_point.Sketch, tail_mass: float) -> tuple[float, float]:
+    """Returns between what losses P and Q lie, but for the tails (Chernoff)."""
+    exponent = -math.log(tail_mass)
+    low, high = -_LARGEST_LOSS, _LARGEST_LOSS
+    for change in np.geomspace(1e-2, 1e3, 60) / sketch.deviation:
+        high = min(high, (sketch.cumulants(change)[0] + exponent) / change)
+        low = max(low, -(sketch.cumulants(-1 - change)[0] + exponent) / change)
+    # Lower bounds that lack much of their mass have tails that cross.
+    return (low, high) if low < high else (high, low)
+
+
+def _tilts(sketch: saddle_point.Sketch, low: float, high: float) -> list[float]:
+    """Returns tilts whose centres go from the low end to the high one.
+
+    Neighbours overlap: of two laws with a divergence of a few nats either way, one
+    has masses far above the noise wherever the other has not.
+    """
+    tilt, last = sketch.tilt_for_mean(low), sketch.eased(sketch.tilt_for_mean(high))
+    tilts = [tilt]
+    value, mean, variance = sketch.cumulants(tilt)
+    while tilt < last and len(tilts) < _MOST_TILTS:
+        step = math.sqrt(2 * _DIVERGENCE / max(variance, 1e-6 * sketch.deviation**2))
+        step = min(step, last - tilt)
+        while True:
+            there = sketch.cumulants(tilt + step)
+            rise = there[0] - value
+            if max(rise - step * mean, step * there[1] - rise) <= 1.5 * _DIVERGENCE:
+                break
+            step /= 2
+        tilt += step
+        value, mean, variance = there
+        tilts.append(tilt)
+    return tilts
+
+
+class _Lattice:
+    """A composed law on a loss lattice, under several tilts.
+
+    Args:
+        laws: What is composed, its losses under P.
+        sketch: The same in a few thousand atoms.
+        interval: The loss interval.
+        low: Lowest loss wanted.
+        high: Highest loss wanted.
+        tilts: Tilts, per nat.
+    """
+
+    def __init__(
+        self,
+        laws: Sequence[loss_distribution.LossDistribution],
+        sketch: saddle_point.Sketch,
+        interval: float,
+        low: float,
+        high: float,
+        tilts: Sequence[float],
+    ) -> None:
+        self._laws = laws
+        self._interval = interval
+        self._counts = [law.count for law in laws]
+        factors = [loss_distribution.on_lattice(law, interval) for law in laws]
+        self._factors = [p for p, _ in factors]
+        self._others = [q for _, q in factors if q is not None]
+        self._bottom = sum(f.count * f.start for f in self._factors)
+        self._top = sum(f.count * int(f.indices[-1]) for f in self._factors)
+        first = max(math.floor(low / interval) - 1, self._bottom)
+        last = min(math.ceil(high / interval) + 1, self._top)
+        self._indices = np.arange(first, last + 1, dtype=np.int64)
+        window = last - first + 1
+        margin = math.ceil(_MARGIN * sketch.deviation / interval)
+        if laws[0].bound is Bound.LOWER:
+            # What folds onto the window is lost to it.
+            margin = max(margin, 4 * window, _MANY_POINTS - window)
+        size = min(window + margin, self._top - self._bottom + 1)
+        self._size = int(fft.next_fast_len(size, real=True))
+        self._tilts = [tilt * interval for tilt in tilts]
+        self._tilted = [self._sum(self._factors, tilt) for tilt in self._tilts]
+
+    def _sum(self, factors: Sequence[lattice.Factor], tilt: float) -> lattice.TiltedSum:
+        changes = [change / self._size for change in (8.0, 30.0, 60.0, 120.0)]
+        return lattice.TiltedSum(factors, tilt, self._size, changes)
+
+    def _errors(self) -> tuple[float, float]:
+        """Returns bounds on the relative errors of masses and of ratios."""
+        mass_error = sum(law.count * law.mass_error for law in self._laws)
+        ratio_error = sum(law.count * law.ratio_error for law in self._laws)
+        rounding = 4 * dominating_pair.UNIT_ROUNDOFF * (2 + 2 * _LARGEST_LOSS)
+        mass_error += max(tilted.mass_error() for tilted in self._tilted)
+        return mass_error + rounding, ratio_error + rounding
+
+    def upper(
+        self, infinity_mass: float, zero_mass: float
+    ) -> dominating_pair.DominatingPair:
+        """Returns the upper pair: noise is added, what lies outside goes to sinks."""
+        first = int(self._indices[0])
+        most = loss_distribution.most_mass(self._laws)
+        masses = np.full(self._indices.size, most)
+        for tilted in self._tilted:
+            found = tilted.masses(self._counts, first)
+            values = found.values[: masses.size]
+            values = np.maximum(values, 0.0) + found.noise
+            np.minimum(masses, values * found.scale(self._indices), out=masses)
+        losses = self._indices * self._interval
+        # All that is below 1e-300 under either law counts as infinite.
+        q_masses = masses * np.exp(-losses)
+        kept = (masses > _SMALLEST_MASS) & (q_masses > _SMALLEST_MASS)
+        lost = losses.size * _SMALLEST_MASS
+        mass_error, ratio_error = self._errors()
+        infinity_mass += self._above() + lost + float(masses[~kept].sum())
+        zero_mass += self._below() + lost + float(q_masses[~kept].sum())
+        return dominating_pair.DominatingPair(
+            np.exp(losses[kept]),
+            q_masses[kept],
+            infinity_mass=min(infinity_mass * _SAFETY, 1.0),
+            zero_mass=min(zero_mass * _SAFETY, 1.0),
+            bound=Bound.UPPER,
+            mass_error=mass_error,
+            ratio_error=ratio_error,
+        )
+
+    def _above(self) -> float:
+        """Bounds P's mass above the lattice (Chernoff)."""
+        end = int(self._indices[-1])
+        if end >= self._top:
+            return 0.0
+        exponents = [
+            tilted.log_moment(self._counts) - tilted.tilt * (end + 1)
+            for tilted in self._tilted
+            if tilted.tilt >= 0
+        ]
+        return math.exp(min(exponents, default=0.0)) * _SAFETY
+
+    def _below(self) -> float:
+        """Bounds Q's mass below the lattice (Chernoff)."""
+        end = int(self._indices[0])
+        if end <= self._bottom:
+            return 0.0
+        exponents = [
+            tilted.log_moment(self._counts) - (tilted.tilt + self._interval) * (end - 1)
+            for tilted in self._tilted
+            if tilted.tilt <= -self._interval
+        ]
+        return math.exp(min(exponents, default=0.0)) * _SAFETY
+
+    def lower(
+        self, infinity_mass: float, zero_mass: float
+    ) -> dominating_pair.DominatingPair:
+        """Returns the lower pair: groups whose masses are not certain are dropped."""
+        gain, cost, error = self._groups()
+        positive = (gain > _SMALLEST_MASS) & (cost > _SMALLEST_MASS)
+        for worst in _ERRORS:
+            kept = positive & (error <= worst)
+            dropped = positive & ~kept
+            if max(gain[dropped].sum(), cost[dropped].sum()) <= _MOST_DROPPED:
+                break
+        worst = float(error[kept].max(initial=0.0))
+        ratios = gain[kept] / cost[kept]
+        order = np.argsort(ratios, kind="stable")
+        mass_error, ratio_error = self._errors()
+        mass_error *= 2  # P's masses and Q's have a transform each.
+        return dominating_pair.DominatingPair(
+            ratios[order],
+            cost[kept][order],
+            infinity_mass=infinity_mass / _SAFETY,
+            zero_mass=zero_mass / _SAFETY,
+            bound=Bound.LOWER,
+            mass_error=mass_error + 2 * worst,
+            ratio_error=ratio_error + 2 * mass_error + 4 * worst,
+        )
+
+    def _groups(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Returns (n,) P-masses, Q-masses, and bounds on their relative errors."""
+        first = int(self._indices[0])
+        values = [tilted.masses(self._counts, first) for tilted in self._tilted]
+        gain, cost = np.zeros(self._indices.size), np.zeros(self._indices.size)
+        error = np.ones(self._indices.size)
+        owners = lattice.owned(values, self._indices)
+        for tilted, found, own in zip(self._tilted, values, owners, strict=True):
+            if own.size == 0:
+                continue
+            others = self._sum(self._others, tilted.tilt)
+            other = others.masses(self._counts, first)
+            ends = int(self._indices[own[0]]), int(self._indices[own[-1]])
+            noise = found.noise + tilted.folded_mass(self._counts, *ends)
+            other_noise = other.noise + others.folded_mass(self._counts, *ends)
+            p = np.maximum(found.values[own], noise * 1e-3)
+            q = np.maximum(other.values[own], other_noise * 1e-3)
+            error[own] = np.maximum(noise / p, other_noise / q)
+            gain[own] = p * found.scale(self._indices[own])
+            exponents = other.log_scale - other.tilt * self._indices[own]
+            exponents = exponents - self._interval * self._indices[own]
+            cost[own] = q * np.exp(np.minimum(exponents, 700.0))
+        return gain, cost, error

@@ -1,0 +1,121 @@
+"""The privacy loss in one direction: what is summed when mechanisms are composed."""
+
+from collections.abc import Callable
+from collections.abc import Sequence
+import dataclasses
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from dp_accounting_ext.kernels import lattice
+from dp_accounting_ext.kernels import sums
+from dp_accounting_ext.pairs import dominating_pair
+
+Bound = dominating_pair.Bound
+Direction = dominating_pair.Direction
+FloatArray = npt.NDArray[np.float64]
+
+_LARGEST_EXPONENT = 700.0
+
+
+@dataclasses.dataclass(frozen=True)
+class LossDistribution:
+    """The privacy loss in one direction, `count` times.
+
+    Attributes:
+        losses: (n,) losses, in nats, increasing.
+        masses: (n,) probabilities of the losses.
+        infinity_mass: Probability of an infinite loss.
+        count: How often the mechanism is run.
+        bound: Whether it bounds the mechanism from above or below.
+        mass_error: Bound on the relative rounding error of any mass.
+        ratio_error: Bound on the absolute rounding error of any loss.
+    """
+
+    losses: FloatArray
+    masses: FloatArray
+    infinity_mass: float
+    count: int
+    bound: Bound
+    mass_error: float = 0.0
+    ratio_error: float = 0.0
+
+
+def from_pair(
+    pair: dominating_pair.DominatingPair, direction: Direction, count: int
+) -> LossDistribution:
+    """Returns the privacy loss of a pair in one direction."""
+    if direction is Direction.ADD:
+        pair = dominating_pair.dual(pair)
+    losses = np.log(pair.ratios)
+    rounding = float(np.abs(losses).max(initial=1.0)) * dominating_pair.UNIT_ROUNDOFF
+    return LossDistribution(
+        losses=losses,
+        masses=pair.p_masses,
+        infinity_mass=pair.infinity_mass,
+        count=count,
+        bound=pair.bound,
+        mass_error=pair.mass_error + pair.ratio_error + dominating_pair.UNIT_ROUNDOFF,
+        ratio_error=pair.ratio_error + 4 * rounding,
+    )
+
+
+def infinity_mass(laws: Sequence[LossDistribution]) -> float:
+    """Returns the probability that any loss of a composition is infinite."""
+    return sums.probability_of_any((law.infinity_mass, law.count) for law in laws)
+
+
+def most_mass(laws: Sequence[LossDistribution]) -> float:
+    """Returns a bound on any mass of a composition: 1, or more of laws with more."""
+    exponent = math.fsum(
+        law.count * math.log(max(float(law.masses.sum()), 1.0)) for law in laws
+    )
+    return math.exp(min(exponent, _LARGEST_EXPONENT)) * (1 + 1e-9)
+
+
+def on_lattice(
+    law: LossDistribution,
+    interval: float,
+    *,
+    gather: Callable[..., FloatArray] = sums.gather,
+) -> tuple[lattice.Factor, lattice.Factor | None]:
+    """Returns a law on the loss lattice: split (upper) or grouped (lower).
+
+    Args:
+        law: n losses.
+        interval: The lattice's step, in nats.
+        gather: How the masses of a cell are added up; `sums.gather_quickly` is for
+            one run whose n roundings the caller counts.
+
+    A split keeps both masses, and its Q-masses follow from its P-masses. A
+    group has Q-masses of its own; they are relative to e^{−loss} at its index.
+    """
+    positions = law.losses / interval
+    if law.bound is Bound.UPPER:
+        floors = np.floor(positions)
+        cells = floors.astype(np.int64)
+        # Losses that are one but for rounding need not be in order.
+        start = int(cells.min())
+        cells -= start
+        # In place: fresh memory costs more than the arithmetic.
+        share = np.subtract(floors, positions, out=positions)
+        share *= interval
+        np.expm1(share, out=share)
+        share /= math.expm1(-interval)
+        raised = np.clip(share, 0.0, 1.0, out=share)
+        raised *= law.masses
+        lowered = np.subtract(law.masses, raised, out=floors)
+        masses = gather(cells, lowered, int(cells.max()) + 2)
+        masses[1:] += gather(cells, raised)
+        return lattice.Factor(start, masses, law.count), None
+    cells = np.rint(positions).astype(np.int64)
+    start = int(cells.min())
+    size = int(cells.max()) - start + 1
+    masses = gather(cells - start, law.masses, size)
+    others = law.masses * np.exp(interval * (cells - positions))
+    other_masses = gather(cells - start, others, size)
+    return (
+        lattice.Factor(start, masses, law.count),
+        lattice.Factor(start, other_masses, law.count),
+    )

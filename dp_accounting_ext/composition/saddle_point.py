@@ -1,0 +1,193 @@
+"""Where a composed loss lies under a tilt: the saddle point, and Chernoff's ends."""
+
+from collections.abc import Sequence
+import dataclasses
+import math
+
+import numpy as np
+from scipy import optimize
+
+from dp_accounting_ext.composition import loss_distribution
+from dp_accounting_ext.kernels import sums
+from dp_accounting_ext.pairs import dominating_pair
+
+Bound = dominating_pair.Bound
+LossDistribution = loss_distribution.LossDistribution
+
+_UPPER_EXPONENT = 28.0
+_LOWER_EXPONENT = 45.0
+_LEAST_EXPONENT = 6.0
+_SINK_EXPONENT = 20.0
+_FOLDED_EXPONENT = 16.0
+_SKETCH_SIZE = 2048
+_EASE = 0.65
+_LEAST_SPREAD = 1e-12  # Of the largest loss.
+_EASING_STEPS = 5
+_TILT_DOUBLINGS = 10  # From one over the standard deviation.
+
+
+@dataclasses.dataclass(frozen=True)
+class Window:
+    """Losses between which a tilted law lies, and the tilt changes that show it.
+
+    Attributes:
+        low: Lower end.
+        high: Upper end.
+        changes: Changes of the tilt with which Chernoff's bound gives the ends.
+        deviation: Standard deviation of the tilted law.
+    """
+
+    low: float
+    high: float
+    changes: tuple[float, ...]
+    deviation: float
+
+
+class Sketch:
+    """A few thousand atoms of each law, to find the tilt with; nothing certified."""
+
+    def __init__(self, laws: Sequence[LossDistribution]) -> None:
+        self._laws = []
+        for law in laws:
+            chunks = np.linspace(0, law.losses.size, _SKETCH_SIZE, False).astype(int)
+            starts = np.unique(chunks)
+            masses = np.add.reduceat(law.masses, starts)
+            means = np.add.reduceat(law.masses * law.losses, starts)
+            kept = masses > 0
+            self._laws.append(
+                (law.count, means[kept] / masses[kept], np.log(masses[kept]))
+            )
+        largest = max(float(np.abs(law.losses).max()) for law in laws)
+        # Of losses that are one but for rounding, the spread is no guide.
+        least = max(_LEAST_SPREAD * largest, 1e-100)
+        self.deviation = max(math.sqrt(max(self.cumulants(0.0)[2], 0.0)), least)
+
+    def cumulants(self, tilt: float) -> tuple[float, float, float]:
+        """Returns ln E e^{tilt · loss} and its first two derivatives."""
+        value = mean = variance = 0.0
+        for count, losses, log_masses in self._laws:
+            exponents = log_masses + tilt * losses
+            largest = float(exponents.max())
+            weights = np.exp(exponents - largest)
+            total = float(weights.sum())
+            centre = sums.dot(weights, losses) / total
+            value += count * (largest + math.log(total))
+            mean += count * centre
+            variance += count * sums.dot(weights, (losses - centre) ** 2) / total
+        return value, mean, variance
+
+    def window(self, tilt: float, bound: Bound) -> Window:
+        """Returns between what losses the tilted law lies, nearly (Chernoff).
+
+        What folds onto the window is lost to a lower bound, which so needs a wide
+        one. For an upper bound it counts too much, and little: what lies below
+        folds onto the top, where tilting back makes it small.
+        """
+        here, mean, variance = self.cumulants(tilt)
+        deviation = max(math.sqrt(variance), 1e-9 * self.deviation)
+
+        def end(sign: float, exponent: float) -> tuple[float, float]:
+            bounds = []
+            for change in np.geomspace(0.3, 20.0, 12) / deviation:
+                moment = self.cumulants(tilt + sign * change)[0] - here
+                bounds.append(((moment + exponent) / change, float(change)))
+            return min(bounds)
+
+        if bound is Bound.LOWER:
+            high, low = end(1.0, _LOWER_EXPONENT), end(-1.0, _LOWER_EXPONENT)
+            return Window(-low[0], high[0], (low[1], high[1]), deviation)
+        # Above it the law, not tilted, has a negligible share of δ.
+        rate = (tilt * mean - here) / _EASE
+        ends = []
+        for change in np.geomspace(1e-3, 20.0, 24) / deviation:
+            moment = self.cumulants(tilt + change)[0] + rate + _SINK_EXPONENT
+            ends.append((moment / (tilt + change), float(change)))
+        high = min(ends)
+        folded = 0.7 * tilt * (high[0] - mean)
+        low = end(-1.0, max(_UPPER_EXPONENT - folded, _LEAST_EXPONENT))
+        # What the tilted law has above it folds onto losses that are not read.
+        room = max(mean + low[0] - deviation, 0.0)
+        top = max(high[0], end(1.0, _FOLDED_EXPONENT)[0] - room)
+        return Window(-low[0], top, (low[1], high[1]), deviation)
+
+    def tilt_for_epsilon(self, epsilon: float) -> float:
+        """Returns the tilt ≥ 0 that centres the loss on epsilon, about."""
+        low, high = 0.0, 1 / self.deviation
+        if self.cumulants(low)[1] >= epsilon:
+            return low
+        for _ in range(_TILT_DOUBLINGS):
+            if self.cumulants(high)[1] >= epsilon:
+                break
+            high *= 2.0
+        else:
+            return high
+        return float(
+            optimize.brentq(
+                lambda x: self.cumulants(x)[1] - epsilon, low, high, rtol=1e-3
+            )
+        )
+
+    def eased(self, tilt: float) -> float:
+        """Returns a somewhat smaller tilt ≥ 0, of two thirds of the rate.
+
+        The law tilted to a point has a tail beyond it as heavy as tilts allow, or is
+        that point alone where it is the largest loss; a little less tilt has neither
+        trouble, and noise enough to spare.
+        """
+
+        def rate(x: float) -> float:
+            value, mean, _ = self.cumulants(x)
+            return x * mean - value
+
+        if tilt <= 0:
+            return tilt
+        none = rate(0.0)
+        goal = none + _EASE * (rate(tilt) - none)
+        low, high = 0.0, tilt
+        for _ in range(_EASING_STEPS):
+            middle = (low + high) / 2
+            if rate(middle) < goal:
+                low = middle
+            else:
+                high = middle
+        return high
+
+    def tilt_for_mean(self, mean: float) -> float:
+        """Returns the tilt, of either sign, that centres the loss there, about."""
+        centre = self.cumulants(0.0)[1]
+        sign = 1.0 if mean >= centre else -1.0
+        end = sign / self.deviation
+        for _ in range(_TILT_DOUBLINGS):
+            if sign * (self.cumulants(end)[1] - mean) >= 0:
+                break
+            end *= 2.0
+        else:
+            return end
+        return float(
+            optimize.brentq(
+                lambda x: self.cumulants(x)[1] - mean,
+                min(0.0, end),
+                max(0.0, end),
+                rtol=1e-3,
+            )
+        )
+
+    def tilt_for_delta(self, delta: float) -> float:
+        """Returns the tilt that centres the loss on ε(delta), by the saddle point."""
+        goal = math.log(delta)
+
+        def excess(log_tilt: float) -> float:
+            tilt = math.exp(log_tilt)
+            value, mean, variance = self.cumulants(tilt)
+            spread = 0.5 * math.log(2 * math.pi * max(variance, 1e-200))
+            # Where the loss is almost constant there is no density to speak of.
+            prefactor = max(log_tilt + math.log1p(tilt) + spread, 0.0)
+            return value - tilt * mean - prefactor - goal
+
+        low = math.log(1e-6 / self.deviation)
+        high = math.log(2.0**_TILT_DOUBLINGS / self.deviation)
+        if excess(low) < 0:
+            return 0.0
+        if excess(high) > 0:
+            return math.exp(high)
+        return math.exp(optimize.brentq(excess, low, high, xtol=1e-2))

@@ -1,1 +1,0 @@
-"""The papers' figures, computed again and drawn."""

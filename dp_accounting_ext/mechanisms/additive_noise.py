@@ -1,0 +1,165 @@
+"""Gaussian and Laplace noise, around one shift or a random one."""
+
+import abc
+import dataclasses
+
+from dp_accounting_ext.mechanisms import interface
+from dp_accounting_ext.pairs import dominating_pair
+from dp_accounting_ext.pairs import gaussian
+from dp_accounting_ext.pairs import gaussian_mixture
+from dp_accounting_ext.pairs import laplace_mixture
+from dp_accounting_ext.pairs import neyman_pearson
+from dp_accounting_ext.pairs import shifts
+
+Bound = dominating_pair.Bound
+Direction = dominating_pair.Direction
+DominatingPair = dominating_pair.DominatingPair
+Shifts = shifts.Shifts
+
+UNSHIFTED = ((0.0, 1.0),)
+
+
+@dataclasses.dataclass(frozen=True)
+class Gaussian(interface.OnePairMechanism):
+    """The Gaussian mechanism of sensitivity one; runs of it are one with less noise."""
+
+    noise_multiplier: float
+
+    def pair(self, bound: Bound, tail_mass: float) -> DominatingPair:
+        return gaussian.dominating_pair_of(
+            self.noise_multiplier, bound, tail_mass=tail_mass
+        )
+
+    def closed_form_delta(
+        self, epsilon: float, direction: Direction, bound: Bound
+    ) -> float | None:
+        return gaussian.delta(1 / self.noise_multiplier, epsilon, bound)
+
+    def gaussian_precision(self) -> float:
+        return self.noise_multiplier**-2
+
+    def is_symmetric(self) -> bool:
+        return True
+
+
+@dataclasses.dataclass(frozen=True)
+class _ShiftMixture(interface.OnePairMechanism):
+    """Noise around random shifts: one mixture against another.
+
+    Shifts are over the noise's parameter, those of P at least 0, those of Q at most
+    0; the weights of each sum to one. Any sampling scheme whose worst case is a pair
+    of such mixtures is accounted for by naming their weights.
+
+    Attributes:
+        p: (shift, weight) pairs of P, the law with the record.
+        q: (shift, weight) pairs of Q.
+
+    Raises:
+        ValueError: If there are more than 4096 shifts; checked when made.
+    """
+
+    p: Shifts
+    q: Shifts
+
+    def __post_init__(self) -> None:
+        most = max(len(self.p), len(self.q))
+        if most > shifts.MOST_SHIFTS:
+            raise ValueError(
+                f"A mixture may have {shifts.MOST_SHIFTS} shifts at most. Found {most}."
+            )
+
+    @abc.abstractmethod
+    def _mixture(self, weighted: Shifts) -> shifts.Mixture:
+        """Returns the law of the noise around random shifts."""
+
+    @abc.abstractmethod
+    def _pair(
+        self, p: Shifts, q: Shifts, bound: Bound, tail_mass: float
+    ) -> DominatingPair:
+        """Returns the pair of two mixtures of the noise."""
+
+    def pair(self, bound: Bound, tail_mass: float) -> DominatingPair:
+        p, p_lost = _without_rare(self.p, tail_mass / 4, bound)
+        q, q_lost = _without_rare(self.q, tail_mass / 4, bound)
+        pair = self._pair(p, q, bound, tail_mass)
+        return dataclasses.replace(
+            pair,
+            infinity_mass=pair.infinity_mass + p_lost,
+            zero_mass=pair.zero_mass + q_lost,
+        )
+
+    def closed_form_delta(
+        self, epsilon: float, direction: Direction, bound: Bound
+    ) -> float | None:
+        return neyman_pearson.delta(
+            self._mixture(self.p),
+            self._mixture(self.q),
+            epsilon=epsilon,
+            direction=direction,
+            bound=bound,
+        )
+
+    def is_symmetric(self) -> bool:
+        return sorted(self.p) == sorted((-shift, weight) for shift, weight in self.q)
+
+
+@dataclasses.dataclass(frozen=True)
+class GaussianMixture(_ShiftMixture):
+    """Gaussian noise around random shifts, over its standard deviation."""
+
+    def _mixture(self, weighted: Shifts) -> gaussian_mixture.Mixture:
+        return gaussian_mixture.Mixture(weighted)
+
+    def _pair(
+        self, p: Shifts, q: Shifts, bound: Bound, tail_mass: float
+    ) -> DominatingPair:
+        return gaussian_mixture.dominating_pair_of(
+            self._mixture(p), self._mixture(q), bound, tail_mass=tail_mass
+        )
+
+    def gaussian_precision(self) -> float:
+        # Mixtures are no further apart than their furthest components.
+        return (max(s for s, _ in self.p) - min(s for s, _ in self.q)) ** 2
+
+
+@dataclasses.dataclass(frozen=True)
+class LaplaceMixture(_ShiftMixture):
+    """Laplace noise around random shifts, over its parameter."""
+
+    def _mixture(self, weighted: Shifts) -> laplace_mixture.Mixture:
+        return laplace_mixture.Mixture(weighted)
+
+    def _pair(
+        self, p: Shifts, q: Shifts, bound: Bound, tail_mass: float
+    ) -> DominatingPair:
+        return laplace_mixture.dominating_pair_of(
+            self._mixture(p), self._mixture(q), bound
+        )
+
+    def largest_loss(self) -> float:
+        return laplace_mixture.largest_loss(
+            self._mixture(self.p), self._mixture(self.q)
+        )
+
+
+def _without_rare(
+    weighted: Shifts, tail_mass: float, bound: Bound
+) -> tuple[Shifts, float]:
+    """Returns shifts without the furthest ones, and the probability these had.
+
+    An upper bound sends it to a sink. In a lower one the last shift that is kept
+    has it: less shift is less loss.
+    """
+    ordered = sorted(weighted, key=lambda shift: abs(shift[0]))
+    lost = 0.0
+    while len(ordered) > 1 and lost + ordered[-1][1] <= tail_mass:
+        lost += ordered.pop()[1]
+    if bound is Bound.LOWER:
+        shift, weight = ordered[-1]
+        return (*ordered[:-1], (shift, weight + lost)), 0.0
+    return tuple(ordered), lost * (1 + 1e-9)
+
+
+def laplace(noise_multiplier: float) -> interface.Mechanism:
+    """Returns the Laplace mechanism of sensitivity one."""
+    return LaplaceMixture(((1 / noise_multiplier, 1.0),), UNSHIFTED)

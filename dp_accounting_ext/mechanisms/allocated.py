@@ -1,0 +1,155 @@
+"""Mechanisms under random allocation."""
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+
+from dp_accounting_ext.amplification import allocation_by_sum
+from dp_accounting_ext.amplification import poisson_subsampling
+from dp_accounting_ext.amplification import random_allocation
+from dp_accounting_ext.mechanisms import compositions
+from dp_accounting_ext.mechanisms import interface
+from dp_accounting_ext.mechanisms import known_bounds
+from dp_accounting_ext.pairs import dominating_pair
+
+Bound = dominating_pair.Bound
+Direction = dominating_pair.Direction
+DirectedPairs = dominating_pair.DirectedPairs
+Mechanism = interface.Mechanism
+
+
+def allocate(inner: Mechanism, num_selected: int, num_steps: int) -> Mechanism:
+    """Returns the k-out-of-t random allocation of a mechanism."""
+    if inner == compositions.NO_OP or isinstance(inner, known_bounds.NonPrivate):
+        return inner
+    if num_selected == num_steps:
+        return compositions.compose({inner: num_steps})
+    return RandomAllocation(inner, num_selected, num_steps)
+
+
+@dataclasses.dataclass(frozen=True)
+class RandomAllocation(interface.AmplifiedMechanism):
+    """k-out-of-t random allocation of a mechanism."""
+
+    inner: Mechanism
+    num_selected: int
+    num_steps: int
+
+    def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
+        if self.num_selected > 1 and bound is Bound.UPPER:
+            return self.blocks().pairs(bound, tail_mass)
+        step = _pairs_of_step(self.inner, bound, tail_mass, self.num_steps)
+        if self.num_selected == 1:
+            return step.map(
+                lambda pair: random_allocation.random_allocation(
+                    pair, self.num_steps, tail_mass=tail_mass
+                )
+            )
+        remove, add = (
+            allocation_by_sum.lower_pair(
+                step.of(direction),
+                self.num_selected,
+                self.num_steps,
+                direction,
+                tail_mass=tail_mass,
+            )
+            for direction in (Direction.REMOVE, Direction.ADD)
+        )
+        return DirectedPairs(remove, add)
+
+    def parts(self, bound: Bound) -> Mapping[Mechanism, int]:
+        if self.num_selected == 1 or bound is Bound.LOWER:
+            return {self: 1}
+        return self.blocks().parts(bound)
+
+    def blocks(self) -> Mechanism:
+        """Returns the 1-out-of-b allocations whose composition dominates one run.
+
+        The t steps are cut into k blocks of ⌊t/k⌋ and ⌈t/k⌉ steps, at random,
+        and one step is drawn in each. Its ratio given the outputs, averaged over
+        the cut, is that of the mechanism: a conditional expectation. A lower
+        bound of the composition is one of the mechanism only for k = 1 and k = t.
+
+        Source:
+            https://arxiv.org/abs/2602.17284, Lemma 2.8, the remainder of t / k
+            kept.
+        """
+        size, longer = divmod(self.num_steps, self.num_selected)
+        counts = {size: self.num_selected - longer, size + 1: longer}
+        return compositions.Composed(
+            tuple(
+                (
+                    self.inner
+                    if steps == 1
+                    else RandomAllocation(self.inner, 1, steps),
+                    number,
+                )
+                for steps, number in counts.items()
+                if number
+            )
+        )
+
+    def gaussian_precision(self) -> float:
+        return self.num_selected * self.inner.gaussian_precision()
+
+    def largest_loss(self) -> float:
+        return self.num_selected * self.inner.largest_loss()
+
+
+def allocate_to_schedule(counts: Mapping[Mechanism, int], num_steps: int) -> Mechanism:
+    """Returns 1-out-of-t allocation over steps that differ or never ran."""
+    revealed = {
+        part: n
+        for part, n in counts.items()
+        if isinstance(part, known_bounds.NonPrivate)
+    }
+    if revealed:
+        worst = max(revealed, key=lambda part: part.chance * revealed[part])
+        return worst.on_a_sample(revealed[worst] / num_steps)
+    ran = {part: count for part, count in counts.items() if part != compositions.NO_OP}
+    if not ran:
+        return compositions.NO_OP
+    return ScheduledAllocation(tuple(ran.items()), num_steps)
+
+
+@dataclasses.dataclass(frozen=True)
+class ScheduledAllocation(interface.AmplifiedMechanism):
+    """One of t steps, which may differ, and of which only the first may have run.
+
+    The mean of one ratio a step; of a step that never ran the ratio is 1.
+    """
+
+    items: tuple[tuple[Mechanism, int], ...]
+    num_steps: int
+
+    def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
+        counts = [count for _, count in self.items]
+        each = [
+            _pairs_of_step(part, bound, tail_mass, self.num_steps)
+            for part, _ in self.items
+        ]
+
+        def mean(
+            steps: Sequence[dominating_pair.DominatingPair],
+        ) -> dominating_pair.DominatingPair:
+            return poisson_subsampling.poisson_subsample(
+                random_allocation.uneven_allocation(
+                    list(zip(steps, counts, strict=True)), tail_mass=tail_mass
+                ),
+                sum(counts) / self.num_steps,
+            )
+
+        return DirectedPairs.combined(each, mean)
+
+    def gaussian_precision(self) -> float:
+        return max(part.gaussian_precision() for part, _ in self.items)
+
+    def largest_loss(self) -> float:
+        return max(part.largest_loss() for part, _ in self.items)
+
+
+def _pairs_of_step(
+    inner: Mechanism, bound: Bound, tail_mass: float, num_steps: int
+) -> DirectedPairs:
+    """Returns the pairs of one of many steps, with its share of the tail."""
+    return interface.pairs_of_part(inner, bound, tail_mass / num_steps / 100)

@@ -1,0 +1,117 @@
+"""Mechanisms with discrete outputs."""
+
+import dataclasses
+import math
+
+from dp_accounting_ext.mechanisms import interface
+from dp_accounting_ext.pairs import discrete
+from dp_accounting_ext.pairs import dominating_pair
+
+Bound = dominating_pair.Bound
+DominatingPair = dominating_pair.DominatingPair
+
+
+@dataclasses.dataclass(frozen=True)
+class DiscreteLaplace(interface.OnePairMechanism):
+    """The discrete Laplace mechanism, e^{−a|x|} on the integers."""
+
+    parameter: float
+    sensitivity: int
+
+    def pair(self, bound: Bound, tail_mass: float) -> DominatingPair:
+        return discrete.discrete_laplace(self.parameter, self.sensitivity, bound)
+
+    def largest_loss(self) -> float:
+        return self.parameter * self.sensitivity
+
+    def is_symmetric(self) -> bool:
+        return True
+
+
+@dataclasses.dataclass(frozen=True)
+class DiscreteGaussian(interface.OnePairMechanism):
+    """The discrete Gaussian mechanism, e^{−x²/(2σ²)} on the integers."""
+
+    sigma: float
+    sensitivity: int
+
+    def pair(self, bound: Bound, tail_mass: float) -> DominatingPair:
+        return discrete.discrete_gaussian(
+            self.sigma, self.sensitivity, bound, tail_mass=tail_mass
+        )
+
+    def is_symmetric(self) -> bool:
+        return True
+
+
+@dataclasses.dataclass(frozen=True)
+class RandomizedResponse(interface.OnePairMechanism):
+    """Randomized response over k buckets, p the probability of a uniform answer.
+
+    Where another record takes the record's place, or a special one does.
+    """
+
+    noise_parameter: float
+    num_buckets: int
+    replace_one: bool
+
+    def pair(self, bound: Bound, tail_mass: float) -> DominatingPair:
+        return discrete.randomized_response(
+            self.noise_parameter,
+            self.num_buckets,
+            replace_one=self.replace_one,
+            bound=bound,
+        )
+
+    def largest_loss(self) -> float:
+        odds = (1 - self.noise_parameter) / self.noise_parameter
+        if self.replace_one:
+            return math.log1p(self.num_buckets * odds)
+        truth = math.log1p((1 - self.noise_parameter) * (self.num_buckets - 1))
+        return max(truth, -math.log(self.noise_parameter))
+
+    def is_symmetric(self) -> bool:
+        return self.replace_one
+
+
+@dataclasses.dataclass(frozen=True)
+class RandomizedResponseWithAbstention(interface.OnePairMechanism):
+    """A binary randomized response that may release nothing: one private draw.
+
+    Attributes:
+        epsilon: The largest loss, in nats.
+        truth: Probability of that loss.
+        lie: Probability of its negative.
+    """
+
+    epsilon: float
+    truth: float
+    lie: float
+
+    def pair(self, bound: Bound, tail_mass: float) -> DominatingPair:
+        return discrete.response_with_abstention(
+            self.epsilon, self.truth, self.lie, bound
+        )
+
+    def largest_loss(self) -> float:
+        return self.epsilon
+
+    def is_symmetric(self) -> bool:
+        return True
+
+
+@dataclasses.dataclass(frozen=True)
+class PrivacyParameters(interface.OnePairMechanism):
+    """An (ε, δ)-private mechanism of which no more is known."""
+
+    epsilon: float
+    delta: float = 0.0
+
+    def pair(self, bound: Bound, tail_mass: float) -> DominatingPair:
+        return discrete.privacy_parameters(self.epsilon, self.delta, bound)
+
+    def largest_loss(self) -> float:
+        return self.epsilon if self.delta == 0 else math.inf
+
+    def is_symmetric(self) -> bool:
+        return True

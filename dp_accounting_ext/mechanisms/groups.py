@@ -1,0 +1,317 @@
+"""Groups of records: one mechanism for every way a group can join and leave."""
+
+import abc
+from collections.abc import Mapping
+import dataclasses
+import functools
+import math
+
+from dp_accounting_ext.mechanisms import additive_noise
+from dp_accounting_ext.mechanisms import compositions
+from dp_accounting_ext.mechanisms import interface
+from dp_accounting_ext.mechanisms import known_bounds
+from dp_accounting_ext.pairs import discrete
+from dp_accounting_ext.pairs import dominating_pair
+from dp_accounting_ext.pairs import profile_pairs
+from dp_accounting_ext.pairs import sampled_members
+from dp_accounting_ext.pairs import shifts
+
+Bound = dominating_pair.Bound
+DirectedPairs = dominating_pair.DirectedPairs
+Mechanism = interface.Mechanism
+Shifts = shifts.Shifts
+
+
+class Sampling(abc.ABC):
+    """How the records of a batch are drawn."""
+
+    @abc.abstractmethod
+    def members(self, present: int, absent: int) -> Shifts:
+        """Returns the law of the number of members in a batch.
+
+        Args:
+            present: Members of the group in the dataset.
+            absent: Members that are in the other dataset only.
+        """
+
+    def is_attained(self, removed: int, inserted: int) -> bool:
+        """Tells whether two datasets attain the pair of a split."""
+        return True
+
+    @property
+    def sensitivity(self) -> float:
+        """How far a member in the batch moves the sum, in norms of a record."""
+        return 1.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Unsampled(Sampling):
+    """All records take part."""
+
+    def members(self, present: int, absent: int) -> Shifts:
+        return sampled_members.unsampled(present)
+
+
+@dataclasses.dataclass(frozen=True)
+class Poisson(Sampling):
+    """Every record takes part with the same probability."""
+
+    rate: float
+
+    def members(self, present: int, absent: int) -> Shifts:
+        return sampled_members.poisson(present, self.rate)
+
+
+@dataclasses.dataclass(frozen=True)
+class FixedSize(Sampling):
+    """A batch of fixed size, of records drawn with or without replacement.
+
+    A member takes another record's place in the batch, so that it moves the sum by
+    twice the bound on a record's norm: batch substitution.
+
+    Attributes:
+        dataset_size: Number of records with the whole group present, N.
+        sample_size: Number of draws, q.
+        with_replacement: Whether a record can be drawn again.
+    """
+
+    dataset_size: int
+    sample_size: int
+    with_replacement: bool
+
+    def members(self, present: int, absent: int) -> Shifts:
+        size = self.dataset_size - absent
+        if self.with_replacement:
+            return sampled_members.with_replacement(present, size, self.sample_size)
+        return sampled_members.without_replacement(
+            present, size, min(self.sample_size, size)
+        )
+
+    def is_attained(self, removed: int, inserted: int) -> bool:
+        # A member's place in the batch must be left to a record of neither group.
+        others = self.dataset_size - removed - inserted
+        enough = 1 if self.with_replacement else self.sample_size
+        return 0 in (removed, inserted) and others >= enough
+
+    @property
+    def sensitivity(self) -> float:
+        return 2.0
+
+
+class Grouped(Mechanism):
+    """A mechanism as a group sees it, for a split of it to be chosen.
+
+    Attributes:
+        group_size: Number of records in the group, K.
+    """
+
+    group_size: int
+
+    @abc.abstractmethod
+    def split(self, removed: int, inserted: int) -> Mechanism:
+        """Returns the mechanism where so many members leave, and so many join."""
+
+    def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
+        # A split is to be chosen first: see `scenarios`.
+        return dominating_pair.DirectedPairs.same(dominating_pair.trivial_pair(bound))
+
+
+@dataclasses.dataclass(frozen=True)
+class GroupedNoise(Grouped):
+    """Gaussian or Laplace noise on a sum over a batch.
+
+    Attributes:
+        group_size: Number of records in the group, K.
+        noise_multiplier: Standard deviation (Gaussian) or parameter (Laplace) of the
+            noise over the bound on a record's norm.
+        is_laplace: Which of the two.
+        sampling: How the batch is drawn.
+
+    Source:
+        https://arxiv.org/abs/2403.04867, Theorem 3.7 and its instances.
+    """
+
+    group_size: int
+    noise_multiplier: float
+    is_laplace: bool
+    sampling: Sampling
+
+    def split(self, removed: int, inserted: int) -> Mechanism:
+        mixture = self._mixture(
+            self._shifts(removed, inserted, 1.0), self._shifts(inserted, removed, -1.0)
+        )
+        if self.sampling.is_attained(removed, inserted):
+            return mixture
+        return known_bounds.UpperOnly(mixture)
+
+    def _mixture(self, p: Shifts, q: Shifts) -> Mechanism:
+        if len(p) == len(q) == 1:
+            # All take part, so that only the distance matters.
+            noise = 1 / (p[0][0] - q[0][0])
+            if self.is_laplace:
+                return additive_noise.laplace(noise)
+            return additive_noise.Gaussian(noise)
+        if self.is_laplace:
+            return additive_noise.LaplaceMixture(p, q)
+        return additive_noise.GaussianMixture(p, q)
+
+    def _shifts(self, present: int, absent: int, sign: float) -> Shifts:
+        return tuple(
+            (sign * self.sampling.sensitivity * members / self.noise_multiplier, weight)
+            for members, weight in self.sampling.members(present, absent)
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class GroupedRandomizedResponse(Grouped):
+    """Randomized response to the question whether the group is in the batch.
+
+    Attributes:
+        group_size: Number of records in the group, K.
+        noise_parameter: Probability of a random answer, 2 (1 − θ), in (0, 1).
+        rate: Inclusion probability of each record.
+
+    Source:
+        https://arxiv.org/abs/2403.04867, Appendix M (randomized response).
+    """
+
+    group_size: int
+    noise_parameter: float
+    rate: float
+
+    def split(self, removed: int, inserted: int) -> Mechanism:
+        return _RandomizedResponseSplit(
+            self.noise_parameter, self.rate, removed, inserted
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class _RandomizedResponseSplit(Mechanism):
+    """Answers of either dataset's batches, of a question true of the group alone."""
+
+    noise_parameter: float
+    rate: float
+    removed: int
+    inserted: int
+
+    def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
+        without = self._answers(0)
+        sides = []
+        if self.removed:
+            answers = self._answers(self.removed)
+            sides.append(discrete.two_outcomes(answers, without, bound))
+        if self.inserted:
+            answers = self._answers(self.inserted)
+            sides.append(discrete.two_outcomes(without, answers, bound))
+        if len(sides) == 1:
+            return dominating_pair.DirectedPairs.same(sides[0])
+        if bound is Bound.LOWER:
+            return dominating_pair.DirectedPairs.same(
+                dominating_pair.trivial_pair(bound)
+            )
+        # Neither dominates the other; composed, both of them can be attained.
+        return profile_pairs.maximum(
+            [dominating_pair.DirectedPairs.same(s) for s in sides]
+        )
+
+    def _answers(self, members: int) -> tuple[float, float]:
+        """Returns the probabilities of yes and of no, none of them a difference."""
+        lie, gain = self.noise_parameter / 2, 1 - self.noise_parameter
+        if self.rate == 1:
+            nobody, somebody = float(members == 0), float(members > 0)
+        else:
+            exponent = members * math.log1p(-self.rate)
+            nobody, somebody = math.exp(exponent), -math.expm1(exponent)
+        return lie + somebody * gain, lie + nobody * gain
+
+
+@functools.lru_cache(maxsize=256)
+def _split(grouped: Grouped, removed: int, inserted: int) -> Mechanism:
+    return grouped.split(removed, inserted)
+
+
+def worst_pairs(
+    counts: Mapping[Mechanism, int],
+    bound: Bound,
+    tail_mass: float,
+    *,
+    replace_one: bool,
+) -> DirectedPairs:
+    """Returns pairs of the largest profile over all splits of the group.
+
+    Lower bounds are of one split, with all members on one side.
+
+    Args:
+        counts: Mechanisms of one group size.
+        bound: The side of the result.
+        tail_mass: Probability that may be moved to the sinks.
+        replace_one: Whether the whole group is replaced.
+    """
+    every = [
+        interface.pairs_of(compositions.compose(each), bound, tail_mass)
+        for each in scenarios(counts, replace_one=replace_one)
+    ]
+    if len(every) == 1 or bound is Bound.LOWER:
+        return every[-1]
+    reverse = [
+        DirectedPairs(dominating_pair.dual(each.add), dominating_pair.dual(each.remove))
+        for each in every
+    ]
+    return profile_pairs.maximum([*every, *reverse])
+
+
+def error_of_mixed_sizes(sizes: set[int]) -> str | None:
+    """Returns what is wrong with groups of such sizes side by side, or None."""
+    if len(sizes) < 2:
+        return None
+    largest = max(sizes)
+    if 1 in sizes:
+        return (
+            f"GroupSubsampledEvent with group_size {largest} cannot be composed with a "
+            f"single-record event; wrap it in GroupSubsampledEvent({largest}, …)."
+        )
+    return (
+        "GroupSubsampledEvents that are composed must have one group_size. "
+        f"Found {' and '.join(map(str, sorted(sizes)))}."
+    )
+
+
+def group_sizes(counts: Mapping[Mechanism, int]) -> set[int]:
+    """Returns the sizes of groups that see the mechanisms; one for a record."""
+    return {
+        part.group_size if isinstance(part, Grouped) else 1
+        for part in counts
+        if not isinstance(part, known_bounds.NonPrivate)
+    }
+
+
+def scenarios(
+    counts: Mapping[Mechanism, int], *, replace_one: bool
+) -> list[dict[Mechanism, int]]:
+    """Returns what may be composed, one for each split of the group.
+
+    A split is fixed by the two datasets, so it is the same at every step: the
+    guarantee is the largest of the compositions, never a composition of largest
+    steps. A split and its reverse are the two directions of one scenario.
+
+    Args:
+        counts: Mechanisms of one group size.
+        replace_one: Whether the whole group is replaced.
+
+    Source:
+        https://arxiv.org/abs/2403.04867, section 3.
+    """
+    (size,) = group_sizes(counts) or {1}
+    splits = [(removed, size - removed) for removed in range((size + 1) // 2, size + 1)]
+    if replace_one:
+        splits = [(size, size)]
+    found = []
+    for removed, inserted in splits:
+        scenario: dict[Mechanism, int] = {}
+        for part, count in counts.items():
+            if isinstance(part, Grouped):
+                part = _split(part, removed, inserted)
+            scenario[part] = scenario.get(part, 0) + count
+        if scenario not in found:
+            found.append(scenario)
+    return found

@@ -1,0 +1,100 @@
+"""What can be composed: the base class, and its dominating pairs when asked for."""
+
+import abc
+from collections.abc import Mapping
+import functools
+import math
+
+from dp_accounting_ext.pairs import dominating_pair
+from dp_accounting_ext.pairs import gaussian_mixture
+
+Bound = dominating_pair.Bound
+Direction = dominating_pair.Direction
+DirectedPairs = dominating_pair.DirectedPairs
+DominatingPair = dominating_pair.DominatingPair
+
+# Certified: no table of a normal law has a smaller tail.
+_SMALLEST_TAIL_MASS = gaussian_mixture.SMALLEST_TAIL_MASS
+# Tuning: the quotient of neighbouring tails of what has parts of its own.
+_COARSE_TAILS = 1e6
+
+
+class Mechanism(abc.ABC):
+    """Something that can be composed: hashable parameters, pairs when asked.
+
+    Subclass it, as a frozen dataclass, to account for a mechanism of one's own.
+    """
+
+    @abc.abstractmethod
+    def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
+        """Returns the pairs of one run.
+
+        Args:
+            bound: Upper pairs dominate the run; lower ones are dominated by it
+                (`dominating_pair.trivial_pair` where no such pair is known).
+            tail_mass: Probability that may be moved to the sinks.
+        """
+
+    def parts(self, bound: Bound) -> "Mapping[Mechanism, int]":
+        """Returns mechanisms with counts whose composition bounds one run."""
+        return {self: 1}
+
+    def closed_form_delta(
+        self, epsilon: float, direction: Direction, bound: Bound
+    ) -> float | None:
+        """Returns a certified δ of one run at ε, where it has a closed form."""
+        return None
+
+    def gaussian_precision(self) -> float:
+        """Returns 1/σ² of a Gaussian mechanism that dominates one run, or inf."""
+        return math.inf
+
+    def largest_loss(self) -> float:
+        """Returns a bound on the loss of one run in either direction, or inf."""
+        return math.inf
+
+    def is_symmetric(self) -> bool:
+        """Tells whether both directions have the same profile."""
+        return False
+
+    def tail_as_a_part(self, tail_mass: float) -> float:
+        """Returns the tail with which it is computed as a part of another."""
+        return max(tail_mass, _SMALLEST_TAIL_MASS)
+
+
+class OnePairMechanism(Mechanism):
+    """A mechanism one pair of which serves both directions."""
+
+    @abc.abstractmethod
+    def pair(self, bound: Bound, tail_mass: float) -> DominatingPair:
+        """Returns the pair of one run, as `pairs` does."""
+
+    def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
+        return DirectedPairs.same(self.pair(bound, tail_mass))
+
+
+class AmplifiedMechanism(Mechanism):
+    """A mechanism that runs another on a part of the records.
+
+    It is computed for few different tails: what is used twice on every level of a
+    tree must not be computed for as many tails as there are paths to it.
+    """
+
+    def tail_as_a_part(self, tail_mass: float) -> float:
+        tail_mass = super().tail_as_a_part(tail_mass)
+        return _COARSE_TAILS ** math.floor(math.log(tail_mass, _COARSE_TAILS))
+
+
+def pairs_of(mechanism: Mechanism, bound: Bound, tail_mass: float) -> DirectedPairs:
+    """Returns the pairs of one run; the last few dozen are kept."""
+    return _pairs_of(mechanism, bound, max(tail_mass, _SMALLEST_TAIL_MASS))
+
+
+def pairs_of_part(part: Mechanism, bound: Bound, tail_mass: float) -> DirectedPairs:
+    """Returns the pairs of one run of what another mechanism is made of."""
+    return pairs_of(part, bound, part.tail_as_a_part(tail_mass))
+
+
+@functools.lru_cache(maxsize=64)
+def _pairs_of(mechanism: Mechanism, bound: Bound, tail_mass: float) -> DirectedPairs:
+    return mechanism.pairs(bound, tail_mass).map(dominating_pair.certain)

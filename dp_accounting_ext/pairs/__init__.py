@@ -1,0 +1,1 @@
+"""The dominating pair, and those of the base mechanisms."""

@@ -1,0 +1,224 @@
+"""Mechanisms with a discrete ratio: their atoms are the pair, on either side."""
+
+from collections.abc import Sequence
+import math
+
+import numpy as np
+import numpy.typing as npt
+from scipy import special
+
+from dp_accounting_ext.pairs import dominating_pair
+
+Bound = dominating_pair.Bound
+FloatArray = npt.NDArray[np.float64]
+
+_LARGEST_LOSS = 700.0
+_ERROR = 64 * dominating_pair.UNIT_ROUNDOFF
+
+LARGEST_SENSITIVITY = 1_000_000
+_SMALLEST_SIGMA = 1e-100
+_LARGEST_SIGMA = 1e5
+
+
+def _exact(
+    losses: Sequence[float] | FloatArray, masses: Sequence[float] | FloatArray
+) -> tuple[FloatArray, FloatArray, float]:
+    """Returns ratios, masses and a bound on the relative error of either."""
+    exponents = np.asarray(losses, dtype=np.float64)
+    error = _ERROR * (1 + float(np.abs(exponents).max()))
+    return np.exp(exponents), np.asarray(masses, dtype=np.float64), error
+
+
+def privacy_parameters(
+    epsilon: float, delta: float, bound: Bound
+) -> dominating_pair.DominatingPair:
+    """Returns the pair of an (ε, δ)-private mechanism, of which no more is known.
+
+    Args:
+        epsilon: ε ≥ 0, in nats.
+        delta: δ in [0, 1].
+        bound: Below such a mechanism nothing is known.
+
+    Source:
+        Kairouz et al. 2015, https://arxiv.org/abs/1311.0776, Theorem 3.4 (the
+        randomized response that every such mechanism is a post-processing of).
+    """
+    if bound is Bound.LOWER or epsilon > _LARGEST_LOSS or delta >= 1:
+        return dominating_pair.trivial_pair(bound)
+    likely = (1 - delta) * float(special.expit(epsilon))
+    rare = (1 - delta) * float(special.expit(-epsilon))
+    ratios, masses, error = _exact([-epsilon, epsilon], [likely, rare])
+    return dominating_pair.DominatingPair(
+        ratios, masses, delta, delta, bound, error, error
+    )
+
+
+def two_outcomes(
+    p: tuple[float, float], q: tuple[float, float], bound: Bound
+) -> dominating_pair.DominatingPair:
+    """Returns the pair of a mechanism with two outcomes.
+
+    Args:
+        p: P's probabilities, positive, each with its own digits.
+        q: Q's probabilities, likewise.
+        bound: The atoms are exact: the side is only carried along.
+    """
+    outcomes = sorted(
+        (math.log(mine) - math.log(other), other)
+        for mine, other in zip(p, q, strict=True)
+    )
+    losses, masses = zip(*outcomes, strict=True)
+    ratios, weights, error = _exact(losses, masses)
+    return dominating_pair.DominatingPair(
+        ratios, weights, 0.0, 0.0, bound, error, error
+    )
+
+
+def randomized_response(
+    noise_parameter: float, num_buckets: int, *, replace_one: bool, bound: Bound
+) -> dominating_pair.DominatingPair:
+    """Returns the pair of randomized response over k buckets.
+
+    With probability p the answer is uniform, else it is the truth.
+
+    Args:
+        noise_parameter: p, in (0, 1).
+        num_buckets: k, at least 2.
+        replace_one: Whether another answer takes the record's place; else its
+            place is taken by a special one, answered uniformly.
+        bound: The atoms are exact: the side is only carried along.
+
+    Source:
+        Kairouz et al. 2016, https://arxiv.org/abs/1602.07387, section 4.
+    """
+    other = noise_parameter / num_buckets
+    truth = 1 - noise_parameter + other
+    if replace_one:
+        loss = math.log(truth) - math.log(other)
+        losses = [-loss, 0.0, loss]
+        probabilities = [truth, (num_buckets - 2) * other, other]
+    else:
+        losses = [math.log(noise_parameter), math.log(truth * num_buckets)]
+        probabilities = [(num_buckets - 1) / num_buckets, 1 / num_buckets]
+    if max(map(abs, losses)) > _LARGEST_LOSS:
+        return dominating_pair.trivial_pair(bound)
+    ratios, masses, error = _exact(losses, probabilities)
+    return dominating_pair.DominatingPair(ratios, masses, 0.0, 0.0, bound, error, error)
+
+
+def response_with_abstention(
+    epsilon: float, truth: float, lie: float, bound: Bound
+) -> dominating_pair.DominatingPair:
+    """Returns the pair of a binary randomized response that may release nothing.
+
+    Args:
+        epsilon: The loss of the truth, and minus that of the lie, in nats.
+        truth: Probability of the loss ε under P; Q's of the loss −ε.
+        lie: Probability of the loss −ε under P; Q's of the loss ε.
+        bound: What is known is an upper bound; a lower one says nothing.
+
+    Source:
+        https://arxiv.org/abs/2605.10015, Definition 3.1 (laws between two bounds).
+    """
+    if bound is Bound.LOWER or epsilon > _LARGEST_LOSS:
+        return dominating_pair.trivial_pair(bound)
+    nothing = max(1 - truth - lie, 0.0)
+    ratios, masses, error = _exact([-epsilon, 0.0, epsilon], [truth, nothing, lie])
+    return dominating_pair.DominatingPair(ratios, masses, 0.0, 0.0, bound, error, error)
+
+
+def discrete_laplace(
+    parameter: float, sensitivity: int, bound: Bound
+) -> dominating_pair.DominatingPair:
+    """Returns the pair of the discrete Laplace mechanism, no loss of it infinite.
+
+    Args:
+        parameter: a > 0: the noise is x with probability ∝ e^{−a|x|}.
+        sensitivity: s, from 1 to 1,000,000.
+        bound: The atoms are exact: the side is only carried along.
+
+    Source:
+        Ghosh et al. 2009, https://arxiv.org/abs/0811.2841, for the mechanism.
+    """
+    if parameter * sensitivity > _LARGEST_LOSS:
+        return dominating_pair.trivial_pair(bound)
+    outputs = np.arange(0, sensitivity + 1, dtype=np.float64)
+    probabilities = math.tanh(parameter / 2) * np.exp(-parameter * outputs)
+    # The ends stand for all outputs beyond them.
+    probabilities[[0, -1]] /= -math.expm1(-parameter)
+    ratios, masses, error = _exact(
+        parameter * (2 * outputs - sensitivity), probabilities
+    )
+    return dominating_pair.DominatingPair(ratios, masses, 0.0, 0.0, bound, error, error)
+
+
+def discrete_gaussian(
+    sigma: float, sensitivity: int, bound: Bound, *, tail_mass: float
+) -> dominating_pair.DominatingPair:
+    """Returns a certified pair of the discrete Gaussian mechanism.
+
+    Args:
+        sigma: Parameter σ, from 1e-100 to 100,000: the noise is x with probability
+            ∝ e^{−x²/(2σ²)}.
+        sensitivity: s, from 1 to 1,000,000.
+        bound: Upper sends the tails to the sinks, lower drops them.
+        tail_mass: Probability outside, on either side, about.
+
+    Raises:
+        ValueError: If σ or s is outside of its range.
+
+    Source:
+        Canonne et al. 2020, https://arxiv.org/abs/2004.00010, for the mechanism.
+    """
+    if not _SMALLEST_SIGMA <= sigma <= _LARGEST_SIGMA:
+        raise ValueError(
+            f"sigma must be between {_SMALLEST_SIGMA:g} and {_LARGEST_SIGMA:g}. "
+            f"Found {sigma}."
+        )
+    if not 1 <= sensitivity <= LARGEST_SENSITIVITY:
+        raise ValueError(
+            f"sensitivity must be between 1 and {LARGEST_SENSITIVITY}. "
+            f"Found {sensitivity}."
+        )
+    reach = math.ceil(sigma * math.sqrt(-2 * math.log(tail_mass))) + 2
+    low, high = -reach, sensitivity + reach
+    largest = sensitivity * (2 * high - sensitivity) / (2 * sigma**2)
+    if largest > _LARGEST_LOSS:
+        widest = math.floor(
+            _LARGEST_LOSS * sigma**2 / sensitivity - sensitivity / 2 - 1
+        )
+        if widest < 1:
+            return dominating_pair.trivial_pair(bound)
+        low, high = max(low, -widest), min(high, sensitivity + widest)
+    outputs = np.arange(low, high + 1, dtype=np.float64)
+    exponents = outputs**2 / (2 * sigma**2)
+    total = _normalization(sigma)
+    losses = sensitivity * (2 * outputs - sensitivity) / (2 * sigma**2)
+    ratios, masses, error = _exact(losses, np.exp(-exponents) / total)
+    rounding = outputs.size + 8 * float(exponents.max())
+    error += rounding * dominating_pair.UNIT_ROUNDOFF
+    sink = 0.0
+    if bound is Bound.UPPER:
+        # P and Q each have the larger tail at one end, the same by symmetry.
+        sink = 2 * _gaussian_tail(sigma, -low + 1) / total
+    return dominating_pair.DominatingPair(
+        ratios, masses, sink, sink, bound, error, error
+    )
+
+
+def _normalization(sigma: float) -> float:
+    """Returns Σ e^{−x²/(2σ²)} over all integers, for large σ by Poisson's formula."""
+    if sigma > 1:
+        return (
+            sigma
+            * math.sqrt(2 * math.pi)
+            * (1 + 2 * math.exp(-2 * math.pi**2 * sigma**2))
+        )
+    return 1 + 2 * sum(math.exp(-(x**2) / (2 * sigma**2)) for x in range(1, 41))
+
+
+def _gaussian_tail(sigma: float, start: int) -> float:
+    """Bounds Σ e^{−x²/(2σ²)} over integers x ≥ start ≥ 1, by a geometric series."""
+    first = math.exp(-(start**2) / (2 * sigma**2))
+    ratio = math.exp(-(2 * start + 1) / (2 * sigma**2))
+    return first / (1 - ratio) * (1 + 1e-9)

@@ -1,0 +1,105 @@
+"""The Gaussian mechanism: N(1, σ²) against N(0, σ²)."""
+
+import math
+
+from scipy import special
+
+from dp_accounting_ext.pairs import dominating_pair
+from dp_accounting_ext.pairs import gaussian_mixture
+
+_DENORMAL_UNITS = 4 * 5e-324
+
+
+def dominating_pair_of(
+    noise_multiplier: float,
+    bound: dominating_pair.Bound,
+    *,
+    tail_mass: float,
+    points: int | None = None,
+) -> dominating_pair.DominatingPair:
+    """Returns a certified pair of the Gaussian mechanism with sensitivity one.
+
+    Args:
+        noise_multiplier: Standard deviation over sensitivity, positive.
+        bound: As for `gaussian_mixture.dominating_pair_of`, which says the rest.
+        tail_mass: Probability outside the grid on either side.
+        points: Number of grid points.
+    """
+    return gaussian_mixture.dominating_pair_of(
+        gaussian_mixture.Mixture(((1 / noise_multiplier, 1.0),)),
+        gaussian_mixture.Mixture(((0.0, 1.0),)),
+        bound,
+        tail_mass=tail_mass,
+        points=points,
+    )
+
+
+def delta(mean: float, epsilon: float, bound: dominating_pair.Bound) -> float:
+    """Returns δ of N(mean, 1) against N(0, 1) at ε, from its closed form.
+
+    δ(ε) = Φ(m/2 − ε/m) − e^ε Φ(−m/2 − ε/m), in logarithms, so that neither a
+    large ε nor a small δ leaves the range of floats.
+
+    Args:
+        mean: The mean m, positive: sensitivity over standard deviation.
+        epsilon: ε, in nats.
+        bound: The side to err on.
+
+    Source:
+        Balle and Wang 2018, https://arxiv.org/abs/1805.06530, Theorem 8.
+    """
+    value = math.exp(min(_log_delta(mean, epsilon, bound), 0.0))
+    # The slack is relative; among denormals a few units are more than that.
+    units = (
+        _DENORMAL_UNITS if bound is dominating_pair.Bound.UPPER else -_DENORMAL_UNITS
+    )
+    return min(max(value + units, 0.0), 1.0)
+
+
+def _log_delta(mean: float, epsilon: float, bound: dominating_pair.Bound) -> float:
+    first = float(special.log_ndtr(mean / 2 - epsilon / mean))
+    if first == -math.inf:
+        return first
+    second = epsilon + float(special.log_ndtr(-mean / 2 - epsilon / mean))
+    slack = 1 + abs(first) + abs(second) + abs(epsilon) + mean**2
+    slack *= 64 * dominating_pair.UNIT_ROUNDOFF
+    if bound is dominating_pair.Bound.LOWER:
+        slack = -slack
+    difference = -math.expm1(min(second - first - slack, 0.0))
+    if difference <= 0:
+        return -math.inf
+    return first + slack + math.log(difference)
+
+
+def epsilon(mean: float, delta: float, bound: dominating_pair.Bound) -> float:
+    """Returns ε ≥ 0 of N(mean, 1) against N(0, 1) at δ, from its closed form.
+
+    Args:
+        mean: The mean m, positive: sensitivity over standard deviation.
+        delta: The target, in (0, 1).
+        bound: The side to err on.
+
+    Returns:
+        ε, in nats.
+
+    Source:
+        Balle and Wang 2018, https://arxiv.org/abs/1805.06530, Theorem 8.
+    """
+    goal = math.log(delta)
+
+    def excess(candidate: float) -> float:
+        return max(_log_delta(mean, candidate, bound), -1e300) - goal
+
+    if excess(0.0) <= 0:
+        return 0.0
+    high = mean * (mean / 2 + math.sqrt(-2 * goal))
+    while excess(high) > 0:
+        high *= 2
+    low = 0.0
+    while high - low > 1e-13 * high:
+        middle = (low + high) / 2
+        if excess(middle) > 0:
+            low = middle
+        else:
+            high = middle
+    return high if bound is dominating_pair.Bound.UPPER else low

@@ -1,0 +1,254 @@
+"""Gaussian noise around random shifts: one mixture against another."""
+
+from collections.abc import Callable
+import dataclasses
+import functools
+import math
+
+import numpy as np
+import numpy.typing as npt
+from scipy import optimize
+from scipy import special
+
+from dp_accounting_ext.pairs import cells
+from dp_accounting_ext.pairs import dominating_pair
+from dp_accounting_ext.pairs import shifts
+
+FloatArray = npt.NDArray[np.float64]
+
+POINTS = 1 << 15
+
+_LARGEST_LOSS = 700.0
+_SMALLEST_MASS = 1e-300
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(3)
+
+# Relative error of scipy.special.ndtr in the lower tail, in units of rounding: at
+# argument 0, and its growth with the square of the argument.
+_NDTR_ERROR = 32.0
+_NDTR_GROWTH = 4.0
+
+SMALLEST_TAIL_MASS = 1e-290
+
+_LONGEST_REACH = 200.0
+_MOST_OUTSIDE = 1e-2  # Probability of losses that do not fit a float as ratios.
+
+
+@dataclasses.dataclass(frozen=True)
+class Mixture(shifts.Mixture):
+    """N(shift, 1) with a random shift, as (shift, weight); weights sum to one."""
+
+    def below(self, point: float) -> float:
+        """Returns the probability below a point."""
+        return sum(w * float(special.ndtr(point - s)) for s, w in self.shifts)
+
+    def above(self, point: float) -> float:
+        """Returns the probability above a point."""
+        return sum(w * float(special.ndtr(s - point)) for s, w in self.shifts)
+
+    def log_relative(self, points: FloatArray) -> FloatArray:
+        """Returns (n,) logarithms of the density over that of N(0, 1)."""
+        largest = np.full(points.size, -np.inf)
+        for shift, weight in self.shifts:
+            np.maximum(largest, self._exponents(points, shift, weight), out=largest)
+        total = np.zeros(points.size)
+        for shift, weight in self.shifts:
+            total += np.exp(self._exponents(points, shift, weight) - largest)
+        relative: FloatArray = largest + np.log(total)
+        return relative
+
+    @staticmethod
+    def noise_below(point: float) -> tuple[float, float]:
+        error = _NDTR_ERROR + _NDTR_GROWTH * min(point, 0.0) ** 2
+        return float(special.ndtr(point)), error * dominating_pair.UNIT_ROUNDOFF
+
+    @staticmethod
+    def log_ratio_error(point: float, furthest: float, terms: int) -> float:
+        units = 8 + terms + 2 * furthest * (abs(point) + furthest)
+        return units * dominating_pair.UNIT_ROUNDOFF
+
+    def log_density(self, point: float) -> float:
+        """Returns the logarithm of the density over that of N(0, 1) at a point."""
+        exponents = self._at_zero + self._slopes * point
+        largest = float(exponents.max())
+        return largest + math.log(float(np.exp(exponents - largest).sum()))
+
+    @functools.cached_property
+    def _slopes(self) -> FloatArray:
+        return np.array([shift for shift, _ in self.shifts])
+
+    @functools.cached_property
+    def _at_zero(self) -> FloatArray:
+        logs = [math.log(weight) for _, weight in self.shifts]
+        exponents: FloatArray = np.array(logs) - self._slopes**2 / 2
+        return exponents
+
+    def growths(
+        self, points: FloatArray, log_relative: FloatArray, steps: FloatArray
+    ) -> list[FloatArray]:
+        """Returns for each step its (n,) growth of the relative density, minus 1.
+
+        Sums of terms of one sign where all shifts have one.
+        """
+        growths = [np.zeros(points.size) for _ in steps]
+        for shift, weight in self.shifts:
+            if shift == 0:
+                continue
+            share = np.exp(self._exponents(points, shift, weight) - log_relative)
+            for growth, step in zip(growths, steps, strict=True):
+                growth += math.expm1(float(step) * shift) * share
+        return growths
+
+    @staticmethod
+    def _exponents(points: FloatArray, shift: float, weight: float) -> FloatArray:
+        return math.log(weight) + shift * points - shift**2 / 2
+
+
+def dominating_pair_of(
+    p: Mixture,
+    q: Mixture,
+    bound: dominating_pair.Bound,
+    *,
+    tail_mass: float,
+    points: int | None = None,
+) -> dominating_pair.DominatingPair:
+    """Returns a certified pair of one mixture of shifted Gaussians and another.
+
+    No shift of P is below a shift of Q, so that the likelihood ratio increases.
+    Masses are sums of positive terms (Gauss–Legendre), never differences of
+    distribution functions. The quadrature's own error, w⁶ / 2,000,000 in a cell
+    over which the exponent grows by w, is below what rounding is allowed.
+
+    Args:
+        p: P, shifts at least 0, over the noise's standard deviation.
+        q: Q, shifts at most 0.
+        bound: Upper splits each cell of the noise between its ends, lower groups
+            it at its mean.
+        tail_mass: Probability outside the grid on either side, at least 1e-290.
+        points: Number of grid points; by default enough for any use here.
+
+    Returns:
+        A pair with about n = points atoms, the noise equally spaced; one that says
+        nothing where most losses are beyond 700 nats, which fit no float as ratios.
+
+    Raises:
+        ValueError: If a shift of P is negative, or one of Q positive.
+
+    Source:
+        Zhu et al. 2022, https://arxiv.org/abs/2106.08567, for pairs;
+        Doroshenko et al. 2022, https://arxiv.org/abs/2207.04380, for splitting.
+    """
+    shifts.check_order(p, q)
+    reach = p.highest() - q.lowest()
+    if reach > _LONGEST_REACH:
+        return dominating_pair.trivial_pair(bound)
+    tail = float(special.ndtri(tail_mass))
+    if points is None:
+        growth = math.sqrt(max(reach * (reach - 2 * tail) / 20, 1.0))
+        points = math.ceil(POINTS * min(growth, 8.0))
+    low, high = _ends(p, q, tail)
+    if max(p.above(high), q.below(low)) > _MOST_OUTSIDE:
+        return dominating_pair.trivial_pair(bound)
+    noise = np.linspace(low, high, points)
+    size = float(np.abs(noise).max()) + reach
+    terms = len(p.shifts) + len(q.shifts)
+    mass_error = _NDTR_ERROR + _NDTR_GROWTH * size**2 + 2 * terms
+    # Of the exponents of ratios; the tails' ratios are as uncertain as masses, and
+    # weigh no more than tail_mass.
+    ratio_error = 32 + 4 * reach * size + 2 * terms
+    of_weights = p.weight_error() + q.weight_error()
+    return _pair_on(
+        p,
+        q,
+        noise,
+        bound,
+        mass_error * dominating_pair.UNIT_ROUNDOFF + of_weights,
+        ratio_error * dominating_pair.UNIT_ROUNDOFF + of_weights,
+    )
+
+
+def _ends(p: Mixture, q: Mixture, tail: float) -> tuple[float, float]:
+    """Returns between what values of the noise the grid lies.
+
+    Losses beyond ±700 do not fit a float as ratios: they are tail, whatever their
+    mass.
+    """
+
+    def loss(point: float) -> float:
+        return p.log_density(point) - q.log_density(point)
+
+    def where(level: float) -> Callable[[float], float]:
+        return lambda point: loss(point) - level
+
+    low, high = q.lowest() + tail, p.highest() - tail
+    if loss(low) < -_LARGEST_LOSS:
+        low = float(optimize.brentq(where(-_LARGEST_LOSS), low, high))
+    if loss(high) > _LARGEST_LOSS:
+        high = float(optimize.brentq(where(_LARGEST_LOSS), low, high))
+    return low, high
+
+
+def _pair_on(
+    p: Mixture,
+    q: Mixture,
+    noise: FloatArray,
+    bound: dominating_pair.Bound,
+    mass_error: float,
+    ratio_error: float,
+) -> dominating_pair.DominatingPair:
+    """Returns the pair whose cells lie between the given values of the noise."""
+    log_q = q.log_relative(noise)
+    ratios = np.exp(p.log_relative(noise) - log_q)
+    masses, excess, span = _cells(p, q, noise)
+    q_low, p_low = q.below(noise[0]), p.below(noise[0])
+    q_high, p_high = q.above(noise[-1]), p.above(noise[-1])
+    if bound is dominating_pair.Bound.LOWER:
+        means = ratios[:-1] * (1 + excess)
+        if q_high > _SMALLEST_MASS:
+            lowered = (1 - 4 * mass_error) * p_high / q_high
+            means = np.append(means, lowered)
+            masses = np.append(masses, q_high)
+        return cells.lower_pair(means, masses, mass_error, ratio_error)
+    flat = span <= 0
+    share = np.divide(excess, span, out=np.zeros_like(span), where=~flat)
+    ratios, masses = cells.upper_atoms(ratios, masses, share)
+    masses[0] += p_low / ratios[0]
+    masses[-1] += q_high
+    return dominating_pair.DominatingPair(
+        ratios,
+        masses,
+        # Differences, so their rounding is that of what they are taken from.
+        infinity_mass=max(p_high - float(ratios[-1]) * q_high, 0.0)
+        + 4 * mass_error * p_high,
+        zero_mass=max(q_low - p_low / float(ratios[0]), 0.0) + 4 * mass_error * q_low,
+        bound=bound,
+        mass_error=mass_error,
+        ratio_error=ratio_error,
+    )
+
+
+def _cells(
+    p: Mixture, q: Mixture, noise: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Returns what lies in the cells between equally spaced values of the noise.
+
+    Returns:
+        (n,) Q-masses; (n,) means under Q of ratio / ratio at the left end − 1; and
+        (n,) that quotient at the right end.
+    """
+    left = noise[:-1]
+    # A difference of neighbours is off by a rounding of either. Growths forgive it;
+    # masses do not, as it is the same in all cells.
+    half = np.diff(noise) / 2
+    middle = left + half
+    steps = float(half.mean()) * np.append(1 + _NODES, 2.0)
+    log_p, log_q = p.log_relative(left), q.log_relative(left)
+    rises, falls = p.growths(left, log_p, steps), q.growths(left, log_q, steps)
+    masses, excess = np.zeros(left.size), np.zeros(left.size)
+    for node, weight, rise, fall in zip(_NODES, _WEIGHTS, rises, falls, strict=False):
+        step = node * half
+        density = weight * np.exp(-step * (middle + step / 2))
+        masses += density * (1 + fall)
+        excess += density * (rise - fall)
+    excess /= masses
+    masses *= half * np.exp(log_q - middle**2 / 2) / math.sqrt(2 * math.pi)
+    return masses, excess, (rises[-1] - falls[-1]) / (1 + falls[-1])

@@ -1,0 +1,153 @@
+"""Laplace noise around random shifts: one mixture against another."""
+
+import dataclasses
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from dp_accounting_ext.pairs import cells
+from dp_accounting_ext.pairs import dominating_pair
+from dp_accounting_ext.pairs import shifts
+
+FloatArray = npt.NDArray[np.float64]
+Bound = dominating_pair.Bound
+
+_POINTS = 1 << 14
+_WIDEST_CELL = 1e-2  # In nats.
+_LARGEST_LOSS = 700.0
+_SMALL_GROWTH = 0.5
+_ERROR = 64 * dominating_pair.UNIT_ROUNDOFF
+
+
+@dataclasses.dataclass(frozen=True)
+class Mixture(shifts.Mixture):
+    """Lap(shift, 1) with a random shift, as (shift, weight); weights sum to one."""
+
+    def coefficients(self, left: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Returns (n,) a and b: the density is a e^{x − left} + b e^{left − x}.
+
+        On intervals that begin at `left` and have no shift inside.
+        """
+        rising, falling = np.zeros(left.size), np.zeros(left.size)
+        for shift, weight in self.shifts:
+            ahead = shift > left
+            terms = weight / 2 * np.exp(-np.abs(shift - left))
+            rising += np.where(ahead, terms, 0.0)
+            falling += np.where(ahead, 0.0, terms)
+        return rising, falling
+
+    def density(self, points: FloatArray) -> FloatArray:
+        """Returns (n,) densities."""
+        rising, falling = self.coefficients(points)
+        return rising + falling
+
+    def masses(self, points: FloatArray) -> FloatArray:
+        """Returns (n − 1,) probabilities between points, every shift among them."""
+        rising, falling = self.coefficients(points[:-1])
+        widths = np.diff(points)
+        masses: FloatArray = rising * np.expm1(widths) - falling * np.expm1(-widths)
+        return masses
+
+    @staticmethod
+    def noise_below(point: float) -> tuple[float, float]:
+        if point < 0:
+            return math.exp(point) / 2, _ERROR * (1 - point)
+        return 1 - math.exp(-point) / 2, _ERROR
+
+    @staticmethod
+    def log_ratio_error(point: float, furthest: float, terms: int) -> float:
+        # Between the shifts, where alone the ratio changes.
+        return 8 * (1 + 2 * furthest + terms) * dominating_pair.UNIT_ROUNDOFF
+
+    def lowest_threshold(self) -> float:
+        return self.lowest()
+
+    def highest_threshold(self) -> float:
+        return self.highest()
+
+    def log_density(self, point: float) -> float:
+        """Returns the logarithm of the density at a point."""
+        logs = [math.log(w / 2) - abs(s - point) for s, w in self.shifts]
+        largest = max(logs)
+        return largest + math.log(sum(math.exp(log - largest) for log in logs))
+
+
+def largest_loss(p: Mixture, q: Mixture) -> float:
+    """Returns the largest loss in either direction: that of an end.
+
+    To a relative error below 1e-12, however rare or close the shifts are.
+    """
+    largest = max(
+        _log_mean(p, 1.0) - _log_mean(q, 1.0), _log_mean(q, -1.0) - _log_mean(p, -1.0)
+    )
+    return largest * (1 + 2 * p.weight_error() + 2 * q.weight_error())
+
+
+def _log_mean(mixture: Mixture, sign: float) -> float:
+    """Returns ln E e^{±shift}, all shifts on one side of zero: no digit cancels."""
+    signed = [(sign * shift, weight) for shift, weight in mixture.shifts]
+    furthest = max(shift for shift, _ in signed)
+    if furthest <= _LARGEST_LOSS:
+        growth = math.fsum(w * math.expm1(s) for s, w in signed)
+        if abs(growth) < _SMALL_GROWTH:
+            return math.log1p(growth)
+    return furthest + math.log(math.fsum(w * math.exp(s - furthest) for s, w in signed))
+
+
+def dominating_pair_of(
+    p: Mixture, q: Mixture, bound: Bound
+) -> dominating_pair.DominatingPair:
+    """Returns the pair of one mixture of shifted Laplace noise and another.
+
+    No shift of P is below a shift of Q. The ratio is constant below all shifts and
+    above all of them, and increases in between; no loss is infinite.
+
+    Args:
+        p: P, shifts at least 0, over the noise's parameter.
+        q: Q, shifts at most 0.
+        bound: Upper splits each cell of the noise between its ends, lower groups
+            it at its mean.
+
+    Returns:
+        A pair; one that says nothing where shifts are more than 700 apart.
+
+    Raises:
+        ValueError: If a shift of P is negative, or one of Q positive.
+
+    Source:
+        https://arxiv.org/abs/2403.04867, Theorem M.2.
+    """
+    low, high = q.lowest(), p.highest()
+    shifts.check_order(p, q)
+    reach = high - low
+    if reach > _LARGEST_LOSS:
+        return dominating_pair.trivial_pair(bound)
+    number = math.ceil(max(_POINTS, 2 * reach / _WIDEST_CELL))
+    kinks = [shift for shift, _ in p.shifts + q.shifts]
+    points = np.union1d(np.linspace(low, high, number + 1), kinks)
+    edges = p.density(points) / q.density(points)
+    p_masses, q_masses = p.masses(points), q.masses(points)
+    # Outside all shifts the density is e^{−distance} times that at the end.
+    q_ends = q.density(points[[0, -1]])
+    rounding = _ERROR * (1 + reach + len(kinks))
+    rounding += p.weight_error() + q.weight_error()
+    if bound is Bound.LOWER:
+        ratios = np.concatenate([edges[:1], p_masses / q_masses, edges[-1:]])
+        masses = np.concatenate([q_ends[:1], q_masses, q_ends[1:]])
+        order = np.argsort(ratios, kind="stable")
+        return cells.lower_pair(ratios[order], masses[order], rounding, 4 * rounding)
+    edges = np.maximum.accumulate(edges)
+    span = np.diff(edges)
+    share = np.divide(
+        p_masses / q_masses - edges[:-1],
+        span,
+        out=np.zeros_like(span),
+        where=span > 0,
+    )
+    ratios, masses = cells.upper_atoms(edges, q_masses, np.maximum(share, 0.0))
+    masses[0] += q_ends[0]
+    masses[-1] += q_ends[1]
+    return dominating_pair.DominatingPair(
+        ratios, masses, 0.0, 0.0, bound, 4 * rounding, 4 * rounding
+    )

@@ -1,0 +1,164 @@
+"""The exact privacy profile where the likelihood ratio increases.
+
+The best test of P against Q then is "above a threshold", so the hockey-stick
+divergence is a sum of as many distribution functions as there are shifts.
+"""
+
+from collections.abc import Callable
+import math
+
+from scipy import optimize
+
+from dp_accounting_ext.pairs import dominating_pair
+from dp_accounting_ext.pairs import shifts
+
+Bound = dominating_pair.Bound
+Direction = dominating_pair.Direction
+Mixture = shifts.Mixture
+
+_LARGEST_EPSILON = 700.0  # Certified: beyond, e^ε leaves the range of floats.
+_DOUBLINGS = 80
+_BISECTIONS = 200
+_EPSILON_ERROR = 1e-12
+_SMALLEST_MASS = 1e-300
+_ROUNDING = 8 * dominating_pair.UNIT_ROUNDOFF
+
+
+def delta(
+    p: Mixture, q: Mixture, *, epsilon: float, direction: Direction, bound: Bound
+) -> float:
+    """Returns a certified hockey-stick divergence of two mixtures of one noise.
+
+    Args:
+        p: P; the ratio p/q must increase.
+        q: Q.
+        epsilon: ε, in nats.
+        direction: H(P‖Q) (remove), or H(Q‖P).
+        bound: The side to err on.
+
+    Source:
+        https://arxiv.org/abs/2403.04867, Theorem 3.8 and Theorem M.2.
+    """
+    if epsilon > _LARGEST_EPSILON:
+        return 1.0 if bound is Bound.UPPER else 0.0
+    if direction is Direction.ADD:
+        return _below_threshold(q, p, epsilon, bound)
+    # In −x what P has above a threshold lies below it, and the ratio q/p grows.
+    return _below_threshold(p.reflected(), q.reflected(), epsilon, bound)
+
+
+def _below_threshold(
+    gained: Mixture, spent: Mixture, epsilon: float, bound: Bound
+) -> float:
+    """Returns the supremum over c of gained(x < c) − e^ε spent(x < c).
+
+    Args:
+        gained: The law of which the divergence is taken.
+        spent: The law it is taken from; the ratio spent/gained increases.
+        epsilon: ε.
+        bound: The side to err on.
+    """
+    at, beyond, uncertain = _threshold(gained, spent, -epsilon)
+    kappa = math.exp(epsilon)
+    weights: dict[float, float] = {}
+    sizes: dict[float, float] = {}
+    for shift, weight in gained.shifts:
+        weights[shift] = weights.get(shift, 0.0) + weight
+        sizes[shift] = sizes.get(shift, 0.0) + weight
+    for shift, weight in spent.shifts:
+        weights[shift] = weights.get(shift, 0.0) - kappa * weight
+        sizes[shift] = sizes.get(shift, 0.0) + kappa * weight
+    rounding = gained.weight_error() + spent.weight_error() + _ROUNDING
+    value = slack = 0.0
+    for shift, weight in weights.items():
+        if at == -math.inf:
+            continue
+        mass, error = gained.noise_below(at - shift)
+        value += weight * mass
+        slack += abs(weight) * mass * error
+        slack += sizes[shift] * (mass * rounding + _SMALLEST_MASS)
+        if bound is Bound.UPPER:
+            # Any threshold gives a lower bound. Up to the best one the laws differ by
+            # no more than what the ratio there is uncertain by.
+            furthest, _ = gained.noise_below(beyond - shift)
+            slack += 2 * sizes[shift] * furthest * uncertain
+    slack += abs(value) * len(weights) * dominating_pair.UNIT_ROUNDOFF
+    value += slack if bound is Bound.UPPER else -slack
+    return min(max(value, 0.0), 1.0)
+
+
+def _threshold(
+    gained: Mixture, spent: Mixture, level: float
+) -> tuple[float, float, float]:
+    """Returns where the logarithm of spent/gained takes a value, and how surely.
+
+    Returns:
+        A point, infinite where the value lies outside the ratio's range; a point
+        surely beyond the right one; and a bound on the difference in between.
+    """
+
+    def log_ratio(point: float) -> tuple[float, float]:
+        return spent.log_ratio(gained, point)
+
+    low, high = gained.lowest_threshold(), spent.highest_threshold()
+    at_low, low_error = log_ratio(low)
+    at_high, high_error = log_ratio(high)
+    if at_low - low_error > level:
+        return -math.inf, -math.inf, 0.0
+    if at_high + high_error < level:
+        return math.inf, math.inf, 0.0
+    if at_low >= level:
+        point = low
+    elif at_high <= level:
+        return high, math.inf, 2 * (level - at_high + high_error)
+    else:
+        point = float(
+            optimize.brentq(
+                lambda x: log_ratio(x)[0] - level,
+                low,
+                high,
+                xtol=1e-300,
+                rtol=1e-14,
+                maxiter=1000,
+            )
+        )
+    value, error = log_ratio(point)
+    uncertain = 2 * (abs(value - level) + error)
+    step = max(abs(point), 1e-3) * 1e-15
+    for _ in range(_DOUBLINGS):
+        value, error = log_ratio(point + step)
+        if value - error > level:
+            return point, point + step, uncertain
+        step *= 2
+    return point, math.inf, uncertain
+
+
+def epsilon(
+    delta_at: Callable[[float, Bound], float], delta: float, bound: Bound
+) -> float:
+    """Returns a certified ε ≥ 0 at δ, by bisection of a certified profile.
+
+    Args:
+        delta_at: δ at ε, on either side.
+        delta: The target, in (0, 1).
+        bound: The side to err on.
+    """
+    # Upper bounds stop where even the upper profile is below; lower ones where the
+    # lower profile still is above.
+    high = 1.0
+    while delta_at(high, bound) > delta:
+        high *= 2
+        if high > 1e6:
+            return math.inf if bound is Bound.UPPER else high / 2
+    if delta_at(0.0, bound) <= delta:
+        return 0.0
+    low = 0.0
+    for _ in range(_BISECTIONS):
+        if high - low <= _EPSILON_ERROR * high:
+            break
+        middle = (low + high) / 2
+        if delta_at(middle, bound) > delta:
+            low = middle
+        else:
+            high = middle
+    return high if bound is Bound.UPPER else low

@@ -1,0 +1,122 @@
+"""How many members of a group are in a batch: the shifts that a mechanism sees."""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+import math
+
+from dp_accounting_ext.pairs import shifts
+
+Shifts = shifts.Shifts
+
+_RAREST = -700.0  # Logarithm of the smallest weight over the largest.
+
+
+def unsampled(members: int) -> Shifts:
+    """Returns the one number there is when all records take part."""
+    return ((float(members), 1.0),)
+
+
+def poisson(members: int, rate: float) -> Shifts:
+    """Returns the law of the number of members in a Poisson sample.
+
+    Args:
+        members: Size of the group, K ≥ 0.
+        rate: Inclusion probability of each record, in [0, 1].
+
+    Raises:
+        ValueError: If too many numbers of members are likely.
+
+    Source:
+        https://arxiv.org/abs/2403.04867, Theorem 3.8 (binomial weights).
+    """
+    if rate in (0.0, 1.0):
+        return unsampled(round(members * rate))
+    return _binomial(members, rate, rate / (1 - rate))
+
+
+def without_replacement(members: int, dataset_size: int, sample_size: int) -> Shifts:
+    """Returns the law of the number of members in a batch of fixed size.
+
+    Args:
+        members: Size of the group, K ≤ N.
+        dataset_size: Number of records, the group among them, N.
+        sample_size: Size of the batch, q ≤ N.
+
+    Raises:
+        ValueError: If too many numbers of members are likely.
+
+    Source:
+        https://arxiv.org/abs/2403.04867, Appendix M (hypergeometric weights).
+    """
+    least = max(0, members + sample_size - dataset_size)
+    most = min(members, sample_size)
+    others = dataset_size - members - sample_size
+    mode = (members + 1) * (sample_size + 1) // (dataset_size + 2)
+    return _around(
+        lambda i: (members - i) * (sample_size - i) / ((i + 1) * (others + i + 1)),
+        least,
+        most,
+        mode,
+    )
+
+
+def with_replacement(members: int, dataset_size: int, sample_size: int) -> Shifts:
+    """Returns the law of the number of draws that hit the group.
+
+    Args:
+        members: Size of the group, K ≤ N.
+        dataset_size: Number of records, the group among them, N.
+        sample_size: Number of draws, q.
+
+    Raises:
+        ValueError: If too many numbers of draws are likely.
+
+    Source:
+        https://arxiv.org/abs/2403.04867, Theorem L.5 (binomial weights).
+    """
+    if members in (0, dataset_size):
+        return unsampled(sample_size if members else 0)
+    rate = members / dataset_size
+    return _binomial(sample_size, rate, members / (dataset_size - members))
+
+
+def _binomial(number: int, rate: float, odds: float) -> Shifts:
+    mode = min(math.floor((number + 1) * rate), number)
+    return _around(lambda i: (number - i) / (i + 1) * odds, 0, number, mode)
+
+
+def _around(growth: Callable[[int], float], least: int, most: int, mode: int) -> Shifts:
+    """Returns weights from their quotients w(i + 1) / w(i); they sum to one.
+
+    From the mode outward, so that few roundings add up; those that no float holds
+    are left out.
+    """
+    mode = min(max(mode, least), most)
+    above = _logs(growth(i) for i in range(mode, most))
+    below = _logs(1 / growth(i - 1) for i in range(mode, least, -1))
+    logs = [*reversed(below), 0.0, *above]
+    weights = [math.exp(log) for log in logs]
+    total = math.fsum(weights)
+    first = mode - len(below)
+    return tuple((float(first + i), w / total) for i, w in enumerate(weights))
+
+
+def _logs(quotients: Iterable[float]) -> list[float]:
+    """Returns the logarithms of running products, until they are too small."""
+    logs: list[float] = []
+    total = lost = 0.0
+    for quotient in quotients:
+        term = math.log(quotient) - lost
+        larger = total + term
+        lost = (larger - total) - term
+        total = larger
+        if total < _RAREST:
+            break
+        logs.append(total)
+        if len(logs) > shifts.MOST_SHIFTS:
+            raise ValueError(
+                "More than "
+                f"{shifts.MOST_SHIFTS} numbers of members in a batch are likely, "
+                "which is not supported; use a smaller group or batch."
+            )
+    return logs

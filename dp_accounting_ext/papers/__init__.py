@@ -1,0 +1,1 @@
+"""The figures and experiments of the papers, computed again."""

@@ -1,0 +1,137 @@
+"""Events on a sample of the records: Poisson samples and batches of fixed size."""
+
+import dataclasses
+import math
+
+from dp_accounting import dp_event as stock
+from dp_accounting import privacy_accountant
+
+from dp_accounting_ext import dp_event
+from dp_accounting_ext.mechanisms import additive_noise
+from dp_accounting_ext.mechanisms import compositions
+from dp_accounting_ext.mechanisms import groups
+from dp_accounting_ext.mechanisms import interface
+from dp_accounting_ext.mechanisms import known_bounds
+from dp_accounting_ext.mechanisms import subsampled
+from dp_accounting_ext.reading import event_reader
+from dp_accounting_ext.validation import fields
+
+NeighborRel = privacy_accountant.NeighboringRelation
+_MOST_DRAWS = 100_000
+
+
+def poisson_sampled(
+    event: stock.PoissonSampledDpEvent | dp_event.PLDSubsampleEvent,
+    reader: event_reader.Reader,
+) -> interface.Mechanism:
+    """Reads an event, or a tree of events, on a Poisson sample."""
+    replace_one = reader.neighboring_relation is NeighborRel.REPLACE_ONE
+    if replace_one and not isinstance(
+        event.event, stock.GaussianDpEvent | stock.NoOpDpEvent | stock.NonPrivateDpEvent
+    ):
+        raise event_reader.UnsupportedError(
+            event,
+            "neighboring_relation must be `ADD_OR_REMOVE_ONE` or `REPLACE_SPECIAL` "
+            f"for `{type(event).__name__}` of a `{type(event.event).__name__}`: no "
+            "theorem covers others but for a `GaussianDpEvent`. "
+            f"Found {reader.neighboring_relation}.",
+        )
+    rate = fields.sampling_probability(event.sampling_probability)
+    inner = reader.sampled(event.event)
+    if replace_one and isinstance(inner, additive_noise.Gaussian) and 0 < rate < 1:
+        # What was read has the sensitivity of a replaced record, two.
+        return subsampled.sampled_gaussian_replace_one(rate, 2 * inner.noise_multiplier)
+    return subsampled.on_poisson_sample(rate, inner)
+
+
+def fixed_size(
+    event: stock.SampledWithoutReplacementDpEvent | stock.SampledWithReplacementDpEvent,
+    reader: event_reader.Reader,
+) -> interface.Mechanism:
+    """Reads a batch of fixed size.
+
+    The noise multiplier is over the bound on a record's norm, the clip, as in the
+    event's definition. A record in the batch takes another's place there, so the
+    sensitivity is that of batch substitution, 2 · clip, in either relation.
+    """
+    reader.require(event, NeighborRel.ADD_OR_REMOVE_ONE, NeighborRel.REPLACE_ONE)
+    sampling = fixed_sampling(event)
+    noise = noise_of(event.event, sampling, 1)
+    if not isinstance(noise, groups.GroupedNoise):
+        return noise
+    if reader.neighboring_relation is NeighborRel.ADD_OR_REMOVE_ONE:
+        return noise.split(1, 0)
+    if sampling.with_replacement:
+        return in_both_datasets(noise).split(1, 1)
+    # One record of the batch replaced is one shift.
+    whole = dataclasses.replace(
+        noise,
+        noise_multiplier=noise.noise_multiplier / sampling.sensitivity,
+        sampling=groups.Unsampled(),
+    )
+    return subsampled.substituted_sample(
+        whole.split(1, 0), sampling.sample_size / sampling.dataset_size
+    )
+
+
+def fixed_sampling(
+    event: stock.SampledWithoutReplacementDpEvent | stock.SampledWithReplacementDpEvent,
+) -> groups.FixedSize:
+    """Reads how a batch of fixed size is drawn."""
+    size = fields.positive_integer("source_dataset_size", event.source_dataset_size)
+    batch = fields.positive_integer("sample_size", event.sample_size)
+    replaced = isinstance(event, stock.SampledWithReplacementDpEvent)
+    if batch > size and not replaced:
+        raise ValueError(
+            f"sample_size must be at most source_dataset_size. Found {batch} of {size}."
+        )
+    if replaced and batch > _MOST_DRAWS:
+        raise ValueError(
+            f"sample_size must be at most {_MOST_DRAWS} with replacement. "
+            f"Found {batch}."
+        )
+    return groups.FixedSize(size, batch, replaced)
+
+
+def in_both_datasets(
+    noise: groups.GroupedNoise,
+) -> groups.GroupedNoise:
+    """Returns the same with the size of each dataset, not of both groups together.
+
+    Where a group replaces another, either dataset has the size that is given.
+    """
+    sampling = noise.sampling
+    if isinstance(sampling, groups.FixedSize):
+        size = sampling.dataset_size + noise.group_size
+        sampling = dataclasses.replace(sampling, dataset_size=size)
+    return dataclasses.replace(noise, sampling=sampling)
+
+
+def noise_of(
+    event: stock.DpEvent,
+    sampling: groups.Sampling,
+    size: int,
+) -> interface.Mechanism:
+    """Returns the noise that a group sees, or what costs nothing, or all."""
+    revealed = known_bounds.NonPrivate().on_a_sample(chance_of_any(sampling, size))
+    if isinstance(event, stock.NoOpDpEvent):
+        return compositions.NO_OP
+    if isinstance(event, stock.NonPrivateDpEvent):
+        return revealed
+    if not isinstance(event, stock.GaussianDpEvent | stock.LaplaceDpEvent):
+        raise event_reader.UnsupportedError(
+            event,
+            "A batch of fixed size, or a group's, must run a `GaussianDpEvent` or a "
+            f"`LaplaceDpEvent`: others are unproven. Found {event}.",
+        )
+    noise = fields.noise_multiplier(event.noise_multiplier)
+    if noise == 0:
+        return revealed
+    is_laplace = isinstance(event, stock.LaplaceDpEvent)
+    return groups.GroupedNoise(size, noise, is_laplace, sampling)
+
+
+def chance_of_any(sampling: groups.Sampling, size: int) -> float:
+    """Returns the probability that a batch holds any member of a group."""
+    members = sampling.members(size, 0)
+    return min(math.fsum(weight for number, weight in members if number), 1.0)

@@ -1,0 +1,67 @@
+"""Events that the stock library does not have."""
+
+from dp_accounting import privacy_accountant
+
+from dp_accounting_ext import dp_event
+from dp_accounting_ext.mechanisms import allocated
+from dp_accounting_ext.mechanisms import discrete_outputs
+from dp_accounting_ext.mechanisms import interface
+from dp_accounting_ext.reading import event_reader
+from dp_accounting_ext.validation import fields
+from dp_accounting_ext.wpm import dp_event as wpm_dp_event
+
+NeighborRel = privacy_accountant.NeighboringRelation
+
+
+def random_allocation(
+    event: dp_event.RandomAllocationEvent, reader: event_reader.Reader
+) -> interface.Mechanism:
+    """Reads steps in k of which each record takes part."""
+    reader.require(event, NeighborRel.ADD_OR_REMOVE_ONE, NeighborRel.REPLACE_SPECIAL)
+    inner = reader.sampled(event.event)
+    selected, steps = fields.steps(event.num_selected, event.num_steps)
+    return allocated.allocate(inner, selected, steps)
+
+
+def scheduled_allocation(
+    event: dp_event.ScheduledAllocationEvent, reader: event_reader.Reader
+) -> interface.Mechanism:
+    """Reads an allocation epoch whose steps differ, or that was stopped."""
+    reader.require(event, NeighborRel.ADD_OR_REMOVE_ONE, NeighborRel.REPLACE_SPECIAL)
+    events = fields.sequence("events", event.events)
+    numbers = fields.sequence("counts", event.counts)
+    if not events or len(events) != len(numbers):
+        raise ValueError(
+            "events and counts must have the same length, at least 1. "
+            f"Found {len(events)} and {len(numbers)}."
+        )
+    counts: dict[interface.Mechanism, int] = {}
+    for inner, count in zip(events, numbers, strict=True):
+        part = reader.sampled(inner)
+        number = fields.positive_integer("counts", count)
+        counts[part] = counts.get(part, 0) + number
+    event_reader.check_distinct(len(counts))
+    run = sum(counts.values())
+    steps = fields.number_of_steps(event.num_steps)
+    if run > steps:
+        raise ValueError(
+            f"counts must sum to at most num_steps. Found {run} of {steps}."
+        )
+    return allocated.allocate_to_schedule(counts, steps)
+
+
+def private_sampling(
+    event: wpm_dp_event.PrivateSamplingEvent, reader: event_reader.Reader
+) -> interface.Mechanism:
+    """Reads one draw from a private distribution."""
+    reader.require(event, NeighborRel.REPLACE_ONE, NeighborRel.REPLACE_SPECIAL)
+    if reader.in_sample:
+        raise event_reader.UnsupportedError(
+            event,
+            "`PrivateSamplingEvent` cannot run on a sample: nothing says what a record "
+            "outside of it releases.",
+        )
+    truth, lie = wpm_dp_event.dominating_probabilities(event.epsilon, event.total_mass)
+    return discrete_outputs.RandomizedResponseWithAbstention(
+        float(event.epsilon), truth, lie
+    )

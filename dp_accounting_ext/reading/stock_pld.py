@@ -1,0 +1,280 @@
+"""The one place that reads and writes the host's privacy loss distributions."""
+
+from collections.abc import Sequence
+import math
+import numbers
+
+from dp_accounting.pld import pld_pmf
+from dp_accounting.pld import privacy_loss_distribution
+import numpy as np
+import numpy.typing as npt
+
+from dp_accounting_ext.composition import loss_distribution
+from dp_accounting_ext.kernels import sums
+from dp_accounting_ext.pairs import dominating_pair
+from dp_accounting_ext.validation import fields
+
+Bound = dominating_pair.Bound
+Direction = dominating_pair.Direction
+FloatArray = npt.NDArray[np.float64]
+PrivacyLossDistribution = privacy_loss_distribution.PrivacyLossDistribution
+
+_LARGEST_LOSS = 690.0
+_LARGEST_SIZE = 25_000_000
+_MOST_ATOMS = 10_000_000
+_SMALLEST_MASS = 1e-300  # Below it, floats have fewer digits.
+_SPARSE_SIZE = 1000
+_SUMMATION_ERROR = 1e-12
+
+
+def read(
+    distribution: PrivacyLossDistribution,
+) -> tuple[dominating_pair.DirectedPairs, float]:
+    """Returns a distribution's pairs, each direction on its own, and its interval.
+
+    An upper (pessimistic) distribution is made a realization by raising its lowest
+    losses, a lower (optimistic) one by dropping them, until Σ p e^{−loss} ≤ 1.
+
+    Raises:
+        TypeError: If it is no privacy loss distribution.
+        ValueError: If a mass is NaN or negative, or they sum to more than one and a
+            little.
+
+    Source:
+        https://arxiv.org/abs/2602.17284, Definition 3.1.
+    """
+    if not isinstance(distribution, PrivacyLossDistribution):
+        raise TypeError(
+            "privacy_loss_distribution must be a PrivacyLossDistribution. "
+            f"Found {type(distribution).__name__}."
+        )
+    remove, add = distribution._pmf_remove, distribution._pmf_add
+    if not (isinstance(remove, pld_pmf.PLDPmf) and isinstance(add, pld_pmf.PLDPmf)):
+        raise TypeError(
+            "privacy_loss_distribution must hold a PLDPmf for each direction. "
+            f"Found {type(remove).__name__} and {type(add).__name__}."
+        )
+    if remove._pessimistic_estimate != add._pessimistic_estimate:
+        raise ValueError(
+            "privacy_loss_distribution must bound both directions from one side. "
+            "Found a pessimistic_estimate and an optimistic one."
+        )
+    pair = _read_pmf(remove)
+    other = pair if add is remove else _read_pmf(add)
+    return (
+        dominating_pair.DirectedPairs(pair, dominating_pair.dual(other)),
+        fields.discretization_interval(remove._discretization),
+    )
+
+
+def _read_pmf(pmf: pld_pmf.PLDPmf) -> dominating_pair.DominatingPair:
+    """Returns the pair whose loss, P against Q, the masses are of."""
+    interval = fields.discretization_interval(pmf._discretization)
+    indices, masses = _masses(pmf)
+    if not isinstance(pmf._infinity_mass, numbers.Real):
+        raise TypeError(
+            "infinity_mass of privacy_loss_distribution must be a real number. "
+            f"Found {pmf._infinity_mass!r}."
+        )
+    infinity_mass = float(pmf._infinity_mass)
+    total = float(masses.sum()) + infinity_mass
+    if not (masses.min(initial=0.0) >= -1e-9 and infinity_mass >= 0 and total <= 1.01):
+        raise ValueError(
+            "privacy_loss_distribution must hold probabilities that sum to at most 1. "
+            f"Found a sum of {total}, a least mass of {masses.min(initial=0.0)} and an "
+            f"infinity mass of {infinity_mass}."
+        )
+    infinity_mass = min(infinity_mass, 1.0)
+    masses = np.maximum(masses, 0.0)
+    # A loss that floats are too few for is an infinite one.
+    largest = 2 * _LARGEST_LOSS / interval
+    losses = np.clip(indices, -largest, largest) * interval
+    order = np.argsort(losses)
+    losses, masses = losses[order], masses[order]
+    bound = Bound.UPPER if pmf._pessimistic_estimate else Bound.LOWER
+    if bound is Bound.UPPER:
+        high = losses > _LARGEST_LOSS
+        infinity_mass += float(masses[high].sum())
+        losses, masses = np.maximum(losses[~high], -_LARGEST_LOSS), masses[~high]
+        losses = _raised(losses, masses)
+    else:
+        kept = np.abs(losses) <= _LARGEST_LOSS
+        losses, masses = losses[kept], masses[kept]
+        masses = np.where(_kept_below_one(losses, masses), masses, 0.0)
+    q_masses = masses * np.exp(-losses)
+    kept = (masses > _SMALLEST_MASS) & (q_masses > _SMALLEST_MASS)
+    zero_mass = 0.0
+    if bound is Bound.UPPER:
+        rare = masses[~kept]
+        infinity_mass += float(rare.sum()) + rare.size * _SMALLEST_MASS
+        zero_mass = max(1 - float(q_masses[kept].sum()), 0.0)
+    if not kept.any():
+        sink = min(infinity_mass, 1.0) if bound is Bound.UPPER else 0.0
+        rest = dominating_pair.identity_pair(bound)
+        return dominating_pair.mixture(
+            [dominating_pair.trivial_pair(bound), rest], [sink, 1 - sink]
+        )
+    places, index = np.unique(losses[kept], return_inverse=True)
+    return dominating_pair.DominatingPair(
+        np.exp(places),
+        sums.gather(index.astype(np.int64), q_masses[kept], places.size),
+        infinity_mass=min(infinity_mass, 1.0),
+        zero_mass=zero_mass,
+        bound=bound,
+        mass_error=_SUMMATION_ERROR,
+        ratio_error=_SUMMATION_ERROR,
+    )
+
+
+def _masses(pmf: pld_pmf.PLDPmf) -> tuple[FloatArray, FloatArray]:
+    """Returns (n,) whole multiples of the interval, and their probabilities."""
+    if pmf.size > _MOST_ATOMS:
+        raise ValueError(
+            f"privacy_loss_distribution must have at most {_MOST_ATOMS} losses. "
+            f"Found {pmf.size}."
+        )
+    if isinstance(pmf, pld_pmf.SparsePLDPmf):
+        indices = _floats("losses", list(pmf._loss_probs.keys()))
+        masses = _floats("masses", list(pmf._loss_probs.values()))
+    else:
+        dense = pmf.to_dense_pmf()
+        masses = _floats("masses", dense._probs)
+        indices = _floats("losses", [dense._lower_loss]) + np.arange(masses.size)
+    whole = (np.abs(indices) <= fields.LARGEST_INTEGER) & (np.rint(indices) == indices)
+    if not whole.all():
+        raise ValueError(
+            "losses of privacy_loss_distribution must be integers of at most 2^53, "
+            f"times the interval. Found {indices[~whole][0]}."
+        )
+    return indices, masses
+
+
+def _floats(name: str, values: Sequence[float] | FloatArray) -> FloatArray:
+    """Returns (n,) real numbers."""
+    try:
+        found = np.asarray(values)
+    except ValueError:
+        found = np.empty(0, dtype=object)
+    if found.ndim != 1 or (len(values) and found.dtype.kind not in "fiu"):
+        raise TypeError(
+            f"{name} of privacy_loss_distribution must be a list of real numbers. "
+            f"Found {found.dtype} in {found.ndim} dimensions."
+        )
+    return found.astype(np.float64)
+
+
+def _raised(losses: FloatArray, masses: FloatArray) -> FloatArray:
+    """Returns losses, the lowest raised to one of them, until Σ p e^{−loss} ≤ 1."""
+    tails = np.append(np.cumsum((masses * np.exp(-losses))[::-1])[::-1], 0.0)
+    below = np.append(0.0, np.cumsum(masses))
+    ends = np.append(losses, math.inf)
+    first = int(np.argmax(below * np.exp(-ends) + tails <= 1))
+    if first == 0:
+        return losses
+    level = float(ends[first])
+    if tails[first] < 1:
+        lowest = math.log(below[first]) - math.log1p(-tails[first])
+        level = min(level, lowest + _SUMMATION_ERROR)
+    raised: FloatArray = np.maximum(losses, level)
+    return raised
+
+
+def _kept_below_one(losses: FloatArray, masses: FloatArray) -> npt.NDArray[np.bool_]:
+    """Tells which losses to keep, from the highest, so that Σ p e^{−loss} ≤ 1."""
+    tail = np.cumsum((masses * np.exp(-losses))[::-1])[::-1]
+    kept: npt.NDArray[np.bool_] = tail <= 1
+    return kept
+
+
+def write(
+    pairs: dominating_pair.DirectedPairs, interval: float
+) -> PrivacyLossDistribution:
+    """Returns a stock distribution that bounds the mechanism from the pairs' side.
+
+    Upper: each loss is split between the two grid points around it, which keeps
+    its P-mass and its Q-mass. Lower: each is lowered to the grid, which costs up to
+    one interval a composition.
+
+    Args:
+        pairs: All upper, or all lower.
+        interval: value_discretization_interval, in nats.
+
+    Raises:
+        ValueError: If the losses need more than 25 million intervals.
+    """
+    pmfs = [
+        _pmf(loss_distribution.from_pair(pairs.of(direction), direction, 1), interval)
+        for direction in Direction
+    ]
+    return PrivacyLossDistribution(*pmfs)
+
+
+def _pmf(law: loss_distribution.LossDistribution, interval: float) -> pld_pmf.PLDPmf:
+    upper = law.bound is Bound.UPPER
+    finest = _finest_interval(law)
+    if interval < finest:
+        raise ValueError(
+            f"value_discretization_interval must be at least {finest:.1e} for these "
+            f"losses. Found {interval}."
+        )
+    if upper:
+        shifted = law.losses + law.ratio_error
+        factor, _ = loss_distribution.on_lattice(
+            loss_distribution.LossDistribution(
+                shifted, law.masses, law.infinity_mass, 1, law.bound
+            ),
+            interval,
+            gather=sums.gather_quickly,
+        )
+        start, masses = factor.start, factor.masses
+    else:
+        cells = np.floor((law.losses - law.ratio_error) / interval).astype(np.int64)
+        # Of what is lower the host finds no ratio.
+        known = cells * interval >= -_LARGEST_LOSS
+        start = int(cells[known][0]) if known.any() else 0
+        size = int(cells[-1]) - start + 1
+        masses = sums.gather_quickly(
+            cells[known] - start, law.masses[known], max(size, 0)
+        )
+    # Every loss may be one rounding, every interval two: of the sums here, and of
+    # those that the host makes.
+    roundings = law.losses.size + 2 * masses.size
+    rounding = law.mass_error + _SUMMATION_ERROR
+    rounding += roundings * dominating_pair.UNIT_ROUNDOFF
+    if upper:
+        masses = _heavier(masses, rounding, law.infinity_mass)
+    else:
+        masses *= max(1 - rounding, 0.0)
+    factor_of_sinks = 1 + rounding if upper else max(1 - rounding, 0.0)
+    infinity_mass = min(law.infinity_mass * factor_of_sinks, 1.0)
+    occupied = np.flatnonzero(masses)
+    if occupied.size <= _SPARSE_SIZE:
+        probabilities = {start + int(i): float(masses[i]) for i in occupied}
+        return pld_pmf.SparsePLDPmf(probabilities, interval, infinity_mass, upper)
+    first, last = int(occupied[0]), int(occupied[-1])
+    return pld_pmf.DensePLDPmf(
+        interval, start + first, masses[first : last + 1], infinity_mass, upper
+    )
+
+
+def _finest_interval(law: loss_distribution.LossDistribution) -> float:
+    """Returns the interval below which losses do not fit memory, or integers."""
+    lowest, highest = float(law.losses[0]), float(law.losses[-1])
+    spread = highest - lowest
+    largest = max(abs(lowest), abs(highest)) + law.ratio_error
+    return max(spread / _LARGEST_SIZE, largest / fields.LARGEST_INTEGER)
+
+
+def _heavier(masses: FloatArray, error: float, infinity_mass: float) -> FloatArray:
+    """Returns masses whose every upper tail is certain to be heavy enough.
+
+    Tails grow by the relative error, but not above what is left of one: the lowest
+    losses pay for it.
+    """
+    tails = np.cumsum(masses[::-1])
+    tails *= 1 + error
+    np.minimum(tails, max(1 - infinity_mass, 0.0), out=tails)
+    heavier = np.empty_like(tails)
+    heavier[-1:] = tails[:1]
+    np.subtract(tails[:0:-1], tails[-2::-1], out=heavier[:-1])
+    return heavier

@@ -1,0 +1,82 @@
+"""How large a tree of events is, and what it composes."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from dp_accounting import dp_event
+
+from dp_accounting_ext.validation import fields
+
+MOST_EVENTS = 300_000
+DEEPEST = 200
+MOST_SAMPLINGS = 16
+
+
+def event_tree(event: Any) -> None:
+    """Checks how large a tree of events is, before anything recurses into it.
+
+    Raises:
+        TypeError: If it, or what it composes, is no event.
+        ValueError: If it is nested too deeply, or holds too many events.
+    """
+    stack = [(event, 0, 0)]
+    found = 0
+    while stack:
+        node, depth, samplings = stack.pop()
+        found += 1
+        if not isinstance(node, dp_event.DpEvent):
+            raise TypeError(f"event must be a DpEvent. Found {node!r}.")
+        name = type(node).__name__
+        if found > MOST_EVENTS:
+            raise ValueError(f"event must hold at most {MOST_EVENTS} events.")
+        if depth > DEEPEST:
+            raise ValueError(
+                f"event must be nested at most {DEEPEST} deep. "
+                f"Found a {name} below as many."
+            )
+        if samplings > MOST_SAMPLINGS:
+            raise ValueError(
+                f"event must sample at most {MOST_SAMPLINGS} times one within another. "
+                f"Found a {name} below as many."
+            )
+        composed = dp_event.ComposedDpEvent | dp_event.SelfComposedDpEvent
+        below = samplings + (not isinstance(node, composed))
+        stack += [(child, depth + 1, below) for child in _children(node)]
+
+
+def repeated(event: dp_event.DpEvent, count: int) -> tuple[dp_event.DpEvent, int]:
+    """Returns what an event composes with itself, and how often in all.
+
+    Raises:
+        TypeError, ValueError: If a count is not a positive integer.
+    """
+    while isinstance(event, dp_event.SelfComposedDpEvent):
+        count *= fields.positive_integer("count", event.count)
+        event = event.event
+    return event, fields.positive_integer("count", count)
+
+
+def _children(event: dp_event.DpEvent) -> list[Any]:
+    children = (
+        fields.sequence("events", event.events) if hasattr(event, "events") else []
+    )
+    return [*children, event.event] if hasattr(event, "event") else children
+
+
+def leaves(event: dp_event.DpEvent) -> Iterator[tuple[dp_event.DpEvent, int]]:
+    """Yields what a tree composes, with counts.
+
+    Raises:
+        TypeError, ValueError: If a count is not a positive integer.
+    """
+    stack = [(event, 1)]
+    while stack:
+        node, count = stack.pop()
+        if isinstance(node, dp_event.SelfComposedDpEvent):
+            number = fields.positive_integer("count", node.count)
+            stack.append((node.event, count * number))
+        elif isinstance(node, dp_event.ComposedDpEvent):
+            children = fields.sequence("events", node.events)
+            stack += [(child, count) for child in children]
+        else:
+            yield node, count

@@ -1,0 +1,195 @@
+"""Checks of what users pass in: the field, the value found, the remedy."""
+
+from collections.abc import Sequence
+import math
+import numbers
+from typing import Any
+
+from dp_accounting import privacy_accountant
+import numpy as np
+
+LARGEST_INTEGER = 2**53  # Up to it floats hold all.
+SMALLEST_SCALE, LARGEST_SCALE = 1e-60, 1e60
+SMALLEST_RATE = 1e-100
+MOST_RUNS = 10**9  # Of one mechanism, or steps.
+
+
+def real_number(name: str, value: Any) -> float:
+    """Returns the value as a float.
+
+    Raises:
+        TypeError: If it is not a real number.
+        ValueError: If it is NaN, or a number that floats are too few for.
+    """
+    if isinstance(value, bool | np.timedelta64) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{name} must be a real number. Found {value!r}.")
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if math.isnan(number):
+        raise ValueError(f"{name} must be a number. Found nan.")
+    if math.isinf(number) and value not in (math.inf, -math.inf):
+        raise ValueError(f"{name} must be at most 1.8e308 in size. Found more.")
+    if number == 0 and value != 0:
+        raise ValueError(f"{name} must be 0 or at least 5e-324 in size. Found less.")
+    return number
+
+
+def noise_multiplier(value: Any) -> float:
+    """Returns the value as a float, as `scale` does."""
+    return scale("noise_multiplier", value)
+
+
+def scale(name: str, value: Any) -> float:
+    """Returns the value as a float.
+
+    Raises:
+        TypeError: If it is not a real number.
+        ValueError: If it is negative or NaN, or its square might leave the range of
+            floats.
+    """
+    number = real_number(name, value)
+    if number < 0 or math.isinf(number):
+        raise ValueError(f"{name} must be non-negative and finite. Found {value}.")
+    if number and not SMALLEST_SCALE <= number <= LARGEST_SCALE:
+        raise ValueError(
+            f"{name} must be 0 or from {SMALLEST_SCALE:g} to {LARGEST_SCALE:g}. "
+            f"Found {value}."
+        )
+    return number
+
+
+def probability(name: str, value: Any) -> float:
+    """Returns the value as a float.
+
+    Raises:
+        TypeError: If it is not a real number.
+        ValueError: If it is not in [0, 1].
+    """
+    number = real_number(name, value)
+    if not 0 <= number <= 1:
+        raise ValueError(f"{name} must be in [0, 1]. Found {value}.")
+    return number
+
+
+def sampling_probability(value: Any) -> float:
+    """Returns the value as a float.
+
+    Raises:
+        TypeError: If it is not a real number.
+        ValueError: If it is not in [0, 1], or so small that products of it are not
+            exact.
+    """
+    rate = probability("sampling_probability", value)
+    if 0 < rate < SMALLEST_RATE:
+        raise ValueError(
+            f"sampling_probability must be 0 or at least {SMALLEST_RATE}. "
+            f"Found {value}."
+        )
+    return rate
+
+
+def non_negative_integer(name: str, value: Any) -> int:
+    """Returns the value as an int.
+
+    Raises:
+        TypeError: If it is not an integer.
+        ValueError: If it is negative, or no float holds it exactly.
+    """
+    return _integer(name, value, 0)
+
+
+def positive_integer(name: str, value: Any) -> int:
+    """Returns the value as an int.
+
+    Raises:
+        TypeError: If it is not an integer.
+        ValueError: If it is less than one, or no float holds it exactly.
+    """
+    return _integer(name, value, 1)
+
+
+def _integer(name: str, value: Any, least: int) -> int:
+    if isinstance(value, bool | np.timedelta64) or not isinstance(
+        value, numbers.Integral
+    ):
+        raise TypeError(f"{name} must be an integer. Found {value!r}.")
+    number = int(value)
+    bits = number.bit_length()
+    found = str(number) if bits <= 200 else f"one of {bits} bits"
+    if number < least:
+        raise ValueError(f"{name} must be at least {least}. Found {found}.")
+    if number > LARGEST_INTEGER:
+        raise ValueError(f"{name} must be at most 2^53. Found {found}.")
+    return number
+
+
+def sequence(name: str, value: Any) -> list[Any]:
+    """Returns the value as a list.
+
+    Raises:
+        TypeError: If it is no sequence: what can be read but once is none.
+    """
+    if isinstance(value, np.ndarray) and value.ndim == 1:
+        return list(value)
+    if isinstance(value, str | bytes) or not isinstance(value, Sequence):
+        raise TypeError(f"{name} must be a sequence. Found a {type(value).__name__}.")
+    return list(value)
+
+
+def neighboring_relation(value: Any) -> privacy_accountant.NeighboringRelation:
+    """Returns the value.
+
+    Raises:
+        TypeError: If it is not a `NeighboringRelation`.
+    """
+    if not isinstance(value, privacy_accountant.NeighboringRelation):
+        raise TypeError(
+            f"neighboring_relation must be a NeighboringRelation. Found {value!r}."
+        )
+    return value
+
+
+def number_of_steps(value: Any) -> int:
+    """Returns the value as an int.
+
+    Raises:
+        TypeError: If it is not an integer.
+        ValueError: If it is less than one, or more than can be accounted for.
+    """
+    total = positive_integer("num_steps", value)
+    if total > MOST_RUNS:
+        raise ValueError(f"num_steps must be at most {MOST_RUNS}. Found {total}.")
+    return total
+
+
+def steps(num_selected: Any, num_steps: Any) -> tuple[int, int]:
+    """Returns both as ints.
+
+    Raises:
+        TypeError: If either is not an integer.
+        ValueError: If not 1 ≤ num_selected ≤ num_steps.
+    """
+    selected = positive_integer("num_selected", num_selected)
+    total = number_of_steps(num_steps)
+    if selected > total:
+        raise ValueError(
+            f"num_selected must be at most num_steps. Found {selected} of {total}."
+        )
+    return selected, total
+
+
+def discretization_interval(value: Any) -> float:
+    """Returns the value as a float.
+
+    Raises:
+        TypeError: If it is not a real number.
+        ValueError: If it is not positive and finite.
+    """
+    number = real_number("value_discretization_interval", value)
+    if not 0 < number < math.inf:
+        raise ValueError(
+            f"value_discretization_interval must be positive and finite. Found {value}."
+        )
+    return number

@@ -1,0 +1,122 @@
+"""Pairs of Gaussian mixtures against Neyman and Pearson's lemma to 40 digits."""
+
+import math
+
+from hypothesis import given
+from hypothesis import settings
+from hypothesis import strategies as st
+import mpmath
+import numpy as np
+import oracles
+import pytest
+
+from dp_accounting_ext.pairs import dominating_pair
+from dp_accounting_ext.pairs import gaussian_mixture
+
+Bound = dominating_pair.Bound
+Direction = dominating_pair.Direction
+Mixture = gaussian_mixture.Mixture
+
+
+def bracket(p, q, epsilon, direction, tail_mass=1e-30):
+    return [
+        gaussian_mixture.dominating_pair_of(
+            Mixture(tuple(p)), Mixture(tuple(q)), bound, tail_mass=tail_mass
+        ).delta(epsilon, direction)
+        for bound in (Bound.LOWER, Bound.UPPER)
+    ]
+
+
+MIXTURES = {
+    "one shift": ([(1.0, 1.0)], [(0.0, 1.0)]),
+    "a sample": ([(0.0, 0.99), (1.0, 0.01)], [(0.0, 1.0)]),
+    "a replaced record": ([(0.0, 0.9), (2.0, 0.1)], [(0.0, 0.9), (-2.0, 0.1)]),
+    "seventeen": ([(i / 4, 1 / 17) for i in range(17)], [(0.0, 1.0)]),
+    "against several": ([(0.5, 1.0)], [(-1.0, 0.25), (-0.5, 0.25), (0.0, 0.5)]),
+}
+
+
+@pytest.mark.parametrize("name", MIXTURES)
+@pytest.mark.parametrize("direction", list(Direction))
+@pytest.mark.parametrize("epsilon", [-0.3, 0.0, 0.4, 1.5, 4.0])
+def test_the_truth_lies_between(name, direction, epsilon):
+    p, q = MIXTURES[name]
+    lower, upper = bracket(p, q, epsilon, direction)
+    truth = oracles.shift_mixture_deltas(p, q, epsilon)[direction.value]
+    assert lower <= truth <= upper
+    assert upper - lower <= 2e-5 * upper + 1e-28
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.data())
+def test_any_mixture(data):
+    def mixture(sign):
+        size = data.draw(st.integers(1, 4))
+        shifts = data.draw(
+            st.lists(st.floats(0.0, 4.0), min_size=size, max_size=size, unique=True)
+        )
+        weights = data.draw(st.lists(st.integers(1, 64), min_size=size, max_size=size))
+        total = sum(weights)
+        with mpmath.workdps(60):
+            exact = [mpmath.mpf(weight) / total for weight in weights]
+        return [(sign * s, w) for s, w in zip(shifts, exact, strict=True)]
+
+    p, q = mixture(1.0), mixture(-1.0)
+    rounded = [[(s, float(w)) for s, w in each] for each in (p, q)]
+    epsilon = data.draw(st.floats(0.0, 6.0))
+    for direction in Direction:
+        lower, upper = bracket(*rounded, epsilon, direction)
+        truth = oracles.shift_mixture_deltas(p, q, epsilon)[direction.value]
+        assert lower <= truth <= upper
+
+
+def test_cells_against_quadrature():
+    points = np.linspace(-9.0, 12.0, 20001)
+    mean = 1.7
+    masses, excess, span = gaussian_mixture._cells(
+        Mixture(((mean, 1.0),)), Mixture(((0.0, 1.0),)), points
+    )
+    with mpmath.workdps(40):
+        for cell in (0, 4000, 8570, 10000, 19999):
+            a, b = mpmath.mpf(points[cell]), mpmath.mpf(points[cell + 1])
+            mass = mpmath.ncdf(-a) - mpmath.ncdf(-b)
+            ratio = mpmath.exp(mean**2 / 2 - mean * a) * (
+                mpmath.ncdf(mean - a) - mpmath.ncdf(mean - b)
+            )
+            assert abs(masses[cell] / mass - 1) < 1e-11  # The grid's own rounding.
+            assert abs(excess[cell] / (ratio / mass - 1) - 1) < 1e-9
+            assert abs(span[cell] / mpmath.expm1(mean * (b - a)) - 1) < 1e-11
+
+
+@pytest.mark.parametrize("noise", [0.05, 0.3, 1.0, 100.0])
+def test_it_is_a_realization(noise):
+    """P's masses and Q's sum to one, whatever the range."""
+    pair = gaussian_mixture.dominating_pair_of(
+        Mixture(((1 / noise, 1.0),)),
+        Mixture(((0.0, 1.0),)),
+        Bound.UPPER,
+        tail_mass=1e-20,
+    )
+    assert abs(pair.p_masses.sum() + pair.infinity_mass - 1) < 1e-11
+    assert abs(pair.masses.sum() + pair.zero_mass - 1) < 1e-11
+
+
+def test_shifts_on_the_wrong_side_are_refused():
+    with pytest.raises(ValueError, match="at least 0.*Found -1"):
+        gaussian_mixture.dominating_pair_of(
+            Mixture(((-1.0, 1.0),)), Mixture(((0.0, 1.0),)), Bound.UPPER, tail_mass=1e-9
+        )
+
+
+def test_out_of_range_nothing_is_claimed():
+    p, q = [(1 / 0.02, 1.0)], [(0.0, 1.0)]
+    for direction in Direction:
+        assert bracket(p, q, 1.0, direction) == [0.0, 1.0]
+
+
+@pytest.mark.parametrize("tail_mass", [1e-12, 1e-60, 1e-200])
+def test_tails_go_to_the_sinks(tail_mass):
+    p, q = MIXTURES["one shift"]
+    epsilon = 12.0 if tail_mass > 1e-20 else math.sqrt(-2 * math.log(tail_mass)) - 2
+    lower, upper = bracket(p, q, epsilon, Direction.REMOVE, tail_mass)
+    assert lower <= oracles.gaussian_delta(1.0, epsilon) <= upper

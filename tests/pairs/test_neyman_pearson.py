@@ -1,0 +1,145 @@
+"""The closed profile against 40 digits, down to δ = 1e-30 and below."""
+
+import itertools
+import math
+
+import mpmath
+import oracles
+import pytest
+
+from dp_accounting_ext.mechanisms import additive_noise
+from dp_accounting_ext.pairs import dominating_pair
+from dp_accounting_ext.pairs import laplace_mixture
+from dp_accounting_ext.pairs import neyman_pearson
+from dp_accounting_ext.pairs import sampled_members
+
+Bound = dominating_pair.Bound
+Direction = dominating_pair.Direction
+
+
+def split(group, rate, noise, removed):
+    return (
+        tuple((s / noise, w) for s, w in sampled_members.poisson(removed, rate)),
+        tuple(
+            (-s / noise, w) for s, w in sampled_members.poisson(group - removed, rate)
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("group", "rate", "noise"),
+    [(1, 1e-4, 1.0), (16, 1e-3, 5.0), (64, 0.3, 0.3), (64, 1e-4, 20.0), (3, 1.0, 1.0)],
+)
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_gaussian_mixtures(group, rate, noise, share):
+    p, q = split(group, rate, noise, math.ceil(share * group))
+    mixture = additive_noise.GaussianMixture(p, q)
+    for epsilon in (-0.1, 0.0, 0.1, 12.0):
+        truths = oracles.shift_mixture_deltas(p, q, epsilon)
+        for direction in Direction:
+            truth = truths[direction.value]
+            lower, upper = (
+                mixture.closed_form_delta(epsilon, direction, bound)
+                for bound in (Bound.LOWER, Bound.UPPER)
+            )
+            assert lower <= truth <= upper
+            if truth > 1e-30:
+                assert upper <= truth * (1 + 1e-6)
+                assert lower >= truth * (1 - 1e-6)
+
+
+def laplace_truths(p, q, epsilon):
+    """Between kinks the gain is a e^x + b e^{−x}, which is integrated as it stands."""
+    with mpmath.workdps(60):
+        kappa = mpmath.exp(mpmath.mpf(epsilon))
+
+        def integral(gain, spend):
+            parts = [(mpmath.mpf(s), mpmath.mpf(w) / 2) for s, w in gain]
+            parts += [(mpmath.mpf(s), -kappa * mpmath.mpf(w) / 2) for s, w in spend]
+            kinks = sorted({s for s, _ in parts})
+            total = mpmath.mpf(0)
+            for low, high in itertools.pairwise([-mpmath.inf, *kinks, mpmath.inf]):
+                rising = sum(w * mpmath.exp(-s) for s, w in parts if s >= high)
+                falling = sum(w * mpmath.exp(s) for s, w in parts if s <= low)
+
+                def value(x, a=rising, b=falling):
+                    up = a * mpmath.exp(x) if a else 0
+                    return up - (b * mpmath.exp(-x) if b else 0)
+
+                ends = [low, high]
+                if rising * falling < 0:
+                    root = mpmath.log(-falling / rising) / 2
+                    ends = [low, *([root] if low < root < high else []), high]
+                for start, end in itertools.pairwise(ends):
+                    total += max(value(end) - value(start), 0)
+            return total
+
+        return {"remove": integral(p, q), "add": integral(q, p)}
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_laplace_mixtures(share):
+    p, q = split(4, 0.5, 2.0, math.ceil(share * 4))
+    mixture = additive_noise.LaplaceMixture(p, q)
+    for epsilon in (0.2, 0.8):
+        truths = laplace_truths(p, q, epsilon)
+        for direction in Direction:
+            truth = truths[direction.value]
+            lower, upper = (
+                mixture.closed_form_delta(epsilon, direction, bound)
+                for bound in (Bound.LOWER, Bound.UPPER)
+            )
+            assert lower <= truth <= upper
+            assert upper <= lower * (1 + 1e-9) + 1e-12
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_laplace_pairs_hold_the_closed_profile(share):
+    p, q = split(4, 0.5, 2.0, math.ceil(share * 4))
+    mixture = additive_noise.LaplaceMixture(p, q)
+    for bound in Bound:
+        pair = mixture.pairs(bound, 1e-15).remove
+        assert pair.infinity_mass == pair.zero_mass == 0.0
+        assert abs(pair.masses.sum() - 1) < 1e-12
+        assert abs(pair.p_masses.sum() - 1) < 1e-12
+        for epsilon in (-0.5, 0.0, 0.3, 1.0):
+            for direction in Direction:
+                value = pair.delta(epsilon, direction)
+                closed = mixture.closed_form_delta(epsilon, direction, bound)
+                assert value == pytest.approx(closed, rel=1e-5, abs=1e-12)
+
+
+def test_largest_loss_of_laplace_mixtures():
+    """All-remove by K members: K ln(1 + r (e^{1/b} − 1)), by the design's formula."""
+    group, rate, noise = 3, 0.4, 1.5
+    p, q = split(group, rate, noise, group)
+    largest = laplace_mixture.largest_loss(
+        laplace_mixture.Mixture(p), laplace_mixture.Mixture(q)
+    )
+    assert largest == pytest.approx(group * math.log1p(rate * math.expm1(1 / noise)))
+
+
+@pytest.mark.parametrize("delta", [0.3, 1e-4, 1e-12, 1e-40])
+def test_epsilon_inverts_the_profile(delta):
+    p, q = split(4, 0.1, 1.0, 3)
+    mixture = additive_noise.GaussianMixture(p, q)
+
+    def profile(epsilon, bound):
+        return max(mixture.closed_form_delta(epsilon, way, bound) for way in Direction)
+
+    lower, upper = (
+        neyman_pearson.epsilon(profile, delta, bound)
+        for bound in (Bound.LOWER, Bound.UPPER)
+    )
+    assert lower <= upper <= lower * (1 + 1e-9) + 1e-12
+    truths = oracles.shift_mixture_deltas(p, q, upper)
+    assert max(truths.values()) <= delta
+    truths = oracles.shift_mixture_deltas(p, q, lower)
+    assert max(truths.values()) >= delta or lower == 0
+
+
+def test_out_of_range():
+    mixture = additive_noise.GaussianMixture(((1.0, 1.0),), ((0.0, 1.0),))
+    for direction in Direction:
+        assert mixture.closed_form_delta(1000.0, direction, Bound.UPPER) == 1.0
+        assert mixture.closed_form_delta(1000.0, direction, Bound.LOWER) == 0.0

@@ -1,0 +1,58 @@
+"""Settings refuse what they are not; schemes are the events that they say."""
+
+import dp_accounting
+import pytest
+
+import dp_accounting_ext as ext
+from dp_accounting_ext.reading import event_reader
+from dp_accounting_ext.studies import training_run
+
+
+def test_schemes_are_what_the_accountant_composes():
+    setting = training_run.TrainingRun(1.5, 30, 2, 4, 1e-6)
+    step = dp_accounting.GaussianDpEvent(1.5)
+    events = {
+        "random allocation": (ext.RandomAllocationEvent(step, 2, 30), 4),
+        "Poisson sampling": (dp_accounting.PoissonSampledDpEvent(2 / 30, step), 120),
+        "no amplification": (step, 8),
+    }
+    assert list(events) == list(training_run.SCHEMES)
+    for scheme, (event, count) in events.items():
+        expected = ext.PLDAccountant().compose(event, count)
+        found = training_run.accountant(scheme, setting)
+        bounds = found.get_epsilon_bounds(1e-6)
+        assert bounds == expected.get_epsilon_bounds(1e-6)
+
+
+def test_groups_are_those_of_the_event():
+    setting = training_run.TrainingRun(3.0, 30, 2, 4, 1e-6, group_size=5)
+    inner = dp_accounting.PoissonSampledDpEvent(
+        2 / 30, dp_accounting.GaussianDpEvent(3.0)
+    )
+    expected = ext.PLDAccountant().compose(ext.GroupSubsampledEvent(5, inner), 120)
+    found = training_run.accountant("Poisson sampling", setting)
+    assert found.get_epsilon(1e-6) == expected.get_epsilon(1e-6)
+    with pytest.raises(event_reader.UnsupportedError):
+        training_run.accountant("random allocation", setting)
+
+
+def test_an_unknown_scheme_is_named():
+    setting = training_run.TrainingRun(1.0, 10, 1, 1, 1e-6)
+    with pytest.raises(ValueError, match=r"'random allocation', .* Found 'shuffling'"):
+        training_run.accountant("shuffling", setting)
+
+
+@pytest.mark.parametrize(
+    ("noise", "steps", "epochs", "message"),
+    [
+        (1e-101, 10, 1, "noise_multiplier must be 0 or from 1e-60 to 1e+60. Found"),
+        (1e10, 10, 1, "noise_multiplier must be in [1e-60, 1e+09]. Found 1e+10"),
+        (1.0, 10**13, 1, "num_steps must be at most 1000000000. Found"),
+        (1.0, 10**400, 1, "num_steps must be at most 2^53. Found one of 1329 bits"),
+        (1.0, 10**6, 10**7, "num_steps times num_epochs must be at most"),
+    ],
+)
+def test_settings_too_large_to_bound(noise, steps, epochs, message):
+    with pytest.raises(ValueError) as error:
+        training_run.TrainingRun(noise, steps, 1, epochs, 1e-6)
+    assert message in str(error.value)
