@@ -1,4 +1,4 @@
-"""From neighbours to neighbours of neighbours: pairs chained through a third dataset."""
+"""Pairs chained through a third dataset: neighbours of neighbours."""
 
 import dataclasses
 
@@ -115,7 +115,7 @@ def chain_one_way(first: DominatingPair, second: DominatingPair) -> DominatingPa
 
 
 def _on_few_atoms(pair: DominatingPair) -> DominatingPair:
-    """Returns the pair, its ratios split onto a multiplicative grid if they are many."""
+    """Returns the pair, its ratios split onto a grid if they are many."""
     if pair.ratios.size <= _MOST_ATOMS:
         return pair
     step = pair.loss_range() / _MOST_ATOMS
