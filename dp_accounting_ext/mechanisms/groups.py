@@ -253,10 +253,7 @@ def worst_pairs(
     ]
     if len(every) == 1 or bound is Bound.LOWER:
         return every[-1]
-    reverse = [
-        DirectedPairs(dominating_pair.dual(each.add), dominating_pair.dual(each.remove))
-        for each in every
-    ]
+    reverse = [each.swapped() for each in every]
     return profile_pairs.maximum([*every, *reverse])
 
 

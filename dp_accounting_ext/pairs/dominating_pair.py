@@ -162,6 +162,13 @@ class DirectedPairs:
         """Returns the images of both pairs, computed once where they are one."""
         return DirectedPairs.combined([self], lambda pairs: function(pairs[0]))
 
+    def swapped(self) -> "DirectedPairs":
+        """Returns the pairs of the same two datasets exchanged."""
+        remove = dual(self.add)
+        if self.add is self.remove:
+            return DirectedPairs.same(remove)
+        return DirectedPairs(remove, dual(self.remove))
+
 
 def trivial_pair(bound: Bound) -> DominatingPair:
     """Returns the pair that dominates all (upper), or is dominated by all (lower)."""

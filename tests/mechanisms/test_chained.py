@@ -1,0 +1,107 @@
+"""Groups by chains: against closed forms, tight groups, and single records."""
+
+import itertools
+
+import pytest
+
+from dp_accounting_ext import privacy_bounds
+from dp_accounting_ext.mechanisms import additive_noise
+from dp_accounting_ext.mechanisms import allocated
+from dp_accounting_ext.mechanisms import chained
+from dp_accounting_ext.mechanisms import compositions
+from dp_accounting_ext.mechanisms import discrete_outputs
+from dp_accounting_ext.mechanisms import groups
+from dp_accounting_ext.mechanisms import known_bounds
+from dp_accounting_ext.mechanisms import subsampled
+from dp_accounting_ext.pairs import dominating_pair
+from dp_accounting_ext.pairs import gaussian
+
+Bound = dominating_pair.Bound
+
+
+def bounds(mechanism):
+    return privacy_bounds.PrivacyBounds({mechanism: 1}, 1e-4)
+
+
+def training(rate, sigma, runs):
+    """Runs of a Gaussian on Poisson samples, as one mechanism."""
+    sample = subsampled.on_poisson_sample(rate, additive_noise.Gaussian(sigma))
+    return compositions.compose({sample: runs})
+
+
+@pytest.mark.parametrize("split", [(2, 0), (0, 3), (1, 1), (5, 2)])
+@pytest.mark.parametrize("delta", [1e-3, 1e-9, 1e-20])
+def test_gaussians_are_exact(split, delta):
+    """Records that leave and records that join move the mean alike, at worst."""
+    found = bounds(chained.ChainedSplit(additive_noise.Gaussian(4.0), *split))
+    mean = sum(split) / 4.0
+    truth = gaussian.epsilon(mean, delta, Bound.LOWER)
+    assert truth <= found.upper_epsilon(delta) <= truth * (1 + 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("removed", "inserted", "slack"), [(2, 0, 1.02), (1, 1, 2.0), (8, 0, 1.1)]
+)
+def test_a_poisson_group_is_at_least_the_tight_one(removed, inserted, slack):
+    """δ = 1e-6 after 1000 steps: the tight bound is attained (paper 2)."""
+    family = groups.GroupedNoise(
+        removed + inserted, 1.0, False, groups.Poisson(1e-3)
+    ).split(removed, inserted)
+    tight = privacy_bounds.PrivacyBounds({family: 1000}, 1e-4)
+    ours = bounds(chained.ChainedSplit(training(1e-3, 1.0, 1000), removed, inserted))
+    found = ours.upper_epsilon(1e-6)
+    assert tight.lower_epsilon(1e-6) <= found <= slack * tight.upper_epsilon(1e-6)
+
+
+INNER = {
+    "allocation": compositions.compose(
+        {allocated.allocate(additive_noise.Gaussian(1.0), 1, 100): 3}
+    ),
+    "Poisson sampling": training(0.01, 1.0, 100),
+    "Laplace": additive_noise.laplace(2.0),
+    "coin": discrete_outputs.RandomizedResponse(0.5, 4, replace_one=True),
+}
+
+
+@pytest.mark.parametrize("name", INNER)
+def test_laws_of_groups(name):
+    """Larger groups lose more; below a group lies each of its members."""
+    splits = itertools.product(range(3), range(3))
+    found = {
+        split: bounds(chained.ChainedSplit(INNER[name], *split))
+        for split in splits
+        if any(split)
+    }
+    single = bounds(INNER[name])
+    for (removed, inserted), group in found.items():
+        upper, lower = group.upper_epsilon(1e-5), group.lower_epsilon(1e-5)
+        assert 0 < lower <= upper
+        assert upper >= single.lower_epsilon(1e-5)
+        for more in ((removed + 1, inserted), (removed, inserted + 1)):
+            if more in found:
+                assert found[more].upper_epsilon(1e-5) >= lower
+                assert found[more].upper_epsilon(1e-5) >= upper * (1 - 1e-9)
+
+
+def test_large_groups_have_finite_bounds():
+    """The tails of 64 records in a row are chosen small enough for δ."""
+    group = bounds(chained.ChainedSplit(training(1e-3, 2.0, 1000), 64, 0))
+    tight = privacy_bounds.PrivacyBounds(
+        {groups.GroupedNoise(64, 2.0, False, groups.Poisson(1e-3)).split(64, 0): 1000},
+        1e-4,
+    )
+    lower = tight.lower_epsilon(1e-6)
+    assert lower <= group.upper_epsilon(1e-6) < 2 * lower + 10
+
+
+def test_a_tail_that_is_the_mechanisms_own_ends_the_search():
+    revealed = dominating_pair.mixture(
+        [
+            dominating_pair.trivial_pair(Bound.UPPER),
+            dominating_pair.identity_pair(Bound.UPPER),
+        ],
+        [1e-3, 1 - 1e-3],
+    )
+    inner = known_bounds.KnownPairs(dominating_pair.DirectedPairs.same(revealed))
+    pairs = chained.ChainedSplit(inner, 3, 0).pairs(Bound.UPPER, 1e-12)
+    assert 1 - 0.999**3 <= pairs.remove.infinity_mass <= 3.001e-3
