@@ -57,7 +57,7 @@ def own_table(monkeypatch):
 def test_there_are_pages():
     names = {page.name for page in PAGES}
     assert {"README.md", "mathematics.md", "register.md", "limits.md"} <= names
-    assert {"architecture.md", "migration.md", "guarantees.md"} <= names
+    assert {"architecture.md", "migration.md", "guarantees.md", "wpm.md"} <= names
     assert {page.stem for page in PAGES} >= WITHOUT_PYTHON
 
 
