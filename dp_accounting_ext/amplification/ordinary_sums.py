@@ -11,6 +11,7 @@ from scipy import fft
 from dp_accounting_ext.amplification import additive_window
 from dp_accounting_ext.kernels import lattice
 from dp_accounting_ext.kernels import sums
+from dp_accounting_ext.kernels import tilted_masses
 from dp_accounting_ext.pairs import dominating_pair
 
 Bound = dominating_pair.Bound
@@ -212,11 +213,7 @@ class OrdinarySums:
         """Returns masses raised by their noise; the rest goes to the sinks."""
         indices = self._indices_for(counts)
         first, last = int(indices[0]), int(indices[-1])
-        values = [tilted.masses(counts, first) for tilted in self._sums]
-        masses = np.zeros(indices.size)
-        for value, own in zip(values, lattice.owned(values, indices), strict=True):
-            raised = np.maximum(value.values[own], 0.0) + value.noise
-            masses[own] = raised * value.scale(indices[own])
+        masses = tilted_masses.raised(self._sums, counts, indices)
         # What lies above the window goes to its end and to infinity.
         above = self._beyond(counts, self._window.raising, last + 1)
         masses[-1] += above
@@ -238,32 +235,21 @@ class OrdinarySums:
         Grouping by the sum of the lattice indices is a conditional expectation.
         """
         indices = self._indices_for(counts)
-        first = int(indices[0])
-        values = [tilted.masses(counts, first) for tilted in self._sums]
-        masses = np.zeros(indices.size)
-        moments = np.zeros(indices.size)
-        errors = np.zeros(indices.size)
-        owned = lattice.owned(values, indices)
-        for tilted, value, own in zip(self._sums, values, owned, strict=True):
-            if own.size == 0:
-                continue
-            ends = indices[own[[0, -1]]]
-            folded = tilted.folded_mass(counts, int(ends[0]), int(ends[1]))
-            noise = value.noise + folded
-            own = own[value.values[own] * _LARGEST_RELATIVE_NOISE > noise]
-            offset = tilted.moments(counts, first)
-            offset_noise = offset.noise + folded * tilted.largest_offset()
-            mass = value.values[own]
-            shift = offset.values[own] / mass
-            error = (offset_noise + np.abs(shift) * noise) / (mass - noise)
-            place = indices[own] + shift
-            certain = error < _LARGEST_RELATIVE_NOISE * place
-            own, mass, shift = own[certain], mass[certain], shift[certain]
-            errors[own] = error[certain] / place[certain]
-            masses[own] = (mass - noise) * value.scale(indices[own])
-            moments[own] = masses[own] * shift * self.step
+        known = tilted_masses.LeastNoise(self._sums, counts, indices)
+        clear = known.values * _LARGEST_RELATIVE_NOISE > known.noise
+        values, noise = known.values[clear], known.noise[clear]
+        offsets, offset_noise = (array[clear] for array in known.moments())
+        shift = offsets / values
+        error = (offset_noise + np.abs(shift) * noise) / (values - noise)
+        place = indices[clear] + shift
+        certain = error < _LARGEST_RELATIVE_NOISE * place
+        kept = np.flatnonzero(clear)[certain]
+        masses, moments, errors = np.zeros((3, indices.size))
+        errors[kept] = error[certain] / place[certain]
+        masses[kept] = known.lowered()[kept]
+        moments[kept] = masses[kept] * shift[certain] * self.step
         self._drop_uncertain(indices, masses, errors)
-        return LatticeAtoms(self.step, first, masses, moments)
+        return LatticeAtoms(self.step, int(indices[0]), masses, moments)
 
     def _drop_uncertain(
         self, indices: IndexArray, masses: FloatArray, errors: FloatArray

@@ -17,6 +17,7 @@ from dp_accounting_ext.composition import loss_distribution
 from dp_accounting_ext.composition import saddle_point
 from dp_accounting_ext.kernels import lattice
 from dp_accounting_ext.kernels import profile
+from dp_accounting_ext.kernels import tilted_masses
 from dp_accounting_ext.pairs import dominating_pair
 
 Bound = dominating_pair.Bound
@@ -29,6 +30,7 @@ _LEAST_CENTRE = 0.1  # What counts for ε at least, in standard deviations.
 _MOST_POINTS = 1 << 21
 _DEVIATIONS_BELOW = 1.0  # How far below its centre a composed loss is kept.
 _LARGEST_EXPONENT = 700.0
+_LARGEST_COST = math.exp(600.0)
 _RARE = 1e-7  # Share of δ that may become infinite.
 _NEGLIGIBLE = 1e-12  # Share of a law that may be moved to the safe side.
 _TRIES = 6
@@ -136,20 +138,17 @@ def _compose(
     counts = [law.count for law in laws]
     changes = [change * interval for change in window.changes]
     tilted = lattice.TiltedSum([p for p, _ in factors], tilt * interval, size, changes)
-    values = tilted.masses(counts, first)
     # Losses far below where the profile is read count for nothing there.
     lowest = max(
         first, math.floor((centre - _DEVIATIONS_BELOW * window.deviation) / interval)
     )
-    indices = np.arange(last, lowest - 1, -1, dtype=np.int64)
-    kept = slice(size - 1, lowest - first - 1 if lowest > first else None, -1)
+    indices = np.arange(lowest, last + 1, dtype=np.int64)
     losses = indices.astype(np.float64) * interval
-    scale = values.scale(indices)
     mass_error = sum(law.count * law.mass_error for law in laws) + tilted.mass_error()
     ratio_error = sum(law.count * law.ratio_error for law in laws)
     sink = loss_distribution.infinity_mass(laws)
     if bound is Bound.UPPER:
-        gain = (np.maximum(values.values[kept], 0.0) + values.noise) * scale
+        gain = tilted_masses.raised([tilted], counts, indices)
         gain = np.minimum(gain, loss_distribution.most_mass(laws))
         cost = gain * np.exp(np.minimum(centre - losses, _LARGEST_EXPONENT))
         sink += tilted.mass_above(counts, last + 1)
@@ -157,21 +156,18 @@ def _compose(
         others = lattice.TiltedSum(
             [q for _, q in factors if q is not None], tilt * interval, size, changes
         )
-        other = others.masses(counts, first)
-        noise = values.noise + tilted.folded_mass(counts, first, last)
-        gain = np.maximum(values.values[kept] - noise, 0.0) * scale
-        cost = np.maximum(other.values[kept], 0.0) + other.noise
-        exponent = other.log_scale - other.tilt * indices + (centre - losses)
-        cost *= np.exp(np.minimum(exponent, _LARGEST_EXPONENT))
-        gain[exponent > _LARGEST_EXPONENT] = 0.0
+        gain = tilted_masses.LeastNoise([tilted], counts, indices).lowered()
+        cost = tilted_masses.raised([others], counts, indices, centre - losses)
+        # Beyond it a cost may have been cut off; it outweighs any gain.
+        gain[cost > _LARGEST_COST] = 0.0
         mass_error += others.mass_error()
         # Gains and costs of a group are off each by its own rounding.
         ratio_error += 2 * mass_error
     return _Atoms(
         origin=centre,
-        losses=losses,
-        gain=gain,
-        cost=cost,
+        losses=losses[::-1],
+        gain=gain[::-1],
+        cost=cost[::-1],
         sink=sink,
         mass_error=mass_error,
         ratio_error=ratio_error,

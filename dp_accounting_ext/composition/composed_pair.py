@@ -17,6 +17,7 @@ from dp_accounting_ext.composition import loss_distribution
 from dp_accounting_ext.composition import saddle_point
 from dp_accounting_ext.kernels import lattice
 from dp_accounting_ext.kernels import sums
+from dp_accounting_ext.kernels import tilted_masses
 from dp_accounting_ext.pairs import dominating_pair
 
 Bound = dominating_pair.Bound
@@ -202,14 +203,8 @@ class _Lattice:
         self, infinity_mass: float, zero_mass: float
     ) -> dominating_pair.DominatingPair:
         """Returns the upper pair: noise is added, what lies outside goes to sinks."""
-        first = int(self._indices[0])
-        most = loss_distribution.most_mass(self._laws)
-        masses = np.full(self._indices.size, most)
-        for tilted in self._tilted:
-            found = tilted.masses(self._counts, first)
-            values = found.values[: masses.size]
-            values = np.maximum(values, 0.0) + found.noise
-            np.minimum(masses, values * found.scale(self._indices), out=masses)
+        masses = tilted_masses.raised(self._tilted, self._counts, self._indices)
+        masses = np.minimum(masses, loss_distribution.most_mass(self._laws))
         losses = self._indices * self._interval
         # All that is below 1e-300 under either law counts as infinite.
         q_masses = masses * np.exp(-losses)
@@ -280,24 +275,12 @@ class _Lattice:
 
     def _groups(self) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Returns (n,) P-masses, Q-masses, and bounds on their relative errors."""
-        first = int(self._indices[0])
-        values = [tilted.masses(self._counts, first) for tilted in self._tilted]
-        gain, cost = np.zeros(self._indices.size), np.zeros(self._indices.size)
-        error = np.ones(self._indices.size)
-        owners = lattice.owned(values, self._indices)
-        for tilted, found, own in zip(self._tilted, values, owners, strict=True):
-            if own.size == 0:
-                continue
-            others = self._sum(self._others, tilted.tilt)
-            other = others.masses(self._counts, first)
-            ends = int(self._indices[own[0]]), int(self._indices[own[-1]])
-            noise = found.noise + tilted.folded_mass(self._counts, *ends)
-            other_noise = other.noise + others.folded_mass(self._counts, *ends)
-            p = np.maximum(found.values[own], noise * 1e-3)
-            q = np.maximum(other.values[own], other_noise * 1e-3)
-            error[own] = np.maximum(noise / p, other_noise / q)
-            gain[own] = p * found.scale(self._indices[own])
-            exponents = other.log_scale - other.tilt * self._indices[own]
-            exponents = exponents - self._interval * self._indices[own]
-            cost[own] = q * np.exp(np.minimum(exponents, 700.0))
-        return gain, cost, error
+        p = tilted_masses.LeastNoise(self._tilted, self._counts, self._indices)
+        q = tilted_masses.LeastNoise(
+            [self._sum(self._others, tilted.tilt) for tilted in p.sums],
+            self._counts,
+            self._indices,
+            -self._interval * self._indices.astype(np.float64),
+        )
+        (gain, gain_error), (cost, cost_error) = p.estimated(), q.estimated()
+        return gain, cost, np.maximum(gain_error, cost_error)

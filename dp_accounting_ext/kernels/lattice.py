@@ -104,9 +104,11 @@ class TiltedValues:
     log_scale: float
     tilt: float
 
-    def scale(self, indices: IndexArray) -> FloatArray:
-        """Returns e^{log_scale − tilt · index}, at most e^700."""
-        exponents = self.log_scale - self.tilt * indices
+    def scale(
+        self, indices: IndexArray, log_factors: FloatArray | float = 0.0
+    ) -> FloatArray:
+        """Returns e^{log_scale − tilt · index + log_factor}, at most e^700."""
+        exponents = self.log_scale - self.tilt * indices + log_factors
         scale: FloatArray = np.exp(np.minimum(exponents, 700.0))
         return scale
 
@@ -114,14 +116,6 @@ class TiltedValues:
         """Returns the logarithm of the error at each index."""
         log_noise = math.log(self.noise) + self.log_scale
         return log_noise - self.tilt * indices.astype(np.float64)
-
-
-def owned(
-    values: Sequence[TiltedValues], indices: IndexArray
-) -> list[npt.NDArray[np.intp]]:
-    """Returns, for each tilt, the positions of the indices where it errs least."""
-    owners = np.argmin([value.log_noise(indices) for value in values], axis=0)
-    return [np.flatnonzero(owners == number) for number in range(len(values))]
 
 
 class TiltedSum:

@@ -118,17 +118,6 @@ def test_the_transform_is_as_accurate_as_assumed(size):
         assert np.abs(back - exact_back).max() <= bound
 
 
-def test_owned_covers_every_index_once():
-    masses = random_masses(3, 10)
-    factor = lattice.Factor(0, masses, 20)
-    sums = [lattice.TiltedSum([factor], t, 512, CHANGES) for t in (-0.4, 0.0, 0.4)]
-    values = [tilted.masses([20], 0) for tilted in sums]
-    indices = np.arange(181)
-    parts = lattice.owned(values, indices)
-    np.testing.assert_array_equal(np.sort(np.concatenate(parts)), indices)
-    assert parts[0].max() < parts[1].min() <= parts[1].max() < parts[2].min()
-
-
 @pytest.mark.parametrize("count", [60, 300])
 def test_leaving_out_small_frequencies_stays_within_the_noise(count):
     """Neighbouring masses only: the spectrum decays, most of it is left out."""
