@@ -233,8 +233,8 @@ class ComposedLoss:
         self._interval = interval
 
     @functools.cached_property
-    def _sketch(self) -> saddle_point.Sketch:
-        return saddle_point.Sketch(self._laws)
+    def _sketch(self) -> saddle_point.LossSketch:
+        return saddle_point.LossSketch(self._laws)
 
     def _without_high(self, delta: float) -> "ComposedLoss":
         """Returns the same without losses too rare to matter at δ."""

@@ -71,7 +71,7 @@ def compose(
         return dominating_pair.trivial_pair(laws[0].bound)
     if all(law.losses.size == 1 for law in laws):
         return _constant(pairs)
-    sketch = saddle_point.Sketch(laws)
+    sketch = saddle_point.LossSketch(laws)
     low, high = _ends(sketch, tail_mass)
     interval = sketch.deviation / (_CELLS_PER_DEVIATION * math.sqrt(copies))
     largest = max(float(np.abs(law.losses).max()) for law in laws)
@@ -110,7 +110,7 @@ def _constant(pairs: Sequence[PairWithCount]) -> dominating_pair.DominatingPair:
     )
 
 
-def _ends(sketch: saddle_point.Sketch, tail_mass: float) -> tuple[float, float]:
+def _ends(sketch: saddle_point.LossSketch, tail_mass: float) -> tuple[float, float]:
     """Returns between what losses P and Q lie, but for the tails (Chernoff)."""
     exponent = -math.log(tail_mass)
     low, high = -_LARGEST_LOSS, _LARGEST_LOSS
@@ -121,7 +121,7 @@ def _ends(sketch: saddle_point.Sketch, tail_mass: float) -> tuple[float, float]:
     return (low, high) if low < high else (high, low)
 
 
-def _tilts(sketch: saddle_point.Sketch, low: float, high: float) -> list[float]:
+def _tilts(sketch: saddle_point.LossSketch, low: float, high: float) -> list[float]:
     """Returns tilts whose centres go from the low end to the high one.
 
     Neighbours overlap: of two laws with a divergence of a few nats either way, one
@@ -160,7 +160,7 @@ class _Lattice:
     def __init__(
         self,
         laws: Sequence[loss_distribution.LossDistribution],
-        sketch: saddle_point.Sketch,
+        sketch: saddle_point.LossSketch,
         interval: float,
         low: float,
         high: float,
