@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from dp_accounting_ext.amplification import additive_window
 from dp_accounting_ext.amplification import ordinary_sums
+from dp_accounting_ext.kernels import floats
 from dp_accounting_ext.kernels import geometric
 from dp_accounting_ext.kernels import lattice
 from dp_accounting_ext.kernels import sums
@@ -29,7 +30,6 @@ Bound = dominating_pair.Bound
 Summand = additive_window.Summand
 FloatArray = npt.NDArray[np.float64]
 
-_SAFETY = 1 + 1e-9  # Covers the rounding of bounds that are not tight anyway.
 _MOST_JUMPS = lattice.MOST_LEFT_OUT
 _COARSER = 4  # Points of a sum without jumps over those of one that jumps join.
 _JUMP_CELLS = 1 / 64  # Lattice cells in a standard deviation, over the points.
@@ -49,7 +49,7 @@ class _Part:
     @classmethod
     def of(cls, atoms: ordinary_sums.LatticeAtoms) -> "_Part":
         # Of the sums in each mass, and of the means of groups that they make.
-        error = 4 * (atoms.masses.size + 4) * lattice.UNIT_ROUNDOFF
+        error = 4 * (atoms.masses.size + 4) * floats.UNIT_ROUNDOFF
         place_error = 0.0 if atoms.moments is None else error
         return cls(atoms.places(), atoms.masses, error, place_error)
 
@@ -144,16 +144,16 @@ class _Mean:
             zero_mass=zero,
             bound=self._bound,
             mass_error=mass_error,
-            ratio_error=ratio_error + 16 * lattice.UNIT_ROUNDOFF,
+            ratio_error=ratio_error + 16 * floats.UNIT_ROUNDOFF,
         )
 
     def _jump_mass(self, jumping: Sequence[int]) -> float:
         """Returns the expected number of ways in which some copies jump."""
-        mass = _SAFETY
+        mass = 1.0
         each = zip(jumping, self._counts, self._jumps, strict=True)
         for number, count, (_, masses) in each:
             mass *= math.comb(count, number) * float(masses.sum()) ** number
-        return mass
+        return floats.raised(mass)
 
     def _ways(self, jumping: int) -> list[tuple[int, ...]]:
         """Returns the ways to share a number of jumps among the summands."""
@@ -177,7 +177,7 @@ class _Mean:
                     if masses.size
                 )
                 self._zero = mass
-                self._lost = mass * (jumping * largest + self._total) * _SAFETY
+                self._lost = floats.raised(mass * (jumping * largest + self._total))
                 break
             for way in ways:
                 if jumping == 1:

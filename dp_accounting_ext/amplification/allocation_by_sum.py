@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import fft
 
+from dp_accounting_ext.kernels import floats
 from dp_accounting_ext.kernels import lattice
 from dp_accounting_ext.kernels import sums
 from dp_accounting_ext.kernels import tilted_masses
@@ -25,7 +26,6 @@ FloatArray = npt.NDArray[np.float64]
 IndexArray = npt.NDArray[np.int64]
 
 _POINTS = 1 << 15
-_SMALLEST_MASS = 1e-300
 _TILTS = 8
 
 
@@ -84,7 +84,7 @@ def lower_pair(
     counts, sums_of_costs, cost_error = _tilted(spent, tilts + sign * step, circle)
     cost = tilted_masses.raised(sums_of_costs, counts, indices)
     p, q = (gain, cost) if direction is Direction.REMOVE else (cost, gain)
-    kept = (p > _SMALLEST_MASS) & (q > _SMALLEST_MASS)
+    kept = (p > floats.SMALLEST_MASS) & (q > floats.SMALLEST_MASS)
     ratios = p[kept] / q[kept]
     order = np.argsort(ratios, kind="stable")
     error = 4 * num_steps * (pair.mass_error + pair.ratio_error)

@@ -9,6 +9,7 @@ import numpy.typing as npt
 from scipy import fft
 
 from dp_accounting_ext.amplification import additive_window
+from dp_accounting_ext.kernels import floats
 from dp_accounting_ext.kernels import lattice
 from dp_accounting_ext.kernels import sums
 from dp_accounting_ext.kernels import tilted_masses
@@ -18,7 +19,6 @@ Bound = dominating_pair.Bound
 FloatArray = npt.NDArray[np.float64]
 IndexArray = npt.NDArray[np.int64]
 
-_SAFETY = 1 + 1e-9  # Covers the rounding of bounds that are not tight anyway.
 _PLACE_ERRORS = (1e-13, 1e-12, 1e-11, 1e-10, 1e-9)  # That are tried in turn.
 _LARGEST_RELATIVE_NOISE = 1e-6
 _ROOM = 3  # Size of the circle over the size of the window.
@@ -153,7 +153,7 @@ class OrdinarySums:
             masses = np.append(summand.pair.zero_mass, masses)
         elif self._bound is Bound.UPPER:
             # Such a sum goes to zero, and what it had of the mean to infinity.
-            mass = summand.count * summand.pair.zero_mass * _SAFETY
+            mass = floats.raised(summand.count * summand.pair.zero_mass)
             self.zero += mass
             self.lost += mass * self._total
         ordinary = places <= self._window.threshold
@@ -163,7 +163,7 @@ class OrdinarySums:
         cap = self._window.high - self._window.low + mean
         if self._bound is Bound.UPPER:
             excess = sums.dot(np.maximum(places - cap, 0.0), masses)
-            self.lost += summand.count * excess * _SAFETY
+            self.lost += floats.raised(summand.count * excess)
             places = np.minimum(places, cap)
         else:
             places, masses = places[places <= cap], masses[places <= cap]
@@ -207,7 +207,7 @@ class OrdinarySums:
         exponent = -tilt * index
         for count, factor in zip(counts, self._factors, strict=True):
             exponent += count * factor.tilted(tilt)[0]
-        return math.exp(min(exponent, 0.0)) * _SAFETY
+        return floats.raised(math.exp(min(exponent, 0.0)))
 
     def _upper_ordinary(self, counts: Sequence[int], weight: float) -> LatticeAtoms:
         """Returns masses raised by their noise; the rest goes to the sinks."""
@@ -222,7 +222,7 @@ class OrdinarySums:
             count * sums.dot(factor.tilted(tilt)[1], factor.indices)
             for count, factor in zip(counts, self._factors, strict=True)
         )
-        self.lost += weight * above * mean * self.step * _SAFETY
+        self.lost += floats.raised(weight * above * mean * self.step)
         # What lies below it goes to its start and to zero.
         below = self._beyond(counts, self._window.lowering, first - 1)
         masses[0] += below

@@ -15,6 +15,7 @@ from scipy import fft
 
 from dp_accounting_ext.composition import loss_distribution
 from dp_accounting_ext.composition import saddle_point
+from dp_accounting_ext.kernels import floats
 from dp_accounting_ext.kernels import lattice
 from dp_accounting_ext.kernels import profile
 from dp_accounting_ext.kernels import tilted_masses
@@ -29,7 +30,6 @@ _MOVED = 5e-6  # How far the lattice may move ε, relatively.
 _LEAST_CENTRE = 0.1  # What counts for ε at least, in standard deviations.
 _MOST_POINTS = 1 << 21
 _DEVIATIONS_BELOW = 1.0  # How far below its centre a composed loss is kept.
-_LARGEST_EXPONENT = 700.0
 _LARGEST_COST = math.exp(600.0)
 _RARE = 1e-7  # Share of δ that may become infinite.
 _NEGLIGIBLE = 1e-12  # Share of a law that may be moved to the safe side.
@@ -65,7 +65,7 @@ class _Atoms:
         log_kappa = epsilon + shift - self.origin
         total = self.sink
         # Beyond, no atom counts: costs are no less than e^{−700} of gains.
-        if log_kappa < _LARGEST_EXPONENT:
+        if log_kappa < floats.LARGEST_EXPONENT:
             terms = np.maximum(self.gain - math.exp(log_kappa) * self.cost, 0.0)
             total += float(terms.sum())
         return min(max(factor * total, 0.0), 1.0)
@@ -87,7 +87,7 @@ def _without_high(law: LossDistribution, dropped: float) -> LossDistribution:
     high = max(int(np.searchsorted(-above, -dropped)), 1)
     infinity_mass = law.infinity_mass
     if law.bound is Bound.UPPER:
-        infinity_mass += float(law.masses[high:].sum()) * (1 + 1e-9)
+        infinity_mass += floats.raised(float(law.masses[high:].sum()))
     return dataclasses.replace(
         law,
         losses=law.losses[:high],
@@ -150,7 +150,7 @@ def _compose(
     if bound is Bound.UPPER:
         gain = tilted_masses.raised([tilted], counts, indices)
         gain = np.minimum(gain, loss_distribution.most_mass(laws))
-        cost = gain * np.exp(np.minimum(centre - losses, _LARGEST_EXPONENT))
+        cost = gain * np.exp(np.minimum(centre - losses, floats.LARGEST_EXPONENT))
         sink += tilted.mass_above(counts, last + 1)
     else:
         others = lattice.TiltedSum(
@@ -181,7 +181,8 @@ def _single(law: LossDistribution) -> _Atoms:
     losses = law.losses[::-1]
     # The sum of many losses that are one each need not fit a float as a ratio.
     origin = float(losses[0]) if losses.size == 1 else 0.0
-    exponents = np.clip(origin - losses, -_LARGEST_EXPONENT, _LARGEST_EXPONENT)
+    largest = floats.LARGEST_EXPONENT
+    exponents = np.clip(origin - losses, -largest, largest)
     return _Atoms(
         origin=origin,
         losses=losses,
@@ -199,7 +200,7 @@ def _constant(laws: Sequence[LossDistribution]) -> LossDistribution:
     copies = sum(law.count for law in laws)
     loss = math.fsum(law.count * float(law.losses[0]) for law in laws)
     mass = math.prod(float(law.masses[0]) ** law.count for law in laws)
-    rounding = 4 * (copies + abs(loss)) * dominating_pair.UNIT_ROUNDOFF
+    rounding = 4 * (copies + abs(loss)) * floats.UNIT_ROUNDOFF
     return LossDistribution(
         losses=np.array([loss]),
         masses=np.array([mass]),
@@ -353,4 +354,4 @@ class ComposedLoss:
                     exponents = np.log(law.masses) + tilt * law.losses
                 moment += law.count * float(np.logaddexp.reduce(exponents))
             best = min(best, (moment - math.log(delta - infinity)) / tilt)
-        return max(best * (1 + 1e-9), 0.0)
+        return max(floats.raised(best), 0.0)

@@ -15,6 +15,7 @@ from scipy import fft
 
 from dp_accounting_ext.composition import loss_distribution
 from dp_accounting_ext.composition import saddle_point
+from dp_accounting_ext.kernels import floats
 from dp_accounting_ext.kernels import lattice
 from dp_accounting_ext.kernels import sums
 from dp_accounting_ext.kernels import tilted_masses
@@ -29,15 +30,12 @@ _CELLS_PER_DEVIATION = 300.0  # Of one run, on the average.
 _MOST_POINTS = 1 << 19
 _MANY_POINTS = 1 << 16
 _FINEST = 1e-12  # Interval over the largest loss.
-_LARGEST_LOSS = 690.0
-_SMALLEST_MASS = 1e-300
 _DIVERGENCE = 12.0  # Of the laws under neighbouring tilts, in nats.
 _MOST_TILTS = 40
 _MARGIN = 12.0  # Of the circle around the window, in standard deviations.
 # Of masses that a lower bound keeps, relatively, and what it may so drop.
 _ERRORS = (1e-11, 1e-10, 1e-9, 1e-8, 1e-7, 1e-6, 1e-5)
 _MOST_DROPPED = 1e-12
-_SAFETY = 1 + 1e-9
 
 
 def compose(
@@ -94,11 +92,11 @@ def compose(
 def _constant(pairs: Sequence[PairWithCount]) -> dominating_pair.DominatingPair:
     """Returns the composition of pairs with one finite ratio each."""
     log_ratio = sum(count * math.log(pair.ratios[-1]) for pair, count in pairs)
-    if abs(log_ratio) > _LARGEST_LOSS:
+    if abs(log_ratio) > floats.LARGEST_LOSS:
         return dominating_pair.trivial_pair(pairs[0][0].bound)
     mass = math.prod(float(pair.masses.sum()) ** count for pair, count in pairs)
     copies = sum(count for _, count in pairs)
-    rounding = 64 * (copies + abs(log_ratio)) * dominating_pair.UNIT_ROUNDOFF
+    rounding = 64 * (copies + abs(log_ratio)) * floats.UNIT_ROUNDOFF
     return dominating_pair.DominatingPair(
         np.array([math.exp(log_ratio)]),
         np.array([mass]),
@@ -113,7 +111,7 @@ def _constant(pairs: Sequence[PairWithCount]) -> dominating_pair.DominatingPair:
 def _ends(sketch: saddle_point.LossSketch, tail_mass: float) -> tuple[float, float]:
     """Returns between what losses P and Q lie, but for the tails (Chernoff)."""
     exponent = -math.log(tail_mass)
-    low, high = -_LARGEST_LOSS, _LARGEST_LOSS
+    low, high = -floats.LARGEST_LOSS, floats.LARGEST_LOSS
     for change in np.geomspace(1e-2, 1e3, 60) / sketch.deviation:
         high = min(high, (sketch.cumulants(change)[0] + exponent) / change)
         low = max(low, -(sketch.cumulants(-1 - change)[0] + exponent) / change)
@@ -195,7 +193,7 @@ class _Lattice:
         """Returns bounds on the relative errors of masses and of ratios."""
         mass_error = sum(law.count * law.mass_error for law in self._laws)
         ratio_error = sum(law.count * law.ratio_error for law in self._laws)
-        rounding = 4 * dominating_pair.UNIT_ROUNDOFF * (2 + 2 * _LARGEST_LOSS)
+        rounding = 4 * floats.UNIT_ROUNDOFF * (2 + 2 * floats.LARGEST_LOSS)
         mass_error += max(tilted.mass_error() for tilted in self._tilted)
         return mass_error + rounding, ratio_error + rounding
 
@@ -208,16 +206,16 @@ class _Lattice:
         losses = self._indices * self._interval
         # All that is below 1e-300 under either law counts as infinite.
         q_masses = masses * np.exp(-losses)
-        kept = (masses > _SMALLEST_MASS) & (q_masses > _SMALLEST_MASS)
-        lost = losses.size * _SMALLEST_MASS
+        kept = (masses > floats.SMALLEST_MASS) & (q_masses > floats.SMALLEST_MASS)
+        lost = losses.size * floats.SMALLEST_MASS
         mass_error, ratio_error = self._errors()
         infinity_mass += self._above() + lost + float(masses[~kept].sum())
         zero_mass += self._below() + lost + float(q_masses[~kept].sum())
         return dominating_pair.DominatingPair(
             np.exp(losses[kept]),
             q_masses[kept],
-            infinity_mass=min(infinity_mass * _SAFETY, 1.0),
-            zero_mass=min(zero_mass * _SAFETY, 1.0),
+            infinity_mass=min(floats.raised(infinity_mass), 1.0),
+            zero_mass=min(floats.raised(zero_mass), 1.0),
             bound=Bound.UPPER,
             mass_error=mass_error,
             ratio_error=ratio_error,
@@ -233,7 +231,7 @@ class _Lattice:
             for tilted in self._tilted
             if tilted.tilt >= 0
         ]
-        return math.exp(min(exponents, default=0.0)) * _SAFETY
+        return floats.raised(math.exp(min(exponents, default=0.0)))
 
     def _below(self) -> float:
         """Bounds Q's mass below the lattice (Chernoff)."""
@@ -245,14 +243,14 @@ class _Lattice:
             for tilted in self._tilted
             if tilted.tilt <= -self._interval
         ]
-        return math.exp(min(exponents, default=0.0)) * _SAFETY
+        return floats.raised(math.exp(min(exponents, default=0.0)))
 
     def lower(
         self, infinity_mass: float, zero_mass: float
     ) -> dominating_pair.DominatingPair:
         """Returns the lower pair: groups whose masses are not certain are dropped."""
         gain, cost, error = self._groups()
-        positive = (gain > _SMALLEST_MASS) & (cost > _SMALLEST_MASS)
+        positive = (gain > floats.SMALLEST_MASS) & (cost > floats.SMALLEST_MASS)
         for worst in _ERRORS:
             kept = positive & (error <= worst)
             dropped = positive & ~kept
@@ -266,8 +264,8 @@ class _Lattice:
         return dominating_pair.DominatingPair(
             ratios[order],
             cost[kept][order],
-            infinity_mass=infinity_mass / _SAFETY,
-            zero_mass=zero_mass / _SAFETY,
+            infinity_mass=floats.lowered(infinity_mass),
+            zero_mass=floats.lowered(zero_mass),
             bound=Bound.LOWER,
             mass_error=mass_error + 2 * worst,
             ratio_error=ratio_error + 2 * mass_error + 4 * worst,

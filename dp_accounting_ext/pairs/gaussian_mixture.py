@@ -10,6 +10,7 @@ import numpy.typing as npt
 from scipy import optimize
 from scipy import special
 
+from dp_accounting_ext.kernels import floats
 from dp_accounting_ext.pairs import cells
 from dp_accounting_ext.pairs import dominating_pair
 from dp_accounting_ext.pairs import shifts
@@ -18,8 +19,6 @@ FloatArray = npt.NDArray[np.float64]
 
 POINTS = 1 << 15
 
-_LARGEST_LOSS = 700.0
-_SMALLEST_MASS = 1e-300
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(3)
 
 # Relative error of scipy.special.ndtr in the lower tail, in units of rounding: at
@@ -59,12 +58,12 @@ class Mixture(shifts.Mixture):
     @staticmethod
     def noise_below(point: float) -> tuple[float, float]:
         error = _NDTR_ERROR + _NDTR_GROWTH * min(point, 0.0) ** 2
-        return float(special.ndtr(point)), error * dominating_pair.UNIT_ROUNDOFF
+        return float(special.ndtr(point)), error * floats.UNIT_ROUNDOFF
 
     @staticmethod
     def log_ratio_error(point: float, furthest: float, terms: int) -> float:
         units = 8 + terms + 2 * furthest * (abs(point) + furthest)
-        return units * dominating_pair.UNIT_ROUNDOFF
+        return units * floats.UNIT_ROUNDOFF
 
     def log_density(self, point: float) -> float:
         """Returns the logarithm of the density over that of N(0, 1) at a point."""
@@ -161,8 +160,8 @@ def dominating_pair_of(
         q,
         noise,
         bound,
-        mass_error * dominating_pair.UNIT_ROUNDOFF + of_weights,
-        ratio_error * dominating_pair.UNIT_ROUNDOFF + of_weights,
+        mass_error * floats.UNIT_ROUNDOFF + of_weights,
+        ratio_error * floats.UNIT_ROUNDOFF + of_weights,
     )
 
 
@@ -180,10 +179,10 @@ def _ends(p: Mixture, q: Mixture, tail: float) -> tuple[float, float]:
         return lambda point: loss(point) - level
 
     low, high = q.lowest() + tail, p.highest() - tail
-    if loss(low) < -_LARGEST_LOSS:
-        low = float(optimize.brentq(where(-_LARGEST_LOSS), low, high))
-    if loss(high) > _LARGEST_LOSS:
-        high = float(optimize.brentq(where(_LARGEST_LOSS), low, high))
+    if loss(low) < -floats.LARGEST_EXPONENT:
+        low = float(optimize.brentq(where(-floats.LARGEST_EXPONENT), low, high))
+    if loss(high) > floats.LARGEST_EXPONENT:
+        high = float(optimize.brentq(where(floats.LARGEST_EXPONENT), low, high))
     return low, high
 
 
@@ -203,7 +202,7 @@ def _pair_on(
     q_high, p_high = q.above(noise[-1]), p.above(noise[-1])
     if bound is dominating_pair.Bound.LOWER:
         means = ratios[:-1] * (1 + excess)
-        if q_high > _SMALLEST_MASS:
+        if q_high > floats.SMALLEST_MASS:
             lowered = (1 - 4 * mass_error) * p_high / q_high
             means = np.append(means, lowered)
             masses = np.append(masses, q_high)

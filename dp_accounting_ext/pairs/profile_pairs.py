@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from dp_accounting_ext.kernels import floats
 from dp_accounting_ext.kernels import sums
 from dp_accounting_ext.pairs import dominating_pair
 
@@ -15,8 +16,6 @@ Bound = dominating_pair.Bound
 DirectedPairs = dominating_pair.DirectedPairs
 DominatingPair = dominating_pair.DominatingPair
 FloatArray = npt.NDArray[np.float64]
-
-UNIT_ROUNDOFF = dominating_pair.UNIT_ROUNDOFF
 
 _CLEARLY = 1e-9  # Relative difference from which one profile counts as tighter.
 _TANGENT_STEPS = 20
@@ -51,7 +50,7 @@ class _Profile:
         return float(self._q[np.searchsorted(self.ratios, kappa, side)])
 
     def rounding(self) -> float:
-        return 4 * (self.ratios.size + 16) * UNIT_ROUNDOFF
+        return 4 * (self.ratios.size + 16) * floats.UNIT_ROUNDOFF
 
 
 def combine(main: DominatingPair, tail: DominatingPair) -> DominatingPair:
@@ -264,6 +263,6 @@ def reflected(pair: DominatingPair) -> DominatingPair:
         ratios=np.concatenate([1 / ratios[::-1], [1.0], ratios]),
         masses=np.concatenate([twins[::-1], [rest], masses]),
         zero_mass=pair.infinity_mass,
-        mass_error=pair.mass_error + pair.ratio_error + 4 * UNIT_ROUNDOFF,
-        ratio_error=pair.ratio_error + 4 * UNIT_ROUNDOFF,
+        mass_error=pair.mass_error + pair.ratio_error + 4 * floats.UNIT_ROUNDOFF,
+        ratio_error=pair.ratio_error + 4 * floats.UNIT_ROUNDOFF,
     )

@@ -3,7 +3,7 @@
 import abc
 import dataclasses
 
-from dp_accounting_ext.pairs import dominating_pair
+from dp_accounting_ext.kernels import floats
 
 Shifts = tuple[tuple[float, float], ...]
 
@@ -11,7 +11,7 @@ MOST_SHIFTS = 4096
 
 # Certified: at 1e9 standard deviations a normal law has no mass.
 _FURTHEST = 1e9
-_TWO_WEIGHTS = 4 * dominating_pair.UNIT_ROUNDOFF  # A probability and the rest.
+_TWO_WEIGHTS = 4 * floats.UNIT_ROUNDOFF  # A probability and the rest.
 # Weights that were computed by way of logarithms: at the mode, and a step from it.
 _WEIGHTS = 4e-13
 _WEIGHTS_STEP = 1e-15

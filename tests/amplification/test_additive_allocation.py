@@ -12,12 +12,12 @@ import pytest
 from dp_accounting_ext.amplification import additive_allocation
 from dp_accounting_ext.amplification import additive_window
 from dp_accounting_ext.amplification import ordinary_sums
-from dp_accounting_ext.kernels import lattice
+from dp_accounting_ext.kernels import floats
 from dp_accounting_ext.pairs import dominating_pair
 
 Bound = dominating_pair.Bound
 Summand = additive_window.Summand
-UNIT = lattice.UNIT_ROUNDOFF
+UNIT = floats.UNIT_ROUNDOFF
 BOUNDS = list(Bound)
 NOISE = 1e-9
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from scipy import fft
 
+from dp_accounting_ext.kernels import floats
 from dp_accounting_ext.kernels import lattice
 
 CHANGES = (0.05, 0.1, 0.2, 0.4)
@@ -104,7 +105,7 @@ def test_tails_are_bounded(seed, tilt, size):
 @pytest.mark.parametrize("size", [1000, 1024, 5000, 30375, 65536, 100000])
 def test_the_transform_is_as_accurate_as_assumed(size):
     """pocketfft against itself in extended precision, which it also supports."""
-    levels = lattice._LEVEL_ERROR * np.log2(size) * lattice.UNIT_ROUNDOFF
+    levels = lattice._LEVEL_ERROR * np.log2(size) * floats.UNIT_ROUNDOFF
     for seed in range(3):
         generator = np.random.default_rng(seed)
         values = generator.random(size) ** 8
