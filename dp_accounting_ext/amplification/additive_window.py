@@ -14,8 +14,8 @@ from dp_accounting_ext.pairs import dominating_pair
 
 FloatArray = npt.NDArray[np.float64]
 
-_JUMP_RATE = 1e-3  # Expected number of jumps in a sum.
-_SHORTEST_JUMP = 6.0  # In standard deviations of the sum without jumps.
+_LARGE_RATE = 1e-3  # Expected number of large ratios in a sum.
+_LEAST_EXCESS = 6.0  # Of them over the mean, in deviations of the sum without them.
 _LARGEST_TILT = 0.7  # Over the tilt that centres the sum on the end of the window.
 _TILT_SPACING = 6.0  # Between neighbouring tilts' centres, in standard deviations.
 _LEAST_SPREAD = 1e-12  # Of a sum's bulk, relative to its mean.
@@ -99,7 +99,7 @@ class Window:
 
     Attributes:
         tail_mass: Probability that may be outside, on either side.
-        threshold: Ratios (times their weight) above it are jumps.
+        threshold: Ratios (times their weight) above it are large, others ordinary.
         low: Lower end of the sum of ordinary ratios.
         high: Its upper end.
         deviation: Its standard deviation.
@@ -123,11 +123,11 @@ def window_of(summands: Sequence[Summand], tail_mass: float) -> Window:
 
     Nothing is certified here: what lies outside is bounded anew by `mean_of`.
     """
-    threshold = jump_threshold(summands)
+    threshold = large_ratio_threshold(summands)
     law = sketch_of(summands, threshold, tail_mass)
     _, mean, variance = law.cumulants(0.0)
     if math.sqrt(variance) < _LEAST_SPREAD * mean:
-        # Without its jumps the sum is one number, which no window shows.
+        # Without large ratios the sum is one number, which no lattice resolves.
         threshold = math.inf
         law = sketch_of(summands, threshold, tail_mass)
         _, _, variance = law.cumulants(0.0)
@@ -162,18 +162,21 @@ def bulk_deviation(summands: Sequence[Summand], threshold: float) -> float:
     return math.sqrt(variance)
 
 
-def jump_threshold(summands: Sequence[Summand]) -> float:
-    """Returns where jumps begin: a sum has about `_JUMP_RATE` of them."""
+def large_ratio_threshold(summands: Sequence[Summand]) -> float:
+    """Returns where large ratios begin: a sum expects about `_LARGE_RATE` of them."""
     places = np.concatenate([s.places() for s in summands])
     rates = np.concatenate([s.count * s.pair.masses for s in summands])
     order = np.argsort(places)[::-1]
     expected = np.cumsum(rates[order])
-    last = int(np.searchsorted(expected, _JUMP_RATE))
+    last = int(np.searchsorted(expected, _LARGE_RATE))
     if last == 0:
         return math.inf
     threshold = float(places[order[min(last, order.size - 1)]])
-    # Jumps that hardly leave the bulk need no care.
+    # Ratios that hardly leave the bulk are as good as ordinary.
     reach = float(places[order[0]]) - min(summand.mean() for summand in summands)
-    if reach < _SHORTEST_JUMP * bulk_deviation(summands, threshold):
+    if reach < _LEAST_EXCESS * bulk_deviation(summands, threshold):
         return math.inf
     return threshold
+
+
+jump_threshold = large_ratio_threshold  # The name that `random_allocation` uses.

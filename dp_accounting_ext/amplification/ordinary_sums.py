@@ -1,4 +1,4 @@
-"""Sums of ratios none of which jumps: tilted Fourier powers on one lattice."""
+"""Sums of ratios none of which is large: tilted Fourier powers on one lattice."""
 
 from collections.abc import Sequence
 import dataclasses

@@ -147,18 +147,18 @@ def test_a_window_leaves_out_negligible_zeros_only():
 
 
 def test_a_window_shows_the_bulk():
-    """Jumps do not count, and a threshold is where they begin."""
-    jumping = summand([0.5, 1.5, 100.0], [0.5, 0.5 - RARE, RARE], 4)
-    window = additive_window.window_of([jumping], 1e-12)
+    """Large ratios do not count, and a threshold is where they begin."""
+    heavy = summand([0.5, 1.5, 100.0], [0.5, 0.5 - RARE, RARE], 4)
+    window = additive_window.window_of([heavy], 1e-12)
     assert window.threshold == 1.5
     assert (window.low, window.high) == (2.0, 6.0)
     assert window.deviation == pytest.approx(1.0, rel=1e-3)
 
 
-def test_jumps_are_part_of_a_window_whose_bulk_is_one_number():
+def test_large_ratios_are_part_of_a_window_whose_bulk_is_one_number():
     """No lattice shows one number: this was a division by zero."""
     alone = summand([0.875, 64.0], [1 - RARE, RARE], 2)
-    assert additive_window.jump_threshold([alone]) == 0.875
+    assert additive_window.large_ratio_threshold([alone]) == 0.875
     window = additive_window.window_of([alone], 1e-12)
     assert window.threshold == math.inf
     variance = 2 * (64.0 - 0.875) ** 2 * RARE * (1 - RARE)
@@ -176,7 +176,7 @@ def test_nearly_one_number_is_one_number(scale):
 
 
 def test_the_bulk_is_what_is_up_to_the_threshold():
-    """Its law is given that nothing jumps: one number has no deviation."""
+    """Its law is given that nothing is large: one number has no deviation."""
     bulk = additive_window.bulk_deviation
     assert bulk([FIRST, SECOND], math.inf) == math.sqrt(4.0 + 1.5)
     assert bulk([FIRST, SECOND], 3.0) == 2.0
@@ -197,32 +197,34 @@ def test_the_bulk_is_what_is_up_to_the_threshold():
         ([1.0, 1000.0], [1, 2], 1.0),
     ],
 )
-def test_a_sum_has_a_thousandth_of_a_jump(places, rates, threshold):
+def test_a_sum_has_a_thousandth_of_a_large_ratio(places, rates, threshold):
     masses = [rate if rate < 1 else rate * RARE for rate in rates]
-    assert additive_window.jump_threshold([summand(places, masses)]) == threshold
+    assert additive_window.large_ratio_threshold([summand(places, masses)]) == threshold
     halves = [mass / 2 for mass in masses]
-    assert additive_window.jump_threshold([summand(places, halves, 2)]) == threshold
+    assert (
+        additive_window.large_ratio_threshold([summand(places, halves, 2)]) == threshold
+    )
 
 
-def test_jumps_of_all_summands_count():
+def test_large_ratios_of_all_summands_count():
     first = summand([0.5, 1.5, 100.0], [0.5, 0.5, RARE], 2)
     second = summand([0.5, 1.5, 30.0], [0.5, 0.5, 2 * RARE], 2, 3.0)
     # Places 100 and 90, with rates of 2 and 4 in 4096: only the first is rare.
-    assert additive_window.jump_threshold([first, second]) == 90.0
+    assert additive_window.large_ratio_threshold([first, second]) == 90.0
 
 
-@pytest.mark.parametrize(("place", "is_jump"), [(12.5, False), (13.5, True)])
-def test_jumps_leave_the_bulk_by_six_deviations(place, is_jump):
+@pytest.mark.parametrize(("place", "is_large"), [(12.5, False), (13.5, True)])
+def test_large_ratios_leave_the_bulk_by_six_deviations(place, is_large):
     """Sixteen of .5 or 1.5 have deviation 2, and the mean of each is 1."""
-    jumping = summand([0.5, 1.5, place], [0.5, 0.5, 2.0**-20], 16)
-    threshold = additive_window.jump_threshold([jumping])
-    assert threshold == (1.5 if is_jump else math.inf)
+    heavy = summand([0.5, 1.5, place], [0.5, 0.5, 2.0**-20], 16)
+    threshold = additive_window.large_ratio_threshold([heavy])
+    assert threshold == (1.5 if is_large else math.inf)
 
 
-@pytest.mark.parametrize(("place", "is_jump"), [(12.5, False), (13.5, True)])
-def test_a_jump_is_measured_from_the_least_mean(place, is_jump):
+@pytest.mark.parametrize(("place", "is_large"), [(12.5, False), (13.5, True)])
+def test_a_large_ratio_is_measured_from_the_least_mean(place, is_large):
     """Another of deviation .5 · 16^.5 adds to the bulk: six of 8^.5 are 17."""
     least = summand([0.5, 1.5], [0.5, 0.5], 16)
     other = summand([4.5, 5.5, place + 4.5], [0.5, 0.5, 2.0**-20], 16)
-    threshold = additive_window.jump_threshold([least, other])
-    assert threshold == (5.5 if is_jump else math.inf)
+    threshold = additive_window.large_ratio_threshold([least, other])
+    assert threshold == (5.5 if is_large else math.inf)
