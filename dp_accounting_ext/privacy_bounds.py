@@ -194,8 +194,8 @@ class PrivacyBounds:
     def _where_epsilon_is_enough(self, epsilon: float, bound: float) -> float:
         """Returns a δ no larger than an upper bound, at which ε is certainly enough.
 
-        The search for ε at δ stands far tails that the profile at ε may not: any δ
-        whose ε is at most the one asked for is a bound.
+        Where a law has a heavy tail the search for ε at δ is often tight although the
+        profile at ε is not: any δ whose ε is at most the one asked for is a bound.
         """
         lower = self.lower_delta(epsilon, bound)
         for factor in _ABOVE_LOWER:

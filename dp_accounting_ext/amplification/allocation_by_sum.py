@@ -25,8 +25,10 @@ Direction = dominating_pair.Direction
 FloatArray = npt.NDArray[np.float64]
 IndexArray = npt.NDArray[np.int64]
 
-_POINTS = 1 << 15
-_TILTS = 8
+# Tuning. In brackets: ε, and time over what it is, for half of it and twice, for 10 of
+# 1000 steps and σ = 1 at δ = 1e-6.
+_POINTS = 1 << 15  # Of the lattice. (7e-5 lower and 0.7, 2e-5 higher and 1.6.)
+_TILTS = 8  # (2e-9 lower and 0.7, the same and 1.5.)
 
 
 def lower_pair(

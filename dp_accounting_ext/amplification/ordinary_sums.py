@@ -19,10 +19,17 @@ Bound = dominating_pair.Bound
 FloatArray = npt.NDArray[np.float64]
 IndexArray = npt.NDArray[np.int64]
 
-_PLACE_ERRORS = (1e-13, 1e-12, 1e-11, 1e-10, 1e-9)  # That are tried in turn.
+# Certified (docs/guarantees.md, "groups of a lower bound"): errors add up to first
+# order, so that a group whose relative noise is larger is dropped.
 _LARGEST_RELATIVE_NOISE = 1e-6
-_ROOM = 3  # Size of the circle over the size of the window.
-_TILT_CHANGES = (15.0, 30.0, 60.0, 120.0)  # For Chernoff bounds; over the circle.
+
+# Tuning. In brackets: gap and time for half of it, and twice, over what they are for
+# σ = 1, t = 1000 at δ = 1e-6.
+_ROOM = 3  # Size of the circle over that of the window. (7 and 0.95, 1 and 1.3.)
+# Changes of the tilt times the circle's size, for Chernoff bounds. (The same.)
+_TILT_CHANGES = (15.0, 30.0, 60.0, 120.0)
+# The relative errors of places, tried in turn until no more than a tail is dropped.
+_PLACE_ERRORS = (1e-13, 1e-12, 1e-11, 1e-10, 1e-9)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -152,7 +159,7 @@ class OrdinarySums:
             places = np.append(0.0, places)
             masses = np.append(summand.pair.zero_mass, masses)
         elif self._bound is Bound.UPPER:
-            # Such a sum goes to zero, and what it had of the mean to infinity.
+            # A sum with a zero in it counts as zero, and the mean it had as infinite.
             mass = floats.raised(summand.count * summand.pair.zero_mass)
             self.zero += mass
             self.lost += mass * self._total
@@ -190,7 +197,7 @@ class OrdinarySums:
             for factor, count in zip(self._factors, counts, strict=True)
         )
         first = max(self._first - moved, 0)
-        # Without most copies little is left to show; any window will do.
+        # With few copies left any window will do.
         last = max(self._last - moved, first + 1)
         return np.arange(first, last + 1, dtype=np.int64)
 

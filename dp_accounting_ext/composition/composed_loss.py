@@ -26,16 +26,20 @@ LossDistribution = loss_distribution.LossDistribution
 FloatArray = npt.NDArray[np.float64]
 IndexArray = npt.NDArray[np.int64]
 
-_MOVED = 5e-6  # How far the lattice may move ε, relatively.
-_LEAST_CENTRE = 0.1  # What counts for ε at least, in standard deviations.
-_MOST_POINTS = 1 << 21
-_DEVIATIONS_BELOW = 1.0  # How far below its centre a composed loss is kept.
+# Certified: a cost above it may have been cut off (`tilted_masses.raised`).
 _LARGEST_COST = math.exp(600.0)
-_RARE = 1e-7  # Share of δ that may become infinite.
-_NEGLIGIBLE = 1e-12  # Share of a law that may be moved to the safe side.
-_TRIES = 6
-_COARSEST = 1.0
-_FINEST = 1e-12  # Interval over the largest loss.
+
+# Tuning. In brackets: gap and time for half of it, and twice, over what they are for
+# 10,000 Poisson samples of rate 0.01 and σ = 1 at δ = 1e-6.
+_MOVED = 5e-6  # How far the lattice may move ε, relatively. (0.6 and 1.3, 1.4 and 0.8.)
+_DEVIATIONS_BELOW = 1.0  # How far below its centre a composed loss is kept. (The same.)
+_RARE = 1e-7  # Share of δ that may become infinite. (The same.)
+_NEGLIGIBLE = 1e-12  # Share of a law that may move to the safe side. (The same.)
+_TRIES = 6  # How often a window is moved to where ε is. (The same.)
+_LEAST_CENTRE = 0.1  # An ε near zero counts as so many deviations. (The same.)
+_COARSEST = 1.0  # The largest loss interval, in nats. Not measured.
+_FINEST = 1e-12  # The least one, over the largest loss, for the digits of an index.
+_MOST_POINTS = 1 << 21  # Bounds the memory: 16 MB an array.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +68,7 @@ class _Atoms:
         shift, factor = self._allowance()
         log_kappa = epsilon + shift - self.origin
         total = self.sink
-        # Beyond, no atom counts: costs are no less than e^{−700} of gains.
+        # Above it no gain exceeds κ times its cost, which is e^−700 of it or more.
         if log_kappa < floats.LARGEST_EXPONENT:
             terms = np.maximum(self.gain - math.exp(log_kappa) * self.cost, 0.0)
             total += float(terms.sum())
@@ -161,7 +165,7 @@ def _compose(
         # Beyond it a cost may have been cut off; it outweighs any gain.
         gain[cost > _LARGEST_COST] = 0.0
         mass_error += others.mass_error()
-        # Gains and costs of a group are off each by its own rounding.
+        # A group's gain and cost are rounded on their own, which moves its ratio.
         ratio_error += 2 * mass_error
     return _Atoms(
         origin=centre,
@@ -179,7 +183,7 @@ def _single(law: LossDistribution) -> _Atoms:
     """Returns the atoms of one law, which need no lattice."""
     gain = law.masses[::-1]
     losses = law.losses[::-1]
-    # The sum of many losses that are one each need not fit a float as a ratio.
+    # A sum of many constant losses need not fit a float as a ratio.
     origin = float(losses[0]) if losses.size == 1 else 0.0
     largest = floats.LARGEST_EXPONENT
     exponents = np.clip(origin - losses, -largest, largest)
@@ -280,7 +284,7 @@ class ComposedLoss:
             shorter = self._without_high(about)
             tilt = shorter._sketch.tilt_for_epsilon(epsilon)
             delta = shorter._around(tilt, epsilon).delta(epsilon)
-            # Each is certain; one of a law with a heavy tail may be loose.
+            # Each is a bound; where the law has a heavy tail one may be loose.
             best = min(best, delta) if upper else max(best, delta)
             if about <= 10 * delta:
                 break

@@ -94,7 +94,7 @@ def on_lattice(
     if law.bound is Bound.UPPER:
         floors = np.floor(positions)
         cells = floors.astype(np.int64)
-        # Losses that are one but for rounding need not be in order.
+        # Losses that are equal but for rounding need not be in order.
         start = int(cells.min())
         cells -= start
         # In place: fresh memory costs more than the arithmetic.

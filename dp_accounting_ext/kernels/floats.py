@@ -6,7 +6,7 @@ All of it is certified: IEEE 754 double precision, rounding to nearest, with den
 import math
 import sys
 
-# Of one operation, relatively.
+# The relative error of one operation.
 UNIT_ROUNDOFF = 2.0**-53
 
 # e^700 is 1e304: products with masses and sums of thousands still fit.

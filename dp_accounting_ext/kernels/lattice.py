@@ -27,14 +27,20 @@ FloatArray = npt.NDArray[np.float64]
 ComplexArray = npt.NDArray[np.complex128]
 IndexArray = npt.NDArray[np.int64]
 
-MOST_LEFT_OUT = 16  # How many copies of a factor a partial sum may lack.
+# Certified: how many copies of a factor a partial sum may lack. A frequency is left out
+# only where it is negligible without so many.
+MOST_LEFT_OUT = 16
 
-# Error of one butterfly level, in units of rounding, relative to the sum of the
-# absolute inputs below it. Higham, Accuracy and Stability of Numerical
-# Algorithms, Theorem 24.2, has 7 for radix 2 with accurate twiddle factors.
+# Certified, in units of rounding (docs/guarantees.md, "tilted Fourier power").
+# A butterfly level, relative to the sum of the absolute inputs below it: Higham,
+# Accuracy and Stability of Numerical Algorithms, Theorem 24.2, has 7 for radix 2 with
+# accurate twiddle factors.
 _LEVEL_ERROR = 8.0
-_MULTIPLY_ERROR = 4.0
-_GATHERING_ERROR = 8.0  # Of a mass that was gathered or split, in units of rounding.
+_MULTIPLY_ERROR = 4.0  # A product of complex numbers.
+_GATHERING_ERROR = 8.0  # A mass that was added up in its cell, or split.
+
+# Tuning: logarithm of what is left out, which counts as noise. Half and twice it: the
+# same gaps, times within 4 % (1 of 1000 steps, once and 100 times; Poisson samples).
 _NEGLIGIBLE_EXPONENT = -70.0
 
 

@@ -14,7 +14,8 @@ from dp_accounting_ext.kernels import sums
 FloatArray = npt.NDArray[np.float64]
 Law = tuple[FloatArray, FloatArray, int]  # Values, masses, and number of copies.
 
-# Tuning: atoms of each law.
+# Tuning: atoms of each law. Half or twice as many: the same gaps but for one, which is
+# a fifth wider (a Poisson sample of a composition), and times within 7 %.
 _SIZE = 2048
 
 

@@ -17,8 +17,8 @@ FloatArray = npt.NDArray[np.float64]
 IndexArray = npt.NDArray[np.int64]
 Owners = list[npt.NDArray[np.intp]]
 
-# Certified whatever it is: a tilt is left out where more of the largest mass that it
-# answers for folds onto it. Such a tilt knows next to nothing, its neighbours more.
+# Tuning: what may fold onto the largest mass that a tilt answers for, relatively. Where
+# more does, the tilt is left out. Half and twice it: the same k-out-of-t lower bounds.
 _MOST_FOLDED = 1e-4
 
 

@@ -13,11 +13,15 @@ from dp_accounting_ext.pairs import dominating_pair
 Bound = dominating_pair.Bound
 FloatArray = npt.NDArray[np.float64]
 
+# Certified (docs/guarantees.md, "atoms of discrete mechanisms"): relative error of a
+# mass or ratio, times one more than the largest loss.
 _ERROR = 64 * floats.UNIT_ROUNDOFF
 
+# Limits of time and memory: there are as many atoms.
 LARGEST_SENSITIVITY = 1_000_000
-_SMALLEST_SIGMA = 1e-100
 _LARGEST_SIGMA = 1e5
+# Certified: its square is a normal float.
+_SMALLEST_SIGMA = 1e-100
 
 
 def _exact(
@@ -144,7 +148,7 @@ def discrete_laplace(
         return dominating_pair.trivial_pair(bound)
     outputs = np.arange(0, sensitivity + 1, dtype=np.float64)
     probabilities = math.tanh(parameter / 2) * np.exp(-parameter * outputs)
-    # The ends stand for all outputs beyond them.
+    # The atoms at the ends hold all outputs beyond them as well.
     probabilities[[0, -1]] /= -math.expm1(-parameter)
     ratios, masses, error = _exact(
         parameter * (2 * outputs - sensitivity), probabilities
@@ -199,7 +203,7 @@ def discrete_gaussian(
     error += rounding * floats.UNIT_ROUNDOFF
     sink = 0.0
     if bound is Bound.UPPER:
-        # P and Q each have the larger tail at one end, the same by symmetry.
+        # The larger tail is that of P at one end, of Q at the other; they are equal.
         sink = 2 * _gaussian_tail(sigma, -low + 1) / total
     return dominating_pair.DominatingPair(
         ratios, masses, sink, sink, bound, error, error

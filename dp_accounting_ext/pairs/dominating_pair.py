@@ -17,6 +17,7 @@ FloatArray = npt.NDArray[np.float64]
 
 UNIT_ROUNDOFF = floats.UNIT_ROUNDOFF  # For mechanisms registered by others.
 
+# Certified: up to it 1 / (1 − e) is at most e^{1.01 e}, the factor of `allowance`.
 _LARGEST_ERROR = 0.01
 
 
@@ -233,7 +234,7 @@ def below_loss(pair: DominatingPair, largest: float) -> DominatingPair:
     if pair.bound is Bound.UPPER:
         rounding = floats.raised(1 + pair.mass_error + pair.ratio_error)
         lost = float(pair.p_masses[~kept].sum()) * rounding
-    # Their mass under Q stays, at the largest ratio that is left.
+    # Under Q their mass stays, at the largest ratio that is kept.
     masses = pair.masses[kept].copy()
     if pair.bound is Bound.UPPER:
         masses[-1] += pair.masses[~kept].sum()
@@ -293,7 +294,7 @@ def allowance(
     factor = mass_error + ratio_error + summation
     shift = ratio_error + summation
     if bound is Bound.UPPER:
-        # Of many errors (1 + e)^n is more than 1 + n e.
+        # Errors multiply, and (1 + e)^n is more than 1 + n e.
         return -shift, math.exp(min(1.01 * factor, floats.LARGEST_EXPONENT))
     return shift, max(1 - factor, 0.0)
 

@@ -8,6 +8,7 @@ from dp_accounting_ext.kernels import floats
 from dp_accounting_ext.pairs import dominating_pair
 from dp_accounting_ext.pairs import gaussian_mixture
 
+# Certified (docs/guarantees.md, "closed Gaussian δ"): four units of the denormals.
 _DENORMAL_UNITS = 4 * 5e-324
 
 

@@ -14,10 +14,14 @@ from dp_accounting_ext.pairs import shifts
 FloatArray = npt.NDArray[np.float64]
 Bound = dominating_pair.Bound
 
-_POINTS = 1 << 14
-_WIDEST_CELL = 1e-2  # In nats.
-_SMALL_GROWTH = 0.5
+# Certified (docs/guarantees.md, "Laplace cells").
 _ERROR = 64 * floats.UNIT_ROUNDOFF
+# Certified: a smaller E e^shift − 1 needs log1p for the digits of its logarithm.
+_SMALL_GROWTH = 0.5
+
+# Tuning, not measured.
+_POINTS = 1 << 14  # At least so many cells.
+_WIDEST_CELL = 1e-2  # In nats.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +61,7 @@ class Mixture(shifts.Mixture):
 
     @staticmethod
     def log_ratio_error(point: float, furthest: float, terms: int) -> float:
-        # Between the shifts, where alone the ratio changes.
+        # The ratio changes between the shifts only.
         return 8 * (1 + 2 * furthest + terms) * floats.UNIT_ROUNDOFF
 
     def lowest_threshold(self) -> float:

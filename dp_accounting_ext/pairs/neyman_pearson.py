@@ -17,10 +17,13 @@ Bound = dominating_pair.Bound
 Direction = dominating_pair.Direction
 Mixture = shifts.Mixture
 
+# Certified (docs/guarantees.md, "Neyman–Pearson"): products with weights, their sum.
+_ROUNDING = 8 * floats.UNIT_ROUNDOFF
+
+# Tuning: a search that ends early is loose. Limits, and a relative width of ε.
 _DOUBLINGS = 80
 _BISECTIONS = 200
 _EPSILON_ERROR = 1e-12
-_ROUNDING = 8 * floats.UNIT_ROUNDOFF
 
 
 def delta(
@@ -42,7 +45,7 @@ def delta(
         return 1.0 if bound is Bound.UPPER else 0.0
     if direction is Direction.ADD:
         return _below_threshold(q, p, epsilon, bound)
-    # In −x what P has above a threshold lies below it, and the ratio q/p grows.
+    # Mirrored, what P has above a threshold lies below it, and q/p increases.
     return _below_threshold(p.reflected(), q.reflected(), epsilon, bound)
 
 

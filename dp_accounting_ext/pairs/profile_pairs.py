@@ -17,8 +17,9 @@ DirectedPairs = dominating_pair.DirectedPairs
 DominatingPair = dominating_pair.DominatingPair
 FloatArray = npt.NDArray[np.float64]
 
+# Tuning: each choice is certified. Not measured.
 _CLEARLY = 1e-9  # Relative difference from which one profile counts as tighter.
-_TANGENT_STEPS = 20
+_TANGENT_STEPS = 20  # A limit for the search of a common tangent.
 
 
 class _Profile:
@@ -185,7 +186,7 @@ def _larger(one: DominatingPair, other: DominatingPair) -> DominatingPair:
     ends = first[changes], second[changes]
     slopes[changes] = np.clip(chords, np.minimum(*ends), np.maximum(*ends))
     masses = np.where(choice, *(_masses_at(pair, places) for pair in reversed(pairs)))
-    # What the slope changes by is the mass: at either end of a chord, a difference.
+    # A mass is the change of the slope; at the ends of a chord only as a difference.
     joints = np.union1d(changes, changes + 1)
     whole = float(pairs[int(choice[0])].masses.sum())
     steep = np.where(joints > 0, slopes[joints - 1], whole)
