@@ -8,6 +8,7 @@ import math
 
 from dp_accounting_ext.composition import composed_loss
 from dp_accounting_ext.composition import loss_distribution
+from dp_accounting_ext.kernels import floats
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
@@ -45,9 +46,9 @@ class PrivacyBounds:
         self._precision = math.fsum(
             n * part.gaussian_precision() for part, n in counts.items()
         )
-        self._largest_loss = math.fsum(
-            n * part.largest_loss() for part, n in counts.items()
-        ) * (1 + 1e-12)
+        self._largest_loss = floats.raised(
+            math.fsum(n * part.largest_loss() for part, n in counts.items()), by=1e-12
+        )
         self._directions = list(Direction)
         if all(part.is_symmetric() for part in counts):
             self._directions = [Direction.REMOVE]
@@ -154,13 +155,13 @@ class PrivacyBounds:
         """Returns ε of the Gaussian that dominates the composition, if any does."""
         if math.isinf(self._precision):
             return math.inf
-        mean = math.sqrt(self._precision) * (1 + 1e-15)
+        mean = floats.raised(math.sqrt(self._precision), by=1e-15)
         return gaussian.epsilon(mean, delta, Bound.UPPER) if mean else 0.0
 
     def _unamplified_delta(self, epsilon: float) -> float:
         if math.isinf(self._precision):
             return 1.0
-        mean = math.sqrt(self._precision) * (1 + 1e-15)
+        mean = floats.raised(math.sqrt(self._precision), by=1e-15)
         if not mean:
             return max(0.0, -math.expm1(min(epsilon, 0.0)))
         return gaussian.delta(mean, epsilon, Bound.UPPER)
@@ -193,8 +194,8 @@ class PrivacyBounds:
     def _where_epsilon_is_enough(self, epsilon: float, bound: float) -> float:
         """Returns a δ no larger than an upper bound, at which ε is certainly enough.
 
-        The search for ε at δ stands far tails that the profile at ε may not: any δ
-        whose ε is at most the one asked for is a bound.
+        Where a law has a heavy tail the search for ε at δ is often tight although the
+        profile at ε is not: any δ whose ε is at most the one asked for is a bound.
         """
         lower = self.lower_delta(epsilon, bound)
         for factor in _ABOVE_LOWER:

@@ -1,12 +1,12 @@
-"""Random allocation on an additive lattice: Fourier powers and a few jumps.
+"""Random allocation on an additive lattice: Fourier powers and a few large ratios.
 
 The mean of t ratios has a narrow bulk and a long tail, in which one ratio (or
-two) alone is large. So ratios above a threshold, of which a run expects one in
-a thousand, are jumps. Without jumps the sum is light-tailed: one Fourier power
-on a fine lattice, tilted. With one jump it is that sum (of t − 1 ratios) plus the
-jump, convolved directly on lattices as coarse as the jump is large; with more, a
-convolution on a multiplicative grid. The parts make a mixture, and each is split
-(upper bound) or grouped (lower bound) on its own grid.
+two) alone is large. A threshold is set that a sum has one ratio in a thousand above;
+these are the large ratios. Without them the sum is light-tailed: one Fourier power
+on a fine lattice, tilted. With one of them it is that sum (of t − 1 ratios) plus the
+large ratio, convolved directly on lattices as coarse as the ratio is large; with
+several, a convolution on a multiplicative grid. The law is the mixture of these parts,
+each split (upper bound) or grouped (lower bound) on its own grid.
 """
 
 from collections.abc import Sequence
@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from dp_accounting_ext.amplification import additive_window
 from dp_accounting_ext.amplification import ordinary_sums
+from dp_accounting_ext.kernels import floats
 from dp_accounting_ext.kernels import geometric
 from dp_accounting_ext.kernels import lattice
 from dp_accounting_ext.kernels import sums
@@ -29,12 +30,17 @@ Bound = dominating_pair.Bound
 Summand = additive_window.Summand
 FloatArray = npt.NDArray[np.float64]
 
-_SAFETY = 1 + 1e-9  # Covers the rounding of bounds that are not tight anyway.
-_MOST_JUMPS = lattice.MOST_LEFT_OUT
-_COARSER = 4  # Points of a sum without jumps over those of one that jumps join.
-_JUMP_CELLS = 1 / 64  # Lattice cells in a standard deviation, over the points.
-_JUMP_STEPS = 1 / 8192  # The same for sums with several jumps: rarer, so coarser.
-_FINEST_JUMP_STEP, _COARSEST_JUMP_STEP = 0.001, 0.05
+# Certified: what has more is lost. The lattice's partial sums lack no more copies.
+_MOST_LARGE = lattice.MOST_LEFT_OUT
+
+# Tuning. In brackets: gap and time for half of it, and twice, over what they are for
+# σ = 1, t = 1000 at δ = 1e-6.
+_COARSER = 4  # Points without large ratios over those with. (0.8 and 1.2, 1.8 and 0.9.)
+# Cells in a standard deviation with one large ratio, over the points; with several,
+# which are rarer, the same in steps of the multiplicative grid.
+_CELLS_WITH_ONE = 1 / 64  # (1.1 and 0.95, 1 and 1.)
+_STEPS_WITH_SEVERAL = 1 / 8192  # (2.6 and 0.95, 0.6 and 1.2.)
+_FINEST_STEP, _COARSEST_STEP = 0.001, 0.05  # Of that grid, whatever the deviation.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,8 +54,8 @@ class _Part:
 
     @classmethod
     def of(cls, atoms: ordinary_sums.LatticeAtoms) -> "_Part":
-        # Of the sums in each mass, and of the means of groups that they make.
-        error = 4 * (atoms.masses.size + 4) * lattice.UNIT_ROUNDOFF
+        # Each mass is a sum of so many terms, and a group's mean a quotient of two.
+        error = 4 * (atoms.masses.size + 4) * floats.UNIT_ROUNDOFF
         place_error = 0.0 if atoms.moments is None else error
         return cls(atoms.places(), atoms.masses, error, place_error)
 
@@ -92,29 +98,29 @@ class _Mean:
         self._lost = 0.0
         self._zero = 0.0
         self._fine = ordinary_sums.OrdinarySums(summands, window, points)
-        self._jumps = [self._jump_atoms(summand) for summand in summands]
-        self._jump_sums: dict[tuple[int, ...], geometric.GeometricLaw] = {}
+        self._large = [self._large_ratios(summand) for summand in summands]
+        self._large_sums: dict[tuple[int, ...], geometric.GeometricLaw] = {}
 
     @functools.cached_property
     def _coarse(self) -> ordinary_sums.OrdinarySums:
-        """What jumps are added to."""
+        """The sums of ordinary ratios that large ones are added to."""
         points = max(self._points // _COARSER, 64)
         return ordinary_sums.OrdinarySums(self._summands, self._window, points)
 
     def _lattices(self) -> list[ordinary_sums.OrdinarySums]:
-        """Returns those in use."""
-        if any(masses.size for _, masses in self._jumps):
+        """Returns the sums of ordinary ratios that are in use."""
+        if any(masses.size for _, masses in self._large):
             return [self._fine, self._coarse]
         return [self._fine]
 
-    def _jump_atoms(self, summand: Summand) -> tuple[FloatArray, FloatArray]:
+    def _large_ratios(self, summand: Summand) -> tuple[FloatArray, FloatArray]:
         places = summand.places()
-        jumps = places > self._window.threshold
-        return places[jumps], summand.pair.masses[jumps]
+        large = places > self._window.threshold
+        return places[large], summand.pair.masses[large]
 
     def pair(self) -> dominating_pair.DominatingPair:
-        """Returns the mixture over the number of jumps."""
-        parts = [_Part.of(self._fine.law(self._counts)), *self._jumping()]
+        """Returns the mixture over the number of large ratios."""
+        parts = [_Part.of(self._fine.law(self._counts)), *self._with_large_ratios()]
         places = np.concatenate([part.places for part in parts])
         masses = np.concatenate([part.masses for part in parts])
         infinity = sum(
@@ -144,108 +150,112 @@ class _Mean:
             zero_mass=zero,
             bound=self._bound,
             mass_error=mass_error,
-            ratio_error=ratio_error + 16 * lattice.UNIT_ROUNDOFF,
+            ratio_error=ratio_error + 16 * floats.UNIT_ROUNDOFF,
         )
 
-    def _jump_mass(self, jumping: Sequence[int]) -> float:
-        """Returns the expected number of ways in which some copies jump."""
-        mass = _SAFETY
-        each = zip(jumping, self._counts, self._jumps, strict=True)
+    def _expected_ways(self, way: Sequence[int]) -> float:
+        """Returns the expected number of sets of copies that are all large.
+
+        Args:
+            way: How many copies of each summand are in such a set.
+        """
+        mass = 1.0
+        each = zip(way, self._counts, self._large, strict=True)
         for number, count, (_, masses) in each:
             mass *= math.comb(count, number) * float(masses.sum()) ** number
-        return mass
+        return floats.raised(mass)
 
-    def _ways(self, jumping: int) -> list[tuple[int, ...]]:
-        """Returns the ways to share a number of jumps among the summands."""
-        ranges = [range(min(jumping, count) + 1) for count in self._counts]
-        return [way for way in itertools.product(*ranges) if sum(way) == jumping]
+    def _ways(self, total: int) -> list[tuple[int, ...]]:
+        """Returns the ways to share a number of large ratios among the summands."""
+        ranges = [range(min(total, count) + 1) for count in self._counts]
+        return [way for way in itertools.product(*ranges) if sum(way) == total]
 
-    def _jumping(self) -> list[_Part]:
-        """Returns the sums with one jump, two jumps, …; what has more is lost."""
-        if not any(masses.size for _, masses in self._jumps):
+    def _with_large_ratios(self) -> list[_Part]:
+        """Returns the sums with one large ratio, with two, …; the rest is lost."""
+        if not any(masses.size for _, masses in self._large):
             return []
         parts: list[_Part] = []
-        for jumping in itertools.count(1):
-            ways = self._ways(jumping)
-            mass = sum(self._jump_mass(way) for way in ways)
-            rare = jumping > 1 and mass < self._window.tail_mass
-            if rare or jumping > _MOST_JUMPS:
-                # KnownPairs that these copies jump, all others keep their mean.
+        for total in itertools.count(1):
+            ways = self._ways(total)
+            mass = sum(self._expected_ways(way) for way in ways)
+            rare = total > 1 and mass < self._window.tail_mass
+            if rare or total > _MOST_LARGE:
+                # Given that these copies are large, the others have the usual mean.
                 largest = max(
                     sums.dot(places, masses) / float(masses.sum())
-                    for places, masses in self._jumps
+                    for places, masses in self._large
                     if masses.size
                 )
                 self._zero = mass
-                self._lost = mass * (jumping * largest + self._total) * _SAFETY
+                self._lost = floats.raised(mass * (total * largest + self._total))
                 break
             for way in ways:
-                if jumping == 1:
-                    parts += self._one_jump(way.index(1), way)
-                elif self._jump_mass(way) > 0:
-                    parts.append(self._many_jumps(way))
+                if total == 1:
+                    parts += self._with_one(way.index(1), way)
+                elif self._expected_ways(way) > 0:
+                    parts.append(self._with_several(way))
         return parts
 
     def _rest(self, way: Sequence[int]) -> ordinary_sums.LatticeAtoms:
         counts = [c - number for c, number in zip(self._counts, way, strict=True)]
-        return self._coarse.law(counts, self._jump_mass(way))
+        return self._coarse.law(counts, self._expected_ways(way))
 
-    def _one_jump(self, which: int, way: Sequence[int]) -> list[_Part]:
-        """Returns the sums with one jump, a part for each octave of the jump."""
-        places, masses = self._jumps[which]
+    def _with_one(self, which: int, way: Sequence[int]) -> list[_Part]:
+        """Returns the sums with one large ratio, a part for each octave of it."""
+        places, masses = self._large[which]
         if places.size == 0:
             return []
         rest = self._rest(way)
-        cells = max(_JUMP_CELLS * self._points, 1.0)
+        cells = max(_CELLS_WITH_ONE * self._points, 1.0)
         finest = max(self._window.deviation / cells, self._coarse.step)
         octaves = np.floor(np.log2(places / places[0]))
         parts = []
         for octave in np.unique(octaves):
             own = octaves == octave
-            # Jumps far from the bulk need no cells as fine as it does.
+            # Ratios far above the bulk need no cells as fine as it does.
             widest = float(np.ptp(places[own])) / self._points
             step = max(finest * 2.0**octave, widest)
             weights = self._counts[which] * masses[own]
-            jump = ordinary_sums.LatticeAtoms.of(
+            large = ordinary_sums.LatticeAtoms.of(
                 places[own], weights, step, self._bound
             )
             coarse = ordinary_sums.LatticeAtoms.of(
                 rest.places(), rest.masses, step, self._bound
             )
-            parts.append(_Part.of(jump.convolved(coarse)))
+            parts.append(_Part.of(large.convolved(coarse)))
         return parts
 
-    def _many_jumps(self, way: tuple[int, ...]) -> _Part:
-        """Returns the sums with several jumps, on a multiplicative grid."""
+    def _with_several(self, way: tuple[int, ...]) -> _Part:
+        """Returns the sums with several large ratios, on a multiplicative grid."""
         rest = self._rest(way)
         grouped = self._bound is Bound.LOWER
         law = geometric.from_atoms(
-            rest.places(), rest.masses, self._jump_step(), grouped=grouped
+            rest.places(), rest.masses, self._grid_step(), grouped=grouped
         )
-        law = geometric.convolve(self._sum_of_jumps(way), law)
+        law = geometric.convolve(self._sum_of_large(way), law)
         sets = math.prod(
             math.comb(count, number)
             for count, number in zip(self._counts, way, strict=True)
         )
-        # A jump more than nothing: no such sum is zero.
+        # The large ratios are positive: no such sum is zero.
         return _Part(law.places(), sets * law.masses, law.mass_error, law.ratio_error)
 
-    def _jump_step(self) -> float:
+    def _grid_step(self) -> float:
         """Returns a grid step that is fine beside the ordinary sum's deviation."""
         reach = self._window.high + 2 * self._window.threshold
-        step = self._window.deviation / (_JUMP_STEPS * self._points * reach)
-        return min(max(step, _FINEST_JUMP_STEP), _COARSEST_JUMP_STEP)
+        step = self._window.deviation / (_STEPS_WITH_SEVERAL * self._points * reach)
+        return min(max(step, _FINEST_STEP), _COARSEST_STEP)
 
-    def _sum_of_jumps(self, way: tuple[int, ...]) -> geometric.GeometricLaw:
-        """Returns the law of a sum of jumps alone, so many of each summand."""
-        if way not in self._jump_sums:
+    def _sum_of_large(self, way: tuple[int, ...]) -> geometric.GeometricLaw:
+        """Returns the law of a sum of large ratios alone, so many of each summand."""
+        if way not in self._large_sums:
             which = next(index for index, number in enumerate(way) if number)
-            places, masses = self._jumps[which]
+            places, masses = self._large[which]
             grouped = self._bound is Bound.LOWER
-            step = self._jump_step()
+            step = self._grid_step()
             law = geometric.from_atoms(places, masses, step, grouped=grouped)
             fewer = tuple(n - (i == which) for i, n in enumerate(way))
             if any(fewer):
-                law = geometric.convolve(self._sum_of_jumps(fewer), law)
-            self._jump_sums[way] = law
-        return self._jump_sums[way]
+                law = geometric.convolve(self._sum_of_large(fewer), law)
+            self._large_sums[way] = law
+        return self._large_sums[way]

@@ -8,18 +8,20 @@ import numpy as np
 import numpy.typing as npt
 from scipy import optimize
 
+from dp_accounting_ext.kernels import sketch
 from dp_accounting_ext.kernels import sums
 from dp_accounting_ext.pairs import dominating_pair
 
 FloatArray = npt.NDArray[np.float64]
 
-_SKETCH_SIZE = 2048
-_JUMP_RATE = 1e-3  # Expected number of jumps in a sum.
-_SHORTEST_JUMP = 6.0  # In standard deviations of the sum without jumps.
-_LARGEST_TILT = 0.7  # Over the tilt that centres the sum on the end of the window.
-_TILT_SPACING = 6.0  # Between neighbouring tilts' centres, in standard deviations.
-_LEAST_SPREAD = 1e-12  # Of a sum's bulk, relative to its mean.
-_NEAR_THE_END = 0.01  # Share of the sum's range.
+# Tuning, all of it. In brackets: gap and time for half of it, and twice, over what they
+# are for σ = 1, t = 1000 at δ = 1e-6.
+_LARGE_RATE = 1e-3  # Expected number of large ratios in a sum. (0.6 and 1, 2 and 1.1.)
+_LEAST_EXCESS = 6.0  # Of one over the mean, in deviations of the rest. (The same.)
+_LARGEST_TILT = 0.7  # Over the tilt centred on the window's end. (1 and 1, 1 and 1.2.)
+_TILT_SPACING = 6.0  # Of tilts' centres, in deviations. (1 and 1.1, 1 and 1.)
+_LEAST_SPREAD = 1e-12  # Of a sum's bulk over its mean: less is rounding.
+_NEAR_THE_END = 0.01  # So near, in shares of its range, a sum is at its end.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,93 +46,53 @@ def negligible_zero(summand: Summand, tail_mass: float) -> bool:
     return summand.count * summand.pair.zero_mass <= 10 * tail_mass
 
 
-def _moments(places: FloatArray, masses: FloatArray) -> tuple[float, float]:
-    """Returns the mean and the variance of a law whose mass need not be one."""
-    total = float(masses.sum())
-    mean = sums.dot(places, masses) / total
-    return mean, sums.dot((places - mean) ** 2, masses) / total
-
-
-def _sketched(
-    summand: Summand, threshold: float, tail_mass: float
-) -> tuple[FloatArray, FloatArray]:
-    """Returns places and masses of a few thousand atoms; the masses sum to one."""
-    ordinary = summand.places() <= threshold
-    places, masses = summand.places()[ordinary], summand.pair.masses[ordinary]
-    starts = np.unique(np.arange(_SKETCH_SIZE) * places.size // _SKETCH_SIZE)
-    totals = np.add.reduceat(masses, starts)
-    means = np.add.reduceat(masses * places, starts)
-    kept = totals > 0
-    places, masses = means[kept] / totals[kept], totals[kept]
-    if not negligible_zero(summand, tail_mass):
-        places = np.append(0.0, places)
-        masses = np.append(summand.pair.zero_mass, masses)
-    # Bounds may lack mass, or have too much; a law that is searched has one.
-    return places, masses / masses.sum()
-
-
-class _Sketch:
-    """A few thousand atoms that stand for a law where no certificate is needed."""
-
-    def __init__(
-        self, summands: Sequence[Summand], threshold: float, tail_mass: float
-    ) -> None:
-        self._laws = [
-            (summand.count, *_sketched(summand, threshold, tail_mass))
-            for summand in summands
-        ]
-
-    def mean_and_deviation(self) -> tuple[float, float]:
-        mean = variance = 0.0
-        for count, places, masses in self._laws:
-            law_mean, law_variance = _moments(places, masses)
-            mean += count * law_mean
-            variance += count * law_variance
-        return mean, math.sqrt(variance)
-
-    def ends(self) -> tuple[float, float]:
-        """Returns the least and the largest sum."""
-        return (
-            sum(count * float(places[0]) for count, places, _ in self._laws),
-            sum(count * float(places[-1]) for count, places, _ in self._laws),
+def sketch_of(
+    summands: Sequence[Summand], threshold: float, tail_mass: float
+) -> sketch.Sketch:
+    """Returns a sketch of the sum of ratios up to a threshold; masses sum to one."""
+    laws = []
+    for summand in summands:
+        ordinary = summand.places() <= threshold
+        places, masses = sketch.grouped(
+            summand.places()[ordinary], summand.pair.masses[ordinary]
         )
+        if not negligible_zero(summand, tail_mass):
+            places = np.append(0.0, places)
+            masses = np.append(summand.pair.zero_mass, masses)
+        # Bounds may lack mass, or have too much; a law that is searched has one.
+        laws.append((places, masses / masses.sum(), summand.count))
+    return sketch.Sketch(laws)
 
-    def exponent(self, tilt: float, target: float) -> tuple[float, float]:
-        """Returns ln E e^{tilt (S − target)} and its slope."""
-        total, slope = -tilt * target, -target
-        for count, places, masses in self._laws:
-            exponents = tilt * places
-            largest = float(exponents.max())
-            weights = masses * np.exp(exponents - largest)
-            moment = float(weights.sum())
-            total += count * (largest + math.log(moment))
-            slope += count * sums.dot(weights, places) / moment
-        return total, slope
 
-    def quantile(self, goal: float, sign: float) -> tuple[float, float]:
-        """Returns where Chernoff's exponent is about `goal`, and the tilt there.
+def quantile(law: sketch.Sketch, goal: float, sign: float) -> tuple[float, float]:
+    """Returns where Chernoff's exponent is about `goal`, and the tilt there.
 
-        One search over the tilt: the saddle point of each tilt is known.
-        """
-        mean, deviation = self.mean_and_deviation()
+    One search over the tilt: the saddle point of each tilt is known.
 
-        def exponent(log_tilt: float) -> float:
-            tilt = sign * math.exp(log_tilt)
-            saddle = self.exponent(tilt, 0.0)[1]
-            return self.exponent(tilt, saddle)[0] - goal
+    Args:
+        law: The sum.
+        goal: Logarithm of the probability beyond, negative.
+        sign: 1 for the upper tail, −1 for the lower one.
+    """
+    _, mean, variance = law.cumulants(0.0)
 
-        end = self.ends()[sign > 0]
-        low = high = math.log(math.sqrt(-2 * goal) / deviation)
-        while exponent(low) < 0:
-            low -= 1.0
-        while exponent(high) >= 0:
-            tilt = sign * math.exp(high)
-            if abs(self.exponent(tilt, 0.0)[1] - end) < _NEAR_THE_END * abs(end - mean):
-                # Even the end is not so rare.
-                return end, tilt
-            high += 1.0
-        tilt = sign * math.exp(optimize.brentq(exponent, low, high, xtol=0.01))
-        return self.exponent(tilt, 0.0)[1], tilt
+    def exponent(log_tilt: float) -> float:
+        tilt = sign * math.exp(log_tilt)
+        value, saddle, _ = law.cumulants(tilt)
+        return value - tilt * saddle - goal
+
+    end = law.ends()[sign > 0]
+    low = high = math.log(math.sqrt(-2 * goal / variance))
+    while exponent(low) < 0:
+        low -= 1.0
+    while exponent(high) >= 0:
+        tilt = sign * math.exp(high)
+        if abs(law.cumulants(tilt)[1] - end) < _NEAR_THE_END * abs(end - mean):
+            # The end of the range itself is likelier than that.
+            return end, tilt
+        high += 1.0
+    tilt = sign * math.exp(optimize.brentq(exponent, low, high, xtol=0.01))
+    return law.cumulants(tilt)[1], tilt
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,7 +101,7 @@ class Window:
 
     Attributes:
         tail_mass: Probability that may be outside, on either side.
-        threshold: Ratios (times their weight) above it are jumps.
+        threshold: Ratios (times their weight) above it are large, others ordinary.
         low: Lower end of the sum of ordinary ratios.
         high: Its upper end.
         deviation: Its standard deviation.
@@ -163,17 +125,17 @@ def window_of(summands: Sequence[Summand], tail_mass: float) -> Window:
 
     Nothing is certified here: what lies outside is bounded anew by `mean_of`.
     """
-    threshold = jump_threshold(summands)
-    sketch = _Sketch(summands, threshold, tail_mass)
-    mean, deviation = sketch.mean_and_deviation()
-    if deviation < _LEAST_SPREAD * mean:
-        # Without its jumps the sum is one number, which no window shows.
+    threshold = large_ratio_threshold(summands)
+    law = sketch_of(summands, threshold, tail_mass)
+    _, mean, variance = law.cumulants(0.0)
+    if math.sqrt(variance) < _LEAST_SPREAD * mean:
+        # Without large ratios the sum is one number, which no lattice resolves.
         threshold = math.inf
-        sketch = _Sketch(summands, threshold, tail_mass)
-        _, deviation = sketch.mean_and_deviation()
+        law = sketch_of(summands, threshold, tail_mass)
+        _, _, variance = law.cumulants(0.0)
     goal = math.log(tail_mass)
-    low, lowering = sketch.quantile(goal, -1.0)
-    high, raising = sketch.quantile(goal, 1.0)
+    low, lowering = quantile(law, goal, -1.0)
+    high, raising = quantile(law, goal, 1.0)
     pieces = max(1, math.ceil(_LARGEST_TILT * math.sqrt(-2 * goal) / _TILT_SPACING))
     steps = _LARGEST_TILT * np.arange(1, pieces + 1) / pieces
     tilts = [*(lowering * steps[::-1]), 0.0, *(raising * steps)]
@@ -182,7 +144,7 @@ def window_of(summands: Sequence[Summand], tail_mass: float) -> Window:
         threshold=threshold,
         low=low,
         high=high,
-        deviation=deviation,
+        deviation=math.sqrt(variance),
         tilts=tuple(float(tilt) for tilt in tilts),
         lowering=lowering,
         raising=raising,
@@ -194,23 +156,29 @@ def bulk_deviation(summands: Sequence[Summand], threshold: float) -> float:
     variance = 0.0
     for summand in summands:
         ordinary = summand.places() <= threshold
-        law = summand.places()[ordinary], summand.pair.masses[ordinary]
-        variance += summand.count * _moments(*law)[1]
+        places, masses = summand.places()[ordinary], summand.pair.masses[ordinary]
+        total = float(masses.sum())
+        mean = sums.dot(places, masses) / total
+        squares = sums.dot((places - mean) ** 2, masses)
+        variance += summand.count * squares / total
     return math.sqrt(variance)
 
 
-def jump_threshold(summands: Sequence[Summand]) -> float:
-    """Returns where jumps begin: a sum has about `_JUMP_RATE` of them."""
+def large_ratio_threshold(summands: Sequence[Summand]) -> float:
+    """Returns where large ratios begin: a sum expects about `_LARGE_RATE` of them."""
     places = np.concatenate([s.places() for s in summands])
     rates = np.concatenate([s.count * s.pair.masses for s in summands])
     order = np.argsort(places)[::-1]
     expected = np.cumsum(rates[order])
-    last = int(np.searchsorted(expected, _JUMP_RATE))
+    last = int(np.searchsorted(expected, _LARGE_RATE))
     if last == 0:
         return math.inf
     threshold = float(places[order[min(last, order.size - 1)]])
-    # Jumps that hardly leave the bulk need no care.
+    # Ratios that hardly leave the bulk are as good as ordinary.
     reach = float(places[order[0]]) - min(summand.mean() for summand in summands)
-    if reach < _SHORTEST_JUMP * bulk_deviation(summands, threshold):
+    if reach < _LEAST_EXCESS * bulk_deviation(summands, threshold):
         return math.inf
     return threshold
+
+
+jump_threshold = large_ratio_threshold  # The name that `random_allocation` uses.

@@ -14,8 +14,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy import fft
 
+from dp_accounting_ext.kernels import floats
 from dp_accounting_ext.kernels import lattice
 from dp_accounting_ext.kernels import sums
+from dp_accounting_ext.kernels import tilted_masses
 from dp_accounting_ext.pairs import dominating_pair
 
 Bound = dominating_pair.Bound
@@ -23,10 +25,10 @@ Direction = dominating_pair.Direction
 FloatArray = npt.NDArray[np.float64]
 IndexArray = npt.NDArray[np.int64]
 
-_POINTS = 1 << 15
-_SMALLEST_MASS = 1e-300
-_TILTS = 8
-_MOST_FOLDED = 1e-4  # Of the largest mass that a tilt is asked for.
+# Tuning. In brackets: ε, and time over what it is, for half of it and twice, for 10 of
+# 1000 steps and σ = 1 at δ = 1e-6.
+_POINTS = 1 << 15  # Of the lattice. (7e-5 lower and 0.7, 2e-5 higher and 1.6.)
+_TILTS = 8  # (2e-9 lower and 0.7, the same and 1.5.)
 
 
 def lower_pair(
@@ -79,10 +81,12 @@ def lower_pair(
     circle = fft.next_fast_len(2 * _POINTS, real=True)
     first = math.floor(centre - circle / 2)
     indices = np.arange(first, first + circle, dtype=np.int64)
-    gain, gain_error = _masses(gained, tilts, indices, lowered=True)
-    cost, cost_error = _masses(spent, tilts + sign * step, indices, lowered=False)
+    counts, sums_of_gains, gain_error = _tilted(gained, tilts, circle)
+    gain = tilted_masses.LeastNoise(sums_of_gains, counts, indices).lowered()
+    counts, sums_of_costs, cost_error = _tilted(spent, tilts + sign * step, circle)
+    cost = tilted_masses.raised(sums_of_costs, counts, indices)
     p, q = (gain, cost) if direction is Direction.REMOVE else (cost, gain)
-    kept = (p > _SMALLEST_MASS) & (q > _SMALLEST_MASS)
+    kept = (p > floats.SMALLEST_MASS) & (q > floats.SMALLEST_MASS)
     ratios = p[kept] / q[kept]
     order = np.argsort(ratios, kind="stable")
     error = 4 * num_steps * (pair.mass_error + pair.ratio_error)
@@ -108,65 +112,11 @@ def _spread(
     return math.sqrt(max(mixed, num_steps * under_q))
 
 
-def _masses(
-    factors: Sequence[lattice.Factor],
-    tilts: FloatArray,
-    indices: IndexArray,
-    *,
-    lowered: bool,
-) -> tuple[FloatArray, float]:
-    """Returns masses of the sum, their noise taken off or added; and their error."""
-    counts = [factor.count for factor in factors]
-    size, first = indices.size, int(indices[0])
+def _tilted(
+    factors: Sequence[lattice.Factor], tilts: FloatArray, size: int
+) -> tuple[list[int], list[lattice.TiltedSum], float]:
+    """Returns the number of copies, a sum under several tilts, and its mass error."""
     changes = [change / size for change in (30.0, 60.0, 120.0)]
     tilteds = [lattice.TiltedSum(factors, float(tilt), size, changes) for tilt in tilts]
-    values = [tilted.masses(counts, first) for tilted in tilteds]
-    if lowered:
-        tilteds, values = _that_do_not_fold(tilteds, values, counts, indices)
-    masses = np.zeros(size)
-    for tilted, value, own in zip(
-        tilteds, values, lattice.owned(values, indices), strict=True
-    ):
-        if own.size == 0:
-            continue
-        found = np.maximum(value.values[own], 0.0)
-        if lowered:
-            noise = value.noise + _folded(tilted, counts, indices[own])
-            found = np.maximum(found - noise, 0.0)
-        else:
-            found += value.noise
-        masses[own] = found * value.scale(indices[own])
-    return masses, max(tilted.mass_error() for tilted in tilteds)
-
-
-def _folded(
-    tilted: lattice.TiltedSum, counts: Sequence[int], indices: IndexArray
-) -> float:
-    return tilted.folded_mass(counts, int(indices[0]), int(indices[-1]))
-
-
-def _that_do_not_fold(
-    tilteds: list[lattice.TiltedSum],
-    values: list[lattice.TiltedValues],
-    counts: Sequence[int],
-    indices: IndexArray,
-) -> tuple[list[lattice.TiltedSum], list[lattice.TiltedValues]]:
-    """Returns the tilts, one at least, without those that know little of what they own.
-
-    The law under such a tilt has left the circle, and what folds back is no mass.
-    """
-    while len(values) > 1:
-        shares = [
-            _folded(tilted, counts, indices[own]) / float(value.values[own].max())
-            if own.size and value.values[own].max() > 0
-            else 0.0
-            for tilted, value, own in zip(
-                tilteds, values, lattice.owned(values, indices), strict=True
-            )
-        ]
-        worst = int(np.argmax(shares))
-        if shares[worst] <= _MOST_FOLDED:
-            break
-        tilteds = tilteds[:worst] + tilteds[worst + 1 :]
-        values = values[:worst] + values[worst + 1 :]
-    return tilteds, values
+    error = max(tilted.mass_error() for tilted in tilteds)
+    return [factor.count for factor in factors], tilteds, error

@@ -1,4 +1,4 @@
-"""Sums of ratios none of which jumps: tilted Fourier powers on one lattice."""
+"""Sums of ratios none of which is large: tilted Fourier powers on one lattice."""
 
 from collections.abc import Sequence
 import dataclasses
@@ -9,19 +9,27 @@ import numpy.typing as npt
 from scipy import fft
 
 from dp_accounting_ext.amplification import additive_window
+from dp_accounting_ext.kernels import floats
 from dp_accounting_ext.kernels import lattice
 from dp_accounting_ext.kernels import sums
+from dp_accounting_ext.kernels import tilted_masses
 from dp_accounting_ext.pairs import dominating_pair
 
 Bound = dominating_pair.Bound
 FloatArray = npt.NDArray[np.float64]
 IndexArray = npt.NDArray[np.int64]
 
-_SAFETY = 1 + 1e-9  # Covers the rounding of bounds that are not tight anyway.
-_PLACE_ERRORS = (1e-13, 1e-12, 1e-11, 1e-10, 1e-9)  # That are tried in turn.
+# Certified (docs/guarantees.md, "groups of a lower bound"): errors add up to first
+# order, so that a group whose relative noise is larger is dropped.
 _LARGEST_RELATIVE_NOISE = 1e-6
-_ROOM = 3  # Size of the circle over the size of the window.
-_TILT_CHANGES = (15.0, 30.0, 60.0, 120.0)  # For Chernoff bounds; over the circle.
+
+# Tuning. In brackets: gap and time for half of it, and twice, over what they are for
+# σ = 1, t = 1000 at δ = 1e-6.
+_ROOM = 3  # Size of the circle over that of the window. (7 and 0.95, 1 and 1.3.)
+# Changes of the tilt times the circle's size, for Chernoff bounds. (The same.)
+_TILT_CHANGES = (15.0, 30.0, 60.0, 120.0)
+# The relative errors of places, tried in turn until no more than a tail is dropped.
+_PLACE_ERRORS = (1e-13, 1e-12, 1e-11, 1e-10, 1e-9)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -151,8 +159,8 @@ class OrdinarySums:
             places = np.append(0.0, places)
             masses = np.append(summand.pair.zero_mass, masses)
         elif self._bound is Bound.UPPER:
-            # Such a sum goes to zero, and what it had of the mean to infinity.
-            mass = summand.count * summand.pair.zero_mass * _SAFETY
+            # A sum with a zero in it counts as zero, and the mean it had as infinite.
+            mass = floats.raised(summand.count * summand.pair.zero_mass)
             self.zero += mass
             self.lost += mass * self._total
         ordinary = places <= self._window.threshold
@@ -162,7 +170,7 @@ class OrdinarySums:
         cap = self._window.high - self._window.low + mean
         if self._bound is Bound.UPPER:
             excess = sums.dot(np.maximum(places - cap, 0.0), masses)
-            self.lost += summand.count * excess * _SAFETY
+            self.lost += floats.raised(summand.count * excess)
             places = np.minimum(places, cap)
         else:
             places, masses = places[places <= cap], masses[places <= cap]
@@ -189,7 +197,7 @@ class OrdinarySums:
             for factor, count in zip(self._factors, counts, strict=True)
         )
         first = max(self._first - moved, 0)
-        # Without most copies little is left to show; any window will do.
+        # With few copies left any window will do.
         last = max(self._last - moved, first + 1)
         return np.arange(first, last + 1, dtype=np.int64)
 
@@ -206,17 +214,13 @@ class OrdinarySums:
         exponent = -tilt * index
         for count, factor in zip(counts, self._factors, strict=True):
             exponent += count * factor.tilted(tilt)[0]
-        return math.exp(min(exponent, 0.0)) * _SAFETY
+        return floats.raised(math.exp(min(exponent, 0.0)))
 
     def _upper_ordinary(self, counts: Sequence[int], weight: float) -> LatticeAtoms:
         """Returns masses raised by their noise; the rest goes to the sinks."""
         indices = self._indices_for(counts)
         first, last = int(indices[0]), int(indices[-1])
-        values = [tilted.masses(counts, first) for tilted in self._sums]
-        masses = np.zeros(indices.size)
-        for value, own in zip(values, lattice.owned(values, indices), strict=True):
-            raised = np.maximum(value.values[own], 0.0) + value.noise
-            masses[own] = raised * value.scale(indices[own])
+        masses = tilted_masses.raised(self._sums, counts, indices)
         # What lies above the window goes to its end and to infinity.
         above = self._beyond(counts, self._window.raising, last + 1)
         masses[-1] += above
@@ -225,7 +229,7 @@ class OrdinarySums:
             count * sums.dot(factor.tilted(tilt)[1], factor.indices)
             for count, factor in zip(counts, self._factors, strict=True)
         )
-        self.lost += weight * above * mean * self.step * _SAFETY
+        self.lost += floats.raised(weight * above * mean * self.step)
         # What lies below it goes to its start and to zero.
         below = self._beyond(counts, self._window.lowering, first - 1)
         masses[0] += below
@@ -238,32 +242,21 @@ class OrdinarySums:
         Grouping by the sum of the lattice indices is a conditional expectation.
         """
         indices = self._indices_for(counts)
-        first = int(indices[0])
-        values = [tilted.masses(counts, first) for tilted in self._sums]
-        masses = np.zeros(indices.size)
-        moments = np.zeros(indices.size)
-        errors = np.zeros(indices.size)
-        owned = lattice.owned(values, indices)
-        for tilted, value, own in zip(self._sums, values, owned, strict=True):
-            if own.size == 0:
-                continue
-            ends = indices[own[[0, -1]]]
-            folded = tilted.folded_mass(counts, int(ends[0]), int(ends[1]))
-            noise = value.noise + folded
-            own = own[value.values[own] * _LARGEST_RELATIVE_NOISE > noise]
-            offset = tilted.moments(counts, first)
-            offset_noise = offset.noise + folded * tilted.largest_offset()
-            mass = value.values[own]
-            shift = offset.values[own] / mass
-            error = (offset_noise + np.abs(shift) * noise) / (mass - noise)
-            place = indices[own] + shift
-            certain = error < _LARGEST_RELATIVE_NOISE * place
-            own, mass, shift = own[certain], mass[certain], shift[certain]
-            errors[own] = error[certain] / place[certain]
-            masses[own] = (mass - noise) * value.scale(indices[own])
-            moments[own] = masses[own] * shift * self.step
+        known = tilted_masses.LeastNoise(self._sums, counts, indices)
+        clear = known.values * _LARGEST_RELATIVE_NOISE > known.noise
+        values, noise = known.values[clear], known.noise[clear]
+        offsets, offset_noise = (array[clear] for array in known.moments())
+        shift = offsets / values
+        error = (offset_noise + np.abs(shift) * noise) / (values - noise)
+        place = indices[clear] + shift
+        certain = error < _LARGEST_RELATIVE_NOISE * place
+        kept = np.flatnonzero(clear)[certain]
+        masses, moments, errors = np.zeros((3, indices.size))
+        errors[kept] = error[certain] / place[certain]
+        masses[kept] = known.lowered()[kept]
+        moments[kept] = masses[kept] * shift[certain] * self.step
         self._drop_uncertain(indices, masses, errors)
-        return LatticeAtoms(self.step, first, masses, moments)
+        return LatticeAtoms(self.step, int(indices[0]), masses, moments)
 
     def _drop_uncertain(
         self, indices: IndexArray, masses: FloatArray, errors: FloatArray

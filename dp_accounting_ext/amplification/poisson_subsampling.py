@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from dp_accounting_ext.kernels import floats
 from dp_accounting_ext.pairs import dominating_pair
 
 
@@ -39,5 +40,5 @@ def poisson_subsample(
         zero_mass=zero_mass,
         bound=pair.bound,
         mass_error=pair.mass_error,
-        ratio_error=pair.ratio_error + 4 * dominating_pair.UNIT_ROUNDOFF,
+        ratio_error=pair.ratio_error + 4 * floats.UNIT_ROUNDOFF,
     )

@@ -15,8 +15,10 @@ from scipy import fft
 
 from dp_accounting_ext.composition import loss_distribution
 from dp_accounting_ext.composition import saddle_point
+from dp_accounting_ext.kernels import floats
 from dp_accounting_ext.kernels import lattice
 from dp_accounting_ext.kernels import sums
+from dp_accounting_ext.kernels import tilted_masses
 from dp_accounting_ext.pairs import dominating_pair
 
 Bound = dominating_pair.Bound
@@ -24,19 +26,23 @@ FloatArray = npt.NDArray[np.float64]
 IndexArray = npt.NDArray[np.int64]
 PairWithCount = tuple[dominating_pair.DominatingPair, int]
 
-_CELLS_PER_DEVIATION = 300.0  # Of one run, on the average.
-_MOST_POINTS = 1 << 19
-_MANY_POINTS = 1 << 16
-_FINEST = 1e-12  # Interval over the largest loss.
-_LARGEST_LOSS = 690.0
-_SMALLEST_MASS = 1e-300
-_DIVERGENCE = 12.0  # Of the laws under neighbouring tilts, in nats.
-_MOST_TILTS = 40
-_MARGIN = 12.0  # Of the circle around the window, in standard deviations.
-# Of masses that a lower bound keeps, relatively, and what it may so drop.
+# Tuning. In brackets: gap and time for half of it, and twice, over what they are for a
+# Poisson sample of 30 Laplace runs.
+_CELLS_PER_DEVIATION = 300.0  # In the average run's. (9 and 0.8, 0.8 and 1.3.)
+_DIVERGENCE = 12.0  # Of laws under neighbouring tilts, in nats. (1 and 1, 1.1 and 0.9.)
+_MARGIN = 12.0  # Of the circle around the window, in standard deviations. (The same.)
+_MANY_POINTS = (
+    1 << 16
+)  # A lower bound's circle has so many, or five windows. (The same.)
+_MOST_TILTS = 40  # A limit.
+_FINEST = (
+    1e-12  # The least interval, over the largest loss, for the digits of an index.
+)
+_MOST_POINTS = 1 << 19  # Bounds the memory: 4 MB an array and tilt.
+# The relative errors that masses of a lower bound may have, tried in turn until no more
+# mass than this must be dropped. (The same.)
 _ERRORS = (1e-11, 1e-10, 1e-9, 1e-8, 1e-7, 1e-6, 1e-5)
 _MOST_DROPPED = 1e-12
-_SAFETY = 1 + 1e-9
 
 
 def compose(
@@ -70,7 +76,7 @@ def compose(
         return dominating_pair.trivial_pair(laws[0].bound)
     if all(law.losses.size == 1 for law in laws):
         return _constant(pairs)
-    sketch = saddle_point.Sketch(laws)
+    sketch = saddle_point.LossSketch(laws)
     low, high = _ends(sketch, tail_mass)
     interval = sketch.deviation / (_CELLS_PER_DEVIATION * math.sqrt(copies))
     largest = max(float(np.abs(law.losses).max()) for law in laws)
@@ -93,11 +99,11 @@ def compose(
 def _constant(pairs: Sequence[PairWithCount]) -> dominating_pair.DominatingPair:
     """Returns the composition of pairs with one finite ratio each."""
     log_ratio = sum(count * math.log(pair.ratios[-1]) for pair, count in pairs)
-    if abs(log_ratio) > _LARGEST_LOSS:
+    if abs(log_ratio) > floats.LARGEST_LOSS:
         return dominating_pair.trivial_pair(pairs[0][0].bound)
     mass = math.prod(float(pair.masses.sum()) ** count for pair, count in pairs)
     copies = sum(count for _, count in pairs)
-    rounding = 64 * (copies + abs(log_ratio)) * dominating_pair.UNIT_ROUNDOFF
+    rounding = 64 * (copies + abs(log_ratio)) * floats.UNIT_ROUNDOFF
     return dominating_pair.DominatingPair(
         np.array([math.exp(log_ratio)]),
         np.array([mass]),
@@ -109,18 +115,18 @@ def _constant(pairs: Sequence[PairWithCount]) -> dominating_pair.DominatingPair:
     )
 
 
-def _ends(sketch: saddle_point.Sketch, tail_mass: float) -> tuple[float, float]:
+def _ends(sketch: saddle_point.LossSketch, tail_mass: float) -> tuple[float, float]:
     """Returns between what losses P and Q lie, but for the tails (Chernoff)."""
     exponent = -math.log(tail_mass)
-    low, high = -_LARGEST_LOSS, _LARGEST_LOSS
+    low, high = -floats.LARGEST_LOSS, floats.LARGEST_LOSS
     for change in np.geomspace(1e-2, 1e3, 60) / sketch.deviation:
         high = min(high, (sketch.cumulants(change)[0] + exponent) / change)
         low = max(low, -(sketch.cumulants(-1 - change)[0] + exponent) / change)
-    # Lower bounds that lack much of their mass have tails that cross.
+    # For lower bounds that lack much of their mass the two ends cross.
     return (low, high) if low < high else (high, low)
 
 
-def _tilts(sketch: saddle_point.Sketch, low: float, high: float) -> list[float]:
+def _tilts(sketch: saddle_point.LossSketch, low: float, high: float) -> list[float]:
     """Returns tilts whose centres go from the low end to the high one.
 
     Neighbours overlap: of two laws with a divergence of a few nats either way, one
@@ -159,7 +165,7 @@ class _Lattice:
     def __init__(
         self,
         laws: Sequence[loss_distribution.LossDistribution],
-        sketch: saddle_point.Sketch,
+        sketch: saddle_point.LossSketch,
         interval: float,
         low: float,
         high: float,
@@ -179,7 +185,7 @@ class _Lattice:
         window = last - first + 1
         margin = math.ceil(_MARGIN * sketch.deviation / interval)
         if laws[0].bound is Bound.LOWER:
-            # What folds onto the window is lost to it.
+            # What folds onto the window is taken off.
             margin = max(margin, 4 * window, _MANY_POINTS - window)
         size = min(window + margin, self._top - self._bottom + 1)
         self._size = int(fft.next_fast_len(size, real=True))
@@ -194,7 +200,7 @@ class _Lattice:
         """Returns bounds on the relative errors of masses and of ratios."""
         mass_error = sum(law.count * law.mass_error for law in self._laws)
         ratio_error = sum(law.count * law.ratio_error for law in self._laws)
-        rounding = 4 * dominating_pair.UNIT_ROUNDOFF * (2 + 2 * _LARGEST_LOSS)
+        rounding = 4 * floats.UNIT_ROUNDOFF * (2 + 2 * floats.LARGEST_LOSS)
         mass_error += max(tilted.mass_error() for tilted in self._tilted)
         return mass_error + rounding, ratio_error + rounding
 
@@ -202,27 +208,21 @@ class _Lattice:
         self, infinity_mass: float, zero_mass: float
     ) -> dominating_pair.DominatingPair:
         """Returns the upper pair: noise is added, what lies outside goes to sinks."""
-        first = int(self._indices[0])
-        most = loss_distribution.most_mass(self._laws)
-        masses = np.full(self._indices.size, most)
-        for tilted in self._tilted:
-            found = tilted.masses(self._counts, first)
-            values = found.values[: masses.size]
-            values = np.maximum(values, 0.0) + found.noise
-            np.minimum(masses, values * found.scale(self._indices), out=masses)
+        masses = tilted_masses.raised(self._tilted, self._counts, self._indices)
+        masses = np.minimum(masses, loss_distribution.most_mass(self._laws))
         losses = self._indices * self._interval
         # All that is below 1e-300 under either law counts as infinite.
         q_masses = masses * np.exp(-losses)
-        kept = (masses > _SMALLEST_MASS) & (q_masses > _SMALLEST_MASS)
-        lost = losses.size * _SMALLEST_MASS
+        kept = (masses > floats.SMALLEST_MASS) & (q_masses > floats.SMALLEST_MASS)
+        lost = losses.size * floats.SMALLEST_MASS
         mass_error, ratio_error = self._errors()
         infinity_mass += self._above() + lost + float(masses[~kept].sum())
         zero_mass += self._below() + lost + float(q_masses[~kept].sum())
         return dominating_pair.DominatingPair(
             np.exp(losses[kept]),
             q_masses[kept],
-            infinity_mass=min(infinity_mass * _SAFETY, 1.0),
-            zero_mass=min(zero_mass * _SAFETY, 1.0),
+            infinity_mass=min(floats.raised(infinity_mass), 1.0),
+            zero_mass=min(floats.raised(zero_mass), 1.0),
             bound=Bound.UPPER,
             mass_error=mass_error,
             ratio_error=ratio_error,
@@ -238,7 +238,7 @@ class _Lattice:
             for tilted in self._tilted
             if tilted.tilt >= 0
         ]
-        return math.exp(min(exponents, default=0.0)) * _SAFETY
+        return floats.raised(math.exp(min(exponents, default=0.0)))
 
     def _below(self) -> float:
         """Bounds Q's mass below the lattice (Chernoff)."""
@@ -250,14 +250,14 @@ class _Lattice:
             for tilted in self._tilted
             if tilted.tilt <= -self._interval
         ]
-        return math.exp(min(exponents, default=0.0)) * _SAFETY
+        return floats.raised(math.exp(min(exponents, default=0.0)))
 
     def lower(
         self, infinity_mass: float, zero_mass: float
     ) -> dominating_pair.DominatingPair:
         """Returns the lower pair: groups whose masses are not certain are dropped."""
         gain, cost, error = self._groups()
-        positive = (gain > _SMALLEST_MASS) & (cost > _SMALLEST_MASS)
+        positive = (gain > floats.SMALLEST_MASS) & (cost > floats.SMALLEST_MASS)
         for worst in _ERRORS:
             kept = positive & (error <= worst)
             dropped = positive & ~kept
@@ -271,8 +271,8 @@ class _Lattice:
         return dominating_pair.DominatingPair(
             ratios[order],
             cost[kept][order],
-            infinity_mass=infinity_mass / _SAFETY,
-            zero_mass=zero_mass / _SAFETY,
+            infinity_mass=floats.lowered(infinity_mass),
+            zero_mass=floats.lowered(zero_mass),
             bound=Bound.LOWER,
             mass_error=mass_error + 2 * worst,
             ratio_error=ratio_error + 2 * mass_error + 4 * worst,
@@ -280,24 +280,12 @@ class _Lattice:
 
     def _groups(self) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Returns (n,) P-masses, Q-masses, and bounds on their relative errors."""
-        first = int(self._indices[0])
-        values = [tilted.masses(self._counts, first) for tilted in self._tilted]
-        gain, cost = np.zeros(self._indices.size), np.zeros(self._indices.size)
-        error = np.ones(self._indices.size)
-        owners = lattice.owned(values, self._indices)
-        for tilted, found, own in zip(self._tilted, values, owners, strict=True):
-            if own.size == 0:
-                continue
-            others = self._sum(self._others, tilted.tilt)
-            other = others.masses(self._counts, first)
-            ends = int(self._indices[own[0]]), int(self._indices[own[-1]])
-            noise = found.noise + tilted.folded_mass(self._counts, *ends)
-            other_noise = other.noise + others.folded_mass(self._counts, *ends)
-            p = np.maximum(found.values[own], noise * 1e-3)
-            q = np.maximum(other.values[own], other_noise * 1e-3)
-            error[own] = np.maximum(noise / p, other_noise / q)
-            gain[own] = p * found.scale(self._indices[own])
-            exponents = other.log_scale - other.tilt * self._indices[own]
-            exponents = exponents - self._interval * self._indices[own]
-            cost[own] = q * np.exp(np.minimum(exponents, 700.0))
-        return gain, cost, error
+        p = tilted_masses.LeastNoise(self._tilted, self._counts, self._indices)
+        q = tilted_masses.LeastNoise(
+            [self._sum(self._others, tilted.tilt) for tilted in p.sums],
+            self._counts,
+            self._indices,
+            -self._interval * self._indices.astype(np.float64),
+        )
+        (gain, gain_error), (cost, cost_error) = p.estimated(), q.estimated()
+        return gain, cost, np.maximum(gain_error, cost_error)

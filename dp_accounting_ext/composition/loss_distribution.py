@@ -8,6 +8,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
+from dp_accounting_ext.kernels import floats
 from dp_accounting_ext.kernels import lattice
 from dp_accounting_ext.kernels import sums
 from dp_accounting_ext.pairs import dominating_pair
@@ -15,8 +16,6 @@ from dp_accounting_ext.pairs import dominating_pair
 Bound = dominating_pair.Bound
 Direction = dominating_pair.Direction
 FloatArray = npt.NDArray[np.float64]
-
-_LARGEST_EXPONENT = 700.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,14 +48,14 @@ def from_pair(
     if direction is Direction.ADD:
         pair = dominating_pair.dual(pair)
     losses = np.log(pair.ratios)
-    rounding = float(np.abs(losses).max(initial=1.0)) * dominating_pair.UNIT_ROUNDOFF
+    rounding = float(np.abs(losses).max(initial=1.0)) * floats.UNIT_ROUNDOFF
     return LossDistribution(
         losses=losses,
         masses=pair.p_masses,
         infinity_mass=pair.infinity_mass,
         count=count,
         bound=pair.bound,
-        mass_error=pair.mass_error + pair.ratio_error + dominating_pair.UNIT_ROUNDOFF,
+        mass_error=pair.mass_error + pair.ratio_error + floats.UNIT_ROUNDOFF,
         ratio_error=pair.ratio_error + 4 * rounding,
     )
 
@@ -71,7 +70,7 @@ def most_mass(laws: Sequence[LossDistribution]) -> float:
     exponent = math.fsum(
         law.count * math.log(max(float(law.masses.sum()), 1.0)) for law in laws
     )
-    return math.exp(min(exponent, _LARGEST_EXPONENT)) * (1 + 1e-9)
+    return floats.raised(math.exp(min(exponent, floats.LARGEST_EXPONENT)))
 
 
 def on_lattice(
@@ -95,7 +94,7 @@ def on_lattice(
     if law.bound is Bound.UPPER:
         floors = np.floor(positions)
         cells = floors.astype(np.int64)
-        # Losses that are one but for rounding need not be in order.
+        # Losses that are equal but for rounding need not be in order.
         start = int(cells.min())
         cells -= start
         # In place: fresh memory costs more than the arithmetic.

@@ -20,25 +20,28 @@ import numpy as np
 import numpy.typing as npt
 from scipy import fft
 
+from dp_accounting_ext.kernels import floats
 from dp_accounting_ext.kernels import sums
 
 FloatArray = npt.NDArray[np.float64]
 ComplexArray = npt.NDArray[np.complex128]
 IndexArray = npt.NDArray[np.int64]
 
-UNIT_ROUNDOFF = 2.0**-53
+# Certified: how many copies of a factor a partial sum may lack. A frequency is left out
+# only where it is negligible without so many.
+MOST_LEFT_OUT = 16
 
-MOST_LEFT_OUT = 16  # How many copies of a factor a partial sum may lack.
-
-# Error of one butterfly level, in units of rounding, relative to the sum of the
-# absolute inputs below it. Higham, Accuracy and Stability of Numerical
-# Algorithms, Theorem 24.2, has 7 for radix 2 with accurate twiddle factors.
+# Certified, in units of rounding (docs/guarantees.md, "tilted Fourier power").
+# A butterfly level, relative to the sum of the absolute inputs below it: Higham,
+# Accuracy and Stability of Numerical Algorithms, Theorem 24.2, has 7 for radix 2 with
+# accurate twiddle factors.
 _LEVEL_ERROR = 8.0
-_MULTIPLY_ERROR = 4.0
-_GATHERING_ERROR = 8.0  # Of a mass that was gathered or split, in units of rounding.
-_LARGEST_LOG_MASS = 745.0
+_MULTIPLY_ERROR = 4.0  # A product of complex numbers.
+_GATHERING_ERROR = 8.0  # A mass that was added up in its cell, or split.
+
+# Tuning: logarithm of what is left out, which counts as noise. Half and twice it: the
+# same gaps, times within 4 % (1 of 1000 steps, once and 100 times; Poisson samples).
 _NEGLIGIBLE_EXPONENT = -70.0
-_SAFETY = 1 + 1e-9  # Covers the rounding of bounds that are not tight anyway.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,24 +107,18 @@ class TiltedValues:
     log_scale: float
     tilt: float
 
-    def scale(self, indices: IndexArray) -> FloatArray:
-        """Returns e^{log_scale − tilt · index}, at most e^700."""
-        exponents = self.log_scale - self.tilt * indices
-        scale: FloatArray = np.exp(np.minimum(exponents, 700.0))
+    def scale(
+        self, indices: IndexArray, log_factors: FloatArray | float = 0.0
+    ) -> FloatArray:
+        """Returns e^{log_scale − tilt · index + log_factor}, at most e^700."""
+        exponents = self.log_scale - self.tilt * indices + log_factors
+        scale: FloatArray = np.exp(np.minimum(exponents, floats.LARGEST_EXPONENT))
         return scale
 
     def log_noise(self, indices: IndexArray) -> FloatArray:
         """Returns the logarithm of the error at each index."""
         log_noise = math.log(self.noise) + self.log_scale
         return log_noise - self.tilt * indices.astype(np.float64)
-
-
-def owned(
-    values: Sequence[TiltedValues], indices: IndexArray
-) -> list[npt.NDArray[np.intp]]:
-    """Returns, for each tilt, the positions of the indices where it errs least."""
-    owners = np.argmin([value.log_noise(indices) for value in values], axis=0)
-    return [np.flatnonzero(owners == number) for number in range(len(values))]
 
 
 class TiltedSum:
@@ -148,7 +145,7 @@ class TiltedSum:
         self.size = size
         self._factors = factors
         self._changes = changes
-        self._error = _LEVEL_ERROR * math.log2(size) * UNIT_ROUNDOFF
+        self._error = _LEVEL_ERROR * math.log2(size) * floats.UNIT_ROUNDOFF
         tilted = [factor.tilted(tilt) for factor in factors]
         self._shifts = [shift for shift, _ in tilted]
         self._weights = [weights for _, weights in tilted]
@@ -173,9 +170,9 @@ class TiltedSum:
         total = 0.0
         for factor, shift in zip(self._factors, self._shifts, strict=True):
             exponent = abs(self.tilt) * float(np.abs(factor.indices[[0, -1]]).max())
-            exponent += abs(shift) + _LARGEST_LOG_MASS
-            total += factor.count * (2 * exponent + _GATHERING_ERROR) * UNIT_ROUNDOFF
-        return total
+            exponent += abs(shift) + floats.LARGEST_LOG
+            total += factor.count * (2 * exponent + _GATHERING_ERROR)
+        return total * floats.UNIT_ROUNDOFF
 
     def log_moment(self, counts: Sequence[int]) -> float:
         """Returns ln E e^{tilt · sum} of some copies of each factor."""
@@ -213,8 +210,8 @@ class TiltedSum:
             bounds[side] = min(bounds[side], moment - here - change * at)
         bottom, top = self._support(counts)
         outside = {1.0: low + self.size <= top, -1.0: high - self.size >= bottom}
-        return _SAFETY * sum(
-            math.exp(bound) for side, bound in bounds.items() if outside[side]
+        return floats.raised(
+            sum(math.exp(bound) for side, bound in bounds.items() if outside[side])
         )
 
     def _support(self, counts: Sequence[int]) -> tuple[int, int]:
@@ -232,7 +229,7 @@ class TiltedSum:
             exponents.append(moment - (self.tilt + change) * index)
         tilts = [self.tilt, *(self.tilt + change for change, _ in self._shifted)]
         valid = [e for e, tilt in zip(exponents, tilts, strict=True) if tilt >= 0]
-        return math.exp(min([0.0, *valid])) * _SAFETY
+        return floats.raised(math.exp(min([0.0, *valid])))
 
     def _power(self, counts: Sequence[int]) -> ComplexArray:
         """Returns the spectrum of the sum of some copies of each factor."""
@@ -247,14 +244,14 @@ class TiltedSum:
             count * magnitude
             for count, magnitude in zip(counts, self._magnitudes, strict=True)
         )
-        rounding = self._error + _MULTIPLY_ERROR * sum(counts) * UNIT_ROUNDOFF
+        rounding = self._error + _MULTIPLY_ERROR * sum(counts) * floats.UNIT_ROUNDOFF
         error = rounding * np.exp(log_bound)
         for count, magnitude in zip(counts, self._magnitudes, strict=True):
             if count:
                 error += count * self._error * np.exp(log_bound - magnitude)
         # Half of the frequencies are stored; the mean is over all of them.
         mean = float(2 * error.sum() / self.size)
-        return (mean + math.exp(_NEGLIGIBLE_EXPONENT)) * _SAFETY
+        return floats.raised(mean + math.exp(_NEGLIGIBLE_EXPONENT))
 
     def _values(
         self, spectrum: ComplexArray, noise: float, counts: Sequence[int], first: int

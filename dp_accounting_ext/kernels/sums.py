@@ -26,7 +26,7 @@ def gather(
     However many meet in a cell, the error is at most two units of rounding of the
     sum of their absolute values.
     """
-    # Down to the last digit of twice their sum, all add up exactly. In place: fresh
+    # Multiples of the last digit of twice their sum add up exactly. In place: fresh
     # memory costs more than the sums.
     if cells.size == 0:
         return np.zeros(size)

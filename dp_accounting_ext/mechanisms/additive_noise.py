@@ -3,6 +3,7 @@
 import abc
 import dataclasses
 
+from dp_accounting_ext.kernels import floats
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.pairs import dominating_pair
 from dp_accounting_ext.pairs import gaussian
@@ -157,7 +158,7 @@ def _without_rare(
     if bound is Bound.LOWER:
         shift, weight = ordered[-1]
         return (*ordered[:-1], (shift, weight + lost)), 0.0
-    return tuple(ordered), lost * (1 + 1e-9)
+    return tuple(ordered), floats.raised(lost)
 
 
 def laplace(noise_multiplier: float) -> interface.Mechanism:

@@ -6,6 +6,7 @@ import dataclasses
 import math
 
 from dp_accounting_ext.composition import composed_pair
+from dp_accounting_ext.kernels import floats
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
@@ -98,7 +99,7 @@ def flatten(counts: Mapping[Mechanism, int], bound: Bound) -> dict[Mechanism, in
     if sum(gaussians.values()) <= 1:
         return flat
     precision = math.fsum(n * m.gaussian_precision() for m, n in gaussians.items())
-    rounding = 4 * dominating_pair.UNIT_ROUNDOFF
+    rounding = 4 * floats.UNIT_ROUNDOFF
     if bound is Bound.UPPER:
         rounding = -rounding
     merged: dict[Mechanism, int] = {

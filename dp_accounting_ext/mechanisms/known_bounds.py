@@ -3,6 +3,7 @@
 import dataclasses
 
 from dp_accounting_ext.amplification import poisson_subsampling
+from dp_accounting_ext.kernels import floats
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.pairs import dominating_pair
 
@@ -77,4 +78,4 @@ class NonPrivate(interface.OnePairMechanism):
 
     def on_a_sample(self, chance: float) -> "NonPrivate":
         """Returns the same where it runs with some probability."""
-        return NonPrivate(self.chance * chance * (1 - dominating_pair.UNIT_ROUNDOFF))
+        return NonPrivate(self.chance * chance * (1 - floats.UNIT_ROUNDOFF))

@@ -3,11 +3,10 @@
 import numpy as np
 import numpy.typing as npt
 
+from dp_accounting_ext.kernels import floats
 from dp_accounting_ext.pairs import dominating_pair
 
 FloatArray = npt.NDArray[np.float64]
-
-_SMALLEST_MASS = 1e-300
 
 
 def upper_atoms(
@@ -38,7 +37,7 @@ def lower_pair(
         mass_error: Bound on the relative error of any mass.
         ratio_error: Bound on the relative error of any ratio.
     """
-    kept = (masses > _SMALLEST_MASS) & (ratios * masses > _SMALLEST_MASS)
+    kept = (masses > floats.SMALLEST_MASS) & (ratios * masses > floats.SMALLEST_MASS)
     return dominating_pair.DominatingPair(
         ratios[kept],
         masses[kept],

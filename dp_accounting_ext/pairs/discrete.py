@@ -7,17 +7,21 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
+from dp_accounting_ext.kernels import floats
 from dp_accounting_ext.pairs import dominating_pair
 
 Bound = dominating_pair.Bound
 FloatArray = npt.NDArray[np.float64]
 
-_LARGEST_LOSS = 700.0
-_ERROR = 64 * dominating_pair.UNIT_ROUNDOFF
+# Certified (docs/guarantees.md, "atoms of discrete mechanisms"): relative error of a
+# mass or ratio, times one more than the largest loss.
+_ERROR = 64 * floats.UNIT_ROUNDOFF
 
+# Limits of time and memory: there are as many atoms.
 LARGEST_SENSITIVITY = 1_000_000
-_SMALLEST_SIGMA = 1e-100
 _LARGEST_SIGMA = 1e5
+# Certified: its square is a normal float.
+_SMALLEST_SIGMA = 1e-100
 
 
 def _exact(
@@ -43,7 +47,7 @@ def privacy_parameters(
         Kairouz et al. 2015, https://arxiv.org/abs/1311.0776, Theorem 3.4 (the
         randomized response that every such mechanism is a post-processing of).
     """
-    if bound is Bound.LOWER or epsilon > _LARGEST_LOSS or delta >= 1:
+    if bound is Bound.LOWER or epsilon > floats.LARGEST_EXPONENT or delta >= 1:
         return dominating_pair.trivial_pair(bound)
     likely = (1 - delta) * float(special.expit(epsilon))
     rare = (1 - delta) * float(special.expit(-epsilon))
@@ -100,7 +104,7 @@ def randomized_response(
     else:
         losses = [math.log(noise_parameter), math.log(truth * num_buckets)]
         probabilities = [(num_buckets - 1) / num_buckets, 1 / num_buckets]
-    if max(map(abs, losses)) > _LARGEST_LOSS:
+    if max(map(abs, losses)) > floats.LARGEST_EXPONENT:
         return dominating_pair.trivial_pair(bound)
     ratios, masses, error = _exact(losses, probabilities)
     return dominating_pair.DominatingPair(ratios, masses, 0.0, 0.0, bound, error, error)
@@ -120,7 +124,7 @@ def response_with_abstention(
     Source:
         https://arxiv.org/abs/2605.10015, Definition 3.1 (laws between two bounds).
     """
-    if bound is Bound.LOWER or epsilon > _LARGEST_LOSS:
+    if bound is Bound.LOWER or epsilon > floats.LARGEST_EXPONENT:
         return dominating_pair.trivial_pair(bound)
     nothing = max(1 - truth - lie, 0.0)
     ratios, masses, error = _exact([-epsilon, 0.0, epsilon], [truth, nothing, lie])
@@ -140,11 +144,11 @@ def discrete_laplace(
     Source:
         Ghosh et al. 2009, https://arxiv.org/abs/0811.2841, for the mechanism.
     """
-    if parameter * sensitivity > _LARGEST_LOSS:
+    if parameter * sensitivity > floats.LARGEST_EXPONENT:
         return dominating_pair.trivial_pair(bound)
     outputs = np.arange(0, sensitivity + 1, dtype=np.float64)
     probabilities = math.tanh(parameter / 2) * np.exp(-parameter * outputs)
-    # The ends stand for all outputs beyond them.
+    # The atoms at the ends hold all outputs beyond them as well.
     probabilities[[0, -1]] /= -math.expm1(-parameter)
     ratios, masses, error = _exact(
         parameter * (2 * outputs - sensitivity), probabilities
@@ -183,9 +187,9 @@ def discrete_gaussian(
     reach = math.ceil(sigma * math.sqrt(-2 * math.log(tail_mass))) + 2
     low, high = -reach, sensitivity + reach
     largest = sensitivity * (2 * high - sensitivity) / (2 * sigma**2)
-    if largest > _LARGEST_LOSS:
+    if largest > floats.LARGEST_EXPONENT:
         widest = math.floor(
-            _LARGEST_LOSS * sigma**2 / sensitivity - sensitivity / 2 - 1
+            floats.LARGEST_EXPONENT * sigma**2 / sensitivity - sensitivity / 2 - 1
         )
         if widest < 1:
             return dominating_pair.trivial_pair(bound)
@@ -196,10 +200,10 @@ def discrete_gaussian(
     losses = sensitivity * (2 * outputs - sensitivity) / (2 * sigma**2)
     ratios, masses, error = _exact(losses, np.exp(-exponents) / total)
     rounding = outputs.size + 8 * float(exponents.max())
-    error += rounding * dominating_pair.UNIT_ROUNDOFF
+    error += rounding * floats.UNIT_ROUNDOFF
     sink = 0.0
     if bound is Bound.UPPER:
-        # P and Q each have the larger tail at one end, the same by symmetry.
+        # The larger tail is that of P at one end, of Q at the other; they are equal.
         sink = 2 * _gaussian_tail(sigma, -low + 1) / total
     return dominating_pair.DominatingPair(
         ratios, masses, sink, sink, bound, error, error
@@ -221,4 +225,4 @@ def _gaussian_tail(sigma: float, start: int) -> float:
     """Bounds Σ e^{−x²/(2σ²)} over integers x ≥ start ≥ 1, by a geometric series."""
     first = math.exp(-(start**2) / (2 * sigma**2))
     ratio = math.exp(-(2 * start + 1) / (2 * sigma**2))
-    return first / (1 - ratio) * (1 + 1e-9)
+    return floats.raised(first / (1 - ratio))

@@ -9,14 +9,15 @@ import math
 import numpy as np
 import numpy.typing as npt
 
+from dp_accounting_ext.kernels import floats
 from dp_accounting_ext.kernels import profile
 from dp_accounting_ext.kernels import sums
 
 FloatArray = npt.NDArray[np.float64]
 
-UNIT_ROUNDOFF = 2.0**-53
+UNIT_ROUNDOFF = floats.UNIT_ROUNDOFF  # For mechanisms registered by others.
 
-_LARGEST_EXPONENT = 700.0
+# Certified: up to it 1 / (1 − e) is at most e^{1.01 e}, the factor of `allowance`.
 _LARGEST_ERROR = 0.01
 
 
@@ -83,11 +84,12 @@ class DominatingPair:
 
     def hockey_stick(self, epsilon: float, direction: Direction) -> float:
         """Returns the hockey-stick divergence at e^epsilon of the atoms as stored."""
+        kappa = floats.exponential(epsilon)
         if direction is Direction.REMOVE:
-            above = np.maximum(self.ratios - math.exp(min(epsilon, 709.0)), 0.0)
+            above = np.maximum(self.ratios - kappa, 0.0)
             return self.infinity_mass + sums.dot(self.masses, above)
         with np.errstate(over="ignore"):
-            scaled = math.exp(min(epsilon, 709.0)) * self.ratios
+            scaled = kappa * self.ratios
         return self.zero_mass + sums.dot(self.masses, np.maximum(1.0 - scaled, 0.0))
 
     def delta(self, epsilon: float, direction: Direction) -> float:
@@ -212,7 +214,7 @@ def without_tails(pair: DominatingPair, tail_mass: float) -> DominatingPair:
     kept = slice(low, max(high, low + 1))
     lost_p = lost_q = 0.0
     if pair.bound is Bound.UPPER:
-        rounding = 1 + pair.mass_error + pair.ratio_error + 1e-9
+        rounding = floats.raised(1 + pair.mass_error + pair.ratio_error)
         gone = np.ones(pair.ratios.size, dtype=np.bool_)
         gone[kept] = False
         lost_p = float(pair.p_masses[gone].sum()) * rounding
@@ -237,9 +239,9 @@ def below_loss(pair: DominatingPair, largest: float) -> DominatingPair:
         return pair
     lost = 0.0
     if pair.bound is Bound.UPPER:
-        rounding = 1 + pair.mass_error + pair.ratio_error + 1e-9
+        rounding = floats.raised(1 + pair.mass_error + pair.ratio_error)
         lost = float(pair.p_masses[~kept].sum()) * rounding
-    # Their mass under Q stays, at the largest ratio that is left.
+    # Under Q their mass stays, at the largest ratio that is kept.
     masses = pair.masses[kept].copy()
     if pair.bound is Bound.UPPER:
         masses[-1] += pair.masses[~kept].sum()
@@ -275,7 +277,7 @@ def mixture(
         infinity_mass=mean([pair.infinity_mass for pair in pairs]),
         zero_mass=mean([pair.zero_mass for pair in pairs]),
         bound=pairs[0].bound,
-        mass_error=max(pair.mass_error for pair in pairs) + 4 * UNIT_ROUNDOFF,
+        mass_error=max(pair.mass_error for pair in pairs) + 4 * floats.UNIT_ROUNDOFF,
         ratio_error=max(pair.ratio_error for pair in pairs),
     )
 
@@ -295,12 +297,12 @@ def allowance(
         The amount to add to ε before a divergence is evaluated there, and the
         factor to multiply the divergence by.
     """
-    summation = 2 * (terms + 16) * UNIT_ROUNDOFF
+    summation = 2 * (terms + 16) * floats.UNIT_ROUNDOFF
     factor = mass_error + ratio_error + summation
     shift = ratio_error + summation
     if bound is Bound.UPPER:
-        # Of many errors (1 + e)^n is more than 1 + n e.
-        return -shift, math.exp(min(1.01 * factor, _LARGEST_EXPONENT))
+        # Errors multiply, and (1 + e)^n is more than 1 + n e.
+        return -shift, math.exp(min(1.01 * factor, floats.LARGEST_EXPONENT))
     return shift, max(1 - factor, 0.0)
 
 
@@ -316,6 +318,6 @@ def dual(pair: DominatingPair) -> DominatingPair:
         masses=pair.p_masses[::-1],
         infinity_mass=pair.zero_mass,
         zero_mass=pair.infinity_mass,
-        mass_error=pair.mass_error + pair.ratio_error + UNIT_ROUNDOFF,
-        ratio_error=pair.ratio_error + UNIT_ROUNDOFF,
+        mass_error=pair.mass_error + pair.ratio_error + floats.UNIT_ROUNDOFF,
+        ratio_error=pair.ratio_error + floats.UNIT_ROUNDOFF,
     )

@@ -4,9 +4,11 @@ import math
 
 from scipy import special
 
+from dp_accounting_ext.kernels import floats
 from dp_accounting_ext.pairs import dominating_pair
 from dp_accounting_ext.pairs import gaussian_mixture
 
+# Certified (docs/guarantees.md, "closed Gaussian δ"): four units of the denormals.
 _DENORMAL_UNITS = 4 * 5e-324
 
 
@@ -62,7 +64,7 @@ def _log_delta(mean: float, epsilon: float, bound: dominating_pair.Bound) -> flo
         return first
     second = epsilon + float(special.log_ndtr(-mean / 2 - epsilon / mean))
     slack = 1 + abs(first) + abs(second) + abs(epsilon) + mean**2
-    slack *= 64 * dominating_pair.UNIT_ROUNDOFF
+    slack *= 64 * floats.UNIT_ROUNDOFF
     if bound is dominating_pair.Bound.LOWER:
         slack = -slack
     difference = -math.expm1(min(second - first - slack, 0.0))

@@ -6,6 +6,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
+from dp_accounting_ext.kernels import floats
 from dp_accounting_ext.pairs import cells
 from dp_accounting_ext.pairs import dominating_pair
 from dp_accounting_ext.pairs import shifts
@@ -13,11 +14,14 @@ from dp_accounting_ext.pairs import shifts
 FloatArray = npt.NDArray[np.float64]
 Bound = dominating_pair.Bound
 
-_POINTS = 1 << 14
-_WIDEST_CELL = 1e-2  # In nats.
-_LARGEST_LOSS = 700.0
+# Certified (docs/guarantees.md, "Laplace cells").
+_ERROR = 64 * floats.UNIT_ROUNDOFF
+# Certified: a smaller E e^shift − 1 needs log1p for the digits of its logarithm.
 _SMALL_GROWTH = 0.5
-_ERROR = 64 * dominating_pair.UNIT_ROUNDOFF
+
+# Tuning, not measured.
+_POINTS = 1 << 14  # At least so many cells.
+_WIDEST_CELL = 1e-2  # In nats.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,8 +61,8 @@ class Mixture(shifts.Mixture):
 
     @staticmethod
     def log_ratio_error(point: float, furthest: float, terms: int) -> float:
-        # Between the shifts, where alone the ratio changes.
-        return 8 * (1 + 2 * furthest + terms) * dominating_pair.UNIT_ROUNDOFF
+        # The ratio changes between the shifts only.
+        return 8 * (1 + 2 * furthest + terms) * floats.UNIT_ROUNDOFF
 
     def lowest_threshold(self) -> float:
         return self.lowest()
@@ -88,7 +92,7 @@ def _log_mean(mixture: Mixture, sign: float) -> float:
     """Returns ln E e^{±shift}, all shifts on one side of zero: no digit cancels."""
     signed = [(sign * shift, weight) for shift, weight in mixture.shifts]
     furthest = max(shift for shift, _ in signed)
-    if furthest <= _LARGEST_LOSS:
+    if furthest <= floats.LARGEST_EXPONENT:
         growth = math.fsum(w * math.expm1(s) for s, w in signed)
         if abs(growth) < _SMALL_GROWTH:
             return math.log1p(growth)
@@ -121,7 +125,7 @@ def dominating_pair_of(
     low, high = q.lowest(), p.highest()
     shifts.check_order(p, q)
     reach = high - low
-    if reach > _LARGEST_LOSS:
+    if reach > floats.LARGEST_EXPONENT:
         return dominating_pair.trivial_pair(bound)
     number = math.ceil(max(_POINTS, 2 * reach / _WIDEST_CELL))
     kinks = [shift for shift, _ in p.shifts + q.shifts]

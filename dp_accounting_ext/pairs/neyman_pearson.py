@@ -9,6 +9,7 @@ import math
 
 from scipy import optimize
 
+from dp_accounting_ext.kernels import floats
 from dp_accounting_ext.pairs import dominating_pair
 from dp_accounting_ext.pairs import shifts
 
@@ -16,12 +17,13 @@ Bound = dominating_pair.Bound
 Direction = dominating_pair.Direction
 Mixture = shifts.Mixture
 
-_LARGEST_EPSILON = 700.0  # Certified: beyond, e^ε leaves the range of floats.
+# Certified (docs/guarantees.md, "Neyman–Pearson"): products with weights, their sum.
+_ROUNDING = 8 * floats.UNIT_ROUNDOFF
+
+# Tuning: a search that ends early is loose. Limits, and a relative width of ε.
 _DOUBLINGS = 80
 _BISECTIONS = 200
 _EPSILON_ERROR = 1e-12
-_SMALLEST_MASS = 1e-300
-_ROUNDING = 8 * dominating_pair.UNIT_ROUNDOFF
 
 
 def delta(
@@ -39,11 +41,11 @@ def delta(
     Source:
         https://arxiv.org/abs/2403.04867, Theorem 3.8 and Theorem M.2.
     """
-    if epsilon > _LARGEST_EPSILON:
+    if epsilon > floats.LARGEST_EXPONENT:
         return 1.0 if bound is Bound.UPPER else 0.0
     if direction is Direction.ADD:
         return _below_threshold(q, p, epsilon, bound)
-    # In −x what P has above a threshold lies below it, and the ratio q/p grows.
+    # Mirrored, what P has above a threshold lies below it, and q/p increases.
     return _below_threshold(p.reflected(), q.reflected(), epsilon, bound)
 
 
@@ -76,13 +78,13 @@ def _below_threshold(
         mass, error = gained.noise_below(at - shift)
         value += weight * mass
         slack += abs(weight) * mass * error
-        slack += sizes[shift] * (mass * rounding + _SMALLEST_MASS)
+        slack += sizes[shift] * (mass * rounding + floats.SMALLEST_MASS)
         if bound is Bound.UPPER:
             # Any threshold gives a lower bound. Up to the best one the laws differ by
             # no more than what the ratio there is uncertain by.
             furthest, _ = gained.noise_below(beyond - shift)
             slack += 2 * sizes[shift] * furthest * uncertain
-    slack += abs(value) * len(weights) * dominating_pair.UNIT_ROUNDOFF
+    slack += abs(value) * len(weights) * floats.UNIT_ROUNDOFF
     value += slack if bound is Bound.UPPER else -slack
     return min(max(value, 0.0), 1.0)
 

@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from dp_accounting_ext.kernels import floats
 from dp_accounting_ext.kernels import sums
 from dp_accounting_ext.pairs import dominating_pair
 
@@ -16,10 +17,9 @@ DirectedPairs = dominating_pair.DirectedPairs
 DominatingPair = dominating_pair.DominatingPair
 FloatArray = npt.NDArray[np.float64]
 
-UNIT_ROUNDOFF = dominating_pair.UNIT_ROUNDOFF
-
+# Tuning: each choice is certified. Not measured.
 _CLEARLY = 1e-9  # Relative difference from which one profile counts as tighter.
-_TANGENT_STEPS = 20
+_TANGENT_STEPS = 20  # A limit for the search of a common tangent.
 
 
 class _Profile:
@@ -51,7 +51,7 @@ class _Profile:
         return float(self._q[np.searchsorted(self.ratios, kappa, side)])
 
     def rounding(self) -> float:
-        return 4 * (self.ratios.size + 16) * UNIT_ROUNDOFF
+        return 4 * (self.ratios.size + 16) * floats.UNIT_ROUNDOFF
 
 
 def combine(main: DominatingPair, tail: DominatingPair) -> DominatingPair:
@@ -186,7 +186,7 @@ def _larger(one: DominatingPair, other: DominatingPair) -> DominatingPair:
     ends = first[changes], second[changes]
     slopes[changes] = np.clip(chords, np.minimum(*ends), np.maximum(*ends))
     masses = np.where(choice, *(_masses_at(pair, places) for pair in reversed(pairs)))
-    # What the slope changes by is the mass: at either end of a chord, a difference.
+    # A mass is the change of the slope; at the ends of a chord only as a difference.
     joints = np.union1d(changes, changes + 1)
     whole = float(pairs[int(choice[0])].masses.sum())
     steep = np.where(joints > 0, slopes[joints - 1], whole)
@@ -264,6 +264,6 @@ def reflected(pair: DominatingPair) -> DominatingPair:
         ratios=np.concatenate([1 / ratios[::-1], [1.0], ratios]),
         masses=np.concatenate([twins[::-1], [rest], masses]),
         zero_mass=pair.infinity_mass,
-        mass_error=pair.mass_error + pair.ratio_error + 4 * UNIT_ROUNDOFF,
-        ratio_error=pair.ratio_error + 4 * UNIT_ROUNDOFF,
+        mass_error=pair.mass_error + pair.ratio_error + 4 * floats.UNIT_ROUNDOFF,
+        ratio_error=pair.ratio_error + 4 * floats.UNIT_ROUNDOFF,
     )

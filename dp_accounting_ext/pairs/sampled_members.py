@@ -4,11 +4,10 @@ from collections.abc import Callable
 from collections.abc import Iterable
 import math
 
+from dp_accounting_ext.kernels import floats
 from dp_accounting_ext.pairs import shifts
 
 Shifts = shifts.Shifts
-
-_RAREST = -700.0  # Logarithm of the smallest weight over the largest.
 
 
 def unsampled(members: int) -> Shifts:
@@ -110,7 +109,7 @@ def _logs(quotients: Iterable[float]) -> list[float]:
         larger = total + term
         lost = (larger - total) - term
         total = larger
-        if total < _RAREST:
+        if total < -floats.LARGEST_EXPONENT:
             break
         logs.append(total)
         if len(logs) > shifts.MOST_SHIFTS:

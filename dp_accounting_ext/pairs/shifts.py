@@ -3,16 +3,19 @@
 import abc
 import dataclasses
 
-from dp_accounting_ext.pairs import dominating_pair
+from dp_accounting_ext.kernels import floats
 
 Shifts = tuple[tuple[float, float], ...]
 
+# A limit of time and memory.
 MOST_SHIFTS = 4096
 
 # Certified: at 1e9 standard deviations a normal law has no mass.
 _FURTHEST = 1e9
-_TWO_WEIGHTS = 4 * dominating_pair.UNIT_ROUNDOFF  # A probability and the rest.
-# Weights that were computed by way of logarithms: at the mode, and a step from it.
+# Certified (docs/guarantees.md, "Neyman–Pearson"): relative errors of weights. Two are
+# a probability and the rest; more come from logarithms, with an error at the mode and
+# one for each step from it.
+_TWO_WEIGHTS = 4 * floats.UNIT_ROUNDOFF
 _WEIGHTS = 4e-13
 _WEIGHTS_STEP = 1e-15
 

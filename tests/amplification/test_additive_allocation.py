@@ -12,12 +12,12 @@ import pytest
 from dp_accounting_ext.amplification import additive_allocation
 from dp_accounting_ext.amplification import additive_window
 from dp_accounting_ext.amplification import ordinary_sums
-from dp_accounting_ext.kernels import lattice
+from dp_accounting_ext.kernels import floats
 from dp_accounting_ext.pairs import dominating_pair
 
 Bound = dominating_pair.Bound
 Summand = additive_window.Summand
-UNIT = lattice.UNIT_ROUNDOFF
+UNIT = floats.UNIT_ROUNDOFF
 BOUNDS = list(Bound)
 NOISE = 1e-9
 
@@ -46,13 +46,13 @@ def window_to(high, threshold=math.inf, **options):
 # .5 or 1, and now and then 8, 9 or 24: on lattices of 1/8 and 1/4.
 PLACES = [0.5, 1.0, 8.0, 9.0, 24.0]
 MASSES = [0.5, 0.5 - 7 * 2.0**-12, 2.0**-10, 2.0**-11, 2.0**-12]
-JUMP = 7 * 2.0**-12
+LARGE = 7 * 2.0**-12
 COUNT = 4
 OPEN = window_to(4.0, 1.0)
 POINTS = 256
 
 
-def jumping(bound, count=COUNT, **options):
+def heavy(bound, count=COUNT, **options):
     return summand(PLACES, MASSES, bound, count, **options)
 
 
@@ -103,7 +103,7 @@ def check_sides(pair, law, infinity=Fraction(0), slack=None):
 
 
 @pytest.mark.parametrize("bound", BOUNDS)
-def test_sums_without_jumps_are_those_of_enumeration(bound):
+def test_sums_without_large_ratios_are_those_of_enumeration(bound):
     """All places are on the lattice: nothing is split, and grouping moves nothing."""
     first = summand([0.5, 1.5], [0.5, 0.5], bound, 3)
     second = summand([0.25, 1.0], [0.25, 0.75], bound, 2, 2.0)
@@ -120,8 +120,8 @@ def test_sums_without_jumps_are_those_of_enumeration(bound):
 
 
 @pytest.mark.parametrize("bound", BOUNDS)
-def test_sums_with_jumps_are_beside_those_of_enumeration(bound):
-    one = jumping(bound)
+def test_sums_with_large_ratios_are_beside_those_of_enumeration(bound):
+    one = heavy(bound)
     law = exact_law(one)
     mean = mean_of([one])
     found = mean.pair()
@@ -133,8 +133,8 @@ def test_sums_with_jumps_are_beside_those_of_enumeration(bound):
 
 
 @pytest.mark.parametrize("bound", BOUNDS)
-def test_jumps_of_two_summands(bound):
-    first = jumping(bound, 2)
+def test_large_ratios_of_two_summands(bound):
+    first = heavy(bound, 2)
     second = summand([0.25, 0.5, 6.0], [0.5, 0.5 - 2.0**-9, 2.0**-9], bound, 2, 2.0)
     law = [(place / 6, mass) for place, mass in exact_law(first, second)]
     window = window_to(4.0, 1.0)
@@ -167,8 +167,8 @@ def test_infinite_ratios_keep_their_share_of_the_mean(bound):
 
 @pytest.mark.parametrize("bound", BOUNDS)
 def test_what_leaves_the_windows_goes_to_the_sinks_of_upper_bounds(bound):
-    """Zeros that are called negligible, tails and jumps, each of them seen."""
-    one = jumping(bound, infinity_mass=2.0**-4, zero_mass=2.0**-8)
+    """Zeros that are called negligible, tails and large ratios, each of them seen."""
+    one = heavy(bound, infinity_mass=2.0**-4, zero_mass=2.0**-8)
     window = window_to(2.75, 1.0, low=2.25, tail_mass=2.0**-9)
     mean = mean_of([one], window, 32)
     found = mean.pair()
@@ -187,7 +187,7 @@ def test_what_leaves_the_windows_goes_to_the_sinks_of_upper_bounds(bound):
 
 @pytest.mark.parametrize("bound", BOUNDS)
 def test_errors_of_the_ratios_are_carried(bound):
-    first = jumping(bound, 2, mass_error=2.0**-15, ratio_error=2.0**-20)
+    first = heavy(bound, 2, mass_error=2.0**-15, ratio_error=2.0**-20)
     second = summand(
         [0.25, 0.5], [0.5, 0.5], bound, 3, mass_error=2.0**-17, ratio_error=2.0**-18
     )
@@ -219,11 +219,11 @@ def test_groups_that_reach_far_move_with_their_masses():
 @pytest.mark.parametrize("bound", BOUNDS)
 def test_errors_of_the_lattices_are_added(bound):
     """The law's own, without any of the ratios': each is more than is left out."""
-    one = jumping(bound)
+    one = heavy(bound)
     mean = mean_of([one], window_to(4.0, 1.0, tilts=(-(2.0**12), 0.0)))
     parts = [
         additive_allocation._Part.of(mean._fine.law([COUNT])),
-        *mean_of([one])._jumping(),
+        *mean_of([one])._with_large_ratios(),
     ]
     found = mean.pair()
     lattices = max(mean._fine.mass_error(), mean._coarse.mass_error())
@@ -252,24 +252,24 @@ def test_a_part_counts_the_roundings_of_its_sums():
 @pytest.mark.parametrize(
     ("points", "coarse"), [(4096, 1024), (256, 64), (255, 64), (100, 64), (260, 65)]
 )
-def test_what_jumps_join_has_a_quarter_of_the_points(points, coarse):
-    mean = mean_of([jumping(Bound.UPPER)], points=points)
+def test_what_large_ratios_join_has_a_quarter_of_the_points(points, coarse):
+    mean = mean_of([heavy(Bound.UPPER)], points=points)
     assert mean._fine.step == 4.0 / points
     assert mean._coarse.step == 4.0 / coarse
     assert mean._lattices() == [mean._fine, mean._coarse]
 
 
 def test_only_lattices_in_use_count():
-    mean = mean_of([jumping(Bound.UPPER)], window_to(4.0, 24.0))
+    mean = mean_of([heavy(Bound.UPPER)], window_to(4.0, 24.0))
     assert mean._lattices() == [mean._fine]
-    assert mean._jumping() == []
-    one_of_two = [summand([0.5, 1.0], [0.5, 0.5], Bound.UPPER, 1), jumping(Bound.UPPER)]
+    assert mean._with_large_ratios() == []
+    one_of_two = [summand([0.5, 1.0], [0.5, 0.5], Bound.UPPER, 1), heavy(Bound.UPPER)]
     assert len(mean_of(one_of_two)._lattices()) == 2
 
 
-def test_jumps_are_above_the_threshold():
-    mean = mean_of([jumping(Bound.UPPER, weight=0.5)], window_to(4.0, 4.0))
-    ((places, masses),) = mean._jumps
+def test_large_ratios_are_above_the_threshold():
+    mean = mean_of([heavy(Bound.UPPER, weight=0.5)], window_to(4.0, 4.0))
+    ((places, masses),) = mean._large
     np.testing.assert_array_equal(places, [4.5, 12.0])
     np.testing.assert_array_equal(masses, [2.0**-11, 2.0**-12])
 
@@ -284,24 +284,24 @@ def test_jumps_are_above_the_threshold():
         ((4,), 3, [(3,)]),
     ],
 )
-def test_ways_share_the_jumps(counts, number, ways):
-    mean = mean_of([jumping(Bound.UPPER, count) for count in counts])
+def test_ways_share_the_large_ratios(counts, number, ways):
+    mean = mean_of([heavy(Bound.UPPER, count) for count in counts])
     assert sorted(mean._ways(number)) == ways
 
 
 def test_masses_of_ways():
     second = summand([0.5, 2.0], [0.875, 0.125], Bound.UPPER, 3)
-    mean = mean_of([jumping(Bound.UPPER), second])
+    mean = mean_of([heavy(Bound.UPPER), second])
     for way, exact in (
         ((0, 0), 1.0),
-        ((1, 0), 4 * JUMP),
-        ((2, 0), 6 * JUMP**2),
-        ((3, 2), 4 * JUMP**3 * 3 * 0.125**2),
+        ((1, 0), 4 * LARGE),
+        ((2, 0), 6 * LARGE**2),
+        ((3, 2), 4 * LARGE**3 * 3 * 0.125**2),
     ):
-        assert exact < mean._jump_mass(way) <= exact * (1 + 2e-9)
+        assert exact < mean._expected_ways(way) <= exact * (1 + 2e-9)
 
 
-def test_a_step_of_the_jumps_is_fine_beside_the_bulk():
+def test_a_step_of_the_large_ratios_is_fine_beside_the_bulk():
     """Its share of the largest sums of interest, here 16, is a part of .5."""
     for points, step in (
         (8192, 1 / 32),
@@ -309,27 +309,27 @@ def test_a_step_of_the_jumps_is_fine_beside_the_bulk():
         (4096, 0.05),
         (2**23, 0.001),
     ):
-        mean = mean_of([jumping(Bound.UPPER)], window_to(12.0, 2.0))
+        mean = mean_of([heavy(Bound.UPPER)], window_to(12.0, 2.0))
         mean._points = points
-        assert mean._jump_step() == step
+        assert mean._grid_step() == step
 
 
-def jump_parts(bound, window=OPEN, points=POINTS):
-    return mean_of([jumping(bound)], window, points)._one_jump(0, (1,))
+def large_parts(bound, window=OPEN, points=POINTS):
+    return mean_of([heavy(bound)], window, points)._with_one(0, (1,))
 
 
 @pytest.mark.parametrize("bound", BOUNDS)
-def test_one_jump_is_added_octave_by_octave(bound):
+def test_one_large_ratio_is_added_octave_by_octave(bound):
     """8 and 9 on a lattice of 1/8, 24 on one of 1/4: all sums are exact."""
-    parts = jump_parts(bound)
+    parts = large_parts(bound)
     assert len(parts) == 2
     rest = exact_law(summand(PLACES[:2], MASSES[:2], bound, COUNT - 1))
-    for part, jumps, step in zip(parts, ([2, 3], [4]), (1 / 8, 1 / 4), strict=True):
+    for part, indices, step in zip(parts, ([2, 3], [4]), (1 / 8, 1 / 4), strict=True):
         expected = collections.defaultdict(float)
-        for jump in jumps:
+        for index in indices:
             for place, mass in rest:
-                expected[float(place) + PLACES[jump]] += (
-                    COUNT * MASSES[jump] * float(mass)
+                expected[float(place) + PLACES[index]] += (
+                    COUNT * MASSES[index] * float(mass)
                 )
         total = sum(expected.values())
         assert part.masses.sum() == pytest.approx(total, rel=1e-11)
@@ -344,15 +344,15 @@ def test_one_jump_is_added_octave_by_octave(bound):
 
 
 @pytest.mark.parametrize("bound", BOUNDS)
-def test_one_jump_off_the_lattice_keeps_its_side(bound):
+def test_one_large_ratio_off_the_lattice_keeps_its_side(bound):
     """Splitting raises the second moment, grouping lowers it; means stay."""
     places, masses = [0.53, 0.97, 8.06, 9.19], [0.5, 0.375, 0.0625, 0.0625]
     one = summand(places, masses, bound, 3)
-    parts = mean_of([one])._one_jump(0, (1,))
+    parts = mean_of([one])._with_one(0, (1,))
     (part,) = parts
     rest = summand(places[:2], masses[:2], bound, 2)
-    jump = summand(places[2:], masses[2:], bound, 1)
-    law = [(float(place), 3 * float(mass)) for place, mass in exact_law(rest, jump)]
+    large = summand(places[2:], masses[2:], bound, 1)
+    law = [(float(place), 3 * float(mass)) for place, mass in exact_law(rest, large)]
     mean = sum(place * mass for place, mass in law)
     assert part.places @ part.masses == pytest.approx(mean, rel=1e-10)
     for kappa in (8.95, 9.1, 9.35, 9.8, 10.5, 11.0):
@@ -364,8 +364,8 @@ def test_one_jump_off_the_lattice_keeps_its_side(bound):
             assert exact - 0.01 <= found <= exact * (1 + 1e-12)
 
 
-def test_what_jumps_join_leaves_the_window_as_often_as_they_are():
-    """A window without half of the sums: of one copy's jumps at most."""
+def test_what_large_ratios_join_leaves_the_window_as_often_as_they_are():
+    """A window without half of the sums: of one copy's large ratios at most."""
     places, masses = [0.5, 1.0, 8.0], [0.5, 0.5 - 2.0**-12, 2.0**-12]
     one = summand(places, masses, Bound.UPPER, COUNT)
     mean = mean_of([one], window_to(2.75, 1.0, low=2.5, tail_mass=2.0**-10), 32)
@@ -384,18 +384,18 @@ def test_what_jumps_join_leaves_the_window_as_often_as_they_are():
         (256, 2.0**-6, 1 / 16),  # and not finer than what they join.
     ],
 )
-def test_a_lattice_of_jumps_resolves_the_bulk(points, deviation, step):
-    parts = jump_parts(Bound.UPPER, window_to(4.0, 1.0, deviation=deviation), points)
+def test_a_lattice_of_large_ratios_resolves_the_bulk(points, deviation, step):
+    parts = large_parts(Bound.UPPER, window_to(4.0, 1.0, deviation=deviation), points)
     np.testing.assert_allclose(np.diff(parts[0].places), step, rtol=1e-12)
     np.testing.assert_allclose(np.diff(parts[1].places), 2 * step, rtol=1e-12)
 
 
-def test_octaves_begin_at_the_first_jump():
+def test_octaves_begin_at_the_first_large_ratio():
     """From 3: the second begins at 6, the fourth at 24; the third is empty."""
     places = [0.5, 1.0, 3.0, 5.75, 6.0, 11.5, 24.0]
     masses = [0.5, 0.5 - 5 * 2.0**-12, *[2.0**-12] * 5]
     mean = mean_of([summand(places, masses, Bound.UPPER, COUNT)])
-    parts = mean._one_jump(0, (1,))
+    parts = mean._with_one(0, (1,))
     masses = [part.masses.sum() * 2**12 / COUNT for part in parts]
     all_ordinary = (1 - 5 * 2.0**-12) ** 3
     assert masses == pytest.approx([2 * all_ordinary, 2 * all_ordinary, all_ordinary])
@@ -403,15 +403,15 @@ def test_octaves_begin_at_the_first_jump():
         np.testing.assert_allclose(np.diff(part.places), step, rtol=1e-12)
 
 
-def test_a_lattice_of_far_jumps_has_no_more_cells_than_points():
-    """A bulk of 2^-30 beside jumps from 4096 to 8000: 2^45 cells of its own size."""
+def test_a_lattice_of_far_large_ratios_has_no_more_cells_than_points():
+    """A bulk of 2^-30 beside ratios from 4096 to 8000: 2^45 cells of its own size."""
     places = [1.0, 1.0 + 2.0**-30, 4096.0, 8000.0]
     masses = [0.5, 0.5 - 2.0**-11, 2.0**-12, 2.0**-12]
     one = summand(places, masses, Bound.UPPER, 2)
     window = additive_window.window_of([one], 1e-9)
     assert window.threshold == places[1]
     mean = mean_of([one], window, 256)
-    (part,) = mean._one_jump(0, (1,))
+    (part,) = mean._with_one(0, (1,))
     step = (8000.0 - 4096.0) / 256
     np.testing.assert_allclose(np.diff(part.places), step, rtol=1e-9)
     assert part.masses.size < 2 * 256
@@ -419,23 +419,23 @@ def test_a_lattice_of_far_jumps_has_no_more_cells_than_points():
     assert part.places @ part.masses == pytest.approx(expected, rel=1e-6)
 
 
-def test_no_jump_is_no_part():
+def test_no_large_ratio_is_no_part():
     plain = summand([0.5, 1.0], [0.5, 0.5], Bound.UPPER, 2)
-    mean = mean_of([plain, jumping(Bound.UPPER, 2)])
-    assert mean._one_jump(0, (1, 0)) == []
-    assert len(mean._one_jump(1, (0, 1))) == 2
-    # One jump: two octaves; two jumps: of the second, for the first has none.
-    assert len(mean._jumping()) == 3
+    mean = mean_of([plain, heavy(Bound.UPPER, 2)])
+    assert mean._with_one(0, (1, 0)) == []
+    assert len(mean._with_one(1, (0, 1))) == 2
+    # One large ratio: two octaves; two: of the second, for the first has none.
+    assert len(mean._with_large_ratios()) == 3
 
 
 @pytest.mark.parametrize("bound", BOUNDS)
 @pytest.mark.parametrize("way", [(2, 0), (1, 1), (0, 2), (2, 1), (4, 0)])
-def test_several_jumps_are_added_to_what_is_left(bound, way):
-    """Against the sum that is conditional on which copies jump."""
+def test_several_large_ratios_are_added_to_what_is_left(bound, way):
+    """Against the sum that is conditional on which copies are large."""
     second = summand([0.25, 6.0], [1 - 2.0**-9, 2.0**-9], bound, 2, 2.0)
-    summands = [jumping(bound), second]
+    summands = [heavy(bound), second]
     mean = mean_of(summands, window_to(6.0, 1.0))
-    part = mean._many_jumps(way)
+    part = mean._with_several(way)
     sets, pieces = 1, []
     for one, number in zip(summands, way, strict=True):
         ordinary = one.places() <= 1.0
@@ -458,61 +458,61 @@ def test_several_jumps_are_added_to_what_is_left(bound, way):
 
 
 @pytest.mark.parametrize("bound", BOUNDS)
-def test_sums_of_jumps_alone(bound):
+def test_sums_of_large_ratios_alone(bound):
     second = summand([0.25, 6.0], [1 - 2.0**-9, 2.0**-9], bound, 2, 2.0)
-    mean = mean_of([jumping(bound), second], window_to(6.0, 1.0))
-    one = mean._sum_of_jumps((1, 0))
-    assert one.step == mean._jump_step()
+    mean = mean_of([heavy(bound), second], window_to(6.0, 1.0))
+    one = mean._sum_of_large((1, 0))
+    assert one.step == mean._grid_step()
     assert (one.excess is None) is (bound is Bound.UPPER)
-    assert one.masses.sum() == pytest.approx(JUMP)
+    assert one.masses.sum() == pytest.approx(LARGE)
     for way, mass, place in (
         ((0, 1), 2.0**-9, 12.0),
-        ((2, 1), JUMP**2 * 2.0**-9, 12.0 + 2 * 82 / 7),
+        ((2, 1), LARGE**2 * 2.0**-9, 12.0 + 2 * 82 / 7),
         ((0, 3), 2.0**-27, 36.0),
     ):
-        law = mean._sum_of_jumps(way)
+        law = mean._sum_of_large(way)
         assert law.masses.sum() == pytest.approx(mass, rel=1e-12, abs=0)
         average = law.places() @ law.masses / mass
         # 8, 9 and 24 are 4, 2 and 1 in 7.
         expected = place if way != (2, 1) else 12.0 + 2 * (32 + 18 + 24) / 7
         assert average == pytest.approx(expected, rel=1e-12)
-        assert mean._sum_of_jumps(way) is law
+        assert mean._sum_of_large(way) is law
 
 
-def test_more_jumps_than_count_go_to_the_sinks():
-    """Two jumps are rarer than the tail: their mass, and their mean, are lost."""
+def test_more_large_ratios_than_count_go_to_the_sinks():
+    """Two are rarer than the tail: their mass, and their mean, are lost."""
     second = summand([0.5, 16.0], [1 - 2.0**-11, 2.0**-11], Bound.UPPER, 2)
-    summands = [jumping(Bound.UPPER), second]
+    summands = [heavy(Bound.UPPER), second]
     mean = mean_of(summands, window_to(8.0, 1.0, tail_mass=2.0**-10))
-    parts = mean._jumping()
+    parts = mean._with_large_ratios()
     assert len(parts) == 3
-    mass = 6 * JUMP**2 + 4 * JUMP * 2 * 2.0**-11 + 2.0**-22
+    mass = 6 * LARGE**2 + 4 * LARGE * 2 * 2.0**-11 + 2.0**-22
     assert mass < mean._zero <= mass * (1 + 1e-8)
     # 16 is more than the mean of 8, 9 and 24; six copies have means of 1 at most.
     lost = mass * (2 * 16.0 + 6)
     assert lost < mean._lost <= lost * (1 + 1e-8)
 
 
-def test_rare_jumps_alone_are_never_lost():
-    mean = mean_of([jumping(Bound.UPPER)], window_to(4.0, 1.0, tail_mass=0.5))
-    assert len(mean._jumping()) == 2
-    assert mean._zero == pytest.approx(6 * JUMP**2, rel=1e-8, abs=0)
+def test_rare_large_ratios_alone_are_never_lost():
+    mean = mean_of([heavy(Bound.UPPER)], window_to(4.0, 1.0, tail_mass=0.5))
+    assert len(mean._with_large_ratios()) == 2
+    assert mean._zero == pytest.approx(6 * LARGE**2, rel=1e-8, abs=0)
 
 
 @pytest.mark.parametrize(("most", "parts"), [(1, 2), (2, 3), (4, 5), (16, 5)])
-def test_no_more_jumps_than_can_be_left_out(monkeypatch, most, parts):
-    monkeypatch.setattr(additive_allocation, "_MOST_JUMPS", most)
-    mean = mean_of([jumping(Bound.UPPER)], window_to(4.0, 1.0, tail_mass=2.0**-60))
-    assert len(mean._jumping()) == parts
-    lost = {1: 6 * JUMP**2, 2: 4 * JUMP**3}.get(most, 0.0)
+def test_no_more_large_ratios_than_can_be_left_out(monkeypatch, most, parts):
+    monkeypatch.setattr(additive_allocation, "_MOST_LARGE", most)
+    mean = mean_of([heavy(Bound.UPPER)], window_to(4.0, 1.0, tail_mass=2.0**-60))
+    assert len(mean._with_large_ratios()) == parts
+    lost = {1: 6 * LARGE**2, 2: 4 * LARGE**3}.get(most, 0.0)
     assert mean._zero == pytest.approx(lost, rel=1e-8, abs=0)
-    jumps = (most + 1) * 74 / 7
-    assert mean._lost == pytest.approx(lost * (jumps + COUNT), rel=1e-8, abs=0)
+    mean_of_large = (most + 1) * 74 / 7
+    assert mean._lost == pytest.approx(lost * (mean_of_large + COUNT), rel=1e-8, abs=0)
 
 
 @pytest.mark.parametrize("bound", BOUNDS)
-def test_all_copies_may_jump(bound):
-    """Nothing is left beside the jumps: this found no place but zero."""
+def test_all_copies_may_be_large(bound):
+    """Nothing is left beside the large ratios: this found no place but zero."""
     places, masses = [0.25, 0.5, 60.0], [0.5, 0.5 - 2.0**-7, 2.0**-7]
     one = summand(places, masses, bound, 2)
     window = window_to(1.0, 0.5, deviation=0.125)
@@ -525,7 +525,7 @@ def test_all_copies_may_jump(bound):
 
 
 def test_the_atoms_are_in_order():
-    pairs = [mean_of([jumping(bound)]).pair() for bound in BOUNDS]
+    pairs = [mean_of([heavy(bound)]).pair() for bound in BOUNDS]
     assert all(np.all(np.diff(pair.ratios) >= 0) for pair in pairs)
     for first, second in itertools.pairwise(pairs):
         assert first.ratios[0] < 1 < second.ratios[-1]

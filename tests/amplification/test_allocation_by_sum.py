@@ -1,6 +1,5 @@
 """The lower bound for k out of t, against the mechanism itself by enumeration."""
 
-import dataclasses
 from fractions import Fraction
 import itertools
 import math
@@ -14,7 +13,6 @@ import pytest
 import strategies
 
 from dp_accounting_ext.amplification import allocation_by_sum
-from dp_accounting_ext.kernels import lattice
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import allocated
 from dp_accounting_ext.mechanisms import interface
@@ -275,85 +273,6 @@ def test_without_finite_ratios_nothing_is_known():
     found = allocation_by_sum.lower_pair(empty, 2, 3, Direction.REMOVE, tail_mass=1e-12)
     assert found.bound is Bound.LOWER
     assert found.delta(0.0, Direction.REMOVE) == 0.0
-
-
-class Folding:
-    """A tilted sum of which so much folds onto any window."""
-
-    def __init__(self, folded):
-        self.folded = folded
-
-    def folded_mass(self, counts, low, high):
-        return self.folded
-
-
-def value(peak, tilt):
-    return lattice.TiltedValues(np.full(8, peak), 1e-16, 0.0, tilt)
-
-
-@pytest.mark.parametrize(
-    ("folded", "peaks", "left"),
-    [
-        ([1.0], [0.5], [0]),  # One at least.
-        ([0.0, 0.9e-4], [0.5, 0.5], [0]),
-        ([1e-4, 1e-4], [1.0, 1.0], [0, 1]),
-        ([1e-3, 2e-3], [1.0, 1.0], [0]),
-        ([0.0, 1e-3], [1.0, 0.0], [0, 1]),  # No mass: nothing to be wrong about.
-    ],
-)
-def test_tilts_that_fold_are_left_out_worst_first(folded, peaks, left):
-    """The tilts own one half of the window each."""
-    tilteds = [Folding(mass) for mass in folded]
-    values = [value(peak, tilt) for peak, tilt in zip(peaks, (-1.0, 1.0), strict=False)]
-    indices = np.arange(-4, 4, dtype=np.int64)
-    kept, kept_values = allocation_by_sum._that_do_not_fold(
-        tilteds, values, [1], indices
-    )
-    assert kept == [tilteds[index] for index in left]
-    assert kept_values == [values[index] for index in left]
-
-
-def test_a_tilt_that_owns_nothing_is_no_trouble():
-    tilteds = [Folding(0.0), Folding(1.0)]
-    values = [value(0.5, 0.0), dataclasses.replace(value(0.5, 0.0), noise=1.0)]
-    indices = np.arange(8, dtype=np.int64)
-    kept, _ = allocation_by_sum._that_do_not_fold(tilteds, values, [1], indices)
-    assert kept == tilteds
-
-
-@pytest.mark.parametrize("lowered", [True, False])
-@pytest.mark.parametrize(
-    ("first", "size", "tilts"),
-    [
-        (5, 32, [-0.5, 0.0, 0.4]),  # Half of the sums fold.
-        (0, 64, [0.0]),  # Masses down to 1e-18 under the noise of the largest.
-    ],
-)
-def test_masses_are_on_their_side(first, size, tilts, lowered):
-    """Sums of 61 values on a circle."""
-    factor = lattice.Factor(0, np.array([0.5, 0.25, 0.125, 0.125]), 20)
-    truth = oracles.exact([1.0])
-    for _ in range(20):
-        truth = [
-            sum(
-                (truth[i - j] * Fraction(factor.masses[j]))
-                for j in range(4)
-                if 0 <= i - j < len(truth)
-            )
-            for i in range(len(truth) + 3)
-        ]
-    truth += [Fraction(0)] * 3
-    indices = np.arange(first, first + size, dtype=np.int64)
-    masses, error = allocation_by_sum._masses(
-        [factor], np.array(tilts), indices, lowered=lowered
-    )
-    assert masses.any()
-    for index, mass in zip(indices, masses, strict=True):
-        exact = truth[index]
-        if lowered:
-            assert mass * (1 - Fraction(error)) <= exact
-        else:
-            assert mass * (1 + Fraction(error)) >= exact
 
 
 def test_many_equal_masses_do_not_add_up_to_more():

@@ -1,4 +1,4 @@
-"""Sums without jumps: laws made by hand, whose numbers are exact, or enumerated."""
+"""Sums of ordinary ratios: laws made by hand, exact numbers, or enumerated."""
 
 from fractions import Fraction
 import math
@@ -562,9 +562,9 @@ def test_windows_move_with_the_copies_left_out():
 
 
 def test_windows_move_to_zero_at_most():
-    """Also where jumps have most of the mean, so that all is moved below."""
-    jumping = summand([0.5, 2048.0], [1 - 2.0**-12, 2.0**-12], UPPER, 16)
-    sums = sums_of([jumping], 7.0, 9.0, 2, threshold=1.0)
+    """Also where large ratios have most of the mean, so that all is moved below."""
+    heavy = summand([0.5, 2048.0], [1 - 2.0**-12, 2.0**-12], UPPER, 16)
+    sums = sums_of([heavy], 7.0, 9.0, 2, threshold=1.0)
     indices = sums._indices_for([0])
     assert indices[0] == 0
     assert indices.size >= 1

@@ -115,14 +115,14 @@ def test_a_window_too_narrow_stays_certified(bound):
                 assert value <= truth[Bound.UPPER].delta(epsilon, direction)
 
 
-def test_sums_with_more_jumps_than_are_counted_are_not_forgotten(monkeypatch):
-    """Their mass and mean go to the sinks, however few jumps are counted."""
+def test_sums_with_more_large_ratios_than_are_counted_are_not_forgotten(monkeypatch):
+    """Their mass and mean go to the sinks, however few large ratios are counted."""
     base = gaussian.dominating_pair_of(1.0, Bound.UPPER, tail_mass=1e-20)
     summands = [additive_window.Summand(base, 100)]
     window = additive_window.window_of(summands, 1e-14)
     pairs = []
     for most in (16, 1):
-        monkeypatch.setattr(additive_allocation, "_MOST_JUMPS", most)
+        monkeypatch.setattr(additive_allocation, "_MOST_LARGE", most)
         pairs.append(additive_allocation.mean_of(summands, window, points=4000))
     for pair in pairs:
         assert pair.masses.sum() + pair.zero_mass >= 1 - 1e-10

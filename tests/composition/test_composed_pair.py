@@ -106,7 +106,7 @@ def test_the_left_tail_survives_subsampling():
 
 
 def test_rare_large_losses_keep_their_place():
-    """Few copies of an allocation: bulk and jumps, tilts must cover what is between."""
+    """Few copies of an allocation: tilts must cover what lies beyond the bulk."""
     step = allocated.RandomAllocation(additive_noise.Gaussian(1.5), 1, 32)
     for count in (2, 8):
         lower, upper = (

@@ -219,7 +219,7 @@ class TestAllocationOfAnything:
             ),
         ],
     )
-    def test_bulks_beside_which_jumps_are_huge(self, inner, steps):
+    def test_bulks_beside_which_large_ratios_are_huge(self, inner, steps):
         """Nearly all outcomes tell nothing, and some tell all: no lattice has both."""
         event = ext.RandomAllocationEvent(inner, 1, steps)
         lower, upper = accountant_of(event).get_epsilon_bounds(1e-6)
@@ -439,7 +439,7 @@ class TestExtremes:
         lower, upper = accountant.get_delta_bounds(epsilon)
         assert 0.9e-12 < lower <= upper < 1.01e-12
 
-    def test_rare_jumps_beside_tiny_losses(self):
+    def test_rare_large_ratios_beside_tiny_losses(self):
         mixture = stock_events.MixtureOfGaussiansDpEvent(1.24, [0.0, 1.0], [0.5, 0.5])
         accountant = accountant_of(Poisson(2e-6, mixture), 1000)
         lower, upper = accountant.get_delta_bounds(0.0)

@@ -1,0 +1,169 @@
+"""Masses from several tilts: on their side of exact ones, each from the best tilt."""
+
+import dataclasses
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from dp_accounting_ext.kernels import lattice
+from dp_accounting_ext.kernels import tilted_masses
+
+CHANGES = (0.05, 0.1, 0.2, 0.4)
+
+
+def test_owners_cover_every_index_once():
+    masses = np.random.default_rng(3).random(10) ** 4
+    factor = lattice.Factor(0, masses / masses.sum(), 20)
+    sums = [lattice.TiltedSum([factor], t, 512, CHANGES) for t in (-0.4, 0.0, 0.4)]
+    values = [tilted.masses([20], 0) for tilted in sums]
+    indices = np.arange(181)
+    parts = tilted_masses.owners(values, indices)
+    np.testing.assert_array_equal(np.sort(np.concatenate(parts)), indices)
+    assert parts[0].max() < parts[1].min() <= parts[1].max() < parts[2].min()
+
+
+class Constant:
+    """A tilted sum whose numbers are given."""
+
+    def __init__(self, values, *, folded=0.0, moments=None, offset=0.0):
+        self.values = values
+        self.folded = folded
+        self._moments = moments
+        self._offset = offset
+
+    def masses(self, counts, first):
+        return self.values
+
+    def moments(self, counts, first):
+        return self._moments
+
+    def folded_mass(self, counts, low, high):
+        assert low <= high
+        return self.folded
+
+    def largest_offset(self):
+        return self._offset
+
+
+def value(peak, tilt):
+    return lattice.TiltedValues(np.full(8, peak), 1e-16, 0.0, tilt)
+
+
+@pytest.mark.parametrize(
+    ("folded", "peaks", "left"),
+    [
+        ([1.0], [0.5], [0]),  # One at least.
+        ([0.0, 0.9e-4], [0.5, 0.5], [0]),
+        ([1e-4, 1e-4], [1.0, 1.0], [0, 1]),
+        ([1e-3, 2e-3], [1.0, 1.0], [0]),
+        ([0.0, 1e-3], [1.0, 0.0], [0, 1]),  # No mass: nothing to be wrong about.
+    ],
+)
+def test_tilts_that_fold_are_left_out_worst_first(folded, peaks, left):
+    """The tilts own one half of the window each."""
+    sums = [
+        Constant(value(peak, tilt), folded=mass)
+        for mass, peak, tilt in zip(folded, peaks, (-1.0, 1.0), strict=False)
+    ]
+    indices = np.arange(-4, 4, dtype=np.int64)
+    known = tilted_masses.LeastNoise(sums, [1], indices)
+    assert known.sums == [sums[index] for index in left]
+    ends = [folded[left[0]] + 1e-16, folded[left[-1]] + 1e-16]
+    np.testing.assert_allclose(known.noise[[0, -1]], ends)
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_tilt_that_owns_nothing_is_no_trouble(first):
+    best = Constant(value(0.5, 0.0))
+    idle = Constant(dataclasses.replace(value(0.25, 0.0), noise=1.0), folded=1.0)
+    sums = [idle, best] if first else [best, idle]
+    indices = np.arange(8, dtype=np.int64)
+    known = tilted_masses.LeastNoise(sums, [1], indices)
+    assert known.sums == [best]
+    np.testing.assert_array_equal(known.values, 0.5)
+
+
+def test_an_upper_bound_is_the_least_of_all_tilts():
+    """The second is the less noisy one, and yet the first knows more of the end."""
+    high = lattice.TiltedValues(np.array([9.0, 2.0, 0.25, -0.5]), 0.5, 0.0, 0.0)
+    flat = lattice.TiltedValues(np.full(4, 3.0), 0.25, 0.0, 0.0)
+    found = tilted_masses.raised(
+        [Constant(high), Constant(flat)], [1], np.arange(4, dtype=np.int64)
+    )
+    np.testing.assert_array_equal(found, [3.25, 2.5, 0.75, 0.5])
+
+
+def test_masses_are_multiplied_before_they_leave_the_range_of_floats():
+    """A mass of e^−900, times e^890."""
+    indices = np.arange(900, 903, dtype=np.int64)
+    tilted = lattice.TiltedValues(np.array([1.0, 0.5, 2.0]), 2.0**-40, 0.0, 1.0)
+    sums, factors = [Constant(tilted)], np.array([890.0, 890.0, 889.0])
+    truth = np.array([1.0, 0.5, 2.0]) * np.exp([-10.0, -11.0, -13.0])
+    upper = tilted_masses.raised(sums, [1], indices, factors)
+    known = tilted_masses.LeastNoise(sums, [1], indices, factors)
+    masses, errors = known.estimated()
+    np.testing.assert_allclose(masses, truth, rtol=1e-15)
+    np.testing.assert_allclose(errors, 2.0**-40 / tilted.values, rtol=1e-15)
+    assert np.all(known.lowered() < truth)
+    assert np.all(truth < upper)
+    np.testing.assert_allclose(upper, truth, rtol=1e-11)
+    np.testing.assert_allclose(known.lowered(), truth, rtol=1e-11)
+
+
+def test_what_is_too_large_for_a_float_stays_large():
+    tilted = Constant(lattice.TiltedValues(np.zeros(1), 1e-30, 0.0, -1.0))
+    bound = tilted_masses.raised([tilted], [1], np.array([5000], dtype=np.int64))
+    assert np.exp(600.0) < bound < np.inf
+
+
+def test_values_below_their_noise_are_no_masses():
+    tilted = lattice.TiltedValues(np.array([-1.0, 0.25, 1.0]), 0.5, 0.0, 0.0)
+    known = tilted_masses.LeastNoise(
+        [Constant(tilted, folded=0.25)], [1], np.arange(3, dtype=np.int64)
+    )
+    np.testing.assert_array_equal(known.lowered(), [0.0, 0.0, 0.25])
+    masses, errors = known.estimated()
+    assert np.all(masses > 0)
+    np.testing.assert_allclose(errors, [1000.0, 3.0, 0.75])
+
+
+def test_moments_err_by_what_folds_times_the_furthest_offset():
+    moments = lattice.TiltedValues(np.array([0.25, -0.5]), 2.0**-20, 0.0, 0.0)
+    one = Constant(value(0.5, 0.0), folded=2.0**-22, moments=moments, offset=8.0)
+    known = tilted_masses.LeastNoise([one], [1], np.arange(2, dtype=np.int64))
+    found, noise = known.moments()
+    np.testing.assert_array_equal(found, [0.25, -0.5])
+    np.testing.assert_array_equal(noise, 2.0**-20 + 8.0 * 2.0**-22)
+
+
+@pytest.mark.parametrize(
+    ("first", "size", "tilts"),
+    [
+        (5, 32, [-0.5, 0.0, 0.4]),  # Half of the sums fold.
+        (0, 64, [0.0]),  # Masses down to 1e-18 under the noise of the largest.
+    ],
+)
+def test_masses_are_on_their_side(first, size, tilts):
+    """Sums of 61 values on a circle."""
+    factor = lattice.Factor(0, np.array([0.5, 0.25, 0.125, 0.125]), 20)
+    truth = [Fraction(1)]
+    for _ in range(20):
+        truth = [
+            sum(
+                (truth[i - j] * Fraction(factor.masses[j]))
+                for j in range(4)
+                if 0 <= i - j < len(truth)
+            )
+            for i in range(len(truth) + 3)
+        ]
+    truth += [Fraction(0)] * 3
+    indices = np.arange(first, first + size, dtype=np.int64)
+    changes = [change / size for change in (30.0, 60.0, 120.0)]
+    sums = [lattice.TiltedSum([factor], tilt, size, changes) for tilt in tilts]
+    lower = tilted_masses.LeastNoise(sums, [20], indices).lowered()
+    upper = tilted_masses.raised(sums, [20], indices)
+    assert lower.any()
+    error = Fraction(max(tilted.mass_error() for tilted in sums))
+    for index, low, high in zip(indices, lower, upper, strict=True):
+        assert low * (1 - error) <= truth[index] <= high * (1 + error)
