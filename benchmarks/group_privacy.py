@@ -2,7 +2,7 @@
 
 The K records of a group join or leave a dataset in K + 1 ways. `GroupSubsampledEvent`
 composes each of these splits on its own and takes the largest δ; "tight" is that
-upper bound. The baselines, in `dp_accounting_ext.studies.group_baselines`, are upper
+upper bound. The baselines, in `dp_accounting_ext.papers.group_baselines`, are upper
 bounds too: of groups that all leave or all join (mechanism-agnostic), or from one
 record's guarantee (post-hoc). Times are CPU seconds, with nothing kept of earlier runs.
 
@@ -190,15 +190,15 @@ def split_of(
 
 
 def closed_form_delta(
-    construction: interface.Mechanism,
+    mechanism: interface.Mechanism,
     epsilon: float,
     direction: Direction,
     bound: Bound,
 ) -> float:
     """Returns δ of what has a closed form."""
-    delta = construction.closed_form_delta(epsilon, direction, bound)
+    delta = mechanism.closed_form_delta(epsilon, direction, bound)
     if delta is None:
-        raise ValueError(f"{construction} must have a closed form.")
+        raise ValueError(f"{mechanism} must have a closed form.")
     return delta
 
 

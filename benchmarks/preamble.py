@@ -1,6 +1,6 @@
 """The noise of DP-SGD with PREAMBLE against that of plain DP-SGD, at (1, 1e-6).
 
-What is compared, and on what scale, is told in `dp_accounting_ext.studies.preamble`.
+What is compared, and on what scale, is told in `dp_accounting_ext.papers.preamble`.
 Here d = 2^20, C = 2^15, E = 10.
 
 The paper's figure is over "all the settings" of Asi et al. (2025), whose values of B

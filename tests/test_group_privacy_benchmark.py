@@ -9,6 +9,7 @@ import sys
 import oracles
 import pytest
 
+from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.pairs import dominating_pair
 
 FOLDER = pathlib.Path(__file__).parent.parent / "benchmarks"
@@ -223,7 +224,7 @@ def test_the_pair_has_components_that_none_leaves_out():
 
 
 def test_what_has_no_closed_form_is_refused():
-    revealed = benchmark.known_bounds.NonPrivate()
+    revealed = known_bounds.NonPrivate()
     with pytest.raises(ValueError, match="closed form"):
         benchmark.closed_form_delta(
             revealed, 1.0, Direction.REMOVE, dominating_pair.Bound.UPPER
