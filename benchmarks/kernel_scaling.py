@@ -7,7 +7,7 @@ paper's algorithm has exponent 2. Last, the two routes' bounds combined.
     python benchmarks/kernel_scaling.py
 """
 
-import numpy as np
+import measured_with
 
 from dp_accounting_ext.pairs import dominating_pair
 from dp_accounting_ext.pairs import profile_pairs
@@ -20,46 +20,38 @@ POINTS = {
     Route.GEOMETRIC: (1000, 2000, 4000, 8000, 16000),
     Route.ADDITIVE: (4096, 8192, 16384, 32768, 65536),
 }
+COMBINED = {Route.ADDITIVE: 16384, Route.GEOMETRIC: 2000}
 REPEATS = 3
 REMOVE = dominating_pair.Direction.REMOVE
 
 
-def sums(
-    sigma: float, steps: int, delta: float, route: Route, points: int
-) -> allocation_sums.Sums:
-    return allocation_sums.compute(
-        sigma,
-        steps,
-        tail_mass=1e-6 * delta,
-        route=route,
-        points=points,
-        repeats=REPEATS,
-    )
+def print_setting(sigma: float, steps: int, delta: float) -> None:
+    print(f"σ = {sigma:g}, t = {steps}, δ = {delta:g}, remove")
+    combined = {}
+    for route, numbers in POINTS.items():
+        rows = allocation_sums.compute(
+            sigma, steps, route, numbers, tail_mass=1e-6 * delta, repeats=REPEATS
+        )
+        for row in rows:
+            lower, upper = row.epsilons(delta, REMOVE)
+            print(
+                f"  {route.value:<10}{row.points:>7} points  [{lower:.8f}, {upper:.8f}]"
+                f"  gap {row.gap(delta):.1e}  {row.seconds:.3f} CPU s"
+            )
+            if row.points == COMBINED[route]:
+                combined[route] = row
+        exponent = allocation_sums.cost_exponent(rows, delta)
+        print(f"  {route.value:<10}CPU time grows as (1 / gap)^{exponent:.2f}")
+    bulk, tails = (combined[route] for route in COMBINED)
+    lower = profile_pairs.combine(bulk.lower, tails.lower).epsilon(delta, REMOVE)
+    upper = profile_pairs.combine(bulk.upper, tails.upper).epsilon(delta, REMOVE)
+    print(f"  combined  16384 and 2000  [{lower:.8f}, {upper:.8f}]")
 
 
 def main() -> None:
-    for sigma, steps, delta in SETTINGS:
-        print(f"σ = {sigma:g}, t = {steps}, δ = {delta:g}, remove")
-        for route, sizes in POINTS.items():
-            gaps, seconds = [], []
-            for points in sizes:
-                made = sums(sigma, steps, delta, route, points)
-                lower, upper = made.epsilons(delta, REMOVE)
-                gaps.append(made.gap(delta))
-                seconds.append(made.seconds)
-                print(
-                    f"  {route.value:<10}{points:>7} points  [{lower:.8f}, {upper:.8f}]"
-                    f"  gap {gaps[-1]:.1e}  {seconds[-1]:.3f} CPU s"
-                )
-            slope = np.polyfit(-np.log(gaps), np.log(seconds), 1)[0]
-            print(f"  {route.value:<10}CPU time grows as (1 / gap)^{slope:.2f}")
-        first = sums(sigma, steps, delta, Route.ADDITIVE, 16384)
-        second = sums(sigma, steps, delta, Route.GEOMETRIC, 2000)
-        lower, upper = (
-            profile_pairs.combine(main, tail).epsilon(delta, REMOVE)
-            for main, tail in ((first.lower, second.lower), (first.upper, second.upper))
-        )
-        print(f"  combined  16384 and 2000  [{lower:.8f}, {upper:.8f}]")
+    print(measured_with.versions())
+    for setting in SETTINGS:
+        print_setting(*setting)
 
 
 if __name__ == "__main__":

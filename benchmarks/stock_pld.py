@@ -36,7 +36,7 @@ import dp_accounting_ext as ext
 from dp_accounting_ext import pld
 from dp_accounting_ext import privacy_bounds
 from dp_accounting_ext.mechanisms import interface
-from dp_accounting_ext.reading import event_reader
+from dp_accounting_ext.reading import event_table
 
 NeighborRel = dp_accounting.NeighboringRelation
 ADD_OR_REMOVE = NeighborRel.ADD_OR_REMOVE_ONE
@@ -168,8 +168,7 @@ def lower_epsilon(
     event: dp_accounting.DpEvent, count: int, delta: float, relation: NeighborRel
 ) -> float:
     """Returns a certified lower bound, which knows nothing of the upper one."""
-    construction = event_reader.Reader(relation).construction(event)
-    counts = {construction: count}
+    counts = {event_table.reader(relation).mechanism(event): count}
     return privacy_bounds.PrivacyBounds(counts, INTERVAL).lower_epsilon(delta)
 
 

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 import dp_accounting_ext as ext
-from dp_accounting_ext.papers import preamble as preamble_study
 
 FOLDER = pathlib.Path(__file__).parent.parent / "benchmarks"
 
@@ -133,23 +132,11 @@ def test_epsilon_of_a_gaussian_gives_its_delta(sigma, delta):
         assert float(first - second) == pytest.approx(delta, rel=1e-10)
 
 
-def test_a_bracket_is_of_the_setting():
-    setting = preamble_study.Setting(2**10, 0.1)
-    noise = 1.05 * preamble_study.plain_noise(0.1) / setting.contribution
-    found = preamble.bracket(setting, noise)
-    accountant = ext.PLDAccountant().compose(setting.event(noise))
-    assert found.upper == accountant.get_epsilon(1e-6)
-    assert found.upper * (1 - 1e-3) < found.lower <= found.upper
-
-
 @pytest.mark.parametrize(
-    ("lower", "seconds", "count"), [(0.9995, 1.9, 0), (0.99, 1.9, 1), (1.1, 2.1, 2)]
+    ("gap", "seconds", "count"), [(5e-4, 1.9, 0), (1e-2, 1.9, 1), (-0.1, 2.1, 2)]
 )
-def test_goals_of_the_inner_evaluation(lower, seconds, count):
-    row = preamble.Bracket(
-        preamble_study.Setting(2**10, 0.01), 1.0, lower, 1.0, seconds
-    )
-    assert len(preamble.violations([row])) == count
+def test_goals_of_the_inner_evaluation(gap, seconds, count):
+    assert len(preamble.violations(1.0, gap, seconds)) == count
 
 
 def mismatch(actual, expected=1.0):

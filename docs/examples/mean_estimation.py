@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import pathlib
 
 from dp_accounting_ext.papers import mean_estimation
-from dp_accounting_ext.papers import random_allocation
+from dp_accounting_ext.papers import allocation_figures
 from dp_accounting_ext.studies import drawing
 
 
@@ -60,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     found = mean_estimation.compare(task, options.sizes, runs=options.runs)
     print(table(task, found))
     if options.output:
-        picture = random_allocation.mean_picture([(task, found)], runs=options.runs)
+        picture = allocation_figures.mean_picture([(task, found)], runs=options.runs)
         drawing.draw(picture, options.output)
 
 

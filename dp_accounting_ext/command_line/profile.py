@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dp_accounting_ext.command_line import parser
-from dp_accounting_ext.command_line import progress as progress_line
+from dp_accounting_ext.command_line import progress_line
 from dp_accounting_ext.command_line import text
 from dp_accounting_ext.papers import catalogue
 from dp_accounting_ext.studies import delta_profile

@@ -5,7 +5,7 @@ import os
 from typing import Any
 
 from dp_accounting_ext.command_line import parser
-from dp_accounting_ext.command_line import progress as progress_line
+from dp_accounting_ext.command_line import progress_line
 from dp_accounting_ext.command_line import text
 from dp_accounting_ext.studies import sweep
 from dp_accounting_ext.studies import worker_pool

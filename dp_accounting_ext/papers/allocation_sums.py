@@ -1,8 +1,11 @@
 """What a sum of ratios costs, and how tight it is, at a given number of points."""
 
+from collections.abc import Sequence
 import dataclasses
 import math
 import time
+
+import numpy as np
 
 from dp_accounting_ext.amplification import random_allocation
 from dp_accounting_ext.pairs import dominating_pair
@@ -12,8 +15,9 @@ Bound = dominating_pair.Bound
 Direction = dominating_pair.Direction
 Route = random_allocation.Route
 
-# Of one step, finer than any sum.
+# Tuning: one step's pair is finer than any sum, so that the sum's points alone tell.
 _BASE_POINTS = 1 << 16
+_BASE_TAIL_SHARE = 1e-2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,20 +25,21 @@ class Sums:
     """1-out-of-t allocation of the Gaussian, computed on both sides.
 
     Attributes:
+        points: Grid points of each sum; None if the usual number.
         lower: A pair that the mechanism dominates.
         upper: A pair that dominates it.
         seconds: CPU time of both, the base mechanism's pairs aside.
     """
 
+    points: int | None
     lower: dominating_pair.DominatingPair
     upper: dominating_pair.DominatingPair
     seconds: float
 
     def epsilons(self, delta: float, direction: Direction) -> tuple[float, float]:
         """Returns lower and upper bounds on ε at δ in one direction, in nats."""
-        return self.lower.epsilon(delta, direction), self.upper.epsilon(
-            delta, direction
-        )
+        lower, upper = self.lower, self.upper
+        return lower.epsilon(delta, direction), upper.epsilon(delta, direction)
 
     def gap(self, delta: float, direction: Direction = Direction.REMOVE) -> float:
         """Returns (upper − lower) / upper of ε at δ."""
@@ -45,39 +50,49 @@ class Sums:
 def compute(
     noise_multiplier: float,
     num_steps: int,
-    *,
-    tail_mass: float,
     route: Route,
-    points: int | None = None,
+    points: Sequence[int | None] = (None,),
+    *,
+    tail_mass: float = 1e-12,
     repeats: int = 1,
-) -> Sums:
-    """Returns the sums, and the least CPU time of a few runs.
+) -> list[Sums]:
+    """Returns a row for each number of points, with the least CPU time of a few runs.
 
     Args:
         noise_multiplier: σ.
         num_steps: t.
-        tail_mass: Probability that may be cut off on either side (the paper's β).
         route: How the sums are computed.
-        points: Grid points of each sum, the usual number if not given.
-        repeats: How often they are computed.
+        points: Grid points of each sum; None for the usual number.
+        tail_mass: Probability that may be cut off on either side (the paper's β).
+        repeats: How often each is computed.
     """
     bases = [
         gaussian.dominating_pair_of(
             noise_multiplier,
             bound,
-            tail_mass=tail_mass / num_steps / 100,
+            tail_mass=_BASE_TAIL_SHARE * tail_mass / num_steps,
             points=_BASE_POINTS,
         )
         for bound in (Bound.LOWER, Bound.UPPER)
     ]
-    seconds = math.inf
-    for _ in range(repeats):
-        begin = time.process_time()
-        lower, upper = (
-            random_allocation.random_allocation(
-                base, num_steps, tail_mass=tail_mass, route=route, points=points
+    rows = []
+    for number in points:
+        seconds = math.inf
+        for _ in range(repeats):
+            begin = time.process_time()
+            lower, upper = (
+                random_allocation.random_allocation(
+                    base, num_steps, tail_mass=tail_mass, route=route, points=number
+                )
+                for base in bases
             )
-            for base in bases
-        )
-        seconds = min(seconds, time.process_time() - begin)
-    return Sums(lower, upper, seconds)
+            seconds = min(seconds, time.process_time() - begin)
+        rows.append(Sums(number, lower, upper, seconds))
+    return rows
+
+
+def cost_exponent(rows: Sequence[Sums], delta: float) -> float:
+    """Returns the power of 1 / gap that CPU time grows as, fitted to several rows."""
+    gaps = [row.gap(delta) for row in rows]
+    seconds = [row.seconds for row in rows]
+    return float(np.polyfit(-np.log(gaps), np.log(seconds), 1)[0])

@@ -7,27 +7,27 @@ import dataclasses
 import pathlib
 import time
 
-from dp_accounting_ext.papers import group_privacy
+from dp_accounting_ext.papers import allocation_figures
+from dp_accounting_ext.papers import group_figures
 from dp_accounting_ext.papers import projection
-from dp_accounting_ext.papers import random_allocation
 from dp_accounting_ext.studies import drawing
 
 FIGURES: Mapping[str, Callable[[], drawing.Picture]] = {
-    "paper1-figure1": random_allocation.figure_1,
-    "paper1-figure2": random_allocation.figure_2,
-    "paper1-figure3": random_allocation.figure_3,
-    "paper1-figure4": random_allocation.figure_4,
-    "paper1-figure5": random_allocation.figure_5,
-    "paper1-figure6": random_allocation.figure_6,
-    "paper1-figure7": random_allocation.figure_7,
-    "paper1-figure8": random_allocation.figure_8,
-    "paper1-figure9": random_allocation.figure_9,
-    "paper1-figure10": random_allocation.figure_10,
-    "paper1-figure11": random_allocation.figure_11,
-    "paper2-figure3": group_privacy.figure_3,
-    "paper2-figure4": group_privacy.figure_4,
-    "paper2-figure5": group_privacy.figure_5,
-    "paper2-figure6": group_privacy.figure_6,
+    "paper1-figure1": allocation_figures.figure_1,
+    "paper1-figure2": allocation_figures.figure_2,
+    "paper1-figure3": allocation_figures.figure_3,
+    "paper1-figure4": allocation_figures.figure_4,
+    "paper1-figure5": allocation_figures.figure_5,
+    "paper1-figure6": allocation_figures.figure_6,
+    "paper1-figure7": allocation_figures.figure_7,
+    "paper1-figure8": allocation_figures.figure_8,
+    "paper1-figure9": allocation_figures.figure_9,
+    "paper1-figure10": allocation_figures.figure_10,
+    "paper1-figure11": allocation_figures.figure_11,
+    "paper2-figure3": group_figures.figure_3,
+    "paper2-figure4": group_figures.figure_4,
+    "paper2-figure5": group_figures.figure_5,
+    "paper2-figure6": group_figures.figure_6,
     "paper3-figure1": projection.figure_1,
 }
 

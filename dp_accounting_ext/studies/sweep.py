@@ -10,8 +10,8 @@ import dataclasses
 import time
 
 from dp_accounting_ext.studies import comparison
-from dp_accounting_ext.studies import grid as grids
-from dp_accounting_ext.studies import table as tables
+from dp_accounting_ext.studies import grid_file
+from dp_accounting_ext.studies import results_file
 
 Progress = Callable[[int, int], None]
 
@@ -32,8 +32,8 @@ class Result:
     seconds: float
     note: str
 
-    def cells(self) -> grids.Cells:
-        """Returns the text of `table.RESULTS`; no digit of a bound is lost."""
+    def cells(self) -> grid_file.Cells:
+        """Returns the text of `results_file.RESULTS`; no digit of a bound is lost."""
         lower, upper = (
             "" if bound is None else repr(float(bound))
             for bound in (self.epsilon_lower, self.epsilon_upper)
@@ -59,8 +59,8 @@ class Summary:
 
 
 def sweep(
-    grid: grids.Path,
-    output: grids.Path,
+    grid: grid_file.Path,
+    output: grid_file.Path,
     executor: futures.Executor,
     *,
     in_flight: int = 128,
@@ -69,9 +69,9 @@ def sweep(
     """Bounds ε at every setting of a grid, in its order, and appends them to a table.
 
     Args:
-        grid: The grid's file, see `grid.read`.
-        output: The table's file: the grid's columns and `table.RESULTS`. What it has
-            is kept byte for byte, and the rest of the grid is added. It can be
+        grid: The grid's file, see `grid_file.read`.
+        output: The table's file: the grid's columns and `results_file.RESULTS`. What
+            it has is kept byte for byte, and the rest of the grid is added. It can be
             killed at any moment, and called again with the same arguments.
         executor: Where settings are computed: of processes, or of another library
             that has one machine or many. `bound_row` and its argument are sent to it.
@@ -89,8 +89,8 @@ def sweep(
         A setting that is no setting, fails, or kills the worker it runs on, has a row
         with empty bounds and the reason.
     """
-    whole = grids.read(grid)
-    with tables.resume(output, whole) as table:
+    whole = grid_file.read(grid)
+    with results_file.resume(output, whole) as table:
         summary = Summary(len(whole.rows), table.num_rows)
         rest = whole.rows[table.num_rows :]
         rows = [dict(zip(whole.columns, cells, strict=True)) for cells in rest]
@@ -108,7 +108,7 @@ def bound_row(row: Mapping[str, str]) -> Result:
     """Returns the result of one row, from columns to cells; never raises."""
     begin = time.process_time()
     try:
-        bracket = comparison.bracket(*grids.read_row(row))
+        bracket = comparison.bracket(*grid_file.read_row(row))
     except (TypeError, ValueError) as error:
         return Result(None, None, time.process_time() - begin, str(error))
     except Exception as error:  # Whatever it is, the other settings go on.

@@ -1,47 +1,49 @@
-"""Processes, of which one that dies takes nothing with it."""
+"""Worker processes, of which any may be killed."""
 
 from collections.abc import Callable
 from concurrent import futures
+from concurrent.futures import process
 import functools
 import multiprocessing
 from multiprocessing import connection
 from multiprocessing import resource_tracker
 import os
-import queue
 import signal
 import threading
 from typing import ParamSpec
 from typing import TypeVar
 
-_ATTEMPTS = 3
-
 P = ParamSpec("P")
 T = TypeVar("T")
 
+# A fork of a process with threads may never run; a new process does.
+_CONTEXT = multiprocessing.get_context("spawn")
+
 
 class WorkerKilledError(Exception):
-    """Raised for a task whose worker was killed, again and again."""
+    """Raised for a function whose worker was killed, and a second one, too."""
 
 
 class WorkerPool(futures.Executor):
-    """Runs functions in processes; replaces a process that dies, and asks again.
+    """A `ProcessPoolExecutor` that is started anew when a worker is killed.
 
-    Of a `ProcessPoolExecutor` all tasks fail where one worker is killed, for want of
-    memory, say. Here each worker has a thread that waits for it, so that it is known
-    whose task it was; all others go on.
+    Whose worker it was, for want of memory, say, is not told: all that was running
+    fails. Each of these functions is run once more, in a process of its own, so that
+    one which kills its worker again takes no other with it.
 
     Args:
         max_workers: Number of processes. They are started when they are needed.
     """
 
     def __init__(self, max_workers: int) -> None:
+        self._max_workers = max_workers
         self._threads = futures.ThreadPoolExecutor(
             max_workers, initializer=_leave_interrupts_to_the_caller
         )
-        self._idle: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
-        self._workers: set[_Worker] = set()
+        # Workers end with its other end: when it is closed, or this process is killed.
+        self._theirs, self._alive = _CONTEXT.Pipe(duplex=False)
         self._lock = threading.Lock()
-        self._closed = False
+        self._processes = self._start(max_workers)
 
     def submit(
         self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
@@ -49,7 +51,7 @@ class WorkerPool(futures.Executor):
         """Runs a function in some worker.
 
         It, what it is given, returns and raises must be such as can be pickled. The
-        future raises `WorkerKilledError` where the worker is killed three times.
+        future raises `WorkerKilledError` where two workers in turn are killed.
         """
         return self._threads.submit(self._run, functools.partial(fn, *args, **kwargs))
 
@@ -57,101 +59,47 @@ class WorkerPool(futures.Executor):
         """Ends the processes: with `wait`, after what was submitted; else, at once."""
         if wait:
             self._threads.shutdown(wait=True, cancel_futures=cancel_futures)
-        with self._lock:
-            self._closed = True
-            for worker in self._workers:
-                worker.end()
+        self._alive.close()
         self._threads.shutdown(wait=wait, cancel_futures=cancel_futures)
-
-    def processes(self) -> list[multiprocessing.process.BaseProcess]:
-        """Returns the processes that there are at the moment."""
-        with self._lock:
-            return [worker.process for worker in self._workers]
+        self._processes.shutdown(wait=wait)
 
     def _run(self, task: Callable[[], T]) -> T:
-        for _ in range(_ATTEMPTS):
-            worker = self._idle_or_new()
-            try:
-                result, error = worker.ask(task)
-            except (EOFError, OSError):
-                self._forget(worker)
-                continue
-            self._idle.put(worker)
-            if error:
-                raise error
-            return result
-        raise WorkerKilledError(f"its worker was killed {_ATTEMPTS} times")
-
-    def _idle_or_new(self) -> "_Worker":
+        processes = self._processes
         try:
-            return self._idle.get_nowait()
-        except queue.Empty:
-            pass
+            return processes.submit(task).result()
+        except process.BrokenProcessPool:
+            self._replace(processes)
+        try:
+            with self._start(1) as alone:
+                return alone.submit(task).result()
+        except process.BrokenProcessPool:
+            raise WorkerKilledError("its worker was killed twice") from None
+
+    def _replace(self, broken: futures.ProcessPoolExecutor) -> None:
+        """Starts new processes, unless another thread has."""
         with self._lock:
-            if self._closed:
-                raise futures.CancelledError
-            worker = _Worker()
-            self._workers.add(worker)
-            return worker
+            if self._processes is broken:
+                self._processes = self._start(self._max_workers)
 
-    def _forget(self, worker: "_Worker") -> None:
-        with self._lock:
-            self._workers.discard(worker)
-        worker.end()
-
-
-class _Worker:
-    """A process that runs one task at a time.
-
-    Attributes:
-        process: It.
-    """
-
-    def __init__(self) -> None:
-        # A fork of a process with threads may never run; a new one does.
-        context = multiprocessing.get_context("spawn")
-        self._connection, theirs = context.Pipe()
-        self.process = context.Process(target=_serve, args=(theirs,), daemon=True)
-        self.process.start()
-        theirs.close()
-
-    def ask(self, task: Callable[[], T]) -> tuple[T, Exception | None]:
-        """Returns what the task returns and raises, one of which is None.
-
-        Raises:
-            EOFError, OSError: If the process is no more.
-        """
-        self._connection.send(task)
-        answer: tuple[T, Exception | None] = self._connection.recv()
-        return answer
-
-    def end(self) -> None:
-        """Kills the process."""
-        self.process.kill()
-        self.process.join()
+    def _start(self, max_workers: int) -> futures.ProcessPoolExecutor:
+        if self._alive.closed:
+            raise futures.CancelledError
+        return futures.ProcessPoolExecutor(
+            max_workers,
+            mp_context=_CONTEXT,
+            initializer=_end_with,
+            initargs=(self._theirs,),
+        )
 
 
-def _serve(ours: connection.Connection) -> None:
-    """Runs tasks until the process that asks for them is no more."""
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    while True:
-        try:
-            task = ours.recv()
-        except EOFError:
-            return
-        result, raised = None, None
-        try:
-            result = task()
-        except Exception as error:
-            raised = error
-        ours.send((result, raised))
+def _end_with(pipe: connection.Connection) -> None:
+    """Ends this process as soon as the other end of a pipe is no more."""
 
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
+    def wait() -> None:
+        pipe.poll(None)
         os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 def _leave_interrupts_to_the_caller() -> None:

@@ -13,7 +13,7 @@ import pytest
 from scipy import stats
 
 import dp_accounting_ext as ext
-from dp_accounting_ext.papers import group_baselines as baselines
+from dp_accounting_ext.papers import group_baselines
 
 
 def tight_delta(group_size, rate, noise, epsilon):
@@ -37,14 +37,14 @@ def tight_delta(group_size, rate, noise, epsilon):
 
 
 def single_record(rate, noise):
-    return baselines.poisson_sampled_profile(
-        baselines.gaussian_profile(1 / noise), rate
+    return group_baselines.poisson_sampled_profile(
+        group_baselines.gaussian_profile(1 / noise), rate
     )
 
 
 def agnostic(group_size, rate, noise, epsilon):
-    return baselines.mechanism_agnostic(
-        lambda count, e: baselines.gaussian_profile(count / noise)(e),
+    return group_baselines.mechanism_agnostic(
+        lambda count, e: group_baselines.gaussian_profile(count / noise)(e),
         rate,
         group_size,
         epsilon,
@@ -53,9 +53,9 @@ def agnostic(group_size, rate, noise, epsilon):
 
 def test_one_step_of_a_group_of_16():
     profile = single_record(0.2, 2.0)
-    linear = baselines.post_hoc_linear(profile, 16, 2.0)
-    geometric = baselines.post_hoc_geometric(profile, 16, 2.0)
-    optimal = baselines.post_hoc_optimal(profile, 16, 2.0)
+    linear = group_baselines.post_hoc_linear(profile, 16, 2.0)
+    geometric = group_baselines.post_hoc_geometric(profile, 16, 2.0)
+    optimal = group_baselines.post_hoc_optimal(profile, 16, 2.0)
     tight = tight_delta(16, 0.2, 2.0, 2.0)
     assert tight == pytest.approx(0.2130, abs=5e-5)
     assert geometric == pytest.approx(0.4863, abs=5e-5)
@@ -73,9 +73,9 @@ def test_a_thousand_steps_of_a_group_of_4():
         return float(composed.get_delta_for_epsilon(epsilon))
 
     tight = 5.72e-5
-    optimal = baselines.post_hoc_optimal(profile, 4, 8.0)
-    geometric = baselines.post_hoc_geometric(profile, 4, 8.0)
-    linear = baselines.post_hoc_linear(profile, 4, 8.0)
+    optimal = group_baselines.post_hoc_optimal(profile, 4, 8.0)
+    geometric = group_baselines.post_hoc_geometric(profile, 4, 8.0)
+    linear = group_baselines.post_hoc_linear(profile, 4, 8.0)
     assert optimal == pytest.approx(1.54e-4, rel=0.03)
     assert geometric == pytest.approx(1.24e-3, rel=0.02)
     assert tight < optimal < geometric < linear
@@ -88,10 +88,10 @@ def test_a_thousand_steps_of_a_group_of_4():
 def test_no_baseline_is_below_the_truth(group_size, rate, noise, epsilon):
     truth = tight_delta(group_size, rate, noise, epsilon) * (1 - 1e-6) - 1e-13
     profile = single_record(rate, noise)
-    coarse = baselines.post_hoc_optimal(profile, group_size, epsilon, points=20)
-    fine = baselines.post_hoc_optimal(profile, group_size, epsilon, points=200)
-    geometric = baselines.post_hoc_geometric(profile, group_size, epsilon)
-    linear = baselines.post_hoc_linear(profile, group_size, epsilon)
+    coarse = group_baselines.post_hoc_optimal(profile, group_size, epsilon, points=20)
+    fine = group_baselines.post_hoc_optimal(profile, group_size, epsilon, points=200)
+    geometric = group_baselines.post_hoc_geometric(profile, group_size, epsilon)
+    linear = group_baselines.post_hoc_linear(profile, group_size, epsilon)
     assert truth <= fine <= coarse * (1 + 1e-12)
     assert truth <= geometric <= linear * (1 + 1e-12)
     # With 200 = 4 · 50 = 5 · 40 equal shares are among the fine ones.
@@ -126,15 +126,15 @@ def test_profiles():
         assert profile(epsilon) == pytest.approx(
             accountant.get_delta(epsilon), rel=1e-5
         )
-    assert baselines.gaussian_profile(1.0)(0.0) == pytest.approx(
+    assert group_baselines.gaussian_profile(1.0)(0.0) == pytest.approx(
         2 * stats.norm.cdf(0.5) - 1, rel=1e-14
     )
-    assert 0 < baselines.gaussian_profile(0.5)(15.0) < 1e-190
+    assert 0 < group_baselines.gaussian_profile(0.5)(15.0) < 1e-190
 
 
 def test_groups_of_one_are_single_records():
     profile = single_record(0.1, 1.0)
-    for bound in (baselines.post_hoc_geometric, baselines.post_hoc_optimal):
+    for bound in (group_baselines.post_hoc_geometric, group_baselines.post_hoc_optimal):
         assert bound(profile, 1, 0.7) == profile(0.7)
 
 
@@ -146,12 +146,12 @@ def test_the_agnostic_bound_is_the_stocks_for_a_gaussian(order):
     stock = dp_accounting.rdp.RdpAccountant([order], relation).compose(
         dp_accounting.SampledWithoutReplacementDpEvent(1000, 10, gaussian)
     )
-    (ours,) = baselines.agnostic_rdp([order], lambda orders: orders / 72, 0.01)
+    (ours,) = group_baselines.agnostic_rdp([order], lambda orders: orders / 72, 0.01)
     assert ours == pytest.approx(float(stock.rdp[0]), rel=1e-9)
 
 
 def test_the_agnostic_bound_is_no_more_than_without_sampling():
-    found = baselines.agnostic_rdp([2, 50], lambda orders: orders / 2, 1.0)
+    found = group_baselines.agnostic_rdp([2, 50], lambda orders: orders / 2, 1.0)
     assert found == pytest.approx([1.0, 25.0])
 
 
@@ -162,7 +162,7 @@ def test_the_agnostic_bound_of_pure_privacy():
         return np.where(np.isinf(orders), 0.1, 0.05)
 
     gain = 0.5**2 * math.exp(0.05) * math.expm1(0.1) ** 2
-    (ours,) = baselines.agnostic_rdp([2], base, 0.5)
+    (ours,) = group_baselines.agnostic_rdp([2], base, 0.5)
     assert ours == pytest.approx(math.log1p(gain), rel=1e-12)
 
 
@@ -172,10 +172,10 @@ def test_the_agnostic_bound_is_above_the_tight_one(truth):
     accountant = ext.RdpAccountant(
         orders, dp_accounting.NeighboringRelation.REPLACE_ONE
     )
-    exact = accountant.compose(baselines.batch_response(truth, 1000)).rdp
-    agnostic = baselines.agnostic_rdp(
+    exact = accountant.compose(group_baselines.batch_response(truth, 1000)).rdp
+    agnostic = group_baselines.agnostic_rdp(
         orders,
-        lambda each: baselines.response_rdp(truth, each),
+        lambda each: group_baselines.response_rdp(truth, each),
         1 / 1000,
     )
     assert (exact <= agnostic).all()
@@ -189,6 +189,6 @@ def test_the_agnostic_bound_is_above_the_tight_one(truth):
 @pytest.mark.parametrize(("distance", "epsilon"), [(2.0, 0.0), (2.0, 1.0), (2.0, 2.5)])
 def test_delta_of_laplace(distance, epsilon):
     exact = oracles.laplace_delta(1 / distance, epsilon)
-    assert baselines.laplace_delta(distance, epsilon) == pytest.approx(
+    assert group_baselines.laplace_delta(distance, epsilon) == pytest.approx(
         float(exact), rel=1e-14
     )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dp_accounting_ext.studies import grid as grids
+from dp_accounting_ext.studies import grid_file
 from dp_accounting_ext.studies import training_run
 
 HEADER = "noise_multiplier,steps,selected,epochs,delta"
@@ -11,7 +11,7 @@ HEADER = "noise_multiplier,steps,selected,epochs,delta"
 def read(tmp_path, content):
     path = tmp_path / "grid.csv"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return grids.read(path)
+    return grid_file.read(path)
 
 
 @pytest.mark.parametrize(
@@ -57,14 +57,14 @@ ROW = dict(zip(HEADER.split(","), ["1.5", "30", "2", "4", "1e-6"], strict=True))
 
 @pytest.mark.parametrize("more", [{}, {"scheme": "", "group_size": ""}])
 def test_what_is_absent_or_empty_has_a_default(more):
-    scheme, setting = grids.read_row({**ROW, **more})
+    scheme, setting = grid_file.read_row({**ROW, **more})
     assert scheme == "random allocation"
     assert setting == training_run.TrainingRun(1.5, 30, 2, 4, 1e-6)
 
 
 def test_a_scheme_and_a_group():
     row = {**ROW, "scheme": "Poisson sampling", "group_size": "3"}
-    scheme, setting = grids.read_row(row)
+    scheme, setting = grid_file.read_row(row)
     assert scheme == "Poisson sampling"
     assert setting.group_size == 3
 
@@ -83,6 +83,6 @@ def test_a_scheme_and_a_group():
 )
 def test_cells_that_are_no_numbers(change, message):
     with pytest.raises(ValueError) as error:
-        grids.read_row({**ROW, **change})
+        grid_file.read_row({**ROW, **change})
     assert message in str(error.value)
     assert len(str(error.value)) < 200

@@ -8,9 +8,9 @@ import io
 import os
 from typing import BinaryIO
 
-from dp_accounting_ext.studies import grid as grids
+from dp_accounting_ext.studies import grid_file
 
-Cells = grids.Cells
+Cells = grid_file.Cells
 
 RESULTS = ("epsilon_lower", "epsilon_upper", "seconds", "note")
 
@@ -35,7 +35,7 @@ class Table:
 
 
 @contextlib.contextmanager
-def resume(path: grids.Path, grid: grids.Grid) -> Iterator[Table]:
+def resume(path: grid_file.Path, grid: grid_file.Grid) -> Iterator[Table]:
     """Opens a table, new or unfinished; a half-written last line is dropped.
 
     Raises:
@@ -55,7 +55,7 @@ def resume(path: grids.Path, grid: grids.Grid) -> Iterator[Table]:
         yield table
 
 
-def _whole_lines(path: grids.Path, header: bytes) -> list[bytes]:
+def _whole_lines(path: grid_file.Path, header: bytes) -> list[bytes]:
     """Returns the lines that were written to their ends."""
     if not os.path.exists(path):
         return []
@@ -71,7 +71,7 @@ def _whole_lines(path: grids.Path, header: bytes) -> list[bytes]:
 
 
 def _check(
-    path: grids.Path, whole: list[bytes], header: bytes, grid: grids.Grid
+    path: grid_file.Path, whole: list[bytes], header: bytes, grid: grid_file.Grid
 ) -> None:
     """Raises ValueError unless the lines are a header and the grid's first rows."""
     for number, line in enumerate(whole):

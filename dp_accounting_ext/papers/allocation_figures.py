@@ -20,7 +20,7 @@ from dp_accounting_ext import rdp_accountant
 from dp_accounting_ext.pairs import dominating_pair
 from dp_accounting_ext.papers import allocation_sums
 from dp_accounting_ext.papers import mean_estimation
-from dp_accounting_ext.papers import preamble
+from dp_accounting_ext.papers import preamble_noise
 from dp_accounting_ext.studies import drawing
 
 Curve = drawing.Curve
@@ -216,7 +216,7 @@ def figure_3(
     dashes = (drawing.Dashes.SOLID, drawing.Dashes.DASHED, drawing.Dashes.DASH_DOT)
     accuracy = []
     for count, colour, dash in zip(steps, colours, dashes, strict=False):
-        made = [_sums(count, Route.GEOMETRIC, number) for number in points]
+        made = allocation_sums.compute(1.0, count, Route.GEOMETRIC, points)
         look = drawing.Look(colour, dash)
         gaps = [1 / sums.gap(DELTA) for sums in made]
         seconds = [sums.seconds for sums in made]
@@ -228,7 +228,8 @@ def figure_3(
     accuracy.append(Curve(label, ends, slope, look=drawing.PLAIN))
     by_steps = []
     for route, (label, look) in _ROUTE_LOOKS.items():
-        seconds = [_sums(count, route).seconds for count in counts]
+        made = [allocation_sums.compute(1.0, count, route)[0] for count in counts]
+        seconds = [sums.seconds for sums in made]
         by_steps.append(Curve(label, counts, seconds, look=look))
     return drawing.Picture(
         "CPU time of both bounds, one of t steps, σ = 1",
@@ -252,14 +253,6 @@ def figure_3(
         ],
         f"Measured while this was drawn. Remove direction, δ = {DELTA:g}. The paper "
         "shows its grid's parameter α in place of the width of the bracket.",
-    )
-
-
-def _sums(
-    count: int, route: Route, points: int | None = None, tail_mass: float = 1e-12
-) -> allocation_sums.Sums:
-    return allocation_sums.compute(
-        1.0, count, tail_mass=tail_mass, route=route, points=points
     )
 
 
@@ -336,21 +329,19 @@ def figure_5(
 
     Source: https://arxiv.org/abs/2602.17284, Figure 5.
     """
+    rows = list(preamble_noise.noise_needed(rates, block_sizes, tolerance))
     looks = (drawing.ALLOCATION, drawing.RENYI, drawing.POISSON)
     curves = []
     for rate, look in zip(rates, looks, strict=False):
-        ratios = [
-            preamble.ratio_needed(preamble.Setting(size, rate), tolerance)
-            for size in block_sizes
-        ]
-        label = f"q = {rate:g}, {round(preamble.EPOCHS / rate):,} updates"
+        ratios = [row.ratio for row in rows if row.setting.rate == rate]
+        label = f"q = {rate:g}, {round(preamble_noise.EPOCHS / rate):,} updates"
         curves.append(Curve(label, block_sizes, ratios, look=look))
     panel = drawing.Panel(
         "", "block size B", "noise of PREAMBLE / noise of DP-SGD", curves, log_x=True
     )
     return drawing.Picture(
-        f"PREAMBLE: noise for (ε = {preamble.TARGET_EPSILON:g}, "
-        f"δ = {preamble.DELTA:g}), certified",
+        f"PREAMBLE: noise for (ε = {preamble_noise.TARGET_EPSILON:g}, "
+        f"δ = {preamble_noise.DELTA:g}), certified",
         [panel],
         "d = 2^20, C = 2^15, E = 10. B and q are ours: the paper's text does not give "
         "them, nor its scale of noise (here, of a coordinate of the gradient's "
@@ -403,7 +394,7 @@ def figure_8(
     Source: https://arxiv.org/abs/2602.17284, Figure 8.
     """
     made = {
-        route: [_sums(num_steps, route, number) for number in numbers]
+        route: allocation_sums.compute(1.0, num_steps, route, numbers)
         for route, numbers in route_points.items()
     }
 
@@ -445,7 +436,9 @@ def figure_9(
     """
     panels = []
     for count in steps:
-        made = [_sums(count, Route.GEOMETRIC, number, 1e-8) for number in points]
+        made = allocation_sums.compute(
+            1.0, count, Route.GEOMETRIC, points, tail_mass=1e-8
+        )
         exact = math.log1p(math.expm1(1.0) / count)
         truth = Curve("closed form", points, [exact] * len(points), look=drawing.PLAIN)
         band = Curve(

@@ -1,0 +1,127 @@
+"""The figures of paper 1, with few points, are as the mathematics says."""
+
+import math
+
+import numpy as np
+import picture_checks
+import pytest
+
+from dp_accounting_ext.papers import allocation_figures
+from dp_accounting_ext.papers import catalogue
+
+MODULE = allocation_figures.__name__
+Route = allocation_figures.Route
+ROUTE_POINTS = {Route.GEOMETRIC: (250, 1000), Route.ADDITIVE: (2048, 8192)}
+SMALL = {
+    "1": (allocation_figures.figure_1, {"steps": (10, 1000), "points": 3}),
+    "2": (allocation_figures.figure_2, {"batch": 2**20, "points": 3}),
+    "3": (
+        allocation_figures.figure_3,
+        {"steps": (10,), "points": (250, 1000), "counts": (10, 100)},
+    ),
+    "4": (
+        allocation_figures.figure_4,
+        {"settings": ((1.0, 10),), "points": 2, "runs": 2000},
+    ),
+    "5": (
+        allocation_figures.figure_5,
+        {"rates": (0.1,), "block_sizes": (2048, 32_768)},
+    ),
+    "6": (allocation_figures.figure_6, {"batches": (2**20, 2**21), "points": 3}),
+    "7": (allocation_figures.figure_7, {"points": 5}),
+    "8": (allocation_figures.figure_8, {"route_points": ROUTE_POINTS}),
+    "9": (allocation_figures.figure_9, {"steps": (10, 50), "points": (250, 1000)}),
+    "10": (allocation_figures.figure_10, {"selected": (3,), "points": 3}),
+    "11": (allocation_figures.figure_11, {"selected": (1, 3, 10)}),
+}
+
+
+@pytest.fixture(scope="module")
+def pictures():
+    return {name: draw(**sizes) for name, (draw, sizes) in SMALL.items()}
+
+
+def test_every_figure_is_here():
+    drawn = [draw for draw, _ in SMALL.values()]
+    own = [each for each in catalogue.FIGURES.values() if each.__module__ == MODULE]
+    assert drawn == own
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_every_figure_is_drawn_with_its_table(pictures, name, tmp_path):
+    picture_checks.check_bands(pictures[name])
+    picture_checks.check_files(pictures[name], tmp_path)
+
+
+@pytest.mark.parametrize("name", ["1", "10", "11"])
+def test_epsilon_falls_with_noise_and_rises_with_steps(pictures, name):
+    picture = pictures[name]
+    sign = 1 if name == "11" else -1
+    for panel in picture.panels:
+        for curve in panel.curves:
+            assert (sign * np.diff(curve.upper) > 0).all()
+            if curve.lower is not None:
+                assert (sign * np.diff(curve.lower) > 0).all()
+        renyi, drawn, poisson = panel.curves
+        assert (np.asarray(renyi.upper) >= drawn.lower).all()
+        assert (np.asarray(drawn.upper) <= poisson.upper).all()
+
+
+@pytest.mark.parametrize("name", ["2", "6", "7"])
+def test_profiles_fall(pictures, name):
+    for curve in pictures[name].panels[0].curves:
+        assert (np.diff(curve.upper) < 0).all()
+    certified = picture_checks.curves_of(pictures[name])["random allocation, certified"]
+    assert (np.asarray(certified.upper) <= np.multiply(certified.lower, 1.01)).all()
+
+
+def test_the_second_figure_is_in_the_sixth(pictures):
+    (panel,) = pictures["2"].panels
+    assert panel == pictures["6"].panels[0]
+
+
+def test_poisson_and_allocation_cross(pictures):
+    _, ratio = pictures["7"].panels[1].curves
+    assert ratio.lower[0] > 1 > ratio.upper[-1]
+
+
+def test_finer_sums_take_longer_and_are_tighter(pictures):
+    first, slope = pictures["3"].panels[0].curves
+    assert first.x[1] > first.x[0] and min(first.upper) > 0
+    assert slope.upper[1] / slope.upper[0] == pytest.approx(
+        (slope.x[1] / slope.x[0]) ** 2
+    )
+
+
+def test_simulated_errors_are_as_expected(pictures):
+    curves = picture_checks.curves_of(pictures["4"])
+    for scheme in ("random allocation", "Poisson sampling"):
+        expected = np.asarray(curves[scheme].upper)
+        simulated = np.asarray(curves[f"{scheme}, simulated"].upper)
+        # Six deviations of a mean of squares of normal errors.
+        assert (abs(simulated / expected - 1) < 6 * math.sqrt(2 / 2000)).all()
+    assert curves["random allocation"].upper[-1] < curves["Poisson sampling"].upper[-1]
+
+
+def test_larger_blocks_need_more_noise(pictures):
+    (curve,) = pictures["5"].panels[0].curves
+    assert 1 < curve.upper[0] < curve.upper[1] < 1.5
+
+
+def test_both_routes_hold_the_same_epsilon(pictures):
+    add, remove, both = pictures["8"].panels
+    for panel in (add, remove, both):
+        lower = max(max(curve.lower) for curve in panel.curves)
+        upper = min(min(curve.upper) for curve in panel.curves)
+        assert lower <= upper <= lower * 1.001
+    for one, other in zip(remove.curves, both.curves, strict=True):
+        assert other.upper == one.upper  # At this δ, remove is the larger.
+
+
+def test_moments_are_next_to_the_closed_form(pictures):
+    for panel, steps in zip(pictures["9"].panels, (10, 50), strict=True):
+        band, truth = panel.curves
+        assert truth.upper[0] == pytest.approx(math.log1p((math.e - 1) / steps))
+        assert (np.asarray(band.lower) <= truth.upper).all()
+        assert (np.asarray(band.upper) >= np.multiply(truth.upper, 1 - 1e-4)).all()
+        assert band.upper[1] - band.lower[1] < 0.5 * (band.upper[0] - band.lower[0])
