@@ -72,7 +72,7 @@ def test_normal_distribution_function():
     )
     found, values = errors(special.ndtr, mpmath.ncdf, arguments)
     for x, error, value in zip(arguments, found, values, strict=True):
-        _, allowed = gaussian_mixture.below(float(x))
+        _, allowed = gaussian_mixture.Mixture.noise_below(float(x))
         assert error <= 0.7 * allowed / UNIT_ROUNDOFF * value, x
 
 
