@@ -77,7 +77,7 @@ def lower_pair(
     else:
         gained, spent, sign = q_factors, p_factors, -1.0
     tilts = sign * np.linspace(-0.25, 1.0, _TILTS) * goal / deviation * step
-    centre = sum(f.count * sums.dot(f.tilted(0.0)[1], f.indices) for f in gained)
+    centre = sum(factor.count * factor.mean(0.0) for factor in gained)
     circle = fft.next_fast_len(2 * _POINTS, real=True)
     first = math.floor(centre - circle / 2)
     indices = np.arange(first, first + circle, dtype=np.int64)

@@ -192,8 +192,7 @@ class OrdinarySums:
     def _indices_for(self, counts: Sequence[int]) -> IndexArray:
         """Returns the lattice indices of the window, moved by the copies left out."""
         moved = sum(
-            (factor.count - count)
-            * round(sums.dot(factor.tilted(0.0)[1], factor.indices))
+            (factor.count - count) * round(factor.mean(0.0))
             for factor, count in zip(self._factors, counts, strict=True)
         )
         first = max(self._first - moved, 0)
@@ -226,7 +225,7 @@ class OrdinarySums:
         masses[-1] += above
         tilt = self._window.raising * self.step
         mean = sum(
-            count * sums.dot(factor.tilted(tilt)[1], factor.indices)
+            count * factor.mean(tilt)
             for count, factor in zip(counts, self._factors, strict=True)
         )
         self.lost += floats.raised(weight * above * mean * self.step)

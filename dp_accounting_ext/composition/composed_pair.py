@@ -31,13 +31,8 @@ PairWithCount = tuple[dominating_pair.DominatingPair, int]
 _CELLS_PER_DEVIATION = 300.0  # In the average run's. (9 and 0.8, 0.8 and 1.3.)
 _DIVERGENCE = 12.0  # Of laws under neighbouring tilts, in nats. (1 and 1, 1.1 and 0.9.)
 _MARGIN = 12.0  # Of the circle around the window, in standard deviations. (The same.)
-_MANY_POINTS = (
-    1 << 16
-)  # A lower bound's circle has so many, or five windows. (The same.)
 _MOST_TILTS = 40  # A limit.
-_FINEST = (
-    1e-12  # The least interval, over the largest loss, for the digits of an index.
-)
+_FINEST = 1e-12  # The least interval over the largest loss, for an index's digits.
 _MOST_POINTS = 1 << 19  # Bounds the memory: 4 MB an array and tilt.
 # The relative errors that masses of a lower bound may have, tried in turn until no more
 # mass than this must be dropped. (The same.)
@@ -186,7 +181,7 @@ class _Lattice:
         margin = math.ceil(_MARGIN * sketch.deviation / interval)
         if laws[0].bound is Bound.LOWER:
             # What folds onto the window is taken off.
-            margin = max(margin, 4 * window, _MANY_POINTS - window)
+            margin = max(margin, 4 * window)
         size = min(window + margin, self._top - self._bottom + 1)
         self._size = int(fft.next_fast_len(size, real=True))
         self._tilts = [tilt * interval for tilt in tilts]

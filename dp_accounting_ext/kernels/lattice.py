@@ -93,6 +93,10 @@ class Factor:
         weights /= total
         return largest + math.log(total), weights
 
+    def mean(self, tilt: float) -> float:
+        """Returns the mean lattice index of one copy, tilted."""
+        return sums.dot(self.tilted(tilt)[1], self.indices)
+
 
 @dataclasses.dataclass(frozen=True)
 class TiltedValues:
@@ -178,13 +182,6 @@ class TiltedSum:
         """Returns ln E e^{tilt · sum} of some copies of each factor."""
         return sum(
             count * shift for count, shift in zip(counts, self._shifts, strict=True)
-        )
-
-    def mean(self) -> float:
-        """Returns the tilted mean of the sum's lattice index."""
-        return sum(
-            factor.count * sums.dot(weights, factor.indices)
-            for factor, weights in zip(self._factors, self._weights, strict=True)
         )
 
     @functools.cached_property

@@ -15,7 +15,6 @@ from dp_accounting_ext.kernels import lattice
 
 FloatArray = npt.NDArray[np.float64]
 IndexArray = npt.NDArray[np.int64]
-Owners = list[npt.NDArray[np.intp]]
 
 # Tuning: what may fold onto the largest mass that a tilt answers for, relatively. Where
 # more does, the tilt is left out. Half and twice it: the same k-out-of-t lower bounds.
@@ -48,10 +47,16 @@ def raised(
     return least
 
 
-def owners(values: Sequence[lattice.TiltedValues], indices: IndexArray) -> Owners:
-    """Returns, for each tilt, the positions of the indices where it errs least."""
+def owners(values: Sequence[lattice.TiltedValues], indices: IndexArray) -> list[slice]:
+    """Returns, for each tilt, the positions of the indices where it errs least.
+
+    These are ranges, as the logarithm of each noise is a line; some are empty.
+    """
+    if len(values) == 1:
+        return [slice(0, indices.size)]
     best = np.argmin([value.log_noise(indices) for value in values], axis=0)
-    return [np.flatnonzero(best == number) for number in range(len(values))]
+    own = [np.flatnonzero(best == number) for number in range(len(values))]
+    return [slice(int(o[0]), int(o[-1]) + 1) if o.size else slice(0, 0) for o in own]
 
 
 class LeastNoise:
@@ -117,9 +122,8 @@ class LeastNoise:
         return moments, noise
 
 
-_Part = tuple[
-    lattice.TiltedSum, lattice.TiltedValues, npt.NDArray[np.intp], float
-]  # A tilt, its masses, the positions it answers for, and what folds onto them.
+# A tilt, its masses, the positions that it answers for, and what folds onto them.
+_Part = tuple[lattice.TiltedSum, lattice.TiltedValues, slice, float]
 
 
 def _that_do_not_fold(
@@ -138,7 +142,7 @@ def _that_do_not_fold(
             for tilted, value, own in zip(
                 sums, values, owners(values, indices), strict=True
             )
-            if own.size
+            if own.stop
         ]
         shares = [
             folded / peak if (peak := float(value.values[own].max())) > 0 else 0.0

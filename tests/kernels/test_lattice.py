@@ -289,17 +289,13 @@ def test_mass_error_of_small_exponents_is_small():
     assert 5 * 16 * 2.0**-53 <= tilted.mass_error() <= 5 * 2000 * 2.0**-53
 
 
-def test_mean_of_a_tilted_sum():
-    a, b = random_masses(1, 5), random_masses(2, 9)
-    tilted = lattice.TiltedSum(
-        [lattice.Factor(1, a, 3), lattice.Factor(-2, b, 2)], 0.3, 128, CHANGES
-    )
-    mean = 0.0
-    for masses, start, count in ((a, 1, 3), (b, -2, 2)):
-        indices = start + np.arange(masses.size)
-        weights = masses * np.exp(0.3 * indices)
-        mean += count * (weights @ indices) / weights.sum()
-    assert tilted.mean() == pytest.approx(mean, rel=1e-13)
+@pytest.mark.parametrize("tilt", [-0.3, 0.0, 0.7])
+def test_mean_of_a_tilted_factor(tilt):
+    masses = random_masses(1, 5)
+    indices = -2 + np.arange(5)
+    weights = masses * np.exp(tilt * indices)
+    found = lattice.Factor(-2, masses, 3).mean(tilt)
+    assert found == pytest.approx((weights @ indices) / weights.sum(), rel=1e-13)
 
 
 def test_largest_offset_is_that_of_all_copies_together():

@@ -19,8 +19,13 @@ def test_owners_cover_every_index_once():
     values = [tilted.masses([20], 0) for tilted in sums]
     indices = np.arange(181)
     parts = tilted_masses.owners(values, indices)
-    np.testing.assert_array_equal(np.sort(np.concatenate(parts)), indices)
-    assert parts[0].max() < parts[1].min() <= parts[1].max() < parts[2].min()
+    np.testing.assert_array_equal(
+        np.concatenate([indices[part] for part in parts]), indices
+    )
+    noise = np.array([value.log_noise(indices) for value in values])
+    for part, own in zip(parts, noise, strict=True):
+        assert part.stop > part.start
+        np.testing.assert_array_equal(own[part], noise.min(axis=0)[part])
 
 
 class Constant:
