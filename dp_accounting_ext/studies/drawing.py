@@ -21,7 +21,7 @@ _LEGEND_ENTRY_WIDTH = 2.3
 _LINE_HEIGHT = 0.2
 _NOTE_LINE_HEIGHT = 0.14
 _NOTE_LETTERS_PER_INCH = 17
-_FEW_DECADES = 2.5  # Of an axis that has ticks between powers of ten.
+_FEW_DECADES = 2.5  # An axis of so many has ticks between powers of ten.
 _INK = "#333333"
 _RULES = {
     "axes.grid": True,
@@ -225,7 +225,7 @@ def draw(picture: Picture, path: pathlib.Path) -> None:
         whole = figure.Figure(figsize=size, layout="constrained")
         # Title and note are of the whole, the legend of its only part: none is in the
         # place of another.
-        part = whole.subfigures()
+        part: Any = whole.subfigures()
         axes = part.subplots(rows, columns, squeeze=False).ravel()
         for place in axes[len(picture.panels) :]:
             place.remove()
