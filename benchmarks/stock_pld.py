@@ -2,18 +2,19 @@
 
 Both compose the same tree and answer one question, in turn, in one process. A time is
 the least of several; before each of ours, what is kept of earlier ones is cleared. A
-ratio is the stock's time over ours. Further rows: a Poisson-sampled PLD built by
-Theorem 3.3 against the stock's closed form (the ε is of 1000 of them, the time that of
-building one), and small δ, where the stock says inf. "certified ≥" is a lower bound
-on the truth; it is 0 where none is known.
+ratio is dp_accounting's time over ours. Further rows: a Poisson-sampled PLD built by
+Theorem 3.3 against dp_accounting's closed form (the ε is of 1000 of them, the time that
+of building one), and small δ, where dp_accounting says inf. "certified ≥" is a lower
+bound on the truth; it is 0 where none is known.
 
     python benchmarks/stock_pld.py [--short]
 
-Exit status 1, with a line for each, if a row misses a goal: it is slower than the stock
-(rows that take both under 1 ms are exempt), less than 3 times as fast on DP-SGD, less
-than 50 times on the mixtures of Gaussians and on building the PLD; its ε is more than
-1e-6 above the stock's, or not finite; or an ε is below the certified lower bound. The
-ε of a PLD must be within 1e-6 of the stock's, that of Gaussians of its closed form.
+Exit status 1, with a line for each, if a row misses a goal: it is slower than
+dp_accounting (rows that take both under 1 ms are exempt), less than 3 times as fast on
+DP-SGD, less than 50 times on the mixtures of Gaussians and on building the PLD; its ε
+is more than 1e-6 above dp_accounting's, or not finite; or an ε is below the certified
+lower bound. The ε of a PLD must be within 1e-6 of dp_accounting's, that of Gaussians of
+its closed form.
 """
 
 import argparse
@@ -66,7 +67,7 @@ class Case:
         delta: δ.
         relation: The neighboring relation.
         exact: The truth, where a closed form has it.
-        slow: Whether the stock takes too long for the short form.
+        slow: Whether dp_accounting takes too long for the short form.
     """
 
     name: str
@@ -85,15 +86,15 @@ class Row:
 
     Attributes:
         name: What was computed.
-        stock: The stock's answer; less is better.
+        stock: dp_accounting's answer; less is better.
         ours: Ours.
         lower: A certified lower bound; NaN where there is none.
-        stock_seconds: CPU seconds of the stock.
+        stock_seconds: CPU seconds of dp_accounting.
         our_seconds: CPU seconds of ours.
         goal: The least ratio of the two.
         exact: What ours must not be below, nor above by more than 1e-6; or None.
-        tolerance: How far ours may be above the stock's, relative.
-        is_same: Whether ours may not be further below the stock's, either.
+        tolerance: How far ours may be above dp_accounting's, relative.
+        is_same: Whether ours may not be further below dp_accounting's, either.
     """
 
     name: str
@@ -113,7 +114,7 @@ class Row:
 
     @property
     def difference(self) -> float:
-        """Returns how far ours is above the stock's, relative."""
+        """Returns how far ours is above dp_accounting's, relative."""
         return self.ours / self.stock - 1
 
     @property
@@ -126,17 +127,17 @@ def violations(row: Row) -> list[str]:
     """Returns the goals a row misses, a line each; what is NaN misses them."""
     found = []
     if not row.is_exempt and not row.ratio >= row.goal:
-        found.append(f"{row.ratio:.2f} times as fast as the stock, goal {row.goal:g}")
+        found.append(f"{row.ratio:.2f} times as fast, goal {row.goal:g}")
     if not math.isfinite(row.ours):
         found.append(f"no finite answer: {row.ours}")
     if not row.ours <= row.stock * (1 + row.tolerance):
-        found.append(f"{row.ours:.9g} is {row.difference:.1e} above the stock's")
+        found.append(f"{row.ours:.9g} is {row.difference:.1e} above dp_accounting's")
     if row.is_same and not row.difference >= -row.tolerance:
-        found.append(f"{row.ours:.9g} is {row.difference:.1e} off the stock's")
+        found.append(f"{row.ours:.9g} is {row.difference:.1e} off dp_accounting's")
     if row.ours < row.lower:
         found.append(f"{row.ours:.9g} is below the certified {row.lower:.9g}")
     if row.stock < row.lower:
-        found.append(f"the stock's {row.stock:.9g} is below {row.lower:.9g}")
+        found.append(f"dp_accounting's {row.stock:.9g} is below {row.lower:.9g}")
     if row.exact and not -ROUNDING <= row.ours / row.exact - 1 <= SLACK:
         found.append(f"{row.ours:.12g} where {row.exact:.12g} is exact")
     return [f"{row.name}: {line}" for line in found]
@@ -307,7 +308,7 @@ def everyday_cases() -> list[Case]:
 
 
 def small_delta_cases() -> list[Case]:
-    """Questions below the stock's floors."""
+    """Questions below dp_accounting's floors."""
     cases = [
         Case(
             f"DP-SGD T=1000, δ={delta:g}",
@@ -327,7 +328,7 @@ def small_delta_cases() -> list[Case]:
 
 
 def calibration_row() -> Row:
-    """The noise of DP-SGD for (2, 1e-6), by the library's own search."""
+    """The noise of DP-SGD for (2, 1e-6), by dp_accounting's own search."""
 
     def noise(accountant: Callable[[], dp_accounting.PrivacyAccountant]) -> float:
         return dp_accounting.calibrate_dp_mechanism(
@@ -364,7 +365,7 @@ def epsilon_of_many(
 
 
 def sampled_pld_rows() -> list[Row]:
-    """A sampled Gaussian's PLD by Theorem 3.3, against the stock's closed form."""
+    """A sampled Gaussian's PLD by Theorem 3.3, against dp_accounting's closed form."""
     gaussian = dp_accounting.GaussianDpEvent(1.0)
     event = ext.PLDSubsampleEvent(0.01, gaussian)
     lower = lower_epsilon(event, 1000, 1e-6, ADD_OR_REMOVE)
@@ -427,7 +428,7 @@ def main() -> None:
         description="The accountant beside the stock one: ε, certainty and CPU time."
     )
     parser.add_argument(
-        "--short", action="store_true", help="without what takes the stock long"
+        "--short", action="store_true", help="without what takes dp_accounting long"
     )
     options = parser.parse_args()
     print(measured_with.versions())

@@ -63,14 +63,14 @@ def test_a_row_that_meets_its_goals(changes):
         ({"our_seconds": 0.14, "goal": 2.9}, "times as fast"),
         ({"our_seconds": 1.1e-3, "stock_seconds": 0.1e-3}, "times as fast"),
         ({"stock_seconds": math.nan}, "times as fast"),
-        ({"ours": 1 + 1.1e-6}, "above the stock's"),
+        ({"ours": 1 + 1.1e-6}, "above dp_accounting's"),
         ({"ours": math.inf, "stock": math.inf}, "no finite answer"),
         ({"ours": math.nan}, "no finite answer"),
         ({"ours": 0.89}, "below the certified"),
-        ({"stock": 0.89, "ours": 0.89}, "the stock's 0.89 is below"),
+        ({"stock": 0.89, "ours": 0.89}, "dp_accounting's 0.89 is below"),
         ({"exact": 1 - 1.1e-6}, "is exact"),
         ({"exact": 1 + 1e-11}, "is exact"),
-        ({"ours": 1 - 1.1e-6, "is_same": True}, "off the stock's"),
+        ({"ours": 1 - 1.1e-6, "is_same": True}, "off dp_accounting's"),
     ],
 )
 def test_a_row_that_misses_a_goal(changes, reason):

@@ -24,6 +24,7 @@ epsilon_lower, epsilon_upper, seconds (of CPU) and note: why a bracket is wide, 
 there is none. Rows are appended as they are found. A run that was stopped, however it
 was, goes on where it stopped when it is started again.
 """
+# Tuning: each is a process with all of NumPy in it.
 _MOST_WORKERS = 1024
 
 

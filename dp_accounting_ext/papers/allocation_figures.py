@@ -28,7 +28,7 @@ Direction = dominating_pair.Direction
 Route = allocation_sums.Route
 
 DELTA = 1e-6
-# Dense enough for smooth curves.
+# Tuning: dense enough for smooth curves.
 ORDERS = (*range(2, 65), *range(68, 129, 4), *range(136, 257, 8), *range(272, 1025, 16))
 
 ALLOCATION_LABEL = "random allocation, certified"

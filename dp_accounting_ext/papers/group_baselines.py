@@ -185,7 +185,7 @@ def _response(truth: float) -> stock.DpEvent:
 
 
 def response_rdp(truth: float, orders: FloatArray) -> FloatArray:
-    """Returns the stock's RDP of randomized response on all records."""
+    """Returns dp_accounting's RDP of randomized response on all records."""
     accountant = rdp_privacy_accountant.RdpAccountant(orders.tolist(), _REPLACE)
     return np.asarray(accountant.compose(_response(truth)).rdp)
 

@@ -219,8 +219,8 @@ def tabulated_profile(
     It is computed once: the optimal post-hoc bound asks for all of them.
     """
     whole = stock.SelfComposedDpEvent(step, num_steps)
-    epsilons = epsilon * np.arange(points + 1) / points
-    deltas = pld.from_event(whole).get_delta_for_epsilon(epsilons)
+    epsilons = (epsilon * np.arange(points + 1) / points).tolist()
+    deltas = np.asarray(pld.from_event(whole).get_delta_for_epsilon(epsilons))
     return lambda each: float(deltas[round(each * points / epsilon)])
 
 

@@ -30,6 +30,7 @@ from dp_accounting_ext import pld_accountant
 from dp_accounting_ext import rdp_accountant
 from dp_accounting_ext.validation import fields
 
+# Tuning: where the search begins.
 _BRACKET = mechanism_calibration.LowerEndpointAndGuess(0.05, 1.0)
 
 

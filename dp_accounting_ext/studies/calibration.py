@@ -14,12 +14,15 @@ from dp_accounting_ext.studies import comparison
 from dp_accounting_ext.studies import training_run
 from dp_accounting_ext.validation import fields
 
+# Certified: ε is asked for again at the rounded noise, so that rounding it costs none.
 DIGITS = 6
 _UPWARDS = decimal.Context(prec=DIGITS, rounding=decimal.ROUND_CEILING)
+# Tuning: of the search, which ends with the certified bounds of what it found.
 _WIDENING = 3.0
 _LOGARITHMIC_TOLERANCE = 1e-6
-# Below it, and below 0.1 / √ε, a step with the record in it has a loss of 50 ε and
-# thousands: only a record that is hardly ever sampled is private then, at any noise.
+# Tuning: where the search ends. Below it, and below 0.1 / √ε, a step with the record in
+# it has a loss of thousands, and of 50 ε: only a record that is hardly ever sampled is
+# private then, at any noise.
 _SMALLEST_NOISE = 0.01
 
 Epsilon = Callable[[float], float]

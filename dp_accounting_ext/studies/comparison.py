@@ -11,7 +11,9 @@ from dp_accounting_ext.mechanisms import allocated
 from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.studies import training_run
 
+# Tuning: the accountant's own loss interval, in nats.
 _INTERVAL = 1e-4
+# Tuning: a relative width of brackets that nobody needs to be told of.
 _TIGHT = 1e-3
 
 
@@ -51,7 +53,7 @@ def bracket(scheme: str, setting: training_run.TrainingRun) -> Row:
     """Returns the bounds on ε of a training run.
 
     Args:
-        scheme: A name in `setting.SCHEMES`.
+        scheme: A name in `training_run.SCHEMES`.
         setting: The run.
 
     Raises:

@@ -14,6 +14,7 @@ from dp_accounting_ext.validation import fields
 
 Progress = Callable[[int, int], None]
 
+# Tuning: where curves begin and end. Each point on them is certified, whatever it is.
 _END_OVER_FIRST = 100.0
 _SMALLEST_END = 1e-3  # Of profiles that are all below the smallest δ.
 _MOST_POINTS = 10_000

@@ -12,25 +12,24 @@ import textwrap
 from typing import Any
 
 SUFFIXES = (".png", ".svg")
+# Tuning: how a picture looks; sizes are in inches.
 _DOTS_PER_INCH = 110
-# Inches.
 _PANEL_WIDTH = 4.2
 _PANEL_HEIGHT = 3.2
 _SIDE_LEGEND_WIDTH = 2.7
 _LEGEND_ENTRY_WIDTH = 2.3
-_TITLE_HEIGHT = 0.34
-_LEGEND_LINE_HEIGHT = 0.2
+_LINE_HEIGHT = 0.2
 _NOTE_LINE_HEIGHT = 0.14
-_MARGIN = 0.1
-_NOTE_LETTERS = 17  # Of an inch.
-
-_FEW_DECADES = 2.5  # Of an axis that has ticks between powers of ten.
+_NOTE_LETTERS_PER_INCH = 17
+_FEW_DECADES = 2.5  # An axis of so many has ticks between powers of ten.
 _INK = "#333333"
 _RULES = {
     "axes.grid": True,
     "axes.spines.right": False,
     "axes.spines.top": False,
     "axes.titlesize": 10,
+    "figure.constrained_layout.h_pad": 0.07,
+    "figure.constrained_layout.w_pad": 0.07,
     "font.size": 9,
     "grid.alpha": 0.3,
     "legend.fontsize": 8.5,
@@ -217,96 +216,63 @@ def draw(picture: Picture, path: pathlib.Path) -> None:
     """
     check_output(path)
     import matplotlib
-    from matplotlib import figure as figures
-    from matplotlib import layout_engine
+    from matplotlib import figure
 
+    columns = min(picture.columns, len(picture.panels))
+    rows = -(-len(picture.panels) // columns)
     with matplotlib.rc_context(_RULES):
-        frame = _Frame(picture)
-        layout = layout_engine.ConstrainedLayoutEngine(rect=frame.inner())
-        figure = figures.Figure(figsize=frame.size, layout=layout)
-        rows = -(-len(picture.panels) // frame.columns)
-        axes = figure.subplots(rows, frame.columns, squeeze=False).ravel()
+        size = (columns * _PANEL_WIDTH, rows * _PANEL_HEIGHT)
+        whole = figure.Figure(figsize=size, layout="constrained")
+        # Title and note are of the whole, the legend of its only part: none is in the
+        # place of another.
+        part: Any = whole.subfigures()
+        axes = part.subplots(rows, columns, squeeze=False).ravel()
         for place in axes[len(picture.panels) :]:
             place.remove()
         for panel, place in zip(picture.panels, axes, strict=False):
             _draw_panel(panel, place)
-            if not frame.has_one_legend:
-                place.legend(loc="upper center", bbox_to_anchor=(0.5, -0.18))
-        frame.write_around(figure, axes[0])
+        width, height = _add_legends(picture, part, rows, columns)
+        whole.set_size_inches(size[0] + width, size[1] + height)
+        _add_texts(picture, whole)
+        # What is to be laid out has ticks, and these are found by drawing.
+        whole.draw_without_rendering()
         # No date, so that the same numbers make the same file.
         metadata = {"Date": None} if path.suffix.lower() == ".svg" else {}
-        figure.savefig(path, dpi=_DOTS_PER_INCH, metadata=metadata)
+        whole.savefig(path, dpi=_DOTS_PER_INCH, metadata=metadata)
 
 
-class _Frame:
-    """What is around the panels: title, legend and note.
+def _add_legends(
+    picture: Picture, part: Any, rows: int, columns: int
+) -> tuple[float, float]:
+    """Adds legends, none of which hides a curve; returns the room that they need.
 
-    One legend stands above panels of the same curves, or to the right of a single
-    panel; panels of different curves have their own below them. None hides a curve.
+    One legend is above panels of the same curves, or to the right of a single panel;
+    panels of different curves have their own below them.
     """
+    names = [_legend_of(panel) for panel in picture.panels]
+    handles, labels = part.axes[0].get_legend_handles_labels()
+    if len(picture.panels) == 1:
+        part.legend(handles, labels, loc="outside right upper")
+        return _SIDE_LEGEND_WIDTH, 0.0
+    if all(name == names[0] for name in names):
+        entries = int(columns * _PANEL_WIDTH / _LEGEND_ENTRY_WIDTH)
+        ncols = max(1, min(entries, len(labels)))
+        part.legend(handles, labels, loc="outside upper center", ncols=ncols)
+        return 0.0, -(-len(labels) // entries) * _LINE_HEIGHT
+    for place in part.axes:
+        place.legend(loc="upper center", bbox_to_anchor=(0.5, -0.18))
+    return 0.0, rows * max(map(len, names)) * _LINE_HEIGHT
 
-    def __init__(self, picture: Picture) -> None:
-        self._picture = picture
-        self.columns = min(picture.columns, len(picture.panels))
-        self._is_single = len(picture.panels) == 1
-        names = [_legend_of(panel) for panel in picture.panels]
-        self.has_one_legend = all(name == names[0] for name in names)
-        width = self.columns * _PANEL_WIDTH
-        self._entries = max(1, math.floor(width / _LEGEND_ENTRY_WIDTH))
-        self._top, self._right = _TITLE_HEIGHT, 0.0
-        if self._is_single:
-            self._right = _SIDE_LEGEND_WIDTH
-        elif self.has_one_legend:
-            lines = -(-len(names[0]) // self._entries)
-            self._top += lines * _LEGEND_LINE_HEIGHT
-        width += self._right
-        self._note = textwrap.wrap(picture.note, round(width * _NOTE_LETTERS))
-        self._bottom = len(self._note) * _NOTE_LINE_HEIGHT + _MARGIN
-        below = 0.0
-        if not self.has_one_legend:
-            below = max(map(len, names)) * _LEGEND_LINE_HEIGHT
-        rows = -(-len(picture.panels) // self.columns)
-        height = rows * (_PANEL_HEIGHT + below) + self._top + self._bottom
-        self.size = (width, height)
 
-    def inner(self) -> tuple[float, float, float, float]:
-        """Returns left, bottom, width and height of the panels' part of the whole."""
-        width, height = self.size
-        left = _MARGIN / 2 / width
-        return (
-            left,
-            self._bottom / height,
-            1 - self._right / width - 2 * left,
-            1 - (self._bottom + self._top) / height,
-        )
-
-    def write_around(self, figure: Any, axes: Any) -> None:
-        """Writes the title, the note, and the legend that all panels share."""
-        width, height = self.size
-        top, left = 1 - _MARGIN / height, _MARGIN / width
-        figure.text(0.5, top, self._picture.title, ha="center", va="top", fontsize=11)
-        figure.text(
-            left,
-            _MARGIN / 2 / height,
-            "\n".join(self._note),
-            fontsize=7.5,
-            color=_INK,
-            va="bottom",
-        )
-        if not self.has_one_legend:
-            return
-        handles, labels = axes.get_legend_handles_labels()
-        place = (0.5, 1 - _TITLE_HEIGHT / height)
-        if self._is_single:
-            place = (1 - self._right / width, place[1])
-        figure.legend(
-            handles,
-            labels,
-            loc="upper left" if self._is_single else "upper center",
-            bbox_to_anchor=place,
-            ncols=1 if self._is_single else min(self._entries, len(labels)),
-            borderaxespad=0.1,
-        )
+def _add_texts(picture: Picture, whole: Any) -> None:
+    """Adds the title and the note, and the room that they need."""
+    width, height = whole.get_size_inches()
+    note = textwrap.wrap(picture.note, round(width * _NOTE_LETTERS_PER_INCH))
+    height += 2 * _LINE_HEIGHT + len(note) * _NOTE_LINE_HEIGHT
+    whole.set_size_inches(width, height)
+    whole.suptitle(picture.title, fontsize=11)
+    style = {"fontsize": 7.5, "color": _INK, "ha": "left"}
+    whole.supxlabel("\n".join(note), x=0.01, **style)
 
 
 def _legend_of(panel: Panel) -> list[str]:

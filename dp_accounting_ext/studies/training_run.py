@@ -15,7 +15,7 @@ RANDOM_ALLOCATION = "random allocation"
 POISSON_SAMPLING = "Poisson sampling"
 NO_AMPLIFICATION = "no amplification"
 
-# Beyond these the accountant has no useful answer, or none.
+# Tuning: beyond these the accountant has no useful answer, or none.
 SMALLEST_NOISE = 1e-60
 LARGEST_NOISE = 1e9
 _MOST_STEPS = fields.MOST_RUNS

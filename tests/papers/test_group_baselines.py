@@ -140,7 +140,7 @@ def test_groups_of_one_are_single_records():
 
 @pytest.mark.parametrize("order", [257, 300, 300.25])
 def test_the_agnostic_bound_is_the_stocks_for_a_gaussian(order):
-    """Above order 256 the stock has the same theorem for ε(∞) = ∞."""
+    """Above order 256 dp_accounting has the same theorem for ε(∞) = ∞."""
     gaussian = dp_accounting.GaussianDpEvent(6.0)
     relation = dp_accounting.NeighboringRelation.REPLACE_ONE
     stock = dp_accounting.rdp.RdpAccountant([order], relation).compose(

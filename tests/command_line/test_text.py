@@ -1,0 +1,79 @@
+"""What is printed is true: rounded outwards, on one line, in any alphabet."""
+
+import decimal
+import io
+import json
+import math
+
+from hypothesis import given
+from hypothesis import strategies as st
+import pytest
+
+from dp_accounting_ext.command_line import text
+from dp_accounting_ext.studies import training_run
+
+NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
+
+
+@given(NUMBERS)
+def test_seven_digits_are_rounded_outwards(value):
+    low, high = text.rounded_down(value), text.rounded_up(value)
+    assert decimal.Decimal(low) <= decimal.Decimal(value) <= decimal.Decimal(high)
+    for printed in (low, high):
+        assert len(decimal.Decimal(printed).as_tuple().digits) <= 7
+    gap = decimal.Decimal(high) - decimal.Decimal(low)
+    assert gap <= abs(decimal.Decimal(value)) * decimal.Decimal("1.0001e-6")
+
+
+@pytest.mark.parametrize("rounded", [text.rounded_down, text.rounded_up])
+def test_what_is_no_finite_number(rounded):
+    assert rounded(None) == "-"
+    assert rounded(math.inf) == "inf"
+
+
+@given(st.recursive(NUMBERS | st.none(), st.lists, max_leaves=5))
+def test_json_of_finite_numbers_is_read_back(value):
+    assert json.loads(text.as_json({"value": value})) == {"value": value}
+
+
+def test_json_of_infinity_is_a_word():
+    found = json.loads(text.as_json({"a": [math.inf, {"b": -math.inf}], "c": None}))
+    assert found == {"a": ["inf", {"b": "-inf"}], "c": None}
+
+
+@given(st.text())
+def test_a_complaint_is_one_line(message):
+    stream = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.stderr", stream)
+        text.complain("prog", message)
+    assert len(stream.getvalue().splitlines()) == 1
+    assert stream.getvalue().startswith("prog: error: ")
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_letters_that_a_stream_lacks_are_replaced(monkeypatch, encoding):
+    stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+    monkeypatch.setattr("sys.stdout", stream)
+    text.write("ε ≤ 1")
+    assert stream.buffer.getvalue().decode(encoding).endswith(" 1\n")
+
+
+def test_without_streams_nothing_is_printed(monkeypatch):
+    monkeypatch.setattr("sys.stdout", None)
+    monkeypatch.setattr("sys.stderr", None)
+    text.write("whole")
+    text.complain("prog", "message")
+
+
+@pytest.mark.parametrize(
+    ("epochs", "group", "words"),
+    [
+        (1, 1, "2 of 30 steps, 1 epoch"),
+        (4, 1, "2 of 30 steps, 4 epochs"),
+        (4, 3, "2 of 30 steps, 4 epochs, groups of 3"),
+    ],
+)
+def test_a_training_in_words(epochs, group, words):
+    run = training_run.TrainingRun(1.0, 30, 2, epochs, 1e-6, group)
+    assert text.training(run) == words
