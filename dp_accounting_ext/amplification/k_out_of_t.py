@@ -1,0 +1,405 @@
+"""k-out-of-t random allocation itself, from above and from below, for 1 < k < t.
+
+With X_i the ratios of the steps, Z = e_k(X_1, …, X_t) / C(t, k). For any λ in (0, 1)
+and q_i = λ X_i / (1 − λ + λ X_i),
+
+    Z = ∏ (1 − λ + λ X_i) · π(k) / Binom(k; t, λ),
+
+π(k) the probability that k of independent events with chances q_i happen. It is at
+most e^{−V} I₀(V), V = Σ q_i (1 − q_i). So the joint law of L = Σ ln(1 − λ + λ X_i) and V
+bounds Z's; and like any statistic's it gives a lower bound.
+"""
+
+from collections.abc import Sequence
+import dataclasses
+import itertools
+import math
+
+import numpy as np
+import numpy.typing as npt
+from scipy import special
+
+from dp_accounting_ext import dominating_pair
+from dp_accounting_ext.amplification import joint_allocation
+from dp_accounting_ext.kernels import lattice_2d
+from dp_accounting_ext.kernels import minorant
+from dp_accounting_ext.kernels import sums
+
+Bound = dominating_pair.Bound
+Direction = dominating_pair.Direction
+DirectedPairs = dominating_pair.DirectedPairs
+DominatingPair = dominating_pair.DominatingPair
+FloatArray = npt.NDArray[np.float64]
+
+UNIT_ROUNDOFF = dominating_pair.UNIT_ROUNDOFF
+
+# Certified: e^V / I₀(V) is concave from here on, and increases by less than this.
+CONCAVE_FROM = 0.8
+STEEPEST = 1.2001
+_BESSEL_ERROR = 64.0  # Of a logarithm of e^{−V} I₀(V), in units of rounding.
+_SAFETY = 1 + 1e-9
+
+# Tuning.
+_EXPONENTS = (0.0, 2.5, 6.0, 10.0, 14.5, 20.0, 28.0)  # Where upper bounds are tight.
+_MOST_NODES = 12_000
+_LARGEST_LOSS = 690.0
+_LOWER_EXPONENTS = (0.0, 7.0, 16.0, 28.0)  # Where lower bounds are, either way.
+_TYPICAL = 13.0  # The exponent of the λ of lower bounds: δ is about 1e-6.
+_GROUPS = 4096  # Of a lower bound's ratios.
+_SMALLEST_MASS = 1e-300
+_RARE = 14.0  # Exponent of V below its floor, beyond that of an anchor.
+
+
+def log_reciprocal(variance: FloatArray) -> FloatArray:
+    """Returns the logarithm of a concave function that is at most e^V / I₀(V).
+
+    It is that function from `CONCAVE_FROM` on, and a line before.
+
+    Args:
+        variance: (n,) values of V ≥ 0.
+    """
+    inside = np.maximum(variance, CONCAVE_FROM)
+    values = -np.log(special.i0e(inside))
+    start = 1 / float(special.i0e(CONCAVE_FROM))
+    line = start - STEEPEST * (CONCAVE_FROM - np.minimum(variance, CONCAVE_FROM))
+    found: FloatArray = np.where(variance < CONCAVE_FROM, np.log(line), values)
+    return found
+
+
+@dataclasses.dataclass(frozen=True)
+class _Cells:
+    """A bound in cells: masses under P, and the logarithm of the ratio of each.
+
+    Valid for ln κ from `valid_from` on, whatever lies below.
+    """
+
+    losses: FloatArray
+    masses: FloatArray
+    sink: float
+    mass_error: float
+    ratio_error: float
+    valid_from: float
+
+
+def upper_pair(
+    pair: DominatingPair,
+    num_selected: int,
+    num_steps: int,
+    blocks: DominatingPair,
+    *,
+    tail_mass: float,
+) -> DominatingPair:
+    """Returns a pair that dominates k-out-of-t allocation when a record is removed.
+
+    Its profile is the greatest convex one below several bounds: that of the blocks
+    (Lemma 2.8), and those of the theorem for a few λ.
+
+    Args:
+        pair: An upper bound of one step, n atoms.
+        num_selected: Number of steps with the record, 1 < k < t.
+        num_steps: Number of steps, t.
+        blocks: An upper bound of the allocation, when a record is removed.
+        tail_mass: Rarest losses that the result is to tell from infinite ones.
+
+    Guarantees:
+        H(P‖Q) of the result is at least that of the allocation, at every κ ≥ 0. The
+        pair is for this direction alone.
+
+    Source:
+        docs/mathematics.md, "k out of t: the theorem".
+    """
+    steps = joint_allocation.Steps.of(pair, num_selected, num_steps)
+    if steps.ratios.size < 2 or not steps.p_masses.any():
+        return blocks
+    sketch = steps.sketch
+    most = -math.log(tail_mass)
+    cells = []
+    for exponent in _EXPONENTS:
+        if exponent > most:
+            break
+        tilt = sketch.tilt(exponent)
+        anchor = sketch.anchor(sketch.rate(tilt), tilt)
+        cells.append(_upper_cells(pair, steps, anchor))
+    return _least(blocks, cells)
+
+
+def _upper_cells(
+    pair: DominatingPair,
+    steps: joint_allocation.Steps,
+    anchor: joint_allocation.Anchor,
+) -> _Cells:
+    """Returns the theorem's bound for one λ, accurate about one tilt."""
+    selected, total = steps.num_selected, steps.num_steps
+    grid = joint_allocation.Grid.of([anchor], total)
+    steps, lost = _without_largest(steps, anchor)
+    factors = list(grid.factors(steps))
+    plane = grid.plane(factors, anchor.tilt)
+    first = math.floor(anchor.low / grid.coarse_step)
+    found = plane.masses(_tent(grid), first, height=grid.height)
+    last = first + found.values.shape[0] - 1
+    lost += plane.mass_above(last * grid.height)
+    masses = (np.maximum(found.values, 0.0) + found.noise) * found.scale()[:, None]
+    log_binomial, binomial_error = joint_allocation.log_binomial(
+        selected, total, anchor.rate
+    )
+    variances = grid.column_step * np.arange(joint_allocation.COLUMNS)
+    rows = grid.coarse_step * found.rows
+    losses = rows[:, None] - log_reciprocal(variances) - log_binomial
+    valid_from = -math.inf
+    if anchor.tilt != 0:
+        # Of what is below the window nothing is known, but that V is hardly small.
+        log_mass = -(max(anchor.exponent, 0.0) + _RARE)
+        tilts = np.geomspace(0.3, 30.0, 16) / joint_allocation.COLUMNS
+        floor = joint_allocation.variance_floor(factors, log_mass, tilts)
+        lost += math.exp(log_mass)
+        least = log_reciprocal(np.array([grid.column_step * floor]))
+        valid_from = float(rows[0]) - float(least[0]) - log_binomial
+    largest = max(abs(float(rows[0])), abs(float(rows[-1]))) + 16
+    ratio_error = grid.ratio_error(steps) + binomial_error + (total + 1) * pair.ratio_error
+    ratio_error += (_BESSEL_ERROR + 8 * largest) * UNIT_ROUNDOFF
+    return _Cells(
+        losses=losses.ravel(),
+        masses=masses.ravel(),
+        sink=(sums.any_of([(pair.infinity_mass, selected)]) + lost) * _SAFETY,
+        mass_error=total * (pair.mass_error + pair.ratio_error + 2 * UNIT_ROUNDOFF)
+        + plane.mass_error(),
+        ratio_error=ratio_error,
+        valid_from=valid_from + 2 * ratio_error,
+    )
+
+
+def _without_largest(
+    steps: joint_allocation.Steps, anchor: joint_allocation.Anchor
+) -> tuple[joint_allocation.Steps, float]:
+    """Returns the steps without ratios of which one alone leaves the window.
+
+    And the mass that is lost so.
+    """
+    score, _ = joint_allocation.scores(steps.ratios, anchor.rate)
+    reach = anchor.high - steps.num_steps * float(score[0])
+    gone = score > reach
+    selected = steps.num_selected
+    lost = selected * float(steps.p_masses[gone].sum())
+    lost += (steps.num_steps - selected) * float(steps.masses[gone].sum())
+    return steps.without(gone), lost * _SAFETY
+
+
+def _tent(grid: joint_allocation.Grid) -> FloatArray:
+    """Returns shares of a coarse row in fine ones, that split as each step was split."""
+    offsets = np.arange(grid.height)
+    _, (lower, upper) = lattice_2d.shares(offsets / grid.height, grid.coarse_step)
+    return np.concatenate([upper[1:], lower])
+
+
+def _least(blocks: DominatingPair, cells: Sequence[_Cells]) -> DominatingPair:
+    """Returns the pair of the least profile of the blocks and of cells."""
+    nodes = _nodes(blocks, cells)
+    places = np.exp(nodes)
+    shift, factor = dominating_pair.allowance(
+        Bound.UPPER, blocks.ratios.size, blocks.mass_error, blocks.ratio_error
+    )
+    values = factor * minorant.values_at(
+        places * math.exp(shift), blocks.ratios, blocks.masses, blocks.infinity_mass
+    )
+    for each in cells:
+        np.minimum(values, _profile(each, nodes), out=values)
+    if not (values < 1).any():
+        return blocks
+    ratios, masses, sink = minorant.atoms_above(places, values)
+    error = 8 * (ratios.size + 16) * UNIT_ROUNDOFF
+    return DominatingPair(
+        ratios,
+        masses,
+        infinity_mass=min(sink, 1.0),
+        zero_mass=max(1.0 - float(masses.sum()), 0.0) + error,
+        bound=Bound.UPPER,
+        mass_error=error,
+        ratio_error=error,
+    )
+
+
+def _nodes(blocks: DominatingPair, cells: Sequence[_Cells]) -> FloatArray:
+    """Returns (n,) evenly spaced losses at which profiles are compared."""
+    low = float(np.log(blocks.ratios[0]))
+    high = float(np.log(blocks.ratios[-1]))
+    steps = [np.ptp(each.losses) for each in cells]
+    high = min(max(high, *(float(each.losses.max()) for each in cells)), _LARGEST_LOSS)
+    low = max(min(low, -1.0), -_LARGEST_LOSS)
+    step = min(float(width) for width in steps) / joint_allocation.COARSE_ROWS
+    step = max(step, (high - low) / _MOST_NODES)
+    first, last = math.floor(low / step), math.ceil(high / step)
+    nodes: FloatArray = step * np.arange(first, last + 1)
+    return nodes
+
+
+def _profile(cells: _Cells, nodes: FloatArray) -> FloatArray:
+    """Returns a cells' profile at (n,) nodes, one where it is not known."""
+    step = float(nodes[1] - nodes[0])
+    positions = (cells.losses - nodes[0]) / step
+    beyond = positions > nodes.size - 1
+    sink = cells.sink + float(cells.masses[beyond].sum())
+    kept = ~beyond & (positions > -1)
+    places, shares = lattice_2d.shares(positions[kept], step)
+    masses = sums.gather(
+        places.ravel() + 1, (shares * cells.masses[kept]).ravel(), nodes.size + 2
+    )[1 : nodes.size + 1]
+    ratios = np.exp(nodes)
+    shift, factor = dominating_pair.allowance(
+        Bound.UPPER, nodes.size, cells.mass_error, cells.ratio_error + 1e-13
+    )
+    values = minorant.values_at(ratios, ratios, masses / ratios, sink)
+    above = np.cumsum(masses[::-1])[::-1]
+    # Moving all ratios up by the error adds less than the error times the mass above.
+    values = factor * (values - shift * above)
+    values[nodes < cells.valid_from] = 1.0
+    return np.minimum(values, 1.0)
+
+
+def lower_pairs(
+    pair: DominatingPair, num_selected: int, num_steps: int, *, tail_mass: float
+) -> DirectedPairs:
+    """Returns pairs dominated by k-out-of-t random allocation.
+
+    What the sums L and V show, rounded at random to a lattice: under Q all steps are
+    without the record; under P the law is that of any one set of k steps with it.
+    Cells with about the same ratio are one group.
+
+    Args:
+        pair: A lower bound of one step, n atoms.
+        num_selected: Number of steps with the record, 1 < k < t.
+        num_steps: Number of steps, t.
+        tail_mass: Probability of the rarest cells that are looked at.
+
+    Source:
+        Data processing, https://arxiv.org/abs/2602.17284, Remark 4.7 (lower
+        bounds) for k = 1.
+    """
+    steps = joint_allocation.Steps.of(pair, num_selected, num_steps)
+    if steps.ratios.size < 2 or not steps.p_masses.any():
+        return dominating_pair.both_ways(dominating_pair.nothing_known(Bound.LOWER))
+    anchors = _lower_anchors(steps, tail_mass)
+    grid = joint_allocation.Grid.of(anchors, num_steps)
+    with_record, without = grid.factors(steps)
+    all_without = dataclasses.replace(without, count=num_steps)
+    looks = [
+        _Look(grid, [with_record, without], [all_without], anchor)
+        for anchor in anchors
+    ]
+    infinity_mass = sums.any_of([(pair.infinity_mass, num_selected)]) / _SAFETY
+    error = 2 * num_steps * (pair.mass_error + pair.ratio_error + 2 * UNIT_ROUNDOFF)
+    error += max(look.mass_error() for look in looks)
+    remove = _grouped(looks, Direction.REMOVE)
+    add = _grouped(looks, Direction.ADD)
+
+    def lower(gain: FloatArray, cost: FloatArray) -> DominatingPair:
+        kept = (gain > _SMALLEST_MASS) & (cost > _SMALLEST_MASS)
+        ratios = gain[kept] / cost[kept]
+        order = np.argsort(ratios, kind="stable")
+        return DominatingPair(
+            ratios[order],
+            cost[kept][order],
+            infinity_mass=infinity_mass,
+            zero_mass=0.0,
+            bound=Bound.LOWER,
+            mass_error=error,
+            ratio_error=2 * error,
+        )
+
+    return DirectedPairs(lower(*remove), lower(*reversed(add)))
+
+
+def _lower_anchors(
+    steps: joint_allocation.Steps, tail_mass: float
+) -> list[joint_allocation.Anchor]:
+    """Returns anchors of one λ, from the lowest tilt to the highest."""
+    sketch = steps.sketch
+    exponents = [e for e in _LOWER_EXPONENTS if e <= -math.log(tail_mass)]
+    rate = sketch.rate(sketch.tilt(_TYPICAL))
+    above = [sketch.tilt(exponent, rate) for exponent in exponents]
+    without = sketch.without_record()
+    below = [without.tilt(exponent, rate, sign=-1.0) - 1 for exponent in exponents]
+    return [sketch.anchor(rate, tilt) for tilt in sorted(below + above)]
+
+
+class _Look:
+    """Masses of cells under P and Q, accurate about one tilt.
+
+    Args:
+        grid: The cells.
+        with_record: What is summed under P.
+        without: What is summed under Q.
+        anchor: Where it is looked at.
+    """
+
+    def __init__(
+        self,
+        grid: joint_allocation.Grid,
+        with_record: list[lattice_2d.Factor],
+        without: list[lattice_2d.Factor],
+        anchor: joint_allocation.Anchor,
+    ) -> None:
+        self.grid = grid
+        # A group's mass under Q is that under P over the ratio, about e^L.
+        self._planes = (
+            grid.plane(with_record, anchor.tilt),
+            grid.plane(without, anchor.tilt + 1),
+        )
+        first = math.floor(anchor.low / grid.coarse_step)
+        rows = np.concatenate([np.zeros(grid.height - 1), np.ones(grid.height)])
+        self.cells = tuple(
+            plane.masses(rows, first, height=grid.height) for plane in self._planes
+        )
+
+    def mass_error(self) -> float:
+        """Bounds the relative errors of masses under either law."""
+        return max(plane.mass_error() for plane in self._planes)
+
+    def between(
+        self, low: int, high: int, direction: Direction
+    ) -> tuple[FloatArray, FloatArray]:
+        """Returns masses of cells in coarse rows, under P and Q: gains and costs.
+
+        Gains are lowered by their noise and by what may have folded, costs raised.
+        """
+        gained, spent = (0, 1) if direction is Direction.REMOVE else (1, 0)
+        gain, cost = (self.cells[i].kept(low, high) for i in (gained, spent))
+        if not gain.values.size:
+            return np.zeros(0), np.zeros(0)
+        height = self.grid.height
+        ends = int(gain.rows[0]) * height, (int(gain.rows[-1]) + 1) * height - 1
+        plane = self._planes[gained]
+        tallest = math.exp(abs(gain.tilt))
+        noise = gain.noise + plane.folded_mass(*ends) * tallest * _SAFETY
+        gains = np.maximum(gain.values - noise, 0.0) * gain.scale()[:, None]
+        costs = (np.maximum(cost.values, 0.0) + cost.noise) * cost.scale()[:, None]
+        return gains.ravel(), costs.ravel()
+
+
+def _grouped(
+    looks: Sequence[_Look], direction: Direction
+) -> tuple[FloatArray, FloatArray]:
+    """Returns (n,) gains and costs of groups of cells with about the same ratio.
+
+    Each row is of the look that knows it best.
+    """
+    which = 0 if direction is Direction.REMOVE else 1
+    bounds = [-math.inf]
+    for one, other in itertools.pairwise(looks):
+        a, b = one.cells[which], other.cells[which]
+        # Noises, exponential in the row, are equal here.
+        difference = math.log(b.noise / a.noise) + b.log_scale - a.log_scale
+        bounds.append(difference / (b.tilt - a.tilt))
+    bounds.append(math.inf)
+    parts = []
+    for look, (low, high) in zip(looks, itertools.pairwise(bounds), strict=True):
+        low, high = max(low, -1e15), min(high, 1e15)
+        parts.append(look.between(math.floor(low) + 1, math.floor(high), direction))
+    gain, cost = (np.concatenate(each) for each in zip(*parts, strict=True))
+    kept = (gain > _SMALLEST_MASS) & (cost > _SMALLEST_MASS)
+    gain, cost = gain[kept], cost[kept]
+    if not gain.size:
+        return gain, cost
+    losses = np.log(gain) - np.log(cost)
+    low, high = float(losses.min()), float(losses.max())
+    groups = ((losses - low) / max(high - low, 1e-12) * _GROUPS).astype(np.int64)
+    return sums.gather(groups, gain), sums.gather(groups, cost)
