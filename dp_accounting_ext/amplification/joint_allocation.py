@@ -31,10 +31,12 @@ COLUMNS = 128
 COARSE_ROWS = 1024
 _ROWS_PER_ROOT = 256.0  # The rounding of t steps grows with the root of t.
 _FEWEST_ROWS, _MOST_ROWS = 1 << 11, 1 << 15
-_ABOVE, _BELOW = 24.0, 18.0  # Exponents of what of a tilted law is out of the window.
+_ABOVE, _BELOW = 24.0, 20.0  # Exponents of what of a tilted law is out of the window.
 _DEVIATIONS = 9.0  # Of V, above its mean.
 _SKETCH_SIZE = 256
-_TILT_CHANGES = (8.0, 15.0, 30.0, 60.0, 120.0)  # For Chernoff bounds; over the window.
+# Beyond its saddle point's tilt, jumps make a law wide: what is tilted less often, and
+# at most so many times, until its window is this wide beside that without a tilt.
+_EASED, _MOST_EASED, _WIDEST = 0.75, 10, 2.5
 _LOWEST_RATE, _HIGHEST_RATE = 1e-2, 0.98  # Of λ: over k / t, and at all.
 
 
@@ -68,14 +70,28 @@ class Steps:
             masses = np.append(pair.zero_mass, masses)
         return cls(ratios, masses, ratios * masses, num_selected, num_steps)
 
-    def without(self, gone: npt.NDArray[np.bool_]) -> "Steps":
-        """Returns the same without some ratios."""
-        return dataclasses.replace(
+    def without_largest(self, mass: float) -> tuple["Steps", float]:
+        """Returns the same without the rarest large ratios.
+
+        Args:
+            mass: Probability under P that any step may have one.
+
+        Returns:
+            The other ratios, and a bound on the probability that any step has one
+            that is gone, under P or under Q.
+        """
+        others = self.num_steps - self.num_selected
+        chances = self.num_selected * np.maximum(self.p_masses, self.masses)
+        above = np.cumsum((chances + others * self.masses)[::-1])[::-1]
+        first = max(int(np.searchsorted(-above, -mass)), 2)
+        kept = dataclasses.replace(
             self,
-            ratios=self.ratios[~gone],
-            masses=self.masses[~gone],
-            p_masses=self.p_masses[~gone],
+            ratios=self.ratios[:first],
+            masses=self.masses[:first],
+            p_masses=self.p_masses[:first],
         )
+        lost = float(above[first]) if first < above.size else 0.0
+        return kept, lost * (1 + 1e-9)
 
     @functools.cached_property
     def sketch(self) -> "Sketch":
@@ -113,6 +129,7 @@ class Anchor:
         low: Lower end of the window of L.
         high: Its upper end.
         largest_variance: What V hardly exceeds.
+        changes: Changes of the tilt at which Chernoff's bounds at both ends are best.
     """
 
     rate: float
@@ -121,6 +138,7 @@ class Anchor:
     low: float
     high: float
     largest_variance: float
+    changes: tuple[float, ...]
 
 
 class Sketch:
@@ -214,6 +232,25 @@ class Sketch:
         law = self._laws[1][1]
         return Sketch(self._ratios, law, law, self._selected, self._steps)
 
+    def eased(self, rate: float, tilt: float, beside: Anchor | None = None) -> Anchor:
+        """Returns the window of a law tilted less, and so not too wide.
+
+        Args:
+            rate: λ.
+            tilt: A saddle point's tilt.
+            beside: What it must not be much wider than; the law without a tilt if
+                None.
+        """
+        plain = beside or self.anchor(rate, 0.0)
+        widest = _WIDEST * (plain.high - plain.low)
+        found = plain
+        for _ in range(_MOST_EASED):
+            tilt *= _EASED
+            found = self.anchor(rate, tilt)
+            if found.high - found.low <= widest:
+                break
+        return found
+
     def anchor(self, rate: float, tilt: float) -> Anchor:
         """Returns the window of a tilted law."""
         score, variances = scores(self._ratios, rate)
@@ -221,19 +258,19 @@ class Sketch:
         mean = sum(n * sums.dot(w, score) for n, w in laws)
         variance = sum(n * sums.dot(w, variances) for n, w in laws)
         spread = sum(n * sums.dot(w, variances**2) for n, w in laws)
-        changes = np.geomspace(0.3, 30.0, 24) / max(self.deviation(rate), 1e-12)
-        high, low = math.inf, -math.inf
-        for change in changes:
-            above = self._tilted(score, tilt + change)[0] - here
-            below = self._tilted(score, tilt - change)[0] - here
-            high = min(high, (above + _ABOVE) / change)
-            low = max(low, -(below + _BELOW) / change)
+        changes = np.geomspace(0.3, 100.0, 24) / max(self.deviation(rate), 1e-12)
+        above = [self._tilted(score, tilt + change)[0] - here for change in changes]
+        below = [self._tilted(score, tilt - change)[0] - here for change in changes]
+        highs = (np.array(above) + _ABOVE) / changes
+        lows = -(np.array(below) + _BELOW) / changes
+        best = int(np.argmin(highs)), int(np.argmax(lows))
         return Anchor(
             rate=rate,
             tilt=tilt,
             exponent=tilt * mean - here,
-            low=low,
-            high=high,
+            low=float(lows[best[1]]),
+            high=float(highs[best[0]]),
+            changes=tuple(sorted({float(changes[index]) for index in best})),
             largest_variance=_largest_variance(variance, spread),
         )
 
@@ -281,7 +318,7 @@ class Grid:
 
     @classmethod
     def of(cls, anchors: Sequence[Anchor], num_steps: int) -> "Grid":
-        """Returns a grid that covers each window of anchors with one λ."""
+        """Returns a grid whose rows go round all windows of anchors with one λ."""
         rows = num_rows(num_steps)
         widest = max(anchor.high - anchor.low for anchor in anchors)
         step = widest / (COARSE_ROWS - 2) * COARSE_ROWS / rows
@@ -320,11 +357,14 @@ class Grid:
         return steps.num_steps * (8 + 16 * largest) * UNIT_ROUNDOFF
 
     def plane(
-        self, factors: list[lattice_2d.Factor], tilt: float
+        self,
+        factors: list[lattice_2d.Factor],
+        tilt: float,
+        changes: Sequence[float],
     ) -> lattice_2d.TiltedPlane:
         """Returns the law of the sum, tilted so much a nat."""
         factors = sorted(factors, key=lambda factor: factor.count)
-        changes = [change / self.rows for change in _TILT_CHANGES]
+        changes = [change * self.row_step for change in changes]
         return lattice_2d.TiltedPlane(
             factors, tilt * self.row_step, (self.rows, COLUMNS), changes
         )

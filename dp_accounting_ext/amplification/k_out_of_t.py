@@ -12,7 +12,6 @@ bounds Z's; and like any statistic's it gives a lower bound.
 
 from collections.abc import Sequence
 import dataclasses
-import itertools
 import math
 
 import numpy as np
@@ -118,8 +117,10 @@ def upper_pair(
         if exponent > most:
             break
         tilt = sketch.tilt(exponent)
-        anchor = sketch.anchor(sketch.rate(tilt), tilt)
-        cells.append(_upper_cells(pair, steps, anchor))
+        ordinary, lost = steps.without_largest(math.exp(-exponent - _RARE))
+        rate = sketch.rate(tilt)
+        anchor = ordinary.sketch.eased(rate, tilt)
+        cells.append(_upper_cells(pair, ordinary, anchor, lost, exponent))
     return _least(blocks, cells)
 
 
@@ -127,13 +128,22 @@ def _upper_cells(
     pair: DominatingPair,
     steps: joint_allocation.Steps,
     anchor: joint_allocation.Anchor,
+    lost: float,
+    exponent: float,
 ) -> _Cells:
-    """Returns the theorem's bound for one λ, accurate about one tilt."""
+    """Returns the theorem's bound for one λ, accurate about one tilt.
+
+    Args:
+        pair: One step.
+        steps: Its ratios, but for some large ones.
+        anchor: Where to look.
+        lost: Probability that any step has one of those, under P.
+        exponent: About −ln δ where the bound is to be tight.
+    """
     selected, total = steps.num_selected, steps.num_steps
     grid = joint_allocation.Grid.of([anchor], total)
-    steps, lost = _without_largest(steps, anchor)
     factors = list(grid.factors(steps))
-    plane = grid.plane(factors, anchor.tilt)
+    plane = grid.plane(factors, anchor.tilt, anchor.changes)
     first = math.floor(anchor.low / grid.coarse_step)
     found = plane.masses(_tent(grid), first, height=grid.height)
     last = first + found.values.shape[0] - 1
@@ -148,7 +158,7 @@ def _upper_cells(
     valid_from = -math.inf
     if anchor.tilt != 0:
         # Of what is below the window nothing is known, but that V is hardly small.
-        log_mass = -(max(anchor.exponent, 0.0) + _RARE)
+        log_mass = -exponent - _RARE
         tilts = np.geomspace(0.3, 30.0, 16) / joint_allocation.COLUMNS
         floor = joint_allocation.variance_floor(factors, log_mass, tilts)
         lost += math.exp(log_mass)
@@ -166,22 +176,6 @@ def _upper_cells(
         ratio_error=ratio_error,
         valid_from=valid_from + 2 * ratio_error,
     )
-
-
-def _without_largest(
-    steps: joint_allocation.Steps, anchor: joint_allocation.Anchor
-) -> tuple[joint_allocation.Steps, float]:
-    """Returns the steps without ratios of which one alone leaves the window.
-
-    And the mass that is lost so.
-    """
-    score, _ = joint_allocation.scores(steps.ratios, anchor.rate)
-    reach = anchor.high - steps.num_steps * float(score[0])
-    gone = score > reach
-    selected = steps.num_selected
-    lost = selected * float(steps.p_masses[gone].sum())
-    lost += (steps.num_steps - selected) * float(steps.masses[gone].sum())
-    return steps.without(gone), lost * _SAFETY
 
 
 def _tent(grid: joint_allocation.Grid) -> FloatArray:
@@ -278,13 +272,9 @@ def lower_pairs(
     if steps.ratios.size < 2 or not steps.p_masses.any():
         return dominating_pair.both_ways(dominating_pair.nothing_known(Bound.LOWER))
     anchors = _lower_anchors(steps, tail_mass)
-    grid = joint_allocation.Grid.of(anchors, num_steps)
-    with_record, without = grid.factors(steps)
-    all_without = dataclasses.replace(without, count=num_steps)
-    looks = [
-        _Look(grid, [with_record, without], [all_without], anchor)
-        for anchor in anchors
-    ]
+    windows = [window for _, *both in anchors for window in both]
+    grid = joint_allocation.Grid.of(windows, num_steps)
+    looks = [_Look(grid, *anchor) for anchor in anchors]
     infinity_mass = sums.any_of([(pair.infinity_mass, num_selected)]) / _SAFETY
     error = 2 * num_steps * (pair.mass_error + pair.ratio_error + 2 * UNIT_ROUNDOFF)
     error += max(look.mass_error() for look in looks)
@@ -310,69 +300,102 @@ def lower_pairs(
 
 def _lower_anchors(
     steps: joint_allocation.Steps, tail_mass: float
-) -> list[joint_allocation.Anchor]:
-    """Returns anchors of one λ, from the lowest tilt to the highest."""
+) -> list[
+    tuple[joint_allocation.Steps, joint_allocation.Anchor, joint_allocation.Anchor]
+]:
+    """Returns anchors of one λ, under P and Q, from the lowest tilt to the highest.
+
+    Each after the ratios that are looked at there.
+    """
     sketch = steps.sketch
-    exponents = [e for e in _LOWER_EXPONENTS if e <= -math.log(tail_mass)]
     rate = sketch.rate(sketch.tilt(_TYPICAL))
-    above = [sketch.tilt(exponent, rate) for exponent in exponents]
-    without = sketch.without_record()
-    below = [without.tilt(exponent, rate, sign=-1.0) - 1 for exponent in exponents]
-    return [sketch.anchor(rate, tilt) for tilt in sorted(below + above)]
+    tilts = []
+    for exponent in _LOWER_EXPONENTS:
+        if exponent <= -math.log(tail_mass):
+            below = sketch.without_record().tilt(exponent, rate, sign=-1.0)
+            above = sketch.tilt(exponent, rate)
+            tilts += [(below - 1, exponent), (above, exponent)]
+    anchors = []
+    for tilt, exponent in sorted(tilts):
+        ordinary, _ = steps.without_largest(math.exp(-exponent - _RARE))
+        under_p = ordinary.sketch.eased(rate, tilt)
+        # A group's mass under Q is that under P over the ratio, about e^L.
+        without = ordinary.sketch.without_record()
+        under_q = without.eased(rate, tilt + 1, under_p)
+        anchors.append((ordinary, under_p, under_q))
+    return anchors
 
 
 class _Look:
     """Masses of cells under P and Q, accurate about one tilt.
 
+    What shows a ratio that is not among the steps' is in none of its cells.
+
     Args:
         grid: The cells.
-        with_record: What is summed under P.
-        without: What is summed under Q.
-        anchor: Where it is looked at.
+        steps: The steps, but for some large ratios.
+        under_p: Where it is looked at.
+        under_q: The same under Q.
     """
 
     def __init__(
         self,
         grid: joint_allocation.Grid,
-        with_record: list[lattice_2d.Factor],
-        without: list[lattice_2d.Factor],
-        anchor: joint_allocation.Anchor,
+        steps: joint_allocation.Steps,
+        under_p: joint_allocation.Anchor,
+        under_q: joint_allocation.Anchor,
     ) -> None:
         self.grid = grid
-        # A group's mass under Q is that under P over the ratio, about e^L.
+        with_record, without = grid.factors(steps)
+        all_without = dataclasses.replace(without, count=steps.num_steps)
         self._planes = (
-            grid.plane(with_record, anchor.tilt),
-            grid.plane(without, anchor.tilt + 1),
+            grid.plane([with_record, without], under_p.tilt, under_p.changes),
+            grid.plane([all_without], under_q.tilt, under_q.changes),
         )
-        first = math.floor(anchor.low / grid.coarse_step)
+        low, high = min(under_p.low, under_q.low), max(under_p.high, under_q.high)
+        first = math.floor(low / grid.coarse_step)
+        last = math.ceil(high / grid.coarse_step)
         rows = np.concatenate([np.zeros(grid.height - 1), np.ones(grid.height)])
         self.cells = tuple(
             plane.masses(rows, first, height=grid.height) for plane in self._planes
         )
+        self._last = min(last, int(self.cells[0].rows[-1]))
 
     def mass_error(self) -> float:
         """Bounds the relative errors of masses under either law."""
         return max(plane.mass_error() for plane in self._planes)
 
-    def between(
-        self, low: int, high: int, direction: Direction
+    def log_noise(self, which: int, rows: FloatArray) -> FloatArray:
+        """Returns (n,) logarithms of the noise in coarse rows, inf where it looks not.
+
+        Args:
+            which: 0 for P, 1 for Q.
+            rows: (n,) coarse rows.
+        """
+        cells = self.cells[which]
+        noise = math.log(cells.noise) + cells.log_scale - cells.tilt * rows
+        outside = (rows < cells.first) | (rows > self._last)
+        return np.where(outside, np.inf, noise)
+
+    def seen(
+        self, rows: FloatArray, direction: Direction
     ) -> tuple[FloatArray, FloatArray]:
         """Returns masses of cells in coarse rows, under P and Q: gains and costs.
 
         Gains are lowered by their noise and by what may have folded, costs raised.
         """
         gained, spent = (0, 1) if direction is Direction.REMOVE else (1, 0)
-        gain, cost = (self.cells[i].kept(low, high) for i in (gained, spent))
-        if not gain.values.size:
-            return np.zeros(0), np.zeros(0)
+        own = rows.astype(np.int64) - self.cells[0].first
         height = self.grid.height
-        ends = int(gain.rows[0]) * height, (int(gain.rows[-1]) + 1) * height - 1
-        plane = self._planes[gained]
+        ends = int(rows[0]) * height, (int(rows[-1]) + 1) * height - 1
+        gain, cost = self.cells[gained], self.cells[spent]
+        # A cell's fine rows count e^{−tilt · …} of the whole one.
         tallest = math.exp(abs(gain.tilt))
-        noise = gain.noise + plane.folded_mass(*ends) * tallest * _SAFETY
-        gains = np.maximum(gain.values - noise, 0.0) * gain.scale()[:, None]
-        costs = (np.maximum(cost.values, 0.0) + cost.noise) * cost.scale()[:, None]
-        return gains.ravel(), costs.ravel()
+        folded = self._planes[gained].folded_mass(*ends)
+        noise = gain.noise + folded * tallest * _SAFETY
+        gains = np.maximum(gain.values[own] - noise, 0.0) * gain.scale()[own, None]
+        costs = np.maximum(cost.values[own], 0.0) + cost.noise
+        return gains.ravel(), (costs * cost.scale()[own, None]).ravel()
 
 
 def _grouped(
@@ -383,17 +406,16 @@ def _grouped(
     Each row is of the look that knows it best.
     """
     which = 0 if direction is Direction.REMOVE else 1
-    bounds = [-math.inf]
-    for one, other in itertools.pairwise(looks):
-        a, b = one.cells[which], other.cells[which]
-        # Noises, exponential in the row, are equal here.
-        difference = math.log(b.noise / a.noise) + b.log_scale - a.log_scale
-        bounds.append(difference / (b.tilt - a.tilt))
-    bounds.append(math.inf)
-    parts = []
-    for look, (low, high) in zip(looks, itertools.pairwise(bounds), strict=True):
-        low, high = max(low, -1e15), min(high, 1e15)
-        parts.append(look.between(math.floor(low) + 1, math.floor(high), direction))
+    rows = np.unique(np.concatenate([look.cells[0].rows for look in looks]))
+    rows = rows.astype(np.float64)
+    noises = np.array([look.log_noise(which, rows) for look in looks])
+    owners = np.argmin(noises, axis=0)
+    owners[np.isinf(noises.min(axis=0))] = -1
+    parts = [
+        look.seen(rows[owners == number], direction)
+        for number, look in enumerate(looks)
+        if (owners == number).any()
+    ]
     gain, cost = (np.concatenate(each) for each in zip(*parts, strict=True))
     kept = (gain > _SMALLEST_MASS) & (cost > _SMALLEST_MASS)
     gain, cost = gain[kept], cost[kept]

@@ -133,13 +133,6 @@ class TiltedCells:
         scale: FloatArray = np.exp(np.minimum(exponents, 700.0))
         return scale
 
-    def kept(self, low: int, high: int) -> "TiltedCells":
-        """Returns the rows from low to high, of those there are."""
-        begin = max(low - self.first, 0)
-        end = max(high + 1 - self.first, begin)
-        values = self.values[begin:end]
-        return dataclasses.replace(self, first=self.first + begin, values=values)
-
 
 class TiltedPlane:
     """The law of a sum of pairs on a torus, its first variable tilted.
