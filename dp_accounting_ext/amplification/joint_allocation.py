@@ -17,7 +17,6 @@ import numpy.typing as npt
 from scipy import optimize
 
 from dp_accounting_ext import dominating_pair
-from dp_accounting_ext.kernels import lattice
 from dp_accounting_ext.kernels import lattice_2d
 from dp_accounting_ext.kernels import sums
 
@@ -26,17 +25,19 @@ IndexArray = npt.NDArray[np.int64]
 
 UNIT_ROUNDOFF = dominating_pair.UNIT_ROUNDOFF
 
-# Tuning: speed and tightness only. With these the lattice costs about 2e-4 of ε.
-COLUMNS = 128
+# Tuning: speed and tightness only. With these the lattice costs some 5e-4 of ε.
 COARSE_ROWS = 1024
+_COLUMNS = 128  # Twice as many where cells are few: it moves ε by 1e-3 at k = 10.
+_MOST_CELLS = 1 << 21
 _ROWS_PER_ROOT = 256.0  # The rounding of t steps grows with the root of t.
-_FEWEST_ROWS, _MOST_ROWS = 1 << 11, 1 << 15
+_FEWEST_ROWS, _MOST_ROWS = 1 << 11, 1 << 14
 _ABOVE, _BELOW = 24.0, 20.0  # Exponents of what of a tilted law is out of the window.
 _DEVIATIONS = 9.0  # Of V, above its mean.
 _SKETCH_SIZE = 256
 # Beyond its saddle point's tilt, jumps make a law wide: what is tilted less often, and
-# at most so many times, until its window is this wide beside that without a tilt.
-_EASED, _MOST_EASED, _WIDEST = 0.75, 10, 2.5
+# at most so many times, until its window is this wide beside another.
+_EASED, _MOST_EASED, _WIDEST = 0.75, 12, 1.5
+_MARGIN = 1.125  # The torus over the widest window: what folds does so far from both.
 _LOWEST_RATE, _HIGHEST_RATE = 1e-2, 0.98  # Of λ: over k / t, and at all.
 
 
@@ -128,7 +129,8 @@ class Anchor:
         exponent: Chernoff's exponent at the tilted mean.
         low: Lower end of the window of L.
         high: Its upper end.
-        largest_variance: What V hardly exceeds.
+        mean_variance: The mean of V.
+        spread: The standard deviation of V, at most.
         changes: Changes of the tilt at which Chernoff's bounds at both ends are best.
     """
 
@@ -137,7 +139,8 @@ class Anchor:
     exponent: float
     low: float
     high: float
-    largest_variance: float
+    mean_variance: float
+    spread: float
     changes: tuple[float, ...]
 
 
@@ -271,16 +274,9 @@ class Sketch:
             low=float(lows[best[1]]),
             high=float(highs[best[0]]),
             changes=tuple(sorted({float(changes[index]) for index in best})),
-            largest_variance=_largest_variance(variance, spread),
+            mean_variance=variance,
+            spread=math.sqrt(spread),
         )
-
-
-def _largest_variance(mean: float, spread: float) -> float:
-    """Returns where the columns end: V and its rounding to columns hardly exceed it."""
-    step = mean / COLUMNS
-    for _ in range(8):
-        step = (mean + _DEVIATIONS * math.sqrt(spread + step * mean)) / COLUMNS
-    return step * COLUMNS
 
 
 def _root(function: Callable[[float], float], low: float, high: float) -> float:
@@ -298,6 +294,16 @@ def num_rows(num_steps: int) -> int:
     return min(max(1 << wanted, _FEWEST_ROWS), _MOST_ROWS)
 
 
+def _width(anchor: Anchor, columns: int) -> float:
+    """Returns the width of columns that V and its rounding to them hardly exceed."""
+    mean = anchor.mean_variance
+    width = mean / columns
+    for _ in range(8):
+        spread = math.hypot(anchor.spread, math.sqrt(width * mean))
+        width = (mean + _DEVIATIONS * spread) / columns
+    return width
+
+
 @dataclasses.dataclass(frozen=True)
 class Grid:
     """A plane lattice for L and V.
@@ -307,6 +313,7 @@ class Grid:
         row_step: Height of a fine row, in nats.
         column_step: Width of a column.
         rows: Fine rows on the torus.
+        columns: Columns on the torus.
         height: Fine rows in a coarse one.
     """
 
@@ -314,16 +321,25 @@ class Grid:
     row_step: float
     column_step: float
     rows: int
+    columns: int
     height: int
 
     @classmethod
-    def of(cls, anchors: Sequence[Anchor], num_steps: int) -> "Grid":
-        """Returns a grid whose rows go round all windows of anchors with one λ."""
+    def of(cls, anchors: Sequence[Anchor], num_steps: int, *, finer: int = 1) -> "Grid":
+        """Returns a grid that goes round all windows of anchors with one λ.
+
+        Args:
+            anchors: At least one.
+            num_steps: Number of steps, t.
+            finer: How many times the columns there usually are, where cells are few.
+        """
         rows = num_rows(num_steps)
         widest = max(anchor.high - anchor.low for anchor in anchors)
-        step = widest / (COARSE_ROWS - 2) * COARSE_ROWS / rows
-        width = max(anchor.largest_variance for anchor in anchors) / COLUMNS
-        return cls(anchors[0].rate, step, width, rows, rows // COARSE_ROWS)
+        step = _MARGIN * widest / rows
+        columns = min(_COLUMNS * finer, _MOST_CELLS // rows)
+        width = max(_width(anchor, columns) for anchor in anchors)
+        height = rows // COARSE_ROWS
+        return cls(anchors[0].rate, step, width, rows, columns, height)
 
     @property
     def coarse_step(self) -> float:
@@ -366,7 +382,7 @@ class Grid:
         factors = sorted(factors, key=lambda factor: factor.count)
         changes = [change * self.row_step for change in changes]
         return lattice_2d.TiltedPlane(
-            factors, tilt * self.row_step, (self.rows, COLUMNS), changes
+            factors, tilt * self.row_step, (self.rows, self.columns), changes
         )
 
 

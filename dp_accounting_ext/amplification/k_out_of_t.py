@@ -39,11 +39,13 @@ _BESSEL_ERROR = 64.0  # Of a logarithm of e^{−V} I₀(V), in units of rounding
 _SAFETY = 1 + 1e-9
 
 # Tuning.
-_EXPONENTS = (0.0, 2.5, 6.0, 10.0, 14.5, 20.0, 28.0)  # Where upper bounds are tight.
-_MOST_NODES = 12_000
+# Where upper bounds are tight: δ of one run is from 1 to 1e-12.
+_EXPONENTS = (0.0, 0.5, 1.5, 3.0, 5.5, 9.0, 14.0, 19.0, 27.0)
+_MOST_NODES = 24_000
 _LARGEST_LOSS = 690.0
 _LOWER_EXPONENTS = (0.0, 7.0, 16.0, 28.0)  # Where lower bounds are, either way.
-_TYPICAL = 13.0  # The exponent of the λ of lower bounds: δ is about 1e-6.
+_TYPICAL = 8.0  # The exponent of the λ of lower bounds, for one run and for many.
+_NODES = 3072  # In the narrowest window.
 _GROUPS = 4096  # Of a lower bound's ratios.
 _SMALLEST_MASS = 1e-300
 _RARE = 14.0  # Exponent of V below its floor, beyond that of an anchor.
@@ -141,7 +143,7 @@ def _upper_cells(
         exponent: About −ln δ where the bound is to be tight.
     """
     selected, total = steps.num_selected, steps.num_steps
-    grid = joint_allocation.Grid.of([anchor], total)
+    grid = joint_allocation.Grid.of([anchor], total, finer=2)
     factors = list(grid.factors(steps))
     plane = grid.plane(factors, anchor.tilt, anchor.changes)
     first = math.floor(anchor.low / grid.coarse_step)
@@ -152,20 +154,22 @@ def _upper_cells(
     log_binomial, binomial_error = joint_allocation.log_binomial(
         selected, total, anchor.rate
     )
-    variances = grid.column_step * np.arange(joint_allocation.COLUMNS)
+    variances = grid.column_step * np.arange(grid.columns)
     rows = grid.coarse_step * found.rows
     losses = rows[:, None] - log_reciprocal(variances) - log_binomial
     valid_from = -math.inf
     if anchor.tilt != 0:
         # Of what is below the window nothing is known, but that V is hardly small.
         log_mass = -exponent - _RARE
-        tilts = np.geomspace(0.3, 30.0, 16) / joint_allocation.COLUMNS
+        tilts = np.geomspace(0.3, 30.0, 16) / grid.columns
         floor = joint_allocation.variance_floor(factors, log_mass, tilts)
         lost += math.exp(log_mass)
         least = log_reciprocal(np.array([grid.column_step * floor]))
         valid_from = float(rows[0]) - float(least[0]) - log_binomial
     largest = max(abs(float(rows[0])), abs(float(rows[-1]))) + 16
-    ratio_error = grid.ratio_error(steps) + binomial_error + (total + 1) * pair.ratio_error
+    ratio_error = (
+        grid.ratio_error(steps) + binomial_error + (total + 1) * pair.ratio_error
+    )
     ratio_error += (_BESSEL_ERROR + 8 * largest) * UNIT_ROUNDOFF
     return _Cells(
         losses=losses.ravel(),
@@ -219,7 +223,7 @@ def _nodes(blocks: DominatingPair, cells: Sequence[_Cells]) -> FloatArray:
     steps = [np.ptp(each.losses) for each in cells]
     high = min(max(high, *(float(each.losses.max()) for each in cells)), _LARGEST_LOSS)
     low = max(min(low, -1.0), -_LARGEST_LOSS)
-    step = min(float(width) for width in steps) / joint_allocation.COARSE_ROWS
+    step = min(float(width) for width in steps) / _NODES
     step = max(step, (high - low) / _MOST_NODES)
     first, last = math.floor(low / step), math.ceil(high / step)
     nodes: FloatArray = step * np.arange(first, last + 1)
