@@ -6,8 +6,8 @@ and q_i = λ X_i / (1 − λ + λ X_i),
     Z = ∏ (1 − λ + λ X_i) · π(k) / Binom(k; t, λ),
 
 π(k) the probability that k of independent events with chances q_i happen. It is at
-most e^{−V} I₀(V), V = Σ q_i (1 − q_i). So the joint law of L = Σ ln(1 − λ + λ X_i) and V
-bounds Z's; and like any statistic's it gives a lower bound.
+most e^{−V} I₀(V), V = Σ q_i (1 − q_i). So the joint law of L = Σ ln(1 − λ + λ X_i) and
+V bounds Z's; and like any statistic's it gives a lower bound.
 """
 
 from collections.abc import Sequence
@@ -36,6 +36,7 @@ UNIT_ROUNDOFF = dominating_pair.UNIT_ROUNDOFF
 CONCAVE_FROM = 0.8
 STEEPEST = 1.2001
 _BESSEL_ERROR = 64.0  # Of a logarithm of e^{−V} I₀(V), in units of rounding.
+_NODE_ERROR = 1e-12  # Of a loss up to 700 nats, and of its place among the nodes.
 _SAFETY = 1 + 1e-9
 
 # Tuning.
@@ -47,6 +48,7 @@ _LOWER_EXPONENTS = (0.0, 7.0, 16.0, 28.0)  # Where lower bounds are, either way.
 _TYPICAL = 8.0  # The exponent of the λ of lower bounds, for one run and for many.
 _NODES = 3072  # In the narrowest window.
 _GROUPS = 4096  # Of a lower bound's ratios.
+_LEAST_DEVIATION = 1e-6  # Of L, in nats.
 _SMALLEST_MASS = 1e-300
 _RARE = 14.0  # Exponent of V below its floor, beyond that of an anchor.
 
@@ -110,7 +112,7 @@ def upper_pair(
         docs/mathematics.md, "k out of t: the theorem".
     """
     steps = joint_allocation.Steps.of(pair, num_selected, num_steps)
-    if steps.ratios.size < 2 or not steps.p_masses.any():
+    if _is_constant(steps):
         return blocks
     sketch = steps.sketch
     most = -math.log(tail_mass)
@@ -124,6 +126,14 @@ def upper_pair(
         anchor = ordinary.sketch.eased(rate, tilt)
         cells.append(_upper_cells(pair, ordinary, anchor, lost, exponent))
     return _least(blocks, cells)
+
+
+def _is_constant(steps: joint_allocation.Steps) -> bool:
+    """Tells whether all ratios are one, so that a lattice has nothing to show."""
+    if steps.ratios.size < 2 or not steps.p_masses.any():
+        return True
+    even = steps.num_selected / steps.num_steps
+    return steps.sketch.deviation(even) < _LEAST_DEVIATION
 
 
 def _upper_cells(
@@ -154,8 +164,8 @@ def _upper_cells(
     log_binomial, binomial_error = joint_allocation.log_binomial(
         selected, total, anchor.rate
     )
-    variances = grid.column_step * np.arange(grid.columns)
-    rows = grid.coarse_step * found.rows
+    variances = grid.column_step * np.arange(grid.columns, dtype=np.float64)
+    rows: FloatArray = grid.coarse_step * found.rows.astype(np.float64)
     losses = rows[:, None] - log_reciprocal(variances) - log_binomial
     valid_from = -math.inf
     if anchor.tilt != 0:
@@ -183,7 +193,7 @@ def _upper_cells(
 
 
 def _tent(grid: joint_allocation.Grid) -> FloatArray:
-    """Returns shares of a coarse row in fine ones, that split as each step was split."""
+    """Returns shares of a coarse row in fine ones, split as each step was."""
     offsets = np.arange(grid.height)
     _, (lower, upper) = lattice_2d.shares(offsets / grid.height, grid.coarse_step)
     return np.concatenate([upper[1:], lower])
@@ -226,7 +236,7 @@ def _nodes(blocks: DominatingPair, cells: Sequence[_Cells]) -> FloatArray:
     step = min(float(width) for width in steps) / _NODES
     step = max(step, (high - low) / _MOST_NODES)
     first, last = math.floor(low / step), math.ceil(high / step)
-    nodes: FloatArray = step * np.arange(first, last + 1)
+    nodes: FloatArray = step * np.arange(first, last + 1, dtype=np.float64)
     return nodes
 
 
@@ -243,7 +253,7 @@ def _profile(cells: _Cells, nodes: FloatArray) -> FloatArray:
     )[1 : nodes.size + 1]
     ratios = np.exp(nodes)
     shift, factor = dominating_pair.allowance(
-        Bound.UPPER, nodes.size, cells.mass_error, cells.ratio_error + 1e-13
+        Bound.UPPER, nodes.size, cells.mass_error, cells.ratio_error + _NODE_ERROR
     )
     values = minorant.values_at(ratios, ratios, masses / ratios, sink)
     above = np.cumsum(masses[::-1])[::-1]
@@ -273,7 +283,7 @@ def lower_pairs(
         bounds) for k = 1.
     """
     steps = joint_allocation.Steps.of(pair, num_selected, num_steps)
-    if steps.ratios.size < 2 or not steps.p_masses.any():
+    if _is_constant(steps):
         return dominating_pair.both_ways(dominating_pair.nothing_known(Bound.LOWER))
     anchors = _lower_anchors(steps, tail_mass)
     windows = [window for _, *both in anchors for window in both]

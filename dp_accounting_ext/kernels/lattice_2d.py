@@ -28,6 +28,7 @@ UNIT_ROUNDOFF = lattice.UNIT_ROUNDOFF
 _LEVEL_ERROR = 8.0
 _MULTIPLY_ERROR = 4.0
 SHARE_ERROR = 32.0  # Of a product of two shares, in units of rounding.
+_KERNEL_ERROR = 64.0  # Of the tilted shares of a coarse row.
 _NEGLIGIBLE_EXPONENT = -70.0
 _SAFETY = 1 + 1e-9
 
@@ -173,8 +174,8 @@ class TiltedPlane:
 
         That of the tilts' exponents, of shares, and of gathering them into cells.
         """
-        shared = SHARE_ERROR * sum(self._counts) * UNIT_ROUNDOFF
-        return self._line.mass_error() + shared
+        shared = SHARE_ERROR * sum(self._counts) + _KERNEL_ERROR
+        return self._line.mass_error() + shared * UNIT_ROUNDOFF
 
     def mean(self) -> float:
         """Returns the tilted mean of the sum's fine row."""

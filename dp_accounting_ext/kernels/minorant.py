@@ -1,4 +1,4 @@
-"""Convex, decreasing, piecewise-linear functions: profiles as their values at places."""
+"""Profiles as convex, decreasing, piecewise-linear functions."""
 
 import numpy as np
 import numpy.typing as npt
