@@ -31,7 +31,7 @@ _COLUMNS = 128  # Twice as many where cells are few: it moves ε by 1e-3 at k = 
 _MOST_CELLS = 1 << 21
 _ROWS_PER_ROOT = 256.0  # The rounding of t steps grows with the root of t.
 _FEWEST_ROWS, _MOST_ROWS = 1 << 11, 1 << 14
-_ABOVE, _BELOW = 24.0, 20.0  # Exponents of what of a tilted law is out of the window.
+_ABOVE, _BELOW = 16.0, 16.0  # Exponents of what of a tilted law is out of the window.
 _DEVIATIONS = 9.0  # Of V, above its mean.
 _SKETCH_SIZE = 256
 # Beyond its saddle point's tilt, jumps make a law wide: what is tilted less often, and
@@ -215,9 +215,7 @@ class Sketch:
 
         return math.exp(_root(excess, low, high))
 
-    def tilt(
-        self, exponent: float, rate: float | None = None, *, sign: float = 1.0
-    ) -> float:
+    def tilt(self, exponent: float, rate: float | None = None) -> float:
         """Returns the tilt of an exponent, for a λ or with the λ that belongs to it."""
         if exponent == 0:
             return 0.0
@@ -225,10 +223,10 @@ class Sketch:
         centre = math.log(math.sqrt(2 * exponent) / self.deviation(rate or even))
 
         def excess(log_tilt: float) -> float:
-            tilt = sign * math.exp(log_tilt)
+            tilt = math.exp(log_tilt)
             return self.exponent(rate or self.rate(tilt), tilt) - exponent
 
-        return sign * math.exp(_root(excess, centre - 4, centre + 4))
+        return math.exp(_root(excess, centre - 4, centre + 4))
 
     def without_record(self) -> "Sketch":
         """Returns the same where no step has the record."""

@@ -25,8 +25,6 @@ from dp_accounting_ext.kernels import minorant
 from dp_accounting_ext.kernels import sums
 
 Bound = dominating_pair.Bound
-Direction = dominating_pair.Direction
-DirectedPairs = dominating_pair.DirectedPairs
 DominatingPair = dominating_pair.DominatingPair
 FloatArray = npt.NDArray[np.float64]
 
@@ -44,7 +42,8 @@ _SAFETY = 1 + 1e-9
 _EXPONENTS = (0.0, 0.5, 1.5, 3.0, 5.5, 9.0, 14.0, 19.0, 27.0)
 _MOST_NODES = 24_000
 _LARGEST_LOSS = 690.0
-_LOWER_EXPONENTS = (0.0, 7.0, 16.0, 28.0)  # Where lower bounds are, either way.
+_LOWER_EXPONENTS = (0.0, 7.0, 16.0, 28.0)  # The same for lower ones.
+_FURTHER = 1.5  # Beyond the last one, quotient of neighbours.
 _TYPICAL = 8.0  # The exponent of the λ of lower bounds, for one run and for many.
 _NODES = 3072  # In the narrowest window.
 _GROUPS = 4096  # Of a lower bound's ratios.
@@ -115,11 +114,8 @@ def upper_pair(
     if _is_constant(steps):
         return blocks
     sketch = steps.sketch
-    most = -math.log(tail_mass)
     cells = []
-    for exponent in _EXPONENTS:
-        if exponent > most:
-            break
+    for exponent in _exponents(_EXPONENTS, tail_mass):
         tilt = sketch.tilt(exponent)
         ordinary, lost = steps.without_largest(math.exp(-exponent - _RARE))
         rate = sketch.rate(tilt)
@@ -263,10 +259,10 @@ def _profile(cells: _Cells, nodes: FloatArray) -> FloatArray:
     return np.minimum(values, 1.0)
 
 
-def lower_pairs(
+def lower_pair(
     pair: DominatingPair, num_selected: int, num_steps: int, *, tail_mass: float
-) -> DirectedPairs:
-    """Returns pairs dominated by k-out-of-t random allocation.
+) -> DominatingPair:
+    """Returns a pair dominated by k-out-of-t allocation when a record is removed.
 
     What the sums L and V show, rounded at random to a lattice: under Q all steps are
     without the record; under P the law is that of any one set of k steps with it.
@@ -278,38 +274,43 @@ def lower_pairs(
         num_steps: Number of steps, t.
         tail_mass: Probability of the rarest cells that are looked at.
 
+    Guarantees:
+        H(P‖Q) of the result is at most that of the allocation, at every κ ≥ 0.
+
     Source:
         Data processing, https://arxiv.org/abs/2602.17284, Remark 4.7 (lower
         bounds) for k = 1.
     """
     steps = joint_allocation.Steps.of(pair, num_selected, num_steps)
     if _is_constant(steps):
-        return dominating_pair.both_ways(dominating_pair.nothing_known(Bound.LOWER))
+        return dominating_pair.nothing_known(Bound.LOWER)
     anchors = _lower_anchors(steps, tail_mass)
     windows = [window for _, *both in anchors for window in both]
     grid = joint_allocation.Grid.of(windows, num_steps)
     looks = [_Look(grid, *anchor) for anchor in anchors]
-    infinity_mass = sums.any_of([(pair.infinity_mass, num_selected)]) / _SAFETY
+    gain, cost = _grouped(looks)
+    kept = (gain > _SMALLEST_MASS) & (cost > _SMALLEST_MASS)
+    ratios = gain[kept] / cost[kept]
+    order = np.argsort(ratios, kind="stable")
     error = 2 * num_steps * (pair.mass_error + pair.ratio_error + 2 * UNIT_ROUNDOFF)
     error += max(look.mass_error() for look in looks)
-    remove = _grouped(looks, Direction.REMOVE)
-    add = _grouped(looks, Direction.ADD)
+    return DominatingPair(
+        ratios[order],
+        cost[kept][order],
+        infinity_mass=sums.any_of([(pair.infinity_mass, num_selected)]) / _SAFETY,
+        zero_mass=0.0,
+        bound=Bound.LOWER,
+        mass_error=error,
+        ratio_error=2 * error,
+    )
 
-    def lower(gain: FloatArray, cost: FloatArray) -> DominatingPair:
-        kept = (gain > _SMALLEST_MASS) & (cost > _SMALLEST_MASS)
-        ratios = gain[kept] / cost[kept]
-        order = np.argsort(ratios, kind="stable")
-        return DominatingPair(
-            ratios[order],
-            cost[kept][order],
-            infinity_mass=infinity_mass,
-            zero_mass=0.0,
-            bound=Bound.LOWER,
-            mass_error=error,
-            ratio_error=2 * error,
-        )
 
-    return DirectedPairs(lower(*remove), lower(*reversed(add)))
+def _exponents(first: Sequence[float], tail_mass: float) -> list[float]:
+    """Returns exponents, and further ones, up to that of a tail."""
+    exponents, most = list(first), -math.log(tail_mass)
+    while exponents[-1] * _FURTHER < most:
+        exponents.append(exponents[-1] * _FURTHER)
+    return [exponent for exponent in exponents if exponent <= most]
 
 
 def _lower_anchors(
@@ -317,20 +318,15 @@ def _lower_anchors(
 ) -> list[
     tuple[joint_allocation.Steps, joint_allocation.Anchor, joint_allocation.Anchor]
 ]:
-    """Returns anchors of one λ, under P and Q, from the lowest tilt to the highest.
+    """Returns anchors of one λ, under P and Q.
 
     Each after the ratios that are looked at there.
     """
     sketch = steps.sketch
     rate = sketch.rate(sketch.tilt(_TYPICAL))
-    tilts = []
-    for exponent in _LOWER_EXPONENTS:
-        if exponent <= -math.log(tail_mass):
-            below = sketch.without_record().tilt(exponent, rate, sign=-1.0)
-            above = sketch.tilt(exponent, rate)
-            tilts += [(below - 1, exponent), (above, exponent)]
     anchors = []
-    for tilt, exponent in sorted(tilts):
+    for exponent in _exponents(_LOWER_EXPONENTS, tail_mass):
+        tilt = sketch.tilt(exponent, rate)
         ordinary, _ = steps.without_largest(math.exp(-exponent - _RARE))
         under_p = ordinary.sketch.eased(rate, tilt)
         # A group's mass under Q is that under P over the ratio, about e^L.
@@ -379,54 +375,47 @@ class _Look:
         """Bounds the relative errors of masses under either law."""
         return max(plane.mass_error() for plane in self._planes)
 
-    def log_noise(self, which: int, rows: FloatArray) -> FloatArray:
-        """Returns (n,) logarithms of the noise in coarse rows, inf where it looks not.
+    def log_noise(self, rows: FloatArray) -> FloatArray:
+        """Returns (n,) logarithms of P's noise in coarse rows, inf where it sees none.
 
         Args:
-            which: 0 for P, 1 for Q.
             rows: (n,) coarse rows.
         """
-        cells = self.cells[which]
+        cells = self.cells[0]
         noise = math.log(cells.noise) + cells.log_scale - cells.tilt * rows
         outside = (rows < cells.first) | (rows > self._last)
         return np.where(outside, np.inf, noise)
 
-    def seen(
-        self, rows: FloatArray, direction: Direction
-    ) -> tuple[FloatArray, FloatArray]:
-        """Returns masses of cells in coarse rows, under P and Q: gains and costs.
+    def seen(self, rows: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Returns masses of cells in coarse rows, under P and Q.
 
-        Gains are lowered by their noise and by what may have folded, costs raised.
+        P's are lowered by their noise and by what may have folded, Q's raised.
         """
-        gained, spent = (0, 1) if direction is Direction.REMOVE else (1, 0)
-        own = rows.astype(np.int64) - self.cells[0].first
+        gain, cost = self.cells
+        own = rows.astype(np.int64) - gain.first
         height = self.grid.height
         ends = int(rows[0]) * height, (int(rows[-1]) + 1) * height - 1
-        gain, cost = self.cells[gained], self.cells[spent]
         # A cell's fine rows count e^{−tilt · …} of the whole one.
         tallest = math.exp(abs(gain.tilt))
-        folded = self._planes[gained].folded_mass(*ends)
+        folded = self._planes[0].folded_mass(*ends)
         noise = gain.noise + folded * tallest * _SAFETY
         gains = np.maximum(gain.values[own] - noise, 0.0) * gain.scale()[own, None]
         costs = np.maximum(cost.values[own], 0.0) + cost.noise
         return gains.ravel(), (costs * cost.scale()[own, None]).ravel()
 
 
-def _grouped(
-    looks: Sequence[_Look], direction: Direction
-) -> tuple[FloatArray, FloatArray]:
-    """Returns (n,) gains and costs of groups of cells with about the same ratio.
+def _grouped(looks: Sequence[_Look]) -> tuple[FloatArray, FloatArray]:
+    """Returns (n,) masses of groups of cells with about the same ratio, under P and Q.
 
     Each row is of the look that knows it best.
     """
-    which = 0 if direction is Direction.REMOVE else 1
     rows = np.unique(np.concatenate([look.cells[0].rows for look in looks]))
     rows = rows.astype(np.float64)
-    noises = np.array([look.log_noise(which, rows) for look in looks])
+    noises = np.array([look.log_noise(rows) for look in looks])
     owners = np.argmin(noises, axis=0)
     owners[np.isinf(noises.min(axis=0))] = -1
     parts = [
-        look.seen(rows[owners == number], direction)
+        look.seen(rows[owners == number])
         for number, look in enumerate(looks)
         if (owners == number).any()
     ]
