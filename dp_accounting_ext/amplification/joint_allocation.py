@@ -35,8 +35,8 @@ _ABOVE, _BELOW = 16.0, 16.0  # Exponents of what of a tilted law is out of the w
 _DEVIATIONS = 9.0  # Of V, above its mean.
 _SKETCH_SIZE = 256
 # Beyond its saddle point's tilt, jumps make a law wide: what is tilted less often, and
-# at most so many times, until its window is this wide beside another.
-_EASED, _MOST_EASED, _WIDEST = 0.75, 12, 1.5
+# at most so many times, until its window is not too wide beside another.
+_EASED, _MOST_EASED = 0.75, 12
 _MARGIN = 1.125  # The torus over the widest window: what folds does so far from both.
 _LOWEST_RATE, _HIGHEST_RATE = 1e-2, 0.98  # Of λ: over k / t, and at all.
 
@@ -233,17 +233,19 @@ class Sketch:
         law = self._laws[1][1]
         return Sketch(self._ratios, law, law, self._selected, self._steps)
 
-    def eased(self, rate: float, tilt: float, beside: Anchor | None = None) -> Anchor:
+    def eased(
+        self, rate: float, tilt: float, widest: float, beside: Anchor | None = None
+    ) -> Anchor:
         """Returns the window of a law tilted less, and so not too wide.
 
         Args:
             rate: λ.
             tilt: A saddle point's tilt.
-            beside: What it must not be much wider than; the law without a tilt if
-                None.
+            widest: Width of its window over that beside it.
+            beside: Another window; that of the law without a tilt if None.
         """
         plain = beside or self.anchor(rate, 0.0)
-        widest = _WIDEST * (plain.high - plain.low)
+        widest *= plain.high - plain.low
         found = plain
         for _ in range(_MOST_EASED):
             tilt *= _EASED

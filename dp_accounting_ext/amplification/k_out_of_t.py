@@ -46,6 +46,8 @@ _LOWER_EXPONENTS = (0.0, 7.0, 16.0, 28.0)  # The same for lower ones.
 _FURTHER = 1.5  # Beyond the last one, quotient of neighbours.
 _TYPICAL = 8.0  # The exponent of the λ of lower bounds, for one run and for many.
 _NODES = 3072  # In the narrowest window.
+# Of a tilted law's window, over one without a tilt; lower bounds share a grid.
+_WIDEST, _LOWER_WIDEST = 3.0, 1.5
 _GROUPS = 4096  # Of a lower bound's ratios.
 _LEAST_DEVIATION = 1e-6  # Of L, in nats.
 _SMALLEST_MASS = 1e-300
@@ -119,7 +121,7 @@ def upper_pair(
         tilt = sketch.tilt(exponent)
         ordinary, lost = steps.without_largest(math.exp(-exponent - _RARE))
         rate = sketch.rate(tilt)
-        anchor = ordinary.sketch.eased(rate, tilt)
+        anchor = ordinary.sketch.eased(rate, tilt, _WIDEST)
         cells.append(_upper_cells(pair, ordinary, anchor, lost, exponent))
     return _least(blocks, cells)
 
@@ -328,10 +330,10 @@ def _lower_anchors(
     for exponent in _exponents(_LOWER_EXPONENTS, tail_mass):
         tilt = sketch.tilt(exponent, rate)
         ordinary, _ = steps.without_largest(math.exp(-exponent - _RARE))
-        under_p = ordinary.sketch.eased(rate, tilt)
+        under_p = ordinary.sketch.eased(rate, tilt, _LOWER_WIDEST)
         # A group's mass under Q is that under P over the ratio, about e^L.
         without = ordinary.sketch.without_record()
-        under_q = without.eased(rate, tilt + 1, under_p)
+        under_q = without.eased(rate, tilt + 1, _LOWER_WIDEST, under_p)
         anchors.append((ordinary, under_p, under_q))
     return anchors
 

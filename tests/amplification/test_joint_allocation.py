@@ -103,7 +103,7 @@ def test_anchors_are_where_they_are_asked_for(sigma, selected, steps):
         rate = sketch.rate(tilt)
         assert sketch.exponent(rate, tilt) == pytest.approx(exponent, rel=0.1, abs=0.01)
         assert 0.1 * selected / steps < rate < 1.5 * selected / steps
-        anchor = sketch.eased(rate, tilt)
+        anchor = sketch.eased(rate, tilt, 3.0)
         assert anchor.low < anchor.high
         assert 0 <= anchor.tilt <= tilt
         assert 0 < anchor.mean_variance < selected
