@@ -9,6 +9,7 @@ import math
 from dp_accounting_ext import composed_pair
 from dp_accounting_ext import dominating_pair
 from dp_accounting_ext.amplification import allocation_by_sum
+from dp_accounting_ext.amplification import k_out_of_t
 from dp_accounting_ext.amplification import poisson_subsampling
 from dp_accounting_ext.amplification import random_allocation
 from dp_accounting_ext.mechanisms import gaussian
@@ -41,6 +42,13 @@ class Construction(abc.ABC):
     def parts(self, bound: Bound) -> "Mapping[Construction, int]":
         """Returns constructions with counts whose composition bounds one run."""
         return {self: 1}
+
+    def reduced(self) -> "Mapping[Construction, int]":
+        """Returns constructions with counts whose composition dominates one run.
+
+        A second bound from above, looser or tighter than that of its pairs.
+        """
+        return self.parts(Bound.UPPER)
 
     def closed_delta(
         self, epsilon: float, direction: Direction, bound: Bound
@@ -273,26 +281,29 @@ class RandomAllocation(Construction):
                     pair, steps, tail_mass=tail_mass
                 )
             )
-        if bound is Bound.UPPER:
-            return self.blocks().pairs(bound, tail_mass)
         base = pairs_of(self.inner, bound, _base_tail(self.inner, tail_mass, steps))
-        return DirectedPairs(
-            *(
-                allocation_by_sum.lower_pair(
-                    base.of(direction),
-                    self.num_selected,
-                    steps,
-                    direction,
-                    tail_mass=tail_mass,
-                )
-                for direction in (Direction.REMOVE, Direction.ADD)
+        if bound is Bound.UPPER:
+            blocks = self.blocks().pairs(bound, tail_mass)
+            remove = k_out_of_t.upper_pair(
+                base.remove,
+                self.num_selected,
+                steps,
+                blocks.remove,
+                tail_mass=tail_mass,
             )
+            return DirectedPairs(remove, blocks.add)
+        remove = k_out_of_t.lower_pair(
+            base.remove, self.num_selected, steps, tail_mass=tail_mass
         )
+        # The sum alone is as good when a record is added, and quicker.
+        add = allocation_by_sum.lower_pair(
+            base.add, self.num_selected, steps, Direction.ADD, tail_mass=tail_mass
+        )
+        return DirectedPairs(remove, add)
 
-    def parts(self, bound: Bound) -> Mapping[Construction, int]:
-        if self.num_selected == 1 or bound is Bound.LOWER:
-            return {self: 1}
-        return self.blocks().parts(bound)
+    def reduced(self) -> Mapping[Construction, int]:
+        """Returns the blocks, which dominate one run when composed."""
+        return {self: 1} if self.num_selected == 1 else self.blocks().parts(Bound.UPPER)
 
     def blocks(self) -> Construction:
         """Returns the 1-out-of-b allocations whose composition dominates one run.
@@ -398,17 +409,22 @@ def _part_tail(part: Construction, tail_mass: float) -> float:
 
 
 def flatten(
-    counts: Mapping[Construction, int], bound: Bound
+    counts: Mapping[Construction, int], bound: Bound, *, reduced: bool = False
 ) -> dict[Construction, int]:
     """Returns constructions that have no parts but themselves, with counts.
 
     All Gaussians are one, rounded to the bound's side.
+
+    Args:
+        counts: What is composed, and how often.
+        bound: The side to bound it from.
+        reduced: Whether to take what dominates a construction for it.
     """
     flat: dict[Construction, int] = {}
     stack = list(counts.items())
     while stack:
         construction, count = stack.pop()
-        parts = construction.parts(bound)
+        parts = construction.reduced() if reduced else construction.parts(bound)
         if construction in parts:
             flat[construction] = flat.get(construction, 0) + count
         else:
