@@ -43,6 +43,11 @@ class PrivacyBounds:
     def __init__(self, counts: Counts, interval: float) -> None:
         self._interval = interval
         self._parts = {bound: compositions.flatten(counts, bound) for bound in Bound}
+        reduced = compositions.flatten(counts, Bound.UPPER, reduced=True)
+        # Each dominates what is composed: the least of both is a bound.
+        self._alternatives = [self._parts[Bound.UPPER]]
+        if reduced != self._parts[Bound.UPPER]:
+            self._alternatives.append(reduced)
         self._precision = math.fsum(
             n * part.gaussian_precision() for part, n in counts.items()
         )
@@ -65,15 +70,21 @@ class PrivacyBounds:
         simple = min(self._largest_loss, self._unamplified_epsilon(delta))
         if noise or not self._parts[Bound.UPPER]:
             return simple
-        remove = self._profile(Bound.UPPER, Direction.REMOVE, delta).epsilon(delta)
+        remove = self._least_epsilon(Direction.REMOVE, delta)
         if Direction.ADD not in self._directions:
             return min(remove, simple)
         # The other direction matters only where a quick bound does not rule it out.
         add = self._profile(Bound.UPPER, Direction.ADD, delta, math.inf).epsilon(delta)
         if add > remove:
-            profile = self._profile(Bound.UPPER, Direction.ADD, delta)
-            add = min(add, profile.epsilon(delta))
+            add = min(add, self._least_epsilon(Direction.ADD, delta))
         return min(max(remove, add), simple)
+
+    def _least_epsilon(self, direction: Direction, delta: float) -> float:
+        """Returns the least upper bound on ε of one direction."""
+        return min(
+            self._profile(Bound.UPPER, direction, delta, parts=parts).epsilon(delta)
+            for parts in self._alternatives
+        )
 
     def lower_epsilon(self, delta: float) -> float:
         """Returns a lower bound on ε at δ in [0, 1), in nats."""
@@ -168,8 +179,13 @@ class PrivacyBounds:
 
     def _delta(self, bound: Bound, epsilon: float, guess: float) -> float:
         """Returns δ from pairs whose tails are small beside a guess of it."""
+        upper = bound is Bound.UPPER
+        choices = self._alternatives if upper else [self._parts[bound]]
         return max(
-            self._profile(bound, direction, guess).delta(epsilon)
+            min(
+                self._profile(bound, direction, guess, parts=parts).delta(epsilon)
+                for parts in choices
+            )
             for direction in self._directions
         )
 
@@ -206,32 +222,35 @@ class PrivacyBounds:
                 return delta
         return bound
 
-    def _tail_mass(self, bound: Bound, delta: float) -> float:
-        """Returns the tail each pair may have: a power of ten, so pairs are reused."""
-        copies = max(sum(self._parts[bound].values()), 1)
-        share = max(delta, _SMALLEST_GUESS) * _TAIL_SHARE / copies
-        exponent = math.floor(math.log10(share))
-        return max(10.0**exponent, gaussian_mixture.SMALLEST_TAIL_MASS * 1e4)
-
     def _profile(
         self,
         bound: Bound,
         direction: Direction,
         delta: float,
         interval: float | None = None,
+        *,
+        parts: Counts | None = None,
     ) -> composed_loss.ComposedLoss:
-        tail_mass = self._tail_mass(bound, delta)
+        parts = self._parts[bound] if parts is None else parts
+        tail_mass = _tail_mass(sum(parts.values()), delta)
         laws: Sequence[loss_distribution.LossDistribution] = [
             loss_distribution.from_pair(
                 interface.pairs_of(part, bound, tail_mass).of(direction),
                 direction,
                 count,
             )
-            for part, count in self._parts[bound].items()
+            for part, count in parts.items()
         ]
         if bound is Bound.LOWER:
             interval = math.inf
         return composed_loss.ComposedLoss(laws, interval or self._interval)
+
+
+def _tail_mass(copies: int, delta: float) -> float:
+    """Returns the tail each pair may have: a power of ten, so pairs are reused."""
+    share = max(delta, _SMALLEST_GUESS) * _TAIL_SHARE / max(copies, 1)
+    exponent = math.floor(math.log10(share))
+    return max(10.0**exponent, gaussian_mixture.SMALLEST_TAIL_MASS * 1e4)
 
 
 def _smaller(guess: float) -> float:

@@ -15,8 +15,8 @@ import argparse
 from collections.abc import Sequence
 import pathlib
 
-from dp_accounting_ext.papers import mean_estimation
 from dp_accounting_ext.papers import allocation_figures
+from dp_accounting_ext.papers import mean_estimation
 from dp_accounting_ext.studies import drawing
 
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import dataclasses
 
 from dp_accounting_ext.amplification import allocation_by_sum
+from dp_accounting_ext.amplification import k_out_of_t
 from dp_accounting_ext.amplification import poisson_subsampling
 from dp_accounting_ext.amplification import random_allocation
 from dp_accounting_ext.mechanisms import compositions
@@ -36,8 +37,6 @@ class RandomAllocation(interface.AmplifiedMechanism):
     num_steps: int
 
     def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
-        if self.num_selected > 1 and bound is Bound.UPPER:
-            return self.blocks().pairs(bound, tail_mass)
         step = _pairs_of_step(self.inner, bound, tail_mass, self.num_steps)
         if self.num_selected == 1:
             return step.map(
@@ -45,22 +44,32 @@ class RandomAllocation(interface.AmplifiedMechanism):
                     pair, self.num_steps, tail_mass=tail_mass
                 )
             )
-        remove, add = (
-            allocation_by_sum.lower_pair(
-                step.of(direction),
+        if bound is Bound.UPPER:
+            blocks = self.blocks().pairs(bound, tail_mass)
+            remove = k_out_of_t.upper_pair(
+                step.remove,
                 self.num_selected,
                 self.num_steps,
-                direction,
+                blocks.remove,
                 tail_mass=tail_mass,
             )
-            for direction in (Direction.REMOVE, Direction.ADD)
+            return DirectedPairs(remove, blocks.add)
+        remove = k_out_of_t.lower_pair(
+            step.remove, self.num_selected, self.num_steps, tail_mass=tail_mass
+        )
+        # The sum alone is as good when a record is added, and quicker.
+        add = allocation_by_sum.lower_pair(
+            step.add,
+            self.num_selected,
+            self.num_steps,
+            Direction.ADD,
+            tail_mass=tail_mass,
         )
         return DirectedPairs(remove, add)
 
-    def parts(self, bound: Bound) -> Mapping[Mechanism, int]:
-        if self.num_selected == 1 or bound is Bound.LOWER:
-            return {self: 1}
-        return self.blocks().parts(bound)
+    def reduced(self) -> Mapping[Mechanism, int]:
+        """Returns the blocks, which dominate one run when composed."""
+        return {self: 1} if self.num_selected == 1 else self.blocks().parts(Bound.UPPER)
 
     def blocks(self) -> Mechanism:
         """Returns the 1-out-of-b allocations whose composition dominates one run.

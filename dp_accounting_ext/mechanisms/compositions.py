@@ -79,16 +79,23 @@ def compose(counts: Mapping[Mechanism, int]) -> Mechanism:
     return Composed(tuple(parts.items()))
 
 
-def flatten(counts: Mapping[Mechanism, int], bound: Bound) -> dict[Mechanism, int]:
+def flatten(
+    counts: Mapping[Mechanism, int], bound: Bound, *, reduced: bool = False
+) -> dict[Mechanism, int]:
     """Returns mechanisms that have no parts but themselves, with counts.
 
     All Gaussians are one, rounded to the bound's side.
+
+    Args:
+        counts: What is composed, and how often.
+        bound: The side to bound it from.
+        reduced: Whether to take what dominates a mechanism for it.
     """
     flat: dict[Mechanism, int] = {}
     stack = list(counts.items())
     while stack:
         mechanism, count = stack.pop()
-        parts = mechanism.parts(bound)
+        parts = mechanism.reduced() if reduced else mechanism.parts(bound)
         if mechanism in parts:
             flat[mechanism] = flat.get(mechanism, 0) + count
         else:

@@ -39,6 +39,13 @@ class Mechanism(abc.ABC):
         """Returns mechanisms with counts whose composition bounds one run."""
         return {self: 1}
 
+    def reduced(self) -> "Mapping[Mechanism, int]":
+        """Returns mechanisms with counts whose composition dominates one run.
+
+        A second bound from above, looser or tighter than that of its pairs.
+        """
+        return self.parts(Bound.UPPER)
+
     def closed_form_delta(
         self, epsilon: float, direction: Direction, bound: Bound
     ) -> float | None:

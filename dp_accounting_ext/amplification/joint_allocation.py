@@ -1,0 +1,418 @@
+"""What k-out-of-t random allocation shows in two sums over its steps.
+
+With λ in (0, 1) and q_i = λ X_i / (1 − λ + λ X_i), these are L = Σ ln(1 − λ + λ X_i),
+the loss if each step were sampled on its own, and V = Σ q_i (1 − q_i), the variance of
+the number of steps that a posterior takes to be sampled. Their joint law is a power on
+a plane lattice, whatever the set of steps.
+"""
+
+from collections.abc import Callable
+from collections.abc import Sequence
+import dataclasses
+import functools
+import math
+
+import numpy as np
+import numpy.typing as npt
+from scipy import optimize
+
+from dp_accounting_ext.kernels import floats
+from dp_accounting_ext.kernels import lattice_2d
+from dp_accounting_ext.kernels import sums
+from dp_accounting_ext.pairs import dominating_pair
+
+FloatArray = npt.NDArray[np.float64]
+IndexArray = npt.NDArray[np.int64]
+
+UNIT_ROUNDOFF = floats.UNIT_ROUNDOFF
+
+# Tuning: speed and tightness only. With these the lattice costs some 5e-4 of ε.
+COARSE_ROWS = 1024
+_COLUMNS = 128  # Twice as many where cells are few: it moves ε by 1e-3 at k = 10.
+_MOST_CELLS = 1 << 21
+_ROWS_PER_ROOT = 256.0  # The rounding of t steps grows with the root of t.
+_FEWEST_ROWS, _MOST_ROWS = 1 << 11, 1 << 14
+_ABOVE, _BELOW = 16.0, 16.0  # Exponents of what of a tilted law is out of the window.
+_DEVIATIONS = 9.0  # Of V, above its mean.
+_SKETCH_SIZE = 256
+# Beyond its saddle point's tilt, jumps make a law wide: what is tilted less often, and
+# at most so many times, until its window is not too wide beside another.
+_EASED, _MOST_EASED = 0.75, 12
+_MARGIN = 1.125  # The torus over the widest window: what folds does so far from both.
+_LOWEST_RATE, _HIGHEST_RATE = 1e-2, 0.98  # Of λ: over k / t, and at all.
+
+
+@dataclasses.dataclass(frozen=True)
+class Steps:
+    """k of t steps with a record.
+
+    Attributes:
+        ratios: (n,) finite ratios of one step, increasing; zero may be among them.
+        masses: (n,) their probabilities without the record.
+        p_masses: (n,) those with it.
+        num_selected: k.
+        num_steps: t > k.
+    """
+
+    ratios: FloatArray
+    masses: FloatArray
+    p_masses: FloatArray
+    num_selected: int
+    num_steps: int
+
+    @classmethod
+    def of(
+        cls, pair: dominating_pair.DominatingPair, num_selected: int, num_steps: int
+    ) -> "Steps":
+        """Returns the steps of a pair, its zero ratio among the others."""
+        kept = pair.masses > 0
+        ratios, masses = pair.ratios[kept], pair.masses[kept]
+        if pair.zero_mass > 0:
+            ratios = np.append(0.0, ratios)
+            masses = np.append(pair.zero_mass, masses)
+        return cls(ratios, masses, ratios * masses, num_selected, num_steps)
+
+    def without_largest(self, mass: float) -> tuple["Steps", float]:
+        """Returns the same without the rarest large ratios.
+
+        Args:
+            mass: Probability under P that any step may have one.
+
+        Returns:
+            The other ratios, and a bound on the probability that any step has one
+            that is gone, under P or under Q.
+        """
+        others = self.num_steps - self.num_selected
+        chances = self.num_selected * np.maximum(self.p_masses, self.masses)
+        above = np.cumsum((chances + others * self.masses)[::-1])[::-1]
+        first = max(int(np.searchsorted(-above, -mass)), 2)
+        kept = dataclasses.replace(
+            self,
+            ratios=self.ratios[:first],
+            masses=self.masses[:first],
+            p_masses=self.p_masses[:first],
+        )
+        lost = float(above[first]) if first < above.size else 0.0
+        return kept, floats.raised(lost)
+
+    @functools.cached_property
+    def sketch(self) -> "Sketch":
+        """A few hundred ratios that stand for all."""
+        starts = np.unique(np.arange(_SKETCH_SIZE) * self.ratios.size // _SKETCH_SIZE)
+        masses = np.add.reduceat(self.masses, starts)
+        p_masses = np.add.reduceat(self.p_masses, starts)
+        return Sketch(
+            p_masses / masses,
+            masses / masses.sum(),
+            p_masses / p_masses.sum(),
+            self.num_selected,
+            self.num_steps,
+        )
+
+
+def scores(ratios: FloatArray, rate: float) -> tuple[FloatArray, FloatArray]:
+    """Returns what each ratio adds to L, and to V.
+
+    Positive terms: L's errs by (8 + 8 |its value|) units of rounding, V's relatively
+    by 16.
+    """
+    mixed = (1 - rate) + rate * ratios
+    return np.log(mixed), (rate * ratios / mixed) * ((1 - rate) / mixed)
+
+
+@dataclasses.dataclass(frozen=True)
+class Anchor:
+    """Where a joint law is looked at: no certificate depends on it.
+
+    Attributes:
+        rate: λ.
+        tilt: The tilt of P's law, per nat of L.
+        exponent: Chernoff's exponent at the tilted mean.
+        low: Lower end of the window of L.
+        high: Its upper end.
+        mean_variance: The mean of V.
+        spread: The standard deviation of V, at most.
+        changes: Changes of the tilt at which Chernoff's bounds at both ends are best.
+    """
+
+    rate: float
+    tilt: float
+    exponent: float
+    low: float
+    high: float
+    mean_variance: float
+    spread: float
+    changes: tuple[float, ...]
+
+
+class Sketch:
+    """The laws of one step in a few hundred atoms, for the choice of anchors."""
+
+    def __init__(
+        self,
+        ratios: FloatArray,
+        masses: FloatArray,
+        p_masses: FloatArray,
+        num_selected: int,
+        num_steps: int,
+    ) -> None:
+        self._ratios = ratios
+        self._laws = [
+            (num_selected, p_masses),
+            (num_steps - num_selected, masses),
+        ]
+        self._selected = num_selected
+        self._steps = num_steps
+
+    def _tilted(
+        self, score: FloatArray, tilt: float
+    ) -> tuple[float, list[tuple[int, FloatArray]]]:
+        """Returns ln E e^{tilt · L} under P, and the tilted laws of the steps."""
+        exponents = tilt * score
+        largest = float(exponents.max())
+        growth = np.exp(exponents - largest)
+        total, laws = 0.0, []
+        for count, masses in self._laws:
+            weights = masses * growth
+            whole = float(weights.sum())
+            total += count * (largest + math.log(whole))
+            laws.append((count, weights / whole))
+        return total, laws
+
+    def cumulant(self, rate: float, tilt: float) -> float:
+        """Returns ln E e^{tilt · L} under P."""
+        return self._tilted(scores(self._ratios, rate)[0], tilt)[0]
+
+    def exponent(self, rate: float, tilt: float) -> float:
+        """Returns Chernoff's exponent at the mean of the tilted L."""
+        score = scores(self._ratios, rate)[0]
+        total, laws = self._tilted(score, tilt)
+        return tilt * sum(n * sums.dot(w, score) for n, w in laws) - total
+
+    def deviation(self, rate: float) -> float:
+        """Returns the standard deviation of L under P."""
+        score = scores(self._ratios, rate)[0]
+        variance = 0.0
+        for count, masses in self._laws:
+            mean = sums.dot(masses, score)
+            variance += count * sums.dot(masses, (score - mean) ** 2)
+        return math.sqrt(variance)
+
+    def rate(self, tilt: float) -> float:
+        """Returns λ at which the mean of Σ q_i under the tilted law is k.
+
+        There the bound on π(k) is nearly attained. The best λ is near it.
+        """
+        even = self._selected / self._steps
+        low = math.log(even * _LOWEST_RATE)
+        high = math.log(min(2 * even, (_HIGHEST_RATE + even) / 2))
+
+        def excess(log_rate: float) -> float:
+            rate = math.exp(log_rate)
+            score, _ = scores(self._ratios, rate)
+            posterior = rate * self._ratios / ((1 - rate) + rate * self._ratios)
+            _, laws = self._tilted(score, tilt)
+            return sum(n * sums.dot(w, posterior) for n, w in laws) - self._selected
+
+        return math.exp(_root(excess, low, high))
+
+    def tilt(self, exponent: float, rate: float | None = None) -> float:
+        """Returns the tilt of an exponent, for a λ or with the λ that belongs to it."""
+        if exponent == 0:
+            return 0.0
+        even = self._selected / self._steps
+        centre = math.log(math.sqrt(2 * exponent) / self.deviation(rate or even))
+
+        def excess(log_tilt: float) -> float:
+            tilt = math.exp(log_tilt)
+            return self.exponent(rate or self.rate(tilt), tilt) - exponent
+
+        return math.exp(_root(excess, centre - 4, centre + 4))
+
+    def without_record(self) -> "Sketch":
+        """Returns the same where no step has the record."""
+        law = self._laws[1][1]
+        return Sketch(self._ratios, law, law, self._selected, self._steps)
+
+    def eased(
+        self, rate: float, tilt: float, widest: float, beside: Anchor | None = None
+    ) -> Anchor:
+        """Returns the window of a law tilted less, and so not too wide.
+
+        Args:
+            rate: λ.
+            tilt: A saddle point's tilt.
+            widest: Width of its window over that beside it.
+            beside: Another window; that of the law without a tilt if None.
+        """
+        plain = beside or self.anchor(rate, 0.0)
+        widest *= plain.high - plain.low
+        found = plain
+        for _ in range(_MOST_EASED):
+            tilt *= _EASED
+            found = self.anchor(rate, tilt)
+            if found.high - found.low <= widest:
+                break
+        return found
+
+    def anchor(self, rate: float, tilt: float) -> Anchor:
+        """Returns the window of a tilted law."""
+        score, variances = scores(self._ratios, rate)
+        here, laws = self._tilted(score, tilt)
+        mean = sum(n * sums.dot(w, score) for n, w in laws)
+        variance = sum(n * sums.dot(w, variances) for n, w in laws)
+        spread = sum(n * sums.dot(w, variances**2) for n, w in laws)
+        changes = np.geomspace(0.3, 100.0, 24) / max(self.deviation(rate), 1e-12)
+        above = [self._tilted(score, tilt + change)[0] - here for change in changes]
+        below = [self._tilted(score, tilt - change)[0] - here for change in changes]
+        highs = (np.array(above) + _ABOVE) / changes
+        lows = -(np.array(below) + _BELOW) / changes
+        best = int(np.argmin(highs)), int(np.argmax(lows))
+        return Anchor(
+            rate=rate,
+            tilt=tilt,
+            exponent=tilt * mean - here,
+            low=float(lows[best[1]]),
+            high=float(highs[best[0]]),
+            changes=tuple(sorted({float(changes[index]) for index in best})),
+            mean_variance=variance,
+            spread=math.sqrt(spread),
+        )
+
+
+def _root(function: Callable[[float], float], low: float, high: float) -> float:
+    """Returns about where an increasing function is zero, or the nearer end."""
+    if function(low) >= 0:
+        return low
+    if function(high) <= 0:
+        return high
+    return float(optimize.brentq(function, low, high, xtol=0.01))
+
+
+def num_rows(num_steps: int) -> int:
+    """Returns a number of fine rows for so many steps, a power of two."""
+    wanted = math.ceil(math.log2(_ROWS_PER_ROOT * math.sqrt(num_steps)))
+    return min(max(1 << wanted, _FEWEST_ROWS), _MOST_ROWS)
+
+
+def _width(anchor: Anchor, columns: int) -> float:
+    """Returns the width of columns that V and its rounding to them hardly exceed."""
+    mean = anchor.mean_variance
+    width = mean / columns
+    for _ in range(8):
+        spread = math.hypot(anchor.spread, math.sqrt(width * mean))
+        width = (mean + _DEVIATIONS * spread) / columns
+    return width
+
+
+@dataclasses.dataclass(frozen=True)
+class Grid:
+    """A plane lattice for L and V.
+
+    Attributes:
+        rate: λ.
+        row_step: Height of a fine row, in nats.
+        column_step: Width of a column.
+        rows: Fine rows on the torus.
+        columns: Columns on the torus.
+        height: Fine rows in a coarse one.
+    """
+
+    rate: float
+    row_step: float
+    column_step: float
+    rows: int
+    columns: int
+    height: int
+
+    @classmethod
+    def of(cls, anchors: Sequence[Anchor], num_steps: int, *, finer: int = 1) -> "Grid":
+        """Returns a grid that goes round all windows of anchors with one λ.
+
+        Args:
+            anchors: At least one.
+            num_steps: Number of steps, t.
+            finer: How many times the columns there usually are, where cells are few.
+        """
+        rows = num_rows(num_steps)
+        widest = max(anchor.high - anchor.low for anchor in anchors)
+        step = _MARGIN * widest / rows
+        columns = min(_COLUMNS * finer, _MOST_CELLS // rows)
+        width = max(_width(anchor, columns) for anchor in anchors)
+        height = rows // COARSE_ROWS
+        return cls(anchors[0].rate, step, width, rows, columns, height)
+
+    @property
+    def coarse_step(self) -> float:
+        """Height of a coarse row, in nats."""
+        return self.row_step * self.height
+
+    def factors(self, steps: Steps) -> tuple[lattice_2d.Factor, lattice_2d.Factor]:
+        """Returns steps with the record, k of them, and without it, t − k."""
+        score, variance = scores(steps.ratios, self.rate)
+        rows, row_shares = lattice_2d.shares(score / self.row_step, self.row_step)
+        columns, column_shares = lattice_2d.even_shares(variance / self.column_step)
+        cells = np.broadcast_arrays(rows[:, np.newaxis], columns[np.newaxis])
+        shared = row_shares[:, np.newaxis] * column_shares[np.newaxis]
+
+        def factor(masses: FloatArray, count: int) -> lattice_2d.Factor:
+            weights = (shared * masses).ravel()
+            kept = weights > 0
+            return lattice_2d.Factor(
+                cells[0].ravel()[kept], cells[1].ravel()[kept], weights[kept], count
+            )
+
+        return (
+            factor(steps.p_masses, steps.num_selected),
+            factor(steps.masses, steps.num_steps - steps.num_selected),
+        )
+
+    def ratio_error(self, steps: Steps) -> float:
+        """Bounds what L errs by from the rounding of scores and of their places."""
+        score, _ = scores(steps.ratios, self.rate)
+        largest = float(np.abs(score).max())
+        return steps.num_steps * (8 + 16 * largest) * UNIT_ROUNDOFF
+
+    def plane(
+        self,
+        factors: list[lattice_2d.Factor],
+        tilt: float,
+        changes: Sequence[float],
+    ) -> lattice_2d.TiltedPlane:
+        """Returns the law of the sum, tilted so much a nat."""
+        factors = sorted(factors, key=lambda factor: factor.count)
+        changes = [change * self.row_step for change in changes]
+        return lattice_2d.TiltedPlane(
+            factors, tilt * self.row_step, (self.rows, self.columns), changes
+        )
+
+
+def log_binomial(num_selected: int, num_steps: int, rate: float) -> tuple[float, float]:
+    """Returns ln Binom(k; t, λ), and a bound on its error."""
+    fewer = np.arange(min(num_selected, num_steps - num_selected), dtype=np.float64)
+    logs = np.log((num_steps - fewer) / (fewer + 1))
+    chosen = num_selected * math.log(rate)
+    others = (num_steps - num_selected) * math.log1p(-rate)
+    value = math.fsum([*logs.tolist(), chosen, others])
+    size = float(np.abs(logs).sum()) + 2 * logs.size + abs(chosen) + abs(others)
+    return value, 8 * UNIT_ROUNDOFF * (size + num_steps)
+
+
+def variance_floor(
+    factors: list[lattice_2d.Factor], log_mass: float, columns: FloatArray
+) -> float:
+    """Returns a column below which the sum's column is with at most a given mass.
+
+    Args:
+        factors: What is summed, under the law that is not tilted.
+        log_mass: Logarithm of the mass.
+        columns: (m,) tilts per column, for Chernoff bounds.
+    """
+    best = 0.0
+    for tilt in columns.tolist():
+        exponent = 0.0
+        for factor in factors:
+            falls = np.exp(-tilt * factor.columns)
+            exponent += factor.count * math.log(sums.dot(factor.masses, falls))
+        best = max(best, (log_mass - exponent) / tilt - 1e-6)
+    return best

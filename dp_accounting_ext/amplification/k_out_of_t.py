@@ -1,0 +1,436 @@
+"""k-out-of-t random allocation itself, from above and from below, for 1 < k < t.
+
+With X_i the ratios of the steps, Z = e_k(X_1, …, X_t) / C(t, k). For any λ in (0, 1)
+and q_i = λ X_i / (1 − λ + λ X_i),
+
+    Z = ∏ (1 − λ + λ X_i) · π(k) / Binom(k; t, λ),
+
+π(k) the probability that k of independent events with chances q_i happen. It is at
+most e^{−V} I₀(V), V = Σ q_i (1 − q_i). So the joint law of L = Σ ln(1 − λ + λ X_i) and
+V bounds Z's; and like any statistic's it gives a lower bound.
+"""
+
+from collections.abc import Sequence
+import dataclasses
+import math
+
+import numpy as np
+import numpy.typing as npt
+from scipy import special
+
+from dp_accounting_ext.amplification import joint_allocation
+from dp_accounting_ext.kernels import floats
+from dp_accounting_ext.kernels import lattice_2d
+from dp_accounting_ext.kernels import minorant
+from dp_accounting_ext.kernels import sums
+from dp_accounting_ext.pairs import dominating_pair
+
+Bound = dominating_pair.Bound
+DominatingPair = dominating_pair.DominatingPair
+FloatArray = npt.NDArray[np.float64]
+
+UNIT_ROUNDOFF = floats.UNIT_ROUNDOFF
+
+# Certified: e^V / I₀(V) is concave from here on, and increases by less than this.
+CONCAVE_FROM = 0.8
+STEEPEST = 1.2001
+_BESSEL_ERROR = 64.0  # Of a logarithm of e^{−V} I₀(V), in units of rounding.
+_NODE_ERROR = 1e-12  # Of a loss up to 700 nats, and of its place among the nodes.
+
+# Tuning.
+# Where upper bounds are tight: δ of one run is from 1 to 1e-12.
+_EXPONENTS = (0.0, 0.5, 1.5, 3.0, 5.5, 9.0, 14.0, 19.0, 27.0)
+_MOST_NODES = 24_000
+_LOWER_EXPONENTS = (0.0, 7.0, 16.0, 28.0)  # The same for lower ones.
+_FURTHER = 1.5  # Beyond the last one, quotient of neighbours.
+_TYPICAL = 8.0  # The exponent of the λ of lower bounds, for one run and for many.
+_NODES = 3072  # In the narrowest window.
+# Of a tilted law's window, over one without a tilt; lower bounds share a grid.
+_WIDEST, _LOWER_WIDEST = 3.0, 1.5
+_GROUPS = 4096  # Of a lower bound's ratios.
+_LEAST_DEVIATION = 1e-6  # Of L, in nats.
+_RARE = 14.0  # Exponent of V below its floor, beyond that of an anchor.
+
+
+def log_reciprocal(variance: FloatArray) -> FloatArray:
+    """Returns the logarithm of a concave function that is at most e^V / I₀(V).
+
+    It is that function from `CONCAVE_FROM` on, and a line before.
+
+    Args:
+        variance: (n,) values of V ≥ 0.
+    """
+    inside = np.maximum(variance, CONCAVE_FROM)
+    values = -np.log(special.i0e(inside))
+    start = 1 / float(special.i0e(CONCAVE_FROM))
+    line = start - STEEPEST * (CONCAVE_FROM - np.minimum(variance, CONCAVE_FROM))
+    found: FloatArray = np.where(variance < CONCAVE_FROM, np.log(line), values)
+    return found
+
+
+@dataclasses.dataclass(frozen=True)
+class _Cells:
+    """A bound in cells: masses under P, and the logarithm of the ratio of each.
+
+    Valid for ln κ from `valid_from` on, whatever lies below.
+    """
+
+    losses: FloatArray
+    masses: FloatArray
+    sink: float
+    mass_error: float
+    ratio_error: float
+    valid_from: float
+
+
+def upper_pair(
+    pair: DominatingPair,
+    num_selected: int,
+    num_steps: int,
+    blocks: DominatingPair,
+    *,
+    tail_mass: float,
+) -> DominatingPair:
+    """Returns a pair that dominates k-out-of-t allocation when a record is removed.
+
+    Its profile is the greatest convex one below several bounds: that of the blocks
+    (Lemma 2.8), and those of the theorem for a few λ.
+
+    Args:
+        pair: An upper bound of one step, n atoms.
+        num_selected: Number of steps with the record, 1 < k < t.
+        num_steps: Number of steps, t.
+        blocks: An upper bound of the allocation, when a record is removed.
+        tail_mass: Rarest losses that the result is to tell from infinite ones.
+
+    Guarantees:
+        H(P‖Q) of the result is at least that of the allocation, at every κ ≥ 0. The
+        pair is for this direction alone.
+
+    Source:
+        docs/mathematics.md, "k out of t: the theorem".
+    """
+    steps = joint_allocation.Steps.of(pair, num_selected, num_steps)
+    if _is_constant(steps):
+        return blocks
+    sketch = steps.sketch
+    cells = []
+    for exponent in _exponents(_EXPONENTS, tail_mass):
+        tilt = sketch.tilt(exponent)
+        ordinary, lost = steps.without_largest(math.exp(-exponent - _RARE))
+        rate = sketch.rate(tilt)
+        anchor = ordinary.sketch.eased(rate, tilt, _WIDEST)
+        cells.append(_upper_cells(pair, ordinary, anchor, lost, exponent))
+    return _least(blocks, cells)
+
+
+def _is_constant(steps: joint_allocation.Steps) -> bool:
+    """Tells whether all ratios are one, so that a lattice has nothing to show."""
+    if steps.ratios.size < 2 or not steps.p_masses.any():
+        return True
+    even = steps.num_selected / steps.num_steps
+    return steps.sketch.deviation(even) < _LEAST_DEVIATION
+
+
+def _upper_cells(
+    pair: DominatingPair,
+    steps: joint_allocation.Steps,
+    anchor: joint_allocation.Anchor,
+    lost: float,
+    exponent: float,
+) -> _Cells:
+    """Returns the theorem's bound for one λ, accurate about one tilt.
+
+    Args:
+        pair: One step.
+        steps: Its ratios, but for some large ones.
+        anchor: Where to look.
+        lost: Probability that any step has one of those, under P.
+        exponent: About −ln δ where the bound is to be tight.
+    """
+    selected, total = steps.num_selected, steps.num_steps
+    grid = joint_allocation.Grid.of([anchor], total, finer=2)
+    factors = list(grid.factors(steps))
+    plane = grid.plane(factors, anchor.tilt, anchor.changes)
+    first = math.floor(anchor.low / grid.coarse_step)
+    found = plane.masses(_tent(grid), first, height=grid.height)
+    last = first + found.values.shape[0] - 1
+    lost += plane.mass_above(last * grid.height)
+    masses = (np.maximum(found.values, 0.0) + found.noise) * found.scale()[:, None]
+    log_binomial, binomial_error = joint_allocation.log_binomial(
+        selected, total, anchor.rate
+    )
+    variances = grid.column_step * np.arange(grid.columns, dtype=np.float64)
+    rows: FloatArray = grid.coarse_step * found.rows.astype(np.float64)
+    losses = rows[:, None] - log_reciprocal(variances) - log_binomial
+    valid_from = -math.inf
+    if anchor.tilt != 0:
+        # Of what is below the window nothing is known, but that V is hardly small.
+        log_mass = -exponent - _RARE
+        tilts = np.geomspace(0.3, 30.0, 16) / grid.columns
+        floor = joint_allocation.variance_floor(factors, log_mass, tilts)
+        lost += math.exp(log_mass)
+        least = log_reciprocal(np.array([grid.column_step * floor]))
+        valid_from = float(rows[0]) - float(least[0]) - log_binomial
+    largest = max(abs(float(rows[0])), abs(float(rows[-1]))) + 16
+    ratio_error = (
+        grid.ratio_error(steps) + binomial_error + (total + 1) * pair.ratio_error
+    )
+    ratio_error += (_BESSEL_ERROR + 8 * largest) * UNIT_ROUNDOFF
+    return _Cells(
+        losses=losses.ravel(),
+        masses=masses.ravel(),
+        sink=floats.raised(
+            sums.probability_of_any([(pair.infinity_mass, selected)]) + lost
+        ),
+        mass_error=total * (pair.mass_error + pair.ratio_error + 2 * UNIT_ROUNDOFF)
+        + plane.mass_error(),
+        ratio_error=ratio_error,
+        valid_from=valid_from + 2 * ratio_error,
+    )
+
+
+def _tent(grid: joint_allocation.Grid) -> FloatArray:
+    """Returns shares of a coarse row in fine ones, split as each step was."""
+    offsets = np.arange(grid.height)
+    _, (lower, upper) = lattice_2d.shares(offsets / grid.height, grid.coarse_step)
+    return np.concatenate([upper[1:], lower])
+
+
+def _least(blocks: DominatingPair, cells: Sequence[_Cells]) -> DominatingPair:
+    """Returns the pair of the least profile of the blocks and of cells."""
+    nodes = _nodes(blocks, cells)
+    places = np.exp(nodes)
+    shift, factor = dominating_pair.allowance(
+        Bound.UPPER, blocks.ratios.size, blocks.mass_error, blocks.ratio_error
+    )
+    values = factor * minorant.values_at(
+        places * math.exp(shift), blocks.ratios, blocks.masses, blocks.infinity_mass
+    )
+    for each in cells:
+        np.minimum(values, _profile(each, nodes), out=values)
+    if not (values < 1).any():
+        return blocks
+    ratios, masses, sink = minorant.atoms_above(places, values)
+    error = 8 * (ratios.size + 16) * UNIT_ROUNDOFF
+    return DominatingPair(
+        ratios,
+        masses,
+        infinity_mass=min(sink, 1.0),
+        zero_mass=max(1.0 - float(masses.sum()), 0.0) + error,
+        bound=Bound.UPPER,
+        mass_error=error,
+        ratio_error=error,
+    )
+
+
+def _nodes(blocks: DominatingPair, cells: Sequence[_Cells]) -> FloatArray:
+    """Returns (n,) evenly spaced losses at which profiles are compared."""
+    low = float(np.log(blocks.ratios[0]))
+    high = float(np.log(blocks.ratios[-1]))
+    steps = [np.ptp(each.losses) for each in cells]
+    high = min(
+        max(high, *(float(each.losses.max()) for each in cells)), floats.LARGEST_LOSS
+    )
+    low = max(min(low, -1.0), -floats.LARGEST_LOSS)
+    step = min(float(width) for width in steps) / _NODES
+    step = max(step, (high - low) / _MOST_NODES)
+    first, last = math.floor(low / step), math.ceil(high / step)
+    nodes: FloatArray = step * np.arange(first, last + 1, dtype=np.float64)
+    return nodes
+
+
+def _profile(cells: _Cells, nodes: FloatArray) -> FloatArray:
+    """Returns a cells' profile at (n,) nodes, one where it is not known."""
+    step = float(nodes[1] - nodes[0])
+    positions = (cells.losses - nodes[0]) / step
+    beyond = positions > nodes.size - 1
+    sink = cells.sink + float(cells.masses[beyond].sum())
+    kept = ~beyond & (positions > -1)
+    places, shares = lattice_2d.shares(positions[kept], step)
+    masses = sums.gather(
+        places.ravel() + 1, (shares * cells.masses[kept]).ravel(), nodes.size + 2
+    )[1 : nodes.size + 1]
+    ratios = np.exp(nodes)
+    shift, factor = dominating_pair.allowance(
+        Bound.UPPER, nodes.size, cells.mass_error, cells.ratio_error + _NODE_ERROR
+    )
+    values = minorant.values_at(ratios, ratios, masses / ratios, sink)
+    above = np.cumsum(masses[::-1])[::-1]
+    # Moving all ratios up by the error adds less than the error times the mass above.
+    values = factor * (values - shift * above)
+    values[nodes < cells.valid_from] = 1.0
+    return np.minimum(values, 1.0)
+
+
+def lower_pair(
+    pair: DominatingPair, num_selected: int, num_steps: int, *, tail_mass: float
+) -> DominatingPair:
+    """Returns a pair dominated by k-out-of-t allocation when a record is removed.
+
+    What the sums L and V show, rounded at random to a lattice: under Q all steps are
+    without the record; under P the law is that of any one set of k steps with it.
+    Cells with about the same ratio are one group.
+
+    Args:
+        pair: A lower bound of one step, n atoms.
+        num_selected: Number of steps with the record, 1 < k < t.
+        num_steps: Number of steps, t.
+        tail_mass: Probability of the rarest cells that are looked at.
+
+    Guarantees:
+        H(P‖Q) of the result is at most that of the allocation, at every κ ≥ 0.
+
+    Source:
+        Data processing, https://arxiv.org/abs/2602.17284, Remark 4.7 (lower
+        bounds) for k = 1.
+    """
+    steps = joint_allocation.Steps.of(pair, num_selected, num_steps)
+    if _is_constant(steps):
+        return dominating_pair.trivial_pair(Bound.LOWER)
+    anchors = _lower_anchors(steps, tail_mass)
+    windows = [window for _, *both in anchors for window in both]
+    grid = joint_allocation.Grid.of(windows, num_steps)
+    looks = [_Look(grid, *anchor) for anchor in anchors]
+    gain, cost = _grouped(looks)
+    kept = (gain > floats.SMALLEST_MASS) & (cost > floats.SMALLEST_MASS)
+    ratios = gain[kept] / cost[kept]
+    order = np.argsort(ratios, kind="stable")
+    error = 2 * num_steps * (pair.mass_error + pair.ratio_error + 2 * UNIT_ROUNDOFF)
+    error += max(look.mass_error() for look in looks)
+    return DominatingPair(
+        ratios[order],
+        cost[kept][order],
+        infinity_mass=floats.lowered(
+            sums.probability_of_any([(pair.infinity_mass, num_selected)])
+        ),
+        zero_mass=0.0,
+        bound=Bound.LOWER,
+        mass_error=error,
+        ratio_error=2 * error,
+    )
+
+
+def _exponents(first: Sequence[float], tail_mass: float) -> list[float]:
+    """Returns exponents, and further ones, up to that of a tail."""
+    exponents, most = list(first), -math.log(tail_mass)
+    while exponents[-1] * _FURTHER < most:
+        exponents.append(exponents[-1] * _FURTHER)
+    return [exponent for exponent in exponents if exponent <= most]
+
+
+def _lower_anchors(
+    steps: joint_allocation.Steps, tail_mass: float
+) -> list[
+    tuple[joint_allocation.Steps, joint_allocation.Anchor, joint_allocation.Anchor]
+]:
+    """Returns anchors of one λ, under P and Q.
+
+    Each after the ratios that are looked at there.
+    """
+    sketch = steps.sketch
+    rate = sketch.rate(sketch.tilt(_TYPICAL))
+    anchors = []
+    for exponent in _exponents(_LOWER_EXPONENTS, tail_mass):
+        tilt = sketch.tilt(exponent, rate)
+        ordinary, _ = steps.without_largest(math.exp(-exponent - _RARE))
+        under_p = ordinary.sketch.eased(rate, tilt, _LOWER_WIDEST)
+        # A group's mass under Q is that under P over the ratio, about e^L.
+        without = ordinary.sketch.without_record()
+        under_q = without.eased(rate, tilt + 1, _LOWER_WIDEST, under_p)
+        anchors.append((ordinary, under_p, under_q))
+    return anchors
+
+
+class _Look:
+    """Masses of cells under P and Q, accurate about one tilt.
+
+    What shows a ratio that is not among the steps' is in none of its cells.
+
+    Args:
+        grid: The cells.
+        steps: The steps, but for some large ratios.
+        under_p: Where it is looked at.
+        under_q: The same under Q.
+    """
+
+    def __init__(
+        self,
+        grid: joint_allocation.Grid,
+        steps: joint_allocation.Steps,
+        under_p: joint_allocation.Anchor,
+        under_q: joint_allocation.Anchor,
+    ) -> None:
+        self.grid = grid
+        with_record, without = grid.factors(steps)
+        all_without = dataclasses.replace(without, count=steps.num_steps)
+        self._planes = (
+            grid.plane([with_record, without], under_p.tilt, under_p.changes),
+            grid.plane([all_without], under_q.tilt, under_q.changes),
+        )
+        low, high = min(under_p.low, under_q.low), max(under_p.high, under_q.high)
+        first = math.floor(low / grid.coarse_step)
+        last = math.ceil(high / grid.coarse_step)
+        rows = np.concatenate([np.zeros(grid.height - 1), np.ones(grid.height)])
+        self.cells = tuple(
+            plane.masses(rows, first, height=grid.height) for plane in self._planes
+        )
+        self._last = min(last, int(self.cells[0].rows[-1]))
+
+    def mass_error(self) -> float:
+        """Bounds the relative errors of masses under either law."""
+        return max(plane.mass_error() for plane in self._planes)
+
+    def log_noise(self, rows: FloatArray) -> FloatArray:
+        """Returns (n,) logarithms of P's noise in coarse rows, inf where it sees none.
+
+        Args:
+            rows: (n,) coarse rows.
+        """
+        cells = self.cells[0]
+        noise = math.log(cells.noise) + cells.log_scale - cells.tilt * rows
+        outside = (rows < cells.first) | (rows > self._last)
+        return np.where(outside, np.inf, noise)
+
+    def seen(self, rows: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Returns masses of cells in coarse rows, under P and Q.
+
+        P's are lowered by their noise and by what may have folded, Q's raised.
+        """
+        gain, cost = self.cells
+        own = rows.astype(np.int64) - gain.first
+        height = self.grid.height
+        ends = int(rows[0]) * height, (int(rows[-1]) + 1) * height - 1
+        # A cell's fine rows count e^{−tilt · …} of the whole one.
+        tallest = math.exp(abs(gain.tilt))
+        folded = self._planes[0].folded_mass(*ends)
+        noise = gain.noise + floats.raised(folded * tallest)
+        gains = np.maximum(gain.values[own] - noise, 0.0) * gain.scale()[own, None]
+        costs = np.maximum(cost.values[own], 0.0) + cost.noise
+        return gains.ravel(), (costs * cost.scale()[own, None]).ravel()
+
+
+def _grouped(looks: Sequence[_Look]) -> tuple[FloatArray, FloatArray]:
+    """Returns (n,) masses of groups of cells with about the same ratio, under P and Q.
+
+    Each row is of the look that knows it best.
+    """
+    rows = np.unique(np.concatenate([look.cells[0].rows for look in looks]))
+    rows = rows.astype(np.float64)
+    noises = np.array([look.log_noise(rows) for look in looks])
+    owners = np.argmin(noises, axis=0)
+    owners[np.isinf(noises.min(axis=0))] = -1
+    parts = [
+        look.seen(rows[owners == number])
+        for number, look in enumerate(looks)
+        if (owners == number).any()
+    ]
+    gain, cost = (np.concatenate(each) for each in zip(*parts, strict=True))
+    kept = (gain > floats.SMALLEST_MASS) & (cost > floats.SMALLEST_MASS)
+    gain, cost = gain[kept], cost[kept]
+    if not gain.size:
+        return gain, cost
+    losses = np.log(gain) - np.log(cost)
+    low, high = float(losses.min()), float(losses.max())
+    groups = ((losses - low) / max(high - low, 1e-12) * _GROUPS).astype(np.int64)
+    return sums.gather(groups, gain), sums.gather(groups, cost)
