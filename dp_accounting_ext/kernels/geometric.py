@@ -14,6 +14,7 @@ Source:
     splitting and grouping in the place of rounding).
 """
 
+from collections.abc import Iterator
 import dataclasses
 import math
 from typing import NamedTuple
@@ -28,6 +29,9 @@ FloatArray = npt.NDArray[np.float64]
 UNIT_ROUNDOFF = 2.0**-53
 
 _LARGEST_EXPONENT = 709.0
+
+_FILTER = 10
+_LONGEST_RUN = 16
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,18 +121,55 @@ def from_atoms(
     )
 
 
-class _Run(NamedTuple):
-    """Consecutive diagonals whose sums share an output cell."""
+class _Diagonals(NamedTuple):
+    """Consecutive diagonals, and where the sums on them are.
 
-    first: int
-    last: int
-    cell: int
-    lower_weight: float  # Share of the last diagonal that goes to the cell's low end.
-    upper_weight: float  # Share of the first diagonal that goes to its high end.
-    slope: float  # y / (cell's width) at the last diagonal.
+    A run is as many of them as share an output cell.
+    """
+
+    lowest: int  # The first diagonal.
+    places: FloatArray  # (n,) place over the cell's grid point, less one.
+    quotients: FloatArray  # (n,) the smaller summand over the cell's grid point.
+    starts: list[int]  # (k + 1,) where runs begin, and the end of the last.
+    cells: list[int]  # (k,) the cell of each run.
+
+    def between(self, first: int, last: int) -> "_Diagonals":
+        """Returns runs first, …, last − 1 alone."""
+        begin, end = self.starts[first], self.starts[last]
+        return _Diagonals(
+            self.lowest + begin,
+            self.places[begin:end],
+            self.quotients[begin:end],
+            [start - begin for start in self.starts[first : last + 1]],
+            self.cells[first:last],
+        )
 
 
-class _Sums(NamedTuple):
+def _diagonals(
+    big: float, small: float, step: float, out_step: float, lowest: int, highest: int
+) -> _Diagonals:
+    """Returns the diagonals from `lowest` to `highest`, at least one.
+
+    Diagonal d holds the sums big + small·e^{step·d}, relative to big + small.
+    """
+    # All in logarithms: the quotient of two origins need not fit a float.
+    gap = math.log(small) - math.log(big)
+    total = float(np.logaddexp(0.0, gap))
+    exponents = gap + step * np.arange(lowest, highest + 1)
+    position = (np.logaddexp(0.0, exponents) - total) / out_step
+    cells = np.floor(position)
+    ends = np.flatnonzero(np.diff(cells)) + 1
+    return _Diagonals(
+        lowest,
+        np.expm1(out_step * (position - cells)),
+        np.exp(exponents - total - out_step * cells),
+        [0, *ends.tolist(), cells.size],
+        [int(cell) for cell in cells[np.append(0, ends)]],
+    )
+
+
+@dataclasses.dataclass
+class _Sums:
     """Sums over windows of values v that end at each of some indices.
 
     With l the distance from a window's last index and w its width.
@@ -136,108 +177,91 @@ class _Sums(NamedTuple):
 
     totals: FloatArray  # Σ v
     leads: FloatArray  # Σ v (e^{−step·l} − e^{−step·(w − 1)})
-    lags: FloatArray | None  # Σ v (1 − e^{−step·l}), where it is needed.
+    lags: FloatArray  # Σ v (1 − e^{−step·l})
 
-    def between(self, start: int, stop: int) -> "_Sums":
-        """Returns the sums at some of the indices."""
-        lags = None if self.lags is None else self.lags[start:stop]
-        return _Sums(self.totals[start:stop], self.leads[start:stop], lags)
+    def padded(self, start: int, stop: int) -> "_Sums":
+        """Returns a copy of those that end at start, …, stop − 1, zeros beyond."""
+        return _Sums(
+            *(
+                np.append(each[start:stop], np.zeros(max(stop - max(start, each.size), 0)))
+                for each in (self.totals, self.leads, self.lags)
+            )
+        )
 
-    def joined(self, older: "_Sums", step: float, width: int, whole: int) -> "_Sums":
-        """Returns the sums of windows of a width, with those just before them.
+    def prepend(
+        self, older: "_Sums", start: int, step: float, width: int, more: int
+    ) -> None:
+        """Makes these windows longer by what is just before them.
 
         Args:
-            older: Sums of the windows before these.
+            older: Sums of windows that end at 0, 1, …
+            start: Where the first of these windows ends.
             step: The grid's step.
             width: Width of these windows.
-            whole: Width of both together.
+            more: Width of the older ones.
         """
+        self.leads += (
+            math.exp(-step * (width - 1)) * -math.expm1(-step * more)
+        ) * self.totals
+        low = max(start, width)
+        high = min(start + self.totals.size, width + older.totals.size)
+        if low >= high:
+            return
+        own, its = slice(low - start, high - start), slice(low - width, high - width)
         decay, gap = math.exp(-step * width), -math.expm1(-step * width)
-        reach = math.exp(-step * (width - 1)) * -math.expm1(-step * (whole - width))
-        leads = self.leads + (decay * older.leads + reach * self.totals)
-        lags = None
-        if self.lags is not None and older.lags is not None:
-            lags = self.lags + (decay * older.lags + gap * older.totals)
-        return _Sums(self.totals + older.totals, leads, lags)
+        self.leads[own] += decay * older.leads[its]
+        self.lags[own] += decay * older.lags[its]
+        self.lags[own] += gap * older.totals[its]
+        self.totals[own] += older.totals[its]
 
 
 class _Windows:
-    """Sums of `values` over windows that end at every index, of any width.
+    """Sums of `values` over windows that end at any index from 0, of any width.
 
     Built by doubling, so that nothing is ever subtracted.
     """
 
-    def __init__(
-        self,
-        values: FloatArray,
-        step: float,
-        before: int,
-        widest: int,
-        *,
-        lagging: bool,
-    ) -> None:
+    def __init__(self, values: FloatArray, step: float, widest: int) -> None:
         self._step = step
-        self._before = before
-        totals = np.concatenate([np.zeros(before), values, np.zeros(widest)])
-        nothing = np.zeros_like(totals)
-        self._levels = [_Sums(totals, nothing, nothing if lagging else None)]
+        nothing = np.zeros_like(values)
+        self._levels = [_Sums(values, nothing, nothing)]
         for level in range(widest.bit_length() - 1):
             width = 1 << level
-            size = self._levels[-1].totals.size
-            recent = self._levels[-1].between(width, size)
-            older = self._levels[-1].between(0, size - width)
-            self._levels.append(recent.joined(older, step, width, 2 * width))
+            recent = self._levels[-1].padded(0, values.size + 2 * width - 1)
+            recent.prepend(self._levels[-1], 0, step, width, width)
+            self._levels.append(recent)
 
     def window(self, start: int, stop: int, width: int) -> _Sums:
         """Returns the sums of windows that end at start, …, stop − 1."""
-        found: _Sums | None = None
-        covered = 0
-        for level, whole in enumerate(self._levels):
-            if not width >> level & 1:
-                continue
-            joined = covered + (1 << level)
-            # The first of these windows ends where the first that fits does.
-            place = start + self._before + 1 - joined
-            part = whole.between(place, place + stop - start)
-            if found is None:
-                found = part
-            else:
-                found = found.joined(part, self._step, covered, joined)
-            covered = joined
-        assert found is not None
+        parts = [k for k in range(width.bit_length()) if width >> k & 1]
+        found = self._levels[parts[0]].padded(start, stop)
+        covered = 1 << parts[0]
+        for level in parts[1:]:
+            older = self._levels[level]
+            found.prepend(older, start, self._step, covered, 1 << level)
+            covered += 1 << level
         return found
 
 
-def _runs(
-    big: float, small: float, step: float, out_step: float, lowest: int, highest: int
-) -> list[_Run]:
-    """Returns the runs of diagonals from `lowest` to `highest`.
+class _Filters:
+    """Weighted sums of few consecutive `values`, with zeros at either end."""
 
-    Diagonal d holds the sums big + small·e^{step·d}, relative to big + small.
-    """
-    if highest < lowest:
-        return []
-    diagonals = np.arange(lowest, highest + 1)
-    # All in logarithms: the quotient of two origins need not fit a float.
-    gap = math.log(small) - math.log(big)
-    total = float(np.logaddexp(0.0, gap))
-    exponents = gap + step * diagonals
-    position = (np.logaddexp(0.0, exponents) - total) / out_step
-    cells = np.floor(position)
-    ends = np.append(np.flatnonzero(np.diff(cells)), diagonals.size - 1)
-    width = math.expm1(out_step)
-    runs, first = [], lowest
-    for end in ends:
-        cell, last = int(cells[end]), int(diagonals[end])
-        weight = math.expm1(out_step * (float(position[end]) - cell)) / width
-        slope = math.exp(float(exponents[end]) - total - out_step * cell) / width
-        # Each share from the others, so that masses and the mean are conserved.
-        spread = slope * -math.expm1(-step * (last - first))
-        upper_weight = max(weight - spread, 0.0)
-        lower_weight = max(1 - upper_weight - spread, 0.0)
-        runs.append(_Run(first, last, cell, lower_weight, upper_weight, slope))
-        first = last + 1
-    return runs
+    def __init__(self, values: FloatArray, longest: int) -> None:
+        nothing = np.zeros(longest)
+        self._longest = longest
+        self._values = np.concatenate([nothing, values, nothing])
+
+    def sums(self, start: int, stop: int, weights: FloatArray) -> FloatArray:
+        """Returns Σ_k weights_k values_{i + k} for i = start, …, stop − 1."""
+        found: FloatArray | None = None
+        for first in range(0, weights.size, _FILTER):
+            part = weights[first : first + _FILTER]
+            begin = start + first + self._longest
+            inside = self._values[begin : begin + stop - start + part.size - 1]
+            more: FloatArray = np.correlate(inside, part)
+            found = more if found is None else np.add(found, more, out=more)
+        assert found is not None
+        return found
 
 
 @dataclasses.dataclass
@@ -255,53 +279,193 @@ class _Output:
         target[start : start + stride * (values.size - 1) + 1 : stride] += values
 
 
-def _add_half(
-    out: _Output,
-    big: GeometricLaw,
-    small: GeometricLaw,
-    refinement: int,
-    highest: int,
-    factor: float,
-) -> None:
-    """Adds to `out` all pairs (i, j) with j − i ≤ highest, `factor` times."""
-    n_big, n_small = big.masses.size, small.masses.size
-    highest = min(highest, n_small - 1)
-    lowest = -(n_big - 1)
-    out_step = big.step / refinement
-    log_share = math.log(big.origin) - math.log(big.origin + small.origin)
-    runs = _runs(big.origin, small.origin, big.step, out_step, lowest, highest)
-    if not runs:
-        return
+@dataclasses.dataclass(frozen=True)
+class _Half:
+    """All pairs (i, j) of a larger x_i and a smaller y_j with j − i ≤ highest."""
+
+    big: GeometricLaw
+    small: GeometricLaw
+    refinement: int
+    factor: float  # How often each pair counts.
+
+    @property
+    def out_step(self) -> float:
+        return self.big.step / self.refinement
+
+    def diagonals(self, highest: int) -> tuple[_Diagonals, _Diagonals] | None:
+        """Returns those of long runs, and those of short ones."""
+        highest = min(highest, self.small.masses.size - 1)
+        lowest = 1 - self.big.masses.size
+        if highest < lowest:
+            return None
+        found = _diagonals(
+            self.big.origin,
+            self.small.origin,
+            self.big.step,
+            self.out_step,
+            lowest,
+            highest,
+        )
+        long = np.flatnonzero(np.diff(found.starts) > _LONGEST_RUN)
+        far = int(long[-1]) + 1 if long.size else 0
+        return found.between(0, far), found.between(far, len(found.cells))
+
+    def overlap(self, first: int, last: int) -> tuple[int, int]:
+        """Returns the i, from and to, for which i + first, …, i + last has any j."""
+        return (
+            max(0, -last),
+            min(self.big.masses.size, self.small.masses.size - first),
+        )
+
+
+def _stencils(
+    diagonals: _Diagonals, cell_width: float
+) -> Iterator[tuple[int, int, FloatArray]]:
+    """Yields cells, and the first of the diagonals with a share in each, and the shares.
+
+    The shares of a run's high end and those of the next run's low end meet in one
+    cell, most often.
+    """
+    starts = np.array(diagonals.starts)
+    high = np.minimum(diagonals.places / cell_width, 1.0)
+    # Run by run the low shares, then the high ones: what meets is a slice.
+    shares = np.empty(2 * high.size)
+    each = np.arange(high.size)
+    widths = np.diff(starts)
+    shares[each + np.repeat(starts[:-1], widths)] = 1 - high
+    shares[each + np.repeat(starts[1:], widths)] = high
+    previous: tuple[int, int, int] | None = None
+    for cell, start, stop in zip(
+        diagonals.cells, diagonals.starts, diagonals.starts[1:], strict=False
+    ):
+        begin, first = 2 * start, start
+        if previous is not None:
+            above, first_above, begin_above = previous
+            if above == cell:
+                begin, first = begin_above, first_above
+            else:
+                yield above, diagonals.lowest + first_above, shares[begin_above:begin]
+        yield cell, diagonals.lowest + first, shares[begin : start + stop]
+        previous = cell + 1, start, start + stop
+    if previous is not None:
+        cell, first, begin = previous
+        yield cell, diagonals.lowest + first, shares[begin:]
+
+
+def _split_near(out: _Output, half: _Half, diagonals: _Diagonals) -> None:
+    """Adds the pairs of short runs, split between their cells' ends."""
+    filters = _Filters(half.small.masses, 2 * _LONGEST_RUN)
+    masses = half.factor * half.big.masses
+    for cell, first, shares in _stencils(diagonals, math.expm1(half.out_step)):
+        start, stop = half.overlap(first, first + shares.size - 1)
+        found = filters.sums(start + first, stop + first, shares)
+        found *= masses[start:stop]
+        out.add(out.masses, half.refinement * start + cell, half.refinement, found)
+
+
+def _group_near(out: _Output, half: _Half, diagonals: _Diagonals) -> None:
+    """Adds the pairs of short runs, grouped in their cells."""
+    big, small = half.big, half.small
+    assert small.excess is not None and big.excess is not None
+    assert out.excess is not None
+    filters = _Filters(small.masses, _LONGEST_RUN)
+    excess_filters = _Filters(small.excess, _LONGEST_RUN)
+    masses, big_excess = half.factor * big.masses, half.factor * big.excess
+    ones = np.ones(_LONGEST_RUN)
+    share = math.log(big.origin) - math.log(big.origin + small.origin)
+    for cell, begin, end in zip(
+        diagonals.cells, diagonals.starts, diagonals.starts[1:], strict=False
+    ):
+        first = diagonals.lowest + begin
+        start, stop = half.overlap(first, diagonals.lowest + end - 1)
+        ends = start + first, stop + first
+        totals = filters.sums(*ends, ones[: end - begin])
+        excess = filters.sums(*ends, diagonals.places[begin:end])
+        excess += excess_filters.sums(*ends, diagonals.quotients[begin:end])
+        excess *= masses[start:stop]
+        moved = math.exp(share - half.out_step * cell) * big_excess[start:stop]
+        moved *= totals
+        excess += moved
+        totals *= masses[start:stop]
+        index = half.refinement * start + cell
+        out.add(out.masses, index, half.refinement, totals)
+        out.add(out.excess, index, half.refinement, excess)
+
+
+class _Run(NamedTuple):
+    """Diagonals first, …, last, whose shares are those of few numbers."""
+
+    first: int
+    last: int
+    cell: int
+    lower_weight: float  # Share of the last diagonal that goes to the cell's low end.
+    upper_weight: float  # Share of the first diagonal that goes to its high end.
+    slope: float  # y / (cell's width) at the last diagonal.
+
+
+def _runs(diagonals: _Diagonals, step: float, cell_width: float) -> list[_Run]:
+    runs = []
+    for cell, begin, end in zip(
+        diagonals.cells, diagonals.starts, diagonals.starts[1:], strict=False
+    ):
+        weight = float(diagonals.places[end - 1]) / cell_width
+        slope = float(diagonals.quotients[end - 1]) / cell_width
+        # Each share from the others, so that masses and the mean are conserved.
+        spread = slope * -math.expm1(-step * (end - 1 - begin))
+        upper_weight = max(weight - spread, 0.0)
+        lower_weight = max(1 - upper_weight - spread, 0.0)
+        first, last = diagonals.lowest + begin, diagonals.lowest + end - 1
+        runs.append(_Run(first, last, cell, lower_weight, upper_weight, slope))
+    return runs
+
+
+def _add_far(out: _Output, half: _Half, diagonals: _Diagonals) -> None:
+    """Adds the pairs of long runs, by window sums."""
+    big, small = half.big, half.small
+    cell_width = math.expm1(half.out_step)
+    runs = _runs(diagonals, big.step, cell_width)
     widest = max(run.last - run.first + 1 for run in runs)
-    upper = small.excess is None
-    windows = _Windows(small.masses, big.step, n_big, widest, lagging=upper)
+    windows = _Windows(small.masses, big.step, widest)
     excess_windows = None
     if small.excess is not None:
-        excess_windows = _Windows(small.excess, big.step, n_big, widest, lagging=False)
-    cell_width = math.expm1(out_step)
+        excess_windows = _Windows(small.excess, big.step, widest)
+    masses = half.factor * big.masses
+    log_share = math.log(big.origin) - math.log(big.origin + small.origin)
     for run in runs:
-        # Only the i for which the window [i + first, i + last] meets 0..n_small − 1.
-        start, stop = max(0, -run.last), min(n_big, n_small - run.first)
+        start, stop = half.overlap(run.first, run.last)
         width = run.last - run.first + 1
-        end_low, end_high = start + run.last, stop + run.last
-        totals, leads, lags = windows.window(end_low, end_high, width)
-        weights = big.masses[start:stop] * factor
-        index = refinement * start + run.cell
-        high = run.upper_weight * totals + run.slope * leads
-        if lags is not None:
-            low = run.lower_weight * totals + run.slope * lags
-            out.add(out.masses, index, refinement, weights * low)
-            out.add(out.masses, index + 1, refinement, weights * high)
+        ends = start + run.last, stop + run.last
+        found = windows.window(*ends, width)
+        weights = masses[start:stop]
+        index = half.refinement * start + run.cell
+        high = run.upper_weight * found.totals + run.slope * found.leads
+        if excess_windows is None:
+            low = run.lower_weight * found.totals + run.slope * found.lags
+            out.add(out.masses, index, half.refinement, weights * low)
+            out.add(out.masses, index + 1, half.refinement, weights * high)
             continue
-        assert big.excess is not None
-        assert out.excess is not None and excess_windows is not None
-        moved = excess_windows.window(end_low, end_high, width)
+        assert big.excess is not None and out.excess is not None
+        moved = excess_windows.window(*ends, width)
         decayed = moved.leads + math.exp(-big.step * (width - 1)) * moved.totals
-        share = math.exp(log_share - out_step * run.cell)
+        share = half.factor * math.exp(log_share - half.out_step * run.cell)
         excess = weights * cell_width * (high + run.slope * decayed)
-        excess += big.excess[start:stop] * (factor * share) * totals
-        out.add(out.masses, index, refinement, weights * totals)
-        out.add(out.excess, index, refinement, excess)
+        excess += share * big.excess[start:stop] * found.totals
+        out.add(out.masses, index, half.refinement, weights * found.totals)
+        out.add(out.excess, index, half.refinement, excess)
+
+
+def _add_half(out: _Output, half: _Half, highest: int) -> None:
+    """Adds to `out` all pairs (i, j) with j − i ≤ highest."""
+    diagonals = half.diagonals(highest)
+    if diagonals is None:
+        return
+    far, near = diagonals
+    if far.cells:
+        _add_far(out, half, far)
+    if half.small.excess is None:
+        _split_near(out, half, near)
+    else:
+        _group_near(out, half, near)
 
 
 def _add_with_zero(
@@ -358,14 +522,14 @@ def convolve(x: GeometricLaw, y: GeometricLaw, refinement: int = 1) -> Geometric
     out = _output_for(x, y, refinement)
     total = x.origin + y.origin
     if y is x:
-        _add_half(out, x, x, refinement, -1, 2.0)
+        _add_half(out, _Half(x, x, refinement, 2.0), -1)
         out.add(out.masses, 0, refinement, x.masses * x.masses)
         if out.excess is not None and x.excess is not None:
             out.add(out.excess, 0, refinement, x.masses * x.excess)
     else:
         highest = math.floor((math.log(x.origin) - math.log(y.origin)) / x.step)
-        _add_half(out, x, y, refinement, highest, 1.0)
-        _add_half(out, y, x, refinement, -highest - 1, 1.0)
+        _add_half(out, _Half(x, y, refinement, 1.0), highest)
+        _add_half(out, _Half(y, x, refinement, 1.0), -highest - 1)
     _add_with_zero(out, x, total, refinement, y.zero_mass)
     _add_with_zero(out, y, total, refinement, x.zero_mass)
     terms = x.masses.size + y.masses.size + 64
