@@ -14,7 +14,6 @@ Source:
     splitting and grouping in the place of rounding).
 """
 
-from collections.abc import Iterator
 import dataclasses
 import math
 from typing import NamedTuple
@@ -25,13 +24,11 @@ import numpy.typing as npt
 from dp_accounting_ext.kernels import sums
 
 FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
 
 UNIT_ROUNDOFF = 2.0**-53
 
 _LARGEST_EXPONENT = 709.0
-
-_FILTER = 10
-_LONGEST_RUN = 16
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,34 +118,110 @@ def from_atoms(
     )
 
 
-class _Diagonals(NamedTuple):
-    """Consecutive diagonals, and where the sums on them are.
+class _Ends:
+    """Windows of values on the grid, each value moved to the two ends of its window.
 
-    A run is as many of them as share an output cell.
+    A value between two grid points is split between them, and keeps its mean.
+    A window grows by joining the one before it: what is at the end that both
+    have in common is split again. Nothing is ever subtracted.
     """
 
-    lowest: int  # The first diagonal.
-    places: FloatArray  # (n,) place over the cell's grid point, less one.
-    quotients: FloatArray  # (n,) the smaller summand over the cell's grid point.
-    starts: list[int]  # (k + 1,) where runs begin, and the end of the last.
-    cells: list[int]  # (k,) the cell of each run.
+    def __init__(self, values: FloatArray, step: float) -> None:
+        """Takes (k, n) values, k kinds of them at each of n points."""
+        self._values = values
+        self._step = step
+        # Of windows without their lowest point, which is an end of the next one.
+        self._doubled = [np.stack([np.zeros_like(values), values])]
+        self._open = {1: self._doubled[0]}
+        self._closed: dict[int, FloatArray] = {}
 
-    def between(self, first: int, last: int) -> "_Diagonals":
-        """Returns runs first, …, last − 1 alone."""
-        begin, end = self.starts[first], self.starts[last]
-        return _Diagonals(
-            self.lowest + begin,
-            self.places[begin:end],
-            self.quotients[begin:end],
-            [start - begin for start in self.starts[first : last + 1]],
-            self.cells[first:last],
-        )
+    def of(self, width: int, most: int) -> FloatArray:
+        """Returns (2 k, m) values at the lower, then at the upper ends.
+
+        Column e is of the window e − width + 1, …, e; outside of the n points
+        all values are zero. There are as many columns as have any, at most `most`,
+        which must not grow from one call to the next.
+        """
+        if width not in self._closed:
+            self._closed[width] = self._of(width, most)
+            for each in (self._open, self._closed):
+                # Neighbouring runs have two widths at most.
+                if len(each) > 2:
+                    del each[next(iter(each))]
+        return self._closed[width]
+
+    def _of(self, width: int, most: int) -> FloatArray:
+        kinds, number = self._values.shape
+        size = min(most, number + width - 1)
+        ends = np.zeros((2, kinds, size))
+        if width > 1:
+            found = self._grown(width - 1, most)[..., :size]
+            ends[..., : found.shape[-1]] = found
+        # The lowest point of a window is its lower end.
+        inside = self._values[:, : max(size - width + 1, 0)]
+        ends[0, :, width - 1 : width - 1 + inside.shape[-1]] += inside
+        return ends.reshape(2 * kinds, size)
+
+    def _grown(self, width: int, size: int) -> FloatArray:
+        """Returns open windows, from the widest known that is no wider."""
+        covered = max((each for each in self._open if each <= width), default=1)
+        found = self._open.get(covered, self._doubled[0])
+        missing, level = width - covered, 0
+        while missing:
+            if missing & 1:
+                older = self._level(level, size)
+                found = self._joined(found, covered, older, 1 << level, size)
+                covered += 1 << level
+            missing, level = missing >> 1, level + 1
+        self._open[width] = found
+        return found
+
+    def _level(self, level: int, size: int) -> FloatArray:
+        while level >= len(self._doubled):
+            width = 1 << len(self._doubled) - 1
+            last = self._doubled[-1]
+            self._doubled.append(self._joined(last, width, last, width, size))
+        return self._doubled[level]
+
+    def _joined(
+        self, newer: FloatArray, width: int, older: FloatArray, more: int, size: int
+    ) -> FloatArray:
+        """Returns windows with those just before them, `size` of them at most."""
+        size = min(size, older.shape[-1] + width)
+        own, its = min(size, newer.shape[-1]), max(size - width, 0)
+        both = np.empty((*newer.shape[:2], size))
+        lower, upper = both
+        upper[:, :own] = newer[0, :, :own]
+        upper[:, own:] = 0.0
+        upper[:, width:] += older[1, :, :its]
+        whole = -math.expm1(-self._step * (width + more))
+        np.multiply(upper, -math.expm1(-self._step * width) / whole, out=lower)
+        upper *= math.exp(-self._step * width) * -math.expm1(-self._step * more) / whole
+        lower[:, width:] += older[0, :, :its]
+        upper[:, :own] += newer[1, :, :own]
+        return both
 
 
-def _diagonals(
+class _Runs(NamedTuple):
+    """Diagonals whose sums share an output cell, run by run.
+
+    `places` are those of sums, over the cell's grid point, less one; `quotients`
+    are the smaller summands over it. Both are linear in the smaller summand, so
+    that those of the first and the last diagonal are enough.
+    """
+
+    first: IntArray  # (k,) The first diagonal of each run,
+    last: IntArray  # (k,) and the last.
+    cells: IntArray
+    places: FloatArray  # (k, 2) At the first diagonal, and at the last.
+    quotients: FloatArray  # (k, 2)
+    shares: FloatArray  # (k,) The larger summand over the cell's grid point.
+
+
+def _runs(
     big: float, small: float, step: float, out_step: float, lowest: int, highest: int
-) -> _Diagonals:
-    """Returns the diagonals from `lowest` to `highest`, at least one.
+) -> _Runs:
+    """Returns the runs of diagonals from `lowest` to `highest`, at least one.
 
     Diagonal d holds the sums big + small·e^{step·d}, relative to big + small.
     """
@@ -158,110 +231,17 @@ def _diagonals(
     exponents = gap + step * np.arange(lowest, highest + 1)
     position = (np.logaddexp(0.0, exponents) - total) / out_step
     cells = np.floor(position)
-    ends = np.flatnonzero(np.diff(cells)) + 1
-    return _Diagonals(
-        lowest,
-        np.expm1(out_step * (position - cells)),
-        np.exp(exponents - total - out_step * cells),
-        [0, *ends.tolist(), cells.size],
-        [int(cell) for cell in cells[np.append(0, ends)]],
+    breaks = np.flatnonzero(np.diff(cells))
+    ends = np.stack([np.append(0, breaks + 1), np.append(breaks, cells.size - 1)], 1)
+    points = cells[ends]
+    return _Runs(
+        lowest + ends[:, 0],
+        lowest + ends[:, 1],
+        points[:, 0].astype(np.int64),
+        np.expm1(out_step * (position[ends] - points)),
+        np.exp(exponents[ends] - total - out_step * points),
+        np.exp(math.log(big) - math.log(big + small) - out_step * points[:, 0]),
     )
-
-
-@dataclasses.dataclass
-class _Sums:
-    """Sums over windows of values v that end at each of some indices.
-
-    With l the distance from a window's last index and w its width.
-    """
-
-    totals: FloatArray  # Σ v
-    leads: FloatArray  # Σ v (e^{−step·l} − e^{−step·(w − 1)})
-    lags: FloatArray  # Σ v (1 − e^{−step·l})
-
-    def padded(self, start: int, stop: int) -> "_Sums":
-        """Returns a copy of those that end at start, …, stop − 1, zeros beyond."""
-        return _Sums(
-            *(
-                np.append(each[start:stop], np.zeros(max(stop - max(start, each.size), 0)))
-                for each in (self.totals, self.leads, self.lags)
-            )
-        )
-
-    def prepend(
-        self, older: "_Sums", start: int, step: float, width: int, more: int
-    ) -> None:
-        """Makes these windows longer by what is just before them.
-
-        Args:
-            older: Sums of windows that end at 0, 1, …
-            start: Where the first of these windows ends.
-            step: The grid's step.
-            width: Width of these windows.
-            more: Width of the older ones.
-        """
-        self.leads += (
-            math.exp(-step * (width - 1)) * -math.expm1(-step * more)
-        ) * self.totals
-        low = max(start, width)
-        high = min(start + self.totals.size, width + older.totals.size)
-        if low >= high:
-            return
-        own, its = slice(low - start, high - start), slice(low - width, high - width)
-        decay, gap = math.exp(-step * width), -math.expm1(-step * width)
-        self.leads[own] += decay * older.leads[its]
-        self.lags[own] += decay * older.lags[its]
-        self.lags[own] += gap * older.totals[its]
-        self.totals[own] += older.totals[its]
-
-
-class _Windows:
-    """Sums of `values` over windows that end at any index from 0, of any width.
-
-    Built by doubling, so that nothing is ever subtracted.
-    """
-
-    def __init__(self, values: FloatArray, step: float, widest: int) -> None:
-        self._step = step
-        nothing = np.zeros_like(values)
-        self._levels = [_Sums(values, nothing, nothing)]
-        for level in range(widest.bit_length() - 1):
-            width = 1 << level
-            recent = self._levels[-1].padded(0, values.size + 2 * width - 1)
-            recent.prepend(self._levels[-1], 0, step, width, width)
-            self._levels.append(recent)
-
-    def window(self, start: int, stop: int, width: int) -> _Sums:
-        """Returns the sums of windows that end at start, …, stop − 1."""
-        parts = [k for k in range(width.bit_length()) if width >> k & 1]
-        found = self._levels[parts[0]].padded(start, stop)
-        covered = 1 << parts[0]
-        for level in parts[1:]:
-            older = self._levels[level]
-            found.prepend(older, start, self._step, covered, 1 << level)
-            covered += 1 << level
-        return found
-
-
-class _Filters:
-    """Weighted sums of few consecutive `values`, with zeros at either end."""
-
-    def __init__(self, values: FloatArray, longest: int) -> None:
-        nothing = np.zeros(longest)
-        self._longest = longest
-        self._values = np.concatenate([nothing, values, nothing])
-
-    def sums(self, start: int, stop: int, weights: FloatArray) -> FloatArray:
-        """Returns Σ_k weights_k values_{i + k} for i = start, …, stop − 1."""
-        found: FloatArray | None = None
-        for first in range(0, weights.size, _FILTER):
-            part = weights[first : first + _FILTER]
-            begin = start + first + self._longest
-            inside = self._values[begin : begin + stop - start + part.size - 1]
-            more: FloatArray = np.correlate(inside, part)
-            found = more if found is None else np.add(found, more, out=more)
-        assert found is not None
-        return found
 
 
 @dataclasses.dataclass
@@ -279,193 +259,74 @@ class _Output:
         target[start : start + stride * (values.size - 1) + 1 : stride] += values
 
 
-@dataclasses.dataclass(frozen=True)
-class _Half:
-    """All pairs (i, j) of a larger x_i and a smaller y_j with j − i ≤ highest."""
+def _weights(runs: _Runs, cell_width: float, *, grouped: bool) -> FloatArray:
+    """Returns what each run does with masses, and excesses, at its windows' ends.
 
-    big: GeometricLaw
-    small: GeometricLaw
-    refinement: int
-    factor: float  # How often each pair counts.
+    Args:
+        runs: k runs.
+        cell_width: Of the output's cells, over their grid points.
+        grouped: Whether cells are grouped.
 
-    @property
-    def out_step(self) -> float:
-        return self.big.step / self.refinement
-
-    def diagonals(self, highest: int) -> tuple[_Diagonals, _Diagonals] | None:
-        """Returns those of long runs, and those of short ones."""
-        highest = min(highest, self.small.masses.size - 1)
-        lowest = 1 - self.big.masses.size
-        if highest < lowest:
-            return None
-        found = _diagonals(
-            self.big.origin,
-            self.small.origin,
-            self.big.step,
-            self.out_step,
-            lowest,
-            highest,
-        )
-        long = np.flatnonzero(np.diff(found.starts) > _LONGEST_RUN)
-        far = int(long[-1]) + 1 if long.size else 0
-        return found.between(0, far), found.between(far, len(found.cells))
-
-    def overlap(self, first: int, last: int) -> tuple[int, int]:
-        """Returns the i, from and to, for which i + first, …, i + last has any j."""
-        return (
-            max(0, -last),
-            min(self.big.masses.size, self.small.masses.size - first),
-        )
-
-
-def _stencils(
-    diagonals: _Diagonals, cell_width: float
-) -> Iterator[tuple[int, int, FloatArray]]:
-    """Yields cells, and the first of the diagonals with a share in each, and the shares.
-
-    The shares of a run's high end and those of the next run's low end meet in one
-    cell, most often.
+    Returns:
+        (k, 2, 2) shares of the low and of the high end of a cell; or (k, 3, 4)
+        the mass, the excess that the smaller summand makes, and the share that
+        the larger one's own excess has, from (mass, excess) at the first diagonal
+        and at the last.
     """
-    starts = np.array(diagonals.starts)
-    high = np.minimum(diagonals.places / cell_width, 1.0)
-    # Run by run the low shares, then the high ones: what meets is a slice.
-    shares = np.empty(2 * high.size)
-    each = np.arange(high.size)
-    widths = np.diff(starts)
-    shares[each + np.repeat(starts[:-1], widths)] = 1 - high
-    shares[each + np.repeat(starts[1:], widths)] = high
-    previous: tuple[int, int, int] | None = None
-    for cell, start, stop in zip(
-        diagonals.cells, diagonals.starts, diagonals.starts[1:], strict=False
-    ):
-        begin, first = 2 * start, start
-        if previous is not None:
-            above, first_above, begin_above = previous
-            if above == cell:
-                begin, first = begin_above, first_above
-            else:
-                yield above, diagonals.lowest + first_above, shares[begin_above:begin]
-        yield cell, diagonals.lowest + first, shares[begin : start + stop]
-        previous = cell + 1, start, start + stop
-    if previous is not None:
-        cell, first, begin = previous
-        yield cell, diagonals.lowest + first, shares[begin:]
+    if not grouped:
+        high = np.minimum(runs.places / cell_width, 1.0)
+        return np.stack([1 - high, high], 1)
+    weights = np.zeros((runs.cells.size, 3, 2, 2))
+    weights[:, 0, :, 0] = 1.0
+    weights[:, 1, :, 0] = runs.places
+    weights[:, 1, :, 1] = runs.quotients
+    weights[:, 2, :, 0] = runs.shares[:, np.newaxis]
+    return weights.reshape(-1, 3, 4)
 
 
-def _split_near(out: _Output, half: _Half, diagonals: _Diagonals) -> None:
-    """Adds the pairs of short runs, split between their cells' ends."""
-    filters = _Filters(half.small.masses, 2 * _LONGEST_RUN)
-    masses = half.factor * half.big.masses
-    for cell, first, shares in _stencils(diagonals, math.expm1(half.out_step)):
-        start, stop = half.overlap(first, first + shares.size - 1)
-        found = filters.sums(start + first, stop + first, shares)
-        found *= masses[start:stop]
-        out.add(out.masses, half.refinement * start + cell, half.refinement, found)
-
-
-def _group_near(out: _Output, half: _Half, diagonals: _Diagonals) -> None:
-    """Adds the pairs of short runs, grouped in their cells."""
-    big, small = half.big, half.small
-    assert small.excess is not None and big.excess is not None
-    assert out.excess is not None
-    filters = _Filters(small.masses, _LONGEST_RUN)
-    excess_filters = _Filters(small.excess, _LONGEST_RUN)
-    masses, big_excess = half.factor * big.masses, half.factor * big.excess
-    ones = np.ones(_LONGEST_RUN)
-    share = math.log(big.origin) - math.log(big.origin + small.origin)
-    for cell, begin, end in zip(
-        diagonals.cells, diagonals.starts, diagonals.starts[1:], strict=False
-    ):
-        first = diagonals.lowest + begin
-        start, stop = half.overlap(first, diagonals.lowest + end - 1)
-        ends = start + first, stop + first
-        totals = filters.sums(*ends, ones[: end - begin])
-        excess = filters.sums(*ends, diagonals.places[begin:end])
-        excess += excess_filters.sums(*ends, diagonals.quotients[begin:end])
-        excess *= masses[start:stop]
-        moved = math.exp(share - half.out_step * cell) * big_excess[start:stop]
-        moved *= totals
-        excess += moved
-        totals *= masses[start:stop]
-        index = half.refinement * start + cell
-        out.add(out.masses, index, half.refinement, totals)
-        out.add(out.excess, index, half.refinement, excess)
-
-
-class _Run(NamedTuple):
-    """Diagonals first, …, last, whose shares are those of few numbers."""
-
-    first: int
-    last: int
-    cell: int
-    lower_weight: float  # Share of the last diagonal that goes to the cell's low end.
-    upper_weight: float  # Share of the first diagonal that goes to its high end.
-    slope: float  # y / (cell's width) at the last diagonal.
-
-
-def _runs(diagonals: _Diagonals, step: float, cell_width: float) -> list[_Run]:
-    runs = []
-    for cell, begin, end in zip(
-        diagonals.cells, diagonals.starts, diagonals.starts[1:], strict=False
-    ):
-        weight = float(diagonals.places[end - 1]) / cell_width
-        slope = float(diagonals.quotients[end - 1]) / cell_width
-        # Each share from the others, so that masses and the mean are conserved.
-        spread = slope * -math.expm1(-step * (end - 1 - begin))
-        upper_weight = max(weight - spread, 0.0)
-        lower_weight = max(1 - upper_weight - spread, 0.0)
-        first, last = diagonals.lowest + begin, diagonals.lowest + end - 1
-        runs.append(_Run(first, last, cell, lower_weight, upper_weight, slope))
-    return runs
-
-
-def _add_far(out: _Output, half: _Half, diagonals: _Diagonals) -> None:
-    """Adds the pairs of long runs, by window sums."""
-    big, small = half.big, half.small
-    cell_width = math.expm1(half.out_step)
-    runs = _runs(diagonals, big.step, cell_width)
-    widest = max(run.last - run.first + 1 for run in runs)
-    windows = _Windows(small.masses, big.step, widest)
-    excess_windows = None
-    if small.excess is not None:
-        excess_windows = _Windows(small.excess, big.step, widest)
-    masses = half.factor * big.masses
-    log_share = math.log(big.origin) - math.log(big.origin + small.origin)
-    for run in runs:
-        start, stop = half.overlap(run.first, run.last)
-        width = run.last - run.first + 1
-        ends = start + run.last, stop + run.last
-        found = windows.window(*ends, width)
-        weights = masses[start:stop]
-        index = half.refinement * start + run.cell
-        high = run.upper_weight * found.totals + run.slope * found.leads
-        if excess_windows is None:
-            low = run.lower_weight * found.totals + run.slope * found.lags
-            out.add(out.masses, index, half.refinement, weights * low)
-            out.add(out.masses, index + 1, half.refinement, weights * high)
-            continue
-        assert big.excess is not None and out.excess is not None
-        moved = excess_windows.window(*ends, width)
-        decayed = moved.leads + math.exp(-big.step * (width - 1)) * moved.totals
-        share = half.factor * math.exp(log_share - half.out_step * run.cell)
-        excess = weights * cell_width * (high + run.slope * decayed)
-        excess += share * big.excess[start:stop] * found.totals
-        out.add(out.masses, index, half.refinement, weights * found.totals)
-        out.add(out.excess, index, half.refinement, excess)
-
-
-def _add_half(out: _Output, half: _Half, highest: int) -> None:
-    """Adds to `out` all pairs (i, j) with j − i ≤ highest."""
-    diagonals = half.diagonals(highest)
-    if diagonals is None:
+def _add_half(
+    out: _Output,
+    big: GeometricLaw,
+    small: GeometricLaw,
+    refinement: int,
+    highest: int,
+    factor: float,
+) -> None:
+    """Adds to `out` all pairs (i, j) with j − i ≤ highest, `factor` times."""
+    n_big, n_small = big.masses.size, small.masses.size
+    lowest, highest = 1 - n_big, min(highest, n_small - 1)
+    if highest < lowest:
         return
-    far, near = diagonals
-    if far.cells:
-        _add_far(out, half, far)
-    if half.small.excess is None:
-        _split_near(out, half, near)
-    else:
-        _group_near(out, half, near)
+    out_step = big.step / refinement
+    runs = _runs(big.origin, small.origin, big.step, out_step, lowest, highest)
+    kinds = [small.masses] if small.excess is None else [small.masses, small.excess]
+    windows = _Ends(np.stack(kinds), big.step)
+    masses = factor * big.masses
+    excess = None if big.excess is None else factor * big.excess
+    weights = _weights(runs, math.expm1(out_step), grouped=excess is not None)
+    for first, last, cell, weight in zip(
+        runs.first.tolist()[::-1],
+        runs.last.tolist()[::-1],
+        runs.cells.tolist()[::-1],
+        weights[::-1],
+        strict=True,
+    ):
+        # Only the i for which the window [i + first, i + last] meets 0..n_small − 1.
+        start, stop = max(0, -last), min(n_big, n_small - first)
+        width = last - first + 1
+        ends = windows.of(width, n_big + last)[:, start + last : stop + last]
+        found = weight @ ends
+        index = refinement * start + cell
+        found[0] *= masses[start:stop]
+        found[1] *= masses[start:stop]
+        out.add(out.masses, index, refinement, found[0])
+        if excess is None:
+            out.add(out.masses, index + 1, refinement, found[1])
+        else:
+            assert out.excess is not None
+            found[2] *= excess[start:stop]
+            found[1] += found[2]
+            out.add(out.excess, index, refinement, found[1])
 
 
 def _add_with_zero(
@@ -514,7 +375,8 @@ def convolve(x: GeometricLaw, y: GeometricLaw, refinement: int = 1) -> Geometric
     Args:
         x: First law, n atoms.
         y: Second law, m atoms, with the same step and kind of bound.
-        refinement: How many times finer the grid of the sum is.
+        refinement: How many times finer the grid of the sum is; a power of two, so
+            that its step is exact.
 
     Source:
         https://arxiv.org/abs/2602.17284, Algorithm 4.
@@ -522,14 +384,14 @@ def convolve(x: GeometricLaw, y: GeometricLaw, refinement: int = 1) -> Geometric
     out = _output_for(x, y, refinement)
     total = x.origin + y.origin
     if y is x:
-        _add_half(out, _Half(x, x, refinement, 2.0), -1)
+        _add_half(out, x, x, refinement, -1, 2.0)
         out.add(out.masses, 0, refinement, x.masses * x.masses)
         if out.excess is not None and x.excess is not None:
             out.add(out.excess, 0, refinement, x.masses * x.excess)
     else:
         highest = math.floor((math.log(x.origin) - math.log(y.origin)) / x.step)
-        _add_half(out, _Half(x, y, refinement, 1.0), highest)
-        _add_half(out, _Half(y, x, refinement, 1.0), -highest - 1)
+        _add_half(out, x, y, refinement, highest, 1.0)
+        _add_half(out, y, x, refinement, -highest - 1, 1.0)
     _add_with_zero(out, x, total, refinement, y.zero_mass)
     _add_with_zero(out, y, total, refinement, x.zero_mass)
     terms = x.masses.size + y.masses.size + 64
