@@ -29,6 +29,7 @@ IntArray = npt.NDArray[np.int64]
 UNIT_ROUNDOFF = 2.0**-53
 
 _LARGEST_EXPONENT = 709.0
+_KNOWN_WIDTHS = 3  # Neighbouring runs have two, and the next is near them.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,84 +123,84 @@ class _Ends:
     """Windows of values on the grid, each value moved to the two ends of its window.
 
     A value between two grid points is split between them, and keeps its mean.
-    A window grows by joining the one before it: what is at the end that both
-    have in common is split again. Nothing is ever subtracted.
+    A window grows by joining the one before it: what is at the ends where they
+    meet is split again. Nothing is ever subtracted.
     """
 
     def __init__(self, values: FloatArray, step: float) -> None:
         """Takes (k, n) values, k kinds of them at each of n points."""
-        self._values = values
         self._step = step
-        # Of windows without their lowest point, which is an end of the next one.
-        self._doubled = [np.stack([np.zeros_like(values), values])]
-        self._open = {1: self._doubled[0]}
-        self._closed: dict[int, FloatArray] = {}
+        self._doubled = [np.stack([values, np.zeros_like(values)])]
+        self._known = {1: self._doubled[0]}
 
     def of(self, width: int, most: int) -> FloatArray:
         """Returns (2 k, m) values at the lower, then at the upper ends.
 
         Column e is of the window e − width + 1, …, e; outside of the n points
-        all values are zero. There are as many columns as have any, at most `most`,
-        which must not grow from one call to the next.
+        all values are zero. There are as many columns as have any, or at least
+        `most`, which must not grow from one call to the next.
         """
-        if width not in self._closed:
-            self._closed[width] = self._of(width, most)
-            for each in (self._open, self._closed):
-                # Neighbouring runs have two widths at most.
-                if len(each) > 2:
-                    del each[next(iter(each))]
-        return self._closed[width]
+        if width not in self._known:
+            self._known[width] = self._grown(width, most)
+            if len(self._known) > _KNOWN_WIDTHS:
+                del self._known[next(iter(self._known))]
+        _, kinds, size = self._known[width].shape
+        return self._known[width].reshape(2 * kinds, size)
 
-    def _of(self, width: int, most: int) -> FloatArray:
-        kinds, number = self._values.shape
-        size = min(most, number + width - 1)
-        ends = np.zeros((2, kinds, size))
-        if width > 1:
-            found = self._grown(width - 1, most)[..., :size]
-            ends[..., : found.shape[-1]] = found
-        # The lowest point of a window is its lower end.
-        inside = self._values[:, : max(size - width + 1, 0)]
-        ends[0, :, width - 1 : width - 1 + inside.shape[-1]] += inside
-        return ends.reshape(2 * kinds, size)
-
-    def _grown(self, width: int, size: int) -> FloatArray:
-        """Returns open windows, from the widest known that is no wider."""
-        covered = max((each for each in self._open if each <= width), default=1)
-        found = self._open.get(covered, self._doubled[0])
+    def _grown(self, width: int, most: int) -> FloatArray:
+        """Returns windows from the widest known that are no wider."""
+        covered = max((each for each in self._known if each <= width), default=1)
+        found = self._known.get(covered, self._doubled[0])
         missing, level = width - covered, 0
         while missing:
             if missing & 1:
-                older = self._level(level, size)
-                found = self._joined(found, covered, older, 1 << level, size)
+                older = self._level(level, most)
+                found = self._joined(found, covered, older, 1 << level, most)
                 covered += 1 << level
             missing, level = missing >> 1, level + 1
-        self._open[width] = found
         return found
 
-    def _level(self, level: int, size: int) -> FloatArray:
+    def _level(self, level: int, most: int) -> FloatArray:
+        """Returns windows 2^level wide."""
         while level >= len(self._doubled):
             width = 1 << len(self._doubled) - 1
             last = self._doubled[-1]
-            self._doubled.append(self._joined(last, width, last, width, size))
+            self._doubled.append(self._joined(last, width, last, width, most))
         return self._doubled[level]
 
     def _joined(
-        self, newer: FloatArray, width: int, older: FloatArray, more: int, size: int
+        self, newer: FloatArray, width: int, older: FloatArray, more: int, most: int
     ) -> FloatArray:
-        """Returns windows with those just before them, `size` of them at most."""
-        size = min(size, older.shape[-1] + width)
+        """Returns windows with those just before them.
+
+        Args:
+            newer: The later windows.
+            width: Their width.
+            older: The windows before them.
+            more: Their width.
+            most: How many columns are needed, at most.
+        """
+        size = min(most, older.shape[-1] + width)
         own, its = min(size, newer.shape[-1]), max(size - width, 0)
-        both = np.empty((*newer.shape[:2], size))
+        both = np.zeros((*newer.shape[:2], size))
+        both[..., :own] = newer[..., :own]
         lower, upper = both
-        upper[:, :own] = newer[0, :, :own]
-        upper[:, own:] = 0.0
-        upper[:, width:] += older[1, :, :its]
-        whole = -math.expm1(-self._step * (width + more))
-        np.multiply(upper, -math.expm1(-self._step * width) / whole, out=lower)
-        upper *= math.exp(-self._step * width) * -math.expm1(-self._step * more) / whole
+        share = self._share(width - 1, width + more - 1)
+        upper += share * lower
+        # Each share from the other, so that masses are conserved.
+        lower *= 1 - share
         lower[:, width:] += older[0, :, :its]
-        upper[:, :own] += newer[1, :, :own]
+        if more > 1:
+            share = self._share(width, width + more - 1)
+            upper[:, width:] += share * older[1, :, :its]
+            lower[:, width:] += (1 - share) * older[1, :, :its]
         return both
+
+    def _share(self, distance: int, whole: int) -> float:
+        """Returns what goes to the upper end, so many points away, of a window."""
+        share = math.exp(-self._step * distance)
+        share *= math.expm1(-self._step * (whole - distance))
+        return share / math.expm1(-self._step * whole)
 
 
 class _Runs(NamedTuple):
