@@ -3,8 +3,10 @@
 A law sits on the points origin · e^{step·i}. The sum of two such points
 x_i + y_j, relative to x_i, depends on d = j − i alone, and so do the output cell
 it falls in and its place within that cell. All pairs with one output cell
-form a run of diagonals, and a run is one window sum of y's masses, so that a
-sum costs about 2 ln 2 / step vector passes instead of one a diagonal.
+form a run of diagonals. Within a cell shares are linear in y_j, so that a window
+of y's masses may be moved to the window's two ends, its mean kept, and a run is
+two numbers a point: a sum costs some 2 ln 2 / step vector passes instead of one a
+diagonal. Windows are made by doubling, for a few widths; a run is one or two.
 
 Only positive terms are added: masses keep their relative accuracy far into
 both tails, where a Fourier transform has only noise.
@@ -29,7 +31,6 @@ IntArray = npt.NDArray[np.int64]
 UNIT_ROUNDOFF = 2.0**-53
 
 _LARGEST_EXPONENT = 709.0
-_KNOWN_WIDTHS = 3  # Neighbouring runs have two, and the next is near them.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,67 +120,45 @@ def from_atoms(
     )
 
 
-class _Ends:
+class _Windows:
     """Windows of values on the grid, each value moved to the two ends of its window.
 
-    A value between two grid points is split between them, and keeps its mean.
-    A window grows by joining the one before it: what is at the ends where they
-    meet is split again. Nothing is ever subtracted.
+    A value between two grid points is split between them, and keeps its mean. A
+    window is made of two neighbours: what is at the ends where they meet is split
+    again. Nothing is ever subtracted.
     """
 
     def __init__(self, values: FloatArray, step: float) -> None:
         """Takes (k, n) values, k kinds of them at each of n points."""
         self._step = step
-        self._doubled = [np.stack([values, np.zeros_like(values)])]
-        self._known = {1: self._doubled[0]}
+        self._known = {1: np.stack([values, np.zeros_like(values)])}
 
     def of(self, width: int, most: int) -> FloatArray:
         """Returns (2 k, m) values at the lower, then at the upper ends.
 
         Column e is of the window e − width + 1, …, e; outside of the n points
-        all values are zero. There are as many columns as have any, or at least
-        `most`, which must not grow from one call to the next.
-        """
-        if width not in self._known:
-            self._known[width] = self._grown(width, most)
-            if len(self._known) > _KNOWN_WIDTHS:
-                del self._known[next(iter(self._known))]
-        _, kinds, size = self._known[width].shape
-        return self._known[width].reshape(2 * kinds, size)
-
-    def _grown(self, width: int, most: int) -> FloatArray:
-        """Returns windows from the widest known that are no wider."""
-        covered = max((each for each in self._known if each <= width), default=1)
-        found = self._known.get(covered, self._doubled[0])
-        missing, level = width - covered, 0
-        while missing:
-            if missing & 1:
-                older = self._level(level, most)
-                found = self._joined(found, covered, older, 1 << level, most)
-                covered += 1 << level
-            missing, level = missing >> 1, level + 1
-        return found
-
-    def _level(self, level: int, most: int) -> FloatArray:
-        """Returns windows 2^level wide."""
-        while level >= len(self._doubled):
-            width = 1 << len(self._doubled) - 1
-            last = self._doubled[-1]
-            self._doubled.append(self._joined(last, width, last, width, most))
-        return self._doubled[level]
-
-    def _joined(
-        self, newer: FloatArray, width: int, older: FloatArray, more: int, most: int
-    ) -> FloatArray:
-        """Returns windows with those just before them.
+        all values are zero.
 
         Args:
-            newer: The later windows.
-            width: Their width.
-            older: The windows before them.
-            more: Their width.
-            most: How many columns are needed, at most.
+            width: One of `_widths`, no less than in the call before.
+            most: How many columns are needed of this width and those to come.
         """
+        ends = self._ends(width, most)
+        # What wider ones are not made of goes: fresh memory costs more than the sums.
+        for narrow in [each for each in self._known if 3 * each < width]:
+            del self._known[narrow]
+        _, kinds, size = ends.shape
+        return ends.reshape(2 * kinds, size)
+
+    def _ends(self, width: int, most: int) -> FloatArray:
+        if width not in self._known:
+            newer = 1 << (width - 1).bit_length() - 1
+            self._known[width] = self._joined(newer, width - newer, most)
+        return self._known[width]
+
+    def _joined(self, width: int, more: int, most: int) -> FloatArray:
+        """Returns windows of a width with those just before them."""
+        newer, older = self._ends(width, most), self._ends(more, most)
         size = min(most, older.shape[-1] + width)
         own, its = min(size, newer.shape[-1]), max(size - width, 0)
         both = np.zeros((*newer.shape[:2], size))
@@ -190,10 +169,9 @@ class _Ends:
         # Each share from the other, so that masses are conserved.
         lower *= 1 - share
         lower[:, width:] += older[0, :, :its]
-        if more > 1:
-            share = self._share(width, width + more - 1)
-            upper[:, width:] += share * older[1, :, :its]
-            lower[:, width:] += (1 - share) * older[1, :, :its]
+        share = self._share(width, width + more - 1)
+        upper[:, width:] += share * older[1, :, :its]
+        lower[:, width:] += (1 - share) * older[1, :, :its]
         return both
 
     def _share(self, distance: int, whole: int) -> float:
@@ -203,17 +181,22 @@ class _Ends:
         return share / math.expm1(-self._step * whole)
 
 
+def _widths(widest: int) -> IntArray:
+    """Returns the widths of windows: 2^k and 3 · 2^k, up to a widest one."""
+    powers = 1 << np.arange(widest.bit_length())
+    return np.sort(np.append(powers, 3 * powers[:-1]))
+
+
 class _Runs(NamedTuple):
-    """Diagonals whose sums share an output cell, run by run.
+    """Diagonals of one of `_widths`, whose sums share an output cell, by width.
 
     `places` are those of sums, over the cell's grid point, less one; `quotients`
     are the smaller summands over it. Both are linear in the smaller summand, so
     that those of the first and the last diagonal are enough.
     """
 
-    first: IntArray  # (k,) The first diagonal of each run,
-    last: IntArray  # (k,) and the last.
-    cells: IntArray
+    ends: IntArray  # (k, 2) The first diagonal of each run, and the last.
+    cells: IntArray  # (k,)
     places: FloatArray  # (k, 2) At the first diagonal, and at the last.
     quotients: FloatArray  # (k, 2)
     shares: FloatArray  # (k,) The larger summand over the cell's grid point.
@@ -232,17 +215,33 @@ def _runs(
     exponents = gap + step * np.arange(lowest, highest + 1)
     position = (np.logaddexp(0.0, exponents) - total) / out_step
     cells = np.floor(position)
-    breaks = np.flatnonzero(np.diff(cells))
-    ends = np.stack([np.append(0, breaks + 1), np.append(breaks, cells.size - 1)], 1)
+    ends = _in_widths(np.append(np.flatnonzero(np.diff(cells)), cells.size - 1))
     points = cells[ends]
     return _Runs(
-        lowest + ends[:, 0],
-        lowest + ends[:, 1],
+        lowest + ends,
         points[:, 0].astype(np.int64),
         np.expm1(out_step * (position[ends] - points)),
         np.exp(exponents[ends] - total - out_step * points),
         np.exp(math.log(big) - math.log(big + small) - out_step * points[:, 0]),
     )
+
+
+def _in_widths(lasts: IntArray) -> IntArray:
+    """Returns (k, 2) first and last indices of runs, each cut to `_widths`.
+
+    Args:
+        lasts: The last index of each run, the first of which starts at 0.
+    """
+    starts = np.append(0, lasts[:-1] + 1)
+    left = lasts + 1 - starts
+    widths = _widths(int(left.max()))
+    parts = []
+    while left.size:
+        width = widths[np.searchsorted(widths, left, side="right") - 1]
+        parts.append(np.stack([starts, starts + width - 1], 1))
+        starts, left = (each[left > width] for each in (starts + width, left - width))
+    ends = np.concatenate(parts)
+    return ends[np.argsort(ends[:, 1] - ends[:, 0], kind="stable")]
 
 
 @dataclasses.dataclass
@@ -301,22 +300,19 @@ def _add_half(
     out_step = big.step / refinement
     runs = _runs(big.origin, small.origin, big.step, out_step, lowest, highest)
     kinds = [small.masses] if small.excess is None else [small.masses, small.excess]
-    windows = _Ends(np.stack(kinds), big.step)
+    windows = _Windows(np.stack(kinds), big.step)
     masses = factor * big.masses
     excess = None if big.excess is None else factor * big.excess
     weights = _weights(runs, math.expm1(out_step), grouped=excess is not None)
-    for first, last, cell, weight in zip(
-        runs.first.tolist()[::-1],
-        runs.last.tolist()[::-1],
-        runs.cells.tolist()[::-1],
-        weights[::-1],
-        strict=True,
+    # Of narrower windows, all columns that they or wider ones are asked for.
+    columns = n_big + np.maximum.accumulate(runs.ends[::-1, 1])[::-1]
+    for (first, last), cell, most, weight in zip(
+        runs.ends.tolist(), runs.cells.tolist(), columns.tolist(), weights, strict=True
     ):
         # Only the i for which the window [i + first, i + last] meets 0..n_small − 1.
         start, stop = max(0, -last), min(n_big, n_small - first)
-        width = last - first + 1
-        ends = windows.of(width, n_big + last)[:, start + last : stop + last]
-        found = weight @ ends
+        ends = windows.of(last - first + 1, most)
+        found = weight @ ends[:, start + last : stop + last]
         index = refinement * start + cell
         found[0] *= masses[start:stop]
         found[1] *= masses[start:stop]
@@ -395,10 +391,15 @@ def convolve(x: GeometricLaw, y: GeometricLaw, refinement: int = 1) -> Geometric
         _add_half(out, y, x, refinement, -highest - 1, 1.0)
     _add_with_zero(out, x, total, refinement, y.zero_mass)
     _add_with_zero(out, y, total, refinement, x.zero_mass)
+    # A cell gets two terms a run, of which there are half as many as diagonals; a
+    # mass is rounded seven times whenever its window doubles.
     terms = x.masses.size + y.masses.size + 64
     exponents = abs(math.log(x.origin)) + abs(math.log(y.origin))
     origin = math.exp(math.log(total) + x.step / refinement * out.lowest_cell)
-    rounding = (16 + 4 * exponents) * UNIT_ROUNDOFF + math.ulp(origin) / origin
+    # Shares are off by 16 units of a window's width, and windows halve.
+    widths = 32 * min(x.step / refinement, 1.0)
+    rounding = (16 + 4 * exponents + widths) * UNIT_ROUNDOFF
+    rounding += math.ulp(origin) / origin
     return GeometricLaw(
         origin=origin,
         step=x.step / refinement,
