@@ -145,7 +145,7 @@ class _Windows:
         """
         ends = self._ends(width, most)
         # What wider ones are not made of goes: fresh memory costs more than the sums.
-        for narrow in [each for each in self._known if 3 * each < width]:
+        for narrow in [each for each in self._known if 2 * each < width]:
             del self._known[narrow]
         _, kinds, size = ends.shape
         return ends.reshape(2 * kinds, size)
