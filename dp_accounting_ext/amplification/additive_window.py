@@ -179,6 +179,3 @@ def large_ratio_threshold(summands: Sequence[Summand]) -> float:
     if reach < _LEAST_EXCESS * bulk_deviation(summands, threshold):
         return math.inf
     return threshold
-
-
-jump_threshold = large_ratio_threshold  # The name that `random_allocation` uses.

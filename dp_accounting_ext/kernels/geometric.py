@@ -3,8 +3,10 @@
 A law sits on the points origin · e^{step·i}. The sum of two such points
 x_i + y_j, relative to x_i, depends on d = j − i alone, and so do the output cell
 it falls in and its place within that cell. All pairs with one output cell
-form a run of diagonals, and a run is one window sum of y's masses, so that a
-sum costs about 2 ln 2 / step vector passes instead of one a diagonal.
+form a run of diagonals. Within a cell shares are linear in y_j, so that a window
+of y's masses may be moved to the window's two ends, its mean kept, and a run is
+two numbers a point: a sum costs some 2 ln 2 / step vector passes instead of one a
+diagonal. Windows are made by doubling, for a few widths; a run is one or two.
 
 Only positive terms are added: masses keep their relative accuracy far into
 both tails, where a Fourier transform has only noise.
@@ -24,6 +26,7 @@ import numpy.typing as npt
 from dp_accounting_ext.kernels import sums
 
 FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
 
 UNIT_ROUNDOFF = 2.0**-53
 
@@ -117,127 +120,128 @@ def from_atoms(
     )
 
 
-class _Run(NamedTuple):
-    """Consecutive diagonals whose sums share an output cell."""
+class _Windows:
+    """Windows of values on the grid, each value moved to the two ends of its window.
 
-    first: int
-    last: int
-    cell: int
-    lower_weight: float  # Share of the last diagonal that goes to the cell's low end.
-    upper_weight: float  # Share of the first diagonal that goes to its high end.
-    slope: float  # y / (cell's width) at the last diagonal.
-
-
-class _Sums(NamedTuple):
-    """Sums over windows of values v that end at each of some indices.
-
-    With l the distance from a window's last index and w its width.
+    A value between two grid points is split between them, and keeps its mean. A
+    window is made of two neighbours: what is at the ends where they meet is split
+    again. Nothing is ever subtracted.
     """
 
-    totals: FloatArray  # Σ v
-    leads: FloatArray  # Σ v (e^{−step·l} − e^{−step·(w − 1)})
-    lags: FloatArray | None  # Σ v (1 − e^{−step·l}), where it is needed.
+    def __init__(self, values: FloatArray, step: float) -> None:
+        """Takes (k, n) values, k kinds of them at each of n points."""
+        self._step = step
+        self._known = {1: np.stack([values, np.zeros_like(values)])}
 
-    def between(self, start: int, stop: int) -> "_Sums":
-        """Returns the sums at some of the indices."""
-        lags = None if self.lags is None else self.lags[start:stop]
-        return _Sums(self.totals[start:stop], self.leads[start:stop], lags)
+    def of(self, width: int, most: int) -> FloatArray:
+        """Returns (2 k, m) values at the lower, then at the upper ends.
 
-    def joined(self, older: "_Sums", step: float, width: int, whole: int) -> "_Sums":
-        """Returns the sums of windows of a width, with those just before them.
+        Column e is of the window e − width + 1, …, e; outside of the n points
+        all values are zero.
 
         Args:
-            older: Sums of the windows before these.
-            step: The grid's step.
-            width: Width of these windows.
-            whole: Width of both together.
+            width: One of `_widths`, no less than in the call before.
+            most: How many columns are needed of this width and those to come.
         """
-        decay, gap = math.exp(-step * width), -math.expm1(-step * width)
-        reach = math.exp(-step * (width - 1)) * -math.expm1(-step * (whole - width))
-        leads = self.leads + (decay * older.leads + reach * self.totals)
-        lags = None
-        if self.lags is not None and older.lags is not None:
-            lags = self.lags + (decay * older.lags + gap * older.totals)
-        return _Sums(self.totals + older.totals, leads, lags)
+        ends = self._ends(width, most)
+        # What wider ones are not made of goes: fresh memory costs more than the sums.
+        for narrow in [each for each in self._known if 2 * each < width]:
+            del self._known[narrow]
+        _, kinds, size = ends.shape
+        return ends.reshape(2 * kinds, size)
+
+    def _ends(self, width: int, most: int) -> FloatArray:
+        if width not in self._known:
+            newer = 1 << (width - 1).bit_length() - 1
+            self._known[width] = self._joined(newer, width - newer, most)
+        return self._known[width]
+
+    def _joined(self, width: int, more: int, most: int) -> FloatArray:
+        """Returns windows of a width with those just before them."""
+        newer, older = self._ends(width, most), self._ends(more, most)
+        size = min(most, older.shape[-1] + width)
+        own, its = min(size, newer.shape[-1]), max(size - width, 0)
+        both = np.zeros((*newer.shape[:2], size))
+        both[..., :own] = newer[..., :own]
+        lower, upper = both
+        share = self._share(width - 1, width + more - 1)
+        upper += share * lower
+        # Each share from the other, so that masses are conserved.
+        lower *= 1 - share
+        lower[:, width:] += older[0, :, :its]
+        share = self._share(width, width + more - 1)
+        upper[:, width:] += share * older[1, :, :its]
+        lower[:, width:] += (1 - share) * older[1, :, :its]
+        return both
+
+    def _share(self, distance: int, whole: int) -> float:
+        """Returns what goes to the upper end, so many points away, of a window."""
+        share = math.exp(-self._step * distance)
+        share *= math.expm1(-self._step * (whole - distance))
+        return share / math.expm1(-self._step * whole)
 
 
-class _Windows:
-    """Sums of `values` over windows that end at every index, of any width.
+def _widths(widest: int) -> IntArray:
+    """Returns the widths of windows: 2^k and 3 · 2^k, up to a widest one."""
+    powers = 1 << np.arange(widest.bit_length())
+    return np.sort(np.append(powers, 3 * powers[:-1]))
 
-    Built by doubling, so that nothing is ever subtracted.
+
+class _Runs(NamedTuple):
+    """Diagonals of one of `_widths`, whose sums share an output cell, by width.
+
+    `places` are those of sums, over the cell's grid point, less one; `quotients`
+    are the smaller summands over it. Both are linear in the smaller summand, so
+    that those of the first and the last diagonal are enough.
     """
 
-    def __init__(
-        self,
-        values: FloatArray,
-        step: float,
-        before: int,
-        widest: int,
-        *,
-        lagging: bool,
-    ) -> None:
-        self._step = step
-        self._before = before
-        totals = np.concatenate([np.zeros(before), values, np.zeros(widest)])
-        nothing = np.zeros_like(totals)
-        self._levels = [_Sums(totals, nothing, nothing if lagging else None)]
-        for level in range(widest.bit_length() - 1):
-            width = 1 << level
-            size = self._levels[-1].totals.size
-            recent = self._levels[-1].between(width, size)
-            older = self._levels[-1].between(0, size - width)
-            self._levels.append(recent.joined(older, step, width, 2 * width))
-
-    def window(self, start: int, stop: int, width: int) -> _Sums:
-        """Returns the sums of windows that end at start, …, stop − 1."""
-        found: _Sums | None = None
-        covered = 0
-        for level, whole in enumerate(self._levels):
-            if not width >> level & 1:
-                continue
-            joined = covered + (1 << level)
-            # The first of these windows ends where the first that fits does.
-            place = start + self._before + 1 - joined
-            part = whole.between(place, place + stop - start)
-            if found is None:
-                found = part
-            else:
-                found = found.joined(part, self._step, covered, joined)
-            covered = joined
-        assert found is not None
-        return found
+    ends: IntArray  # (k, 2) The first diagonal of each run, and the last.
+    cells: IntArray  # (k,)
+    places: FloatArray  # (k, 2) At the first diagonal, and at the last.
+    quotients: FloatArray  # (k, 2)
+    shares: FloatArray  # (k,) The larger summand over the cell's grid point.
 
 
 def _runs(
     big: float, small: float, step: float, out_step: float, lowest: int, highest: int
-) -> list[_Run]:
-    """Returns the runs of diagonals from `lowest` to `highest`.
+) -> _Runs:
+    """Returns the runs of diagonals from `lowest` to `highest`, at least one.
 
     Diagonal d holds the sums big + small·e^{step·d}, relative to big + small.
     """
-    if highest < lowest:
-        return []
-    diagonals = np.arange(lowest, highest + 1)
     # All in logarithms: the quotient of two origins need not fit a float.
     gap = math.log(small) - math.log(big)
     total = float(np.logaddexp(0.0, gap))
-    exponents = gap + step * diagonals
+    exponents = gap + step * np.arange(lowest, highest + 1)
     position = (np.logaddexp(0.0, exponents) - total) / out_step
     cells = np.floor(position)
-    ends = np.append(np.flatnonzero(np.diff(cells)), diagonals.size - 1)
-    width = math.expm1(out_step)
-    runs, first = [], lowest
-    for end in ends:
-        cell, last = int(cells[end]), int(diagonals[end])
-        weight = math.expm1(out_step * (float(position[end]) - cell)) / width
-        slope = math.exp(float(exponents[end]) - total - out_step * cell) / width
-        # Each share from the others, so that masses and the mean are conserved.
-        spread = slope * -math.expm1(-step * (last - first))
-        upper_weight = max(weight - spread, 0.0)
-        lower_weight = max(1 - upper_weight - spread, 0.0)
-        runs.append(_Run(first, last, cell, lower_weight, upper_weight, slope))
-        first = last + 1
-    return runs
+    ends = _in_widths(np.append(np.flatnonzero(np.diff(cells)), cells.size - 1))
+    points = cells[ends]
+    return _Runs(
+        lowest + ends,
+        points[:, 0].astype(np.int64),
+        np.expm1(out_step * (position[ends] - points)),
+        np.exp(exponents[ends] - total - out_step * points),
+        np.exp(math.log(big) - math.log(big + small) - out_step * points[:, 0]),
+    )
+
+
+def _in_widths(lasts: IntArray) -> IntArray:
+    """Returns (k, 2) first and last indices of runs, each cut to `_widths`.
+
+    Args:
+        lasts: The last index of each run, the first of which starts at 0.
+    """
+    starts = np.append(0, lasts[:-1] + 1)
+    left = lasts + 1 - starts
+    widths = _widths(int(left.max()))
+    parts = []
+    while left.size:
+        width = widths[np.searchsorted(widths, left, side="right") - 1]
+        parts.append(np.stack([starts, starts + width - 1], 1))
+        starts, left = (each[left > width] for each in (starts + width, left - width))
+    ends = np.concatenate(parts)
+    return ends[np.argsort(ends[:, 1] - ends[:, 0], kind="stable")]
 
 
 @dataclasses.dataclass
@@ -255,6 +259,31 @@ class _Output:
         target[start : start + stride * (values.size - 1) + 1 : stride] += values
 
 
+def _weights(runs: _Runs, cell_width: float, *, grouped: bool) -> FloatArray:
+    """Returns what each run does with masses, and excesses, at its windows' ends.
+
+    Args:
+        runs: k runs.
+        cell_width: Of the output's cells, over their grid points.
+        grouped: Whether cells are grouped.
+
+    Returns:
+        (k, 2, 2) shares of the low and of the high end of a cell; or (k, 3, 4)
+        the mass, the excess that the smaller summand makes, and the share that
+        the larger one's own excess has, from (mass, excess) at the first diagonal
+        and at the last.
+    """
+    if not grouped:
+        high = np.minimum(runs.places / cell_width, 1.0)
+        return np.stack([1 - high, high], 1)
+    weights = np.zeros((runs.cells.size, 3, 2, 2))
+    weights[:, 0, :, 0] = 1.0
+    weights[:, 1, :, 0] = runs.places
+    weights[:, 1, :, 1] = runs.quotients
+    weights[:, 2, :, 0] = runs.shares[:, np.newaxis]
+    return weights.reshape(-1, 3, 4)
+
+
 def _add_half(
     out: _Output,
     big: GeometricLaw,
@@ -265,43 +294,36 @@ def _add_half(
 ) -> None:
     """Adds to `out` all pairs (i, j) with j − i ≤ highest, `factor` times."""
     n_big, n_small = big.masses.size, small.masses.size
-    highest = min(highest, n_small - 1)
-    lowest = -(n_big - 1)
-    out_step = big.step / refinement
-    log_share = math.log(big.origin) - math.log(big.origin + small.origin)
-    runs = _runs(big.origin, small.origin, big.step, out_step, lowest, highest)
-    if not runs:
+    lowest, highest = 1 - n_big, min(highest, n_small - 1)
+    if highest < lowest:
         return
-    widest = max(run.last - run.first + 1 for run in runs)
-    upper = small.excess is None
-    windows = _Windows(small.masses, big.step, n_big, widest, lagging=upper)
-    excess_windows = None
-    if small.excess is not None:
-        excess_windows = _Windows(small.excess, big.step, n_big, widest, lagging=False)
-    cell_width = math.expm1(out_step)
-    for run in runs:
+    out_step = big.step / refinement
+    runs = _runs(big.origin, small.origin, big.step, out_step, lowest, highest)
+    kinds = [small.masses] if small.excess is None else [small.masses, small.excess]
+    windows = _Windows(np.stack(kinds), big.step)
+    masses = factor * big.masses
+    excess = None if big.excess is None else factor * big.excess
+    weights = _weights(runs, math.expm1(out_step), grouped=excess is not None)
+    # Of narrower windows, all columns that they or wider ones are asked for.
+    columns = n_big + np.maximum.accumulate(runs.ends[::-1, 1])[::-1]
+    for (first, last), cell, most, weight in zip(
+        runs.ends.tolist(), runs.cells.tolist(), columns.tolist(), weights, strict=True
+    ):
         # Only the i for which the window [i + first, i + last] meets 0..n_small − 1.
-        start, stop = max(0, -run.last), min(n_big, n_small - run.first)
-        width = run.last - run.first + 1
-        end_low, end_high = start + run.last, stop + run.last
-        totals, leads, lags = windows.window(end_low, end_high, width)
-        weights = big.masses[start:stop] * factor
-        index = refinement * start + run.cell
-        high = run.upper_weight * totals + run.slope * leads
-        if lags is not None:
-            low = run.lower_weight * totals + run.slope * lags
-            out.add(out.masses, index, refinement, weights * low)
-            out.add(out.masses, index + 1, refinement, weights * high)
-            continue
-        assert big.excess is not None
-        assert out.excess is not None and excess_windows is not None
-        moved = excess_windows.window(end_low, end_high, width)
-        decayed = moved.leads + math.exp(-big.step * (width - 1)) * moved.totals
-        share = math.exp(log_share - out_step * run.cell)
-        excess = weights * cell_width * (high + run.slope * decayed)
-        excess += big.excess[start:stop] * (factor * share) * totals
-        out.add(out.masses, index, refinement, weights * totals)
-        out.add(out.excess, index, refinement, excess)
+        start, stop = max(0, -last), min(n_big, n_small - first)
+        ends = windows.of(last - first + 1, most)
+        found = weight @ ends[:, start + last : stop + last]
+        index = refinement * start + cell
+        found[0] *= masses[start:stop]
+        found[1] *= masses[start:stop]
+        out.add(out.masses, index, refinement, found[0])
+        if excess is None:
+            out.add(out.masses, index + 1, refinement, found[1])
+        else:
+            assert out.excess is not None
+            found[2] *= excess[start:stop]
+            found[1] += found[2]
+            out.add(out.excess, index, refinement, found[1])
 
 
 def _add_with_zero(
@@ -350,7 +372,8 @@ def convolve(x: GeometricLaw, y: GeometricLaw, refinement: int = 1) -> Geometric
     Args:
         x: First law, n atoms.
         y: Second law, m atoms, with the same step and kind of bound.
-        refinement: How many times finer the grid of the sum is.
+        refinement: How many times finer the grid of the sum is; a power of two, so
+            that its step is exact.
 
     Source:
         https://arxiv.org/abs/2602.17284, Algorithm 4.
@@ -368,10 +391,15 @@ def convolve(x: GeometricLaw, y: GeometricLaw, refinement: int = 1) -> Geometric
         _add_half(out, y, x, refinement, -highest - 1, 1.0)
     _add_with_zero(out, x, total, refinement, y.zero_mass)
     _add_with_zero(out, y, total, refinement, x.zero_mass)
+    # A cell gets two terms a run, of which there are half as many as diagonals; a
+    # mass is rounded seven times whenever its window doubles.
     terms = x.masses.size + y.masses.size + 64
     exponents = abs(math.log(x.origin)) + abs(math.log(y.origin))
     origin = math.exp(math.log(total) + x.step / refinement * out.lowest_cell)
-    rounding = (16 + 4 * exponents) * UNIT_ROUNDOFF + math.ulp(origin) / origin
+    # Shares are off by 16 units of a window's width, and windows halve.
+    widths = 32 * min(x.step / refinement, 1.0)
+    rounding = (16 + 4 * exponents + widths) * UNIT_ROUNDOFF
+    rounding += math.ulp(origin) / origin
     return GeometricLaw(
         origin=origin,
         step=x.step / refinement,

@@ -13,7 +13,9 @@ from dp_accounting_ext.amplification import additive_allocation
 from dp_accounting_ext.amplification import additive_window
 from dp_accounting_ext.amplification import geometric_allocation
 from dp_accounting_ext.amplification import random_allocation
+from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.pairs import dominating_pair
+from dp_accounting_ext.pairs import gaussian
 
 Bound = dominating_pair.Bound
 Direction = dominating_pair.Direction
@@ -51,8 +53,8 @@ def window_of(monkeypatch, low, high):
     return spied(monkeypatch, additive_window, "window_of", window)
 
 
-def bulk_of(monkeypatch, jump, deviation):
-    return spied(monkeypatch, random_allocation, "_bulk", (jump, deviation))
+def bulk_of(monkeypatch, large, deviation):
+    return spied(monkeypatch, random_allocation, "_bulk", (large, deviation))
 
 
 @pytest.mark.parametrize(
@@ -77,7 +79,7 @@ def test_what_stays_as_it_is(pair, expected):
 @pytest.mark.parametrize("route", [Route.GEOMETRIC, Route.ADDITIVE])
 @pytest.mark.parametrize("points", [None, 77])
 def test_the_route_that_is_asked_for(monkeypatch, route, points):
-    asked = spied(monkeypatch, random_allocation, "_suitable_route")
+    asked = spied(monkeypatch, random_allocation, "choose_route")
     on_grid = spied(monkeypatch, random_allocation, "_geometric", "grid")
     on_lattice = spied(monkeypatch, random_allocation, "_in_stages", "lattice")
     found = random_allocation.random_allocation(
@@ -98,7 +100,7 @@ def test_the_route_that_is_asked_for(monkeypatch, route, points):
 
 @pytest.mark.parametrize("route", [Route.GEOMETRIC, Route.ADDITIVE])
 def test_the_route_that_suits(monkeypatch, route):
-    asked = spied(monkeypatch, random_allocation, "_suitable_route", route)
+    asked = spied(monkeypatch, random_allocation, "choose_route", route)
     spied(monkeypatch, random_allocation, "_geometric", Route.GEOMETRIC)
     spied(monkeypatch, random_allocation, "_in_stages", Route.ADDITIVE)
     assert random_allocation.random_allocation(EVEN, 5, tail_mass=TAIL) is route
@@ -200,7 +202,6 @@ ADDITIVE, GEOMETRIC = Route.ADDITIVE, Route.GEOMETRIC
     ("ratios", "num_steps", "route"),
     [
         ([0.5, 1.5], 8, ADDITIVE),
-        ([0.5, 1.5], 7, GEOMETRIC),
         ([1.5, 1.5], 8, GEOMETRIC),
         ([0.5, 1.0], 8, ADDITIVE),
         # The range of the loss, and its upper end.
@@ -221,14 +222,14 @@ def test_the_lattice_is_for_many_steps_of_moderate_loss(
     bulk_of(monkeypatch, math.inf, 1.0)
     window_of(monkeypatch, 1.0, 2.0)
     pair = pair_of(ratios, np.full(len(ratios), 0.5))
-    assert random_allocation._suitable_route(pair, num_steps, TAIL) is route
+    assert random_allocation.choose_route(pair, num_steps, tail_mass=TAIL) is route
 
 
 def test_the_narrowest_range_is_for_the_grid(monkeypatch):
     bulk_of(monkeypatch, math.inf, 1.0)
     window_of(monkeypatch, 1.0, 2.0)
     monkeypatch.setattr(random_allocation, "_NARROWEST_LOSS", EVEN.loss_range())
-    assert random_allocation._suitable_route(EVEN, 8, TAIL) is GEOMETRIC
+    assert random_allocation.choose_route(EVEN, 8, tail_mass=TAIL) is GEOMETRIC
 
 
 def test_a_range_of_just_150_is_moderate(monkeypatch):
@@ -236,11 +237,11 @@ def test_a_range_of_just_150_is_moderate(monkeypatch):
     bulk_of(monkeypatch, math.inf, 1.0)
     window_of(monkeypatch, 1.0, 2.0)
     assert pair.loss_range() == 150.0
-    assert random_allocation._suitable_route(pair, 8, TAIL) is ADDITIVE
+    assert random_allocation.choose_route(pair, 8, tail_mass=TAIL) is ADDITIVE
 
 
 @pytest.mark.parametrize(
-    ("jump", "deviation", "route"),
+    ("large", "deviation", "route"),
     [
         (math.inf, 1.0, ADDITIVE),
         (5.0, 1.0, ADDITIVE),
@@ -249,19 +250,21 @@ def test_a_range_of_just_150_is_moderate(monkeypatch):
         (9.5, 2.0, GEOMETRIC),
     ],
 )
-def test_the_grid_is_for_jumps_far_from_the_bulk(monkeypatch, jump, deviation, route):
+def test_the_grid_is_for_large_ratios_far_from_the_bulk(
+    monkeypatch, large, deviation, route
+):
     """More than four standard deviations above the mean ratio."""
-    calls = bulk_of(monkeypatch, jump, deviation)
+    calls = bulk_of(monkeypatch, large, deviation)
     window_of(monkeypatch, 1.0, 2.0)
-    assert random_allocation._suitable_route(EVEN, 8, TAIL) is route
+    assert random_allocation.choose_route(EVEN, 8, tail_mass=TAIL) is route
     assert [(pair is EVEN, steps) for pair, steps in calls] == [(True, 8)] * len(calls)
 
 
-def test_the_grid_is_for_sums_that_are_all_jumps(monkeypatch):
-    bulk_of(monkeypatch, math.inf, 1.0)
+def test_the_grid_is_for_sums_that_are_all_large_ratios(monkeypatch):
+    bulk_of(monkeypatch, 2.0, 1.0)
     window_of(monkeypatch, 1.0, 2.0)
-    asked = spied(monkeypatch, random_allocation, "_is_all_jumps", True)
-    assert random_allocation._suitable_route(EVEN, 9, TAIL) is GEOMETRIC
+    asked = spied(monkeypatch, random_allocation, "_is_all_large", True)
+    assert random_allocation.choose_route(EVEN, 9, tail_mass=TAIL) is GEOMETRIC
     assert asked == [(EVEN, 9)]
 
 
@@ -273,12 +276,136 @@ def test_the_grid_is_for_sums_of_many_sizes(monkeypatch, low, high, route):
     """Those that add a record see the least sums relatively."""
     bulk_of(monkeypatch, math.inf, 1.0)
     calls = window_of(monkeypatch, low, high)
-    assert random_allocation._suitable_route(EVEN, 9, TAIL) is route
+    assert random_allocation.choose_route(EVEN, 9, tail_mass=TAIL) is route
     assert calls == [([additive_window.Summand(EVEN, 9)], TAIL)]
 
 
+NO_JUMPS, JUMPS = (math.inf, 1.0), (1.5, 1.0)
+
+
 @pytest.mark.parametrize(
-    ("jump", "deviation", "expected"),
+    ("bulk", "num_steps", "low", "high", "route"),
+    [
+        # The sum of seven is from 3.5 to 10.5, its mean 7.
+        (NO_JUMPS, 7, 5.0, 9.0, ADDITIVE),
+        (NO_JUMPS, 7, 4.3, 9.0, GEOMETRIC),
+        (NO_JUMPS, 7, 5.0, 9.7, GEOMETRIC),
+        (NO_JUMPS, 7, 4.4, 9.6, ADDITIVE),
+        (JUMPS, 7, 5.0, 9.0, GEOMETRIC),
+        (NO_JUMPS, 8, 4.3, 11.0, ADDITIVE),
+        (JUMPS, 8, 4.3, 11.0, ADDITIVE),
+    ],
+)
+def test_few_steps_are_for_the_lattice_where_it_shows_no_end(
+    monkeypatch, bulk, num_steps, low, high, route
+):
+    bulk_of(monkeypatch, *bulk)
+    window_of(monkeypatch, low, high)
+    assert random_allocation.choose_route(EVEN, num_steps, tail_mass=TAIL) is route
+
+
+@pytest.mark.parametrize(
+    ("bulk", "tail_mass", "route"),
+    [
+        (NO_JUMPS, 1.1e-90, ADDITIVE),
+        (NO_JUMPS, 0.9e-90, GEOMETRIC),
+        ((1.5, 0.25 / 60), 1.1e-72, ADDITIVE),
+        ((1.5, 0.25 / 60), 0.9e-72, GEOMETRIC),
+    ],
+)
+def test_the_rarest_tails_are_for_the_grid(monkeypatch, bulk, tail_mass, route):
+    """There Fourier sums have nothing left; with large ratios sooner."""
+    monkeypatch.setattr(random_allocation, "_HEAVIEST_RATIO", 1e3)
+    bulk_of(monkeypatch, *bulk)
+    window_of(monkeypatch, 1.0, 2.0)
+    assert random_allocation.choose_route(EVEN, 9, tail_mass=tail_mass) is route
+
+
+@pytest.mark.parametrize(
+    ("deviation", "num_steps", "tail_mass", "route"),
+    [
+        # The longest large is half of the mean: sixty deviations, and more.
+        (0.51 / 60, 9, 1.9e-15, GEOMETRIC),
+        (0.49 / 60, 9, 1.9e-15, ADDITIVE),
+        (0.51 / 60, 9, 2.1e-15, ADDITIVE),
+        # 1000^2.5 is 3.2e7.
+        (0.51 / 60, 1000, 1.8e-17, GEOMETRIC),
+        (0.51 / 60, 1000, 2.0e-17, ADDITIVE),
+    ],
+)
+def test_the_grid_is_for_rare_sums_of_many_short_large_ratios(
+    monkeypatch, deviation, num_steps, tail_mass, route
+):
+    monkeypatch.setattr(random_allocation, "_HEAVIEST_RATIO", 1e3)
+    bulk_of(monkeypatch, 1.5, deviation)
+    window_of(monkeypatch, 1.0, 2.0)
+    found = random_allocation.choose_route(EVEN, num_steps, tail_mass=tail_mass)
+    assert found is route
+
+
+@pytest.mark.parametrize(
+    ("sigma", "num_steps", "delta", "route"),
+    [
+        (10.0, 7, 1e-6, ADDITIVE),
+        (100.0, 2, 1e-6, ADDITIVE),
+        (1000.0, 3, 1e-30, GEOMETRIC),
+        (10.0, 2, 1e-6, GEOMETRIC),
+        (2.0, 7, 1e-6, GEOMETRIC),
+        (1.0, 10, 1e-6, GEOMETRIC),
+        (1.0, 1000, 1e-6, ADDITIVE),
+        (1.0, 1000, 1e-100, GEOMETRIC),
+        (6.0, 9, 1e-6, ADDITIVE),
+        (6.0, 9, 1e-16, GEOMETRIC),
+        (0.5, 1000, 1e-6, GEOMETRIC),
+    ],
+)
+def test_routes_of_gaussians(sigma, num_steps, delta, route):
+    tail_mass = delta * 1e-6
+    for bound in Bound:
+        pair = gaussian.dominating_pair_of(
+            sigma, bound, tail_mass=tail_mass / num_steps / 100
+        )
+        found = random_allocation.choose_route(pair, num_steps, tail_mass=tail_mass)
+        assert found is route
+
+
+@pytest.mark.parametrize(
+    ("sigma", "num_steps", "delta", "widest"),
+    [
+        (10.0, 7, 1e-6, 2e-6),
+        (100.0, 5, 1e-15, 2e-6),
+        (6.0, 9, 1e-40, 1e-4),
+        (3.0, 200, 1e-24, 2e-4),
+        (1.0, 3000, 1e-90, 2e-4),
+    ],
+)
+def test_the_chosen_route_is_tight(sigma, num_steps, delta, widest):
+    """By the other one: 1e-5, 1e-5, 4e-2, 2e-2 and no bound at all."""
+    tail_mass = delta * 1e-6
+    lower, upper = (
+        random_allocation.random_allocation(
+            gaussian.dominating_pair_of(
+                sigma, bound, tail_mass=tail_mass / num_steps / 100
+            ),
+            num_steps,
+            tail_mass=tail_mass,
+        ).epsilon(delta, Direction.REMOVE)
+        for bound in (Bound.LOWER, Bound.UPPER)
+    )
+    assert lower <= upper <= lower * (1 + widest)
+
+
+@pytest.mark.parametrize("tail_mass", [1e-12, 1e-21, 1e-36])
+def test_few_steps_of_bounded_noise_are_for_the_grid(tail_mass):
+    """Whose largest sum has an atom."""
+    pair = additive_noise.laplace(10.0).pairs(Bound.UPPER, 1e-40).remove
+    for num_steps in (2, 3, 5, 7):
+        found = random_allocation.choose_route(pair, num_steps, tail_mass=tail_mass)
+        assert found is GEOMETRIC
+
+
+@pytest.mark.parametrize(
+    ("large", "deviation", "expected"),
     [
         (math.inf, 1e-30, False),
         (1.0, 1.0, True),
@@ -289,36 +416,38 @@ def test_the_grid_is_for_sums_of_many_sizes(monkeypatch, low, high, route):
         (10.0, 1.1e-6, False),
     ],
 )
-def test_sums_that_are_all_jumps(monkeypatch, jump, deviation, expected):
+def test_sums_that_are_all_large_ratios(monkeypatch, large, deviation, expected):
     """Jumps that have most of the mean, or that no lattice has room for."""
     pair = pair_of([0.5, 2.0, 10.0], [0.5, 0.25, 0.025])
-    calls = bulk_of(monkeypatch, jump, deviation)
-    assert random_allocation._is_all_jumps(pair, 9) is expected
+    calls = bulk_of(monkeypatch, large, deviation)
+    assert random_allocation._is_all_large(pair, 9) is expected
     assert [(found is pair, steps) for found, steps in calls] == [(True, 9)]
 
 
 @pytest.mark.parametrize(
-    ("high", "jump", "expected"),
+    ("high", "large", "expected"),
     [(0.5, 1.0, False), (0.51, 1.0, True), (0.51, 2.0, False)],
 )
-def test_half_of_the_mean_in_jumps_is_not_most(monkeypatch, high, jump, expected):
+def test_half_of_the_mean_in_large_ratios_is_not_most(
+    monkeypatch, high, large, expected
+):
     pair = pair_of([0.5, 2.0], [0.5, high / 4], infinity=0.5)
-    bulk_of(monkeypatch, jump, 1.0)
-    assert random_allocation._is_all_jumps(pair, 9) is expected
+    bulk_of(monkeypatch, large, 1.0)
+    assert random_allocation._is_all_large(pair, 9) is expected
 
 
 def test_the_reach_of_a_lattice_is_ten_million_deviations(monkeypatch):
     bulk_of(monkeypatch, 2.0, 1.5e-7)
-    assert random_allocation._is_all_jumps(EVEN, 9) is False
+    assert random_allocation._is_all_large(EVEN, 9) is False
 
 
 def test_the_bulk_is_what_is_not_one_in_a_thousand_sums():
     pair = pair_of([0.5, 1.5, 1000.0], [0.5, 0.5, 1e-7])
-    jump, deviation = random_allocation._bulk(pair, 100)
-    assert jump == 1.5
+    large, deviation = random_allocation._bulk(pair, 100)
+    assert large == 1.5
     assert deviation == pytest.approx(math.sqrt(100 * 0.25))
-    jump, deviation = random_allocation._bulk(EVEN, 100)
-    assert jump == math.inf
+    large, deviation = random_allocation._bulk(EVEN, 100)
+    assert large == math.inf
     assert deviation == pytest.approx(math.sqrt(100 * 0.25))
 
 
@@ -423,9 +552,9 @@ def test_each_group_has_its_share_of_the_tail(monkeypatch):
     ]
 
 
-def test_groups_that_are_all_jumps_are_summed_on_the_grid(monkeypatch):
+def test_groups_that_are_all_large_ratios_are_summed_on_the_grid(monkeypatch):
     """The last stage is not, nor is the only one."""
-    asked = spied(monkeypatch, random_allocation, "_is_all_jumps", True)
+    asked = spied(monkeypatch, random_allocation, "_is_all_large", True)
     tree = Tree(monkeypatch)
     random_allocation._in_stages(EVEN, 161, 13 * TAIL, 77)
     assert tree.grids == [(EVEN, 12, TAIL, None), (EVEN, 13, TAIL, None)]
@@ -437,8 +566,8 @@ def test_groups_that_are_all_jumps_are_summed_on_the_grid(monkeypatch):
     assert asked == []
 
 
-def test_groups_that_are_not_all_jumps_stay_on_the_lattice(monkeypatch):
-    spied(monkeypatch, random_allocation, "_is_all_jumps", False)
+def test_groups_that_are_not_all_large_ratios_stay_on_the_lattice(monkeypatch):
+    spied(monkeypatch, random_allocation, "_is_all_large", False)
     tree = Tree(monkeypatch)
     random_allocation._in_stages(EVEN, 161, TAIL, 77)
     assert len(tree.calls) == 3
@@ -446,7 +575,7 @@ def test_groups_that_are_not_all_jumps_stay_on_the_lattice(monkeypatch):
 
 
 def test_groups_of_one_size_are_averaged_once(monkeypatch):
-    spied(monkeypatch, random_allocation, "_is_all_jumps", True)
+    spied(monkeypatch, random_allocation, "_is_all_large", True)
     tree = Tree(monkeypatch)
     random_allocation._in_stages(EVEN, 10**6, TAIL, 77)
     assert len(tree.grids) == 1
