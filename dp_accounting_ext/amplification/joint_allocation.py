@@ -35,8 +35,8 @@ _FEWEST_ROWS, _MOST_ROWS = 1 << 11, 1 << 14
 _ABOVE, _BELOW = 16.0, 16.0  # Exponents of what of a tilted law is out of the window.
 _DEVIATIONS = 9.0  # Of V, above its mean.
 _SKETCH_SIZE = 256
-# Beyond its saddle point's tilt, large ratios make a law wide: what is tilted less often, and
-# at most so many times, until its window is not too wide beside another.
+# Beyond its saddle point's tilt, large ratios make a law wide: what is tilted less
+# often, and at most so many times, until its window is not too wide beside another.
 _EASED, _MOST_EASED = 0.75, 12
 _MARGIN = 1.125  # The torus over the widest window: what folds does so far from both.
 _LOWEST_RATE, _HIGHEST_RATE = 1e-2, 0.98  # Of λ: over k / t, and at all.

@@ -34,8 +34,9 @@ _HEAVIEST_RATIO = 4.0
 _FURTHEST_RATIO = 1e7
 _LARGEST_SHARE = 0.5  # Of the mean, that large ratios may have.
 _RAREST_WITH_LARGE = 1e-72
-# Large ratios so short that several make a sum of the tail. At σ = 6, t = 9 and δ of 1e-9,
-# 1e-16, 1e-40 lattices are 3e-4, 7e-3 and 4e-2 wide, the grid 1e-5, 1e-5 and 3e-5.
+# Large ratios so short that several make a sum of the tail. At σ = 6, t = 9 and δ of
+# 1e-9, 1e-16, 1e-40 lattices are 3e-4, 7e-3 and 4e-2 wide, the grid 1e-5, 1e-5 and
+# 3e-5.
 _SHORT_RATIO = 60.0
 _RARE = 2e-15  # Above it, and
 _RARE_SUM = 6e-10  # for tails times t^2.5, lattices are as tight and cheaper.
