@@ -242,8 +242,9 @@ class OrdinarySums:
         """
         indices = self._indices_for(counts)
         known = tilted_masses.LeastNoise(self._sums, counts, indices)
-        clear = known.values * _LARGEST_RELATIVE_NOISE > known.noise
-        values, noise = known.values[clear], known.noise[clear]
+        values, noise = known.values()
+        clear = values * _LARGEST_RELATIVE_NOISE > noise
+        values, noise = values[clear], noise[clear]
         offsets, offset_noise = (array[clear] for array in known.moments())
         shift = offsets / values
         error = (offset_noise + np.abs(shift) * noise) / (values - noise)

@@ -7,6 +7,8 @@ every index belongs to the one tilt whose noise is least there.
 """
 
 from collections.abc import Sequence
+import dataclasses
+import itertools
 
 import numpy as np
 import numpy.typing as npt
@@ -47,36 +49,61 @@ def raised(
     return least
 
 
-def owners(values: Sequence[lattice.TiltedValues], indices: IndexArray) -> list[slice]:
-    """Returns, for each tilt, the positions of the indices where it errs least.
+def owners(
+    values: Sequence[lattice.TiltedValues], indices: IndexArray
+) -> list[tuple[int, slice]]:
+    """Returns which tilt errs least where: its number, and a range of positions.
 
-    These are ranges, as the logarithm of each noise is a line; some are empty.
+    The ranges follow one another. The logarithm of each noise is a line, so that a
+    tilt has one of them, or none.
     """
     if len(values) == 1:
-        return [slice(0, indices.size)]
+        return [(0, slice(0, indices.size))]
     best = np.argmin([value.log_noise(indices) for value in values], axis=0)
-    own = [np.flatnonzero(best == number) for number in range(len(values))]
-    return [slice(int(o[0]), int(o[-1]) + 1) if o.size else slice(0, 0) for o in own]
+    ends = [0, *(np.flatnonzero(np.diff(best)) + 1).tolist(), indices.size]
+    return [(int(best[a]), slice(a, b)) for a, b in itertools.pairwise(ends)]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Part:
+    """What one tilt says of the positions that it answers for.
+
+    Attributes:
+        tilted: The sum under that tilt.
+        found: Its masses.
+        own: The positions.
+        folded: Bound on what folds onto them.
+    """
+
+    tilted: lattice.TiltedSum
+    found: lattice.TiltedValues
+    own: slice
+    folded: float
+
+    @property
+    def values(self) -> FloatArray:
+        return self.found.values[self.own]
+
+    @property
+    def noise(self) -> float:
+        return self.found.noise + self.folded
+
+    def share(self) -> float:
+        """Returns what folds onto the largest mass, relatively."""
+        largest = float(self.values.max())
+        return self.folded / largest if largest > 0 else 0.0
 
 
 class LeastNoise:
     """Masses of a sum, each under the tilt whose noise is least there.
 
-    The mass at the i-th index is values[i] · scale[i], and the error at most
-    noise[i] · scale[i], but for the tilts' own `mass_error`. A value is too large by
-    what folds onto it, which the noise counts.
+    A tilted mass is too large by what folds onto it, which its noise counts.
 
     Args:
         sums: The sum under one or more tilts.
         counts: Copies of each of its factors.
         indices: (n,) consecutive lattice indices, no more than the circles have.
         log_factors: (n,) logarithms of what the masses are multiplied by.
-
-    Attributes:
-        sums: Those of the tilts that answer for some index.
-        values: (n,) tilted masses.
-        noise: (n,) bounds on their errors.
-        scale: (n,) what undoes the tilt, times the factors.
     """
 
     def __init__(
@@ -87,48 +114,59 @@ class LeastNoise:
         log_factors: FloatArray | float = 0.0,
     ) -> None:
         self._counts = counts
-        self._first = int(indices[0])
-        found = [tilted.masses(counts, self._first) for tilted in sums]
-        parts = _that_do_not_fold(sums, found, counts, indices)
-        self.sums = [tilted for tilted, _, _, _ in parts]
-        self._owners = [own for _, _, own, _ in parts]
-        self._folded = [folded for _, _, _, folded in parts]
-        self.values, self.noise, self.scale = np.zeros((3, indices.size))
-        log_factors = np.broadcast_to(log_factors, indices.shape)
-        for _, value, own, folded in parts:
-            self.values[own] = value.values[own]
-            self.noise[own] = value.noise + folded
-            self.scale[own] = value.scale(indices[own], log_factors[own])
+        self._indices = indices
+        self._log_factors = np.broadcast_to(log_factors, indices.shape)
+        found = [tilted.masses(counts, int(indices[0])) for tilted in sums]
+        self._parts = _that_do_not_fold(sums, found, counts, indices)
 
-    def lowered(self) -> FloatArray:
-        """Returns (n,) lower bounds on the masses."""
-        bounds: FloatArray = np.maximum(self.values - self.noise, 0.0) * self.scale
-        return bounds
+    @property
+    def sums(self) -> list[lattice.TiltedSum]:
+        """The sum under those tilts that answer for some index."""
+        return [part.tilted for part in self._parts]
 
-    def estimated(self) -> tuple[FloatArray, FloatArray]:
-        """Returns (n,) positive masses, and bounds on their relative errors."""
-        positive = np.maximum(self.values, self.noise * 1e-3)
-        return positive * self.scale, self.noise / positive
+    def values(self) -> tuple[FloatArray, FloatArray]:
+        """Returns (n,) tilted masses, and bounds on their errors."""
+        return (
+            np.concatenate([part.values for part in self._parts]),
+            np.concatenate([np.full(p.values.size, p.noise) for p in self._parts]),
+        )
 
     def moments(self) -> tuple[FloatArray, FloatArray]:
         """Returns (n,) tilted masses times mean offsets, and bounds on their errors."""
-        moments, noise = np.zeros((2, self.values.size))
-        for tilted, own, folded in zip(
-            self.sums, self._owners, self._folded, strict=True
-        ):
-            found = tilted.moments(self._counts, self._first)
-            moments[own] = found.values[own]
-            noise[own] = found.noise + folded * tilted.largest_offset()
+        moments, noise = np.zeros((2, self._indices.size))
+        for part in self._parts:
+            found = part.tilted.moments(self._counts, int(self._indices[0]))
+            moments[part.own] = found.values[part.own]
+            noise[part.own] = found.noise + part.folded * part.tilted.largest_offset()
         return moments, noise
 
+    def lowered(self) -> FloatArray:
+        """Returns (n,) lower bounds on the masses."""
+        return np.concatenate(
+            [
+                np.maximum(part.values - part.noise, 0.0) * self._scale(part)
+                for part in self._parts
+            ]
+        )
 
-# A tilt, its masses, the positions that it answers for, and what folds onto them.
-_Part = tuple[lattice.TiltedSum, lattice.TiltedValues, slice, float]
+    def estimated(self) -> tuple[FloatArray, FloatArray]:
+        """Returns (n,) positive masses, and bounds on their relative errors."""
+        masses, errors = [], []
+        for part in self._parts:
+            positive = np.maximum(part.values, part.noise * 1e-3)
+            masses.append(positive * self._scale(part))
+            errors.append(part.noise / positive)
+        return np.concatenate(masses), np.concatenate(errors)
+
+    def _scale(self, part: _Part) -> FloatArray:
+        """Returns what undoes the tilt of a part's masses, times their factors."""
+        own = part.own
+        return part.found.scale(self._indices[own], self._log_factors[own])
 
 
 def _that_do_not_fold(
     sums: Sequence[lattice.TiltedSum],
-    values: Sequence[lattice.TiltedValues],
+    found: Sequence[lattice.TiltedValues],
     counts: Sequence[int],
     indices: IndexArray,
 ) -> list[_Part]:
@@ -138,22 +176,14 @@ def _that_do_not_fold(
     """
     while True:
         parts = [
-            (tilted, value, own, _folded(tilted, counts, indices[own]))
-            for tilted, value, own in zip(
-                sums, values, owners(values, indices), strict=True
-            )
-            if own.stop
+            _Part(sums[i], found[i], own, _folded(sums[i], counts, indices[own]))
+            for i, own in owners(found, indices)
         ]
-        shares = [
-            folded / peak if (peak := float(value.values[own].max())) > 0 else 0.0
-            for _, value, own, folded in parts
-        ]
-        worst = int(np.argmax(shares))
-        if len(values) == 1 or shares[worst] <= _MOST_FOLDED:
+        worst = max(parts, key=_Part.share)
+        if len(found) == 1 or worst.share() <= _MOST_FOLDED:
             return parts
-        left = [value is not parts[worst][1] for value in values]
-        sums = [tilted for tilted, kept in zip(sums, left, strict=True) if kept]
-        values = [value for value, kept in zip(values, left, strict=True) if kept]
+        kept = [i for i in range(len(found)) if found[i] is not worst.found]
+        sums, found = [sums[i] for i in kept], [found[i] for i in kept]
 
 
 def _folded(

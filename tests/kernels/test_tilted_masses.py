@@ -20,12 +20,12 @@ def test_owners_cover_every_index_once():
     indices = np.arange(181)
     parts = tilted_masses.owners(values, indices)
     np.testing.assert_array_equal(
-        np.concatenate([indices[part] for part in parts]), indices
+        np.concatenate([indices[own] for _, own in parts]), indices
     )
+    assert [number for number, _ in parts] == [0, 1, 2]
     noise = np.array([value.log_noise(indices) for value in values])
-    for part, own in zip(parts, noise, strict=True):
-        assert part.stop > part.start
-        np.testing.assert_array_equal(own[part], noise.min(axis=0)[part])
+    for number, own in parts:
+        np.testing.assert_array_equal(noise[number, own], noise.min(axis=0)[own])
 
 
 class Constant:
@@ -75,7 +75,7 @@ def test_tilts_that_fold_are_left_out_worst_first(folded, peaks, left):
     known = tilted_masses.LeastNoise(sums, [1], indices)
     assert known.sums == [sums[index] for index in left]
     ends = [folded[left[0]] + 1e-16, folded[left[-1]] + 1e-16]
-    np.testing.assert_allclose(known.noise[[0, -1]], ends)
+    np.testing.assert_allclose(known.values()[1][[0, -1]], ends)
 
 
 @pytest.mark.parametrize("first", [True, False])
@@ -86,7 +86,7 @@ def test_a_tilt_that_owns_nothing_is_no_trouble(first):
     indices = np.arange(8, dtype=np.int64)
     known = tilted_masses.LeastNoise(sums, [1], indices)
     assert known.sums == [best]
-    np.testing.assert_array_equal(known.values, 0.5)
+    np.testing.assert_array_equal(known.values()[0], 0.5)
 
 
 def test_an_upper_bound_is_the_least_of_all_tilts():
