@@ -9,6 +9,8 @@ FloatArray = divergence.FloatArray
 
 # Certified: roundings of a conversion, relative to the terms that are added up.
 _ROUNDING = 16 * 2.0**-53
+# Certified: above the exponents of numbers that are no full floats.
+_LEAST_EXPONENT = -700.0
 # Tuning: below it the conversion is worth nothing.
 _LEAST_ORDER = 1.01
 
@@ -39,8 +41,8 @@ def epsilon(
             spread = math.log1p(-1 / order)
             tail = (math.log(target_delta) + math.log(order)) / (order - 1)
             rounding = _ROUNDING * (rdp - spread + abs(tail) + 1 / (order - 1))
-            best = min(best, (max(rdp + spread - tail + rounding, 0.0), order))
-    return best
+            best = min(best, (rdp + spread - tail + rounding, order))
+    return max(best[0], 0.0), best[1]
 
 
 def delta(
@@ -67,6 +69,6 @@ def delta(
             gap, slope = rdp - target_epsilon + math.log1p(-1 / order), order - 1
             size = slope * (rdp + target_epsilon + 1 / slope) + math.log(order)
             exponent = slope * gap - math.log(order) + _ROUNDING * size
-            found = min(found, math.exp(min(exponent, 0.0)))
+            found = min(found, math.exp(min(max(exponent, _LEAST_EXPONENT), 0.0)))
         best = min(best, (found, order))
     return min(best[0], 1.0), best[1]
