@@ -208,8 +208,8 @@ class RdpAccountant(rdp_privacy_accountant.RdpAccountant):
         largest: FloatArray = state.rows.max(axis=0)
         return largest
 
-    # The name by which the stock's own tests read it.
-    _rdp = rdp
+    # The names by which the stock's own tests read them.
+    _rdp, _extra_delta = rdp, extra_delta
 
     def get_epsilon_and_optimal_order(self, target_delta: float) -> tuple[float, float]:
         """Returns ε at δ, the largest over the splits, and the order that gave it.
