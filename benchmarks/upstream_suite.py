@@ -23,6 +23,7 @@ status 1 if a test is wrong or none was run.
 import argparse
 from collections.abc import Callable
 from collections.abc import Iterator
+from collections.abc import Mapping
 from collections.abc import Sequence
 import contextlib
 import dataclasses
@@ -366,21 +367,26 @@ def sorted_failure(case: unittest.TestCase, record: Record, traceback: str) -> F
     return max(findings, key=lambda each: KINDS.index(each.kind))
 
 
-def outcome_of(name: str, load: Callable[[], ModuleType]) -> Outcome:
-    """Runs the tests of a module that is loaded with ours in the stock's place."""
-    record, run, failures = Record(), 0, []
-    begin = time.process_time()
+def outcomes_of(loads: Mapping[str, Callable[[], ModuleType]]) -> list[Outcome]:
+    """Runs the tests of modules that are loaded with ours in the stock's place.
+
+    One record serves all: what they import keeps the classes that it found first.
+    """
+    record = Record()
     with in_place_of_the_stock(record):
-        tests = unittest.defaultTestLoader.loadTestsFromModule(load())
-        for case in cases(tests):
-            was_run, traceback = failed_in(case)
-            run += was_run
-            if traceback is not None:
-                failures.append((case, traceback))
-        seconds, queries = time.process_time() - begin, record.queries
-        failed = {
-            case.id(): sorted_failure(case, record, text) for case, text in failures
-        }
+        return [_outcome_of(name, load(), record) for name, load in loads.items()]
+
+
+def _outcome_of(name: str, module: ModuleType, record: Record) -> Outcome:
+    run, failures, before = 0, [], record.queries
+    begin = time.process_time()
+    for case in cases(unittest.defaultTestLoader.loadTestsFromModule(module)):
+        was_run, traceback = failed_in(case)
+        run += was_run
+        if traceback is not None:
+            failures.append((case, traceback))
+    seconds, queries = time.process_time() - begin, record.queries - before
+    failed = {case.id(): sorted_failure(case, record, text) for case, text in failures}
     return Outcome(name, run, failed, queries, seconds)
 
 
@@ -459,15 +465,13 @@ def main() -> None:
         raise SystemExit(again_with(folders))
     print(measured_with.versions("jax-privacy", "jax"))
     print(f"dp_accounting of {pathlib.Path(dp_accounting.__file__).parent}", flush=True)
-    outcomes = [
-        outcome_of(name, functools.partial(importlib.import_module, name))
-        for name in STOCK_MODULES
-    ]
+    loads = {
+        name: functools.partial(importlib.import_module, name) for name in STOCK_MODULES
+    }
     if options.jax_privacy:
-        outcomes += [
-            outcome_of(path.stem, functools.partial(from_file, path))
-            for path in jax_files(options.jax_privacy)
-        ]
+        files = jax_files(options.jax_privacy)
+        loads |= {path.stem: functools.partial(from_file, path) for path in files}
+    outcomes = outcomes_of(loads)
     print_outcomes(outcomes, verbose=options.verbose)
     wrong = violations(outcomes)
     for line in wrong:

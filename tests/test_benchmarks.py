@@ -239,7 +239,7 @@ def tests_of_a_user(tmp_path):
 
 
 def test_a_suite_is_run_and_sorted(tests_of_a_user, capsys):
-    outcome = upstream_suite.outcome_of("user", tests_of_a_user)
+    (outcome,) = upstream_suite.outcomes_of({"user": tests_of_a_user})
     found = {test.rsplit(".", 1)[1]: each.kind for test, each in outcome.failed.items()}
     assert found == SORTED
     assert outcome.run == len(SORTED) + 1
@@ -257,7 +257,7 @@ def test_an_answer_below_the_truth_is_wrong(tests_of_a_user, monkeypatch):
     monkeypatch.setattr(
         ext.PLDAccountant, "get_epsilon", lambda self, delta: honest(self, delta) / 2
     )
-    outcome = upstream_suite.outcome_of("user", tests_of_a_user)
+    (outcome,) = upstream_suite.outcomes_of({"user": tests_of_a_user})
     found = {test.rsplit(".", 1)[1]: each for test, each in outcome.failed.items()}
     assert found["test_epsilon_of_the_stock"].kind == "wrong"
     assert " is below " in found["test_epsilon_of_the_stock"].text
@@ -272,7 +272,7 @@ def test_the_stock_is_back_afterwards(tests_of_a_user):
         unittest.TestCase.assertAlmostEqual,
         unittest.TestCase.assertRaisesRegex,
     )
-    upstream_suite.outcome_of("user", tests_of_a_user)
+    upstream_suite.outcomes_of({"user": tests_of_a_user})
     assert before == (
         dp_accounting.pld.PLDAccountant,
         dp_accounting.rdp.RdpAccountant,

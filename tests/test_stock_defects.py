@@ -181,6 +181,31 @@ class TestRdp:
         assert ours == pytest.approx(truth, rel=1e-8)
         assert stock > 1.02 * truth
 
+    def test_sampled_zcdp_is_no_sampled_gaussian_between_integer_orders(self):
+        """The library's main takes a sampled Gaussian's divergences for all zCDP.
+
+        This law of the privacy loss, found by linear programming, is ρ-zCDP.
+        """
+        rho, rate, order = 0.125, 0.5, 1.5
+        losses = np.array([-0.36, -0.35, 0.66, 0.67])
+        masses = np.array([0.5408686, 0.2174786, 0.1467033, 0.0949495])
+        # To a mean ratio of one; then D_t ≤ ρ t of P‖Q, and of Q‖P by its mirror.
+        masses[0] = -np.sum(masses[1:] * np.expm1(losses[1:])) / math.expm1(-0.36)
+        masses /= masses.sum()
+        powers = np.concatenate(
+            [np.linspace(1.001, 300, 5000), np.linspace(-299, -1e-3, 5000)]
+        )
+        logs = np.logaddexp.reduce(
+            np.log(masses)[:, None] + np.outer(losses, powers), axis=0
+        )
+        assert np.all(logs < rho * powers * (powers - 1))
+        moment = np.sum(masses * (1 - rate + rate * np.exp(losses)) ** order)
+        truth = math.log(moment) / (order - 1)
+        sampled = ext.RdpAccountant([order]).compose(Poisson(rate, Gaussian(2.0)))
+        assert sampled.rdp[0] < 0.996 * truth
+        event = Poisson(rate, dp_accounting.ZCDpEvent(rho))
+        assert ext.RdpAccountant([order]).compose(event).rdp[0] >= truth
+
     def test_a_refused_event_stays_out_of_the_ledger(self):
         for accountant in (dp_accounting.rdp.RdpAccountant(), ext.RdpAccountant()):
             with pytest.raises(ValueError):
