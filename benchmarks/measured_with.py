@@ -4,7 +4,7 @@ import importlib.metadata
 import os
 import platform
 
-_ALWAYS = ("dp-accounting-ext", "dp-accounting", "numpy", "scipy")
+_USUAL = ("dp-accounting-ext", "dp-accounting", "numpy", "scipy")
 
 
 def versions(*others: str) -> str:
@@ -13,8 +13,8 @@ def versions(*others: str) -> str:
     Args:
         others: Distributions that are named where they are installed.
     """
-    found = [f"{name} {importlib.metadata.version(name)}" for name in _ALWAYS]
-    for name in others:
+    found = []
+    for name in (*_USUAL, *others):
         try:
             found.append(f"{name} {importlib.metadata.version(name)}")
         except importlib.metadata.PackageNotFoundError:

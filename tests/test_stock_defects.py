@@ -144,3 +144,82 @@ def test_composing_is_atomic():
         ):
             accountant.compose(event, 2)
         assert (accountant.ledger, accountant.get_epsilon(1e-6)) == before
+
+
+class TestRdp:
+    """Of the stock's Rényi accountant."""
+
+    def test_order_infinity_is_no_certainty(self):
+        relation = NeighborRel.REPLACE_ONE
+        event = stock_events.RandomizedResponseDpEvent(0.5, 2)
+        epsilons = [
+            accountant([2.0, math.inf], relation).compose(event).get_epsilon(1e-9)
+            for accountant in (_silent_stock_rdp, ext.RdpAccountant)
+        ]
+        assert epsilons == [0, pytest.approx(math.log(3))]
+
+    def test_a_replaced_record_is_two_norms_away(self):
+        event, relation = Gaussian(3.0), NeighborRel.REPLACE_ONE
+        stock, ours = (
+            accountant(None, relation).compose(event).get_epsilon(1e-6)
+            for accountant in (dp_accounting.rdp.RdpAccountant, ext.RdpAccountant)
+        )
+        truth, _ = composed(event, relation=relation).get_epsilon_bounds(1e-6)
+        assert stock < truth <= ours
+
+    def test_broken_orders_of_a_sampled_gaussian_are_tight(self):
+        """The stock's series is 3 % above the integral at order 1.5."""
+        event = Poisson(0.01, Gaussian(2.5))
+        stock, ours = (
+            accountant([1.5]).compose(event).rdp[0]
+            for accountant in (dp_accounting.rdp.RdpAccountant, ext.RdpAccountant)
+        )
+        points = np.linspace(-60, 60, 200_001)
+        ratio = 0.99 + 0.01 * np.exp((points - 0.5) / 6.25)
+        weights = np.exp(-(points**2) / 12.5) / np.exp(-(points**2) / 12.5).sum()
+        truth = math.log(np.sum(weights * ratio**1.5)) / 0.5
+        assert ours == pytest.approx(truth, rel=1e-8)
+        assert stock > 1.02 * truth
+
+    def test_sampled_zcdp_is_no_sampled_gaussian_between_integer_orders(self):
+        """The library's main takes a sampled Gaussian's divergences for all zCDP.
+
+        This law of the privacy loss, found by linear programming, is ρ-zCDP.
+        """
+        rho, rate, order = 0.125, 0.5, 1.5
+        losses = np.array([-0.36, -0.35, 0.66, 0.67])
+        masses = np.array([0.5408686, 0.2174786, 0.1467033, 0.0949495])
+        # To a mean ratio of one; then D_t ≤ ρ t of P‖Q, and of Q‖P by its mirror.
+        masses[0] = -np.sum(masses[1:] * np.expm1(losses[1:])) / math.expm1(-0.36)
+        masses /= masses.sum()
+        powers = np.concatenate(
+            [np.linspace(1.001, 300, 5000), np.linspace(-299, -1e-3, 5000)]
+        )
+        logs = np.logaddexp.reduce(
+            np.log(masses)[:, None] + np.outer(losses, powers), axis=0
+        )
+        assert np.all(logs < rho * powers * (powers - 1))
+        moment = np.sum(masses * (1 - rate + rate * np.exp(losses)) ** order)
+        truth = math.log(moment) / (order - 1)
+        sampled = ext.RdpAccountant([order]).compose(Poisson(rate, Gaussian(2.0)))
+        assert sampled.rdp[0] < 0.996 * truth
+        event = Poisson(rate, dp_accounting.ZCDpEvent(rho))
+        assert ext.RdpAccountant([order]).compose(event).rdp[0] >= truth
+
+    def test_a_refused_event_stays_out_of_the_ledger(self):
+        for accountant in (dp_accounting.rdp.RdpAccountant(), ext.RdpAccountant()):
+            with pytest.raises(ValueError):
+                accountant.compose(Gaussian(-1.0))
+            is_ours = isinstance(accountant, ext.RdpAccountant)
+            assert (accountant.ledger == dp_accounting.NoOpDpEvent()) == is_ours
+
+
+def _silent_stock_rdp(orders, relation):
+    """The stock's accountant, warnings of its not-a-number aside."""
+
+    class Silent(dp_accounting.rdp.RdpAccountant):
+        def get_epsilon(self, target_delta):
+            with np.errstate(invalid="ignore"):
+                return super().get_epsilon(target_delta)
+
+    return Silent(orders, relation)

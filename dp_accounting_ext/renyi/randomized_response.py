@@ -6,6 +6,7 @@ import math
 import numpy as np
 
 from dp_accounting_ext.renyi import divergence
+from dp_accounting_ext.renyi import pure_mechanisms
 
 FloatArray = divergence.FloatArray
 
@@ -36,25 +37,9 @@ def batch_rdp(
         return np.zeros(len(orders))
     if beta == 0:
         return np.full(len(orders), np.inf)
-    masses = np.array([beta, 1 - beta])
     losses = np.array([math.log1p(shift / beta), math.log1p(-shift / (1 - beta))])
-    shifted = np.array([beta + shift, 1 - beta - shift])
-    return np.array(
-        [
-            max(
-                _divergence(masses, losses, order),
-                _divergence(shifted, -losses, order),
-            )
-            for order in orders
-        ]
+    masses, shifted = [beta, 1 - beta], [beta + shift, 1 - beta - shift]
+    return np.maximum(
+        pure_mechanisms.discrete_rdp(orders, masses, losses.tolist()),
+        pure_mechanisms.discrete_rdp(orders, shifted, (-losses).tolist()),
     )
-
-
-def _divergence(masses: FloatArray, losses: FloatArray, order: float) -> float:
-    """Returns the divergence of P from Q = `masses`, `losses` log P/Q."""
-    if math.isinf(order):
-        return divergence.rounded_up(float(losses.max()))
-    order = max(order, divergence.LOWEST_ORDER)
-    excess = divergence.log_sum(divergence.log_excess(losses, order) + np.log(masses))
-    moment = divergence.log_moment_from_excess(excess, order)
-    return divergence.rdp_from_moment(moment, order)

@@ -12,6 +12,7 @@ LARGEST_INTEGER = 2**53  # Up to it floats hold all.
 SMALLEST_SCALE, LARGEST_SCALE = 1e-60, 1e60
 SMALLEST_RATE = 1e-100
 MOST_RUNS = 10**9  # Of one mechanism, or steps.
+LARGEST_GROUP = 1024
 
 
 def real_number(name: str, value: Any) -> float:
@@ -123,6 +124,19 @@ def _integer(name: str, value: Any, least: int) -> int:
     if number > LARGEST_INTEGER:
         raise ValueError(f"{name} must be at most 2^53. Found {found}.")
     return number
+
+
+def group_size(value: Any) -> int:
+    """Returns the value as an int.
+
+    Raises:
+        TypeError: If it is not an integer.
+        ValueError: If it is less than one, or more than can be accounted for.
+    """
+    size = positive_integer("group_size", value)
+    if size > LARGEST_GROUP:
+        raise ValueError(f"group_size must be at most {LARGEST_GROUP}. Found {size}.")
+    return size
 
 
 def sequence(name: str, value: Any) -> list[Any]:

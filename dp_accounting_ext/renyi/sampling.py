@@ -1,0 +1,170 @@
+"""Rényi divergences of any mechanism on a sample, from its own at integer orders."""
+
+from collections.abc import Callable
+from collections.abc import Sequence
+import functools
+import math
+
+import numpy as np
+
+from dp_accounting_ext.renyi import divergence
+
+FloatArray = divergence.FloatArray
+Curve = Callable[[Sequence[float]], FloatArray]
+
+# Certified: relative to the logarithms of a term, what their sum may be off by: a few
+# roundings of each, and those of the at most 4096 terms that are added up.
+_LOG_ROUNDING = 24 * 2.0**-53
+# Certified: above it e^x is no float, and sampling is not counted.
+_LARGEST_EXPONENT = 700.0
+
+
+def poisson_rdp(
+    orders: Sequence[float], curve: Curve, sampling_probability: float
+) -> FloatArray:
+    """Returns the RDP of a mechanism on a Poisson sample.
+
+    With Z = dP/dQ of the mechanism, P with the record, and M = (1 − q) Q + q P, it is
+    log Σ_i C(α, i) q^i (1 − q)^{α−i} e^{(i−1) ε(i)} / (α − 1) at integer orders α ≥ 2
+    and the chord of log Ψ_α between them.
+
+    Args:
+        orders: Rényi orders α ≥ 1, inf included.
+        curve: The mechanism's RDP ε(α) at orders, of both P‖Q and Q‖P.
+        sampling_probability: q, in [0, 1].
+
+    Guarantees:
+        No entry is below the divergence of M from Q, nor that of Q from M.
+
+        The first is the binomial expansion of E_Q[(1 − q + q Z)^α]. For the second let
+        f(z) = m^{1−α}, g(z) = m^α and k(z) = z (1 − q + q/z)^α, m = 1 − q + q z. E_Q g
+        and E_Q k = E_P[(1 − q + q dQ/dP)^α] are both at most the sum. So is E_Q f, for
+        f ≤ λ g + (1 − λ) k + c (z − 1) with λ = 3 (1 − q) / (3 (1 − q) + (2α − 1) q):
+        both sides agree at z = 1 to the first derivative by the choice of c, and the
+        second derivatives over α (α − 1) q² are m^{−α−1} on the left and
+        λ m^{α−2} + (1 − λ) z^{−3} (1 − q + q/z)^{α−2} on the right. By the inequality
+        of weighted means the quotient right over left is at least e^E, where
+        E = (λ (2α − 1) + (1 − λ)(α + 1)) log m
+        + (1 − λ) ((α − 2) log(1 − q + q/z) − 3 log z) is convex in log z for α ≥ 2, and
+        by the choice of λ has its minimum, 0, at z = 1.
+
+    Source:
+        The first direction at integer orders: Zhu and Wang 2019, Poisson subsampled
+        Rényi differential privacy.
+    """
+    rate = sampling_probability
+
+    def log_terms(order: int, inner: FloatArray) -> FloatArray:
+        counts = np.arange(2.0, order + 1)
+        weights = _log_choices(order) + counts * math.log(rate)
+        weights += (order - counts) * math.log1p(-rate)
+        # Of e^x − 1: with those of nobody and of one the weights sum up to one.
+        with np.errstate(divide="ignore"):
+            gains: FloatArray = np.log(-np.expm1(-inner))
+        return weights + inner + gains + _slack(order, weights, inner)
+
+    if rate in (0.0, 1.0):
+        return np.zeros(len(orders)) if rate == 0 else curve(orders)
+    largest = float(curve([math.inf])[0])
+    pure = largest
+    if largest < _LARGEST_EXPONENT:
+        pure = divergence.rounded_up(math.log1p(rate * math.expm1(largest)))
+    return np.minimum(_from_integer_orders(orders, curve, log_terms), pure)
+
+
+def without_replacement_rdp(
+    orders: Sequence[float], curve: Curve, sampling_fraction: float
+) -> FloatArray:
+    """Returns the RDP of a mechanism on a batch of fixed size, a record replaced.
+
+    Args:
+        orders: Rényi orders α ≥ 1, inf included.
+        curve: The mechanism's RDP ε(α) at orders, of batches that differ in a record.
+        sampling_fraction: γ, the batch over the dataset.
+
+    Guarantees:
+        No entry is below the truth.
+
+    Source:
+        https://arxiv.org/abs/1808.00087, Theorem 9 and Corollary 10.
+    """
+    fraction = sampling_fraction
+    if fraction in (0.0, 1.0):
+        return np.zeros(len(orders)) if fraction == 0 else curve(orders)
+    largest = float(curve([math.inf])[0])
+    # log min(2, (e^ε(∞) − 1)^j), j = 1.
+    log_range = math.log(math.expm1(min(largest, 1.0))) if largest else -math.inf
+
+    def log_terms(order: int, inner: FloatArray) -> FloatArray:
+        counts = np.arange(2, order + 1)
+        capped = np.minimum(math.log(2), counts * log_range) + inner
+        with np.errstate(divide="ignore"):
+            first = inner[0] + np.log(-np.expm1(-inner[0]))
+        capped[0] = min(capped[0], math.log(4) + first)
+        weights = _log_choices(order) + counts * math.log(fraction)
+        terms: FloatArray = weights + capped + _slack(order, weights, inner)
+        return terms
+
+    return _from_integer_orders(orders, curve, log_terms)
+
+
+def _from_integer_orders(
+    orders: Sequence[float],
+    curve: Curve,
+    log_terms: Callable[[int, FloatArray], FloatArray],
+) -> FloatArray:
+    """Returns RDP from terms that add up to Ψ − 1 at integer orders.
+
+    Without amplification where that is less, or the order is too high.
+    """
+    plain = curve(orders)
+    within = [max(a, divergence.LOWEST_ORDER) for a in orders]
+    needed = {1}
+    for order in within:
+        if order <= divergence.HIGHEST_ORDER:
+            needed |= {math.floor(order), math.floor(order) + 1}
+    integers = np.arange(2, max(needed) + 1)
+    # (i − 1) ε(i), i = 2, 3, ….
+    inner = (integers - 1) * curve([float(order) for order in integers])
+    moments = {1: 0.0}
+    for order in needed - {1}:
+        known, moments[order] = inner[: order - 1], math.inf
+        if np.isfinite(known).all():
+            total = divergence.log_sum(log_terms(order, known))
+            moments[order] = float(np.logaddexp(0.0, total))
+    result = plain.copy()
+    for place, order in enumerate(within):
+        if order <= divergence.HIGHEST_ORDER:
+            below = math.floor(order)
+            share = order - below
+            # log Ψ is convex in the order, and 0 at order one.
+            moment = (1 - share) * moments[below]
+            moment += share * moments[below + 1] if share else 0.0
+            amplified = divergence.rdp_from_moment(moment, order)
+            result[place] = min(result[place], amplified)
+    return result
+
+
+def _slack(order: int, *logs: FloatArray) -> float:
+    """Returns what the sum of these and of the choices of an order may be off by."""
+    largest = sum(float(np.abs(each).max()) for each in logs)
+    return _LOG_ROUNDING * (1 + float(_log_factorials()[order]) + largest)
+
+
+@functools.lru_cache(maxsize=512)
+def _log_choices(order: int) -> FloatArray:
+    """Returns log C(α, i) for i = 2, …, α."""
+    counts = np.arange(2, order + 1)
+    logs = _log_factorials()
+    choices: FloatArray = logs[order] - logs[counts] - logs[order - counts]
+    return choices
+
+
+@functools.lru_cache(maxsize=1)
+def _log_factorials() -> FloatArray:
+    """Returns log n!, of exact integers."""
+    logs, product = [0.0], 1
+    for number in range(1, int(divergence.HIGHEST_ORDER) + 2):
+        product *= number
+        logs.append(math.log(product))
+    return np.array(logs)

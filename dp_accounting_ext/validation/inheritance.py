@@ -1,0 +1,41 @@
+"""What a class inherits of a library that may be newer than it knows."""
+
+from collections.abc import Set
+from typing import Any
+from typing import NoReturn
+
+_OUTSIDE = "abc", "builtins"
+
+
+def refuse_what_is_inherited(cls: type, *, keep: Set[str]) -> None:
+    """Makes a class refuse the inherited methods that it does not define itself.
+
+    A method that reads or adds to a state which the class does not keep up would
+    answer without what was composed.
+
+    Args:
+        cls: A class.
+        keep: Names that may be inherited.
+    """
+    for parent in cls.__mro__[1:]:
+        if parent.__module__ in _OUTSIDE:
+            continue
+        for name, found in vars(parent).items():
+            is_special = name.startswith("__") and name.endswith("__")
+            is_behaviour = callable(found) or hasattr(found, "__get__")
+            if is_special or not is_behaviour or name in keep or name in vars(cls):
+                continue
+            setattr(cls, name, _Refusal(name))
+
+
+class _Refusal:
+    """Raises when it is looked up, of an object or of its class."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, instance: Any, owner: type) -> NoReturn:
+        raise AttributeError(
+            f"`{self.name}` is not supported: it is a method of the installed "
+            f"dp_accounting that {owner.__name__} knows nothing of."
+        )
