@@ -31,6 +31,7 @@ IntArray = npt.NDArray[np.int64]
 UNIT_ROUNDOFF = 2.0**-53
 
 _LARGEST_EXPONENT = 709.0
+_MANY_RUNS = 4  # Tuning: a window of its own costs as much as so many passes.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,14 +146,16 @@ class _Windows:
         """
         ends = self._ends(width, most)
         # What wider ones are not made of goes: fresh memory costs more than the sums.
-        for narrow in [each for each in self._known if 2 * each < width]:
+        for narrow in [each for each in self._known if 1 < each < width / 2]:
             del self._known[narrow]
         _, kinds, size = ends.shape
         return ends.reshape(2 * kinds, size)
 
     def _ends(self, width: int, most: int) -> FloatArray:
         if width not in self._known:
-            newer = 1 << (width - 1).bit_length() - 1
+            newer = width - 1
+            if newer not in self._known:
+                newer = 1 << newer.bit_length() - 1
             self._known[width] = self._joined(newer, width - newer, most)
         return self._known[width]
 
@@ -181,10 +184,11 @@ class _Windows:
         return share / math.expm1(-self._step * whole)
 
 
-def _widths(widest: int) -> IntArray:
-    """Returns the widths of windows: 2^k and 3 · 2^k, up to a widest one."""
-    powers = 1 << np.arange(widest.bit_length())
-    return np.sort(np.append(powers, 3 * powers[:-1]))
+def _widths(runs: IntArray) -> IntArray:
+    """Returns the widths of windows: what many runs have, 2^k and 3 · 2^k."""
+    common = np.flatnonzero(np.bincount(runs) >= _MANY_RUNS)
+    powers = 1 << np.arange(int(runs.max()).bit_length())
+    return np.unique(np.concatenate([common, powers, 3 * powers]))
 
 
 class _Runs(NamedTuple):
@@ -234,7 +238,7 @@ def _in_widths(lasts: IntArray) -> IntArray:
     """
     starts = np.append(0, lasts[:-1] + 1)
     left = lasts + 1 - starts
-    widths = _widths(int(left.max()))
+    widths = _widths(left)
     parts = []
     while left.size:
         width = widths[np.searchsorted(widths, left, side="right") - 1]
