@@ -8,6 +8,7 @@ import math
 from dp_accounting_ext.amplification import additive_allocation
 from dp_accounting_ext.amplification import additive_window
 from dp_accounting_ext.amplification import geometric_allocation
+from dp_accounting_ext.kernels import floats
 from dp_accounting_ext.pairs import dominating_pair
 
 # Points of each sum, so that brackets are within about 1e-5 of ε, relatively.
@@ -17,7 +18,6 @@ _UNEVEN_POINTS = 16384
 _GEOMETRIC_WIDTH = 20.0  # The loss's range, and
 _GEOMETRIC_DOUBLINGS = 8.0  # the number of doublings, at which a sum takes that many.
 
-_LARGEST_LOSS = 690.0
 _LONGEST_STAGE = 160
 
 # Where the multiplicative grid is used. Tuning, all of it: either route is certified
@@ -85,7 +85,7 @@ def random_allocation(
     if _is_lost(pair, num_steps, tail_mass):
         return dominating_pair.trivial_pair(pair.bound)
     # Sums of ratios must fit a float.
-    largest = _LARGEST_LOSS - math.log(num_steps)
+    largest = floats.LARGEST_LOSS - math.log(num_steps)
     pair = dominating_pair.below_loss(_occupied(pair), largest)
     if route is Route.AUTOMATIC:
         route = choose_route(pair, num_steps, tail_mass=tail_mass)

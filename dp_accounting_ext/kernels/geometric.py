@@ -23,12 +23,13 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from dp_accounting_ext.kernels import floats
 from dp_accounting_ext.kernels import sums
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
-UNIT_ROUNDOFF = 2.0**-53
+UNIT_ROUNDOFF = floats.UNIT_ROUNDOFF
 
 _LARGEST_EXPONENT = 709.0
 _MANY_RUNS = 4  # Tuning: a window of its own costs as much as so many passes.

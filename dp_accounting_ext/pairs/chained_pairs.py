@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import numpy.typing as npt
 
+from dp_accounting_ext.kernels import floats
 from dp_accounting_ext.kernels import geometric
 from dp_accounting_ext.pairs import dominating_pair
 
@@ -13,11 +14,6 @@ DirectedPairs = dominating_pair.DirectedPairs
 DominatingPair = dominating_pair.DominatingPair
 FloatArray = npt.NDArray[np.float64]
 
-UNIT_ROUNDOFF = dominating_pair.UNIT_ROUNDOFF
-
-# Certified: what is smaller, or fits no float as a ratio, goes to the sinks.
-_SMALLEST_MASS = 1e-300
-_LARGEST_LOSS = 690.0
 # Tuning: a chain has the atoms of both its pairs, so that those of a large group would
 # have millions; on a grid of this many the loss moves by 1e-10 of its range squared.
 _MOST_ATOMS = 1 << 16
@@ -87,11 +83,11 @@ def chain_one_way(first: DominatingPair, second: DominatingPair) -> DominatingPa
     gained, spent = lengths * gain, lengths * cost
     with np.errstate(divide="ignore", invalid="ignore"):
         losses = np.log(gain) - np.log(cost)
-    kept = (np.abs(losses) <= _LARGEST_LOSS) & (gained > _SMALLEST_MASS)
-    kept &= spent > _SMALLEST_MASS
+    kept = (np.abs(losses) <= floats.LARGEST_LOSS) & (gained > floats.SMALLEST_MASS)
+    kept &= spent > floats.SMALLEST_MASS
     # All others are split between a ratio of zero and an infinite one.
-    rounding = ends.size * UNIT_ROUNDOFF
-    slack = (~kept).sum() * _SMALLEST_MASS
+    rounding = ends.size * floats.UNIT_ROUNDOFF
+    slack = (~kept).sum() * floats.SMALLEST_MASS
     infinity_mass = first.infinity_mass + (gained[~kept].sum() + slack) * (
         1 + 4 * rounding
     )
@@ -109,7 +105,7 @@ def chain_one_way(first: DominatingPair, second: DominatingPair) -> DominatingPa
             bound=Bound.UPPER,
             # Ends are relatively as exact as masses, and so are tests between them.
             mass_error=2 * (errors + ratio_errors) + 4 * rounding,
-            ratio_error=ratio_errors + 4 * UNIT_ROUNDOFF,
+            ratio_error=ratio_errors + 4 * floats.UNIT_ROUNDOFF,
         )
     )
 

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dp_accounting_ext.composition import loss_distribution
+from dp_accounting_ext.kernels import floats
 from dp_accounting_ext.kernels import sums
 from dp_accounting_ext.pairs import dominating_pair
 from dp_accounting_ext.validation import fields
@@ -19,10 +20,8 @@ Direction = dominating_pair.Direction
 FloatArray = npt.NDArray[np.float64]
 PrivacyLossDistribution = privacy_loss_distribution.PrivacyLossDistribution
 
-_LARGEST_LOSS = 690.0
 _LARGEST_SIZE = 25_000_000
 _MOST_ATOMS = 10_000_000
-_SMALLEST_MASS = 1e-300  # Below it, floats have fewer digits.
 _SPARSE_SIZE = 1000
 _SUMMATION_ERROR = 1e-12
 
@@ -87,26 +86,26 @@ def _read_pmf(pmf: pld_pmf.PLDPmf) -> dominating_pair.DominatingPair:
     infinity_mass = min(infinity_mass, 1.0)
     masses = np.maximum(masses, 0.0)
     # A loss that floats are too few for is an infinite one.
-    largest = 2 * _LARGEST_LOSS / interval
+    largest = 2 * floats.LARGEST_LOSS / interval
     losses = np.clip(indices, -largest, largest) * interval
     order = np.argsort(losses)
     losses, masses = losses[order], masses[order]
     bound = Bound.UPPER if pmf._pessimistic_estimate else Bound.LOWER
     if bound is Bound.UPPER:
-        high = losses > _LARGEST_LOSS
+        high = losses > floats.LARGEST_LOSS
         infinity_mass += float(masses[high].sum())
-        losses, masses = np.maximum(losses[~high], -_LARGEST_LOSS), masses[~high]
+        losses, masses = np.maximum(losses[~high], -floats.LARGEST_LOSS), masses[~high]
         losses = _raised(losses, masses)
     else:
-        kept = np.abs(losses) <= _LARGEST_LOSS
+        kept = np.abs(losses) <= floats.LARGEST_LOSS
         losses, masses = losses[kept], masses[kept]
         masses = np.where(_kept_below_one(losses, masses), masses, 0.0)
     q_masses = masses * np.exp(-losses)
-    kept = (masses > _SMALLEST_MASS) & (q_masses > _SMALLEST_MASS)
+    kept = (masses > floats.SMALLEST_MASS) & (q_masses > floats.SMALLEST_MASS)
     zero_mass = 0.0
     if bound is Bound.UPPER:
         rare = masses[~kept]
-        infinity_mass += float(rare.sum()) + rare.size * _SMALLEST_MASS
+        infinity_mass += float(rare.sum()) + rare.size * floats.SMALLEST_MASS
         zero_mass = max(1 - float(q_masses[kept].sum()), 0.0)
     if not kept.any():
         sink = min(infinity_mass, 1.0) if bound is Bound.UPPER else 0.0
@@ -230,7 +229,7 @@ def _pmf(law: loss_distribution.LossDistribution, interval: float) -> pld_pmf.PL
     else:
         cells = np.floor((law.losses - law.ratio_error) / interval).astype(np.int64)
         # Of what is lower the host finds no ratio.
-        known = cells * interval >= -_LARGEST_LOSS
+        known = cells * interval >= -floats.LARGEST_LOSS
         start = int(cells[known][0]) if known.any() else 0
         size = int(cells[-1]) - start + 1
         masses = sums.gather_quickly(
@@ -240,7 +239,7 @@ def _pmf(law: loss_distribution.LossDistribution, interval: float) -> pld_pmf.PL
     # those that the host makes.
     roundings = law.losses.size + 2 * masses.size
     rounding = law.mass_error + _SUMMATION_ERROR
-    rounding += roundings * dominating_pair.UNIT_ROUNDOFF
+    rounding += roundings * floats.UNIT_ROUNDOFF
     if upper:
         masses = _heavier(masses, rounding, law.infinity_mass)
     else:

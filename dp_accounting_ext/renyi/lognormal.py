@@ -5,6 +5,7 @@ import math
 import numpy as np
 from scipy import special
 
+from dp_accounting_ext.kernels import floats
 from dp_accounting_ext.renyi import divergence
 from dp_accounting_ext.renyi import trapezoid
 
@@ -18,7 +19,6 @@ _HIGHEST = 100.0
 _LOG_ERROR = -45.0
 # Up to this log y, e^{−y (X − 1)} has a logarithm of at most e^5.
 _LARGEST_GAP_LOG = 5.0
-_LARGEST_EXPONENT = 700.0
 
 
 def log_transform(log_y: float, noise: float) -> tuple[float, float]:
@@ -35,7 +35,7 @@ def log_transform(log_y: float, noise: float) -> tuple[float, float]:
     """
     if log_y > _LARGEST_GAP_LOG:
         decay = _decay(log_y, noise)
-        y = math.exp(log_y) if log_y < _LARGEST_EXPONENT else math.inf
+        y = math.exp(log_y) if log_y < floats.LARGEST_EXPONENT else math.inf
         return decay, max(y - decay, 0.0)
     y = math.exp(log_y)
     gap = math.log1p(_excess(y, noise)) if y else 0.0
@@ -65,7 +65,7 @@ def _step(log_y: float, noise: float, log_error: float) -> float:
     log-concave).
     """
     mean = _mode(log_y, noise) + noise
-    if log_y < _LARGEST_EXPONENT:
+    if log_y < floats.LARGEST_EXPONENT:
         mean = min(mean, math.exp(log_y))
 
     def log_growth(heights: FloatArray) -> FloatArray:
@@ -92,7 +92,7 @@ def _decay(log_y: float, noise: float) -> float:
     high = _REACH + (max(mode, 1 / noise) if little_lost else mode)
     points, log_masses = _lattice(mode - _REACH, high, step)
     exponents = log_y + points / noise - 1 / (2 * noise**2)
-    decays = np.exp(np.minimum(exponents, _LARGEST_EXPONENT))
+    decays = np.exp(np.minimum(exponents, floats.LARGEST_EXPONENT))
     if little_lost:
         lost = float(np.sum(-np.expm1(-decays) * np.exp(log_masses)))
         if lost < 0.5:
@@ -114,7 +114,7 @@ def _excess(y: float, noise: float) -> float:
         low, 2 / noise + _REACH, _step(log_y, noise, log_error)
     )
     logs = points / noise - 1 / (2 * variance)
-    ratios = np.expm1(np.minimum(logs, _LARGEST_EXPONENT))
+    ratios = np.expm1(np.minimum(logs, floats.LARGEST_EXPONENT))
     values = log_masses + _log_excess_of_exponential(-y * ratios)
     return math.exp(divergence.log_sum(values))
 
