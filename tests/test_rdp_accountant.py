@@ -9,6 +9,7 @@ import pickle
 import subprocess
 import sys
 import threading
+import time
 import types
 
 import attr
@@ -628,6 +629,9 @@ class TestNewerEvents:
         ours = rdp_accountant.RdpAccountant().compose(tree)
         assert ours.get_epsilon(1e-6) == math.inf
         assert ours.get_epsilon(0.99e-5) == math.inf
+        nothing_else = accountant().compose(EpsilonDeltaDpEvent(0, 1e-5))
+        assert nothing_else.get_epsilon(0.99e-5) == math.inf
+        assert nothing_else.get_epsilon(1.000001e-5) == 0
         alone = rdp_accountant.RdpAccountant().compose(Gaussian(4.0))
         rest = (2e-5 - 1e-5) / (1 - 1e-5)
         assert ours.get_epsilon(2e-5) == pytest.approx(alone.get_epsilon(rest))
@@ -872,8 +876,16 @@ class TestNewerHost:
 
 
 class TestThreads:
-    def test_no_run_is_lost_to_a_refused_one(self):
+    def test_no_run_is_lost_to_a_refused_one(self, monkeypatch):
         ours = accountant()
+        after = rdp_accountant._State.after
+
+        def slowly(*arguments):
+            state = after(*arguments)
+            time.sleep(1e-4)
+            return state
+
+        monkeypatch.setattr(rdp_accountant._State, "after", slowly)
         refused = Composed([Gaussian(10.0), stock_dp_event.UnsupportedDpEvent()])
         errors = []
 
