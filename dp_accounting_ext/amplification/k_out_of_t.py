@@ -121,7 +121,7 @@ def upper_pair(
         tilt = sketch.tilt(exponent)
         ordinary, lost = steps.without_largest(math.exp(-exponent - _RARE))
         rate = sketch.rate(tilt)
-        anchor = ordinary.sketch.eased(rate, tilt, _WIDEST)
+        anchor = ordinary.sketch.eased(rate, joint_allocation.EASED * tilt, _WIDEST)
         cells.append(_upper_cells(pair, ordinary, anchor, lost, exponent))
     return _least(blocks, cells)
 
@@ -287,7 +287,7 @@ def lower_pair(
     if _is_constant(steps):
         return dominating_pair.nothing_known(Bound.LOWER)
     anchors = _lower_anchors(steps, tail_mass)
-    windows = [window for _, *both in anchors for window in both]
+    windows = [_union(*both) for _, *both in anchors]
     grid = joint_allocation.Grid.of(windows, num_steps)
     looks = [_Look(grid, *anchor) for anchor in anchors]
     gain, cost = _grouped(looks)
@@ -309,10 +309,10 @@ def lower_pair(
 
 def _exponents(first: Sequence[float], tail_mass: float) -> list[float]:
     """Returns exponents, and further ones, up to that of a tail."""
-    exponents, most = list(first), -math.log(tail_mass)
-    while exponents[-1] * _FURTHER < most:
+    exponents = list(first)
+    while exponents[-1] * _FURTHER < -math.log(tail_mass):
         exponents.append(exponents[-1] * _FURTHER)
-    return [exponent for exponent in exponents if exponent <= most]
+    return exponents
 
 
 def _lower_anchors(
@@ -328,14 +328,25 @@ def _lower_anchors(
     rate = sketch.rate(sketch.tilt(_TYPICAL))
     anchors = []
     for exponent in _exponents(_LOWER_EXPONENTS, tail_mass):
-        tilt = sketch.tilt(exponent, rate)
+        tilt = joint_allocation.EASED * sketch.tilt(exponent, rate)
         ordinary, _ = steps.without_largest(math.exp(-exponent - _RARE))
         under_p = ordinary.sketch.eased(rate, tilt, _LOWER_WIDEST)
         # A group's mass under Q is that under P over the ratio, about e^L.
         without = ordinary.sketch.without_record()
-        under_q = without.eased(rate, tilt + 1, _LOWER_WIDEST, under_p)
+        under_q = without.eased(rate, under_p.tilt + 1, _LOWER_WIDEST, under_p)
         anchors.append((ordinary, under_p, under_q))
     return anchors
+
+
+def _union(
+    one: joint_allocation.Anchor, other: joint_allocation.Anchor
+) -> joint_allocation.Anchor:
+    """Returns an anchor whose window holds two."""
+    return dataclasses.replace(
+        max(one, other, key=lambda anchor: anchor.mean_variance),
+        low=min(one.low, other.low),
+        high=max(one.high, other.high),
+    )
 
 
 class _Look:
@@ -364,14 +375,16 @@ class _Look:
             grid.plane([with_record, without], under_p.tilt, under_p.changes),
             grid.plane([all_without], under_q.tilt, under_q.changes),
         )
-        low, high = min(under_p.low, under_q.low), max(under_p.high, under_q.high)
-        first = math.floor(low / grid.coarse_step)
-        last = math.ceil(high / grid.coarse_step)
+        first = math.floor(min(under_p.low, under_q.low) / grid.coarse_step)
         rows = np.concatenate([np.zeros(grid.height - 1), np.ones(grid.height)])
         self.cells = tuple(
             plane.masses(rows, first, height=grid.height) for plane in self._planes
         )
-        self._last = min(last, int(self.cells[0].rows[-1]))
+        # Beyond P's window its cells are few, and may have folded.
+        low, high = (end / grid.coarse_step for end in (under_p.low, under_p.high))
+        seen = self.cells[0].rows
+        self._first = max(math.floor(low), int(seen[0]))
+        self._last = min(math.ceil(high), int(seen[-1]))
 
     def mass_error(self) -> float:
         """Bounds the relative errors of masses under either law."""
@@ -385,7 +398,7 @@ class _Look:
         """
         cells = self.cells[0]
         noise = math.log(cells.noise) + cells.log_scale - cells.tilt * rows
-        outside = (rows < cells.first) | (rows > self._last)
+        outside = (rows < self._first) | (rows > self._last)
         return np.where(outside, np.inf, noise)
 
     def seen(self, rows: FloatArray) -> tuple[FloatArray, FloatArray]:
