@@ -19,6 +19,7 @@ import numpy.typing as npt
 from scipy import special
 
 from dp_accounting_ext import dominating_pair
+from dp_accounting_ext.amplification import allocation_by_sum
 from dp_accounting_ext.amplification import joint_allocation
 from dp_accounting_ext.kernels import lattice_2d
 from dp_accounting_ext.kernels import minorant
@@ -48,6 +49,8 @@ _TYPICAL = 8.0  # The exponent of the λ of lower bounds, for one run and for ma
 _NODES = 3072  # In the narrowest window.
 # Of a tilted law's window, over one without a tilt; lower bounds share a grid.
 _WIDEST, _LOWER_WIDEST = 3.0, 1.5
+_MOST_STEPS = 10**7  # Of more, rounding to a lattice that fits leaves nothing.
+_STEEPEST_ROW = 50.0  # Tilt of a coarse row, whose fine rows have all to be floats.
 _GROUPS = 4096  # Of a lower bound's ratios.
 _LEAST_DEVIATION = 1e-6  # Of L, in nats.
 _SMALLEST_MASS = 1e-300
@@ -113,7 +116,7 @@ def upper_pair(
         docs/mathematics.md, "k out of t: the theorem".
     """
     steps = joint_allocation.Steps.of(pair, num_selected, num_steps)
-    if _is_constant(steps):
+    if num_steps > _MOST_STEPS or _is_constant(steps):
         return blocks
     sketch = steps.sketch
     cells = []
@@ -122,8 +125,10 @@ def upper_pair(
         ordinary, lost = steps.without_largest(math.exp(-exponent - _RARE))
         rate = sketch.rate(tilt)
         anchor = ordinary.sketch.eased(rate, joint_allocation.EASED * tilt, _WIDEST)
-        cells.append(_upper_cells(pair, ordinary, anchor, lost, exponent))
-    return _least(blocks, cells)
+        grid = joint_allocation.Grid.of([anchor], num_steps, finer=2)
+        if anchor.tilt * grid.coarse_step <= _STEEPEST_ROW:
+            cells.append(_upper_cells(pair, ordinary, anchor, grid, lost, exponent))
+    return _least(blocks, cells) if cells else blocks
 
 
 def _is_constant(steps: joint_allocation.Steps) -> bool:
@@ -138,6 +143,7 @@ def _upper_cells(
     pair: DominatingPair,
     steps: joint_allocation.Steps,
     anchor: joint_allocation.Anchor,
+    grid: joint_allocation.Grid,
     lost: float,
     exponent: float,
 ) -> _Cells:
@@ -147,11 +153,11 @@ def _upper_cells(
         pair: One step.
         steps: Its ratios, but for some large ones.
         anchor: Where to look.
+        grid: The lattice for it.
         lost: Probability that any step has one of those, under P.
         exponent: About −ln δ where the bound is to be tight.
     """
     selected, total = steps.num_selected, steps.num_steps
-    grid = joint_allocation.Grid.of([anchor], total, finer=2)
     factors = list(grid.factors(steps))
     plane = grid.plane(factors, anchor.tilt, anchor.changes)
     first = math.floor(anchor.low / grid.coarse_step)
@@ -284,12 +290,18 @@ def lower_pair(
         bounds) for k = 1.
     """
     steps = joint_allocation.Steps.of(pair, num_selected, num_steps)
-    if _is_constant(steps):
-        return dominating_pair.nothing_known(Bound.LOWER)
+    if num_steps > _MOST_STEPS or _is_constant(steps):
+        return _by_sum(pair, num_selected, num_steps, tail_mass)
     anchors = _lower_anchors(steps, tail_mass)
     windows = [_union(*both) for _, *both in anchors]
     grid = joint_allocation.Grid.of(windows, num_steps)
-    looks = [_Look(grid, *anchor) for anchor in anchors]
+    looks = [
+        _Look(grid, *anchor)
+        for anchor in anchors
+        if anchor[-1].tilt * grid.coarse_step <= _STEEPEST_ROW
+    ]
+    if not looks:
+        return _by_sum(pair, num_selected, num_steps, tail_mass)
     gain, cost = _grouped(looks)
     kept = (gain > _SMALLEST_MASS) & (cost > _SMALLEST_MASS)
     ratios = gain[kept] / cost[kept]
@@ -304,6 +316,19 @@ def lower_pair(
         bound=Bound.LOWER,
         mass_error=error,
         ratio_error=2 * error,
+    )
+
+
+def _by_sum(
+    pair: DominatingPair, num_selected: int, num_steps: int, tail_mass: float
+) -> DominatingPair:
+    """Returns what L alone shows, on a lattice of its own."""
+    return allocation_by_sum.lower_pair(
+        pair,
+        num_selected,
+        num_steps,
+        dominating_pair.Direction.REMOVE,
+        tail_mass=tail_mass,
     )
 
 
