@@ -35,9 +35,9 @@ _FEWEST_ROWS, _MOST_ROWS = 1 << 11, 1 << 14
 _ABOVE, _BELOW = 16.0, 16.0  # Exponents of what of a tilted law is out of the window.
 _DEVIATIONS = 9.0  # Of V, above its mean.
 _SKETCH_SIZE = 256
-# Beyond its saddle point's tilt, large ratios make a law wide: what is tilted less
-# often, and at most so many times, until its window is not too wide beside another.
-_EASED, _MOST_EASED = 0.75, 12
+# At its saddle point's tilt large ratios make a law wide: it is tilted less, at most so
+# many times, until its window is not too wide beside another.
+EASED, _MOST_EASED = 0.75, 12
 _MARGIN = 1.125  # The torus over the widest window: what folds does so far from both.
 _LOWEST_RATE, _HIGHEST_RATE = 1e-2, 0.98  # Of λ: over k / t, and at all.
 
@@ -237,22 +237,22 @@ class Sketch:
     def eased(
         self, rate: float, tilt: float, widest: float, beside: Anchor | None = None
     ) -> Anchor:
-        """Returns the window of a law tilted less, and so not too wide.
+        """Returns a window that is not too wide, of a law tilted less if need be.
 
         Args:
             rate: λ.
-            tilt: A saddle point's tilt.
+            tilt: The tilt, at most.
             widest: Width of its window over that beside it.
             beside: Another window; that of the law without a tilt if None.
         """
         plain = beside or self.anchor(rate, 0.0)
         widest *= plain.high - plain.low
-        found = plain
+        found = self.anchor(rate, tilt)
         for _ in range(_MOST_EASED):
-            tilt *= _EASED
-            found = self.anchor(rate, tilt)
             if found.high - found.low <= widest:
                 break
+            tilt *= EASED
+            found = self.anchor(rate, tilt)
         return found
 
     def anchor(self, rate: float, tilt: float) -> Anchor:

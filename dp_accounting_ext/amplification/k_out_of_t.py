@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
+from dp_accounting_ext.amplification import allocation_by_sum
 from dp_accounting_ext.amplification import joint_allocation
 from dp_accounting_ext.kernels import floats
 from dp_accounting_ext.kernels import lattice_2d
@@ -47,6 +48,8 @@ _TYPICAL = 8.0  # The exponent of the λ of lower bounds, for one run and for ma
 _NODES = 3072  # In the narrowest window.
 # Of a tilted law's window, over one without a tilt; lower bounds share a grid.
 _WIDEST, _LOWER_WIDEST = 3.0, 1.5
+_MOST_STEPS = 10**7  # Of more, rounding to a lattice that fits leaves nothing.
+_STEEPEST_ROW = 50.0  # Tilt of a coarse row, whose fine rows have all to be floats.
 _GROUPS = 4096  # Of a lower bound's ratios.
 _LEAST_DEVIATION = 1e-6  # Of L, in nats.
 _RARE = 14.0  # Exponent of V below its floor, beyond that of an anchor.
@@ -111,7 +114,7 @@ def upper_pair(
         docs/mathematics.md, "k out of t: the theorem".
     """
     steps = joint_allocation.Steps.of(pair, num_selected, num_steps)
-    if _is_constant(steps):
+    if num_steps > _MOST_STEPS or _is_constant(steps):
         return blocks
     sketch = steps.sketch
     cells = []
@@ -119,9 +122,11 @@ def upper_pair(
         tilt = sketch.tilt(exponent)
         ordinary, lost = steps.without_largest(math.exp(-exponent - _RARE))
         rate = sketch.rate(tilt)
-        anchor = ordinary.sketch.eased(rate, tilt, _WIDEST)
-        cells.append(_upper_cells(pair, ordinary, anchor, lost, exponent))
-    return _least(blocks, cells)
+        anchor = ordinary.sketch.eased(rate, joint_allocation.EASED * tilt, _WIDEST)
+        grid = joint_allocation.Grid.of([anchor], num_steps, finer=2)
+        if anchor.tilt * grid.coarse_step <= _STEEPEST_ROW:
+            cells.append(_upper_cells(pair, ordinary, anchor, grid, lost, exponent))
+    return _least(blocks, cells) if cells else blocks
 
 
 def _is_constant(steps: joint_allocation.Steps) -> bool:
@@ -136,6 +141,7 @@ def _upper_cells(
     pair: DominatingPair,
     steps: joint_allocation.Steps,
     anchor: joint_allocation.Anchor,
+    grid: joint_allocation.Grid,
     lost: float,
     exponent: float,
 ) -> _Cells:
@@ -145,11 +151,11 @@ def _upper_cells(
         pair: One step.
         steps: Its ratios, but for some large ones.
         anchor: Where to look.
+        grid: The lattice for it.
         lost: Probability that any step has one of those, under P.
         exponent: About −ln δ where the bound is to be tight.
     """
     selected, total = steps.num_selected, steps.num_steps
-    grid = joint_allocation.Grid.of([anchor], total, finer=2)
     factors = list(grid.factors(steps))
     plane = grid.plane(factors, anchor.tilt, anchor.changes)
     first = math.floor(anchor.low / grid.coarse_step)
@@ -286,12 +292,18 @@ def lower_pair(
         bounds) for k = 1.
     """
     steps = joint_allocation.Steps.of(pair, num_selected, num_steps)
-    if _is_constant(steps):
-        return dominating_pair.trivial_pair(Bound.LOWER)
+    if num_steps > _MOST_STEPS or _is_constant(steps):
+        return _by_sum(pair, num_selected, num_steps, tail_mass)
     anchors = _lower_anchors(steps, tail_mass)
-    windows = [window for _, *both in anchors for window in both]
+    windows = [_union(*both) for _, *both in anchors]
     grid = joint_allocation.Grid.of(windows, num_steps)
-    looks = [_Look(grid, *anchor) for anchor in anchors]
+    looks = [
+        _Look(grid, *anchor)
+        for anchor in anchors
+        if anchor[-1].tilt * grid.coarse_step <= _STEEPEST_ROW
+    ]
+    if not looks:
+        return _by_sum(pair, num_selected, num_steps, tail_mass)
     gain, cost = _grouped(looks)
     kept = (gain > floats.SMALLEST_MASS) & (cost > floats.SMALLEST_MASS)
     ratios = gain[kept] / cost[kept]
@@ -311,12 +323,25 @@ def lower_pair(
     )
 
 
+def _by_sum(
+    pair: DominatingPair, num_selected: int, num_steps: int, tail_mass: float
+) -> DominatingPair:
+    """Returns what L alone shows, on a lattice of its own."""
+    return allocation_by_sum.lower_pair(
+        pair,
+        num_selected,
+        num_steps,
+        dominating_pair.Direction.REMOVE,
+        tail_mass=tail_mass,
+    )
+
+
 def _exponents(first: Sequence[float], tail_mass: float) -> list[float]:
     """Returns exponents, and further ones, up to that of a tail."""
-    exponents, most = list(first), -math.log(tail_mass)
-    while exponents[-1] * _FURTHER < most:
+    exponents = list(first)
+    while exponents[-1] * _FURTHER < -math.log(tail_mass):
         exponents.append(exponents[-1] * _FURTHER)
-    return [exponent for exponent in exponents if exponent <= most]
+    return exponents
 
 
 def _lower_anchors(
@@ -332,14 +357,25 @@ def _lower_anchors(
     rate = sketch.rate(sketch.tilt(_TYPICAL))
     anchors = []
     for exponent in _exponents(_LOWER_EXPONENTS, tail_mass):
-        tilt = sketch.tilt(exponent, rate)
+        tilt = joint_allocation.EASED * sketch.tilt(exponent, rate)
         ordinary, _ = steps.without_largest(math.exp(-exponent - _RARE))
         under_p = ordinary.sketch.eased(rate, tilt, _LOWER_WIDEST)
         # A group's mass under Q is that under P over the ratio, about e^L.
         without = ordinary.sketch.without_record()
-        under_q = without.eased(rate, tilt + 1, _LOWER_WIDEST, under_p)
+        under_q = without.eased(rate, under_p.tilt + 1, _LOWER_WIDEST, under_p)
         anchors.append((ordinary, under_p, under_q))
     return anchors
+
+
+def _union(
+    one: joint_allocation.Anchor, other: joint_allocation.Anchor
+) -> joint_allocation.Anchor:
+    """Returns an anchor whose window holds two."""
+    return dataclasses.replace(
+        max(one, other, key=lambda anchor: anchor.mean_variance),
+        low=min(one.low, other.low),
+        high=max(one.high, other.high),
+    )
 
 
 class _Look:
@@ -368,14 +404,16 @@ class _Look:
             grid.plane([with_record, without], under_p.tilt, under_p.changes),
             grid.plane([all_without], under_q.tilt, under_q.changes),
         )
-        low, high = min(under_p.low, under_q.low), max(under_p.high, under_q.high)
-        first = math.floor(low / grid.coarse_step)
-        last = math.ceil(high / grid.coarse_step)
+        first = math.floor(min(under_p.low, under_q.low) / grid.coarse_step)
         rows = np.concatenate([np.zeros(grid.height - 1), np.ones(grid.height)])
         self.cells = tuple(
             plane.masses(rows, first, height=grid.height) for plane in self._planes
         )
-        self._last = min(last, int(self.cells[0].rows[-1]))
+        # Beyond P's window its cells are few, and may have folded.
+        low, high = (end / grid.coarse_step for end in (under_p.low, under_p.high))
+        seen = self.cells[0].rows
+        self._first = max(math.floor(low), int(seen[0]))
+        self._last = min(math.ceil(high), int(seen[-1]))
 
     def mass_error(self) -> float:
         """Bounds the relative errors of masses under either law."""
@@ -389,7 +427,7 @@ class _Look:
         """
         cells = self.cells[0]
         noise = math.log(cells.noise) + cells.log_scale - cells.tilt * rows
-        outside = (rows < cells.first) | (rows > self._last)
+        outside = (rows < self._first) | (rows > self._last)
         return np.where(outside, np.inf, noise)
 
     def seen(self, rows: FloatArray) -> tuple[FloatArray, FloatArray]:

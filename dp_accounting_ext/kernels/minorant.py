@@ -9,6 +9,8 @@ FloatArray = npt.NDArray[np.float64]
 
 UNIT_ROUNDOFF = floats.UNIT_ROUNDOFF
 
+_SMALLEST = 1e-250
+
 
 def values_at(
     places: FloatArray, ratios: FloatArray, masses: FloatArray, sink: float
@@ -55,7 +57,8 @@ def atoms_above(
         the atoms' places, and one at zero.
     """
     places = np.append(0.0, places)
-    values = np.minimum.accumulate(np.append(1.0, values))
+    # Raised to where floats have all their digits.
+    values = np.minimum.accumulate(np.append(1.0, np.maximum(values, _SMALLEST)))
     corners = _lower_hull(places, values)
     places, values = places[corners], values[corners]
     slopes = np.append((values[:-1] - values[1:]) / np.diff(places), 0.0)

@@ -319,7 +319,7 @@ def test_what_has_one_ratio_shows_nothing(bound):
             assert k_out_of_t.upper_pair(pair, 2, 3, pair, tail_mass=1e-9) is pair
         else:
             found = k_out_of_t.lower_pair(pair, 2, 3, tail_mass=1e-9)
-            assert found.delta(0.0, REMOVE) == 0.0
+            assert found.delta(0.0, REMOVE) <= 2e-10
 
 
 def test_shares_of_coarse_rows_are_those_of_a_split():
