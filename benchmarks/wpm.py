@@ -28,16 +28,16 @@ from scipy import optimize
 from scipy import sparse
 
 from dp_accounting_ext import wpm
-from dp_accounting_ext.wpm import alternating_projections
-from dp_accounting_ext.wpm import entropic_projection
-from dp_accounting_ext.wpm import exact_projection
-from dp_accounting_ext.wpm import integer_weights
-from dp_accounting_ext.wpm import mirror_descent
-from dp_accounting_ext.wpm import polytope as polytopes
-from dp_accounting_ext.wpm import rational_exponential
+from dp_accounting_ext.wpm.base_measures import mirror_descent
+from dp_accounting_ext.wpm.exact_draw import integer_weights
+from dp_accounting_ext.wpm.exact_draw import rational_exponential
+from dp_accounting_ext.wpm.projections import ldp_polytope
+from dp_accounting_ext.wpm.projections.entropic import alternating_projections
+from dp_accounting_ext.wpm.projections.entropic import entropic_projection
+from dp_accounting_ext.wpm.projections.exact import column_generation
 
 FloatArray = npt.NDArray[np.float64]
-Problem = tuple[FloatArray, FloatArray, polytopes.LdpPolytope]
+Problem = tuple[FloatArray, FloatArray, ldp_polytope.LdpPolytope]
 
 # name, ε; with the share of the largest cost that λ is
 EXACT = [
@@ -79,7 +79,7 @@ def problem(name: str, epsilon: float) -> Problem:
     masses = generator.dirichlet(np.full(cost.shape[0], concentration))
     # No measure is searched for here: it would take longer than a projection.
     measure = np.full(cost.shape[1], 1 / cost.shape[1])
-    return masses, cost, polytopes.from_base_measure(measure, epsilon)
+    return masses, cost, ldp_polytope.from_base_measure(measure, epsilon)
 
 
 def clock(job: Callable[[], Any], repeats: int = 1) -> tuple[float, Any]:
@@ -201,7 +201,7 @@ def plain_iteration(
         with np.errstate(all="ignore"):
             for _ in range(50):
                 sums = kernel.T @ (supply / (kernel @ scalings))
-                law = polytopes.kl_projection(np.log(sums)[np.newaxis], polytope)[0]
+                law = ldp_polytope.kl_projection(np.log(sums)[np.newaxis], polytope)[0]
                 scalings = law / sums
         passes += 50
         spent += time.process_time() - begin
@@ -251,7 +251,7 @@ def exact_table(limit: float, short: bool) -> None:
         masses, cost, polytope = case
         repeats = 1 if cost.size > 10**6 else 5
         mine = clock(
-            lambda masses=masses, cost=cost, polytope=polytope: exact_projection.solve(
+            lambda masses=masses, cost=cost, polytope=polytope: column_generation.solve(
                 masses, cost, polytope
             ),
             repeats,
@@ -289,7 +289,7 @@ def entropic_table(limit: float, short: bool) -> None:
             ),
             3,
         )
-        best = exact_projection.solve(masses, cost, polytope).values[0]
+        best = column_generation.solve(masses, cost, polytope).values[0]
         bound = entropic_projection.error_bound(strength, cost.shape[1])
         line = f"{name:<12}{epsilon:>4g}{share:>9g}{seconds:>9.4f}"
         line += f"{found.iterations[0]:>8}{found.values[0] - best:>10.2e}{bound:>10.2e}"
@@ -391,7 +391,7 @@ def random_case(generator: np.random.Generator) -> tuple[Problem, FloatArray, fl
     epsilon = float(np.exp(generator.uniform(np.log(0.01), np.log(40.0))))
     measure = generator.dirichlet(np.full(size, generator.choice([0.5, 50.0])))
     measure *= np.exp(generator.uniform(-1, 1) * epsilon / 2)
-    polytope = polytopes.from_base_measure(measure, epsilon)
+    polytope = ldp_polytope.from_base_measure(measure, epsilon)
     return (masses / masses.sum(), cost, polytope), measure, epsilon
 
 
@@ -423,12 +423,12 @@ def privacy_stress(count: int) -> None:
     for _ in range(count):
         _, measure, epsilon = random_case(generator)
         measure = measure[:40] * (measure.sum() / measure[:40].sum())
-        polytope = polytopes.from_base_measure(measure, epsilon)
+        polytope = ldp_polytope.from_base_measure(measure, epsilon)
         bounds = integer_weights.make_bounds(polytope, epsilon)
         shape = (4, measure.size)
         proposed = np.concatenate(
             [
-                polytopes.cheapest(generator.normal(size=shape), polytope),
+                ldp_polytope.cheapest(generator.normal(size=shape), polytope),
                 generator.dirichlet(np.full(measure.size, 0.1), size=2),
                 generator.normal(size=shape),
                 np.full((1, measure.size), np.nan),

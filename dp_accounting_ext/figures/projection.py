@@ -13,9 +13,9 @@ import numpy.typing as npt
 
 from dp_accounting_ext import wpm
 from dp_accounting_ext.figures import drawing
-from dp_accounting_ext.wpm import alternating_projections
-from dp_accounting_ext.wpm import exact_projection
-from dp_accounting_ext.wpm import polytope as polytopes
+from dp_accounting_ext.wpm.projections import ldp_polytope
+from dp_accounting_ext.wpm.projections.entropic import alternating_projections
+from dp_accounting_ext.wpm.projections.exact import column_generation
 
 Curve = drawing.Curve
 FloatArray = npt.NDArray[np.float64]
@@ -40,8 +40,8 @@ def ring_cost(size: int = SIZE, order: int = 2) -> FloatArray:
 
 def reaching_cost(masses: FloatArray, cost: FloatArray, law: FloatArray) -> float:
     """Returns the least cost of moving one distribution to another."""
-    fixed = polytopes.LdpPolytope(law, law)
-    return float(exact_projection.solve(masses, cost, fixed).values[0])
+    fixed = ldp_polytope.LdpPolytope(law, law)
+    return float(column_generation.solve(masses, cost, fixed).values[0])
 
 
 def convergence(
@@ -56,7 +56,7 @@ def convergence(
     problem = alternating_projections.make_problem(
         masses[np.newaxis, rows],
         cost[rows] / regularization,
-        polytopes.from_base_measure(mechanism.base_measure, mechanism.epsilon),
+        ldp_polytope.from_base_measure(mechanism.base_measure, mechanism.epsilon),
     )
     laws = [
         alternating_projections.project(problem, count).distributions[0]

@@ -7,8 +7,8 @@ import numpy.typing as npt
 
 from dp_accounting_ext.wpm import checks
 from dp_accounting_ext.wpm import mechanism
-from dp_accounting_ext.wpm import polytope as polytopes
 from dp_accounting_ext.wpm import sampling_mechanism
+from dp_accounting_ext.wpm.projections import ldp_polytope
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -56,7 +56,7 @@ class KLProjectionMechanism(sampling_mechanism.SamplingMechanism):
 
     def _propose(self, users: FloatArray) -> FloatArray:
         allowed = self._base_measure > 0
-        inner = polytopes.LdpPolytope(
+        inner = ldp_polytope.LdpPolytope(
             self._polytope.lower[allowed], self._polytope.upper[allowed]
         )
         masses = users[:, allowed]
@@ -64,7 +64,7 @@ class KLProjectionMechanism(sampling_mechanism.SamplingMechanism):
         with np.errstate(divide="ignore"):
             logs = np.where(masses > 0, np.log(masses), floor)
         laws = np.zeros_like(users)
-        laws[:, allowed] = polytopes.kl_projection(logs, inner)
+        laws[:, allowed] = ldp_polytope.kl_projection(logs, inner)
         return laws
 
 

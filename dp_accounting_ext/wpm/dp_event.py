@@ -8,7 +8,7 @@ from dp_accounting import dp_event
 
 from dp_accounting_ext import validation
 from dp_accounting_ext.wpm import checks
-from dp_accounting_ext.wpm import rational_exponential
+from dp_accounting_ext.wpm.exact_draw import rational_exponential
 
 # Allowance for a total mass that was rounded to a float.
 _MASS_ERROR = Fraction(1, 2**50)

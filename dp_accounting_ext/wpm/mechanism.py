@@ -8,23 +8,23 @@ import numpy as np
 import numpy.typing as npt
 
 from dp_accounting_ext.wpm import checks
-from dp_accounting_ext.wpm import cost as costs
-from dp_accounting_ext.wpm import entropic_projection
-from dp_accounting_ext.wpm import exact_projection
-from dp_accounting_ext.wpm import graph_projection
-from dp_accounting_ext.wpm import line_projection
-from dp_accounting_ext.wpm import minimax_measure
-from dp_accounting_ext.wpm import polytope as polytopes
 from dp_accounting_ext.wpm import sampling_mechanism
-from dp_accounting_ext.wpm import solution
-from dp_accounting_ext.wpm import uniform_measure
-from dp_accounting_ext.wpm import worst_case
+from dp_accounting_ext.wpm.base_measures import minimax_measure
+from dp_accounting_ext.wpm.base_measures import uniform_measure
+from dp_accounting_ext.wpm.base_measures import worst_case
+from dp_accounting_ext.wpm.costs import cost_matrix
+from dp_accounting_ext.wpm.projections import ldp_polytope
+from dp_accounting_ext.wpm.projections import solution
+from dp_accounting_ext.wpm.projections.entropic import entropic_projection
+from dp_accounting_ext.wpm.projections.exact import column_generation
+from dp_accounting_ext.wpm.projections.exact import graph_projection
+from dp_accounting_ext.wpm.projections.exact import line_projection
 
 FloatArray = npt.NDArray[np.float64]
 # What the regularisation itself costs is far more.
 _RELATIVE_GAP = 1e-3
 
-Solver = Callable[[FloatArray, polytopes.LdpPolytope], solution.Solution]
+Solver = Callable[[FloatArray, ldp_polytope.LdpPolytope], solution.Solution]
 
 
 class WassersteinProjectionMechanism(sampling_mechanism.SamplingMechanism):
@@ -86,7 +86,7 @@ class WassersteinProjectionMechanism(sampling_mechanism.SamplingMechanism):
             ValueError: If an argument is out of range.
         """
         left, right = checks.places("inputs", inputs), checks.places("outputs", outputs)
-        made = cls(costs.cost_matrix(left, right, order=1), epsilon, base_measure)
+        made = cls(cost_matrix.cost_matrix(left, right, order=1), epsilon, base_measure)
         line = line_projection.make_line(left, right)
         made._solver = functools.partial(_solve_on_line, line=line)
         return made
@@ -165,20 +165,23 @@ def resolve_base_measure(
 
 
 def _solve_exactly(
-    masses: FloatArray, polytope: polytopes.LdpPolytope, *, cost: FloatArray
+    masses: FloatArray, polytope: ldp_polytope.LdpPolytope, *, cost: FloatArray
 ) -> solution.Solution:
-    return exact_projection.solve(masses, cost, polytope)
+    return column_generation.solve(masses, cost, polytope)
 
 
 def _solve_on_line(
-    masses: FloatArray, polytope: polytopes.LdpPolytope, *, line: line_projection.Line
+    masses: FloatArray,
+    polytope: ldp_polytope.LdpPolytope,
+    *,
+    line: line_projection.Line,
 ) -> solution.Solution:
     return line_projection.solve(masses, line, polytope)
 
 
 def _solve_on_graph(
     masses: FloatArray,
-    polytope: polytopes.LdpPolytope,
+    polytope: ldp_polytope.LdpPolytope,
     *,
     graph: graph_projection.Graph,
 ) -> solution.Solution:

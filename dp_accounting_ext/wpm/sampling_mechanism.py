@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from dp_accounting_ext.wpm import checks
 from dp_accounting_ext.wpm import dp_event
-from dp_accounting_ext.wpm import integer_weights
-from dp_accounting_ext.wpm import polytope as polytopes
-from dp_accounting_ext.wpm import sampler
+from dp_accounting_ext.wpm.exact_draw import integer_sampler
+from dp_accounting_ext.wpm.exact_draw import integer_weights
+from dp_accounting_ext.wpm.projections import ldp_polytope
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -39,7 +39,7 @@ class SamplingMechanism(abc.ABC):
         self._cost = cost
         self._epsilon = epsilon
         self._base_measure = base_measure
-        self._polytope = polytopes.from_base_measure(base_measure, epsilon)
+        self._polytope = ldp_polytope.from_base_measure(base_measure, epsilon)
         self._bounds = integer_weights.make_bounds(self._polytope, epsilon)
 
     @property
@@ -129,7 +129,7 @@ class SamplingMechanism(abc.ABC):
             A draw is ε-private: the law is exactly `integer_weights` / 2^bits.
         """
         weights = np.atleast_2d(self.integer_weights(mu))
-        draws = sampler.draw(weights, self._bounds.bits, rng)
+        draws = integer_sampler.draw(weights, self._bounds.bits, rng)
         return draws if np.ndim(mu) == 2 else int(draws[0])
 
     @abc.abstractmethod

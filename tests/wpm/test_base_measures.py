@@ -9,10 +9,10 @@ import pytest
 import wpm_oracles
 
 from dp_accounting_ext import wpm
-from dp_accounting_ext.wpm import covering_measure
-from dp_accounting_ext.wpm import mirror_descent
-from dp_accounting_ext.wpm import sphere
-from dp_accounting_ext.wpm import worst_case
+from dp_accounting_ext.wpm.base_measures import covering_measure
+from dp_accounting_ext.wpm.base_measures import mirror_descent
+from dp_accounting_ext.wpm.base_measures import sphere_measure
+from dp_accounting_ext.wpm.base_measures import worst_case
 
 
 def small_case(seed, most=7):
@@ -244,14 +244,14 @@ def test_sphere_to_twelve_digits(dimension, epsilon, order):
     assert wpm.sphere_scale(dimension, epsilon, order) == pytest.approx(
         scale, rel=1e-12
     )
-    found = sphere.sphere_worst_case(dimension, epsilon, order)
+    found = sphere_measure.sphere_worst_case(dimension, epsilon, order)
     assert found == pytest.approx(cost, rel=1e-12)
 
 
 def test_sphere_condition_is_the_papers_in_its_own_integrals():
     """The integrals over t, of the density (1 − u²)^{(d−2)/2}, not incomplete betas."""
     dimension, epsilon, order = 3, 2.0, 2.0
-    cost = sphere.sphere_worst_case(dimension, epsilon, order)
+    cost = sphere_measure.sphere_worst_case(dimension, epsilon, order)
     t = 1 - mpmath.mpf(cost) ** (2 / mpmath.mpf(order)) / 2
     norm = mpmath.gamma((dimension + 1) / 2) / (
         mpmath.sqrt(mpmath.pi) * mpmath.gamma(mpmath.mpf(dimension) / 2)

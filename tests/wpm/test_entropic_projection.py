@@ -9,10 +9,10 @@ import pytest
 import wpm_oracles
 
 from dp_accounting_ext import wpm
-from dp_accounting_ext.wpm import alternating_projections
-from dp_accounting_ext.wpm import entropic_projection
-from dp_accounting_ext.wpm import gibbs_kernel
-from dp_accounting_ext.wpm import polytope as polytopes
+from dp_accounting_ext.wpm.projections import ldp_polytope
+from dp_accounting_ext.wpm.projections.entropic import alternating_projections
+from dp_accounting_ext.wpm.projections.entropic import entropic_projection
+from dp_accounting_ext.wpm.projections.entropic import gibbs_kernel
 
 
 def ring(size, order=2):
@@ -46,7 +46,7 @@ def test_kl_projection_satisfies_its_conditions(seed):
     measure *= np.exp(generator.uniform(-1, 1) * epsilon / 2) / measure.sum()
     polytope = wpm_oracles.polytope_of(measure, epsilon)
     logs = generator.normal(size=(3, size)) * generator.choice([0.1, 10.0, 500.0])
-    found = polytopes.kl_projection(logs, polytope)
+    found = ldp_polytope.kl_projection(logs, polytope)
     np.testing.assert_allclose(found.sum(axis=1), 1.0, rtol=0, atol=1e-11)
     for law, weights in zip(found, logs, strict=True):
         # One θ for all strictly between; larger needed above, smaller below.

@@ -8,10 +8,10 @@ import pytest
 import wpm_oracles
 
 from dp_accounting_ext import wpm
-from dp_accounting_ext.wpm import exact_projection
-from dp_accounting_ext.wpm import linear_program
-from dp_accounting_ext.wpm import polytope as polytopes
-from dp_accounting_ext.wpm import worst_case
+from dp_accounting_ext.wpm.base_measures import worst_case
+from dp_accounting_ext.wpm.projections import ldp_polytope
+from dp_accounting_ext.wpm.projections import linear_program
+from dp_accounting_ext.wpm.projections.exact import column_generation
 
 
 @settings(max_examples=400, deadline=None)
@@ -54,7 +54,7 @@ def test_prices_prove_the_cost_in_rational_arithmetic(seed):
         np.random.default_rng(seed), most=15
     )
     polytope = wpm_oracles.polytope_of(measure, epsilon)
-    found = exact_projection.solve(masses, cost, polytope)
+    found = column_generation.solve(masses, cost, polytope)
     bound = wpm_oracles.rational_lower_bound(
         masses, found.prices[0], cost, polytope.lower, polytope.upper
     )
@@ -105,6 +105,6 @@ def test_a_failing_program_is_an_error_of_its_own(monkeypatch):
         status, message = 4, "no"
 
     monkeypatch.setattr(linear_program.optimize, "linprog", lambda *_, **__: Failed)
-    polytope = polytopes.LdpPolytope(np.full(2, 0.2), np.full(2, 0.8))
+    polytope = ldp_polytope.LdpPolytope(np.full(2, 0.2), np.full(2, 0.8))
     with pytest.raises(linear_program.SolverError, match="could not be solved: no"):
-        exact_projection.solve(np.full(2, 0.5), np.eye(2), polytope)
+        column_generation.solve(np.full(2, 0.5), np.eye(2), polytope)

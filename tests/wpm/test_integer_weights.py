@@ -12,10 +12,10 @@ import pytest
 from scipy import stats
 import wpm_oracles
 
-from dp_accounting_ext.wpm import integer_weights
-from dp_accounting_ext.wpm import polytope as polytopes
-from dp_accounting_ext.wpm import rational_exponential
-from dp_accounting_ext.wpm import sampler
+from dp_accounting_ext.wpm.exact_draw import integer_sampler
+from dp_accounting_ext.wpm.exact_draw import integer_weights
+from dp_accounting_ext.wpm.exact_draw import rational_exponential
+from dp_accounting_ext.wpm.projections import ldp_polytope
 
 
 def random_bounds(generator):
@@ -30,7 +30,7 @@ def proposals(generator, polytope):
     """What a solver might say: good, off by rounding, and any nonsense."""
     size = polytope.lower.size
     shape = (2, size)
-    inside = polytopes.cheapest(generator.normal(size=shape), polytope)
+    inside = ldp_polytope.cheapest(generator.normal(size=shape), polytope)
     return np.concatenate(
         [
             inside,
@@ -76,7 +76,7 @@ def test_weights_are_private_whatever_was_proposed(seed):
 def test_members_of_the_polytope_keep_their_place(seed):
     generator = np.random.default_rng(seed)
     bounds, polytope, _ = random_bounds(generator)
-    inside = polytopes.cheapest(
+    inside = ldp_polytope.cheapest(
         generator.normal(size=(3, polytope.lower.size)), polytope
     )
     weights = integer_weights.round_to_weights(inside, bounds)
@@ -90,7 +90,7 @@ def test_usual_settings_lose_nothing_that_a_float_shows():
     measure = np.random.default_rng(0).dirichlet(np.full(400, 2.0))
     polytope = wpm_oracles.polytope_of(measure, 4.0)
     bounds = integer_weights.make_bounds(polytope, 4.0)
-    inside = polytopes.cheapest(np.arange(400.0), polytope)[np.newaxis]
+    inside = ldp_polytope.cheapest(np.arange(400.0), polytope)[np.newaxis]
     weights = integer_weights.round_to_weights(inside, bounds)
     assert bounds.bits == 62 and weights.dtype == np.int64
     np.testing.assert_allclose(weights / 2.0**62, inside, rtol=1e-9, atol=0)
@@ -153,7 +153,7 @@ def test_limit_of_bits():
     measure = np.full(3, math.exp(-75.0) / 2)
     polytope = wpm_oracles.polytope_of(measure, 150.0)
     assert integer_weights.make_bounds(polytope, 150.0).bits <= 256
-    far = polytopes.LdpPolytope(np.full(3, 2.0**-300), np.full(3, 0.5))
+    far = ldp_polytope.LdpPolytope(np.full(3, 2.0**-300), np.full(3, 0.5))
     with pytest.raises(ValueError, match="of 256 bits. Found 208.0, which needs 324"):
         integer_weights.make_bounds(far, 208.0)
 
@@ -179,7 +179,9 @@ def test_law_of_draws_is_the_weights_by_enumeration(monkeypatch):
         return next(values)
 
     monkeypatch.setattr(secrets, "randbits", randbits)
-    draws = np.concatenate([sampler.draw(weights, bits) for _ in range(2**bits)])
+    draws = np.concatenate(
+        [integer_sampler.draw(weights, bits) for _ in range(2**bits)]
+    )
     np.testing.assert_array_equal(np.bincount(draws, minlength=5), weights[0])
     assert asked == [bits] * 2**bits
 
@@ -191,7 +193,7 @@ def test_law_of_draws_by_chi_square(bits, seed):
     weights = np.array([int(share * 2**bits) for share in shares])
     weights = weights.astype(np.int64 if bits <= 62 else object)
     rng = None if seed is None else np.random.default_rng(seed)
-    draws = sampler.draw(np.tile(weights, (4000, 1)), bits, rng)
+    draws = integer_sampler.draw(np.tile(weights, (4000, 1)), bits, rng)
     counts = np.bincount(draws, minlength=5)
     assert counts[2] == 0
     seen = shares > 0
@@ -201,14 +203,16 @@ def test_law_of_draws_by_chi_square(bits, seed):
 
 def test_seeded_draws_repeat():
     weights = np.tile(np.array([2**61, 2**61]), (50, 1))
-    one, other = (sampler.draw(weights, 62, np.random.default_rng(5)) for _ in range(2))
+    one, other = (
+        integer_sampler.draw(weights, 62, np.random.default_rng(5)) for _ in range(2)
+    )
     np.testing.assert_array_equal(one, other)
     assert 0 < one.sum() < 50
 
 
 def exact_bounds(lower, upper, epsilon):
     return integer_weights.make_bounds(
-        polytopes.LdpPolytope(np.array(lower), np.array(upper)), epsilon
+        ldp_polytope.LdpPolytope(np.array(lower), np.array(upper)), epsilon
     )
 
 
@@ -297,7 +301,7 @@ def test_proposals_are_scaled_before_they_are_rounded():
     generator = np.random.default_rng(0)
     polytope = wpm_oracles.polytope_of(generator.dirichlet(np.ones(6)), 2.0)
     bounds = integer_weights.make_bounds(polytope, 2.0)
-    row = np.round(polytopes.cheapest(generator.normal(size=6), polytope), 12)
+    row = np.round(ldp_polytope.cheapest(generator.normal(size=6), polytope), 12)
     row[0] += 1 - row.sum()
     shares = [
         integer_weights.round_to_weights(scale * row[np.newaxis], bounds)[0] / 2.0**62
@@ -358,7 +362,7 @@ def test_repair_of_one_keeps_what_is_full():
 
 
 def test_draws_of_no_rows():
-    found = sampler.draw(np.zeros((0, 3), dtype=np.int64), 62)
+    found = integer_sampler.draw(np.zeros((0, 3), dtype=np.int64), 62)
     assert found.shape == (0,) and found.dtype == np.int64
 
 
@@ -376,5 +380,5 @@ def test_every_integer_has_as_many_octets(bits):
             return (self.count - 1).to_bytes(length, "little")
 
     rng, spare = Octets(), -bits % 8
-    found = [sampler._uniform(bits, rng) for _ in range(2 ** (bits + spare))]
+    found = [integer_sampler._uniform(bits, rng) for _ in range(2 ** (bits + spare))]
     assert found == [number >> spare for number in range(2 ** (bits + spare))]

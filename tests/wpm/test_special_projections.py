@@ -7,10 +7,10 @@ import pytest
 import wpm_oracles
 
 from dp_accounting_ext import wpm
-from dp_accounting_ext.wpm import duality
-from dp_accounting_ext.wpm import exact_projection
-from dp_accounting_ext.wpm import graph_projection
-from dp_accounting_ext.wpm import line_projection
+from dp_accounting_ext.wpm.projections import duality
+from dp_accounting_ext.wpm.projections.exact import column_generation
+from dp_accounting_ext.wpm.projections.exact import graph_projection
+from dp_accounting_ext.wpm.projections.exact import line_projection
 
 
 @settings(max_examples=80, deadline=None)
@@ -29,7 +29,7 @@ def test_line_is_exact_and_proves_it(seed):
     )
     line = line_projection.make_line(inputs, outputs)
     found = line_projection.solve(masses, line, polytope)
-    general = exact_projection.solve(masses, cost, polytope)
+    general = column_generation.solve(masses, cost, polytope)
     wpm_oracles.assert_in_polytope(found.distributions, polytope)
     slack = 1e-11 * (1 + cost.max())
     assert found.values[0] == pytest.approx(general.values[0], rel=1e-9, abs=slack)
@@ -53,7 +53,7 @@ def test_graph_is_exact_and_proves_it(seed):
         wpm_oracles.random_measure(generator, nodes, epsilon), epsilon
     )
     found = graph_projection.solve(masses, graph, polytope)
-    general = exact_projection.solve(masses, cost, polytope)
+    general = column_generation.solve(masses, cost, polytope)
     wpm_oracles.assert_in_polytope(found.distributions, polytope)
     slack = 1e-11 * (1 + cost.max())
     assert found.values[0] == pytest.approx(general.values[0], rel=1e-9, abs=slack)

@@ -9,9 +9,9 @@ from test_integer_weights import assert_private
 import wpm_oracles
 
 from dp_accounting_ext import wpm
-from dp_accounting_ext.wpm import entropic_projection
-from dp_accounting_ext.wpm import exact_projection
-from dp_accounting_ext.wpm import linear_program
+from dp_accounting_ext.wpm.projections import linear_program
+from dp_accounting_ext.wpm.projections.entropic import entropic_projection
+from dp_accounting_ext.wpm.projections.exact import column_generation
 
 PACKAGE = pathlib.Path(wpm.__file__).parent
 
@@ -93,7 +93,7 @@ def test_a_failing_solver_changes_nothing_but_the_law(monkeypatch, fault):
     mechanism = mechanisms()["uniform"]
     entropic = mechanisms()["entropic"]
     users = np.random.default_rng(0).dirichlet(np.ones(9), size=3)
-    monkeypatch.setattr(exact_projection, "solve", fault)
+    monkeypatch.setattr(column_generation, "solve", fault)
     monkeypatch.setattr(entropic_projection, "solve", fault)
     for broken in (mechanism, entropic):
         weights = broken.integer_weights(users)
@@ -106,14 +106,14 @@ def test_a_failing_program_fails_for_its_user_alone(monkeypatch):
     mechanism = mechanisms()["uniform"]
     users = np.random.default_rng(0).dirichlet(np.ones(9), size=3)
     good = mechanism.integer_weights(users)
-    solve = exact_projection.solve
+    solve = column_generation.solve
 
     def sometimes(masses, *rest):
         if (masses == users[1]).all():
             raise linear_program.SolverError("no")
         return solve(masses, *rest)
 
-    monkeypatch.setattr(exact_projection, "solve", sometimes)
+    monkeypatch.setattr(column_generation, "solve", sometimes)
     found = mechanism.integer_weights(users)
     public = mechanism.integer_bounds.public_weights
     np.testing.assert_array_equal(found, [good[0], public, good[2]])
@@ -126,7 +126,7 @@ def test_a_failing_program_fails_for_its_user_alone(monkeypatch):
 def test_a_solver_that_returns_nonsense_stays_private(monkeypatch, nonsense):
     mechanism = mechanisms()["uniform"]
     users = np.random.default_rng(0).dirichlet(np.ones(9), size=4)
-    found = exact_projection.solve(users[0], mechanism._cost, mechanism._polytope)
+    found = column_generation.solve(users[0], mechanism._cost, mechanism._polytope)
 
     def spoiled(masses, *_):
         laws = found.distributions.copy()
@@ -134,7 +134,7 @@ def test_a_solver_that_returns_nonsense_stays_private(monkeypatch, nonsense):
         object.__setattr__(found, "distributions", laws)
         return found
 
-    monkeypatch.setattr(exact_projection, "solve", spoiled)
+    monkeypatch.setattr(column_generation, "solve", spoiled)
     weights = mechanism.integer_weights(users)
     assert_private(weights, mechanism.integer_bounds.total, 2.0)
 
@@ -309,12 +309,14 @@ def imported(path):
 
 def test_package_stands_alone():
     """It imports nothing else of the library but its checks, and modules, not names."""
-    for path in PACKAGE.glob("*.py"):
+    root = PACKAGE.parent.parent
+    for path in PACKAGE.rglob("*.py"):
         for module, names in imported(path):
             if not module.startswith("dp_accounting_ext"):
                 continue
             if module == "dp_accounting_ext":
                 assert names == ["validation"], path
-            elif path.name != "__init__.py":
-                assert module == "dp_accounting_ext.wpm", path
-                assert (PACKAGE / f"{names[0]}.py").exists(), path
+            elif path.parent != PACKAGE or path.name != "__init__.py":
+                assert module.startswith("dp_accounting_ext.wpm"), path
+                home = root.joinpath(*module.split("."))
+                assert (home / f"{names[0]}.py").exists(), path

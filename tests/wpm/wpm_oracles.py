@@ -9,7 +9,7 @@ from scipy import optimize
 from scipy import sparse
 
 from dp_accounting_ext.wpm import checks
-from dp_accounting_ext.wpm import polytope as polytopes
+from dp_accounting_ext.wpm.projections import ldp_polytope
 
 EPSILONS = [0.01, 0.3, 1.0, 4.0, 10.0, 40.0]
 
@@ -167,7 +167,7 @@ def assert_in_polytope(distributions, polytope):
 def polytope_of(measure, epsilon):
     """The polytope as users get it, with the sum in its range."""
     inside = checks.base_measure(measure, len(measure), epsilon)
-    return polytopes.from_base_measure(inside, epsilon)
+    return ldp_polytope.from_base_measure(inside, epsilon)
 
 
 seeds = st.integers(0, 2**32 - 1)

@@ -4,11 +4,11 @@ import numpy as np
 import numpy.typing as npt
 
 from dp_accounting_ext.wpm import checks
-from dp_accounting_ext.wpm import duality
-from dp_accounting_ext.wpm import entropic_projection
-from dp_accounting_ext.wpm import exact_projection
-from dp_accounting_ext.wpm import polytope as polytopes
-from dp_accounting_ext.wpm import solution
+from dp_accounting_ext.wpm.projections import duality
+from dp_accounting_ext.wpm.projections import ldp_polytope
+from dp_accounting_ext.wpm.projections import solution
+from dp_accounting_ext.wpm.projections.entropic import entropic_projection
+from dp_accounting_ext.wpm.projections.exact import column_generation
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -45,9 +45,9 @@ def project(
     costs = checks.cost(cost)
     measure = checks.base_measure(base_measure, costs.shape[1], privacy)
     users = checks.distributions("mu", mu, costs.shape[0])
-    allowed = polytopes.from_base_measure(measure, privacy)
+    allowed = ldp_polytope.from_base_measure(measure, privacy)
     if regularization is None:
-        parts = [exact_projection.solve(user, costs, allowed) for user in users]
+        parts = [column_generation.solve(user, costs, allowed) for user in users]
     else:
         strength = checks.regularization(regularization)
         parts = [entropic_projection.solve(users, costs, allowed, strength)]
@@ -58,7 +58,7 @@ def certified(
     parts: list[solution.Solution],
     users: FloatArray,
     cost: FloatArray,
-    polytope: polytopes.LdpPolytope,
+    polytope: ldp_polytope.LdpPolytope,
     *,
     batch: bool,
 ) -> solution.ProjectionResult:

@@ -6,10 +6,10 @@ import numpy as np
 import numpy.typing as npt
 
 from dp_accounting_ext.wpm import checks
-from dp_accounting_ext.wpm import cutting_planes
-from dp_accounting_ext.wpm import measure
-from dp_accounting_ext.wpm import uniform_measure
-from dp_accounting_ext.wpm import worst_case
+from dp_accounting_ext.wpm.base_measures import cutting_planes
+from dp_accounting_ext.wpm.base_measures import measure_result
+from dp_accounting_ext.wpm.base_measures import uniform_measure
+from dp_accounting_ext.wpm.base_measures import worst_case
 
 _MOST_ROUNDS = 100
 _ROUNDING = 1e-13
@@ -17,7 +17,7 @@ _ROUNDING = 1e-13
 
 def minimax_base_measure(
     cost: npt.ArrayLike, epsilon: float, *, relative_gap: float = 1e-7
-) -> measure.MeasureResult:
+) -> measure_result.MeasureResult:
     """Returns the base measure with the least worst-case cost.
 
     Each φ_i is the maximum over τ of functions that are linear in the measure. A
@@ -61,7 +61,7 @@ def minimax_base_measure(
             break
         most, bound = program
         lower = max(lower, bound)
-    return measure.MeasureResult(
+    return measure_result.MeasureResult(
         math.exp(-privacy / 2) * best,
         scale * value,
         scale * min(lower, value),

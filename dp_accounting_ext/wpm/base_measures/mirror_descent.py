@@ -7,13 +7,13 @@ import numpy.typing as npt
 
 from dp_accounting_ext import validation
 from dp_accounting_ext.wpm import checks
-from dp_accounting_ext.wpm import measure
-from dp_accounting_ext.wpm import worst_case
+from dp_accounting_ext.wpm.base_measures import measure_result
+from dp_accounting_ext.wpm.base_measures import worst_case
 
 
 def mirror_descent_base_measure(
     cost: npt.ArrayLike, epsilon: float, steps: int
-) -> measure.MeasureResult:
+) -> measure_result.MeasureResult:
     """Returns the mean of the iterates of mirror descent on the worst-case cost.
 
     It is the reference that `minimax_base_measure` is measured against, which is
@@ -55,4 +55,6 @@ def mirror_descent_base_measure(
     mean = total / number
     value = worst_case.worst_case_cost(mean, costs, privacy)
     bound = most / least * largest * pace
-    return measure.MeasureResult(mean, value, max(value - bound, 0.0), number, False)
+    return measure_result.MeasureResult(
+        mean, value, max(value - bound, 0.0), number, False
+    )

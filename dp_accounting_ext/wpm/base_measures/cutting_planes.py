@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from dp_accounting_ext.wpm import linear_program
+from dp_accounting_ext.wpm.projections import linear_program
 
 FloatArray = npt.NDArray[np.float64]
 IndexArray = npt.NDArray[np.intp]

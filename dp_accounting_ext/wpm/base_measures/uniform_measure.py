@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dp_accounting_ext.wpm import checks
-from dp_accounting_ext.wpm import measure
+from dp_accounting_ext.wpm.base_measures import measure_result
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -14,7 +14,9 @@ _TOLERANCE = 1e-13
 _MOST_ROUNDS = 300
 
 
-def uniform_base_measure(cost: npt.ArrayLike, epsilon: float) -> measure.MeasureResult:
+def uniform_base_measure(
+    cost: npt.ArrayLike, epsilon: float
+) -> measure_result.MeasureResult:
     """Returns the uniform base measure with the least worst-case cost.
 
     The worst case is a convex function of the scale, a maximum of lines. The lines at
@@ -50,7 +52,7 @@ def uniform_base_measure(cost: npt.ArrayLike, epsilon: float) -> measure.Measure
     found = np.full(size, best[1] * math.exp(-privacy / 2))
     converged = best[0] - lower <= 1e-9 * best[0]
     lower = min(lower, best[0])
-    return measure.MeasureResult(found, best[0], lower, rounds, converged)
+    return measure_result.MeasureResult(found, best[0], lower, rounds, converged)
 
 
 class _Lines:

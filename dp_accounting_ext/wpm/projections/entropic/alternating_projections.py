@@ -6,8 +6,8 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from dp_accounting_ext.wpm import gibbs_kernel
-from dp_accounting_ext.wpm import polytope as polytopes
+from dp_accounting_ext.wpm.projections import ldp_polytope
+from dp_accounting_ext.wpm.projections.entropic import gibbs_kernel
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -24,7 +24,7 @@ class Problem:
 
     support: gibbs_kernel.Support
     kernel: gibbs_kernel.GibbsKernel
-    polytope: polytopes.LdpPolytope
+    polytope: ldp_polytope.LdpPolytope
 
     def potentials(self, prices: FloatArray) -> FloatArray:
         """Returns the flat f at which rows of e^{f + g − C/λ} sum to μ."""
@@ -51,7 +51,7 @@ class Iterate:
 
 
 def make_problem(
-    masses: FloatArray, scaled_cost: FloatArray, polytope: polytopes.LdpPolytope
+    masses: FloatArray, scaled_cost: FloatArray, polytope: ldp_polytope.LdpPolytope
 ) -> Problem:
     """Returns the problem of some users: one, unless they can share a kernel.
 
@@ -77,7 +77,7 @@ def step(problem: Problem, prices: FloatArray) -> Iterate:
     """
     potentials = problem.potentials(prices)
     sums = problem.kernel.log_column_sums(potentials)
-    projected = polytopes.kl_projection(sums, problem.polytope)
+    projected = ldp_polytope.kl_projection(sums, problem.polytope)
     # Bounds that underflow to zero count as the least normal number.
     logs = np.log(np.maximum(projected, np.finfo(float).tiny))
     support = problem.support

@@ -16,10 +16,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from dp_accounting_ext.wpm import alternating_projections
-from dp_accounting_ext.wpm import gibbs_kernel
-from dp_accounting_ext.wpm import polytope as polytopes
-from dp_accounting_ext.wpm import solution
+from dp_accounting_ext.wpm.projections import ldp_polytope
+from dp_accounting_ext.wpm.projections import solution
+from dp_accounting_ext.wpm.projections.entropic import alternating_projections
+from dp_accounting_ext.wpm.projections.entropic import gibbs_kernel
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
@@ -77,7 +77,7 @@ def error_bound(regularization: float, num_outputs: int) -> float:
 def solve(
     masses: FloatArray,
     cost: FloatArray,
-    polytope: polytopes.LdpPolytope,
+    polytope: ldp_polytope.LdpPolytope,
     regularization: float,
     *,
     relative_gap: float = 1e-6,
@@ -94,7 +94,7 @@ def solve(
         max_iterations: Stop then in any case.
     """
     outputs = np.flatnonzero(polytope.upper > 0)
-    inner = polytopes.LdpPolytope(polytope.lower[outputs], polytope.upper[outputs])
+    inner = ldp_polytope.LdpPolytope(polytope.lower[outputs], polytope.upper[outputs])
     scaled = cost[:, outputs] / regularization
     size = _BATCH if in_one_batch(cost, polytope, regularization) else 1
     parts = []
@@ -106,7 +106,7 @@ def solve(
 
 
 def in_one_batch(
-    cost: FloatArray, polytope: polytopes.LdpPolytope, regularization: float
+    cost: FloatArray, polytope: ldp_polytope.LdpPolytope, regularization: float
 ) -> bool:
     """Tells whether users share a kernel, so that a batch is faster than its parts."""
     return gibbs_kernel.shareable(cost[:, polytope.upper > 0] / regularization)
@@ -246,7 +246,7 @@ def _solve_batch(
             certificate = certificate.renewed(latest, ~done)
             done |= latest.gaps <= relative_gap * latest.values + rounding
     return solution.Solution(
-        polytopes.nearest(found.distributions, problem.polytope),
+        ldp_polytope.nearest(found.distributions, problem.polytope),
         found.prices,
         certificate.values,
         certificate.gaps,

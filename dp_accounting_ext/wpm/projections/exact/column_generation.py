@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from dp_accounting_ext.wpm import duality
-from dp_accounting_ext.wpm import linear_program
-from dp_accounting_ext.wpm import polytope as polytopes
-from dp_accounting_ext.wpm import solution
+from dp_accounting_ext.wpm.projections import duality
+from dp_accounting_ext.wpm.projections import ldp_polytope
+from dp_accounting_ext.wpm.projections import linear_program
+from dp_accounting_ext.wpm.projections import solution
 
 FloatArray = npt.NDArray[np.float64]
 IndexArray = npt.NDArray[np.intp]
@@ -49,7 +49,7 @@ class _Plan:
 
 
 def solve(
-    masses: FloatArray, cost: FloatArray, polytope: polytopes.LdpPolytope
+    masses: FloatArray, cost: FloatArray, polytope: ldp_polytope.LdpPolytope
 ) -> solution.Solution:
     """Returns the exact projection of one user.
 
@@ -69,7 +69,7 @@ def solve(
         with bounds.
     """
     rows, columns = np.flatnonzero(masses > 0), np.flatnonzero(polytope.upper > 0)
-    inner = polytopes.LdpPolytope(polytope.lower[columns], polytope.upper[columns])
+    inner = ldp_polytope.LdpPolytope(polytope.lower[columns], polytope.upper[columns])
     small = np.ascontiguousarray(cost[np.ix_(rows, columns)])
     if rows.size == 1:
         found = _solve_point(small[0], inner)
@@ -86,15 +86,15 @@ def solve(
 
 
 def _solve_point(
-    cost: FloatArray, polytope: polytopes.LdpPolytope
+    cost: FloatArray, polytope: ldp_polytope.LdpPolytope
 ) -> solution.Solution:
     """All mass on one input: a knapsack, whose prices are the costs."""
-    found = polytopes.cheapest(cost, polytope)
+    found = ldp_polytope.cheapest(cost, polytope)
     return _one(found, cost, float(cost @ found), 1, True)
 
 
 def _solve_plan(
-    masses: FloatArray, cost: FloatArray, polytope: polytopes.LdpPolytope
+    masses: FloatArray, cost: FloatArray, polytope: ldp_polytope.LdpPolytope
 ) -> solution.Solution:
     """Rounds of linear programs, each with the arcs that the last one lacked."""
     arcs = _first_arcs(masses, cost, polytope)
@@ -114,7 +114,7 @@ def _solve_plan(
         known, arcs = arcs.size, np.union1d(arcs, _missing_arcs(plan, cost))
         if arcs.size == known:
             break
-    distribution = polytopes.nearest(distribution, polytope)
+    distribution = ldp_polytope.nearest(distribution, polytope)
     return _one(distribution, best_prices, value, rounds, converged)
 
 
@@ -136,14 +136,14 @@ def _one(
 
 
 def _first_arcs(
-    masses: FloatArray, cost: FloatArray, polytope: polytopes.LdpPolytope
+    masses: FloatArray, cost: FloatArray, polytope: ldp_polytope.LdpPolytope
 ) -> IndexArray:
     """Arcs i·k_v + j between near ones, and those of a plan that is feasible."""
     size = cost.shape[1]
     inputs, outputs = _least_of_rows(cost, _NEAREST_OUTPUTS)
     turned, near = _least_of_rows(cost.T, _NEAREST_INPUTS)
     middle = np.full(size, 1 / size)
-    corner = _corner_arcs(masses, polytopes.nearest(middle, polytope))
+    corner = _corner_arcs(masses, ldp_polytope.nearest(middle, polytope))
     return np.unique(
         np.concatenate([inputs * size + outputs, near * size + turned, corner])
     )
@@ -184,7 +184,7 @@ def _missing_arcs(plan: _Plan, cost: FloatArray) -> IndexArray:
 def _solve_on_arcs(
     masses: FloatArray,
     cost: FloatArray,
-    polytope: polytopes.LdpPolytope,
+    polytope: ldp_polytope.LdpPolytope,
     arcs: IndexArray,
 ) -> _Plan:
     """Returns the optimal plan on some arcs.

@@ -13,9 +13,9 @@ from scipy import sparse
 from scipy.sparse import csgraph
 
 from dp_accounting_ext.wpm import checks
-from dp_accounting_ext.wpm import linear_program
-from dp_accounting_ext.wpm import polytope as polytopes
-from dp_accounting_ext.wpm import solution
+from dp_accounting_ext.wpm.projections import ldp_polytope
+from dp_accounting_ext.wpm.projections import linear_program
+from dp_accounting_ext.wpm.projections import solution
 
 FloatArray = npt.NDArray[np.float64]
 IndexArray = npt.NDArray[np.intp]
@@ -84,7 +84,7 @@ def distances(graph: Graph) -> FloatArray:
 
 
 def solve(
-    masses: FloatArray, graph: Graph, polytope: polytopes.LdpPolytope
+    masses: FloatArray, graph: Graph, polytope: ldp_polytope.LdpPolytope
 ) -> solution.Solution:
     """Returns the exact projection of one user, for p = 1.
 
@@ -112,7 +112,7 @@ def solve(
     )
     amounts = found.variables / _MASS_SCALE
     return solution.Solution(
-        polytopes.nearest(amounts[2 * edges :], polytope)[np.newaxis],
+        ldp_polytope.nearest(amounts[2 * edges :], polytope)[np.newaxis],
         (longest * found.duals)[np.newaxis],
         np.array([longest * float(lengths @ amounts)]),
         np.zeros(1),

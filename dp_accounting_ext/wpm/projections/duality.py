@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from dp_accounting_ext.wpm import polytope as polytopes
+from dp_accounting_ext.wpm.projections import ldp_polytope
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -12,7 +12,7 @@ def lower_bound(
     masses: FloatArray,
     prices: FloatArray,
     cost: FloatArray,
-    polytope: polytopes.LdpPolytope,
+    polytope: ldp_polytope.LdpPolytope,
 ) -> float:
     """Returns a lower bound of the cost of moving μ into the polytope.
 
@@ -30,7 +30,7 @@ def lower_bound(
     """
     rows = np.flatnonzero(masses)
     nearest = (cost[rows] - prices).min(axis=1)
-    cheapest = polytopes.cheapest(prices, polytope)
+    cheapest = ldp_polytope.cheapest(prices, polytope)
     return float(masses[rows] @ nearest + prices @ cheapest)
 
 
@@ -38,7 +38,7 @@ def complete_prices(
     prices: FloatArray,
     masses: FloatArray,
     cost: FloatArray,
-    polytope: polytopes.LdpPolytope,
+    polytope: ldp_polytope.LdpPolytope,
 ) -> FloatArray:
     """Returns prices in which outputs that hold nothing have one that costs nothing.
 

@@ -13,8 +13,8 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from dp_accounting_ext.wpm import polytope as polytopes
-from dp_accounting_ext.wpm import solution
+from dp_accounting_ext.wpm.projections import ldp_polytope
+from dp_accounting_ext.wpm.projections import solution
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -45,7 +45,7 @@ def make_line(inputs: FloatArray, outputs: FloatArray) -> Line:
 
 
 def solve(
-    masses: FloatArray, line: Line, polytope: polytopes.LdpPolytope
+    masses: FloatArray, line: Line, polytope: ldp_polytope.LdpPolytope
 ) -> solution.Solution:
     """Returns the exact projection of one user, for p = 1.
 
@@ -72,7 +72,7 @@ def solve(
     places = line.order[outputs] - line.num_inputs
     distribution[places], sorted_prices[places] = held[outputs], prices[outputs]
     return solution.Solution(
-        polytopes.nearest(distribution, polytope)[np.newaxis],
+        ldp_polytope.nearest(distribution, polytope)[np.newaxis],
         sorted_prices[np.newaxis],
         np.array([float(line.steps @ np.abs(taken - given))]),
         np.zeros(1),

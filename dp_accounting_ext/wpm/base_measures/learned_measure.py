@@ -8,13 +8,13 @@ import numpy.typing as npt
 
 from dp_accounting_ext import validation
 from dp_accounting_ext.wpm import checks
-from dp_accounting_ext.wpm import cutting_planes
-from dp_accounting_ext.wpm import exact_projection
-from dp_accounting_ext.wpm import measure
-from dp_accounting_ext.wpm import minimax_measure
-from dp_accounting_ext.wpm import polytope as polytopes
-from dp_accounting_ext.wpm import uniform_measure
-from dp_accounting_ext.wpm import worst_case as worst_cases
+from dp_accounting_ext.wpm.base_measures import cutting_planes
+from dp_accounting_ext.wpm.base_measures import measure_result
+from dp_accounting_ext.wpm.base_measures import minimax_measure
+from dp_accounting_ext.wpm.base_measures import uniform_measure
+from dp_accounting_ext.wpm.base_measures import worst_case
+from dp_accounting_ext.wpm.projections import ldp_polytope
+from dp_accounting_ext.wpm.projections.exact import column_generation
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -31,7 +31,7 @@ def learn_base_measure(
     *,
     relative_gap: float = 1e-2,
     max_rounds: int = 60,
-) -> measure.MeasureResult:
+) -> measure_result.MeasureResult:
     """Returns the base measure with the least mean cost of public users.
 
     The mean cost and the worst case are convex in the measure. The dual prices of the
@@ -71,7 +71,7 @@ def learn_base_measure(
             break
         search.move(program[0])
         lower = max(lower, program[1])
-    return measure.MeasureResult(
+    return measure_result.MeasureResult(
         math.exp(-privacy / 2) * search.best,
         search.value,
         min(lower, search.value),
@@ -111,7 +111,7 @@ class _Search:
     ) -> None:
         self._cost, self._users, self._limit = cost, users, limit
         self._least_share = math.exp(-epsilon)
-        self._points = worst_cases.PointCosts(cost, epsilon)
+        self._points = worst_case.PointCosts(cost, epsilon)
         weights = np.full(len(users), 1 / len(users))
         self.cuts = cutting_planes.Cuts(cost.shape[1], epsilon, weights, limit.cap)
         self.best, self.value = limit.most, math.inf
@@ -119,9 +119,9 @@ class _Search:
 
     def evaluate(self) -> None:
         """Adds the users' tangents at the measure that is being tried."""
-        allowed = polytopes.LdpPolytope(self._least_share * self._tried, self._tried)
+        allowed = ldp_polytope.LdpPolytope(self._least_share * self._tried, self._tried)
         found = [
-            exact_projection.solve(user, self._cost, allowed) for user in self._users
+            column_generation.solve(user, self._cost, allowed) for user in self._users
         ]
         value = float(np.mean([one.values[0] for one in found]))
         if value < self.value:
@@ -139,7 +139,7 @@ class _Search:
         self._tried = tried
 
     def _tangent(
-        self, user: FloatArray, prices: FloatArray, allowed: polytopes.LdpPolytope
+        self, user: FloatArray, prices: FloatArray, allowed: ldp_polytope.LdpPolytope
     ) -> tuple[float, FloatArray]:
         """Returns the intercept and the slopes, in y, of the dual at its prices.
 
@@ -148,7 +148,7 @@ class _Search:
         """
         rows = np.flatnonzero(user)
         nearest = float(user[rows] @ (self._cost[rows] - prices).min(axis=1))
-        filled = polytopes.cheapest(prices, allowed) > allowed.lower
+        filled = ldp_polytope.cheapest(prices, allowed) > allowed.lower
         threshold = float(prices[filled].max()) if filled.any() else prices.min()
         excess = prices - threshold
         slopes = np.where(excess > 0, self._least_share * excess, excess)

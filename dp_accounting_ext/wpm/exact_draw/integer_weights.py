@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dp_accounting_ext.wpm import polytope as polytopes
-from dp_accounting_ext.wpm import rational_exponential
+from dp_accounting_ext.wpm.exact_draw import rational_exponential
+from dp_accounting_ext.wpm.projections import ldp_polytope
 
 FloatArray = npt.NDArray[np.float64]
 # int64 up to 62 bits, Python's integers above.
@@ -54,7 +54,7 @@ class IntegerBounds:
         return 1 << self.bits
 
 
-def make_bounds(polytope: polytopes.LdpPolytope, epsilon: float) -> IntegerBounds:
+def make_bounds(polytope: ldp_polytope.LdpPolytope, epsilon: float) -> IntegerBounds:
     """Returns integer bounds in the place of a polytope's.
 
     Args:
@@ -132,7 +132,7 @@ def exact_sums(weights: IntegerArray) -> IntegerArray:
     return np.asarray((high << _LOW_BITS) + low)
 
 
-def _bits_needed(polytope: polytopes.LdpPolytope, epsilon: float) -> int:
+def _bits_needed(polytope: ldp_polytope.LdpPolytope, epsilon: float) -> int:
     relevant = polytope.upper >= _IRRELEVANT_SHARE
     least = float(polytope.lower[relevant].min())
     # From ε itself where the bound underflows.
