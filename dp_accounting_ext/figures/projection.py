@@ -15,6 +15,7 @@ from dp_accounting_ext import wpm
 from dp_accounting_ext.figures import drawing
 from dp_accounting_ext.wpm.projections import ldp_polytope
 from dp_accounting_ext.wpm.projections.entropic import alternating_projections
+from dp_accounting_ext.wpm.projections.entropic import regularized_problem
 from dp_accounting_ext.wpm.projections.exact import column_generation
 
 Curve = drawing.Curve
@@ -40,8 +41,10 @@ def ring_cost(size: int = SIZE, order: int = 2) -> FloatArray:
 
 def reaching_cost(masses: FloatArray, cost: FloatArray, law: FloatArray) -> float:
     """Returns the least cost of moving one distribution to another."""
-    fixed = ldp_polytope.LdpPolytope(law, law)
-    return float(column_generation.solve(masses, cost, fixed).values[0])
+    rows, columns = np.flatnonzero(masses), np.flatnonzero(law)
+    fixed = ldp_polytope.LdpPolytope(law[columns], law[columns])
+    part = np.ascontiguousarray(cost[np.ix_(rows, columns)])
+    return float(column_generation.solve(masses[rows], part, fixed).values[0])
 
 
 def convergence(
@@ -53,14 +56,13 @@ def convergence(
 ) -> list[float]:
     """Returns W_2 from the input after numbers of passes of the paper's Algorithm 1."""
     rows = masses > 0
-    problem = alternating_projections.make_problem(
-        masses[np.newaxis, rows],
+    problem = regularized_problem.Problem(
+        masses[rows],
         cost[rows] / regularization,
         ldp_polytope.from_base_measure(mechanism.base_measure, mechanism.epsilon),
     )
     laws = [
-        alternating_projections.project(problem, count).distributions[0]
-        for count in passes
+        alternating_projections.project(problem, count).distribution for count in passes
     ]
     return [reaching_cost(masses, cost, law / law.sum()) ** 0.5 for law in laws]
 
@@ -99,12 +101,12 @@ def ring(
     cost = ring_cost()
     masses = np.random.default_rng(_SEED).dirichlet(np.full(SIZE, CONCENTRATION))
     mechanism = wpm.WassersteinProjectionMechanism(cost, epsilon)
-    projection = mechanism.project(masses)
+    projection = np.asarray(mechanism.project(masses))
     largest = float(cost.max())
     return Ring(
         masses,
         projection,
-        wpm.KLProjectionMechanism(cost, epsilon).project(masses),
+        np.asarray(wpm.KLProjectionMechanism(cost, epsilon).project(masses)),
         reaching_cost(masses, cost, projection) ** 0.5,
         passes,
         {

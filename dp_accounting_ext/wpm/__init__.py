@@ -16,16 +16,30 @@ if TYPE_CHECKING:
     from dp_accounting_ext.wpm.baselines import ExponentialMechanism
     from dp_accounting_ext.wpm.baselines import KLProjectionMechanism
     from dp_accounting_ext.wpm.costs.cost_matrix import cost_matrix
+    from dp_accounting_ext.wpm.costs.graph_cost import GraphCost
+    from dp_accounting_ext.wpm.costs.line_cost import LineCost
+    from dp_accounting_ext.wpm.costs.point_cost import PointCost
+    from dp_accounting_ext.wpm.costs.point_cost import counts_at
+    from dp_accounting_ext.wpm.costs.transport_cost import TransportCost
     from dp_accounting_ext.wpm.dp_event import PrivateSamplingEvent
     from dp_accounting_ext.wpm.mechanism import WassersteinProjectionMechanism
+    from dp_accounting_ext.wpm.mechanism import from_points
     from dp_accounting_ext.wpm.projections.certified_projection import project
+    from dp_accounting_ext.wpm.sampling_mechanism import NotForRelease
 
 __all__ = [
     "ExponentialMechanism",
+    "GraphCost",
     "KLProjectionMechanism",
+    "LineCost",
+    "NotForRelease",
+    "PointCost",
     "PrivateSamplingEvent",
+    "TransportCost",
     "WassersteinProjectionMechanism",
     "cost_matrix",
+    "counts_at",
+    "from_points",
     "learn_base_measure",
     "minimax_base_measure",
     "project",
@@ -34,6 +48,13 @@ __all__ = [
 ]
 
 _HOMES = {
+    "counts_at": "costs.point_cost",
+    "from_points": "mechanism",
+    "PointCost": "costs.point_cost",
+    "LineCost": "costs.line_cost",
+    "GraphCost": "costs.graph_cost",
+    "TransportCost": "costs.transport_cost",
+    "NotForRelease": "sampling_mechanism",
     "ExponentialMechanism": "baselines",
     "KLProjectionMechanism": "baselines",
     "PrivateSamplingEvent": "dp_event",

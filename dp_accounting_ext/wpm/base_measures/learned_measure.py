@@ -1,36 +1,45 @@
 """A base measure learned from public users, under a cap on the worst case."""
 
+from collections.abc import Callable
 import dataclasses
 import math
+import time
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from dp_accounting_ext import validation
 from dp_accounting_ext.wpm import checks
+from dp_accounting_ext.wpm import private_rows
 from dp_accounting_ext.wpm.base_measures import cutting_planes
 from dp_accounting_ext.wpm.base_measures import measure_result
 from dp_accounting_ext.wpm.base_measures import minimax_measure
+from dp_accounting_ext.wpm.base_measures import point_costs
 from dp_accounting_ext.wpm.base_measures import uniform_measure
-from dp_accounting_ext.wpm.base_measures import worst_case
+from dp_accounting_ext.wpm.costs import dense_cost
+from dp_accounting_ext.wpm.costs import transport_cost
 from dp_accounting_ext.wpm.projections import ldp_polytope
-from dp_accounting_ext.wpm.projections.exact import column_generation
+from dp_accounting_ext.wpm.projections.exact import exact_projection
 
 FloatArray = npt.NDArray[np.float64]
 
 # Between the best measure so far and the program's: nearer to the first, the search
 # does not swing from corner to corner.
 _STEP = 0.3
+_TINY = 1e-300
 
 
 def learn_base_measure(
-    cost: npt.ArrayLike,
+    cost: Any,
     epsilon: float,
-    public_distributions: npt.ArrayLike,
+    public_distributions: Any,
     worst_case: float | None = None,
     *,
     relative_gap: float = 1e-2,
     max_rounds: int = 60,
+    time_limit: float | None = None,
+    progress: Callable[[int, float], None] | None = None,
 ) -> measure_result.MeasureResult:
     """Returns the base measure with the least mean cost of public users.
 
@@ -38,7 +47,7 @@ def learn_base_measure(
     users' projections are their tangents, which a linear program minimises.
 
     Args:
-        cost: (k, k_v) costs, public.
+        cost: (k, k_v) costs, or a `TransportCost`; public.
         epsilon: The privacy parameter ε.
         public_distributions: (n, k) distributions of users whose data are public, and
             who are not among those to be protected.
@@ -47,6 +56,9 @@ def learn_base_measure(
             ones may fare as badly as can be.
         relative_gap: Stop where the lower bound is this share below the mean cost.
         max_rounds: Stop then in any case.
+        time_limit: Stop after the round in which so many seconds of CPU are spent;
+            None for no limit.
+        progress: Called after each round with its number and the relative gap.
 
     Returns:
         The measure, the mean cost and a lower bound of it under the same limit.
@@ -55,16 +67,26 @@ def learn_base_measure(
         TypeError: If an argument has the wrong type.
         ValueError: If an argument is out of range.
     """
-    costs, privacy = checks.cost(cost), checks.epsilon(epsilon)
-    users = checks.distributions(
-        "public_distributions", public_distributions, len(costs)
+    costs, privacy = dense_cost.as_cost(cost), checks.epsilon(epsilon)
+    users = private_rows.read(
+        "public_distributions", public_distributions, costs.shape[0]
     )
+    if not len(users):
+        raise ValueError("public_distributions must have a row. Found none.")
+    seconds = math.inf
+    if time_limit is not None:
+        seconds = validation.real_number("time_limit", time_limit)
+    begin = time.process_time()
     search = _Search(costs, privacy, users, _limit(worst_case, costs, privacy))
     lower, rounds = 0.0, 0
     while rounds < max_rounds:
         rounds += 1
         search.evaluate()
+        if progress is not None:
+            progress(rounds, (search.value - lower) / max(search.value, _TINY))
         if search.value - lower <= relative_gap * search.value:
+            break
+        if time.process_time() - begin >= seconds:
             break
         program = search.cuts.solve()
         if program is None:
@@ -88,7 +110,9 @@ class _Limit:
     most: FloatArray
 
 
-def _limit(cap: float | None, cost: FloatArray, epsilon: float) -> _Limit:
+def _limit(
+    cap: float | None, cost: transport_cost.TransportCost, epsilon: float
+) -> _Limit:
     scale = math.exp(epsilon / 2)
     if cap is None:
         start = uniform_measure.uniform_base_measure(cost, epsilon)
@@ -107,11 +131,15 @@ class _Search:
     """The measures tried, the best of them, and the tangents there."""
 
     def __init__(
-        self, cost: FloatArray, epsilon: float, users: FloatArray, limit: _Limit
+        self,
+        cost: transport_cost.TransportCost,
+        epsilon: float,
+        users: private_rows.PrivateRows,
+        limit: _Limit,
     ) -> None:
         self._cost, self._users, self._limit = cost, users, limit
         self._least_share = math.exp(-epsilon)
-        self._points = worst_case.PointCosts(cost, epsilon)
+        self._points = point_costs.PointCosts(cost, epsilon)
         weights = np.full(len(users), 1 / len(users))
         self.cuts = cutting_planes.Cuts(cost.shape[1], epsilon, weights, limit.cap)
         self.best, self.value = limit.most, math.inf
@@ -120,15 +148,19 @@ class _Search:
     def evaluate(self) -> None:
         """Adds the users' tangents at the measure that is being tried."""
         allowed = ldp_polytope.LdpPolytope(self._least_share * self._tried, self._tried)
-        found = [
-            column_generation.solve(user, self._cost, allowed) for user in self._users
-        ]
-        value = float(np.mean([one.values[0] for one in found]))
+        solver = exact_projection.make_solver(self._cost, allowed)
+        costs = []
+        for place in range(len(self._users)):
+            inputs, masses = self._users.row(place)
+            found = solver.solve(inputs, masses)
+            costs.append(float(found.values[0]))
+            intercept, slopes = self._tangent(
+                masses, self._cost.rows(inputs), found.prices[0], allowed
+            )
+            self.cuts.add(np.array([intercept]), slopes[np.newaxis], np.array([place]))
+        value = float(np.mean(costs))
         if value < self.value:
             self.best, self.value = self._tried, value
-        for place, (user, one) in enumerate(zip(self._users, found, strict=True)):
-            intercept, slopes = self._tangent(user, one.prices[0], allowed)
-            self.cuts.add(np.array([intercept]), slopes[np.newaxis], np.array([place]))
 
     def move(self, target: FloatArray) -> None:
         """Tries the measure some way from the best one to the program's."""
@@ -139,15 +171,18 @@ class _Search:
         self._tried = tried
 
     def _tangent(
-        self, user: FloatArray, prices: FloatArray, allowed: ldp_polytope.LdpPolytope
+        self,
+        masses: FloatArray,
+        cost: FloatArray,
+        prices: FloatArray,
+        allowed: ldp_polytope.LdpPolytope,
     ) -> tuple[float, FloatArray]:
         """Returns the intercept and the slopes, in y, of the dual at its prices.
 
         The least g·q over the polytope is the maximum over τ of
         τ + Σ_j [e^{−ε}(g_j − τ)₊ − (τ − g_j)₊] y_j.
         """
-        rows = np.flatnonzero(user)
-        nearest = float(user[rows] @ (self._cost[rows] - prices).min(axis=1))
+        nearest = float(masses @ (cost - prices).min(axis=1))
         filled = ldp_polytope.cheapest(prices, allowed) > allowed.lower
         threshold = float(prices[filled].max()) if filled.any() else prices.min()
         excess = prices - threshold
@@ -156,8 +191,8 @@ class _Search:
 
     def _add_worst_cases(self, most: FloatArray) -> None:
         rows = np.flatnonzero(self._points.values(most) > self._limit.cap)
-        thresholds = self._points.thresholds(most)[rows]
-        self.cuts.add_capped(thresholds, self._points.slopes(thresholds, rows))
+        if rows.size:
+            self.cuts.add_capped(*self._points.tangents(most, rows))
 
     def _pulled(self, most: FloatArray) -> FloatArray:
         """Returns the measure, drawn towards one that keeps the cap until it does."""

@@ -3,16 +3,15 @@
 import math
 
 import numpy as np
-import numpy.typing as npt
 
 from dp_accounting_ext import validation
-from dp_accounting_ext.wpm import checks
 from dp_accounting_ext.wpm.base_measures import measure_result
-from dp_accounting_ext.wpm.base_measures import worst_case
+from dp_accounting_ext.wpm.base_measures import point_costs
+from dp_accounting_ext.wpm.costs import transport_cost
 
 
 def mirror_descent_base_measure(
-    cost: npt.ArrayLike, epsilon: float, steps: int
+    cost: transport_cost.TransportCost, epsilon: float, steps: int
 ) -> measure_result.MeasureResult:
     """Returns the mean of the iterates of mirror descent on the worst-case cost.
 
@@ -29,31 +28,30 @@ def mirror_descent_base_measure(
         (β D / α) sqrt(2 (1 + log k) / T), D the largest cost, k the number of outputs.
 
     Raises:
-        TypeError: If an argument has the wrong type.
-        ValueError: If an argument is out of range.
+        TypeError: If the steps are no integer.
+        ValueError: If they are fewer than one.
 
     Source:
         https://arxiv.org/abs/2605.10015, Proposition G.1.
     """
-    costs, privacy = checks.cost(cost), checks.epsilon(epsilon)
-    number = validation.positive_integer("steps", steps)
-    size, largest = costs.shape[1], max(float(costs.max()), np.finfo(float).tiny)
-    least, most = math.exp(-privacy / 2), math.exp(privacy / 2)
+    number = validation.positive_integer("mirror_descent_steps", steps)
+    size = cost.shape[1]
+    largest = max(float(cost.matrix().max()), np.finfo(float).tiny)
+    least, most = math.exp(-epsilon / 2), math.exp(epsilon / 2)
     pace = math.sqrt(2 * (1 + math.log(size)) / number)
-    points = worst_case.PointCosts(costs, privacy)
+    points = point_costs.PointCosts(cost, epsilon)
     current = np.full(size, most / size)
     total = np.zeros(size)
     for _ in range(number):
         total += current
         scaled = most * current
         row = np.array([np.argmax(points.values(scaled))])
-        thresholds = points.thresholds(scaled)[row]
-        slope = most * points.slopes(thresholds, row)[0]
+        slope = most * points.tangents(scaled, row)[1][0]
         current = current * np.exp(-pace / (most * largest) * slope)
         mass = float(current.sum())
         current *= min(max(mass, least), most) / mass
     mean = total / number
-    value = worst_case.worst_case_cost(mean, costs, privacy)
+    value = point_costs.worst_case_cost(mean, cost, epsilon)
     bound = most / least * largest * pace
     return measure_result.MeasureResult(
         mean, value, max(value - bound, 0.0), number, False

@@ -6,6 +6,7 @@ import numpy.typing as npt
 from dp_accounting_ext.wpm.projections import ldp_polytope
 
 FloatArray = npt.NDArray[np.float64]
+IndexArray = npt.NDArray[np.intp]
 
 
 def lower_bound(
@@ -17,9 +18,9 @@ def lower_bound(
     """Returns a lower bound of the cost of moving μ into the polytope.
 
     Args:
-        masses: (k,) the distribution μ.
+        masses: (s,) masses of the distribution μ.
         prices: (k_v,) any prices g of the outputs; the optimal dual makes it tight.
-        cost: (k, k_v) costs.
+        cost: (s, k_v) costs.
         polytope: The allowed distributions q of the outputs.
 
     Returns:
@@ -28,35 +29,26 @@ def lower_bound(
     Guarantees:
         No plan costs less, by weak duality, whatever the prices.
     """
-    rows = np.flatnonzero(masses)
-    nearest = (cost[rows] - prices).min(axis=1)
+    nearest = np.array([float((row - prices).min()) for row in cost])
     cheapest = ldp_polytope.cheapest(prices, polytope)
-    return float(masses[rows] @ nearest + prices @ cheapest)
+    return float(masses @ nearest + prices @ cheapest)
 
 
 def complete_prices(
-    prices: FloatArray,
-    masses: FloatArray,
-    cost: FloatArray,
-    polytope: ldp_polytope.LdpPolytope,
+    prices: FloatArray, cost: FloatArray, outputs: IndexArray
 ) -> FloatArray:
     """Returns prices in which outputs that hold nothing have one that costs nothing.
 
     Args:
-        prices: (k_v,) prices of the outputs that may hold something.
-        masses: (k,) the distribution μ.
-        cost: (k, k_v) costs.
-        polytope: The allowed distributions.
+        prices: (n,) prices of the outputs that may hold something.
+        cost: (s, k_v) costs.
+        outputs: (n,) these outputs.
 
     Returns:
-        The same, with the greatest prices of the other outputs that leave the
+        (k_v,) the same, with the greatest prices of the other outputs that leave the
         nearest output of every input as near.
     """
-    empty = polytope.upper <= 0
-    if not empty.any():
-        return prices
-    rows = np.flatnonzero(masses)
-    nearest = (cost[np.ix_(rows, ~empty)] - prices[~empty]).min(axis=1)
-    completed = prices.copy()
-    completed[empty] = (cost[np.ix_(rows, empty)] - nearest[:, np.newaxis]).min(axis=0)
+    nearest = (cost[:, outputs] - prices).min(axis=1)
+    completed = np.asarray((cost - nearest[:, np.newaxis]).min(axis=0))
+    completed[outputs] = prices
     return completed

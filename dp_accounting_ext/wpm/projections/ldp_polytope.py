@@ -25,6 +25,10 @@ class LdpPolytope:
     lower: FloatArray
     upper: FloatArray
 
+    def of(self, outputs: npt.NDArray[np.intp]) -> "LdpPolytope":
+        """Returns the bounds of some outputs."""
+        return LdpPolytope(self.lower[outputs], self.upper[outputs])
+
 
 def from_base_measure(base_measure: FloatArray, epsilon: float) -> LdpPolytope:
     """Returns the polytope of a base measure.

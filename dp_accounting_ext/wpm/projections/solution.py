@@ -32,6 +32,41 @@ class Solution:
     converged: BoolArray
 
 
+def one_user(
+    distribution: FloatArray,
+    prices: FloatArray,
+    value: float,
+    rounds: int,
+    converged: bool,
+) -> Solution:
+    """Returns the exact solution of one user."""
+    return Solution(
+        distribution[np.newaxis],
+        prices[np.newaxis],
+        np.array([value]),
+        np.zeros(1),
+        np.array([rounds]),
+        np.array([converged]),
+    )
+
+
+def joined(parts: list[Solution], size: int) -> Solution:
+    """Returns solutions of some users, or of none, as one of k_v outputs."""
+    none = Solution(
+        np.empty((0, size)),
+        np.empty((0, size)),
+        np.empty(0),
+        np.empty(0),
+        np.empty(0, dtype=np.int64),
+        np.empty(0, dtype=np.bool_),
+    )
+    fields = (field.name for field in dataclasses.fields(Solution))
+    everything = [none, *parts]
+    return Solution(
+        *(np.concatenate([getattr(one, name) for one in everything]) for name in fields)
+    )
+
+
 @dataclasses.dataclass(frozen=True)
 class ProjectionResult:
     """Represents a projection with its certificate; arrays for a batch.

@@ -25,8 +25,9 @@ IndexArray = npt.NDArray[np.intp]
 _MASS_SCALE = 1e5
 _COST_SCALE = 1e2
 _LEAST_COST = 1e-290
-_NEAREST_OUTPUTS = 8
-_NEAREST_INPUTS = 12
+# Tuning: outputs of each input and inputs of each output in the first program,
+# without prices and with them.
+_NEAREST, _NEAREST_REDUCED = (8, 12), (3, 2)
 _ADDED = 4
 _MOST_ROUNDS = 200
 _RELATIVE_GAP = 1e-11
@@ -49,14 +50,21 @@ class _Plan:
 
 
 def solve(
-    masses: FloatArray, cost: FloatArray, polytope: ldp_polytope.LdpPolytope
+    masses: FloatArray,
+    cost: FloatArray,
+    polytope: ldp_polytope.LdpPolytope,
+    reduced: FloatArray | None = None,
 ) -> solution.Solution:
     """Returns the exact projection of one user.
 
+    Rounds of linear programs, each with the arcs that the last one lacked.
+
     Args:
-        masses: (k,) distribution.
-        cost: (k, k_v) costs.
-        polytope: The allowed distributions.
+        masses: (s,) positive masses.
+        cost: (s, n) costs.
+        polytope: The allowed distributions, of positive upper bounds.
+        reduced: (s, n) costs less good prices of inputs and outputs, to begin with
+            fewer arcs; None if no prices are known.
 
     Returns:
         A solution of one row.
@@ -68,36 +76,7 @@ def solve(
         https://arxiv.org/abs/2605.10015, Appendix I; the demand edges are variables
         with bounds.
     """
-    rows, columns = np.flatnonzero(masses > 0), np.flatnonzero(polytope.upper > 0)
-    inner = ldp_polytope.LdpPolytope(polytope.lower[columns], polytope.upper[columns])
-    small = np.ascontiguousarray(cost[np.ix_(rows, columns)])
-    if rows.size == 1:
-        found = _solve_point(small[0], inner)
-    else:
-        found = _solve_plan(masses[rows], small, inner)
-    distribution, prices = np.zeros(polytope.upper.size), np.zeros(polytope.upper.size)
-    distribution[columns], prices[columns] = found.distributions[0], found.prices[0]
-    completed = duality.complete_prices(prices, masses, cost, polytope)
-    return dataclasses.replace(
-        found,
-        distributions=distribution[np.newaxis],
-        prices=completed[np.newaxis],
-    )
-
-
-def _solve_point(
-    cost: FloatArray, polytope: ldp_polytope.LdpPolytope
-) -> solution.Solution:
-    """All mass on one input: a knapsack, whose prices are the costs."""
-    found = ldp_polytope.cheapest(cost, polytope)
-    return _one(found, cost, float(cost @ found), 1, True)
-
-
-def _solve_plan(
-    masses: FloatArray, cost: FloatArray, polytope: ldp_polytope.LdpPolytope
-) -> solution.Solution:
-    """Rounds of linear programs, each with the arcs that the last one lacked."""
-    arcs = _first_arcs(masses, cost, polytope)
+    arcs = _first_arcs(masses, cost, polytope, reduced)
     rounding = _ROUNDING * float(cost.max())
     best_bound, best_prices = -np.inf, np.zeros(polytope.upper.size)
     converged, rounds = False, 0
@@ -115,37 +94,25 @@ def _solve_plan(
         if arcs.size == known:
             break
     distribution = ldp_polytope.nearest(distribution, polytope)
-    return _one(distribution, best_prices, value, rounds, converged)
-
-
-def _one(
-    distribution: FloatArray,
-    prices: FloatArray,
-    value: float,
-    rounds: int,
-    converged: bool,
-) -> solution.Solution:
-    return solution.Solution(
-        distribution[np.newaxis],
-        prices[np.newaxis],
-        np.array([value]),
-        np.zeros(1),
-        np.array([rounds]),
-        np.array([converged]),
-    )
+    return solution.one_user(distribution, best_prices, value, rounds, converged)
 
 
 def _first_arcs(
-    masses: FloatArray, cost: FloatArray, polytope: ldp_polytope.LdpPolytope
+    masses: FloatArray,
+    cost: FloatArray,
+    polytope: ldp_polytope.LdpPolytope,
+    reduced: FloatArray | None,
 ) -> IndexArray:
     """Arcs i·k_v + j between near ones, and those of a plan that is feasible."""
     size = cost.shape[1]
-    inputs, outputs = _least_of_rows(cost, _NEAREST_OUTPUTS)
-    turned, near = _least_of_rows(cost.T, _NEAREST_INPUTS)
+    near = cost if reduced is None else reduced
+    few = _NEAREST if reduced is None else _NEAREST_REDUCED
+    inputs, outputs = _least_of_rows(near, few[0])
+    turned, back = _least_of_rows(near.T, few[1])
     middle = np.full(size, 1 / size)
     corner = _corner_arcs(masses, ldp_polytope.nearest(middle, polytope))
     return np.unique(
-        np.concatenate([inputs * size + outputs, near * size + turned, corner])
+        np.concatenate([inputs * size + outputs, back * size + turned, corner])
     )
 
 

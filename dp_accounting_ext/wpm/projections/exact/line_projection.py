@@ -6,13 +6,13 @@ either side of its minimum (the slope trick), shifted where an output adds its l
 and most mass. This takes O((k + k_v) log(k + k_v)).
 """
 
-import dataclasses
 import heapq
 import math
 
 import numpy as np
 import numpy.typing as npt
 
+from dp_accounting_ext.wpm.costs import line_cost
 from dp_accounting_ext.wpm.projections import ldp_polytope
 from dp_accounting_ext.wpm.projections import solution
 
@@ -21,63 +21,42 @@ FloatArray = npt.NDArray[np.float64]
 _ROUNDING = 1e-12
 
 
-@dataclasses.dataclass(frozen=True)
-class Line:
-    """Inputs and outputs in the order of their places.
-
-    Attributes:
-        order: (k + k_v,) indices, outputs counted after inputs.
-        steps: (k + k_v,) distances to the next place; zero for the last.
-        num_inputs: k.
-    """
-
-    order: npt.NDArray[np.intp]
-    steps: FloatArray
-    num_inputs: int
-
-
-def make_line(inputs: FloatArray, outputs: FloatArray) -> Line:
-    """Returns the places of inputs and outputs on a line in their order."""
-    places = np.concatenate([inputs, outputs])
-    order = np.argsort(places, kind="stable")
-    steps = np.append(np.diff(places[order]), 0.0)
-    return Line(order, steps, inputs.size)
-
-
 def solve(
-    masses: FloatArray, line: Line, polytope: ldp_polytope.LdpPolytope
+    masses: FloatArray, cost: line_cost.LineCost, polytope: ldp_polytope.LdpPolytope
 ) -> solution.Solution:
     """Returns the exact projection of one user, for p = 1.
 
     Args:
         masses: (k,) distribution.
-        line: Where inputs and outputs are.
+        cost: Where inputs and outputs are.
         polytope: The allowed distributions.
 
     Returns:
         A solution of one row.
     """
+    places = np.concatenate([cost.inputs, cost.outputs])
+    order = np.argsort(places, kind="stable")
+    steps = np.append(np.diff(places[order]), 0.0)
     none = np.zeros(masses.size)
-    supplied = np.append(masses, np.zeros(polytope.upper.size))[line.order]
-    least = np.append(none, polytope.lower)[line.order]
+    supplied = np.append(masses, np.zeros(polytope.upper.size))[order]
+    least = np.append(none, polytope.lower)[order]
     # Beyond one a bound means nothing, and breakpoints would lose their digits.
-    most = np.minimum(np.append(none, polytope.upper), 1.0)[line.order]
+    most = np.minimum(np.append(none, polytope.upper), 1.0)[order]
     given = np.cumsum(supplied)
-    taken = _cumulated(_minima(given, least, most, line.steps), least, most)
+    taken = _cumulated(_minima(given, least, most, steps), least, most)
     held = np.diff(taken, prepend=0.0)
-    prices = _prices(taken - given, held, least, most, line.steps)
+    prices = _prices(taken - given, held, least, most, steps)
     size = polytope.upper.size
     distribution, sorted_prices = np.zeros(size), np.zeros(size)
-    outputs = line.order >= line.num_inputs
-    places = line.order[outputs] - line.num_inputs
-    distribution[places], sorted_prices[places] = held[outputs], prices[outputs]
-    return solution.Solution(
-        ldp_polytope.nearest(distribution, polytope)[np.newaxis],
-        sorted_prices[np.newaxis],
-        np.array([float(line.steps @ np.abs(taken - given))]),
-        np.zeros(1),
-        np.ones(1, dtype=np.int64),
-        np.ones(1, dtype=np.bool_),
+    outputs = order >= masses.size
+    found = order[outputs] - masses.size
+    distribution[found], sorted_prices[found] = held[outputs], prices[outputs]
+    return solution.one_user(
+        ldp_polytope.nearest(distribution, polytope),
+        sorted_prices,
+        float(steps @ np.abs(taken - given)),
+        1,
+        True,
     )
 
 

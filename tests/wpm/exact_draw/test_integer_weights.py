@@ -1,20 +1,16 @@
-"""The guarantee, in exact arithmetic, whatever is proposed; and exact draws."""
+"""The guarantee, in exact arithmetic, whatever is proposed."""
 
 from fractions import Fraction
 import math
-import secrets
 
 from hypothesis import given
 from hypothesis import settings
 import mpmath
 import numpy as np
 import pytest
-from scipy import stats
 import wpm_oracles
 
-from dp_accounting_ext.wpm.exact_draw import integer_sampler
 from dp_accounting_ext.wpm.exact_draw import integer_weights
-from dp_accounting_ext.wpm.exact_draw import rational_exponential
 from dp_accounting_ext.wpm.projections import ldp_polytope
 
 
@@ -47,16 +43,6 @@ def proposals(generator, polytope):
     )
 
 
-def assert_private(weights, total, epsilon):
-    """Rows sum to the total, and no ratio is above a lower bound of e^ε; exactly."""
-    bound = wpm_oracles.exponential_lower_bound(epsilon)
-    columns = [[int(weight) for weight in column] for column in weights.T]
-    assert all(sum(row) == total for row in zip(*columns, strict=True))
-    for column in columns:
-        assert min(column) >= 0
-        assert Fraction(max(column)) <= bound * min(column)
-
-
 @settings(max_examples=150, deadline=None)
 @given(wpm_oracles.seeds)
 def test_weights_are_private_whatever_was_proposed(seed):
@@ -65,7 +51,7 @@ def test_weights_are_private_whatever_was_proposed(seed):
     bounds, polytope, epsilon = random_bounds(generator)
     weights = integer_weights.round_to_weights(proposals(generator, polytope), bounds)
     limits = np.stack([bounds.lower, bounds.upper])
-    assert_private(weights, bounds.total, epsilon)
+    wpm_oracles.assert_private(weights, bounds.total, epsilon)
     ratio = wpm_oracles.exponential_lower_bound(epsilon)
     for low, high in zip(*limits.tolist(), strict=True):
         assert Fraction(high) <= ratio * low
@@ -112,7 +98,7 @@ def test_the_check_stands_behind_the_repair(monkeypatch):
     monkeypatch.setattr(integer_weights, "_repair", lambda *_: None)
     rows = np.random.default_rng(0).dirichlet(np.ones(5), size=20)
     weights = integer_weights.round_to_weights(rows, bounds)
-    assert_private(weights, bounds.total, 1.0)
+    wpm_oracles.assert_private(weights, bounds.total, 1.0)
 
 
 def test_check_sees_each_fault():
@@ -145,7 +131,7 @@ def test_measures_at_the_ends_of_their_range(epsilon, place):
     polytope = wpm_oracles.polytope_of(measure, epsilon)
     bounds = integer_weights.make_bounds(polytope, epsilon)
     weights = integer_weights.round_to_weights(np.full((1, 7), 1 / 7), bounds)
-    assert_private(weights, bounds.total, epsilon)
+    wpm_oracles.assert_private(weights, bounds.total, epsilon)
     np.testing.assert_allclose(weights.astype(float) / bounds.total, 1 / 7, rtol=1e-6)
 
 
@@ -156,58 +142,6 @@ def test_limit_of_bits():
     far = ldp_polytope.LdpPolytope(np.full(3, 2.0**-300), np.full(3, 0.5))
     with pytest.raises(ValueError, match="of 256 bits. Found 208.0, which needs 324"):
         integer_weights.make_bounds(far, 208.0)
-
-
-@pytest.mark.parametrize("exponent", [1e-300, 1e-9, 0.01, 0.1, 1.0, 2.5, 40.0, 160.0])
-def test_rational_bounds_enclose_the_exponential(exponent):
-    low, high = rational_exponential.bounds(Fraction(exponent))
-    with mpmath.workprec(1500):
-        truth = mpmath.exp(mpmath.mpf(exponent))
-        assert mpmath.mpf(low.numerator) / low.denominator <= truth
-        assert mpmath.mpf(high.numerator) / high.denominator >= truth
-    assert high - low <= Fraction(1, 2**240) * high
-
-
-def test_law_of_draws_is_the_weights_by_enumeration(monkeypatch):
-    """Every value that randbits can return, once."""
-    bits, weights = 8, np.array([[0, 100, 1, 155, 0]])
-    values = iter(range(2**bits))
-    asked = []
-
-    def randbits(count):
-        asked.append(count)
-        return next(values)
-
-    monkeypatch.setattr(secrets, "randbits", randbits)
-    draws = np.concatenate(
-        [integer_sampler.draw(weights, bits) for _ in range(2**bits)]
-    )
-    np.testing.assert_array_equal(np.bincount(draws, minlength=5), weights[0])
-    assert asked == [bits] * 2**bits
-
-
-@pytest.mark.parametrize("bits", [8, 62, 63, 100])
-@pytest.mark.parametrize("seed", [None, 0])
-def test_law_of_draws_by_chi_square(bits, seed):
-    shares = np.array([0.5, 0.25, 0.0, 0.125, 0.125])
-    weights = np.array([int(share * 2**bits) for share in shares])
-    weights = weights.astype(np.int64 if bits <= 62 else object)
-    rng = None if seed is None else np.random.default_rng(seed)
-    draws = integer_sampler.draw(np.tile(weights, (4000, 1)), bits, rng)
-    counts = np.bincount(draws, minlength=5)
-    assert counts[2] == 0
-    seen = shares > 0
-    found = stats.chisquare(counts[seen], 4000 * shares[seen])
-    assert found.pvalue > 1e-6
-
-
-def test_seeded_draws_repeat():
-    weights = np.tile(np.array([2**61, 2**61]), (50, 1))
-    one, other = (
-        integer_sampler.draw(weights, 62, np.random.default_rng(5)) for _ in range(2)
-    )
-    np.testing.assert_array_equal(one, other)
-    assert 0 < one.sum() < 50
 
 
 def exact_bounds(lower, upper, epsilon):
@@ -359,26 +293,3 @@ def test_repair_of_one_keeps_what_is_full():
     assert np.all(weights >= bounds.lower) and np.all(weights <= bounds.upper)
     integer_weights._repair(weights, bounds)
     assert integer_weights.are_valid(weights, bounds).all()
-
-
-def test_draws_of_no_rows():
-    found = integer_sampler.draw(np.zeros((0, 3), dtype=np.int64), 62)
-    assert found.shape == (0,) and found.dtype == np.int64
-
-
-@pytest.mark.parametrize("bits", [8, 12, 16])
-def test_every_integer_has_as_many_octets(bits):
-    """All strings that a generator can return, as few as hold the bits."""
-
-    class Octets:
-        def __init__(self):
-            self.count = 0
-
-        def bytes(self, length):
-            assert length == -(-bits // 8)
-            self.count += 1
-            return (self.count - 1).to_bytes(length, "little")
-
-    rng, spare = Octets(), -bits % 8
-    found = [integer_sampler._uniform(bits, rng) for _ in range(2 ** (bits + spare))]
-    assert found == [number >> spare for number in range(2 ** (bits + spare))]
