@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from dp_accounting_ext.wpm.projections import ldp_polytope
 from dp_accounting_ext.wpm.projections.entropic import regularized_problem
 
 
@@ -24,6 +25,8 @@ def project(
     for _ in range(passes):
         potentials = regularized_problem.row_prices(problem, prices)
         weights = regularized_problem.weigh(problem, potentials)
-        proof = regularized_problem.prove(problem, weights)
-        prices = proof.prices
-    return proof
+        logs = weights.logs
+        law = ldp_polytope.kl_projection(logs[np.newaxis], problem.polytope)[0]
+        # Bounds that underflow to zero count as the least normal number.
+        prices = np.log(np.maximum(law, np.finfo(float).tiny)) - logs
+    return regularized_problem.prove(problem, weights)

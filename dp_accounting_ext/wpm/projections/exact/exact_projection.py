@@ -22,10 +22,9 @@ FloatArray = npt.NDArray[np.float64]
 IndexArray = npt.NDArray[np.intp]
 
 _TINY = float(np.finfo(float).tiny)
-# Tuning. The slope trick takes some 4 µs a place, a pass of the box 1 ns an arc, of
-# which there are tens; above so many inputs Newton's equations cost more than the
-# linear program they spare.
-_LINE_SHARE = 1 / 40
+# Tuning. On a line all outputs beyond two inputs are as near to the one as to the
+# other, but for a constant: boxes of prices are never small, so the sweep is taken.
+# Above so many inputs Newton's equations cost more than the program they spare.
 _MOST_BOX_INPUTS = 400
 _LEAST_BOX_OUTPUTS = 1000
 # A linear program of so many arcs or more is worth the entropic projection at this
@@ -55,8 +54,7 @@ def choose_algorithm(
     """
     if num_inputs == 1:
         return Algorithm.KNAPSACK
-    on_line = isinstance(cost, line_cost.LineCost) and cost.order == 1
-    if on_line and num_inputs > _LINE_SHARE * cost.shape[0]:
+    if isinstance(cost, line_cost.LineCost) and cost.order == 1:
         return Algorithm.SLOPE_TRICK
     few = num_inputs <= _MOST_BOX_INPUTS
     if few and num_outputs >= max(_LEAST_BOX_OUTPUTS, 2 * num_inputs):
@@ -96,9 +94,7 @@ class ExactSolver:
         algorithm = choose_algorithm(self.cost, inputs.size, self.outputs.size)
         if algorithm is Algorithm.SLOPE_TRICK:
             assert isinstance(self.cost, line_cost.LineCost)
-            everywhere = np.zeros(self.cost.shape[0])
-            everywhere[inputs] = masses
-            return line_projection.solve(everywhere, self.cost, self.polytope)
+            return line_projection.solve(inputs, masses, self.cost, self.polytope)
         whole = self.cost.rows(inputs)
         few = self.outputs.size < self.polytope.upper.size
         rows = np.ascontiguousarray(whole[:, self.outputs]) if few else whole

@@ -17,24 +17,29 @@ from dp_accounting_ext.wpm.projections import ldp_polytope
 from dp_accounting_ext.wpm.projections import solution
 
 FloatArray = npt.NDArray[np.float64]
+IndexArray = npt.NDArray[np.intp]
 
 _ROUNDING = 1e-12
 
 
 def solve(
-    masses: FloatArray, cost: line_cost.LineCost, polytope: ldp_polytope.LdpPolytope
+    inputs: IndexArray,
+    masses: FloatArray,
+    cost: line_cost.LineCost,
+    polytope: ldp_polytope.LdpPolytope,
 ) -> solution.Solution:
     """Returns the exact projection of one user, for p = 1.
 
     Args:
-        masses: (k,) distribution.
+        inputs: (s,) the inputs that hold mass.
+        masses: (s,) their masses.
         cost: Where inputs and outputs are.
         polytope: The allowed distributions.
 
     Returns:
         A solution of one row.
     """
-    places = np.concatenate([cost.inputs, cost.outputs])
+    places = np.concatenate([cost.inputs[inputs], cost.outputs])
     order = np.argsort(places, kind="stable")
     steps = np.append(np.diff(places[order]), 0.0)
     none = np.zeros(masses.size)
@@ -60,59 +65,56 @@ def solve(
     )
 
 
-class _Side:
-    """Breakpoints on one side of the minimum, with changes of slope; shifted as one."""
-
-    def __init__(self, sign: float) -> None:
-        self._sign = sign
-        self._shift = 0.0
-        self._heap = [(0.0, math.inf)]
-
-    def shift(self, distance: float) -> None:
-        self._shift += distance
-
-    def nearest(self) -> float:
-        """Returns the breakpoint next to the minimum."""
-        return self._sign * self._heap[0][0] + self._shift
-
-    def push(self, place: float, weight: float) -> None:
-        heapq.heappush(self._heap, (self._sign * (place - self._shift), weight))
-
-    def pop(self, weight: float) -> tuple[float, float]:
-        """Takes away up to a weight of the nearest breakpoint: its place, how much."""
-        place, found = heapq.heappop(self._heap)
-        if found > weight:
-            heapq.heappush(self._heap, (place, found - weight))
-        return self._sign * place + self._shift, min(found, weight)
-
-
 def _minima(
     given: FloatArray, least: FloatArray, most: FloatArray, steps: FloatArray
 ) -> list[float]:
-    """Returns where the cost of all before is least, before each place."""
-    # A heap has its least element first: signs turn the left side around.
-    left, right = _Side(-1.0), _Side(1.0)
+    """Returns where the cost of all before is least, before each place.
+
+    Two heaps hold the breakpoints left and right of the minimum, with their changes
+    of slope. An output shifts the left ones by its least mass, the right ones by its
+    most; a step adds a slope on both sides of the mass that was given so far. All of
+    it is in one loop, for it runs once for each of a million places.
+    """
+    push, pop, replace = heapq.heappush, heapq.heappop, heapq.heapreplace
+    # A heap has its least element first: the left one holds negatives.
+    left = [(0.0, math.inf)]
+    right = [(0.0, math.inf)]
+    left_shift = right_shift = 0.0
     minima = []
     rows = zip(
         given.tolist(), least.tolist(), most.tolist(), steps.tolist(), strict=True
     )
     for mass, low, high, step in rows:
-        minima.append(left.nearest())
-        left.shift(low)
-        right.shift(high)
-        if step > 0:
-            _add(mass, step, left, right)
-            _add(mass, step, right, left)
+        minima.append(left_shift - left[0][0])
+        left_shift += low
+        right_shift += high
+        if step <= 0:
+            continue
+        push(left, (left_shift - mass, step))
+        weight = step
+        while weight > 0:
+            place, found = left[0]
+            moved = left_shift - place - right_shift
+            if found > weight:
+                replace(left, (place, found - weight))
+                push(right, (moved, weight))
+                break
+            pop(left)
+            push(right, (moved, found))
+            weight -= found
+        push(right, (mass - right_shift, step))
+        weight = step
+        while weight > 0:
+            place, found = right[0]
+            moved = left_shift - place - right_shift
+            if found > weight:
+                replace(right, (place, found - weight))
+                push(left, (moved, weight))
+                break
+            pop(right)
+            push(left, (moved, found))
+            weight -= found
     return minima
-
-
-def _add(place: float, weight: float, near: _Side, far: _Side) -> None:
-    """Adds a slope on the far side of a place, through the near side's breakpoints."""
-    near.push(place, weight)
-    while weight > 0:
-        moved, amount = near.pop(weight)
-        far.push(moved, amount)
-        weight -= amount
 
 
 def _cumulated(minima: list[float], least: FloatArray, most: FloatArray) -> FloatArray:

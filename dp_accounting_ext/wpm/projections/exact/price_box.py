@@ -90,7 +90,7 @@ class _Prices:
     """
 
     potentials: FloatArray
-    owner: IndexArray
+    owner: npt.NDArray[np.int32]
     excess: FloatArray
     margin: FloatArray
     held: FloatArray
@@ -124,7 +124,7 @@ def solve(problem: Problem, order: IndexArray) -> solution.Solution:
             if value - best <= _RELATIVE_GAP * value + rounding:
                 law = ldp_polytope.nearest(distribution, problem.polytope)
                 return solution.one_user(law, found.excess, value, count, True)
-        prices, radius = found, _WIDER * box.radius
+        prices, radius = _ascend(problem, found.potentials), _WIDER * box.radius
     raise linear_program.SolverError("No box of prices holds the optimum.")
 
 
@@ -169,20 +169,38 @@ def _spread(problem: Problem, order: IndexArray, count: int) -> IndexArray:
 def _evaluate(problem: Problem, potentials: FloatArray) -> _Prices:
     """Returns what prices of the inputs lead to."""
     size = problem.cost.shape[1]
-    owner, excess = np.empty(size, dtype=np.intp), np.empty(size)
-    margin = np.empty(size)
+    owner, excess = np.zeros(size, dtype=np.int32), np.full(size, np.inf)
+    margin = np.full(size, np.inf)
     for begin in range(0, size, _BLOCK):
         part = slice(begin, begin + _BLOCK)
-        reduced = problem.cost[:, part] - potentials[:, np.newaxis]
-        best = reduced.argmin(axis=0)
-        columns = np.arange(best.size)
-        owner[part], excess[part] = best, reduced[best, columns]
-        reduced[best, columns] = np.inf
-        margin[part] = reduced.min(axis=0) - excess[part]
+        _least_two(
+            problem.cost[:, part], potentials, owner[part], excess[part], margin[part]
+        )
+    margin -= excess
     polytope = problem.polytope
     held = np.where(excess > 0, polytope.lower, polytope.upper)
     value = float(problem.masses @ potentials + held @ excess)
     return _Prices(potentials, owner, excess, margin, held, value)
+
+
+def _least_two(
+    cost: FloatArray,
+    potentials: FloatArray,
+    owner: npt.NDArray[np.int32],
+    least: FloatArray,
+    second: FloatArray,
+) -> None:
+    """Fills in the least and the second C_ij − f_i of each output, and whose it is.
+
+    Row by row in the cache: several times faster than a minimum over columns.
+    """
+    reduced, better = np.empty(least.size), np.empty(least.size, dtype=np.bool_)
+    for place, (row, potential) in enumerate(zip(cost, potentials, strict=True)):
+        np.subtract(row, potential, out=reduced)
+        np.less(reduced, least, out=better)
+        np.copyto(owner, place, where=better)
+        np.minimum(second, np.maximum(least, reduced), out=second)
+        np.minimum(least, reduced, out=least)
 
 
 def _seconds(problem: Problem, prices: _Prices, outputs: IndexArray) -> IndexArray:
@@ -242,7 +260,9 @@ def _curvature(problem: Problem, prices: _Prices, share: float) -> FloatArray:
     # Where that many are at once between two inputs, no width is too small.
     width = max(width, _ROUNDING * float(problem.cost.max()))
     moving = np.flatnonzero(margin < 2 * width)
-    pairs = prices.owner[moving] * inputs + _seconds(problem, prices, moving)
+    pairs = prices.owner[moving].astype(np.intp) * inputs + _seconds(
+        problem, prices, moving
+    )
     moved = prices.held[moving] / (4 * width)
     flows = np.bincount(pairs, moved, minlength=inputs * inputs)
     flows = flows.astype(float).reshape(inputs, inputs)

@@ -17,7 +17,7 @@ from dp_accounting_ext.wpm.projections.entropic import newton_projection
 @given(wpm_oracles.seeds)
 def test_it_reaches_the_limit_of_the_plain_iteration(seed):
     problem = problem_of(seed)
-    limit = alternating_projections.project(problem, 1000)
+    limit = alternating_projections.project(problem, 400)
     start = np.zeros(problem.masses.size)
     found, _, met = newton_projection.project(problem, start, 1e-10, 200)
     assert met

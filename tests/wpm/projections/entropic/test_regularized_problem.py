@@ -29,7 +29,7 @@ def regularized_cost(plan, cost):
 @given(wpm_oracles.seeds)
 def test_proof_encloses_the_optimum_at_any_prices(seed):
     problem = problem_of(seed)
-    limit = alternating_projections.project(problem, 1000)
+    limit = alternating_projections.project(problem, 400)
     potentials = regularized_problem.row_prices(problem, limit.prices)
     plan = np.exp(potentials[:, np.newaxis] + limit.prices - problem.cost)
     np.testing.assert_allclose(plan.sum(axis=1), problem.masses, rtol=1e-9)

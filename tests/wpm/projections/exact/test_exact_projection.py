@@ -89,6 +89,7 @@ def test_every_algorithm_has_its_place():
     assert choose(dense, 50, 60) is names.COLUMN_GENERATION
     assert choose(dense, 5000, 5000) is names.COLUMN_GENERATION
     assert choose(line, 90, 100) is names.SLOPE_TRICK
+    assert choose(line, 2, 10**6) is names.SLOPE_TRICK
     squares = line_cost.LineCost(np.arange(100.0), order=2)
     assert choose(squares, 90, 100) is names.COLUMN_GENERATION
 

@@ -27,7 +27,7 @@ def test_line_is_exact_and_proves_it(seed):
         wpm_oracles.random_measure(generator, size, epsilon), epsilon
     )
     line = line_cost.LineCost(inputs, outputs)
-    found = line_projection.solve(masses, line, polytope)
+    found = line_projection.solve(np.arange(k), masses, line, polytope)
     general = wpm_oracles.exact(masses, cost, polytope)
     wpm_oracles.assert_in_polytope(found.distributions, polytope)
     slack = 1e-11 * (1 + cost.max())
