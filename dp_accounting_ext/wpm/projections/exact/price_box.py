@@ -167,7 +167,10 @@ def _spread(problem: Problem, order: IndexArray, count: int) -> IndexArray:
 
 
 def _evaluate(problem: Problem, potentials: FloatArray) -> _Prices:
-    """Returns what prices of the inputs lead to."""
+    """Returns what prices of the inputs lead to, once all are raised as one.
+
+    By how much is known: so that the outputs hold one in sum.
+    """
     size = problem.cost.shape[1]
     owner, excess = np.zeros(size, dtype=np.int32), np.full(size, np.inf)
     margin = np.full(size, np.inf)
@@ -178,9 +181,23 @@ def _evaluate(problem: Problem, potentials: FloatArray) -> _Prices:
         )
     margin -= excess
     polytope = problem.polytope
+    level = _level(excess, polytope)
+    potentials, excess = potentials + level, excess - level
     held = np.where(excess > 0, polytope.lower, polytope.upper)
     value = float(problem.masses @ potentials + held @ excess)
     return _Prices(potentials, owner, excess, margin, held, value)
+
+
+def _level(excess: FloatArray, polytope: ldp_polytope.LdpPolytope) -> float:
+    """Returns the price below which outputs are full, if they hold one in sum."""
+    widths = polytope.upper - polytope.lower
+    left = 1 - float(polytope.lower.sum())
+    if widths.min() == widths.max() > 0:
+        last = min(max(int(left / widths[0]), 0), widths.size - 1)
+        return float(np.partition(excess, last)[last])
+    order = np.argsort(excess)
+    last = np.searchsorted(np.cumsum(widths[order]), left)
+    return float(excess[order[min(int(last), widths.size - 1)]])
 
 
 def _least_two(
