@@ -4,7 +4,6 @@ import abc
 from collections.abc import Iterator
 from collections.abc import Sequence
 from concurrent import futures
-from fractions import Fraction
 import functools
 import math
 from typing import Any
@@ -100,10 +99,13 @@ class SamplingMechanism(abc.ABC):
     @functools.cached_property
     def dp_event(self) -> dp_event.PrivateSamplingEvent:
         """The event of one draw, for an accountant."""
-        # As a sum of integers: the bounds are what holds, not the base measure.
-        least = Fraction(int(sum(self._bounds.lower.tolist())), self._bounds.total)
+        # From the integers: the bounds are what holds, not the base measure.
         most_mass = math.exp(self._epsilon / 2)
-        mass = min(max(float(least) * most_mass, 1 / most_mass), most_mass)
+        whole = self._bounds.total
+        shares = [int(weight) / whole for weight in self._bounds.lower.tolist()]
+        measure = most_mass * np.array(shares)
+        mass = dp_event.equivalent_mass(self._epsilon, measure)
+        mass = min(max(mass, 1 / most_mass), most_mass)
         return dp_event.PrivateSamplingEvent(self._epsilon, mass)
 
     def project(self, mu: Any) -> NotForRelease:

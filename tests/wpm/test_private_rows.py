@@ -1,9 +1,16 @@
 """Distributions as users give them."""
 
+from fractions import Fraction
+
+from hypothesis import given
+from hypothesis import settings
+from hypothesis import strategies as st
 import numpy as np
 import pytest
+from scipy import sparse
 
 from dp_accounting_ext import wpm
+from dp_accounting_ext.wpm import private_rows
 
 COST = np.ones((2, 3))
 BAD_CALLS = [
@@ -58,3 +65,52 @@ def test_sums_within_the_tolerance_are_normalised():
     mechanism.project([0.5, 0.5 + 9e-7])
     with pytest.raises(ValueError, match="mu must sum to 1"):
         mechanism.project([0.5, 0.5 + 2e-6])
+
+
+@pytest.mark.parametrize("make", [np.array, sparse.csr_matrix, sparse.coo_matrix])
+def test_rows_are_read_as_they_are(make):
+    generator = np.random.default_rng(0)
+    masses = generator.dirichlet(np.full(9, 0.2), size=6)
+    masses[masses < 0.05] = 0
+    masses /= masses.sum(axis=1, keepdims=True)
+    rows = private_rows.read("mu", make(masses), 9)
+    np.testing.assert_allclose(rows.dense(), masses, rtol=1e-15)
+    assert len(rows) == 6 and rows.is_batch
+    np.testing.assert_array_equal(rows.part(2, 5).dense(), rows.dense()[2:5])
+    inputs, held = rows.row(3)
+    assert (held > 0).all() and (np.diff(inputs) > 0).all()
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.integers(0, 2**45), min_size=1, max_size=9).filter(any))
+def test_counts_are_normalised_as_fractions(counts):
+    """Each mass is the float nearest to the quotient of integers."""
+    rows = private_rows.read("mu", counts, len(counts))
+    total = sum(counts)
+    for found, count in zip(rows.dense()[0], counts, strict=True):
+        assert found == float(Fraction(count, total))
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "message"),
+    [
+        ([0, 0], ValueError, "mu must have a count in each row. Found none"),
+        ([-1, 2], ValueError, "mu must be non-negative"),
+        ([2**52, 2**52], ValueError, "mu must sum to less than 2"),
+        (sparse.csr_matrix([[0.5, 0.6]]), ValueError, "mu must sum to 1"),
+        (sparse.csr_matrix([[1.0]]), ValueError, r"of the 2 inputs.*\(1, 1\)"),
+        (sparse.csr_matrix([[np.nan, 1.0]]), ValueError, "mu must be non-negative"),
+        (sparse.csr_matrix([[1j, 0]]), TypeError, "mu must be an array of real"),
+        (np.array([True, False]), TypeError, "mu must be an array of real"),
+    ],
+)
+def test_bad_rows(value, error, message):
+    with pytest.raises(error, match=message):
+        private_rows.read("mu", value, 2)
+
+
+def test_what_was_given_stays_as_it_is():
+    table = sparse.coo_matrix(([1, 1, 2], ([0, 0, 0], [1, 1, 0])), shape=(1, 2))
+    rows = private_rows.read("mu", table, 2)
+    np.testing.assert_array_equal(rows.dense(), [[0.5, 0.5]])
+    assert table.nnz == 3

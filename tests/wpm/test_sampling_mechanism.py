@@ -1,7 +1,13 @@
 """Privacy whatever the solver does, one interface, errors."""
 
+from concurrent import futures
+import contextlib
+import multiprocessing
+import pickle
+
 import numpy as np
 import pytest
+from scipy import sparse
 import wpm_oracles
 
 from dp_accounting_ext import wpm
@@ -130,3 +136,140 @@ def test_a_solver_that_returns_nonsense_stays_private(monkeypatch, nonsense):
     monkeypatch.setattr(column_generation, "solve", spoiled)
     weights = mechanism.integer_weights(users)
     wpm_oracles.assert_private(weights, mechanism.integer_bounds.total, 2.0)
+
+
+@contextlib.contextmanager
+def inline_executor(_):
+    """Any executor serves: this one runs a job when its result is asked for."""
+
+    class Job:
+        def __init__(self, function, arguments):
+            self.result = lambda: function(*arguments)
+
+    class Executor:
+        def submit(self, function, *arguments):
+            return Job(function, arguments)
+
+    yield Executor()
+
+
+POINTS = points(60, seed=5)
+RING = np.column_stack([np.arange(60), np.roll(np.arange(60), -1)])
+
+
+def ring_graph():
+    """As a sparse matrix of lengths."""
+    lengths = np.random.default_rng(0).uniform(0.5, 2, 60)
+    return sparse.csr_matrix((lengths, (RING[:, 0], RING[:, 1])), shape=(60, 60))
+
+
+WAYS_IN = {
+    "points": lambda epsilon: wpm.from_points(POINTS, epsilon),
+    "haversine": lambda epsilon: wpm.from_points(50 * POINTS, epsilon, "haversine", 2),
+    "line of order two": lambda epsilon: wpm.WassersteinProjectionMechanism.on_line(
+        POINTS[:, 0], POINTS[:, 1], epsilon, order=2
+    ),
+    "sparse graph": lambda epsilon: wpm.WassersteinProjectionMechanism.on_graph(
+        ring_graph(), epsilon=epsilon
+    ),
+    "entropic": lambda epsilon: wpm.from_points(POINTS, epsilon, regularization=0.05),
+    "paper": lambda epsilon: wpm.from_points(
+        POINTS, epsilon, regularization=0.05, algorithm="paper", max_iterations=40
+    ),
+}
+
+
+def crowd():
+    """Dense masses, sparse masses, and counts of the same users."""
+    generator = np.random.default_rng(1)
+    counts = generator.integers(0, 3, (25, 60)) * (generator.random((25, 60)) < 0.2)
+    counts[:, 0] += counts.sum(axis=1) == 0
+    masses = counts / counts.sum(axis=1, keepdims=True)
+    return {"masses": masses, "sparse": sparse.csr_matrix(masses), "counts": counts}
+
+
+@pytest.mark.parametrize("name", WAYS_IN)
+@pytest.mark.parametrize("epsilon", [0.1, 3.0])
+def test_every_way_in_is_private_in_exact_arithmetic(name, epsilon):
+    mechanism = WAYS_IN[name](epsilon)
+    rows = [mechanism.integer_weights(users) for users in crowd().values()]
+    weights = np.concatenate([*rows, mechanism.integer_weights(np.eye(60)[:9])])
+    wpm_oracles.assert_private(
+        np.asarray(weights), mechanism.integer_bounds.total, epsilon
+    )
+    np.testing.assert_array_equal(rows[0], rows[1])
+    # Quotients of floats that were rounded before are other floats.
+    counted, divided = (np.asarray(rows[k], dtype=float) for k in (2, 0))
+    np.testing.assert_allclose(counted, divided, rtol=1e-9)
+
+
+def test_nobody_gets_no_draw():
+    mechanism = WAYS_IN["points"](1.0)
+    for nobody in (np.zeros((0, 60)), sparse.csr_matrix((0, 60))):
+        assert mechanism.sample(nobody).shape == (0,)
+        assert mechanism.project(nobody).shape == (0, 60)
+        assert mechanism.integer_weights(nobody).shape == (0, 60)
+    assert wpm.project(np.zeros((0, 60)), mechanism.cost, np.full(60, 1 / 60), 1.0)
+
+
+def test_seeds():
+    mechanism, users = WAYS_IN["points"](1.0), crowd()["counts"]
+    one = mechanism.sample(users, rng=1)
+    np.testing.assert_array_equal(one, mechanism.sample(users, rng=np.int64(1)))
+    generator = np.random.default_rng(1)
+    np.testing.assert_array_equal(one, mechanism.sample(users, rng=generator))
+    for wrong in (-1, 1.5, "1", True):
+        with pytest.raises(TypeError, match="rng must be None, a non-negative integer"):
+            mechanism.sample(users, rng=wrong)
+
+
+@pytest.mark.parametrize("kind", [futures.ThreadPoolExecutor, inline_executor])
+def test_an_executor_draws_from_the_same_laws(kind):
+    """Parts in any order; and from the system's randomness without a seed."""
+    mechanism, users = WAYS_IN["points"](3.0), crowd()["counts"]
+    with kind(2) as executor:
+        one = mechanism.sample(users, rng=7, executor=executor)
+        other = mechanism.sample(users, rng=7, executor=executor)
+        np.testing.assert_array_equal(one, other)
+        draws = [mechanism.sample(users, executor=executor) for _ in range(4)]
+        assert isinstance(mechanism.sample(users[0], executor=executor), int)
+    assert any((draws[0] != draw).any() for draw in draws[1:])
+    laws = np.asarray(mechanism.project(users))
+    assert all((laws[np.arange(25), draw] > 0).all() for draw in [one, *draws])
+
+
+def test_processes_draw(tmp_path):
+    mechanism, users = WAYS_IN["points"](3.0), crowd()["counts"]
+    context = multiprocessing.get_context("spawn")
+    with futures.ProcessPoolExecutor(1, mp_context=context) as executor:
+        assert mechanism.sample(users[:9], executor=executor).shape == (9,)
+
+
+@pytest.mark.parametrize("name", WAYS_IN)
+def test_mechanisms_are_values(name):
+    make = WAYS_IN[name]
+    assert make(2.0) == make(2.0) and hash(make(2.0)) == hash(make(2.0))
+    assert make(2.0) != make(1.0) and make(2.0) != 2.0
+    assert "epsilon=2.0" in repr(make(2.0))
+    assert make(2.0).cost.shape == (60, 60)
+    copy = pickle.loads(pickle.dumps(make(2.0)))
+    assert copy == make(2.0)
+
+
+def test_what_is_not_for_release_says_so():
+    mechanism = WAYS_IN["points"](1.0)
+    law = mechanism.project(np.eye(60)[0])
+    assert isinstance(law, wpm.NotForRelease) and "NotForRelease" in repr(law)
+    assert isinstance(mechanism.integer_weights(np.eye(60)[0]), wpm.NotForRelease)
+    assert not isinstance(mechanism.sample(np.eye(60)), wpm.NotForRelease)
+
+
+def test_no_user_depends_on_the_others():
+    """Bit by bit: or the draw of one would tell of another."""
+    users = crowd()["masses"]
+    for name in ("points", "entropic", "line of order two"):
+        mechanism = WAYS_IN[name](2.0)
+        whole = mechanism.integer_weights(users)
+        for place in (0, 7, 24):
+            alone = mechanism.integer_weights(users[place])
+            np.testing.assert_array_equal(whole[place], alone)

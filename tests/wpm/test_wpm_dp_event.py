@@ -1,6 +1,7 @@
 """The event of a draw and its dominating pair."""
 
 from fractions import Fraction
+import itertools
 
 from dp_accounting import dp_event as host_event
 from hypothesis import given
@@ -139,18 +140,87 @@ def test_event_goes_through_its_named_tuple():
 @settings(max_examples=30, deadline=None)
 @given(wpm_oracles.seeds)
 def test_event_of_a_mechanism_covers_its_integer_bounds(seed):
-    """A from the integers: coth(ε/2) min(1 − Σwl / W, e^ε Σwl / W − 1), at most."""
+    """All laws within the integers, by sets of outputs, in exact arithmetic."""
     generator = np.random.default_rng(seed)
     epsilon = float(generator.choice([0.01, 1.0, 5.0, 40.0]))
     cost = generator.random((3, 5))
     measure = wpm_oracles.random_measure(generator, 5, epsilon)
     mechanism = wpm.WassersteinProjectionMechanism(cost, epsilon, measure)
-    bounds = mechanism.integer_bounds
-    least = Fraction(int(sum(bounds.lower.tolist())), bounds.total)
-    event = mechanism.dp_event
-    truth, _ = dp_event.dominating_probabilities(event.epsilon, event.total_mass)
-    with mpmath.workprec(400):
-        e = mpmath.exp(mpmath.mpf(epsilon))
-        share = mpmath.mpf(least.numerator) / least.denominator
-        reach = min(1 - share, share * e - 1) / (e - 1)
-        assert mpmath.mpf(truth) >= reach * e
+    bounds, event = mechanism.integer_bounds, mechanism.dp_event
+    low, high, whole = bounds.lower.tolist(), bounds.upper.tolist(), bounds.total
+    truth, lie = dp_event.dominating_probabilities(event.epsilon, event.total_mass)
+    for chosen in itertools.product([False, True], repeat=5):
+        rows = list(zip(chosen, low, high, strict=True))
+        one = min(
+            sum(h for inside, _, h in rows if inside),
+            whole - sum(w for inside, w, _ in rows if not inside),
+        )
+        other = max(
+            sum(w for inside, w, _ in rows if inside),
+            whole - sum(h for inside, _, h in rows if not inside),
+        )
+        for share in (0.0, 0.3, 0.9):
+            order = Fraction(float(np.exp(share * epsilon)))
+            found = Fraction(one, whole) - order * Fraction(other, whole)
+            nothing = (1 - Fraction(truth) - Fraction(lie)) * (1 - order)
+            allowed = Fraction(truth) - order * Fraction(lie) + max(nothing, 0)
+            assert found <= max(allowed, 0)
+
+
+@settings(max_examples=60, deadline=None)
+@given(wpm_oracles.seeds)
+def test_the_measure_that_is_known_bounds_all_laws(seed):
+    """Few uneven outputs: over all sets, in rational arithmetic of the floats."""
+    generator = np.random.default_rng(seed)
+    epsilon = float(generator.choice([0.05, 0.5, 2.0, 6.0]))
+    size = int(generator.integers(1, 8))
+    measure = generator.dirichlet(np.full(size, generator.choice([0.3, 3.0])))
+    measure = measure + 1e-6
+    measure *= np.exp(generator.uniform(-1, 1) * epsilon / 2) / measure.sum()
+    polytope = wpm_oracles.polytope_of(measure, epsilon)
+    mass = dp_event.equivalent_mass(epsilon, measure)
+    truth, lie = dp_event.dominating_probabilities(epsilon, mass)
+    low, high = polytope.lower, polytope.upper
+    for order in np.exp(np.linspace(0, 1, 9) * epsilon):
+        worst = 0.0
+        for chosen in range(2**size):
+            inside = (chosen >> np.arange(size)) & 1 == 1
+            one = min(high[inside].sum(), 1 - low[~inside].sum())
+            other = max(low[inside].sum(), 1 - high[~inside].sum())
+            worst = max(worst, one - order * other)
+        assert worst <= pair_divergence(truth, lie, order) + 1e-13 * (1 + order)
+    plain, _ = dp_event.dominating_probabilities(epsilon, float(measure.sum()))
+    assert truth <= plain * (1 + 1e-8)
+
+
+def test_a_skewed_measure_reveals_less_than_its_sum_tells():
+    """One output with nearly all mass cannot be half full."""
+    epsilon = 1.0
+    measure = np.array([0.98, 0.01, 0.01])
+    mass = dp_event.equivalent_mass(epsilon, measure)
+    known, _ = dp_event.dominating_probabilities(epsilon, mass)
+    plain, _ = dp_event.dominating_probabilities(epsilon, float(measure.sum()))
+    assert known < 0.2 * plain
+    fine = np.full(1000, 1e-3)
+    assert dp_event.equivalent_mass(epsilon, fine) == fine.sum()
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
+@pytest.mark.parametrize("place", [-0.8, -0.2, 0.3, 0.9])
+def test_the_lower_pair_is_attained(epsilon, place):
+    """By laws on many outputs, without tolerance but for their own grain."""
+    size = 20_000
+    mass = np.exp(place * epsilon / 2)
+    polytope = wpm_oracles.polytope_of(np.full(size, mass / size), epsilon)
+    one, other = (
+        next(extreme_laws_in(polytope, order))
+        for order in (np.arange(size), np.arange(size)[::-1])
+    )
+    truth, lie = dp_event.attained_probabilities(epsilon, float(mass))
+    above, below = dp_event.dominating_probabilities(epsilon, float(mass))
+    assert truth <= above and truth / lie <= above / below * (1 + 1e-14)
+    assert truth == pytest.approx(above, rel=1e-12)
+    grain = polytope.upper[0]
+    for order in np.exp(np.linspace(0, 1, 5) * epsilon):
+        found = np.maximum(one - order * other, 0.0).sum()
+        assert found + grain >= pair_divergence(truth, lie, order)

@@ -38,12 +38,12 @@ _FINER = 6
 # A block of outputs stays in the cache of a processor.
 _BLOCK = 1 << 13
 _NEWTON_STEPS = 60
-_REFUSALS = 6
-_WIDEST_SHARE = 0.05
+_REFUSALS = 8
+_FIRST_SHARE, _WIDEST_SHARE = 0.05, 0.3
 _FREE, _FREE_SHARE = 100, 3
 _WIDER = 4.0
 _MOST_FREE = 2000
-_MOST_BOXES = 60
+_MOST_BOXES = 200
 _RELATIVE_GAP = 1e-11
 _ROUNDING = 1e-14
 _SLACK = 1e-9
@@ -237,13 +237,13 @@ def _ascend(problem: Problem, potentials: FloatArray) -> _Prices:
     size, inputs = problem.cost.shape[1], problem.masses.size
     enough = float(problem.polytope.upper.max()) * min(inputs, 20)
     best: _Prices | None = None
-    share, damping, refusals = _WIDEST_SHARE, 0.0, 0
+    share, damping, refusals = _FIRST_SHARE, 0.0, 0
     trial = potentials
     for _ in range(_NEWTON_STEPS):
         found = _evaluate(problem, trial)
         if best is None or found.value > best.value:
             if best is not None and refusals == 0:
-                share = max(0.6 * share, min(3 * _FREE / size, 0.2))
+                share = max(0.6 * share, min(max(3 * _FREE / size, 0.01), 0.2))
                 damping *= 0.3
             refusals, best = 0, found
             missing = problem.masses - np.bincount(
@@ -251,13 +251,15 @@ def _ascend(problem: Problem, potentials: FloatArray) -> _Prices:
             )
             if np.abs(missing).sum() < enough:
                 break
-            curvature = _curvature(problem, found, share)
+            curvature = _curvature(problem, best, share)
             damping = damping or 1e-3 * float(np.trace(curvature)) / inputs
         else:
             refusals += 1
-            damping *= 10
             if refusals >= _REFUSALS:
                 break
+            # What was counted too near by tells little of what lies further.
+            damping, share = 10 * damping, min(2 * share, _WIDEST_SHARE)
+            curvature = _curvature(problem, best, share)
         if not damping > 0:
             break
         trial = best.potentials + np.linalg.solve(
