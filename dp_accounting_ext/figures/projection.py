@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
+import itertools
 
 import numpy as np
 import numpy.typing as npt
@@ -61,8 +62,12 @@ def convergence(
         cost[rows] / regularization,
         ldp_polytope.from_base_measure(mechanism.base_measure, mechanism.epsilon),
     )
+    counts = list(passes)
+    iterates = itertools.islice(alternating_projections.iterates(problem), max(counts))
     laws = [
-        alternating_projections.project(problem, count).distribution for count in passes
+        regularized_problem.prove(problem, weights).distribution
+        for count, weights in enumerate(iterates, 1)
+        if count in counts
     ]
     return [reaching_cost(masses, cost, law / law.sum()) ** 0.5 for law in laws]
 

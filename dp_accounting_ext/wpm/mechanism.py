@@ -176,7 +176,7 @@ class WassersteinProjectionMechanism(sampling_mechanism.SamplingMechanism):
     def worst_case_cost(self) -> float:
         """The largest cost of any input: W_p to the power p.
 
-        Above 10^8 pairs of inputs and outputs an upper bound of it, for a metric.
+        Above 3·10^7 pairs of inputs and outputs an upper bound of it, for a metric.
         """
         return point_costs.worst_case_cost(
             self._base_measure, self._cost, self._epsilon

@@ -11,9 +11,9 @@ from dp_accounting_ext.wpm.costs import transport_cost
 FloatArray = npt.NDArray[np.float64]
 IndexArray = npt.NDArray[np.intp]
 
-# Tuning: pairs of inputs and outputs that are looked at one by one, some ten seconds;
-# and those of landmarks.
-MOST_PAIRS = 10**8
+# Tuning: pairs of inputs and outputs that are looked at one by one, a second or two of
+# points and five of a graph; and those of landmarks.
+MOST_PAIRS = 3 * 10**7
 _LANDMARK_PAIRS = 2 * 10**7
 _FEWEST, _MOST = 16, 256
 

@@ -31,7 +31,7 @@ def uniform_base_measure(cost: Any, epsilon: float) -> measure_result.MeasureRes
 
     The worst case is a convex function of the scale, a maximum of lines. Rows of the
     inputs that are worst at one scale are kept, and others looked at once in a while;
-    of more than 10^8 pairs of inputs and outputs only those of landmarks.
+    of more than 3·10^7 pairs of inputs and outputs only those of landmarks.
 
     Args:
         cost: (k, k_v) costs, or a `TransportCost`.

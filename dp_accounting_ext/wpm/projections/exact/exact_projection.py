@@ -29,7 +29,7 @@ _MOST_BOX_INPUTS = 400
 _LEAST_BOX_OUTPUTS = 1000
 # A linear program of so many arcs or more is worth the entropic projection at this
 # share of the largest cost, whose prices name its arcs.
-_WORTH_PRICES = 8000
+_WORTH_PRICES, _MOST_PRICED_INPUTS = 8000, 150
 _REGULARIZATION, _PRICE_GAP, _PRICE_STEPS = 0.0075, 0.05, 40
 
 
@@ -147,7 +147,7 @@ def _solve_by_columns(
     masses: FloatArray, cost: FloatArray, polytope: ldp_polytope.LdpPolytope
 ) -> solution.Solution:
     """By column generation, from arcs that the entropic projection's prices name."""
-    if masses.size > _MOST_BOX_INPUTS or cost.size < _WORTH_PRICES:
+    if masses.size > _MOST_PRICED_INPUTS or cost.size < _WORTH_PRICES:
         return column_generation.solve(masses, cost, polytope)
     strength = _REGULARIZATION * float(cost.max()) or 1.0
     bounds = ldp_polytope.LdpPolytope(np.maximum(polytope.lower, _TINY), polytope.upper)

@@ -25,11 +25,11 @@ def regularized_cost(plan, cost):
     return float((plan * cost).sum() + (plan * np.log(plan)).sum())
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(wpm_oracles.seeds)
 def test_proof_encloses_the_optimum_at_any_prices(seed):
     problem = problem_of(seed)
-    limit = alternating_projections.project(problem, 400)
+    limit = alternating_projections.project(problem, 200)
     potentials = regularized_problem.row_prices(problem, limit.prices)
     plan = np.exp(potentials[:, np.newaxis] + limit.prices - problem.cost)
     np.testing.assert_allclose(plan.sum(axis=1), problem.masses, rtol=1e-9)
