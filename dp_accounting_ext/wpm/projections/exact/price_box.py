@@ -196,8 +196,8 @@ def _level(excess: FloatArray, polytope: ldp_polytope.LdpPolytope) -> float:
         last = min(max(int(left / widths[0]), 0), widths.size - 1)
         return float(np.partition(excess, last)[last])
     order = np.argsort(excess)
-    last = np.searchsorted(np.cumsum(widths[order]), left)
-    return float(excess[order[min(int(last), widths.size - 1)]])
+    place = int(np.searchsorted(np.cumsum(widths[order]), left))
+    return float(excess[order[min(place, widths.size - 1)]])
 
 
 def _least_two(
