@@ -28,16 +28,17 @@ from scipy import optimize
 from scipy import sparse
 
 from dp_accounting_ext import wpm
-from dp_accounting_ext.wpm import alternating_projections
-from dp_accounting_ext.wpm import entropic_projection
-from dp_accounting_ext.wpm import exact_projection
-from dp_accounting_ext.wpm import integer_weights
-from dp_accounting_ext.wpm import mirror_descent
-from dp_accounting_ext.wpm import polytope as polytopes
-from dp_accounting_ext.wpm import rational_exponential
+from dp_accounting_ext.wpm.costs import dense_cost
+from dp_accounting_ext.wpm.exact_draw import integer_weights
+from dp_accounting_ext.wpm.exact_draw import rational_exponential
+from dp_accounting_ext.wpm.projections import ldp_polytope
+from dp_accounting_ext.wpm.projections import solution
+from dp_accounting_ext.wpm.projections.entropic import entropic_projection
+from dp_accounting_ext.wpm.projections.entropic import regularized_problem
+from dp_accounting_ext.wpm.projections.exact import exact_projection
 
 FloatArray = npt.NDArray[np.float64]
-Problem = tuple[FloatArray, FloatArray, polytopes.LdpPolytope]
+Problem = tuple[FloatArray, FloatArray, ldp_polytope.LdpPolytope]
 
 # name, ε; with the share of the largest cost that λ is
 EXACT = [
@@ -79,7 +80,23 @@ def problem(name: str, epsilon: float) -> Problem:
     masses = generator.dirichlet(np.full(cost.shape[0], concentration))
     # No measure is searched for here: it would take longer than a projection.
     measure = np.full(cost.shape[1], 1 / cost.shape[1])
-    return masses, cost, polytopes.from_base_measure(measure, epsilon)
+    return masses, cost, ldp_polytope.from_base_measure(measure, epsilon)
+
+
+def exact(case: Problem) -> solution.Solution:
+    """Our exact projection."""
+    masses, cost, polytope = case
+    rows = np.flatnonzero(masses)
+    solver = exact_projection.make_solver(dense_cost.DenseCost(cost), polytope)
+    return solver.solve(rows, masses[rows])
+
+
+def entropic(case: Problem, regularization: float) -> solution.Solution:
+    """Our entropic projection, to a gap of 1e-6 of the cost."""
+    masses, cost, polytope = case
+    rows = masses > 0
+    settings = entropic_projection.make_settings(regularization, 1e-6, 5000, "newton")
+    return entropic_projection.solve(masses[rows], cost[rows], polytope, settings)
 
 
 def clock(job: Callable[[], Any], repeats: int = 1) -> tuple[float, Any]:
@@ -159,11 +176,9 @@ def pot_sinkhorn(case: Problem, regularization: float) -> tuple[float, float]:
     """POT's log-domain Sinkhorn to our own result as a fixed target."""
     import ot
 
-    masses, cost, polytope = case
+    masses, cost, _ = case
     rows = masses > 0
-    found = entropic_projection.solve(
-        masses[np.newaxis], cost, polytope, regularization
-    )
+    found = entropic(case, regularization)
     target = found.distributions[0] / found.distributions[0].sum()
     seconds, result = clock(
         lambda: ot.sinkhorn(
@@ -194,23 +209,24 @@ def plain_iteration(
     supply, scaled = masses[rows], cost[rows] / regularization
     kernel = np.exp(-scaled)
     scalings = np.ones(cost.shape[1])
-    task = alternating_projections.make_problem(supply[np.newaxis], scaled, polytope)
+    task = regularized_problem.Problem(supply, scaled, polytope)
     spent, passes = 0.0, 0
     while spent < limit:
         begin = time.process_time()
         with np.errstate(all="ignore"):
             for _ in range(50):
                 sums = kernel.T @ (supply / (kernel @ scalings))
-                law = polytopes.kl_projection(np.log(sums)[np.newaxis], polytope)[0]
+                law = ldp_polytope.kl_projection(np.log(sums)[np.newaxis], polytope)[0]
                 scalings = law / sums
         passes += 50
         spent += time.process_time() - begin
         if not np.isfinite(scalings).all():
             return spent, passes, "left the floats"
         if passes % 500 == 0 or passes < 500:
-            iterate = alternating_projections.step(task, np.log(scalings)[np.newaxis])
-            proof = entropic_projection.certify(task, iterate, scaled)
-            if proof.gaps[0] <= 1e-6 * proof.values[0]:
+            prices = regularized_problem.row_prices(task, np.log(scalings))
+            weights = regularized_problem.weigh(task, prices)
+            proof = regularized_problem.prove(task, weights)
+            if proof.gap <= 1e-6 * proof.cost:
                 return spent, passes, ""
     return spent, passes, "not there yet"
 
@@ -250,12 +266,7 @@ def exact_table(limit: float, short: bool) -> None:
         case = problem(name, epsilon)
         masses, cost, polytope = case
         repeats = 1 if cost.size > 10**6 else 5
-        mine = clock(
-            lambda masses=masses, cost=cost, polytope=polytope: exact_projection.solve(
-                masses, cost, polytope
-            ),
-            repeats,
-        )
+        mine = clock(lambda case=case: exact(case), repeats)
         result = wpm.project(
             masses, cost, polytope.lower * np.exp(epsilon / 2), epsilon
         )
@@ -281,15 +292,12 @@ def entropic_table(limit: float, short: bool) -> None:
     print(f"{head}{'bound':>10}   others")
     for name, epsilon, share in ENTROPIC[:7] if short else ENTROPIC:
         case = problem(name, epsilon)
-        masses, cost, polytope = case
+        cost = case[1]
         strength = share * float(cost.max())
         seconds, found = clock(
-            lambda case=case, strength=strength: entropic_projection.solve(
-                case[0][np.newaxis], case[1], case[2], strength
-            ),
-            3,
+            lambda case=case, strength=strength: entropic(case, strength), 3
         )
-        best = exact_projection.solve(masses, cost, polytope).values[0]
+        best = exact(case).values[0]
         bound = entropic_projection.error_bound(strength, cost.shape[1])
         line = f"{name:<12}{epsilon:>4g}{share:>9g}{seconds:>9.4f}"
         line += f"{found.iterations[0]:>8}{found.values[0] - best:>10.2e}{bound:>10.2e}"
@@ -326,8 +334,8 @@ def measure_table(short: bool) -> None:
                 )
             )
             descent, reference = clock(
-                lambda cost=cost, epsilon=epsilon: (
-                    mirror_descent.mirror_descent_base_measure(cost, epsilon, 1000)
+                lambda cost=cost, epsilon=epsilon: wpm.minimax_base_measure(
+                    cost, epsilon, mirror_descent_steps=1000
                 )
             )
             print(
@@ -354,17 +362,17 @@ def film_users(count: int) -> tuple[FloatArray, FloatArray]:
 
 
 def batch_table(short: bool) -> None:
-    count = 500 if short else 10_000
+    count = 1000 if short else 10_000
     users, cost = film_users(count)
     print(
         f"\n{count} users x 250 candidates, 80 of 1360 films each: project and sample."
     )
-    for strength in (0.01, None):
+    for strength in (0.05, 0.01, None):
         for epsilon in (1.0, 4.0):
             mechanism = wpm.WassersteinProjectionMechanism(
                 cost, epsilon, regularization=strength
             )
-            part = users if strength or short else users[:1000]
+            part = users[:100] if short else users[:1000]
             begin = time.perf_counter()
             seconds, _ = clock(lambda m=mechanism, p=part: m.sample(p))
             share = count / len(part)
@@ -391,8 +399,90 @@ def random_case(generator: np.random.Generator) -> tuple[Problem, FloatArray, fl
     epsilon = float(np.exp(generator.uniform(np.log(0.01), np.log(40.0))))
     measure = generator.dirichlet(np.full(size, generator.choice([0.5, 50.0])))
     measure *= np.exp(generator.uniform(-1, 1) * epsilon / 2)
-    polytope = polytopes.from_base_measure(measure, epsilon)
+    polytope = ldp_polytope.from_base_measure(measure, epsilon)
     return (masses / masses.sum(), cost, polytope), measure, epsilon
+
+
+# Name, what it is, and the goals: seconds to construct and for a user, and megabytes.
+# The last is seconds in all over those of the yardstick, as measured when written:
+# three times as many are a failure of the short form.
+LARGE = {
+    "plane 50,000": ("points", 50_000, (5.0, 1.0, 500.0), 6.0),
+    "near ones of 50,000": ("near", 50_000, (5.0, 1.0, 500.0), 10.0),
+    "plane 1,000,000": ("points", 1_000_000, (30.0, 30.0, 4000.0), 60.0),
+    "graph 10,000": ("graph", 10_000, (5.0, 1.0, 500.0), 15.0),
+    "line 10,000": ("line", 10_000, (5.0, 1.0, 500.0), 5.0),
+}
+
+
+def yardstick() -> float:
+    """Returns CPU seconds of sorting and multiplying with NumPy, the least of three."""
+    numbers = np.random.default_rng(0).random((700, 700))
+
+    def work() -> None:
+        np.sort(numbers.ravel())
+        numbers @ numbers
+
+    return clock(work, 3)[0]
+
+
+def large(name: str) -> tuple[float, float, float, float]:
+    """Returns seconds to construct and for a user, the gap, and the peak in MB."""
+    import resource
+
+    kind, size, _, _ = LARGE[name]
+    generator = np.random.default_rng(1)
+    begin = time.process_time()
+    if kind == "line":
+        places = generator.random(size)
+        make = wpm.WassersteinProjectionMechanism.on_line
+        mechanism = make(places, places, 2.0)
+    elif kind == "graph":
+        side = round(size**0.5)
+        lattice = sparse.diags([np.ones(side - 1)], [1], shape=(side, side))
+        lengths = sparse.kronsum(lattice, lattice).tocsr()
+        lengths.data *= generator.uniform(0.5, 1.5, lengths.nnz)
+        make = wpm.WassersteinProjectionMechanism.on_graph
+        mechanism = make(lengths, epsilon=2.0)
+    else:
+        points = generator.random((size, 2))
+        mechanism = wpm.from_points(points, 2.0)
+    constructed = time.process_time() - begin
+    spent, gap = [], 0.0
+    for _ in range(3):
+        inputs = generator.choice(size, 50, replace=False)
+        if kind == "near":
+            distances = ((points - generator.random(2)) ** 2).sum(axis=1)
+            inputs = np.argsort(distances)[generator.choice(400, 50, replace=False)]
+        masses = generator.dirichlet(np.ones(50))
+        user = sparse.csr_matrix((masses, ([0] * 50, inputs)), shape=(1, size))
+        begin = time.process_time()
+        mechanism.sample(user)
+        spent.append(time.process_time() - begin)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    if size < 10**6:
+        found = wpm.project(user, mechanism.cost, mechanism.base_measure, 2.0)
+        gap = float(np.abs(found.gap[0]) / found.value[0])
+    return constructed, float(np.median(spent)), gap, peak
+
+
+def large_table(short: bool) -> list[str]:
+    """Prints large maps, a user with 50 places; returns what fails."""
+    unit = yardstick()
+    print(f"\nLarge maps, exact, 50 places a user, ε = 2; yardstick {unit:.4f} s")
+    print(f"{'case':<22}{'construct':>10}{'a user':>9}{'gap':>9}{'MB':>7}   goals")
+    failed = []
+    for name, (_, size, goals, usual) in LARGE.items():
+        if short and size > 100_000:
+            continue
+        command = [sys.executable, __file__, "--job", "large", name, "0", "0"]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        built, spent, gap, peak = json.loads(done.stdout)
+        line = f"{name:<22}{built:>8.2f} s{spent:>7.2f} s{gap:>9.0e}{peak:>7.0f}   "
+        print(line + "{:g} s, {:g} s, {:g} MB".format(*goals), flush=True)
+        if (built + spent) / unit > 3 * usual or peak > 3 * goals[2] or gap > 1e-9:
+            failed.append(name)
+    return failed
 
 
 def accuracy_stress(count: int) -> None:
@@ -423,12 +513,12 @@ def privacy_stress(count: int) -> None:
     for _ in range(count):
         _, measure, epsilon = random_case(generator)
         measure = measure[:40] * (measure.sum() / measure[:40].sum())
-        polytope = polytopes.from_base_measure(measure, epsilon)
+        polytope = ldp_polytope.from_base_measure(measure, epsilon)
         bounds = integer_weights.make_bounds(polytope, epsilon)
         shape = (4, measure.size)
         proposed = np.concatenate(
             [
-                polytopes.cheapest(generator.normal(size=shape), polytope),
+                ldp_polytope.cheapest(generator.normal(size=shape), polytope),
                 generator.dirichlet(np.full(measure.size, 0.1), size=2),
                 generator.normal(size=shape),
                 np.full((1, measure.size), np.nan),
@@ -460,15 +550,21 @@ def main() -> None:
     options = parser.parse_args()
     if options.job:
         job, name, epsilon, strength = options.job
+        if job == "large":
+            print(json.dumps(large(name)))
+            return
         print(json.dumps(PEERS[job](name, float(epsilon), float(strength))))
         return
     print(measured_with.versions("POT"))
+    failed = large_table(options.short)
     exact_table(options.peer_seconds, options.short)
     entropic_table(min(options.peer_seconds, 60.0), options.short)
     measure_table(options.short)
     batch_table(options.short)
     accuracy_stress(20 if options.short else 200)
     privacy_stress(50 if options.short else 1000)
+    if failed:
+        sys.exit(f"three times slower or larger than usual: {', '.join(failed)}")
 
 
 if __name__ == "__main__":

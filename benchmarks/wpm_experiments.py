@@ -2,7 +2,10 @@
 
     python benchmarks/wpm_experiments.py ring [--picture docs/wpm_ring.png]
     python benchmarks/wpm_experiments.py movielens ml-100k/ [--picture hits.png]
-    python benchmarks/wpm_experiments.py gowalla loc-gowalla_totalCheckins.txt.gz
+    python benchmarks/wpm_experiments.py gowalla loc-gowalla_totalCheckins.txt.gz \
+        [--picture errors.png] [--heat-map maps.png] [--learn-seconds 60]
+
+Without a path, movielens and gowalla make small data of the same shape themselves.
 
 The data are not shipped, as their licences forbid it. MovieLens-100K is at
 https://grouplens.org/datasets/movielens/100k/ (give the directory that holds `u.data`
@@ -17,6 +20,9 @@ import dataclasses
 import datetime
 import gzip
 import pathlib
+import sys
+import tempfile
+import time
 from typing import Any
 
 import numpy as np
@@ -40,6 +46,14 @@ FEWEST_CHECKINS = 10
 NUM_USERS = 500
 
 LOOKS = (drawing.ALLOCATION, drawing.POISSON, drawing.RENYI, drawing.PLAIN)
+
+
+BEGIN = time.process_time()
+
+
+def progress(what: str) -> None:
+    """Tells on standard error what is done, and after how much CPU time."""
+    print(f"[{time.process_time() - BEGIN:6.1f} s] {what}", file=sys.stderr, flush=True)
 
 
 # The ring.
@@ -201,6 +215,7 @@ def run_movielens(path: pathlib.Path, picture: pathlib.Path | None, seed: int) -
             names = list(rates)
             print(f"{'ε':>5}" + "".join(f"{name:>14}" for name in names))
         table.append([rates[name] for name in names])
+        progress(f"movielens: ε = {epsilon:g}")
         print(f"{epsilon:>5g}" + "".join(f"{x:>14.4f}" for x in table[-1]), flush=True)
     if picture:
         draw_lines(names, EPSILONS, np.array(table), "hit rate of one draw", picture)
@@ -247,7 +262,12 @@ def make_visitors(
 
 
 def run_gowalla(
-    path: pathlib.Path, picture: pathlib.Path | None, seed: int, runs: int = 5
+    path: pathlib.Path,
+    picture: pathlib.Path | None,
+    seed: int,
+    runs: int = 5,
+    learn_seconds: float = 60.0,
+    heat_map: pathlib.Path | None = None,
 ) -> None:
     users, public = make_visitors(*read_checkins(path), seed)
     side = (np.arange(GRID) + 0.5) / GRID
@@ -256,37 +276,131 @@ def run_gowalla(
     truth = users.mean(axis=0)
     print(f"Gowalla, Austin, {len(users)} users, one draw each: W_1 of the estimate")
     print("from the users' mean, in sides of the map; mean and deviation of runs")
-    names = ["WPM, uniform", "WPM, minimax", "WPM, learned", "KL projection"]
-    print(f"{'ε':>5}" + "".join(f"{name:>16}" for name in names))
-    table = []
+    table: list[list[float]] = []
     for epsilon in GRID_EPSILONS:
-        learned = wpm.learn_base_measure(cost, epsilon, public[:100], relative_gap=0.05)
-        mechanisms = [
-            wpm.WassersteinProjectionMechanism(cost, epsilon),
-            wpm.WassersteinProjectionMechanism(cost, epsilon, "minimax"),
-            wpm.WassersteinProjectionMechanism(cost, epsilon, learned.base_measure),
-            wpm.KLProjectionMechanism(cost, epsilon),
-        ]
+        mechanisms = grid_mechanisms(cost, epsilon, public, learn_seconds)
+        if not table:
+            print(f"{'ε':>5}" + "".join(f"{name:>16}" for name in mechanisms))
         line, means = f"{epsilon:>5g}", []
-        for mechanism in mechanisms:
-            errors = [
-                estimate_error(mechanism, users, truth, cost, seed + run)
-                for run in range(runs)
-            ]
+        for name, mechanism in mechanisms.items():
+            errors = estimate_errors(mechanism, users, truth, cost, seed, runs)
             means.append(float(np.mean(errors)))
             line += f"{means[-1]:>9.4f} ±{np.std(errors):.4f}"
+            progress(f"gowalla: ε = {epsilon:g}, {name}")
         table.append(means)
         print(line, flush=True)
+        if heat_map and epsilon == GRID_EPSILONS[-1]:
+            draw_maps(mechanisms, users, seed, heat_map)
     if picture:
+        names = list(mechanisms)
         draw_lines(names, GRID_EPSILONS, np.array(table), "W₁ of the estimate", picture)
 
 
-def estimate_error(
-    mechanism: Any, users: FloatArray, truth: FloatArray, cost: FloatArray, seed: int
-) -> float:
-    draws = mechanism.sample(users, rng=np.random.default_rng(seed))
-    estimate = np.bincount(draws, minlength=truth.size) / len(users)
-    return projection.reaching_cost(truth, cost, estimate)
+def grid_mechanisms(
+    cost: FloatArray, epsilon: float, public: FloatArray, learn_seconds: float
+) -> dict[str, Any]:
+    """Returns the mechanisms that are compared; the learned one if there is time."""
+    found: dict[str, Any] = {
+        "WPM, uniform": wpm.WassersteinProjectionMechanism(cost, epsilon),
+        "WPM, minimax": wpm.WassersteinProjectionMechanism(cost, epsilon, "minimax"),
+    }
+    progress(f"gowalla: ε = {epsilon:g}, minimax measure")
+    if learn_seconds > 0:
+        learned = wpm.learn_base_measure(
+            cost,
+            epsilon,
+            public[:100],
+            relative_gap=0.05,
+            time_limit=learn_seconds,
+            progress=lambda done, gap: progress(f"learning: {done}, gap {gap:.0%}"),
+        )
+        measure = learned.base_measure
+        found["WPM, learned"] = wpm.WassersteinProjectionMechanism(
+            cost, epsilon, measure
+        )
+    found["KL projection"] = wpm.KLProjectionMechanism(cost, epsilon)
+    return found
+
+
+def estimate_errors(
+    mechanism: Any,
+    users: FloatArray,
+    truth: FloatArray,
+    cost: FloatArray,
+    seed: int,
+    runs: int,
+) -> list[float]:
+    """Returns W_1 of estimates from draws, the laws computed once for all runs."""
+    laws = np.asarray(mechanism.project(users))
+    errors = []
+    for run in range(runs):
+        places = np.random.default_rng(seed + run).random((len(users), 1))
+        draws = (np.cumsum(laws, axis=1) < places).sum(axis=1)
+        estimate = np.bincount(draws, minlength=truth.size)[: truth.size] / len(users)
+        errors.append(projection.reaching_cost(truth, cost, estimate / estimate.sum()))
+    return errors
+
+
+def draw_maps(
+    mechanisms: dict[str, Any], users: FloatArray, seed: int, path: pathlib.Path
+) -> None:
+    """Draws the paper's Figure 4: mean and estimates; below, one user's laws."""
+    from matplotlib import pyplot
+
+    pictures = {"users' mean": users.mean(axis=0), "one user": users[0]}
+    for name, mechanism in mechanisms.items():
+        draws = mechanism.sample(users, rng=seed)
+        pictures[f"estimate: {name}"] = np.bincount(draws, minlength=users.shape[1])
+        pictures[f"one user: {name}"] = np.asarray(mechanism.project(users[0]))
+    columns = len(mechanisms) + 1
+    figure, axes = pyplot.subplots(
+        2, columns, figsize=(3 * columns, 6.4), layout="constrained"
+    )
+    for place, (name, values) in enumerate(pictures.items()):
+        shown = axes[place % 2, place // 2]
+        shown.imshow(values.reshape(GRID, GRID), origin="lower", cmap="viridis")
+        shown.set_title(name, fontsize=9)
+        shown.set_axis_off()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=120)
+    pyplot.close(figure)
+    print(f"wrote {path}")
+
+
+# Data of the real files' shape, for who has none.
+
+
+def write_films(directory: pathlib.Path, users: int = 200, films: int = 400) -> None:
+    """Writes ratings of users with two tastes, in the files of MovieLens-100K."""
+    generator = np.random.default_rng(0)
+    lines = []
+    for user in range(users):
+        for film in generator.choice(films, 60, replace=False):
+            likes = (user + film) % 2 == 0
+            rating = generator.choice([4, 5] if likes else [1, 2, 3])
+            lines.append(f"{user + 1}\t{film + 1}\t{rating}\t881250949")
+    (directory / "u.data").write_text("\n".join(lines))
+    items = []
+    for film in range(films):
+        genres = "|".join(str(int(genre == film % 4)) for genre in range(19))
+        items.append(f"{film + 1}|Film {film}|01-Jan-1995||http://a|{genres}")
+    (directory / "u.item").write_text("\n".join(items), encoding="latin-1")
+
+
+def write_checkins(path: pathlib.Path, users: int = 120, visits: int = 30) -> None:
+    """Writes check-ins around homes and three centres of a town."""
+    generator = np.random.default_rng(0)
+    south, north, west, east = AUSTIN
+    centres = np.array([[0.5, 0.5], [0.3, 0.7], [0.7, 0.4]])
+    lines = []
+    for user in range(users):
+        anchors = np.vstack([centres, generator.random((2, 2))])
+        chosen = generator.choice(5, visits, p=[0.2, 0.1, 0.1, 0.4, 0.2])
+        places = anchors[chosen] + 0.03 * generator.normal(size=(visits, 2))
+        for y, x in np.clip(places, 0, 0.999):
+            place = f"{south + y * (north - south)}\t{west + x * (east - west)}\t7"
+            lines.append(f"{user}\t2010-10-19T23:55:27Z\t{place}\n")
+    path.write_text("".join(lines))
 
 
 # Pictures.
@@ -324,15 +438,37 @@ def main() -> None:
         if name == "ring":
             job.add_argument("--epsilon", type=float, default=5.0)
         else:
-            job.add_argument("path", type=pathlib.Path)
+            job.add_argument("path", type=pathlib.Path, nargs="?")
             job.add_argument("--seed", type=int, default=0)
+        if name == "gowalla":
+            job.add_argument("--heat-map", type=pathlib.Path)
+            job.add_argument("--learn-seconds", type=float, default=60.0)
     options = parser.parse_args()
     if options.job == "ring":
         run_ring(options.epsilon, options.picture)
-    elif options.job == "movielens":
-        run_movielens(options.path, options.picture, options.seed)
-    else:
-        run_gowalla(options.path, options.picture, options.seed)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        path = options.path or made_up(options.job, pathlib.Path(folder))
+        if options.job == "movielens":
+            run_movielens(path, options.picture, options.seed)
+        else:
+            run_gowalla(
+                path,
+                options.picture,
+                options.seed,
+                learn_seconds=options.learn_seconds,
+                heat_map=options.heat_map,
+            )
+
+
+def made_up(job: str, folder: pathlib.Path) -> pathlib.Path:
+    """Returns the path of made-up data."""
+    print("made-up data: numbers below say nothing of the real ones")
+    if job == "movielens":
+        write_films(folder)
+        return folder
+    write_checkins(folder / "checkins.txt")
+    return folder / "checkins.txt"
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """The subcommand wpm: one draw of a private distribution."""
 
 import argparse
+import sys
 from typing import Any
 
 import numpy as np
@@ -11,15 +12,24 @@ from dp_accounting_ext.command_line import parser
 from dp_accounting_ext.command_line import text
 
 _EPILOG = """\
-example:
+examples:
   printf '0,1,4\\n1,0,1\\n4,1,0\\n' > cost.csv
   printf '0.25,0.75,0\\n' > mu.csv
-  python -m dp_accounting_ext wpm --cost cost.csv --distribution mu.csv \\
-      --epsilon 5 --sample
+  python -m dp_accounting_ext wpm --cost cost.csv --distribution mu.csv --epsilon 5
 
-The files are plain: numbers separated by commas, no header. The distribution that is
-printed is what the draw is from, and as private as the input: release the draw alone.
+  printf '48.85,2.35\\n48.86,2.29\\n48.89,2.34\\n' > places.csv
+  printf '48.851,2.351\\n48.852,2.349\\n48.861,2.291\\n' > trace.csv
+  python -m dp_accounting_ext wpm --points places.csv --trace trace.csv \\
+      --epsilon 2 --metric haversine --sample
+
+The files are plain: numbers separated by commas, no header. Points may be latitudes
+and longitudes in degrees; a trace is binned to its nearest points. What is printed is
+one draw, the number of a column of costs or of a line of points, from zero. The law
+that it is drawn from is as private as the input: --show-law is for tests.
 """
+_WARNING = (
+    "the law is as private as the input, and not for release: release the draw alone."
+)
 
 
 def add_to(commands: Any) -> None:
@@ -31,35 +41,85 @@ def add_to(commands: Any) -> None:
         help="one draw of a private distribution, close in a metric",
         epilog=_EPILOG,
     )
-    command.add_argument("--cost", required=True, help="k rows of k_v costs")
-    command.add_argument("--distribution", required=True, help="k masses; private")
+    places = command.add_mutually_exclusive_group(required=True)
+    places.add_argument("--cost", help="k rows of k_v costs; public")
+    places.add_argument("--points", help="k rows of coordinates; public")
+    masses = command.add_mutually_exclusive_group(required=True)
+    masses.add_argument("--distribution", help="k masses, or counts; private")
+    masses.add_argument("--trace", help="rows of coordinates, with --points; private")
     command.add_argument("--epsilon", type=float, required=True)
+    command.add_argument(
+        "--metric",
+        default="euclidean",
+        help='of points: "haversine" for degrees, or a metric of SciPy\'s',
+    )
+    command.add_argument(
+        "--order", type=float, default=1.0, help="of points: the power of a distance"
+    )
     command.add_argument(
         "--base-measure",
         default="uniform",
         help='"uniform", "minimax", or a file of k_v masses; public',
     )
-    command.add_argument("--sample", action="store_true", help="print one draw, too")
+    command.add_argument(
+        "--sample", action="store_true", help="print one draw, as without it"
+    )
+    command.add_argument(
+        "--show-law",
+        action="store_true",
+        help="print the private law, too: not for release",
+    )
 
 
 def _run(options: argparse.Namespace) -> str:
-    cost = _numbers("cost", options.cost)
-    masses = _numbers("distribution", options.distribution).ravel()
     base_measure = options.base_measure
     if base_measure not in ("uniform", "minimax"):
         base_measure = _numbers("base-measure", base_measure).ravel()
-    mechanism = wpm.WassersteinProjectionMechanism(
-        cost, options.epsilon, base_measure=base_measure
-    )
-    law = mechanism.project(masses).tolist()
-    drawn = mechanism.sample(masses) if options.sample else None
+    mechanism, private = _read(options, base_measure)
+    drawn: dict[str, Any] = {"sample": mechanism.sample(private)}
+    if options.show_law:
+        drawn["distribution"] = np.asarray(mechanism.project(private)).tolist()
+        if sys.stderr is not None:
+            print(f"{options.prog}: warning: {_WARNING}", file=sys.stderr)
     if options.json:
-        whole = {"distribution": law}
-        return text.as_json(whole if drawn is None else {**whole, "sample": drawn})
-    lines = ["distribution: " + ",".join(f"{share!r}" for share in law)]
-    if drawn is not None:
-        lines.append(f"sample: {drawn}")
+        return text.as_json(drawn)
+    lines = [f"sample: {drawn['sample']}"]
+    if options.show_law:
+        law = ",".join(f"{share!r}" for share in drawn["distribution"])
+        lines.append(f"distribution: {law}")
     return "\n".join(lines)
+
+
+def _read(
+    options: argparse.Namespace, base_measure: Any
+) -> tuple[wpm.WassersteinProjectionMechanism, npt.NDArray[Any]]:
+    """Returns the mechanism, and the private masses or counts.
+
+    Raises:
+        OSError: If a file cannot be read.
+        ValueError: If one is bad, or options do not go together.
+    """
+    if options.points is None:
+        if options.trace is not None:
+            raise ValueError("trace must come with points. Found cost.")
+        cost = _numbers("cost", options.cost)
+        made = wpm.WassersteinProjectionMechanism(cost, options.epsilon, base_measure)
+        return made, _masses(options.distribution)
+    points = _numbers("points", options.points)
+    made = wpm.from_points(
+        points, options.epsilon, options.metric, options.order, base_measure
+    )
+    if options.trace is None:
+        return made, _masses(options.distribution)
+    trace = _numbers("trace", options.trace)
+    return made, wpm.counts_at(points, trace, metric=options.metric)
+
+
+def _masses(path: str) -> npt.NDArray[Any]:
+    """Returns masses of a file, or counts if they are whole and more than one."""
+    found = _numbers("distribution", path).ravel()
+    whole = bool((found == np.floor(found)).all()) and 1 < found.sum() < 2.0**53
+    return found.astype(np.int64) if whole else found
 
 
 def _numbers(name: str, path: str) -> npt.NDArray[np.float64]:

@@ -7,15 +7,17 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
+import itertools
 
 import numpy as np
 import numpy.typing as npt
 
 from dp_accounting_ext import wpm
 from dp_accounting_ext.studies import drawing
-from dp_accounting_ext.wpm import alternating_projections
-from dp_accounting_ext.wpm import exact_projection
-from dp_accounting_ext.wpm import polytope as polytopes
+from dp_accounting_ext.wpm.projections import ldp_polytope
+from dp_accounting_ext.wpm.projections.entropic import alternating_projections
+from dp_accounting_ext.wpm.projections.entropic import regularized_problem
+from dp_accounting_ext.wpm.projections.exact import column_generation
 
 Curve = drawing.Curve
 FloatArray = npt.NDArray[np.float64]
@@ -40,8 +42,10 @@ def ring_cost(size: int = SIZE, order: int = 2) -> FloatArray:
 
 def reaching_cost(masses: FloatArray, cost: FloatArray, law: FloatArray) -> float:
     """Returns the least cost of moving one distribution to another."""
-    fixed = polytopes.LdpPolytope(law, law)
-    return float(exact_projection.solve(masses, cost, fixed).values[0])
+    rows, columns = np.flatnonzero(masses), np.flatnonzero(law)
+    fixed = ldp_polytope.LdpPolytope(law[columns], law[columns])
+    part = np.ascontiguousarray(cost[np.ix_(rows, columns)])
+    return float(column_generation.solve(masses[rows], part, fixed).values[0])
 
 
 def convergence(
@@ -53,14 +57,17 @@ def convergence(
 ) -> list[float]:
     """Returns W_2 from the input after numbers of passes of the paper's Algorithm 1."""
     rows = masses > 0
-    problem = alternating_projections.make_problem(
-        masses[np.newaxis, rows],
+    problem = regularized_problem.Problem(
+        masses[rows],
         cost[rows] / regularization,
-        polytopes.from_base_measure(mechanism.base_measure, mechanism.epsilon),
+        ldp_polytope.from_base_measure(mechanism.base_measure, mechanism.epsilon),
     )
+    counts = list(passes)
+    iterates = itertools.islice(alternating_projections.iterates(problem), max(counts))
     laws = [
-        alternating_projections.project(problem, count).distributions[0]
-        for count in passes
+        regularized_problem.prove(problem, weights).distribution
+        for count, weights in enumerate(iterates, 1)
+        if count in counts
     ]
     return [reaching_cost(masses, cost, law / law.sum()) ** 0.5 for law in laws]
 
@@ -99,12 +106,12 @@ def ring(
     cost = ring_cost()
     masses = np.random.default_rng(_SEED).dirichlet(np.full(SIZE, CONCENTRATION))
     mechanism = wpm.WassersteinProjectionMechanism(cost, epsilon)
-    projection = mechanism.project(masses)
+    projection = np.asarray(mechanism.project(masses))
     largest = float(cost.max())
     return Ring(
         masses,
         projection,
-        wpm.KLProjectionMechanism(cost, epsilon).project(masses),
+        np.asarray(wpm.KLProjectionMechanism(cost, epsilon).project(masses)),
         reaching_cost(masses, cost, projection) ** 0.5,
         passes,
         {

@@ -1,19 +1,24 @@
 """Mechanisms to compare with, with the same interface and the same guarantee."""
 
 import math
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from dp_accounting_ext.wpm import checks
 from dp_accounting_ext.wpm import mechanism
-from dp_accounting_ext.wpm import polytope as polytopes
 from dp_accounting_ext.wpm import sampling_mechanism
+from dp_accounting_ext.wpm.costs import dense_cost
+from dp_accounting_ext.wpm.projections import ldp_polytope
 
 FloatArray = npt.NDArray[np.float64]
+IndexArray = npt.NDArray[np.intp]
 
 # In the place of log 0: outputs without mass rise last, and as one.
 _LOG_OF_NOTHING = -2000.0
+# Tuning: costs that are looked at together.
+_TOGETHER = 1 << 21
 
 
 class KLProjectionMechanism(sampling_mechanism.SamplingMechanism):
@@ -36,36 +41,36 @@ class KLProjectionMechanism(sampling_mechanism.SamplingMechanism):
 
     def __init__(
         self,
-        cost: npt.ArrayLike,
+        cost: Any,
         epsilon: float,
-        base_measure: str | npt.ArrayLike = "uniform",
+        base_measure: mechanism.BaseMeasure = "uniform",
     ) -> None:
-        matrix, privacy = checks.cost(cost), checks.epsilon(epsilon)
-        size = matrix.shape[1]
-        if matrix.shape[0] != size:
+        costs, privacy = dense_cost.as_cost(cost), checks.epsilon(epsilon)
+        size = costs.shape[1]
+        if costs.shape[0] != size:
             raise ValueError(
                 "cost must be square, as inputs and outputs must be the same points "
-                f"for a divergence. Found shape {matrix.shape}."
+                f"for a divergence. Found shape {costs.shape}."
             )
         if isinstance(base_measure, str) and base_measure == "uniform":
             scale = math.exp(privacy / 2) / (math.exp(privacy) + size - 1)
             measure = np.full(size, scale)
         else:
-            measure = mechanism.resolve_base_measure(base_measure, matrix, privacy)
-        super().__init__(matrix, privacy, measure)
+            measure = mechanism.resolve_base_measure(base_measure, costs, privacy)
+        super().__init__(costs, privacy, measure)
 
-    def _propose(self, users: FloatArray) -> FloatArray:
+    def _propose(self, inputs: IndexArray, masses: FloatArray) -> FloatArray:
         allowed = self._base_measure > 0
-        inner = polytopes.LdpPolytope(
-            self._polytope.lower[allowed], self._polytope.upper[allowed]
-        )
-        masses = users[:, allowed]
+        everywhere = np.zeros(self._base_measure.size)
+        everywhere[inputs] = masses
+        held = everywhere[allowed]
         floor = np.log(self._base_measure[allowed]) + _LOG_OF_NOTHING
         with np.errstate(divide="ignore"):
-            logs = np.where(masses > 0, np.log(masses), floor)
-        laws = np.zeros_like(users)
-        laws[:, allowed] = polytopes.kl_projection(logs, inner)
-        return laws
+            logs = np.where(held > 0, np.log(held), floor)
+        inner = self._polytope.of(np.flatnonzero(allowed))
+        law = np.zeros(allowed.size)
+        law[allowed] = ldp_polytope.kl_projection(logs[np.newaxis], inner)[0]
+        return law
 
 
 class ExponentialMechanism(sampling_mechanism.SamplingMechanism):
@@ -87,16 +92,27 @@ class ExponentialMechanism(sampling_mechanism.SamplingMechanism):
         https://arxiv.org/abs/2605.10015, Section 5.2.
     """
 
-    def __init__(self, cost: npt.ArrayLike, epsilon: float) -> None:
-        matrix, privacy = checks.cost(cost), checks.epsilon(epsilon)
-        sensitivity = float(np.ptp(matrix, axis=0).max())
+    def __init__(self, cost: Any, epsilon: float) -> None:
+        costs, privacy = dense_cost.as_cost(cost), checks.epsilon(epsilon)
+        inputs, outputs = costs.shape
+        step = max(1, _TOGETHER // outputs)
+        parts = [np.arange(inputs)[at : at + step] for at in range(0, inputs, step)]
+        low, high = np.full(outputs, np.inf), np.zeros(outputs)
+        for part in parts:
+            rows = costs.rows(part)
+            low = np.minimum(low, rows.min(axis=0))
+            high = np.maximum(high, rows.max(axis=0))
+        sensitivity = float((high - low).max())
         self._rate = privacy / (2 * sensitivity) if sensitivity > 0 else 0.0
         # The logarithm of a probability is concave in the input.
-        least = self._laws(matrix).min(axis=0)
-        super().__init__(matrix, privacy, math.exp(privacy / 2) * least)
+        least = np.full(outputs, np.inf)
+        for part in parts:
+            least = np.minimum(least, self._laws(costs.rows(part)).min(axis=0))
+        super().__init__(costs, privacy, math.exp(privacy / 2) * least)
 
-    def _propose(self, users: FloatArray) -> FloatArray:
-        return self._laws(users @ self._cost)
+    def _propose(self, inputs: IndexArray, masses: FloatArray) -> FloatArray:
+        mean_costs = masses @ self._cost.rows(inputs)
+        return np.asarray(self._laws(mean_costs[np.newaxis])[0])
 
     def _laws(self, mean_costs: FloatArray) -> FloatArray:
         logs = -self._rate * mean_costs

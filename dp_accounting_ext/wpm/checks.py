@@ -1,8 +1,7 @@
 """Checks of what users pass in: the field, what was found, the remedy.
 
 Costs, ε, base measures and shapes are public, so errors about them print values.
-Distributions are private: an error about one says which rule it breaks, and no
-number of it.
+Distributions are private, and read in `private_rows`.
 """
 
 import math
@@ -15,14 +14,23 @@ from dp_accounting_ext.validation import fields
 
 FloatArray = npt.NDArray[np.float64]
 
-SUM_TOLERANCE = 1e-6
 MASS_TOLERANCE = 1e-9
-# Integer weights have at most 256 bits, and e^ε has to fit with room to spare.
-MOST_EPSILON = 160.0
+# Integer weights have at most 256 bits, and e^ε has to fit with room to spare. Below
+# the least, bounds of 62 bits leave no room between them.
+LEAST_EPSILON, MOST_EPSILON = 1e-12, 160.0
 
 
 def array(name: str, value: Any) -> FloatArray:
     """Returns the value as an array of floats.
+
+    Raises:
+        TypeError: If it does not consist of real numbers.
+    """
+    return np.ascontiguousarray(numbers(name, value), dtype=np.float64)
+
+
+def numbers(name: str, value: Any) -> npt.NDArray[Any]:
+    """Returns the value as an array, integers as integers.
 
     Raises:
         TypeError: If it does not consist of real numbers.
@@ -37,7 +45,7 @@ def array(name: str, value: Any) -> FloatArray:
         raise TypeError(
             f"{name} must be an array of real numbers. Found dtype {found.dtype}."
         )
-    return np.ascontiguousarray(found, dtype=np.float64)
+    return found
 
 
 def cost(value: Any) -> FloatArray:
@@ -63,16 +71,64 @@ def cost(value: Any) -> FloatArray:
     return found
 
 
+def order(value: Any) -> float:
+    """Returns the order p as a float.
+
+    Raises:
+        TypeError: If it is not a real number.
+        ValueError: If it is below one, or not finite.
+    """
+    number = fields.real_number("order", value)
+    if not 1 <= number < math.inf:
+        raise ValueError(f"order must be at least 1 and finite. Found {value}.")
+    return number
+
+
+def points(name: str, value: Any) -> FloatArray:
+    """Returns (n, dimensions) points; a list of numbers is one of points on a line.
+
+    Raises:
+        TypeError: If they are not real numbers.
+        ValueError: If they are not a list of points, or one is not finite.
+    """
+    found = array(name, value)
+    if found.ndim == 1:
+        found = found[:, np.newaxis]
+    if found.ndim != 2 or 0 in found.shape:
+        raise ValueError(f"{name} must be a list of points. Found shape {found.shape}.")
+    if not np.isfinite(found).all():
+        raise ValueError(f"{name} must be finite. Found a point that is not.")
+    return found
+
+
+def lengths(value: Any) -> FloatArray:
+    """Returns lengths of edges.
+
+    Raises:
+        TypeError: If they are not real numbers.
+        ValueError: If one is not positive and finite.
+    """
+    found = array("lengths", value)
+    wrong = ~((found > 0) & np.isfinite(found))
+    if wrong.any():
+        raise ValueError(
+            f"lengths must be positive and finite. Found {found[wrong][0]}."
+        )
+    return found
+
+
 def epsilon(value: Any) -> float:
     """Returns ε as a float.
 
     Raises:
         TypeError: If it is not a real number.
-        ValueError: If it is not positive, or above `MOST_EPSILON`.
+        ValueError: If it is not from `LEAST_EPSILON` to `MOST_EPSILON`.
     """
     number = fields.real_number("epsilon", value)
     if not 0 < number < math.inf:
         raise ValueError(f"epsilon must be positive and finite. Found {value}.")
+    if number < LEAST_EPSILON:
+        raise ValueError(f"epsilon must be at least {LEAST_EPSILON:g}. Found {value}.")
     if number > MOST_EPSILON:
         raise ValueError(f"epsilon must be at most {MOST_EPSILON:g}. Found {value}.")
     return number
@@ -140,31 +196,3 @@ def places(name: str, value: Any) -> FloatArray:
             f"{name} must be a list of finite places. Found shape {found.shape}."
         )
     return found
-
-
-def distributions(name: str, value: Any, size: int) -> FloatArray:
-    """Returns (n, k) distributions, rows normalised, from one or a batch of them.
-
-    Raises:
-        TypeError: If they are not real numbers.
-        ValueError: If the shape is wrong, an entry is negative or not finite, or a
-            row's sum is further than `SUM_TOLERANCE` from one.
-    """
-    found = array(name, value)
-    if found.ndim not in (1, 2) or found.shape[-1] != size:
-        raise ValueError(
-            f"{name} must have a mass for each of the {size} inputs: shape ({size},), "
-            f"or (n, {size}) for a batch. Found shape {found.shape}."
-        )
-    if not ((found >= 0) & (found < math.inf)).all():
-        raise ValueError(
-            f"{name} must be non-negative and finite. Found an entry that is not."
-        )
-    rows = np.atleast_2d(found)
-    sums = rows.sum(axis=1, keepdims=True)
-    if (np.abs(sums - 1) > SUM_TOLERANCE).any():
-        raise ValueError(
-            f"{name} must sum to 1 within {SUM_TOLERANCE:g}. Found a sum further off; "
-            "divide by it."
-        )
-    return np.asarray(rows / sums)

@@ -1,6 +1,5 @@
 """The Wasserstein Projection Mechanism."""
 
-from collections.abc import Callable
 import functools
 from typing import Any
 
@@ -8,38 +7,42 @@ import numpy as np
 import numpy.typing as npt
 
 from dp_accounting_ext.wpm import checks
-from dp_accounting_ext.wpm import cost as costs
-from dp_accounting_ext.wpm import entropic_projection
-from dp_accounting_ext.wpm import exact_projection
-from dp_accounting_ext.wpm import graph_projection
-from dp_accounting_ext.wpm import line_projection
-from dp_accounting_ext.wpm import minimax_measure
-from dp_accounting_ext.wpm import polytope as polytopes
 from dp_accounting_ext.wpm import sampling_mechanism
-from dp_accounting_ext.wpm import solution
-from dp_accounting_ext.wpm import uniform_measure
-from dp_accounting_ext.wpm import worst_case
+from dp_accounting_ext.wpm.base_measures import minimax_measure
+from dp_accounting_ext.wpm.base_measures import point_costs
+from dp_accounting_ext.wpm.base_measures import uniform_measure
+from dp_accounting_ext.wpm.costs import dense_cost
+from dp_accounting_ext.wpm.costs import graph_cost
+from dp_accounting_ext.wpm.costs import line_cost
+from dp_accounting_ext.wpm.costs import point_cost
+from dp_accounting_ext.wpm.costs import transport_cost
+from dp_accounting_ext.wpm.projections.entropic import entropic_projection
+from dp_accounting_ext.wpm.projections.exact import exact_projection
 
 FloatArray = npt.NDArray[np.float64]
-# What the regularisation itself costs is far more.
-_RELATIVE_GAP = 1e-3
-
-Solver = Callable[[FloatArray, polytopes.LdpPolytope], solution.Solution]
+IndexArray = npt.NDArray[np.intp]
+BaseMeasure = str | npt.ArrayLike
 
 
 class WassersteinProjectionMechanism(sampling_mechanism.SamplingMechanism):
     """Represents a draw from the private law that is cheapest to reach from the input.
 
     Args:
-        cost: (k, k_v) costs d(x_i, v_j)^p, as `cost_matrix` makes them. Public, and so
-            must be any embedding that they come from.
+        cost: (k, k_v) costs d(x_i, v_j)^p, as `cost_matrix` makes them, or a
+            `TransportCost`, which needs no matrix. Public, and so must be any
+            embedding that they come from.
         epsilon: The privacy parameter ε of one draw, at most 160.
         base_measure: "uniform" for the best uniform one, "minimax" for the least
             worst case, or (k_v,) masses m. Public: never made from the distributions
             to be protected.
-        regularization: None for the exact projection; λ > 0 for the entropic one,
-            which is faster for batches,
-            up to a certified regularised gap of 1e-3 of the cost. Public.
+        regularization: None for the exact projection; λ > 0 for the entropic one, in
+            the unit of the costs. Public.
+        relative_gap: The entropic projection stops at a certified gap of the
+            regularised problem that is this share of the cost. What the
+            regularisation itself costs is far more than 1e-3.
+        max_iterations: It stops then in any case.
+        algorithm: Of the entropic projection: "newton", or "paper" for
+            `max_iterations` passes of the paper's Algorithm 1 (which takes 40).
 
     Raises:
         TypeError: If an argument has the wrong type.
@@ -51,19 +54,54 @@ class WassersteinProjectionMechanism(sampling_mechanism.SamplingMechanism):
 
     def __init__(
         self,
-        cost: npt.ArrayLike,
+        cost: Any,
         epsilon: float,
-        base_measure: str | npt.ArrayLike = "uniform",
+        base_measure: BaseMeasure = "uniform",
         regularization: float | None = None,
+        *,
+        relative_gap: float = 1e-3,
+        max_iterations: int = 5000,
+        algorithm: str = "newton",
     ) -> None:
-        matrix, privacy = checks.cost(cost), checks.epsilon(epsilon)
-        super().__init__(
-            matrix, privacy, resolve_base_measure(base_measure, matrix, privacy)
-        )
-        self._regularization = (
-            None if regularization is None else checks.regularization(regularization)
-        )
-        self._solver: Solver = functools.partial(_solve_exactly, cost=matrix)
+        costs, privacy = dense_cost.as_cost(cost), checks.epsilon(epsilon)
+        self._entropic = None
+        if regularization is not None:
+            self._entropic = entropic_projection.make_settings(
+                regularization, relative_gap, max_iterations, algorithm
+            )
+        measure = resolve_base_measure(base_measure, costs, privacy)
+        super().__init__(costs, privacy, measure)
+
+    @classmethod
+    def from_points(
+        cls,
+        points: npt.ArrayLike,
+        epsilon: float,
+        metric: point_cost.Metric = "euclidean",
+        order: float = 1,
+        base_measure: BaseMeasure = "uniform",
+        *,
+        outputs: npt.ArrayLike | None = None,
+        **options: Any,
+    ) -> "WassersteinProjectionMechanism":
+        """Returns the mechanism for distances between points, without a matrix.
+
+        Args:
+            points: (k, dimensions) points; latitudes and longitudes in degrees for
+                the metric "haversine".
+            epsilon: As for the class.
+            metric: As for `PointCost`.
+            order: The order p ≥ 1 of the Wasserstein distance.
+            base_measure: As for the class.
+            outputs: (k_v, dimensions) points that may be released; None for `points`.
+            options: As for the class.
+
+        Raises:
+            TypeError: If an argument has the wrong type.
+            ValueError: If an argument is out of range.
+        """
+        cost = point_cost.PointCost(points, outputs, metric=metric, order=order)
+        return cls(cost, epsilon, base_measure, **options)
 
     @classmethod
     def on_line(
@@ -71,79 +109,99 @@ class WassersteinProjectionMechanism(sampling_mechanism.SamplingMechanism):
         inputs: npt.ArrayLike,
         outputs: npt.ArrayLike,
         epsilon: float,
-        base_measure: str | npt.ArrayLike = "uniform",
+        base_measure: BaseMeasure = "uniform",
+        *,
+        order: float = 1,
+        **options: Any,
     ) -> "WassersteinProjectionMechanism":
-        """Returns the mechanism for distances on a line, p = 1, many times faster.
+        """Returns the mechanism for distances on a line, without a matrix.
 
         Args:
             inputs: (k,) places of the inputs.
             outputs: (k_v,) places of the outputs.
             epsilon: As for the class.
             base_measure: As for the class.
+            order: The order p ≥ 1 of the Wasserstein distance.
+            options: As for the class.
 
         Raises:
             TypeError: If an argument has the wrong type.
             ValueError: If an argument is out of range.
         """
-        left, right = checks.places("inputs", inputs), checks.places("outputs", outputs)
-        made = cls(costs.cost_matrix(left, right, order=1), epsilon, base_measure)
-        line = line_projection.make_line(left, right)
-        made._solver = functools.partial(_solve_on_line, line=line)
-        return made
+        cost = line_cost.LineCost(inputs, outputs, order=order)
+        return cls(cost, epsilon, base_measure, **options)
 
     @classmethod
     def on_graph(
         cls,
-        edges: npt.ArrayLike,
-        lengths: npt.ArrayLike,
-        epsilon: float,
-        base_measure: str | npt.ArrayLike = "uniform",
+        edges: Any,
+        lengths: npt.ArrayLike | None = None,
+        epsilon: float | None = None,
+        base_measure: BaseMeasure = "uniform",
+        *,
+        order: float = 1,
+        **options: Any,
     ) -> "WassersteinProjectionMechanism":
-        """Returns the mechanism for shortest paths between nodes, p = 1.
+        """Returns the mechanism for shortest paths between nodes, without a matrix.
 
         Every node is both input and output; a base measure with zeros leaves out
         outputs.
 
         Args:
-            edges: (e, 2) pairs of nodes, numbered from zero, passable both ways.
-            lengths: (e,) positive lengths.
+            edges: A scipy sparse matrix of lengths, or (e, 2) pairs of nodes, numbered
+                from zero; passable both ways.
+            lengths: (e,) positive lengths of the pairs; None for a sparse matrix.
             epsilon: As for the class.
             base_measure: As for the class.
+            order: The order p ≥ 1 of the Wasserstein distance.
+            options: As for the class.
 
         Raises:
             TypeError: If an argument has the wrong type.
             ValueError: If an argument is out of range, or the graph is not connected.
         """
-        graph = graph_projection.make_graph(edges, lengths)
-        made = cls(graph_projection.distances(graph), epsilon, base_measure)
-        made._solver = functools.partial(_solve_on_graph, graph=graph)
-        return made
+        cost = (
+            graph_cost.GraphCost(edges, order=order)
+            if lengths is None
+            else graph_cost.GraphCost.from_edges(edges, lengths, order=order)
+        )
+        return cls(cost, checks.epsilon(epsilon), base_measure, **options)
+
+    @property
+    def regularization(self) -> float | None:
+        """The parameter λ of the entropic projection; None for the exact one."""
+        return None if self._entropic is None else self._entropic.regularization
 
     @functools.cached_property
     def worst_case_cost(self) -> float:
-        """The largest cost of any input: W_p to the power p."""
-        return worst_case.worst_case_cost(self._base_measure, self._cost, self._epsilon)
+        """The largest cost of any input: W_p to the power p.
 
-    def _together(self) -> bool:
-        return self._regularization is not None and entropic_projection.in_one_batch(
-            self._cost, self._polytope, self._regularization
+        Above 3·10^7 pairs of inputs and outputs an upper bound of it, for a metric.
+        """
+        return point_costs.worst_case_cost(
+            self._base_measure, self._cost, self._epsilon
         )
 
-    def _propose(self, users: FloatArray) -> FloatArray:
-        if self._regularization is not None:
-            return entropic_projection.solve(
-                users,
-                self._cost,
-                self._polytope,
-                self._regularization,
-                relative_gap=_RELATIVE_GAP,
-            ).distributions
-        found = [self._solver(user, self._polytope).distributions for user in users]
-        return np.concatenate(found)
+    @functools.cached_property
+    def _exact(self) -> exact_projection.ExactSolver:
+        return exact_projection.make_solver(self._cost, self._polytope)
+
+    def _propose(self, inputs: IndexArray, masses: FloatArray) -> FloatArray:
+        if self._entropic is None:
+            found = self._exact.solve(inputs, masses)
+        else:
+            rows = self._cost.rows(inputs)
+            found = entropic_projection.solve(
+                masses, rows, self._polytope, self._entropic
+            )
+        return np.asarray(found.distributions[0])
+
+    def _identity(self) -> tuple[Any, ...]:
+        return *super()._identity(), self._entropic
 
 
 def resolve_base_measure(
-    value: str | npt.ArrayLike, cost: FloatArray, epsilon: float
+    value: BaseMeasure, cost: transport_cost.TransportCost, epsilon: float
 ) -> FloatArray:
     """Returns the base measure that a user named or gave.
 
@@ -164,22 +222,22 @@ def resolve_base_measure(
     return np.asarray(named[value](cost, epsilon).base_measure)
 
 
-def _solve_exactly(
-    masses: FloatArray, polytope: polytopes.LdpPolytope, *, cost: FloatArray
-) -> solution.Solution:
-    return exact_projection.solve(masses, cost, polytope)
+def from_points(
+    points: npt.ArrayLike, epsilon: float, *arguments: Any, **options: Any
+) -> WassersteinProjectionMechanism:
+    """Returns the mechanism for distances between points, without a matrix.
 
+    Args:
+        points: (k, dimensions) points; latitudes and longitudes in degrees for
+            `metric="haversine"`.
+        epsilon: The privacy parameter ε of one draw.
+        arguments: As for `WassersteinProjectionMechanism.from_points`.
+        options: As for `WassersteinProjectionMechanism.from_points`.
 
-def _solve_on_line(
-    masses: FloatArray, polytope: polytopes.LdpPolytope, *, line: line_projection.Line
-) -> solution.Solution:
-    return line_projection.solve(masses, line, polytope)
-
-
-def _solve_on_graph(
-    masses: FloatArray,
-    polytope: polytopes.LdpPolytope,
-    *,
-    graph: graph_projection.Graph,
-) -> solution.Solution:
-    return graph_projection.solve(masses, graph, polytope)
+    Raises:
+        TypeError: If an argument has the wrong type.
+        ValueError: If an argument is out of range.
+    """
+    return WassersteinProjectionMechanism.from_points(
+        points, epsilon, *arguments, **options
+    )

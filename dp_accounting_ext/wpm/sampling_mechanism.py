@@ -1,21 +1,39 @@
 """What all mechanisms that release one draw have in common."""
 
 import abc
-from fractions import Fraction
+from collections.abc import Iterator
+from collections.abc import Sequence
+from concurrent import futures
 import functools
 import math
 from typing import Any
+from typing import overload
 
 import numpy as np
 import numpy.typing as npt
 
-from dp_accounting_ext.wpm import checks
 from dp_accounting_ext.wpm import dp_event
-from dp_accounting_ext.wpm import integer_weights
-from dp_accounting_ext.wpm import polytope as polytopes
-from dp_accounting_ext.wpm import sampler
+from dp_accounting_ext.wpm import private_rows
+from dp_accounting_ext.wpm.costs import transport_cost
+from dp_accounting_ext.wpm.exact_draw import integer_sampler
+from dp_accounting_ext.wpm.exact_draw import integer_weights
+from dp_accounting_ext.wpm.projections import ldp_polytope
 
 FloatArray = npt.NDArray[np.float64]
+IndexArray = npt.NDArray[np.intp]
+Draws = npt.NDArray[np.int64]
+
+# Tuning: weights of users that are held at once, and users that a worker gets.
+_TOGETHER = 1 << 21
+_FEWEST_USERS, _PARTS = 8, 64
+
+
+class NotForRelease(np.ndarray):
+    """Represents an array that is as private as the input it was made from.
+
+    It computes as any array; the name is there for whoever prints or stores it.
+    Privacy is that of one draw by `sample`.
+    """
 
 
 class SamplingMechanism(abc.ABC):
@@ -30,17 +48,28 @@ class SamplingMechanism(abc.ABC):
     that `dp_event` is accounted for. How long a call takes may depend on the private
     distribution; nothing here hides that.
 
-    A batch is one call for many users. Each row's result depends on that row alone.
+    Distributions `mu` are (k,) masses or, for a batch, (n, k), dense or as a sparse
+    matrix of scipy's. Integers are counts, and divided by their sum. Each row's
+    result depends on that row alone: what is learned from one user must not show in
+    the draw of another.
     """
 
     def __init__(
-        self, cost: FloatArray, epsilon: float, base_measure: FloatArray
+        self,
+        cost: transport_cost.TransportCost,
+        epsilon: float,
+        base_measure: FloatArray,
     ) -> None:
         self._cost = cost
         self._epsilon = epsilon
         self._base_measure = base_measure
-        self._polytope = polytopes.from_base_measure(base_measure, epsilon)
+        self._polytope = ldp_polytope.from_base_measure(base_measure, epsilon)
         self._bounds = integer_weights.make_bounds(self._polytope, epsilon)
+
+    @property
+    def cost(self) -> transport_cost.TransportCost:
+        """What mass costs to move, from (k) inputs to (k_v) outputs."""
+        return self._cost
 
     @property
     def epsilon(self) -> float:
@@ -60,20 +89,27 @@ class SamplingMechanism(abc.ABC):
     @functools.cached_property
     def worst_case_cost(self) -> float:
         """The largest mean cost of a draw from its input, over single-point inputs."""
-        laws = self._propose(np.eye(self._cost.shape[0]))
-        return float((laws * self._cost).sum(axis=1).max())
+        worst = 0.0
+        for place in range(self._cost.shape[0]):
+            point = np.array([place])
+            law = self._propose(point, np.ones(1))
+            worst = max(worst, float(law @ self._cost.rows(point)[0]))
+        return worst
 
     @functools.cached_property
     def dp_event(self) -> dp_event.PrivateSamplingEvent:
         """The event of one draw, for an accountant."""
-        # As a sum of integers: the bounds are what holds, not the base measure.
-        least = Fraction(int(sum(self._bounds.lower.tolist())), self._bounds.total)
+        # From the integers: the bounds are what holds, not the base measure.
         most_mass = math.exp(self._epsilon / 2)
-        mass = min(max(float(least) * most_mass, 1 / most_mass), most_mass)
+        whole = self._bounds.total
+        shares = [int(weight) / whole for weight in self._bounds.lower.tolist()]
+        measure = most_mass * np.array(shares)
+        mass = dp_event.equivalent_mass(self._epsilon, measure)
+        mass = min(max(mass, 1 / most_mass), most_mass)
         return dp_event.PrivateSamplingEvent(self._epsilon, mass)
 
-    def project(self, mu: npt.ArrayLike) -> FloatArray:
-        """Returns the law that a draw is from. Not private: see the class.
+    def project(self, mu: Any) -> NotForRelease:
+        """Returns the law that a draw is from. Not for release: see the class.
 
         Args:
             mu: (k,) private distribution, or (n, k) for a batch.
@@ -85,10 +121,10 @@ class SamplingMechanism(abc.ABC):
             TypeError: If `mu` does not consist of real numbers.
             ValueError: If `mu` has the wrong shape, or is no distribution.
         """
-        weights = self.integer_weights(mu).astype(np.float64)
-        return np.asarray(np.ldexp(weights, -self._bounds.bits))
+        weights = np.asarray(self.integer_weights(mu)).astype(np.float64)
+        return np.ldexp(weights, -self._bounds.bits).view(NotForRelease)
 
-    def integer_weights(self, mu: npt.ArrayLike) -> npt.NDArray[Any]:
+    def integer_weights(self, mu: Any) -> npt.NDArray[Any]:
         """Returns the integers that a draw's probabilities are proportional to.
 
         Args:
@@ -96,7 +132,7 @@ class SamplingMechanism(abc.ABC):
 
         Returns:
             (k_v,) or (n, k_v) integers that sum to 2^bits; Python integers if bits
-            are more than 62.
+            are more than 62. Not for release.
 
         Raises:
             TypeError: If `mu` does not consist of real numbers.
@@ -106,54 +142,162 @@ class SamplingMechanism(abc.ABC):
             Of any two users, one's weight of an output is at most e^ε times the
             other's, whatever the solver did.
         """
-        users = checks.distributions("mu", mu, self._cost.shape[0])
-        weights = integer_weights.round_to_weights(self._proposals(users), self._bounds)
-        return weights if np.ndim(mu) == 2 else np.asarray(weights[0])
+        users = private_rows.read("mu", mu, self._cost.shape[0])
+        none = np.empty((0, self._cost.shape[1]), dtype=self._bounds.lower.dtype)
+        weights = np.concatenate([none, *self._weights(users)])
+        found = weights if users.is_batch else weights[0]
+        return np.asarray(found).view(NotForRelease)
+
+    @overload
+    def sample(
+        self,
+        mu: Sequence[float],
+        *,
+        rng: int | np.random.Generator | None = None,
+        executor: futures.Executor | None = None,
+    ) -> int: ...
+
+    @overload
+    def sample(
+        self,
+        mu: Sequence[Sequence[float]],
+        *,
+        rng: int | np.random.Generator | None = None,
+        executor: futures.Executor | None = None,
+    ) -> Draws: ...
+
+    @overload
+    def sample(
+        self,
+        mu: Any,
+        *,
+        rng: int | np.random.Generator | None = None,
+        executor: futures.Executor | None = None,
+    ) -> Any: ...
 
     def sample(
-        self, mu: npt.ArrayLike, *, rng: np.random.Generator | None = None
-    ) -> npt.NDArray[np.int64] | int:
+        self,
+        mu: Any,
+        *,
+        rng: int | np.random.Generator | None = None,
+        executor: futures.Executor | None = None,
+    ) -> Any:
         """Returns the index of one private draw, or one for each row of a batch.
 
         Args:
             mu: (k,) private distribution, or (n, k) for a batch.
-            rng: For tests and simulations alone: a seeded generator, whose draws are
-                not private. None draws from the operating system.
+            rng: For tests and simulations alone: a seed or a seeded generator, whose
+                draws are not private. None draws from the operating system.
+            executor: What runs the parts of a batch, such as a
+                `ProcessPoolExecutor`, or Dask's. None runs them here.
 
         Raises:
-            TypeError: If `mu` does not consist of real numbers.
+            TypeError: If `mu` does not consist of real numbers, or `rng` is neither.
             ValueError: If `mu` has the wrong shape, or is no distribution. Errors
                 tell which rule is broken and no number of `mu`.
 
         Guarantees:
             A draw is ε-private: the law is exactly `integer_weights` / 2^bits.
         """
-        weights = np.atleast_2d(self.integer_weights(mu))
-        draws = sampler.draw(weights, self._bounds.bits, rng)
-        return draws if np.ndim(mu) == 2 else int(draws[0])
+        source = _generator(rng)
+        users = private_rows.read("mu", mu, self._cost.shape[0])
+        if executor is None:
+            drawn = self._draws(users, source)
+        else:
+            drawn = self._draws_by(executor, users, source)
+        return drawn if users.is_batch else int(drawn[0])
+
+    def _draws(
+        self, users: private_rows.PrivateRows, source: np.random.Generator | None
+    ) -> Draws:
+        bits = self._bounds.bits
+        parts = [
+            integer_sampler.draw(weights, bits, source)
+            for weights in self._weights(users)
+        ]
+        return np.concatenate([np.empty(0, dtype=np.int64), *parts])
+
+    def _draws_by(
+        self,
+        executor: futures.Executor,
+        users: private_rows.PrivateRows,
+        source: np.random.Generator | None,
+    ) -> Draws:
+        """Returns draws of parts of the users, each with randomness of its own."""
+        step = max(_FEWEST_USERS, math.ceil(len(users) / _PARTS))
+        jobs = []
+        for begin in range(0, len(users), step):
+            part = users.part(begin, min(begin + step, len(users)))
+            seed = None if source is None else int(source.integers(2**63))
+            jobs.append(executor.submit(_draw_part, self, part, seed))
+        drawn = [np.asarray(job.result()) for job in jobs]
+        return np.concatenate([np.empty(0, dtype=np.int64), *drawn])
 
     @abc.abstractmethod
-    def _propose(self, users: FloatArray) -> FloatArray:
-        """Returns (n, k_v) laws for (n, k) distributions; may fail."""
+    def _propose(self, inputs: IndexArray, masses: FloatArray) -> FloatArray:
+        """Returns the (k_v,) law for a user's masses of some inputs; may fail."""
 
-    def _together(self) -> bool:
-        """Tells whether a batch is proposed for at once, or user by user."""
-        return True
+    def _weights(self, users: private_rows.PrivateRows) -> Iterator[npt.NDArray[Any]]:
+        """Yields checked weights of users, as many at once as memory allows."""
+        step = max(1, _TOGETHER // self._cost.shape[1])
+        for begin in range(0, len(users), step):
+            rows = range(begin, min(begin + step, len(users)))
+            proposed = np.stack([self._attempt(*users.row(row)) for row in rows])
+            yield integer_weights.round_to_weights(proposed, self._bounds)
 
-    def _proposals(self, users: FloatArray) -> FloatArray:
-        """Returns laws, NaN for users whose proposal failed.
+    def _attempt(self, inputs: IndexArray, masses: FloatArray) -> FloatArray:
+        """Returns a law, NaN where the proposal failed.
 
-        No error may tell anything about an input, nor one input change what happens
-        to another.
+        No error may tell anything about an input.
         """
-        groups = [users] if self._together() else np.split(users, len(users))
-        return np.concatenate([self._attempt(group) for group in groups])
-
-    def _attempt(self, users: FloatArray) -> FloatArray:
-        shape = (users.shape[0], self._base_measure.size)
+        size = self._base_measure.size
         try:
             with np.errstate(all="ignore"):
-                found = np.asarray(self._propose(users), dtype=np.float64)
+                found = np.asarray(self._propose(inputs, masses), dtype=np.float64)
         except Exception:
-            return np.full(shape, np.nan)
-        return found if found.shape == shape else np.full(shape, np.nan)
+            return np.full(size, np.nan)
+        return found if found.shape == (size,) else np.full(size, np.nan)
+
+    def _identity(self) -> tuple[Any, ...]:
+        """Returns what makes two mechanisms of one class equal, beside the measure."""
+        return self._epsilon, self._cost
+
+    def __eq__(self, other: object) -> bool:
+        if type(self) is not type(other) or not isinstance(other, SamplingMechanism):
+            return NotImplemented
+        return self._identity() == other._identity() and np.array_equal(
+            self._base_measure, other._base_measure
+        )
+
+    def __hash__(self) -> int:
+        return hash((type(self), self._epsilon, self._cost))
+
+    def __repr__(self) -> str:
+        mass = float(self._base_measure.sum())
+        return (
+            f"{type(self).__name__}({self._cost!r}, epsilon={self._epsilon!r}, "
+            f"base measure of mass {mass:.6g})"
+        )
+
+
+def _generator(rng: Any) -> np.random.Generator | None:
+    """Returns a generator as it is, or that of a seed.
+
+    Raises:
+        TypeError: If it is neither.
+    """
+    if rng is None or isinstance(rng, np.random.Generator):
+        return rng
+    if isinstance(rng, int | np.integer) and not isinstance(rng, bool) and rng >= 0:
+        return np.random.default_rng(int(rng))
+    raise TypeError(
+        "rng must be None, a non-negative integer or a numpy.random.Generator. "
+        f"Found {rng!r}."
+    )
+
+
+def _draw_part(
+    mechanism: SamplingMechanism, users: private_rows.PrivateRows, seed: int | None
+) -> Draws:
+    """Returns draws of some users, in a worker."""
+    return mechanism._draws(users, _generator(seed))

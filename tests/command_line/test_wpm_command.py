@@ -20,27 +20,78 @@ class TestWpm:
         return run(capsys, command)
 
     @pytest.mark.parametrize("measure", ["uniform", "minimax", "m.csv"])
-    def test_the_distribution_and_a_draw(self, capsys, files, measure):
+    def test_the_draw_alone(self, capsys, files, measure):
         if measure.endswith("csv"):
             measure = files / measure
-        rest = f"--epsilon 2 --base-measure {measure} --sample"
-        status, text, _ = self.wpm(capsys, files, rest)
+        for sample in ("", "--sample"):
+            rest = f"--epsilon 2 --base-measure {measure} {sample}"
+            status, text, err = self.wpm(capsys, files, rest)
+            assert (status, err) == (0, "")
+            assert int(text.removeprefix("sample: ")) in range(3)
+
+    def test_the_law_is_shown_where_it_is_asked_for(self, capsys, files):
+        status, text, err = self.wpm(capsys, files, "--epsilon 2 --show-law")
         assert status == 0
-        first, second = text.splitlines()
-        law = [
-            float(share) for share in first.removeprefix("distribution: ").split(",")
-        ]
+        assert "warning: the law is as private as the input" in err
+        second = text.splitlines()[1].removeprefix("distribution: ")
+        law = [float(share) for share in second.split(",")]
         assert len(law) == 3
         assert sum(law) == pytest.approx(1.0, abs=1e-15)
         assert law[1] == max(law)
-        assert int(second.removeprefix("sample: ")) in range(3)
 
     def test_json(self, capsys, files):
         _, text, _ = self.wpm(capsys, files, "--epsilon 2 --sample --json")
-        result = json.loads(text)
-        assert set(result) == {"distribution", "sample"}
-        _, text, _ = self.wpm(capsys, files, "--epsilon 2 --json")
-        assert set(json.loads(text)) == {"distribution"}
+        assert set(json.loads(text)) == {"sample"}
+        _, text, _ = self.wpm(capsys, files, "--epsilon 2 --json --show-law")
+        assert set(json.loads(text)) == {"distribution", "sample"}
+
+    def test_counts(self, capsys, files):
+        (files / "counts.csv").write_text("1,3,0\n")
+        laws = [
+            self.wpm(capsys, files, "--epsilon 2 --show-law", masses=name)[1]
+            for name in ("mu.csv", "counts.csv")
+        ]
+        assert len({law.splitlines()[1] for law in laws}) == 1
+
+    @pytest.fixture
+    def places(self, tmp_path):
+        (tmp_path / "places.csv").write_text("48.85,2.35\n48.86,2.29\n48.89,2.34\n")
+        (tmp_path / "trace.csv").write_text("48.851,2.351\n48.852,2.35\n48.86,2.29\n")
+        (tmp_path / "far.csv").write_text("91.23456,2.0\n")
+        return tmp_path
+
+    def test_points_and_a_trace(self, capsys, places):
+        command = f"wpm --points {places / 'places.csv'} --trace {places / 'trace.csv'}"
+        command += " --epsilon 9 --metric haversine --show-law"
+        status, text, _ = run(capsys, command)
+        assert status == 0
+        law = text.splitlines()[1].removeprefix("distribution: ").split(",")
+        assert float(law[0]) == pytest.approx(2 / 3, abs=0.05)
+
+    def test_points_and_masses(self, capsys, places):
+        (places / "mu.csv").write_text("0.5,0.25,0.25\n")
+        command = f"wpm --points {places / 'places.csv'} --epsilon 1 --order 2"
+        status, _, _ = run(capsys, f"{command} --distribution {places / 'mu.csv'}")
+        assert status == 0
+
+    @pytest.mark.parametrize(
+        ("rest", "message"),
+        [
+            ("--points {places} --trace {far} --metric haversine", "trace must be lat"),
+            ("--points {places} --trace {places} --metric nowhere", "nowhere"),
+            ("--cost {places} --trace {trace}", "trace must come with points"),
+            ("--points {places} --trace {trace} --order 0.5", "order must be"),
+            ("--points {places} --cost {places} --trace {trace}", "not allowed with"),
+            ("--points {places}", "one of the arguments --distribution --trace"),
+        ],
+    )
+    def test_bad_places(self, capsys, places, rest, message):
+        files = {name: places / f"{name}.csv" for name in ("places", "trace", "far")}
+        status, out, err = run(capsys, f"wpm {rest.format(**files)} --epsilon 1")
+        assert (status, out) == (2, "")
+        assert message in err
+        assert err.count("\n") == 1
+        assert "91.23" not in err
 
     @pytest.mark.parametrize(
         ("rest", "options", "message"),

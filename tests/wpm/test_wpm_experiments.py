@@ -71,3 +71,23 @@ def test_ring(experiments, capsys):
     rows = capsys.readouterr().out.splitlines()
     means = [float(row[14:].split()[0]) for row in rows[1:5]]
     assert means[0] < 0.6 * means[2] < 0.6 * means[3]
+
+
+def test_made_up_data_go_through(experiments, tmp_path, capsys, monkeypatch):
+    """Figures 2 to 4 in little, with progress and a limit for what is learned."""
+    pytest.importorskip("matplotlib").use("Agg")
+    monkeypatch.setattr(experiments, "GRID_EPSILONS", (4.0,))
+    monkeypatch.setattr(experiments, "GRID", 6)
+    monkeypatch.setattr(experiments, "EPSILONS", (2.0,))
+    monkeypatch.setattr(experiments, "SCALES", 2)
+    checkins, maps = tmp_path / "checkins.txt", tmp_path / "maps.png"
+    experiments.write_checkins(checkins, users=12)
+    experiments.run_gowalla(
+        checkins, tmp_path / "errors.png", 0, 2, learn_seconds=0.5, heat_map=maps
+    )
+    experiments.write_films(tmp_path, users=30, films=60)
+    experiments.run_movielens(tmp_path, tmp_path / "hits.png", 0)
+    captured = capsys.readouterr()
+    assert maps.stat().st_size > 1000
+    assert "WPM, learned" in captured.out and "exponential" in captured.out
+    assert "learning: 1" in captured.err and "movielens: ε = 2" in captured.err

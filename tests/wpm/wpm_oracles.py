@@ -9,7 +9,10 @@ from scipy import optimize
 from scipy import sparse
 
 from dp_accounting_ext.wpm import checks
-from dp_accounting_ext.wpm import polytope as polytopes
+from dp_accounting_ext.wpm import private_rows
+from dp_accounting_ext.wpm.costs import dense_cost
+from dp_accounting_ext.wpm.projections import ldp_polytope
+from dp_accounting_ext.wpm.projections.exact import exact_projection
 
 EPSILONS = [0.01, 0.3, 1.0, 4.0, 10.0, 40.0]
 
@@ -123,6 +126,34 @@ def exponential_lower_bound(epsilon):
         return Fraction(int(mantissa)) * Fraction(2) ** exponent
 
 
+def random_channel(generator, rows, size, epsilon):
+    """Laws that are ε-private: a random channel drawn towards its mean until so."""
+    laws = generator.dirichlet(np.full(size, 0.5), size=rows)
+    laws = 0.999 * laws + 0.001 / size
+    mean = laws.mean(axis=0)
+    low, high = 0.0, 1.0
+    for _ in range(60):
+        share = (low + high) / 2
+        mixed = mean + share * (laws - mean)
+        ratios = mixed.max(axis=0) / mixed.min(axis=0)
+        low, high = (share, high) if ratios.max() <= np.exp(epsilon) else (low, share)
+    return mean + low * (laws - mean)
+
+
+def small_case(seed, most=7):
+    """A small matrix of costs, and ε."""
+    generator = np.random.default_rng(seed)
+    k, size = generator.integers(1, most, 2)
+    cost = np.round(generator.random((k, size)), 2)
+    return cost, float(generator.choice([0.01, 0.5, 2.0, 6.0]))
+
+
+def ring(size, order=2):
+    """Powers of distances on a ring."""
+    apart = np.abs(np.subtract.outer(np.arange(size), np.arange(size)))
+    return np.minimum(apart, size - apart).astype(float) ** order
+
+
 def random_case(generator, most=40):
     """A projection: sizes, metric, order, mass, measure and ε of many kinds."""
     k, size = generator.integers(1, most + 1, 2)
@@ -167,7 +198,29 @@ def assert_in_polytope(distributions, polytope):
 def polytope_of(measure, epsilon):
     """The polytope as users get it, with the sum in its range."""
     inside = checks.base_measure(measure, len(measure), epsilon)
-    return polytopes.from_base_measure(inside, epsilon)
+    return ldp_polytope.from_base_measure(inside, epsilon)
+
+
+def assert_private(weights, total, epsilon):
+    """Rows sum to the total, and no ratio is above a lower bound of e^ε; exactly."""
+    bound = exponential_lower_bound(epsilon)
+    columns = [[int(weight) for weight in column] for column in weights.T]
+    assert all(sum(row) == total for row in zip(*columns, strict=True))
+    for column in columns:
+        assert min(column) >= 0
+        assert Fraction(max(column)) <= bound * min(column)
+
+
+def users_of(*rows):
+    """Distributions as a mechanism reads them."""
+    return private_rows.read("mu", np.array(rows), len(rows[0]))
+
+
+def exact(masses, cost, polytope):
+    """The exact projection of one user, zeros among the masses and all."""
+    rows = np.flatnonzero(masses)
+    solver = exact_projection.make_solver(dense_cost.DenseCost(cost), polytope)
+    return solver.solve(rows, masses[rows])
 
 
 seeds = st.integers(0, 2**32 - 1)

@@ -1,0 +1,1 @@
+"""Public measures that a private draw stays near: uniform, minimax, learned."""

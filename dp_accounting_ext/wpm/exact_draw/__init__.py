@@ -1,0 +1,1 @@
+"""Integer weights, their check, and the draw: where the guarantee is."""

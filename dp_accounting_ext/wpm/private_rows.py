@@ -1,0 +1,127 @@
+"""Distributions of users, by the inputs that hold mass: dense, sparse, or counts.
+
+They are private: an error about one says which rule it breaks, and no number of it.
+"""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from dp_accounting_ext.wpm import checks
+
+FloatArray = npt.NDArray[np.float64]
+IndexArray = npt.NDArray[np.intp]
+
+SUM_TOLERANCE = 1e-6
+
+
+@dataclasses.dataclass(frozen=True)
+class PrivateRows:
+    """Represents n distributions of k inputs.
+
+    Attributes:
+        starts: (n + 1,) where each user's entries begin, and the end of the last's.
+        inputs: (entries,) inputs that hold mass, rising for each user.
+        masses: (entries,) their positive masses; each user's sum to one.
+        size: The number k of inputs.
+        is_batch: Whether users came as rows, and not one alone.
+    """
+
+    starts: IndexArray
+    inputs: IndexArray
+    masses: FloatArray
+    size: int
+    is_batch: bool
+
+    def __len__(self) -> int:
+        return self.starts.size - 1
+
+    def row(self, user: int) -> tuple[IndexArray, FloatArray]:
+        """Returns the inputs and the masses of one user."""
+        part = slice(self.starts[user], self.starts[user + 1])
+        return self.inputs[part], self.masses[part]
+
+    def part(self, begin: int, end: int) -> "PrivateRows":
+        """Returns some users that follow one another, as a batch."""
+        first, last = self.starts[begin], self.starts[end]
+        return PrivateRows(
+            self.starts[begin : end + 1] - first,
+            self.inputs[first:last],
+            self.masses[first:last],
+            self.size,
+            True,
+        )
+
+    def dense(self) -> FloatArray:
+        """Returns the (n, k) masses."""
+        found = np.zeros((len(self), self.size))
+        users = np.repeat(np.arange(len(self)), np.diff(self.starts))
+        found[users, self.inputs] = self.masses
+        return found
+
+
+def read(name: str, value: Any, size: int) -> PrivateRows:
+    """Returns what a user gave as distributions.
+
+    Args:
+        name: The argument's name, for errors.
+        value: (k,) masses or counts of one user, or (n, k) for a batch, as an array
+            or as a sparse matrix of scipy's. Integers are counts, and divided by
+            their sum; other numbers are masses, and must sum to one.
+        size: The number k of inputs.
+
+    Raises:
+        TypeError: If they are not real numbers.
+        ValueError: If the shape is wrong, an entry is negative or not finite, or a
+            row's sum is zero, or further than `SUM_TOLERANCE` from one if not counts.
+    """
+    is_sparse: bool = sparse.issparse(value)
+    found: Any = value if is_sparse else checks.numbers(name, value)
+    if found.dtype.kind not in "fiu":
+        raise TypeError(
+            f"{name} must be an array of real numbers. Found dtype {found.dtype}."
+        )
+    found = found if found.dtype.kind in "iu" else found.astype(np.float64)
+    shape = found.shape
+    if len(shape) not in (1, 2) or shape[-1] != size:
+        raise ValueError(
+            f"{name} must have a mass for each of the {size} inputs: shape ({size},), "
+            f"or (n, {size}) for a batch. Found shape {shape}."
+        )
+    # A copy: entries of zero are dropped, and those named twice are added.
+    table = sparse.csr_matrix(found.reshape((-1, size)), copy=True)
+    table.sum_duplicates()
+    if not ((table.data >= 0) & (table.data < np.inf)).all():
+        raise ValueError(
+            f"{name} must be non-negative and finite. Found an entry that is not."
+        )
+    table.eliminate_zeros()
+    starts = table.indptr.astype(np.intp)
+    masses = _shares(name, table.data, starts)
+    inputs = table.indices.astype(np.intp)
+    return PrivateRows(starts, inputs, masses, size, len(shape) == 2)
+
+
+def _shares(name: str, entries: Any, starts: IndexArray) -> FloatArray:
+    """Returns entries over their users' sums."""
+    users = starts.size - 1
+    counted = entries.dtype.kind in "iu"
+    numbers = entries.astype(np.float64)
+    lengths = np.diff(starts)
+    owners = np.repeat(np.arange(users), lengths)
+    sums = np.bincount(owners, numbers, minlength=users)
+    if counted:
+        if (lengths == 0).any():
+            raise ValueError(f"{name} must have a count in each row. Found none.")
+        # Sums above 2^53 leave the floats, and counts with them.
+        if users and sums.max() >= 2.0**53:
+            raise ValueError(f"{name} must sum to less than 2^53. Found more.")
+    elif (np.abs(sums - 1) > SUM_TOLERANCE).any():
+        raise ValueError(
+            f"{name} must sum to 1 within {SUM_TOLERANCE:g}. Found a sum further off; "
+            "divide by it."
+        )
+    return np.asarray(numbers / sums[owners])

@@ -1,0 +1,1 @@
+"""Projections of distributions onto those that a private draw may have."""

@@ -1,0 +1,54 @@
+"""What a projection is checked by: bounds that need no trust in a solver."""
+
+import numpy as np
+import numpy.typing as npt
+
+from dp_accounting_ext.wpm.projections import ldp_polytope
+
+FloatArray = npt.NDArray[np.float64]
+IndexArray = npt.NDArray[np.intp]
+
+
+def lower_bound(
+    masses: FloatArray,
+    prices: FloatArray,
+    cost: FloatArray,
+    polytope: ldp_polytope.LdpPolytope,
+) -> float:
+    """Returns a lower bound of the cost of moving μ into the polytope.
+
+    Args:
+        masses: (s,) masses of the distribution μ.
+        prices: (k_v,) any prices g of the outputs; the optimal dual makes it tight.
+        cost: (s, k_v) costs.
+        polytope: The allowed distributions q of the outputs.
+
+    Returns:
+        Σ_i μ_i min_j (C_ij − g_j) + min over q of g·q.
+
+    Guarantees:
+        No plan costs less, by weak duality, whatever the prices.
+    """
+    nearest = np.array([float((row - prices).min()) for row in cost])
+    cheapest = ldp_polytope.cheapest(prices, polytope)
+    return float(masses @ nearest + prices @ cheapest)
+
+
+def complete_prices(
+    prices: FloatArray, cost: FloatArray, outputs: IndexArray
+) -> FloatArray:
+    """Returns prices in which outputs that hold nothing have one that costs nothing.
+
+    Args:
+        prices: (n,) prices of the outputs that may hold something.
+        cost: (s, k_v) costs.
+        outputs: (n,) these outputs.
+
+    Returns:
+        (k_v,) the same, with the greatest prices of the other outputs that leave the
+        nearest output of every input as near.
+    """
+    nearest = (cost[:, outputs] - prices).min(axis=1)
+    completed = np.asarray((cost - nearest[:, np.newaxis]).min(axis=0))
+    completed[outputs] = prices
+    return completed

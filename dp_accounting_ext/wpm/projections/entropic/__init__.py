@@ -1,0 +1,1 @@
+"""The entropic projection, and the paper's iteration for it."""

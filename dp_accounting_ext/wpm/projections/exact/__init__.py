@@ -1,0 +1,1 @@
+"""Exact projections: each module one algorithm."""

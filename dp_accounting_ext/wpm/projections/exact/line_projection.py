@@ -1,0 +1,173 @@
+"""The exact projection for distances on a line, without a linear program.
+
+Along the line, the cost is the integral of |F_μ − F_q|. As a function of F_q it is
+convex and piecewise linear place by place; its breakpoints are kept in two heaps on
+either side of its minimum (the slope trick), shifted where an output adds its least
+and most mass. This takes O((k + k_v) log(k + k_v)).
+"""
+
+import heapq
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from dp_accounting_ext.wpm.costs import line_cost
+from dp_accounting_ext.wpm.projections import ldp_polytope
+from dp_accounting_ext.wpm.projections import solution
+
+FloatArray = npt.NDArray[np.float64]
+IndexArray = npt.NDArray[np.intp]
+
+_ROUNDING = 1e-12
+
+
+def solve(
+    inputs: IndexArray,
+    masses: FloatArray,
+    cost: line_cost.LineCost,
+    polytope: ldp_polytope.LdpPolytope,
+) -> solution.Solution:
+    """Returns the exact projection of one user, for p = 1.
+
+    Args:
+        inputs: (s,) the inputs that hold mass.
+        masses: (s,) their masses.
+        cost: Where inputs and outputs are.
+        polytope: The allowed distributions.
+
+    Returns:
+        A solution of one row.
+    """
+    places = np.concatenate([cost.inputs[inputs], cost.outputs])
+    order = np.argsort(places, kind="stable")
+    steps = np.append(np.diff(places[order]), 0.0)
+    none = np.zeros(masses.size)
+    supplied = np.append(masses, np.zeros(polytope.upper.size))[order]
+    least = np.append(none, polytope.lower)[order]
+    # Beyond one a bound means nothing, and breakpoints would lose their digits.
+    most = np.minimum(np.append(none, polytope.upper), 1.0)[order]
+    given = np.cumsum(supplied)
+    taken = _cumulated(_minima(given, least, most, steps), least, most)
+    held = np.diff(taken, prepend=0.0)
+    prices = _prices(taken - given, held, least, most, steps)
+    size = polytope.upper.size
+    distribution, sorted_prices = np.zeros(size), np.zeros(size)
+    outputs = order >= masses.size
+    found = order[outputs] - masses.size
+    distribution[found], sorted_prices[found] = held[outputs], prices[outputs]
+    return solution.one_user(
+        ldp_polytope.nearest(distribution, polytope),
+        sorted_prices,
+        float(steps @ np.abs(taken - given)),
+        1,
+        True,
+    )
+
+
+def _minima(
+    given: FloatArray, least: FloatArray, most: FloatArray, steps: FloatArray
+) -> list[float]:
+    """Returns where the cost of all before is least, before each place.
+
+    Two heaps hold the breakpoints left and right of the minimum, with their changes
+    of slope. An output shifts the left ones by its least mass, the right ones by its
+    most; a step adds a slope on both sides of the mass that was given so far. All of
+    it is in one loop, for it runs once for each of a million places.
+    """
+    push, pop, replace = heapq.heappush, heapq.heappop, heapq.heapreplace
+    # A heap has its least element first: the left one holds negatives.
+    left = [(0.0, math.inf)]
+    right = [(0.0, math.inf)]
+    left_shift = right_shift = 0.0
+    minima = []
+    rows = zip(
+        given.tolist(), least.tolist(), most.tolist(), steps.tolist(), strict=True
+    )
+    for mass, low, high, step in rows:
+        minima.append(left_shift - left[0][0])
+        left_shift += low
+        right_shift += high
+        if step <= 0:
+            continue
+        push(left, (left_shift - mass, step))
+        weight = step
+        while weight > 0:
+            place, found = left[0]
+            moved = left_shift - place - right_shift
+            if found > weight:
+                replace(left, (place, found - weight))
+                push(right, (moved, weight))
+                break
+            pop(left)
+            push(right, (moved, found))
+            weight -= found
+        push(right, (mass - right_shift, step))
+        weight = step
+        while weight > 0:
+            place, found = right[0]
+            moved = left_shift - place - right_shift
+            if found > weight:
+                replace(right, (place, found - weight))
+                push(left, (moved, weight))
+                break
+            pop(right)
+            push(left, (moved, found))
+            weight -= found
+    return minima
+
+
+def _cumulated(minima: list[float], least: FloatArray, most: FloatArray) -> FloatArray:
+    """Returns F_q at each place: from one, backwards, as near the minima as allowed."""
+    taken = np.empty(len(minima))
+    current = 1.0
+    lows, highs = least.tolist(), most.tolist()
+    for place in range(len(minima) - 1, -1, -1):
+        taken[place] = current
+        nearest = max(minima[place], current - highs[place])
+        current = min(nearest, current - lows[place])
+    return taken
+
+
+def _prices(
+    excess: FloatArray,
+    held: FloatArray,
+    least: FloatArray,
+    most: FloatArray,
+    steps: FloatArray,
+) -> FloatArray:
+    """Returns dual prices that agree with a plan, relative to a common threshold.
+
+    An output strictly between its bounds has price zero, one at its least mass a
+    price of at least zero, one at its most of at most zero. Along the line prices
+    fall or rise at slope one where mass flows, and at most at that elsewhere. The
+    ranges left by all places before are carried along, and prices taken backwards.
+    """
+    low = np.where(held < most - _ROUNDING, 0.0, -math.inf)
+    high = np.where(held > least + _ROUNDING, 0.0, math.inf)
+    low = np.where(most > 0, low, -math.inf)
+    high = np.where(most > 0, high, math.inf)
+    slope_low = np.where(excess < -_ROUNDING, steps, -steps)
+    slope_high = np.where(excess > _ROUNDING, -steps, steps)
+    ranges = [(float(low[0]), float(high[0]))]
+    for place in range(1, held.size):
+        before_low, before_high = ranges[-1]
+        reach_low = before_low + slope_low[place - 1]
+        reach_high = before_high + slope_high[place - 1]
+        # Where rounding leaves nothing, the end of the reach is as near as it gets.
+        new_low = min(max(low[place], reach_low), reach_high)
+        new_high = max(min(high[place], reach_high), reach_low)
+        ranges.append((float(new_low), float(max(new_low, new_high))))
+    prices = np.empty(held.size)
+    price = _inside(*ranges[-1])
+    for place in range(held.size - 1, -1, -1):
+        prices[place] = price
+        if place:
+            start_low, start_high = ranges[place - 1]
+            nearest = max(start_low, price - slope_high[place - 1])
+            price = min(nearest, start_high, price - slope_low[place - 1])
+    return prices
+
+
+def _inside(low: float, high: float) -> float:
+    return min(max(0.0, low), high)

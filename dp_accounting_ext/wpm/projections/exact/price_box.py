@@ -1,0 +1,441 @@
+"""The exact projection where a few inputs hold mass and outputs are many.
+
+Prices f of the inputs decide all: output j is served by the input with the least
+C_ij − f_i, and holds its least mass where that is above zero, its most where below.
+The dual's value is concave in f, and known for all outputs in one pass.
+
+Newton steps bring f near its optimum, first for a coarse picture of the outputs and
+then for more and more of them; the curvature is counted from the outputs near a
+change of hands. Then the dual is maximised exactly in a box around f: only outputs
+that change hands inside of the box are free, and a linear program knows no others.
+Where the optimum is inside of the box it is the optimum of all; else the box moves.
+"""
+
+import dataclasses
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from dp_accounting_ext.wpm.projections import ldp_polytope
+from dp_accounting_ext.wpm.projections import linear_program
+from dp_accounting_ext.wpm.projections import solution
+from dp_accounting_ext.wpm.projections.exact import column_generation
+
+FloatArray = npt.NDArray[np.float64]
+IndexArray = npt.NDArray[np.intp]
+BoolArray = npt.NDArray[np.bool_]
+
+# All tuning: each solution is proven by its prices, whatever these are.
+# HiGHS has absolute tolerances: masses in units of 1e-5 and costs of about 10 keep
+# them out of sight.
+_MASS_SCALE = 1e5
+_COST_SCALE = 10.0
+# Outputs of the first picture for each input, and how many times more the next has.
+_COARSE = 4
+_FEWEST = 300
+_FINER = 6
+# A block of outputs stays in the cache of a processor.
+_BLOCK = 1 << 13
+_NEWTON_STEPS = 60
+_REFUSALS = 8
+_FIRST_SHARE, _WIDEST_SHARE = 0.05, 0.3
+_FREE, _FREE_SHARE = 100, 3
+_WIDER = 4.0
+_MOST_FREE = 2000
+_MOST_BOXES = 200
+_RELATIVE_GAP = 1e-11
+_ROUNDING = 1e-14
+_SLACK = 1e-9
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """One user's mass and the outputs that may hold some.
+
+    Attributes:
+        masses: (s,) positive masses.
+        cost: (s, n) costs.
+        polytope: The allowed distributions, of positive upper bounds.
+    """
+
+    masses: FloatArray
+    cost: FloatArray
+    polytope: ldp_polytope.LdpPolytope
+
+    def part(self, outputs: IndexArray) -> "Problem":
+        """Returns the problem of some outputs, which stand for all."""
+        lower, upper = self.polytope.lower, self.polytope.upper
+        return Problem(
+            self.masses,
+            self.cost[:, outputs],
+            ldp_polytope.LdpPolytope(
+                lower[outputs] * (lower.sum() / lower[outputs].sum()),
+                upper[outputs] * (upper.sum() / upper[outputs].sum()),
+            ),
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Prices:
+    """Prices of the inputs, and what the outputs make of them.
+
+    Attributes:
+        potentials: (s,) prices f.
+        owner: (n,) the input with the least C_ij − f_i.
+        excess: (n,) that least value, which is the price of the output.
+        margin: (n,) by how much the second-best input is worse.
+        held: (n,) the mass that the output holds.
+        value: The dual's value: no plan costs less.
+    """
+
+    potentials: FloatArray
+    owner: npt.NDArray[np.int32]
+    excess: FloatArray
+    margin: FloatArray
+    held: FloatArray
+    value: float
+
+
+def solve(problem: Problem, order: IndexArray) -> solution.Solution:
+    """Returns the exact projection of one user.
+
+    Args:
+        problem: What to project, of two inputs or more.
+        order: (n,) the outputs in an order that has near ones near one another.
+
+    Returns:
+        A solution of one row.
+
+    Raises:
+        SolverError: If a linear program fails, or no box holds the optimum.
+    """
+    potentials = _starting_potentials(problem, order)
+    prices = _ascend(problem, potentials)
+    free = min(max(prices.owner.size // _FREE_SHARE, _FREE), _MOST_FREE)
+    rounding = _ROUNDING * float(problem.cost.max())
+    radius = 0.0
+    for count in range(1, _MOST_BOXES + 1):
+        box = _box(problem, prices, free, radius)
+        found, plan = _solve_in_box(problem, prices, box)
+        if plan is not None:
+            value, distribution = _feasible(problem, plan)
+            best = max(found.value, prices.value)
+            if value - best <= _RELATIVE_GAP * value + rounding:
+                law = ldp_polytope.nearest(distribution, problem.polytope)
+                return solution.one_user(law, found.excess, value, count, True)
+        prices, radius = _ascend(problem, found.potentials), _WIDER * box.radius
+    raise linear_program.SolverError("No box of prices holds the optimum.")
+
+
+def _starting_potentials(problem: Problem, order: IndexArray) -> FloatArray:
+    """Returns prices that are good for coarse pictures of the outputs."""
+    size = problem.cost.shape[1]
+    fewest = max(_COARSE * problem.masses.size, _FEWEST)
+    sizes: list[int] = []
+    while size > fewest:
+        size = max(size // _FINER, fewest)
+        sizes.append(size)
+    if not sizes:
+        return _lonely_potentials(problem)
+    coarsest = problem.part(_spread(problem, order, sizes.pop()))
+    start = column_generation.solve(
+        coarsest.masses, coarsest.cost, coarsest.polytope
+    ).prices[0]
+    potentials = np.asarray((coarsest.cost - start).min(axis=1))
+    while sizes:
+        part = problem.part(_spread(problem, order, sizes.pop()))
+        potentials = _ascend(part, potentials).potentials
+    return potentials
+
+
+def _lonely_potentials(problem: Problem) -> FloatArray:
+    """Returns the costs of the outputs that each input alone would reach."""
+    size = problem.cost.shape[1]
+    reached = problem.masses / (float(problem.polytope.upper.sum()) / size)
+    places = np.minimum(reached.astype(np.intp) + 1, size - 1)
+    ordered = np.sort(problem.cost, axis=1)
+    return np.asarray(ordered[np.arange(places.size), places])
+
+
+def _spread(problem: Problem, order: IndexArray, count: int) -> IndexArray:
+    """Returns outputs that stand for equal shares of the mass, along the order."""
+    sums = np.cumsum(problem.polytope.upper[order])
+    places = (np.arange(count) + 0.5) * (sums[-1] / count)
+    chosen = np.minimum(np.searchsorted(sums, places), order.size - 1)
+    return np.asarray(order[np.unique(chosen)])
+
+
+def _evaluate(problem: Problem, potentials: FloatArray) -> _Prices:
+    """Returns what prices of the inputs lead to, once all are raised as one.
+
+    By how much is known: so that the outputs hold one in sum.
+    """
+    size = problem.cost.shape[1]
+    owner, excess = np.zeros(size, dtype=np.int32), np.full(size, np.inf)
+    margin = np.full(size, np.inf)
+    for begin in range(0, size, _BLOCK):
+        part = slice(begin, begin + _BLOCK)
+        _least_two(
+            problem.cost[:, part], potentials, owner[part], excess[part], margin[part]
+        )
+    margin -= excess
+    polytope = problem.polytope
+    level = _level(excess, polytope)
+    potentials, excess = potentials + level, excess - level
+    held = np.where(excess > 0, polytope.lower, polytope.upper)
+    value = float(problem.masses @ potentials + held @ excess)
+    return _Prices(potentials, owner, excess, margin, held, value)
+
+
+def _level(excess: FloatArray, polytope: ldp_polytope.LdpPolytope) -> float:
+    """Returns the price below which outputs are full, if they hold one in sum."""
+    widths = polytope.upper - polytope.lower
+    left = 1 - float(polytope.lower.sum())
+    if widths.min() == widths.max() > 0:
+        last = min(max(int(left / widths[0]), 0), widths.size - 1)
+        return float(np.partition(excess, last)[last])
+    order = np.argsort(excess)
+    place = int(np.searchsorted(np.cumsum(widths[order]), left))
+    return float(excess[order[min(place, widths.size - 1)]])
+
+
+def _least_two(
+    cost: FloatArray,
+    potentials: FloatArray,
+    owner: npt.NDArray[np.int32],
+    least: FloatArray,
+    second: FloatArray,
+) -> None:
+    """Fills in the least and the second C_ij − f_i of each output, and whose it is.
+
+    Row by row in the cache: several times faster than a minimum over columns.
+    """
+    reduced, better = np.empty(least.size), np.empty(least.size, dtype=np.bool_)
+    for place, (row, potential) in enumerate(zip(cost, potentials, strict=True)):
+        np.subtract(row, potential, out=reduced)
+        np.less(reduced, least, out=better)
+        np.copyto(owner, place, where=better)
+        np.minimum(second, np.maximum(least, reduced), out=second)
+        np.minimum(least, reduced, out=least)
+
+
+def _seconds(problem: Problem, prices: _Prices, outputs: IndexArray) -> IndexArray:
+    """Returns the second-best inputs of some outputs."""
+    reduced = problem.cost[:, outputs] - prices.potentials[:, np.newaxis]
+    reduced[prices.owner[outputs], np.arange(outputs.size)] = np.inf
+    return np.asarray(reduced.argmin(axis=0))
+
+
+def _ascend(problem: Problem, potentials: FloatArray) -> _Prices:
+    """Returns better prices, by Newton steps as long as they pay.
+
+    Near a change of hands of width w, the mass that moves from input a to b as f_a
+    falls is what is there over w: so the curvature is counted. It is damped until a
+    step raises the dual (Levenberg and Marquardt).
+    """
+    size, inputs = problem.cost.shape[1], problem.masses.size
+    enough = float(problem.polytope.upper.max()) * min(inputs, 20)
+    best: _Prices | None = None
+    share, damping, refusals = _FIRST_SHARE, 0.0, 0
+    trial = potentials
+    for _ in range(_NEWTON_STEPS):
+        found = _evaluate(problem, trial)
+        if best is None or found.value > best.value:
+            if best is not None and refusals == 0:
+                share = max(0.6 * share, min(max(3 * _FREE / size, 0.01), 0.2))
+                damping *= 0.3
+            refusals, best = 0, found
+            missing = problem.masses - np.bincount(
+                found.owner, found.held, minlength=inputs
+            )
+            if np.abs(missing).sum() < enough:
+                break
+            curvature = _curvature(problem, best, share)
+            damping = damping or 1e-3 * float(np.trace(curvature)) / inputs
+        else:
+            refusals += 1
+            if refusals >= _REFUSALS:
+                break
+            # What was counted too near by tells little of what lies further.
+            damping, share = 10 * damping, min(2 * share, _WIDEST_SHARE)
+            curvature = _curvature(problem, best, share)
+        if not damping > 0:
+            break
+        trial = best.potentials + np.linalg.solve(
+            curvature + damping * np.eye(inputs), missing
+        )
+    assert best is not None
+    return best
+
+
+def _curvature(problem: Problem, prices: _Prices, share: float) -> FloatArray:
+    """Returns the (s, s) curvature of the dual, counted from a share of outputs."""
+    margin, size, inputs = prices.margin, prices.margin.size, problem.masses.size
+    levels = np.abs(prices.excess)
+    nearness = np.minimum(margin / 2, levels)
+    last = min(int(share * size), size - 1)
+    width = float(np.partition(nearness, last)[last])
+    # Where that many are at once between two inputs, no width is too small.
+    width = max(width, _ROUNDING * float(problem.cost.max()))
+    moving = np.flatnonzero(margin < 2 * width)
+    pairs = prices.owner[moving].astype(np.intp) * inputs + _seconds(
+        problem, prices, moving
+    )
+    moved = prices.held[moving] / (4 * width)
+    flows = np.bincount(pairs, moved, minlength=inputs * inputs)
+    flows = flows.astype(float).reshape(inputs, inputs)
+    curvature = -(flows + flows.T)
+    places = np.arange(inputs)
+    curvature[places, places] -= curvature.sum(axis=1)
+    turning = levels < width
+    widths = (problem.polytope.upper - problem.polytope.lower)[turning]
+    turned = np.bincount(prices.owner[turning], widths / (2 * width), minlength=inputs)
+    curvature[places, places] += turned.astype(float)
+    return np.asarray(curvature)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Plan:
+    """Masses moved on some arcs."""
+
+    inputs: IndexArray
+    outputs: IndexArray
+    amounts: FloatArray
+
+
+@dataclasses.dataclass(frozen=True)
+class _Box:
+    """Prices within a radius of given ones, and what may change there.
+
+    Attributes:
+        radius: How far each price may move.
+        free: (a,) outputs that change hands or level inside of the box.
+        near: (s, a) which inputs may serve them.
+        reduced: (s, a) C_ij − f_i.
+    """
+
+    radius: float
+    free: IndexArray
+    near: BoolArray
+    reduced: FloatArray
+
+
+def _box(problem: Problem, prices: _Prices, free: int, radius: float) -> _Box:
+    """Returns a box in which about so many outputs are free.
+
+    One of the radius that is asked for, if that is wider and not too many are.
+    """
+    size = prices.owner.size
+    nearness = np.minimum(prices.margin / 2, np.abs(prices.excess))
+    last = min(free, size) - 1
+    usual = float(np.partition(nearness, last)[last])
+    if radius < usual or np.count_nonzero(nearness <= radius) > 2 * _MOST_FREE:
+        radius = usual
+    # No price need move further than costs differ.
+    widest = float(np.ptp(problem.cost)) + float(np.ptp(prices.potentials))
+    least = _ROUNDING * float(problem.cost.max())
+    radius = min(max(radius, least), 2 * widest) or 1.0
+    chosen = np.flatnonzero(nearness <= radius)
+    reduced = problem.cost[:, chosen] - prices.potentials[:, np.newaxis]
+    near = reduced <= prices.excess[chosen] + 2 * radius
+    return _Box(radius, chosen, near, reduced)
+
+
+def _solve_in_box(
+    problem: Problem, prices: _Prices, box: _Box
+) -> tuple[_Prices, _Plan | None]:
+    """Returns the best prices of a box, and the plan if these are best of all.
+
+    The program's variables are what arcs move, what outputs with several arcs hold,
+    and what each input has too much or too little. That costs the radius: so do the
+    duals, which are changes of f, stay in the box.
+
+    Raises:
+        SolverError: If the linear program fails.
+    """
+    inputs = problem.masses.size
+    fixed = np.ones(prices.owner.size, dtype=np.bool_)
+    fixed[box.free] = False
+    spent = np.bincount(prices.owner[fixed], prices.held[fixed], minlength=inputs)
+    rows, places = np.nonzero(box.near)
+    several = box.near.sum(axis=0) > 1
+    shared = np.flatnonzero(several)
+    numbers = np.cumsum(several) - 1
+    joint = several[places]
+    arcs, held, slack = rows.size, shared.size, np.arange(inputs)
+    matrix = sparse.csc_array(
+        (
+            np.concatenate(
+                [
+                    np.ones(arcs + joint.sum()),
+                    -np.ones(held),
+                    np.ones(inputs),
+                    -np.ones(inputs),
+                ]
+            ),
+            (
+                np.concatenate(
+                    [
+                        rows,
+                        inputs + numbers[places[joint]],
+                        inputs + np.arange(held),
+                        slack,
+                        slack,
+                    ]
+                ),
+                np.concatenate(
+                    [
+                        np.arange(arcs),
+                        np.flatnonzero(joint),
+                        arcs + np.arange(held),
+                        arcs + held + slack,
+                        arcs + held + inputs + slack,
+                    ]
+                ),
+            ),
+        ),
+        shape=(inputs + held, arcs + held + 2 * inputs),
+    )
+    lower = _MASS_SCALE * problem.polytope.lower[box.free]
+    upper = _MASS_SCALE * problem.polytope.upper[box.free]
+    bounds = np.zeros((arcs + held + 2 * inputs, 2))
+    bounds[:, 1] = np.inf
+    bounds[:arcs, 0] = np.where(joint, 0.0, lower[places])
+    bounds[:arcs, 1] = np.where(joint, np.inf, upper[places])
+    bounds[arcs : arcs + held, 0] = lower[shared]
+    bounds[arcs : arcs + held, 1] = upper[shared]
+    scale = _COST_SCALE / box.radius
+    costs = np.zeros(arcs + held + 2 * inputs)
+    costs[:arcs] = scale * box.reduced[rows, places]
+    costs[arcs + held :] = _COST_SCALE
+    sides = np.zeros(inputs + held)
+    sides[:inputs] = _MASS_SCALE * (problem.masses - spent)
+    found = linear_program.solve(costs, matrix, sides, bounds, equal=True)
+    moved = _evaluate(problem, prices.potentials + found.duals[:inputs] / scale)
+    if found.variables[arcs + held :].sum() > _SLACK * _MASS_SCALE:
+        return moved, None
+    others = np.flatnonzero(fixed)
+    return moved, _Plan(
+        np.append(rows, prices.owner[others]),
+        np.append(box.free[places], others),
+        np.append(
+            np.maximum(found.variables[:arcs] / _MASS_SCALE, 0.0), prices.held[others]
+        ),
+    )
+
+
+def _feasible(problem: Problem, plan: _Plan) -> tuple[float, FloatArray]:
+    """Returns the cost of the plan with its rows made exact, and its columns."""
+    sums = np.bincount(plan.inputs, plan.amounts, minlength=problem.masses.size)
+    factors = np.divide(problem.masses, sums, out=np.zeros_like(sums), where=sums > 0)
+    scaled = plan.amounts * factors[plan.inputs]
+    value = float(scaled @ problem.cost[plan.inputs, plan.outputs])
+    size = problem.cost.shape[1]
+    distribution = np.bincount(plan.outputs, scaled, minlength=size).astype(float)
+    # Masses below the program's tolerance may not have been moved at all.
+    empty = np.flatnonzero(sums <= 0)
+    nearest = problem.cost[empty].argmin(axis=1)
+    np.add.at(distribution, nearest, problem.masses[empty])
+    value += float(problem.masses[empty] @ problem.cost[empty, nearest])
+    return value, distribution

@@ -1,0 +1,1 @@
+"""Makes the oracles beside it known to the tests in folders."""

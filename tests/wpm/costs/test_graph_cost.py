@@ -1,0 +1,79 @@
+"""Costs by shortest paths."""
+
+from hypothesis import given
+from hypothesis import settings
+import numpy as np
+import pytest
+from scipy import sparse
+import wpm_oracles
+
+from dp_accounting_ext import wpm
+
+
+@pytest.mark.parametrize(
+    ("edges", "lengths", "error", "message"),
+    [
+        ([(0.5, 1)], [1], TypeError, "edges must be pairs of integers"),
+        ([0, 1], [1], ValueError, r"edges must be pairs of nodes.*Found shape \(2,\)"),
+        ([(0, -1)], [1], ValueError, "edges must be pairs of nodes"),
+        ([(0, 1)], [1, 2], ValueError, r"each of the 1 edges. Found shape \(2,\)"),
+        ([(0, 1)], [0], ValueError, "lengths must be positive and finite. Found 0.0"),
+        (
+            [(0, 1), (2, 3)],
+            [1, 1],
+            ValueError,
+            "graph must be connected. Found 2 pieces",
+        ),
+    ],
+)
+def test_bad_graphs(edges, lengths, error, message):
+    with pytest.raises(error, match=message):
+        wpm.WassersteinProjectionMechanism.on_graph(edges, lengths, 1.0)
+
+
+def dense_paths(matrix):
+    """Floyd and Warshall."""
+    size = len(matrix)
+    found = np.where(matrix > 0, matrix, np.inf)
+    found = np.minimum(found, found.T)
+    np.fill_diagonal(found, 0)
+    for middle in range(size):
+        found = np.minimum(found, found[:, [middle]] + found[[middle]])
+    return found
+
+
+@settings(max_examples=30, deadline=None)
+@given(wpm_oracles.seeds)
+def test_rows_are_shortest_paths(seed):
+    generator = np.random.default_rng(seed)
+    size = int(generator.integers(2, 12))
+    matrix = np.zeros((size, size))
+    for node in range(1, size):
+        matrix[node, generator.integers(node)] = generator.uniform(0.1, 2)
+    more = generator.random((size, size)) < 0.1
+    matrix[more] = generator.uniform(0.1, 2, more.sum())
+    cost = wpm.GraphCost(sparse.csr_matrix(matrix), order=2)
+    np.testing.assert_allclose(cost.matrix(), dense_paths(matrix) ** 2, rtol=1e-12)
+
+
+def test_parallel_edges_count_as_the_shortest():
+    cost = wpm.GraphCost.from_edges([(0, 1), (1, 0), (1, 1)], [3.0, 2.0, 1.0])
+    np.testing.assert_array_equal(cost.matrix(), [[0, 2], [2, 0]])
+
+
+@pytest.mark.parametrize(
+    ("graph", "error", "message"),
+    [
+        (np.eye(2), TypeError, "graph must be a scipy sparse matrix"),
+        (sparse.csr_matrix((2, 3)), ValueError, r"graph must be square.*\(2, 3\)"),
+        (
+            sparse.csr_matrix([[0, -1.0], [0, 0]]),
+            ValueError,
+            "lengths must be positive",
+        ),
+        (sparse.csr_matrix((2, 2)), ValueError, "graph must be connected. Found 2"),
+    ],
+)
+def test_bad_sparse_graphs(graph, error, message):
+    with pytest.raises(error, match=message):
+        wpm.WassersteinProjectionMechanism.on_graph(graph, epsilon=1.0)

@@ -1,0 +1,68 @@
+"""Prices of a few inputs against column generation, and their proof."""
+
+from hypothesis import given
+from hypothesis import settings
+import numpy as np
+import pytest
+import wpm_oracles
+
+from dp_accounting_ext import wpm
+from dp_accounting_ext.wpm.projections import duality
+from dp_accounting_ext.wpm.projections import ldp_polytope
+from dp_accounting_ext.wpm.projections.exact import column_generation
+from dp_accounting_ext.wpm.projections.exact import price_box
+
+
+def problem_of(masses, cost, measure, epsilon):
+    polytope = wpm_oracles.polytope_of(measure, epsilon)
+    rows, columns = np.flatnonzero(masses), np.flatnonzero(polytope.upper)
+    inner = polytope.of(columns)
+    inner = ldp_polytope.LdpPolytope(inner.lower, np.minimum(inner.upper, 1.0))
+    part = np.ascontiguousarray(cost[np.ix_(rows, columns)])
+    return price_box.Problem(masses[rows], part, inner)
+
+
+@settings(max_examples=100, deadline=None)
+@given(wpm_oracles.seeds)
+def test_cost_is_that_of_column_generation_and_proven(seed):
+    """Sizes for which it was not made, too."""
+    case = wpm_oracles.random_case(np.random.default_rng(seed))
+    problem = problem_of(*case)
+    if problem.masses.size < 2:
+        return
+    found = price_box.solve(problem, np.arange(problem.cost.shape[1]))
+    other = column_generation.solve(problem.masses, problem.cost, problem.polytope)
+    slack = 1e-9 * other.values[0] + 1e-12 * problem.cost.max()
+    assert abs(found.values[0] - other.values[0]) <= slack
+    wpm_oracles.assert_in_polytope(found.distributions, problem.polytope)
+    bound = duality.lower_bound(
+        problem.masses, found.prices[0], problem.cost, problem.polytope
+    )
+    assert found.values[0] - bound <= slack
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("near", [False, True])
+def test_many_outputs_and_few_inputs(order, near):
+    """Through all pictures of the outputs, coarse and fine."""
+    generator = np.random.default_rng(1)
+    points = generator.random((12_000, 2))
+    distances = ((points - points[0]) ** 2).sum(axis=1)
+    inputs = np.argsort(distances)[:20] if near else np.arange(20)
+    masses = np.zeros(12_000)
+    masses[inputs] = generator.dirichlet(np.ones(20))
+    measure = np.full(12_000, 1 / 12_000)
+    found = wpm.project(masses, wpm.PointCost(points, order=order), measure, 2.0)
+    assert found.converged
+    assert abs(found.gap) <= 1e-10 * found.value
+
+
+def test_points_of_a_lattice_tie():
+    """Thousands of outputs change hands at the same prices."""
+    side = np.arange(60.0)
+    places = np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
+    masses = np.zeros(3600)
+    masses[[0, 59, 1830, 3599]] = 0.4, 0.3, 0.2, 0.1
+    cost = wpm.PointCost(places, metric="cityblock")
+    found = wpm.project(masses, cost, np.full(3600, 1 / 3600), 1.0)
+    assert found.converged and abs(found.gap) <= 1e-10 * found.value

@@ -1,0 +1,38 @@
+"""Bounds that need no trust in a solver."""
+
+from hypothesis import given
+from hypothesis import settings
+import numpy as np
+import wpm_oracles
+
+from dp_accounting_ext.wpm.projections import duality
+
+
+@settings(max_examples=60, deadline=None)
+@given(wpm_oracles.seeds)
+def test_any_prices_bound_the_least_cost(seed):
+    """Against the linear program; and the same number in rational arithmetic."""
+    generator = np.random.default_rng(seed)
+    masses, cost, measure, epsilon = wpm_oracles.random_case(generator, most=12)
+    polytope = wpm_oracles.polytope_of(measure, epsilon)
+    truth = wpm_oracles.transport_program(masses, cost, polytope.lower, polytope.upper)
+    prices = generator.normal(size=cost.shape[1]) * generator.choice([0.1, 1.0, 30.0])
+    found = duality.lower_bound(masses, prices, cost, polytope)
+    slack = 1e-12 * (1 + np.abs(prices).max())
+    assert found <= truth + slack + 1e-8 * truth
+    exact = wpm_oracles.rational_lower_bound(
+        masses, prices, cost, polytope.lower, polytope.upper
+    )
+    assert abs(found - float(exact)) <= slack
+
+
+def test_completed_prices_leave_the_nearest_as_near():
+    generator = np.random.default_rng(0)
+    cost, outputs = generator.random((5, 8)), np.array([0, 2, 3, 7])
+    prices = generator.normal(size=4)
+    completed = duality.complete_prices(prices, cost, outputs)
+    np.testing.assert_array_equal(completed[outputs], prices)
+    nearest = (cost[:, outputs] - prices).min(axis=1)
+    np.testing.assert_allclose((cost - completed).min(axis=1), nearest, atol=1e-15)
+    higher = completed + np.where(np.isin(np.arange(8), outputs), 0, 1e-6)
+    assert ((cost - higher).min(axis=1) < nearest).any()

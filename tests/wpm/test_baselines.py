@@ -1,0 +1,106 @@
+"""The mechanisms to compare with are the published ones."""
+
+import numpy as np
+import pytest
+import wpm_oracles
+
+from dp_accounting_ext import wpm
+
+
+def points(size, seed=0):
+    return np.random.default_rng(seed).random((size, 2))
+
+
+def test_projection_is_closer_than_the_baselines():
+    """On the ring, on average over inputs, at the same ε."""
+    apart = np.abs(np.subtract.outer(np.arange(30), np.arange(30)))
+    cost = np.minimum(apart, 30 - apart).astype(float) ** 2
+    users = np.random.default_rng(0).dirichlet(np.full(30, 0.1), size=8)
+    means = []
+    for mechanism in (
+        wpm.WassersteinProjectionMechanism(cost, 5.0),
+        wpm.KLProjectionMechanism(cost, 5.0),
+        wpm.ExponentialMechanism(cost, 5.0),
+    ):
+        laws = mechanism.project(users)
+        reached = [
+            wpm_oracles.reaching_cost(user, cost, law)
+            for user, law in zip(users, laws, strict=True)
+        ]
+        means.append(np.mean(reached))
+    assert means[0] < 0.5 * means[1] and means[0] < 0.5 * means[2]
+
+
+def test_kl_mechanism_is_the_published_one():
+    """max(μ / r, 1 / (e^ε + k − 1)), also where masses are zero."""
+    cost = wpm.cost_matrix(points(6), points(6))
+    mechanism = wpm.KLProjectionMechanism(cost, 1.5)
+    masses = np.array([0.6, 0.3, 0.1, 0.0, 0.0, 0.0])
+    floor = 1 / (np.exp(1.5) + 5)
+    law = mechanism.project(masses)
+    scaled = law[:2] / masses[:2]
+    assert scaled[0] == pytest.approx(scaled[1], rel=1e-9)
+    np.testing.assert_allclose(law[3:], floor, rtol=1e-9)
+    assert law[2] == pytest.approx(max(scaled[0] * 0.1, floor), rel=1e-9)
+
+
+def test_kl_mechanism_with_support_that_cannot_hold_all():
+    cost = wpm.cost_matrix(points(4), points(4))
+    measure = np.array([0.1, 0.4, 0.4, 0.1])
+    mechanism = wpm.KLProjectionMechanism(cost, 0.5, measure)
+    law = mechanism.project([1.0, 0.0, 0.0, 0.0])
+    assert law[0] == pytest.approx(0.1 * np.exp(0.25), rel=1e-9)
+    # What is left rises in proportion to the base measure.
+    np.testing.assert_allclose(law[1:] / measure[1:], law[1] / measure[1], rtol=1e-9)
+
+
+def test_kl_mechanism_fills_what_has_any_mass_first():
+    cost = wpm.cost_matrix(points(4), points(4))
+    measure = np.array([0.1, 0.4, 0.4, 0.1])
+    mechanism = wpm.KLProjectionMechanism(cost, 0.5, measure)
+    law = mechanism.project([1 - 1e-7, 1e-7, 0.0, 0.0])
+    np.testing.assert_allclose(law[2:], measure[2:] * np.exp(-0.25), rtol=1e-9)
+    assert law[0] == pytest.approx(0.1 * np.exp(0.25), rel=1e-9)
+
+
+def test_exponential_mechanism_is_the_published_one():
+    cost = np.random.default_rng(4).random((5, 7))
+    mechanism = wpm.ExponentialMechanism(cost, 2.0)
+    masses = np.random.default_rng(5).dirichlet(np.ones(5))
+    weights = np.exp(-2.0 * (masses @ cost) / (2 * np.ptp(cost, axis=0).max()))
+    np.testing.assert_allclose(
+        mechanism.project(masses), weights / weights.sum(), rtol=1e-9
+    )
+    constant = wpm.ExponentialMechanism(np.ones((3, 2)), 1.0)
+    np.testing.assert_allclose(constant.project([1, 0, 0]), 0.5)
+
+
+COST = np.ones((2, 3))
+BAD_CALLS = [
+    (([[1, -1.0]], 1.0), ValueError, "cost must be non-negative.*Found -1.0 in row 0"),
+    (([[1, np.nan]], 1.0), ValueError, "cost must be non-negative.*Found nan in row 0"),
+    (([[1, np.inf]], 1.0), ValueError, "cost must be .* finite. Found inf"),
+    (([1.0, 2.0], 1.0), ValueError, r"cost must be a matrix.*Found shape \(2,\)"),
+    ((np.ones((0, 3)), 1.0), ValueError, r"cost must be a matrix.*shape \(0, 3\)"),
+    (([["a"]], 1.0), TypeError, "cost must be an array of real numbers"),
+    (([[1], [1, 2]], 1.0), TypeError, "cost must be .* unequal lengths"),
+    ((COST, 0.0), ValueError, "epsilon must be positive and finite. Found 0.0"),
+    ((COST, -1.0), ValueError, "epsilon must be positive and finite. Found -1.0"),
+    ((COST, np.inf), ValueError, "epsilon must be positive and finite. Found inf"),
+    ((COST, np.nan), ValueError, "epsilon must be a number. Found nan"),
+    ((COST, 161.0), ValueError, "epsilon must be at most 160. Found 161.0"),
+    ((COST, "1"), TypeError, "epsilon must be a real number. Found '1'"),
+    ((COST, 1.0, "best"), ValueError, "base_measure must be .*Found 'best'"),
+    ((COST, 1.0, [1, 1]), ValueError, r"each of the 3 outputs. Found shape \(2,\)"),
+    ((COST, 1.0, [1, 1, -1]), ValueError, "non-negative and finite. Found -1.0 at"),
+    ((COST, 1.0, [1, 1, np.nan]), ValueError, "and finite. Found nan at index 2"),
+    ((COST, 1.0, [1, 1, 1]), ValueError, "have a sum in .* Found 3; scale it"),
+    ((COST, 1.0, [0.1] * 3), ValueError, "have a sum in .* Found 0.3; scale it"),
+    ((COST, 1.0, "uniform", 0.0), ValueError, "regularization must be positive"),
+    ((COST, 1.0, "uniform", "x"), TypeError, "regularization must be a real number"),
+]
+
+
+def test_kl_mechanism_wants_the_same_points():
+    with pytest.raises(ValueError, match=r"cost must be square.*shape \(2, 3\)"):
+        wpm.KLProjectionMechanism(COST, 1.0)

@@ -1,0 +1,116 @@
+"""Distributions as users give them."""
+
+from fractions import Fraction
+
+from hypothesis import given
+from hypothesis import settings
+from hypothesis import strategies as st
+import numpy as np
+import pytest
+from scipy import sparse
+
+from dp_accounting_ext import wpm
+from dp_accounting_ext.wpm import private_rows
+
+COST = np.ones((2, 3))
+BAD_CALLS = [
+    (([[1, -1.0]], 1.0), ValueError, "cost must be non-negative.*Found -1.0 in row 0"),
+    (([[1, np.nan]], 1.0), ValueError, "cost must be non-negative.*Found nan in row 0"),
+    (([[1, np.inf]], 1.0), ValueError, "cost must be .* finite. Found inf"),
+    (([1.0, 2.0], 1.0), ValueError, r"cost must be a matrix.*Found shape \(2,\)"),
+    ((np.ones((0, 3)), 1.0), ValueError, r"cost must be a matrix.*shape \(0, 3\)"),
+    (([["a"]], 1.0), TypeError, "cost must be an array of real numbers"),
+    (([[1], [1, 2]], 1.0), TypeError, "cost must be .* unequal lengths"),
+    ((COST, 0.0), ValueError, "epsilon must be positive and finite. Found 0.0"),
+    ((COST, -1.0), ValueError, "epsilon must be positive and finite. Found -1.0"),
+    ((COST, np.inf), ValueError, "epsilon must be positive and finite. Found inf"),
+    ((COST, np.nan), ValueError, "epsilon must be a number. Found nan"),
+    ((COST, 161.0), ValueError, "epsilon must be at most 160. Found 161.0"),
+    ((COST, "1"), TypeError, "epsilon must be a real number. Found '1'"),
+    ((COST, 1.0, "best"), ValueError, "base_measure must be .*Found 'best'"),
+    ((COST, 1.0, [1, 1]), ValueError, r"each of the 3 outputs. Found shape \(2,\)"),
+    ((COST, 1.0, [1, 1, -1]), ValueError, "non-negative and finite. Found -1.0 at"),
+    ((COST, 1.0, [1, 1, np.nan]), ValueError, "and finite. Found nan at index 2"),
+    ((COST, 1.0, [1, 1, 1]), ValueError, "have a sum in .* Found 3; scale it"),
+    ((COST, 1.0, [0.1] * 3), ValueError, "have a sum in .* Found 0.3; scale it"),
+    ((COST, 1.0, "uniform", 0.0), ValueError, "regularization must be positive"),
+    ((COST, 1.0, "uniform", "x"), TypeError, "regularization must be a real number"),
+]
+
+
+SECRET = 0.123456789
+
+
+@pytest.mark.parametrize(
+    ("masses", "error", "message"),
+    [
+        ([SECRET, 1.0], ValueError, "mu must sum to 1 within 1e-06"),
+        ([1 + SECRET, -SECRET], ValueError, "mu must be non-negative and finite"),
+        ([np.nan, SECRET], ValueError, "mu must be non-negative and finite"),
+        ([SECRET], ValueError, r"of the 2 inputs.*Found shape \(1,\)"),
+        ([[[SECRET, 1]]], ValueError, r"Found shape \(1, 1, 2\)"),
+        (["a", "b"], TypeError, "mu must be an array of real numbers"),
+    ],
+)
+def test_bad_distributions_and_no_number_of_theirs(masses, error, message):
+    mechanism = wpm.WassersteinProjectionMechanism(COST, 1.0)
+    for call in (mechanism.project, mechanism.sample):
+        with pytest.raises(error, match=message) as caught:
+            call(masses)
+        assert "1234" not in str(caught.value)
+
+
+def test_sums_within_the_tolerance_are_normalised():
+    mechanism = wpm.WassersteinProjectionMechanism(COST, 1.0)
+    mechanism.project([0.5, 0.5 + 9e-7])
+    with pytest.raises(ValueError, match="mu must sum to 1"):
+        mechanism.project([0.5, 0.5 + 2e-6])
+
+
+@pytest.mark.parametrize("make", [np.array, sparse.csr_matrix, sparse.coo_matrix])
+def test_rows_are_read_as_they_are(make):
+    generator = np.random.default_rng(0)
+    masses = generator.dirichlet(np.full(9, 0.2), size=6)
+    masses[masses < 0.05] = 0
+    masses /= masses.sum(axis=1, keepdims=True)
+    rows = private_rows.read("mu", make(masses), 9)
+    np.testing.assert_allclose(rows.dense(), masses, rtol=1e-15)
+    assert len(rows) == 6 and rows.is_batch
+    np.testing.assert_array_equal(rows.part(2, 5).dense(), rows.dense()[2:5])
+    inputs, held = rows.row(3)
+    assert (held > 0).all() and (np.diff(inputs) > 0).all()
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.integers(0, 2**45), min_size=1, max_size=9).filter(any))
+def test_counts_are_normalised_as_fractions(counts):
+    """Each mass is the float nearest to the quotient of integers."""
+    rows = private_rows.read("mu", counts, len(counts))
+    total = sum(counts)
+    for found, count in zip(rows.dense()[0], counts, strict=True):
+        assert found == float(Fraction(count, total))
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "message"),
+    [
+        ([0, 0], ValueError, "mu must have a count in each row. Found none"),
+        ([-1, 2], ValueError, "mu must be non-negative"),
+        ([2**52, 2**52], ValueError, "mu must sum to less than 2"),
+        (sparse.csr_matrix([[0.5, 0.6]]), ValueError, "mu must sum to 1"),
+        (sparse.csr_matrix([[1.0]]), ValueError, r"of the 2 inputs.*\(1, 1\)"),
+        (sparse.csr_matrix([[np.nan, 1.0]]), ValueError, "mu must be non-negative"),
+        (sparse.csr_matrix([[1j, 0]]), TypeError, "mu must be an array of real"),
+        (np.array([True, False]), TypeError, "mu must be an array of real"),
+    ],
+)
+def test_bad_rows(value, error, message):
+    with pytest.raises(error, match=message):
+        private_rows.read("mu", value, 2)
+
+
+def test_what_was_given_stays_as_it_is():
+    table = sparse.coo_matrix(([1, 1, 2], ([0, 0, 0], [1, 1, 0])), shape=(1, 2))
+    rows = private_rows.read("mu", table, 2)
+    np.testing.assert_array_equal(rows.dense(), [[0.5, 0.5]])
+    assert table.nnz == 3

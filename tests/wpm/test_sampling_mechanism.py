@@ -1,0 +1,275 @@
+"""Privacy whatever the solver does, one interface, errors."""
+
+from concurrent import futures
+import contextlib
+import multiprocessing
+import pickle
+
+import numpy as np
+import pytest
+from scipy import sparse
+import wpm_oracles
+
+from dp_accounting_ext import wpm
+from dp_accounting_ext.wpm.projections import linear_program
+from dp_accounting_ext.wpm.projections.entropic import entropic_projection
+from dp_accounting_ext.wpm.projections.exact import column_generation
+
+
+def points(size, seed=0):
+    return np.random.default_rng(seed).random((size, 2))
+
+
+def mechanisms(size=9, epsilon=2.0):
+    cost = wpm.cost_matrix(points(size), points(size))
+    edges = np.column_stack([np.arange(size), np.roll(np.arange(size), -1)])
+    return {
+        "uniform": wpm.WassersteinProjectionMechanism(cost, epsilon),
+        "minimax": wpm.WassersteinProjectionMechanism(cost, epsilon, "minimax"),
+        "entropic": wpm.WassersteinProjectionMechanism(
+            cost, epsilon, regularization=0.05
+        ),
+        "line": wpm.WassersteinProjectionMechanism.on_line(
+            np.arange(size), np.arange(size), epsilon
+        ),
+        "graph": wpm.WassersteinProjectionMechanism.on_graph(
+            edges, np.ones(size), epsilon
+        ),
+        "kl": wpm.KLProjectionMechanism(cost, epsilon),
+        "exponential": wpm.ExponentialMechanism(cost, epsilon),
+    }
+
+
+NAMES = list(mechanisms())
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("epsilon", [0.1, 3.0, 40.0])
+def test_every_mechanism_is_private_in_exact_arithmetic(name, epsilon):
+    mechanism = mechanisms(epsilon=epsilon)[name]
+    generator = np.random.default_rng(1)
+    users = np.concatenate([np.eye(9), generator.dirichlet(np.full(9, 0.2), size=30)])
+    weights = mechanism.integer_weights(users)
+    wpm_oracles.assert_private(weights, mechanism.integer_bounds.total, epsilon)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_one_interface(name):
+    mechanism = mechanisms()[name]
+    users = np.random.default_rng(2).dirichlet(np.ones(9), size=5)
+    laws = mechanism.project(users)
+    assert laws.shape == (5, 9)
+    np.testing.assert_allclose(laws.sum(axis=1), 1, rtol=1e-14)
+    least = np.exp(-1.0) * mechanism.base_measure
+    assert (laws >= least * (1 - 1e-9)).all()
+    assert (laws <= np.exp(2.0) * least * (1 + 1e-9)).all()
+    np.testing.assert_allclose(mechanism.project(users[0]), laws[0], atol=1e-12)
+    draws = mechanism.sample(users)
+    assert draws.shape == (5,) and draws.dtype == np.int64
+    assert isinstance(mechanism.sample(users[0]), int)
+    again = [mechanism.sample(users, rng=np.random.default_rng(3)) for _ in range(2)]
+    np.testing.assert_array_equal(*again)
+    assert mechanism.epsilon == 2.0
+    assert mechanism.worst_case_cost > 0
+    assert isinstance(mechanism.dp_event, wpm.PrivateSamplingEvent)
+
+
+def test_measure_is_a_copy():
+    mechanism = mechanisms()["uniform"]
+    mechanism.base_measure[:] = 0
+    assert mechanism.base_measure.min() > 0
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        lambda *_, **__: 1 / 0,
+        lambda *_, **__: (_ for _ in ()).throw(MemoryError),
+        lambda *_, **__: None,
+    ],
+)
+def test_a_failing_solver_changes_nothing_but_the_law(monkeypatch, fault):
+    """No exception, and weights that no input has a part in."""
+    mechanism = mechanisms()["uniform"]
+    entropic = mechanisms()["entropic"]
+    users = np.random.default_rng(0).dirichlet(np.ones(9), size=3)
+    monkeypatch.setattr(column_generation, "solve", fault)
+    monkeypatch.setattr(entropic_projection, "solve", fault)
+    for broken in (mechanism, entropic):
+        weights = broken.integer_weights(users)
+        expected = np.tile(broken.integer_bounds.public_weights, (3, 1))
+        np.testing.assert_array_equal(weights, expected)
+        broken.sample(users)
+
+
+def test_a_failing_program_fails_for_its_user_alone(monkeypatch):
+    mechanism = mechanisms()["uniform"]
+    users = np.random.default_rng(0).dirichlet(np.ones(9), size=3)
+    good = mechanism.integer_weights(users)
+    solve = column_generation.solve
+
+    def sometimes(masses, *rest):
+        if (masses == users[1]).all():
+            raise linear_program.SolverError("no")
+        return solve(masses, *rest)
+
+    monkeypatch.setattr(column_generation, "solve", sometimes)
+    found = mechanism.integer_weights(users)
+    public = mechanism.integer_bounds.public_weights
+    np.testing.assert_array_equal(found, [good[0], public, good[2]])
+
+
+@pytest.mark.parametrize(
+    "nonsense",
+    [np.nan, np.inf, -1.0, 0.0, 1e300],
+)
+def test_a_solver_that_returns_nonsense_stays_private(monkeypatch, nonsense):
+    mechanism = mechanisms()["uniform"]
+    users = np.random.default_rng(0).dirichlet(np.ones(9), size=4)
+    solve = column_generation.solve
+
+    def spoiled(masses, *rest):
+        found = solve(masses, *rest)
+        found.distributions[0, int(10 * masses[0])] = nonsense
+        return found
+
+    monkeypatch.setattr(column_generation, "solve", spoiled)
+    weights = mechanism.integer_weights(users)
+    wpm_oracles.assert_private(weights, mechanism.integer_bounds.total, 2.0)
+
+
+@contextlib.contextmanager
+def inline_executor(_):
+    """Any executor serves: this one runs a job when its result is asked for."""
+
+    class Job:
+        def __init__(self, function, arguments):
+            self.result = lambda: function(*arguments)
+
+    class Executor:
+        def submit(self, function, *arguments):
+            return Job(function, arguments)
+
+    yield Executor()
+
+
+POINTS = points(60, seed=5)
+RING = np.column_stack([np.arange(60), np.roll(np.arange(60), -1)])
+
+
+def ring_graph():
+    """As a sparse matrix of lengths."""
+    lengths = np.random.default_rng(0).uniform(0.5, 2, 60)
+    return sparse.csr_matrix((lengths, (RING[:, 0], RING[:, 1])), shape=(60, 60))
+
+
+WAYS_IN = {
+    "points": lambda epsilon: wpm.from_points(POINTS, epsilon),
+    "haversine": lambda epsilon: wpm.from_points(50 * POINTS, epsilon, "haversine", 2),
+    "line of order two": lambda epsilon: wpm.WassersteinProjectionMechanism.on_line(
+        POINTS[:, 0], POINTS[:, 1], epsilon, order=2
+    ),
+    "sparse graph": lambda epsilon: wpm.WassersteinProjectionMechanism.on_graph(
+        ring_graph(), epsilon=epsilon
+    ),
+    "entropic": lambda epsilon: wpm.from_points(POINTS, epsilon, regularization=0.05),
+    "paper": lambda epsilon: wpm.from_points(
+        POINTS, epsilon, regularization=0.05, algorithm="paper", max_iterations=40
+    ),
+}
+
+
+def crowd():
+    """Dense masses, sparse masses, and counts of the same users."""
+    generator = np.random.default_rng(1)
+    counts = generator.integers(0, 3, (25, 60)) * (generator.random((25, 60)) < 0.2)
+    counts[:, 0] += counts.sum(axis=1) == 0
+    masses = counts / counts.sum(axis=1, keepdims=True)
+    return {"masses": masses, "sparse": sparse.csr_matrix(masses), "counts": counts}
+
+
+@pytest.mark.parametrize("name", WAYS_IN)
+@pytest.mark.parametrize("epsilon", [0.1, 3.0])
+def test_every_way_in_is_private_in_exact_arithmetic(name, epsilon):
+    mechanism = WAYS_IN[name](epsilon)
+    rows = [mechanism.integer_weights(users) for users in crowd().values()]
+    weights = np.concatenate([*rows, mechanism.integer_weights(np.eye(60)[:9])])
+    wpm_oracles.assert_private(
+        np.asarray(weights), mechanism.integer_bounds.total, epsilon
+    )
+    np.testing.assert_array_equal(rows[0], rows[1])
+    # Quotients of floats that were rounded before are other floats.
+    counted, divided = (np.asarray(rows[k], dtype=float) for k in (2, 0))
+    np.testing.assert_allclose(counted, divided, rtol=1e-9)
+
+
+def test_nobody_gets_no_draw():
+    mechanism = WAYS_IN["points"](1.0)
+    for nobody in (np.zeros((0, 60)), sparse.csr_matrix((0, 60))):
+        assert mechanism.sample(nobody).shape == (0,)
+        assert mechanism.project(nobody).shape == (0, 60)
+        assert mechanism.integer_weights(nobody).shape == (0, 60)
+    assert wpm.project(np.zeros((0, 60)), mechanism.cost, np.full(60, 1 / 60), 1.0)
+
+
+def test_seeds():
+    mechanism, users = WAYS_IN["points"](1.0), crowd()["counts"]
+    one = mechanism.sample(users, rng=1)
+    np.testing.assert_array_equal(one, mechanism.sample(users, rng=np.int64(1)))
+    generator = np.random.default_rng(1)
+    np.testing.assert_array_equal(one, mechanism.sample(users, rng=generator))
+    for wrong in (-1, 1.5, "1", True):
+        with pytest.raises(TypeError, match="rng must be None, a non-negative integer"):
+            mechanism.sample(users, rng=wrong)
+
+
+@pytest.mark.parametrize("kind", [futures.ThreadPoolExecutor, inline_executor])
+def test_an_executor_draws_from_the_same_laws(kind):
+    """Parts in any order; and from the system's randomness without a seed."""
+    mechanism, users = WAYS_IN["points"](3.0), crowd()["counts"]
+    with kind(2) as executor:
+        one = mechanism.sample(users, rng=7, executor=executor)
+        other = mechanism.sample(users, rng=7, executor=executor)
+        np.testing.assert_array_equal(one, other)
+        draws = [mechanism.sample(users, executor=executor) for _ in range(4)]
+        assert isinstance(mechanism.sample(users[0], executor=executor), int)
+    assert any((draws[0] != draw).any() for draw in draws[1:])
+    laws = np.asarray(mechanism.project(users))
+    assert all((laws[np.arange(25), draw] > 0).all() for draw in [one, *draws])
+
+
+def test_processes_draw(tmp_path):
+    mechanism, users = WAYS_IN["points"](3.0), crowd()["counts"]
+    context = multiprocessing.get_context("spawn")
+    with futures.ProcessPoolExecutor(1, mp_context=context) as executor:
+        assert mechanism.sample(users[:9], executor=executor).shape == (9,)
+
+
+@pytest.mark.parametrize("name", WAYS_IN)
+def test_mechanisms_are_values(name):
+    make = WAYS_IN[name]
+    assert make(2.0) == make(2.0) and hash(make(2.0)) == hash(make(2.0))
+    assert make(2.0) != make(1.0) and make(2.0) != 2.0
+    assert "epsilon=2.0" in repr(make(2.0))
+    assert make(2.0).cost.shape == (60, 60)
+    copy = pickle.loads(pickle.dumps(make(2.0)))
+    assert copy == make(2.0)
+
+
+def test_what_is_not_for_release_says_so():
+    mechanism = WAYS_IN["points"](1.0)
+    law = mechanism.project(np.eye(60)[0])
+    assert isinstance(law, wpm.NotForRelease) and "NotForRelease" in repr(law)
+    assert isinstance(mechanism.integer_weights(np.eye(60)[0]), wpm.NotForRelease)
+    assert not isinstance(mechanism.sample(np.eye(60)), wpm.NotForRelease)
+
+
+def test_no_user_depends_on_the_others():
+    """Bit by bit: or the draw of one would tell of another."""
+    users = crowd()["masses"]
+    for name in ("points", "entropic", "line of order two"):
+        mechanism = WAYS_IN[name](2.0)
+        whole = mechanism.integer_weights(users)
+        for place in (0, 7, 24):
+            alone = mechanism.integer_weights(users[place])
+            np.testing.assert_array_equal(whole[place], alone)
