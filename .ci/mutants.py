@@ -28,16 +28,16 @@ from mutmut.utils import format_utils
 ROOT = pathlib.Path(__file__).parent.parent
 EXPLAINED = ROOT / ".ci" / "explained_mutants.txt"
 ORDER = ROOT / ".ci" / "quickest_first.py"
-WPM = "dp_accounting_ext/wpm"
+WPM = "dp_accounting_ext/wpm/exact_draw"
 TARGETS = {
     "kernels": (["dp_accounting_ext/kernels/*.py"], ["tests/kernels"]),
     "sampler": (
         [
             f"{WPM}/integer_weights.py",
-            f"{WPM}/sampler.py",
+            f"{WPM}/integer_sampler.py",
             f"{WPM}/rational_exponential.py",
         ],
-        ["tests/wpm/test_integer_weights.py"],
+        ["tests/wpm/exact_draw"],
     ),
     # The direct tests of each module; those of whole allocations take half a minute.
     "amplification": (
@@ -50,6 +50,8 @@ TARGETS = {
                 "allocation_by_sum",
                 "allocation_routes",
                 "geometric_allocation",
+                "joint_allocation",
+                "k_out_of_t",
                 "ordinary_sums",
                 "poisson_subsampling",
             )
