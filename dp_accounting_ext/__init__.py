@@ -1,4 +1,13 @@
-"""Privacy accounting that dp_accounting does not do yet, as a drop-in for it."""
+"""Privacy accounting that dp_accounting does not do yet, as a drop-in for it.
+
+    step = dp_accounting.GaussianDpEvent(noise_multiplier=1.0)
+    epoch = RandomAllocationEvent(step, num_selected=1, num_steps=1000)
+    accountant = PLDAccountant().compose(epoch, 10)
+    lower, upper = accountant.get_epsilon_bounds(1e-6)  # lower ≤ true ε ≤ upper
+
+Beside the names here: `pld` for privacy loss distributions, `wpm` for one draw of a
+private distribution, `mechanisms` for events of one's own.
+"""
 
 from dp_accounting_ext.dp_event import GroupSubsampledEvent
 from dp_accounting_ext.dp_event import PLDSubsampleEvent

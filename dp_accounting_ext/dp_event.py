@@ -8,7 +8,7 @@ from dp_accounting import dp_event
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)
 class RandomAllocationEvent(dp_event.DpEvent):
-    """Represents steps in a few of which, chosen at random, each record takes part.
+    """Represents an epoch of t steps, of which each record joins k, drawn at random.
 
     For every record, independently of all others, a set of `num_selected` of the
     `num_steps` steps is drawn uniformly at random. Each step runs `event` on the
@@ -16,10 +16,10 @@ class RandomAllocationEvent(dp_event.DpEvent):
     `num_selected` = 1 these are balls-and-bins batches. The draws are secret, and
     all outputs are released.
 
-    A run without the record has the outputs' law Q^t, a run with it the mixture,
-    over the sets, of the laws with P at the steps of the set and Q elsewhere,
-    (P, Q) the dominating pair of `event`. One epoch is one event; compose it once
-    for each epoch.
+    Let (P, Q) be the dominating pair of `event`, P with the record. Without the
+    record the outputs have the law Q^t. With it they have a mixture over the sets,
+    in which a step of the set has the law P and all others have Q. One epoch is one
+    event; compose it once for each epoch.
 
     Source: https://arxiv.org/abs/2602.17284, section 2.
 
@@ -87,9 +87,9 @@ class GroupSubsampledEvent(dp_event.DpEvent):
     """Represents a mechanism, possibly on a sample, as seen by a group of records.
 
     Two datasets are adjacent when they differ in the `group_size` records of the
-    group, each of which independently decides to join or to leave: K₋ of them are
-    removed and K₊ inserted, K₋ + K₊ = `group_size`. The guarantee is the largest over
-    all splits, each composed on its own.
+    group: K₋ of them are only in the first dataset and K₊ only in the second,
+    K₋ + K₊ = `group_size`. Which ones is the same in every run, so each such split is
+    composed on its own. The guarantee is the largest over all splits.
 
     Source: https://arxiv.org/abs/2403.04867, section 3.
 

@@ -7,7 +7,7 @@ import re
 import dp_accounting_ext
 
 PACKAGE = pathlib.Path(dp_accounting_ext.__file__).parent
-README = pathlib.Path(__file__).parent.parent / "README.md"
+PAGES = pathlib.Path(__file__).parent.parent / "docs"
 
 # From the bottom up: a module may import only from lower layers, or from the modules
 # named beside it.
@@ -61,6 +61,14 @@ def test_imports_point_one_way():
             assert allowed, f"{path.name} imports {there}"
 
 
+def test_the_page_of_the_architecture_has_these_layers():
+    page = (PAGES / "architecture.md").read_text()
+    rows = re.findall(r"^\| (\d+) \| ([^|]+) \|", page, re.MULTILINE)
+    table = {int(level): set(re.findall(r"`(\w+)`", names)) for level, names in rows}
+    assert len(rows) == len(LAYERS)
+    assert table == dict(enumerate(LAYERS, start=1))
+
+
 def test_kernels_know_no_types_of_the_package():
     for path in (PACKAGE / "kernels").glob("*.py"):
         assert set(imports(path)) <= {"kernels"}
@@ -92,19 +100,21 @@ def documented_functions():
     return found
 
 
-def test_the_index_of_results_in_the_readme_is_true():
+def test_the_index_of_the_papers_results_is_true():
     """Each row: a result, and the function whose source names it."""
-    readme = README.read_text()
-    papers = re.split(r"^Paper \d: ", readme, flags=re.MULTILINE)[1:]
+    index = (PAGES / "papers.md").read_text()
+    papers = re.split(r"^## Paper \d: ", index, flags=re.MULTILINE)[1:]
     functions = documented_functions()
     assert len(papers) == 3
     kinds = "Definition|Lemma|Claim|Theorem|Remark|Algorithms?|Section"
     kinds += "|Proposition|Appendix"
     for paper in papers:
+        table = paper.partition("| result | function |\n|---|---|\n")[2]
+        table = table.partition("\n\n")[0]
         rows = re.findall(
-            rf"^\| ((?:{kinds}) [^|`]+) \| `([\w.]+)` \|$", paper, re.MULTILINE
+            rf"^\| ((?:{kinds}) [^|`]+) \| `([\w.]+)` \|$", table, re.MULTILINE
         )
-        assert len(rows) >= 6
+        assert len(rows) == len(table.splitlines()) >= 6
         for result, function in rows:
             assert function in functions, function
             docstring = " ".join(functions[function].split())
@@ -114,3 +124,37 @@ def test_the_index_of_results_in_the_readme_is_true():
                 assert last in docstring, f"{function} does not name {result}"
         cited = {result for result, _ in rows}
         assert len(cited) == len(rows), "a result has two homes"
+
+
+def known_names():
+    """Dotted names of modules, functions, classes, and what packages export."""
+    found = set(documented_functions())
+    for path in modules():
+        module = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
+        found.add(module.removesuffix(".__init__"))
+        if path.stem == "__init__":
+            exported = re.findall(r" import (\w+)$", path.read_text(), re.MULTILINE)
+            found |= {f"{path.parent.name}.{name}" for name in exported}
+    return found
+
+
+def test_names_on_the_pages_exist():
+    """Functions by their last names, from a module on; files by their paths."""
+    known = known_names()
+    parts = [name.split(".") for name in known]
+    endings = {".".join(name[i:]) for name in parts for i in range(len(name))}
+    stems = {path.stem for path in modules()} | {path.parent.name for path in modules()}
+    wrong, found = [], 0
+    for page in [*PAGES.glob("*.md"), *PAGES.parent.glob("*.md")]:
+        text = page.read_text()
+        for name in re.findall(r"`(?:dp_accounting_ext\.)?(\w+(?:\.\w+)+)[`(]", text):
+            first, last = name.split(".")[0], name.split(".")[-1]
+            if first in stems and last != "py":
+                wrong += [f"{page.name}: {name}"] * (name not in endings)
+                found += 1
+        for path in re.findall(r"`(\w+/[\w/]*\.py)`", text):
+            homes = (PAGES.parent, PACKAGE, PACKAGE.parent)
+            missing = not any((home / path).exists() for home in homes)
+            wrong += [f"{page.name}: {path}"] * missing
+    assert not wrong
+    assert found > 60

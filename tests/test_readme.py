@@ -13,7 +13,17 @@ import pytest
 from dp_accounting_ext.reading import event_table
 
 ROOT = pathlib.Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")),
+    *sorted((ROOT / "docs").glob("*.md")),
+]
+WITHOUT_PYTHON = {
+    "CHANGELOG",
+    "CONTRIBUTING",
+    "measurements",
+    "mutation_testing",
+    "papers",
+}
 MODULE = "python -m dp_accounting_ext"
 
 
@@ -30,6 +40,14 @@ def run_python(page):
     return namespace
 
 
+def run_command(command, folder):
+    """Runs a command of a page in another folder; returns what it prints."""
+    arguments = [sys.executable, *shlex.split(command)[1:]]
+    done = subprocess.run(arguments, capture_output=True, text=True, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 @pytest.fixture
 def own_table(monkeypatch):
     """What a page registers is forgotten after it."""
@@ -38,13 +56,14 @@ def own_table(monkeypatch):
 
 def test_there_are_pages():
     names = {page.name for page in PAGES}
-    assert {"README.md", "mathematics.md", "register.md"} <= names
-    assert {"migration.md", "guarantees.md"} <= names
+    assert {"README.md", "mathematics.md", "register.md", "limits.md"} <= names
+    assert {"architecture.md", "migration.md", "guarantees.md", "wpm.md"} <= names
+    assert {page.stem for page in PAGES} >= WITHOUT_PYTHON
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_every_python_block_runs(page, own_table):
-    assert blocks(page, "python") or page.stem == "mutation_testing"
+    assert bool(blocks(page, "python")) == (page.stem not in WITHOUT_PYTHON)
     run_python(page)
 
 
@@ -58,23 +77,68 @@ def commands():
     """Every use of the command that a page shows in a shell."""
     for page in PAGES:
         for block in blocks(page, "sh"):
-            for line in block.replace("\\\n", " ").split("&&"):
+            for line in re.split("&&|\n", block.replace("\\\n", " ")):
                 if MODULE in line:
                     yield line[line.index(MODULE) :].strip()
 
 
 @pytest.mark.parametrize("command", list(commands()))
 def test_every_command_runs(command, tmp_path):
-    arguments = [sys.executable, *shlex.split(command)[1:]]
-    done = subprocess.run(arguments, capture_output=True, text=True, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout
+    assert run_command(command, tmp_path)
+
+
+def as_rows(table):
+    """Returns the words of a table's lines, numbers rounded, without the CPU times."""
+
+    def word(text):
+        try:
+            return f"{float(text):.4g}"
+        except ValueError:
+            return text
+
+    lines = [line.split() for line in table.splitlines()]
+    return [[word(text) for text in line[:-1]] for line in lines]
+
+
+def test_what_the_readme_prints_is_what_its_command_prints(tmp_path):
+    shown = re.findall(
+        r"^```sh\n.*?^```$.*?^```text\n(.*?)^```$",
+        (ROOT / "README.md").read_text(),
+        re.DOTALL | re.M,
+    )
+    first = next(commands())
+    assert as_rows(shown[0]) == as_rows(run_command(first, tmp_path))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_commands_fit_a_terminal(page):
+    lines = "".join(blocks(page, "sh") + blocks(page, "text")).splitlines()
+    assert all(len(line) <= 80 for line in lines)
+
+
+def anchors(page):
+    """Returns what links to a page's headings end in, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in headings}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_links_between_pages_lead_somewhere(page):
-    for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
-        assert (page.parent / target).exists(), target
+    for target in re.findall(r"\]\(([^):]+)\)", page.read_text()):
+        path, _, anchor = target.partition("#")
+        other = page.parent / path if path else page
+        assert other.exists(), target
+        assert not anchor or anchor in anchors(other), target
     mentioned = re.findall(r"`((?:docs|benchmarks|tests)/[\w/]+\.py)", page.read_text())
     for target in mentioned:
         assert (ROOT / target).exists(), target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_googles_library_has_one_name(page):
+    """The noun is dp_accounting, the adjective stock."""
+    text = " ".join(page.read_text().split())
+    others = r"\b[Uu]pstream|\bhost\b|\b[Tt]he library\b"
+    others += r"|\b[Tt]he stock\b(?! (accountant|Rényi|grid|`))"
+    found = [match.group() for match in re.finditer(others, text)]
+    assert not found
