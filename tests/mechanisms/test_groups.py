@@ -518,52 +518,6 @@ def test_events_round_trip():
     assert dp_accounting.DpEvent.from_named_tuple(event.to_named_tuple()) == event
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.lists(strategies.pairs(Bound.UPPER), min_size=1, max_size=3))
-def test_the_maximum_of_profiles(pairs):
-    whole = profile_pairs.maximum(
-        [dominating_pair.DirectedPairs.same(pair) for pair in pairs]
-    )
-    for epsilon in np.linspace(-4, 4, 41):
-        for direction in Direction:
-            most = max(oracles.stored_delta(pair, epsilon, direction) for pair in pairs)
-            found = whole.of(direction).delta(epsilon, direction)
-            assert found >= min(most, 1)
-            if len(pairs) < 3:
-                assert found <= most * (1 + 1e-9) + 1e-9
-
-
-def test_the_maximum_keeps_far_tails():
-    """Of two nearly equal pairs, and of one that another exceeds far out."""
-    pairs = [
-        interface.pairs_of(additive_noise.Gaussian(sigma), Bound.UPPER, 1e-80)
-        for sigma in (1.0, 1.0 + 1e-9)
-    ]
-    rare = subsampled.on_poisson_sample(1e-3, additive_noise.Gaussian(0.5))
-    pairs.append(interface.pairs_of(rare, Bound.UPPER, 1e-80))
-    whole = profile_pairs.maximum(pairs)
-    for epsilon in (-2.0, 0.7, 8.0):
-        for direction in Direction:
-            most = max(
-                oracles.stored_delta(each.of(direction), epsilon, direction)
-                for each in pairs
-            )
-            found = whole.of(direction).delta(epsilon, direction)
-            assert min(most, 1) <= found <= most * (1 + 1e-6)
-
-
-@settings(max_examples=40, deadline=None)
-@given(st.floats(0.05, 0.9), st.floats(0.3, 3.0), st.floats(0.0, 2.0))
-def test_reflection(rate, sigma, epsilon):
-    sample = subsampled.on_poisson_sample(rate, additive_noise.Gaussian(sigma))
-    both = profile_pairs.reflected(sample.pairs(Bound.UPPER, 1e-12).remove)
-    p = oracles.binomial_shifts(1, rate, (1, sigma))
-    truth = oracles.shift_mixture_deltas(p, [(0, 1)], epsilon)["remove"]
-    for direction in Direction:
-        found = both.delta(epsilon, direction)
-        assert truth <= found <= truth * (1 + 1e-4) + 1e-9
-
-
 class Recorded(groups.Grouped):
     group_size = 5
 
