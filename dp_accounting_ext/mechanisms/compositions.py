@@ -26,7 +26,7 @@ class Composed(Mechanism):
         parts = flatten(dict(self.items), bound)
         copies = sum(parts.values())
         if not copies:
-            return DirectedPairs.same(dominating_pair.identity_pair(Bound.LOWER))
+            return DirectedPairs.same(dominating_pair.identity_pair(bound))
 
         def composition(
             each: Sequence[dominating_pair.DominatingPair],
