@@ -6,14 +6,9 @@ import math
 import dp_accounting
 from dp_accounting import dp_event as stock_events
 from dp_accounting import privacy_accountant
-from hypothesis import given
-from hypothesis import settings
-from hypothesis import strategies as st
 import mpmath
-import numpy as np
 import oracles
 import pytest
-import strategies
 
 import dp_accounting_ext as ext
 from dp_accounting_ext import pld
@@ -21,10 +16,7 @@ from dp_accounting_ext import privacy_bounds
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import groups
-from dp_accounting_ext.mechanisms import interface
-from dp_accounting_ext.mechanisms import subsampled
 from dp_accounting_ext.pairs import dominating_pair
-from dp_accounting_ext.pairs import profile_pairs
 
 Bound = dominating_pair.Bound
 Direction = dominating_pair.Direction
