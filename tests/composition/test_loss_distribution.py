@@ -50,7 +50,9 @@ def on_lattice(law, interval, gather):
 
 
 @settings(max_examples=150, deadline=None)
-@given(laws(Bound.UPPER), INTERVALS, st.sampled_from([sums.gather, sums.gather_quickly]))
+@given(
+    laws(Bound.UPPER), INTERVALS, st.sampled_from([sums.gather, sums.gather_quickly])
+)
 def test_a_split_keeps_both_masses(law, interval, gather):
     factor, others = on_lattice(law, interval, gather)
     assert others is None
@@ -68,7 +70,10 @@ def test_a_split_keeps_both_masses(law, interval, gather):
 
 def divergence(p, q, epsilon):
     kappa = mpmath.exp(mpmath.mpf(epsilon))
-    return sum(max(mine - kappa * other, mpmath.mpf(0)) for mine, other in zip(p, q))
+    return sum(
+        max(mine - kappa * other, mpmath.mpf(0))
+        for mine, other in zip(p, q, strict=False)
+    )
 
 
 @settings(max_examples=150, deadline=None)

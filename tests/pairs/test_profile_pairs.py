@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 import mpmath
 import numpy as np
 import oracles
-import pytest
 import strategies
 
 from dp_accounting_ext.mechanisms import additive_noise

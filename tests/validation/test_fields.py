@@ -103,8 +103,20 @@ INTEGERS = [
 @pytest.mark.parametrize("check", REALS)
 @pytest.mark.parametrize(
     "value",
-    [True, None, "1", b"1", 1j, [1.0], np.array(1.0), np.bool_(True), np.complex128(1)]
-    + [np.timedelta64(1, "s"), Decimal("0.5"), object()],
+    [
+        True,
+        None,
+        "1",
+        b"1",
+        1j,
+        [1.0],
+        np.array(1.0),
+        np.bool_(True),
+        np.complex128(1),
+        np.timedelta64(1, "s"),
+        Decimal("0.5"),
+        object(),
+    ],
 )
 def test_what_is_no_real_number(check, value):
     with pytest.raises(TypeError, match=r"must be a real number. Found .*\.$") as error:
@@ -181,7 +193,9 @@ def test_neighboring_relations():
     for relation in privacy_accountant.NeighboringRelation:
         assert fields.neighboring_relation(relation) is relation
         for value in (relation.name, relation.value, None):
-            with pytest.raises(TypeError, match="^neighboring_relation must be .*Found"):
+            with pytest.raises(
+                TypeError, match="^neighboring_relation must be .*Found"
+            ):
                 fields.neighboring_relation(value)
 
 
