@@ -1,5 +1,8 @@
 """Privacy accounting that dp_accounting does not do yet, as a drop-in for it."""
 
+import importlib
+from typing import Any
+
 from dp_accounting_ext.dp_event import GroupSubsampledEvent
 from dp_accounting_ext.dp_event import PLDSubsampleEvent
 from dp_accounting_ext.dp_event import RandomAllocationEvent
@@ -15,3 +18,17 @@ __all__ = [
     "RdpAccountant",
     "ScheduledAllocationEvent",
 ]
+
+_MODULES = {"mechanisms", "pld", "wpm"}
+
+
+def __getattr__(name: str) -> Any:
+    """Imports a public module when it is first asked for."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return importlib.import_module(f"{__name__}.{name}")
+
+
+def __dir__() -> list[str]:
+    """Returns the public names."""
+    return sorted([*__all__, *_MODULES])
