@@ -235,7 +235,7 @@ VALUES = [
 
 def states(accountant):
     return (
-        copy.copy(getattr(accountant, "_counts", None)),
+        getattr(accountant, "_composed", None),
         repr(getattr(accountant, "_rdp", None)),
         accountant.ledger,
     )
@@ -566,7 +566,7 @@ def test_threads_that_compose_lose_no_run():
             pool.submit(accountant.compose, event)
         asked = [pool.submit(accountant.get_epsilon_bounds, 1e-6) for _ in range(8)]
         assert all(math.isfinite(sum(future.result())) for future in asked)
-    assert list(accountant._counts.values()) == [8] * 50
+    assert list(accountant._composed.counts.values()) == [8] * 50
     again = pickle.loads(pickle.dumps(accountant))
     assert again.get_epsilon(1e-6) == accountant.get_epsilon(1e-6)
 

@@ -67,12 +67,16 @@ def unpacked(counts: Mapping[Mechanism, int]) -> dict[Mechanism, int]:
     return parts
 
 
+def is_certainly_known(part: Mechanism) -> bool:
+    """Tells whether a mechanism has no privacy at all."""
+    return isinstance(part, known_bounds.NonPrivate) and part.is_certain()
+
+
 def compose(counts: Mapping[Mechanism, int]) -> Mechanism:
     """Returns the composition of mechanisms with counts."""
     parts = unpacked(counts)
-    revealed = [part for part in parts if isinstance(part, known_bounds.NonPrivate)]
-    if revealed:
-        return max(revealed, key=lambda part: part.chance)
+    if any(is_certainly_known(part) for part in parts):
+        return known_bounds.NonPrivate()
     if len(parts) == 1 and all(count == 1 for count in parts.values()):
         return next(iter(parts))
     return Composed(tuple(parts.items()))

@@ -493,16 +493,61 @@ def test_an_optimistic_distribution_of_a_group_is_one_split():
         (ext.RandomAllocationEvent(Gaussian(0.0), 1, 8), 1.0),
     ],
 )
-def test_no_privacy_on_a_sample_has_no_finite_upper_bound(event, chance):
-    """Nor a lower one above the probability that it ran."""
+def test_no_privacy_on_a_sample_costs_its_probability(event, chance):
     accountant = accountant_of(event)
     assert accountant.get_epsilon(1e-3) == math.inf
-    lower, upper = accountant.get_delta_bounds(4.0)
-    assert upper == 1
-    assert chance * (1 - 1e-9) <= lower <= chance
-    low, high = accountant.get_epsilon_bounds(chance * 1.001 if chance < 1 else 0.5)
-    assert high == math.inf
-    assert low < math.inf if chance < 1 else low == math.inf
+    for epsilon in (40.0, math.inf):
+        lower, upper = accountant.get_delta_bounds(epsilon)
+        assert chance * (1 - 1e-8) <= lower <= chance <= upper <= chance * (1 + 1e-8)
+    if chance < 1:
+        assert accountant.get_epsilon_bounds(chance * 0.999) == (math.inf, math.inf)
+        assert accountant.get_epsilon(chance * 1.001) < 20
+
+
+@pytest.mark.parametrize("relation", list(NeighborRel))
+@pytest.mark.parametrize("rate", [1e-6, 0.25, 0.999])
+def test_samples_without_privacy_compose(relation, rate):
+    """The chance of any, and in the other direction losses of ln 1/(1 − rate).
+
+    Where another record takes its place its chance is known as well, and no finite
+    loss is left.
+    """
+    accountant = ext.PLDAccountant(relation)
+    event = Poisson(rate, dp_accounting.NonPrivateDpEvent())
+    accountant.compose(Composed([event, event]))
+    with mpmath.workdps(40):
+        none = (1 - mpmath.mpf(rate)) ** 2
+        for epsilon in (0.0, 1e-7, 0.3, 5.0):
+            add = 1 - none * mpmath.exp(epsilon)
+            replaced = relation is NeighborRel.REPLACE_ONE
+            truth = max(1 - none, 0 if replaced else add)
+            lower, upper = accountant.get_delta_bounds(epsilon)
+            assert lower <= truth <= upper <= truth * (1 + 1e-9) + 1e-13
+            assert lower >= truth * (1 - 1e-9) - 1e-13
+
+
+def test_a_group_without_privacy_where_some_leave_and_some_join():
+    """Of three the chance that any is in the batch, in the worst of the splits."""
+    event = Group(3, WithoutReplacement(10, 4, dp_accounting.NonPrivateDpEvent()))
+    chance = 1 - math.comb(7, 4) / math.comb(10, 4)
+    lower, upper = accountant_of(event).get_delta_bounds(1.0)
+    assert chance * (1 - 1e-9) <= lower <= upper <= chance * (1 + 1e-9)
+    grouped = accountant_of(event)
+    with pytest.raises(privacy_accountant.UnsupportedEventError, match="wrap it in"):
+        grouped.compose(Poisson(0.5, dp_accounting.NonPrivateDpEvent()))
+
+
+@pytest.mark.parametrize("rest", [0.9999999999843446, 0.5, 1e-13])
+def test_a_chance_is_no_complement(rest):
+    """Of weights that nearly sum to one, each is known better than what is left."""
+    chance = 1.5655e-11 if rest > 0.9 else 1 - rest
+    event = stock_events.MixtureOfGaussiansDpEvent(0.0, [0.0, 1.0], [rest, chance])
+    with mpmath.workdps(40):
+        weights = mpmath.mpf(rest), mpmath.mpf(chance)
+        truth = weights[1] / sum(weights)
+        lower, upper = accountant_of(event).get_delta_bounds(0.0)
+        assert lower <= truth <= upper
+        assert upper <= lower * (1 + 1e-12) + 2e-14
 
 
 def test_events_round_trip():

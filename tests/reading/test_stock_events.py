@@ -383,16 +383,17 @@ class TestSpecialValues:
     @pytest.mark.parametrize(
         "event",
         [
-            Poisson(0.5, Composed([Gaussian(1.0), Gaussian(0.0)])),
             ext.RandomAllocationEvent(Laplace(0.0), 2, 5),
-            stock_events.TruncatedSubsampledGaussianDpEvent(9, 0.5, 3, 0.0),
-            stock_events.MixtureOfGaussiansDpEvent(0.0, [0.0, 1.0], [0.5, 0.5]),
+            stock_events.MixtureOfGaussiansDpEvent(0.0, [0.5, 1.0], [0.5, 0.5]),
+            stock_events.TruncatedSubsampledGaussianDpEvent(9, 1.0, 9, 0.0),
+            Composed([Gaussian(1.0), Laplace(0.0)]),
         ],
     )
     def test_no_privacy(self, event):
         accountant = accountant_of(event)
         assert accountant.get_epsilon(0.5) == math.inf
         assert accountant.get_delta(5.0) == 1.0
+        assert accountant.get_delta(math.inf) == 1.0
 
     def test_a_rate_of_one_changes_nothing(self):
         tree = Composed([Gaussian(2.0), Laplace(3.0)])
