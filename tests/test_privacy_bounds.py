@@ -3,6 +3,7 @@
 import itertools
 import math
 
+from dp_accounting import dp_event as stock
 from hypothesis import given
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -10,13 +11,17 @@ import mpmath
 import oracles
 import pytest
 
+import dp_accounting_ext as ext
 from dp_accounting_ext import privacy_bounds
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import allocated
 from dp_accounting_ext.mechanisms import discrete_outputs
 from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.mechanisms import subsampled
+from dp_accounting_ext.pairs import dominating_pair
+from dp_accounting_ext.pairs import gaussian
 
+Bound = dominating_pair.Bound
 Gaussian = additive_noise.Gaussian
 Response = discrete_outputs.RandomizedResponse
 LAPLACE = additive_noise.laplace(2.0)
@@ -188,3 +193,163 @@ def test_the_worst_of_several_is_the_largest(counts, delta, epsilon):
     lowers = [one.lower_delta(epsilon, one.upper_delta(epsilon)) for one in each]
     assert low <= max(lowers)
     assert (low > 0) == (max(lowers) > 0)
+
+
+def accountant_of(event, count=1):
+    return ext.PLDAccountant().compose(event, count)
+
+
+class TestExtremes:
+    @pytest.mark.parametrize(
+        ("event", "count", "delta", "most"),
+        [
+            # Where e^ε fits no float, or hardly, the bound without amplification holds.
+            (
+                stock.PoissonSampledDpEvent(0.01, stock.GaussianDpEvent(0.03)),
+                1,
+                1e-6,
+                713.1,
+            ),
+            (
+                ext.GroupSubsampledEvent(
+                    64, stock.PoissonSampledDpEvent(0.5, stock.GaussianDpEvent(1.0))
+                ),
+                1,
+                1e-6,
+                2352,
+            ),
+            (
+                ext.GroupSubsampledEvent(
+                    8, stock.PoissonSampledDpEvent(0.1, stock.GaussianDpEvent(0.3))
+                ),
+                1,
+                1e-30,
+                690,
+            ),
+            # Shifts far apart, of which the far ones are rare.
+            pytest.param(
+                *(
+                    ext.GroupSubsampledEvent(
+                        16,
+                        stock.PoissonSampledDpEvent(0.01, stock.GaussianDpEvent(0.3)),
+                    ),
+                    2,
+                    1e-6,
+                    110,
+                ),
+                marks=pytest.mark.slow,
+            ),
+            (
+                ext.RandomAllocationEvent(stock.GaussianDpEvent(0.033), 1, 100),
+                1,
+                1e-6,
+                597.65,
+            ),
+            (
+                ext.RandomAllocationEvent(stock.GaussianDpEvent(0.036), 1, 10**6),
+                1,
+                1e-6,
+                503.12,
+            ),
+        ],
+    )
+    def test_losses_at_the_end_of_floats(self, event, count, delta, most):
+        accountant = accountant_of(event, count)
+        lower, upper = accountant.get_epsilon_bounds(delta)
+        assert 0 < lower <= upper <= most
+        assert accountant.get_delta(upper) <= delta * (1 + 1e-3)
+
+    def test_a_far_tail_spoils_no_small_delta(self):
+        """Losses in the tail's own lump must not decide what lies below them."""
+        event = ext.ScheduledAllocationEvent(
+            [stock.GaussianDpEvent(17.7), stock.LaplaceDpEvent(25.0)], [4, 1], 12
+        )
+        accountant = accountant_of(event, 10)
+        epsilon = accountant.get_epsilon(1e-12)
+        lower, upper = accountant.get_delta_bounds(epsilon)
+        assert 0.9e-12 < lower <= upper < 1.01e-12
+
+    def test_rare_jumps_beside_tiny_losses(self):
+        mixture = stock.MixtureOfGaussiansDpEvent(1.24, [0.0, 1.0], [0.5, 0.5])
+        accountant = accountant_of(stock.PoissonSampledDpEvent(2e-6, mixture), 1000)
+        lower, upper = accountant.get_delta_bounds(0.0)
+        assert 0 < lower <= upper < 20 * lower
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [10**5, 10**6, 10**7, 10**8])
+def test_very_many_runs(count):
+    """Of ever rarer samples, near the Gaussian limit: μ = λ √n √(e^{1/σ²} − 1)."""
+    scale, sigma = 0.01, 2.0
+    event = stock.PoissonSampledDpEvent(
+        scale / math.sqrt(count), stock.GaussianDpEvent(sigma)
+    )
+    lower, upper = accountant_of(event, count).get_epsilon_bounds(1e-6)
+    # Bounds on rounding grow with the number of runs, in lower bounds above all.
+    assert lower <= upper <= lower * (1 + 3e-5 + count * 7e-11)
+    limit = scale * math.sqrt(math.expm1(sigma**-2))
+    assert upper == pytest.approx(gaussian.epsilon(limit, 1e-6, Bound.UPPER), rel=1e-2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("rate", "sigma", "count", "width"),
+    [(1e-6, 0.3, 10**6, 1e-4), (1e-6, 0.3, 10**7, 1e-3), (1e-3, 1.0, 10**6, 1e-4)],
+)
+def test_very_many_runs_with_rare_large_losses(rate, sigma, count, width):
+    event = stock.PoissonSampledDpEvent(rate, stock.GaussianDpEvent(sigma))
+    lower, upper = accountant_of(event, count).get_epsilon_bounds(1e-6)
+    assert lower <= upper <= lower * (1 + width)
+    # A record in one epoch of 1 / λ steps each is about as private.
+    epochs = round(count * rate)
+    allocation = ext.RandomAllocationEvent(
+        stock.GaussianDpEvent(sigma), 1, round(1 / rate)
+    )
+    allocated = accountant_of(allocation, epochs).get_epsilon(1e-6)
+    assert upper == pytest.approx(allocated, rel=0.1)
+
+
+def test_a_lower_bound_that_is_left_with_nothing():
+    """Losses of 270, two of them: no sum of these is certain enough to be kept."""
+    certain = stock.DiscreteLaplaceDpEvent(30.0, 9)
+    event = ext.ScheduledAllocationEvent(
+        [stock.GaussianDpEvent(1.0), ext.RandomAllocationEvent(certain, 2, 5)],
+        [1, 2],
+        4,
+    )
+    lower, upper = accountant_of(event).get_epsilon_bounds(1e-3)
+    assert 0 <= lower <= upper <= 540.1
+
+
+@pytest.mark.parametrize("runs", [10**8, 10**9])
+def test_a_bound_on_very_many_runs_is_one(runs):
+    """σ = √T: together, the Gaussian mechanism with noise multiplier one."""
+    event = stock.MixtureOfGaussiansDpEvent(math.sqrt(runs), [1.0], [1.0])
+    accountant = ext.PLDAccountant().compose(event, runs)
+    lower, upper = accountant.get_delta_bounds(2.0)
+    with mpmath.workdps(40):
+        mean = mpmath.sqrt(runs) / mpmath.mpf(math.sqrt(runs))
+        assert lower <= oracles.gaussian_delta(mean, 2.0) <= upper
+
+
+@pytest.mark.parametrize("epsilon", [705.0, 710.0, 1e4, 1e155, 1e300, 1.7e308])
+@pytest.mark.parametrize(
+    "event",
+    [
+        stock.GaussianDpEvent(1.0),
+        ext.RandomAllocationEvent(stock.GaussianDpEvent(1.0), 1, 10),
+        stock.SelfComposedDpEvent(
+            ext.RandomAllocationEvent(stock.GaussianDpEvent(1.0), 1, 10), 3
+        ),
+        stock.TruncatedSubsampledGaussianDpEvent(100, 0.1, 20, 1.0),
+        ext.PLDSubsampleEvent(
+            0.1, stock.SelfComposedDpEvent(stock.LaplaceDpEvent(1.0), 3)
+        ),
+    ],
+    ids=["gaussian", "allocation", "allocations", "truncated", "sampled"],
+)
+def test_delta_at_an_epsilon_beyond_floats(event, epsilon):
+    """It is hardly anything, and a number."""
+    lower, upper = ext.PLDAccountant().compose(event).get_delta_bounds(epsilon)
+    assert type(lower) is type(upper) is float
+    assert 0 <= lower <= upper < 1e-12

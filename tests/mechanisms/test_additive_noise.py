@@ -129,7 +129,7 @@ weights = st.lists(st.floats(1e-9, 1.0), min_size=1, max_size=5)
 
 @settings(max_examples=6, deadline=None)
 @given(weights, st.lists(st.floats(0.0, 3.0), min_size=5, max_size=5, unique=True))
-@pytest.mark.parametrize("tail_mass", [1e-3, 0.02])
+@pytest.mark.parametrize("tail_mass", [1e-6, 5e-3])
 def test_rare_shifts_are_cut_on_the_side_of_the_bound(tail_mass, parts, shifts):
     total = math.fsum(parts)
     p = tuple((s, w / total) for s, w in zip(shifts, parts, strict=False))
