@@ -9,6 +9,9 @@ Beside the names here: `pld` for privacy loss distributions, `wpm` for one draw 
 private distribution, `mechanisms` for events of one's own.
 """
 
+import importlib
+from typing import Any
+
 from dp_accounting_ext.dp_event import GroupSubsampledEvent
 from dp_accounting_ext.dp_event import PLDSubsampleEvent
 from dp_accounting_ext.dp_event import RandomAllocationEvent
@@ -24,3 +27,17 @@ __all__ = [
     "RdpAccountant",
     "ScheduledAllocationEvent",
 ]
+
+_MODULES = {"mechanisms", "pld", "wpm"}
+
+
+def __getattr__(name: str) -> Any:
+    """Imports a public module when it is first asked for."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return importlib.import_module(f"{__name__}.{name}")
+
+
+def __dir__() -> list[str]:
+    """Returns the public names."""
+    return sorted([*__all__, *_MODULES])

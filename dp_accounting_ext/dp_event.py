@@ -1,9 +1,17 @@
 """Events that dp_accounting does not have."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import attr
 from dp_accounting import dp_event
+import numpy as np
+
+
+def _as_tuple(value: Any) -> Any:
+    """Returns a list as a tuple: events are hashable."""
+    is_row = isinstance(value, np.ndarray) and value.ndim == 1
+    return tuple(value) if is_row or isinstance(value, list) else value
 
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)
@@ -55,8 +63,8 @@ class ScheduledAllocationEvent(dp_event.DpEvent):
         num_steps: The number of steps planned, t, at least the sum of the counts.
     """
 
-    events: Sequence[dp_event.DpEvent]
-    counts: Sequence[int]
+    events: Sequence[dp_event.DpEvent] = attr.ib(converter=_as_tuple)
+    counts: Sequence[int] = attr.ib(converter=_as_tuple)
     num_steps: int
 
 

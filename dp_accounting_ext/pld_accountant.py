@@ -1,6 +1,9 @@
 """A drop-in for dp_accounting's PLDAccountant."""
 
 from collections.abc import Callable
+from collections.abc import Mapping
+import copy
+import dataclasses
 import math
 import threading
 from typing import Any
@@ -13,7 +16,6 @@ from dp_accounting_ext import privacy_bounds
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import groups
 from dp_accounting_ext.mechanisms import interface
-from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.reading import event_table
 from dp_accounting_ext.validation import event_trees
@@ -23,8 +25,45 @@ NeighborRel = privacy_accountant.NeighboringRelation
 CompositionErrorDetails = privacy_accountant.PrivacyAccountant.CompositionErrorDetails
 
 # One for all accountants, which are copied and pickled: a lost run would be a bound
-# below the truth.
+# below the truth. What an accountant has composed is one immutable value, replaced in
+# one assignment, so that questions need no lock.
 _COMPOSING = threading.RLock()
+# Of the stock accountant's, all that is kept up.
+_KEPT_FIELDS = {"_neighboring_relation", "_ledger"}
+
+
+@dataclasses.dataclass(frozen=True)
+class _Composed:
+    """What an accountant has composed; never changed, only replaced.
+
+    Attributes:
+        counts: Mechanisms, each with the number of its runs.
+        group_sizes: Sizes of the groups that they are seen by, one at most.
+        num_distinct: How many there are, Gaussian ones aside.
+    """
+
+    counts: Mapping[interface.Mechanism, int] = dataclasses.field(default_factory=dict)
+    group_sizes: frozenset[int] = frozenset()
+    num_distinct: int = 0
+
+    def plus(self, parts: Mapping[interface.Mechanism, int]) -> "_Composed":
+        """Returns the same with more runs.
+
+        Raises:
+            ValueError: If these are more runs, or mechanisms, than are accounted for.
+        """
+        counts = {part: self.counts.get(part, 0) + n for part, n in parts.items()}
+        event_reader.check_counts(counts)
+        distinct = self.num_distinct + event_reader.count_distinct(
+            part for part in counts if part not in self.counts
+        )
+        event_reader.check_distinct(distinct)
+        sizes = self.group_sizes | groups.group_sizes(parts)
+        return _Composed({**self.counts, **counts}, sizes, distinct)
+
+    def is_known(self) -> bool:
+        """Tells whether anything composed has no privacy at all."""
+        return any(compositions.is_certainly_known(part) for part in self.counts)
 
 
 class PLDAccountant(pld_privacy_accountant.PLDAccountant):
@@ -61,12 +100,24 @@ class PLDAccountant(pld_privacy_accountant.PLDAccountant):
     ) -> None:
         fields.neighboring_relation(neighboring_relation)
         fields.discretization_interval(value_discretization_interval)
+        own = set(vars(self))
         super().__init__(neighboring_relation, value_discretization_interval)
         # The parent's state is not kept up: better none than an empty one.
-        del self._pld, self._contains_non_dp_event
-        self._counts: dict[interface.Mechanism, int] = {}
-        self._num_distinct = 0
-        self._group_sizes: set[int] = set()
+        for name in set(vars(self)) - own - _KEPT_FIELDS:
+            delattr(self, name)
+        self._value_discretization_interval = float(value_discretization_interval)
+        self._composed = _Composed()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Returns what copies and pickles have: a ledger of their own."""
+        with _COMPOSING:
+            return {**vars(self), "_ledger": copy.deepcopy(self._ledger)}
+
+    @property
+    def ledger(self) -> stock_dp_event.DpEvent:
+        """The events composed so far, as one event."""
+        with _COMPOSING:
+            return super().ledger
 
     @classmethod
     def register(
@@ -132,36 +183,20 @@ class PLDAccountant(pld_privacy_accountant.PLDAccountant):
                 return None
             raise
         parts = compositions.unpacked({mechanism: 1})
-        sizes = self._group_sizes | groups.group_sizes(parts)
+        sizes = self._composed.group_sizes | groups.group_sizes(parts)
         mixed = groups.error_of_mixed_sizes(sizes)
         if mixed:
             return CompositionErrorDetails(event, mixed)
         if asks_for_support:
             return None
-        known = self._counts
-        counts = {part: known.get(part, 0) + n * count for part, n in parts.items()}
-        event_reader.check_counts(counts)
-        distinct = self._num_distinct + event_reader.count_distinct(
-            part for part in counts if part not in known
-        )
-        event_reader.check_distinct(distinct)
+        composed = self._composed.plus({p: n * count for p, n in parts.items()})
         if do_compose:
-            self._counts.update(counts)
-            self._group_sizes, self._num_distinct = sizes, distinct
+            self._composed = composed
         return None
 
-    def _chance_of_no_privacy(self) -> float:
-        """Returns with what probability something without privacy ran."""
-        return max(
-            (p.chance for p in self._counts if isinstance(p, known_bounds.NonPrivate)),
-            default=0.0,
-        )
-
-    def _bounds(self) -> privacy_bounds.WorstOf:
+    def _bounds(self, composed: _Composed) -> privacy_bounds.WorstOf:
         replace_one = self._neighboring_relation is NeighborRel.REPLACE_ONE
-        with _COMPOSING:
-            counts = dict(self._counts)
-        scenarios = groups.scenarios(counts, replace_one=replace_one)
+        scenarios = groups.scenarios(composed.counts, replace_one=replace_one)
         return privacy_bounds.WorstOf(
             [
                 privacy_bounds.PrivacyBounds(
@@ -182,11 +217,12 @@ class PLDAccountant(pld_privacy_accountant.PLDAccountant):
             ValueError: If it is NaN.
         """
         target_delta = fields.real_number("target_delta", target_delta)
-        if self._chance_of_no_privacy() or target_delta < 0:
+        composed = self._composed
+        if composed.is_known() or target_delta < 0:
             return math.inf
         if target_delta >= 1:
             return 0.0
-        return self._bounds().upper_epsilon(target_delta)
+        return self._bounds(composed).upper_epsilon(target_delta)
 
     def get_delta(self, target_epsilon: float) -> float:
         """Returns an upper bound on δ at ε.
@@ -199,11 +235,10 @@ class PLDAccountant(pld_privacy_accountant.PLDAccountant):
             ValueError: If it is NaN.
         """
         target_epsilon = fields.real_number("target_epsilon", target_epsilon)
-        if self._chance_of_no_privacy():
+        composed = self._composed
+        if composed.is_known() or target_epsilon == -math.inf:
             return 1.0
-        if math.isinf(target_epsilon):
-            return 0.0 if target_epsilon > 0 else 1.0
-        return self._bounds().upper_delta(target_epsilon)
+        return self._bounds(composed).upper_delta(target_epsilon)
 
     def get_epsilon_bounds(self, target_delta: float) -> tuple[float, float]:
         """Returns certified bounds on ε at δ: lower ≤ the true ε ≤ upper, in nats.
@@ -221,10 +256,12 @@ class PLDAccountant(pld_privacy_accountant.PLDAccountant):
             ValueError: If it is NaN.
         """
         target_delta = fields.real_number("target_delta", target_delta)
-        if self._chance_of_no_privacy() == 1 or not 0 <= target_delta < 1:
-            upper = self.get_epsilon(target_delta)
-            return upper, upper
-        return self._bounds().epsilon_bounds(target_delta)
+        composed = self._composed
+        if composed.is_known() or target_delta < 0:
+            return math.inf, math.inf
+        if target_delta >= 1:
+            return 0.0, 0.0
+        return self._bounds(composed).epsilon_bounds(target_delta)
 
     def get_delta_bounds(self, target_epsilon: float) -> tuple[float, float]:
         """Returns certified bounds on δ at ε: lower ≤ the true δ ≤ upper.
@@ -240,7 +277,7 @@ class PLDAccountant(pld_privacy_accountant.PLDAccountant):
             ValueError: If it is NaN.
         """
         target_epsilon = fields.real_number("target_epsilon", target_epsilon)
-        if self._chance_of_no_privacy() == 1 or math.isinf(target_epsilon):
-            upper = self.get_delta(target_epsilon)
-            return upper, upper
-        return self._bounds().delta_bounds(target_epsilon)
+        composed = self._composed
+        if composed.is_known() or target_epsilon == -math.inf:
+            return 1.0, 1.0
+        return self._bounds(composed).delta_bounds(target_epsilon)

@@ -9,6 +9,7 @@ import math
 from dp_accounting_ext.composition import composed_loss
 from dp_accounting_ext.composition import loss_distribution
 from dp_accounting_ext.kernels import floats
+from dp_accounting_ext.kernels import sums
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
@@ -100,7 +101,9 @@ class PrivacyBounds:
         )
 
     def upper_delta(self, epsilon: float) -> float:
-        """Returns an upper bound on δ at finite ε."""
+        """Returns an upper bound on δ at ε, which may be infinite."""
+        if epsilon == math.inf:
+            return self._infinite_delta(Bound.UPPER)
         if epsilon >= self._largest_loss:
             return 0.0
         if epsilon < _LOWEST_EPSILON:
@@ -113,7 +116,7 @@ class PrivacyBounds:
         return min(simple, self._at_its_own_tail(epsilon))
 
     def lower_delta(self, epsilon: float, upper: float) -> float:
-        """Returns a lower bound on δ at finite ε.
+        """Returns a lower bound on δ at ε, which may be infinite.
 
         Args:
             epsilon: In nats.
@@ -121,6 +124,8 @@ class PrivacyBounds:
                 is, the better are the tails chosen.
         """
         epsilon = max(epsilon, _LOWEST_EPSILON)
+        if epsilon == math.inf:
+            return self._infinite_delta(Bound.LOWER)
         if epsilon >= self._largest_loss:
             return 0.0
         if self._has_closed_form(Bound.LOWER):
@@ -134,6 +139,29 @@ class PrivacyBounds:
         if delta < guess:
             delta = max(delta, self._delta(Bound.LOWER, epsilon, _smaller(guess)))
         return delta
+
+    def _infinite_delta(self, bound: Bound) -> float:
+        """Returns a bound on the probability of an infinite loss."""
+        chances = []
+        for direction in self._directions:
+            sinks = [
+                (self._sink(part, bound, direction), count)
+                for part, count in self._parts[bound].items()
+            ]
+            chances.append(sums.probability_of_any(sinks))
+        rounding = 1e-9 if bound is Bound.UPPER else -1e-9
+        return min(max(chances, default=0.0) * (1 + rounding), 1.0)
+
+    @staticmethod
+    def _sink(part: interface.Mechanism, bound: Bound, direction: Direction) -> float:
+        """Returns a bound on the probability of an infinite loss of one run."""
+        if math.isfinite(part.gaussian_precision()) or part.largest_loss() < math.inf:
+            return 0.0
+        pairs = interface.pairs_of(part, bound, _SMALLEST_GUESS)
+        pair = pairs.of(direction)
+        if direction is Direction.REMOVE:
+            return pair.infinity_mass
+        return pair.zero_mass
 
     def _has_closed_form(self, bound: Bound) -> bool:
         """Tells whether the composition is one run of what has one."""

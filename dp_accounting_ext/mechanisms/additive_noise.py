@@ -153,7 +153,9 @@ def _without_rare(
     """
     ordered = sorted(weighted, key=lambda shift: abs(shift[0]))
     lost = 0.0
-    while len(ordered) > 1 and lost + ordered[-1][1] <= tail_mass:
+    # Of many weights each errs by more than two weights may: three are kept.
+    fewest = 3 if len(ordered) > 2 else 1
+    while len(ordered) > fewest and lost + ordered[-1][1] <= tail_mass:
         lost += ordered.pop()[1]
     if bound is Bound.LOWER:
         shift, weight = ordered[-1]

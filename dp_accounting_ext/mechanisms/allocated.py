@@ -3,10 +3,12 @@
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
+import math
+
+import numpy as np
 
 from dp_accounting_ext.amplification import allocation_by_sum
 from dp_accounting_ext.amplification import k_out_of_t
-from dp_accounting_ext.amplification import poisson_subsampling
 from dp_accounting_ext.amplification import random_allocation
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
@@ -18,11 +20,17 @@ Direction = dominating_pair.Direction
 DirectedPairs = dominating_pair.DirectedPairs
 Mechanism = interface.Mechanism
 
+# Certified: a sum of positive terms, each a few products and sums of its own.
+_ROUNDING = 16 * dominating_pair.UNIT_ROUNDOFF
+
 
 def allocate(inner: Mechanism, num_selected: int, num_steps: int) -> Mechanism:
     """Returns the k-out-of-t random allocation of a mechanism."""
-    if inner == compositions.NO_OP or isinstance(inner, known_bounds.NonPrivate):
+    if inner == compositions.NO_OP:
         return inner
+    if isinstance(inner, known_bounds.NonPrivate):
+        # Every step that a record takes part in may tell, the others do not.
+        return compositions.compose({inner: num_selected})
     if num_selected == num_steps:
         return compositions.compose({inner: num_steps})
     return RandomAllocation(inner, num_selected, num_steps)
@@ -107,29 +115,43 @@ class RandomAllocation(interface.AmplifiedMechanism):
 
 def allocate_to_schedule(counts: Mapping[Mechanism, int], num_steps: int) -> Mechanism:
     """Returns 1-out-of-t allocation over steps that differ or never ran."""
-    revealed = {
-        part: n
-        for part, n in counts.items()
-        if isinstance(part, known_bounds.NonPrivate)
-    }
-    if revealed:
-        worst = max(revealed, key=lambda part: part.chance * revealed[part])
-        return worst.on_a_sample(revealed[worst] / num_steps)
     ran = {part: count for part, count in counts.items() if part != compositions.NO_OP}
-    if not ran:
-        return compositions.NO_OP
-    return ScheduledAllocation(tuple(ran.items()), num_steps)
+    known = [
+        (part.record, ran.pop(part))
+        for part in list(ran)
+        if isinstance(part, known_bounds.NonPrivate)
+    ]
+    silent = float(num_steps - sum(ran.values()) - sum(count for _, count in known))
+    telling = math.fsum(count * chance for (chance, _), count in known) / num_steps
+    silent += math.fsum(count * rest for (_, rest), count in known)
+    if ran:
+        return ScheduledAllocation(
+            tuple(ran.items()), num_steps, silent / num_steps, telling
+        )
+    if telling:
+        return known_bounds.NonPrivate((telling, silent / num_steps))
+    return compositions.NO_OP
 
 
 @dataclasses.dataclass(frozen=True)
 class ScheduledAllocation(interface.AmplifiedMechanism):
     """One of t steps, which may differ, and of which only the first may have run.
 
-    The mean of one ratio a step; of a step that never ran the ratio is 1.
+    The mean of one ratio a step; of a step that never ran the ratio is 1, and of one
+    that has no privacy it is infinite or 0.
+
+    Attributes:
+        items: The steps that ran and have privacy, with counts.
+        num_steps: The number of steps planned, t.
+        silent: The chance that a record's step tells nothing.
+        telling: The chance that it tells all. With those of `items` over t they sum
+            to one, none of them a difference.
     """
 
     items: tuple[tuple[Mechanism, int], ...]
     num_steps: int
+    silent: float
+    telling: float
 
     def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
         counts = [count for _, count in self.items]
@@ -141,7 +163,7 @@ class ScheduledAllocation(interface.AmplifiedMechanism):
         def mean(
             steps: Sequence[dominating_pair.DominatingPair],
         ) -> dominating_pair.DominatingPair:
-            return poisson_subsampling.poisson_subsample(
+            return self._diluted(
                 random_allocation.uneven_allocation(
                     list(zip(steps, counts, strict=True)), tail_mass=tail_mass
                 ),
@@ -150,10 +172,34 @@ class ScheduledAllocation(interface.AmplifiedMechanism):
 
         return DirectedPairs.combined(each, mean)
 
+    def _diluted(
+        self, mean: dominating_pair.DominatingPair, share: float
+    ) -> dominating_pair.DominatingPair:
+        """Returns the pair with steps that tell nothing, and steps that tell all."""
+        ratios, masses = self.silent + share * mean.ratios, mean.masses
+        zero_mass = mean.zero_mass
+        if self.silent and zero_mass:
+            ratios = np.append(self.silent, ratios)
+            masses = np.append(zero_mass, masses)
+            zero_mass = 0.0
+        return dataclasses.replace(
+            mean,
+            ratios=ratios,
+            masses=masses,
+            infinity_mass=self.telling + share * mean.infinity_mass,
+            zero_mass=zero_mass,
+            mass_error=mean.mass_error + _ROUNDING,
+            ratio_error=mean.ratio_error + _ROUNDING,
+        )
+
     def gaussian_precision(self) -> float:
+        if self.telling:
+            return math.inf
         return max(part.gaussian_precision() for part, _ in self.items)
 
     def largest_loss(self) -> float:
+        if self.telling:
+            return math.inf
         return max(part.largest_loss() for part, _ in self.items)
 
 

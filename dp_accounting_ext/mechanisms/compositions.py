@@ -27,7 +27,7 @@ class Composed(Mechanism):
         parts = flatten(dict(self.items), bound)
         copies = sum(parts.values())
         if not copies:
-            return DirectedPairs.same(dominating_pair.identity_pair(Bound.LOWER))
+            return DirectedPairs.same(dominating_pair.identity_pair(bound))
 
         def composition(
             each: Sequence[dominating_pair.DominatingPair],
@@ -68,12 +68,16 @@ def unpacked(counts: Mapping[Mechanism, int]) -> dict[Mechanism, int]:
     return parts
 
 
+def is_certainly_known(part: Mechanism) -> bool:
+    """Tells whether a mechanism has no privacy at all."""
+    return isinstance(part, known_bounds.NonPrivate) and part.is_certain()
+
+
 def compose(counts: Mapping[Mechanism, int]) -> Mechanism:
     """Returns the composition of mechanisms with counts."""
     parts = unpacked(counts)
-    revealed = [part for part in parts if isinstance(part, known_bounds.NonPrivate)]
-    if revealed:
-        return max(revealed, key=lambda part: part.chance)
+    if any(is_certainly_known(part) for part in parts):
+        return known_bounds.NonPrivate()
     if len(parts) == 1 and all(count == 1 for count in parts.values()):
         return next(iter(parts))
     return Composed(tuple(parts.items()))

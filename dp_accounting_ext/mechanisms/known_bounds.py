@@ -2,14 +2,18 @@
 
 import dataclasses
 
-from dp_accounting_ext.amplification import poisson_subsampling
-from dp_accounting_ext.kernels import floats
+import numpy as np
+
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.pairs import dominating_pair
 
 Bound = dominating_pair.Bound
 Direction = dominating_pair.Direction
 DirectedPairs = dominating_pair.DirectedPairs
+
+# Certified: of a chance, relatively, that is a sum of a few products.
+_CHANCE_ERROR = 32 * dominating_pair.UNIT_ROUNDOFF
+_SMALLEST_CHANCE = 1e-290
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -57,25 +61,58 @@ class UpperOnly(interface.Mechanism):
         return self.inner.is_symmetric()
 
 
+# That something happens, and that it does not: neither is a difference.
+Chances = tuple[float, float]
+
+NEVER: Chances = (0.0, 1.0)
+ALWAYS: Chances = (1.0, 0.0)
+
+
 @dataclasses.dataclass(frozen=True)
 class NonPrivate(interface.OnePairMechanism):
-    """What has no privacy: every loss counts as infinite.
+    """What has no privacy where it runs on the record, and tells nothing elsewhere.
+
+    Outputs with the record are all known to be so; the others have one law. With a
+    the chance of the first under P, and b under Q where another record takes its
+    place, κ = e^ε: δ is a + ((1 − a) − κ (1 − b))₊.
 
     Attributes:
-        chance: Probability that it ran on the record, which is what lower bounds
-            count.
+        record: The chances that it runs on the record, and that it does not.
+        other: The same for the record that takes its place, if any does.
+        error: Bound on the relative error of any of the chances.
     """
 
-    chance: float = 1.0
+    record: Chances = ALWAYS
+    other: Chances = NEVER
+    error: float = _CHANCE_ERROR
 
     def pair(self, bound: Bound, tail_mass: float) -> dominating_pair.DominatingPair:
-        revealed = dominating_pair.trivial_pair(Bound.UPPER)
-        if bound is Bound.UPPER:
-            return revealed
-        return poisson_subsampling.poisson_subsample(
-            dataclasses.replace(revealed, bound=bound), self.chance
+        (chance, rest), (other, other_rest) = self.record, self.other
+        if min(rest, other_rest) < _SMALLEST_CHANCE:
+            everything = dominating_pair.trivial_pair(Bound.UPPER)
+            known = bound is Bound.UPPER or self.is_certain()
+            if known:
+                return dataclasses.replace(everything, bound=bound)
+            return dominating_pair.trivial_pair(bound)
+        return dominating_pair.DominatingPair(
+            np.array([rest / other_rest]),
+            np.array([other_rest]),
+            infinity_mass=chance,
+            zero_mass=other,
+            bound=bound,
+            mass_error=self.error,
+            ratio_error=2 * self.error,
         )
 
+    def is_certain(self) -> bool:
+        """Tells whether there is no privacy at all."""
+        return self.record == ALWAYS or self.other == ALWAYS
+
+    def is_symmetric(self) -> bool:
+        return self.record == self.other
+
     def on_a_sample(self, chance: float) -> "NonPrivate":
-        """Returns the same where it runs with some probability."""
-        return NonPrivate(self.chance * chance * (1 - floats.UNIT_ROUNDOFF))
+        """Returns the same on a Poisson sample, no record replacing another."""
+        runs, rest = self.record
+        sampled = chance * runs, (1 - chance) + chance * rest
+        return NonPrivate(sampled, error=self.error + _CHANCE_ERROR)

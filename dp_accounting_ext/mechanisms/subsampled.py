@@ -100,6 +100,9 @@ def sampled_gaussian_replace_one(
         https://arxiv.org/abs/2403.04867, Theorem 3.7, for one record removed and one
         inserted under one draw.
     """
+    if noise_multiplier == 0:
+        sampled = sampling_probability, 1 - sampling_probability
+        return known_bounds.NonPrivate(sampled, sampled)
     shift = 1 / noise_multiplier
     return additive_noise.GaussianMixture(
         _two_point(sampling_probability, shift),
@@ -142,7 +145,9 @@ class TruncatedSampledGaussian(interface.OnePairMechanism):
         rest = sampled_gaussian_replace_one(
             sampled_when_full, self.noise_multiplier / 2
         ).pairs(bound, tail_mass)
-        mixed = dominating_pair.mixture([rest.remove, plain], [full, 1 - full])
+        # A complement, which the error of what it is one of may have made too small.
+        not_full = min(1 - full + 2 * _BINOMIAL_ERROR * full, 1.0)
+        mixed = dominating_pair.mixture([rest.remove, plain], [full, not_full])
         error = mixed.mass_error + _BINOMIAL_ERROR
         return dataclasses.replace(mixed, mass_error=error)
 
@@ -151,9 +156,10 @@ class TruncatedSampledGaussian(interface.OnePairMechanism):
             return sampled_gaussian_replace_one(
                 self.sampling_probability, self.noise_multiplier
             )
-        return on_poisson_sample(
-            self.sampling_probability, additive_noise.Gaussian(self.noise_multiplier)
-        )
+        inner: Mechanism = known_bounds.NonPrivate()
+        if self.noise_multiplier:
+            inner = additive_noise.Gaussian(self.noise_multiplier)
+        return on_poisson_sample(self.sampling_probability, inner)
 
     def _chances(self) -> tuple[float, float]:
         """Returns the chance of a full batch given the record, and the converse."""
@@ -167,6 +173,8 @@ class TruncatedSampledGaussian(interface.OnePairMechanism):
         return full, min(ratio * batch / size, 1.0)
 
     def gaussian_precision(self) -> float:
+        if self.noise_multiplier == 0:
+            return math.inf
         shift = 4 if self._chances()[0] else 2 if self.replace_one else 1
         return (shift / self.noise_multiplier) ** 2
 

@@ -126,7 +126,8 @@ def response_with_abstention(
     """
     if bound is Bound.LOWER or epsilon > floats.LARGEST_EXPONENT:
         return dominating_pair.trivial_pair(bound)
-    nothing = max(1 - truth - lie, 0.0)
+    # A complement, raised by what it may lack.
+    nothing = max(1 - truth - lie, 0.0) + 4 * dominating_pair.UNIT_ROUNDOFF
     ratios, masses, error = _exact([-epsilon, 0.0, epsilon], [truth, nothing, lie])
     return dominating_pair.DominatingPair(ratios, masses, 0.0, 0.0, bound, error, error)
 

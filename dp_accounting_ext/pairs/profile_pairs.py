@@ -259,6 +259,7 @@ def reflected(pair: DominatingPair) -> DominatingPair:
     ratios, masses = pair.ratios[above], pair.masses[above]
     twins = ratios * masses
     rest = max(1.0 - pair.infinity_mass - float(masses.sum() + twins.sum()), 0.0)
+    rest += 2 * (masses.size + 4) * floats.UNIT_ROUNDOFF  # What a complement may lack.
     return dataclasses.replace(
         pair,
         ratios=np.concatenate([1 / ratios[::-1], [1.0], ratios]),

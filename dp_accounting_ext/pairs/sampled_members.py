@@ -30,6 +30,8 @@ def poisson(members: int, rate: float) -> Shifts:
     """
     if rate in (0.0, 1.0):
         return unsampled(round(members * rate))
+    if members == 1:
+        return ((0.0, 1 - rate), (1.0, rate))
     return _binomial(members, rate, rate / (1 - rate))
 
 
@@ -50,6 +52,12 @@ def without_replacement(members: int, dataset_size: int, sample_size: int) -> Sh
     least = max(0, members + sample_size - dataset_size)
     most = min(members, sample_size)
     others = dataset_size - members - sample_size
+    if most == least + 1:
+        return _two(
+            least,
+            (least + 1) * (others + least + 1),
+            (members - least) * (sample_size - least),
+        )
     mode = (members + 1) * (sample_size + 1) // (dataset_size + 2)
     return _around(
         lambda i: (members - i) * (sample_size - i) / ((i + 1) * (others + i + 1)),
@@ -75,8 +83,19 @@ def with_replacement(members: int, dataset_size: int, sample_size: int) -> Shift
     """
     if members in (0, dataset_size):
         return unsampled(sample_size if members else 0)
+    if sample_size == 1:
+        return _two(0, dataset_size - members, members)
     rate = members / dataset_size
     return _binomial(sample_size, rate, members / (dataset_size - members))
+
+
+def _two(least: int, weight: int, next_weight: int) -> Shifts:
+    """Returns two numbers with weights like integers, by one rounding each."""
+    total = weight + next_weight
+    return (
+        (float(least), weight / total),
+        (float(least + 1), next_weight / total),
+    )
 
 
 def _binomial(number: int, rate: float, odds: float) -> Shifts:

@@ -1,7 +1,6 @@
 """Events on a sample of the records: Poisson samples and batches of fixed size."""
 
 import dataclasses
-import math
 
 from dp_accounting import dp_event as stock
 from dp_accounting import privacy_accountant
@@ -38,6 +37,8 @@ def poisson_sampled(
         )
     rate = fields.sampling_probability(event.sampling_probability)
     inner = reader.sampled(event.event)
+    if replace_one and isinstance(inner, known_bounds.NonPrivate) and 0 < rate < 1:
+        return known_bounds.NonPrivate((rate, 1 - rate), (rate, 1 - rate))
     if replace_one and isinstance(inner, additive_noise.Gaussian) and 0 < rate < 1:
         # What was read has the sensitivity of a replaced record, two.
         return subsampled.sampled_gaussian_replace_one(rate, 2 * inner.noise_multiplier)
@@ -57,11 +58,11 @@ def fixed_size(
     reader.require(event, NeighborRel.ADD_OR_REMOVE_ONE, NeighborRel.REPLACE_ONE)
     sampling = fixed_sampling(event)
     noise = noise_of(event.event, sampling, 1)
-    if not isinstance(noise, groups.GroupedNoise):
+    if not isinstance(noise, groups.Grouped):
         return noise
     if reader.neighboring_relation is NeighborRel.ADD_OR_REMOVE_ONE:
         return noise.split(1, 0)
-    if sampling.with_replacement:
+    if sampling.with_replacement or not isinstance(noise, groups.GroupedNoise):
         return in_both_datasets(noise).split(1, 1)
     # One record of the batch replaced is one shift.
     whole = dataclasses.replace(
@@ -93,13 +94,13 @@ def fixed_sampling(
     return groups.FixedSize(size, batch, replaced)
 
 
-def in_both_datasets(
-    noise: groups.GroupedNoise,
-) -> groups.GroupedNoise:
+def in_both_datasets(noise: groups.Grouped) -> groups.Grouped:
     """Returns the same with the size of each dataset, not of both groups together.
 
     Where a group replaces another, either dataset has the size that is given.
     """
+    if not isinstance(noise, groups.GroupedNoise | groups.GroupedNonPrivate):
+        return noise
     sampling = noise.sampling
     if isinstance(sampling, groups.FixedSize):
         size = sampling.dataset_size + noise.group_size
@@ -113,11 +114,10 @@ def noise_of(
     size: int,
 ) -> interface.Mechanism:
     """Returns the noise that a group sees, or what costs nothing, or all."""
-    revealed = known_bounds.NonPrivate().on_a_sample(chance_of_any(sampling, size))
     if isinstance(event, stock.NoOpDpEvent):
         return compositions.NO_OP
     if isinstance(event, stock.NonPrivateDpEvent):
-        return revealed
+        return _revealed(sampling, size)
     if not isinstance(event, stock.GaussianDpEvent | stock.LaplaceDpEvent):
         raise event_reader.UnsupportedError(
             event,
@@ -126,12 +126,12 @@ def noise_of(
         )
     noise = fields.noise_multiplier(event.noise_multiplier)
     if noise == 0:
-        return revealed
+        return _revealed(sampling, size)
     is_laplace = isinstance(event, stock.LaplaceDpEvent)
     return groups.GroupedNoise(size, noise, is_laplace, sampling)
 
 
-def chance_of_any(sampling: groups.Sampling, size: int) -> float:
-    """Returns the probability that a batch holds any member of a group."""
-    members = sampling.members(size, 0)
-    return min(math.fsum(weight for number, weight in members if number), 1.0)
+def _revealed(sampling: groups.Sampling, size: int) -> interface.Mechanism:
+    if isinstance(sampling, groups.Unsampled):
+        return known_bounds.NonPrivate()
+    return groups.GroupedNonPrivate(size, sampling)

@@ -12,7 +12,6 @@ from dp_accounting import privacy_accountant
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
-from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.validation import event_trees
 from dp_accounting_ext.validation import fields
 
@@ -93,7 +92,7 @@ def check_counts(counts: Mapping[interface.Mechanism, int]) -> None:
     """Raises `ValueError` for more runs of a mechanism than are accounted for."""
     for part, count in counts.items():
         fields.positive_integer("count", count)
-        trivial = isinstance(part, known_bounds.NonPrivate)
+        trivial = compositions.is_certainly_known(part)
         if isinstance(part, additive_noise.Gaussian) or trivial:
             continue
         if count > fields.MOST_RUNS:

@@ -67,7 +67,7 @@ def _grouped(
     noise = batch_events.noise_of(inner, sampling, size)
     if reader.neighboring_relation is not NeighborRel.REPLACE_ONE:
         return noise
-    if isinstance(noise, groups.GroupedNoise):
+    if isinstance(noise, groups.Grouped):
         return batch_events.in_both_datasets(noise)
     return noise
 
@@ -92,9 +92,7 @@ def _grouped_response(
         raise ValueError(f"num_buckets must be 2 in a group. Found {buckets}.")
     if noise == 1:
         return compositions.NO_OP
-    if noise == 0:
-        return known_bounds.NonPrivate().on_a_sample(
-            batch_events.chance_of_any(sampling, size)
-        )
+    if noise == 0 and isinstance(sampling, groups.Unsampled):
+        return known_bounds.NonPrivate()
     rate = sampling.rate if isinstance(sampling, groups.Poisson) else 1.0
     return groups.GroupedRandomizedResponse(size, noise, rate)

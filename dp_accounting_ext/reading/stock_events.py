@@ -118,7 +118,8 @@ def mixture_of_gaussians(
     if not any(together):
         return compositions.NO_OP
     if deviation == 0:
-        return known_bounds.NonPrivate().on_a_sample(1 - together.get(0.0, 0.0))
+        moved = math.fsum(weight for shift, weight in together.items() if shift)
+        return known_bounds.NonPrivate((moved, together.get(0.0, 0.0)))
     shifted = tuple((s / deviation, w) for s, w in sorted(together.items()))
     return additive_noise.GaussianMixture(shifted, ((0.0, 1.0),))
 
@@ -135,7 +136,5 @@ def truncated(
     noise = fields.noise_multiplier(event.noise_multiplier)
     if not (rate and size and batch):
         return compositions.NO_OP
-    if noise == 0:
-        return known_bounds.NonPrivate()
     replace_one = reader.neighboring_relation is NeighborRel.REPLACE_ONE
     return subsampled.TruncatedSampledGaussian(size, rate, batch, noise, replace_one)

@@ -120,3 +120,26 @@ def test_tails_go_to_the_sinks(tail_mass):
     epsilon = 12.0 if tail_mass > 1e-20 else math.sqrt(-2 * math.log(tail_mass)) - 2
     lower, upper = bracket(p, q, epsilon, Direction.REMOVE, tail_mass)
     assert lower <= oracles.gaussian_delta(1.0, epsilon) <= upper
+
+
+@pytest.mark.parametrize("bound", Bound)
+@pytest.mark.parametrize("tail_mass", [1e-14, 1e-25, 1e-100, 1e-280])
+@pytest.mark.parametrize("shift", [0.01, 0.1, 1.0, 3.0, 20.0])
+def test_masses_of_a_gaussian_pair_err_by_no_more_than_they_say(
+    shift, tail_mass, bound
+):
+    """They sum to one, tails and sinks included."""
+    pair = gaussian_mixture.dominating_pair_of(
+        gaussian_mixture.Mixture(((shift, 1.0),)),
+        gaussian_mixture.Mixture(((0.0, 1.0),)),
+        bound,
+        tail_mass=tail_mass,
+    )
+    masses = math.fsum(pair.masses) + pair.zero_mass
+    gains = math.fsum(pair.p_masses) + pair.infinity_mass
+    if bound is Bound.UPPER:
+        assert masses >= 1 - pair.mass_error
+        assert gains >= 1 - pair.mass_error - pair.ratio_error
+    else:
+        assert masses <= 1 + pair.mass_error
+        assert gains <= 1 + pair.mass_error + pair.ratio_error

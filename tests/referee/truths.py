@@ -126,7 +126,7 @@ class Referee:
         """Returns noise around random sums, in norms of a record."""
         scale = float(event.noise_multiplier)
         if scale == 0:
-            return channels.EVERYTHING if p != q else channels.NO_OP
+            return revealed(p, q)
         kind = "laplace" if isinstance(event, stock.LaplaceDpEvent) else "gaussian"
         p, q = (tuple((shift, w) for shift, w in law if w) for law in (p, q))
         widest = max(abs(shift) for law in (p, q) for shift, _ in law) / scale
@@ -143,10 +143,12 @@ class Referee:
         if isinstance(event, stock.GaussianDpEvent):
             return [self.noise(event, ((1.0, ONE),), ((-1.0, ONE),))]
         if isinstance(event, SAMPLES) and isinstance(
-            event.event, stock.GaussianDpEvent
+            event.event, stock.GaussianDpEvent | stock.NonPrivateDpEvent
         ):
             rate = fractions.Fraction(float(event.sampling_probability))
             p, q = (((0.0, 1 - rate), (s, rate)) for s in (1.0, -1.0))
+            if isinstance(event.event, stock.NonPrivateDpEvent):
+                return [revealed(p, q)]
             return [self.noise(event.event, p, q)] if rate else [channels.NO_OP]
         return None
 
@@ -200,6 +202,19 @@ def batch_law(
     return [(i, fractions.Fraction(w, total)) for i, w in enumerate(weights) if w]
 
 
+def revealed(p: Shifts, q: Shifts) -> Channel:
+    """Returns what tells a sum without noise."""
+    places = sorted({shift for law in (p, q) for shift, _ in law})
+    laws = (
+        [
+            sum((w for s, w in law if s == place), fractions.Fraction(0))
+            for place in places
+        ]
+        for law in (q, p)
+    )
+    return channels.exact(*laws)
+
+
 def inclusions(members: int, rate: float) -> list[tuple[int, fractions.Fraction]]:
     """Returns the law of the number of members in a Poisson sample, coin by coin."""
     law = {0: ONE}
@@ -232,10 +247,14 @@ class _Group:
             rate, inner = float(event.sampling_probability), event.event
         if isinstance(inner, stock.NoOpDpEvent) or rate == 0:
             return [channels.NO_OP]
-        if isinstance(inner, stock.NonPrivateDpEvent):
-            return [channels.EVERYTHING]
         assert referee.split is not None
         laws = [inclusions(members, rate) for members in referee.split]
+        if isinstance(inner, stock.NonPrivateDpEvent):
+            p, q = (
+                tuple((float(sign * (i > 0)), weight) for i, weight in law)
+                for sign, law in zip((1, -1), laws, strict=True)
+            )
+            return [revealed(p, q)]
         if isinstance(inner, stock.RandomizedResponseDpEvent):
             return self._responses(inner, laws)
         p, q = (

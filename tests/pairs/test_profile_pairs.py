@@ -1,0 +1,108 @@
+"""Pairs from profiles, against the profiles as they are stored, to forty digits."""
+
+from hypothesis import given
+from hypothesis import settings
+from hypothesis import strategies as st
+import mpmath
+import numpy as np
+import oracles
+import strategies
+
+from dp_accounting_ext.mechanisms import additive_noise
+from dp_accounting_ext.mechanisms import interface
+from dp_accounting_ext.mechanisms import subsampled
+from dp_accounting_ext.pairs import dominating_pair
+from dp_accounting_ext.pairs import profile_pairs
+
+Bound = dominating_pair.Bound
+Direction = dominating_pair.Direction
+DirectedPairs = dominating_pair.DirectedPairs
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(strategies.pairs(Bound.UPPER), min_size=1, max_size=3))
+def test_the_maximum_of_profiles(pairs):
+    whole = profile_pairs.maximum(
+        [dominating_pair.DirectedPairs.same(pair) for pair in pairs]
+    )
+    for epsilon in np.linspace(-4, 4, 41):
+        for direction in Direction:
+            most = max(oracles.stored_delta(pair, epsilon, direction) for pair in pairs)
+            found = whole.of(direction).delta(epsilon, direction)
+            assert found >= min(most, 1)
+            if len(pairs) < 3:
+                assert found <= most * (1 + 1e-9) + 1e-9
+
+
+def test_the_maximum_keeps_far_tails():
+    """Of two nearly equal pairs, and of one that another exceeds far out."""
+    pairs = [
+        interface.pairs_of(additive_noise.Gaussian(sigma), Bound.UPPER, 1e-80)
+        for sigma in (1.0, 1.0 + 1e-9)
+    ]
+    rare = subsampled.on_poisson_sample(1e-3, additive_noise.Gaussian(0.5))
+    pairs.append(interface.pairs_of(rare, Bound.UPPER, 1e-80))
+    whole = profile_pairs.maximum(pairs)
+    for epsilon in (-2.0, 0.7, 8.0):
+        for direction in Direction:
+            most = max(
+                oracles.stored_delta(each.of(direction), epsilon, direction)
+                for each in pairs
+            )
+            found = whole.of(direction).delta(epsilon, direction)
+            assert min(most, 1) <= found <= most * (1 + 1e-6)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.floats(0.05, 0.9), st.floats(0.3, 3.0), st.floats(0.0, 2.0))
+def test_reflection(rate, sigma, epsilon):
+    sample = subsampled.on_poisson_sample(rate, additive_noise.Gaussian(sigma))
+    both = profile_pairs.reflected(sample.pairs(Bound.UPPER, 1e-12).remove)
+    p = oracles.binomial_shifts(1, rate, (1, sigma))
+    truth = oracles.shift_mixture_deltas(p, [(0, 1)], epsilon)["remove"]
+    for direction in Direction:
+        found = both.delta(epsilon, direction)
+        assert truth <= found <= truth * (1 + 1e-4) + 1e-9
+
+
+@settings(max_examples=60, deadline=None)
+@given(strategies.pairs(Bound.UPPER))
+def test_a_reflection_has_the_profile_from_one_on_both_ways(pair):
+    both = profile_pairs.reflected(pair)
+    # If not, no two datasets have both branches: the twins are more than one.
+    above = pair.ratios > 1
+    rest = 1 - pair.infinity_mass - pair.p_masses[above].sum()
+    is_convex = pair.masses[above].sum() <= rest
+    for epsilon in (0.0, 0.2, 1.0, 3.0):
+        truth = oracles.stored_delta(pair, epsilon, Direction.REMOVE)
+        for direction in Direction:
+            found = both.delta(epsilon, direction)
+            assert min(truth, 1) <= found <= truth * (1 + 1e-9) + 1e-12
+            # Of the two datasets exchanged: 1 − κ + κ H, at κ = e^−ε.
+            with mpmath.workdps(40):
+                kappa = mpmath.exp(-mpmath.mpf(epsilon))
+                exchanged = 1 - kappa + kappa * truth
+            found = both.delta(-epsilon, direction)
+            assert min(exchanged, 1) <= found
+            if is_convex:
+                assert found <= exchanged * (1 + 1e-9) + 1e-12
+
+
+@given(strategies.pairs(Bound.UPPER))
+def test_a_reflection_is_its_own(pair):
+    once = profile_pairs.reflected(pair)
+    twice = profile_pairs.reflected(once)
+    np.testing.assert_allclose(twice.ratios, once.ratios, rtol=1e-15)
+    np.testing.assert_allclose(twice.masses, once.masses, rtol=1e-9, atol=1e-12)
+    assert once.infinity_mass == once.zero_mass == twice.zero_mass
+
+
+@settings(max_examples=40, deadline=None)
+@given(strategies.pairs(Bound.UPPER), strategies.pairs(Bound.UPPER))
+def test_the_maximum_takes_each_direction_from_the_pair_that_is_for_it(one, other):
+    whole = profile_pairs.maximum([DirectedPairs(one, other)])
+    for direction, pair in ((Direction.REMOVE, one), (Direction.ADD, other)):
+        for epsilon in (-1.0, 0.0, 1.0):
+            truth = oracles.stored_delta(pair, epsilon, direction)
+            assert min(truth, 1) <= whole.of(direction).delta(epsilon, direction)
+            assert whole.of(direction).delta(epsilon, direction) <= truth + 1e-9

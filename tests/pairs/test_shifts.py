@@ -1,0 +1,162 @@
+"""What mixtures of shifted noise have in common, Gaussian and Laplace."""
+
+from fractions import Fraction
+import math
+
+from hypothesis import given
+from hypothesis import settings
+from hypothesis import strategies as st
+import mpmath
+import pytest
+
+from dp_accounting_ext.pairs import gaussian_mixture
+from dp_accounting_ext.pairs import laplace_mixture
+from dp_accounting_ext.pairs import sampled_members
+from dp_accounting_ext.pairs import shifts
+
+GAUSSIAN = gaussian_mixture.Mixture
+LAPLACE = laplace_mixture.Mixture
+KINDS = [GAUSSIAN, LAPLACE]
+
+
+def density(mixture, x):
+    """The density, to the digits of mpmath."""
+    total = mpmath.mpf(0)
+    for shift, weight in mixture.shifts:
+        away = mpmath.mpf(x) - mpmath.mpf(shift)
+        if isinstance(mixture, GAUSSIAN):
+            total += mpmath.mpf(weight) * mpmath.npdf(away)
+        else:
+            total += mpmath.mpf(weight) * mpmath.exp(-abs(away)) / 2
+    return total
+
+
+@st.composite
+def laws(draw, kind, sign):
+    """Up to four shifts, all of one sign, and weights that sum to one."""
+    sizes = st.floats(0.0, 30.0)
+    places = draw(st.lists(sizes, min_size=1, max_size=4, unique=True))
+    weights = draw(
+        st.lists(st.floats(1e-9, 1.0), min_size=len(places), max_size=len(places))
+    )
+    total = math.fsum(weights)
+    return kind(
+        tuple((sign * s, w / total) for s, w in zip(places, weights, strict=True))
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_reflection_has_the_opposite_shifts(kind):
+    @settings(max_examples=30, deadline=None)
+    @given(laws(kind, 1.0), st.floats(-40.0, 40.0))
+    def run(mixture, x):
+        mirrored = mixture.reflected()
+        assert type(mirrored) is kind
+        assert mirrored.reflected() == mixture
+        assert (mirrored.lowest(), mirrored.highest()) == (
+            -mixture.highest(),
+            -mixture.lowest(),
+        )
+        with mpmath.workdps(30):
+            assert density(mirrored, x) == density(mixture, -x)
+
+    run()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_logarithm_of_a_ratio_errs_by_no_more_than_it_says(kind):
+    @settings(max_examples=150, deadline=None)
+    @given(laws(kind, 1.0), laws(kind, -1.0), st.floats(-60.0, 60.0))
+    def run(p, q, point):
+        value, error = p.log_ratio(q, point)
+        with mpmath.workdps(60):
+            truth = mpmath.log(density(p, point) / density(q, point))
+            assert abs(value - truth) <= error
+        assert error <= 1e-9
+
+    run()
+
+
+def test_beyond_its_shifts_a_ratio_of_laplace_laws_is_constant():
+    p, q = LAPLACE(((0.0, 0.5), (2.0, 0.5))), LAPLACE(((-1.0, 1.0),))
+    assert p.log_ratio(q, 1e300) == p.log_ratio(q, 2.0)
+    assert p.log_ratio(q, -1e300) == p.log_ratio(q, -1.0)
+    assert p.log_ratio(q, 1.0) < p.log_ratio(q, 2.0)
+    # Of Gaussian laws it is not, and the logarithm is a number however far out.
+    p, q = GAUSSIAN(p.shifts), GAUSSIAN(q.shifts)
+    assert p.log_ratio(q, 1e6)[0] > p.log_ratio(q, 1e5)[0] > 1e5
+    assert all(map(math.isfinite, p.log_ratio(q, 1e300)))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("point", [-30.0, -8.0, -1.0, -1e-9, 0.0, 0.3, 2.0, 30.0])
+def test_the_distribution_function_errs_by_no_more_than_it_says(kind, point):
+    found, error = kind.noise_below(point)
+    with mpmath.workdps(60):
+        x = mpmath.mpf(point)
+        if kind is GAUSSIAN:
+            truth = mpmath.ncdf(x)
+        else:
+            half = mpmath.exp(-abs(x)) / 2
+            truth = half if x < 0 else 1 - half
+        assert abs(found - truth) <= error * truth
+    assert error <= 1e-12
+
+
+def assert_weights(law, truth):
+    allowed = Fraction(GAUSSIAN(law).weight_error())
+    for number, weight in law:
+        exact = truth(int(number))
+        if exact > Fraction(10) ** -250:
+            assert abs(Fraction(weight) - exact) <= allowed * exact
+
+
+@pytest.mark.parametrize("rate", [4.64e-82, 1e-9, 0.1, 1 / 3, 0.999, 1 - 2**-53])
+@pytest.mark.parametrize("members", [1, 2, 3, 17, 400])
+def test_binomial_weights_err_by_no_more_than_is_said(members, rate):
+    exact = Fraction(rate)
+    assert_weights(
+        sampled_members.poisson(members, rate),
+        lambda i: math.comb(members, i) * exact**i * (1 - exact) ** (members - i),
+    )
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(1, 10**6), st.integers(0, 10**15), st.integers(0, 10**6))
+def test_two_weights_of_a_batch_err_by_no_more_than_is_said(batch, others, extra):
+    """One record, in a batch of fixed size or drawn again and again."""
+    size = batch + others + 1
+    assert_weights(
+        sampled_members.without_replacement(1, size, batch),
+        lambda i: Fraction(batch if i else size - batch, size),
+    )
+    members = min(1 + extra, size - 1)
+    assert_weights(
+        sampled_members.with_replacement(members, size, 1),
+        lambda i: Fraction(members if i else size - members, size),
+    )
+
+
+@pytest.mark.parametrize(("members", "size"), [(2, 9), (7, 10**9), (300, 10**4)])
+def test_batches_of_all_but_one_record(members, size):
+    """All members are in it, or all but one."""
+    assert_weights(
+        sampled_members.without_replacement(members, size, size - 1),
+        lambda i: Fraction(size - members if i == members else members, size),
+    )
+
+
+def test_one_weight_is_exact():
+    assert GAUSSIAN(((3.0, 1.0),)).weight_error() == 0.0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_shifts_of_p_are_not_below_zero_nor_those_of_q_above(kind):
+    def law(shift):
+        return kind(((0.0, 0.5), (shift, 0.5)))
+
+    shifts.check_order(law(0.0), law(0.0))
+    shifts.check_order(law(5e-324), law(-5e-324))
+    for p, q in ((law(-5e-324), law(0.0)), (law(0.0), law(5e-324))):
+        with pytest.raises(ValueError, match=r"^Shifts of P must be .* Found .* and "):
+            shifts.check_order(p, q)

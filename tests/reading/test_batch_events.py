@@ -1,0 +1,223 @@
+"""Events on a sample of the records: Poisson samples, and batches of fixed size."""
+
+import itertools
+import math
+
+import dp_accounting
+from dp_accounting import privacy_accountant
+import mpmath
+import oracles
+import pytest
+
+import dp_accounting_ext as ext
+
+NeighborRel = privacy_accountant.NeighboringRelation
+Gaussian = dp_accounting.GaussianDpEvent
+Laplace = dp_accounting.LaplaceDpEvent
+Poisson = dp_accounting.PoissonSampledDpEvent
+Composed = dp_accounting.ComposedDpEvent
+WithoutReplacement = dp_accounting.SampledWithoutReplacementDpEvent
+WithReplacement = dp_accounting.SampledWithReplacementDpEvent
+
+
+def accountant_of(event, count=1, relation=NeighborRel.ADD_OR_REMOVE_ONE):
+    return ext.PLDAccountant(relation).compose(event, count)
+
+
+def single_gaussian_truth(p, q, epsilon):
+    return max(oracles.shift_mixture_deltas(p, q, epsilon).values())
+
+
+TRUTHS = [
+    # event, relation, shifts of P, shifts of Q: one run.
+    (
+        Poisson(0.25, Gaussian(1.0)),
+        NeighborRel.REPLACE_SPECIAL,
+        [(0.0, 0.75), (1.0, 0.25)],
+        [(0.0, 1.0)],
+    ),
+    (
+        Poisson(0.25, Gaussian(1.0)),
+        NeighborRel.REPLACE_ONE,
+        [(0.0, 0.75), (1.0, 0.25)],
+        [(0.0, 0.75), (-1.0, 0.25)],
+    ),
+    (
+        ext.PLDSubsampleEvent(0.5, Composed([Gaussian(2.0), Gaussian(2.0)])),
+        NeighborRel.ADD_OR_REMOVE_ONE,
+        [(0.0, 0.5), (math.sqrt(0.5), 0.5)],
+        [(0.0, 1.0)],
+    ),
+    (
+        # A sample of a sample.
+        Poisson(0.5, Poisson(0.5, Gaussian(1.0))),
+        NeighborRel.ADD_OR_REMOVE_ONE,
+        [(0.0, 0.75), (1.0, 0.25)],
+        [(0.0, 1.0)],
+    ),
+]
+
+
+@pytest.mark.parametrize(("event", "relation", "p", "q"), TRUTHS)
+@pytest.mark.parametrize("epsilon", [0.0, 0.3, 1.1, 3.0])
+def test_one_run_against_the_truth(event, relation, p, q, epsilon):
+    lower, upper = accountant_of(event, 1, relation).get_delta_bounds(epsilon)
+    truth = single_gaussian_truth(p, q, epsilon)
+    assert lower <= truth <= upper
+    assert upper <= lower * (1 + 1e-4)
+
+
+def test_sampling_laplace_against_its_closed_form():
+    rate, scale = 0.3, 0.7
+    for epsilon in (0.0, 0.2, 0.6):
+        lower, upper = accountant_of(Poisson(rate, Laplace(scale))).get_delta_bounds(
+            epsilon
+        )
+        # H(P_λ‖Q) at κ is λ H(P‖Q) at 1 + (κ − 1)/λ, the other direction's smaller.
+        with mpmath.workdps(40):
+            odds = mpmath.expm1(mpmath.mpf(epsilon)) / mpmath.mpf(rate)
+            truth = rate * oracles.laplace_delta(scale, mpmath.log1p(odds))
+        assert lower <= truth <= upper
+        assert upper <= lower * (1 + 1e-4)
+
+
+@pytest.mark.parametrize("rate", [1e-3, 1e-6, 1e-10])
+@pytest.mark.parametrize("scale", [0.5, 1.0, 7.0])
+def test_rare_samples_of_laplace_noise_at_their_largest_loss(rate, scale):
+    """At ε above ln(1 + λ(e^{1/b} − 1)) δ is 0, and below it is not."""
+    with mpmath.workdps(60):
+        odds = mpmath.expm1(1 / mpmath.mpf(scale))
+        truth = mpmath.log1p(mpmath.mpf(rate) * odds)
+    for count in (1, 3):
+        accountant = accountant_of(Poisson(rate, Laplace(scale)), count)
+        upper = accountant.get_epsilon(0.0)
+        assert count * truth <= upper <= count * truth * (1 + 1e-9)
+        assert accountant.get_delta(float(count * truth * (1 - 1e-9))) > 0
+
+
+class TestFixedBatches:
+    def test_without_replacement_all_leave(self):
+        """Hypergeometric weights, brute force over all batches."""
+        size, batch, group, sigma = 7, 3, 2, 1.5
+        counts = [
+            sum(member < group for member in chosen)
+            for chosen in itertools.combinations(range(size), batch)
+        ]
+        p = [
+            (mpmath.mpf(2 * i) / sigma, mpmath.mpf(counts.count(i)) / len(counts))
+            for i in range(max(counts) + 1)
+        ]
+        accountant = accountant_of(
+            ext.GroupSubsampledEvent(
+                group, WithoutReplacement(size, batch, Gaussian(sigma))
+            )
+        )
+        for epsilon in (0.0, 0.4, 1.2):
+            truths = oracles.shift_mixture_deltas(p, [(0.0, 1.0)], epsilon)
+            lower, upper = accountant.get_delta_bounds(epsilon)
+            truth = max(truths.values())
+            assert lower <= truth <= upper
+            assert lower >= truth * (1 - 1e-9)
+
+    @pytest.mark.parametrize(
+        ("size", "batch", "known"), [(2, 2, False), (9, 8, True), (9, 9, False)]
+    )
+    def test_a_batch_that_none_can_fill_up_has_no_lower_bound(self, size, batch, known):
+        """Without the record there are too few to take its place."""
+        accountant = accountant_of(WithoutReplacement(size, batch, Gaussian(1.0)))
+        lower, upper = accountant.get_delta_bounds(1.0)
+        assert (lower > 0) == known
+        assert oracles.gaussian_delta(1.0, 1.0) < upper
+
+    def test_with_replacement_all_leave(self):
+        size, batch, sigma = 4, 3, 1.0
+        counts = [
+            sum(draw == 0 for draw in draws)
+            for draws in itertools.product(range(size), repeat=batch)
+        ]
+        p = [
+            (mpmath.mpf(2 * i) / sigma, mpmath.mpf(counts.count(i)) / len(counts))
+            for i in range(batch + 1)
+        ]
+        accountant = accountant_of(WithReplacement(size, batch, Gaussian(sigma)))
+        for epsilon in (0.0, 0.4, 1.2):
+            truths = oracles.shift_mixture_deltas(p, [(0.0, 1.0)], epsilon)
+            lower, upper = accountant.get_delta_bounds(epsilon)
+            truth = max(truths.values())
+            assert lower <= truth <= upper <= truth * (1 + 1e-6)
+
+    @pytest.mark.parametrize("noise", [Gaussian(1.1), Laplace(0.9)])
+    def test_one_record_leaving_a_subset_is_poisson(self, noise):
+        subset = accountant_of(WithoutReplacement(1000, 10, noise), 50)
+        # In the batch another record is missing: twice the sensitivity.
+        halved = type(noise)(noise.noise_multiplier / 2)
+        poisson = accountant_of(Poisson(0.01, halved), 50)
+        assert subset.get_epsilon(1e-6) == pytest.approx(
+            poisson.get_epsilon(1e-6), rel=1e-9
+        )
+
+    def test_a_record_replaced_without_replacement(self):
+        """κ ≥ 1: H((1 − r) N(0) + r N(1) ‖ N(0)); reflected for κ < 1."""
+        rate, sigma = 0.1, 0.8
+        event = WithoutReplacement(50, 5, Gaussian(sigma))
+        accountant = accountant_of(event, 1, NeighborRel.REPLACE_ONE)
+        p, q = [(0.0, 1 - rate), (2 / sigma, rate)], [(0.0, 1.0)]
+        for epsilon in (0.0, 0.3, 1.5):
+            truth = oracles.shift_mixture_deltas(p, q, epsilon)["remove"]
+            assert truth <= accountant.get_delta(epsilon) <= truth * (1 + 1e-4)
+            kappa = mpmath.exp(-mpmath.mpf(epsilon))
+            reflection = 1 - kappa + kappa * truth
+            assert reflection <= accountant.get_delta(-epsilon)
+        # The stock's Rényi accountant of the same event, converted: far looser.
+        many = accountant_of(event, 20, NeighborRel.REPLACE_ONE).get_epsilon(1e-6)
+        assert many > accountant_of(event, 10, NeighborRel.REPLACE_ONE).get_epsilon(
+            1e-6
+        )
+
+    @pytest.mark.parametrize("noise", [Gaussian(1.1), Laplace(0.9)])
+    def test_a_batch_of_all_records_is_no_sample(self, noise):
+        """One record replaced moves the sum by twice its norm, batch or not."""
+        batch = accountant_of(
+            WithoutReplacement(9, 9, noise), 5, NeighborRel.REPLACE_ONE
+        )
+        halved = type(noise)(noise.noise_multiplier / 2)
+        assert batch.get_epsilon(1e-6) == pytest.approx(
+            accountant_of(halved, 5).get_epsilon(1e-6), rel=1e-5
+        )
+
+    def test_a_record_replaced_with_replacement(self):
+        """Theorem L.5: binomial shifts up against binomial shifts down."""
+        size, batch, sigma = 30, 3, 1.0
+        p = oracles.binomial_shifts(batch, 1, (2, sigma), draws_from=size)
+        q = [(-shift, weight) for shift, weight in p]
+        event = WithReplacement(size, batch, Gaussian(sigma))
+        accountant = accountant_of(event, 1, NeighborRel.REPLACE_ONE)
+        for epsilon in (0.0, 0.5):
+            truth = max(oracles.shift_mixture_deltas(p, q, epsilon).values())
+            upper = accountant.get_delta(epsilon)
+            assert truth <= upper <= truth * (1 + 1e-6)
+        assert accountant.get_epsilon_bounds(1e-6)[0] == 0.0
+
+    def test_many_draws_with_replacement_have_a_pair(self):
+        """Shifts up to 600 are cut where their weights no longer matter."""
+        event = WithReplacement(60_000, 600, Gaussian(2.0))
+        lower, upper = accountant_of(event, 100).get_epsilon_bounds(1e-6)
+        near = accountant_of(Poisson(0.01, Gaussian(1.0)), 100).get_epsilon(1e-6)
+        assert near < lower <= upper <= lower * (1 + 1e-4)
+        assert upper < near * 1.3
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.5])
+def test_what_is_not_private_on_a_sample_has_that_chance(rate):
+    """δ is the chance to be in the sample: no lower bound may be above it."""
+    for event in (
+        dp_accounting.GaussianDpEvent(0.0),
+        dp_accounting.NonPrivateDpEvent(),
+    ):
+        sampled = dp_accounting.PoissonSampledDpEvent(rate, event)
+        accountant = ext.PLDAccountant().compose(sampled)
+        # Added: H(Q‖P) = 1 − κ (1 − λ); removed: λ.
+        lower, upper = accountant.get_delta_bounds(3.0)
+        assert lower <= rate <= upper
+        lower, _ = accountant.get_epsilon_bounds(rate * 1.1)
+        assert lower <= -math.log1p(-rate)

@@ -1,0 +1,161 @@
+"""One reader for all events: what it counts, and what it refuses."""
+
+import itertools
+
+import dp_accounting
+from dp_accounting import privacy_accountant
+from hypothesis import given
+from hypothesis import settings
+from hypothesis import strategies as st
+import pytest
+
+import dp_accounting_ext as ext
+from dp_accounting_ext.mechanisms import additive_noise
+from dp_accounting_ext.mechanisms import compositions
+from dp_accounting_ext.reading import event_reader
+from dp_accounting_ext.reading import event_table
+
+NeighborRel = privacy_accountant.NeighboringRelation
+Gaussian = dp_accounting.GaussianDpEvent
+Laplace = dp_accounting.LaplaceDpEvent
+Poisson = dp_accounting.PoissonSampledDpEvent
+Composed = dp_accounting.ComposedDpEvent
+SelfComposed = dp_accounting.SelfComposedDpEvent
+
+
+def accountant_of(event, count=1, relation=NeighborRel.ADD_OR_REMOVE_ONE):
+    return ext.PLDAccountant(relation).compose(event, count)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.permutations(range(5)), st.integers(1, 4))
+def test_order_and_grouping_do_not_matter(order, count):
+    leaves = [
+        Gaussian(3.0),
+        Poisson(0.1, Gaussian(1.0)),
+        Laplace(4.0),
+        ext.RandomAllocationEvent(Gaussian(1.0), 1, 10),
+        Poisson(0.1, Gaussian(1.0)),
+    ]
+    by_one = ext.PLDAccountant()
+    for _, index in itertools.product(range(count), order):
+        by_one.compose(leaves[index])
+    at_once = accountant_of(Composed(leaves), count)
+    assert by_one.get_epsilon(1e-6) == pytest.approx(
+        at_once.get_epsilon(1e-6), rel=1e-9
+    )
+
+
+def test_ten_thousand_composes_one_at_a_time():
+    accountant = ext.PLDAccountant()
+    for _ in range(10_000):
+        accountant.compose(Poisson(0.001, Gaussian(1.0)))
+    expected = accountant_of(Poisson(0.001, Gaussian(1.0)), 10_000)
+    assert accountant.get_epsilon(1e-6) == expected.get_epsilon(1e-6)
+
+
+def reader_of(relation=NeighborRel.ADD_OR_REMOVE_ONE):
+    return event_table.reader(relation)
+
+
+trees = st.recursive(
+    st.sampled_from([Gaussian(1.0), Gaussian(2.0), Laplace(3.0)]),
+    lambda inner: (
+        st.lists(inner, max_size=3).map(Composed)
+        | st.builds(SelfComposed, inner, st.integers(1, 5))
+    ),
+    max_leaves=6,
+)
+
+
+@given(trees, trees)
+def test_reading_and_composing_may_be_exchanged(event, other):
+    reader = reader_of()
+    at_once = reader.mechanism(Composed([event, SelfComposed(other, 2)]))
+    one_by_one = compositions.compose(
+        {reader.mechanism(event): 1, wrapped(reader.mechanism(other)): 2}
+    )
+    counts = [compositions.unpacked({each: 1}) for each in (at_once, one_by_one)]
+    assert counts[0] == counts[1]
+
+
+def wrapped(mechanism):
+    """Returns the mechanism as a composition of its own, never equal to another."""
+    return compositions.Composed(((mechanism, 1),))
+
+
+def test_builders_know_whether_they_are_in_a_sample():
+    seen = []
+
+    class Probe(dp_accounting.DpEvent):
+        pass
+
+    def build(event, reader):
+        seen.append((reader.in_sample, reader.neighboring_relation))
+        return compositions.NO_OP
+
+    reader = event_reader.Reader(NeighborRel.REPLACE_ONE, {Probe: build})
+    reader.mechanism(Composed([Probe()]))
+    reader.sampled(SelfComposed(Probe(), 2))
+    reader.mechanism(Probe())
+    assert seen == [(each, NeighborRel.REPLACE_ONE) for each in (False, True, False)]
+
+
+def test_the_nearest_type_is_built():
+    class Parent(dp_accounting.DpEvent):
+        pass
+
+    class Child(Parent):
+        pass
+
+    class Grandchild(Child):
+        pass
+
+    noise = {kind: i for i, kind in enumerate((Parent, Child), start=1)}
+    builders = {
+        kind: lambda event, reader, sigma=sigma: additive_noise.Gaussian(float(sigma))
+        for kind, sigma in noise.items()
+    }
+    reader = event_reader.Reader(NeighborRel.ADD_OR_REMOVE_ONE, builders)
+    for kind, sigma in ((Parent, 1.0), (Child, 2.0), (Grandchild, 2.0)):
+        assert reader.mechanism(kind()) == additive_noise.Gaussian(sigma)
+
+
+@pytest.mark.parametrize("relation", list(NeighborRel))
+def test_a_relation_is_required_or_not(relation):
+    reader, event = reader_of(relation), Gaussian(1.0)
+    reader.require(event, relation)
+    reader.require(event, *NeighborRel)
+    others = [each for each in NeighborRel if each is not relation]
+    with pytest.raises(event_reader.UnsupportedError) as error:
+        reader.require(event, *others)
+    assert error.value.event is event
+    allowed = " or ".join(f"`{each.name}`" for each in others)
+    assert error.value.message == str(error.value)
+    assert f"neighboring_relation must be {allowed} for" in error.value.message
+    assert "\n" not in error.value.message
+
+
+def test_what_nobody_reads():
+    event = dp_accounting.ZCDpEvent(1.0)
+    with pytest.raises(event_reader.UnsupportedError) as error:
+        reader_of().mechanism(Composed([Gaussian(1.0), SelfComposed(event, 3)]))
+    assert error.value.event is event
+
+
+def test_so_many_runs_and_no_more():
+    laplace, gaussian = additive_noise.laplace(1.0), additive_noise.Gaussian(1.0)
+    event_reader.check_counts({laplace: 10**9, gaussian: 2**53})
+    with pytest.raises(ValueError, match=r"^count must be at most 1000000000 .*Found"):
+        event_reader.check_counts({laplace: 10**9 + 1})
+    with pytest.raises(ValueError, match=r"^count must be at most 2\^53"):
+        event_reader.check_counts({gaussian: 2**53 + 1})
+
+
+def test_so_many_mechanisms_and_no_more():
+    parts = [additive_noise.laplace(1.0 + i) for i in range(2000)]
+    noise = [additive_noise.Gaussian(1.0 + i) for i in range(10)]
+    assert event_reader.count_distinct([*parts, *noise]) == 2000
+    event_reader.check_distinct(2000)
+    with pytest.raises(ValueError, match=r"^event must add up to at most 2000 .* 2001"):
+        event_reader.check_distinct(2001)

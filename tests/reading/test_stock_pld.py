@@ -1,0 +1,210 @@
+"""The stock library's distributions, read and written."""
+
+import math
+import subprocess
+import sys
+
+import dp_accounting
+from dp_accounting.pld import pld_pmf
+from dp_accounting.pld import privacy_loss_distribution
+import numpy as np
+import oracles
+import pytest
+
+from dp_accounting_ext import pld
+from dp_accounting_ext.mechanisms import additive_noise
+from dp_accounting_ext.mechanisms import discrete_outputs
+from dp_accounting_ext.mechanisms import interface
+from dp_accounting_ext.mechanisms import subsampled
+from dp_accounting_ext.pairs import dominating_pair
+from dp_accounting_ext.reading import stock_pld
+
+Bound = dominating_pair.Bound
+
+PLD = privacy_loss_distribution.PrivacyLossDistribution
+Gaussian = dp_accounting.GaussianDpEvent
+
+
+def sparse(losses, interval=0.1, infinity=0.0, pessimistic=True):
+    return PLD(pld_pmf.SparsePLDPmf(losses, interval, infinity, pessimistic))
+
+
+def dense(masses, start=0, interval=0.1):
+    return PLD(pld_pmf.DensePLDPmf(interval, start, masses, 0.0, True))
+
+
+class TestStockDistributions:
+    @pytest.mark.parametrize(
+        ("given", "error", "message"),
+        [
+            (sparse({math.inf: 0.5}), ValueError, "losses.*Found inf"),
+            (sparse({math.nan: 0.5}), ValueError, "losses.*Found nan"),
+            (sparse({1.5: 0.5}), ValueError, "losses.*Found 1.5"),
+            (sparse({10**30: 0.5, 1: 0.5}), TypeError, "losses.*object"),
+            (sparse({2**62: 0.5}), ValueError, "losses.*2\\^53"),
+            (sparse({"a": 0.5}), TypeError, "losses of"),
+            (sparse({0: None}), TypeError, "masses of"),
+            (sparse({0: "0.5"}), TypeError, "masses of"),
+            (sparse({0: 1j}), TypeError, "masses of.*complex"),
+            (sparse({1: 0.9, 2: 0.9}), ValueError, "Found a sum of 1.8"),
+            (sparse({0: 1.0}, infinity="x"), TypeError, "infinity_mass.*'x'"),
+            (sparse({0: 1.0}, infinity=math.inf), ValueError, "a sum of inf"),
+            (sparse({0: 1.0}, 0.0), ValueError, "interval must be positive"),
+            (sparse({0: 1.0}, -0.1), ValueError, "interval must be positive"),
+            (sparse({0: 1.0}, math.nan), ValueError, "interval must be a number"),
+            (sparse({0: 1.0}, math.inf), ValueError, "interval must be positive"),
+            (sparse({1: 0.5, 0: 0.5}, 1e-300), ValueError, "interval must be at least"),
+            (dense(np.array([[0.5, 0.5]])), TypeError, "masses.*2 dimensions"),
+            (dense([[0.5], [0.2, 0.3]]), TypeError, "masses"),
+            (dense(np.array([0.5, 0.5]), 0.5), ValueError, "losses.*Found 0.5"),
+            (dense(np.array([0.5, 0.5]), 10**30), TypeError, "losses"),
+            (PLD(None), TypeError, "PLDPmf for each direction. Found NoneType"),
+            (
+                PLD(
+                    pld_pmf.SparsePLDPmf({0: 1.0}, 0.1, 0.0, True),
+                    pld_pmf.SparsePLDPmf({0: 1.0}, 0.1, 0.0, False),
+                ),
+                ValueError,
+                "from one side",
+            ),
+            (dense(np.zeros(10_000_001)), ValueError, "at most 10000000 losses"),
+        ],
+    )
+    def test_what_is_refused(self, given, error, message):
+        for change in (
+            lambda: pld.poisson_subsample(given, 0.3),
+            lambda: pld.random_allocation(given, 1, 10),
+        ):
+            with pytest.raises(error, match=message):
+                change()
+
+    @pytest.mark.parametrize("mass", [1e-25, 1e-200, 1e-305, 5e-324])
+    def test_no_rare_loss_is_forgotten(self, mass):
+        """Its mass under Q, mass · e^{−loss}, is no float."""
+        given = sparse({6890: mass, 0: 1 - mass})
+        found = pld.poisson_subsample(given, 0.5)
+        assert found.get_delta_for_epsilon(600.0) >= 0.5 * mass
+
+    def test_losses_are_raised_no_further_than_they_must(self):
+        """Of −0.1 alone Σ p e^{−loss} is above one: it becomes zero, not 600."""
+        found = pld.poisson_subsample(sparse({6000: 1e-290, -1: 1.0}), 1.0)
+        assert found.get_delta_for_epsilon(0.0) <= 1e-9
+
+    @pytest.mark.parametrize("pessimistic", [True, False])
+    @pytest.mark.parametrize(
+        "losses",
+        [
+            {},
+            {1: 0.0},
+            {1: 5e-324},
+            {-9000: 0.5, 1: 0.5},
+            {7000: 5e-324, 6000: 1e-310, -1: 1.0},
+            {-(10**10): 0.3, 0: 0.3, 10**10: 0.4},
+            {5: 0.3, -3: 0.3, 1: 0.4},
+        ],
+    )
+    def test_what_is_answered(self, losses, pessimistic):
+        """A first bound: H of a sample is the rate times H at a larger order."""
+        given = sparse(losses, pessimistic=pessimistic)
+        sampled = pld.poisson_subsample(given, 0.5)
+        for epsilon in (0.0, 0.3, 2.0):
+            inner = math.log1p(math.expm1(epsilon) / 0.5)
+            truth = 0.5 * given._pmf_remove.get_delta_for_epsilon(inner)
+            found = sampled._pmf_remove.get_delta_for_epsilon(epsilon)
+            if pessimistic:
+                assert found >= truth * (1 - 1e-12)
+            else:
+                assert found <= truth * (1 + 1e-12)
+        allocated = pld.random_allocation(given, 1, 3)
+        assert 0 <= allocated.get_delta_for_epsilon(0.5) <= 1
+
+    @pytest.mark.parametrize("interval", [1e10, 1e300])
+    @pytest.mark.parametrize("pessimistic", [True, False])
+    def test_vast_intervals(self, interval, pessimistic):
+        found = pld.from_event(
+            Gaussian(1.0),
+            value_discretization_interval=interval,
+            pessimistic_estimate=pessimistic,
+        )
+        truth = oracles.gaussian_delta(1.0, 0.0)
+        delta = found.get_delta_for_epsilon(0.0)
+        assert (delta >= truth) if pessimistic else (delta <= truth)
+        assert found.get_epsilon_for_delta(0.5) >= 0
+
+    def test_a_million_atoms_within_memory_and_time(self):
+        code = """
+import resource
+import numpy as np
+from dp_accounting.pld import pld_pmf, privacy_loss_distribution
+from dp_accounting_ext import pld
+from dp_accounting_ext.mechanisms import additive_noise
+from dp_accounting_ext.validation import event_trees
+from dp_accounting_ext.mechanisms import interface
+from dp_accounting_ext.mechanisms import additive_noise
+from dp_accounting_ext.validation import event_trees
+from dp_accounting_ext.mechanisms import interface
+from dp_accounting_ext.mechanisms import allocated
+indices = np.random.default_rng(1).integers(-10**10, 10**10, 10**6).tolist()
+sparse = pld_pmf.SparsePLDPmf(dict.fromkeys(indices, 1e-6), 1e-4, 0.0, True)
+given = privacy_loss_distribution.PrivacyLossDistribution(sparse)
+delta = pld.poisson_subsample(given, 0.5).get_delta_for_epsilon(1.0)
+assert 0.2497 <= delta <= 0.5, delta
+usage = resource.getrusage(resource.RUSAGE_SELF)
+print(usage.ru_maxrss / 1024)
+"""
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        )
+        assert float(done.stdout) < 2048
+
+
+MECHANISMS = [
+    additive_noise.Gaussian(1.3),
+    additive_noise.laplace(0.8),
+    discrete_outputs.DiscreteLaplace(0.5, 2),
+    discrete_outputs.RandomizedResponse(0.3, 4, True),
+    subsampled.on_poisson_sample(0.1, additive_noise.Gaussian(0.7)),
+]
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("interval", [1e-3, 0.1])
+@pytest.mark.parametrize("bound", Bound)
+def test_what_is_written_is_on_the_side_of_its_pairs(mechanism, interval, bound):
+    """Read by the stock library, and read again by this one."""
+    pairs = interface.pairs_of(mechanism, bound, 1e-14)
+    written = stock_pld.write(pairs, interval)
+    again, found = stock_pld.read(written)
+    assert found == interval
+    pmfs = {
+        dominating_pair.Direction.REMOVE: written._pmf_remove,
+        dominating_pair.Direction.ADD: written._pmf_add,
+    }
+    other = Bound.LOWER if bound is Bound.UPPER else Bound.UPPER
+    opposite = interface.pairs_of(mechanism, other, 1e-14)
+    for direction, pmf in pmfs.items():
+        assert pmf._pessimistic_estimate == (bound is Bound.UPPER)
+        assert again.of(direction).bound is bound
+        for epsilon in (0.0, 0.25, 1.0):
+            known = opposite.of(direction).delta(epsilon, direction)
+            stocks = pmf.get_delta_for_epsilon(epsilon)
+            ours = again.of(direction).delta(epsilon, direction)
+            if bound is Bound.UPPER:
+                assert known <= stocks <= ours * (1 + 1e-9) + 1e-15
+            else:
+                assert known >= stocks
+                assert known >= ours
+            assert stocks == pytest.approx(known, abs=interval)
+
+
+def test_an_interval_that_does_not_fit_memory_is_refused():
+    pairs = interface.pairs_of(MECHANISMS[0], Bound.UPPER, 1e-14)
+    remedy = r"^value_discretization_interval must be at least .* Found 1e-12\.$"
+    with pytest.raises(ValueError, match=remedy):
+        stock_pld.write(pairs, 1e-12)
+
+
+@pytest.mark.parametrize("value", [None, 1.0, "pld", pld_pmf])
+def test_what_is_no_distribution(value):
+    with pytest.raises(TypeError, match=r"must be a PrivacyLossDistribution. Found"):
+        stock_pld.read(value)

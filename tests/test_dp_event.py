@@ -1,0 +1,75 @@
+"""Events are values: equal, hashable, written and read again, and never changed."""
+
+import copy
+import pickle
+
+import attr
+import dp_accounting
+from dp_accounting import dp_event as stock
+import pytest
+
+import dp_accounting_ext as ext
+from dp_accounting_ext import dp_event
+
+NOISE = stock.GaussianDpEvent(1.5)
+EVENTS = [
+    (ext.RandomAllocationEvent, {"event": NOISE, "num_selected": 2, "num_steps": 9}),
+    (
+        ext.ScheduledAllocationEvent,
+        {"events": (NOISE, stock.NoOpDpEvent()), "counts": (3, 1), "num_steps": 9},
+    ),
+    (ext.PLDSubsampleEvent, {"sampling_probability": 0.25, "event": NOISE}),
+    (ext.GroupSubsampledEvent, {"group_size": 3, "event": NOISE}),
+]
+TYPES = [kind for kind, _ in EVENTS]
+
+
+def test_these_are_all():
+    classes = [value for value in vars(dp_event).values() if isinstance(value, type)]
+    own = {kind for kind in classes if kind.__module__ == dp_event.__name__}
+    assert own == set(TYPES)
+    assert all(issubclass(kind, dp_accounting.DpEvent) for kind in TYPES)
+
+
+@pytest.mark.parametrize(("kind", "fields"), EVENTS)
+def test_fields_by_name_and_in_order(kind, fields):
+    assert [field.name for field in attr.fields(kind)] == list(fields)
+    event = kind(**fields)
+    assert event == kind(*fields.values())
+    assert {name: getattr(event, name) for name in fields} == fields
+
+
+@pytest.mark.parametrize(("kind", "fields"), EVENTS)
+def test_an_event_is_its_fields(kind, fields):
+    event, same = kind(**fields), kind(**copy.deepcopy(fields))
+    assert event == same
+    assert hash(event) == hash(same)
+    for name in fields:
+        other = attr.evolve(event, **{name: 0})
+        assert other != event
+
+
+@pytest.mark.parametrize(("kind", "fields"), EVENTS)
+def test_an_event_cannot_be_changed(kind, fields):
+    event = kind(**fields)
+    for name in (*fields, "another"):
+        with pytest.raises((attr.exceptions.FrozenInstanceError, AttributeError)):
+            setattr(event, name, 1)
+
+
+@pytest.mark.parametrize(("kind", "fields"), EVENTS)
+def test_events_survive_named_tuples_pickles_and_copies(kind, fields):
+    event = stock.ComposedDpEvent([kind(**fields), NOISE])
+    assert dp_accounting.DpEvent.from_named_tuple(event.to_named_tuple()) == event
+    assert pickle.loads(pickle.dumps(event)) == event
+    assert copy.deepcopy(event) == event
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_fields_that_are_no_good_are_for_the_accountant_to_refuse(kind):
+    """As the stock events do: an event can be made, and its error names a field."""
+    event = kind(*[None] * len(attr.fields(kind)))
+    accountant = ext.PLDAccountant()
+    with pytest.raises(TypeError, match=r"^\w+ must be a.*Found"):
+        accountant.compose(event)
+    assert accountant.ledger == stock.NoOpDpEvent()

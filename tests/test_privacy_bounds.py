@@ -1,0 +1,355 @@
+"""Certified answers of a composition: truths of what has one, and laws of the rest."""
+
+import itertools
+import math
+
+from dp_accounting import dp_event as stock
+from hypothesis import given
+from hypothesis import settings
+from hypothesis import strategies as st
+import mpmath
+import oracles
+import pytest
+
+import dp_accounting_ext as ext
+from dp_accounting_ext import privacy_bounds
+from dp_accounting_ext.mechanisms import additive_noise
+from dp_accounting_ext.mechanisms import allocated
+from dp_accounting_ext.mechanisms import discrete_outputs
+from dp_accounting_ext.mechanisms import known_bounds
+from dp_accounting_ext.mechanisms import subsampled
+from dp_accounting_ext.pairs import dominating_pair
+from dp_accounting_ext.pairs import gaussian
+
+Bound = dominating_pair.Bound
+Gaussian = additive_noise.Gaussian
+Response = discrete_outputs.RandomizedResponse
+LAPLACE = additive_noise.laplace(2.0)
+SAMPLE = subsampled.on_poisson_sample(0.1, Gaussian(1.0))
+
+# None of them needs another's pairs: each is one kind of route to an answer.
+COMPOSITIONS = [
+    {Gaussian(2.0): 1},
+    {Gaussian(3.0): 5, Gaussian(5.0): 2},
+    {SAMPLE: 1},
+    {SAMPLE: 40},
+    {LAPLACE: 3, Response(0.5, 3, True): 1},
+    {subsampled.poisson_sampled(0.1, LAPLACE): 10, Gaussian(4.0): 1},
+    {allocated.RandomAllocation(Gaussian(1.0), 1, 20): 2},
+    {
+        discrete_outputs.RandomizedResponseWithAbstention(
+            0.5, 0.4, 0.4 * math.exp(-0.5)
+        ): 8
+    },
+]
+DELTAS = (0.0, 1e-200, 1e-12, 1e-6, 0.01, 0.5)
+EPSILONS = (-50.0, -1.0, 0.0, 0.3, 2.0, 30.0)
+
+
+def bounds_of(counts, interval=1e-4):
+    return privacy_bounds.PrivacyBounds(counts, interval)
+
+
+def brackets(bounds):
+    """Returns both bounds on ε at each δ, and on δ at each ε."""
+    epsilons = [(bounds.lower_epsilon(d), bounds.upper_epsilon(d)) for d in DELTAS]
+    uppers = [bounds.upper_delta(e) for e in EPSILONS]
+    lowers = [bounds.lower_delta(e, u) for e, u in zip(EPSILONS, uppers, strict=True)]
+    return epsilons, list(zip(lowers, uppers, strict=True))
+
+
+@pytest.mark.parametrize("counts", COMPOSITIONS, ids=range(len(COMPOSITIONS)))
+def test_bounds_are_ordered_and_fall(counts):
+    epsilons, deltas = brackets(bounds_of(counts))
+    assert all(0 <= low <= high for low, high in epsilons)
+    assert all(0 <= low <= high <= 1 for low, high in deltas)
+    for (_, before), (after, _) in itertools.pairwise(epsilons):
+        assert after <= before
+    for (_, before), (after, _) in itertools.pairwise(deltas):
+        assert after <= before
+
+
+@pytest.mark.parametrize("counts", COMPOSITIONS, ids=range(len(COMPOSITIONS)))
+def test_epsilon_at_delta_has_that_delta(counts):
+    bounds = bounds_of(counts)
+    for delta in (1e-12, 1e-6, 0.01):
+        epsilon = bounds.upper_epsilon(delta)
+        # Near the largest loss of all, rounding is about as much.
+        assert bounds.upper_delta(epsilon) <= delta * 1.01 + 1e-12
+        assert bounds.lower_delta(epsilon, 1.0) <= delta
+
+
+@pytest.mark.parametrize("counts", COMPOSITIONS[3:7], ids=range(4))
+def test_wider_intervals_only_widen(counts):
+    fine, coarse = bounds_of(counts, 1e-4), bounds_of(counts, 0.05)
+    for delta in (1e-9, 0.01):
+        assert fine.lower_epsilon(delta) <= coarse.upper_epsilon(delta)
+        assert coarse.lower_epsilon(delta) <= fine.upper_epsilon(delta)
+        assert fine.upper_epsilon(delta) <= coarse.upper_epsilon(delta) * 1.001
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.dictionaries(
+        st.floats(0.3, 50.0).map(Gaussian),
+        st.integers(1, 50),
+        min_size=1,
+        max_size=3,
+    ),
+    st.floats(0.0, 8.0),
+)
+def test_gaussians_are_one(counts, epsilon):
+    with mpmath.workdps(40):
+        precision = sum(
+            n / mpmath.mpf(part.noise_multiplier) ** 2 for part, n in counts.items()
+        )
+        mean = mpmath.sqrt(precision)
+    truth = oracles.gaussian_delta(mean, epsilon)
+    bounds = bounds_of(counts)
+    upper = bounds.upper_delta(epsilon)
+    assert bounds.lower_delta(epsilon, upper) <= truth <= upper
+    if 1e-280 < truth < 1:
+        delta = float(truth)
+        high, low = bounds.upper_epsilon(delta), bounds.lower_epsilon(delta)
+        assert oracles.gaussian_delta(mean, high) <= delta
+        assert low == 0 or oracles.gaussian_delta(mean, low) >= delta
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_responses_by_enumeration(count):
+    noise, buckets = 0.5, 3
+    with mpmath.workdps(40):
+        other = mpmath.mpf(noise) / buckets
+        truth = 1 - mpmath.mpf(noise) + other
+        laws = [truth, other, other], [other, truth, other]
+        p, q = (
+            [mpmath.fprod(way) for way in itertools.product(law, repeat=count)]
+            for law in laws
+        )
+    bounds = bounds_of({Response(noise, buckets, True): count})
+    for epsilon in (-1.0, 0.0, 0.7, 1.9):
+        exact = oracles.discrete_deltas(p, q, epsilon)["remove"]
+        upper = bounds.upper_delta(epsilon)
+        lower = bounds.lower_delta(epsilon, upper)
+        assert lower <= exact <= upper <= exact * 1.01 + 1e-12
+    with mpmath.workdps(40):
+        assert bounds.upper_epsilon(0.0) >= count * mpmath.log(truth / other)
+        assert bounds.upper_epsilon(0.0) <= count * mpmath.log(truth / other) * (
+            1 + mpmath.mpf(1e-9)
+        )
+
+
+def test_above_the_largest_loss_nothing_is_left():
+    bounds = bounds_of({LAPLACE: 4})
+    largest = bounds.upper_epsilon(0.0)
+    assert 2.0 <= largest <= 2.0 * (1 + 1e-9)
+    for epsilon in (largest, 3.0, 1e300):
+        assert bounds.upper_delta(epsilon) == bounds.lower_delta(epsilon, 1.0) == 0.0
+    assert bounds.lower_delta(2.0 * (1 - 1e-3), 1.0) > 0
+    # Of a Gaussian every loss is possible.
+    assert bounds_of({LAPLACE: 4, Gaussian(9.0): 1}).upper_epsilon(0.0) == math.inf
+
+
+def test_nothing_at_all():
+    bounds = bounds_of({})
+    assert bounds.upper_epsilon(0.0) == bounds.upper_epsilon(1e-6) == 0.0
+    assert bounds.upper_delta(0.0) == 0.0
+    assert bounds.lower_delta(-1.0, 1.0) <= -math.expm1(-1.0) <= bounds.upper_delta(-1)
+
+
+def test_what_is_known_above_only_has_no_lower_bound():
+    bounds = bounds_of({known_bounds.UpperOnly(Gaussian(1.0)): 2})
+    same = bounds_of({Gaussian(1.0): 2})
+    assert bounds.lower_epsilon(1e-6) == 0.0
+    assert bounds.lower_delta(0.5, 1.0) == 0.0
+    assert bounds.upper_epsilon(1e-6) >= same.lower_epsilon(1e-6)
+    assert bounds.upper_epsilon(1e-6) == pytest.approx(same.upper_epsilon(1e-6), 1e-3)
+
+
+@settings(max_examples=10, deadline=None)
+@given(
+    st.lists(
+        st.sampled_from([COMPOSITIONS[i] for i in (0, 1, 2, 4, 7)]),
+        min_size=1,
+        max_size=3,
+    ),
+    st.sampled_from(DELTAS),
+    st.sampled_from(EPSILONS),
+)
+def test_the_worst_of_several_is_the_largest(counts, delta, epsilon):
+    each = [bounds_of(given_counts) for given_counts in counts]
+    worst = privacy_bounds.WorstOf(each)
+    high = max(one.upper_epsilon(delta) for one in each)
+    assert worst.upper_epsilon(delta) == high
+    low, same = worst.epsilon_bounds(delta)
+    assert same == high
+    # A lower bound of any scenario is one of the largest.
+    assert low in [0.0, high, *(one.lower_epsilon(delta) for one in each)]
+    high = max(one.upper_delta(epsilon) for one in each)
+    assert worst.upper_delta(epsilon) == high
+    low, same = worst.delta_bounds(epsilon)
+    assert same == high
+    assert 0 <= low <= high
+    lowers = [one.lower_delta(epsilon, one.upper_delta(epsilon)) for one in each]
+    assert low <= max(lowers)
+    assert (low > 0) == (max(lowers) > 0)
+
+
+def accountant_of(event, count=1):
+    return ext.PLDAccountant().compose(event, count)
+
+
+class TestExtremes:
+    @pytest.mark.parametrize(
+        ("event", "count", "delta", "most"),
+        [
+            # Where e^ε fits no float, or hardly, the bound without amplification holds.
+            (
+                stock.PoissonSampledDpEvent(0.01, stock.GaussianDpEvent(0.03)),
+                1,
+                1e-6,
+                713.1,
+            ),
+            (
+                ext.GroupSubsampledEvent(
+                    64, stock.PoissonSampledDpEvent(0.5, stock.GaussianDpEvent(1.0))
+                ),
+                1,
+                1e-6,
+                2352,
+            ),
+            (
+                ext.GroupSubsampledEvent(
+                    8, stock.PoissonSampledDpEvent(0.1, stock.GaussianDpEvent(0.3))
+                ),
+                1,
+                1e-30,
+                690,
+            ),
+            # Shifts far apart, of which the far ones are rare.
+            pytest.param(
+                *(
+                    ext.GroupSubsampledEvent(
+                        16,
+                        stock.PoissonSampledDpEvent(0.01, stock.GaussianDpEvent(0.3)),
+                    ),
+                    2,
+                    1e-6,
+                    110,
+                ),
+                marks=pytest.mark.slow,
+            ),
+            (
+                ext.RandomAllocationEvent(stock.GaussianDpEvent(0.033), 1, 100),
+                1,
+                1e-6,
+                597.65,
+            ),
+            (
+                ext.RandomAllocationEvent(stock.GaussianDpEvent(0.036), 1, 10**6),
+                1,
+                1e-6,
+                503.12,
+            ),
+        ],
+    )
+    def test_losses_at_the_end_of_floats(self, event, count, delta, most):
+        accountant = accountant_of(event, count)
+        lower, upper = accountant.get_epsilon_bounds(delta)
+        assert 0 < lower <= upper <= most
+        assert accountant.get_delta(upper) <= delta * (1 + 1e-3)
+
+    def test_a_far_tail_spoils_no_small_delta(self):
+        """Losses in the tail's own lump must not decide what lies below them."""
+        event = ext.ScheduledAllocationEvent(
+            [stock.GaussianDpEvent(17.7), stock.LaplaceDpEvent(25.0)], [4, 1], 12
+        )
+        accountant = accountant_of(event, 10)
+        epsilon = accountant.get_epsilon(1e-12)
+        lower, upper = accountant.get_delta_bounds(epsilon)
+        assert 0.9e-12 < lower <= upper < 1.01e-12
+
+    def test_rare_jumps_beside_tiny_losses(self):
+        mixture = stock.MixtureOfGaussiansDpEvent(1.24, [0.0, 1.0], [0.5, 0.5])
+        accountant = accountant_of(stock.PoissonSampledDpEvent(2e-6, mixture), 1000)
+        lower, upper = accountant.get_delta_bounds(0.0)
+        assert 0 < lower <= upper < 20 * lower
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [10**5, 10**6, 10**7, 10**8])
+def test_very_many_runs(count):
+    """Of ever rarer samples, near the Gaussian limit: μ = λ √n √(e^{1/σ²} − 1)."""
+    scale, sigma = 0.01, 2.0
+    event = stock.PoissonSampledDpEvent(
+        scale / math.sqrt(count), stock.GaussianDpEvent(sigma)
+    )
+    lower, upper = accountant_of(event, count).get_epsilon_bounds(1e-6)
+    # Bounds on rounding grow with the number of runs, in lower bounds above all.
+    assert lower <= upper <= lower * (1 + 3e-5 + count * 7e-11)
+    limit = scale * math.sqrt(math.expm1(sigma**-2))
+    assert upper == pytest.approx(gaussian.epsilon(limit, 1e-6, Bound.UPPER), rel=1e-2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("rate", "sigma", "count", "width"),
+    [(1e-6, 0.3, 10**6, 1e-4), (1e-6, 0.3, 10**7, 1e-3), (1e-3, 1.0, 10**6, 1e-4)],
+)
+def test_very_many_runs_with_rare_large_losses(rate, sigma, count, width):
+    event = stock.PoissonSampledDpEvent(rate, stock.GaussianDpEvent(sigma))
+    lower, upper = accountant_of(event, count).get_epsilon_bounds(1e-6)
+    assert lower <= upper <= lower * (1 + width)
+    # A record in one epoch of 1 / λ steps each is about as private.
+    epochs = round(count * rate)
+    allocation = ext.RandomAllocationEvent(
+        stock.GaussianDpEvent(sigma), 1, round(1 / rate)
+    )
+    allocated = accountant_of(allocation, epochs).get_epsilon(1e-6)
+    assert upper == pytest.approx(allocated, rel=0.1)
+
+
+def test_a_lower_bound_that_is_left_with_nothing():
+    """Losses of 270, two of them: no sum of these is certain enough to be kept."""
+    certain = stock.DiscreteLaplaceDpEvent(30.0, 9)
+    event = ext.ScheduledAllocationEvent(
+        [stock.GaussianDpEvent(1.0), ext.RandomAllocationEvent(certain, 2, 5)],
+        [1, 2],
+        4,
+    )
+    lower, upper = accountant_of(event).get_epsilon_bounds(1e-3)
+    assert 0 <= lower <= upper <= 540.1
+
+
+@pytest.mark.parametrize("runs", [10**8, 10**9])
+def test_a_bound_on_very_many_runs_is_one(runs):
+    """σ = √T: together, the Gaussian mechanism with noise multiplier one."""
+    event = stock.MixtureOfGaussiansDpEvent(math.sqrt(runs), [1.0], [1.0])
+    accountant = ext.PLDAccountant().compose(event, runs)
+    lower, upper = accountant.get_delta_bounds(2.0)
+    with mpmath.workdps(40):
+        mean = mpmath.sqrt(runs) / mpmath.mpf(math.sqrt(runs))
+        assert lower <= oracles.gaussian_delta(mean, 2.0) <= upper
+
+
+@pytest.mark.parametrize("epsilon", [705.0, 710.0, 1e4, 1e155, 1e300, 1.7e308])
+@pytest.mark.parametrize(
+    "event",
+    [
+        stock.GaussianDpEvent(1.0),
+        ext.RandomAllocationEvent(stock.GaussianDpEvent(1.0), 1, 10),
+        stock.SelfComposedDpEvent(
+            ext.RandomAllocationEvent(stock.GaussianDpEvent(1.0), 1, 10), 3
+        ),
+        stock.TruncatedSubsampledGaussianDpEvent(100, 0.1, 20, 1.0),
+        ext.PLDSubsampleEvent(
+            0.1, stock.SelfComposedDpEvent(stock.LaplaceDpEvent(1.0), 3)
+        ),
+    ],
+    ids=["gaussian", "allocation", "allocations", "truncated", "sampled"],
+)
+def test_delta_at_an_epsilon_beyond_floats(event, epsilon):
+    """It is hardly anything, and a number."""
+    lower, upper = ext.PLDAccountant().compose(event).get_delta_bounds(epsilon)
+    assert type(lower) is type(upper) is float
+    assert 0 <= lower <= upper < 1e-12

@@ -1,0 +1,204 @@
+"""Each check accepts its ends, and refuses what is just beyond, in one line."""
+
+from decimal import Decimal
+from fractions import Fraction
+import math
+
+from dp_accounting import privacy_accountant
+from hypothesis import given
+from hypothesis import strategies as st
+import numpy as np
+import pytest
+
+from dp_accounting_ext.validation import fields
+
+MOST = 2**53
+TINY = 5e-324
+LARGEST = math.nextafter(math.inf, 0.0)
+
+
+def below(value):
+    return math.nextafter(value, -math.inf)
+
+
+def above(value):
+    return math.nextafter(value, math.inf)
+
+
+def named(check):
+    """Returns a check of a field called `field`."""
+    return lambda value: check("field", value)
+
+
+def of_steps(value):
+    return fields.steps(1, value)[1]
+
+
+# check, the name it gives, both ends, what is just beyond them.
+RANGES = [
+    (named(fields.real_number), "field", -math.inf, math.inf, [math.nan]),
+    (named(fields.real_number), "field", -LARGEST, LARGEST, [10**309, -(10**309)]),
+    (named(fields.real_number), "field", -TINY, TINY, [Fraction(1, 10**400)]),
+    (named(fields.scale), "field", 0.0, 0.0, [-TINY, TINY, -1e60]),
+    (named(fields.scale), "field", 1e-60, 1e60, [below(1e-60), above(1e60), math.inf]),
+    (fields.noise_multiplier, "noise_multiplier", 1e-60, 1e60, [below(1e-60), 2e60]),
+    (named(fields.probability), "field", 0.0, 1.0, [-TINY, above(1.0), math.nan]),
+    (fields.sampling_probability, "sampling_probability", 0.0, 1.0, [-TINY, above(1)]),
+    (
+        fields.sampling_probability,
+        "sampling_probability",
+        1e-100,
+        1.0,
+        [below(1e-100), TINY],
+    ),
+    (named(fields.non_negative_integer), "field", 0, MOST, [-1, MOST + 1, 10**5000]),
+    (named(fields.positive_integer), "field", 1, MOST, [0, -1, MOST + 1, -(10**5000)]),
+    (fields.number_of_steps, "num_steps", 1, 10**9, [0, 10**9 + 1, MOST + 1]),
+    (of_steps, "num_steps", 1, 10**9, [0, 10**9 + 1]),
+    (lambda k: fields.steps(k, 7)[0], "num_selected", 1, 7, [0, 8, MOST + 1]),
+    (
+        fields.discretization_interval,
+        "value_discretization_interval",
+        TINY,
+        LARGEST,
+        [0.0, -TINY, math.inf, math.nan],
+    ),
+]
+
+
+def message_of(error):
+    """Returns what an error says, which is the field, the rule, and what was found."""
+    text = str(error.value)
+    assert "\n" not in text
+    assert len(text) < 300
+    return text
+
+
+@pytest.mark.parametrize(("check", "name", "low", "high", "beyond"), RANGES)
+def test_ends_are_accepted_and_what_is_beyond_is_not(check, name, low, high, beyond):
+    assert check(low) == low
+    assert check(high) == high
+    for value in beyond:
+        with pytest.raises(ValueError, match=rf"^{name} must be .*\. Found .*\.$") as e:
+            check(value)
+        message_of(e)
+
+
+REALS = [
+    named(fields.real_number),
+    fields.noise_multiplier,
+    named(fields.scale),
+    named(fields.probability),
+    fields.sampling_probability,
+    fields.discretization_interval,
+]
+INTEGERS = [
+    named(fields.non_negative_integer),
+    named(fields.positive_integer),
+    fields.number_of_steps,
+    of_steps,
+]
+
+
+@pytest.mark.parametrize("check", REALS)
+@pytest.mark.parametrize(
+    "value",
+    [
+        True,
+        None,
+        "1",
+        b"1",
+        1j,
+        [1.0],
+        np.array(1.0),
+        np.bool_(True),
+        np.complex128(1),
+        np.timedelta64(1, "s"),
+        Decimal("0.5"),
+        object(),
+    ],
+)
+def test_what_is_no_real_number(check, value):
+    with pytest.raises(TypeError, match=r"must be a real number. Found .*\.$") as error:
+        check(value)
+    message_of(error)
+
+
+@pytest.mark.parametrize("check", INTEGERS)
+@pytest.mark.parametrize(
+    "value",
+    [1.0, True, None, "1", Fraction(2, 1), np.float64(1), np.timedelta64(1, "s")],
+)
+def test_what_is_no_integer(check, value):
+    with pytest.raises(TypeError, match=r"must be an integer. Found .*\.$") as error:
+        check(value)
+    message_of(error)
+
+
+@given(st.floats(0.0, 1.0) | st.fractions(0, 1))
+def test_a_number_is_the_nearest_float_of_what_was_given(value):
+    try:
+        found = fields.probability("field", value)
+    except ValueError:
+        assert 0 < value < 5e-324
+    else:
+        assert type(found) is float
+        assert found == float(value)
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.int64, np.uint16, int])
+def test_integers_of_any_kind_become_pythons(kind):
+    found = fields.positive_integer("field", kind(3))
+    assert type(found) is int
+    assert found == 3
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.longdouble, Fraction, int])
+def test_numbers_of_any_kind_become_pythons(kind):
+    found = fields.real_number("field", kind(3))
+    assert type(found) is float
+    assert found == 3
+
+
+@given(st.integers(-(2**60), 2**60))
+def test_integers_are_exact_or_refused(value):
+    if 1 <= value <= MOST:
+        assert fields.positive_integer("field", value) == value == int(float(value))
+    else:
+        with pytest.raises(ValueError, match="Found"):
+            fields.positive_integer("field", value)
+
+
+@pytest.mark.parametrize(
+    "value", [[1, 2], (1, 2), range(1, 3), np.array([1, 2])], ids=lambda v: type(v)
+)
+def test_sequences_become_lists(value):
+    found = fields.sequence("field", value)
+    assert type(found) is list
+    assert found == [1, 2]
+    assert fields.sequence("field", value[:0]) == []
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["12", b"12", iter([1, 2]), {1, 2}, {1: 2}, None, 1, np.eye(2), np.array(1)],
+    ids=lambda value: type(value),
+)
+def test_what_is_no_sequence(value):
+    with pytest.raises(TypeError, match=r"^field must be a sequence. Found a \w+\.$"):
+        fields.sequence("field", value)
+
+
+def test_neighboring_relations():
+    for relation in privacy_accountant.NeighboringRelation:
+        assert fields.neighboring_relation(relation) is relation
+        for value in (relation.name, relation.value, None):
+            with pytest.raises(
+                TypeError, match="^neighboring_relation must be .*Found"
+            ):
+                fields.neighboring_relation(value)
+
+
+def test_selected_steps_are_not_more_than_there_are():
+    with pytest.raises(ValueError, match="num_selected.*num_steps. Found 8 of 7"):
+        fields.steps(8, 7)
