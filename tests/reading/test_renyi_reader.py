@@ -1,0 +1,68 @@
+"""How events become curves, and what is refused before anything is computed."""
+
+import attr
+import dp_accounting
+from dp_accounting import dp_event
+import numpy as np
+import pytest
+
+from dp_accounting_ext.reading import event_reader
+from dp_accounting_ext.reading import renyi_events
+from dp_accounting_ext.reading import renyi_reader
+from dp_accounting_ext.renyi import curves
+
+NeighborRel = dp_accounting.NeighboringRelation
+Gaussian = dp_event.GaussianDpEvent
+ORDERS = (2.0, 8.0)
+
+
+@attr.s(frozen=True, slots=True, auto_attribs=True)
+class NewerEvent(dp_event.DpEvent):
+    """An event with a field that nobody heard of."""
+
+    scale: float
+    surprise: float = 0.0
+
+
+def reader_of(entry, relation=NeighborRel.ADD_OR_REMOVE_ONE):
+    return renyi_reader.Reader(relation, {NewerEvent: entry})
+
+
+def test_the_curves_of_a_tree_are_counted():
+    reader = renyi_events.reader(NeighborRel.ADD_OR_REMOVE_ONE)
+    tree = dp_event.ComposedDpEvent(
+        [dp_event.SelfComposedDpEvent(Gaussian(2.0), 3), Gaussian(2.0)]
+    )
+    assert reader.curve(tree).rdp(ORDERS) == pytest.approx(
+        4 * np.array(ORDERS) / 8, rel=1e-12
+    )
+
+
+def test_a_field_that_is_not_read_is_refused():
+    build = pytest.fail
+    entry = renyi_reader.Entry(build, frozenset({"scale"}))
+    with pytest.raises(event_reader.UnsupportedError, match="surprise"):
+        reader_of(entry).curve(NewerEvent(1.0))
+
+
+def test_a_known_event_is_built_with_the_reader():
+    def build(event, reader):
+        assert reader.in_sample
+        return curves.gaussian(event.scale * reader.norms_replaced)
+
+    entry = renyi_reader.Entry(build, frozenset({"scale", "surprise"}))
+    for relation, norms in (
+        (NeighborRel.ADD_OR_REMOVE_ONE, 1),
+        (NeighborRel.REPLACE_ONE, 2),
+    ):
+        found = reader_of(entry, relation).sampled(NewerEvent(0.5))
+        assert found.distance() == pytest.approx(0.5 * norms, rel=1e-14)
+
+
+def test_unknown_events_and_relations_are_refused_by_name():
+    reader = renyi_events.reader(NeighborRel.REPLACE_SPECIAL)
+    with pytest.raises(event_reader.UnsupportedError, match="Unsupported event"):
+        reader.curve(NewerEvent(1.0))
+    with pytest.raises(event_reader.UnsupportedError, match="REPLACE_ONE"):
+        reader.require(NewerEvent(1.0), NeighborRel.REPLACE_ONE)
+    reader.require(NewerEvent(1.0), NeighborRel.REPLACE_SPECIAL)
