@@ -256,7 +256,7 @@ def _add_legends(
         return _SIDE_LEGEND_WIDTH, 0.0
     if all(name == names[0] for name in names):
         entries = int(columns * _PANEL_WIDTH / _LEGEND_ENTRY_WIDTH)
-        ncols = max(1, min(entries, len(labels)))
+        ncols = min(entries, len(labels))
         part.legend(handles, labels, loc="outside upper center", ncols=ncols)
         return 0.0, -(-len(labels) // entries) * _LINE_HEIGHT
     for place in part.axes:

@@ -129,6 +129,10 @@ def test_the_affordable_number_of_steps(power, expected):
     assert len(asked) <= 1 + math.log2(len(candidates))
 
 
+def test_a_delta_that_is_the_target_is_affordable():
+    assert group_experiments.affordable_steps(float, 7.0, range(1, 20)) == 7
+
+
 def test_affordable_steps_use_up_delta():
     def delta(count):
         return composed(3, count, 0.6).upper

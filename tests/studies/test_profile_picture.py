@@ -5,6 +5,7 @@ import itertools
 import pytest
 
 from dp_accounting_ext.studies import delta_profile
+from dp_accounting_ext.studies import drawing
 from dp_accounting_ext.studies import profile_picture
 from dp_accounting_ext.studies import training_run
 
@@ -28,6 +29,13 @@ def test_every_profile_is_a_band_with_a_name_and_a_look_of_its_own():
         assert (curve.x, curve.lower) == (each.epsilons, each.delta_lower)
         assert curve.upper == each.delta_upper
     assert panel.y_limits == (1e-9, 1.0)
+
+
+def test_poisson_sampling_is_dashed_on_the_solid_line_of_random_allocation():
+    picture = profile_picture.picture(ALL, title="", smallest_delta=1e-9)
+    curves = {curve.label: curve.look.dashes for curve in picture.panels[0].curves}
+    assert curves["random allocation"] is drawing.Dashes.SOLID
+    assert curves["Poisson sampling"] is drawing.Dashes.DASHED
 
 
 def test_a_profile_that_is_missing_is_told_in_the_note():

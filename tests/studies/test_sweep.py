@@ -305,13 +305,13 @@ class TestProcesses:
             assert files.sweep(pool).num_kept >= 3
         assert without_times(files.output.read_bytes()) == expected
 
-    def test_a_dask_cluster_loses_a_worker_and_no_row(self, files, expected):
+    def test_a_dask_cluster_loses_a_worker_and_no_row(self, files, expected, tmp_path):
         distributed = pytest.importorskip("distributed")
         killed = []
 
         def kill(done, rows):
             if done == 3:
-                executor.submit(sweep_oracles.die)
+                executor.submit(sweep_oracles.die_unless_there, tmp_path / "once")
                 killed.append(done)
 
         with (
