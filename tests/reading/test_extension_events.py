@@ -140,6 +140,17 @@ class TestScheduledAllocation:
             expected, rel=1e-9
         )
 
+    @pytest.mark.parametrize("steps", [7, 12])
+    def test_one_event_named_twice_ran_as_often_as_both_say(self, steps):
+        twice = ext.ScheduledAllocationEvent(
+            [Gaussian(1.0), Laplace(2.0), Gaussian(1.0)], [3, 1, 3], steps
+        )
+        once = ext.ScheduledAllocationEvent(
+            [Gaussian(1.0), Laplace(2.0)], [6, 1], steps
+        )
+        reader = event_table.reader(NeighborRel.ADD_OR_REMOVE_ONE)
+        assert reader.mechanism(twice) == reader.mechanism(once)
+
     def test_split_into_equal_parts(self):
         parts = ext.ScheduledAllocationEvent(
             [Gaussian(1.0), Gaussian(1.0 + 1e-12)], [30, 70], 100
