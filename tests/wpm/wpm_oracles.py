@@ -12,6 +12,7 @@ from dp_accounting_ext.wpm import checks
 from dp_accounting_ext.wpm import private_rows
 from dp_accounting_ext.wpm.costs import dense_cost
 from dp_accounting_ext.wpm.projections import ldp_polytope
+from dp_accounting_ext.wpm.projections.entropic import regularized_problem
 from dp_accounting_ext.wpm.projections.exact import exact_projection
 
 EPSILONS = [0.01, 0.3, 1.0, 4.0, 10.0, 40.0]
@@ -224,3 +225,16 @@ def exact(masses, cost, polytope):
 
 
 seeds = st.integers(0, 2**32 - 1)
+
+
+def problem_of(seed, most=12, strength=0.2):
+    """A regularised problem of a few inputs and outputs."""
+    generator = np.random.default_rng(seed)
+    k, size = generator.integers(2, most, 2)
+    masses = generator.dirichlet(np.full(k, 0.5)) * 0.99 + 0.01 / k
+    epsilon = float(generator.choice([0.3, 1.0, 4.0]))
+    place = generator.uniform(-0.9, 0.9)
+    measure = generator.dirichlet(np.full(size, 2.0)) * np.exp(place * epsilon / 2)
+    polytope = polytope_of(measure, epsilon)
+    cost = generator.random((k, size)) / strength
+    return regularized_problem.Problem(masses, cost, polytope)

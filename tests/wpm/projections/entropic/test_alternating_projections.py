@@ -4,7 +4,6 @@ from hypothesis import given
 from hypothesis import settings
 import numpy as np
 import pytest
-from test_regularized_problem import problem_of
 import wpm_oracles
 
 from dp_accounting_ext import wpm
@@ -38,7 +37,7 @@ def printed(problem, passes):
 @settings(max_examples=20, deadline=None)
 @given(wpm_oracles.seeds)
 def test_it_is_the_printed_algorithm(seed):
-    problem = problem_of(seed)
+    problem = wpm_oracles.problem_of(seed)
     for passes in (1, 4):
         found = alternating_projections.project(problem, passes).distribution
         np.testing.assert_allclose(found, printed(problem, passes), atol=1e-9)
@@ -47,7 +46,7 @@ def test_it_is_the_printed_algorithm(seed):
 @settings(max_examples=15, deadline=None)
 @given(wpm_oracles.seeds)
 def test_it_contracts_at_the_birkhoff_rate(seed):
-    problem = problem_of(seed, strength=0.4)
+    problem = wpm_oracles.problem_of(seed, strength=0.4)
     factor = birkhoff(problem.cost)
     limit = alternating_projections.project(problem, 300).prices
     first = np.ptp(limit)

@@ -4,7 +4,6 @@ from hypothesis import given
 from hypothesis import settings
 import numpy as np
 import pytest
-from test_regularized_problem import problem_of
 import wpm_oracles
 
 from dp_accounting_ext import wpm
@@ -16,7 +15,7 @@ from dp_accounting_ext.wpm.projections.entropic import newton_projection
 @settings(max_examples=25, deadline=None)
 @given(wpm_oracles.seeds)
 def test_it_reaches_the_limit_of_the_plain_iteration(seed):
-    problem = problem_of(seed)
+    problem = wpm_oracles.problem_of(seed)
     limit = alternating_projections.project(problem, 400)
     start = np.zeros(problem.masses.size)
     found, _, met = newton_projection.project(problem, start, 1e-10, 200)

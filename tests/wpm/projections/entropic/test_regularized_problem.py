@@ -9,18 +9,6 @@ from dp_accounting_ext.wpm.projections.entropic import alternating_projections
 from dp_accounting_ext.wpm.projections.entropic import regularized_problem
 
 
-def problem_of(seed, most=12, strength=0.2):
-    generator = np.random.default_rng(seed)
-    k, size = generator.integers(2, most, 2)
-    masses = generator.dirichlet(np.full(k, 0.5)) * 0.99 + 0.01 / k
-    epsilon = float(generator.choice([0.3, 1.0, 4.0]))
-    place = generator.uniform(-0.9, 0.9)
-    measure = generator.dirichlet(np.full(size, 2.0)) * np.exp(place * epsilon / 2)
-    polytope = wpm_oracles.polytope_of(measure, epsilon)
-    cost = generator.random((k, size)) / strength
-    return regularized_problem.Problem(masses, cost, polytope)
-
-
 def regularized_cost(plan, cost):
     return float((plan * cost).sum() + (plan * np.log(plan)).sum())
 
@@ -28,7 +16,7 @@ def regularized_cost(plan, cost):
 @settings(max_examples=15, deadline=None)
 @given(wpm_oracles.seeds)
 def test_proof_encloses_the_optimum_at_any_prices(seed):
-    problem = problem_of(seed)
+    problem = wpm_oracles.problem_of(seed)
     limit = alternating_projections.project(problem, 200)
     potentials = regularized_problem.row_prices(problem, limit.prices)
     plan = np.exp(potentials[:, np.newaxis] + limit.prices - problem.cost)
@@ -48,7 +36,7 @@ def test_proof_encloses_the_optimum_at_any_prices(seed):
 
 
 def test_weights_are_sums_of_exponentials():
-    problem = problem_of(1)
+    problem = wpm_oracles.problem_of(1)
     prices = 300 * np.random.default_rng(1).normal(size=problem.masses.size)
     found = regularized_problem.weigh(problem, prices)
     truth = np.logaddexp.reduce(prices[:, np.newaxis] - problem.cost, axis=0)
