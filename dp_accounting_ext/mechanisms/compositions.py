@@ -9,6 +9,7 @@ from dp_accounting_ext.composition import composed_pair
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
+from dp_accounting_ext.mechanisms import renyi_bounded
 from dp_accounting_ext.pairs import dominating_pair
 
 Bound = dominating_pair.Bound
@@ -85,7 +86,9 @@ def compose(counts: Mapping[Mechanism, int]) -> Mechanism:
 def flatten(counts: Mapping[Mechanism, int], bound: Bound) -> dict[Mechanism, int]:
     """Returns mechanisms that have no parts but themselves, with counts.
 
-    All Gaussians are one, rounded to the bound's side.
+    All Gaussians are one, rounded to the bound's side, and so is all that is known by
+    its Rényi divergences: these add up, where pairs of them would be composed at a
+    loss.
     """
     flat: dict[Mechanism, int] = {}
     stack = list(counts.items())
@@ -96,6 +99,10 @@ def flatten(counts: Mapping[Mechanism, int], bound: Bound) -> dict[Mechanism, in
             flat[mechanism] = flat.get(mechanism, 0) + count
         else:
             stack += [(part, count * number) for part, number in parts.items()]
+    renyi = {m: n for m, n in flat.items() if isinstance(m, renyi_bounded.RenyiBounded)}
+    if sum(renyi.values()) > 1:
+        flat = {m: n for m, n in flat.items() if m not in renyi}
+        flat[renyi_bounded.composition(renyi)] = 1
     gaussians = {
         m: n for m, n in flat.items() if isinstance(m, additive_noise.Gaussian)
     }
