@@ -7,6 +7,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
+from dp_accounting_ext.composition import loss_distribution
 from dp_accounting_ext.composition import trade_off
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import compositions
@@ -43,7 +44,11 @@ class TradeOffBounds:
         self._largest_loss = math.fsum(
             n * part.largest_loss() for part, n in counts.items()
         ) * (1 + _ROUNDING)
-        exponent = math.floor(math.log10(max(least, _LEAST_RATE) * _TAIL_SHARE))
+        self._least = max(least, _LEAST_RATE)
+        self._curves: dict[
+            tuple[Direction, Bound], trade_off.Curve | trade_off.LowerCurve
+        ] = {}
+        exponent = math.floor(math.log10(self._least * _TAIL_SHARE))
         self._tail = max(10.0**exponent, gaussian_mixture.SMALLEST_TAIL_MASS)
 
     def rates(self, rates: FloatArray, bound: Bound) -> FloatArray:
@@ -114,7 +119,7 @@ class TradeOffBounds:
         return np.minimum(rates * growth, 1.0), (1 - rates) / growth
 
     def _gaussian(self, bound: Bound) -> float | None:
-        """Returns the mean of a composition that is one Gaussian, over its deviation."""
+        """Returns the mean of a composition that is one Gaussian, if it is."""
         parts = self._parts[bound]
         if not parts:
             return 0.0
@@ -124,10 +129,30 @@ class TradeOffBounds:
         rounding = _ROUNDING if bound is Bound.UPPER else -_ROUNDING
         return (1 + rounding) / part.noise_multiplier
 
-    def _curve(self, direction: Direction, bound: Bound) -> trade_off.Curve:
-        whole = compositions.compose(self._parts[bound])
-        pairs = interface.pairs_of(whole, bound, self._tail)
-        return trade_off.Curve(pairs.of(direction), direction)
+    def _curve(
+        self, direction: Direction, bound: Bound
+    ) -> trade_off.Curve | trade_off.LowerCurve:
+        key = direction, bound
+        if key not in self._curves:
+            self._curves[key] = self._make_curve(direction, bound)
+        return self._curves[key]
+
+    def _make_curve(
+        self, direction: Direction, bound: Bound
+    ) -> trade_off.Curve | trade_off.LowerCurve:
+        parts = self._parts[bound]
+        if bound is Bound.UPPER or sum(parts.values()) == 1:
+            pairs = interface.pairs_of(compositions.compose(parts), bound, self._tail)
+            return trade_off.Curve(pairs.of(direction), direction)
+        laws = [
+            loss_distribution.from_pair(
+                interface.pairs_of_part(part, bound, self._tail).of(direction),
+                direction,
+                count,
+            )
+            for part, count in parts.items()
+        ]
+        return trade_off.LowerCurve(laws, self._least)
 
 
 class WorstOf:

@@ -5,17 +5,22 @@ does so under P with at most
 
     TPR(α) = inf over κ ≥ 0 of α κ + H_κ,
 
-and some test does (Neyman and Pearson). Where the pair is one of atoms the infimum is at
-the ratio of an atom: the curve goes up atom by atom, the largest ratios first.
+and some test does (Neyman and Pearson). Where the pair is one of atoms the infimum is
+at the ratio of an atom: the curve goes up atom by atom, the largest ratios first.
 """
 
 from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Sequence
 import math
 
 import numpy as np
 import numpy.typing as npt
 from scipy import special
 
+from dp_accounting_ext.composition import composed_loss
+from dp_accounting_ext.composition import loss_distribution
+from dp_accounting_ext.composition import saddle_point
 from dp_accounting_ext.pairs import dominating_pair
 
 Bound = dominating_pair.Bound
@@ -30,6 +35,11 @@ _INVERSE_ERROR = 1e-12
 _CLOSE_ENOUGH = 1e-6
 _FIRST_CELLS = 512
 _MOST_ROUNDS = 24
+# Windows of a lower curve: how many, how far apart and from where, in deviations.
+_MOST_WINDOWS = 60
+_STEP = 2.0
+_DEVIATIONS_BELOW = 6.0
+_NARROWEST = 0.1
 
 
 class Curve:
@@ -66,14 +76,15 @@ class Curve:
         self.infinity_mass = min(max(factor * pair.infinity_mass, 0.0), 1.0)
 
     def true_positive_rates(self, rates: FloatArray) -> FloatArray:
-        """Returns the (n,) bounds on what is found at (n,) false positive rates."""
+        """Returns (n,) bounds on what is found at (n,) false positive rates."""
         if self._factor == 0:
             return rates.copy()
         places = rates * self._scale / self._factor
         first = np.searchsorted(self._spent, places, side="right") - 1
         along = self._ratios[first] * (places - self._spent[first])
         values = self._factor * self._slack * (self._found[first] + along)
-        return np.clip(values, rates, 1.0)
+        clipped: FloatArray = np.clip(values, rates, 1.0)
+        return clipped
 
     def false_positive_rates(self, found: FloatArray) -> FloatArray:
         """Returns (n,) bounds on the least rate at which so much is found.
@@ -92,6 +103,69 @@ class Curve:
         places = np.where(last < 0, 0.0, self._spent[below] + steps)
         values = places * self._factor / self._scale / self._slack
         return np.clip(values, 0.0, found)
+
+
+class LowerCurve:
+    """A lower bound on the trade-off curve of a composition, window by window.
+
+    Tests that reject the largest composed losses, down to some centre, are accurate
+    under the tilt that centres the law there. A pair of the whole composition has to be
+    accurate in all places at once, and as a lower bound is not.
+
+    Args:
+        laws: What is composed: lower bounds.
+        least: The least false positive rate that is asked for.
+    """
+
+    def __init__(
+        self, laws: Sequence[loss_distribution.LossDistribution], least: float
+    ) -> None:
+        composed = composed_loss.ComposedLoss(laws, math.inf)
+        self._tests = [
+            composed.tests_above(tilt, centre)
+            for tilt, centre in _windows(saddle_point.Sketch(laws), math.log(least))
+        ]
+        self.infinity_mass = loss_distribution.infinity_mass(laws) * (1 - 1e-9)
+
+    def true_positive_rates(self, rates: FloatArray) -> FloatArray:
+        """Returns the (n,) bounds on what is found at (n,) false positive rates."""
+        best = rates
+        for found, spent in self._tests:
+            # Of two tests a third may draw one: between them the curve is a line.
+            drawn = np.interp(
+                rates, np.append(0.0, spent), np.append(self.infinity_mass, found)
+            )
+            best = np.maximum(best, drawn * (1 - 1e-14))
+        return best
+
+    def false_positive_rates(self, found: FloatArray) -> FloatArray:
+        """Returns (n,) bounds, from above, on the least rate that finds so much."""
+        best = found
+        for rates, spent in self._tests:
+            drawn = np.interp(
+                found, np.append(0.0, rates), np.append(0.0, spent), right=math.inf
+            )
+            best = np.minimum(best, drawn * (1 + 1e-14))
+        return best
+
+
+def _windows(
+    sketch: saddle_point.Sketch, log_least: float
+) -> Iterator[tuple[float, float]]:
+    """Yields tilts and centres, from far below the mean to where tests spend little."""
+    value, mean, variance = sketch.cumulants(0.0)
+    deviation = math.sqrt(max(variance, 0.0)) or sketch.deviation
+    yield 0.0, mean - _DEVIATIONS_BELOW * deviation
+    tilt = 0.0
+    for _ in range(_MOST_WINDOWS):
+        yield tilt, mean
+        # Chernoff: no test that goes no further down spends more. And where the law
+        # is all but one loss, the largest, there is no further one.
+        spread = math.sqrt(max(variance, 0.0))
+        if value - (tilt + 1) * mean < log_least or spread < _NARROWEST * deviation:
+            break
+        tilt += _STEP / spread
+        value, mean, variance = sketch.cumulants(tilt)
 
 
 def gaussian_rates(mean: float, rates: FloatArray, bound: Bound) -> FloatArray:

@@ -85,9 +85,8 @@ def rates(name: str, value: Any) -> npt.NDArray[np.float64]:
         found = np.asarray(value)
     except ValueError:
         found = np.empty(0, dtype=object)
-    if found.dtype.kind not in "fiu" or isinstance(value, bool):
-        if not (found.size == 0 and np.shape(value) == (0,)):
-            raise TypeError(f"{name} must be real numbers. Found {value!r}.")
+    if found.dtype.kind not in "fiu":
+        raise TypeError(f"{name} must be real numbers. Found {value!r}.")
     numbers_found = found.astype(np.float64)
     outside = ~((numbers_found >= 0) & (numbers_found <= 1))
     if outside.any():
