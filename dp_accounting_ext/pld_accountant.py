@@ -11,8 +11,11 @@ from typing import Any
 from dp_accounting import dp_event as stock_dp_event
 from dp_accounting import privacy_accountant
 from dp_accounting.pld import pld_privacy_accountant
+import numpy as np
+import numpy.typing as npt
 
 from dp_accounting_ext import privacy_bounds
+from dp_accounting_ext import trade_off_bounds
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import groups
 from dp_accounting_ext.mechanisms import interface
@@ -23,13 +26,20 @@ from dp_accounting_ext.validation import fields
 
 NeighborRel = privacy_accountant.NeighboringRelation
 CompositionErrorDetails = privacy_accountant.PrivacyAccountant.CompositionErrorDetails
+FloatArray = npt.NDArray[np.float64]
+Rates = float | FloatArray
 
+# The least false positive rate at which μ is looked for where none is given: the
+# stock accountant's.
+_LEAST_RATE = 1e-12
 # One for all accountants, which are copied and pickled: a lost run would be a bound
 # below the truth. What an accountant has composed is one immutable value, replaced in
 # one assignment, so that questions need no lock.
 _COMPOSING = threading.RLock()
 # Of the stock accountant's, all that is kept up.
 _KEPT_FIELDS = {"_neighboring_relation", "_ledger"}
+# Of its public names, those that answer nothing from its state.
+_INHERITED = {"CompositionErrorDetails", "neighboring_relation"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,6 +109,7 @@ class PLDAccountant(pld_privacy_accountant.PLDAccountant):
         value_discretization_interval: float = 1e-4,
     ) -> None:
         fields.neighboring_relation(neighboring_relation)
+        event_reader.check_relation(neighboring_relation)
         fields.discretization_interval(value_discretization_interval)
         own = set(vars(self))
         super().__init__(neighboring_relation, value_discretization_interval)
@@ -194,15 +205,17 @@ class PLDAccountant(pld_privacy_accountant.PLDAccountant):
             self._composed = composed
         return None
 
-    def _bounds(self, composed: _Composed) -> privacy_bounds.WorstOf:
+    def _scenarios(self, composed: _Composed) -> list[dict[interface.Mechanism, int]]:
         replace_one = self._neighboring_relation is NeighborRel.REPLACE_ONE
-        scenarios = groups.scenarios(composed.counts, replace_one=replace_one)
+        return groups.scenarios(composed.counts, replace_one=replace_one)
+
+    def _bounds(self, composed: _Composed) -> privacy_bounds.WorstOf:
         return privacy_bounds.WorstOf(
             [
                 privacy_bounds.PrivacyBounds(
                     scenario, self._value_discretization_interval
                 )
-                for scenario in scenarios
+                for scenario in self._scenarios(composed)
             ]
         )
 
@@ -281,3 +294,152 @@ class PLDAccountant(pld_privacy_accountant.PLDAccountant):
         if composed.is_known() or target_epsilon == -math.inf:
             return 1.0, 1.0
         return self._bounds(composed).delta_bounds(target_epsilon)
+
+    def get_true_positive_rates(
+        self, false_positive_rates: Rates, deltas: FloatArray | None = None
+    ) -> Rates:
+        """Returns upper bounds on what a membership test finds.
+
+        Args:
+            false_positive_rates: α in [0, 1], a number or an array.
+            deltas: Of no effect: the curve is that of all δ, where the stock
+                accountant has that of a list.
+
+        Returns:
+            The largest true positive rates of tests with these false positive rates,
+            of which dataset holds the record, in the worse direction; a number or an
+            array, as the argument.
+
+        Raises:
+            TypeError: If they are not real numbers.
+            ValueError: If one is not in [0, 1].
+        """
+        return self.get_true_positive_rate_bounds(false_positive_rates)[1]
+
+    def get_true_positive_rate_bounds(
+        self, false_positive_rates: Rates
+    ) -> tuple[Rates, Rates]:
+        """Returns certified bounds on what the best membership test finds.
+
+        Args:
+            false_positive_rates: α in [0, 1], a number or an array.
+
+        Returns:
+            Lower and upper bounds, each as the argument. Each direction has a curve of
+            its own, and the larger of both is bounded; events that have no lower bound
+            count as nothing in the lower one.
+
+        Raises:
+            TypeError: If they are not real numbers.
+            ValueError: If one is not in [0, 1].
+
+        Source:
+            https://arxiv.org/abs/1905.02383, section 2 (trade-off functions).
+        """
+        rates = fields.rates("false_positive_rates", false_positive_rates)
+        composed = self._composed
+        flat = rates.reshape(-1)
+        if composed.is_known():
+            bounds = np.ones(flat.size), np.ones(flat.size)
+        else:
+            least = float(flat[flat > 0].min(initial=1.0))
+            bounds = self._trade_off(composed, least).rates(flat)
+        if rates.ndim == 0:
+            return float(bounds[0][0]), float(bounds[1][0])
+        return bounds[0].reshape(rates.shape), bounds[1].reshape(rates.shape)
+
+    def get_gdp_parameter_estimate(
+        self,
+        false_positive_rates: FloatArray | None = None,
+        deltas: FloatArray | None = None,
+    ) -> float:
+        """Returns an upper bound on the μ of a Gaussian mechanism that lets find more.
+
+        Args:
+            false_positive_rates: Of these, the least is what counts; 1e-12 if there
+                are none. See `get_gdp_parameter_bounds`.
+            deltas: Of no effect, as in `get_true_positive_rates`.
+
+        Raises:
+            TypeError, ValueError: As `get_true_positive_rates`; or if none of the rates
+                is positive and at most 1/2.
+        """
+        if false_positive_rates is None:
+            return self.get_gdp_parameter_bounds()[1]
+        rates = fields.rates("false_positive_rates", false_positive_rates)
+        positive = rates[(rates > 0) & (rates <= 0.5)]
+        if not positive.size:
+            raise ValueError(
+                "false_positive_rates must have one in (0, 1/2]. Found none."
+            )
+        least = float(positive.min())
+        return self.get_gdp_parameter_bounds(least_false_positive_rate=least)[1]
+
+    def get_gdp_parameter_bounds(
+        self, *, least_false_positive_rate: float = _LEAST_RATE
+    ) -> tuple[float, float]:
+        """Returns certified bounds on μ: lower ≤ the true μ ≤ upper.
+
+        The true μ is the least with TPR(α) ≤ Φ(Φ⁻¹(α) + μ) for all α from
+        `least_false_positive_rate` to 1/2, in both directions; between them these have
+        all tests but those whose false positives, or false negatives, are rarer.
+        It is infinite where an infinite loss is likelier than the least rate. All rates
+        down to 0 would ask for the μ without amplification, however rare that is.
+
+        Args:
+            least_false_positive_rate: The least α, in [1e-200, 1/2].
+
+        Raises:
+            TypeError: If it is not a real number.
+            ValueError: If it is not in its range.
+
+        Source:
+            https://arxiv.org/abs/1905.02383, Definition 4 (μ-GDP).
+        """
+        least = fields.real_number(
+            "least_false_positive_rate", least_false_positive_rate
+        )
+        if not 1e-200 <= least <= 0.5:
+            raise ValueError(
+                "least_false_positive_rate must be in [1e-200, 0.5]. "
+                f"Found {least_false_positive_rate}."
+            )
+        composed = self._composed
+        if composed.is_known():
+            return math.inf, math.inf
+        return self._trade_off(composed, least).gaussian_parameter(least)
+
+    def _trade_off(self, composed: _Composed, least: float) -> trade_off_bounds.WorstOf:
+        return trade_off_bounds.WorstOf(
+            [
+                trade_off_bounds.TradeOffBounds(scenario, least)
+                for scenario in self._scenarios(composed)
+            ]
+        )
+
+
+def _refuse_unknown_methods() -> None:
+    """Refuses by name what a newer stock accountant answers, and this one does not.
+
+    An inherited method would answer from state that is not kept up. What is known is
+    told by name, not by the version.
+    """
+    stock = pld_privacy_accountant.PLDAccountant
+    own = {name for name in vars(PLDAccountant)}
+    for name in dir(stock):
+        if name.startswith("_") or name in own or name in _INHERITED:
+            continue
+        setattr(PLDAccountant, name, property(_refusal_of(name)))
+
+
+def _refusal_of(name: str) -> Callable[[PLDAccountant], None]:
+    def refuse(accountant: PLDAccountant) -> None:
+        raise AttributeError(
+            f"{type(accountant).__name__}.{name} is of a newer dp_accounting than this "
+            "package accounts for; ask the stock accountant."
+        )
+
+    return refuse
+
+
+_refuse_unknown_methods()

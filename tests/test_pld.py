@@ -198,9 +198,9 @@ def test_losses_that_cannot_be_are_raised():
             "value_discretization_interval must be at least",
         ),
         (
-            lambda d: pld.from_event(dp_accounting.ZCDpEvent(1.0)),
+            lambda d: pld.from_event(dp_accounting.UnsupportedDpEvent()),
             privacy_accountant.UnsupportedEventError,
-            "caused by subevent ZCDpEvent",
+            "caused by subevent UnsupportedDpEvent",
         ),
         (
             lambda d: pld.from_event(

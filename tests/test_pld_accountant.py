@@ -309,12 +309,12 @@ class TestBadInput:
         assert special.get_epsilon(1e-6) == composed(allocation()).get_epsilon(1e-6)
 
     def test_inner_events_without_a_mechanism_are_refused_by_name(self):
-        inner = dp_accounting.ZCDpEvent(1.0)
+        inner = dp_accounting.UnsupportedDpEvent()
         event = ext.RandomAllocationEvent(inner, 1, 5)
         accountant = ext.PLDAccountant()
         assert not accountant.supports(event)
         with pytest.raises(
-            privacy_accountant.UnsupportedEventError, match="caused by subevent ZCDp"
+            privacy_accountant.UnsupportedEventError, match="caused by subevent Unsupp"
         ):
             accountant.compose(event)
 

@@ -134,7 +134,9 @@ def test_composing_is_atomic():
     bad = [
         Gaussian(-1.0),
         dp_accounting.ComposedDpEvent([Gaussian(1.0), Gaussian(math.nan)]),
-        dp_accounting.ComposedDpEvent([Gaussian(1.0), dp_accounting.ZCDpEvent(1.0)]),
+        dp_accounting.ComposedDpEvent(
+            [Gaussian(1.0), dp_accounting.UnsupportedDpEvent()]
+        ),
         Poisson(1.2, Gaussian(1.0)),
         Poisson(0.5, dp_accounting.ComposedDpEvent([Gaussian(1.0), Gaussian("1")])),
     ]

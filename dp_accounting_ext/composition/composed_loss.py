@@ -303,6 +303,27 @@ class ComposedLoss:
             return 0.0
         return self._without_high(delta)._search(delta)
 
+    def tests_above(self, tilt: float, centre: float) -> tuple[FloatArray, FloatArray]:
+        """Returns what tests that reject the largest losses find, and what they spend.
+
+        Of lower bounds: some test of the mechanism finds as much at no larger a rate.
+
+        Args:
+            tilt: The tilt under which losses are accurate; see `saddle_point`.
+            centre: A loss that the tests go down to, and a little further.
+
+        Returns:
+            (n,) true positive rates, and (n,) false positive rates, both increasing.
+        """
+        atoms = self._around(tilt, centre)
+        shift, factor = atoms._allowance()
+        rounding = 2 * (atoms.gain.size + 16) * dominating_pair.UNIT_ROUNDOFF
+        found = np.cumsum(atoms.gain) * max(factor - rounding, 0.0)
+        spent = np.cumsum(atoms.cost) * (1 + rounding)
+        with np.errstate(over="ignore", divide="ignore"):
+            spent = np.exp(np.log(spent) + (shift - atoms.origin)) * (1 + rounding)
+        return np.minimum(found, 1.0), spent
+
     def _search(self, delta: float) -> float:
         """Returns ε at δ: a guess by the saddle point, then the profile there."""
         tilt = self._sketch.tilt_for_delta(delta)

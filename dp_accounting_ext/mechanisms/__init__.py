@@ -13,6 +13,7 @@ from dp_accounting_ext.mechanisms.interface import Mechanism
 from dp_accounting_ext.mechanisms.interface import OnePairMechanism
 from dp_accounting_ext.mechanisms.known_bounds import KnownPairs
 from dp_accounting_ext.mechanisms.known_bounds import NonPrivate
+from dp_accounting_ext.mechanisms.renyi_bounded import RenyiBounded
 
 __all__ = [
     "NO_OP",
@@ -24,5 +25,6 @@ __all__ = [
     "NonPrivate",
     "OnePairMechanism",
     "PrivacyParameters",
+    "RenyiBounded",
     "compose",
 ]

@@ -10,6 +10,7 @@ from dp_accounting_ext.kernels import floats
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
+from dp_accounting_ext.mechanisms import renyi_bounded
 from dp_accounting_ext.pairs import dominating_pair
 
 Bound = dominating_pair.Bound
@@ -88,7 +89,9 @@ def flatten(
 ) -> dict[Mechanism, int]:
     """Returns mechanisms that have no parts but themselves, with counts.
 
-    All Gaussians are one, rounded to the bound's side.
+    All Gaussians are one, rounded to the bound's side, and so is all that is known by
+    its Rényi divergences: these add up, where pairs of them would be composed at a
+    loss.
 
     Args:
         counts: What is composed, and how often.
@@ -104,6 +107,10 @@ def flatten(
             flat[mechanism] = flat.get(mechanism, 0) + count
         else:
             stack += [(part, count * number) for part, number in parts.items()]
+    renyi = {m: n for m, n in flat.items() if isinstance(m, renyi_bounded.RenyiBounded)}
+    if sum(renyi.values()) > 1:
+        flat = {m: n for m, n in flat.items() if m not in renyi}
+        flat[renyi_bounded.composition(renyi)] = 1
     gaussians = {
         m: n for m, n in flat.items() if isinstance(m, additive_noise.Gaussian)
     }

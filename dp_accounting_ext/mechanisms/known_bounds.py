@@ -1,5 +1,6 @@
 """Mechanisms of which only one side is known, or that have no privacy."""
 
+from collections.abc import Mapping
 import dataclasses
 
 import numpy as np
@@ -59,6 +60,37 @@ class UpperOnly(interface.Mechanism):
 
     def is_symmetric(self) -> bool:
         return self.inner.is_symmetric()
+
+
+@dataclasses.dataclass(frozen=True)
+class Between(interface.Mechanism):
+    """A mechanism that lies between two others.
+
+    Attributes:
+        below: What it dominates.
+        above: What dominates it.
+    """
+
+    below: interface.Mechanism
+    above: interface.Mechanism
+
+    def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
+        return interface.pairs_of(self._of(bound), bound, tail_mass)
+
+    def parts(self, bound: Bound) -> Mapping[interface.Mechanism, int]:
+        return {self._of(bound): 1}
+
+    def gaussian_precision(self) -> float:
+        return self.above.gaussian_precision()
+
+    def largest_loss(self) -> float:
+        return self.above.largest_loss()
+
+    def is_symmetric(self) -> bool:
+        return self.above.is_symmetric() and self.below.is_symmetric()
+
+    def _of(self, bound: Bound) -> interface.Mechanism:
+        return self.above if bound is Bound.UPPER else self.below
 
 
 # That something happens, and that it does not: neither is a difference.

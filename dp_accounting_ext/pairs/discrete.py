@@ -157,6 +157,12 @@ def discrete_laplace(
     return dominating_pair.DominatingPair(ratios, masses, 0.0, 0.0, bound, error, error)
 
 
+def is_discrete_gaussian(sigma: float, sensitivity: int) -> bool:
+    """Tells whether `discrete_gaussian` takes the parameters."""
+    known = _SMALLEST_SIGMA <= sigma <= _LARGEST_SIGMA
+    return known and 1 <= sensitivity <= LARGEST_SENSITIVITY
+
+
 def discrete_gaussian(
     sigma: float, sensitivity: int, bound: Bound, *, tail_mass: float
 ) -> dominating_pair.DominatingPair:

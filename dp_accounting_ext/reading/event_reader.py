@@ -4,8 +4,10 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 import dataclasses
+import functools
 from typing import Any
 
+import attr
 from dp_accounting import dp_event as stock
 from dp_accounting import privacy_accountant
 
@@ -41,12 +43,12 @@ class Reader:
 
     Attributes:
         neighboring_relation: The accountant's.
-        builders: From types of events to what builds their mechanisms.
+        rows: From types of events to what builds their mechanisms.
         in_sample: Whether the event runs on a sample of the records.
     """
 
     neighboring_relation: NeighborRel
-    builders: "Mapping[type, Builder]"
+    rows: "Mapping[type, Row]"
     in_sample: bool = False
 
     def mechanism(self, event: stock.DpEvent) -> interface.Mechanism:
@@ -56,6 +58,7 @@ class Reader:
             UnsupportedError: If no mechanism is known for some part of it.
             TypeError, ValueError: If a field is not what it should be.
         """
+        self._check_known(event)
         counts: dict[interface.Mechanism, int] = {}
         for leaf, count in event_trees.leaves(event):
             part = self._single(leaf)
@@ -79,13 +82,102 @@ class Reader:
             )
 
     def _single(self, event: stock.DpEvent) -> interface.Mechanism:
+        kind = self._kind(event)
+        if kind is None:
+            raise UnsupportedError(event, "Unsupported event.")
+        return self.rows[kind].builder(event, self)
+
+    def _kind(self, event: stock.DpEvent) -> type | None:
+        """Returns the type in the table that an event is read as, if any.
+
+        A class of dp_accounting's own that is not in the table is newer than it, and
+        not its parent, whatever it inherits.
+        """
         for kind in type(event).__mro__:
-            if kind in self.builders:
-                return self.builders[kind](event, self)
-        raise UnsupportedError(event, "Unsupported event.")
+            if kind in self.rows:
+                return kind
+            if kind.__module__.split(".")[0] == _STOCK_PACKAGE:
+                return None
+        return None
+
+    def _check_known(self, event: stock.DpEvent) -> None:
+        """Raises `UnsupportedError` for fields anywhere that are not accounted for.
+
+        A field that is not known must have its default: a newer version, or a subclass,
+        then means what it meant without it.
+        """
+        stack: list[Any] = [event]
+        while stack:
+            node = stack.pop()
+            for name in self._unknown_fields(type(node)):
+                value = getattr(node, name)
+                if not _is_same(value, field_defaults(type(node))[name]):
+                    raise UnsupportedError(
+                        node,
+                        f"`{type(node).__name__}` has a field that is not accounted "
+                        f"for: {name}. Found {value!r}.",
+                    )
+            stack += [node.event] if hasattr(node, "event") else []
+            stack += getattr(node, "events", ())
+
+    def _unknown_fields(self, event_type: type) -> frozenset[str]:
+        names = frozenset(field_defaults(event_type))
+        for kind in event_type.__mro__:
+            if kind in self.rows:
+                return names - self.rows[kind].fields
+            if kind in _COMPOSITIONS:
+                return names - _COMPOSITIONS[kind]
+        return frozenset()
 
 
 Builder = Callable[[Any, Reader], interface.Mechanism]
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """What is known of a type of events.
+
+    Attributes:
+        builder: From an event and a `Reader` to a `Mechanism`.
+        fields: The names of the fields that it accounts for.
+    """
+
+    builder: Builder
+    fields: frozenset[str]
+
+
+_STOCK_PACKAGE = stock.__name__.split(".")[0]
+_COMPOSITIONS = {
+    stock.ComposedDpEvent: frozenset(["events"]),
+    stock.SelfComposedDpEvent: frozenset(["event", "count"]),
+}
+_KNOWN_RELATIONS = {"ADD_OR_REMOVE_ONE", "REPLACE_ONE", "REPLACE_SPECIAL"}
+
+
+def check_relation(relation: NeighborRel) -> None:
+    """Raises `ValueError` for a relation that is newer than what is accounted for."""
+    if relation.name not in _KNOWN_RELATIONS:
+        known = ", ".join(sorted(_KNOWN_RELATIONS))
+        raise ValueError(
+            f"neighboring_relation must be one of {known}. Found {relation.name}."
+        )
+
+
+def field_defaults(event_type: type) -> Mapping[str, Any]:
+    """Returns the fields of a type of events, with their defaults."""
+    return _field_defaults(event_type)
+
+
+@functools.lru_cache(maxsize=1024)
+def _field_defaults(event_type: Any) -> Mapping[str, Any]:
+    if not attr.has(event_type):
+        return {}
+    return {field.name: field.default for field in attr.fields(event_type)}
+
+
+def _is_same(value: Any, default: Any) -> bool:
+    """Tells whether a value is a default, in so far as it can be told."""
+    return value is default or (type(value) is type(default) and value == default)
 
 
 def check_counts(counts: Mapping[interface.Mechanism, int]) -> None:

@@ -10,6 +10,7 @@ from dp_accounting_ext.reading import batch_events
 from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.reading import extension_events
 from dp_accounting_ext.reading import group_events
+from dp_accounting_ext.reading import selection_events
 from dp_accounting_ext.reading import stock_events
 from dp_accounting_ext.wpm import dp_event as wpm_dp_event
 
@@ -26,15 +27,52 @@ _STOCK: dict[str, event_reader.Builder] = {
     "SampledWithoutReplacementDpEvent": batch_events.fixed_size,
     "SampledWithReplacementDpEvent": batch_events.fixed_size,
     "RandomAllocationDpEvent": extension_events.random_allocation,
+    "EpsilonDeltaDpEvent": stock_events.privacy_parameters,
+    "ExponentialMechanismDpEvent": selection_events.exponential,
+    "PermuteAndFlipDpEvent": selection_events.permute_and_flip,
+    "DiscreteGaussianDpEvent": stock_events.discrete_gaussian,
+    "ZCDpEvent": stock_events.zero_concentrated,
+    "SingleEpochTreeAggregationDpEvent": stock_events.tree_aggregation,
+    "RepeatAndSelectDpEvent": selection_events.repeat_and_select,
 }
 
-_TABLE: dict[type, event_reader.Builder] = {}
+# The fields that these account for: one more, in a newer version, is not ignored.
+_FIELDS = {
+    "NoOpDpEvent": "",
+    "NonPrivateDpEvent": "",
+    "GaussianDpEvent": "noise_multiplier",
+    "LaplaceDpEvent": "noise_multiplier",
+    "DiscreteLaplaceDpEvent": "noise_parameter sensitivity",
+    "RandomizedResponseDpEvent": "noise_parameter num_buckets",
+    "MixtureOfGaussiansDpEvent": "standard_deviation sensitivities sampling_probs",
+    "TruncatedSubsampledGaussianDpEvent": (
+        "dataset_size sampling_probability truncated_batch_size noise_multiplier"
+    ),
+    "PoissonSampledDpEvent": "sampling_probability event",
+    "SampledWithoutReplacementDpEvent": "source_dataset_size sample_size event",
+    "SampledWithReplacementDpEvent": "source_dataset_size sample_size event",
+    "RandomAllocationDpEvent": "event num_selected num_steps",
+    "EpsilonDeltaDpEvent": "epsilon delta",
+    "ExponentialMechanismDpEvent": "epsilon",
+    "PermuteAndFlipDpEvent": "epsilon",
+    "DiscreteGaussianDpEvent": "sigma sensitivity dimension",
+    "ZCDpEvent": "rho xi",
+    "SingleEpochTreeAggregationDpEvent": "noise_multiplier step_counts",
+    "RepeatAndSelectDpEvent": "event mean shape",
+}
+
+_TABLE: dict[type, event_reader.Row] = {}
 
 
 def reader(
     neighboring_relation: privacy_accountant.NeighboringRelation,
 ) -> event_reader.Reader:
-    """Returns what reads the events of an accountant."""
+    """Returns what reads the events of an accountant.
+
+    Raises:
+        ValueError: If the relation is none that is accounted for.
+    """
+    event_reader.check_relation(neighboring_relation)
     return event_reader.Reader(neighboring_relation, _TABLE)
 
 
@@ -56,14 +94,16 @@ def register(event_type: type[stock.DpEvent], builder: event_reader.Builder) -> 
         )
     if not callable(builder):
         raise TypeError(f"construction must be callable. Found {builder!r}.")
-    _TABLE[event_type] = builder
+    known = frozenset(event_reader.field_defaults(event_type))
+    _TABLE[event_type] = event_reader.Row(builder, known)
 
 
 def register_stock_events(module: Any) -> None:
-    """Registers those of the stock events that the installed version has."""
+    """Registers those of the stock events that a module has, looked up by name."""
     for name, builder in _STOCK.items():
         if hasattr(module, name):
-            register(getattr(module, name), builder)
+            known = frozenset(_FIELDS[name].split())
+            _TABLE[getattr(module, name)] = event_reader.Row(builder, known)
 
 
 register_stock_events(stock)

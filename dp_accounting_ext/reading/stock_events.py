@@ -1,17 +1,23 @@
 """The stock library's base mechanisms."""
 
 import math
+import numbers
+from typing import Any
 
 from dp_accounting import dp_event as stock
 from dp_accounting import privacy_accountant
+import numpy as np
 
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import discrete_outputs
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
+from dp_accounting_ext.mechanisms import renyi_bounded
 from dp_accounting_ext.mechanisms import subsampled
 from dp_accounting_ext.pairs import discrete
+from dp_accounting_ext.pairs import dominating_pair
+from dp_accounting_ext.pairs import renyi_profile
 from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.validation import fields
 
@@ -138,3 +144,87 @@ def truncated(
         return compositions.NO_OP
     replace_one = reader.neighboring_relation is NeighborRel.REPLACE_ONE
     return subsampled.TruncatedSampledGaussian(size, rate, batch, noise, replace_one)
+
+
+def privacy_parameters(event: Any, reader: event_reader.Reader) -> interface.Mechanism:
+    """Reads a mechanism that is (ε, δ)-private, of which no more is known."""
+    epsilon = fields.real_number("epsilon", event.epsilon)
+    delta = fields.probability("delta", event.delta)
+    if epsilon < 0:
+        raise ValueError(f"epsilon must be non-negative. Found {event.epsilon}.")
+    if epsilon == delta == 0:
+        return compositions.NO_OP
+    return discrete_outputs.PrivacyParameters(epsilon, delta)
+
+
+def zero_concentrated(event: Any, reader: event_reader.Reader) -> interface.Mechanism:
+    """Reads a mechanism whose divergence at the order α is at most ξ + ρα."""
+    rho = fields.real_number("rho", event.rho)
+    xi = fields.real_number("xi", event.xi)
+    for name, value in (("rho", rho), ("xi", xi)):
+        if value < 0:
+            raise ValueError(f"{name} must be non-negative. Found {value}.")
+    return _concentrated(rho, xi) if rho or xi else compositions.NO_OP
+
+
+def _concentrated(rho: float, xi: float) -> interface.Mechanism:
+    orders = np.array(renyi_profile.ORDERS)
+    rounding = 1 + 8 * dominating_pair.UNIT_ROUNDOFF
+    return renyi_bounded.RenyiBounded.of((xi + rho * orders) * rounding)
+
+
+def discrete_gaussian(event: Any, reader: event_reader.Reader) -> interface.Mechanism:
+    """Reads the discrete Gaussian mechanism, of an integer-valued function.
+
+    The sensitivity is the function's, in the Euclidean norm. Where the function can
+    move in one coordinate only, as in one dimension, the pair is exact. Else it is that
+    of the divergences, at most those of the Gaussian mechanism, from above, and from
+    below that of a function that moves in one.
+
+    Source:
+        Canonne et al. 2020, https://arxiv.org/abs/2004.00010, Theorem 14.
+    """
+    sigma = fields.scale("sigma", event.sigma)
+    sensitivity = fields.scale("sensitivity", event.sensitivity)
+    dimension = event.dimension
+    if dimension is not None:
+        dimension = fields.positive_integer("dimension", dimension)
+    if sensitivity == 0:
+        return compositions.NO_OP
+    if sigma == 0:
+        return known_bounds.NonPrivate()
+    steps = math.floor(sensitivity)
+    rho = (sensitivity / sigma) ** 2 / 2
+    if not discrete.is_discrete_gaussian(sigma, steps):
+        return _concentrated(rho, 0.0)
+    one = discrete_outputs.DiscreteGaussian(sigma, steps)
+    if dimension == 1 or sensitivity**2 < 2:
+        return one
+    return known_bounds.Between(one, _concentrated(rho, 0.0))
+
+
+def tree_aggregation(event: Any, reader: event_reader.Reader) -> interface.Mechanism:
+    """Reads sums over the nodes of trees, in the path of one of which a record is.
+
+    A tree of s steps has paths of ⌈log₂(s + 1)⌉ nodes.
+
+    Source:
+        Kairouz et al. 2021, https://arxiv.org/abs/2103.00039, Appendix D.
+    """
+    reader.require(event, NeighborRel.REPLACE_SPECIAL)
+    noise = fields.noise_multiplier(event.noise_multiplier)
+    steps = event.step_counts
+    if isinstance(steps, numbers.Integral):
+        steps = [fields.positive_integer("step_counts", steps)]
+    trees = [
+        fields.non_negative_integer("step_counts", count)
+        for count in fields.sequence("step_counts", steps)
+    ]
+    if not trees:
+        raise ValueError("step_counts must name at least one tree. Found none.")
+    depth = max(trees).bit_length()
+    if depth == 0:
+        return compositions.NO_OP
+    if noise == 0:
+        return known_bounds.NonPrivate()
+    return compositions.compose({additive_noise.Gaussian(noise): depth})

@@ -7,6 +7,7 @@ from typing import Any
 
 from dp_accounting import privacy_accountant
 import numpy as np
+import numpy.typing as npt
 
 LARGEST_INTEGER = 2**53  # Up to it floats hold all.
 SMALLEST_SCALE, LARGEST_SCALE = 1e-60, 1e60
@@ -72,6 +73,28 @@ def probability(name: str, value: Any) -> float:
     if not 0 <= number <= 1:
         raise ValueError(f"{name} must be in [0, 1]. Found {value}.")
     return number
+
+
+def rates(name: str, value: Any) -> npt.NDArray[np.float64]:
+    """Returns a number or an array of probabilities as an array of its shape.
+
+    Raises:
+        TypeError: If they are not real numbers.
+        ValueError: If one is not in [0, 1].
+    """
+    try:
+        found = np.asarray(value)
+    except ValueError:
+        found = np.empty(0, dtype=object)
+    if found.dtype.kind not in "fiu":
+        raise TypeError(f"{name} must be real numbers. Found {value!r}.")
+    numbers_found = found.astype(np.float64)
+    outside = ~((numbers_found >= 0) & (numbers_found <= 1))
+    if outside.any():
+        raise ValueError(
+            f"{name} must be in [0, 1]. Found {numbers_found[outside].flat[0]}."
+        )
+    return numbers_found
 
 
 def sampling_probability(value: Any) -> float:

@@ -216,7 +216,7 @@ class TestRegister:
         )
         twice = accountant_of(TwiceEvent(Gaussian(2.0))).get_epsilon(1e-6)
         assert twice == accountant_of(Gaussian(2.0), 2).get_epsilon(1e-6)
-        unsupported = TwiceEvent(dp_accounting.ZCDpEvent(1.0))
+        unsupported = TwiceEvent(stock_events.UnsupportedDpEvent())
         assert not ext.PLDAccountant().supports(unsupported)
 
     def test_mechanisms_of_ones_own(self, registry):

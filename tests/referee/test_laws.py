@@ -352,7 +352,7 @@ def test_numpy_scalars_are_pythons(case, delta):
 
 
 REFUSED = [
-    dp_accounting.ZCDpEvent(1.0),
+    dp_accounting.UnsupportedDpEvent(),
     stock.GaussianDpEvent(-1.0),
     Poisson(1.5, stock.GaussianDpEvent(1.0)),
     ext.RandomAllocationEvent(stock.GaussianDpEvent(1.0), 3, 2),

@@ -1,0 +1,87 @@
+"""A mechanism that is known by its Rényi divergences alone."""
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from dp_accounting_ext.mechanisms import interface
+from dp_accounting_ext.pairs import dominating_pair
+from dp_accounting_ext.pairs import renyi_profile
+
+Bound = dominating_pair.Bound
+Direction = dominating_pair.Direction
+FloatArray = npt.NDArray[np.float64]
+
+_ORDERS = np.array(renyi_profile.ORDERS)
+_UNIT = dominating_pair.UNIT_ROUNDOFF
+
+
+@dataclasses.dataclass(frozen=True)
+class RenyiBounded(interface.OnePairMechanism):
+    """A mechanism that is known by its Rényi divergences alone.
+
+    Attributes:
+        values: Upper bounds on the divergence in either direction, one for each of
+            `renyi_profile.ORDERS`; inf where none is known.
+    """
+
+    values: tuple[float, ...]
+
+    @classmethod
+    def of(cls, values: FloatArray) -> "RenyiBounded":
+        """Returns the mechanism of (k,) bounds at `renyi_profile.ORDERS`."""
+        return cls(tuple(float(value) for value in values))
+
+    @classmethod
+    def at_orders(
+        cls, orders: Sequence[float], values: Sequence[float]
+    ) -> "RenyiBounded":
+        """Returns the mechanism of bounds at other orders, above one.
+
+        Between orders (α − 1) times the divergence is convex, so that chords are
+        upper bounds; below all of them the divergence is no larger than at the first.
+        """
+        order = np.argsort(orders)
+        alpha, bounds = np.asarray(orders)[order], np.asarray(values)[order]
+        known = np.isfinite(bounds)
+        if not known.any():
+            return cls.of(np.full(_ORDERS.size, math.inf))
+        alpha, bounds = alpha[known], bounds[known]
+        chords = np.interp(_ORDERS, alpha, (alpha - 1) * bounds) / (_ORDERS - 1)
+        chords = np.where(alpha[0] > _ORDERS, bounds[0], chords * (1 + 16 * _UNIT))
+        return cls.of(np.where(alpha[-1] < _ORDERS, math.inf, chords))
+
+    def pair(self, bound: Bound, tail_mass: float) -> dominating_pair.DominatingPair:
+        if bound is Bound.LOWER:
+            return dominating_pair.trivial_pair(bound)
+        return renyi_profile.dominating_pair_of(
+            renyi_profile.ORDERS, self.values, tail_mass=tail_mass
+        )
+
+    def closed_form_delta(
+        self, epsilon: float, direction: Direction, bound: Bound
+    ) -> float | None:
+        if bound is Bound.LOWER:
+            return max(0.0, -math.expm1(min(epsilon, 0.0)) * (1 - 4 * _UNIT))
+        found = renyi_profile.log_delta(
+            renyi_profile.ORDERS, self.values, np.array([abs(epsilon)])
+        )
+        delta = math.exp(float(found[0]))
+        if epsilon < 0:
+            delta = -math.expm1(epsilon) + math.exp(epsilon) * delta
+        return min(delta * (1 + 8 * _UNIT), 1.0)
+
+    def is_symmetric(self) -> bool:
+        return True
+
+
+def composition(counts: Mapping[RenyiBounded, int]) -> RenyiBounded:
+    """Returns the composition: divergences add up."""
+    total = np.zeros(_ORDERS.size)
+    for part, count in counts.items():
+        total += count * np.array(part.values)
+    return RenyiBounded.of(total * (1 + 4 * (len(counts) + 1) * _UNIT))

@@ -1,0 +1,66 @@
+"""Events that select one of several candidates."""
+
+import math
+from typing import Any
+
+from dp_accounting import privacy_accountant
+import numpy as np
+
+from dp_accounting_ext.mechanisms import compositions
+from dp_accounting_ext.mechanisms import groups
+from dp_accounting_ext.mechanisms import interface
+from dp_accounting_ext.mechanisms import known_bounds
+from dp_accounting_ext.mechanisms import renyi_bounded
+from dp_accounting_ext.mechanisms import renyi_bounds
+from dp_accounting_ext.mechanisms import selections
+from dp_accounting_ext.reading import event_reader
+from dp_accounting_ext.validation import fields
+
+NeighborRel = privacy_accountant.NeighboringRelation
+
+
+def exponential(event: Any, reader: event_reader.Reader) -> interface.Mechanism:
+    """Reads the exponential mechanism."""
+    epsilon = fields.scale("epsilon", event.epsilon)
+    if epsilon == 0:
+        return compositions.NO_OP
+    return selections.ExponentialMechanism(epsilon)
+
+
+def permute_and_flip(event: Any, reader: event_reader.Reader) -> interface.Mechanism:
+    """Reads the permute-and-flip mechanism."""
+    reader.require(event, NeighborRel.ADD_OR_REMOVE_ONE, NeighborRel.REPLACE_SPECIAL)
+    epsilon = fields.scale("epsilon", event.epsilon)
+    return selections.PermuteAndFlip(epsilon) if epsilon else compositions.NO_OP
+
+
+def repeat_and_select(event: Any, reader: event_reader.Reader) -> interface.Mechanism:
+    """Reads the best of a random number of runs."""
+    inner = reader.mechanism(event.event)
+    mean = fields.real_number("mean", event.mean)
+    shape = fields.real_number("shape", event.shape)
+    if not 1 <= mean < math.inf:
+        raise ValueError(f"mean must be at least 1 and finite. Found {event.mean}.")
+    if shape < 0:
+        raise ValueError(f"shape must be at least 0. Found {event.shape}.")
+    parts = compositions.unpacked({inner: 1})
+    if any(isinstance(part, groups.Grouped) for part in parts):
+        raise event_reader.UnsupportedError(
+            event,
+            f"`{type(event).__name__}` takes single-record events: no theorem covers "
+            "the splits of a group.",
+        )
+    if inner == compositions.NO_OP:
+        return inner
+    if compositions.is_certainly_known(inner):
+        return known_bounds.NonPrivate()
+    divergences = renyi_bounds.divergences(inner)
+    if not np.isfinite(divergences).any():
+        raise event_reader.UnsupportedError(
+            event,
+            f"`{type(event).__name__}` takes what has finite Rényi divergences: an "
+            "infinite loss has none.",
+        )
+    return renyi_bounded.RenyiBounded.of(
+        renyi_bounds.repeat_and_select(divergences, mean, shape)
+    )

@@ -1,0 +1,182 @@
+"""Certified trade-off curves of a composition, and the Gaussian ones around them."""
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from dp_accounting_ext.composition import loss_distribution
+from dp_accounting_ext.composition import trade_off
+from dp_accounting_ext.mechanisms import additive_noise
+from dp_accounting_ext.mechanisms import compositions
+from dp_accounting_ext.mechanisms import interface
+from dp_accounting_ext.pairs import dominating_pair
+from dp_accounting_ext.pairs import gaussian_mixture
+
+Bound = dominating_pair.Bound
+Direction = dominating_pair.Direction
+FloatArray = npt.NDArray[np.float64]
+
+# Tuning: of the least false positive rate, what tails may hold.
+_TAIL_SHARE = 1e-6
+_LEAST_RATE = 1e-200
+# Certified: a quotient, a square root and an exponential, relatively.
+_ROUNDING = 1e-12
+_MOST = 0.5  # Larger false positive rates are small ones of the other direction.
+
+
+class TradeOffBounds:
+    """What tests find of one scenario, in the worse direction.
+
+    Args:
+        counts: What is composed, and how often.
+        least: The least false positive rate that is asked for, but for 0.
+    """
+
+    def __init__(self, counts: Mapping[interface.Mechanism, int], least: float) -> None:
+        self._parts = {bound: compositions.flatten(counts, bound) for bound in Bound}
+        precision = math.fsum(
+            n * part.gaussian_precision() for part, n in counts.items()
+        )
+        self._mean = math.sqrt(precision) * (1 + _ROUNDING)
+        self._largest_loss = math.fsum(
+            n * part.largest_loss() for part, n in counts.items()
+        ) * (1 + _ROUNDING)
+        self._least = max(least, _LEAST_RATE)
+        self._curves: dict[
+            tuple[Direction, Bound], trade_off.Curve | trade_off.LowerCurve
+        ] = {}
+        exponent = math.floor(math.log10(self._least * _TAIL_SHARE))
+        self._tail = max(10.0**exponent, gaussian_mixture.SMALLEST_TAIL_MASS)
+
+    def rates(self, rates: FloatArray, bound: Bound) -> FloatArray:
+        """Returns (n,) bounds on the true positive rates at false positive rates."""
+        both = [self._found_and_missed(rates, way, bound)[0] for way in Direction]
+        worst: FloatArray = np.maximum(*both)
+        return worst
+
+    def gaussian_parameter(self, least: float, bound: Bound) -> float:
+        """Returns a bound on the largest μ(α), least ≤ α ≤ 1/2, in either direction.
+
+        Infinite where an infinite loss is likelier than the least α.
+        """
+        mean = self._gaussian(bound)
+        if mean is not None:
+            return mean
+        if bound is Bound.UPPER and math.isfinite(self._mean):
+            limit = self._mean
+        else:
+            limit = math.inf
+        distances = []
+        for direction in Direction:
+            if self._curve(direction, bound).infinity_mass > least:
+                return limit
+
+            def ends(
+                rates: FloatArray, direction: Direction = direction
+            ) -> tuple[FloatArray, FloatArray]:
+                return self._found_and_missed(rates, direction, bound)
+
+            distances.append(trade_off.largest_distance(ends, least, _MOST, bound))
+        return min(max(distances), limit)
+
+    def _found_and_missed(
+        self, rates: FloatArray, direction: Direction, bound: Bound
+    ) -> tuple[FloatArray, FloatArray]:
+        """Returns (n,) bounds on the true positive rates, and on the rest to one."""
+        mean = self._gaussian(bound)
+        if mean is not None:
+            return self._of_a_gaussian(mean, rates, bound)
+        curve = self._curve(direction, bound)
+        found = curve.true_positive_rates(rates)
+        opposite = {Direction.REMOVE: Direction.ADD, Direction.ADD: Direction.REMOVE}
+        # Who finds all but β of P at the rate α finds 1 − α of Q at the rate β.
+        other = self._curve(opposite[direction], bound)
+        missed = other.false_positive_rates(1 - rates)
+        if bound is Bound.UPPER:
+            above = [self._of_a_gaussian(self._mean, rates, bound)]
+            above.append(self._of_the_largest_loss(rates))
+            found = np.minimum(found, np.minimum(*(f for f, _ in above)))
+            missed = np.maximum(missed, np.maximum(*(m for _, m in above)))
+            return np.minimum(found, 1 - missed * (1 - _ROUNDING)), missed
+        return np.maximum(found, 1 - missed * (1 + _ROUNDING)), missed
+
+    @staticmethod
+    def _of_a_gaussian(
+        mean: float, rates: FloatArray, bound: Bound
+    ) -> tuple[FloatArray, FloatArray]:
+        if math.isinf(mean):
+            return np.ones(rates.size), np.zeros(rates.size)
+        found = trade_off.gaussian_rates(mean, rates, bound)
+        return found, trade_off.gaussian_misses(mean, rates, bound)
+
+    def _of_the_largest_loss(self, rates: FloatArray) -> tuple[FloatArray, FloatArray]:
+        growth = math.exp(min(self._largest_loss, 700.0)) * (1 + _ROUNDING)
+        if self._largest_loss > 700:
+            return np.ones(rates.size), np.zeros(rates.size)
+        return np.minimum(rates * growth, 1.0), (1 - rates) / growth
+
+    def _gaussian(self, bound: Bound) -> float | None:
+        """Returns the mean of a composition that is one Gaussian, if it is."""
+        parts = self._parts[bound]
+        if not parts:
+            return 0.0
+        part = next(iter(parts))
+        if sum(parts.values()) > 1 or not isinstance(part, additive_noise.Gaussian):
+            return None
+        rounding = _ROUNDING if bound is Bound.UPPER else -_ROUNDING
+        return (1 + rounding) / part.noise_multiplier
+
+    def _curve(
+        self, direction: Direction, bound: Bound
+    ) -> trade_off.Curve | trade_off.LowerCurve:
+        key = direction, bound
+        if key not in self._curves:
+            self._curves[key] = self._make_curve(direction, bound)
+        return self._curves[key]
+
+    def _make_curve(
+        self, direction: Direction, bound: Bound
+    ) -> trade_off.Curve | trade_off.LowerCurve:
+        parts = self._parts[bound]
+        if bound is Bound.UPPER or sum(parts.values()) == 1:
+            pairs = interface.pairs_of(compositions.compose(parts), bound, self._tail)
+            return trade_off.Curve(pairs.of(direction), direction)
+        laws = [
+            loss_distribution.from_pair(
+                interface.pairs_of_part(part, bound, self._tail).of(direction),
+                direction,
+                count,
+            )
+            for part, count in parts.items()
+        ]
+        return trade_off.LowerCurve(laws, self._least)
+
+
+class WorstOf:
+    """The largest of several: of scenarios one of which is the case.
+
+    Args:
+        scenarios: At least one.
+    """
+
+    def __init__(self, scenarios: Sequence[TradeOffBounds]) -> None:
+        self._scenarios = scenarios
+
+    def rates(self, rates: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Returns (n,) lower and (n,) upper bounds on the true positive rates."""
+        lower, upper = (
+            np.max([each.rates(rates, bound) for each in self._scenarios], axis=0)
+            for bound in (Bound.LOWER, Bound.UPPER)
+        )
+        return np.minimum(lower, upper), upper
+
+    def gaussian_parameter(self, least: float) -> tuple[float, float]:
+        """Returns a lower and an upper bound on the largest μ(α), least ≤ α ≤ 1/2."""
+        lower, upper = (
+            max(each.gaussian_parameter(least, bound) for each in self._scenarios)
+            for bound in (Bound.LOWER, Bound.UPPER)
+        )
+        return min(lower, upper), upper
