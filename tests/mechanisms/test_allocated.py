@@ -69,14 +69,15 @@ def test_blocks_have_all_steps_and_all_draws(one, other):
 
 @settings(max_examples=10, deadline=None)
 @given(st.integers(1, 12), st.integers(0, 12), st.sampled_from([0.0, 0.5, 1.5]))
-def test_an_upper_pair_of_several_draws_is_that_of_its_blocks(selected, more, epsilon):
+def test_an_upper_pair_of_several_draws_is_below_that_of_its_blocks(
+    selected, more, epsilon
+):
     mechanism = RandomAllocation(Gaussian(2.0), selected, selected + more)
     blocks = mechanism.blocks()
     for direction in Direction:
         least, most = mechanism_laws.bounds_of(mechanism, epsilon, direction)
         upper = mechanism_laws.bounds_of(blocks, epsilon, direction)[1]
-        assert least <= upper
-        assert most == pytest.approx(upper, rel=1e-2, abs=1e-12)
+        assert least <= most <= upper * (1 + 1e-4)
 
 
 def test_nothing_and_everything():

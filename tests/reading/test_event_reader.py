@@ -94,7 +94,9 @@ def test_builders_know_whether_they_are_in_a_sample():
         seen.append((reader.in_sample, reader.neighboring_relation))
         return compositions.NO_OP
 
-    reader = event_reader.Reader(NeighborRel.REPLACE_ONE, {Probe: build})
+    reader = event_reader.Reader(
+        NeighborRel.REPLACE_ONE, {Probe: event_reader.Row(build, frozenset())}
+    )
     reader.mechanism(Composed([Probe()]))
     reader.sampled(SelfComposed(Probe(), 2))
     reader.mechanism(Probe())
@@ -112,11 +114,14 @@ def test_the_nearest_type_is_built():
         pass
 
     noise = {kind: i for i, kind in enumerate((Parent, Child), start=1)}
-    builders = {
-        kind: lambda event, reader, sigma=sigma: additive_noise.Gaussian(float(sigma))
+    rows = {
+        kind: event_reader.Row(
+            lambda event, reader, sigma=sigma: additive_noise.Gaussian(float(sigma)),
+            frozenset(),
+        )
         for kind, sigma in noise.items()
     }
-    reader = event_reader.Reader(NeighborRel.ADD_OR_REMOVE_ONE, builders)
+    reader = event_reader.Reader(NeighborRel.ADD_OR_REMOVE_ONE, rows)
     for kind, sigma in ((Parent, 1.0), (Child, 2.0), (Grandchild, 2.0)):
         assert reader.mechanism(kind()) == additive_noise.Gaussian(sigma)
 
@@ -137,7 +142,7 @@ def test_a_relation_is_required_or_not(relation):
 
 
 def test_what_nobody_reads():
-    event = dp_accounting.ZCDpEvent(1.0)
+    event = dp_accounting.UnsupportedDpEvent()
     with pytest.raises(event_reader.UnsupportedError) as error:
         reader_of().mechanism(Composed([Gaussian(1.0), SelfComposed(event, 3)]))
     assert error.value.event is event
