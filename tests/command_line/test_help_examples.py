@@ -21,6 +21,7 @@ def test_help_names_every_subcommand(capsys):
     assert all(name in out for name in SUBCOMMANDS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("subcommand", SUBCOMMANDS)
 def test_the_example_of(capsys, tmp_path, subcommand):
     status, out, _ = run(capsys, f"{subcommand} --help")

@@ -67,6 +67,7 @@ def test_one_run(paths, expected):
     assert summary["without_bounds"] == ROWS // 5
 
 
+@pytest.mark.slow
 @posix
 def test_killed_at_random_moments_and_resumed(paths, expected):
     chance = random.Random(20261121)
@@ -88,6 +89,7 @@ def test_killed_at_random_moments_and_resumed(paths, expected):
     assert without_times(whole) == expected
 
 
+@pytest.mark.slow
 @posix
 @pytest.mark.parametrize("everyone", [False, True])
 def test_interrupted_and_resumed(paths, expected, everyone):

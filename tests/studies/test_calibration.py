@@ -34,6 +34,7 @@ def check_least(row, target):
     assert epsilon_at(row, target, less)[1] > target.epsilon
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [1e-3, 2.0, 100.0])
 @pytest.mark.parametrize("delta", [1e-15, 1e-6, 0.1])
 def test_every_target_is_met_with_the_least_noise(epsilon, delta):

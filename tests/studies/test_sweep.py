@@ -269,6 +269,7 @@ class TestExecutors:
         assert len(files.rows()) == 4
 
 
+@pytest.mark.slow
 class TestProcesses:
     @pytest.fixture
     def expected(self, files, table_of_twelve):
