@@ -58,7 +58,7 @@ def timed(job: Callable[[], tuple[float, float]]) -> Result:
 
 def ours(row: Row) -> Result:
     """The bracket of the allocation for k = 1, of its block reduction for k > 1."""
-    from dp_accounting_ext import privacy_bounds
+    from dp_accounting_ext.bounds import privacy_bounds
 
     sigma, steps, selected, epochs, delta = row
     step = additive_noise.Gaussian(sigma)

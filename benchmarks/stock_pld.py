@@ -35,7 +35,7 @@ from scipy import special
 
 import dp_accounting_ext as ext
 from dp_accounting_ext import pld
-from dp_accounting_ext import privacy_bounds
+from dp_accounting_ext.bounds import privacy_bounds
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.reading import event_table
 

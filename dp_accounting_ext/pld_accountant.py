@@ -14,8 +14,8 @@ from dp_accounting.pld import pld_privacy_accountant
 import numpy as np
 import numpy.typing as npt
 
-from dp_accounting_ext import privacy_bounds
-from dp_accounting_ext import trade_off_bounds
+from dp_accounting_ext.bounds import privacy_bounds
+from dp_accounting_ext.bounds import trade_off_bounds
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import groups
 from dp_accounting_ext.mechanisms import interface

@@ -13,6 +13,7 @@ from scipy import fft
 from scipy import special
 from scipy import stats
 
+from dp_accounting_ext.composition import trade_off
 from dp_accounting_ext.kernels import lattice
 from dp_accounting_ext.kernels import sums
 from dp_accounting_ext.mechanisms import subsampled
@@ -74,6 +75,17 @@ def test_normal_distribution_function():
     for x, error, value in zip(arguments, found, values, strict=True):
         _, allowed = gaussian_mixture.Mixture.noise_below(float(x))
         assert error <= 0.7 * allowed / UNIT_ROUNDOFF * value, x
+
+
+def test_quantiles_of_the_normal_distribution():
+    """Within what trade-off curves allow, in standard deviations."""
+    arguments = np.concatenate([spread(1e-250, 0.5, 400), 1 - spread(1e-15, 0.5, 200)])
+    for rate, found in zip(arguments, special.ndtri(arguments), strict=True):
+        with mpmath.workdps(40):
+            value, rate = mpmath.mpf(float(found)), mpmath.mpf(float(rate))
+            # Newton's step: how far the quantile is, to first order.
+            error = (mpmath.ncdf(value) - rate) / mpmath.npdf(value)
+        assert abs(error) <= trade_off._INVERSE_ERROR * (1 + abs(value)) / 10, rate
 
 
 def log_ncdf(x):

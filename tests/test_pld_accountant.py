@@ -1,8 +1,11 @@
 """The accountant as a user of dp_accounting meets it."""
 
+from concurrent import futures
 import copy
 import math
 import pickle
+import sys
+import threading
 import time
 
 import dp_accounting
@@ -373,3 +376,61 @@ class TestHost:
             for interval in (1e-2, 1e-4, 1e-5)
         ]
         assert values[0] >= values[1] * (1 - 1e-9) >= values[2] * (1 - 2e-9)
+
+
+class TestCopies:
+    """What is composed on a copy, or in another thread, is not on the original."""
+
+    @pytest.mark.parametrize(
+        "copied", [copy.copy, copy.deepcopy, lambda a: pickle.loads(pickle.dumps(a))]
+    )
+    def test_they_share_nothing(self, copied):
+        accountant = ext.PLDAccountant().compose(Gaussian(4.0))
+        before = accountant.get_epsilon_bounds(1e-6)
+        ledger = accountant.ledger
+        twin = copied(accountant)
+        assert twin.get_epsilon_bounds(1e-6) == before
+        twin.compose(Gaussian(0.5), 3)
+        assert accountant.get_epsilon_bounds(1e-6) == before
+        assert accountant.ledger == ledger != twin.ledger
+        assert twin.neighboring_relation is accountant.neighboring_relation
+        empty = ext.PLDAccountant()
+        copied(empty).compose(ext.GroupSubsampledEvent(3, Gaussian(1.0)))
+        assert empty.compose(Gaussian(4.0)).get_epsilon_bounds(1e-6) == before
+
+    def test_questions_while_others_compose(self):
+        """Frequent switches: every answer is one of some number of runs."""
+        accountant = ext.PLDAccountant()
+        answers, stopped = [], threading.Event()
+
+        def ask():
+            while not stopped.is_set():
+                answers.append(accountant.get_epsilon(1e-6))
+                assert isinstance(accountant.ledger, dp_accounting.DpEvent)
+                copy.copy(accountant)
+
+        interval = sys.getswitchinterval()
+        sys.setswitchinterval(1e-6)
+        try:
+            with futures.ThreadPoolExecutor(6) as pool:
+                asking = [pool.submit(ask) for _ in range(2)]
+                runs = [
+                    pool.submit(accountant.compose, Gaussian(10.0 + index % 40))
+                    for index in range(200)
+                ]
+                for run in runs:
+                    run.result()
+                refused = pool.submit(accountant.compose, Gaussian(-1.0))
+                assert isinstance(refused.exception(), ValueError)
+                stopped.set()
+                for each in asking:
+                    each.result()
+        finally:
+            stopped.set()
+            sys.setswitchinterval(interval)
+        alone = ext.PLDAccountant()
+        for index in range(200):
+            alone.compose(Gaussian(10.0 + index % 40))
+        expected = alone.get_epsilon_bounds(1e-6)
+        assert accountant.get_epsilon_bounds(1e-6) == pytest.approx(expected, rel=1e-12)
+        assert max(answers) <= expected[1] * (1 + 1e-12)

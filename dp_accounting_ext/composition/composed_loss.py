@@ -318,11 +318,12 @@ class ComposedLoss:
         atoms = self._around(tilt, centre)
         shift, factor = atoms._allowance()
         rounding = 2 * (atoms.gain.size + 16) * dominating_pair.UNIT_ROUNDOFF
-        found = np.cumsum(atoms.gain) * max(factor - rounding, 0.0)
+        found = atoms.sink + np.cumsum(atoms.gain)
+        found *= max(factor - rounding, 0.0)
         spent = np.cumsum(atoms.cost) * (1 + rounding)
         with np.errstate(over="ignore", divide="ignore"):
             spent = np.exp(np.log(spent) + (shift - atoms.origin)) * (1 + rounding)
-        return np.minimum(found, 1.0), spent
+        return np.minimum(found, 1.0), np.maximum(spent, floats.SMALLEST_MASS)
 
     def _search(self, delta: float) -> float:
         """Returns ε at δ: a guess by the saddle point, then the profile there."""

@@ -35,6 +35,7 @@ _INVERSE_ERROR = 1e-12
 _CLOSE_ENOUGH = 1e-6
 _FIRST_CELLS = 512
 _MOST_ROUNDS = 24
+_MOST_CELLS = 1 << 17
 # Windows of a lower curve: how many, how far apart and from where, in deviations.
 _MOST_WINDOWS = 60
 _STEP = 2.0
@@ -179,6 +180,8 @@ def gaussian_rates(mean: float, rates: FloatArray, bound: Bound) -> FloatArray:
     Source:
         Dong et al. 2019, https://arxiv.org/abs/1905.02383, section 2.2.
     """
+    if mean == 0:
+        return rates.copy()
     sign = 1 if bound is Bound.UPPER else -1
     quantiles = _inverse(rates)
     with np.errstate(invalid="ignore"):
@@ -205,7 +208,7 @@ def gaussian_misses(mean: float, rates: FloatArray, bound: Bound) -> FloatArray:
         logs = special.log_ndtr(-quantiles - mean + sign * error)
         logs += sign * _NORMAL_ERROR * (1 + np.abs(logs))
     values = np.where(rates < 1, np.exp(np.minimum(logs, 0.0)), 0.0)
-    return np.clip(np.where(rates > 0, values, 1.0), 0.0, 1 - rates)
+    return np.clip(np.where(rates > 0, values, 1.0), 0.0, 1.0)
 
 
 def _inverse(rates: FloatArray) -> FloatArray:
@@ -241,8 +244,10 @@ def largest_distance(
     left, right = places[:-1], places[1:]
     over = heights[1:]
     for _ in range(_MOST_ROUNDS):
+        if math.isinf(attained):
+            return attained
         open_cells = over - left > attained + _CLOSE_ENOUGH
-        if not upper or not open_cells.any() or math.isinf(attained):
+        if not upper or not 0 < open_cells.sum() < _MOST_CELLS:
             break
         left, right, over = left[open_cells], right[open_cells], over[open_cells]
         middle = (left + right) / 2

@@ -138,9 +138,10 @@ class LaplaceMixture(_ShiftMixture):
         )
 
     def largest_loss(self) -> float:
-        return laplace_mixture.largest_loss(
+        largest = laplace_mixture.largest_loss(
             self._mixture(self.p), self._mixture(self.q)
         )
+        return largest * interface.LOSS_ROUNDED_UP
 
 
 def _without_rare(

@@ -110,7 +110,7 @@ class RandomAllocation(interface.AmplifiedMechanism):
         return self.num_selected * self.inner.gaussian_precision()
 
     def largest_loss(self) -> float:
-        return self.num_selected * self.inner.largest_loss()
+        return interface.largest_loss_of({self.inner: self.num_selected})
 
 
 def allocate_to_schedule(counts: Mapping[Mechanism, int], num_steps: int) -> Mechanism:

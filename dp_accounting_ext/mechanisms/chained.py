@@ -77,7 +77,8 @@ class ChainedSplit(Mechanism):
         return members**2 * self.inner.gaussian_precision()
 
     def largest_loss(self) -> float:
-        return (self.removed + self.inserted) * self.inner.largest_loss()
+        members = self.removed + self.inserted
+        return members * self.inner.largest_loss() * interface.LOSS_ROUNDED_UP
 
     def is_symmetric(self) -> bool:
         return self.removed == self.inserted or self.inner.is_symmetric()

@@ -46,7 +46,7 @@ class Composed(Mechanism):
         return math.fsum(n * part.gaussian_precision() for part, n in self.items)
 
     def largest_loss(self) -> float:
-        return math.fsum(n * part.largest_loss() for part, n in self.items)
+        return interface.largest_loss_of(dict(self.items))
 
     def is_symmetric(self) -> bool:
         return all(part.is_symmetric() for part, _ in self.items)

@@ -22,7 +22,7 @@ class DiscreteLaplace(interface.OnePairMechanism):
         return discrete.discrete_laplace(self.parameter, self.sensitivity, bound)
 
     def largest_loss(self) -> float:
-        return self.parameter * self.sensitivity
+        return self.parameter * self.sensitivity * interface.LOSS_ROUNDED_UP
 
     def is_symmetric(self) -> bool:
         return True
@@ -66,9 +66,10 @@ class RandomizedResponse(interface.OnePairMechanism):
     def largest_loss(self) -> float:
         odds = (1 - self.noise_parameter) / self.noise_parameter
         if self.replace_one:
-            return math.log1p(self.num_buckets * odds)
+            return math.log1p(self.num_buckets * odds) * interface.LOSS_ROUNDED_UP
         truth = math.log1p((1 - self.noise_parameter) * (self.num_buckets - 1))
-        return max(truth, -math.log(self.noise_parameter))
+        largest = max(truth, -math.log(self.noise_parameter))
+        return largest * interface.LOSS_ROUNDED_UP
 
     def is_symmetric(self) -> bool:
         return self.replace_one

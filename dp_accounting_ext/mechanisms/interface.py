@@ -2,6 +2,7 @@
 
 import abc
 from collections.abc import Mapping
+import fractions
 import functools
 import math
 
@@ -17,6 +18,8 @@ DominatingPair = dominating_pair.DominatingPair
 _SMALLEST_TAIL_MASS = gaussian_mixture.SMALLEST_TAIL_MASS
 # Tuning: the quotient of neighbouring tails of what has parts of its own.
 _COARSE_TAILS = 1e6
+# Certified: a few logarithms and products of what no digit of cancels, relatively.
+LOSS_ROUNDED_UP = 1 + 1e-12
 
 
 class Mechanism(abc.ABC):
@@ -57,7 +60,10 @@ class Mechanism(abc.ABC):
         return math.inf
 
     def largest_loss(self) -> float:
-        """Returns a bound on the loss of one run in either direction, or inf."""
+        """Returns a bound on the loss of one run in either direction, or inf.
+
+        What is computed in floats is rounded up: the bound is taken at its word.
+        """
         return math.inf
 
     def is_symmetric(self) -> bool:
@@ -90,6 +96,19 @@ class AmplifiedMechanism(Mechanism):
     def tail_as_a_part(self, tail_mass: float) -> float:
         tail_mass = super().tail_as_a_part(tail_mass)
         return _COARSE_TAILS ** math.floor(math.log(tail_mass, _COARSE_TAILS))
+
+
+def largest_loss_of(counts: Mapping[Mechanism, int]) -> float:
+    """Returns a bound on the loss of a composition: a sum, rounded up."""
+    losses = [(part.largest_loss(), count) for part, count in counts.items()]
+    if any(math.isinf(loss) for loss, _ in losses):
+        return math.inf
+    total = sum(
+        (count * fractions.Fraction(loss) for loss, count in losses),
+        start=fractions.Fraction(0),
+    )
+    nearest = float(total)
+    return nearest if nearest >= total else math.nextafter(nearest, math.inf)
 
 
 def pairs_of(mechanism: Mechanism, bound: Bound, tail_mass: float) -> DirectedPairs:

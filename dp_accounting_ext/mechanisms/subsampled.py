@@ -85,7 +85,8 @@ class PoissonSampled(interface.AmplifiedMechanism):
         loss = self.inner.largest_loss()
         if loss > 700:
             return loss
-        return math.log1p(self.sampling_probability * math.expm1(loss))
+        sampled = math.log1p(self.sampling_probability * math.expm1(loss))
+        return sampled * interface.LOSS_ROUNDED_UP
 
 
 def sampled_gaussian_replace_one(

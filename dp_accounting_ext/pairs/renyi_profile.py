@@ -153,8 +153,9 @@ def _symmetric_pair(
     slopes = np.append(np.diff(deltas) / np.diff(kappas), 0.0)
     before = np.append(-(1 - deltas[0]) / (kappas[0] + 1), slopes[:-1])
     masses = np.maximum(slopes - before, 0.0)
+    twins = (kappas * masses)[::-1]
     ratios = np.concatenate([1 / kappas[::-1], kappas])
-    masses = np.concatenate([(kappas * masses)[::-1], masses])
+    masses = np.concatenate([twins, masses])
     sink = float(deltas[-1])
     # The check: what the atoms give, by sums of positive terms, where lines meet.
     above = np.cumsum(masses[:0:-1])[::-1]

@@ -36,7 +36,7 @@ from dp_accounting import mechanism_calibration
 
 from dp_accounting_ext import dp_event
 from dp_accounting_ext import pld_accountant
-from dp_accounting_ext import privacy_bounds
+from dp_accounting_ext.bounds import privacy_bounds
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import allocated
 from dp_accounting_ext.mechanisms import subsampled

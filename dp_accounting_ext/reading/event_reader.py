@@ -82,33 +82,23 @@ class Reader:
             )
 
     def _single(self, event: stock.DpEvent) -> interface.Mechanism:
-        kind = self._kind(event)
-        if kind is None:
-            raise UnsupportedError(event, "Unsupported event.")
-        return self.rows[kind].builder(event, self)
-
-    def _kind(self, event: stock.DpEvent) -> type | None:
-        """Returns the type in the table that an event is read as, if any.
-
-        A class of dp_accounting's own that is not in the table is newer than it, and
-        not its parent, whatever it inherits.
-        """
         for kind in type(event).__mro__:
             if kind in self.rows:
-                return kind
-            if kind.__module__.split(".")[0] == _STOCK_PACKAGE:
-                return None
-        return None
+                return self.rows[kind].builder(event, self)
+        raise UnsupportedError(event, "Unsupported event.")
 
     def _check_known(self, event: stock.DpEvent) -> None:
-        """Raises `UnsupportedError` for fields anywhere that are not accounted for.
+        """Raises `UnsupportedError` for what is newer than the table, anywhere.
 
-        A field that is not known must have its default: a newer version, or a subclass,
-        then means what it meant without it.
+        A class of dp_accounting's own that is not in the table is not its parent,
+        whatever it inherits. A field that is not known must have its default: a newer
+        version, or a subclass, then means what it meant without it.
         """
         stack: list[Any] = [event]
         while stack:
             node = stack.pop()
+            if self._is_newer(type(node)):
+                raise UnsupportedError(node, "Unsupported event.")
             for name in self._unknown_fields(type(node)):
                 value = getattr(node, name)
                 if not _is_same(value, field_defaults(type(node))[name]):
@@ -119,6 +109,14 @@ class Reader:
                     )
             stack += [node.event] if hasattr(node, "event") else []
             stack += getattr(node, "events", ())
+
+    def _is_newer(self, event_type: type) -> bool:
+        for kind in event_type.__mro__:
+            if kind in self.rows or kind in _COMPOSITIONS or kind is stock.DpEvent:
+                return False
+            if kind.__module__.split(".")[0] == _STOCK_PACKAGE:
+                return True
+        return False
 
     def _unknown_fields(self, event_type: type) -> frozenset[str]:
         names = frozenset(field_defaults(event_type))

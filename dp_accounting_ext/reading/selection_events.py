@@ -11,7 +11,7 @@ from dp_accounting_ext.mechanisms import groups
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.mechanisms import renyi_bounded
-from dp_accounting_ext.mechanisms import renyi_bounds
+from dp_accounting_ext.mechanisms import renyi_divergences
 from dp_accounting_ext.mechanisms import selections
 from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.validation import fields
@@ -37,12 +37,12 @@ def permute_and_flip(event: Any, reader: event_reader.Reader) -> interface.Mecha
 def repeat_and_select(event: Any, reader: event_reader.Reader) -> interface.Mechanism:
     """Reads the best of a random number of runs."""
     inner = reader.mechanism(event.event)
-    mean = fields.real_number("mean", event.mean)
+    mean = fields.scale("mean", event.mean)
     shape = fields.real_number("shape", event.shape)
-    if not 1 <= mean < math.inf:
-        raise ValueError(f"mean must be at least 1 and finite. Found {event.mean}.")
-    if shape < 0:
-        raise ValueError(f"shape must be at least 0. Found {event.shape}.")
+    if mean < 1:
+        raise ValueError(f"mean must be at least 1. Found {event.mean}.")
+    if shape != math.inf:
+        shape = fields.scale("shape", event.shape)
     parts = compositions.unpacked({inner: 1})
     if any(isinstance(part, groups.Grouped) for part in parts):
         raise event_reader.UnsupportedError(
@@ -54,7 +54,7 @@ def repeat_and_select(event: Any, reader: event_reader.Reader) -> interface.Mech
         return inner
     if compositions.is_certainly_known(inner):
         return known_bounds.NonPrivate()
-    divergences = renyi_bounds.divergences(inner)
+    divergences = renyi_divergences.divergences(inner)
     if not np.isfinite(divergences).any():
         raise event_reader.UnsupportedError(
             event,
@@ -62,5 +62,5 @@ def repeat_and_select(event: Any, reader: event_reader.Reader) -> interface.Mech
             "infinite loss has none.",
         )
     return renyi_bounded.RenyiBounded.of(
-        renyi_bounds.repeat_and_select(divergences, mean, shape)
+        renyi_divergences.repeat_and_select(divergences, mean, shape)
     )

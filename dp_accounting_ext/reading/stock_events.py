@@ -159,11 +159,7 @@ def privacy_parameters(event: Any, reader: event_reader.Reader) -> interface.Mec
 
 def zero_concentrated(event: Any, reader: event_reader.Reader) -> interface.Mechanism:
     """Reads a mechanism whose divergence at the order α is at most ξ + ρα."""
-    rho = fields.real_number("rho", event.rho)
-    xi = fields.real_number("xi", event.xi)
-    for name, value in (("rho", rho), ("xi", xi)):
-        if value < 0:
-            raise ValueError(f"{name} must be non-negative. Found {value}.")
+    rho, xi = fields.scale("rho", event.rho), fields.scale("xi", event.xi)
     return _concentrated(rho, xi) if rho or xi else compositions.NO_OP
 
 

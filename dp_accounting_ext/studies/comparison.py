@@ -5,7 +5,7 @@ import dataclasses
 import math
 import time
 
-from dp_accounting_ext import privacy_bounds
+from dp_accounting_ext.bounds import privacy_bounds
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import allocated
 from dp_accounting_ext.reading import event_reader

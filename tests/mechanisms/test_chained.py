@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from dp_accounting_ext import privacy_bounds
+from dp_accounting_ext.bounds import privacy_bounds
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import allocated
 from dp_accounting_ext.mechanisms import chained

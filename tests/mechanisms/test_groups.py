@@ -12,7 +12,7 @@ import pytest
 
 import dp_accounting_ext as ext
 from dp_accounting_ext import pld
-from dp_accounting_ext import privacy_bounds
+from dp_accounting_ext.bounds import privacy_bounds
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import groups

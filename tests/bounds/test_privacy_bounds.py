@@ -12,7 +12,7 @@ import oracles
 import pytest
 
 import dp_accounting_ext as ext
-from dp_accounting_ext import privacy_bounds
+from dp_accounting_ext.bounds import privacy_bounds
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import allocated
 from dp_accounting_ext.mechanisms import discrete_outputs

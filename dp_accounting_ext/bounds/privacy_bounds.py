@@ -52,9 +52,7 @@ class PrivacyBounds:
         self._precision = math.fsum(
             n * part.gaussian_precision() for part, n in counts.items()
         )
-        self._largest_loss = floats.raised(
-            math.fsum(n * part.largest_loss() for part, n in counts.items()), by=1e-12
-        )
+        self._largest_loss = interface.largest_loss_of(counts)
         self._directions = list(Direction)
         if all(part.is_symmetric() for part in counts):
             self._directions = [Direction.REMOVE]

@@ -41,9 +41,7 @@ class TradeOffBounds:
             n * part.gaussian_precision() for part, n in counts.items()
         )
         self._mean = math.sqrt(precision) * (1 + _ROUNDING)
-        self._largest_loss = math.fsum(
-            n * part.largest_loss() for part, n in counts.items()
-        ) * (1 + _ROUNDING)
+        self._largest_loss = interface.largest_loss_of(counts)
         self._least = max(least, _LEAST_RATE)
         self._curves: dict[
             tuple[Direction, Bound], trade_off.Curve | trade_off.LowerCurve

@@ -1,0 +1,1 @@
+"""Certified answers of a composition: ε and δ, and trade-off curves."""

@@ -1,0 +1,37 @@
+"""Stand-ins for events that a newer dp_accounting has: the same names and fields."""
+
+import types
+
+import attr
+import dp_accounting
+
+
+def _event(name, **fields):
+    attributes = {
+        field: attr.ib() if default is attr.NOTHING else attr.ib(default=default)
+        for field, default in fields.items()
+    }
+    return attr.make_class(
+        name, attributes, bases=(dp_accounting.DpEvent,), frozen=True, slots=True
+    )
+
+
+MODULE = types.SimpleNamespace(
+    **{
+        name: getattr(dp_accounting.dp_event, name, None) or _event(name, **fields)
+        for name, fields in {
+            "EpsilonDeltaDpEvent": {"epsilon": attr.NOTHING, "delta": attr.NOTHING},
+            "ExponentialMechanismDpEvent": {"epsilon": attr.NOTHING},
+            "PermuteAndFlipDpEvent": {"epsilon": attr.NOTHING},
+            "DiscreteGaussianDpEvent": {
+                "sigma": attr.NOTHING,
+                "sensitivity": 1.0,
+                "dimension": None,
+            },
+        }.items()
+    }
+)
+EpsilonDelta = MODULE.EpsilonDeltaDpEvent
+Exponential = MODULE.ExponentialMechanismDpEvent
+PermuteAndFlip = MODULE.PermuteAndFlipDpEvent
+DiscreteGaussian = MODULE.DiscreteGaussianDpEvent

@@ -1,0 +1,179 @@
+"""A dp_accounting that is newer than this package knows: nothing of it is believed."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import attr
+import dp_accounting
+from dp_accounting import privacy_accountant
+import pytest
+
+import dp_accounting_ext as ext
+from dp_accounting_ext import pld
+from dp_accounting_ext.reading import event_reader
+from dp_accounting_ext.reading import event_table
+
+NeighborRel = privacy_accountant.NeighboringRelation
+Gaussian = dp_accounting.GaussianDpEvent
+
+
+@attr.s(frozen=True, slots=True, auto_attribs=True)
+class UnknownEvent(dp_accounting.DpEvent):
+    epsilon: float
+
+
+@attr.s(frozen=True, slots=True, auto_attribs=True)
+class TallTailedDpEvent(Gaussian):
+    """A mechanism of the library's own that happens to inherit a known one."""
+
+
+TallTailedDpEvent.__module__ = "dp_accounting.dp_event"
+
+
+@attr.s(frozen=True, slots=True, auto_attribs=True)
+class CorrelatedEvent(Gaussian):
+    correlation: float = 0.0
+
+
+@attr.s(frozen=True, slots=True, auto_attribs=True)
+class WeightedComposedEvent(dp_accounting.ComposedDpEvent):
+    weight: float = 1.0
+
+
+@attr.s(frozen=True, slots=True, auto_attribs=True)
+class LaplaceDpEvent(dp_accounting.DpEvent):
+    """The library's event, with one more field in a newer version."""
+
+    noise_multiplier: float
+    dimension: int = 1
+
+
+def around(event):
+    return [
+        event,
+        dp_accounting.ComposedDpEvent([Gaussian(1.0), event]),
+        dp_accounting.SelfComposedDpEvent(event, 3),
+        dp_accounting.PoissonSampledDpEvent(0.1, event),
+        ext.RandomAllocationEvent(event, 1, 10),
+        ext.ScheduledAllocationEvent([Gaussian(1.0), event], [1, 1], 3),
+        ext.GroupSubsampledEvent(2, dp_accounting.PoissonSampledDpEvent(0.1, event)),
+        dp_accounting.SampledWithoutReplacementDpEvent(10, 2, event),
+        dp_accounting.dp_event.RepeatAndSelectDpEvent(event, 5, 1.0),
+    ]
+
+
+UNKNOWN = [
+    UnknownEvent(1.0),
+    TallTailedDpEvent(1.0),
+    CorrelatedEvent(1.0, 0.5),
+    WeightedComposedEvent([Gaussian(1.0)], 0.5),
+]
+
+
+@pytest.mark.parametrize(
+    "event", [e for each in UNKNOWN for e in around(each)], ids=str
+)
+def test_what_is_unknown_is_refused_wherever_it_stands(event):
+    accountant = ext.PLDAccountant().compose(dp_accounting.NoOpDpEvent())
+    assert not accountant.supports(event)
+    error = privacy_accountant.UnsupportedEventError
+    with pytest.raises(error, match=r"correlation|weight|caused by subevent \w+Event"):
+        accountant.compose(event)
+    with pytest.raises(error):
+        pld.from_event(event)
+    assert accountant.ledger == dp_accounting.NoOpDpEvent()
+    assert accountant.get_epsilon(0.0) == 0.0
+
+
+def test_a_field_of_its_default_means_what_it_meant():
+    expected = ext.PLDAccountant().compose(Gaussian(2.0), 3).get_epsilon(1e-6)
+    for event in (CorrelatedEvent(2.0), WeightedComposedEvent([Gaussian(2.0)])):
+        found = ext.PLDAccountant().compose(event, 3).get_epsilon(1e-6)
+        assert found == expected
+
+
+def test_a_known_event_with_one_more_field(monkeypatch):
+    monkeypatch.setattr(event_table, "_TABLE", dict(event_table._TABLE))
+    module = type("Module", (), {"LaplaceDpEvent": LaplaceDpEvent})
+    event_table.register_stock_events(module)
+    assert ext.PLDAccountant().supports(LaplaceDpEvent(1.0))
+    with pytest.raises(
+        privacy_accountant.UnsupportedEventError,
+        match="`LaplaceDpEvent` has a field that is not accounted for: dimension. Foun",
+    ):
+        ext.PLDAccountant().compose(LaplaceDpEvent(1.0, 3))
+
+
+def test_a_relation_that_is_unknown():
+    relation = type("Relation", (), {"name": "REPLACE_USER"})()
+    with pytest.raises(ValueError, match="must be one of .* Found REPLACE_USER"):
+        event_reader.check_relation(relation)
+    for known in NeighborRel:
+        event_reader.check_relation(known)
+
+
+MADE_UP_HOST = """
+import dp_accounting
+from dp_accounting.pld import pld_privacy_accountant as module
+
+class Newer(module.PLDAccountant):
+    limit = 5
+
+    def __init__(self, *arguments, **keywords):
+        super().__init__(*arguments, **keywords)
+        self._extra_delta = 0.0
+
+    def get_extra_delta(self):
+        return getattr(self, "_extra_delta", 0.0)
+
+    @property
+    def zcdp(self):
+        return 0.0
+
+module.PLDAccountant = Newer
+import dp_accounting_ext as ext
+
+accountant = ext.PLDAccountant().compose(dp_accounting.GaussianDpEvent(1.0))
+assert isinstance(accountant, Newer)
+assert not hasattr(accountant, "_extra_delta")
+for name in ("get_extra_delta", "zcdp", "limit"):
+    try:
+        getattr(accountant, name)
+    except AttributeError as error:
+        print(error)
+
+class Own(ext.PLDAccountant):
+    def get_extra_delta(self):
+        return self.get_delta(1.0)
+
+assert Own().get_extra_delta() == 0.0
+assert accountant.neighboring_relation.name == "ADD_OR_REMOVE_ONE"
+print(accountant.get_epsilon(1e-6))
+"""
+
+
+def test_methods_and_state_that_are_unknown():
+    package = os.path.dirname(os.path.dirname(ext.__file__))
+    path = os.pathsep.join([package, os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(MADE_UP_HOST)],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    for name, line in zip(("get_extra_delta", "zcdp", "limit"), lines, strict=False):
+        assert line.startswith(f"PLDAccountant.{name} is of a newer dp_accounting")
+    expected = ext.PLDAccountant().compose(Gaussian(1.0)).get_epsilon(1e-6)
+    assert float(lines[3]) == expected
+
+
+def test_no_public_name_of_the_library_is_left_to_chance():
+    """Each is answered here, or known to read no state, or refused."""
+    stock = dp_accounting.pld.PLDAccountant
+    for name in dir(stock):
+        known = {"neighboring_relation", "CompositionErrorDetails"}
+        assert name.startswith("_") or name in vars(ext.PLDAccountant) or name in known
