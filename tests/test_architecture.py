@@ -17,7 +17,7 @@ LAYERS = [
     {"pairs", "renyi", "wpm"},
     {"composition", "amplification"},
     {"mechanisms"},
-    {"privacy_bounds", "trade_off_bounds", "reading"},
+    {"bounds", "reading"},
     {"pld", "pld_accountant", "rdp_accountant"},
     {"studies"},
     {"papers"},
