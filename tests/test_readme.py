@@ -137,7 +137,8 @@ def test_links_between_pages_lead_somewhere(page):
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_googles_library_has_one_name(page):
     """The noun is dp_accounting, the adjective stock."""
-    text = " ".join(page.read_text().split())
+    # Names of files may hold other words.
+    text = re.sub(r"`[^`]*`", "`…`", " ".join(page.read_text().split()))
     others = r"\b[Uu]pstream|\bhost\b|\b[Tt]he library\b"
     others += r"|\b[Tt]he stock\b(?! (accountant|Rényi|grid|`))"
     found = [match.group() for match in re.finditer(others, text)]

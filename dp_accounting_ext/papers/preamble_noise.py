@@ -36,10 +36,6 @@ from dp_accounting import mechanism_calibration
 
 from dp_accounting_ext import dp_event
 from dp_accounting_ext import pld_accountant
-from dp_accounting_ext.bounds import privacy_bounds
-from dp_accounting_ext.mechanisms import additive_noise
-from dp_accounting_ext.mechanisms import allocated
-from dp_accounting_ext.mechanisms import subsampled
 
 # The paper's.
 DIMENSION = 2**20
@@ -138,20 +134,10 @@ def noise_needed(
 
 
 def epsilon_bounds(setting: Setting, noise_multiplier: float) -> tuple[float, float]:
-    """Returns bounds on ε of the block reduction; the upper is the mechanism's, too.
-
-    Source: https://arxiv.org/abs/2602.17284, Lemma 2.8.
-    """
+    """Returns certified bounds on ε of the whole training."""
     accountant = pld_accountant.PLDAccountant()
-    upper = accountant.compose(setting.event(noise_multiplier)).get_epsilon(DELTA)
-    allocation = allocated.RandomAllocation(
-        additive_noise.Gaussian(noise_multiplier),
-        setting.num_selected,
-        setting.num_steps,
-    )
-    update = subsampled.poisson_sampled(setting.rate, allocation.blocks())
-    bounds = privacy_bounds.PrivacyBounds({update: setting.num_updates}, _INTERVAL)
-    return bounds.lower_epsilon(DELTA), upper
+    accountant.compose(setting.event(noise_multiplier))
+    return accountant.get_epsilon_bounds(DELTA)
 
 
 @functools.cache

@@ -49,12 +49,17 @@ def test_the_ratio_needed_uses_up_epsilon():
 
 
 @pytest.mark.parametrize("noise", [1.0, 3.0])
-def test_bounds_of_the_block_reduction_hold_the_mechanisms(noise):
+def test_bounds_are_below_those_of_poisson_sampling_alone(noise):
+    """Whoever sends k of t blocks is no more exposed than by t blocks at once."""
     setting = preamble_noise.Setting(2**12, 0.1)
     lower, upper = preamble_noise.epsilon_bounds(setting, noise)
-    accountant = ext.PLDAccountant().compose(setting.event(noise))
-    own = accountant.get_epsilon_bounds(preamble_noise.DELTA)
-    assert own[0] <= lower <= upper == own[1] <= lower * (1 + 1e-3)
+    assert 0 < lower <= upper <= lower * 1.03
+    every = dp_accounting.PoissonSampledDpEvent(
+        setting.rate,
+        dp_accounting.GaussianDpEvent(noise / math.sqrt(setting.num_selected)),
+    )
+    known = ext.PLDAccountant().compose(every, setting.num_updates)
+    assert upper <= known.get_epsilon(preamble_noise.DELTA)
 
 
 def test_rows_are_of_every_setting():
