@@ -134,7 +134,7 @@ def test_epsilon_of_a_gaussian_gives_its_delta(sigma, delta):
 
 
 @pytest.mark.parametrize(
-    ("gap", "seconds", "count"), [(5e-4, 1.9, 0), (1e-2, 1.9, 1), (-0.1, 2.1, 2)]
+    ("gap", "seconds", "count"), [(1e-2, 1.9, 0), (0.03, 1.9, 1), (-0.1, 2.1, 2)]
 )
 def test_goals_of_the_inner_evaluation(gap, seconds, count):
     assert len(preamble.violations(1.0, gap, seconds)) == count
