@@ -2,7 +2,7 @@
 
 Prints for each route the points of a sum, the bracket of ε and its relative gap, and
 the CPU seconds of both bounds; then the exponent of time over 1 / gap, fitted. The
-paper's algorithm has exponent 2. Last, the two routes' bounds combined.
+paper's algorithm has exponent 2.
 
     python benchmarks/kernel_scaling.py
 """
@@ -10,7 +10,6 @@ paper's algorithm has exponent 2. Last, the two routes' bounds combined.
 import measured_with
 
 from dp_accounting_ext.pairs import dominating_pair
-from dp_accounting_ext.pairs import profile_pairs
 from dp_accounting_ext.papers import allocation_sums
 
 Route = allocation_sums.Route
@@ -20,14 +19,12 @@ POINTS = {
     Route.GEOMETRIC: (1000, 2000, 4000, 8000, 16000),
     Route.ADDITIVE: (4096, 8192, 16384, 32768, 65536),
 }
-COMBINED = {Route.ADDITIVE: 16384, Route.GEOMETRIC: 2000}
 REPEATS = 3
 REMOVE = dominating_pair.Direction.REMOVE
 
 
 def print_setting(sigma: float, steps: int, delta: float) -> None:
     print(f"σ = {sigma:g}, t = {steps}, δ = {delta:g}, remove")
-    combined = {}
     for route, numbers in POINTS.items():
         rows = allocation_sums.compute(
             sigma, steps, route, numbers, tail_mass=1e-6 * delta, repeats=REPEATS
@@ -38,14 +35,8 @@ def print_setting(sigma: float, steps: int, delta: float) -> None:
                 f"  {route.value:<10}{row.points:>7} points  [{lower:.8f}, {upper:.8f}]"
                 f"  gap {row.gap(delta):.1e}  {row.seconds:.3f} CPU s"
             )
-            if row.points == COMBINED[route]:
-                combined[route] = row
         exponent = allocation_sums.cost_exponent(rows, delta)
         print(f"  {route.value:<10}CPU time grows as (1 / gap)^{exponent:.2f}")
-    bulk, tails = (combined[route] for route in COMBINED)
-    lower = profile_pairs.combine(bulk.lower, tails.lower).epsilon(delta, REMOVE)
-    upper = profile_pairs.combine(bulk.upper, tails.upper).epsilon(delta, REMOVE)
-    print(f"  combined  16384 and 2000  [{lower:.8f}, {upper:.8f}]")
 
 
 def main() -> None:

@@ -82,7 +82,7 @@ def test_kernels_know_no_types_of_the_package():
         assert set(imports(path)) <= {"kernels"}
 
 
-def test_only_the_adapter_reads_private_fields_of_the_host():
+def test_only_the_adapter_reads_private_fields_of_dp_accounting():
     fields = r"\._(probs|lower_loss|discretization|infinity_mass|pmf_remove|pmf_add)\b"
     for path in modules():
         if path.name != "stock_pld.py":

@@ -55,6 +55,10 @@ def atoms_above(
     Guarantees:
         `values_at` of the atoms, computed in floats, is at least `values` at each of
         the atoms' places, and one at zero.
+
+    Source:
+        https://arxiv.org/abs/2602.17284, Claim B.3, for the convex order: the minorant
+        of the least of two upper bounds is one.
     """
     places = np.append(0.0, places)
     # Raised to where floats have all their digits.

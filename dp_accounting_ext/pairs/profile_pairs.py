@@ -1,9 +1,8 @@
-"""Pairs from profiles: the larger or the tighter of several bounds, or a reflection."""
+"""Pairs from profiles: the largest of several, or a reflection."""
 
 from collections.abc import Sequence
 import dataclasses
 import functools
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +18,6 @@ FloatArray = npt.NDArray[np.float64]
 
 # Tuning: each choice is certified. Not measured.
 _CLEARLY = 1e-9  # Relative difference from which one profile counts as tighter.
-_TANGENT_STEPS = 20  # A limit for the search of a common tangent.
 
 
 class _Profile:
@@ -46,106 +44,8 @@ class _Profile:
         masses: FloatArray = self._p[np.searchsorted(self.ratios, kappa)]
         return masses
 
-    def mass_from(self, kappa: float, side: Literal["left", "right"]) -> float:
-        """Returns the Q-mass at or above κ (left), or above it (right)."""
-        return float(self._q[np.searchsorted(self.ratios, kappa, side)])
-
     def rounding(self) -> float:
         return 4 * (self.ratios.size + 16) * floats.UNIT_ROUNDOFF
-
-
-def combine(main: DominatingPair, tail: DominatingPair) -> DominatingPair:
-    """Returns a pair as tight as `main` up to some ratio, and as `tail` above it.
-
-    Above the ratio 1 the two profiles are compared. From the ratio on above which
-    `tail` is the tighter, it takes over: lower bounds by the larger of the two
-    profiles, upper bounds by the convex minorant of the smaller.
-
-    Args:
-        main: n atoms.
-        tail: m atoms, a bound on the same mechanism from the same side.
-
-    Returns:
-        At most n + m + 1 atoms; `main` itself where `tail` is not the tighter far
-        out, `tail` itself where it is the tighter all the way.
-
-    Raises:
-        ValueError: If one is an upper bound and the other a lower one.
-
-    Source:
-        https://arxiv.org/abs/2602.17284, Claim B.3, for the convex order.
-    """
-    if main.bound is not tail.bound:
-        raise ValueError(
-            "main and tail must bound from the same side. "
-            f"Found {main.bound.value} and {tail.bound.value}."
-        )
-    upper = main.bound is Bound.UPPER
-    ours, theirs = _Profile(main), _Profile(tail)
-    places = np.union1d(main.ratios, tail.ratios)
-    places = places[places > 1]
-    if places.size == 0:
-        return main
-    here, there = ours.at(places), theirs.at(places)
-    margin = _CLEARLY * np.maximum(here, there)
-    tighter = there < here - margin if upper else there > here + margin
-    gone = np.maximum(here, there) <= 0  # Beyond all ratios of both.
-    worse = np.flatnonzero(~(tighter | gone))
-    first = int(worse[-1]) + 1 if worse.size else 0
-    if not tighter[first:].any():
-        return main
-    if first == 0:
-        return tail
-    before, after = float(places[first - 1]), float(places[first])
-    join = _bridge if upper else _crossing
-    joints, masses, low, high = join(ours, theirs, before, after)
-    below, above = main.ratios < low, tail.ratios > high
-    ratios = np.concatenate([main.ratios[below], joints, tail.ratios[above]])
-    return dataclasses.replace(
-        main,
-        ratios=ratios,
-        masses=np.concatenate([main.masses[below], masses, tail.masses[above]]),
-        infinity_mass=tail.infinity_mass,
-        mass_error=max(main.mass_error, tail.mass_error),
-        ratio_error=max(main.ratio_error, tail.ratio_error),
-    )
-
-
-def _crossing(
-    ours: _Profile, theirs: _Profile, before: float, after: float
-) -> tuple[FloatArray, FloatArray, float, float]:
-    """Returns the atom where two lower profiles cross, both linear in between."""
-    gaps = ours.at(np.array([before, after])) - theirs.at(np.array([before, after]))
-    share = min(max(gaps[0] / (gaps[0] - gaps[1]), 0.0), 1.0)
-    place = before + share * (after - before)
-    steep = ours.mass_from(after, "left")
-    flat = theirs.mass_from(after, "left")
-    mass = max(steep * (1 - ours.rounding()) - flat * (1 + theirs.rounding()), 0.0)
-    return np.array([place]), np.array([mass]), after, before
-
-
-def _bridge(
-    ours: _Profile, theirs: _Profile, before: float, after: float
-) -> tuple[FloatArray, FloatArray, float, float]:
-    """Returns the two atoms that the common tangent of two upper profiles joins."""
-    lows = ours.ratios[ours.ratios <= before]
-    highs = theirs.ratios[theirs.ratios >= after]
-    low_values, high_values = ours.at(lows), theirs.at(highs)
-    i, j = lows.size - 1, 0
-    for _ in range(_TANGENT_STEPS):
-        j = int(np.argmin((high_values - low_values[i]) / (highs - lows[i])))
-        best = int(np.argmax((high_values[j] - low_values) / (highs[j] - lows)))
-        if best == i:
-            break
-        i = best
-    low, high = float(lows[i]), float(highs[j])
-    slope = float(high_values[j] - low_values[i]) / (high - low)
-    rounding = ours.rounding() + theirs.rounding()
-    rounding *= 1 + float(low_values[i]) / (high - low)
-    left, right = ours.mass_from(low, "left"), theirs.mass_from(high, "right")
-    masses = np.array([left + slope, -slope - right])
-    masses = np.maximum(masses, 0.0) + rounding * left
-    return np.array([low, high]), masses, low, high
 
 
 def maximum(pairs: Sequence[DirectedPairs]) -> DirectedPairs:

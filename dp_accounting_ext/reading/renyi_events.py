@@ -354,7 +354,7 @@ def reader(neighboring_relation: NeighborRel) -> Reader:
 
 
 def register_stock_events(module: Any) -> None:
-    """Registers those of the stock events that a version of the library has."""
+    """Registers those of the stock events that a version of dp_accounting has."""
     for name, entry in _STOCK.items():
         if hasattr(module, name):
             _TABLE[getattr(module, name)] = entry

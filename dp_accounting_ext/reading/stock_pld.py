@@ -1,4 +1,4 @@
-"""The one place that reads and writes the host's privacy loss distributions."""
+"""The one place that reads and writes stock privacy loss distributions."""
 
 from collections.abc import Sequence
 import math
@@ -228,7 +228,7 @@ def _pmf(law: loss_distribution.LossDistribution, interval: float) -> pld_pmf.PL
         start, masses = factor.start, factor.masses
     else:
         cells = np.floor((law.losses - law.ratio_error) / interval).astype(np.int64)
-        # Of what is lower the host finds no ratio.
+        # dp_accounting finds no ratio for a lower loss.
         known = cells * interval >= -floats.LARGEST_LOSS
         start = int(cells[known][0]) if known.any() else 0
         size = int(cells[-1]) - start + 1
@@ -236,7 +236,7 @@ def _pmf(law: loss_distribution.LossDistribution, interval: float) -> pld_pmf.PL
             cells[known] - start, law.masses[known], max(size, 0)
         )
     # Every loss may be one rounding, every interval two: of the sums here, and of
-    # those that the host makes.
+    # those that dp_accounting makes.
     roundings = law.losses.size + 2 * masses.size
     rounding = law.mass_error + _SUMMATION_ERROR
     rounding += roundings * floats.UNIT_ROUNDOFF

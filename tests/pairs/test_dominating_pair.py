@@ -6,14 +6,12 @@ import math
 from hypothesis import assume
 from hypothesis import given
 from hypothesis import strategies as st
-import numpy as np
 import oracles
 import pytest
 import strategies
 
 from dp_accounting_ext.pairs import dominating_pair
 from dp_accounting_ext.pairs import gaussian
-from dp_accounting_ext.pairs import profile_pairs
 
 Bound = dominating_pair.Bound
 Direction = dominating_pair.Direction
@@ -73,67 +71,6 @@ def test_both_directions_agree_on_total_variation():
     assert pair.hockey_stick(0.0, Direction.REMOVE) == pytest.approx(
         pair.hockey_stick(0.0, Direction.ADD), rel=1e-12
     )
-
-
-def coarse_and_fine(bound):
-    """A pair exact below ratio 8 and poor above it, and one coarse throughout."""
-    exact = gaussian.dominating_pair_of(1.0, bound, tail_mass=1e-25, points=4000)
-    coarse = gaussian.dominating_pair_of(1.0, bound, tail_mass=1e-25, points=60)
-    above = exact.ratios > 8
-    lost = float(exact.p_masses[above].sum())
-    places, masses = exact.ratios[~above], exact.masses[~above].copy()
-    mass = float(exact.masses[above].sum())
-    if bound is Bound.UPPER:
-        masses[-1] += mass
-        lost -= mass * float(places[-1])
-    else:
-        places, masses = np.append(places, lost / mass), np.append(masses, mass)
-        lost = 0.0
-    main = dominating_pair.DominatingPair(places, masses, lost, exact.zero_mass, bound)
-    return main, coarse, exact
-
-
-@pytest.mark.parametrize("bound", list(Bound))
-def test_combine_is_certified_and_takes_the_better_of_two(bound):
-    main, tail, exact = coarse_and_fine(bound)
-    both = profile_pairs.combine(main, tail)
-    assert np.all(np.diff(both.ratios) > 0)
-    for epsilon in np.linspace(-1.0, 6.0, 57):
-        for direction in Direction:
-            values = [
-                pair.hockey_stick(epsilon, direction) for pair in (main, tail, both)
-            ]
-            truth = float(oracles.gaussian_delta(1.0, epsilon))
-            if bound is Bound.UPPER:
-                assert both.delta(epsilon, direction) >= truth
-                assert values[2] <= min(values[0], values[1]) * (1 + 1e-9) + 1e-15 or (
-                    direction is Direction.ADD
-                )
-            else:
-                assert both.delta(epsilon, direction) <= truth
-                if direction is Direction.REMOVE and epsilon >= 0:
-                    assert values[2] >= max(values[0], values[1]) * (1 - 1e-9)
-    assert both.infinity_mass == tail.infinity_mass
-    assert both.hockey_stick(5.0, Direction.REMOVE) == pytest.approx(
-        tail.hockey_stick(5.0, Direction.REMOVE), rel=1e-12
-    )
-    assert both.hockey_stick(0.5, Direction.REMOVE) == pytest.approx(
-        exact.hockey_stick(0.5, Direction.REMOVE), rel=1e-4
-    )
-
-
-@given(strategies.pairs(Bound.UPPER, sinks=False))
-def test_combining_with_itself_changes_nothing(pair):
-    assert profile_pairs.combine(pair, pair) is pair
-
-
-def test_combine_refuses_opposite_sides():
-    upper, lower = (
-        gaussian.dominating_pair_of(1.0, bound, tail_mass=1e-9, points=100)
-        for bound in Bound
-    )
-    with pytest.raises(ValueError, match="Found upper and lower"):
-        profile_pairs.combine(upper, lower)
 
 
 @given(strategies.pairs(Bound.UPPER, sinks=False, most_atoms=3))
