@@ -35,6 +35,7 @@ _FEWEST_ROWS, _MOST_ROWS = 1 << 11, 1 << 14
 _ABOVE, _BELOW = 16.0, 16.0  # Exponents of what of a tilted law is out of the window.
 _DEVIATIONS = 9.0  # Of V, above its mean.
 _SKETCH_SIZE = 256
+_LARGEST_INDEX = 2.0**52  # Certified: floats hold all integers up to it.
 # At its saddle point's tilt large ratios make a law wide: it is tilted less, at most so
 # many times, until its window is not too wide beside another.
 EASED, _MOST_EASED = 0.75, 12
@@ -346,6 +347,15 @@ class Grid:
     def coarse_step(self) -> float:
         """Height of a coarse row, in nats."""
         return self.row_step * self.height
+
+    def holds(self, steps: Steps) -> bool:
+        """Tells whether all sums have indices that floats hold exactly."""
+        if not min(self.row_step, self.column_step) > 0:
+            return False
+        score, variance = scores(steps.ratios, self.rate)
+        rows = float(np.abs(score).max()) / self.row_step
+        columns = float(variance.max()) / self.column_step
+        return steps.num_steps * max(rows, columns) < _LARGEST_INDEX
 
     def factors(self, steps: Steps) -> tuple[lattice_2d.Factor, lattice_2d.Factor]:
         """Returns steps with the record, k of them, and without it, t − k."""

@@ -124,7 +124,7 @@ def upper_pair(
         rate = sketch.rate(tilt)
         anchor = ordinary.sketch.eased(rate, joint_allocation.EASED * tilt, _WIDEST)
         grid = joint_allocation.Grid.of([anchor], num_steps, finer=2)
-        if anchor.tilt * grid.coarse_step <= _STEEPEST_ROW:
+        if anchor.tilt * grid.coarse_step <= _STEEPEST_ROW and grid.holds(ordinary):
             cells.append(_upper_cells(pair, ordinary, anchor, grid, lost, exponent))
     return _least(blocks, cells) if cells else blocks
 
@@ -297,6 +297,8 @@ def lower_pair(
     anchors = _lower_anchors(steps, tail_mass)
     windows = [_union(*both) for _, *both in anchors]
     grid = joint_allocation.Grid.of(windows, num_steps)
+    if not grid.holds(steps):
+        return _by_sum(pair, num_selected, num_steps, tail_mass)
     looks = [
         _Look(grid, *anchor)
         for anchor in anchors

@@ -6,6 +6,7 @@ The names here are those from which `PLDAccountant.register` builds.
 from dp_accounting_ext.mechanisms.additive_noise import Gaussian
 from dp_accounting_ext.mechanisms.additive_noise import GaussianMixture
 from dp_accounting_ext.mechanisms.additive_noise import LaplaceMixture
+from dp_accounting_ext.mechanisms.chained import ChainedSplit
 from dp_accounting_ext.mechanisms.compositions import NO_OP
 from dp_accounting_ext.mechanisms.compositions import compose
 from dp_accounting_ext.mechanisms.discrete_outputs import PrivacyParameters
@@ -17,6 +18,7 @@ from dp_accounting_ext.mechanisms.renyi_bounded import RenyiBounded
 
 __all__ = [
     "NO_OP",
+    "ChainedSplit",
     "Gaussian",
     "GaussianMixture",
     "KnownPairs",

@@ -1,8 +1,7 @@
-"""Groups of anything, and replaced records: single records chained one by one."""
+"""Records that leave or join one by one: what is known of one, chained."""
 
 import dataclasses
 
-from dp_accounting_ext.mechanisms import groups
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.pairs import chained_pairs
 from dp_accounting_ext.pairs import dominating_pair
@@ -16,22 +15,6 @@ Mechanism = interface.Mechanism
 # tail that was asked for, or until no float holds a smaller one.
 _MOST_GROWN = 100.0
 _SMALLEST_TAIL_MASS = 1e-280
-
-
-@dataclasses.dataclass(frozen=True)
-class ChainedGroup(groups.Grouped):
-    """A mechanism of which a single record's privacy is known, as a group sees it.
-
-    Attributes:
-        group_size: Number of records in the group, K.
-        inner: The mechanism with one record more, against that without it.
-    """
-
-    group_size: int
-    inner: Mechanism
-
-    def split(self, removed: int, inserted: int) -> Mechanism:
-        return ChainedSplit(self.inner, removed, inserted)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -120,7 +120,7 @@ def test_the_largest_loss_is_that_of_an_output(mechanism, laws):
     if isinstance(mechanism, discrete_outputs.DiscreteGaussian):
         assert found == math.inf
     else:
-        assert abs(found - exact) <= 1e-12 * exact
+        assert abs(found - exact) <= 3e-12 * exact
 
 
 @pytest.mark.parametrize("noise", [1e-12, 1e-5, 0.3, 1 - 1e-9, 1 - 1e-15])
@@ -136,7 +136,7 @@ def test_no_digit_of_a_largest_loss_cancels(noise, buckets, replaced):
             if replaced
             else max(mpmath.log(truth * buckets), -mpmath.log(noise))
         )
-        assert abs(mechanism.largest_loss() - exact) <= exact * mpmath.mpf(1e-12)
+        assert exact <= mechanism.largest_loss() <= exact * (1 + mpmath.mpf(3e-12))
 
 
 def test_a_response_with_abstention_has_no_lower_bound():
