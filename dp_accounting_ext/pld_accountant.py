@@ -88,7 +88,8 @@ class PLDAccountant(pld_privacy_accountant.PLDAccountant):
     Args:
         neighboring_relation: As in the stock accountant. Random allocation and
             sampling of anything but a Gaussian are supported for ADD_OR_REMOVE_ONE
-            and REPLACE_SPECIAL (zero-out, the paper's relation).
+            and REPLACE_SPECIAL (zero-out: a record is replaced by one that
+            contributes nothing).
         value_discretization_interval: The largest interval on which losses are
             composed, in nats; finer ones are chosen where losses are small. Only
             a composition of more than two million intervals is coarser, its
@@ -353,7 +354,7 @@ class PLDAccountant(pld_privacy_accountant.PLDAccountant):
         false_positive_rates: FloatArray | None = None,
         deltas: FloatArray | None = None,
     ) -> float:
-        """Returns an upper bound on the μ of a Gaussian mechanism that lets find more.
+        """Returns an upper bound on μ: a Gaussian mechanism with it tells no less.
 
         Args:
             false_positive_rates: Of these, the least is what counts; 1e-12 if there

@@ -100,6 +100,7 @@ class RdpAccountant(rdp_privacy_accountant.RdpAccountant):
         fields.neighboring_relation(neighboring_relation)
         if orders is None:
             orders = rdp_privacy_accountant.DEFAULT_RDP_ORDERS
+        orders = fields.sequence("orders", orders)
         for order in orders:
             if fields.real_number("orders", order) < 1:
                 raise ValueError(f"orders must be at least 1. Found {order}.")

@@ -123,7 +123,7 @@ def scores(ratios: FloatArray, rate: float) -> tuple[FloatArray, FloatArray]:
 
 @dataclasses.dataclass(frozen=True)
 class Anchor:
-    """Where a joint law is looked at: no certificate depends on it.
+    """Where a joint law is looked at: no bound depends on it.
 
     Attributes:
         rate: λ.

@@ -62,7 +62,7 @@ def add_to(commands: Any) -> None:
         help='"uniform", "minimax", or a file of k_v masses; public',
     )
     command.add_argument(
-        "--sample", action="store_true", help="print one draw, as without it"
+        "--sample", action="store_true", help="has no effect: a draw is always printed"
     )
     command.add_argument(
         "--show-law",

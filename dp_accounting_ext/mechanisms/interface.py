@@ -14,11 +14,12 @@ Direction = dominating_pair.Direction
 DirectedPairs = dominating_pair.DirectedPairs
 DominatingPair = dominating_pair.DominatingPair
 
-# Certified: no table of a normal law has a smaller tail.
+# Certified: the smallest tail mass for which cells of a normal law are made.
 _SMALLEST_TAIL_MASS = gaussian_mixture.SMALLEST_TAIL_MASS
-# Tuning: the quotient of neighbouring tails of what has parts of its own.
+# Tuning: for mechanisms that contain others, tails are powers of it, so that pairs
+# that were made once are used again.
 _COARSE_TAILS = 1e6
-# Certified: a few logarithms and products of what no digit of cancels, relatively.
+# Certified: covers a few logarithms and products none of whose digits cancel.
 LOSS_ROUNDED_UP = 1 + 1e-12
 
 
