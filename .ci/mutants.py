@@ -49,6 +49,7 @@ TARGETS = {
                 "additive_window",
                 "allocation_by_sum",
                 "allocation_routes",
+                "allocation_stages",
                 "geometric_allocation",
                 "joint_allocation",
                 "k_out_of_t",

@@ -9,8 +9,9 @@ import numpy as np
 import oracles
 import pytest
 
-from dp_accounting_ext.amplification import additive_allocation
 from dp_accounting_ext.amplification import additive_window
+from dp_accounting_ext.amplification import allocation_routes
+from dp_accounting_ext.amplification import allocation_stages
 from dp_accounting_ext.amplification import geometric_allocation
 from dp_accounting_ext.amplification import random_allocation
 from dp_accounting_ext.mechanisms import additive_noise
@@ -54,7 +55,7 @@ def window_of(monkeypatch, low, high):
 
 
 def bulk_of(monkeypatch, large, deviation):
-    return spied(monkeypatch, random_allocation, "_bulk", (large, deviation))
+    return spied(monkeypatch, allocation_routes, "bulk", (large, deviation))
 
 
 @pytest.mark.parametrize(
@@ -71,7 +72,7 @@ def bulk_of(monkeypatch, large, deviation):
 )
 def test_what_stays_as_it_is(pair, expected):
     """A ratio that is one number is its own mean; a zero beside it is another."""
-    assert random_allocation._is_constant(pair) is expected
+    assert random_allocation.is_constant(pair) is expected
     found = random_allocation.random_allocation(pair, 2, tail_mass=1e-9, points=64)
     assert (found is pair) is expected
 
@@ -79,9 +80,9 @@ def test_what_stays_as_it_is(pair, expected):
 @pytest.mark.parametrize("route", [Route.GEOMETRIC, Route.ADDITIVE])
 @pytest.mark.parametrize("points", [None, 77])
 def test_the_route_that_is_asked_for(monkeypatch, route, points):
-    asked = spied(monkeypatch, random_allocation, "choose_route")
-    on_grid = spied(monkeypatch, random_allocation, "_geometric", "grid")
-    on_lattice = spied(monkeypatch, random_allocation, "_in_stages", "lattice")
+    asked = spied(monkeypatch, allocation_routes, "choose_route")
+    on_grid = spied(monkeypatch, allocation_stages, "on_grid", "grid")
+    on_lattice = spied(monkeypatch, allocation_stages, "in_stages", "lattice")
     found = random_allocation.random_allocation(
         EVEN, 2, tail_mass=TAIL, route=route, points=points
     )
@@ -90,7 +91,7 @@ def test_the_route_that_is_asked_for(monkeypatch, route, points):
         ((pair, *rest),) = on_grid
         assert rest == [2, TAIL, points]
     else:
-        lattice_points = points or random_allocation.ADDITIVE_POINTS
+        lattice_points = points or allocation_stages.ADDITIVE_POINTS
         assert (found, on_grid) == ("lattice", [])
         ((pair, *rest),) = on_lattice
         assert rest == [2, TAIL, lattice_points]
@@ -100,9 +101,9 @@ def test_the_route_that_is_asked_for(monkeypatch, route, points):
 
 @pytest.mark.parametrize("route", [Route.GEOMETRIC, Route.ADDITIVE])
 def test_the_route_that_suits(monkeypatch, route):
-    asked = spied(monkeypatch, random_allocation, "choose_route", route)
-    spied(monkeypatch, random_allocation, "_geometric", Route.GEOMETRIC)
-    spied(monkeypatch, random_allocation, "_in_stages", Route.ADDITIVE)
+    asked = spied(monkeypatch, allocation_routes, "choose_route", route)
+    spied(monkeypatch, allocation_stages, "on_grid", Route.GEOMETRIC)
+    spied(monkeypatch, allocation_stages, "in_stages", Route.ADDITIVE)
     assert random_allocation.random_allocation(EVEN, 5, tail_mass=TAIL) is route
     ((pair, *rest),) = asked
     assert (atoms_of(pair), rest) == (atoms_of(EVEN), [5, TAIL])
@@ -110,7 +111,7 @@ def test_the_route_that_suits(monkeypatch, route):
 
 @pytest.mark.parametrize("bound", list(Bound))
 def test_ratios_without_mass_are_left_out(monkeypatch, bound):
-    calls = spied(monkeypatch, random_allocation, "_geometric")
+    calls = spied(monkeypatch, allocation_stages, "on_grid")
     pair = pair_of(
         [0.25, 0.5, 1.5, 1e300],
         [0, 0.5, 0.25, 0],
@@ -130,7 +131,7 @@ def test_ratios_without_mass_are_left_out(monkeypatch, bound):
 @pytest.mark.parametrize("bound", list(Bound))
 def test_what_has_lost_its_mass_says_nothing(monkeypatch, bound, zero, steps, lost):
     """Half of it is there, and of a sum 2^-steps; 2^-40 may be trimmed."""
-    calls = spied(monkeypatch, random_allocation, "_geometric", "grid")
+    calls = spied(monkeypatch, allocation_stages, "on_grid", "grid")
     pair = pair_of([0.5, 1.5], [0.25, 0.25 - zero], zero=zero, bound=bound)
     found = random_allocation.random_allocation(
         pair, steps, tail_mass=TAIL, route=Route.GEOMETRIC
@@ -147,7 +148,7 @@ def test_what_has_lost_its_mass_says_nothing(monkeypatch, bound, zero, steps, lo
 
 def test_a_sum_as_rare_as_what_may_be_trimmed_is_not_lost():
     pair = pair_of([0.5, 1.5], [0.25, 0.25], bound=Bound.LOWER)
-    assert random_allocation._is_lost(pair, 1, 0.5) is False
+    assert random_allocation.is_lost(pair, 1, 0.5) is False
 
 
 def test_sums_fit_a_float(monkeypatch):
@@ -155,7 +156,7 @@ def test_sums_fit_a_float(monkeypatch):
     steps = 1000
     largest = 690 - math.log(steps)
     for loss, kept in ((largest - 0.01, True), (largest + 0.01, False)):
-        calls = spied(monkeypatch, random_allocation, "_geometric")
+        calls = spied(monkeypatch, allocation_stages, "on_grid")
         top = math.exp(loss)
         pair = pair_of([0.5, 1.5, top], [0.75, 0.25, 0.125 / top])
         random_allocation.random_allocation(
@@ -182,16 +183,14 @@ def test_sums_fit_a_float(monkeypatch):
 )
 def test_points_keep_the_cost(highest, num_steps, points):
     pair = pair_of([1.0, math.exp(highest)], [0.5, 0.5])
-    assert random_allocation._points_for(pair, num_steps) == pytest.approx(
-        points, abs=1
-    )
-    assert random_allocation._points_for(pair, num_steps) >= points
+    assert allocation_stages.points_for(pair, num_steps) == pytest.approx(points, abs=1)
+    assert allocation_stages.points_for(pair, num_steps) >= points
 
 
 @pytest.mark.parametrize(("points", "expected"), [(None, 8000), (77, 77)])
 def test_the_grid_takes_the_points_it_is_given(monkeypatch, points, expected):
     calls = spied(monkeypatch, geometric_allocation, "mean_of_copies", "mean")
-    assert random_allocation._geometric(EVEN, 2, TAIL, points) == "mean"
+    assert allocation_stages.on_grid(EVEN, 2, TAIL, points) == "mean"
     assert calls == [(EVEN, 2, TAIL, expected)]
 
 
@@ -222,14 +221,14 @@ def test_the_lattice_is_for_many_steps_of_moderate_loss(
     bulk_of(monkeypatch, math.inf, 1.0)
     window_of(monkeypatch, 1.0, 2.0)
     pair = pair_of(ratios, np.full(len(ratios), 0.5))
-    assert random_allocation.choose_route(pair, num_steps, tail_mass=TAIL) is route
+    assert allocation_routes.choose_route(pair, num_steps, tail_mass=TAIL) is route
 
 
 def test_the_narrowest_range_is_for_the_grid(monkeypatch):
     bulk_of(monkeypatch, math.inf, 1.0)
     window_of(monkeypatch, 1.0, 2.0)
-    monkeypatch.setattr(random_allocation, "_NARROWEST_LOSS", EVEN.loss_range())
-    assert random_allocation.choose_route(EVEN, 8, tail_mass=TAIL) is GEOMETRIC
+    monkeypatch.setattr(allocation_routes, "_NARROWEST_LOSS", EVEN.loss_range())
+    assert allocation_routes.choose_route(EVEN, 8, tail_mass=TAIL) is GEOMETRIC
 
 
 def test_a_range_of_just_150_is_moderate(monkeypatch):
@@ -237,7 +236,7 @@ def test_a_range_of_just_150_is_moderate(monkeypatch):
     bulk_of(monkeypatch, math.inf, 1.0)
     window_of(monkeypatch, 1.0, 2.0)
     assert pair.loss_range() == 150.0
-    assert random_allocation.choose_route(pair, 8, tail_mass=TAIL) is ADDITIVE
+    assert allocation_routes.choose_route(pair, 8, tail_mass=TAIL) is ADDITIVE
 
 
 @pytest.mark.parametrize(
@@ -256,15 +255,15 @@ def test_the_grid_is_for_large_ratios_far_from_the_bulk(
     """More than four standard deviations above the mean ratio."""
     calls = bulk_of(monkeypatch, large, deviation)
     window_of(monkeypatch, 1.0, 2.0)
-    assert random_allocation.choose_route(EVEN, 8, tail_mass=TAIL) is route
+    assert allocation_routes.choose_route(EVEN, 8, tail_mass=TAIL) is route
     assert [(pair is EVEN, steps) for pair, steps in calls] == [(True, 8)] * len(calls)
 
 
 def test_the_grid_is_for_sums_that_are_all_large_ratios(monkeypatch):
     bulk_of(monkeypatch, 2.0, 1.0)
     window_of(monkeypatch, 1.0, 2.0)
-    asked = spied(monkeypatch, random_allocation, "_is_all_large", True)
-    assert random_allocation.choose_route(EVEN, 9, tail_mass=TAIL) is GEOMETRIC
+    asked = spied(monkeypatch, allocation_routes, "is_all_large", True)
+    assert allocation_routes.choose_route(EVEN, 9, tail_mass=TAIL) is GEOMETRIC
     assert asked == [(EVEN, 9)]
 
 
@@ -276,7 +275,7 @@ def test_the_grid_is_for_sums_of_many_sizes(monkeypatch, low, high, route):
     """Those that add a record see the least sums relatively."""
     bulk_of(monkeypatch, math.inf, 1.0)
     calls = window_of(monkeypatch, low, high)
-    assert random_allocation.choose_route(EVEN, 9, tail_mass=TAIL) is route
+    assert allocation_routes.choose_route(EVEN, 9, tail_mass=TAIL) is route
     assert calls == [([additive_window.Summand(EVEN, 9)], TAIL)]
 
 
@@ -301,7 +300,7 @@ def test_few_steps_are_for_the_lattice_where_it_shows_no_end(
 ):
     bulk_of(monkeypatch, *bulk)
     window_of(monkeypatch, low, high)
-    assert random_allocation.choose_route(EVEN, num_steps, tail_mass=TAIL) is route
+    assert allocation_routes.choose_route(EVEN, num_steps, tail_mass=TAIL) is route
 
 
 @pytest.mark.parametrize(
@@ -315,10 +314,10 @@ def test_few_steps_are_for_the_lattice_where_it_shows_no_end(
 )
 def test_the_rarest_tails_are_for_the_grid(monkeypatch, bulk, tail_mass, route):
     """There Fourier sums have nothing left; with large ratios sooner."""
-    monkeypatch.setattr(random_allocation, "_HEAVIEST_RATIO", 1e3)
+    monkeypatch.setattr(allocation_routes, "_HEAVIEST_RATIO", 1e3)
     bulk_of(monkeypatch, *bulk)
     window_of(monkeypatch, 1.0, 2.0)
-    assert random_allocation.choose_route(EVEN, 9, tail_mass=tail_mass) is route
+    assert allocation_routes.choose_route(EVEN, 9, tail_mass=tail_mass) is route
 
 
 @pytest.mark.parametrize(
@@ -336,10 +335,10 @@ def test_the_rarest_tails_are_for_the_grid(monkeypatch, bulk, tail_mass, route):
 def test_the_grid_is_for_rare_sums_of_many_short_large_ratios(
     monkeypatch, deviation, num_steps, tail_mass, route
 ):
-    monkeypatch.setattr(random_allocation, "_HEAVIEST_RATIO", 1e3)
+    monkeypatch.setattr(allocation_routes, "_HEAVIEST_RATIO", 1e3)
     bulk_of(monkeypatch, 1.5, deviation)
     window_of(monkeypatch, 1.0, 2.0)
-    found = random_allocation.choose_route(EVEN, num_steps, tail_mass=tail_mass)
+    found = allocation_routes.choose_route(EVEN, num_steps, tail_mass=tail_mass)
     assert found is route
 
 
@@ -365,7 +364,7 @@ def test_routes_of_gaussians(sigma, num_steps, delta, route):
         pair = gaussian.dominating_pair_of(
             sigma, bound, tail_mass=tail_mass / num_steps / 100
         )
-        found = random_allocation.choose_route(pair, num_steps, tail_mass=tail_mass)
+        found = allocation_routes.choose_route(pair, num_steps, tail_mass=tail_mass)
         assert found is route
 
 
@@ -400,7 +399,7 @@ def test_few_steps_of_bounded_noise_are_for_the_grid(tail_mass):
     """Whose largest sum has an atom."""
     pair = additive_noise.laplace(10.0).pairs(Bound.UPPER, 1e-40).remove
     for num_steps in (2, 3, 5, 7):
-        found = random_allocation.choose_route(pair, num_steps, tail_mass=tail_mass)
+        found = allocation_routes.choose_route(pair, num_steps, tail_mass=tail_mass)
         assert found is GEOMETRIC
 
 
@@ -420,7 +419,7 @@ def test_sums_that_are_all_large_ratios(monkeypatch, large, deviation, expected)
     """Jumps that have most of the mean, or that no lattice has room for."""
     pair = pair_of([0.5, 2.0, 10.0], [0.5, 0.25, 0.025])
     calls = bulk_of(monkeypatch, large, deviation)
-    assert random_allocation._is_all_large(pair, 9) is expected
+    assert allocation_routes.is_all_large(pair, 9) is expected
     assert [(found is pair, steps) for found, steps in calls] == [(True, 9)]
 
 
@@ -433,159 +432,28 @@ def test_half_of_the_mean_in_large_ratios_is_not_most(
 ):
     pair = pair_of([0.5, 2.0], [0.5, high / 4], infinity=0.5)
     bulk_of(monkeypatch, large, 1.0)
-    assert random_allocation._is_all_large(pair, 9) is expected
+    assert allocation_routes.is_all_large(pair, 9) is expected
 
 
 def test_the_reach_of_a_lattice_is_ten_million_deviations(monkeypatch):
     bulk_of(monkeypatch, 2.0, 1.5e-7)
-    assert random_allocation._is_all_large(EVEN, 9) is False
+    assert allocation_routes.is_all_large(EVEN, 9) is False
 
 
 def test_the_bulk_is_what_is_not_one_in_a_thousand_sums():
     pair = pair_of([0.5, 1.5, 1000.0], [0.5, 0.5, 1e-7])
-    large, deviation = random_allocation._bulk(pair, 100)
+    large, deviation = allocation_routes.bulk(pair, 100)
     assert large == 1.5
     assert deviation == pytest.approx(math.sqrt(100 * 0.25))
-    large, deviation = random_allocation._bulk(EVEN, 100)
+    large, deviation = allocation_routes.bulk(EVEN, 100)
     assert large == math.inf
     assert deviation == pytest.approx(math.sqrt(100 * 0.25))
-
-
-@pytest.mark.parametrize(
-    ("num_steps", "stages", "groups"),
-    [
-        (100, 1, 100),
-        (161, 1, 161),
-        (161, 2, 13),
-        (200, 2, 10),
-        (10000, 2, 100),
-        (10**6, 3, 100),
-        # Divisors at two thirds of the root and at one and a half, and just beyond.
-        (164, 3, 4),
-        (243, 3, 9),
-        (177, 3, 6),
-        (319, 3, 7),
-        # Few steps in many stages.
-        (2, 2, 2),
-        (3, 2, 2),
-        (2, 4, 1),
-        (5, 2, 2),
-    ],
-)
-def test_numbers_of_groups(num_steps, stages, groups):
-    """Near the root that makes all stages alike, a divisor where there is one."""
-    assert random_allocation._number_of_groups(num_steps, stages) == groups
-
-
-class Tree:
-    """Means that are only described: which sums are averaged, and how."""
-
-    def __init__(self, monkeypatch):
-        self.windows = spied(monkeypatch, additive_window, "window_of", "window")
-        self.grids = []
-        self.calls = []
-        monkeypatch.setattr(additive_allocation, "mean_of", self.mean_of)
-        monkeypatch.setattr(random_allocation, "_geometric", self.on_grid)
-
-    def mean_of(self, summands, window, *, points):
-        self.calls.append((summands, window, points))
-        return types.SimpleNamespace(summands=summands)
-
-    def on_grid(self, *arguments):
-        self.grids.append(arguments)
-        return "grid"
-
-
-def weight_of(node, leaf):
-    """How much of a mean each leaf has, and how many leaves there are."""
-    if node is leaf:
-        return 1, {Fraction(1)}
-    total = sum(
-        s.count * Fraction(s.weight).limit_denominator(10**9) for s in node.summands
-    )
-    leaves, shares = 0, set()
-    for summand in node.summands:
-        number, own = weight_of(summand.pair, leaf)
-        leaves += number * summand.count
-        weight = Fraction(summand.weight).limit_denominator(10**9)
-        shares |= {weight / total * share for share in own}
-    return leaves, shares
-
-
-@pytest.mark.parametrize("num_steps", [2, 160, 161, 200, 1009, 25_600, 25_601, 10**6])
-def test_a_mean_of_means_is_the_mean(monkeypatch, num_steps):
-    """Every step once, with the same weight."""
-    bulk_of(monkeypatch, math.inf, 1.0)
-    tree = Tree(monkeypatch)
-    found = random_allocation._in_stages(EVEN, num_steps, TAIL, 77)
-    assert weight_of(found, EVEN) == (num_steps, {Fraction(1, num_steps)})
-    assert {(window, points) for _, window, points in tree.calls} == {("window", 77)}
-    assert tree.grids == []
-    stages = 1 if num_steps <= 160 else 2 if num_steps <= 25_600 else 3
-    assert len(tree.calls) <= 2**stages - 1
-    for summands, _, _ in tree.calls:
-        assert all(summand.count > 0 for summand in summands)
-        assert sum(s.count for s in summands) <= 1.5 * 160
-        assert sum(s.count * s.weight for s in summands) == pytest.approx(
-            sum(s.count for s in summands)
-        )
-
-
-def test_few_steps_are_one_sum(monkeypatch):
-    tree = Tree(monkeypatch)
-    random_allocation._in_stages(EVEN, 160, TAIL, 77)
-    summands = [additive_window.Summand(EVEN, 160, 1.0)]
-    assert tree.windows == [(summands, TAIL)]
-    assert tree.calls == [(summands, "window", 77)]
-
-
-def test_each_group_has_its_share_of_the_tail(monkeypatch):
-    """161 steps: 8 groups of 12 and 5 of 13, each weighed by its size."""
-    bulk_of(monkeypatch, math.inf, 1.0)
-    tree = Tree(monkeypatch)
-    random_allocation._in_stages(EVEN, 161, 13 * TAIL, 77)
-    assert [tail for _, tail in tree.windows] == [TAIL, TAIL, 13 * TAIL]
-    last = tree.windows[-1][0]
-    assert [(s.count, s.weight) for s in last] == [
-        (8, 12 * 13 / 161),
-        (5, 13 * 13 / 161),
-    ]
-
-
-def test_groups_that_are_all_large_ratios_are_summed_on_the_grid(monkeypatch):
-    """The last stage is not, nor is the only one."""
-    asked = spied(monkeypatch, random_allocation, "_is_all_large", True)
-    tree = Tree(monkeypatch)
-    random_allocation._in_stages(EVEN, 161, 13 * TAIL, 77)
-    assert tree.grids == [(EVEN, 12, TAIL, None), (EVEN, 13, TAIL, None)]
-    assert [(steps, pair is EVEN) for pair, steps in asked] == [(12, True), (13, True)]
-    assert [s.pair for s in tree.calls[0][0]] == ["grid", "grid"]
-    assert len(tree.calls) == 1
-    asked.clear()
-    random_allocation._in_stages(EVEN, 160, TAIL, 77)
-    assert asked == []
-
-
-def test_groups_that_are_not_all_large_ratios_stay_on_the_lattice(monkeypatch):
-    spied(monkeypatch, random_allocation, "_is_all_large", False)
-    tree = Tree(monkeypatch)
-    random_allocation._in_stages(EVEN, 161, TAIL, 77)
-    assert len(tree.calls) == 3
-    assert tree.grids == []
-
-
-def test_groups_of_one_size_are_averaged_once(monkeypatch):
-    spied(monkeypatch, random_allocation, "_is_all_large", True)
-    tree = Tree(monkeypatch)
-    random_allocation._in_stages(EVEN, 10**6, TAIL, 77)
-    assert len(tree.grids) == 1
-    assert len(tree.calls) == 2
 
 
 @pytest.mark.parametrize("bound", list(Bound))
 def test_an_uneven_allocation_against_enumeration(bound, monkeypatch):
     """Two of one step and one of another: each has a third of the mean."""
-    monkeypatch.setattr(random_allocation, "_UNEVEN_POINTS", 4000)
+    monkeypatch.setattr(random_allocation, "UNEVEN_POINTS", 4000)
     first = pair_of([0.5, 1.5], [0.5, 0.25], infinity=0.375, zero=0.25, bound=bound)
     second = pair_of([0.25, 1.75], [0.5, 0.5], bound=bound)
     found = random_allocation.uneven_allocation(

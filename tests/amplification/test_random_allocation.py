@@ -12,6 +12,7 @@ import oracles
 import pytest
 import strategies
 
+from dp_accounting_ext.amplification import allocation_stages
 from dp_accounting_ext.amplification import random_allocation
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.pairs import dominating_pair
@@ -315,7 +316,7 @@ def test_no_lattice_of_jumps_is_finer_than_its_points():
 @settings(max_examples=200)
 @given(st.integers(2, 10**7), st.integers(1, 4))
 def test_groups_share_the_steps(num_steps, stages):
-    groups = random_allocation._number_of_groups(num_steps, stages)
+    groups = allocation_stages.number_of_groups(num_steps, stages)
     assert 1 <= groups <= num_steps
     assert groups * (num_steps // groups) <= num_steps
 

@@ -1,0 +1,91 @@
+"""Means of ratios on either kind of grid, and in stages of a few dozen."""
+
+import math
+
+from dp_accounting_ext.amplification import additive_allocation
+from dp_accounting_ext.amplification import additive_window
+from dp_accounting_ext.amplification import allocation_routes
+from dp_accounting_ext.amplification import geometric_allocation
+from dp_accounting_ext.pairs import dominating_pair
+
+# Tuning: points of each sum, so that brackets are within about 1e-5 of ε, relatively.
+ADDITIVE_POINTS = 16384
+# A sum on a grid has so many where the loss has this range and this many doublings.
+_GEOMETRIC_POINTS = 4000
+_GEOMETRIC_WIDTH = 20.0
+_GEOMETRIC_DOUBLINGS = 8.0
+_LONGEST_STAGE = 160  # The most ratios that one stage averages.
+
+
+def points_for(pair: dominating_pair.DominatingPair, num_steps: int) -> int:
+    """Returns points that keep the cost, points² / range a doubling, the same."""
+    growth = max(pair.loss_range() / _GEOMETRIC_WIDTH, 1.0)
+    growth *= _GEOMETRIC_DOUBLINGS / math.ceil(math.log2(num_steps) + 1)
+    return math.ceil(_GEOMETRIC_POINTS * math.sqrt(growth))
+
+
+def on_grid(
+    pair: dominating_pair.DominatingPair,
+    num_steps: int,
+    tail_mass: float,
+    points: int | None,
+) -> dominating_pair.DominatingPair:
+    """Returns the mean of t ratios on a multiplicative grid, of so many points."""
+    return geometric_allocation.mean_of_copies(
+        pair,
+        num_steps,
+        tail_mass=tail_mass,
+        points=points or points_for(pair, num_steps),
+    )
+
+
+def in_stages(
+    pair: dominating_pair.DominatingPair,
+    num_steps: int,
+    tail_mass: float,
+    points: int,
+) -> dominating_pair.DominatingPair:
+    """Returns the mean of t ratios as a mean of means of means.
+
+    A lattice that resolves one ratio is needlessly fine for a sum of thousands.
+    Each stage averages a few dozen, and the next has a lattice of its own.
+    """
+    stages = math.ceil(math.log(num_steps) / math.log(_LONGEST_STAGE))
+    means: dict[int, dominating_pair.DominatingPair] = {1: pair}
+
+    def mean(steps: int, stage: int, tail: float) -> dominating_pair.DominatingPair:
+        if steps in means:
+            return means[steps]
+        if stage == 1 and stages > 1 and allocation_routes.is_all_large(pair, steps):
+            # A few dozen may be all large ratios where a million are not.
+            means[steps] = on_grid(pair, steps, tail, None)
+            return means[steps]
+        groups = number_of_groups(steps, stage)
+        size, larger = divmod(steps, groups)
+        sizes = [(size, groups - larger), (size + 1, larger)]
+        summands = [
+            additive_window.Summand(
+                mean(n, stage - 1, tail / groups), count, n * groups / steps
+            )
+            for n, count in sizes
+            if count
+        ]
+        window = additive_window.window_of(summands, tail)
+        means[steps] = additive_allocation.mean_of(summands, window, points=points)
+        return means[steps]
+
+    return mean(num_steps, stages, tail_mass)
+
+
+def number_of_groups(num_steps: int, stages: int) -> int:
+    """Returns into how many groups of nearly equal size the last stage averages.
+
+    Where a number near the best one divides the steps, all groups are equal.
+    """
+    if stages == 1:
+        return num_steps
+    best = float(num_steps ** (1 / stages))
+    near = range(max(2, math.ceil(best / 1.5)), math.floor(best * 1.5) + 1)
+    divisors = [groups for groups in near if num_steps % groups == 0]
+    candidates: list[int] = divisors or [round(best)]
+    return min(candidates, key=lambda groups: abs(groups - best))

@@ -1,0 +1,176 @@
+"""Means in stages: each the mean of all, with its share of the tail."""
+
+from fractions import Fraction
+import math
+import types
+
+import numpy as np
+import pytest
+
+from dp_accounting_ext.amplification import additive_allocation
+from dp_accounting_ext.amplification import additive_window
+from dp_accounting_ext.amplification import allocation_routes
+from dp_accounting_ext.amplification import allocation_stages
+from dp_accounting_ext.amplification import random_allocation
+from dp_accounting_ext.pairs import dominating_pair
+
+Bound = dominating_pair.Bound
+Direction = dominating_pair.Direction
+Route = random_allocation.Route
+TAIL = 2.0**-40
+
+
+def pair_of(ratios, masses, *, infinity=0.0, zero=0.0, bound=Bound.UPPER):
+    return dominating_pair.DominatingPair(
+        np.array(ratios), np.array(masses), infinity, zero, bound
+    )
+
+
+EVEN = pair_of([0.5, 1.5], [0.5, 0.5])
+
+
+def spied(monkeypatch, module, name, answer=None):
+    """Lists the calls of a function that now gives an answer."""
+    calls = []
+
+    def spy(*arguments, **options):
+        calls.append((*arguments, *options.values()))
+        return answer
+
+    monkeypatch.setattr(module, name, spy)
+    return calls
+
+
+def bulk_of(monkeypatch, large, deviation):
+    return spied(monkeypatch, allocation_routes, "bulk", (large, deviation))
+
+
+@pytest.mark.parametrize(
+    ("num_steps", "stages", "groups"),
+    [
+        (100, 1, 100),
+        (161, 1, 161),
+        (161, 2, 13),
+        (200, 2, 10),
+        (10000, 2, 100),
+        (10**6, 3, 100),
+        # Divisors at two thirds of the root and at one and a half, and just beyond.
+        (164, 3, 4),
+        (243, 3, 9),
+        (177, 3, 6),
+        (319, 3, 7),
+        # Few steps in many stages.
+        (2, 2, 2),
+        (3, 2, 2),
+        (2, 4, 1),
+        (5, 2, 2),
+    ],
+)
+def test_numbers_of_groups(num_steps, stages, groups):
+    """Near the root that makes all stages alike, a divisor where there is one."""
+    assert allocation_stages.number_of_groups(num_steps, stages) == groups
+
+
+class Tree:
+    """Means that are only described: which sums are averaged, and how."""
+
+    def __init__(self, monkeypatch):
+        self.windows = spied(monkeypatch, additive_window, "window_of", "window")
+        self.grids = []
+        self.calls = []
+        monkeypatch.setattr(additive_allocation, "mean_of", self.mean_of)
+        monkeypatch.setattr(allocation_stages, "on_grid", self.on_grid)
+
+    def mean_of(self, summands, window, *, points):
+        self.calls.append((summands, window, points))
+        return types.SimpleNamespace(summands=summands)
+
+    def on_grid(self, *arguments):
+        self.grids.append(arguments)
+        return "grid"
+
+
+def weight_of(node, leaf):
+    """How much of a mean each leaf has, and how many leaves there are."""
+    if node is leaf:
+        return 1, {Fraction(1)}
+    total = sum(
+        s.count * Fraction(s.weight).limit_denominator(10**9) for s in node.summands
+    )
+    leaves, shares = 0, set()
+    for summand in node.summands:
+        number, own = weight_of(summand.pair, leaf)
+        leaves += number * summand.count
+        weight = Fraction(summand.weight).limit_denominator(10**9)
+        shares |= {weight / total * share for share in own}
+    return leaves, shares
+
+
+@pytest.mark.parametrize("num_steps", [2, 160, 161, 200, 1009, 25_600, 25_601, 10**6])
+def test_a_mean_of_means_is_the_mean(monkeypatch, num_steps):
+    """Every step once, with the same weight."""
+    bulk_of(monkeypatch, math.inf, 1.0)
+    tree = Tree(monkeypatch)
+    found = allocation_stages.in_stages(EVEN, num_steps, TAIL, 77)
+    assert weight_of(found, EVEN) == (num_steps, {Fraction(1, num_steps)})
+    assert {(window, points) for _, window, points in tree.calls} == {("window", 77)}
+    assert tree.grids == []
+    stages = 1 if num_steps <= 160 else 2 if num_steps <= 25_600 else 3
+    assert len(tree.calls) <= 2**stages - 1
+    for summands, _, _ in tree.calls:
+        assert all(summand.count > 0 for summand in summands)
+        assert sum(s.count for s in summands) <= 1.5 * 160
+        assert sum(s.count * s.weight for s in summands) == pytest.approx(
+            sum(s.count for s in summands)
+        )
+
+
+def test_few_steps_are_one_sum(monkeypatch):
+    tree = Tree(monkeypatch)
+    allocation_stages.in_stages(EVEN, 160, TAIL, 77)
+    summands = [additive_window.Summand(EVEN, 160, 1.0)]
+    assert tree.windows == [(summands, TAIL)]
+    assert tree.calls == [(summands, "window", 77)]
+
+
+def test_each_group_has_its_share_of_the_tail(monkeypatch):
+    """161 steps: 8 groups of 12 and 5 of 13, each weighed by its size."""
+    bulk_of(monkeypatch, math.inf, 1.0)
+    tree = Tree(monkeypatch)
+    allocation_stages.in_stages(EVEN, 161, 13 * TAIL, 77)
+    assert [tail for _, tail in tree.windows] == [TAIL, TAIL, 13 * TAIL]
+    last = tree.windows[-1][0]
+    assert [(s.count, s.weight) for s in last] == [
+        (8, 12 * 13 / 161),
+        (5, 13 * 13 / 161),
+    ]
+
+
+def test_groups_that_are_all_large_ratios_are_summed_on_the_grid(monkeypatch):
+    """The last stage is not, nor is the only one."""
+    asked = spied(monkeypatch, allocation_routes, "is_all_large", True)
+    tree = Tree(monkeypatch)
+    allocation_stages.in_stages(EVEN, 161, 13 * TAIL, 77)
+    assert tree.grids == [(EVEN, 12, TAIL, None), (EVEN, 13, TAIL, None)]
+    assert [(steps, pair is EVEN) for pair, steps in asked] == [(12, True), (13, True)]
+    assert [s.pair for s in tree.calls[0][0]] == ["grid", "grid"]
+    assert len(tree.calls) == 1
+    asked.clear()
+    allocation_stages.in_stages(EVEN, 160, TAIL, 77)
+    assert asked == []
+
+
+def test_groups_that_are_not_all_large_ratios_stay_on_the_lattice(monkeypatch):
+    spied(monkeypatch, allocation_routes, "is_all_large", False)
+    tree = Tree(monkeypatch)
+    allocation_stages.in_stages(EVEN, 161, TAIL, 77)
+    assert len(tree.calls) == 3
+    assert tree.grids == []
+
+
+def test_groups_of_one_size_are_averaged_once(monkeypatch):
+    spied(monkeypatch, allocation_routes, "is_all_large", True)
+    tree = Tree(monkeypatch)
+    allocation_stages.in_stages(EVEN, 10**6, TAIL, 77)
+    assert len(tree.grids) == 1
+    assert len(tree.calls) == 2
