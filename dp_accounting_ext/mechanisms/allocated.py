@@ -23,6 +23,10 @@ Mechanism = interface.Mechanism
 # Certified: a sum of positive terms, each a few products and sums of its own.
 _ROUNDING = 16 * dominating_pair.UNIT_ROUNDOFF
 
+# Tuning: δ of a question over the tail that it asks for (`bounds.privacy_bounds`).
+_DELTA_OVER_TAIL = 1e6
+_LARGEST_DELTA = 0.1
+
 
 def allocate(inner: Mechanism, num_selected: int, num_steps: int) -> Mechanism:
     """Returns the k-out-of-t random allocation of a mechanism."""
@@ -62,18 +66,27 @@ class RandomAllocation(interface.AmplifiedMechanism):
                 tail_mass=tail_mass,
             )
             return DirectedPairs(remove, blocks.add)
-        remove = k_out_of_t.lower_pair(
+        remove, add = (self._by_sum(step, way, tail_mass) for way in Direction)
+        joint = k_out_of_t.lower_pair(
             step.remove, self.num_selected, self.num_steps, tail_mass=tail_mass
         )
-        # The sum alone is as good when a record is added, and quicker.
-        add = allocation_by_sum.lower_pair(
-            step.add,
+        # Either is a bound. The tail is that of a question, of a δ about so large.
+        delta = min(tail_mass * _DELTA_OVER_TAIL, _LARGEST_DELTA)
+        better = max(
+            joint, remove, key=lambda pair: pair.epsilon(delta, Direction.REMOVE)
+        )
+        return DirectedPairs(better, add)
+
+    def _by_sum(
+        self, step: DirectedPairs, direction: Direction, tail_mass: float
+    ) -> dominating_pair.DominatingPair:
+        return allocation_by_sum.lower_pair(
+            step.of(direction),
             self.num_selected,
             self.num_steps,
-            Direction.ADD,
+            direction,
             tail_mass=tail_mass,
         )
-        return DirectedPairs(remove, add)
 
     def reduced(self) -> Mapping[Mechanism, int]:
         """Returns the blocks, which dominate one run when composed."""
