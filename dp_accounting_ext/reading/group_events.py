@@ -14,7 +14,6 @@ from dp_accounting_ext.validation import event_trees
 from dp_accounting_ext.validation import fields
 
 NeighborRel = privacy_accountant.NeighboringRelation
-_LARGEST_GROUP = 1024
 
 
 def group(
@@ -28,9 +27,7 @@ def group(
             "`GroupSubsampledEvent` cannot run on a sample: put the sampling inside "
             "of it.",
         )
-    size = fields.positive_integer("group_size", event.group_size)
-    if size > _LARGEST_GROUP:
-        raise ValueError(f"group_size must be at most {_LARGEST_GROUP}. Found {size}.")
+    size = fields.group_size(event.group_size)
     counts: dict[interface.Mechanism, int] = {}
     for leaf, count in event_trees.leaves(event.event):
         part = _grouped(leaf, size, reader)

@@ -5,6 +5,7 @@ import itertools
 import math
 import types
 
+import allocation_spies
 import numpy as np
 import oracles
 import pytest
@@ -24,50 +25,28 @@ Route = random_allocation.Route
 TAIL = 2.0**-40
 
 
-def pair_of(ratios, masses, *, infinity=0.0, zero=0.0, bound=Bound.UPPER):
-    return dominating_pair.DominatingPair(
-        np.array(ratios), np.array(masses), infinity, zero, bound
-    )
-
-
-EVEN = pair_of([0.5, 1.5], [0.5, 0.5])
-
-
-def spied(monkeypatch, module, name, answer=None):
-    """Lists the calls of a function that now gives an answer."""
-    calls = []
-
-    def spy(*arguments, **options):
-        calls.append((*arguments, *options.values()))
-        return answer
-
-    monkeypatch.setattr(module, name, spy)
-    return calls
-
-
 def atoms_of(pair):
     return pair.ratios.tolist(), pair.masses.tolist()
 
 
 def window_of(monkeypatch, low, high):
     window = types.SimpleNamespace(low=low, high=high)
-    return spied(monkeypatch, additive_window, "window_of", window)
-
-
-def bulk_of(monkeypatch, large, deviation):
-    return spied(monkeypatch, allocation_routes, "bulk", (large, deviation))
+    return allocation_spies.spied(monkeypatch, additive_window, "window_of", window)
 
 
 @pytest.mark.parametrize(
     ("pair", "expected"),
     [
-        (EVEN, False),
-        (pair_of([1.0], [1.0]), True),
-        (pair_of([2.0, 2.0], [0.25, 0.25], infinity=0.0, zero=0.0), True),
-        (pair_of([0.5], [1.0], infinity=0.5), True),
-        (pair_of([2.0], [0.5], zero=0.5), False),
-        (pair_of([1.0, 2.0], [0.0, 0.0], zero=1.0), True),
-        (pair_of([1.0, 2.0], [0.0, 0.5], zero=0.5), False),
+        (allocation_spies.EVEN, False),
+        (allocation_spies.pair_of([1.0], [1.0]), True),
+        (
+            allocation_spies.pair_of([2.0, 2.0], [0.25, 0.25], infinity=0.0, zero=0.0),
+            True,
+        ),
+        (allocation_spies.pair_of([0.5], [1.0], infinity=0.5), True),
+        (allocation_spies.pair_of([2.0], [0.5], zero=0.5), False),
+        (allocation_spies.pair_of([1.0, 2.0], [0.0, 0.0], zero=1.0), True),
+        (allocation_spies.pair_of([1.0, 2.0], [0.0, 0.5], zero=0.5), False),
     ],
 )
 def test_what_stays_as_it_is(pair, expected):
@@ -80,11 +59,13 @@ def test_what_stays_as_it_is(pair, expected):
 @pytest.mark.parametrize("route", [Route.GEOMETRIC, Route.ADDITIVE])
 @pytest.mark.parametrize("points", [None, 77])
 def test_the_route_that_is_asked_for(monkeypatch, route, points):
-    asked = spied(monkeypatch, allocation_routes, "choose_route")
-    on_grid = spied(monkeypatch, allocation_stages, "on_grid", "grid")
-    on_lattice = spied(monkeypatch, allocation_stages, "in_stages", "lattice")
+    asked = allocation_spies.spied(monkeypatch, allocation_routes, "choose_route")
+    on_grid = allocation_spies.spied(monkeypatch, allocation_stages, "on_grid", "grid")
+    on_lattice = allocation_spies.spied(
+        monkeypatch, allocation_stages, "in_stages", "lattice"
+    )
     found = random_allocation.random_allocation(
-        EVEN, 2, tail_mass=TAIL, route=route, points=points
+        allocation_spies.EVEN, 2, tail_mass=TAIL, route=route, points=points
     )
     if route is Route.GEOMETRIC:
         assert (found, on_lattice) == ("grid", [])
@@ -95,24 +76,29 @@ def test_the_route_that_is_asked_for(monkeypatch, route, points):
         assert (found, on_grid) == ("lattice", [])
         ((pair, *rest),) = on_lattice
         assert rest == [2, TAIL, lattice_points]
-    assert atoms_of(pair) == atoms_of(EVEN)
+    assert atoms_of(pair) == atoms_of(allocation_spies.EVEN)
     assert asked == []
 
 
 @pytest.mark.parametrize("route", [Route.GEOMETRIC, Route.ADDITIVE])
 def test_the_route_that_suits(monkeypatch, route):
-    asked = spied(monkeypatch, allocation_routes, "choose_route", route)
-    spied(monkeypatch, allocation_stages, "on_grid", Route.GEOMETRIC)
-    spied(monkeypatch, allocation_stages, "in_stages", Route.ADDITIVE)
-    assert random_allocation.random_allocation(EVEN, 5, tail_mass=TAIL) is route
+    asked = allocation_spies.spied(
+        monkeypatch, allocation_routes, "choose_route", route
+    )
+    allocation_spies.spied(monkeypatch, allocation_stages, "on_grid", Route.GEOMETRIC)
+    allocation_spies.spied(monkeypatch, allocation_stages, "in_stages", Route.ADDITIVE)
+    assert (
+        random_allocation.random_allocation(allocation_spies.EVEN, 5, tail_mass=TAIL)
+        is route
+    )
     ((pair, *rest),) = asked
-    assert (atoms_of(pair), rest) == (atoms_of(EVEN), [5, TAIL])
+    assert (atoms_of(pair), rest) == (atoms_of(allocation_spies.EVEN), [5, TAIL])
 
 
 @pytest.mark.parametrize("bound", list(Bound))
 def test_ratios_without_mass_are_left_out(monkeypatch, bound):
-    calls = spied(monkeypatch, allocation_stages, "on_grid")
-    pair = pair_of(
+    calls = allocation_spies.spied(monkeypatch, allocation_stages, "on_grid")
+    pair = allocation_spies.pair_of(
         [0.25, 0.5, 1.5, 1e300],
         [0, 0.5, 0.25, 0],
         infinity=0.375,
@@ -131,8 +117,10 @@ def test_ratios_without_mass_are_left_out(monkeypatch, bound):
 @pytest.mark.parametrize("bound", list(Bound))
 def test_what_has_lost_its_mass_says_nothing(monkeypatch, bound, zero, steps, lost):
     """Half of it is there, and of a sum 2^-steps; 2^-40 may be trimmed."""
-    calls = spied(monkeypatch, allocation_stages, "on_grid", "grid")
-    pair = pair_of([0.5, 1.5], [0.25, 0.25 - zero], zero=zero, bound=bound)
+    calls = allocation_spies.spied(monkeypatch, allocation_stages, "on_grid", "grid")
+    pair = allocation_spies.pair_of(
+        [0.5, 1.5], [0.25, 0.25 - zero], zero=zero, bound=bound
+    )
     found = random_allocation.random_allocation(
         pair, steps, tail_mass=TAIL, route=Route.GEOMETRIC
     )
@@ -147,7 +135,7 @@ def test_what_has_lost_its_mass_says_nothing(monkeypatch, bound, zero, steps, lo
 
 
 def test_a_sum_as_rare_as_what_may_be_trimmed_is_not_lost():
-    pair = pair_of([0.5, 1.5], [0.25, 0.25], bound=Bound.LOWER)
+    pair = allocation_spies.pair_of([0.5, 1.5], [0.25, 0.25], bound=Bound.LOWER)
     assert random_allocation.is_lost(pair, 1, 0.5) is False
 
 
@@ -156,9 +144,9 @@ def test_sums_fit_a_float(monkeypatch):
     steps = 1000
     largest = 690 - math.log(steps)
     for loss, kept in ((largest - 0.01, True), (largest + 0.01, False)):
-        calls = spied(monkeypatch, allocation_stages, "on_grid")
+        calls = allocation_spies.spied(monkeypatch, allocation_stages, "on_grid")
         top = math.exp(loss)
-        pair = pair_of([0.5, 1.5, top], [0.75, 0.25, 0.125 / top])
+        pair = allocation_spies.pair_of([0.5, 1.5, top], [0.75, 0.25, 0.125 / top])
         random_allocation.random_allocation(
             pair, steps, tail_mass=TAIL, route=Route.GEOMETRIC
         )
@@ -182,16 +170,18 @@ def test_sums_fit_a_float(monkeypatch):
     ],
 )
 def test_points_keep_the_cost(highest, num_steps, points):
-    pair = pair_of([1.0, math.exp(highest)], [0.5, 0.5])
+    pair = allocation_spies.pair_of([1.0, math.exp(highest)], [0.5, 0.5])
     assert allocation_stages.points_for(pair, num_steps) == pytest.approx(points, abs=1)
     assert allocation_stages.points_for(pair, num_steps) >= points
 
 
 @pytest.mark.parametrize(("points", "expected"), [(None, 8000), (77, 77)])
 def test_the_grid_takes_the_points_it_is_given(monkeypatch, points, expected):
-    calls = spied(monkeypatch, geometric_allocation, "mean_of_copies", "mean")
-    assert allocation_stages.on_grid(EVEN, 2, TAIL, points) == "mean"
-    assert calls == [(EVEN, 2, TAIL, expected)]
+    calls = allocation_spies.spied(
+        monkeypatch, geometric_allocation, "mean_of_copies", "mean"
+    )
+    assert allocation_stages.on_grid(allocation_spies.EVEN, 2, TAIL, points) == "mean"
+    assert calls == [(allocation_spies.EVEN, 2, TAIL, expected)]
 
 
 ADDITIVE, GEOMETRIC = Route.ADDITIVE, Route.GEOMETRIC
@@ -218,22 +208,27 @@ ADDITIVE, GEOMETRIC = Route.ADDITIVE, Route.GEOMETRIC
 def test_the_lattice_is_for_many_steps_of_moderate_loss(
     monkeypatch, ratios, num_steps, route
 ):
-    bulk_of(monkeypatch, math.inf, 1.0)
+    allocation_spies.bulk_of(monkeypatch, math.inf, 1.0)
     window_of(monkeypatch, 1.0, 2.0)
-    pair = pair_of(ratios, np.full(len(ratios), 0.5))
+    pair = allocation_spies.pair_of(ratios, np.full(len(ratios), 0.5))
     assert allocation_routes.choose_route(pair, num_steps, tail_mass=TAIL) is route
 
 
 def test_the_narrowest_range_is_for_the_grid(monkeypatch):
-    bulk_of(monkeypatch, math.inf, 1.0)
+    allocation_spies.bulk_of(monkeypatch, math.inf, 1.0)
     window_of(monkeypatch, 1.0, 2.0)
-    monkeypatch.setattr(allocation_routes, "_NARROWEST_LOSS", EVEN.loss_range())
-    assert allocation_routes.choose_route(EVEN, 8, tail_mass=TAIL) is GEOMETRIC
+    monkeypatch.setattr(
+        allocation_routes, "_NARROWEST_LOSS", allocation_spies.EVEN.loss_range()
+    )
+    assert (
+        allocation_routes.choose_route(allocation_spies.EVEN, 8, tail_mass=TAIL)
+        is GEOMETRIC
+    )
 
 
 def test_a_range_of_just_150_is_moderate(monkeypatch):
-    pair = pair_of([1.0, math.exp(150.0)], [0.5, 0.5])
-    bulk_of(monkeypatch, math.inf, 1.0)
+    pair = allocation_spies.pair_of([1.0, math.exp(150.0)], [0.5, 0.5])
+    allocation_spies.bulk_of(monkeypatch, math.inf, 1.0)
     window_of(monkeypatch, 1.0, 2.0)
     assert pair.loss_range() == 150.0
     assert allocation_routes.choose_route(pair, 8, tail_mass=TAIL) is ADDITIVE
@@ -253,18 +248,26 @@ def test_the_grid_is_for_large_ratios_far_from_the_bulk(
     monkeypatch, large, deviation, route
 ):
     """More than four standard deviations above the mean ratio."""
-    calls = bulk_of(monkeypatch, large, deviation)
+    calls = allocation_spies.bulk_of(monkeypatch, large, deviation)
     window_of(monkeypatch, 1.0, 2.0)
-    assert allocation_routes.choose_route(EVEN, 8, tail_mass=TAIL) is route
-    assert [(pair is EVEN, steps) for pair, steps in calls] == [(True, 8)] * len(calls)
+    assert (
+        allocation_routes.choose_route(allocation_spies.EVEN, 8, tail_mass=TAIL)
+        is route
+    )
+    assert [(pair is allocation_spies.EVEN, steps) for pair, steps in calls] == [
+        (True, 8)
+    ] * len(calls)
 
 
 def test_the_grid_is_for_sums_that_are_all_large_ratios(monkeypatch):
-    bulk_of(monkeypatch, 2.0, 1.0)
+    allocation_spies.bulk_of(monkeypatch, 2.0, 1.0)
     window_of(monkeypatch, 1.0, 2.0)
-    asked = spied(monkeypatch, allocation_routes, "is_all_large", True)
-    assert allocation_routes.choose_route(EVEN, 9, tail_mass=TAIL) is GEOMETRIC
-    assert asked == [(EVEN, 9)]
+    asked = allocation_spies.spied(monkeypatch, allocation_routes, "is_all_large", True)
+    assert (
+        allocation_routes.choose_route(allocation_spies.EVEN, 9, tail_mass=TAIL)
+        is GEOMETRIC
+    )
+    assert asked == [(allocation_spies.EVEN, 9)]
 
 
 @pytest.mark.parametrize(
@@ -273,10 +276,13 @@ def test_the_grid_is_for_sums_that_are_all_large_ratios(monkeypatch):
 )
 def test_the_grid_is_for_sums_of_many_sizes(monkeypatch, low, high, route):
     """Those that add a record see the least sums relatively."""
-    bulk_of(monkeypatch, math.inf, 1.0)
+    allocation_spies.bulk_of(monkeypatch, math.inf, 1.0)
     calls = window_of(monkeypatch, low, high)
-    assert allocation_routes.choose_route(EVEN, 9, tail_mass=TAIL) is route
-    assert calls == [([additive_window.Summand(EVEN, 9)], TAIL)]
+    assert (
+        allocation_routes.choose_route(allocation_spies.EVEN, 9, tail_mass=TAIL)
+        is route
+    )
+    assert calls == [([additive_window.Summand(allocation_spies.EVEN, 9)], TAIL)]
 
 
 NO_JUMPS, JUMPS = (math.inf, 1.0), (1.5, 1.0)
@@ -298,9 +304,12 @@ NO_JUMPS, JUMPS = (math.inf, 1.0), (1.5, 1.0)
 def test_few_steps_are_for_the_lattice_where_it_shows_no_end(
     monkeypatch, bulk, num_steps, low, high, route
 ):
-    bulk_of(monkeypatch, *bulk)
+    allocation_spies.bulk_of(monkeypatch, *bulk)
     window_of(monkeypatch, low, high)
-    assert allocation_routes.choose_route(EVEN, num_steps, tail_mass=TAIL) is route
+    assert (
+        allocation_routes.choose_route(allocation_spies.EVEN, num_steps, tail_mass=TAIL)
+        is route
+    )
 
 
 @pytest.mark.parametrize(
@@ -315,9 +324,12 @@ def test_few_steps_are_for_the_lattice_where_it_shows_no_end(
 def test_the_rarest_tails_are_for_the_grid(monkeypatch, bulk, tail_mass, route):
     """There Fourier sums have nothing left; with large ratios sooner."""
     monkeypatch.setattr(allocation_routes, "_HEAVIEST_RATIO", 1e3)
-    bulk_of(monkeypatch, *bulk)
+    allocation_spies.bulk_of(monkeypatch, *bulk)
     window_of(monkeypatch, 1.0, 2.0)
-    assert allocation_routes.choose_route(EVEN, 9, tail_mass=tail_mass) is route
+    assert (
+        allocation_routes.choose_route(allocation_spies.EVEN, 9, tail_mass=tail_mass)
+        is route
+    )
 
 
 @pytest.mark.parametrize(
@@ -336,9 +348,11 @@ def test_the_grid_is_for_rare_sums_of_many_short_large_ratios(
     monkeypatch, deviation, num_steps, tail_mass, route
 ):
     monkeypatch.setattr(allocation_routes, "_HEAVIEST_RATIO", 1e3)
-    bulk_of(monkeypatch, 1.5, deviation)
+    allocation_spies.bulk_of(monkeypatch, 1.5, deviation)
     window_of(monkeypatch, 1.0, 2.0)
-    found = allocation_routes.choose_route(EVEN, num_steps, tail_mass=tail_mass)
+    found = allocation_routes.choose_route(
+        allocation_spies.EVEN, num_steps, tail_mass=tail_mass
+    )
     assert found is route
 
 
@@ -417,8 +431,8 @@ def test_few_steps_of_bounded_noise_are_for_the_grid(tail_mass):
 )
 def test_sums_that_are_all_large_ratios(monkeypatch, large, deviation, expected):
     """Jumps that have most of the mean, or that no lattice has room for."""
-    pair = pair_of([0.5, 2.0, 10.0], [0.5, 0.25, 0.025])
-    calls = bulk_of(monkeypatch, large, deviation)
+    pair = allocation_spies.pair_of([0.5, 2.0, 10.0], [0.5, 0.25, 0.025])
+    calls = allocation_spies.bulk_of(monkeypatch, large, deviation)
     assert allocation_routes.is_all_large(pair, 9) is expected
     assert [(found is pair, steps) for found, steps in calls] == [(True, 9)]
 
@@ -430,22 +444,22 @@ def test_sums_that_are_all_large_ratios(monkeypatch, large, deviation, expected)
 def test_half_of_the_mean_in_large_ratios_is_not_most(
     monkeypatch, high, large, expected
 ):
-    pair = pair_of([0.5, 2.0], [0.5, high / 4], infinity=0.5)
-    bulk_of(monkeypatch, large, 1.0)
+    pair = allocation_spies.pair_of([0.5, 2.0], [0.5, high / 4], infinity=0.5)
+    allocation_spies.bulk_of(monkeypatch, large, 1.0)
     assert allocation_routes.is_all_large(pair, 9) is expected
 
 
 def test_the_reach_of_a_lattice_is_ten_million_deviations(monkeypatch):
-    bulk_of(monkeypatch, 2.0, 1.5e-7)
-    assert allocation_routes.is_all_large(EVEN, 9) is False
+    allocation_spies.bulk_of(monkeypatch, 2.0, 1.5e-7)
+    assert allocation_routes.is_all_large(allocation_spies.EVEN, 9) is False
 
 
 def test_the_bulk_is_what_is_not_one_in_a_thousand_sums():
-    pair = pair_of([0.5, 1.5, 1000.0], [0.5, 0.5, 1e-7])
+    pair = allocation_spies.pair_of([0.5, 1.5, 1000.0], [0.5, 0.5, 1e-7])
     large, deviation = allocation_routes.bulk(pair, 100)
     assert large == 1.5
     assert deviation == pytest.approx(math.sqrt(100 * 0.25))
-    large, deviation = allocation_routes.bulk(EVEN, 100)
+    large, deviation = allocation_routes.bulk(allocation_spies.EVEN, 100)
     assert large == math.inf
     assert deviation == pytest.approx(math.sqrt(100 * 0.25))
 
@@ -454,8 +468,10 @@ def test_the_bulk_is_what_is_not_one_in_a_thousand_sums():
 def test_an_uneven_allocation_against_enumeration(bound, monkeypatch):
     """Two of one step and one of another: each has a third of the mean."""
     monkeypatch.setattr(random_allocation, "UNEVEN_POINTS", 4000)
-    first = pair_of([0.5, 1.5], [0.5, 0.25], infinity=0.375, zero=0.25, bound=bound)
-    second = pair_of([0.25, 1.75], [0.5, 0.5], bound=bound)
+    first = allocation_spies.pair_of(
+        [0.5, 1.5], [0.5, 0.25], infinity=0.375, zero=0.25, bound=bound
+    )
+    second = allocation_spies.pair_of([0.25, 1.75], [0.5, 0.5], bound=bound)
     found = random_allocation.uneven_allocation(
         [(first, 2), (second, 1)], tail_mass=1e-12
     )
@@ -489,12 +505,18 @@ def test_an_uneven_allocation_against_enumeration(bound, monkeypatch):
 
 
 def test_uneven_steps_share_the_tail_mass(monkeypatch):
-    each = spied(monkeypatch, random_allocation, "random_allocation", "mean")
-    total = spied(monkeypatch, geometric_allocation, "weighted_mean", "all")
-    other = pair_of([0.5, 1.5], [0.5, 0.5])
-    found = random_allocation.uneven_allocation([(EVEN, 3), (other, 5)], tail_mass=TAIL)
+    each = allocation_spies.spied(
+        monkeypatch, random_allocation, "random_allocation", "mean"
+    )
+    total = allocation_spies.spied(
+        monkeypatch, geometric_allocation, "weighted_mean", "all"
+    )
+    other = allocation_spies.pair_of([0.5, 1.5], [0.5, 0.5])
+    found = random_allocation.uneven_allocation(
+        [(allocation_spies.EVEN, 3), (other, 5)], tail_mass=TAIL
+    )
     assert found == "all"
-    assert [(pair is EVEN, *rest) for pair, *rest in each] == [
+    assert [(pair is allocation_spies.EVEN, *rest) for pair, *rest in each] == [
         (True, 3, TAIL / 2),
         (False, 5, TAIL / 2),
     ]
@@ -502,6 +524,13 @@ def test_uneven_steps_share_the_tail_mass(monkeypatch):
 
 
 def test_steps_that_are_all_alike_are_one_allocation(monkeypatch):
-    each = spied(monkeypatch, random_allocation, "random_allocation", "mean")
-    assert random_allocation.uneven_allocation([(EVEN, 3)], tail_mass=TAIL) == "mean"
-    assert each == [(EVEN, 3, TAIL)]
+    each = allocation_spies.spied(
+        monkeypatch, random_allocation, "random_allocation", "mean"
+    )
+    assert (
+        random_allocation.uneven_allocation(
+            [(allocation_spies.EVEN, 3)], tail_mass=TAIL
+        )
+        == "mean"
+    )
+    assert each == [(allocation_spies.EVEN, 3, TAIL)]

@@ -4,7 +4,7 @@ from fractions import Fraction
 import math
 import types
 
-import numpy as np
+import allocation_spies
 import pytest
 
 from dp_accounting_ext.amplification import additive_allocation
@@ -18,31 +18,6 @@ Bound = dominating_pair.Bound
 Direction = dominating_pair.Direction
 Route = random_allocation.Route
 TAIL = 2.0**-40
-
-
-def pair_of(ratios, masses, *, infinity=0.0, zero=0.0, bound=Bound.UPPER):
-    return dominating_pair.DominatingPair(
-        np.array(ratios), np.array(masses), infinity, zero, bound
-    )
-
-
-EVEN = pair_of([0.5, 1.5], [0.5, 0.5])
-
-
-def spied(monkeypatch, module, name, answer=None):
-    """Lists the calls of a function that now gives an answer."""
-    calls = []
-
-    def spy(*arguments, **options):
-        calls.append((*arguments, *options.values()))
-        return answer
-
-    monkeypatch.setattr(module, name, spy)
-    return calls
-
-
-def bulk_of(monkeypatch, large, deviation):
-    return spied(monkeypatch, allocation_routes, "bulk", (large, deviation))
 
 
 @pytest.mark.parametrize(
@@ -75,7 +50,9 @@ class Tree:
     """Means that are only described: which sums are averaged, and how."""
 
     def __init__(self, monkeypatch):
-        self.windows = spied(monkeypatch, additive_window, "window_of", "window")
+        self.windows = allocation_spies.spied(
+            monkeypatch, additive_window, "window_of", "window"
+        )
         self.grids = []
         self.calls = []
         monkeypatch.setattr(additive_allocation, "mean_of", self.mean_of)
@@ -109,10 +86,13 @@ def weight_of(node, leaf):
 @pytest.mark.parametrize("num_steps", [2, 160, 161, 200, 1009, 25_600, 25_601, 10**6])
 def test_a_mean_of_means_is_the_mean(monkeypatch, num_steps):
     """Every step once, with the same weight."""
-    bulk_of(monkeypatch, math.inf, 1.0)
+    allocation_spies.bulk_of(monkeypatch, math.inf, 1.0)
     tree = Tree(monkeypatch)
-    found = allocation_stages.in_stages(EVEN, num_steps, TAIL, 77)
-    assert weight_of(found, EVEN) == (num_steps, {Fraction(1, num_steps)})
+    found = allocation_stages.in_stages(allocation_spies.EVEN, num_steps, TAIL, 77)
+    assert weight_of(found, allocation_spies.EVEN) == (
+        num_steps,
+        {Fraction(1, num_steps)},
+    )
     assert {(window, points) for _, window, points in tree.calls} == {("window", 77)}
     assert tree.grids == []
     stages = 1 if num_steps <= 160 else 2 if num_steps <= 25_600 else 3
@@ -127,17 +107,17 @@ def test_a_mean_of_means_is_the_mean(monkeypatch, num_steps):
 
 def test_few_steps_are_one_sum(monkeypatch):
     tree = Tree(monkeypatch)
-    allocation_stages.in_stages(EVEN, 160, TAIL, 77)
-    summands = [additive_window.Summand(EVEN, 160, 1.0)]
+    allocation_stages.in_stages(allocation_spies.EVEN, 160, TAIL, 77)
+    summands = [additive_window.Summand(allocation_spies.EVEN, 160, 1.0)]
     assert tree.windows == [(summands, TAIL)]
     assert tree.calls == [(summands, "window", 77)]
 
 
 def test_each_group_has_its_share_of_the_tail(monkeypatch):
     """161 steps: 8 groups of 12 and 5 of 13, each weighed by its size."""
-    bulk_of(monkeypatch, math.inf, 1.0)
+    allocation_spies.bulk_of(monkeypatch, math.inf, 1.0)
     tree = Tree(monkeypatch)
-    allocation_stages.in_stages(EVEN, 161, 13 * TAIL, 77)
+    allocation_stages.in_stages(allocation_spies.EVEN, 161, 13 * TAIL, 77)
     assert [tail for _, tail in tree.windows] == [TAIL, TAIL, 13 * TAIL]
     last = tree.windows[-1][0]
     assert [(s.count, s.weight) for s in last] == [
@@ -148,29 +128,35 @@ def test_each_group_has_its_share_of_the_tail(monkeypatch):
 
 def test_groups_that_are_all_large_ratios_are_summed_on_the_grid(monkeypatch):
     """The last stage is not, nor is the only one."""
-    asked = spied(monkeypatch, allocation_routes, "is_all_large", True)
+    asked = allocation_spies.spied(monkeypatch, allocation_routes, "is_all_large", True)
     tree = Tree(monkeypatch)
-    allocation_stages.in_stages(EVEN, 161, 13 * TAIL, 77)
-    assert tree.grids == [(EVEN, 12, TAIL, None), (EVEN, 13, TAIL, None)]
-    assert [(steps, pair is EVEN) for pair, steps in asked] == [(12, True), (13, True)]
+    allocation_stages.in_stages(allocation_spies.EVEN, 161, 13 * TAIL, 77)
+    assert tree.grids == [
+        (allocation_spies.EVEN, 12, TAIL, None),
+        (allocation_spies.EVEN, 13, TAIL, None),
+    ]
+    assert [(steps, pair is allocation_spies.EVEN) for pair, steps in asked] == [
+        (12, True),
+        (13, True),
+    ]
     assert [s.pair for s in tree.calls[0][0]] == ["grid", "grid"]
     assert len(tree.calls) == 1
     asked.clear()
-    allocation_stages.in_stages(EVEN, 160, TAIL, 77)
+    allocation_stages.in_stages(allocation_spies.EVEN, 160, TAIL, 77)
     assert asked == []
 
 
 def test_groups_that_are_not_all_large_ratios_stay_on_the_lattice(monkeypatch):
-    spied(monkeypatch, allocation_routes, "is_all_large", False)
+    allocation_spies.spied(monkeypatch, allocation_routes, "is_all_large", False)
     tree = Tree(monkeypatch)
-    allocation_stages.in_stages(EVEN, 161, TAIL, 77)
+    allocation_stages.in_stages(allocation_spies.EVEN, 161, TAIL, 77)
     assert len(tree.calls) == 3
     assert tree.grids == []
 
 
 def test_groups_of_one_size_are_averaged_once(monkeypatch):
-    spied(monkeypatch, allocation_routes, "is_all_large", True)
+    allocation_spies.spied(monkeypatch, allocation_routes, "is_all_large", True)
     tree = Tree(monkeypatch)
-    allocation_stages.in_stages(EVEN, 10**6, TAIL, 77)
+    allocation_stages.in_stages(allocation_spies.EVEN, 10**6, TAIL, 77)
     assert len(tree.grids) == 1
     assert len(tree.calls) == 2

@@ -38,9 +38,12 @@ class TransportCost(abc.ABC):
         """Returns the (k,) distances d between one input and all.
 
         Raises:
-            NotImplementedError: If `metric_order` is None.
+            ValueError: If `metric_order` is None: the cost is of no metric.
         """
-        raise NotImplementedError
+        raise ValueError(
+            "cost must be of a metric between inputs. "
+            f"Found a {type(self).__name__} without one."
+        )
 
     def near_order(self) -> IndexArray:
         """Returns the outputs in an order that has near ones near one another.

@@ -45,5 +45,5 @@ def test_a_metric_gives_distances_between_inputs(name, order):
 def test_a_matrix_is_no_metric():
     cost = KINDS["dense"]()
     assert cost.metric_order is None
-    with pytest.raises(NotImplementedError):
+    with pytest.raises(ValueError, match="cost must be of a metric.*Found a DenseCost"):
         cost.between_inputs(0)
