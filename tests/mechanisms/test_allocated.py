@@ -9,6 +9,8 @@ import mechanism_laws
 import oracles
 import pytest
 
+from dp_accounting_ext.amplification import allocation_by_sum
+from dp_accounting_ext.amplification import k_out_of_t
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import allocated
 from dp_accounting_ext.mechanisms import compositions
@@ -145,3 +147,21 @@ def test_pairs_of_steps_of_very_many_levels_say_nothing_wrong():
     assert pairs.remove.mass_error <= 0.01
     low, high = mechanism_laws.bounds_of(inner, 0.1, Direction.REMOVE, 1e-15)
     assert low <= high
+
+
+@pytest.mark.parametrize(("sigma", "selected", "steps"), [(0.15, 2, 4), (1.0, 5, 30)])
+def test_a_lower_bound_of_several_draws_is_the_better_of_two(sigma, selected, steps):
+    """With little noise that of the sum alone, and else that of the joint law."""
+    tail, inner = 1e-12, Gaussian(sigma)
+    pairs = interface.pairs_of(
+        RandomAllocation(inner, selected, steps), Bound.LOWER, tail
+    )
+    step = interface.pairs_of_part(inner, Bound.LOWER, tail / steps / 100).remove
+    alone = [
+        allocation_by_sum.lower_pair(
+            step, selected, steps, Direction.REMOVE, tail_mass=tail
+        ),
+        k_out_of_t.lower_pair(step, selected, steps, tail_mass=tail),
+    ]
+    least, most = sorted(pair.epsilon(1e-6, Direction.REMOVE) for pair in alone)
+    assert least < most == pairs.remove.epsilon(1e-6, Direction.REMOVE)
