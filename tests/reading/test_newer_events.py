@@ -1,5 +1,6 @@
 """Events of dp_accounting's main, and those that Rényi bounds alone are known of."""
 
+import fractions
 import itertools
 import math
 import os
@@ -69,6 +70,27 @@ class TestPrivacyParameters:
         plain = accountant_of(Composed([Gaussian(4.0), ZCDp(0.1)]))
         lower = plain.get_epsilon(1e-3)
         assert lower <= accountant.get_epsilon(1e-3) <= plain.get_epsilon(1e-3 - 1.1e-5)
+
+    def test_it_is_as_private_as_it_says(self):
+        """To the last digit, where no loss but the infinite ones is larger."""
+        once = accountant_of(EpsilonDelta(1.0, 1e-5))
+        assert once.get_epsilon(1e-5) == 1.0
+        assert once.get_delta(1.0) == once.get_delta(math.inf) == 1e-5
+        event = Composed([EpsilonDelta(1.0, 0.1), EpsilonDelta(2.0, 0.2)])
+        rest = (1 - fractions.Fraction(0.1)) * (1 - fractions.Fraction(0.2))
+        twice = accountant_of(event)
+        assert 1 - rest <= fractions.Fraction(twice.get_delta(3.0))
+        assert twice.get_delta(3.0) == 0.28 and twice.get_epsilon(0.28) == 3.0
+        assert twice.get_epsilon(math.nextafter(0.28, 0)) == math.inf
+
+    def test_many_runs_of_it(self):
+        count, delta = 10**6, 1e-10
+        accountant = accountant_of(EpsilonDelta(1e-6, delta), count)
+        with mpmath.workdps(40):
+            truth = 1 - (1 - mpmath.mpf(delta)) ** count
+        for epsilon in (1.0 + 1e-9, math.inf):
+            assert truth <= accountant.get_delta(epsilon) <= truth * (1 + 1e-11)
+        assert accountant.get_delta(0.99) > truth
 
     def test_a_sample(self):
         """δ_λ(ε) = λ δ(ln(1 + (e^ε − 1)/λ)): of the two outcomes and the sinks."""
