@@ -6,7 +6,6 @@ from dp_accounting import dp_event as stock
 from dp_accounting import privacy_accountant
 
 from dp_accounting_ext import dp_event
-from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import groups
 from dp_accounting_ext.mechanisms import interface
@@ -16,6 +15,12 @@ from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.validation import fields
 
 NeighborRel = privacy_accountant.NeighboringRelation
+NOISES = (
+    stock.GaussianDpEvent
+    | stock.LaplaceDpEvent
+    | stock.NoOpDpEvent
+    | stock.NonPrivateDpEvent
+)
 _MOST_DRAWS = 100_000
 
 
@@ -24,25 +29,25 @@ def poisson_sampled(
     reader: event_reader.Reader,
 ) -> interface.Mechanism:
     """Reads an event, or a tree of events, on a Poisson sample."""
-    replace_one = reader.neighboring_relation is NeighborRel.REPLACE_ONE
-    if replace_one and not isinstance(
-        event.event, stock.GaussianDpEvent | stock.NoOpDpEvent | stock.NonPrivateDpEvent
-    ):
-        raise event_reader.UnsupportedError(
-            event,
-            "neighboring_relation must be `ADD_OR_REMOVE_ONE` or `REPLACE_SPECIAL` "
-            f"for `{type(event).__name__}` of a `{type(event.event).__name__}`: no "
-            "theorem covers others but for a `GaussianDpEvent`. "
-            f"Found {reader.neighboring_relation}.",
-        )
     rate = fields.sampling_probability(event.sampling_probability)
-    inner = reader.sampled(event.event)
-    if replace_one and isinstance(inner, known_bounds.NonPrivate) and 0 < rate < 1:
-        return known_bounds.NonPrivate((rate, 1 - rate), (rate, 1 - rate))
-    if replace_one and isinstance(inner, additive_noise.Gaussian) and 0 < rate < 1:
-        # What was read has the sensitivity of a replaced record, two.
-        return subsampled.sampled_gaussian_replace_one(rate, 2 * inner.noise_multiplier)
-    return subsampled.on_poisson_sample(rate, inner)
+    if reader.neighboring_relation is NeighborRel.REPLACE_ONE:
+        if isinstance(event.event, NOISES):
+            return _replaced_on_a_sample(event.event, rate)
+        reader.require(
+            event, NeighborRel.ADD_OR_REMOVE_ONE, NeighborRel.REPLACE_SPECIAL
+        )
+    return subsampled.on_poisson_sample(rate, reader.sampled(event.event))
+
+
+def _replaced_on_a_sample(event: stock.DpEvent, rate: float) -> interface.Mechanism:
+    """Returns noise on a Poisson sample, where a record moves to the other end."""
+    noise = noise_of(event, groups.Poisson(rate), 1)
+    if rate == 0 or noise == compositions.NO_OP:
+        return compositions.NO_OP
+    if isinstance(noise, groups.GroupedNoise):
+        return noise.split(1, 1)
+    chances = (rate, 1 - rate)
+    return known_bounds.NonPrivate(chances, chances)
 
 
 def fixed_size(
@@ -55,8 +60,11 @@ def fixed_size(
     event's definition. A record in the batch takes another's place there, so the
     sensitivity is that of batch substitution, 2 · clip, in either relation.
     """
-    reader.require(event, NeighborRel.ADD_OR_REMOVE_ONE, NeighborRel.REPLACE_ONE)
+    if reader.neighboring_relation is NeighborRel.REPLACE_SPECIAL:
+        return _one_replaced_by_nothing(event, reader)
     sampling = fixed_sampling(event)
+    if not isinstance(event.event, NOISES):
+        return _batch_of_any(event, sampling, reader)
     noise = noise_of(event.event, sampling, 1)
     if not isinstance(noise, groups.Grouped):
         return noise
@@ -67,12 +75,62 @@ def fixed_size(
     # One record of the batch replaced is one shift.
     whole = dataclasses.replace(
         noise,
-        noise_multiplier=noise.noise_multiplier / sampling.sensitivity,
+        noise_multiplier=noise.noise_multiplier / 2,
         sampling=groups.Unsampled(),
     )
     return subsampled.substituted_sample(
         whole.split(1, 0), sampling.sample_size / sampling.dataset_size
     )
+
+
+def _batch_of_any(
+    event: stock.SampledWithoutReplacementDpEvent | stock.SampledWithReplacementDpEvent,
+    sampling: groups.FixedSize,
+    reader: event_reader.Reader,
+) -> interface.Mechanism:
+    """Reads a batch that runs what a replaced record of the batch is known to change.
+
+    A record that leaves the dataset leaves its place in the batch, if it has one, to
+    another: P = (1 − r) Q + r P', and P' against Q has one record of it replaced.
+
+    Source:
+        https://arxiv.org/abs/2106.08567, Theorem 11 (subset sampling).
+    """
+    if sampling.with_replacement:
+        raise event_reader.UnsupportedError(
+            event,
+            "A batch that is drawn with replacement must run a `GaussianDpEvent` or a "
+            f"`LaplaceDpEvent`: others are unproven. Found {event.event}.",
+        )
+    rate = sampling.sample_size / sampling.dataset_size
+    replaced = reader.under(NeighborRel.REPLACE_ONE).sampled(event.event)
+    if reader.neighboring_relation is NeighborRel.REPLACE_ONE:
+        return subsampled.substituted_sample(replaced, rate)
+    if rate == 1:
+        return reader.sampled(event.event)
+    return subsampled.poisson_sampled(rate, replaced)
+
+
+def _one_replaced_by_nothing(
+    event: stock.SampledWithoutReplacementDpEvent | stock.SampledWithReplacementDpEvent,
+    reader: event_reader.Reader,
+) -> interface.Mechanism:
+    """Reads a batch where a record is replaced by one that contributes nothing.
+
+    From above, that is a record. From below it is one among others that contribute
+    nothing either.
+    """
+    above = fixed_size(event, reader.under(NeighborRel.REPLACE_ONE))
+    sampling = fixed_sampling(event)
+    if isinstance(event.event, NOISES):
+        zeroed = groups.ZeroedOut(*dataclasses.astuple(sampling))
+        below = noise_of(event.event, zeroed, 1)
+        if isinstance(below, groups.Grouped):
+            below = below.split(1, 0)
+    else:
+        rate = sampling.sample_size / sampling.dataset_size
+        below = subsampled.poisson_sampled(rate, reader.sampled(event.event))
+    return above if above == below else known_bounds.Between(below, above)
 
 
 def fixed_sampling(

@@ -12,6 +12,7 @@ from dp_accounting import dp_event as stock
 from dp_accounting import privacy_accountant
 
 from dp_accounting_ext.mechanisms import additive_noise
+from dp_accounting_ext.mechanisms import chained
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.validation import event_trees
@@ -45,14 +46,20 @@ class Reader:
         neighboring_relation: The accountant's.
         rows: From types of events to what builds their mechanisms.
         in_sample: Whether the event runs on a sample of the records.
+        is_derived: Whether the relation is not the accountant's, but one from which
+            the accountant's follows.
     """
 
     neighboring_relation: NeighborRel
     rows: "Mapping[type, Row]"
     in_sample: bool = False
+    is_derived: bool = False
 
     def mechanism(self, event: stock.DpEvent) -> interface.Mechanism:
         """Returns what an event, or a tree of events, composes.
+
+        Where a record is replaced, what has no builder of its own for that is read as a
+        record that leaves and another that joins.
 
         Raises:
             UnsupportedError: If no mechanism is known for some part of it.
@@ -61,7 +68,7 @@ class Reader:
         self._check_known(event)
         counts: dict[interface.Mechanism, int] = {}
         for leaf, count in event_trees.leaves(event):
-            part = self._single(leaf)
+            part = self.single(leaf)
             counts[part] = counts.get(part, 0) + count
         check_counts(counts)
         check_distinct(count_distinct(counts))
@@ -81,11 +88,44 @@ class Reader:
                 f"`{type(event).__name__}`. Found {self.neighboring_relation}.",
             )
 
-    def _single(self, event: stock.DpEvent) -> interface.Mechanism:
+    def require_own_relation(self, event: stock.DpEvent) -> None:
+        """Raises `UnsupportedError` for what is stated of another relation.
+
+        What is stated of a mechanism, that it is (ε, δ)-private, is of the
+        accountant's relation. Of a batch of fixed size, or of a replaced record on a
+        Poisson sample, the theorems ask for another.
+        """
+        if self.is_derived:
+            raise UnsupportedError(
+                event,
+                f"`{type(event).__name__}` states what one record changes under the "
+                "neighboring_relation of the accountant; here another counts: "
+                f"{self.neighboring_relation}.",
+            )
+
+    def single(self, event: stock.DpEvent) -> interface.Mechanism:
+        """Returns the mechanism of an event that is no composition."""
         for kind in type(event).__mro__:
             if kind in self.rows:
-                return self.rows[kind].builder(event, self)
+                return self._built(self.rows[kind].builder, event)
         raise UnsupportedError(event, "Unsupported event.")
+
+    def _built(self, builder: "Builder", event: stock.DpEvent) -> interface.Mechanism:
+        try:
+            return builder(event, self)
+        except UnsupportedError as error:
+            is_replaced = self.neighboring_relation is NeighborRel.REPLACE_ONE
+            # What is wrong inside of an event is wrong in any relation.
+            if error.event is not event or not is_replaced:
+                raise
+        absent = self.under(NeighborRel.ADD_OR_REMOVE_ONE)
+        return chained.chain(builder(event, absent), 1, 1)
+
+    def under(self, relation: NeighborRel) -> "Reader":
+        """Returns what reads events under a relation, to derive another from it."""
+        if relation is self.neighboring_relation:
+            return self
+        return dataclasses.replace(self, neighboring_relation=relation, is_derived=True)
 
     def _check_known(self, event: stock.DpEvent) -> None:
         """Raises `UnsupportedError` for what is newer than the table, anywhere.

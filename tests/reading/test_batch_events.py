@@ -10,6 +10,8 @@ import oracles
 import pytest
 
 import dp_accounting_ext as ext
+from dp_accounting_ext.bounds import privacy_bounds
+from dp_accounting_ext.mechanisms import groups
 
 NeighborRel = privacy_accountant.NeighboringRelation
 Gaussian = dp_accounting.GaussianDpEvent
@@ -119,15 +121,40 @@ class TestFixedBatches:
             assert lower <= truth <= upper
             assert lower >= truth * (1 - 1e-9)
 
-    @pytest.mark.parametrize(
-        ("size", "batch", "known"), [(2, 2, False), (9, 8, True), (9, 9, False)]
-    )
-    def test_a_batch_that_none_can_fill_up_has_no_lower_bound(self, size, batch, known):
-        """Without the record there are too few to take its place."""
-        accountant = accountant_of(WithoutReplacement(size, batch, Gaussian(1.0)))
-        lower, upper = accountant.get_delta_bounds(1.0)
-        assert (lower > 0) == known
-        assert oracles.gaussian_delta(1.0, 1.0) < upper
+    @pytest.mark.parametrize(("size", "batch"), [(2, 2), (9, 8), (9, 9), (7, 5)])
+    @pytest.mark.parametrize("group", [1, 2, 3])
+    def test_a_batch_that_none_can_fill_up(self, size, batch, group):
+        """Members at 1 among others at −1, by enumeration of all batches.
+
+        Where those who stay are too few for a batch it is smaller, and the sums of both
+        datasets are no two norms apart.
+        """
+        if group > size:
+            return
+        sigma = 1.3
+        stay = min(batch, size - group)
+        chosen = list(itertools.combinations(range(size), batch))
+        sums = [
+            sum(1 if member < group else -1 for member in each) + stay
+            for each in chosen
+        ]
+        p = [(s / mpmath.mpf(sigma), mpmath.mpf(1) / len(chosen)) for s in sums]
+        event = WithoutReplacement(size, batch, Gaussian(sigma))
+        single = groups.GroupedNoise(
+            group, sigma, False, groups.FixedSize(size, batch, False)
+        ).split(group, 0)
+        bounds = privacy_bounds.PrivacyBounds({single: 1}, 1e-4)
+        for epsilon in (0.0, 1.0, 2.5):
+            truth = max(oracles.shift_mixture_deltas(p, [(0, 1)], epsilon).values())
+            upper = bounds.upper_delta(epsilon)
+            lower = bounds.lower_delta(epsilon, upper)
+            assert lower <= truth <= upper <= lower * (1 + 1e-6)
+            whole = accountant_of(ext.GroupSubsampledEvent(group, event))
+            assert truth <= whole.get_delta(epsilon)
+        if batch == size and group == 1:
+            assert accountant_of(event).get_delta(1.0) == pytest.approx(
+                oracles.gaussian_delta(1 / sigma, 1.0), rel=1e-9
+            )
 
     def test_with_replacement_all_leave(self):
         size, batch, sigma = 4, 3, 1.0
@@ -164,7 +191,9 @@ class TestFixedBatches:
         p, q = [(0.0, 1 - rate), (2 / sigma, rate)], [(0.0, 1.0)]
         for epsilon in (0.0, 0.3, 1.5):
             truth = oracles.shift_mixture_deltas(p, q, epsilon)["remove"]
-            assert truth <= accountant.get_delta(epsilon) <= truth * (1 + 1e-4)
+            lower, upper = accountant.get_delta_bounds(epsilon)
+            # Both datasets are there: a record at one end, all others at the other.
+            assert lower <= truth <= upper <= lower * (1 + 1e-6)
             kappa = mpmath.exp(-mpmath.mpf(epsilon))
             reflection = 1 - kappa + kappa * truth
             assert reflection <= accountant.get_delta(-epsilon)
@@ -196,7 +225,10 @@ class TestFixedBatches:
             truth = max(oracles.shift_mixture_deltas(p, q, epsilon).values())
             upper = accountant.get_delta(epsilon)
             assert truth <= upper <= truth * (1 + 1e-6)
-        assert accountant.get_epsilon_bounds(1e-6)[0] == 0.0
+        # Two datasets, one record at one end and all others at the other.
+        attained = oracles.shift_mixture_deltas(p, [(0, 1)], 0.5)
+        lower, _ = accountant.get_delta_bounds(0.5)
+        assert (1 - 1e-6) * max(attained.values()) <= lower <= max(attained.values())
 
     def test_many_draws_with_replacement_have_a_pair(self):
         """Shifts up to 600 are cut where their weights no longer matter."""

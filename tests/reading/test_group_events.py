@@ -18,6 +18,8 @@ Poisson = dp_accounting.PoissonSampledDpEvent
 Composed = dp_accounting.ComposedDpEvent
 Group = ext.GroupSubsampledEvent
 WithoutReplacement = dp_accounting.SampledWithoutReplacementDpEvent
+WithReplacement = dp_accounting.SampledWithReplacementDpEvent
+TRUNCATED = stock_events.TruncatedSubsampledGaussianDpEvent(20, 0.2, 6, 2.0)
 RESPONSE = stock_events.RandomizedResponseDpEvent(0.5, 2)  # θ = 3/4.
 SelfComposed = dp_accounting.SelfComposedDpEvent
 
@@ -31,30 +33,26 @@ class TestRefusals:
         ("event", "relation", "message"),
         [
             (
-                Group(2, Poisson(0.1, Gaussian(1.0))),
-                NeighborRel.REPLACE_SPECIAL,
-                "ADD_OR_REMOVE_ONE.*Found",
-            ),
-            (
-                WithoutReplacement(10, 2, Gaussian(1.0)),
-                NeighborRel.REPLACE_SPECIAL,
-                "ADD_OR_REMOVE_ONE.*Found",
-            ),
-            (
                 Group(2, WithoutReplacement(10, 2, RESPONSE)),
                 NeighborRel.ADD_OR_REMOVE_ONE,
                 "unproven for groups",
             ),
-            (Group(2, RESPONSE), NeighborRel.REPLACE_ONE, "ADD_OR_REMOVE_ONE"),
+            (Group(2, Poisson(0.5, RESPONSE)), NeighborRel.REPLACE_ONE, "on a sample"),
+            (Group(2, Group(3, Gaussian(1.0))), NeighborRel.REPLACE_ONE, "multiply"),
             (
-                Group(2, Poisson(0.5, Composed([Gaussian(1.0)]))),
+                Group(2, TRUNCATED),
                 NeighborRel.ADD_OR_REMOVE_ONE,
-                "must run a `GaussianDpEvent` or a `LaplaceDpEvent`",
+                "dataset of one size.*REPLACE_ONE",
             ),
             (
-                Group(2, ext.RandomAllocationEvent(Gaussian(1.0), 1, 5)),
+                Group(2, Poisson(0.5, WithoutReplacement(10, 2, Gaussian(1.0)))),
                 NeighborRel.ADD_OR_REMOVE_ONE,
-                "unproven",
+                "dataset of one size",
+            ),
+            (
+                Group(3, WithoutReplacement(10, 8, Composed([Gaussian(1.0)]))),
+                NeighborRel.ADD_OR_REMOVE_ONE,
+                "source_dataset_size must be at least.*Found 10",
             ),
             (
                 Poisson(0.5, Group(2, Gaussian(1.0))),
@@ -62,7 +60,7 @@ class TestRefusals:
                 "put the sampling inside",
             ),
             (
-                WithoutReplacement(10, 2, stock_events.DiscreteLaplaceDpEvent(0.5, 1)),
+                WithReplacement(10, 2, stock_events.DiscreteLaplaceDpEvent(0.5, 1)),
                 NeighborRel.ADD_OR_REMOVE_ONE,
                 "unproven",
             ),
