@@ -218,7 +218,6 @@ class TestGroups:
             Group(2, Gaussian(1.0)),
             Poisson(0.1, dp_accounting.LaplaceDpEvent(1.0)),
             Composed([Gaussian(1.0), WithoutReplacement(10, 2, Gaussian(1.0))]),
-            Composed([Gaussian(1.0), stock_dp_event.UnsupportedDpEvent()]),
         ],
     )
     def test_other_inner_events_are_refused(self, inner):
@@ -861,9 +860,14 @@ class TestNewerHost:
             assert np.all(ours.rdp == 0)
 
     def test_fields_that_nothing_is_known_of_are_refused(self):
-        for tree in (_NewerGaussian(1.0), Poisson(0.1, _NewerGaussian(1.0))):
+        newer = _NewerGaussian(1.0, "by layer")
+        for tree in (newer, Poisson(0.1, newer)):
             with pytest.raises(Unsupported, match="not accounted for: clipping"):
                 accountant().compose(tree)
+
+    def test_a_field_of_its_default_means_what_it_meant(self):
+        newer = accountant().compose(_NewerGaussian(1.0))
+        assert np.all(newer.rdp == accountant().compose(Gaussian(1.0)).rdp)
 
     def test_all_that_is_inherited_is_known(self):
         """What this version of the library has, and is refused: nothing public."""

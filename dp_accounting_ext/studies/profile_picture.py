@@ -1,6 +1,7 @@
 """Privacy profiles as a picture."""
 
 from collections.abc import Sequence
+from typing import Protocol
 
 from dp_accounting_ext.studies import delta_profile
 from dp_accounting_ext.studies import drawing
@@ -13,6 +14,22 @@ _COLOURS = {
 }
 
 
+class Named(Protocol):
+    """What has a curve, or a note that says why not."""
+
+    @property
+    def scheme(self) -> str:
+        """How batches are drawn."""
+
+    @property
+    def group_size(self) -> int:
+        """Number of records that are protected together."""
+
+    @property
+    def note(self) -> str:
+        """Why there is no curve."""
+
+
 def picture(
     found: Sequence[delta_profile.Profile], *, title: str, smallest_delta: float
 ) -> drawing.Picture:
@@ -23,16 +40,15 @@ def picture(
         title: One line.
         smallest_delta: Lower end of the axis.
     """
-    sizes = sorted({each.group_size for each in found})
     curves = [
         drawing.Curve(
             label(each),
             each.epsilons,
             each.delta_upper,
             each.delta_lower,
-            _look(each.scheme, sizes.index(each.group_size)),
+            look,
         )
-        for each in found
+        for each, look in zip(found, looks(found), strict=True)
         if each.epsilons
     ]
     panel = drawing.Panel(
@@ -40,6 +56,12 @@ def picture(
     )
     note = " ".join(["Certified bands.", *notes(found)])
     return drawing.Picture(title, [panel], note)
+
+
+def looks(found: Sequence[Named]) -> list[drawing.Look]:
+    """Returns a style for each: colours are of schemes, dashes of sizes of groups."""
+    sizes = sorted({each.group_size for each in found})
+    return [_look(each.scheme, sizes.index(each.group_size)) for each in found]
 
 
 def _look(scheme: str, rank: int) -> drawing.Look:
@@ -54,13 +76,13 @@ def _look(scheme: str, rank: int) -> drawing.Look:
     return drawing.Look(_COLOURS[scheme], dashes[rank % len(dashes)])
 
 
-def label(profile: delta_profile.Profile) -> str:
-    """Returns a name that is the profile's alone."""
-    if profile.group_size == 1:
-        return profile.scheme
-    return f"{profile.scheme}, groups of {profile.group_size}"
+def label(curve: Named) -> str:
+    """Returns a name that is the curve's alone."""
+    if curve.group_size == 1:
+        return curve.scheme
+    return f"{curve.scheme}, groups of {curve.group_size}"
 
 
-def notes(found: Sequence[delta_profile.Profile]) -> list[str]:
-    """Returns a sentence for each profile that is missing."""
+def notes(found: Sequence[Named]) -> list[str]:
+    """Returns a sentence for each curve that is missing."""
     return [f"Without {label(each)}: {each.note}." for each in found if each.note]

@@ -75,6 +75,34 @@ def test_a_picture_and_its_numbers(capsys, tmp_path):
         assert f"<!-- {text} -->" in whole
 
 
+def test_a_trade_off(capsys, tmp_path):
+    path = tmp_path / "roc.svg"
+    command = f"{RUN} --trade-off --smallest-rate 1e-4 --group-size 1 2"
+    status, out, _ = run(capsys, f"{command} --json --output {path}")
+    assert status == 0
+    whole = json.loads(out)
+    assert whole["setting"]["smallest_rate"] == 1e-4
+    assert "smallest_delta" not in whole["setting"]
+    assert len(whole["results"]) == 6
+    drawn = path.read_text(encoding="utf-8")
+    for label in ("guessing", "no amplification, groups of 2", "true positive rate"):
+        assert f"<!-- {label} -->" in drawn
+    _, table, _ = run(capsys, command)
+    blocks = table.split("\n\n")
+    assert blocks[0].startswith("trade-off, noise multiplier 1, 1 of 20 steps")
+    for block, result in zip(blocks[1:], whole["results"], strict=True):
+        rows = [list(map(float, line.split())) for line in block.splitlines()[2:]]
+        ends = zip(rows, result["lower"], result["upper"], strict=True)
+        for row, low, high in ends:
+            assert row[1] <= low <= high <= row[2]
+
+
+def test_help_is_narrow(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    _, out, _ = run(capsys, "profile --help")
+    assert max(map(len, out.splitlines())) <= 80
+
+
 def test_one_figure_of_a_paper(capsys, tmp_path):
     command = f"profile --figures {tmp_path / 'new'} --only paper2-figure3"
     status, out, _ = run(capsys, command)
@@ -108,6 +136,10 @@ BAD = [
     (f"{RUN} --epsilons nan 1", "epsilons must be two numbers"),
     (f"{RUN} --epsilons 0 inf", "epsilons must be two numbers"),
     (f"{RUN} --epsilons 0 1 --points 1", "points must be at least 2"),
+    (f"{RUN} --trade-off --epsilons 0 1", "--epsilons is of δ, and not of --trade"),
+    (f"{RUN} --trade-off --smallest-rate 0", "smallest-rate must be in (0, 1)"),
+    (f"{RUN} --trade-off --points 1", "num_points must be at least 2"),
+    ("profile --figures new --trade-off", "--figures takes --only and --json alone"),
     (f"{RUN} --output profile.pdf", "output must end in .png or .svg"),
     (f"{RUN} --output nowhere/profile.png", "output must be in a directory"),
 ]
