@@ -150,7 +150,7 @@ def _profiles(options: argparse.Namespace) -> str:
         results = [dataclasses.asdict(each) for each in found]
         return text.as_json({"setting": _of_all(setting), "results": results})
     if options.output is not None:
-        return "\n".join([f"wrote {options.output}", *profile_picture.notes(found)])
+        return f"wrote {options.output}"
     return "\n\n".join([title, *map(_table, found)])
 
 
@@ -179,8 +179,6 @@ def _of_all(setting: training_run.TrainingRun) -> dict[str, float]:
 def _table(profile: delta_profile.Profile) -> str:
     """Returns lines of plain text."""
     name = profile_picture.label(profile)
-    if profile.note:
-        return f"{name}: {profile.note}"
     lines = [f"{name}, {profile.seconds:.2f} CPU s"]
     lines.append(f"{'ε':>14}{'δ lower':>16}{'δ upper':>16}")
     for epsilon, low, high in zip(

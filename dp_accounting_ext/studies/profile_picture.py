@@ -6,6 +6,7 @@ from dp_accounting_ext.studies import delta_profile
 from dp_accounting_ext.studies import drawing
 from dp_accounting_ext.studies import training_run
 
+_CHAINED = "Chained ones go from record to record; no tight bound is known."
 _COLOURS = {
     training_run.RANDOM_ALLOCATION: drawing.Colour.BLUE,
     training_run.POISSON_SAMPLING: drawing.Colour.VERMILLION,
@@ -16,7 +17,7 @@ _COLOURS = {
 def picture(
     found: Sequence[delta_profile.Profile], *, title: str, smallest_delta: float
 ) -> drawing.Picture:
-    """Returns the profiles on one pair of axes, and what is left out below them.
+    """Returns the profiles on one pair of axes.
 
     Args:
         found: The profiles.
@@ -33,12 +34,13 @@ def picture(
             _look(each.scheme, sizes.index(each.group_size)),
         )
         for each in found
-        if each.epsilons
     ]
     panel = drawing.Panel(
         "", "ε (nats)", "δ", curves, True, True, (smallest_delta, 1.0)
     )
-    note = " ".join(["Certified bands.", *notes(found)])
+    note = "Certified bands."
+    if any(each.note for each in found):
+        note += f" {_CHAINED}"
     return drawing.Picture(title, [panel], note)
 
 
@@ -58,9 +60,5 @@ def label(profile: delta_profile.Profile) -> str:
     """Returns a name that is the profile's alone."""
     if profile.group_size == 1:
         return profile.scheme
-    return f"{profile.scheme}, groups of {profile.group_size}"
-
-
-def notes(found: Sequence[delta_profile.Profile]) -> list[str]:
-    """Returns a sentence for each profile that is missing."""
-    return [f"Without {label(each)}: {each.note}." for each in found if each.note]
+    name = f"{profile.scheme}, groups of {profile.group_size}"
+    return f"{name} ({profile.note})" if profile.note else name
