@@ -83,10 +83,10 @@ class PLDAccountant(pld_privacy_accountant.PLDAccountant):
     question needs.
 
     Args:
-        neighboring_relation: As in the stock accountant. Random allocation and
-            sampling of anything but a Gaussian are supported for ADD_OR_REMOVE_ONE
-            and REPLACE_SPECIAL (zero-out: a record is replaced by one that
-            contributes nothing).
+        neighboring_relation: As in the stock accountant. Under REPLACE_ONE, what has
+            no tight bound of its own is read as a record that leaves and another
+            that joins. REPLACE_SPECIAL is zero-out: a record is replaced by one that
+            contributes nothing.
         value_discretization_interval: The largest interval on which losses are
             composed, in nats; finer ones are chosen where losses are small. Only
             a composition of more than two million intervals is coarser, its

@@ -57,7 +57,7 @@ def _table(target: calibration.Target, rows: Sequence[calibration.Row]) -> str:
         f"{'scheme':<20}{'noise':>14}{'ε lower':>14}{'ε upper':>14}{'CPU s':>9}",
     ]
     for row in rows:
-        noise = "-" if row.noise_multiplier is None else repr(row.noise_multiplier)
+        noise = repr(row.noise_multiplier)
         line = f"{row.scheme:<20}{noise:>14}{text.rounded_down(row.epsilon_lower):>14}"
         line += f"{text.rounded_up(row.epsilon_upper):>14}{row.seconds:>9.2f}"
         lines.append(f"{line}  {row.note}" if row.note else line)

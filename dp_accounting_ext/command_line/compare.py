@@ -24,8 +24,8 @@ how these steps are drawn:
   no amplification   known to the adversary
 
 Both ends of ε are certified; the truth lies between them. With --group-size they hold
-for a group of records, who join or leave as they like; no theorem is known for a group
-under random allocation.
+for a group of records, who join or leave as they like; under random allocation their
+upper end is a chain from record to record, and need not be tight.
 """
 
 

@@ -164,7 +164,7 @@ def _profiles(options: argparse.Namespace) -> str:
         results = [dataclasses.asdict(each) for each in found]
         return text.as_json({"setting": _of_all(setting), "results": results})
     if options.output is not None:
-        return "\n".join([f"wrote {options.output}", *profile_picture.notes(found)])
+        return f"wrote {options.output}"
     return "\n\n".join([title, *map(_table, found)])
 
 
@@ -211,7 +211,7 @@ def _trade_offs(options: argparse.Namespace) -> str:
         del whole["smallest_delta"]
         return text.as_json({"setting": whole, "results": results})
     if options.output is not None:
-        return "\n".join([f"wrote {options.output}", *profile_picture.notes(found)])
+        return f"wrote {options.output}"
     return "\n\n".join([title, *map(_rates, found)])
 
 
@@ -259,8 +259,6 @@ def _lines(
     upper: Sequence[float],
 ) -> str:
     name = profile_picture.label(curve)
-    if curve.note:
-        return f"{name}: {curve.note}"
     lines = [f"{name}, {curve.seconds:.2f} CPU s"]
     lines.append(f"{heads[0]:>14}{heads[1]:>16}{heads[2]:>16}")
     for place, low, high in zip(places, lower, upper, strict=True):

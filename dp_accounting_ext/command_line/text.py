@@ -47,19 +47,17 @@ def _finite(value: Any) -> Any:
     return value
 
 
-def rounded_down(value: float | None) -> str:
-    """Returns seven significant digits, not above the value; "-" of None."""
+def rounded_down(value: float) -> str:
+    """Returns seven significant digits, not above the value."""
     return _rounded(value, decimal.ROUND_FLOOR)
 
 
-def rounded_up(value: float | None) -> str:
-    """Returns seven significant digits, not below the value; "-" of None."""
+def rounded_up(value: float) -> str:
+    """Returns seven significant digits, not below the value."""
     return _rounded(value, decimal.ROUND_CEILING)
 
 
-def _rounded(value: float | None, rounding: str) -> str:
-    if value is None:
-        return "-"
+def _rounded(value: float, rounding: str) -> str:
     context = decimal.Context(prec=7, rounding=rounding)
     return str(context.create_decimal_from_float(value)).lower().replace("inity", "")
 

@@ -73,7 +73,7 @@ class ChainedSplit(Mechanism):
             )
             grown = max(chained.remove.infinity_mass, chained.add.zero_mass)
             known = max(leave.remove.infinity_mass, leave.add.zero_mass)
-            if grown <= _MOST_GROWN * tail_mass or known > finer:
+            if grown <= _MOST_GROWN * tail_mass or known > _MOST_GROWN * finer:
                 return chained
             if finer <= _SMALLEST_TAIL_MASS:
                 return chained

@@ -53,15 +53,16 @@ def _grouped(
 
     It is tight where a theorem says so, and else a chain of what one record sees.
     """
-    if isinstance(event, dp_event.GroupSubsampledEvent):
-        raise event_reader.UnsupportedError(
-            event,
-            "A `GroupSubsampledEvent` cannot hold another: multiply their sizes.",
-        )
     tight = _tight(event, size, reader)
     if tight is not None:
         return tight
     one = _one_member(event, size, reader)
+    parts = compositions.unpacked({one: 1})
+    if any(isinstance(part, groups.Grouped) for part in parts):
+        raise event_reader.UnsupportedError(
+            event,
+            "A `GroupSubsampledEvent` cannot hold another: multiply their sizes.",
+        )
     if one == compositions.NO_OP or compositions.is_certainly_known(one):
         return one
     is_replaced = reader.neighboring_relation is NeighborRel.REPLACE_ONE

@@ -9,7 +9,6 @@ import time
 
 from scipy import optimize
 
-from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.studies import comparison
 from dp_accounting_ext.studies import training_run
 from dp_accounting_ext.validation import fields
@@ -77,17 +76,17 @@ class Row:
 
     Attributes:
         scheme: How batches are drawn.
-        noise_multiplier: A number of six digits; None where there is no theorem.
-        epsilon_lower: Lower bound on ε, in nats, or None.
-        epsilon_upper: Upper bound on ε, at most the target, or None.
+        noise_multiplier: A number of six digits.
+        epsilon_lower: Lower bound on ε, in nats.
+        epsilon_upper: Upper bound on ε, at most the target.
         seconds: CPU time of the search.
         note: What a reader must know beside these.
     """
 
     scheme: str
-    noise_multiplier: float | None
-    epsilon_lower: float | None
-    epsilon_upper: float | None
+    noise_multiplier: float
+    epsilon_lower: float
+    epsilon_upper: float
     seconds: float
     note: str = ""
 
@@ -108,10 +107,7 @@ def calibrate(target: Target) -> list[Row]:
 
 def _row(scheme: str, target: Target) -> Row:
     begin = time.process_time()
-    try:
-        noise, note = _least_noise(_epsilon_of(scheme, target), target)
-    except event_reader.UnsupportedError as error:
-        return Row(scheme, None, None, None, 0.0, f"unsupported: {error.message}")
+    noise, note = _least_noise(_epsilon_of(scheme, target), target)
     bracket = comparison.bracket(scheme, target.with_noise(noise))
     return Row(
         scheme,

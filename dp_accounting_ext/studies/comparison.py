@@ -8,7 +8,6 @@ import time
 from dp_accounting_ext.bounds import privacy_bounds
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import allocated
-from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.studies import training_run
 
 # Tuning: the accountant's own loss interval, in nats.
@@ -23,15 +22,15 @@ class Row:
 
     Attributes:
         scheme: What is bounded.
-        epsilon_lower: Lower bound on ε, in nats; None where there is no theorem.
-        epsilon_upper: Upper bound on ε, in nats; None with the lower one.
+        epsilon_lower: Lower bound on ε, in nats.
+        epsilon_upper: Upper bound on ε, in nats.
         seconds: CPU time of both.
-        note: What a reader must know of a bracket that is not tight, or missing.
+        note: What a reader must know of a bracket that is not tight.
     """
 
     scheme: str
-    epsilon_lower: float | None
-    epsilon_upper: float | None
+    epsilon_lower: float
+    epsilon_upper: float
     seconds: float
     note: str = ""
 
@@ -64,7 +63,7 @@ def bracket(scheme: str, setting: training_run.TrainingRun) -> Row:
         accountant = training_run.accountant(scheme, setting)
         return accountant.get_epsilon_bounds(setting.delta)
 
-    return _timed(scheme, bounds)
+    return _timed(scheme, bounds, training_run.construction(scheme, setting))
 
 
 def _block_reduction(setting: training_run.TrainingRun) -> Row:
@@ -84,13 +83,14 @@ def _block_reduction(setting: training_run.TrainingRun) -> Row:
     return _timed("- block reduction", bounds)
 
 
-def _timed(scheme: str, bounds: Callable[[], tuple[float, float]]) -> Row:
+def _timed(
+    scheme: str, bounds: Callable[[], tuple[float, float]], construction: str = ""
+) -> Row:
     begin = time.process_time()
-    try:
-        lower, upper = bounds()
-    except event_reader.UnsupportedError as error:
-        return Row(scheme, None, None, 0.0, f"unsupported: {error.message}")
-    return Row(scheme, lower, upper, time.process_time() - begin, _note(lower, upper))
+    lower, upper = bounds()
+    seconds = time.process_time() - begin
+    notes = [note for note in (construction, _note(lower, upper)) if note]
+    return Row(scheme, lower, upper, seconds, ": ".join(notes))
 
 
 def _note(lower: float, upper: float) -> str:

@@ -8,7 +8,6 @@ import time
 
 import numpy as np
 
-from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.studies import training_run
 from dp_accounting_ext.validation import fields
 
@@ -27,12 +26,12 @@ class Profile:
     Attributes:
         scheme: How batches are drawn.
         group_size: Number of records that are protected together.
-        epsilons: (n,) ε, increasing, in nats; none where there is no theorem.
+        epsilons: (n,) ε, increasing, in nats.
         delta_lower: (n,) lower bounds on δ, which do not increase.
         delta_upper: (n,) upper bounds on δ, which do not increase. Only the last may
             be below the δ of the setting.
         seconds: CPU time of all.
-        note: Why there is no profile.
+        note: How the upper bounds are made, if they need not be tight.
     """
 
     scheme: str
@@ -96,11 +95,8 @@ def _checked(epsilons: Sequence[float]) -> list[float]:
 
 
 def _end(scheme: str, setting: training_run.TrainingRun) -> float:
-    """Returns ε at the smallest δ; 0 where there is no theorem, or no finite one."""
-    try:
-        epsilon = training_run.accountant(scheme, setting).get_epsilon(setting.delta)
-    except event_reader.UnsupportedError:
-        return 0.0
+    """Returns ε at the smallest δ; 0 where there is no finite one."""
+    epsilon = training_run.accountant(scheme, setting).get_epsilon(setting.delta)
     return epsilon if math.isfinite(epsilon) else 0.0
 
 
@@ -135,11 +131,7 @@ def _profile(
     scheme: str, setting: training_run.TrainingRun, epsilons: Sequence[float]
 ) -> Profile:
     begin = time.process_time()
-    try:
-        accountant = training_run.accountant(scheme, setting)
-    except event_reader.UnsupportedError as error:
-        note = f"unsupported: {error.message}"
-        return Profile(scheme, setting.group_size, (), (), (), 0.0, note)
+    accountant = training_run.accountant(scheme, setting)
     lower, upper = [], []
     for epsilon in epsilons:
         low, high = accountant.get_delta_bounds(epsilon)
@@ -155,4 +147,5 @@ def _profile(
         tuple(np.maximum.accumulate(lower[::-1])[::-1].tolist()),
         tuple(np.minimum.accumulate(upper).tolist()),
         time.process_time() - begin,
+        training_run.construction(scheme, setting),
     )

@@ -7,6 +7,7 @@ from dp_accounting_ext.studies import delta_profile
 from dp_accounting_ext.studies import drawing
 from dp_accounting_ext.studies import training_run
 
+_CHAINED = "Chained ones go from record to record; no tight bound is known."
 _COLOURS = {
     training_run.RANDOM_ALLOCATION: drawing.Colour.BLUE,
     training_run.POISSON_SAMPLING: drawing.Colour.VERMILLION,
@@ -15,7 +16,7 @@ _COLOURS = {
 
 
 class Named(Protocol):
-    """What has a curve, or a note that says why not."""
+    """What has a curve."""
 
     @property
     def scheme(self) -> str:
@@ -27,13 +28,13 @@ class Named(Protocol):
 
     @property
     def note(self) -> str:
-        """Why there is no curve."""
+        """How the upper bounds are made, if they need not be tight."""
 
 
 def picture(
     found: Sequence[delta_profile.Profile], *, title: str, smallest_delta: float
 ) -> drawing.Picture:
-    """Returns the profiles on one pair of axes, and what is left out below them.
+    """Returns the profiles on one pair of axes.
 
     Args:
         found: The profiles.
@@ -49,13 +50,17 @@ def picture(
             look,
         )
         for each, look in zip(found, looks(found), strict=True)
-        if each.epsilons
     ]
     panel = drawing.Panel(
         "", "ε (nats)", "δ", curves, True, True, (smallest_delta, 1.0)
     )
-    note = " ".join(["Certified bands.", *notes(found)])
-    return drawing.Picture(title, [panel], note)
+    return drawing.Picture(title, [panel], note(found))
+
+
+def note(found: Sequence[Named]) -> str:
+    """Returns what a reader of the curves must know of them."""
+    chained = any(each.note for each in found)
+    return f"Certified bands. {_CHAINED}" if chained else "Certified bands."
 
 
 def looks(found: Sequence[Named]) -> list[drawing.Look]:
@@ -80,9 +85,5 @@ def label(curve: Named) -> str:
     """Returns a name that is the curve's alone."""
     if curve.group_size == 1:
         return curve.scheme
-    return f"{curve.scheme}, groups of {curve.group_size}"
-
-
-def notes(found: Sequence[Named]) -> list[str]:
-    """Returns a sentence for each curve that is missing."""
-    return [f"Without {label(each)}: {each.note}." for each in found if each.note]
+    name = f"{curve.scheme}, groups of {curve.group_size}"
+    return f"{name} ({curve.note})" if curve.note else name

@@ -8,7 +8,6 @@ import time
 import numpy as np
 import numpy.typing as npt
 
-from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.studies import drawing
 from dp_accounting_ext.studies import profile_picture
 from dp_accounting_ext.studies import training_run
@@ -27,11 +26,11 @@ class TradeOff:
     Attributes:
         scheme: How batches are drawn.
         group_size: Number of records that are protected together.
-        false_positive_rates: (n,) α, increasing; none where there is no theorem.
+        false_positive_rates: (n,) α, increasing.
         lower: (n,) lower bounds on the largest true positive rates.
         upper: (n,) upper bounds on them.
         seconds: CPU time of all.
-        note: Why there is no curve.
+        note: How the upper bounds are made, if they need not be tight.
     """
 
     scheme: str
@@ -96,11 +95,7 @@ def _trade_off(
     scheme: str, setting: training_run.TrainingRun, rates: npt.NDArray[np.float64]
 ) -> TradeOff:
     begin = time.process_time()
-    try:
-        accountant = training_run.accountant(scheme, setting)
-    except event_reader.UnsupportedError as error:
-        note = f"unsupported: {error.message}"
-        return TradeOff(scheme, setting.group_size, (), (), (), 0.0, note)
+    accountant = training_run.accountant(scheme, setting)
     lower, upper = map(np.asarray, accountant.get_true_positive_rate_bounds(rates))
     # What a test finds at one rate, it finds at a larger one.
     return TradeOff(
@@ -110,6 +105,7 @@ def _trade_off(
         tuple(np.maximum.accumulate(lower).tolist()),
         tuple(np.minimum.accumulate(upper[::-1])[::-1].tolist()),
         time.process_time() - begin,
+        training_run.construction(scheme, setting),
     )
 
 
@@ -125,13 +121,11 @@ def picture(found: Sequence[TradeOff], *, title: str) -> drawing.Picture:
     curves: list[drawing.Curve] = []
     rates: tuple[float, ...] = ()
     for each, look in zip(found, profile_picture.looks(found), strict=True):
-        if each.false_positive_rates:
-            rates = each.false_positive_rates
-            label = profile_picture.label(each)
-            curves.append(drawing.Curve(label, rates, each.upper, each.lower, look))
+        rates = each.false_positive_rates
+        label = profile_picture.label(each)
+        curves.append(drawing.Curve(label, rates, each.upper, each.lower, look))
     curves.append(drawing.Curve("guessing", rates, rates, look=_GUESSING))
     panel = drawing.Panel(
         "", "false positive rate", "true positive rate", curves, True, True, (None, 1.0)
     )
-    note = " ".join(["Certified bands.", *profile_picture.notes(found)])
-    return drawing.Picture(title, [panel], note)
+    return drawing.Picture(title, [panel], profile_picture.note(found))

@@ -8,12 +8,12 @@ from dp_accounting import dp_event as stock
 
 from dp_accounting_ext import dp_event
 from dp_accounting_ext import pld_accountant
-from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.validation import fields
 
 RANDOM_ALLOCATION = "random allocation"
 POISSON_SAMPLING = "Poisson sampling"
 NO_AMPLIFICATION = "no amplification"
+CHAINED = "chained"
 
 # Tuning: beyond these the accountant has no useful answer, or none.
 SMALLEST_NOISE = 1e-60
@@ -76,10 +76,6 @@ def _random_allocation(setting: TrainingRun) -> stock.DpEvent:
     if k == t:
         return stock.SelfComposedDpEvent(setting.step, t * setting.num_epochs)
     event = dp_event.RandomAllocationEvent(setting.step, k, t)
-    if setting.group_size > 1:
-        raise event_reader.UnsupportedError(
-            event, "no bound for groups under random allocation is known"
-        )
     return stock.SelfComposedDpEvent(event, setting.num_epochs)
 
 
@@ -115,7 +111,6 @@ def event(scheme: str, setting: TrainingRun) -> stock.DpEvent:
 
     Raises:
         ValueError: If the scheme is not in `SCHEMES`.
-        event_reader.UnsupportedError: If no bound is known for the group.
     """
     if scheme not in SCHEMES:
         names = ", ".join(map(repr, SCHEMES))
@@ -124,6 +119,16 @@ def event(scheme: str, setting: TrainingRun) -> stock.DpEvent:
     if setting.group_size == 1:
         return single
     return dp_event.GroupSubsampledEvent(setting.group_size, single)
+
+
+def construction(scheme: str, setting: TrainingRun) -> str:
+    """Returns how an upper bound is made that need not be tight: `CHAINED`, or "".
+
+    No tight bound is known for groups under random allocation.
+    """
+    is_sampled = setting.num_selected < setting.num_steps
+    is_group = setting.group_size > 1
+    return CHAINED if scheme == RANDOM_ALLOCATION and is_sampled and is_group else ""
 
 
 def accountant(scheme: str, setting: TrainingRun) -> pld_accountant.PLDAccountant:
@@ -135,7 +140,6 @@ def accountant(scheme: str, setting: TrainingRun) -> pld_accountant.PLDAccountan
 
     Raises:
         ValueError: If the scheme is not in `SCHEMES`, or the group is too large.
-        event_reader.UnsupportedError: If no bound is known for the group.
     """
     composed = pld_accountant.PLDAccountant()
     composed.compose(event(scheme, setting))

@@ -117,13 +117,13 @@ def test_help(capsys, arguments):
 GROUP = "compare --noise-multiplier 2 --steps 50 --selected 2 --delta 1e-6 --group-size"
 
 
-def test_groups_have_bounds_but_under_random_allocation(capsys):
+def test_groups_have_bounds_a_chain_under_random_allocation(capsys):
     status, text, _ = run(capsys, f"{GROUP} 4 --json")
     assert status == 0
     allocation, poisson, plain = json.loads(text)["results"]
     assert allocation["scheme"] == "random allocation"
-    assert allocation["epsilon_lower"] is allocation["epsilon_upper"] is None
-    assert allocation["note"].startswith("unsupported: no bound for groups")
+    assert 0 < allocation["epsilon_lower"] < allocation["epsilon_upper"]
+    assert allocation["note"].startswith("chained: bracket is")
     # Four records shift by four what one shifts by one.
     single = "compare --noise-multiplier 0.5 --steps 50 --selected 2 --delta 1e-6"
     _, text, _ = run(capsys, f"{single} --json")
@@ -132,8 +132,7 @@ def test_groups_have_bounds_but_under_random_allocation(capsys):
     assert poisson["epsilon_upper"] < plain["epsilon_lower"]
     _, table, _ = run(capsys, f"{GROUP} 4")
     assert "groups of 4" in table
-    assert "unsupported: no bound for groups" in table.splitlines()[3]
-    assert table.splitlines()[3].split()[2:4] == ["-", "-"]
+    assert "chained: bracket is" in table.splitlines()[3]
 
 
 def test_a_group_of_one_is_a_record(capsys):

@@ -4,6 +4,7 @@ import itertools
 import math
 
 import dp_accounting
+from dp_accounting import dp_event as stock_events
 from dp_accounting import privacy_accountant
 import mpmath
 import oracles
@@ -253,3 +254,50 @@ def test_what_is_not_private_on_a_sample_has_that_chance(rate):
         assert lower <= rate <= upper
         lower, _ = accountant.get_epsilon_bounds(rate * 1.1)
         assert lower <= -math.log1p(-rate)
+
+
+def batch_of_integers(size, batch, parameter, epsilon):
+    """Two discrete Laplace queries of a batch: a record at 1 among others at −1."""
+    outputs = range(-60, 61)
+
+    def law(mean):
+        each = [math.exp(-parameter * abs(x - mean)) for x in outputs]
+        total = math.fsum(each)
+        return [a * b / total**2 for a, b in itertools.product(each, repeat=2)]
+
+    inside, outside = law(2 - batch), law(-batch)
+    rate = batch / size
+    p = [rate * a + (1 - rate) * b for a, b in zip(inside, outside, strict=True)]
+    return max(oracles.discrete_deltas(p, outside, epsilon).values())
+
+
+@pytest.mark.parametrize(
+    "relation", [NeighborRel.ADD_OR_REMOVE_ONE, NeighborRel.REPLACE_ONE]
+)
+def test_a_batch_that_runs_a_tree(relation):
+    """Its lower bound is attained, and for one run the upper one is as well."""
+    queries = Composed([stock_events.DiscreteLaplaceDpEvent(0.7, 1)] * 2)
+    accountant = accountant_of(WithoutReplacement(9, 3, queries), 1, relation)
+    for epsilon in (0.0, 0.4, 1.1):
+        lower, upper = accountant.get_delta_bounds(epsilon)
+        truth = batch_of_integers(9, 3, 0.7, epsilon)
+        assert lower <= truth * (1 + 1e-9)
+        assert truth * (1 - 1e-9) <= upper <= lower * (1 + 1e-3)
+
+
+@pytest.mark.parametrize("kind", [WithReplacement, WithoutReplacement])
+def test_a_record_replaced_by_nothing_in_a_batch(kind):
+    """No more than by any record; no less than where nobody else contributes."""
+    special, one = NeighborRel.REPLACE_SPECIAL, NeighborRel.REPLACE_ONE
+    event = kind(50, 1, Gaussian(1.0))
+    lower, upper = accountant_of(event, 20, special).get_epsilon_bounds(1e-6)
+    alone = accountant_of(Poisson(1 / 50, Gaussian(1.0)), 20).get_epsilon(1e-6)
+    assert lower == pytest.approx(alone, rel=1e-4) and lower <= alone
+    replaced = accountant_of(event, 20, one).get_epsilon(1e-6)
+    assert lower < upper == pytest.approx(replaced, rel=1e-9)
+    tree = kind(50, 1, Composed([Gaussian(2.0), Laplace(3.0)]))
+    if kind is WithoutReplacement:
+        lower, upper = accountant_of(tree, 20, special).get_epsilon_bounds(1e-6)
+        assert 0 < lower < upper < math.inf
+    else:
+        assert not ext.PLDAccountant(special).supports(tree)

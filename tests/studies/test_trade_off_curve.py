@@ -61,21 +61,22 @@ def test_curves_rise_and_bands_are_in_order(found):
             assert list(values) == sorted(values)
         pairs = zip(curve.lower, curve.upper, strict=True)
         assert all(0 <= low <= high <= 1 for low, high in pairs)
-    missing = found[training_run.RANDOM_ALLOCATION, 2]
-    assert missing.note.startswith("unsupported") and not missing.upper
+        alone = found[curve.scheme, 1]
+        assert all(a <= b for a, b in zip(alone.lower, curve.upper, strict=True))
+    assert found[training_run.RANDOM_ALLOCATION, 2].note == "chained"
 
 
 def test_the_picture_has_a_line_of_guessing_and_logarithmic_axes(found):
     picture = trade_off_curve.picture(list(found.values()), title="title")
     (panel,) = picture.panels
     assert panel.log_x and panel.log_y
-    assert len(panel.curves) == 6
-    assert len({curve.look for curve in panel.curves}) == 6
+    assert len(panel.curves) == 7
+    assert len({curve.look for curve in panel.curves}) == 7
     guessing = panel.curves[-1]
     assert guessing.label == "guessing" and guessing.x == guessing.upper
     for curve in panel.curves[:-1]:
         assert all(x <= y for x, y in zip(curve.x, curve.upper, strict=True))
-    assert "Without random allocation, groups of 2" in picture.note
+    assert "no tight bound is known" in picture.note
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ import dp_accounting
 import pytest
 
 import dp_accounting_ext as ext
-from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.studies import training_run
 
 
@@ -32,8 +31,12 @@ def test_groups_are_those_of_the_event():
     expected = ext.PLDAccountant().compose(ext.GroupSubsampledEvent(5, inner), 120)
     found = training_run.accountant("Poisson sampling", setting)
     assert found.get_epsilon(1e-6) == expected.get_epsilon(1e-6)
-    with pytest.raises(event_reader.UnsupportedError):
-        training_run.accountant("random allocation", setting)
+    found = training_run.accountant("random allocation", setting)
+    epoch = ext.RandomAllocationEvent(dp_accounting.GaussianDpEvent(3.0), 2, 30)
+    expected = ext.PLDAccountant().compose(ext.GroupSubsampledEvent(5, epoch), 4)
+    assert found.get_epsilon(1e-6) == expected.get_epsilon(1e-6)
+    chained = {s: training_run.construction(s, setting) for s in training_run.SCHEMES}
+    assert {s for s, name in chained.items() if name} == {"random allocation"}
 
 
 def test_an_unknown_scheme_is_named():
