@@ -48,6 +48,8 @@ _MOST_LARGER = 10.0
 # In units of the largest cost: far beyond what prices differ by.
 _PENALTY = 4.0
 _RELATIVE_GAP, _PROVEN_GAP = 1e-11, 1e-10
+# Arcs of smaller masses, beside the largest, would be dropped with those that are far.
+_EVEN = 1e-5
 _TINY = float(np.finfo(float).tiny)
 
 
@@ -201,8 +203,9 @@ def project(
         SolverError: If the method does not get there.
     """
     size = float(cost.max())
-    if not (size > _TINY and (polytope.upper > polytope.lower).all()):
-        raise linear_program.SolverError("There is no middle of the plans.")
+    narrow = bool((polytope.upper <= polytope.lower).any())
+    if narrow or not size > _TINY or _uneven(masses) or _uneven(polytope.upper):
+        raise linear_program.SolverError("The middle of the plans is hard to find.")
     scaled = cost / size
     inputs = np.repeat(np.arange(cost.shape[0]), cost.shape[1])
     outputs = np.tile(np.arange(cost.shape[1]), cost.shape[0])
@@ -218,6 +221,11 @@ def project(
     converged = moved and abs(value - bound) <= _PROVEN_GAP * value
     law = ldp_polytope.nearest(distribution, polytope)
     return solution.one_user(law, prices, value, found.steps, converged)
+
+
+def _uneven(values: FloatArray) -> bool:
+    """Tells whether some are so small that rounding would hide them."""
+    return float(values.min()) < _EVEN * float(values.max())
 
 
 @dataclasses.dataclass(frozen=True)
