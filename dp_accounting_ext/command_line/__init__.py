@@ -7,11 +7,12 @@ from dp_accounting_ext.command_line import calibrate
 from dp_accounting_ext.command_line import compare
 from dp_accounting_ext.command_line import parser
 from dp_accounting_ext.command_line import profile
+from dp_accounting_ext.command_line import statement
 from dp_accounting_ext.command_line import sweep
 from dp_accounting_ext.command_line import text
 from dp_accounting_ext.command_line import wpm
 
-_SUBCOMMANDS = (compare, calibrate, profile, sweep, wpm)
+_SUBCOMMANDS = (compare, calibrate, statement, profile, sweep, wpm)
 _PROG = "dp-accounting-ext"
 _INTERRUPTED = 130
 

@@ -7,6 +7,7 @@ from typing import Any
 from typing import NoReturn
 
 from dp_accounting_ext.command_line import text
+from dp_accounting_ext.studies import training_run as studies_training_run
 
 BAD_INPUT = 2
 
@@ -40,22 +41,59 @@ def add_command(
 
 def add_training(command: argparse.ArgumentParser) -> None:
     """Adds the options of a training run, but for its noise."""
+    add_batches(command)
     command.add_argument(
-        "--steps", type=int, required=True, metavar="T", help="steps of an epoch"
+        "--delta", type=float, required=True, help="δ, well below 1 / the dataset size"
+    )
+    command.add_argument(
+        "--group-size",
+        type=int,
+        default=1,
+        metavar="G",
+        help="records protected together, such as a user's or a family's",
+    )
+
+
+def add_batches(command: argparse.ArgumentParser) -> None:
+    """Adds the options that say how often a record is in a batch."""
+    command.add_argument(
+        "--dataset-size", type=int, metavar="N", help="records that are trained on"
+    )
+    command.add_argument(
+        "--batch-size", type=int, metavar="B", help="records of a batch, on average"
+    )
+    command.add_argument(
+        "--epochs", type=int, default=1, metavar="E", help="passes over the dataset"
+    )
+    command.add_argument(
+        "--steps",
+        type=int,
+        metavar="T",
+        help="in place of --dataset-size and --batch-size: steps of one epoch, N / B; "
+        "not of the whole run",
     )
     command.add_argument(
         "--selected",
         type=int,
         default=1,
         metavar="K",
-        help="steps of an epoch that each record is in",
+        help="with --steps: steps of an epoch that each record is in; default: 1",
     )
-    command.add_argument("--epochs", type=int, default=1, metavar="E")
-    command.add_argument("--delta", type=float, required=True)
-    command.add_argument(
-        "--group-size",
-        type=int,
-        default=1,
-        metavar="N",
-        help="records protected together",
+
+
+def training_run(
+    options: argparse.Namespace, **fields: Any
+) -> studies_training_run.TrainingRun:
+    """Returns the run of the options, and of fields that are not among them.
+
+    Raises:
+        TypeError, ValueError: If an option is not what its name says.
+    """
+    return studies_training_run.TrainingRun(
+        num_steps=options.steps,
+        num_selected=options.selected,
+        epochs=options.epochs,
+        dataset_size=options.dataset_size,
+        batch_size=options.batch_size,
+        **fields,
     )

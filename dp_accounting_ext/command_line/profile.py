@@ -45,15 +45,7 @@ def add_to(commands: Any) -> None:
         epilog=_EPILOG,
     )
     command.add_argument("--noise-multiplier", type=float)
-    command.add_argument("--steps", type=int, metavar="T", help="steps of an epoch")
-    command.add_argument(
-        "--selected",
-        type=int,
-        default=1,
-        metavar="K",
-        help="steps of an epoch that each record is in",
-    )
-    command.add_argument("--epochs", type=int, default=1, metavar="E")
+    parser.add_batches(command)
     command.add_argument(
         "--group-size",
         type=int,
@@ -86,17 +78,17 @@ def add_to(commands: Any) -> None:
 
 
 def _run(options: argparse.Namespace) -> str:
-    of_a_run = (options.noise_multiplier, options.steps)
     if options.figures is not None:
-        if (*of_a_run, options.output) != (None, None, None):
+        of_a_run = options.noise_multiplier, options.steps, options.dataset_size
+        if (*of_a_run, options.output) != (None, None, None, None):
             raise ValueError(
                 "--figures takes --only and --json alone: the papers tell the rest."
             )
         return _figures(options)
     if options.only:
         raise ValueError("--only needs --figures.")
-    if None in of_a_run:
-        raise ValueError("--noise-multiplier and --steps are required, or --figures.")
+    if options.noise_multiplier is None:
+        raise ValueError("--noise-multiplier or --figures is required.")
     return _profiles(options)
 
 
@@ -121,11 +113,9 @@ def _profiles(options: argparse.Namespace) -> str:
         raise ValueError(
             f"smallest-delta must be in (0, 1). Found {options.smallest_delta:g}."
         )
-    setting = training_run.TrainingRun(
+    setting = parser.training_run(
+        options,
         noise_multiplier=options.noise_multiplier,
-        num_steps=options.steps,
-        num_selected=options.selected,
-        num_epochs=options.epochs,
         delta=options.smallest_delta,
     )
     progress = progress_line.Progress("curves")
@@ -143,7 +133,7 @@ def _profiles(options: argparse.Namespace) -> str:
     title += text.training(setting)
     if options.output is not None:
         picture = profile_picture.picture(
-            found, title=title, smallest_delta=setting.delta
+            found, title=title, smallest_delta=options.smallest_delta
         )
         drawing.draw(picture, pathlib.Path(options.output))
     if options.json:
@@ -168,9 +158,9 @@ def _range(options: argparse.Namespace) -> Sequence[float] | None:
     return [float(epsilon) for epsilon in np.linspace(first, last, options.points)]
 
 
-def _of_all(setting: training_run.TrainingRun) -> dict[str, float]:
+def _of_all(setting: training_run.TrainingRun) -> dict[str, Any]:
     """Returns the fields that all curves have in common, by their options' names."""
-    fields = dataclasses.asdict(setting)
+    fields = text.fields(setting)
     del fields["group_size"]
     fields["smallest_delta"] = fields.pop("delta")
     return fields

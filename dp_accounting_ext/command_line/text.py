@@ -1,13 +1,13 @@
 """What the subcommands' output has in common."""
 
 import contextlib
+import dataclasses
 import decimal
 import json
 import math
 import sys
 from typing import Any
 
-from dp_accounting_ext.studies import calibration
 from dp_accounting_ext.studies import training_run
 
 
@@ -64,12 +64,19 @@ def _rounded(value: float | None, rounding: str) -> str:
     return str(context.create_decimal_from_float(value)).lower().replace("inity", "")
 
 
-def training(setting: training_run.TrainingRun | calibration.Target) -> str:
+def fields(setting: training_run.TrainingRun) -> dict[str, Any]:
+    """Returns what is known of a training run, by the names of its fields."""
+    known = dataclasses.asdict(setting)
+    return {name: value for name, value in known.items() if value is not None}
+
+
+def training(setting: training_run.TrainingRun) -> str:
     """Returns a training run in words, but for its noise."""
-    words = (
-        f"{setting.num_selected} of {setting.num_steps} steps, "
-        f"{setting.num_epochs} epoch{'s' if setting.num_epochs > 1 else ''}"
-    )
+    if setting.dataset_size is None:
+        words = f"{setting.num_selected} of {setting.num_steps} steps"
+    else:
+        words = f"{setting.dataset_size} records in batches of {setting.batch_size}"
+    words += f", {setting.epochs} epoch{'s' if setting.epochs > 1 else ''}"
     if setting.group_size > 1:
         words += f", groups of {setting.group_size}"
     return words

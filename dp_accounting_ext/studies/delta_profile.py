@@ -97,8 +97,9 @@ def _checked(epsilons: Sequence[float]) -> list[float]:
 
 def _end(scheme: str, setting: training_run.TrainingRun) -> float:
     """Returns ε at the smallest δ; 0 where there is no theorem, or no finite one."""
+    delta = training_run.given("delta", setting.delta)
     try:
-        epsilon = training_run.accountant(scheme, setting).get_epsilon(setting.delta)
+        epsilon = training_run.accountant(scheme, setting).get_epsilon(delta)
     except event_reader.UnsupportedError:
         return 0.0
     return epsilon if math.isfinite(epsilon) else 0.0
@@ -135,6 +136,7 @@ def _profile(
     scheme: str, setting: training_run.TrainingRun, epsilons: Sequence[float]
 ) -> Profile:
     begin = time.process_time()
+    smallest = training_run.given("delta", setting.delta)
     try:
         accountant = training_run.accountant(scheme, setting)
     except event_reader.UnsupportedError as error:
@@ -145,7 +147,7 @@ def _profile(
         low, high = accountant.get_delta_bounds(epsilon)
         lower.append(low)
         upper.append(high)
-        if high < setting.delta:
+        if high < smallest:
             break
     # δ never increases: what bounds it at one ε bounds it at the others.
     return Profile(

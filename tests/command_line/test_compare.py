@@ -69,19 +69,16 @@ def test_a_bracket_that_is_wide_says_so(capsys, options):
 
 
 BAD = [
-    ("--noise-multiplier 0", "noise_multiplier must be positive. Found 0"),
-    (
-        "--noise-multiplier -1",
-        "noise_multiplier must be non-negative and finite. Found -1",
-    ),
+    ("--noise-multiplier 0", "noise_multiplier must be positive and finite. Found 0"),
+    ("--noise-multiplier -1", "noise_multiplier must be positive and finite. Found -1"),
     ("--noise-multiplier nan", "noise_multiplier must be a number. Found nan"),
-    ("--noise-multiplier inf", "noise_multiplier must be non-negative and finite"),
+    ("--noise-multiplier inf", "noise_multiplier must be positive and finite"),
     ("--noise-multiplier x", "invalid float value: 'x'"),
     ("--steps 0", "num_steps must be at least 1. Found 0"),
     ("--steps 1.5", "invalid int value: '1.5'"),
     ("--selected 0", "num_selected must be at least 1. Found 0"),
     ("--selected 11", "num_selected must be at most num_steps. Found 11 of 10"),
-    ("--epochs 0", "num_epochs must be at least 1. Found 0"),
+    ("--epochs 0", "epochs must be at least 1. Found 0"),
     ("--delta 0", "delta must be in (0, 1). Found 0"),
     ("--delta 1", "delta must be in (0, 1). Found 1"),
     ("--delta nan", "delta must be a number. Found nan"),

@@ -3,6 +3,7 @@
 import pytest
 
 from dp_accounting_ext.command_line import parser
+from dp_accounting_ext.studies import training_run
 
 
 @pytest.fixture
@@ -21,15 +22,30 @@ def test_the_options_of_a_training_have_defaults(whole):
     assert options.json is False
     assert options.prog == "prog train"
     assert options.run(options) == ""
+    setting = parser.training_run(options, delta=options.delta)
+    assert setting == training_run.TrainingRun(num_steps=7, delta=1e-6)
+
+
+def test_the_options_of_a_dataset(whole):
+    arguments = "train --dataset-size 90 --batch-size 9 --epochs 4 --delta 1e-6"
+    setting = parser.training_run(whole.parse_args(arguments.split()))
+    assert setting == training_run.TrainingRun(dataset_size=90, batch_size=9, epochs=4)
+
+
+def test_steps_are_said_to_be_those_of_an_epoch(whole, capsys):
+    with pytest.raises(SystemExit):
+        whole.parse_args(["train", "--help"])
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "steps of one epoch, N / B; not of the whole run" in shown
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ([], "the following arguments are required"),
-        (["train"], "required: --steps, --delta"),
+        (["train"], "required: --delta"),
         (["train", "--steps", "x", "--delta", "1"], "invalid int value: 'x'"),
-        (["train", "--step", "7", "--delta", "1"], "--steps"),
+        (["train", "--step", "7", "--delta", "1"], "arguments: --step 7"),
         (["train", "--steps", "7", "--delta", "\n"], "invalid float value"),
     ],
 )

@@ -20,7 +20,7 @@ def test_json_holds_bands(capsys):
         "noise_multiplier": 1.0,
         "num_steps": 20,
         "num_selected": 1,
-        "num_epochs": 1,
+        "epochs": 1,
         "smallest_delta": 1e-12,
     }
     names = ["random allocation", "Poisson sampling", "no amplification"]
@@ -93,8 +93,9 @@ def test_help_names_every_figure(capsys):
 
 
 BAD = [
-    ("profile", "--noise-multiplier and --steps are required"),
-    ("profile --steps 10", "--noise-multiplier and --steps are required"),
+    ("profile", "--noise-multiplier or --figures is required"),
+    ("profile --steps 10", "--noise-multiplier or --figures is required"),
+    ("profile --noise-multiplier 1", "dataset_size and batch_size, must be given"),
     ("profile --only paper1-figure1", "--only needs --figures"),
     ("profile --figures new --steps 10", "--figures takes --only and --json alone"),
     ("profile --figures new --output a.png", "--figures takes --only and --json"),

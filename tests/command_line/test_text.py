@@ -77,3 +77,15 @@ def test_without_streams_nothing_is_printed(monkeypatch):
 def test_a_training_in_words(epochs, group, words):
     run = training_run.TrainingRun(1.0, 30, 2, epochs, 1e-6, group)
     assert text.training(run) == words
+
+
+def test_a_training_on_a_dataset_in_words():
+    run = training_run.TrainingRun(dataset_size=900, batch_size=30, epochs=2)
+    assert text.training(run) == "900 records in batches of 30, 2 epochs"
+    assert text.fields(run) == {
+        "dataset_size": 900,
+        "batch_size": 30,
+        "num_selected": 1,
+        "epochs": 2,
+        "group_size": 1,
+    }
