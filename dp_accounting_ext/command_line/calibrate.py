@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any
 
 from dp_accounting_ext.command_line import parser
+from dp_accounting_ext.command_line import progress_line
 from dp_accounting_ext.command_line import text
 from dp_accounting_ext.studies import calibration
 from dp_accounting_ext.studies import training_run
@@ -38,7 +39,8 @@ def _run(options: argparse.Namespace) -> str:
     setting = parser.training_run(
         options, delta=options.delta, group_size=options.group_size
     )
-    rows = calibration.calibrate(setting, options.epsilon)
+    with progress_line.Progress("schemes") as progress:
+        rows = calibration.calibrate(setting, options.epsilon, progress=progress.show)
     if not options.json:
         return _table(setting, options.epsilon, rows)
     target = {"epsilon": options.epsilon, **text.fields(setting)}
@@ -50,15 +52,16 @@ def _table(
     setting: training_run.TrainingRun, epsilon: float, rows: Sequence[calibration.Row]
 ) -> str:
     """Returns lines of plain text."""
-    lines = [
+    title = (
         f"noise multiplier for ε ≤ {epsilon:g} at δ = {setting.delta:g}, "
-        + text.training(setting),
-        "",
-        f"{'scheme':<20}{'noise':>14}{'ε lower':>14}{'ε upper':>14}{'CPU s':>9}",
-    ]
+        + text.training(setting)
+    )
+    head = f"{'scheme':<20}{'noise':>14}{'ε lower':>14}{'ε upper':>14}{'CPU s':>9}"
+    lines = []
     for row in rows:
         noise = "-" if row.noise_multiplier is None else repr(row.noise_multiplier)
         line = f"{row.scheme:<20}{noise:>14}{text.rounded_down(row.epsilon_lower):>14}"
         line += f"{text.rounded_up(row.epsilon_upper):>14}{row.seconds:>9.2f}"
-        lines.append(f"{line}  {row.note}" if row.note else line)
-    return "\n".join(lines)
+        lines.append(line)
+    body = text.with_notes(lines, [row.note for row in rows])
+    return "\n".join([text.wrapped(title), "", head, *body])

@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any
 
 from dp_accounting_ext.command_line import parser
+from dp_accounting_ext.command_line import progress_line
 from dp_accounting_ext.command_line import text
 from dp_accounting_ext.studies import comparison
 from dp_accounting_ext.studies import training_run
@@ -51,7 +52,8 @@ def _run(options: argparse.Namespace) -> str:
         delta=options.delta,
         group_size=options.group_size,
     )
-    rows = comparison.compare(setting)
+    with progress_line.Progress("schemes") as progress:
+        rows = comparison.compare(setting, progress=progress.show)
     if not options.json:
         return _table(setting, rows)
     results = [dataclasses.asdict(row) for row in rows]
@@ -60,14 +62,15 @@ def _run(options: argparse.Namespace) -> str:
 
 def _table(setting: training_run.TrainingRun, rows: Sequence[comparison.Row]) -> str:
     """Returns lines of plain text."""
-    lines = [
+    title = (
         f"ε at δ = {setting.delta:g}, noise multiplier "
-        f"{setting.noise_multiplier:g}, " + text.training(setting),
-        "",
-        f"{'scheme':<20}{'lower':>14}{'upper':>14}{'CPU s':>9}",
-    ]
+        f"{setting.noise_multiplier:g}, " + text.training(setting)
+    )
+    head = f"{'scheme':<20}{'lower':>14}{'upper':>14}{'CPU s':>9}"
+    lines = []
     for row in rows:
         line = f"{row.scheme:<20}{text.rounded_down(row.epsilon_lower):>14}"
         line += f"{text.rounded_up(row.epsilon_upper):>14}{row.seconds:>9.2f}"
-        lines.append(f"{line}  {row.note}" if row.note else line)
-    return "\n".join(lines)
+        lines.append(line)
+    body = text.with_notes(lines, [row.note for row in rows])
+    return "\n".join([text.wrapped(title), "", head, *body])

@@ -2,6 +2,8 @@
 
 import argparse
 from collections.abc import Callable
+from collections.abc import Collection
+import re
 import sys
 from typing import Any
 from typing import NoReturn
@@ -22,6 +24,23 @@ class Parser(argparse.ArgumentParser):
     def print_help(self, file: Any = None) -> None:
         """Prints the help on standard output, as all else is printed."""
         text.write(self.format_help())
+
+
+def as_typed(message: str, options: Collection[str]) -> str:
+    """Returns a message that names options as they are typed, not as fields.
+
+    Args:
+        message: Of a function that the command calls: "num_steps must be …".
+        options: The options of the command, as argparse names them.
+    """
+
+    def typed(word: re.Match[str]) -> str:
+        is_first, name = word.start() == 0, word[0].removeprefix("num_")
+        if name not in options or not (is_first or "_" in word[0]):
+            return word[0]
+        return f"--{name.replace('_', '-')}"
+
+    return re.sub(r"[a-z_]+", typed, message)
 
 
 def add_command(

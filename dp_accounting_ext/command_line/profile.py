@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import dataclasses
 import math
 import pathlib
+import textwrap
 from typing import Any
 
 import numpy as np
@@ -18,20 +19,18 @@ from dp_accounting_ext.studies import drawing
 from dp_accounting_ext.studies import profile_picture
 from dp_accounting_ext.studies import training_run
 
+_NAMES = textwrap.indent(textwrap.fill(", ".join(catalogue.FIGURES), 74), "  ")
 _EPILOG = f"""\
 examples:
   python -m dp_accounting_ext profile --noise-multiplier 1 --steps 1000 \\
       --selected 1 --epochs 10 --output profile.png
   python -m dp_accounting_ext profile --figures figures --only paper3-figure1
 
-The schemes are those of compare. Both ends of δ are certified; the truth lies between
-them. Pictures need matplotlib, the extra `plot`.
+The schemes are those of compare. Both ends of δ are certified; the truth lies
+between them. Pictures need matplotlib.
 
 --figures computes the papers' figures again, with a table beside each picture:
-  {", ".join(list(catalogue.FIGURES)[:5])},
-  {", ".join(list(catalogue.FIGURES)[5:10])},
-  {", ".join(list(catalogue.FIGURES)[10:15])},
-  {", ".join(list(catalogue.FIGURES)[15:])}
+{_NAMES}
 """
 
 
@@ -70,7 +69,13 @@ def add_to(commands: Any) -> None:
     command.add_argument(
         "--points", type=int, default=21, help="ε of a curve; default: %(default)d"
     )
-    command.add_argument("--output", help="picture to write, .png or .svg")
+    command.add_argument("--output", help="picture to write: .pdf, .png or .svg")
+    command.add_argument(
+        "--dpi",
+        type=int,
+        default=drawing.DPI,
+        help="dots of an inch of a .png; default: %(default)d",
+    )
     command.add_argument("--figures", metavar="DIR", help="draw the papers' figures")
     command.add_argument(
         "--only", nargs="+", metavar="NAME", help="names of figures; default: all"
@@ -93,13 +98,13 @@ def _run(options: argparse.Namespace) -> str:
 
 
 def _figures(options: argparse.Namespace) -> str:
-    progress = progress_line.Progress("figures")
-    try:
+    with progress_line.Progress("figures") as progress:
         drawn = catalogue.redraw(
-            pathlib.Path(options.figures), options.only, progress=progress.show
+            pathlib.Path(options.figures),
+            options.only,
+            dpi=options.dpi,
+            progress=progress.show,
         )
-    finally:
-        progress.end()
     if options.json:
         return text.as_json({"figures": [dataclasses.asdict(each) for each in drawn]})
     lines = [f"{each.picture}, .csv: {each.seconds:.1f} CPU s" for each in drawn]
@@ -108,18 +113,17 @@ def _figures(options: argparse.Namespace) -> str:
 
 def _profiles(options: argparse.Namespace) -> str:
     if options.output is not None:
-        drawing.check_output(pathlib.Path(options.output))
+        drawing.check_output(pathlib.Path(options.output), dpi=options.dpi)
     if not 0 < options.smallest_delta < 1:
         raise ValueError(
-            f"smallest-delta must be in (0, 1). Found {options.smallest_delta:g}."
+            f"smallest_delta must be in (0, 1). Found {options.smallest_delta:g}."
         )
     setting = parser.training_run(
         options,
         noise_multiplier=options.noise_multiplier,
         delta=options.smallest_delta,
     )
-    progress = progress_line.Progress("curves")
-    try:
+    with progress_line.Progress("points") as progress:
         found = delta_profile.profiles(
             setting,
             group_sizes=options.group_size,
@@ -127,21 +131,20 @@ def _profiles(options: argparse.Namespace) -> str:
             num_points=options.points,
             progress=progress.show,
         )
-    finally:
-        progress.end()
     title = f"δ(ε), noise multiplier {setting.noise_multiplier:g}, "
     title += text.training(setting)
     if options.output is not None:
         picture = profile_picture.picture(
             found, title=title, smallest_delta=options.smallest_delta
         )
-        drawing.draw(picture, pathlib.Path(options.output))
+        drawing.draw(picture, pathlib.Path(options.output), dpi=options.dpi)
     if options.json:
         results = [dataclasses.asdict(each) for each in found]
         return text.as_json({"setting": _of_all(setting), "results": results})
     if options.output is not None:
-        return "\n".join([f"wrote {options.output}", *profile_picture.notes(found)])
-    return "\n\n".join([title, *map(_table, found)])
+        notes = map(text.wrapped, profile_picture.notes(found))
+        return "\n".join([f"wrote {options.output}", *notes])
+    return "\n\n".join([text.wrapped(title), *map(_table, found)])
 
 
 def _range(options: argparse.Namespace) -> Sequence[float] | None:
@@ -170,7 +173,7 @@ def _table(profile: delta_profile.Profile) -> str:
     """Returns lines of plain text."""
     name = profile_picture.label(profile)
     if profile.note:
-        return f"{name}: {profile.note}"
+        return text.wrapped(f"{name}: {profile.note}")
     lines = [f"{name}, {profile.seconds:.2f} CPU s"]
     lines.append(f"{'ε':>14}{'δ lower':>16}{'δ upper':>16}")
     for epsilon, low, high in zip(

@@ -5,6 +5,7 @@ import dataclasses
 from typing import Any
 
 from dp_accounting_ext.command_line import parser
+from dp_accounting_ext.command_line import progress_line
 from dp_accounting_ext.command_line import text
 from dp_accounting_ext.studies import statement
 from dp_accounting_ext.studies import training_run
@@ -51,7 +52,8 @@ def _run(options: argparse.Namespace) -> str:
         group_size=options.group_size,
         sampling=_SAMPLING.get(options.sampling),
     )
-    claims = statement.claims(setting)
+    with progress_line.Progress("statement"):
+        claims = statement.claims(setting)
     if not options.json:
         return statement.words(setting, claims)
     results = [dataclasses.asdict(claim) for claim in claims]

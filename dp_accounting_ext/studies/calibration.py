@@ -49,13 +49,19 @@ class Row:
     note: str = ""
 
 
-def calibrate(setting: training_run.TrainingRun, epsilon: float) -> list[Row]:
+def calibrate(
+    setting: training_run.TrainingRun,
+    epsilon: float,
+    *,
+    progress: comparison.Progress | None = None,
+) -> list[Row]:
     """Returns the noise that each scheme needs.
 
     Args:
         setting: The run; its noise is not looked at, nor its way of drawing batches.
         epsilon: ε that must not be exceeded at the run's δ, in nats; positive and
             finite.
+        progress: Called with the number of schemes done, and of all, after each.
 
     Raises:
         TypeError, ValueError: If epsilon is not what it should be, δ is not given, the
@@ -70,7 +76,12 @@ def calibrate(setting: training_run.TrainingRun, epsilon: float) -> list[Row]:
         raise ValueError(f"epsilon must be positive and finite. Found {epsilon}.")
     delta = training_run.given("delta", setting.delta)
     target = _Target(float(epsilon), delta, setting)
-    return [_row(scheme, target) for scheme in training_run.SCHEMES]
+    rows = []
+    for scheme in training_run.SCHEMES:
+        rows.append(_row(scheme, target))
+        if progress:
+            progress(len(rows), len(training_run.SCHEMES))
+    return rows
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,6 +13,8 @@ from dp_accounting_ext.mechanisms import allocated
 from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.studies import training_run
 
+Progress = Callable[[int, int], None]
+
 # Tuning: the accountant's own loss interval, in nats.
 _INTERVAL = 1e-4
 # Tuning: a relative width of brackets that nobody needs to be told of.
@@ -39,14 +41,24 @@ class Row:
     note: str = ""
 
 
-def compare(setting: training_run.TrainingRun) -> list[Row]:
+def compare(
+    setting: training_run.TrainingRun, *, progress: Progress | None = None
+) -> list[Row]:
     """Returns ε for random allocation, Poisson sampling and no amplification.
 
     For 1 < k < t random allocation of a record has a second row: the bracket of the
     composition of k blocks, whose upper end bounds the mechanism and whose lower
     end does not.
+
+    Args:
+        setting: The run; its own way of drawing batches is not looked at.
+        progress: Called with the number of schemes done, and of all, after each.
     """
-    rows = [bracket(scheme, setting) for scheme in training_run.SCHEMES]
+    rows = []
+    for scheme in training_run.SCHEMES:
+        rows.append(bracket(scheme, setting))
+        if progress:
+            progress(len(rows), len(training_run.SCHEMES))
     if setting.group_size == 1 and 1 < setting.num_selected < setting.steps_of_epoch:
         rows.insert(1, _block_reduction(setting))
     return rows

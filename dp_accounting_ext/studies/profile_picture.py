@@ -1,6 +1,7 @@
 """Privacy profiles as a picture."""
 
 from collections.abc import Sequence
+import dataclasses
 
 from dp_accounting_ext.studies import delta_profile
 from dp_accounting_ext.studies import drawing
@@ -45,22 +46,36 @@ def picture(
 def _look(scheme: str, rank: int) -> drawing.Look:
     """Returns the style of a scheme for the group size of a rank.
 
-    Poisson sampling is one style ahead: its curve of single records is dashes on the
-    solid one of random allocation, which is often next to it.
+    The curves of random allocation and of Poisson sampling are often one upon the
+    other. So the former is a broad pale line, and the latter, narrow dashes on it.
     """
     dashes = list(drawing.Dashes)
     if scheme == training_run.POISSON_SAMPLING:
         rank += 1
-    return drawing.Look(_COLOURS[scheme], dashes[rank % len(dashes)])
+    look = drawing.Look(_COLOURS[scheme], dashes[rank % len(dashes)])
+    if scheme == training_run.RANDOM_ALLOCATION:
+        return dataclasses.replace(look, kind=drawing.Kind.BROAD)
+    return look
 
 
 def label(profile: delta_profile.Profile) -> str:
     """Returns a name that is the profile's alone."""
-    if profile.group_size == 1:
-        return profile.scheme
-    return f"{profile.scheme}, groups of {profile.group_size}"
+    return _label(profile.scheme, [profile.group_size])
+
+
+def _label(scheme: str, group_sizes: Sequence[int]) -> str:
+    if list(group_sizes) == [1]:
+        return scheme
+    return f"{scheme}, groups of {' and '.join(map(str, group_sizes))}"
 
 
 def notes(found: Sequence[delta_profile.Profile]) -> list[str]:
-    """Returns a sentence for each profile that is missing."""
-    return [f"Without {label(each)}: {each.note}." for each in found if each.note]
+    """Returns a sentence for each reason that profiles of a scheme are missing."""
+    missing: dict[tuple[str, str], list[int]] = {}
+    for each in found:
+        if each.note:
+            missing.setdefault((each.scheme, each.note), []).append(each.group_size)
+    return [
+        f"Without {_label(scheme, sizes)}: {note}."
+        for (scheme, note), sizes in missing.items()
+    ]

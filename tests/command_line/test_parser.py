@@ -64,3 +64,16 @@ def test_help_is_on_standard_output(whole, capsys):
     assert error.value.code == 0
     printed = capsys.readouterr()
     assert "--group-size" in printed.out and printed.err == ""
+
+
+@pytest.mark.parametrize(
+    ("message", "typed"),
+    [
+        ("num_steps must be at least 1.", "--steps must be at least 1."),
+        ("dataset_size must be …", "--dataset-size must be …"),
+        ("delta is small at this delta.", "--delta is small at this delta."),
+        ("mu must be …; see num_epochs", "mu must be …; see num_epochs"),
+    ],
+)
+def test_messages_name_what_was_typed(message, typed):
+    assert parser.as_typed(message, ["steps", "dataset_size", "delta"]) == typed

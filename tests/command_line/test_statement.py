@@ -39,7 +39,7 @@ def test_json_has_both_bounds_of_each_row(capsys):
         ("--steps 20", "must be left out where"),
         ("--batch-size 0", "must be at least 1. Found 0"),
         ("--batch-size 2001", "Found 2001 of 2000"),
-        ("--delta 0", "delta must be in (0, 1). Found 0"),
+        ("--delta 0", "--delta must be in (0, 1). Found 0"),
     ],
 )
 def test_bad_input_is_one_line_and_status_2(capsys, options, message):
