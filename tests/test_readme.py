@@ -24,6 +24,7 @@ WITHOUT_PYTHON = {
     "measurements",
     "mutation_testing",
     "papers",
+    "reference",
 }
 MODULE = "python -m dp_accounting_ext"
 
