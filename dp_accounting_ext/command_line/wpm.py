@@ -53,11 +53,11 @@ def add_to(commands: Any) -> None:
     command.add_argument("--epsilon", type=float, required=True)
     command.add_argument(
         "--metric",
-        default="euclidean",
-        help='of points: "haversine" for degrees, or a metric of SciPy\'s',
+        help='of points: "haversine" for degrees, or a metric of SciPy\'s; default: '
+        '"euclidean"',
     )
     command.add_argument(
-        "--order", type=float, default=1.0, help="of points: the power of a distance"
+        "--order", type=float, help="of points: the power of a distance; default: 1"
     )
     command.add_argument(
         "--base-measure",
@@ -75,6 +75,17 @@ def add_to(commands: Any) -> None:
 
 
 def _run(options: argparse.Namespace) -> str:
+    try:
+        return _draw(options)
+    except (TypeError, ValueError) as error:
+        # The library's name of it is no option.
+        message = str(error)
+        if message.startswith("mu "):
+            message = f"distribution {message.removeprefix('mu ')}"
+        raise type(error)(message) from None
+
+
+def _draw(options: argparse.Namespace) -> str:
     base_measure = options.base_measure
     if base_measure not in ("uniform", "minimax"):
         base_measure = _numbers("base-measure", base_measure).ravel()
@@ -104,19 +115,21 @@ def _read(
         ValueError: If one is bad, or options do not go together.
     """
     if options.points is None:
-        if options.trace is not None:
-            raise ValueError("trace must come with points. Found cost.")
+        for name in ("trace", "metric", "order"):
+            if getattr(options, name) is not None:
+                raise ValueError(f"{name} must come with --points. Found --cost.")
         cost = _numbers("cost", options.cost)
         made = wpm.WassersteinProjectionMechanism(cost, options.epsilon, base_measure)
         return made, _masses(options.distribution)
     points = _numbers("points", options.points)
+    metric, order = options.metric or "euclidean", options.order
     made = wpm.from_points(
-        points, options.epsilon, options.metric, options.order, base_measure
+        points, options.epsilon, metric, 1.0 if order is None else order, base_measure
     )
     if options.trace is None:
         return made, _masses(options.distribution)
     trace = _numbers("trace", options.trace)
-    return made, wpm.counts_at(points, trace, metric=options.metric)
+    return made, wpm.counts_at(points, trace, metric=metric)
 
 
 def _masses(path: str) -> npt.NDArray[Any]:

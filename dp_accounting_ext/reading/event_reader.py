@@ -85,7 +85,11 @@ class Reader:
         for kind in type(event).__mro__:
             if kind in self.rows:
                 return self.rows[kind].builder(event, self)
-        raise UnsupportedError(event, "Unsupported event.")
+        raise UnsupportedError(
+            event,
+            "Unsupported event. No mechanism is known for "
+            f"`{type(event).__name__}`; `PLDAccountant.register` takes one.",
+        )
 
     def _check_known(self, event: stock.DpEvent) -> None:
         """Raises `UnsupportedError` for what is newer than the table, anywhere.
@@ -98,7 +102,12 @@ class Reader:
         while stack:
             node = stack.pop()
             if self._is_newer(type(node)):
-                raise UnsupportedError(node, "Unsupported event.")
+                raise UnsupportedError(
+                    node,
+                    f"Unsupported event. `{type(node).__name__}` is of a newer "
+                    "dp_accounting than this package accounts for; ask the stock "
+                    "accountant, or `PLDAccountant.register` a mechanism for it.",
+                )
             for name in self._unknown_fields(type(node)):
                 value = getattr(node, name)
                 if not _is_same(value, field_defaults(type(node))[name]):

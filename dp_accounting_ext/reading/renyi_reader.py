@@ -69,7 +69,11 @@ class Reader:
             if kind in self.table:
                 self.table[kind].check_fields(event)
                 return self.table[kind].build(event, self)
-        raise event_reader.UnsupportedError(event, "Unsupported event.")
+        raise event_reader.UnsupportedError(
+            event,
+            "Unsupported event. No Rényi curve is known for "
+            f"`{type(event).__name__}`; `PLDAccountant` may take it.",
+        )
 
 
 @dataclasses.dataclass(frozen=True)
