@@ -115,6 +115,12 @@ class PLDAccountant(pld_privacy_accountant.PLDAccountant):
         self._value_discretization_interval = float(value_discretization_interval)
         self._composed = _Composed()
 
+    def __repr__(self) -> str:
+        """Returns what was composed, for which relation; it computes nothing."""
+        relation = self._neighboring_relation.name
+        composed = event_trees.described(self.ledger)
+        return f"{type(self).__name__}, {relation}, composed:\n{composed}"
+
     def __getstate__(self) -> dict[str, Any]:
         """Returns what copies and pickles have: a ledger of their own."""
         with _COMPOSING:

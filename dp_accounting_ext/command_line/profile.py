@@ -20,11 +20,7 @@ from dp_accounting_ext.studies import profile_picture
 from dp_accounting_ext.studies import trade_off_curve
 from dp_accounting_ext.studies import training_run
 
-_INDENTED: dict[str, Any] = {
-    "initial_indent": "  ",
-    "subsequent_indent": "  ",
-    "break_on_hyphens": False,
-}
+_NAMES = textwrap.indent(textwrap.fill(", ".join(catalogue.FIGURES), 74), "  ")
 _EPILOG = f"""\
 examples:
   python -m dp_accounting_ext profile --noise-multiplier 1 --steps 1000 \\
@@ -36,10 +32,10 @@ examples:
 The schemes are those of compare. Both ends of δ, and of true positive rates,
 are certified; the truth lies between them. A trade-off curve is that of the
 worse direction: whether the record was there, or was not. Pictures need
-matplotlib, the extra `plot`.
+matplotlib.
 
---figures computes the papers' figures again, a table beside each picture:
-{textwrap.fill(", ".join(catalogue.FIGURES), 78, **_INDENTED)}
+--figures computes the papers' figures again, with a table beside each picture:
+{_NAMES}
 """
 
 
@@ -53,15 +49,7 @@ def add_to(commands: Any) -> None:
         epilog=_EPILOG,
     )
     command.add_argument("--noise-multiplier", type=float)
-    command.add_argument("--steps", type=int, metavar="T", help="steps of an epoch")
-    command.add_argument(
-        "--selected",
-        type=int,
-        default=1,
-        metavar="K",
-        help="steps of an epoch that each record is in",
-    )
-    command.add_argument("--epochs", type=int, default=1, metavar="E")
+    parser.add_batches(command)
     command.add_argument(
         "--group-size",
         type=int,
@@ -98,7 +86,13 @@ def add_to(commands: Any) -> None:
     command.add_argument(
         "--points", type=int, default=21, help="points of a curve; default: %(default)d"
     )
-    command.add_argument("--output", help="picture to write, .png or .svg")
+    command.add_argument("--output", help="picture to write: .pdf, .png or .svg")
+    command.add_argument(
+        "--dpi",
+        type=int,
+        default=drawing.DPI,
+        help="dots of an inch of a .png; default: %(default)d",
+    )
     command.add_argument("--figures", metavar="DIR", help="draw the papers' figures")
     command.add_argument(
         "--only", nargs="+", metavar="NAME", help="names of figures; default: all"
@@ -106,28 +100,28 @@ def add_to(commands: Any) -> None:
 
 
 def _run(options: argparse.Namespace) -> str:
-    of_a_run = (options.noise_multiplier, options.steps)
     if options.figures is not None:
-        if (*of_a_run, options.output) != (None, None, None) or options.trade_off:
+        of_a_run = options.noise_multiplier, options.steps, options.dataset_size
+        if (*of_a_run, options.output) != (None,) * 4 or options.trade_off:
             raise ValueError(
                 "--figures takes --only and --json alone: the papers tell the rest."
             )
         return _figures(options)
     if options.only:
         raise ValueError("--only needs --figures.")
-    if None in of_a_run:
-        raise ValueError("--noise-multiplier and --steps are required, or --figures.")
+    if options.noise_multiplier is None:
+        raise ValueError("--noise-multiplier or --figures is required.")
     return _trade_offs(options) if options.trade_off else _profiles(options)
 
 
 def _figures(options: argparse.Namespace) -> str:
-    progress = progress_line.Progress("figures")
-    try:
+    with progress_line.Progress("figures") as progress:
         drawn = catalogue.redraw(
-            pathlib.Path(options.figures), options.only, progress=progress.show
+            pathlib.Path(options.figures),
+            options.only,
+            dpi=options.dpi,
+            progress=progress.show,
         )
-    finally:
-        progress.end()
     if options.json:
         return text.as_json({"figures": [dataclasses.asdict(each) for each in drawn]})
     lines = [f"{each.picture}, .csv: {each.seconds:.1f} CPU s" for each in drawn]
@@ -136,14 +130,13 @@ def _figures(options: argparse.Namespace) -> str:
 
 def _profiles(options: argparse.Namespace) -> str:
     if options.output is not None:
-        drawing.check_output(pathlib.Path(options.output))
+        drawing.check_output(pathlib.Path(options.output), dpi=options.dpi)
     if not 0 < options.smallest_delta < 1:
         raise ValueError(
-            f"smallest-delta must be in (0, 1). Found {options.smallest_delta:g}."
+            f"smallest_delta must be in (0, 1). Found {options.smallest_delta:g}."
         )
     setting = _setting(options)
-    progress = progress_line.Progress("curves")
-    try:
+    with progress_line.Progress("points") as progress:
         found = delta_profile.profiles(
             setting,
             group_sizes=options.group_size,
@@ -151,29 +144,25 @@ def _profiles(options: argparse.Namespace) -> str:
             num_points=options.points,
             progress=progress.show,
         )
-    finally:
-        progress.end()
     title = f"δ(ε), noise multiplier {setting.noise_multiplier:g}, "
     title += text.training(setting)
     if options.output is not None:
         picture = profile_picture.picture(
-            found, title=title, smallest_delta=setting.delta
+            found, title=title, smallest_delta=options.smallest_delta
         )
-        drawing.draw(picture, pathlib.Path(options.output))
+        drawing.draw(picture, pathlib.Path(options.output), dpi=options.dpi)
     if options.json:
         results = [dataclasses.asdict(each) for each in found]
         return text.as_json({"setting": _of_all(setting), "results": results})
     if options.output is not None:
         return f"wrote {options.output}"
-    return "\n\n".join([title, *map(_table, found)])
+    return "\n\n".join([text.wrapped(title), *map(_table, found)])
 
 
 def _setting(options: argparse.Namespace) -> training_run.TrainingRun:
-    return training_run.TrainingRun(
+    return parser.training_run(
+        options,
         noise_multiplier=options.noise_multiplier,
-        num_steps=options.steps,
-        num_selected=options.selected,
-        num_epochs=options.epochs,
         delta=options.smallest_delta,
     )
 
@@ -183,13 +172,12 @@ def _trade_offs(options: argparse.Namespace) -> str:
         raise ValueError("--epsilons is of δ, and not of --trade-off.")
     if not 0 < options.smallest_rate < 1:
         raise ValueError(
-            f"smallest-rate must be in (0, 1). Found {options.smallest_rate:g}."
+            f"smallest_rate must be in (0, 1). Found {options.smallest_rate:g}."
         )
     if options.output is not None:
-        drawing.check_output(pathlib.Path(options.output))
+        drawing.check_output(pathlib.Path(options.output), dpi=options.dpi)
     setting = _setting(options)
-    progress = progress_line.Progress("curves")
-    try:
+    with progress_line.Progress("curves") as progress:
         found = trade_off_curve.trade_offs(
             setting,
             group_sizes=options.group_size,
@@ -197,13 +185,11 @@ def _trade_offs(options: argparse.Namespace) -> str:
             num_points=options.points,
             progress=progress.show,
         )
-    finally:
-        progress.end()
     title = f"trade-off, noise multiplier {setting.noise_multiplier:g}, "
     title += text.training(setting)
     if options.output is not None:
         drawn = trade_off_curve.picture(found, title=title)
-        drawing.draw(drawn, pathlib.Path(options.output))
+        drawing.draw(drawn, pathlib.Path(options.output), dpi=options.dpi)
     if options.json:
         results = [dataclasses.asdict(each) for each in found]
         whole = _of_all(setting)
@@ -212,7 +198,7 @@ def _trade_offs(options: argparse.Namespace) -> str:
         return text.as_json({"setting": whole, "results": results})
     if options.output is not None:
         return f"wrote {options.output}"
-    return "\n\n".join([title, *map(_rates, found)])
+    return "\n\n".join([text.wrapped(title), *map(_rates, found)])
 
 
 def _rates(curve: trade_off_curve.TradeOff) -> str:
@@ -235,9 +221,9 @@ def _range(options: argparse.Namespace) -> Sequence[float] | None:
     return [float(epsilon) for epsilon in np.linspace(first, last, options.points)]
 
 
-def _of_all(setting: training_run.TrainingRun) -> dict[str, float]:
+def _of_all(setting: training_run.TrainingRun) -> dict[str, Any]:
     """Returns the fields that all curves have in common, by their options' names."""
-    fields = dataclasses.asdict(setting)
+    fields = text.fields(setting)
     del fields["group_size"]
     fields["smallest_delta"] = fields.pop("delta")
     return fields

@@ -121,10 +121,14 @@ class TreeReader(Generic[Part]):
         for kind in type(event).__mro__:
             if kind in self.rows:
                 return self._built(self.rows[kind].builder, event)
-        raise UnsupportedError(event, "Unsupported event.")
+        raise self._unsupported(event)
 
     def _built(self, builder: Callable[[Any, Any], Part], event: stock.DpEvent) -> Part:
         return builder(event, self)
+
+    def _unsupported(self, event: stock.DpEvent) -> UnsupportedError:
+        """Returns the error for an event of a type that has no row."""
+        return UnsupportedError(event, "Unsupported event.")
 
     def _check_known(self, event: stock.DpEvent) -> None:
         """Raises `UnsupportedError` for what is newer than the table, anywhere.
@@ -137,7 +141,12 @@ class TreeReader(Generic[Part]):
         while stack:
             node = stack.pop()
             if self._is_newer(type(node)):
-                raise UnsupportedError(node, "Unsupported event.")
+                raise UnsupportedError(
+                    node,
+                    f"Unsupported event. `{type(node).__name__}` is of a newer "
+                    "dp_accounting than this package accounts for; ask the stock "
+                    "accountant, or `PLDAccountant.register` a mechanism for it.",
+                )
             for name in self._unknown_fields(type(node)):
                 value = getattr(node, name)
                 if not _is_same(value, field_defaults(type(node))[name]):
@@ -224,6 +233,13 @@ class Reader(TreeReader[interface.Mechanism]):
                 raise
         absent = self.under(NeighborRel.ADD_OR_REMOVE_ONE)
         return chained.chain(builder(event, absent), 1, 1)
+
+    def _unsupported(self, event: stock.DpEvent) -> UnsupportedError:
+        return UnsupportedError(
+            event,
+            "Unsupported event. No mechanism is known for "
+            f"`{type(event).__name__}`; `PLDAccountant.register` takes one.",
+        )
 
     def under(self, relation: NeighborRel) -> "Reader":
         """Returns what reads events under a relation, to derive another from it."""

@@ -39,3 +39,10 @@ class Reader(event_reader.TreeReader[curves.Curve]):
     def sampled(self, event: stock.DpEvent) -> curves.Curve:
         """Returns the curve of a tree that runs on a sample of the records."""
         return dataclasses.replace(self, in_sample=True).curve(event)
+
+    def _unsupported(self, event: stock.DpEvent) -> event_reader.UnsupportedError:
+        return event_reader.UnsupportedError(
+            event,
+            "Unsupported event. No Rényi curve is known for "
+            f"`{type(event).__name__}`; `PLDAccountant` may take it.",
+        )

@@ -1,6 +1,7 @@
 """Privacy profiles as a picture."""
 
 from collections.abc import Sequence
+import dataclasses
 from typing import Protocol
 
 from dp_accounting_ext.studies import delta_profile
@@ -72,13 +73,16 @@ def looks(found: Sequence[Named]) -> list[drawing.Look]:
 def _look(scheme: str, rank: int) -> drawing.Look:
     """Returns the style of a scheme for the group size of a rank.
 
-    Poisson sampling is one style ahead: its curve of single records is dashes on the
-    solid one of random allocation, which is often next to it.
+    The curves of random allocation and of Poisson sampling are often one upon the
+    other. So the former is a broad pale line, and the latter, narrow dashes on it.
     """
     dashes = list(drawing.Dashes)
     if scheme == training_run.POISSON_SAMPLING:
         rank += 1
-    return drawing.Look(_COLOURS[scheme], dashes[rank % len(dashes)])
+    look = drawing.Look(_COLOURS[scheme], dashes[rank % len(dashes)])
+    if scheme == training_run.RANDOM_ALLOCATION:
+        return dataclasses.replace(look, kind=drawing.Kind.BROAD)
+    return look
 
 
 def label(curve: Named) -> str:

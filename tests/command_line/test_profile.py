@@ -20,7 +20,7 @@ def test_json_holds_bands(capsys):
         "noise_multiplier": 1.0,
         "num_steps": 20,
         "num_selected": 1,
-        "num_epochs": 1,
+        "epochs": 1,
         "smallest_delta": 1e-12,
     }
     names = ["random allocation", "Poisson sampling", "no amplification"]
@@ -118,27 +118,29 @@ def test_help_names_every_figure(capsys):
 
 
 BAD = [
-    ("profile", "--noise-multiplier and --steps are required"),
-    ("profile --steps 10", "--noise-multiplier and --steps are required"),
+    ("profile", "--noise-multiplier or --figures is required"),
+    ("profile --steps 10", "--noise-multiplier or --figures is required"),
+    ("profile --noise-multiplier 1", "--dataset-size and --batch-size, must be given"),
     ("profile --only paper1-figure1", "--only needs --figures"),
     ("profile --figures new --steps 10", "--figures takes --only and --json alone"),
     ("profile --figures new --output a.png", "--figures takes --only and --json"),
     ("profile --figures new --only figure1", "figure must be one of paper1-figure1"),
-    (f"{RUN} --noise-multiplier 0", "noise_multiplier must be positive"),
-    (f"{RUN} --selected 21", "num_selected must be at most num_steps"),
-    (f"{RUN} --group-size 0", "group_size must be at least 1"),
-    (f"{RUN} --smallest-delta 0", "smallest-delta must be in (0, 1)"),
-    (f"{RUN} --points 2", "num_points must be at least 3"),
-    (f"{RUN} --epsilons 2 1", "epsilons must be two numbers, 0 ≤ first < last"),
-    (f"{RUN} --epsilons nan 1", "epsilons must be two numbers"),
-    (f"{RUN} --epsilons 0 inf", "epsilons must be two numbers"),
-    (f"{RUN} --epsilons 0 1 --points 1", "points must be at least 2"),
+    (f"{RUN} --noise-multiplier 0", "--noise-multiplier must be positive"),
+    (f"{RUN} --selected 21", "--selected must be at most --steps"),
+    (f"{RUN} --group-size 0", "--group-size must be at least 1"),
+    (f"{RUN} --smallest-delta 0", "--smallest-delta must be in (0, 1)"),
+    (f"{RUN} --points 2", "--points must be at least 3"),
+    (f"{RUN} --epsilons 2 1", "--epsilons must be two numbers, 0 ≤ first < last"),
+    (f"{RUN} --epsilons nan 1", "--epsilons must be two numbers"),
+    (f"{RUN} --epsilons 0 inf", "--epsilons must be two numbers"),
+    (f"{RUN} --epsilons 0 1 --points 1", "--points must be at least 2"),
     (f"{RUN} --trade-off --epsilons 0 1", "--epsilons is of δ, and not of --trade"),
-    (f"{RUN} --trade-off --smallest-rate 0", "smallest-rate must be in (0, 1)"),
-    (f"{RUN} --trade-off --points 1", "num_points must be at least 2"),
+    (f"{RUN} --trade-off --smallest-rate 0", "--smallest-rate must be in (0, 1)"),
+    (f"{RUN} --trade-off --points 1", "--points must be at least 2"),
     ("profile --figures new --trade-off", "--figures takes --only and --json alone"),
-    (f"{RUN} --output profile.pdf", "output must end in .png or .svg"),
-    (f"{RUN} --output nowhere/profile.png", "output must be in a directory"),
+    (f"{RUN} --output profile.jpg", "--output must end in .pdf, .png or .svg"),
+    (f"{RUN} --dpi 10 --output a.png", "--dpi must be from 20 to 1200. Found 10"),
+    (f"{RUN} --output nowhere/profile.png", "--output must be in a directory"),
 ]
 
 
@@ -161,7 +163,7 @@ def test_without_matplotlib(capsys, tmp_path, monkeypatch, rest):
     command = f"{RUN} {rest}" if "output" in rest else f"profile {rest}"
     status, out, err = run(capsys, command)
     assert (status, out) == (2, "")
-    assert "pip install 'dp-accounting-ext[plot]'" in err
+    assert "python -m pip install matplotlib" in err
     assert len(err.splitlines()) == 1
     assert list(tmp_path.iterdir()) == []
     assert run(capsys, f"{RUN} --json")[0] == 0

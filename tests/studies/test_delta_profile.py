@@ -108,9 +108,11 @@ def test_less_than_the_smallest_delta_everywhere():
 def test_progress_is_told():
     seen = []
     delta_profile.profiles(
-        RUN, epsilons=(1.0,), progress=lambda done, total: seen.append((done, total))
+        RUN,
+        epsilons=(1.0, 2.0),
+        progress=lambda done, total: seen.append((done, total)),
     )
-    assert seen == [(1, 3), (2, 3), (3, 3)]
+    assert seen == [(done, 6) for done in range(1, 7)]
 
 
 @pytest.mark.parametrize(

@@ -32,11 +32,13 @@ def test_every_profile_is_a_band_with_a_name_and_a_look_of_its_own():
     assert panel.y_limits == (1e-9, 1.0)
 
 
-def test_poisson_sampling_is_dashed_on_the_solid_line_of_random_allocation():
+def test_poisson_sampling_is_dashed_on_the_broad_line_of_random_allocation():
     picture = profile_picture.picture(ALL, title="", smallest_delta=1e-9)
-    curves = {curve.label: curve.look.dashes for curve in picture.panels[0].curves}
-    assert curves["random allocation"] is drawing.Dashes.SOLID
-    assert curves["Poisson sampling"] is drawing.Dashes.DASHED
+    curves = {curve.label: curve.look for curve in picture.panels[0].curves}
+    assert curves["random allocation"].dashes is drawing.Dashes.SOLID
+    assert curves["random allocation"].kind is drawing.Kind.BROAD
+    assert curves["Poisson sampling"].dashes is drawing.Dashes.DASHED
+    assert curves["Poisson sampling"].kind is drawing.Kind.LINE
 
 
 def test_a_chain_is_told_in_its_label_and_below():
