@@ -27,7 +27,7 @@ Counts = Mapping[interface.Mechanism, int]
 _TAIL_SHARE = 1e-6
 _FIRST_GUESS = 1e-8
 # Tuning: of scenarios the first few, by their upper bounds, are bounded from below.
-_MOST_LOWERS = 3
+_MOST_LOWERS = 2
 _LARGE = 1e-3
 _ABOVE_LOWER = (1.001, 1.1, 2.0, 10.0, 1e3, 1e6)
 _SMALLEST_GUESS = 1e-270
@@ -67,8 +67,13 @@ class PrivacyBounds:
     def _total_variation(self) -> float:
         return interface.total_variation_of(self._counts)
 
-    def upper_epsilon(self, delta: float) -> float:
-        """Returns an upper bound on ε at δ in [0, 1), in nats."""
+    def upper_epsilon(self, delta: float, enough: float = 0.0) -> float:
+        """Returns an upper bound on ε at δ in [0, 1), in nats.
+
+        Args:
+            delta: δ.
+            enough: An ε below which the bound need not be a good one.
+        """
         largest = self._loss if delta >= self._chance_of_more else math.inf
         if delta <= 0:
             return largest
@@ -82,6 +87,8 @@ class PrivacyBounds:
         simple = min(largest, self._unamplified_epsilon(delta))
         if noise or not self._parts[Bound.UPPER]:
             return simple
+        if enough and self._quick_epsilon(delta) <= enough:
+            return min(enough, simple)
         remove = self._least_epsilon(Direction.REMOVE, delta)
         if Direction.ADD not in self._directions:
             return min(remove, simple)
@@ -90,6 +97,13 @@ class PrivacyBounds:
         if add > remove:
             add = min(add, self._least_epsilon(Direction.ADD, delta))
         return min(max(remove, add), simple)
+
+    def _quick_epsilon(self, delta: float) -> float:
+        """Returns an upper bound on ε on a coarse lattice."""
+        return max(
+            self._profile(Bound.UPPER, direction, delta, math.inf).epsilon(delta)
+            for direction in self._directions
+        )
 
     def _least_epsilon(self, direction: Direction, delta: float) -> float:
         """Returns the least upper bound on ε of one direction."""
@@ -117,8 +131,13 @@ class PrivacyBounds:
             for direction in self._directions
         )
 
-    def upper_delta(self, epsilon: float) -> float:
-        """Returns an upper bound on δ at ε, which may be infinite."""
+    def upper_delta(self, epsilon: float, enough: float = 0.0) -> float:
+        """Returns an upper bound on δ at ε, which may be infinite.
+
+        Args:
+            epsilon: ε, in nats.
+            enough: A δ below which the bound need not be a good one.
+        """
         if epsilon == self._loss == math.inf:
             return self._infinite_delta(Bound.UPPER)
         if epsilon >= self._loss:
@@ -132,7 +151,7 @@ class PrivacyBounds:
             return simple
         if self._has_closed_form(Bound.UPPER):
             return min(simple, self._closed_form_delta(epsilon, Bound.UPPER))
-        return min(simple, self._at_its_own_tail(epsilon))
+        return min(simple, self._at_its_own_tail(epsilon, enough))
 
     def lower_delta(self, epsilon: float, upper: float) -> float:
         """Returns a lower bound on δ at ε, which may be infinite.
@@ -235,7 +254,7 @@ class PrivacyBounds:
             for direction in self._directions
         )
 
-    def _at_its_own_tail(self, epsilon: float) -> float:
+    def _at_its_own_tail(self, epsilon: float, enough: float) -> float:
         """Returns an upper bound on δ from pairs whose tails are small beside it.
 
         Each answer is certain; one that is no larger than its tails allow for is
@@ -244,6 +263,8 @@ class PrivacyBounds:
         guess, best = _FIRST_GUESS, 1.0
         for attempt in itertools.count(1):
             best = min(best, self._delta(Bound.UPPER, epsilon, guess))
+            if best <= enough:
+                return best
             # A tail's lump may make it far too large: once more, then.
             doubtful = best > _LARGE and attempt == 1
             if (best >= guess and not doubtful) or guess <= _SMALLEST_GUESS:
@@ -307,7 +328,8 @@ class WorstOf:
     """The largest of several bounds: of scenarios one of which is the case.
 
     Args:
-        bounds: At least one.
+        bounds: At least one, best in an order in which they fall: what is smaller
+            than those before costs less.
     """
 
     def __init__(self, bounds: Sequence[PrivacyBounds]) -> None:
@@ -315,23 +337,39 @@ class WorstOf:
 
     def upper_epsilon(self, delta: float) -> float:
         """Returns an upper bound on ε at δ in [0, 1), in nats."""
-        return float(max(each.upper_epsilon(delta) for each in self._scenarios))
+        return max(self._upper_epsilons(delta))
 
     def upper_delta(self, epsilon: float) -> float:
         """Returns an upper bound on δ at finite ε."""
-        return float(max(each.upper_delta(epsilon) for each in self._scenarios))
+        return max(self._upper_deltas(epsilon))
 
     def epsilon_bounds(self, delta: float) -> tuple[float, float]:
         """Returns a lower and an upper bound on ε at δ in [0, 1), in nats."""
-        uppers = [each.upper_epsilon(delta) for each in self._scenarios]
+        uppers = self._upper_epsilons(delta)
         return self._bounds(uppers, lambda each, _: each.lower_epsilon(delta))
 
     def delta_bounds(self, epsilon: float) -> tuple[float, float]:
         """Returns a lower and an upper bound on δ at finite ε."""
-        uppers = [each.upper_delta(epsilon) for each in self._scenarios]
+        uppers = self._upper_deltas(epsilon)
         return self._bounds(
             uppers, lambda each, upper: each.lower_delta(epsilon, upper)
         )
+
+    def _upper_epsilons(self, delta: float) -> list[float]:
+        """Returns upper bounds on each, good ones on the largest."""
+        worst, found = 0.0, []
+        for each in self._scenarios:
+            found.append(float(each.upper_epsilon(delta, worst)))
+            worst = max(worst, found[-1])
+        return found
+
+    def _upper_deltas(self, epsilon: float) -> list[float]:
+        """Returns upper bounds on each, good ones on the largest."""
+        worst, found = 0.0, []
+        for each in self._scenarios:
+            found.append(float(each.upper_delta(epsilon, worst)))
+            worst = max(worst, found[-1])
+        return found
 
     def _bounds(
         self,

@@ -30,8 +30,9 @@ Shifts = shifts.Shifts
 _CHANCE_ERROR = 1e-11
 _UNMOVED: Shifts = ((0.0, 1.0),)
 # Tuning: of larger groups one chain bounds all splits: of who leaves or joins,
-# whichever is worse. Its cost is that of one split, where each has half a second.
-_MOST_SPLITS = 16
+# whichever is worse. Its cost is that of one split, a second for an allocation, and it
+# is up to 0.1 % above the worst split at δ = 1e-6 there, 1 % at δ = 0.01.
+_MOST_SPLITS = 8
 
 
 class Sampling(abc.ABC):
@@ -445,7 +446,7 @@ def worst_pairs(
         for each in scenarios(counts, replace_one=replace_one)
     ]
     if len(every) == 1 or bound is Bound.LOWER:
-        return every[-1]
+        return every[0]
     reverse = [each.swapped() for each in every]
     return profile_pairs.maximum([*every, *reverse]).map(dominating_pair.certain)
 
@@ -492,7 +493,7 @@ def scenarios(
         https://arxiv.org/abs/2403.04867, section 3.
     """
     (size,) = group_sizes(counts) or {1}
-    splits = [(removed, size - removed) for removed in range((size + 1) // 2, size + 1)]
+    splits = [(removed, size - removed) for removed in range(size, (size - 1) // 2, -1)]
     if replace_one:
         splits = [(size, size)]
     found = []
