@@ -3,8 +3,11 @@
 from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
-import itertools
 import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from dp_accounting_ext.composition import composed_loss
 from dp_accounting_ext.composition import loss_distribution
@@ -21,19 +24,59 @@ from dp_accounting_ext.pairs import neyman_pearson
 Bound = dominating_pair.Bound
 Direction = dominating_pair.Direction
 Counts = Mapping[interface.Mechanism, int]
+FloatArray = npt.NDArray[np.float64]
+IndexArray = npt.NDArray[np.int64]
+Loss = composed_loss.ComposedLoss
+Question = Callable[[Loss, FloatArray], FloatArray]
 
 # Of δ, what tails may hold: this much of it moves ε by less than 1e-6 of it.
 _TAIL_SHARE = 1e-6
-_FIRST_GUESS = 1e-8
+# A composition is computed for δ down to one of these, the first that is enough: an
+# answer does not depend on others, and few pairs are made for many questions. Of
+# pairs that were allocated those for smaller δ are less tight.
+_SMALLEST_GUESS = 1e-270
+_EXPONENTS = np.array(
+    [3, 6, 9, 12, 16, 20, 25, 32, 40, 50, 64, 80, 100, 128, 160, 200, 270]
+)
+_LEVELS = np.array([float(f"1e-{exponent}") for exponent in _EXPONENTS])
+_FIRST_LEVEL = 1  # Where nothing is known of δ.
+# What a guess at ln δ must lack of a level for that to be passed over.
+_SURELY_LESS = 2.0
 _LARGE = 1e-3
 _ABOVE_LOWER = (1.001, 1.1, 2.0, 10.0, 1e3, 1e6)
-_SMALLEST_GUESS = 1e-270
 # Of any two datasets δ is at least 1 − e^ε, here one but for 4e-18.
 _LOWEST_EPSILON = -40.0
 
 
+class _Laws(Sequence[loss_distribution.LossDistribution]):
+    """The losses of some mechanisms in one direction, made when they are asked for.
+
+    So many mechanisms take no more memory than their pairs are kept in.
+    """
+
+    def __init__(
+        self, parts: Counts, bound: Bound, direction: Direction, tail_mass: float
+    ) -> None:
+        self._parts = list(parts.items())
+        self._bound = bound
+        self._direction = direction
+        self._tail_mass = tail_mass
+
+    def __len__(self) -> int:
+        return len(self._parts)
+
+    def __getitem__(self, place: Any) -> Any:
+        part, count = self._parts[place]
+        pairs = interface.pairs_of(part, self._bound, self._tail_mass)
+        return loss_distribution.from_pair(
+            pairs.of(self._direction), self._direction, count
+        )
+
+
 class PrivacyBounds:
     """Bounds for a composition, pairs of which are made when they are asked for.
+
+    It remembers what it composed. Answers do not depend on that.
 
     Args:
         counts: What is composed, and how often.
@@ -46,9 +89,12 @@ class PrivacyBounds:
         self._parts = {bound: compositions.flatten(counts, bound) for bound in Bound}
         reduced = compositions.flatten(counts, Bound.UPPER, reduced=True)
         # Each dominates what is composed: the least of both is a bound.
-        self._alternatives = [self._parts[Bound.UPPER]]
+        self._alternatives = {
+            Bound.UPPER: [self._parts[Bound.UPPER]],
+            Bound.LOWER: [self._parts[Bound.LOWER]],
+        }
         if reduced != self._parts[Bound.UPPER]:
-            self._alternatives.append(reduced)
+            self._alternatives[Bound.UPPER].append(reduced)
         self._precision = math.fsum(
             n * part.gaussian_precision() for part, n in counts.items()
         )
@@ -56,87 +102,164 @@ class PrivacyBounds:
         self._directions = list(Direction)
         if all(part.is_symmetric() for part in counts):
             self._directions = [Direction.REMOVE]
+        self._losses: dict[tuple[Bound, Direction, int, int], Loss] = {}
 
-    def upper_epsilon(self, delta: float) -> float:
-        """Returns an upper bound on ε at δ in [0, 1), in nats."""
-        if delta <= 0:
-            return self._largest_loss
+    def upper_epsilons(self, deltas: FloatArray) -> FloatArray:
+        """Returns (n,) upper bounds on ε at (n,) δ in [0, 1), in nats."""
+        found = np.full(deltas.shape, self._largest_loss)
+        positive = deltas > 0
+        asked = deltas[positive]
+        # Closed, so they hold where a ratio does not fit a float.
+        simple = np.minimum(self._largest_loss, self._unamplified_epsilons(asked))
         noise = self._gaussian(Bound.UPPER)
         if self._has_closed_form(Bound.UPPER) and not noise:
-            exact = neyman_pearson.epsilon(self._closed_form_delta, delta, Bound.UPPER)
-            return min(self._largest_loss, self._unamplified_epsilon(delta), exact)
-        # Closed, so they hold where a ratio does not fit a float.
-        simple = min(self._largest_loss, self._unamplified_epsilon(delta))
-        if noise or not self._parts[Bound.UPPER]:
-            return simple
-        remove = self._least_epsilon(Direction.REMOVE, delta)
-        if Direction.ADD not in self._directions:
-            return min(remove, simple)
-        # The other direction matters only where a quick bound does not rule it out.
-        add = self._profile(Bound.UPPER, Direction.ADD, delta, math.inf).epsilon(delta)
-        if add > remove:
-            add = min(add, self._least_epsilon(Direction.ADD, delta))
-        return min(max(remove, add), simple)
+            simple = np.minimum(simple, self._closed_form_epsilons(asked, Bound.UPPER))
+        elif self._parts[Bound.UPPER] and not noise:
+            levels = _levels(asked)
+            for level in np.unique(levels):
+                here = levels == level
+                composed = self._upper_epsilons(int(level), asked[here])
+                simple[here] = np.minimum(simple[here], composed)
+        found[positive] = simple
+        return found
 
-    def _least_epsilon(self, direction: Direction, delta: float) -> float:
-        """Returns the least upper bound on ε of one direction."""
-        return min(
-            self._profile(Bound.UPPER, direction, delta, parts=parts).epsilon(delta)
-            for parts in self._alternatives
-        )
+    def _upper_epsilons(self, level: int, deltas: FloatArray) -> FloatArray:
+        """Returns (n,) upper bounds on ε at (n,) δ of one level."""
+        return self._worst(level, deltas, Loss.epsilons, Loss.simple_epsilons)
 
-    def lower_epsilon(self, delta: float) -> float:
-        """Returns a lower bound on ε at δ in [0, 1), in nats."""
-        delta = max(delta, _SMALLEST_GUESS)  # A larger δ has no larger ε.
+    def _upper_deltas(self, level: int, epsilons: FloatArray) -> FloatArray:
+        """Returns (n,) upper bounds on δ at (n,) ε, from the pairs of one level."""
+        return self._worst(level, epsilons, Loss.deltas, Loss.simple_deltas)
+
+    def _worst(
+        self, level: int, asked: FloatArray, question: Question, simple: Question
+    ) -> FloatArray:
+        """Returns the larger answers of both directions, each the least that is known.
+
+        The second direction is looked at where a simple bound does not rule it out.
+        """
+        first, *others = self._directions
+        worst = self._least(first, level, asked, question)
+        for direction in others:
+            open_ = self._least(direction, level, asked, simple) > worst
+            if open_.any():
+                least = self._least(direction, level, asked[open_], question)
+                worst[open_] = np.maximum(worst[open_], least)
+        return worst
+
+    def _least(
+        self, direction: Direction, level: int, asked: FloatArray, question: Question
+    ) -> FloatArray:
+        """Returns the least answers of the compositions that dominate this one."""
+        answers = [
+            question(self._loss(Bound.UPPER, direction, level, number), asked)
+            for number in range(len(self._alternatives[Bound.UPPER]))
+        ]
+        least: FloatArray = np.min(answers, axis=0)
+        return least
+
+    def lower_epsilons(self, deltas: FloatArray) -> FloatArray:
+        """Returns (n,) lower bounds on ε at (n,) δ in [0, 1), in nats."""
+        deltas = np.maximum(deltas, _SMALLEST_GUESS)  # A larger δ has no larger ε.
         noise = self._gaussian(Bound.LOWER)
         if noise:
-            return gaussian.epsilon(1 / noise, delta, Bound.LOWER)
+            return _each(lambda x: gaussian.epsilon(1 / noise, x, Bound.LOWER), deltas)
         if self._has_closed_form(Bound.LOWER):
-            return neyman_pearson.epsilon(self._closed_form_delta, delta, Bound.LOWER)
-        return max(
-            self._profile(Bound.LOWER, direction, delta).epsilon(delta)
-            for direction in self._directions
-        )
+            return self._closed_form_epsilons(deltas, Bound.LOWER)
+        levels = _levels(deltas)
+        found = np.empty(deltas.shape)
+        for level in np.unique(levels):
+            here = levels == level
+            found[here] = np.max(
+                [
+                    self._loss(Bound.LOWER, way, int(level)).epsilons(deltas[here])
+                    for way in self._directions
+                ],
+                axis=0,
+            )
+        return found
 
-    def upper_delta(self, epsilon: float) -> float:
-        """Returns an upper bound on δ at ε, which may be infinite."""
-        if epsilon == math.inf:
-            return self._infinite_delta(Bound.UPPER)
-        if epsilon >= self._largest_loss:
-            return 0.0
-        if epsilon < _LOWEST_EPSILON:
-            return 1.0
-        simple = self._unamplified_delta(epsilon)
-        if simple < _SMALLEST_GUESS:
-            return simple
+    def upper_deltas(self, epsilons: FloatArray) -> FloatArray:
+        """Returns (n,) upper bounds on δ at (n,) ε, which may be infinite."""
+        found = np.ones(epsilons.shape)
+        infinite = epsilons == math.inf
+        if infinite.any():
+            found[infinite] = self._infinite_delta(Bound.UPPER)
+        found[~infinite & (epsilons >= self._largest_loss)] = 0.0
+        asked = ~infinite & (epsilons < self._largest_loss)
+        asked &= epsilons >= _LOWEST_EPSILON
+        found[asked] = self._unamplified_deltas(epsilons[asked])
+        asked &= found >= _SMALLEST_GUESS
         if self._has_closed_form(Bound.UPPER):
-            return min(simple, self._closed_form_delta(epsilon, Bound.UPPER))
-        return min(simple, self._at_its_own_tail(epsilon))
+            exact = self._closed_form_deltas(epsilons[asked], Bound.UPPER)
+        else:
+            exact = self._at_their_own_level(epsilons[asked])
+        found[asked] = np.minimum(found[asked], exact)
+        return found
 
-    def lower_delta(self, epsilon: float, upper: float) -> float:
-        """Returns a lower bound on δ at ε, which may be infinite.
+    def lower_deltas(self, epsilons: FloatArray, uppers: FloatArray) -> FloatArray:
+        """Returns (n,) lower bounds on δ at (n,) ε, which may be infinite.
 
         Args:
-            epsilon: In nats.
-            upper: An upper bound on the same δ, 1 if none is known: the nearer it
-                is, the better are the tails chosen.
+            epsilons: In nats.
+            uppers: (n,) upper bounds on the same δ, 1 if none is known: the nearer
+                they are, the better are the tails chosen.
         """
-        epsilon = max(epsilon, _LOWEST_EPSILON)
-        if epsilon == math.inf:
-            return self._infinite_delta(Bound.LOWER)
-        if epsilon >= self._largest_loss:
-            return 0.0
+        epsilons = np.maximum(epsilons, _LOWEST_EPSILON)
+        found = np.zeros(epsilons.shape)
+        infinite = epsilons == math.inf
+        if infinite.any():
+            found[infinite] = self._infinite_delta(Bound.LOWER)
+        asked = ~infinite & (epsilons < self._largest_loss)
         if self._has_closed_form(Bound.LOWER):
-            return self._closed_form_delta(epsilon, Bound.LOWER)
-        if self._unamplified_delta(epsilon) < _SMALLEST_GUESS:
-            return 0.0
-        guess = _FIRST_GUESS
-        while guess > max(upper, _SMALLEST_GUESS):
-            guess = _smaller(guess)
-        delta = self._delta(Bound.LOWER, epsilon, guess)
-        if delta < guess:
-            delta = max(delta, self._delta(Bound.LOWER, epsilon, _smaller(guess)))
-        return delta
+            found[asked] = self._closed_form_deltas(epsilons[asked], Bound.LOWER)
+            return found
+        asked &= uppers >= _SMALLEST_GUESS
+        asked[asked] = self._unamplified_deltas(epsilons[asked]) >= _SMALLEST_GUESS
+        levels = _levels(uppers)
+        for level, least in enumerate(_LEVELS):
+            here = asked & (levels == level)
+            if not here.any():
+                continue
+            deltas = [
+                self._loss(Bound.LOWER, way, level).deltas(epsilons[here])
+                for way in self._directions
+            ]
+            found[here] = np.maximum(found[here], np.max(deltas, axis=0))
+            # Once more with smaller tails.
+            levels[here & (found < least) & (levels == _levels(uppers))] += 1
+        return found
+
+    def _at_their_own_level(self, epsilons: FloatArray) -> FloatArray:
+        """Returns (n,) upper bounds on δ from pairs whose tails are small beside it.
+
+        Each answer is certain; one that is no larger than its tails allow for is
+        asked again of pairs with smaller tails.
+        """
+        best = np.ones(epsilons.shape)
+        levels = np.full(epsilons.shape, _FIRST_LEVEL)
+        open_ = np.arange(epsilons.size)
+        while open_.size:
+            for level in np.unique(levels[open_]):
+                here = open_[levels[open_] == level]
+                guesses = self._about(int(level), epsilons[here])
+                asked = guesses > _LEVELS[level]
+                asked |= level == _LEVELS.size - 1
+                found = self._upper_deltas(int(level), epsilons[here[asked]])
+                best[here[asked]] = np.minimum(best[here[asked]], found)
+                guesses[asked] = found
+                levels[here] = _next_levels(int(level), guesses)
+            open_ = open_[levels[open_] >= 0]
+        return best
+
+    def _about(self, level: int, epsilons: FloatArray) -> FloatArray:
+        """Returns (n,) guesses at δ, none of which is certainly too small."""
+        logs = [
+            self._loss(Bound.UPPER, way, level).about(epsilons)
+            for way in self._directions
+        ]
+        guesses: FloatArray = np.exp(np.minimum(np.max(logs, axis=0), 0.0))
+        return guesses * math.exp(_SURELY_LESS)
 
     def _infinite_delta(self, bound: Bound) -> float:
         """Returns a bound on the probability of an infinite loss."""
@@ -179,6 +302,15 @@ class PrivacyBounds:
         ]
         return max(delta for delta in deltas if delta is not None)
 
+    def _closed_form_deltas(self, epsilons: FloatArray, bound: Bound) -> FloatArray:
+        return _each(lambda epsilon: self._closed_form_delta(epsilon, bound), epsilons)
+
+    def _closed_form_epsilons(self, deltas: FloatArray, bound: Bound) -> FloatArray:
+        return _each(
+            lambda delta: neyman_pearson.epsilon(self._closed_form_delta, delta, bound),
+            deltas,
+        )
+
     def _gaussian(self, bound: Bound) -> float | None:
         """Returns the noise multiplier of a composition that is one Gaussian."""
         parts = self._parts[bound]
@@ -188,88 +320,66 @@ class PrivacyBounds:
                 return part.noise_multiplier
         return None
 
-    def _unamplified_epsilon(self, delta: float) -> float:
-        """Returns ε of the Gaussian that dominates the composition, if any does."""
-        if math.isinf(self._precision):
-            return math.inf
-        mean = floats.raised(math.sqrt(self._precision), by=1e-15)
-        return gaussian.epsilon(mean, delta, Bound.UPPER) if mean else 0.0
+    def _mean(self) -> float:
+        """Returns the mean of the Gaussian that dominates the composition, or inf."""
+        return floats.raised(math.sqrt(self._precision), by=1e-15)
 
-    def _unamplified_delta(self, epsilon: float) -> float:
-        if math.isinf(self._precision):
-            return 1.0
-        mean = floats.raised(math.sqrt(self._precision), by=1e-15)
+    def _unamplified_epsilons(self, deltas: FloatArray) -> FloatArray:
+        """Returns (n,) ε of the Gaussian that dominates the composition, if any."""
+        mean = self._mean()
+        if math.isinf(mean) or not mean:
+            return np.full(deltas.shape, mean)
+        return _each(lambda x: gaussian.epsilon(mean, x, Bound.UPPER), deltas)
+
+    def _unamplified_deltas(self, epsilons: FloatArray) -> FloatArray:
+        mean = self._mean()
+        if math.isinf(mean):
+            return np.ones(epsilons.shape)
         if not mean:
-            return max(0.0, -math.expm1(min(epsilon, 0.0)))
-        return gaussian.delta(mean, epsilon, Bound.UPPER)
-
-    def _delta(self, bound: Bound, epsilon: float, guess: float) -> float:
-        """Returns δ from pairs whose tails are small beside a guess of it."""
-        upper = bound is Bound.UPPER
-        choices = self._alternatives if upper else [self._parts[bound]]
-        return max(
-            min(
-                self._profile(bound, direction, guess, parts=parts).delta(epsilon)
-                for parts in choices
-            )
-            for direction in self._directions
+            return np.maximum(-np.expm1(np.minimum(epsilons, 0.0)), 0.0)
+        return _each(
+            lambda epsilon: gaussian.delta(mean, epsilon, Bound.UPPER), epsilons
         )
 
-    def _at_its_own_tail(self, epsilon: float) -> float:
-        """Returns an upper bound on δ from pairs whose tails are small beside it.
+    def _loss(
+        self, bound: Bound, direction: Direction, level: int, alternative: int = 0
+    ) -> Loss:
+        """Returns the composed loss whose tails are small beside δ of a level."""
+        key = bound, direction, level, alternative
+        found = self._losses.get(key)
+        if found is None:
+            found = self._losses[key] = self._composed(*key)
+        return found
 
-        Each answer is certain; one that is no larger than its tails allow for is
-        asked again of pairs with smaller tails.
-        """
-        guess, best = _FIRST_GUESS, 1.0
-        for attempt in itertools.count(1):
-            best = min(best, self._delta(Bound.UPPER, epsilon, guess))
-            # A tail's lump may make it far too large: once more, then.
-            doubtful = best > _LARGE and attempt == 1
-            if (best >= guess and not doubtful) or guess <= _SMALLEST_GUESS:
-                break
-            guess = _smaller(guess)
-        if best > _LARGE:
-            return self._where_epsilon_is_enough(epsilon, best)
-        return best
+    def _composed(
+        self, bound: Bound, direction: Direction, level: int, alternative: int
+    ) -> Loss:
+        parts = self._alternatives[bound][alternative]
+        delta = float(_LEVELS[level])
+        laws = _Laws(parts, bound, direction, _tail_mass(sum(parts.values()), delta))
+        interval = self._interval if bound is Bound.UPPER else math.inf
+        return Loss(laws, interval, delta)
 
-    def _where_epsilon_is_enough(self, epsilon: float, bound: float) -> float:
-        """Returns a δ no larger than an upper bound, at which ε is certainly enough.
 
-        Where a law has a heavy tail the search for ε at δ is often tight although the
-        profile at ε is not: any δ whose ε is at most the one asked for is a bound.
-        """
-        lower = self.lower_delta(epsilon, bound)
-        for factor in _ABOVE_LOWER:
-            delta = factor * lower
-            if not 0 < delta < min(bound, 1.0):
-                break
-            if self.upper_epsilon(delta) <= epsilon:
-                return delta
-        return bound
+def _each(function: Callable[[float], float], values: FloatArray) -> FloatArray:
+    """Returns the (n,) values of a function of a number."""
+    return np.array([function(value) for value in values.tolist()], dtype=np.float64)
 
-    def _profile(
-        self,
-        bound: Bound,
-        direction: Direction,
-        delta: float,
-        interval: float | None = None,
-        *,
-        parts: Counts | None = None,
-    ) -> composed_loss.ComposedLoss:
-        parts = self._parts[bound] if parts is None else parts
-        tail_mass = _tail_mass(sum(parts.values()), delta)
-        laws: Sequence[loss_distribution.LossDistribution] = [
-            loss_distribution.from_pair(
-                interface.pairs_of(part, bound, tail_mass).of(direction),
-                direction,
-                count,
-            )
-            for part, count in parts.items()
-        ]
-        if bound is Bound.LOWER:
-            interval = math.inf
-        return composed_loss.ComposedLoss(laws, interval or self._interval)
+
+def _levels(deltas: FloatArray) -> IndexArray:
+    """Returns the (n,) levels that are enough for (n,) δ, the last if none is."""
+    levels = np.searchsorted(-_LEVELS, -deltas)
+    return np.asarray(np.minimum(levels, _LEVELS.size - 1), dtype=np.int64)
+
+
+def _next_levels(level: int, guesses: FloatArray) -> IndexArray:
+    """Returns the (n,) levels to go on to from guesses at (n,) δ, or −1 if none is."""
+    if level == _LEVELS.size - 1:
+        return np.full(guesses.shape, -1, dtype=np.int64)
+    # Where a guess is far below a level it is no guide.
+    furthest = int(np.searchsorted(_EXPONENTS, 2 * _EXPONENTS[level]))
+    levels = np.clip(_levels(guesses), level + 1, min(furthest, _LEVELS.size - 1))
+    return np.where(guesses >= _LEVELS[level], -1, levels)
 
 
 def _tail_mass(copies: int, delta: float) -> float:
@@ -277,10 +387,6 @@ def _tail_mass(copies: int, delta: float) -> float:
     share = max(delta, _SMALLEST_GUESS) * _TAIL_SHARE / max(copies, 1)
     exponent = math.floor(math.log10(share))
     return max(10.0**exponent, gaussian_mixture.SMALLEST_TAIL_MASS * 1e4)
-
-
-def _smaller(guess: float) -> float:
-    return max(guess**2, _SMALLEST_GUESS)
 
 
 class WorstOf:
@@ -293,34 +399,49 @@ class WorstOf:
     def __init__(self, bounds: Sequence[PrivacyBounds]) -> None:
         self._scenarios = bounds
 
-    def upper_epsilon(self, delta: float) -> float:
-        """Returns an upper bound on ε at δ in [0, 1), in nats."""
-        return float(max(each.upper_epsilon(delta) for each in self._scenarios))
+    def upper_epsilons(self, deltas: FloatArray) -> FloatArray:
+        """Returns (n,) upper bounds on ε at (n,) δ in [0, 1), in nats."""
+        uppers = [each.upper_epsilons(deltas) for each in self._scenarios]
+        return np.asarray(np.max(uppers, axis=0))
 
-    def upper_delta(self, epsilon: float) -> float:
-        """Returns an upper bound on δ at finite ε."""
-        return float(max(each.upper_delta(epsilon) for each in self._scenarios))
+    def upper_deltas(self, epsilons: FloatArray) -> FloatArray:
+        """Returns (n,) upper bounds on δ at (n,) ε."""
+        uppers = [each.upper_deltas(epsilons) for each in self._scenarios]
+        return np.asarray(np.max(uppers, axis=0))
 
-    def epsilon_bounds(self, delta: float) -> tuple[float, float]:
-        """Returns a lower and an upper bound on ε at δ in [0, 1), in nats."""
-        uppers = [each.upper_epsilon(delta) for each in self._scenarios]
-        return self._bounds(uppers, lambda each, _: each.lower_epsilon(delta))
-
-    def delta_bounds(self, epsilon: float) -> tuple[float, float]:
-        """Returns a lower and an upper bound on δ at finite ε."""
-        uppers = [each.upper_delta(epsilon) for each in self._scenarios]
+    def epsilon_bounds(self, deltas: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Returns (n,) lower and upper bounds on ε at (n,) δ in [0, 1), in nats."""
+        uppers = [each.upper_epsilons(deltas) for each in self._scenarios]
         return self._bounds(
-            uppers, lambda each, upper: each.lower_delta(epsilon, upper)
+            np.array(uppers),
+            lambda each, chosen, _: each.lower_epsilons(deltas[chosen]),
+        )
+
+    def delta_bounds(self, epsilons: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Returns (n,) lower and upper bounds on δ at (n,) ε."""
+        uppers = [each.upper_deltas(epsilons) for each in self._scenarios]
+        return self._bounds(
+            np.array(uppers),
+            lambda each, chosen, upper: each.lower_deltas(epsilons[chosen], upper),
         )
 
     def _bounds(
         self,
-        uppers: Sequence[float],
-        lower_of: Callable[[PrivacyBounds, float], float],
-    ) -> tuple[float, float]:
-        """Returns bounds on the largest: below it is any scenario that has a bound."""
-        upper = float(max(uppers))
-        order = sorted(range(len(uppers)), key=lambda i: -uppers[i])
-        lowers = (lower_of(self._scenarios[i], uppers[i]) for i in order)
-        lower = next((float(lower) for lower in lowers if lower > 0), 0.0)
-        return min(lower, upper), upper
+        uppers: FloatArray,
+        lower_of: Callable[[PrivacyBounds, IndexArray, FloatArray], FloatArray],
+    ) -> tuple[FloatArray, FloatArray]:
+        """Returns bounds on the largest: below it is any scenario that has a bound.
+
+        Args:
+            uppers: (s, n) upper bounds of s scenarios.
+            lower_of: From a scenario, the numbers of some questions and its upper
+                bounds there to lower ones.
+        """
+        lower, upper = np.zeros(uppers.shape[1]), uppers.max(axis=0)
+        for numbers in np.argsort(-uppers, axis=0, kind="stable"):
+            for number, scenario in enumerate(self._scenarios):
+                chosen = np.flatnonzero((numbers == number) & (lower <= 0))
+                if chosen.size:
+                    above = uppers[number, chosen]
+                    lower[chosen] = lower_of(scenario, chosen, above)
+        return np.minimum(lower, upper), upper

@@ -3,9 +3,9 @@
 import abc
 from collections.abc import Mapping
 import fractions
-import functools
 import math
 
+from dp_accounting_ext.kernels import memory
 from dp_accounting_ext.pairs import dominating_pair
 from dp_accounting_ext.pairs import gaussian_mixture
 
@@ -21,6 +21,9 @@ _SMALLEST_TAIL_MASS = gaussian_mixture.SMALLEST_TAIL_MASS
 _COARSE_TAILS = 1e6
 # Certified: covers a few logarithms and products none of whose digits cancel.
 LOSS_ROUNDED_UP = 1 + 1e-12
+
+# Of all mechanisms together: some hundred pairs of noise.
+_PAIRS: memory.Memory[DirectedPairs] = memory.Memory(64 << 20)
 
 
 class Mechanism(abc.ABC):
@@ -113,15 +116,14 @@ def largest_loss_of(counts: Mapping[Mechanism, int]) -> float:
 
 
 def pairs_of(mechanism: Mechanism, bound: Bound, tail_mass: float) -> DirectedPairs:
-    """Returns the pairs of one run; the last few dozen are kept."""
-    return _pairs_of(mechanism, bound, max(tail_mass, _SMALLEST_TAIL_MASS))
+    """Returns the pairs of one run; those that were made last are kept."""
+    tail_mass = max(tail_mass, _SMALLEST_TAIL_MASS)
+    return _PAIRS.get(
+        (mechanism, bound, tail_mass),
+        lambda: mechanism.pairs(bound, tail_mass).map(dominating_pair.certain),
+    )
 
 
 def pairs_of_part(part: Mechanism, bound: Bound, tail_mass: float) -> DirectedPairs:
     """Returns the pairs of one run of what another mechanism is made of."""
     return pairs_of(part, bound, part.tail_as_a_part(tail_mass))
-
-
-@functools.lru_cache(maxsize=64)
-def _pairs_of(mechanism: Mechanism, bound: Bound, tail_mass: float) -> DirectedPairs:
-    return mechanism.pairs(bound, tail_mass).map(dominating_pair.certain)

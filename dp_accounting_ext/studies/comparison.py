@@ -5,6 +5,8 @@ import dataclasses
 import math
 import time
 
+import numpy as np
+
 from dp_accounting_ext.bounds import privacy_bounds
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import allocated
@@ -78,8 +80,10 @@ def _block_reduction(setting: training_run.TrainingRun) -> Row:
         blocks = privacy_bounds.PrivacyBounds(
             {allocation.blocks(): setting.num_epochs}, _INTERVAL
         )
-        upper = blocks.upper_epsilon(setting.delta)
-        return min(blocks.lower_epsilon(setting.delta), upper), upper
+        (lower,), (upper,) = privacy_bounds.WorstOf([blocks]).epsilon_bounds(
+            np.array([setting.delta])
+        )
+        return float(lower), float(upper)
 
     return _timed("- block reduction", bounds)
 

@@ -140,18 +140,16 @@ def _profile(
     except event_reader.UnsupportedError as error:
         note = f"unsupported: {error.message}"
         return Profile(scheme, setting.group_size, (), (), (), 0.0, note)
-    lower, upper = [], []
-    for epsilon in epsilons:
-        low, high = accountant.get_delta_bounds(epsilon)
-        lower.append(low)
-        upper.append(high)
-        if high < setting.delta:
-            break
+    lower, upper = accountant.get_delta_bounds(np.array(epsilons))
+    # Up to the first that is below the δ of the setting.
+    below = np.flatnonzero(upper < setting.delta)
+    kept = slice(int(below[0]) + 1) if below.size else slice(None)
+    lower, upper = lower[kept], upper[kept]
     # δ never increases: what bounds it at one ε bounds it at the others.
     return Profile(
         scheme,
         setting.group_size,
-        tuple(epsilons[: len(upper)]),
+        tuple(epsilons[kept]),
         tuple(np.maximum.accumulate(lower[::-1])[::-1].tolist()),
         tuple(np.minimum.accumulate(upper).tolist()),
         time.process_time() - begin,

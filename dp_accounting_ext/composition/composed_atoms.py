@@ -1,0 +1,309 @@
+"""A composed loss under one tilt, and what is read off it: δ at ε and ε at δ."""
+
+from collections.abc import Iterable
+import dataclasses
+import functools
+import math
+
+import numpy as np
+import numpy.typing as npt
+from scipy import fft
+
+from dp_accounting_ext.composition import anchors
+from dp_accounting_ext.composition import loss_distribution
+from dp_accounting_ext.kernels import floats
+from dp_accounting_ext.kernels import lattice
+from dp_accounting_ext.pairs import dominating_pair
+
+Bound = dominating_pair.Bound
+LossDistribution = loss_distribution.LossDistribution
+FloatArray = npt.NDArray[np.float64]
+IndexArray = npt.NDArray[np.int64]
+
+# Certified: a cost above it may have been cut off (`_exponentials`).
+_LARGEST_COST = math.exp(600.0)
+
+# Tuning: the most steps of Newton's method, which is done after one or two.
+_MOST_STEPS = 100
+# How many exponentials are made of one, and how far apart they may be, in nats.
+_BLOCK = 256
+_BLOCK_SPAN = 50.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Atoms:
+    """A composed loss in a stretch: what is counted, from the largest loss down.
+
+    Masses `spent` are relative to e^{origin}: with k losses above ε, δ(ε) = sink +
+    found[k] − e^{ε − origin} spent[k], where it is read.
+
+    Attributes:
+        bound: The side that it is certain on.
+        origin: See there.
+        losses: (n,) losses, decreasing.
+        found: (n + 1,) sums of the masses of the largest losses.
+        spent: (n + 1,) sums of the masses under the other law.
+        sink: The mass of infinite losses.
+        shift: What makes an answer certain: is added to ε,
+        factor: and multiplies δ.
+        lowest: What is below is not read,
+        highest: and what is above.
+    """
+
+    bound: Bound
+    origin: float
+    losses: FloatArray
+    found: FloatArray
+    spent: FloatArray
+    sink: float
+    shift: float
+    factor: float
+    lowest: float
+    highest: float
+
+    @classmethod
+    def of(
+        cls,
+        bound: Bound,
+        origin: float,
+        losses: FloatArray,
+        gain: FloatArray,
+        cost: FloatArray,
+        *,
+        sink: float,
+        mass_error: float,
+        ratio_error: float,
+        lowest: float = -math.inf,
+        highest: float = math.inf,
+    ) -> "Atoms":
+        """Returns what n masses and costs are, which need not all be read."""
+        shift, factor = dominating_pair.allowance(
+            bound, gain.size, mass_error, ratio_error
+        )
+        found, spent = np.zeros((2, gain.size + 1))
+        np.cumsum(gain, out=found[1:])
+        np.cumsum(cost, out=spent[1:])
+        # Copies: what is not read is not kept.
+        kept = slice(int(np.searchsorted(-losses, -highest)), None)
+        losses, found, spent = (x[kept].copy() for x in (losses, found, spent))
+        return cls(
+            bound, origin, losses, found, spent, sink, shift, factor, lowest, highest
+        )
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that it takes."""
+        return 4 * self.found.nbytes  # The fourth is `_profile`.
+
+    def _values(self, numbers: IndexArray, log_kappas: FloatArray) -> FloatArray:
+        """Returns found − κ spent of so many losses, the largest ones."""
+        kappas = np.exp(np.minimum(log_kappas, floats.LARGEST_EXPONENT))
+        values: FloatArray = self.found[numbers] - kappas * self.spent[numbers]
+        return values
+
+    def deltas(self, epsilons: FloatArray) -> FloatArray:
+        """Returns certified δ at (n,) ε, in nats."""
+        log_kappas = epsilons + self.shift - self.origin
+        number = np.searchsorted(-self.losses, -(epsilons + self.shift))
+        # Any number gives a lower bound on the largest, which is at this one or, by
+        # rounding, at the next.
+        around = np.clip(number + np.arange(-1, 2)[:, np.newaxis], 0, self.losses.size)
+        totals = np.maximum(self._values(around, log_kappas).max(axis=0), 0.0)
+        # Above it no gain exceeds κ times its cost, which is e^−700 of it or more.
+        totals[log_kappas >= floats.LARGEST_EXPONENT] = 0.0
+        if self.bound is Bound.UPPER:
+            totals[epsilons > self.highest] = self.found[0]
+            totals[epsilons < self.lowest] = 1.0
+        found: FloatArray = np.clip(self.factor * (self.sink + totals), 0.0, 1.0)
+        return found
+
+    def epsilons(self, deltas: FloatArray) -> FloatArray:
+        """Returns ε at (n,) δ, certified where it is from `lowest` to `highest`.
+
+        The largest of the lines "the mass of the k largest losses", each inverted: by
+        Newton's method, whose steps go up to it and end there.
+        """
+        if self.factor == 0:
+            return np.full(deltas.shape, -math.inf)
+        goals = deltas / self.factor - self.sink
+        numbers = np.searchsorted(self._profile, goals)
+        best = np.full(deltas.shape, -math.inf)
+        for _ in range(_MOST_STEPS):
+            around = numbers + np.arange(-1, 2)[:, np.newaxis]
+            around = np.clip(around, 0, self.losses.size)
+            best = np.maximum(best, self._roots(around, goals).max(axis=0))
+            again = np.searchsorted(-self.losses, -best)
+            if (np.abs(again - numbers) <= 1).all():
+                break
+            numbers = again
+        best -= self.shift
+        best[goals < 0] = math.inf
+        return best
+
+    def tests(self) -> tuple[FloatArray, FloatArray]:
+        """Returns what tests that reject the largest losses find, and what they spend.
+
+        Of lower bounds: some test of the mechanism finds as much at no larger a rate.
+
+        Returns:
+            (n,) true positive rates, and (n,) false positive rates, both increasing.
+        """
+        rounding = 2 * (self.losses.size + 16) * floats.UNIT_ROUNDOFF
+        found = (self.sink + self.found[1:]) * max(self.factor - rounding, 0.0)
+        with np.errstate(over="ignore", divide="ignore"):
+            logs = np.log(self.spent[1:] * (1 + rounding)) + (self.shift - self.origin)
+            spent = np.exp(logs) * (1 + rounding)
+        return np.minimum(found, 1.0), np.maximum(spent, floats.SMALLEST_MASS)
+
+    @functools.cached_property
+    def _profile(self) -> FloatArray:
+        """(n,) found − κ spent with κ at each loss, increasing."""
+        numbers = np.arange(self.losses.size)
+        values = self._values(numbers, self.losses - self.origin)
+        increasing: FloatArray = np.maximum.accumulate(values)
+        return increasing
+
+    def _roots(self, numbers: IndexArray, goals: FloatArray) -> FloatArray:
+        """Returns where found − e^{ε − origin} spent falls to a goal."""
+        excess = self.found[numbers] - goals
+        with np.errstate(divide="ignore", invalid="ignore"):
+            roots = np.log(excess) - np.log(self.spent[numbers]) + self.origin
+        return np.where(excess > 0, roots, -math.inf)
+
+
+def of_one(law: LossDistribution) -> Atoms:
+    """Returns the atoms of one law, which need no lattice."""
+    gain = law.masses[::-1]
+    losses = law.losses[::-1]
+    # A sum of many constant losses need not fit a float as a ratio.
+    origin = float(losses[0]) if losses.size == 1 else 0.0
+    largest = floats.LARGEST_EXPONENT
+    exponents = np.clip(origin - losses, -largest, largest)
+    return Atoms.of(
+        law.bound,
+        origin,
+        losses,
+        gain,
+        gain * np.exp(exponents),
+        sink=law.infinity_mass,
+        mass_error=law.mass_error,
+        ratio_error=law.ratio_error,
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Totals:
+    """What is known of a composition without composing it.
+
+    Attributes:
+        bound: The side of all its laws.
+        copies: The number of all copies of laws.
+        ends: The least and the largest finite loss of the composition.
+        infinity_mass: The probability that a loss is infinite.
+        most_mass: No mass of the composition is larger.
+        mass_error: The sum of the laws' errors, of masses,
+        ratio_error: and of losses.
+    """
+
+    bound: Bound
+    copies: int
+    ends: tuple[float, float]
+    infinity_mass: float
+    most_mass: float
+    mass_error: float
+    ratio_error: float
+
+
+def compose(
+    laws: Iterable[LossDistribution],
+    totals: Totals,
+    place: anchors.Place,
+    interval: float,
+) -> Atoms:
+    """Returns the composed loss around a place.
+
+    Args:
+        laws: What is composed, one after another.
+        totals: What is known of it.
+        place: Where, and under what tilt.
+        interval: The loss interval.
+    """
+    # Each copy may move by an interval.
+    least, most = totals.ends[0] / interval, totals.ends[1] / interval
+    first = math.floor(max(place.low / interval, least - totals.copies)) - 2
+    size = math.ceil(min(place.high / interval, most + totals.copies)) + 3 - first
+    size = int(fft.next_fast_len(size, real=True))
+    last = first + size - 1
+    changes = [change * interval for change in place.changes]
+    composed = lattice.TiltedProduct(place.tilt * interval, size, changes)
+    others = composed
+    if totals.bound is Bound.LOWER:
+        others = lattice.TiltedProduct(place.tilt * interval, size, changes)
+    for law in laws:
+        factor, other = loss_distribution.on_lattice(law, interval)
+        composed.multiply(factor)
+        if other is not None:
+            others.multiply(other)
+    # Losses far below where the profile is read count for nothing there.
+    lowest = first
+    if place.lowest > place.low:
+        lowest = max(first, math.floor(place.lowest / interval))
+    number = last + 1 - lowest
+    losses = np.arange(lowest, last + 1, dtype=np.float64) * interval
+    mass_error = totals.mass_error + composed.mass_error
+    ratio_error = totals.ratio_error
+    sink = totals.infinity_mass
+    found = composed.masses(lowest, number)
+    scale = _exponentials(found.log_scale - found.tilt * lowest, -found.tilt, number)
+    bottom = float(losses[0])
+    ratio = _exponentials(place.centre - bottom, -interval, number)
+    if totals.bound is Bound.UPPER:
+        gain = np.maximum(found.values, 0.0) + found.noise
+        gain = np.minimum(gain * scale, totals.most_mass)
+        cost = gain * ratio
+        # What is below 1e-300 may have lost digits.
+        sink += composed.mass_above(last + 1) + number * floats.SMALLEST_MASS
+    else:
+        folded = composed.folded_mass(lowest, last)
+        gain = np.maximum(found.values - found.noise - folded, 0.0) * scale
+        spent = others.masses(lowest, number)
+        start = spent.log_scale - spent.tilt * lowest + place.centre - bottom
+        cost = np.maximum(spent.values, 0.0) + spent.noise
+        cost *= _exponentials(start, -spent.tilt - interval, number)
+        cost += floats.SMALLEST_MASS
+        # Beyond it a cost may have been cut off; it outweighs any gain.
+        kept = np.flatnonzero((cost <= _LARGEST_COST) & (gain > 0))
+        logs = np.log(gain[kept] / cost[kept])
+        # Not that of the lattice where a law has atoms of its own.
+        order = np.argsort(logs, kind="stable")
+        losses, kept = place.centre + logs[order], kept[order]
+        gain, cost = gain[kept], cost[kept]
+        mass_error += others.mass_error
+        # A group's gain and cost are rounded on their own, which moves its ratio.
+        ratio_error += 2 * mass_error
+    return Atoms.of(
+        totals.bound,
+        place.centre,
+        losses[::-1],
+        gain[::-1],
+        cost[::-1],
+        sink=sink,
+        mass_error=mass_error,
+        ratio_error=ratio_error,
+        # Not tilted, the law is all there, wherever it folds.
+        lowest=bottom if place.tilt or lowest > first else -math.inf,
+        highest=place.highest,
+    )
+
+
+def _exponentials(start: float, step: float, number: int) -> FloatArray:
+    """Returns e^{start + step · k}, k = 0, 1, …, step ≤ 0, at most about e^700.
+
+    Products of two, and within e^50 of 700 perhaps less than they are.
+    """
+    block = max(min(_BLOCK, int(_BLOCK_SPAN / max(-step, 1e-300))), 1)
+    within = np.exp(step * np.arange(block))
+    ends = start + step * block * np.arange(-(-number // block))
+    tops = np.exp(np.minimum(ends, floats.LARGEST_EXPONENT))
+    values: FloatArray = np.multiply.outer(tops, within).reshape(-1)[:number]
+    return values
