@@ -31,6 +31,8 @@ NeighborRel = privacy_accountant.NeighboringRelation
 CompositionErrorDetails = privacy_accountant.PrivacyAccountant.CompositionErrorDetails
 FloatArray = npt.NDArray[np.float64]
 Numbers = TypeVar("Numbers", float, FloatArray)
+# Tuning: answers that are kept as they are.
+_MOST_ANSWERS = 10_000
 # Bounds of what is composed of nothing.
 _NOTHING = privacy_bounds.WorstOf([privacy_bounds.PrivacyBounds({}, 1.0)])
 _Question = Callable[[privacy_bounds.WorstOf, FloatArray], Sequence[FloatArray]]
@@ -103,6 +105,17 @@ class _Remembered:
             [privacy_bounds.PrivacyBounds(each, interval) for each in scenarios]
         )
         self._trade_offs: dict[float, trade_off_bounds.WorstOf] = {}
+        self._answers: dict[tuple[_Question, float], list[float]] = {}
+
+    def answer(self, question: _Question, value: float) -> list[float]:
+        """Returns the answer to a question about one number."""
+        found = self._answers.get((question, value))
+        if found is None:
+            found = [float(x[0]) for x in question(self.privacy, np.array([value]))]
+            if len(self._answers) >= _MOST_ANSWERS:
+                self._answers.clear()
+            self._answers[question, value] = found
+        return found
 
     def trade_off(self, least: float) -> trade_off_bounds.WorstOf:
         """Returns the bounds on curves down to a rate, or a little further."""
@@ -379,6 +392,8 @@ class PLDAccountant(pld_privacy_accountant.PLDAccountant):
         question: _Question,
     ) -> list[Any]:
         """Returns plain answers, but where there is something to ask, what is found."""
+        if asked.ndim == 0 and asked:
+            return self._remembered(composed).answer(question, float(values))
         bounds = self._remembered(composed).privacy if asked.any() else _NOTHING
         found = question(bounds, values[asked])
         answers = []

@@ -3,12 +3,14 @@
 from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
+import functools
 import math
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from dp_accounting_ext.composition import anchors
 from dp_accounting_ext.composition import composed_loss
 from dp_accounting_ext.composition import loss_distribution
 from dp_accounting_ext.kernels import floats
@@ -39,6 +41,7 @@ _EXPONENTS = np.array(
     [3, 6, 9, 12, 16, 20, 25, 32, 40, 50, 64, 80, 100, 128, 160, 200, 270]
 )
 _LEVELS = np.array([float(f"1e-{exponent}") for exponent in _EXPONENTS])
+_FORGIVEN = 10.0  # So much below a level a δ may be that is read at it.
 _FIRST_LEVEL = 1  # Where nothing is known of δ.
 # What a guess at ln δ must lack of a level for that to be passed over.
 _SURELY_LESS = 2.0
@@ -115,10 +118,8 @@ class PrivacyBounds:
         if self._has_closed_form(Bound.UPPER) and not noise:
             simple = np.minimum(simple, self._closed_form_epsilons(asked, Bound.UPPER))
         elif self._parts[Bound.UPPER] and not noise:
-            levels = _levels(asked)
-            for level in np.unique(levels):
-                here = levels == level
-                composed = self._upper_epsilons(int(level), asked[here])
+            for level, here in anchors.grouped(_levels(asked)):
+                composed = self._upper_epsilons(level, asked[here])
                 simple[here] = np.minimum(simple[here], composed)
         found[positive] = simple
         return found
@@ -155,7 +156,7 @@ class PrivacyBounds:
             question(self._loss(Bound.UPPER, direction, level, number), asked)
             for number in range(len(self._alternatives[Bound.UPPER]))
         ]
-        least: FloatArray = np.min(answers, axis=0)
+        least: FloatArray = functools.reduce(np.minimum, answers)
         return least
 
     def lower_epsilons(self, deltas: FloatArray) -> FloatArray:
@@ -166,13 +167,11 @@ class PrivacyBounds:
             return _each(lambda x: gaussian.epsilon(1 / noise, x, Bound.LOWER), deltas)
         if self._has_closed_form(Bound.LOWER):
             return self._closed_form_epsilons(deltas, Bound.LOWER)
-        levels = _levels(deltas)
         found = np.empty(deltas.shape)
-        for level in np.unique(levels):
-            here = levels == level
+        for level, here in anchors.grouped(_levels(deltas)):
             found[here] = np.max(
                 [
-                    self._loss(Bound.LOWER, way, int(level)).epsilons(deltas[here])
+                    self._loss(Bound.LOWER, way, level).epsilons(deltas[here])
                     for way in self._directions
                 ],
                 axis=0,
@@ -227,7 +226,8 @@ class PrivacyBounds:
             ]
             found[here] = np.maximum(found[here], np.max(deltas, axis=0))
             # Once more with smaller tails.
-            levels[here & (found < least) & (levels == _levels(uppers))] += 1
+            lacking = here & (found < least / _FORGIVEN) & (levels == _levels(uppers))
+            levels[lacking] += 1
         return found
 
     def _at_their_own_level(self, epsilons: FloatArray) -> FloatArray:
@@ -240,15 +240,15 @@ class PrivacyBounds:
         levels = np.full(epsilons.shape, _FIRST_LEVEL)
         open_ = np.arange(epsilons.size)
         while open_.size:
-            for level in np.unique(levels[open_]):
-                here = open_[levels[open_] == level]
-                guesses = self._about(int(level), epsilons[here])
-                asked = guesses > _LEVELS[level]
+            for level, here in anchors.grouped(levels[open_]):
+                here = open_[here]
+                guesses = self._about(level, epsilons[here])
+                asked = guesses > _LEVELS[level] / _FORGIVEN
                 asked |= level == _LEVELS.size - 1
-                found = self._upper_deltas(int(level), epsilons[here[asked]])
+                found = self._upper_deltas(level, epsilons[here[asked]])
                 best[here[asked]] = np.minimum(best[here[asked]], found)
                 guesses[asked] = found
-                levels[here] = _next_levels(int(level), guesses)
+                levels[here] = _next_levels(level, guesses)
             open_ = open_[levels[open_] >= 0]
         return best
 
@@ -306,10 +306,15 @@ class PrivacyBounds:
         return _each(lambda epsilon: self._closed_form_delta(epsilon, bound), epsilons)
 
     def _closed_form_epsilons(self, deltas: FloatArray, bound: Bound) -> FloatArray:
-        return _each(
-            lambda delta: neyman_pearson.epsilon(self._closed_form_delta, delta, bound),
-            deltas,
-        )
+        part = next(iter(self._parts[bound]))
+
+        def epsilon(delta: float) -> float:
+            known = part.closed_form_epsilon(delta, bound)
+            if known is not None:
+                return known
+            return neyman_pearson.epsilon(self._closed_form_delta, delta, bound)
+
+        return _each(epsilon, deltas)
 
     def _gaussian(self, bound: Bound) -> float | None:
         """Returns the noise multiplier of a composition that is one Gaussian."""
@@ -379,7 +384,8 @@ def _next_levels(level: int, guesses: FloatArray) -> IndexArray:
     # Where a guess is far below a level it is no guide.
     furthest = int(np.searchsorted(_EXPONENTS, 2 * _EXPONENTS[level]))
     levels = np.clip(_levels(guesses), level + 1, min(furthest, _LEVELS.size - 1))
-    return np.where(guesses >= _LEVELS[level], -1, levels)
+    enough = guesses >= _LEVELS[level] / _FORGIVEN
+    return np.where(enough, -1, levels)
 
 
 def _tail_mass(copies: int, delta: float) -> float:

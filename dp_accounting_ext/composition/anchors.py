@@ -7,6 +7,7 @@ Nothing here is certified but `Anchors.chernoff`: any tilt and window will do, g
 ones make a bound tight.
 """
 
+from collections.abc import Iterator
 from collections.abc import Sequence
 import dataclasses
 import math
@@ -134,6 +135,17 @@ class Place:
     changes: tuple[float, ...]
 
 
+def grouped(
+    keys: IndexArray,
+) -> Iterator[tuple[int, IndexArray | slice]]:
+    """Yields the keys that there are, and where; in no time where there is one."""
+    if keys.size == 1:
+        yield int(keys[0]), slice(None)
+        return
+    for key in np.unique(keys).tolist():
+        yield key, np.flatnonzero(keys == key)
+
+
 class Anchors:
     """The tilts of a composed loss, and the stretches of ε that they are for.
 
@@ -169,6 +181,8 @@ class Anchors:
         tilts = self._tilts[self._zero :]
         starts[tilts > tilts[-1] / _BEYOND] = math.inf
         self._starts = starts
+        spreads = np.sqrt(self._variances[self._zero :])
+        self._least = _LEAST_CENTRE * np.maximum(spreads, 1e-9 * self.deviation)
         values, means = self._values[self._zero :], self._means[self._zero :]
         self._log_deltas = self._saddle_points(values, tilts, means)
 
@@ -226,21 +240,18 @@ class Anchors:
 
     def keys(self, epsilons: FloatArray) -> IndexArray:
         """Returns (n,) numbers of the places that (n,) ε are read at."""
-        tilts = np.searchsorted(self._starts, epsilons, side="right") - 1
-        least = _LEAST_CENTRE * self._spreads(tilts)
+        tilts = self._starts.searchsorted(epsilons, side="right") - 1
+        least = self._least[tilts]
         octaves = np.floor(np.log2(np.maximum(epsilons, least / 2) / least)) + 1
-        return np.asarray(tilts * _OCTAVES + octaves, dtype=np.int64)
-
-    def _spreads(self, tilts: IndexArray) -> FloatArray:
-        spreads = np.sqrt(self._variances[self._zero + tilts])
-        return np.maximum(spreads, 1e-9 * self.deviation)
+        keys: IndexArray = tilts * _OCTAVES + octaves.astype(np.int64)
+        return keys
 
     def place(self, key: int) -> Place:
         """Returns the place with a number."""
         number, octave = divmod(key, _OCTAVES)
         at = self._zero + number
-        tilt, deviation = float(self._tilts[at]), float(self._spreads(np.array(number)))
-        least = _LEAST_CENTRE * deviation
+        tilt, least = float(self._tilts[at]), float(self._least[number])
+        deviation = least / _LEAST_CENTRE
         first = float(self._starts[number])
         last = math.inf
         if number + 1 < self._starts.size:

@@ -27,6 +27,7 @@ _LARGEST_COST = math.exp(600.0)
 _MOST_STEPS = 100
 # How many exponentials are made of one, and how far apart they may be, in nats.
 _BLOCK = 256
+_NEXT = np.arange(-1, 2)[:, np.newaxis]
 _BLOCK_SPAN = 50.0
 
 
@@ -93,7 +94,12 @@ class Atoms:
     @property
     def nbytes(self) -> int:
         """The memory that it takes."""
-        return 4 * self.found.nbytes  # The fourth is `_profile`.
+        return 5 * self.found.nbytes  # Two are made when they are read.
+
+    def _around(self, numbers: IndexArray) -> IndexArray:
+        """Returns (3, n) numbers of losses: one less, the same and one more."""
+        around: IndexArray = np.maximum(numbers + _NEXT, 0)
+        return np.minimum(around, self.losses.size)
 
     def _values(self, numbers: IndexArray, log_kappas: FloatArray) -> FloatArray:
         """Returns found − κ spent of so many losses, the largest ones."""
@@ -104,18 +110,18 @@ class Atoms:
     def deltas(self, epsilons: FloatArray) -> FloatArray:
         """Returns certified δ at (n,) ε, in nats."""
         log_kappas = epsilons + self.shift - self.origin
-        number = np.searchsorted(-self.losses, -(epsilons + self.shift))
+        number = self._minus.searchsorted(-(epsilons + self.shift))
         # Any number gives a lower bound on the largest, which is at this one or, by
         # rounding, at the next.
-        around = np.clip(number + np.arange(-1, 2)[:, np.newaxis], 0, self.losses.size)
+        around = self._around(number)
         totals = np.maximum(self._values(around, log_kappas).max(axis=0), 0.0)
         # Above it no gain exceeds κ times its cost, which is e^−700 of it or more.
         totals[log_kappas >= floats.LARGEST_EXPONENT] = 0.0
         if self.bound is Bound.UPPER:
             totals[epsilons > self.highest] = self.found[0]
             totals[epsilons < self.lowest] = 1.0
-        found: FloatArray = np.clip(self.factor * (self.sink + totals), 0.0, 1.0)
-        return found
+        found: FloatArray = np.maximum(self.factor * (self.sink + totals), 0.0)
+        return np.minimum(found, 1.0)
 
     def epsilons(self, deltas: FloatArray) -> FloatArray:
         """Returns ε at (n,) δ, certified where it is from `lowest` to `highest`.
@@ -126,13 +132,12 @@ class Atoms:
         if self.factor == 0:
             return np.full(deltas.shape, -math.inf)
         goals = deltas / self.factor - self.sink
-        numbers = np.searchsorted(self._profile, goals)
+        numbers = self._profile.searchsorted(goals)
         best = np.full(deltas.shape, -math.inf)
         for _ in range(_MOST_STEPS):
-            around = numbers + np.arange(-1, 2)[:, np.newaxis]
-            around = np.clip(around, 0, self.losses.size)
-            best = np.maximum(best, self._roots(around, goals).max(axis=0))
-            again = np.searchsorted(-self.losses, -best)
+            roots = self._roots(self._around(numbers), goals)
+            best = np.maximum(best, roots.max(axis=0))
+            again = self._minus.searchsorted(-best)
             if (np.abs(again - numbers) <= 1).all():
                 break
             numbers = again
@@ -154,6 +159,11 @@ class Atoms:
             logs = np.log(self.spent[1:] * (1 + rounding)) + (self.shift - self.origin)
             spent = np.exp(logs) * (1 + rounding)
         return np.minimum(found, 1.0), np.maximum(spent, floats.SMALLEST_MASS)
+
+    @functools.cached_property
+    def _minus(self) -> FloatArray:
+        """(n,) minus the losses, increasing."""
+        return -self.losses
 
     @functools.cached_property
     def _profile(self) -> FloatArray:

@@ -35,6 +35,10 @@ _COARSEST = 1.0  # The largest loss interval, in nats. Not measured.
 _FINEST = 1e-12  # The least one, over the largest loss, for the digits of an index.
 _FEWEST_POINTS = 1 << 13  # That many cost next to nothing.
 _MOST_POINTS = 1 << 21  # Bounds the memory: 16 MB an array.
+# What is composed atom by atom: a few microseconds for each copy.
+_MOST_ATOMS = 256
+_MOST_COPIES = 100
+_EQUAL = 1e-14  # Losses that count as one, over the largest.
 # Certified: of a sum of a million positive terms, relatively.
 _ROUNDING = 1e-10
 
@@ -133,13 +137,48 @@ def _constant(laws: Sequence[LossDistribution]) -> LossDistribution:
     )
 
 
+def _product(laws: Sequence[LossDistribution]) -> LossDistribution | None:
+    """Returns the composition of a few laws of a few atoms, if it has a few."""
+    copies = sum(law.count for law in laws)
+    if copies > _MOST_COPIES or max(law.masses.size for law in laws) > _MOST_ATOMS:
+        return None
+    upper = laws[0].bound is Bound.UPPER
+    losses, masses = np.zeros(1), np.ones(1)
+    for law in itertools.chain.from_iterable([law] * law.count for law in laws):
+        losses = np.add.outer(losses, law.losses).ravel()
+        masses = np.multiply.outer(masses, law.masses).ravel()
+        order = np.argsort(losses, kind="stable")
+        losses, masses = losses[order], masses[order]
+        # What is equal but for rounding counts as the one on the safe side.
+        apart = np.diff(losses) > _EQUAL * float(np.abs(losses).max())
+        starts = np.flatnonzero(np.append(True, apart))
+        masses = np.add.reduceat(masses, starts)
+        losses = losses[np.append(starts[1:], losses.size) - 1 if upper else starts]
+        if losses.size > _MOST_ATOMS:
+            return None
+    largest = float(np.abs(losses).max())
+    rounding = 2 * floats.UNIT_ROUNDOFF * copies
+    return LossDistribution(
+        losses=losses,
+        masses=masses,
+        infinity_mass=loss_distribution.infinity_mass(laws),
+        count=1,
+        bound=laws[0].bound,
+        mass_error=rounding * _MOST_ATOMS**2
+        + sum(law.count * law.mass_error for law in laws),
+        ratio_error=rounding * largest
+        + sum(law.count * law.ratio_error for law in laws),
+    )
+
+
 def _known(laws: Sequence[LossDistribution]) -> composed_atoms.Atoms | None:
-    """Returns the composition of one law, or of constant ones."""
+    """Returns the composition of one law, of constant ones, or of a few atoms."""
     if len(laws) == 1 and laws[0].count == 1:
         return composed_atoms.of_one(laws[0])
     if all(law.losses.size == 1 for law in laws):
         return composed_atoms.of_one(_constant(laws))
-    return None
+    product = _product(laws)
+    return None if product is None else composed_atoms.of_one(product)
 
 
 class ComposedLoss:
@@ -172,9 +211,11 @@ class ComposedLoss:
         for place, law in enumerate(laws):
             if not law.masses.size and not law.infinity_mass:
                 continue
+            if not law.masses.size:
+                law = dataclasses.replace(law, losses=np.zeros(1), masses=np.zeros(1))
             dropped = _RARE * delta / len(laws)
             self._sketches[place] = _Sketch.of(law, len(laws), dropped)
-            if law.masses.size == 1 or len(laws) == 1:
+            if law.masses.size <= _MOST_ATOMS or len(laws) == 1:
                 small.append(law)
             is_infinite |= not law.masses.any()
         self._is_empty = not self._sketches
@@ -210,9 +251,8 @@ class ComposedLoss:
         found = np.empty(epsilons.shape)
         assert self._anchors is not None
         keys = self._anchors.keys(epsilons)
-        for key in np.unique(keys):
-            here = keys == key
-            found[here] = self._atoms(int(key)).deltas(epsilons[here])
+        for key, here in anchors.grouped(keys):
+            found[here] = self._atoms(key).deltas(epsilons[here])
         return found
 
     def about(self, epsilons: FloatArray) -> FloatArray:
@@ -241,25 +281,22 @@ class ComposedLoss:
         keys = self._anchors.keys(np.maximum(self._anchors.epsilons(deltas), 0.0))
         open_ = np.arange(deltas.size)
         for _ in range(_TRIES):
+            asked = deltas[open_]
             found, elsewhere = np.empty((2, open_.size))
-            for key in np.unique(keys[open_]):
-                here = keys[open_] == key
-                atoms = self._atoms(int(key))
+            for key, here in anchors.grouped(keys):
+                atoms = self._atoms(key)
                 found[here], elsewhere[here] = _within(
-                    atoms, atoms.epsilons(deltas[open_[here]]), upper=upper
+                    atoms, atoms.epsilons(asked[here]), upper=upper
                 )
             # Each is a bound.
-            if upper:
-                best[open_] = np.minimum(best[open_], found)
-            else:
-                best[open_] = np.maximum(best[open_], found)
-            elsewhere = np.minimum(elsewhere, self._totals.ends[1])
-            there = self._anchors.keys(np.maximum(elsewhere, 0.0))
-            moved = there != keys[open_]
-            open_ = open_[moved]
-            keys[open_] = there[moved]
-            if not open_.size:
+            better = np.minimum if upper else np.maximum
+            best[open_] = better(best[open_], found)
+            elsewhere = np.maximum(np.minimum(elsewhere, self._totals.ends[1]), 0.0)
+            there = self._anchors.keys(elsewhere)
+            moved = there != keys
+            if not moved.any():
                 break
+            open_, keys = open_[moved], there[moved]
         if upper and np.isinf(best).any():
             lost = np.isinf(best)
             best[lost] = self.simple_epsilons(deltas[lost])
@@ -349,8 +386,8 @@ def _within(
     atoms: composed_atoms.Atoms, epsilons: FloatArray, *, upper: bool
 ) -> tuple[FloatArray, FloatArray]:
     """Returns (n,) ε as far as they are certain, and where else they may be read."""
-    if not upper:
-        return np.maximum(epsilons, 0.0), np.clip(epsilons, atoms.lowest, atoms.highest)
     read = np.maximum(epsilons, 0.0)
-    is_read = (atoms.lowest <= read) & (read <= atoms.highest)
-    return np.where(is_read, read, math.inf), np.clip(read, atoms.lowest, atoms.highest)
+    elsewhere = np.minimum(np.maximum(read, atoms.lowest), atoms.highest)
+    if upper:
+        read = np.where(elsewhere == read, read, math.inf)
+    return read, elsewhere

@@ -59,6 +59,10 @@ class Mechanism(abc.ABC):
         """Returns a certified δ of one run at ε, where it has a closed form."""
         return None
 
+    def closed_form_epsilon(self, delta: float, bound: Bound) -> float | None:
+        """Returns a certified ε ≥ 0 of one run at δ, in both directions, likewise."""
+        return None
+
     def gaussian_precision(self) -> float:
         """Returns 1/σ² of a Gaussian mechanism that dominates one run, or inf."""
         return math.inf
