@@ -126,6 +126,9 @@ class PrivacyBounds:
 
     def _upper_epsilons(self, level: int, deltas: FloatArray) -> FloatArray:
         """Returns (n,) upper bounds on ε at (n,) δ of one level."""
+        composed_loss.prepare(
+            [self._loss(Bound.UPPER, way, level) for way in self._directions], deltas
+        )
         return self._worst(level, deltas, Loss.epsilons, Loss.simple_epsilons)
 
     def _upper_deltas(self, level: int, epsilons: FloatArray) -> FloatArray:
@@ -350,20 +353,20 @@ class PrivacyBounds:
         self, bound: Bound, direction: Direction, level: int, alternative: int = 0
     ) -> Loss:
         """Returns the composed loss whose tails are small beside δ of a level."""
-        key = bound, direction, level, alternative
-        found = self._losses.get(key)
-        if found is None:
-            found = self._losses[key] = self._composed(*key)
-        return found
+        if (bound, direction, level, alternative) not in self._losses:
+            self._compose(bound, level, alternative)
+        return self._losses[bound, direction, level, alternative]
 
-    def _composed(
-        self, bound: Bound, direction: Direction, level: int, alternative: int
-    ) -> Loss:
+    def _compose(self, bound: Bound, level: int, alternative: int) -> None:
         parts = self._alternatives[bound][alternative]
         delta = float(_LEVELS[level])
-        laws = _Laws(parts, bound, direction, _tail_mass(sum(parts.values()), delta))
+        tail_mass = _tail_mass(sum(parts.values()), delta)
         interval = self._interval if bound is Bound.UPPER else math.inf
-        return Loss(laws, interval, delta)
+        each = [_Laws(parts, bound, way, tail_mass) for way in self._directions]
+        surveys = composed_loss.surveys(each, delta)
+        for way, laws, survey in zip(self._directions, each, surveys, strict=True):
+            loss = Loss(laws, interval, delta, survey)
+            self._losses[bound, way, level, alternative] = loss
 
 
 def _each(function: Callable[[float], float], values: FloatArray) -> FloatArray:

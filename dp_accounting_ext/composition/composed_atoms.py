@@ -1,6 +1,5 @@
 """A composed loss under one tilt, and what is read off it: δ at ε and ε at δ."""
 
-from collections.abc import Iterable
 import dataclasses
 import functools
 import math
@@ -224,86 +223,132 @@ class Totals:
     ratio_error: float
 
 
-def compose(
-    laws: Iterable[LossDistribution],
-    totals: Totals,
-    place: anchors.Place,
-    interval: float,
-) -> Atoms:
-    """Returns the composed loss around a place.
+class Composition:
+    """A composed loss around a place, to which one law after another is added.
 
     Args:
-        laws: What is composed, one after another.
         totals: What is known of it.
         place: Where, and under what tilt.
         interval: The loss interval.
     """
-    # Each copy may move by an interval.
-    least, most = totals.ends[0] / interval, totals.ends[1] / interval
-    first = math.floor(max(place.low / interval, least - totals.copies)) - 2
-    size = math.ceil(min(place.high / interval, most + totals.copies)) + 3 - first
-    size = int(fft.next_fast_len(size, real=True))
-    last = first + size - 1
-    changes = [change * interval for change in place.changes]
-    composed = lattice.TiltedProduct(place.tilt * interval, size, changes)
-    others = composed
-    if totals.bound is Bound.LOWER:
-        others = lattice.TiltedProduct(place.tilt * interval, size, changes)
-    for law in laws:
-        factor, other = loss_distribution.on_lattice(law, interval)
-        composed.multiply(factor)
+
+    def __init__(self, totals: Totals, place: anchors.Place, interval: float) -> None:
+        self._totals = totals
+        self._place = place
+        self._interval = interval
+        # Each copy may move by an interval.
+        least, most = totals.ends[0] / interval, totals.ends[1] / interval
+        first = math.floor(max(place.low / interval, least - totals.copies)) - 2
+        size = math.ceil(min(place.high / interval, most + totals.copies)) + 3 - first
+        size = int(fft.next_fast_len(size, real=True))
+        changes = [change * interval for change in place.changes]
+        tilt = place.tilt * interval
+        self._gained = self._spent = lattice.TiltedProduct(tilt, size, changes)
+        if totals.bound is Bound.LOWER:
+            self._spent = lattice.TiltedProduct(tilt, size, changes)
+        # Losses far below where the profile is read count for nothing there.
+        self._lowest, self._last = first, first + size - 1
+        if place.lowest > place.low:
+            self._lowest = max(first, math.floor(place.lowest / interval))
+        # Not tilted, the law is all there, wherever it folds.
+        self._is_whole = not place.tilt and self._lowest == first
+
+    def add(self, law: LossDistribution) -> None:
+        """Adds a law, all its copies."""
+        factor, other = loss_distribution.on_lattice(law, self._interval)
+        self._gained.multiply(factor)
         if other is not None:
-            others.multiply(other)
-    # Losses far below where the profile is read count for nothing there.
-    lowest = first
-    if place.lowest > place.low:
-        lowest = max(first, math.floor(place.lowest / interval))
-    number = last + 1 - lowest
-    losses = np.arange(lowest, last + 1, dtype=np.float64) * interval
-    mass_error = totals.mass_error + composed.mass_error
-    ratio_error = totals.ratio_error
-    sink = totals.infinity_mass
-    found = composed.masses(lowest, number)
-    scale = _exponentials(found.log_scale - found.tilt * lowest, -found.tilt, number)
-    bottom = float(losses[0])
-    ratio = _exponentials(place.centre - bottom, -interval, number)
-    if totals.bound is Bound.UPPER:
+            self._spent.multiply(other)
+
+    def atoms(self) -> Atoms:
+        """Returns what was composed."""
+        if self._totals.bound is Bound.UPPER:
+            return self._upper()
+        return self._lower()
+
+    @property
+    def _losses(self) -> FloatArray:
+        indices = np.arange(self._lowest, self._last + 1, dtype=np.float64)
+        return indices * self._interval
+
+    def _upper(self) -> Atoms:
+        """Returns the atoms of an upper bound: noise is added."""
+        losses = self._losses
+        found = self._gained.masses(self._lowest, losses.size)
+        start = found.log_scale - found.tilt * self._lowest
         gain = np.maximum(found.values, 0.0) + found.noise
-        gain = np.minimum(gain * scale, totals.most_mass)
-        cost = gain * ratio
+        gain *= _exponentials(start, -found.tilt, losses.size)
+        gain = np.minimum(gain, self._totals.most_mass)
+        start = self._place.centre - float(losses[0])
+        cost = gain * _exponentials(start, -self._interval, losses.size)
         # What is below 1e-300 may have lost digits.
-        sink += composed.mass_above(last + 1) + number * floats.SMALLEST_MASS
-    else:
-        folded = composed.folded_mass(lowest, last)
-        gain = np.maximum(found.values - found.noise - folded, 0.0) * scale
-        spent = others.masses(lowest, number)
-        start = spent.log_scale - spent.tilt * lowest + place.centre - bottom
+        lost = losses.size * floats.SMALLEST_MASS
+        return self._atoms(
+            losses[::-1],
+            gain[::-1],
+            cost[::-1],
+            sink=self._totals.infinity_mass
+            + self._gained.mass_above(self._last + 1)
+            + lost,
+            mass_error=self._totals.mass_error + self._gained.mass_error,
+            ratio_error=self._totals.ratio_error,
+        )
+
+    def _lower(self) -> Atoms:
+        """Returns the atoms of a lower bound: noise, and what folds, is taken off."""
+        losses = self._losses
+        found = self._gained.masses(self._lowest, losses.size)
+        spent = self._spent.masses(self._lowest, losses.size)
+        folded = self._gained.folded_mass(self._lowest, self._last)
+        gain = np.maximum(found.values - found.noise - folded, 0.0)
+        start = found.log_scale - found.tilt * self._lowest
+        gain *= _exponentials(start, -found.tilt, losses.size)
         cost = np.maximum(spent.values, 0.0) + spent.noise
-        cost *= _exponentials(start, -spent.tilt - interval, number)
+        start = spent.log_scale - spent.tilt * self._lowest
+        start += self._place.centre - float(losses[0])
+        cost *= _exponentials(start, -spent.tilt - self._interval, losses.size)
         cost += floats.SMALLEST_MASS
         # Beyond it a cost may have been cut off; it outweighs any gain.
         kept = np.flatnonzero((cost <= _LARGEST_COST) & (gain > 0))
         logs = np.log(gain[kept] / cost[kept])
-        # Not that of the lattice where a law has atoms of its own.
-        order = np.argsort(logs, kind="stable")
-        losses, kept = place.centre + logs[order], kept[order]
-        gain, cost = gain[kept], cost[kept]
-        mass_error += others.mass_error
-        # A group's gain and cost are rounded on their own, which moves its ratio.
-        ratio_error += 2 * mass_error
-    return Atoms.of(
-        totals.bound,
-        place.centre,
-        losses[::-1],
-        gain[::-1],
-        cost[::-1],
-        sink=sink,
-        mass_error=mass_error,
-        ratio_error=ratio_error,
-        # Not tilted, the law is all there, wherever it folds.
-        lowest=bottom if place.tilt or lowest > first else -math.inf,
-        highest=place.highest,
-    )
+        # Not the order of the lattice where a law has atoms of its own.
+        order = np.argsort(logs, kind="stable")[::-1]
+        kept = kept[order]
+        mass_error = self._totals.mass_error
+        mass_error += self._gained.mass_error + self._spent.mass_error
+        return self._atoms(
+            self._place.centre + logs[order],
+            gain[kept],
+            cost[kept],
+            sink=self._totals.infinity_mass,
+            mass_error=mass_error,
+            # A group's gain and cost are rounded on their own, which moves its ratio.
+            ratio_error=self._totals.ratio_error + 2 * mass_error,
+        )
+
+    def _atoms(
+        self,
+        losses: FloatArray,
+        gain: FloatArray,
+        cost: FloatArray,
+        *,
+        sink: float,
+        mass_error: float,
+        ratio_error: float,
+    ) -> Atoms:
+        lowest = -math.inf if self._is_whole else self._lowest * self._interval
+        return Atoms.of(
+            self._totals.bound,
+            self._place.centre,
+            losses,
+            gain,
+            cost,
+            sink=sink,
+            mass_error=mass_error,
+            ratio_error=ratio_error,
+            lowest=lowest,
+            highest=self._place.highest,
+        )
 
 
 def _exponentials(start: float, step: float, number: int) -> FloatArray:

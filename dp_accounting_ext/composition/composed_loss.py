@@ -5,7 +5,6 @@ the tilt and the window are those of the stretch in which an answer lies. So a s
 is as accurate as a large one, and what one question computed answers the next.
 """
 
-from collections.abc import Iterator
 from collections.abc import Sequence
 import dataclasses
 import itertools
@@ -35,6 +34,10 @@ _COARSEST = 1.0  # The largest loss interval, in nats. Not measured.
 _FINEST = 1e-12  # The least one, over the largest loss, for the digits of an index.
 _FEWEST_POINTS = 1 << 13  # That many cost next to nothing.
 _MOST_POINTS = 1 << 21  # Bounds the memory: 16 MB an array.
+# Of more different laws the interval may be coarser, by so much at most, and they are
+# composed in both directions at once: their pairs are not kept.
+_MANY = 50
+_COARSER = 10.0
 # What is composed atom by atom: a few microseconds for each copy.
 _MOST_ATOMS = 256
 _MOST_COPIES = 100
@@ -181,6 +184,52 @@ def _known(laws: Sequence[LossDistribution]) -> composed_atoms.Atoms | None:
     return None if product is None else composed_atoms.of_one(product)
 
 
+class _Survey:
+    """What is found in laws that are gone through once.
+
+    Args:
+        num_laws: How many there are.
+        delta: The least δ that matters.
+    """
+
+    def __init__(self, num_laws: int, delta: float) -> None:
+        self._num_laws = num_laws
+        self._dropped = _RARE * delta / max(num_laws, 1)
+        # By the places of the laws that are not left with nothing at all.
+        self.sketches: dict[int, _Sketch] = {}
+        self._small: list[LossDistribution] = []
+        self.is_infinite = False
+
+    def add(self, place: int, law: LossDistribution) -> None:
+        """Adds the law at a place."""
+        if not law.masses.size and not law.infinity_mass:
+            return
+        if not law.masses.size:
+            law = dataclasses.replace(law, losses=np.zeros(1), masses=np.zeros(1))
+        self.sketches[place] = _Sketch.of(law, self._num_laws, self._dropped)
+        if law.masses.size <= _MOST_ATOMS or self._num_laws == 1:
+            self._small.append(law)
+        self.is_infinite |= not law.masses.any()
+
+    def known(self) -> composed_atoms.Atoms | None:
+        """Returns the composition where no transform is needed."""
+        if self._small and len(self._small) == len(self.sketches):
+            return _known(self._small)
+        return None
+
+
+def surveys(each: Sequence[Sequence[LossDistribution]], delta: float) -> list[_Survey]:
+    """Returns surveys of the same mechanisms' laws, say in both directions.
+
+    They are gone through together: what two laws are made of is made once.
+    """
+    found = [_Survey(len(laws), delta) for laws in each]
+    for place in range(len(each[0])):
+        for survey, laws in zip(found, each, strict=True):
+            survey.add(place, laws[place])
+    return found
+
+
 class ComposedLoss:
     """The composition of privacy losses in one direction.
 
@@ -190,6 +239,7 @@ class ComposedLoss:
             be made when they are asked for.
         interval: The loss interval, in nats, at most.
         delta: The least δ for which it is to be tight.
+        survey: That of the laws, if there is one.
 
     Guarantees:
         `deltas` and `epsilons` are on the side of `laws`, whatever the interval and
@@ -200,33 +250,25 @@ class ComposedLoss:
     """
 
     def __init__(
-        self, laws: Sequence[LossDistribution], interval: float, delta: float
+        self,
+        laws: Sequence[LossDistribution],
+        interval: float,
+        delta: float,
+        survey: _Survey | None = None,
     ) -> None:
         self._laws = laws
         self._interval = interval
         self._number = next(_NUMBERS)
-        # By the places of the laws that are not left with nothing at all.
-        self._sketches: dict[int, _Sketch] = {}
-        small, is_infinite = [], False
-        for place, law in enumerate(laws):
-            if not law.masses.size and not law.infinity_mass:
-                continue
-            if not law.masses.size:
-                law = dataclasses.replace(law, losses=np.zeros(1), masses=np.zeros(1))
-            dropped = _RARE * delta / len(laws)
-            self._sketches[place] = _Sketch.of(law, len(laws), dropped)
-            if law.masses.size <= _MOST_ATOMS or len(laws) == 1:
-                small.append(law)
-            is_infinite |= not law.masses.any()
+        if survey is None:
+            (survey,) = surveys([laws], delta)
+        self._sketches = survey.sketches
         self._is_empty = not self._sketches
-        self._exact: composed_atoms.Atoms | None = None
+        self._exact = survey.known()
         self._anchors: anchors.Anchors | None = None
         if self._is_empty:
             return
         self._totals = _totals(list(self._sketches.values()))
-        if len(small) == len(self._sketches):
-            self._exact = _known(small)
-        if self._exact is None and not is_infinite:
+        if self._exact is None and not survey.is_infinite:
             self._anchors = anchors.Anchors(
                 [sketch.group for sketch in self._sketches.values()],
                 self._totals.bound,
@@ -294,6 +336,9 @@ class ComposedLoss:
             elsewhere = np.maximum(np.minimum(elsewhere, self._totals.ends[1]), 0.0)
             there = self._anchors.keys(elsewhere)
             moved = there != keys
+            if len(self._sketches) > _MANY:
+                # Another place costs as much again: what is certain will do.
+                moved &= np.isinf(found) | (found == 0)
             if not moved.any():
                 break
             open_, keys = open_[moved], there[moved]
@@ -319,14 +364,18 @@ class ComposedLoss:
             return self._exact
         if self._anchors is None:
             raise ValueError("There must be a finite loss. Found none.")
-        return composed_atoms.compose(
-            self._shortened(place.tilt), self._totals, place, self._interval_for(place)
-        )
+        composition = self._composition(place)
+        for number in self._sketches:
+            composition.add(self._law(number, place.tilt))
+        return composition.atoms()
 
-    def _shortened(self, tilt: float) -> Iterator[LossDistribution]:
-        """Yields the laws, without what does not matter under a tilt."""
-        for place, sketch in self._sketches.items():
-            yield sketch.shortened(self._laws[place], tilt)
+    def _composition(self, place: anchors.Place) -> composed_atoms.Composition:
+        interval = self._interval_for(place)
+        return composed_atoms.Composition(self._totals, place, interval)
+
+    def _law(self, number: int, tilt: float) -> LossDistribution:
+        """Returns a law, without what does not matter under a tilt."""
+        return self._sketches[number].shortened(self._laws[number], tilt)
 
     def _interval_for(self, place: anchors.Place) -> float:
         """Returns the loss interval: fine enough for ε, no coarser than asked.
@@ -334,11 +383,14 @@ class ComposedLoss:
         An interval h adds about h²/6 to the variance of each loss, which moves ε by
         n h² (1 + tilt) / 12.
         """
+        coarsest = self._interval
+        if len(self._sketches) > _MANY:
+            coarsest *= _COARSER
         moved = _MOVED * place.centre
         fine = math.sqrt(12 * moved / (self._totals.copies * (1 + place.tilt)))
         largest = max(abs(end) for s in self._sketches.values() for end in s.ends)
         width = place.high - place.low
-        interval = min(fine, self._interval, _COARSEST, width / _FEWEST_POINTS)
+        interval = min(fine, coarsest, _COARSEST, width / _FEWEST_POINTS)
         return max(interval, _FINEST * largest, width / _MOST_POINTS)
 
     def _largest_loss(self) -> float:
@@ -391,3 +443,30 @@ def _within(
     if upper:
         read = np.where(elsewhere == read, read, math.inf)
     return read, elsewhere
+
+
+def prepare(losses: Sequence[ComposedLoss], deltas: FloatArray) -> None:
+    """Composes what an answer at one of (n,) δ will need, where laws are many.
+
+    Args:
+        losses: Of the same mechanisms, say in both directions.
+        deltas: δ in (0, 1).
+    """
+    needed: list[tuple[ComposedLoss, int, float, composed_atoms.Composition]] = []
+    for loss in losses:
+        if loss._anchors is None or len(loss._sketches) <= _MANY:
+            continue
+        guess = np.maximum(loss._anchors.epsilons(deltas[:1]), 0.0)
+        key = int(loss._anchors.keys(guess)[0])
+        if (loss._number, key) in _MEMORY:
+            continue
+        place = loss._anchors.place(key)
+        needed.append((loss, key, place.tilt, loss._composition(place)))
+    if len(needed) < 2:
+        return
+    for number in needed[0][0]._sketches:
+        for loss, _, tilt, composition in needed:
+            if number in loss._sketches:
+                composition.add(loss._law(number, tilt))
+    for loss, key, _, composition in needed:
+        _MEMORY.get((loss._number, key), composition.atoms)

@@ -40,6 +40,10 @@ class Memory(Generic[Value]):
         """The size of all that is kept."""
         return self._nbytes
 
+    def __contains__(self, key: Hashable) -> bool:
+        """Tells whether a value is still there."""
+        return key in self._values
+
     def get(self, key: Hashable, make: Callable[[], Value]) -> Value:
         """Returns the value of a key, made if it is not there."""
         with self._lock:

@@ -75,6 +75,12 @@ def runs(bound, sigma=5.0, count=50):
     return law, totals
 
 
+def composed(law, totals, place):
+    composition = composed_atoms.Composition(totals, place, 1e-3)
+    composition.add(law)
+    return composition.atoms()
+
+
 MEAN, DEVIATION = 1.0, math.sqrt(2.0)
 
 
@@ -93,7 +99,7 @@ def test_any_window_is_certified(bound, tilt, ends):
         MEAN,
         (-1.0, 0.5, 2.0),
     )
-    atoms = composed_atoms.compose([law], totals, place, 1e-3)
+    atoms = composed(law, totals, place)
     epsilons = np.array(
         [MEAN - 2 * DEVIATION, MEAN - DEVIATION, MEAN, MEAN + 0.2, MEAN + 4 * DEVIATION]
     )
@@ -113,7 +119,7 @@ def test_what_is_not_read_is_not_kept_but_counts():
         anchors.Place(0.0, -8.0, 10.0, -1.0, highest, 1.0, (0.5,))
         for highest in (2.0, math.inf)
     ]
-    short, whole = (composed_atoms.compose([law], totals, p, 1e-3) for p in places)
+    short, whole = (composed(law, totals, p) for p in places)
     assert short.nbytes < 0.5 * whole.nbytes
     epsilons = np.array([-0.9, 0.0, 1.9])
     np.testing.assert_array_equal(short.deltas(epsilons), whole.deltas(epsilons))
