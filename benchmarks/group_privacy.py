@@ -210,7 +210,7 @@ def least_seconds(job: Callable[[], Any], rounds: int = ROUNDS) -> float:
     """Returns the least CPU seconds of several runs, none of which knows another."""
     seconds = []
     for _ in range(rounds):
-        interface._pairs_of.cache_clear()
+        interface._PAIRS.clear()
         groups._split.cache_clear()
         begin = time.process_time()
         job()

@@ -74,7 +74,7 @@ def print_rows() -> None:
         f"{'blocks':>11}{'CPU s':>7}{'10 epochs':>11}"
     )
     for sigma, steps, selected, delta in ROWS:
-        interface._pairs_of.cache_clear()
+        interface._PAIRS.clear()
         event = allocation(sigma, selected, steps)
         begin = time.process_time()
         lower, upper = bounds(event, 1, delta)

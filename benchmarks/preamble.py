@@ -56,7 +56,7 @@ def print_inner() -> list[str]:
     print(f"{'z':>4}{'ε lower':>13}{'ε upper':>13}{'gap':>9}{'CPU s':>7}")
     missed = []
     for noise in INNER_NOISES:
-        interface._pairs_of.cache_clear()  # Nothing is kept of earlier ones.
+        interface._PAIRS.clear()  # Nothing is kept of earlier ones.
         begin = time.process_time()
         lower, upper = preamble_noise.epsilon_bounds(setting, noise)
         seconds = time.process_time() - begin

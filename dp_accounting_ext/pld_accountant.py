@@ -2,11 +2,14 @@
 
 from collections.abc import Callable
 from collections.abc import Mapping
+from collections.abc import Sequence
 import copy
 import dataclasses
 import math
 import threading
 from typing import Any
+from typing import TypeVar
+from typing import cast
 
 from dp_accounting import dp_event as stock_dp_event
 from dp_accounting import privacy_accountant
@@ -28,7 +31,12 @@ from dp_accounting_ext.validation import inheritance
 NeighborRel = privacy_accountant.NeighboringRelation
 CompositionErrorDetails = privacy_accountant.PrivacyAccountant.CompositionErrorDetails
 FloatArray = npt.NDArray[np.float64]
-Rates = float | FloatArray
+Numbers = TypeVar("Numbers", float, FloatArray)
+# Tuning: answers that are kept as they are.
+_MOST_ANSWERS = 10_000
+# Bounds of what is composed of nothing.
+_NOTHING = privacy_bounds.WorstOf([privacy_bounds.PrivacyBounds({}, 1.0)])
+_Question = Callable[[privacy_bounds.WorstOf, FloatArray], Sequence[FloatArray]]
 
 # The least false positive rate at which μ is looked for where none is given: the
 # stock accountant's.
@@ -73,6 +81,70 @@ class _Composed:
         return any(compositions.is_certainly_known(part) for part in self.counts)
 
 
+class _Remembered:
+    """What follows from what is composed, computed when it is asked for.
+
+    Args:
+        composed: What is composed.
+        scenarios: The ways in which groups can split, one of which is the case.
+        interval: The largest loss interval.
+    """
+
+    def __init__(
+        self,
+        composed: _Composed,
+        scenarios: Sequence[Mapping[interface.Mechanism, int]],
+        interval: float,
+    ) -> None:
+        self.composed = composed
+        self._scenarios = scenarios
+        self.privacy = privacy_bounds.WorstOf(
+            [privacy_bounds.PrivacyBounds(each, interval) for each in scenarios]
+        )
+        self._trade_offs: dict[float, trade_off_bounds.WorstOf] = {}
+        self._answers: dict[tuple[_Question, float], list[float]] = {}
+
+    def answer(self, question: _Question, value: float) -> list[float]:
+        """Returns the answer to a question about one number."""
+        found = self._answers.get((question, value))
+        if found is None:
+            found = [float(x[0]) for x in question(self.privacy, np.array([value]))]
+            if len(self._answers) >= _MOST_ANSWERS:
+                self._answers.clear()
+            self._answers[question, value] = found
+        return found
+
+    def trade_off(self, least: float) -> trade_off_bounds.WorstOf:
+        """Returns the bounds on curves down to a rate, or a little further."""
+        # Few curves answer all questions, whatever was asked before.
+        least = 10.0 ** math.floor(math.log10(least))
+        if least not in self._trade_offs:
+            self._trade_offs[least] = trade_off_bounds.WorstOf(
+                [
+                    trade_off_bounds.TradeOffBounds(each, least)
+                    for each in self._scenarios
+                ]
+            )
+        return self._trade_offs[least]
+
+
+def _upper_epsilons(
+    bounds: privacy_bounds.WorstOf, deltas: FloatArray
+) -> Sequence[FloatArray]:
+    return [bounds.upper_epsilons(deltas)]
+
+
+def _upper_deltas(
+    bounds: privacy_bounds.WorstOf, epsilons: FloatArray
+) -> Sequence[FloatArray]:
+    return [bounds.upper_deltas(epsilons)]
+
+
+def _as_given(values: FloatArray) -> Any:
+    """Returns a number where one was asked for, or the array."""
+    return float(values) if values.ndim == 0 else values
+
+
 class PLDAccountant(pld_privacy_accountant.PLDAccountant):
     """The stock accountant, for every tree, with bounds certified on both sides.
 
@@ -114,6 +186,7 @@ class PLDAccountant(pld_privacy_accountant.PLDAccountant):
         privacy_accountant.PrivacyAccountant.__init__(self, neighboring_relation)
         self._value_discretization_interval = float(value_discretization_interval)
         self._composed = _Composed()
+        self._memory: _Remembered | None = None
 
     def __repr__(self) -> str:
         """Returns what was composed, for which relation; it computes nothing."""
@@ -122,9 +195,10 @@ class PLDAccountant(pld_privacy_accountant.PLDAccountant):
         return f"{type(self).__name__}, {relation}, composed:\n{composed}"
 
     def __getstate__(self) -> dict[str, Any]:
-        """Returns what copies and pickles have: a ledger of their own."""
+        """Returns what copies and pickles have: a ledger of their own, no memory."""
         with _COMPOSING:
-            return {**vars(self), "_ledger": copy.deepcopy(self._ledger)}
+            ledger = copy.deepcopy(self._ledger)
+            return {**vars(self), "_ledger": ledger, "_memory": None}
 
     # The name by which the stock's own tests read whether anything has no privacy.
     _contains_non_dp_event = property(lambda self: self._composed.is_known())
@@ -214,74 +288,71 @@ class PLDAccountant(pld_privacy_accountant.PLDAccountant):
         replace_one = self._neighboring_relation is NeighborRel.REPLACE_ONE
         return groups.scenarios(composed.counts, replace_one=replace_one)
 
-    def _bounds(self, composed: _Composed) -> privacy_bounds.WorstOf:
-        return privacy_bounds.WorstOf(
-            [
-                privacy_bounds.PrivacyBounds(
-                    scenario, self._value_discretization_interval
-                )
-                for scenario in self._scenarios(composed)
-            ]
-        )
+    def _remembered(self, composed: _Composed) -> "_Remembered":
+        """Returns what is known of what is composed."""
+        known = self._memory
+        # One assignment: threads that ask at once do the same twice at worst.
+        if known is None or known.composed is not composed:
+            known = self._memory = _Remembered(
+                composed, self._scenarios(composed), self._value_discretization_interval
+            )
+        return known
 
-    def get_epsilon(self, target_delta: float) -> float:
+    def get_epsilon(self, target_delta: Numbers) -> Numbers:
         """Returns an upper bound on ε at δ, in nats.
 
         Args:
-            target_delta: δ. Below 0 no ε will do (inf); from 1 on, 0 will.
+            target_delta: δ, a number or an array. Below 0 no ε will do (inf); from 1
+                on, 0 will.
+
+        Returns:
+            A number or an array, as the argument. Many take little more time than one,
+            and none depends on what else was asked.
 
         Raises:
-            TypeError: If it is not a real number.
+            TypeError: If it is not a real number, or an array of these.
             ValueError: If it is NaN.
         """
-        target_delta = fields.real_number("target_delta", target_delta)
-        composed = self._composed
-        if composed.is_known() or target_delta < 0:
-            return math.inf
-        if target_delta >= 1:
-            return 0.0
-        return self._bounds(composed).upper_epsilon(target_delta)
+        (upper,) = self._epsilons(target_delta, _upper_epsilons)
+        return cast(Numbers, upper)
 
-    def get_delta(self, target_epsilon: float) -> float:
+    def get_delta(self, target_epsilon: Numbers) -> Numbers:
         """Returns an upper bound on δ at ε.
 
         Args:
-            target_epsilon: ε, in nats.
+            target_epsilon: ε, in nats, a number or an array.
+
+        Returns:
+            A number or an array, as `get_epsilon` does.
 
         Raises:
-            TypeError: If it is not a real number.
+            TypeError: If it is not a real number, or an array of these.
             ValueError: If it is NaN.
         """
-        target_epsilon = fields.real_number("target_epsilon", target_epsilon)
-        composed = self._composed
-        if composed.is_known() or target_epsilon == -math.inf:
-            return 1.0
-        return self._bounds(composed).upper_delta(target_epsilon)
+        (upper,) = self._deltas(target_epsilon, _upper_deltas)
+        return cast(Numbers, upper)
 
-    def get_epsilon_bounds(self, target_delta: float) -> tuple[float, float]:
+    def get_epsilon_bounds(self, target_delta: Numbers) -> tuple[Numbers, Numbers]:
         """Returns certified bounds on ε at δ: lower ≤ the true ε ≤ upper, in nats.
 
         Args:
             target_delta: δ, as in `get_epsilon`.
 
         Returns:
-            The upper bound is `get_epsilon`. The lower one is of the mechanism,
-            not of any reduction; events that have no lower bound count as nothing
-            in it.
+            Numbers or arrays, as the argument. The upper bound is `get_epsilon`. The
+            lower one is of the mechanism, not of any reduction; events that have no
+            lower bound count as nothing in it.
 
         Raises:
-            TypeError: If it is not a real number.
+            TypeError: If it is not a real number, or an array of these.
             ValueError: If it is NaN.
         """
-        target_delta = fields.real_number("target_delta", target_delta)
-        composed = self._composed
-        if composed.is_known() or target_delta < 0:
-            return math.inf, math.inf
-        if target_delta >= 1:
-            return 0.0, 0.0
-        return self._bounds(composed).epsilon_bounds(target_delta)
+        lower, upper = self._epsilons(
+            target_delta, privacy_bounds.WorstOf.epsilon_bounds
+        )
+        return lower, upper
 
-    def get_delta_bounds(self, target_epsilon: float) -> tuple[float, float]:
+    def get_delta_bounds(self, target_epsilon: Numbers) -> tuple[Numbers, Numbers]:
         """Returns certified bounds on δ at ε: lower ≤ the true δ ≤ upper.
 
         Args:
@@ -291,18 +362,54 @@ class PLDAccountant(pld_privacy_accountant.PLDAccountant):
             As `get_epsilon_bounds` does.
 
         Raises:
-            TypeError: If it is not a real number.
+            TypeError: If it is not a real number, or an array of these.
             ValueError: If it is NaN.
         """
-        target_epsilon = fields.real_number("target_epsilon", target_epsilon)
+        lower, upper = self._deltas(target_epsilon, privacy_bounds.WorstOf.delta_bounds)
+        return lower, upper
+
+    def _epsilons(self, target_delta: Any, question: _Question) -> list[Any]:
+        """Returns what is found for δ in [0, 1), and what is plain elsewhere."""
+        deltas = fields.real_numbers("target_delta", target_delta)
         composed = self._composed
-        if composed.is_known() or target_epsilon == -math.inf:
-            return 1.0, 1.0
-        return self._bounds(composed).delta_bounds(target_epsilon)
+        plain = np.where(deltas < 0, math.inf, 0.0)
+        if composed.is_known():
+            plain = np.full(deltas.shape, math.inf)
+        asked = (deltas >= 0) & (deltas < 1) & (not composed.is_known())
+        return self._filled(composed, deltas, plain, asked, question)
+
+    def _deltas(self, target_epsilon: Any, question: _Question) -> list[Any]:
+        """Returns what a question gives for ε, and 1 where that is plain."""
+        epsilons = fields.real_numbers("target_epsilon", target_epsilon)
+        composed = self._composed
+        asked = (epsilons > -math.inf) & (not composed.is_known())
+        return self._filled(
+            composed, epsilons, np.ones(epsilons.shape), asked, question
+        )
+
+    def _filled(
+        self,
+        composed: _Composed,
+        values: FloatArray,
+        plain: FloatArray,
+        asked: npt.NDArray[np.bool_],
+        question: _Question,
+    ) -> list[Any]:
+        """Returns plain answers, but where there is something to ask, what is found."""
+        if asked.ndim == 0 and asked:
+            return self._remembered(composed).answer(question, float(values))
+        bounds = self._remembered(composed).privacy if asked.any() else _NOTHING
+        found = question(bounds, values[asked])
+        answers = []
+        for each in found:
+            filled = plain.copy()
+            filled[asked] = each
+            answers.append(_as_given(filled))
+        return answers
 
     def get_true_positive_rates(
-        self, false_positive_rates: Rates, deltas: FloatArray | None = None
-    ) -> Rates:
+        self, false_positive_rates: Numbers, deltas: FloatArray | None = None
+    ) -> Numbers:
         """Returns upper bounds on what a membership test finds.
 
         Args:
@@ -322,8 +429,8 @@ class PLDAccountant(pld_privacy_accountant.PLDAccountant):
         return self.get_true_positive_rate_bounds(false_positive_rates)[1]
 
     def get_true_positive_rate_bounds(
-        self, false_positive_rates: Rates
-    ) -> tuple[Rates, Rates]:
+        self, false_positive_rates: Numbers
+    ) -> tuple[Numbers, Numbers]:
         """Returns certified bounds on what the best membership test finds.
 
         Args:
@@ -348,10 +455,9 @@ class PLDAccountant(pld_privacy_accountant.PLDAccountant):
             bounds = np.ones(flat.size), np.ones(flat.size)
         else:
             least = float(flat[flat > 0].min(initial=1.0))
-            bounds = self._trade_off(composed, least).rates(flat)
-        if rates.ndim == 0:
-            return float(bounds[0][0]), float(bounds[1][0])
-        return bounds[0].reshape(rates.shape), bounds[1].reshape(rates.shape)
+            bounds = self._remembered(composed).trade_off(least).rates(flat)
+        lower, upper = (_as_given(each.reshape(rates.shape)) for each in bounds)
+        return lower, upper
 
     def get_gdp_parameter_estimate(
         self,
@@ -412,15 +518,7 @@ class PLDAccountant(pld_privacy_accountant.PLDAccountant):
         composed = self._composed
         if composed.is_known():
             return math.inf, math.inf
-        return self._trade_off(composed, least).gaussian_parameter(least)
-
-    def _trade_off(self, composed: _Composed, least: float) -> trade_off_bounds.WorstOf:
-        return trade_off_bounds.WorstOf(
-            [
-                trade_off_bounds.TradeOffBounds(scenario, least)
-                for scenario in self._scenarios(composed)
-            ]
-        )
+        return self._remembered(composed).trade_off(least).gaussian_parameter(least)
 
 
 inheritance.refuse_what_is_inherited(

@@ -425,7 +425,7 @@ SHARED = [
 
 def test_threads_have_the_answers_of_one():
     expected = [query(event) for event in SHARED]
-    interface._pairs_of.cache_clear()
+    interface._PAIRS.clear()
     with futures.ThreadPoolExecutor(8) as pool:
         assert list(pool.map(query, SHARED)) == expected
 

@@ -377,6 +377,79 @@ class TestHost:
         assert values[0] >= values[1] * (1 - 1e-9) >= values[2] * (1 - 2e-9)
 
 
+class TestManyQuestions:
+    """Arrays in, arrays out; and no answer depends on what else was asked."""
+
+    EVENTS = (
+        dp_accounting.PoissonSampledDpEvent(0.01, Gaussian(1.0)),
+        dp_accounting.LaplaceDpEvent(3.0),
+        allocation(1.0, 1, 20),
+        ext.GroupSubsampledEvent(
+            2, dp_accounting.PoissonSampledDpEvent(0.1, Gaussian(2.0))
+        ),
+    )
+    DELTAS = (-0.1, 0.0, 1e-30, 1e-12, 1e-6, 1e-3, 0.2, 1.0, 3.0)
+    EPSILONS = (-math.inf, -50.0, -0.5, 0.0, 0.3, 1.0, 4.0, 1e4, math.inf)
+
+    @pytest.mark.parametrize("count", [1, 7])
+    @pytest.mark.parametrize("event", EVENTS, ids=range(len(EVENTS)))
+    def test_arrays_have_the_answers_of_numbers(self, event, count):
+        together, apart = composed(event, count), composed(event, count)
+        for name, values in (
+            ("get_epsilon", self.DELTAS),
+            ("get_delta", self.EPSILONS),
+            ("get_epsilon_bounds", self.DELTAS),
+            ("get_delta_bounds", self.EPSILONS),
+        ):
+            found = np.array(getattr(together, name)(np.array(values)))
+            # In another order, and with other questions before.
+            alone = [getattr(apart, name)(value) for value in values[::-1]][::-1]
+            np.testing.assert_array_equal(found.T, np.array(alone))
+
+    def test_shapes_are_kept(self):
+        accountant = composed(self.EVENTS[1], 2)
+        deltas = np.geomspace(1e-9, 0.1, 6).reshape(2, 3)
+        epsilons = accountant.get_epsilon(deltas)
+        assert epsilons.shape == (2, 3)
+        assert accountant.get_epsilon(deltas[0].tolist()).shape == (3,)
+        lower, upper = accountant.get_delta_bounds(epsilons)
+        assert lower.shape == upper.shape == (2, 3)
+        assert (lower <= deltas * (1 + 1e-9)).all()
+        assert accountant.get_delta(np.zeros((0, 4))).shape == (0, 4)
+        assert type(accountant.get_epsilon(np.float32(1e-3))) is float
+        assert type(accountant.get_delta(np.array(1.0))) is float
+
+    @pytest.mark.parametrize(
+        ("value", "error"),
+        [
+            (np.array([1e-3, math.nan]), ValueError),
+            (np.array([True]), TypeError),
+            (np.array(["1"]), TypeError),
+            ([1e-3, "1"], TypeError),
+            ([[1e-3], [1e-3, 1e-4]], TypeError),
+            ([1e-3, None], TypeError),
+        ],
+    )
+    def test_bad_arrays(self, value, error):
+        accountant = composed(self.EVENTS[1])
+        for name in ("get_epsilon", "get_epsilon_bounds"):
+            with pytest.raises(error, match="target_delta must be"):
+                getattr(accountant, name)(value)
+        for name in ("get_delta", "get_delta_bounds"):
+            with pytest.raises(error, match="target_epsilon must be"):
+                getattr(accountant, name)(value)
+
+    def test_what_is_composed_later_is_in_later_answers(self):
+        accountant = composed(self.EVENTS[0], 10)
+        before = accountant.get_epsilon(1e-6)
+        twin = pickle.loads(pickle.dumps(accountant))
+        accountant.compose(self.EVENTS[0], 10)
+        assert accountant.get_epsilon(1e-6) > before
+        alone = composed(self.EVENTS[0], 20)
+        assert accountant.get_epsilon_bounds(1e-6) == alone.get_epsilon_bounds(1e-6)
+        assert twin.get_epsilon(1e-6) == before
+
+
 class TestCopies:
     """What is composed on a copy, or in another thread, is not on the original."""
 

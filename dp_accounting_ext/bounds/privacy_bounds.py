@@ -4,9 +4,13 @@ from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import functools
-import itertools
 import math
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
+from dp_accounting_ext.composition import anchors
 from dp_accounting_ext.composition import composed_loss
 from dp_accounting_ext.composition import loss_distribution
 from dp_accounting_ext.kernels import floats
@@ -22,21 +26,62 @@ from dp_accounting_ext.pairs import neyman_pearson
 Bound = dominating_pair.Bound
 Direction = dominating_pair.Direction
 Counts = Mapping[interface.Mechanism, int]
+FloatArray = npt.NDArray[np.float64]
+IndexArray = npt.NDArray[np.int64]
+Loss = composed_loss.ComposedLoss
+Question = Callable[[Loss, FloatArray], FloatArray]
 
 # Of δ, what tails may hold: this much of it moves ε by less than 1e-6 of it.
 _TAIL_SHARE = 1e-6
-_FIRST_GUESS = 1e-8
-# Tuning: of scenarios the first few, by their upper bounds, are bounded from below.
-_MOST_LOWERS = 2
+# A composition is computed for δ down to one of these, the first that is enough: an
+# answer does not depend on others, and few pairs are made for many questions. Of
+# pairs that were allocated those for smaller δ are less tight.
+_SMALLEST_GUESS = 1e-270
+_EXPONENTS = np.array(
+    [3, 6, 9, 12, 16, 20, 25, 32, 40, 50, 64, 80, 100, 128, 160, 200, 270]
+)
+_LEVELS = np.array([float(f"1e-{exponent}") for exponent in _EXPONENTS])
+_FORGIVEN = 10.0  # So much below a level a δ may be that is read at it.
+_FIRST_LEVEL = 1  # Where nothing is known of δ.
+# What a guess at ln δ must lack of a level for that to be passed over.
+_SURELY_LESS = 2.0
 _LARGE = 1e-3
 _ABOVE_LOWER = (1.001, 1.1, 2.0, 10.0, 1e3, 1e6)
-_SMALLEST_GUESS = 1e-270
+# Tuning: of scenarios the first few, by their upper bounds, are bounded from below.
+_MOST_LOWERS = 2
 # Of any two datasets δ is at least 1 − e^ε, here one but for 4e-18.
 _LOWEST_EPSILON = -40.0
 
 
+class _Laws(Sequence[loss_distribution.LossDistribution]):
+    """The losses of some mechanisms in one direction, made when they are asked for.
+
+    So many mechanisms take no more memory than their pairs are kept in.
+    """
+
+    def __init__(
+        self, parts: Counts, bound: Bound, direction: Direction, tail_mass: float
+    ) -> None:
+        self._parts = list(parts.items())
+        self._bound = bound
+        self._direction = direction
+        self._tail_mass = tail_mass
+
+    def __len__(self) -> int:
+        return len(self._parts)
+
+    def __getitem__(self, place: Any) -> Any:
+        part, count = self._parts[place]
+        pairs = interface.pairs_of(part, self._bound, self._tail_mass)
+        return loss_distribution.from_pair(
+            pairs.of(self._direction), self._direction, count
+        )
+
+
 class PrivacyBounds:
     """Bounds for a composition, pairs of which are made when they are asked for.
+
+    It remembers what it composed. Answers do not depend on that.
 
     Args:
         counts: What is composed, and how often.
@@ -58,125 +103,228 @@ class PrivacyBounds:
         self._precision = math.fsum(
             n * part.gaussian_precision() for part, n in counts.items()
         )
-        self._loss, self._chance_of_more = interface.chance_of_more_in(counts)
+        self._largest, self._chance_of_more = interface.chance_of_more_in(counts)
         self._directions = list(Direction)
         if all(part.is_symmetric() for part in counts):
             self._directions = [Direction.REMOVE]
+        self._losses: dict[tuple[Bound, Direction, int, int], Loss] = {}
 
     @functools.cached_property
     def _total_variation(self) -> float:
         return interface.total_variation_of(self._counts)
 
-    def upper_epsilon(self, delta: float, enough: float = 0.0) -> float:
-        """Returns an upper bound on ε at δ in [0, 1), in nats.
+    def upper_epsilons(
+        self, deltas: FloatArray, enough: FloatArray | None = None
+    ) -> FloatArray:
+        """Returns (n,) upper bounds on ε at (n,) δ in [0, 1), in nats.
 
         Args:
-            delta: δ.
-            enough: An ε below which the bound need not be a good one.
+            deltas: (n,) δ.
+            enough: (n,) ε below which a bound need not be a good one.
         """
-        largest = self._loss if delta >= self._chance_of_more else math.inf
-        if delta <= 0:
-            return largest
-        if delta >= self._total_variation:
-            return 0.0
+        found = np.where(deltas >= self._chance_of_more, self._largest, math.inf)
+        positive = deltas > 0
+        found[positive & (deltas >= self._total_variation)] = 0.0
+        open_ = np.flatnonzero(positive & (deltas < self._total_variation))
+        # Closed, so they hold where a ratio does not fit a float.
+        found[open_] = np.minimum(
+            found[open_], self._unamplified_epsilons(deltas[open_])
+        )
         noise = self._gaussian(self._parts[Bound.UPPER])
         if self._has_closed_form(Bound.UPPER) and not noise:
-            exact = neyman_pearson.epsilon(self._closed_form_delta, delta, Bound.UPPER)
-            return min(largest, self._unamplified_epsilon(delta), exact)
-        # Closed, so they hold where a ratio does not fit a float.
-        simple = min(largest, self._unamplified_epsilon(delta))
-        if noise or not self._parts[Bound.UPPER]:
-            return simple
-        if enough and self._quick_epsilon(delta) <= enough:
-            return min(enough, simple)
-        remove = self._least_epsilon(Direction.REMOVE, delta)
-        if Direction.ADD not in self._directions:
-            return min(remove, simple)
-        # The other direction matters only where a quick bound does not rule it out.
-        add = self._profile(Bound.UPPER, Direction.ADD, delta, math.inf).epsilon(delta)
-        if add > remove:
-            add = min(add, self._least_epsilon(Direction.ADD, delta))
-        return min(max(remove, add), simple)
+            exact = self._closed_form_epsilons(deltas[open_], Bound.UPPER)
+            found[open_] = np.minimum(found[open_], exact)
+        elif self._parts[Bound.UPPER] and not noise:
+            for level, here in anchors.grouped(_levels(deltas[open_])):
+                asked = open_[here]
+                least = None if enough is None else enough[asked]
+                composed = self._upper_epsilons(level, deltas[asked], least)
+                found[asked] = np.minimum(found[asked], composed)
+        return found
 
-    def _quick_epsilon(self, delta: float) -> float:
-        """Returns an upper bound on ε on a coarse lattice."""
-        return max(
-            self._profile(Bound.UPPER, direction, delta, math.inf).epsilon(delta)
-            for direction in self._directions
+    def _upper_epsilons(
+        self, level: int, deltas: FloatArray, enough: FloatArray | None
+    ) -> FloatArray:
+        """Returns (n,) upper bounds on ε at (n,) δ of one level."""
+        composed_loss.prepare(
+            [self._loss(Bound.UPPER, way, level) for way in self._directions], deltas
         )
+        return self._worst(level, deltas, Loss.epsilons, Loss.simple_epsilons, enough)
 
-    def _least_epsilon(self, direction: Direction, delta: float) -> float:
-        """Returns the least upper bound on ε of one direction."""
-        return min(
-            self._profile(Bound.UPPER, direction, delta, parts=parts).epsilon(delta)
-            for parts in self._alternatives[Bound.UPPER]
-        )
+    def _upper_deltas(
+        self, level: int, epsilons: FloatArray, enough: FloatArray | None
+    ) -> FloatArray:
+        """Returns (n,) upper bounds on δ at (n,) ε, from the pairs of one level."""
+        return self._worst(level, epsilons, Loss.deltas, Loss.simple_deltas, enough)
 
-    def lower_epsilon(self, delta: float) -> float:
-        """Returns a lower bound on ε at δ in [0, 1), in nats."""
-        delta = max(delta, _SMALLEST_GUESS)  # A larger δ has no larger ε.
-        return max(
-            self._lower_epsilon_of(parts, delta)
-            for parts in self._alternatives[Bound.LOWER]
-        )
+    def _worst(
+        self,
+        level: int,
+        asked: FloatArray,
+        question: Question,
+        simple: Question,
+        enough: FloatArray | None,
+    ) -> FloatArray:
+        """Returns the larger answers of both directions, each the least that is known.
 
-    def _lower_epsilon_of(self, parts: Counts, delta: float) -> float:
-        noise = self._gaussian(parts)
+        Simple bounds do where they are enough, and the second direction is looked at
+        where one does not rule it out.
+        """
+        if enough is not None and enough.any():
+            worst = np.max(
+                [self._least(way, level, asked, simple) for way in self._directions],
+                axis=0,
+            )
+            open_ = worst > enough
+            if open_.any():
+                worst[open_] = self._worst(level, asked[open_], question, simple, None)
+            return np.asarray(worst)
+        first, *others = self._directions
+        worst = self._least(first, level, asked, question)
+        for direction in others:
+            open_ = self._least(direction, level, asked, simple) > worst
+            if open_.any():
+                least = self._least(direction, level, asked[open_], question)
+                worst[open_] = np.maximum(worst[open_], least)
+        return worst
+
+    def _least(
+        self, direction: Direction, level: int, asked: FloatArray, question: Question
+    ) -> FloatArray:
+        """Returns the least answers of the compositions that dominate this one."""
+        answers = [
+            question(self._loss(Bound.UPPER, direction, level, number), asked)
+            for number in range(len(self._alternatives[Bound.UPPER]))
+        ]
+        least: FloatArray = functools.reduce(np.minimum, answers)
+        return least
+
+    def lower_epsilons(self, deltas: FloatArray) -> FloatArray:
+        """Returns (n,) lower bounds on ε at (n,) δ in [0, 1), in nats."""
+        deltas = np.maximum(deltas, _SMALLEST_GUESS)  # A larger δ has no larger ε.
+        found = [
+            self._lower_epsilons(number, deltas)
+            for number in range(len(self._alternatives[Bound.LOWER]))
+        ]
+        return np.asarray(np.max(found, axis=0))
+
+    def _lower_epsilons(self, number: int, deltas: FloatArray) -> FloatArray:
+        """Returns (n,) lower bounds from one of the compositions below this one."""
+        noise = self._gaussian(self._alternatives[Bound.LOWER][number])
         if noise:
-            return gaussian.epsilon(1 / noise, delta, Bound.LOWER)
-        if parts is self._parts[Bound.LOWER] and self._has_closed_form(Bound.LOWER):
-            return neyman_pearson.epsilon(self._closed_form_delta, delta, Bound.LOWER)
-        return max(
-            self._profile(Bound.LOWER, direction, delta, parts=parts).epsilon(delta)
-            for direction in self._directions
-        )
+            return _each(lambda x: gaussian.epsilon(1 / noise, x, Bound.LOWER), deltas)
+        if number == 0 and self._has_closed_form(Bound.LOWER):
+            return self._closed_form_epsilons(deltas, Bound.LOWER)
+        found = np.empty(deltas.shape)
+        for level, here in anchors.grouped(_levels(deltas)):
+            found[here] = np.max(
+                [
+                    self._loss(Bound.LOWER, way, level, number).epsilons(deltas[here])
+                    for way in self._directions
+                ],
+                axis=0,
+            )
+        return found
 
-    def upper_delta(self, epsilon: float, enough: float = 0.0) -> float:
-        """Returns an upper bound on δ at ε, which may be infinite.
+    def upper_deltas(
+        self, epsilons: FloatArray, enough: FloatArray | None = None
+    ) -> FloatArray:
+        """Returns (n,) upper bounds on δ at (n,) ε, which may be infinite.
 
         Args:
-            epsilon: ε, in nats.
-            enough: A δ below which the bound need not be a good one.
+            epsilons: (n,) ε, in nats.
+            enough: (n,) δ below which a bound need not be a good one.
         """
-        if epsilon == self._loss == math.inf:
-            return self._infinite_delta(Bound.UPPER)
-        if epsilon >= self._loss:
-            return self._chance_of_more
-        if epsilon < _LOWEST_EPSILON:
-            return 1.0
-        simple = self._unamplified_delta(epsilon)
-        if epsilon >= 0:
-            simple = min(simple, self._total_variation)
-        if simple < _SMALLEST_GUESS:
-            return simple
+        found = np.ones(epsilons.shape)
+        beyond = epsilons >= self._largest
+        if beyond.any():
+            rest = self._chance_of_more
+            if math.isinf(self._largest):
+                rest = self._infinite_delta(Bound.UPPER)
+            found[beyond] = rest
+        asked = ~beyond & (epsilons >= _LOWEST_EPSILON)
+        found[asked] = self._unamplified_deltas(epsilons[asked])
+        least = asked & (epsilons >= 0)
+        found[least] = np.minimum(found[least], self._total_variation)
+        open_ = np.flatnonzero(asked & (found >= _SMALLEST_GUESS))
         if self._has_closed_form(Bound.UPPER):
-            return min(simple, self._closed_form_delta(epsilon, Bound.UPPER))
-        return min(simple, self._at_its_own_tail(epsilon, enough))
+            exact = self._closed_form_deltas(epsilons[open_], Bound.UPPER)
+        else:
+            few = None if enough is None else enough[open_]
+            exact = self._at_their_own_level(epsilons[open_], few)
+        found[open_] = np.minimum(found[open_], exact)
+        return found
 
-    def lower_delta(self, epsilon: float, upper: float) -> float:
-        """Returns a lower bound on δ at ε, which may be infinite.
+    def lower_deltas(self, epsilons: FloatArray, uppers: FloatArray) -> FloatArray:
+        """Returns (n,) lower bounds on δ at (n,) ε, which may be infinite.
 
         Args:
-            epsilon: In nats.
-            upper: An upper bound on the same δ, 1 if none is known: the nearer it
-                is, the better are the tails chosen.
+            epsilons: In nats.
+            uppers: (n,) upper bounds on the same δ, 1 if none is known: the nearer
+                they are, the better are the tails chosen.
         """
-        epsilon = max(epsilon, _LOWEST_EPSILON)
-        if epsilon == math.inf:
-            return self._infinite_delta(Bound.LOWER)
-        if epsilon >= self._loss and not self._chance_of_more:
-            return 0.0
+        epsilons = np.maximum(epsilons, _LOWEST_EPSILON)
+        found = np.zeros(epsilons.shape)
+        infinite = epsilons == math.inf
+        if infinite.any():
+            found[infinite] = self._infinite_delta(Bound.LOWER)
+        asked = ~infinite & ((epsilons < self._largest) | (self._chance_of_more > 0))
         if self._has_closed_form(Bound.LOWER):
-            return self._closed_form_delta(epsilon, Bound.LOWER)
-        if self._unamplified_delta(epsilon) < _SMALLEST_GUESS:
-            return 0.0
-        guess = _FIRST_GUESS
-        while guess > max(upper, _SMALLEST_GUESS):
-            guess = _smaller(guess)
-        delta = self._delta(Bound.LOWER, epsilon, guess)
-        if delta < guess:
-            delta = max(delta, self._delta(Bound.LOWER, epsilon, _smaller(guess)))
-        return delta
+            found[asked] = self._closed_form_deltas(epsilons[asked], Bound.LOWER)
+            return found
+        asked &= uppers >= _SMALLEST_GUESS
+        asked[asked] = self._unamplified_deltas(epsilons[asked]) >= _SMALLEST_GUESS
+        levels = _levels(uppers)
+        for level, least in enumerate(_LEVELS):
+            here = asked & (levels == level)
+            if not here.any():
+                continue
+            deltas = [
+                self._loss(Bound.LOWER, way, level, number).deltas(epsilons[here])
+                for way in self._directions
+                for number in range(len(self._alternatives[Bound.LOWER]))
+            ]
+            found[here] = np.maximum(found[here], np.max(deltas, axis=0))
+            # Once more with smaller tails.
+            lacking = here & (found < least / _FORGIVEN) & (levels == _levels(uppers))
+            levels[lacking] += 1
+        return found
+
+    def _at_their_own_level(
+        self, epsilons: FloatArray, enough: FloatArray | None
+    ) -> FloatArray:
+        """Returns (n,) upper bounds on δ from pairs whose tails are small beside it.
+
+        Each answer is certain; one that is no larger than its tails allow for is
+        asked again of pairs with smaller tails.
+        """
+        best = np.ones(epsilons.shape)
+        levels = np.full(epsilons.shape, _FIRST_LEVEL)
+        open_ = np.arange(epsilons.size)
+        while open_.size:
+            for level, here in anchors.grouped(levels[open_]):
+                here = open_[here]
+                guesses = self._about(level, epsilons[here])
+                asked = guesses > _LEVELS[level] / _FORGIVEN
+                asked |= level == _LEVELS.size - 1
+                few = None if enough is None else enough[here[asked]]
+                found = self._upper_deltas(level, epsilons[here[asked]], few)
+                best[here[asked]] = np.minimum(best[here[asked]], found)
+                guesses[asked] = found
+                levels[here] = _next_levels(level, guesses)
+                if few is not None:
+                    levels[here[asked][found <= few]] = -1
+            open_ = open_[levels[open_] >= 0]
+        return best
+
+    def _about(self, level: int, epsilons: FloatArray) -> FloatArray:
+        """Returns (n,) guesses at δ, none of which is certainly too small."""
+        logs = [
+            self._loss(Bound.UPPER, way, level).about(epsilons)
+            for way in self._directions
+        ]
+        guesses: FloatArray = np.exp(np.minimum(np.max(logs, axis=0), 0.0))
+        return guesses * math.exp(_SURELY_LESS)
 
     def _infinite_delta(self, bound: Bound) -> float:
         """Returns a bound on the probability of an infinite loss."""
@@ -219,6 +367,20 @@ class PrivacyBounds:
         ]
         return max(delta for delta in deltas if delta is not None)
 
+    def _closed_form_deltas(self, epsilons: FloatArray, bound: Bound) -> FloatArray:
+        return _each(lambda epsilon: self._closed_form_delta(epsilon, bound), epsilons)
+
+    def _closed_form_epsilons(self, deltas: FloatArray, bound: Bound) -> FloatArray:
+        part = next(iter(self._parts[bound]))
+
+        def epsilon(delta: float) -> float:
+            known = part.closed_form_epsilon(delta, bound)
+            if known is not None:
+                return known
+            return neyman_pearson.epsilon(self._closed_form_delta, delta, bound)
+
+        return _each(epsilon, deltas)
+
     @staticmethod
     def _gaussian(parts: Counts) -> float | None:
         """Returns the noise multiplier of a composition that is one Gaussian."""
@@ -228,89 +390,67 @@ class PrivacyBounds:
                 return part.noise_multiplier
         return None
 
-    def _unamplified_epsilon(self, delta: float) -> float:
-        """Returns ε of the Gaussian that dominates the composition, if any does."""
-        if math.isinf(self._precision):
-            return math.inf
-        mean = floats.raised(math.sqrt(self._precision), by=1e-15)
-        return gaussian.epsilon(mean, delta, Bound.UPPER) if mean else 0.0
+    def _mean(self) -> float:
+        """Returns the mean of the Gaussian that dominates the composition, or inf."""
+        return floats.raised(math.sqrt(self._precision), by=1e-15)
 
-    def _unamplified_delta(self, epsilon: float) -> float:
-        if math.isinf(self._precision):
-            return 1.0
-        mean = floats.raised(math.sqrt(self._precision), by=1e-15)
+    def _unamplified_epsilons(self, deltas: FloatArray) -> FloatArray:
+        """Returns (n,) ε of the Gaussian that dominates the composition, if any."""
+        mean = self._mean()
+        if math.isinf(mean) or not mean:
+            return np.full(deltas.shape, mean)
+        return _each(lambda x: gaussian.epsilon(mean, x, Bound.UPPER), deltas)
+
+    def _unamplified_deltas(self, epsilons: FloatArray) -> FloatArray:
+        mean = self._mean()
+        if math.isinf(mean):
+            return np.ones(epsilons.shape)
         if not mean:
-            return max(0.0, -math.expm1(min(epsilon, 0.0)))
-        return gaussian.delta(mean, epsilon, Bound.UPPER)
-
-    def _delta(self, bound: Bound, epsilon: float, guess: float) -> float:
-        """Returns δ from pairs whose tails are small beside a guess of it."""
-        best = min if bound is Bound.UPPER else max
-        return max(
-            best(
-                self._profile(bound, direction, guess, parts=parts).delta(epsilon)
-                for parts in self._alternatives[bound]
-            )
-            for direction in self._directions
+            return np.maximum(-np.expm1(np.minimum(epsilons, 0.0)), 0.0)
+        return _each(
+            lambda epsilon: gaussian.delta(mean, epsilon, Bound.UPPER), epsilons
         )
 
-    def _at_its_own_tail(self, epsilon: float, enough: float) -> float:
-        """Returns an upper bound on δ from pairs whose tails are small beside it.
+    def _loss(
+        self, bound: Bound, direction: Direction, level: int, alternative: int = 0
+    ) -> Loss:
+        """Returns the composed loss whose tails are small beside δ of a level."""
+        if (bound, direction, level, alternative) not in self._losses:
+            self._compose(bound, level, alternative)
+        return self._losses[bound, direction, level, alternative]
 
-        Each answer is certain; one that is no larger than its tails allow for is
-        asked again of pairs with smaller tails.
-        """
-        guess, best = _FIRST_GUESS, 1.0
-        for attempt in itertools.count(1):
-            best = min(best, self._delta(Bound.UPPER, epsilon, guess))
-            if best <= enough:
-                return best
-            # A tail's lump may make it far too large: once more, then.
-            doubtful = best > _LARGE and attempt == 1
-            if (best >= guess and not doubtful) or guess <= _SMALLEST_GUESS:
-                break
-            guess = _smaller(guess)
-        if best > _LARGE:
-            return self._where_epsilon_is_enough(epsilon, best)
-        return best
-
-    def _where_epsilon_is_enough(self, epsilon: float, bound: float) -> float:
-        """Returns a δ no larger than an upper bound, at which ε is certainly enough.
-
-        Where a law has a heavy tail the search for ε at δ is often tight although the
-        profile at ε is not: any δ whose ε is at most the one asked for is a bound.
-        """
-        lower = self.lower_delta(epsilon, bound)
-        for factor in _ABOVE_LOWER:
-            delta = factor * lower
-            if not 0 < delta < min(bound, 1.0):
-                break
-            if self.upper_epsilon(delta) <= epsilon:
-                return delta
-        return bound
-
-    def _profile(
-        self,
-        bound: Bound,
-        direction: Direction,
-        delta: float,
-        interval: float | None = None,
-        *,
-        parts: Counts | None = None,
-    ) -> composed_loss.ComposedLoss:
-        parts = self._parts[bound] if parts is None else parts
+    def _compose(self, bound: Bound, level: int, alternative: int) -> None:
+        parts = self._alternatives[bound][alternative]
+        delta = float(_LEVELS[level])
         tail_mass = _tail_mass(sum(parts.values()), delta)
-        laws: Sequence[loss_distribution.LossDistribution] = [
-            loss_distribution.from_pair(
-                interface.pairs_of(part, bound, tail_mass).of(direction),
-                direction,
-                count,
-            )
-            for part, count in parts.items()
-        ]
-        if bound is Bound.LOWER:
-            interval = math.inf
-        return composed_loss.ComposedLoss(laws, interval or self._interval)
+        interval = self._interval if bound is Bound.UPPER else math.inf
+        each = [_Laws(parts, bound, way, tail_mass) for way in self._directions]
+        surveys = composed_loss.surveys(each, delta)
+        for way, laws, survey in zip(self._directions, each, surveys, strict=True):
+            loss = Loss(laws, interval, delta, survey)
+            self._losses[bound, way, level, alternative] = loss
+
+
+def _each(function: Callable[[float], float], values: FloatArray) -> FloatArray:
+    """Returns the (n,) values of a function of a number."""
+    return np.array([function(value) for value in values.tolist()], dtype=np.float64)
+
+
+def _levels(deltas: FloatArray) -> IndexArray:
+    """Returns the (n,) levels that are enough for (n,) δ, the last if none is."""
+    levels = np.searchsorted(-_LEVELS, -deltas)
+    return np.asarray(np.minimum(levels, _LEVELS.size - 1), dtype=np.int64)
+
+
+def _next_levels(level: int, guesses: FloatArray) -> IndexArray:
+    """Returns the (n,) levels to go on to from guesses at (n,) δ, or −1 if none is."""
+    if level == _LEVELS.size - 1:
+        return np.full(guesses.shape, -1, dtype=np.int64)
+    # Where a guess is far below a level it is no guide.
+    furthest = int(np.searchsorted(_EXPONENTS, 2 * _EXPONENTS[level]))
+    levels = np.clip(_levels(guesses), level + 1, min(furthest, _LEVELS.size - 1))
+    enough = guesses >= _LEVELS[level] / _FORGIVEN
+    return np.where(enough, -1, levels)
 
 
 def _tail_mass(copies: int, delta: float) -> float:
@@ -318,10 +458,6 @@ def _tail_mass(copies: int, delta: float) -> float:
     share = max(delta, _SMALLEST_GUESS) * _TAIL_SHARE / max(copies, 1)
     exponent = math.floor(math.log10(share))
     return max(10.0**exponent, gaussian_mixture.SMALLEST_TAIL_MASS * 1e4)
-
-
-def _smaller(guess: float) -> float:
-    return max(guess**2, _SMALLEST_GUESS)
 
 
 class WorstOf:
@@ -335,55 +471,63 @@ class WorstOf:
     def __init__(self, bounds: Sequence[PrivacyBounds]) -> None:
         self._scenarios = bounds
 
-    def upper_epsilon(self, delta: float) -> float:
-        """Returns an upper bound on ε at δ in [0, 1), in nats."""
-        return max(self._upper_epsilons(delta))
-
-    def upper_delta(self, epsilon: float) -> float:
-        """Returns an upper bound on δ at finite ε."""
-        return max(self._upper_deltas(epsilon))
-
-    def epsilon_bounds(self, delta: float) -> tuple[float, float]:
-        """Returns a lower and an upper bound on ε at δ in [0, 1), in nats."""
-        uppers = self._upper_epsilons(delta)
-        return self._bounds(uppers, lambda each, _: each.lower_epsilon(delta))
-
-    def delta_bounds(self, epsilon: float) -> tuple[float, float]:
-        """Returns a lower and an upper bound on δ at finite ε."""
-        uppers = self._upper_deltas(epsilon)
-        return self._bounds(
-            uppers, lambda each, upper: each.lower_delta(epsilon, upper)
+    def upper_epsilons(self, deltas: FloatArray) -> FloatArray:
+        """Returns (n,) upper bounds on ε at (n,) δ in [0, 1), in nats."""
+        return np.asarray(
+            self._uppers(PrivacyBounds.upper_epsilons, deltas).max(axis=0)
         )
 
-    def _upper_epsilons(self, delta: float) -> list[float]:
-        """Returns upper bounds on each, good ones on the largest."""
-        worst, found = 0.0, []
-        for each in self._scenarios:
-            found.append(float(each.upper_epsilon(delta, worst)))
-            worst = max(worst, found[-1])
-        return found
+    def upper_deltas(self, epsilons: FloatArray) -> FloatArray:
+        """Returns (n,) upper bounds on δ at (n,) ε."""
+        return np.asarray(
+            self._uppers(PrivacyBounds.upper_deltas, epsilons).max(axis=0)
+        )
 
-    def _upper_deltas(self, epsilon: float) -> list[float]:
-        """Returns upper bounds on each, good ones on the largest."""
-        worst, found = 0.0, []
-        for each in self._scenarios:
-            found.append(float(each.upper_delta(epsilon, worst)))
-            worst = max(worst, found[-1])
-        return found
+    def epsilon_bounds(self, deltas: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Returns (n,) lower and upper bounds on ε at (n,) δ in [0, 1), in nats."""
+        return self._bounds(
+            self._uppers(PrivacyBounds.upper_epsilons, deltas),
+            lambda each, chosen, _: each.lower_epsilons(deltas[chosen]),
+        )
+
+    def delta_bounds(self, epsilons: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Returns (n,) lower and upper bounds on δ at (n,) ε."""
+        return self._bounds(
+            self._uppers(PrivacyBounds.upper_deltas, epsilons),
+            lambda each, chosen, upper: each.lower_deltas(epsilons[chosen], upper),
+        )
+
+    def _uppers(
+        self,
+        upper_of: Callable[[PrivacyBounds, FloatArray, FloatArray], FloatArray],
+        asked: FloatArray,
+    ) -> FloatArray:
+        """Returns (s, n) upper bounds of s scenarios, good ones on the largest."""
+        found: list[FloatArray] = []
+        worst = np.zeros(asked.shape)
+        for scenario in self._scenarios:
+            found.append(upper_of(scenario, asked, worst))
+            worst = np.maximum(worst, found[-1])
+        return np.array(found)
 
     def _bounds(
         self,
-        uppers: Sequence[float],
-        lower_of: Callable[[PrivacyBounds, float], float],
-    ) -> tuple[float, float]:
-        """Returns bounds on the largest: below it is any scenario that has a bound."""
-        upper = float(max(uppers))
-        if upper <= 0:
-            return 0.0, 0.0
-        order = sorted(range(len(uppers)), key=lambda i: -uppers[i])
-        lower = 0.0
-        for i in order[:_MOST_LOWERS]:
-            if lower >= uppers[i]:
-                break
-            lower = max(lower, float(lower_of(self._scenarios[i], uppers[i])))
-        return min(lower, upper), upper
+        uppers: FloatArray,
+        lower_of: Callable[[PrivacyBounds, IndexArray, FloatArray], FloatArray],
+    ) -> tuple[FloatArray, FloatArray]:
+        """Returns bounds on the largest: below it is any scenario that has a bound.
+
+        Args:
+            uppers: (s, n) upper bounds of s scenarios.
+            lower_of: From a scenario, the numbers of some questions and its upper
+                bounds there to lower ones.
+        """
+        lower, upper = np.zeros(uppers.shape[1]), uppers.max(axis=0)
+        for numbers in np.argsort(-uppers, axis=0, kind="stable")[:_MOST_LOWERS]:
+            for number, scenario in enumerate(self._scenarios):
+                open_ = (numbers == number) & (lower < uppers[number])
+                chosen = np.flatnonzero(open_)
+                if chosen.size:
+                    below = lower_of(scenario, chosen, uppers[number, chosen])
+                    lower[chosen] = np.maximum(lower[chosen], below)
+        return np.minimum(lower, upper), upper

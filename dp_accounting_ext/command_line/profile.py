@@ -136,7 +136,7 @@ def _profiles(options: argparse.Namespace) -> str:
             f"smallest_delta must be in (0, 1). Found {options.smallest_delta:g}."
         )
     setting = _setting(options)
-    with progress_line.Progress("points") as progress:
+    with progress_line.Progress("curves") as progress:
         found = delta_profile.profiles(
             setting,
             group_sizes=options.group_size,

@@ -1,201 +1,125 @@
 """Composition at the query: sums of privacy losses, tilted to where δ is read.
 
-Laws are kept with their counts; the loss interval, the tilt and the window are
-chosen anew for each question. So a small δ is as accurate as a large one.
+Laws are kept with their counts, or made anew when they are needed; the loss interval,
+the tilt and the window are those of the stretch in which an answer lies. So a small δ
+is as accurate as a large one, and what one question computed answers the next.
 """
 
 from collections.abc import Sequence
 import dataclasses
-import functools
+import itertools
 import math
 
 import numpy as np
 import numpy.typing as npt
-from scipy import fft
 
+from dp_accounting_ext.composition import anchors
+from dp_accounting_ext.composition import composed_atoms
 from dp_accounting_ext.composition import loss_distribution
-from dp_accounting_ext.composition import saddle_point
 from dp_accounting_ext.kernels import floats
-from dp_accounting_ext.kernels import lattice
-from dp_accounting_ext.kernels import profile
-from dp_accounting_ext.kernels import tilted_masses
+from dp_accounting_ext.kernels import memory
 from dp_accounting_ext.pairs import dominating_pair
 
 Bound = dominating_pair.Bound
 LossDistribution = loss_distribution.LossDistribution
 FloatArray = npt.NDArray[np.float64]
-IndexArray = npt.NDArray[np.int64]
-
-# Certified: a cost above it may have been cut off (`tilted_masses.raised`).
-_LARGEST_COST = math.exp(600.0)
 
 # Tuning. In brackets: gap and time for half of it, and twice, over what they are for
 # 10,000 Poisson samples of rate 0.01 and σ = 1 at δ = 1e-6.
-_MOVED = 5e-6  # How far the lattice may move ε, relatively. (0.6 and 1.3, 1.4 and 0.8.)
-_DEVIATIONS_BELOW = 1.0  # How far below its centre a composed loss is kept. (The same.)
+_MOVED = 3e-6  # How far the lattice may move ε, relatively. (0.6 and 1.3, 1.4 and 0.8.)
 _RARE = 1e-7  # Share of δ that may become infinite. (The same.)
 _NEGLIGIBLE = 1e-12  # Share of a law that may move to the safe side. (The same.)
-_TRIES = 6  # How often a window is moved to where ε is. (The same.)
-_LEAST_CENTRE = 0.1  # An ε near zero counts as so many deviations. (The same.)
+_TRIES = 8  # At how many places an ε is looked for.
 _COARSEST = 1.0  # The largest loss interval, in nats. Not measured.
 _FINEST = 1e-12  # The least one, over the largest loss, for the digits of an index.
+_FEWEST_POINTS = 1 << 13  # That many cost next to nothing.
 _MOST_POINTS = 1 << 21  # Bounds the memory: 16 MB an array.
+# Of more different laws the interval may be coarser, by so much at most, and they are
+# composed in both directions at once: their pairs are not kept.
+_MANY = 50
+_COARSER = 10.0
+# What is composed atom by atom: a few microseconds for each copy.
+_MOST_ATOMS = 256
+_MOST_COPIES = 100
+_EQUAL = 1e-14  # Losses that count as one, over the largest.
+# Certified: of a sum of a million positive terms, relatively.
+_ROUNDING = 1e-10
+
+# What was composed last, for all compositions together.
+_MEMORY: memory.Memory[composed_atoms.Atoms] = memory.Memory(64 << 20)
+_NUMBERS = itertools.count()
+_NONE: FloatArray = np.zeros(0)
 
 
 @dataclasses.dataclass(frozen=True)
-class _Atoms:
-    """A composed loss near ε: what is counted, from the largest loss down.
+class _Sketch:
+    """What is kept of a law that is not kept.
 
-    Masses `cost` are relative to e^{origin}: δ(ε) = sink + Σ (gain −
-    e^{ε − origin} cost)_+.
+    Attributes:
+        high: So many of its losses are not too rare to matter.
+        rest: The law without the others, and without its arrays.
+        ends: Its least and its largest loss.
+        log_mass: The logarithm of its mass, at least 0.
+        group: A few of its atoms.
     """
 
-    origin: float
-    losses: FloatArray
-    gain: FloatArray
-    cost: FloatArray
-    sink: float
-    mass_error: float
-    ratio_error: float
-    bound: Bound
+    high: int
+    rest: LossDistribution
+    ends: tuple[float, float]
+    log_mass: float
+    group: anchors.Group
 
-    def _allowance(self) -> tuple[float, float]:
-        return dominating_pair.allowance(
-            self.bound, self.gain.size, self.mass_error, self.ratio_error
+    @classmethod
+    def of(cls, law: LossDistribution, num_laws: int, dropped: float) -> "_Sketch":
+        """Returns that of one of so many laws, which may lose so much mass."""
+        above = np.cumsum(law.masses[::-1]) * law.count
+        rare = int(np.searchsorted(above, dropped, side="right"))
+        high = max(law.masses.size - rare, 1)
+        masses, losses = law.masses[:high], law.losses[:high]
+        infinity_mass = law.infinity_mass
+        if law.bound is Bound.UPPER:
+            infinity_mass += floats.raised(float(law.masses[high:].sum()))
+        rest = dataclasses.replace(
+            law, losses=_NONE, masses=_NONE, infinity_mass=infinity_mass
+        )
+        return cls(
+            high,
+            rest,
+            (float(losses[0]), float(losses[-1])),
+            math.log(max(float(masses.sum()), 1.0)),
+            anchors.Group.of(losses, masses, law.count, num_laws),
         )
 
-    def delta(self, epsilon: float) -> float:
-        shift, factor = self._allowance()
-        log_kappa = epsilon + shift - self.origin
-        total = self.sink
-        # Above it no gain exceeds κ times its cost, which is e^−700 of it or more.
-        if log_kappa < floats.LARGEST_EXPONENT:
-            terms = np.maximum(self.gain - math.exp(log_kappa) * self.cost, 0.0)
-            total += float(terms.sum())
-        return min(max(factor * total, 0.0), 1.0)
+    def shortened(self, law: LossDistribution, tilt: float) -> LossDistribution:
+        """Returns the law without high losses, and low ones that a tilt hides.
 
-    def epsilon(self, delta: float) -> float:
-        shift, factor = self._allowance()
-        if factor == 0:
-            return 0.0
-        kappa = profile.log_kappa(self.gain, self.cost, self.sink, delta / factor)
-        return self.origin + kappa - shift
+        High ones are infinite and low ones are raised (upper bounds), or both are
+        dropped (lower bounds).
+        """
+        low = self.group.negligible_below(tilt, _NEGLIGIBLE)
+        masses = law.masses[low : self.high]
+        if low and law.bound is Bound.UPPER:
+            masses = masses.copy()
+            masses[0] += law.masses[:low].sum()
+        losses = law.losses[low : self.high]
+        return dataclasses.replace(self.rest, losses=losses, masses=masses)
 
 
-def _without_high(law: LossDistribution, dropped: float) -> LossDistribution:
-    """Returns the law without its highest losses, which are rare.
-
-    They become infinite (upper bounds) or are dropped (lower bounds).
-    """
-    above = np.cumsum(law.masses[::-1])[::-1] * law.count
-    high = max(int(np.searchsorted(-above, -dropped)), 1)
-    infinity_mass = law.infinity_mass
-    if law.bound is Bound.UPPER:
-        infinity_mass += floats.raised(float(law.masses[high:].sum()))
-    return dataclasses.replace(
-        law,
-        losses=law.losses[:high],
-        masses=law.masses[:high],
-        infinity_mass=infinity_mass,
-    )
-
-
-def _without_low(law: LossDistribution, tilt: float) -> LossDistribution:
-    """Returns the law without low losses that no answer at this tilt depends on.
-
-    They are raised (upper bounds) or dropped (lower bounds).
-    """
-    with np.errstate(divide="ignore"):
-        exponents = np.log(law.masses) + tilt * law.losses
-    weights = np.exp(exponents - exponents.max())
-    share = np.cumsum(weights) / weights.sum()
-    low = int(np.searchsorted(share, _NEGLIGIBLE / law.count))
-    masses = law.masses[low:].copy()
-    if law.bound is Bound.UPPER:
-        masses[0] += law.masses[:low].sum()
-    return dataclasses.replace(law, losses=law.losses[low:], masses=masses)
-
-
-def _compose(
-    laws: Sequence[LossDistribution],
-    tilt: float,
-    centre: float,
-    window: saddle_point.Window,
-    interval: float,
-) -> _Atoms:
-    """Returns the composed loss in a window around `centre`.
-
-    Args:
-        laws: What is composed.
-        tilt: Tilt that centres the composed loss there.
-        centre: Where the profile is read.
-        window: The losses between which the tilted law lies, nearly.
-        interval: The loss interval.
-    """
-    laws = [_without_low(law, tilt) for law in laws]
-    bound = laws[0].bound
-    first = math.floor(min(window.low, centre - window.deviation) / interval) - 2
-    size = math.ceil(max(window.high, centre) / interval) + 3 - first
-    size = fft.next_fast_len(size, real=True)
-    last = first + size - 1
-    factors = [loss_distribution.on_lattice(law, interval) for law in laws]
-    counts = [law.count for law in laws]
-    changes = [change * interval for change in window.changes]
-    tilted = lattice.TiltedSum([p for p, _ in factors], tilt * interval, size, changes)
-    # Losses far below where the profile is read count for nothing there.
-    lowest = max(
-        first, math.floor((centre - _DEVIATIONS_BELOW * window.deviation) / interval)
-    )
-    indices = np.arange(lowest, last + 1, dtype=np.int64)
-    losses = indices.astype(np.float64) * interval
-    mass_error = sum(law.count * law.mass_error for law in laws) + tilted.mass_error()
-    ratio_error = sum(law.count * law.ratio_error for law in laws)
-    sink = loss_distribution.infinity_mass(laws)
-    if bound is Bound.UPPER:
-        gain = tilted_masses.raised([tilted], counts, indices)
-        gain = np.minimum(gain, loss_distribution.most_mass(laws))
-        cost = gain * np.exp(np.minimum(centre - losses, floats.LARGEST_EXPONENT))
-        sink += tilted.mass_above(counts, last + 1)
-    else:
-        others = lattice.TiltedSum(
-            [q for _, q in factors if q is not None], tilt * interval, size, changes
-        )
-        gain = tilted_masses.LeastNoise([tilted], counts, indices).lowered()
-        cost = tilted_masses.raised([others], counts, indices, centre - losses)
-        # Beyond it a cost may have been cut off; it outweighs any gain.
-        gain[cost > _LARGEST_COST] = 0.0
-        mass_error += others.mass_error()
-        # A group's gain and cost are rounded on their own, which moves its ratio.
-        ratio_error += 2 * mass_error
-    return _Atoms(
-        origin=centre,
-        losses=losses[::-1],
-        gain=gain[::-1],
-        cost=cost[::-1],
-        sink=sink,
-        mass_error=mass_error,
-        ratio_error=ratio_error,
-        bound=bound,
-    )
-
-
-def _single(law: LossDistribution) -> _Atoms:
-    """Returns the atoms of one law, which need no lattice."""
-    gain = law.masses[::-1]
-    losses = law.losses[::-1]
-    # A sum of many constant losses need not fit a float as a ratio.
-    origin = float(losses[0]) if losses.size == 1 else 0.0
-    largest = floats.LARGEST_EXPONENT
-    exponents = np.clip(origin - losses, -largest, largest)
-    return _Atoms(
-        origin=origin,
-        losses=losses,
-        gain=gain,
-        cost=gain * np.exp(exponents),
-        sink=law.infinity_mass,
-        mass_error=law.mass_error,
-        ratio_error=law.ratio_error,
-        bound=law.bound,
+def _totals(sketches: Sequence[_Sketch]) -> composed_atoms.Totals:
+    """Returns what is known of the composition of some laws."""
+    rests = [sketch.rest for sketch in sketches]
+    log_mass = math.fsum(each.rest.count * each.log_mass for each in sketches)
+    return composed_atoms.Totals(
+        bound=rests[0].bound,
+        copies=sum(law.count for law in rests),
+        ends=(
+            math.fsum(each.rest.count * each.ends[0] for each in sketches),
+            math.fsum(each.rest.count * each.ends[1] for each in sketches),
+        ),
+        infinity_mass=loss_distribution.infinity_mass(rests),
+        most_mass=floats.raised(math.exp(min(log_mass, floats.LARGEST_EXPONENT))),
+        mass_error=sum(law.count * law.mass_error for law in rests),
+        ratio_error=sum(law.count * law.ratio_error for law in rests),
     )
 
 
@@ -216,168 +140,333 @@ def _constant(laws: Sequence[LossDistribution]) -> LossDistribution:
     )
 
 
+def _product(laws: Sequence[LossDistribution]) -> LossDistribution | None:
+    """Returns the composition of a few laws of a few atoms, if it has a few."""
+    copies = sum(law.count for law in laws)
+    if copies > _MOST_COPIES or max(law.masses.size for law in laws) > _MOST_ATOMS:
+        return None
+    upper = laws[0].bound is Bound.UPPER
+    losses, masses = np.zeros(1), np.ones(1)
+    for law in itertools.chain.from_iterable([law] * law.count for law in laws):
+        losses = np.add.outer(losses, law.losses).ravel()
+        masses = np.multiply.outer(masses, law.masses).ravel()
+        order = np.argsort(losses, kind="stable")
+        losses, masses = losses[order], masses[order]
+        # What is equal but for rounding counts as the one on the safe side.
+        apart = np.diff(losses) > _EQUAL * float(np.abs(losses).max())
+        starts = np.flatnonzero(np.append(True, apart))
+        masses = np.add.reduceat(masses, starts)
+        losses = losses[np.append(starts[1:], losses.size) - 1 if upper else starts]
+        if losses.size > _MOST_ATOMS:
+            return None
+    largest = float(np.abs(losses).max())
+    rounding = 2 * floats.UNIT_ROUNDOFF * copies
+    return LossDistribution(
+        losses=losses,
+        masses=masses,
+        infinity_mass=loss_distribution.infinity_mass(laws),
+        count=1,
+        bound=laws[0].bound,
+        mass_error=rounding * _MOST_ATOMS**2
+        + sum(law.count * law.mass_error for law in laws),
+        ratio_error=rounding * largest
+        + sum(law.count * law.ratio_error for law in laws),
+    )
+
+
+def _known(laws: Sequence[LossDistribution]) -> composed_atoms.Atoms | None:
+    """Returns the composition of one law, of constant ones, or of a few atoms."""
+    if len(laws) == 1 and laws[0].count == 1:
+        return composed_atoms.of_one(laws[0])
+    if all(law.losses.size == 1 for law in laws):
+        return composed_atoms.of_one(_constant(laws))
+    product = _product(laws)
+    return None if product is None else composed_atoms.of_one(product)
+
+
+class _Survey:
+    """What is found in laws that are gone through once.
+
+    Args:
+        num_laws: How many there are.
+        delta: The least δ that matters.
+    """
+
+    def __init__(self, num_laws: int, delta: float) -> None:
+        self._num_laws = num_laws
+        self._dropped = _RARE * delta / max(num_laws, 1)
+        # By the places of the laws that are not left with nothing at all.
+        self.sketches: dict[int, _Sketch] = {}
+        self._small: list[LossDistribution] = []
+        self.is_infinite = False
+
+    def add(self, place: int, law: LossDistribution) -> None:
+        """Adds the law at a place."""
+        if not law.masses.size and not law.infinity_mass:
+            return
+        if not law.masses.size:
+            law = dataclasses.replace(law, losses=np.zeros(1), masses=np.zeros(1))
+        self.sketches[place] = _Sketch.of(law, self._num_laws, self._dropped)
+        if law.masses.size <= _MOST_ATOMS or self._num_laws == 1:
+            self._small.append(law)
+        self.is_infinite |= not law.masses.any()
+
+    def known(self) -> composed_atoms.Atoms | None:
+        """Returns the composition where no transform is needed."""
+        if self._small and len(self._small) == len(self.sketches):
+            return _known(self._small)
+        return None
+
+
+def surveys(each: Sequence[Sequence[LossDistribution]], delta: float) -> list[_Survey]:
+    """Returns surveys of the same mechanisms' laws, say in both directions.
+
+    They are gone through together: what two laws are made of is made once.
+    """
+    found = [_Survey(len(laws), delta) for laws in each]
+    for place in range(len(each[0])):
+        for survey, laws in zip(found, each, strict=True):
+            survey.add(place, laws[place])
+    return found
+
+
 class ComposedLoss:
     """The composition of privacy losses in one direction.
 
     Args:
-        laws: All upper or all lower bounds; of none the loss is zero.
+        laws: All upper or all lower bounds; of none the loss is zero. They are gone
+            through once, and again for every stretch of ε that is asked for: they may
+            be made when they are asked for.
         interval: The loss interval, in nats, at most.
+        delta: The least δ for which it is to be tight.
+        survey: That of the laws, if there is one.
 
     Guarantees:
-        `delta` and `epsilon` are on the side of `laws`, whatever the interval.
+        `deltas` and `epsilons` are on the side of `laws`, whatever the interval and
+        `delta`. An answer depends on these alone, and not on earlier ones.
 
     Source:
         https://arxiv.org/abs/2106.08567, Theorem 10 (composition).
     """
 
-    def __init__(self, laws: Sequence[LossDistribution], interval: float) -> None:
-        known = [law for law in laws if law.masses.size or law.infinity_mass]
-        if known and all(law.losses.size == 1 for law in known):
-            known = [_constant(known)]
-        self._laws = known
+    def __init__(
+        self,
+        laws: Sequence[LossDistribution],
+        interval: float,
+        delta: float,
+        survey: _Survey | None = None,
+    ) -> None:
+        self._laws = laws
         self._interval = interval
+        self._number = next(_NUMBERS)
+        if survey is None:
+            (survey,) = surveys([laws], delta)
+        self._sketches = survey.sketches
+        self._is_empty = not self._sketches
+        self._exact = survey.known()
+        self._anchors: anchors.Anchors | None = None
+        if self._is_empty:
+            return
+        self._totals = _totals(list(self._sketches.values()))
+        if self._exact is None and not survey.is_infinite:
+            self._anchors = anchors.Anchors(
+                [sketch.group for sketch in self._sketches.values()],
+                self._totals.bound,
+                self._totals.ends[1],
+            )
 
-    @functools.cached_property
-    def _sketch(self) -> saddle_point.LossSketch:
-        return saddle_point.LossSketch(self._laws)
+    def deltas(self, epsilons: FloatArray) -> FloatArray:
+        """Returns (n,) certified δ at (n,) ε, in nats."""
+        if self._is_empty:
+            return np.maximum(-np.expm1(np.minimum(epsilons, 0.0)), 0.0)
+        if self._exact is not None:
+            return self._exact.deltas(epsilons)
+        found = np.full(epsilons.shape, self._beyond_all_losses())
+        if self._anchors is None:
+            return found
+        below = epsilons < self._largest_loss()
+        found[below] = self._read(epsilons[below])
+        return found
 
-    def _without_high(self, delta: float) -> "ComposedLoss":
-        """Returns the same without losses too rare to matter at δ."""
-        dropped = _RARE * delta / len(self._laws)
-        laws = [_without_high(law, dropped) for law in self._laws]
-        return ComposedLoss(laws, self._interval)
+    def _read(self, epsilons: FloatArray) -> FloatArray:
+        """Returns (n,) δ at (n,) ε, each at the place that is for it."""
+        found = np.empty(epsilons.shape)
+        assert self._anchors is not None
+        keys = self._anchors.keys(epsilons)
+        for key, here in anchors.grouped(keys):
+            found[here] = self._atoms(key).deltas(epsilons[here])
+        return found
 
-    def _around(self, tilt: float, centre: float) -> _Atoms:
-        tilt = self._sketch.eased(tilt)
-        window = self._sketch.window(tilt, self._laws[0].bound)
-        low, high = min(window.low, centre), max(window.high, centre)
-        interval = self._interval_for(tilt, centre, window.deviation)
-        interval = max(interval, (high - low + window.deviation) / _MOST_POINTS)
-        return _compose(self._laws, tilt, centre, window, interval)
+    def about(self, epsilons: FloatArray) -> FloatArray:
+        """Returns (n,) guesses at ln δ at (n,) ε; 0 where none is needed."""
+        if self._anchors is None:
+            return np.zeros(epsilons.shape)
+        return self._anchors.log_deltas(epsilons)
 
-    def _interval_for(self, tilt: float, centre: float, deviation: float) -> float:
+    def epsilons(self, deltas: FloatArray) -> FloatArray:
+        """Returns (n,) certified ε ≥ 0 at (n,) δ in (0, 1), in nats."""
+        if self._is_empty:
+            return np.zeros(deltas.shape)
+        if self._exact is not None:
+            return np.maximum(self._exact.epsilons(deltas), 0.0)
+        found = np.where(self._beyond_all_losses() > deltas, math.inf, 0.0)
+        if self._anchors is not None:
+            below = found == 0
+            found[below] = self._search(deltas[below])
+        return found
+
+    def _search(self, deltas: FloatArray) -> FloatArray:
+        """Returns (n,) ε at (n,) δ: a guess by the saddle point, then the profile."""
+        assert self._anchors is not None
+        upper = self._totals.bound is Bound.UPPER
+        best = np.full(deltas.shape, math.inf if upper else 0.0)
+        keys = self._anchors.keys(np.maximum(self._anchors.epsilons(deltas), 0.0))
+        open_ = np.arange(deltas.size)
+        for _ in range(_TRIES):
+            asked = deltas[open_]
+            found, elsewhere = np.empty((2, open_.size))
+            for key, here in anchors.grouped(keys):
+                atoms = self._atoms(key)
+                found[here], elsewhere[here] = _within(
+                    atoms, atoms.epsilons(asked[here]), upper=upper
+                )
+            # Each is a bound.
+            better = np.minimum if upper else np.maximum
+            best[open_] = better(best[open_], found)
+            elsewhere = np.maximum(np.minimum(elsewhere, self._totals.ends[1]), 0.0)
+            there = self._anchors.keys(elsewhere)
+            moved = there != keys
+            if len(self._sketches) > _MANY:
+                # Another place costs as much again: what is certain will do.
+                moved &= np.isinf(found) | (found == 0)
+            if not moved.any():
+                break
+            open_, keys = open_[moved], there[moved]
+        if upper and np.isinf(best).any():
+            lost = np.isinf(best)
+            best[lost] = self.simple_epsilons(deltas[lost])
+        return best
+
+    def _atoms(self, key: int) -> composed_atoms.Atoms:
+        return _MEMORY.get((self._number, key), lambda: self._composed(key))
+
+    def _composed(self, key: int) -> composed_atoms.Atoms:
+        assert self._anchors is not None
+        return self.atoms(self._anchors.place(key))
+
+    def atoms(self, place: anchors.Place) -> composed_atoms.Atoms:
+        """Returns the composed loss at a place; where it is known at once, all of it.
+
+        Raises:
+            ValueError: If no loss is finite.
+        """
+        if self._exact is not None:
+            return self._exact
+        if self._anchors is None:
+            raise ValueError("There must be a finite loss. Found none.")
+        composition = self._composition(place)
+        for number in self._sketches:
+            composition.add(self._law(number, place.tilt))
+        return composition.atoms()
+
+    def _composition(self, place: anchors.Place) -> composed_atoms.Composition:
+        interval = self._interval_for(place)
+        return composed_atoms.Composition(self._totals, place, interval)
+
+    def _law(self, number: int, tilt: float) -> LossDistribution:
+        """Returns a law, without what does not matter under a tilt."""
+        return self._sketches[number].shortened(self._laws[number], tilt)
+
+    def _interval_for(self, place: anchors.Place) -> float:
         """Returns the loss interval: fine enough for ε, no coarser than asked.
 
         An interval h adds about h²/6 to the variance of each loss, which moves ε by
         n h² (1 + tilt) / 12.
         """
-        copies = sum(law.count for law in self._laws)
-        moved = _MOVED * max(centre, _LEAST_CENTRE * deviation)
-        fine = math.sqrt(12 * moved / (copies * (1 + tilt)))
-        largest = max(float(np.abs(law.losses).max()) for law in self._laws)
-        return max(min(fine, self._interval, _COARSEST), _FINEST * largest)
-
-    def delta(self, epsilon: float) -> float:
-        """Returns a certified δ at ε, in nats."""
-        if not self._laws:
-            return max(0.0, -math.expm1(min(epsilon, 0.0)))
-        if self._is_single():
-            return _single(self._laws[0]).delta(epsilon)
-        if self._is_infinite() or epsilon >= self._largest_loss():
-            return self._beyond_all_losses()
-        tilt = self._sketch.tilt_for_epsilon(epsilon)
-        value, mean, _ = self._sketch.cumulants(tilt)
-        about = math.exp(min(value - tilt * mean, 0.0))
-        upper = self._laws[0].bound is Bound.UPPER
-        best = 1.0 if upper else 0.0
-        for _ in range(_TRIES):
-            shorter = self._without_high(about)
-            tilt = shorter._sketch.tilt_for_epsilon(epsilon)
-            delta = shorter._around(tilt, epsilon).delta(epsilon)
-            # Each is a bound; where the law has a heavy tail one may be loose.
-            best = min(best, delta) if upper else max(best, delta)
-            if about <= 10 * delta:
-                break
-            about = delta
-        return best
-
-    def epsilon(self, delta: float) -> float:
-        """Returns a certified ε ≥ 0 at δ in (0, 1), in nats."""
-        if not self._laws:
-            return 0.0
-        if self._is_single():
-            return max(_single(self._laws[0]).epsilon(delta), 0.0)
-        if self._beyond_all_losses() > delta:
-            return math.inf
-        if self._is_infinite():
-            return 0.0
-        return self._without_high(delta)._search(delta)
-
-    def tests_above(self, tilt: float, centre: float) -> tuple[FloatArray, FloatArray]:
-        """Returns what tests that reject the largest losses find, and what they spend.
-
-        Of lower bounds: some test of the mechanism finds as much at no larger a rate.
-
-        Args:
-            tilt: The tilt under which losses are accurate; see `saddle_point`.
-            centre: A loss that the tests go down to, and a little further.
-
-        Returns:
-            (n,) true positive rates, and (n,) false positive rates, both increasing.
-        """
-        atoms = self._around(tilt, centre)
-        shift, factor = atoms._allowance()
-        rounding = 2 * (atoms.gain.size + 16) * dominating_pair.UNIT_ROUNDOFF
-        found = atoms.sink + np.cumsum(atoms.gain)
-        found *= max(factor - rounding, 0.0)
-        spent = np.cumsum(atoms.cost) * (1 + rounding)
-        with np.errstate(over="ignore", divide="ignore"):
-            spent = np.exp(np.log(spent) + (shift - atoms.origin)) * (1 + rounding)
-        return np.minimum(found, 1.0), np.maximum(spent, floats.SMALLEST_MASS)
-
-    def _search(self, delta: float) -> float:
-        """Returns ε at δ: a guess by the saddle point, then the profile there."""
-        tilt = self._sketch.tilt_for_delta(delta)
-        centre = self._sketch.cumulants(tilt)[1]
-        if centre <= 0:
-            centre = 0.0
-            tilt = self._sketch.tilt_for_epsilon(centre)
-        for _ in range(_TRIES):
-            atoms = self._around(tilt, centre)
-            epsilon = atoms.epsilon(delta)
-            lowest, highest = float(atoms.losses[-1]), float(atoms.losses[0])
-            if lowest <= max(epsilon, 0.0) <= highest:
-                return max(epsilon, 0.0)
-            centre = min(max(epsilon, lowest, 0.0), highest)
-            tilt = self._sketch.tilt_for_epsilon(centre)
-        if self._laws[0].bound is Bound.LOWER:
-            return 0.0
-        return self._chernoff(delta)
-
-    def _is_single(self) -> bool:
-        return len(self._laws) == 1 and self._laws[0].count == 1
-
-    def _is_infinite(self) -> bool:
-        """Tells whether some law has nothing but an infinite loss."""
-        return any(not law.masses.any() for law in self._laws)
+        coarsest = self._interval
+        if len(self._sketches) > _MANY:
+            coarsest *= _COARSER
+        moved = _MOVED * place.centre
+        fine = math.sqrt(12 * moved / (self._totals.copies * (1 + place.tilt)))
+        largest = max(abs(end) for s in self._sketches.values() for end in s.ends)
+        width = place.high - place.low
+        interval = min(fine, coarsest, _COARSEST, width / _FEWEST_POINTS)
+        return max(interval, _FINEST * largest, width / _MOST_POINTS)
 
     def _largest_loss(self) -> float:
         """Returns the largest finite loss of the composition."""
-        largest = sum(law.count * float(law.losses[-1]) for law in self._laws)
-        error = sum(law.count * law.ratio_error for law in self._laws)
-        return largest + error + 1e-12 * abs(largest)
+        largest = self._totals.ends[1]
+        return largest + self._totals.ratio_error + 1e-12 * abs(largest)
 
     def _beyond_all_losses(self) -> float:
         """Returns a certified δ for an ε that no finite loss exceeds."""
         factor = dominating_pair.allowance(
-            self._laws[0].bound,
-            len(self._laws),
-            sum(law.count * law.mass_error for law in self._laws),
-            0.0,
+            self._totals.bound, len(self._sketches), self._totals.mass_error, 0.0
         )[1]
-        return min(factor * loss_distribution.infinity_mass(self._laws), 1.0)
+        return min(factor * self._totals.infinity_mass, 1.0)
 
-    def _chernoff(self, delta: float) -> float:
-        """Returns ε with P(loss > ε) ≤ δ, which is valid if not tight."""
-        best = math.inf
-        infinity = sum(law.count * law.infinity_mass for law in self._laws)
-        if infinity >= delta:
-            return best
-        for tilt in np.geomspace(1e-3, 1e3, 61) / self._sketch.deviation:
-            moment = 0.0
-            for law in self._laws:
-                with np.errstate(divide="ignore"):
-                    exponents = np.log(law.masses) + tilt * law.losses
-                moment += law.count * float(np.logaddexp.reduce(exponents))
-            best = min(best, (moment - math.log(delta - infinity)) / tilt)
-        return max(floats.raised(best), 0.0)
+    def simple_epsilons(self, deltas: FloatArray) -> FloatArray:
+        """Returns (n,) ε that upper bounds do not exceed, at once and not tight."""
+        if self._anchors is None:
+            return np.full(deltas.shape, math.inf)
+        tilts, exponents = self._chernoff()
+        with np.errstate(divide="ignore", invalid="ignore"):
+            logs = np.log(deltas - self._beyond_all_losses())
+            ends = (exponents - logs[:, np.newaxis]) / tilts
+        best = np.maximum(ends.min(axis=1), 0.0) * (1 + _ROUNDING)
+        return np.where(np.isnan(best), math.inf, best)
+
+    def simple_deltas(self, epsilons: FloatArray) -> FloatArray:
+        """Returns (n,) δ that upper bounds do not exceed, at once and not tight."""
+        if self._anchors is None:
+            return np.ones(epsilons.shape)
+        tilts, exponents = self._chernoff()
+        logs = (exponents - np.multiply.outer(epsilons, tilts)).min(axis=1)
+        chances = np.exp(np.minimum(logs, 0.0)) * (1 + _ROUNDING)
+        found: FloatArray = np.minimum(chances + self._beyond_all_losses(), 1.0)
+        return found
+
+    def _chernoff(self) -> tuple[FloatArray, FloatArray]:
+        assert self._anchors is not None
+        # Sums of thousands of masses, each shared, and of that many moments.
+        rounding = self._totals.copies * _ROUNDING
+        tilts, exponents = self._anchors.chernoff(self._totals.mass_error + rounding)
+        return tilts, exponents + tilts * self._totals.ratio_error
+
+
+def _within(
+    atoms: composed_atoms.Atoms, epsilons: FloatArray, *, upper: bool
+) -> tuple[FloatArray, FloatArray]:
+    """Returns (n,) ε as far as they are certain, and where else they may be read."""
+    read = np.maximum(epsilons, 0.0)
+    elsewhere = np.minimum(np.maximum(read, atoms.lowest), atoms.highest)
+    if upper:
+        read = np.where(elsewhere == read, read, math.inf)
+    return read, elsewhere
+
+
+def prepare(losses: Sequence[ComposedLoss], deltas: FloatArray) -> None:
+    """Composes what an answer at one of (n,) δ will need, where laws are many.
+
+    Args:
+        losses: Of the same mechanisms, say in both directions.
+        deltas: δ in (0, 1).
+    """
+    needed: list[tuple[ComposedLoss, int, float, composed_atoms.Composition]] = []
+    for loss in losses:
+        if loss._anchors is None or len(loss._sketches) <= _MANY:
+            continue
+        guess = np.maximum(loss._anchors.epsilons(deltas[:1]), 0.0)
+        key = int(loss._anchors.keys(guess)[0])
+        if (loss._number, key) in _MEMORY:
+            continue
+        place = loss._anchors.place(key)
+        needed.append((loss, key, place.tilt, loss._composition(place)))
+    if len(needed) < 2:
+        return
+    for number in needed[0][0]._sketches:
+        for loss, _, tilt, composition in needed:
+            if number in loss._sketches:
+                composition.add(loss._law(number, tilt))
+    for loss, key, _, composition in needed:
+        _MEMORY.get((loss._number, key), composition.atoms)

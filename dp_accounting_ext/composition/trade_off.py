@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
+from dp_accounting_ext.composition import anchors
 from dp_accounting_ext.composition import composed_loss
 from dp_accounting_ext.composition import loss_distribution
 from dp_accounting_ext.composition import saddle_point
@@ -121,10 +122,10 @@ class LowerCurve:
     def __init__(
         self, laws: Sequence[loss_distribution.LossDistribution], least: float
     ) -> None:
-        composed = composed_loss.ComposedLoss(laws, math.inf)
+        composed = composed_loss.ComposedLoss(laws, math.inf, least)
         self._tests = [
-            composed.tests_above(tilt, centre)
-            for tilt, centre in _windows(saddle_point.LossSketch(laws), math.log(least))
+            composed.atoms(place).tests()
+            for place in _places(saddle_point.LossSketch(laws), math.log(least))
         ]
         self.infinity_mass = loss_distribution.infinity_mass(laws) * (1 - 1e-9)
 
@@ -150,16 +151,16 @@ class LowerCurve:
         return best
 
 
-def _windows(
+def _places(
     sketch: saddle_point.LossSketch, log_least: float
-) -> Iterator[tuple[float, float]]:
-    """Yields tilts and centres, from far below the mean to where tests spend little."""
+) -> Iterator[anchors.Place]:
+    """Yields places from far below the mean to where tests spend little."""
     value, mean, variance = sketch.cumulants(0.0)
     deviation = math.sqrt(max(variance, 0.0)) or sketch.deviation
-    yield 0.0, mean - _DEVIATIONS_BELOW * deviation
+    yield sketch.place(0.0, mean - _DEVIATIONS_BELOW * deviation)
     tilt = 0.0
     for _ in range(_MOST_WINDOWS):
-        yield tilt, mean
+        yield sketch.place(tilt, mean)
         # Chernoff: no test that goes no further down spends more. And where the law
         # is all but one loss, the largest, there is no further one.
         spread = math.sqrt(max(variance, 0.0))

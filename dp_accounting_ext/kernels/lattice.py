@@ -93,6 +93,18 @@ class Factor:
         weights /= total
         return largest + math.log(total), weights
 
+    def mass_error(self, tilt: float, shift: float) -> float:
+        """Bounds the relative rounding error of a tilted mass of the copies' sum.
+
+        Args:
+            tilt: The tilt, per lattice step.
+            shift: The logarithm that `tilted` returns for it.
+        """
+        exponent = abs(tilt) * float(np.abs(self.indices[[0, -1]]).max())
+        exponent += abs(shift) + floats.LARGEST_LOG
+        units = self.count * (2 * exponent + _GATHERING_ERROR)
+        return units * floats.UNIT_ROUNDOFF
+
     def mean(self, tilt: float) -> float:
         """Returns the mean lattice index of one copy, tilted."""
         return sums.dot(self.tilted(tilt)[1], self.indices)
@@ -171,12 +183,10 @@ class TiltedSum:
 
         That of the tilts' exponents, and of gathering the masses into cells.
         """
-        total = 0.0
-        for factor, shift in zip(self._factors, self._shifts, strict=True):
-            exponent = abs(self.tilt) * float(np.abs(factor.indices[[0, -1]]).max())
-            exponent += abs(shift) + floats.LARGEST_LOG
-            total += factor.count * (2 * exponent + _GATHERING_ERROR)
-        return total * floats.UNIT_ROUNDOFF
+        return sum(
+            factor.mass_error(self.tilt, shift)
+            for factor, shift in zip(self._factors, self._shifts, strict=True)
+        )
 
     def log_moment(self, counts: Sequence[int]) -> float:
         """Returns ln E e^{tilt · sum} of some copies of each factor."""
@@ -290,6 +300,110 @@ class TiltedSum:
             factor.count * float(np.abs(factor.offsets).max())
             for factor in self._factors
         )
+
+
+class TiltedProduct:
+    """The tilted law of a sum of which one factor after another is taken in.
+
+    As a `TiltedSum`, for the numbers of copies that the factors have. A factor's
+    spectrum is multiplied in and forgotten: thousands take no more memory than one.
+
+    Args:
+        tilt: The tilt, per lattice step.
+        size: Number of lattice points on the circle.
+        changes: Changes of the tilt, of either sign, for Chernoff bounds of tails.
+    """
+
+    def __init__(self, tilt: float, size: int, changes: Sequence[float]) -> None:
+        self.tilt = tilt
+        self.size = size
+        self.mass_error = 0.0  # Of a mass, relatively, from rounding.
+        self._changes = tuple(changes)
+        self._error = _LEVEL_ERROR * math.log2(size) * floats.UNIT_ROUNDOFF
+        self._active = np.arange(size // 2 + 1)
+        self._product = np.ones(self._active.size, dtype=np.complex128)
+        self._log_bound = np.zeros(self._active.size)
+        self._lacking_one = np.zeros(self._active.size)
+        self._copies = 0
+        self._log_moment = 0.0
+        self._shifted = np.zeros(len(self._changes))
+        self._start = self._end = 0
+
+    def multiply(self, factor: Factor) -> None:
+        """Adds all copies of a factor to the sum."""
+        count = factor.count
+        shift, weights = factor.tilted(self.tilt)
+        spectrum = self._transform(weights)[self._active]
+        magnitude = np.log(np.abs(spectrum) + self._error)
+        log_bound = self._log_bound + count * magnitude
+        # Later factors only shrink it.
+        kept = log_bound > _NEGLIGIBLE_EXPONENT
+        self._active, self._log_bound = self._active[kept], log_bound[kept]
+        self._product = self._product[kept] * _power(spectrum[kept], count)
+        lacking_one = count * self._error * np.exp(-magnitude[kept])
+        self._lacking_one = self._lacking_one[kept] + lacking_one
+        self._copies += count
+        self._log_moment += count * shift
+        self._shifted += [
+            count * factor.tilted(self.tilt + change)[0] for change in self._changes
+        ]
+        self._start += count * factor.start
+        self._end += count * (factor.start + factor.masses.size - 1)
+        self.mass_error += factor.mass_error(self.tilt, shift)
+
+    def _transform(self, weights: FloatArray) -> ComplexArray:
+        """Returns the transform of masses at 0, 1, … on the circle."""
+        if weights.size > self.size:
+            rows = -(-weights.size // self.size)
+            padded = np.zeros(rows * self.size)
+            padded[: weights.size] = weights
+            weights = padded.reshape(rows, self.size).sum(axis=0)
+        return np.asarray(fft.rfft(weights, self.size))
+
+    def masses(self, first: int, number: int) -> TiltedValues:
+        """Returns the masses at so many indices from the first, no more than `size`."""
+        whole = np.zeros(self.size // 2 + 1, dtype=np.complex128)
+        whole[self._active] = self._product
+        values = fft.irfft(whole, self.size)
+        at = (first - self._start) % self.size
+        values = np.concatenate([values[at:], values[:at]])[:number]
+        return TiltedValues(values, self._noise(), self._log_moment, self.tilt)
+
+    def _noise(self) -> float:
+        """Bounds the error of the inverse transform."""
+        rounding = self._error
+        rounding += _MULTIPLY_ERROR * self._copies * floats.UNIT_ROUNDOFF
+        error = (rounding + self._lacking_one) * np.exp(self._log_bound)
+        # Half of the frequencies are stored; the mean is over all of them.
+        mean = float(2 * error.sum() / self.size)
+        return floats.raised(mean + math.exp(_NEGLIGIBLE_EXPONENT))
+
+    def folded_mass(self, low: int, high: int) -> float:
+        """Bounds the tilted mass that folds onto the indices from low to high."""
+        above = below = 0.0
+        if low + self.size <= self._end:
+            above = self._outside(1.0, low + self.size)
+        if high - self.size >= self._start:
+            below = self._outside(-1.0, high - self.size)
+        return floats.raised(above + below)
+
+    def _outside(self, sign: float, index: int) -> float:
+        """Bounds the tilted mass from an index on, upwards or downwards (Chernoff)."""
+        exponents = [0.0]
+        for change, moment in zip(self._changes, self._shifted, strict=True):
+            if change * sign > 0:
+                exponents.append(moment - self._log_moment - change * index)
+        return math.exp(min(exponents))
+
+    def mass_above(self, index: int) -> float:
+        """Bounds the mass, not tilted, at or above an index (Chernoff)."""
+        if index > self._end:
+            return 0.0
+        exponents = [0.0, self._log_moment - self.tilt * index]
+        for change, moment in zip(self._changes, self._shifted, strict=True):
+            if self.tilt + change >= 0:
+                exponents.append(moment - (self.tilt + change) * index)
+        return floats.raised(math.exp(min(exponents)))
 
 
 def _transform(values: FloatArray, start: int, size: int) -> ComplexArray:

@@ -105,6 +105,9 @@ class _ShiftMixture(interface.OnePairMechanism):
         )
 
     def is_symmetric(self) -> bool:
+        # Around the middle of two shifts, or around zero.
+        if len(self.p) == len(self.q) == 1:
+            return True
         return sorted(self.p) == sorted((-shift, weight) for shift, weight in self.q)
 
 
@@ -143,6 +146,26 @@ class LaplaceMixture(_ShiftMixture):
         return laplace_mixture.dominating_pair_of(
             self._mixture(p), self._mixture(q), bound
         )
+
+    def closed_form_delta(
+        self, epsilon: float, direction: Direction, bound: Bound
+    ) -> float | None:
+        distance = self._distance()
+        if distance is None:
+            return super().closed_form_delta(epsilon, direction, bound)
+        return laplace_mixture.delta(distance, epsilon, bound)
+
+    def closed_form_epsilon(self, delta: float, bound: Bound) -> float | None:
+        distance = self._distance()
+        if distance is None:
+            return None
+        return laplace_mixture.epsilon(distance, delta, bound)
+
+    def _distance(self) -> float | None:
+        """Returns how far apart the two shifts are, if there are no more."""
+        if len(self.p) == len(self.q) == 1 and self.q[0][0] == 0:
+            return self.p[0][0]
+        return None
 
     def largest_loss(self) -> float:
         largest = laplace_mixture.largest_loss(

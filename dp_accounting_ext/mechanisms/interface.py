@@ -8,6 +8,7 @@ import functools
 import math
 
 from dp_accounting_ext.kernels import floats
+from dp_accounting_ext.kernels import memory
 from dp_accounting_ext.kernels import sums
 from dp_accounting_ext.pairs import dominating_pair
 from dp_accounting_ext.pairs import gaussian_mixture
@@ -28,6 +29,9 @@ _RARE = 1e-30
 LOSS_ROUNDED_UP = 1 + 1e-12
 # Tuning: of so many runs the chance that any is an exception is a rational number.
 _MOST_EXACT = 64
+
+# Of all mechanisms together: some hundred pairs of noise.
+_PAIRS: memory.Memory[DirectedPairs] = memory.Memory(64 << 20)
 
 
 class Mechanism(abc.ABC):
@@ -72,6 +76,10 @@ class Mechanism(abc.ABC):
         self, epsilon: float, direction: Direction, bound: Bound
     ) -> float | None:
         """Returns a certified δ of one run at ε, where it has a closed form."""
+        return None
+
+    def closed_form_epsilon(self, delta: float, bound: Bound) -> float | None:
+        """Returns a certified ε ≥ 0 of one run at δ, in both directions, likewise."""
         return None
 
     def gaussian_precision(self) -> float:
@@ -197,15 +205,14 @@ def largest_loss_of_atoms(pairs: DirectedPairs) -> float:
 
 
 def pairs_of(mechanism: Mechanism, bound: Bound, tail_mass: float) -> DirectedPairs:
-    """Returns the pairs of one run; the last few dozen are kept."""
-    return _pairs_of(mechanism, bound, max(tail_mass, _SMALLEST_TAIL_MASS))
+    """Returns the pairs of one run; those that were made last are kept."""
+    tail_mass = max(tail_mass, _SMALLEST_TAIL_MASS)
+    return _PAIRS.get(
+        (mechanism, bound, tail_mass),
+        lambda: mechanism.pairs(bound, tail_mass).map(dominating_pair.certain),
+    )
 
 
 def pairs_of_part(part: Mechanism, bound: Bound, tail_mass: float) -> DirectedPairs:
     """Returns the pairs of one run of what another mechanism is made of."""
     return pairs_of(part, bound, part.tail_as_a_part(tail_mass))
-
-
-@functools.lru_cache(maxsize=64)
-def _pairs_of(mechanism: Mechanism, bound: Bound, tail_mass: float) -> DirectedPairs:
-    return mechanism.pairs(bound, tail_mass).map(dominating_pair.certain)

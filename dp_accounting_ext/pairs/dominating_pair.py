@@ -75,6 +75,11 @@ class DominatingPair:
         """(n,) probabilities of the ratios under P."""
         return self.ratios * self.masses
 
+    @property
+    def nbytes(self) -> int:
+        """The memory that it takes."""
+        return self.ratios.nbytes + self.masses.nbytes
+
     def variance(self) -> float:
         """Returns the variance of Z under Q, infinite ratios aside."""
         mean = float(self.p_masses.sum())
@@ -137,6 +142,12 @@ class DirectedPairs:
     def of(self, direction: Direction) -> DominatingPair:
         """Returns the pair of one direction."""
         return self.remove if direction is Direction.REMOVE else self.add
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that both take."""
+        other = 0 if self.add is self.remove else self.add.nbytes
+        return self.remove.nbytes + other
 
     @classmethod
     def same(cls, pair: DominatingPair) -> "DirectedPairs":

@@ -77,6 +77,43 @@ class Mixture(shifts.Mixture):
         return largest + math.log(sum(math.exp(log - largest) for log in logs))
 
 
+def delta(distance: float, epsilon: float, bound: Bound) -> float:
+    """Returns δ of Lap(d, 1) against Lap(0, 1) at ε, 1 − e^{(ε − d)/2} for |ε| ≤ d.
+
+    Args:
+        distance: d ≥ 0.
+        epsilon: ε, in nats.
+        bound: The side to err on.
+
+    Source:
+        https://arxiv.org/abs/2403.04867, Theorem M.2, with one shift.
+    """
+    error = _ERROR * (1 + distance + abs(min(epsilon, distance)))
+    if epsilon <= -distance:
+        value = -math.expm1(epsilon)
+    else:
+        value = max(-math.expm1((epsilon - distance) / 2), 0.0)
+    value += error if bound is Bound.UPPER else -error
+    return min(max(value, 0.0), 1.0)
+
+
+def epsilon(distance: float, delta: float, bound: Bound) -> float:
+    """Returns ε ≥ 0 of Lap(d, 1) against Lap(0, 1) at δ, d + 2 ln(1 − δ).
+
+    Args:
+        distance: d ≥ 0.
+        delta: δ in (0, 1).
+        bound: The side to err on.
+
+    Source:
+        As `delta`, inverted.
+    """
+    spent = 2 * math.log1p(-delta)
+    error = _ERROR * (1 + distance - spent)
+    value = distance + spent + (error if bound is Bound.UPPER else -error)
+    return min(max(value, 0.0), distance * (1 + _ERROR))
+
+
 def largest_loss(p: Mixture, q: Mixture) -> float:
     """Returns the largest loss in either direction: that of an end.
 

@@ -22,8 +22,7 @@ _ROUNDING = 8 * floats.UNIT_ROUNDOFF
 
 # Tuning: a search that ends early is loose. Limits, and a relative width of ε.
 _DOUBLINGS = 80
-_BISECTIONS = 200
-_EPSILON_ERROR = 1e-12
+_EPSILON_ERROR = 4e-13
 
 
 def delta(
@@ -138,29 +137,32 @@ def _threshold(
 def epsilon(
     delta_at: Callable[[float, Bound], float], delta: float, bound: Bound
 ) -> float:
-    """Returns a certified ε ≥ 0 at δ, by bisection of a certified profile.
+    """Returns a certified ε ≥ 0 at δ, where a certified profile is on its side.
 
     Args:
         delta_at: δ at ε, on either side.
         delta: The target, in (0, 1).
         bound: The side to err on.
     """
+    low, high = 0.0, 1.0
+    while delta_at(high, bound) > delta:
+        low, high = high, 2 * high
+        if high > 1e6:
+            return math.inf if bound is Bound.UPPER else low
+    if not low and delta_at(0.0, bound) <= delta:
+        return 0.0
+
+    def excess(point: float) -> float:
+        return math.log(max(delta_at(point, bound), floats.SMALLEST_MASS) / delta)
+
+    point = float(optimize.brentq(excess, low, high, rtol=_EPSILON_ERROR, xtol=1e-300))
     # Upper bounds stop where even the upper profile is below; lower ones where the
     # lower profile still is above.
-    high = 1.0
-    while delta_at(high, bound) > delta:
-        high *= 2
-        if high > 1e6:
-            return math.inf if bound is Bound.UPPER else high / 2
-    if delta_at(0.0, bound) <= delta:
-        return 0.0
-    low = 0.0
-    for _ in range(_BISECTIONS):
-        if high - low <= _EPSILON_ERROR * high:
-            break
-        middle = (low + high) / 2
-        if delta_at(middle, bound) > delta:
-            low = middle
-        else:
-            high = middle
-    return high if bound is Bound.UPPER else low
+    step = _EPSILON_ERROR * point
+    if bound is Bound.UPPER:
+        while point < high and delta_at(point, bound) > delta:
+            point, step = min(point + step, high), 2 * step
+        return point
+    while point > low and delta_at(point, bound) <= delta:
+        point, step = max(point - step, low), 2 * step
+    return point

@@ -5,6 +5,8 @@ import dataclasses
 import math
 import time
 
+import numpy as np
+
 from dp_accounting_ext.bounds import privacy_bounds
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import allocated
@@ -101,8 +103,10 @@ def _block_reduction(setting: training_run.TrainingRun) -> Row:
         blocks = privacy_bounds.PrivacyBounds(
             {allocation.blocks(): setting.epochs}, _INTERVAL
         )
-        upper = blocks.upper_epsilon(delta)
-        return min(blocks.lower_epsilon(delta), upper), upper
+        (lower,), (upper,) = privacy_bounds.WorstOf([blocks]).epsilon_bounds(
+            np.array([delta])
+        )
+        return float(lower), float(upper)
 
     return _timed("- block reduction", bounds)
 

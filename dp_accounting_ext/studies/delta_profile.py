@@ -1,8 +1,6 @@
 """δ as a function of ε, certified on both sides, for the ways of drawing batches."""
 
 from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Iterator
 from collections.abc import Sequence
 import dataclasses
 import math
@@ -63,7 +61,7 @@ def profiles(
         epsilons: ε, in nats. If none are given, each profile has a grid of its own,
             up to where it ends.
         num_points: Points of such a grid, at least 3.
-        progress: Called with the number of points done, and of all, after each.
+        progress: Called with the number of profiles done, and of all, after each.
 
     Raises:
         TypeError, ValueError: If an argument is not what its name says, or a group is
@@ -79,21 +77,11 @@ def profiles(
     else:
         grids = _grids([_end(scheme, run) for scheme, run in runs], num_points)
     found = []
-    total = sum(map(len, grids))
-    for number, ((scheme, run), grid) in enumerate(zip(runs, grids, strict=True)):
-        before = sum(map(len, grids[:number]))
-        found.append(_profile(scheme, run, _told(grid, before, total, progress)))
-    return found
-
-
-def _told(
-    grid: Sequence[float], before: int, total: int, progress: Progress | None
-) -> Iterator[float]:
-    """Yields the points, and tells when each is done."""
-    for done, epsilon in enumerate(grid, before + 1):
-        yield epsilon
+    for (scheme, run), grid in zip(runs, grids, strict=True):
+        found.append(_profile(scheme, run, grid))
         if progress:
-            progress(done, total)
+            progress(len(found), len(runs))
+    return found
 
 
 def _checked(epsilons: Sequence[float]) -> list[float]:
@@ -141,24 +129,20 @@ def _grids(ends: Sequence[float], num_points: int) -> list[list[float]]:
 
 
 def _profile(
-    scheme: str, setting: training_run.TrainingRun, epsilons: Iterable[float]
+    scheme: str, setting: training_run.TrainingRun, epsilons: Sequence[float]
 ) -> Profile:
     begin = time.process_time()
-    smallest = training_run.given("delta", setting.delta)
     accountant = training_run.accountant(scheme, setting)
-    asked, lower, upper = [], [], []
-    for epsilon in epsilons:
-        low, high = accountant.get_delta_bounds(epsilon)
-        asked.append(epsilon)
-        lower.append(low)
-        upper.append(high)
-        if high < smallest:
-            break
+    lower, upper = accountant.get_delta_bounds(np.array(epsilons))
+    # Up to the first that is below the δ of the setting.
+    below = np.flatnonzero(upper < training_run.given("delta", setting.delta))
+    kept = slice(int(below[0]) + 1) if below.size else slice(None)
+    lower, upper = lower[kept], upper[kept]
     # δ never increases: what bounds it at one ε bounds it at the others.
     return Profile(
         scheme,
         setting.group_size,
-        tuple(asked),
+        tuple(epsilons[kept]),
         tuple(np.maximum.accumulate(lower[::-1])[::-1].tolist()),
         tuple(np.minimum.accumulate(upper).tolist()),
         time.process_time() - begin,

@@ -38,6 +38,28 @@ def real_number(name: str, value: Any) -> float:
     return number
 
 
+def real_numbers(name: str, value: Any) -> npt.NDArray[np.float64]:
+    """Returns a real number, or an array or list of these, as an array of its shape.
+
+    Raises:
+        TypeError, ValueError: As `real_number`, of any of them.
+    """
+    if not isinstance(value, np.ndarray | list | tuple):
+        return np.asarray(real_number(name, value))
+    try:
+        found = np.asarray(value)
+    except ValueError:
+        raise TypeError(f"{name} must be real numbers. Found {value!r}.") from None
+    if found.dtype.kind not in "fiuO":
+        raise TypeError(f"{name} must be real numbers. Found {value!r}.")
+    if found.dtype.kind == "O":
+        each = [real_number(name, number) for number in found.flat]
+        return np.array(each, dtype=np.float64).reshape(found.shape)
+    if np.isnan(found).any():
+        raise ValueError(f"{name} must be a number. Found nan.")
+    return found.astype(np.float64)
+
+
 def noise_multiplier(value: Any) -> float:
     """Returns the value as a float, as `scale` does."""
     return scale("noise_multiplier", value)

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import settings
 from hypothesis import strategies as st
 import mpmath
+import numpy as np
 import oracles
 import pytest
 
@@ -46,8 +47,36 @@ DELTAS = (0.0, 1e-200, 1e-12, 1e-6, 0.01, 0.5)
 EPSILONS = (-50.0, -1.0, 0.0, 0.3, 2.0, 30.0)
 
 
+class Asked:
+    """Bounds of which one number at a time is asked."""
+
+    def __init__(self, bounds):
+        self.bounds = bounds
+
+    def upper_epsilon(self, delta):
+        return float(self.bounds.upper_epsilons(np.array([delta]))[0])
+
+    def lower_epsilon(self, delta):
+        return float(self.bounds.lower_epsilons(np.array([delta]))[0])
+
+    def upper_delta(self, epsilon):
+        return float(self.bounds.upper_deltas(np.array([epsilon]))[0])
+
+    def lower_delta(self, epsilon, upper):
+        lower = self.bounds.lower_deltas(np.array([epsilon]), np.array([upper]))
+        return float(lower[0])
+
+    def epsilon_bounds(self, delta):
+        lower, upper = self.bounds.epsilon_bounds(np.array([delta]))
+        return float(lower[0]), float(upper[0])
+
+    def delta_bounds(self, epsilon):
+        lower, upper = self.bounds.delta_bounds(np.array([epsilon]))
+        return float(lower[0]), float(upper[0])
+
+
 def bounds_of(counts, interval=1e-4):
-    return privacy_bounds.PrivacyBounds(counts, interval)
+    return Asked(privacy_bounds.PrivacyBounds(counts, interval))
 
 
 def brackets(bounds):
@@ -178,7 +207,7 @@ def test_what_is_known_above_only_has_no_lower_bound():
 )
 def test_the_worst_of_several_is_the_largest(counts, delta, epsilon):
     each = [bounds_of(given_counts) for given_counts in counts]
-    worst = privacy_bounds.WorstOf(each)
+    worst = Asked(privacy_bounds.WorstOf([one.bounds for one in each]))
     high = max(one.upper_epsilon(delta) for one in each)
     assert worst.upper_epsilon(delta) == high
     low, same = worst.epsilon_bounds(delta)

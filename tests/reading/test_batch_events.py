@@ -7,6 +7,7 @@ import dp_accounting
 from dp_accounting import dp_event as stock_events
 from dp_accounting import privacy_accountant
 import mpmath
+import numpy as np
 import oracles
 import pytest
 
@@ -147,8 +148,8 @@ class TestFixedBatches:
         bounds = privacy_bounds.PrivacyBounds({single: 1}, 1e-4)
         for epsilon in (0.0, 1.0, 2.5):
             truth = max(oracles.shift_mixture_deltas(p, [(0, 1)], epsilon).values())
-            upper = bounds.upper_delta(epsilon)
-            lower = bounds.lower_delta(epsilon, upper)
+            (upper,) = bounds.upper_deltas(np.array([epsilon]))
+            (lower,) = bounds.lower_deltas(np.array([epsilon]), np.array([upper]))
             assert lower <= truth <= upper <= lower * (1 + 1e-6)
             whole = accountant_of(ext.GroupSubsampledEvent(group, event))
             assert truth <= whole.get_delta(epsilon)

@@ -202,3 +202,40 @@ def test_neighboring_relations():
 def test_selected_steps_are_not_more_than_there_are():
     with pytest.raises(ValueError, match="num_selected.*num_steps. Found 8 of 7"):
         fields.steps(8, 7)
+
+
+class TestRealNumbers:
+    @pytest.mark.parametrize(
+        ("value", "expected"),
+        [
+            (1, 1.0),
+            (np.float32(0.5), 0.5),
+            ([1, 2.5], [1.0, 2.5]),
+            (np.array([[1, 2]]), [[1.0, 2.0]]),
+            ([Fraction(1, 4), math.inf], [0.25, math.inf]),
+            ([], []),
+        ],
+    )
+    def test_numbers_of_any_shape(self, value, expected):
+        found = fields.real_numbers("x", value)
+        assert found.dtype == np.float64
+        np.testing.assert_array_equal(found, np.array(expected))
+
+    @pytest.mark.parametrize(
+        ("value", "error"),
+        [
+            ("1", TypeError),
+            (True, TypeError),
+            (math.nan, ValueError),
+            ([1.0, math.nan], ValueError),
+            (np.array([True]), TypeError),
+            ([1.0, "a"], TypeError),
+            ([1.0, None], TypeError),
+            ([[1.0], [1.0, 2.0]], TypeError),
+            (np.array([1j]), TypeError),
+            ([10**400], ValueError),
+        ],
+    )
+    def test_what_is_refused(self, value, error):
+        with pytest.raises(error, match="x must be"):
+            fields.real_numbers("x", value)

@@ -1,0 +1,324 @@
+"""At which tilts a composed loss is computed: fixed ones, whatever is asked.
+
+An answer must not depend on what was asked before, and the thousandth question should
+cost a look. So tilts are on a geometric grid that follows from the composed laws alone,
+each for a stretch of ε, and what is computed for one question is there for the next.
+Nothing here is certified but `Anchors.chernoff`: any tilt and window will do, good
+ones make a bound tight.
+"""
+
+from collections.abc import Iterator
+from collections.abc import Sequence
+import dataclasses
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from dp_accounting_ext.pairs import dominating_pair
+
+Bound = dominating_pair.Bound
+FloatArray = npt.NDArray[np.float64]
+IndexArray = npt.NDArray[np.int64]
+
+# Tuning, all of it.
+# The tilts, over one over the deviation, and how many lie in a doubling.
+_LEAST_TILT = 0.25
+_LARGEST_TILT = 1024.0
+_LARGEST_NEGATIVE = 64.0
+_IN_A_DOUBLING = 2
+_BEYOND = 4.0  # Those above the largest over it are for windows alone.
+# Between two of them whose rates' roots are further apart lies another.
+_WIDEST_STEP = 1.6
+_REFINEMENTS = 14
+_LARGEST_ROOT = 36.0  # δ is below 1e-270.
+# Share of the rate at ε that the tilt for it has, at most. The law tilted to a point
+# has a tail beyond it as heavy as tilts allow, or is that point alone where it is the
+# largest loss; a little less tilt has neither trouble, and noise enough to spare.
+_EASE = 0.65
+# Minus the logarithm of the tilted mass that may be outside a window:
+_LOWER_EXPONENT = 45.0  # Of a lower bound.
+_UPPER_EXPONENT = 28.0  # Below an upper one, less what folds.
+_LEAST_EXPONENT = 6.0  # Below an upper one at least.
+_FOLDED_EXPONENT = 16.0  # Above an upper one, what folds onto losses that are read.
+# Minus the logarithm of the share of δ that is above an upper one, and so infinite.
+_SINK_EXPONENT = 20.0
+_DEVIATIONS_BELOW = 1.0  # How far below its stretch a composed loss is kept.
+_LEAST_CENTRE = 0.1  # An ε near zero counts as so many deviations.
+_LEAST_SPREAD = 1e-12  # A smaller deviation, over the largest loss, is rounding.
+_MOST_ATOMS = 1024  # Of one law; of several together four times as many.
+_FEWEST_ATOMS = 128
+_OCTAVES = 4096  # More than there are.
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """A few atoms that stand for a law: neighbours, split between their ends.
+
+    So the moments of an upper law are no larger than theirs, and not by much smaller.
+
+    Attributes:
+        starts: (n,) the places in the law of the atoms.
+        values: (n,) their losses.
+        masses: (n,) their masses, positive.
+        count: How often the law is composed.
+    """
+
+    starts: IndexArray
+    values: FloatArray
+    masses: FloatArray
+    count: int
+
+    @classmethod
+    def of(
+        cls, losses: FloatArray, masses: FloatArray, count: int, num_laws: int
+    ) -> "Group":
+        """Returns the group of one of so many laws."""
+        most = max(min(_MOST_ATOMS, 4 * _MOST_ATOMS // num_laws), _FEWEST_ATOMS)
+        size = min(masses.size, most)
+        starts = np.arange(size) * masses.size // size
+        ends = np.append(starts[1:], masses.size - 1)
+        totals = np.add.reduceat(masses, starts)
+        # From the left ends, so that no digit is lost.
+        moments = np.add.reduceat(masses * losses, starts) - totals * losses[starts]
+        widths = losses[ends] - losses[starts]
+        moved = np.divide(moments, widths, out=np.zeros_like(moments), where=widths > 0)
+        split = np.append(totals - np.clip(moved, 0.0, totals), 0.0)
+        split[1:] += np.clip(moved, 0.0, totals)
+        starts = np.append(starts, masses.size - 1)
+        kept = split > 0
+        return cls(starts[kept], losses[starts[kept]], split[kept], count)
+
+    def cumulants(self, tilts: FloatArray) -> FloatArray:
+        """Returns (3, m) ln E e^{tilt · loss} and its two derivatives."""
+        largest = self.values[-1] if self.values.size else 0.0
+        exponents = np.multiply.outer(tilts, self.values - largest)
+        exponents += np.log(self.masses)
+        tops = exponents.max(axis=1)
+        exponents -= tops[:, np.newaxis]
+        weights = np.exp(exponents, out=exponents)
+        totals = weights.sum(axis=1)
+        means = np.einsum("ij,j->i", weights, self.values) / totals
+        squares = np.einsum("ij,j->i", weights, (self.values - self.values[0]) ** 2)
+        variances = squares / totals - (means - self.values[0]) ** 2
+        values = tilts * largest + tops + np.log(totals)
+        return self.count * np.array([values, means, np.maximum(variances, 0.0)])
+
+    def negligible_below(self, tilt: float, share: float) -> int:
+        """Returns where the law begins but for so small a share, tilted."""
+        exponents = np.log(self.masses) + tilt * self.values
+        weights = np.cumsum(np.exp(exponents - exponents.max()))
+        first = int(np.searchsorted(weights, share / self.count * weights[-1]))
+        return int(self.starts[first])
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """Where a composed loss is computed, and what for.
+
+    Attributes:
+        tilt: The tilt.
+        low: Lower end of the window: between them the tilted law lies, nearly.
+        high: Upper end.
+        lowest: The lowest loss that is read.
+        highest: The highest loss that is read.
+        centre: The least ε that it is for, which tells how fine a lattice is needed.
+        changes: Changes of the tilt with which Chernoff's bound gives the ends.
+    """
+
+    tilt: float
+    low: float
+    high: float
+    lowest: float
+    highest: float
+    centre: float
+    changes: tuple[float, ...]
+
+
+def grouped(
+    keys: IndexArray,
+) -> Iterator[tuple[int, IndexArray | slice]]:
+    """Yields the keys that there are, and where; in no time where there is one."""
+    if keys.size == 1:
+        yield int(keys[0]), slice(None)
+        return
+    for key in np.unique(keys).tolist():
+        yield key, np.flatnonzero(keys == key)
+
+
+class Anchors:
+    """The tilts of a composed loss, and the stretches of ε that they are for.
+
+    Args:
+        groups: Of the laws that are composed.
+        bound: Their side.
+        most: The largest loss of the composition.
+    """
+
+    def __init__(self, groups: Sequence[Group], bound: Bound, most: float) -> None:
+        self._bound = bound
+        self._most = most
+        none = np.zeros(1)
+        variance = sum(float(group.cumulants(none)[2, 0]) for group in groups)
+        # The spread of losses that are equal but for rounding is no guide.
+        largest = max(float(np.abs(group.values).max()) for group in groups)
+        least = max(_LEAST_SPREAD * largest, 1e-100)
+        self.deviation = max(math.sqrt(variance), least)
+        self._tilts = self._values = self._means = self._variances = np.zeros(0)
+        self._set(groups, _grid(self.deviation))
+        for _ in range(_REFINEMENTS):
+            steps = self._roots[1:] / np.maximum(self._roots[:-1], _LEAST_TILT)
+            wide = (steps > _WIDEST_STEP) & (self._roots[:-1] < _LARGEST_ROOT)
+            wide = self._zero + np.flatnonzero(wide)
+            if not wide.size:
+                break
+            left, right = self._tilts[wide], self._tilts[wide + 1]
+            self._set(groups, np.maximum(np.sqrt(left * right), right / 64))
+        # Where the rate is so much that the tilt is no larger than is wanted.
+        goals = self._roots / math.sqrt(_EASE)
+        starts = np.interp(goals, self._roots, self._centres, right=math.inf)
+        starts[0] = -math.inf
+        tilts = self._tilts[self._zero :]
+        starts[tilts > tilts[-1] / _BEYOND] = math.inf
+        self._starts = starts
+        spreads = np.sqrt(self._variances[self._zero :])
+        self._least = _LEAST_CENTRE * np.maximum(spreads, 1e-9 * self.deviation)
+        values, means = self._values[self._zero :], self._means[self._zero :]
+        self._log_deltas = self._saddle_points(values, tilts, means)
+
+    def _set(self, groups: Sequence[Group], tilts: FloatArray) -> None:
+        """Computes the cumulants under some tilts more."""
+        more = np.sum([group.cumulants(tilts) for group in groups], axis=0)
+        tilts = np.append(self._tilts, tilts)
+        table = np.append([self._values, self._means, self._variances], more, axis=1)
+        order = np.argsort(tilts)
+        self._tilts = tilts[order]
+        self._values, self._means, self._variances = table[:, order]
+        self._zero = int(np.searchsorted(self._tilts, 0.0))
+        at = slice(self._zero, None)
+        gains = self._values[at] - self._values[self._zero]
+        rates = np.maximum.accumulate(self._tilts[at] * self._means[at] - gains)
+        # Close to a line, as for a Gaussian: the root of the rate over the mean.
+        self._roots = np.sqrt(2 * rates)
+        self._centres = np.maximum.accumulate(self._means[at])
+
+    def _saddle_points(
+        self, values: FloatArray, tilts: FloatArray, means: FloatArray
+    ) -> FloatArray:
+        """Returns (m,) ln δ at the means, by the saddle point."""
+        spread = 0.5 * np.log(
+            2 * math.pi * np.maximum(self._variances[self._zero :], 1e-200)
+        )
+        with np.errstate(divide="ignore"):
+            prefactors = np.log(tilts) + np.log1p(tilts) + spread
+        # Where the loss is almost constant there is no density to speak of.
+        logs = values - tilts * means - np.maximum(prefactors, 0.0)
+        decreasing: FloatArray = np.minimum.accumulate(logs)
+        return decreasing
+
+    def chernoff(self, error: float) -> tuple[FloatArray, FloatArray]:
+        """Returns (m,) tilts t > 0 and c, so that certainly δ(ε) ≤ e^{c − t ε}.
+
+        For upper laws, the infinite losses aside. With x = loss − ε, 1 − e^−x is at
+        most e^{t x} t^t / (1 + t)^{1 + t}.
+
+        Args:
+            error: Bound on the relative error of a moment.
+        """
+        tilts = self._tilts[self._zero + 1 :]
+        moments = self._values[self._zero + 1 :] + error
+        factors = tilts * np.log(tilts) - (1 + tilts) * np.log1p(tilts)
+        return tilts, moments + factors + 1e-12 * (1 + tilts * np.abs(np.log(tilts)))
+
+    def epsilons(self, deltas: FloatArray) -> FloatArray:
+        """Returns (n,) ε at (n,) δ, about."""
+        return np.interp(-np.log(deltas), -self._log_deltas, self._centres)
+
+    def log_deltas(self, epsilons: FloatArray) -> FloatArray:
+        """Returns (n,) ln δ at (n,) ε, about; −inf above the largest tilt's mean."""
+        return np.interp(epsilons, self._centres, self._log_deltas, right=-math.inf)
+
+    def keys(self, epsilons: FloatArray) -> IndexArray:
+        """Returns (n,) numbers of the places that (n,) ε are read at."""
+        tilts = self._starts.searchsorted(epsilons, side="right") - 1
+        least = self._least[tilts]
+        octaves = np.floor(np.log2(np.maximum(epsilons, least / 2) / least)) + 1
+        keys: IndexArray = tilts * _OCTAVES + octaves.astype(np.int64)
+        return keys
+
+    def place(self, key: int) -> Place:
+        """Returns the place with a number."""
+        number, octave = divmod(key, _OCTAVES)
+        at = self._zero + number
+        tilt, least = float(self._tilts[at]), float(self._least[number])
+        deviation = least / _LEAST_CENTRE
+        first = float(self._starts[number])
+        last = math.inf
+        if number + 1 < self._starts.size:
+            last = float(self._starts[number + 1])
+        last = min(last, math.ldexp(least, octave), self._most)
+        if octave:
+            first = max(first, math.ldexp(least, octave - 1))
+        lowest = first - _DEVIATIONS_BELOW * deviation
+        if self._bound is Bound.LOWER:
+            low, high, changes = self._lower_window(at)
+        else:
+            low, high, changes = self._upper_window(at, max(lowest, -1e300), last)
+        if number == 0 and not octave:
+            lowest = low
+        return Place(
+            tilt,
+            min(low, lowest),
+            max(high, last),
+            lowest,
+            last + deviation,
+            max(first, least),
+            changes,
+        )
+
+    def _end(self, at: int, sign: int, exponent: float) -> tuple[float, float]:
+        """Returns beyond what loss a tilted law has e^−exponent, and by what change."""
+        others = np.flatnonzero((self._tilts - self._tilts[at]) * sign > 0)
+        changes = self._tilts[others] - self._tilts[at]
+        moments = self._values[others] - self._values[at] + exponent
+        ends = sign * moments / np.abs(changes)
+        best = int(np.argmin(sign * ends))
+        return float(ends[best]), float(changes[best])
+
+    def _lower_window(self, at: int) -> tuple[float, float, tuple[float, ...]]:
+        """Returns the window of a lower bound, which loses what folds onto it."""
+        low, below = self._end(at, -1, _LOWER_EXPONENT)
+        high, above = self._end(at, 1, _LOWER_EXPONENT)
+        return low, high, (below, above)
+
+    def _upper_window(
+        self, at: int, lowest: float, last: float
+    ) -> tuple[float, float, tuple[float, ...]]:
+        """Returns the window of an upper bound.
+
+        What folds onto it counts too much, and little: what lies below folds onto the
+        top, where tilting back makes it small.
+        """
+        tilt = float(self._tilts[at])
+        # Above it the law, not tilted, has a negligible share of δ.
+        rate = float(np.interp(last, self._centres, self._roots)) ** 2 / 2
+        others = slice(self._zero + 1, None)
+        moments = self._values[others] + rate + _SINK_EXPONENT
+        ends = moments / self._tilts[others]
+        best = int(np.argmin(ends))
+        high, change = float(ends[best]), float(self._tilts[others][best]) - tilt
+        folded = 0.7 * tilt * (high - float(self._means[at]))
+        low, _ = self._end(at, -1, max(_UPPER_EXPONENT - folded, _LEAST_EXPONENT))
+        # What the tilted law has above it folds onto losses that are not read.
+        room = max(lowest - low, 0.0)
+        top = max(high, self._end(at, 1, _FOLDED_EXPONENT)[0] - room)
+        return low, top, (change,)
+
+
+def _grid(deviation: float) -> FloatArray:
+    """Returns the tilts to begin with, zero among them."""
+    doublings = math.log2(_LARGEST_TILT / _LEAST_TILT)
+    steps = np.arange(round(doublings * _IN_A_DOUBLING) + 1) / _IN_A_DOUBLING
+    positive = _LEAST_TILT * 2.0**steps / deviation
+    negative = -positive[positive <= _LARGEST_NEGATIVE * 1.01 / deviation]
+    return np.concatenate([negative, [0.0], positive])

@@ -1,0 +1,364 @@
+"""A composed loss under one tilt, and what is read off it: δ at ε and ε at δ."""
+
+import dataclasses
+import functools
+import math
+
+import numpy as np
+import numpy.typing as npt
+from scipy import fft
+
+from dp_accounting_ext.composition import anchors
+from dp_accounting_ext.composition import loss_distribution
+from dp_accounting_ext.kernels import floats
+from dp_accounting_ext.kernels import lattice
+from dp_accounting_ext.pairs import dominating_pair
+
+Bound = dominating_pair.Bound
+LossDistribution = loss_distribution.LossDistribution
+FloatArray = npt.NDArray[np.float64]
+IndexArray = npt.NDArray[np.int64]
+
+# Certified: a cost above it may have been cut off (`_exponentials`).
+_LARGEST_COST = math.exp(600.0)
+
+# Tuning: the most steps of Newton's method, which is done after one or two.
+_MOST_STEPS = 100
+# How many exponentials are made of one, and how far apart they may be, in nats.
+_BLOCK = 256
+_NEXT = np.arange(-1, 2)[:, np.newaxis]
+_BLOCK_SPAN = 50.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Atoms:
+    """A composed loss in a stretch: what is counted, from the largest loss down.
+
+    Masses `spent` are relative to e^{origin}: with k losses above ε, δ(ε) = sink +
+    found[k] − e^{ε − origin} spent[k], where it is read.
+
+    Attributes:
+        bound: The side that it is certain on.
+        origin: See there.
+        losses: (n,) losses, decreasing.
+        found: (n + 1,) sums of the masses of the largest losses.
+        spent: (n + 1,) sums of the masses under the other law.
+        sink: The mass of infinite losses.
+        shift: What makes an answer certain: is added to ε,
+        factor: and multiplies δ.
+        lowest: What is below is not read,
+        highest: and what is above.
+    """
+
+    bound: Bound
+    origin: float
+    losses: FloatArray
+    found: FloatArray
+    spent: FloatArray
+    sink: float
+    shift: float
+    factor: float
+    lowest: float
+    highest: float
+
+    @classmethod
+    def of(
+        cls,
+        bound: Bound,
+        origin: float,
+        losses: FloatArray,
+        gain: FloatArray,
+        cost: FloatArray,
+        *,
+        sink: float,
+        mass_error: float,
+        ratio_error: float,
+        lowest: float = -math.inf,
+        highest: float = math.inf,
+    ) -> "Atoms":
+        """Returns what n masses and costs are, which need not all be read."""
+        shift, factor = dominating_pair.allowance(
+            bound, gain.size, mass_error, ratio_error
+        )
+        found, spent = np.zeros((2, gain.size + 1))
+        np.cumsum(gain, out=found[1:])
+        np.cumsum(cost, out=spent[1:])
+        # Copies: what is not read is not kept.
+        kept = slice(int(np.searchsorted(-losses, -highest)), None)
+        losses, found, spent = (x[kept].copy() for x in (losses, found, spent))
+        return cls(
+            bound, origin, losses, found, spent, sink, shift, factor, lowest, highest
+        )
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that it takes."""
+        return 5 * self.found.nbytes  # Two are made when they are read.
+
+    def _around(self, numbers: IndexArray) -> IndexArray:
+        """Returns (3, n) numbers of losses: one less, the same and one more."""
+        around: IndexArray = np.maximum(numbers + _NEXT, 0)
+        return np.minimum(around, self.losses.size)
+
+    def _values(self, numbers: IndexArray, log_kappas: FloatArray) -> FloatArray:
+        """Returns found − κ spent of so many losses, the largest ones."""
+        kappas = np.exp(np.minimum(log_kappas, floats.LARGEST_EXPONENT))
+        values: FloatArray = self.found[numbers] - kappas * self.spent[numbers]
+        return values
+
+    def deltas(self, epsilons: FloatArray) -> FloatArray:
+        """Returns certified δ at (n,) ε, in nats."""
+        log_kappas = epsilons + self.shift - self.origin
+        number = self._minus.searchsorted(-(epsilons + self.shift))
+        # Any number gives a lower bound on the largest, which is at this one or, by
+        # rounding, at the next.
+        around = self._around(number)
+        totals = np.maximum(self._values(around, log_kappas).max(axis=0), 0.0)
+        # Above it no gain exceeds κ times its cost, which is e^−700 of it or more.
+        totals[log_kappas >= floats.LARGEST_EXPONENT] = 0.0
+        if self.bound is Bound.UPPER:
+            totals[epsilons > self.highest] = self.found[0]
+            totals[epsilons < self.lowest] = 1.0
+        found: FloatArray = np.maximum(self.factor * (self.sink + totals), 0.0)
+        return np.minimum(found, 1.0)
+
+    def epsilons(self, deltas: FloatArray) -> FloatArray:
+        """Returns ε at (n,) δ, certified where it is from `lowest` to `highest`.
+
+        The largest of the lines "the mass of the k largest losses", each inverted: by
+        Newton's method, whose steps go up to it and end there.
+        """
+        if self.factor == 0:
+            return np.full(deltas.shape, -math.inf)
+        goals = deltas / self.factor - self.sink
+        numbers = self._profile.searchsorted(goals)
+        best = np.full(deltas.shape, -math.inf)
+        for _ in range(_MOST_STEPS):
+            roots = self._roots(self._around(numbers), goals)
+            best = np.maximum(best, roots.max(axis=0))
+            again = self._minus.searchsorted(-best)
+            if (np.abs(again - numbers) <= 1).all():
+                break
+            numbers = again
+        best -= self.shift
+        best[goals < 0] = math.inf
+        return best
+
+    def tests(self) -> tuple[FloatArray, FloatArray]:
+        """Returns what tests that reject the largest losses find, and what they spend.
+
+        Of lower bounds: some test of the mechanism finds as much at no larger a rate.
+
+        Returns:
+            (n,) true positive rates, and (n,) false positive rates, both increasing.
+        """
+        rounding = 2 * (self.losses.size + 16) * floats.UNIT_ROUNDOFF
+        found = (self.sink + self.found[1:]) * max(self.factor - rounding, 0.0)
+        with np.errstate(over="ignore", divide="ignore"):
+            logs = np.log(self.spent[1:] * (1 + rounding)) + (self.shift - self.origin)
+            spent = np.exp(logs) * (1 + rounding)
+        return np.minimum(found, 1.0), np.maximum(spent, floats.SMALLEST_MASS)
+
+    @functools.cached_property
+    def _minus(self) -> FloatArray:
+        """(n,) minus the losses, increasing."""
+        return -self.losses
+
+    @functools.cached_property
+    def _profile(self) -> FloatArray:
+        """(n,) found − κ spent with κ at each loss, increasing."""
+        numbers = np.arange(self.losses.size)
+        values = self._values(numbers, self.losses - self.origin)
+        increasing: FloatArray = np.maximum.accumulate(values)
+        return increasing
+
+    def _roots(self, numbers: IndexArray, goals: FloatArray) -> FloatArray:
+        """Returns where found − e^{ε − origin} spent falls to a goal."""
+        excess = self.found[numbers] - goals
+        with np.errstate(divide="ignore", invalid="ignore"):
+            roots = np.log(excess) - np.log(self.spent[numbers]) + self.origin
+        return np.where(excess > 0, roots, -math.inf)
+
+
+def of_one(law: LossDistribution) -> Atoms:
+    """Returns the atoms of one law, which need no lattice."""
+    gain = law.masses[::-1]
+    losses = law.losses[::-1]
+    # A sum of many constant losses need not fit a float as a ratio.
+    origin = float(losses[0]) if losses.size == 1 else 0.0
+    largest = floats.LARGEST_EXPONENT
+    exponents = np.clip(origin - losses, -largest, largest)
+    return Atoms.of(
+        law.bound,
+        origin,
+        losses,
+        gain,
+        gain * np.exp(exponents),
+        sink=law.infinity_mass,
+        mass_error=law.mass_error,
+        ratio_error=law.ratio_error,
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Totals:
+    """What is known of a composition without composing it.
+
+    Attributes:
+        bound: The side of all its laws.
+        copies: The number of all copies of laws.
+        ends: The least and the largest finite loss of the composition.
+        infinity_mass: The probability that a loss is infinite.
+        most_mass: No mass of the composition is larger.
+        mass_error: The sum of the laws' errors, of masses,
+        ratio_error: and of losses.
+    """
+
+    bound: Bound
+    copies: int
+    ends: tuple[float, float]
+    infinity_mass: float
+    most_mass: float
+    mass_error: float
+    ratio_error: float
+
+
+class Composition:
+    """A composed loss around a place, to which one law after another is added.
+
+    Args:
+        totals: What is known of it.
+        place: Where, and under what tilt.
+        interval: The loss interval.
+    """
+
+    def __init__(self, totals: Totals, place: anchors.Place, interval: float) -> None:
+        self._totals = totals
+        self._place = place
+        self._interval = interval
+        # Each copy may move by an interval.
+        least, most = totals.ends[0] / interval, totals.ends[1] / interval
+        first = math.floor(max(place.low / interval, least - totals.copies)) - 2
+        size = math.ceil(min(place.high / interval, most + totals.copies)) + 3 - first
+        size = int(fft.next_fast_len(size, real=True))
+        changes = [change * interval for change in place.changes]
+        tilt = place.tilt * interval
+        self._gained = self._spent = lattice.TiltedProduct(tilt, size, changes)
+        if totals.bound is Bound.LOWER:
+            self._spent = lattice.TiltedProduct(tilt, size, changes)
+        # Losses far below where the profile is read count for nothing there.
+        self._lowest, self._last = first, first + size - 1
+        if place.lowest > place.low:
+            self._lowest = max(first, math.floor(place.lowest / interval))
+        # Not tilted, the law is all there, wherever it folds.
+        self._is_whole = not place.tilt and self._lowest == first
+
+    def add(self, law: LossDistribution) -> None:
+        """Adds a law, all its copies."""
+        factor, other = loss_distribution.on_lattice(law, self._interval)
+        self._gained.multiply(factor)
+        if other is not None:
+            self._spent.multiply(other)
+
+    def atoms(self) -> Atoms:
+        """Returns what was composed."""
+        if self._totals.bound is Bound.UPPER:
+            return self._upper()
+        return self._lower()
+
+    @property
+    def _losses(self) -> FloatArray:
+        indices = np.arange(self._lowest, self._last + 1, dtype=np.float64)
+        return indices * self._interval
+
+    def _upper(self) -> Atoms:
+        """Returns the atoms of an upper bound: noise is added."""
+        losses = self._losses
+        found = self._gained.masses(self._lowest, losses.size)
+        start = found.log_scale - found.tilt * self._lowest
+        gain = np.maximum(found.values, 0.0) + found.noise
+        gain *= _exponentials(start, -found.tilt, losses.size)
+        gain = np.minimum(gain, self._totals.most_mass)
+        start = self._place.centre - float(losses[0])
+        cost = gain * _exponentials(start, -self._interval, losses.size)
+        # What is below 1e-300 may have lost digits.
+        lost = losses.size * floats.SMALLEST_MASS
+        return self._atoms(
+            losses[::-1],
+            gain[::-1],
+            cost[::-1],
+            sink=self._totals.infinity_mass
+            + self._gained.mass_above(self._last + 1)
+            + lost,
+            mass_error=self._totals.mass_error + self._gained.mass_error,
+            ratio_error=self._totals.ratio_error,
+        )
+
+    def _lower(self) -> Atoms:
+        """Returns the atoms of a lower bound: noise, and what folds, is taken off."""
+        losses = self._losses
+        found = self._gained.masses(self._lowest, losses.size)
+        spent = self._spent.masses(self._lowest, losses.size)
+        folded = self._gained.folded_mass(self._lowest, self._last)
+        gain = np.maximum(found.values - found.noise - folded, 0.0)
+        start = found.log_scale - found.tilt * self._lowest
+        gain *= _exponentials(start, -found.tilt, losses.size)
+        cost = np.maximum(spent.values, 0.0) + spent.noise
+        start = spent.log_scale - spent.tilt * self._lowest
+        start += self._place.centre - float(losses[0])
+        cost *= _exponentials(start, -spent.tilt - self._interval, losses.size)
+        cost += floats.SMALLEST_MASS
+        # Beyond it a cost may have been cut off; it outweighs any gain.
+        kept = np.flatnonzero((cost <= _LARGEST_COST) & (gain > 0))
+        logs = np.log(gain[kept] / cost[kept])
+        # Not the order of the lattice where a law has atoms of its own.
+        order = np.argsort(logs, kind="stable")[::-1]
+        kept = kept[order]
+        mass_error = self._totals.mass_error
+        mass_error += self._gained.mass_error + self._spent.mass_error
+        return self._atoms(
+            self._place.centre + logs[order],
+            gain[kept],
+            cost[kept],
+            sink=self._totals.infinity_mass,
+            mass_error=mass_error,
+            # A group's gain and cost are rounded on their own, which moves its ratio.
+            ratio_error=self._totals.ratio_error + 2 * mass_error,
+        )
+
+    def _atoms(
+        self,
+        losses: FloatArray,
+        gain: FloatArray,
+        cost: FloatArray,
+        *,
+        sink: float,
+        mass_error: float,
+        ratio_error: float,
+    ) -> Atoms:
+        lowest = -math.inf if self._is_whole else self._lowest * self._interval
+        return Atoms.of(
+            self._totals.bound,
+            self._place.centre,
+            losses,
+            gain,
+            cost,
+            sink=sink,
+            mass_error=mass_error,
+            ratio_error=ratio_error,
+            lowest=lowest,
+            highest=self._place.highest,
+        )
+
+
+def _exponentials(start: float, step: float, number: int) -> FloatArray:
+    """Returns e^{start + step · k}, k = 0, 1, …, step ≤ 0, at most about e^700.
+
+    Products of two, and within e^50 of 700 perhaps less than they are.
+    """
+    block = max(min(_BLOCK, int(_BLOCK_SPAN / max(-step, 1e-300))), 1)
+    within = np.exp(step * np.arange(block))
+    ends = start + step * block * np.arange(-(-number // block))
+    tops = np.exp(np.minimum(ends, floats.LARGEST_EXPONENT))
+    values: FloatArray = np.multiply.outer(tops, within).reshape(-1)[:number]
+    return values
