@@ -77,8 +77,12 @@ class TestWpm:
     @pytest.mark.parametrize(
         ("rest", "message"),
         [
-            ("--points {places} --trace {far} --metric haversine", "trace must be lat"),
+            (
+                "--points {places} --trace {far} --metric haversine",
+                "trace must have lat",
+            ),
             ("--points {places} --trace {places} --metric nowhere", "nowhere"),
+            ("--points {places} --distribution {far}", "distribution must"),
             ("--cost {places} --trace {trace}", "trace must come with points"),
             ("--points {places} --trace {trace} --order 0.5", "order must be"),
             ("--points {places} --cost {places} --trace {trace}", "not allowed with"),

@@ -125,10 +125,15 @@ def on_sphere(name: str, places: FloatArray) -> FloatArray:
     Raises:
         ValueError: If there are not two columns, or a latitude is beyond a pole.
     """
-    if places.shape[1] != 2 or np.abs(places[:, 0]).max() > 90:
+    if places.shape[1] != 2:
         raise ValueError(
-            f"{name} must be latitudes in [-90, 90] and longitudes, in degrees, for "
-            f'metric "haversine". Found shape {places.shape}.'
+            f'{name} must have two columns for metric "haversine": latitudes and '
+            f"longitudes, in degrees. Found {places.shape[1]}."
+        )
+    if np.abs(places[:, 0]).max() > 90:
+        raise ValueError(
+            f'{name} must have latitudes in [-90, 90] for metric "haversine", in the '
+            "first column. Found one beyond a pole."
         )
     latitudes, longitudes = np.radians(places).T
     return np.column_stack(
