@@ -11,6 +11,7 @@ from dp_accounting_ext import wpm
 from dp_accounting_ext.command_line import parser
 from dp_accounting_ext.command_line import progress_line
 from dp_accounting_ext.command_line import text
+from dp_accounting_ext.wpm import private_rows
 
 _EPILOG = """\
 examples:
@@ -91,6 +92,8 @@ def _draw(options: argparse.Namespace) -> str:
         base_measure = _numbers("base-measure", base_measure).ravel()
     with progress_line.Progress("draw"):
         mechanism, private = _read(options, base_measure)
+        # An error names the option, and not the argument of a function.
+        private_rows.read("distribution", private, mechanism.cost.shape[0])
         drawn: dict[str, Any] = {"sample": mechanism.sample(private)}
         if options.show_law:
             drawn["distribution"] = np.asarray(mechanism.project(private)).tolist()

@@ -77,10 +77,14 @@ class TestWpm:
     @pytest.mark.parametrize(
         ("rest", "message"),
         [
-            ("--points {places} --trace {far} --metric haversine", "trace must be lat"),
+            (
+                "--points {places} --trace {far} --metric haversine",
+                "trace must have lat",
+            ),
             ("--points {places} --trace {places} --metric nowhere", "Found 'nowhere'"),
             ("--cost {places} --distribution {trace} --order 2", "must come with"),
             ("--points {far} --trace {trace} --metric haversine", "beyond a pole, 9"),
+            ("--points {places} --distribution {far}", "distribution must"),
             (
                 "--cost {places} --trace {trace}",
                 "trace must come with --points. Found --cost",

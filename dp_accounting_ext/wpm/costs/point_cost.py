@@ -134,16 +134,19 @@ def on_sphere(name: str, places: FloatArray) -> FloatArray:
     Raises:
         ValueError: If there are not two columns, or a latitude is beyond a pole.
     """
-    beyond = np.abs(places[:, 0]) > 90
-    if places.shape[1] != 2 or beyond.any():
-        found = f"shape {places.shape}"
-        if places.shape[1] == 2:
-            found = "a latitude beyond a pole"
-            if name != "trace":  # Which is private, and so are the values in it.
-                found += f", {places[beyond][0, 0]:g}"
+    if places.shape[1] != 2:
         raise ValueError(
-            f"{name} must be latitudes in [-90, 90] and longitudes, in degrees, for "
-            f'metric "haversine". Found {found}.'
+            f'{name} must have two columns for metric "haversine": latitudes and '
+            f"longitudes, in degrees. Found {places.shape[1]}."
+        )
+    beyond = np.abs(places[:, 0]) > 90
+    if beyond.any():
+        found = "a latitude beyond a pole"
+        if name != "trace":  # Which is private, and so are the values in it.
+            found += f", {places[beyond][0, 0]:g}"
+        raise ValueError(
+            f'{name} must have latitudes in [-90, 90] for metric "haversine", in the '
+            f"first column. Found {found}."
         )
     latitudes, longitudes = np.radians(places).T
     return np.column_stack(

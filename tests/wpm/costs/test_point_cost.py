@@ -66,9 +66,9 @@ def test_counts_go_into_a_mechanism():
             [[91.0, 0.0]],
             {"metric": "haversine"},
             ValueError,
-            r'for metric "haversine". Found a latitude beyond a pole, 91\.',
+            r"in the first column. Found a latitude beyond a pole, 91\.",
         ),
-        ([[1.0]], {"metric": "haversine"}, ValueError, "points must be latitudes"),
+        ([[1.0]], {"metric": "haversine"}, ValueError, "points must have two columns"),
         ([[math.nan, 0.0]], {}, ValueError, "points must be finite"),
         ([], {}, ValueError, "points must be a list of points"),
         ([["a", "b"]], {}, TypeError, "points must be an array of real numbers"),
@@ -90,6 +90,6 @@ def test_bad_traces_show_no_place():
     with pytest.raises(ValueError, match="trace must have the dimension") as caught:
         wpm.counts_at([[0.0, 0.0]], [[0.123456, 1.0, 2.0]])
     assert "1234" not in str(caught.value)
-    with pytest.raises(ValueError, match="trace must be latitudes") as caught:
+    with pytest.raises(ValueError, match="trace must have") as caught:
         wpm.counts_at([[0.0, 0.0]], [[91.23456, 1.0]], metric="haversine")
     assert "91.2" not in str(caught.value)

@@ -28,7 +28,7 @@ FloatArray = npt.NDArray[np.float64]
 IndexArray = npt.NDArray[np.intp]
 
 # All tuning: a solution is proven by its prices, whatever these are.
-_MOST_STEPS = 40
+_MOST_STEPS = 80
 # Equations are missed by so much once the gap is next to nothing.
 _ROUNDING = 1e-11
 # How far prices of outputs start below what they may be, in units of the cost.

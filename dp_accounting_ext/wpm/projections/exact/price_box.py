@@ -46,7 +46,7 @@ _WIDER = 4.0
 _MOST_FREE = 12_000
 # Boxes of fewer arcs are solved by a linear program, and those of fewer outputs have
 # fewer arcs.
-_WORTH_MIDDLE, _CORNER = 2000, 500
+_WORTH_MIDDLE, _CORNER, _MOST_PROGRAM = 2000, 500, 8000
 _MOST_BOXES = 200
 _RELATIVE_GAP = 1e-11
 _ROUNDING = 1e-14
@@ -121,7 +121,14 @@ def solve(problem: Problem, order: IndexArray) -> solution.Solution:
     radius = 0.0
     for count in range(1, _MOST_BOXES + 1):
         box = _box(problem, prices, free, radius)
-        found, plan = _solve_in_box(problem, prices, box)
+        try:
+            found, plan = _solve_in_box(problem, prices, box)
+        except linear_program.SolverError:
+            if free <= _CORNER:
+                raise
+            # A smaller box is easier.
+            free, radius = max(free // 4, _CORNER), 0.0
+            continue
         if plan is not None:
             value, distribution = transport_plan.feasible(
                 problem.masses, problem.cost, plan.inputs, plan.outputs, plan.amounts
@@ -340,7 +347,7 @@ def _box(problem: Problem, prices: _Prices, free: int, radius: float) -> _Box:
     nearness = np.minimum(prices.margin / 2, np.abs(prices.excess))
     last = min(free, size) - 1
     usual = float(np.partition(nearness, last)[last])
-    if radius < usual or np.count_nonzero(nearness <= radius) > 2 * _MOST_FREE:
+    if radius < usual or np.count_nonzero(nearness <= radius) > _MOST_FREE:
         radius = usual
     # No price need move further than costs differ.
     widest = float(np.ptp(problem.cost)) + float(np.ptp(prices.potentials))
@@ -404,4 +411,6 @@ def _solve_inner(
     try:
         return interior_point.solve(inner, none, level, gap=gap)
     except linear_program.SolverError:
+        if inner.cost.size > _MOST_PROGRAM:
+            raise
         return transport_program.solve(inner)
