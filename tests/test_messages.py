@@ -104,7 +104,7 @@ CASES = [
     ),
     (
         lambda _: ext.PLDAccountant().get_true_positive_rate_bounds("x"),
-        "false_positive_rates must be real numbers. Found 'x'.",
+        "false_positive_rates must be an array of real numbers. Found dtype <U1.",
     ),
     (
         lambda _: ext.PLDAccountant().get_true_positive_rate_bounds(2.0),
@@ -197,8 +197,14 @@ CASES = [
     (table("", "/dev/null"), "output must be a file. Found /dev/null, which is a dev"),
     (twice, "output must be written by one sweep at a time. Found another that writes"),
     # wpm.checks
-    (lambda _: checks.numbers("cost", [[1], [1, 2]]), "Found rows of unequal lengths."),
-    (lambda _: checks.numbers("cost", ["a"]), "cost must be an array of real numbers."),
+    (
+        lambda _: fields.real_numbers("cost", [[1], [1, 2]]),
+        "Found rows of unequal lengths.",
+    ),
+    (
+        lambda _: fields.real_numbers("cost", ["a"]),
+        "cost must be an array of real numbers.",
+    ),
     (lambda _: checks.cost([1.0]), "cost must be a matrix with a row for each input"),
     (lambda _: checks.cost([[-1.0]]), "cost must be non-negative and finite. Found -1"),
     (lambda _: checks.order(0), "order must be at least 1 and finite. Found 0."),

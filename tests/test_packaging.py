@@ -43,6 +43,7 @@ def test_the_oldest_dependencies_are_those_that_are_allowed():
     oldest = dict(
         re.findall(r"^([\w-]+)==([\d.]+?)\.?\*?$", text_of(".ci/oldest.txt"), re.M)
     )
+    del oldest["pyparsing"]  # No dependency of this package.
     assert len(oldest) == 4
     for name, version in oldest.items():
         least = re.search(rf'"{name}>=([\d.]+)"', project)[1]

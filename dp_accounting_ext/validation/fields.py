@@ -4,6 +4,7 @@ from collections.abc import Sequence
 import math
 import numbers
 from typing import Any
+import warnings
 
 from dp_accounting import privacy_accountant
 import numpy as np
@@ -97,6 +98,28 @@ def probability(name: str, value: Any) -> float:
     return number
 
 
+def real_numbers(name: str, value: Any) -> npt.NDArray[Any]:
+    """Returns the value as an array, integers as integers.
+
+    Raises:
+        TypeError: If it does not consist of real numbers.
+    """
+    try:
+        with warnings.catch_warnings():
+            # An old NumPy warns of rows of unequal lengths, a newer one refuses them.
+            warnings.simplefilter("error")
+            found = np.asarray(value)
+    except (ValueError, Warning):
+        raise TypeError(
+            f"{name} must be an array of real numbers. Found rows of unequal lengths."
+        ) from None
+    if found.dtype.kind not in "fiu":
+        raise TypeError(
+            f"{name} must be an array of real numbers. Found dtype {found.dtype}."
+        )
+    return found
+
+
 def rates(name: str, value: Any) -> npt.NDArray[np.float64]:
     """Returns a number or an array of probabilities as an array of its shape.
 
@@ -104,19 +127,11 @@ def rates(name: str, value: Any) -> npt.NDArray[np.float64]:
         TypeError: If they are not real numbers.
         ValueError: If one is not in [0, 1].
     """
-    try:
-        found = np.asarray(value)
-    except ValueError:
-        found = np.empty(0, dtype=object)
-    if found.dtype.kind not in "fiu":
-        raise TypeError(f"{name} must be real numbers. Found {value!r}.")
-    numbers_found = found.astype(np.float64)
-    outside = ~((numbers_found >= 0) & (numbers_found <= 1))
+    found = real_numbers(name, value).astype(np.float64)
+    outside = ~((found >= 0) & (found <= 1))
     if outside.any():
-        raise ValueError(
-            f"{name} must be in [0, 1]. Found {numbers_found[outside].flat[0]}."
-        )
-    return numbers_found
+        raise ValueError(f"{name} must be in [0, 1]. Found {found[outside].flat[0]}.")
+    return found
 
 
 def sampling_probability(value: Any) -> float:

@@ -26,26 +26,7 @@ def array(name: str, value: Any) -> FloatArray:
     Raises:
         TypeError: If it does not consist of real numbers.
     """
-    return np.ascontiguousarray(numbers(name, value), dtype=np.float64)
-
-
-def numbers(name: str, value: Any) -> npt.NDArray[Any]:
-    """Returns the value as an array, integers as integers.
-
-    Raises:
-        TypeError: If it does not consist of real numbers.
-    """
-    try:
-        found = np.asarray(value)
-    except ValueError:
-        raise TypeError(
-            f"{name} must be an array of real numbers. Found rows of unequal lengths."
-        ) from None
-    if found.dtype.kind not in "fiu":
-        raise TypeError(
-            f"{name} must be an array of real numbers. Found dtype {found.dtype}."
-        )
-    return found
+    return np.ascontiguousarray(fields.real_numbers(name, value), dtype=np.float64)
 
 
 def cost(value: Any) -> FloatArray:

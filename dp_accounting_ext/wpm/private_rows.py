@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from dp_accounting_ext.wpm import checks
+from dp_accounting_ext.validation import fields
 
 FloatArray = npt.NDArray[np.float64]
 IndexArray = npt.NDArray[np.intp]
@@ -79,7 +79,7 @@ def read(name: str, value: Any, size: int) -> PrivateRows:
             row's sum is zero, or further than `SUM_TOLERANCE` from one if not counts.
     """
     is_sparse: bool = sparse.issparse(value)
-    found: Any = value if is_sparse else checks.numbers(name, value)
+    found: Any = value if is_sparse else fields.real_numbers(name, value)
     if found.dtype.kind not in "fiu":
         raise TypeError(
             f"{name} must be an array of real numbers. Found dtype {found.dtype}."

@@ -173,9 +173,9 @@ def test_ends():
     [
         (-0.1, ValueError, r"must be in \[0, 1\]. Found -0.1"),
         (np.array([0.5, math.nan]), ValueError, r"must be in \[0, 1\]. Found nan"),
-        ("0.1", TypeError, "must be real numbers"),
-        ([[0.1], [0.2, 0.3]], TypeError, "must be real numbers"),
-        (True, TypeError, "must be real numbers"),
+        ("0.1", TypeError, "must be an array of real numbers"),
+        ([[0.1], [0.2, 0.3]], TypeError, "must be an array of real numbers"),
+        (True, TypeError, "must be an array of real numbers"),
     ],
 )
 def test_bad_rates(rates, error, message):

@@ -84,7 +84,7 @@ def test_rows_are_those_of_the_accountant(files):
 
 
 BAD_ROWS = [
-    ("0,10,1,1,1e-6", "noise_multiplier must be positive. Found 0."),
+    ("0,10,1,1,1e-6", "noise_multiplier must be positive and finite. Found 0.0."),
     ("nan,10,1,1,1e-6", "noise_multiplier must be a number. Found nan."),
     ("x,10,1,1,1e-6", "noise_multiplier must be a number. Found 'x'."),
     ("1,10,11,1,1e-6", "num_selected must be at most num_steps. Found 11 of 10."),

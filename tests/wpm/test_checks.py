@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from dp_accounting_ext.validation import fields
 from dp_accounting_ext.wpm import checks
 
 
@@ -23,7 +24,7 @@ def test_bad_epsilons(value, message):
 
 
 def test_integers_stay_integers():
-    assert checks.numbers("x", [1, 2]).dtype.kind == "i"
+    assert fields.real_numbers("x", [1, 2]).dtype.kind == "i"
     assert checks.array("x", [1, 2]).dtype == np.float64
 
 

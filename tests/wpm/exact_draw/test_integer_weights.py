@@ -132,7 +132,8 @@ def test_measures_at_the_ends_of_their_range(epsilon, place):
     bounds = integer_weights.make_bounds(polytope, epsilon)
     weights = integer_weights.round_to_weights(np.full((1, 7), 1 / 7), bounds)
     wpm_oracles.assert_private(weights, bounds.total, epsilon)
-    np.testing.assert_allclose(weights.astype(float) / bounds.total, 1 / 7, rtol=1e-6)
+    shares = (weights.astype(float) / bounds.total).astype(float)
+    np.testing.assert_allclose(shares, 1 / 7, rtol=1e-6)
 
 
 def test_limit_of_bits():
