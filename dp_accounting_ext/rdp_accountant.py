@@ -242,7 +242,8 @@ class RdpAccountant(rdp_privacy_accountant.RdpAccountant):
 
     def get_epsilon(self, target_delta: Numbers) -> Numbers:
         """Returns an upper bound on ε at δ, in nats; of an array, an array."""
-        return _each("target_delta", target_delta, self.get_epsilon_and_optimal_order)
+        question = self.get_epsilon_and_optimal_order
+        return cast(Numbers, _each("target_delta", target_delta, question))
 
     def get_delta_and_optimal_order(self, target_epsilon: float) -> tuple[float, float]:
         """Returns δ at ε, the largest over the splits, and the order that gave it.
@@ -269,18 +270,19 @@ class RdpAccountant(rdp_privacy_accountant.RdpAccountant):
 
     def get_delta(self, target_epsilon: Numbers) -> Numbers:
         """Returns an upper bound on δ at ε; of an array, an array."""
-        return _each("target_epsilon", target_epsilon, self.get_delta_and_optimal_order)
+        question = self.get_delta_and_optimal_order
+        return cast(Numbers, _each("target_epsilon", target_epsilon, question))
 
 
 def _each(
-    name: str, asked: Numbers, question: Callable[[float], tuple[float, float]]
-) -> Numbers:
+    name: str, asked: Any, question: Callable[[float], tuple[float, float]]
+) -> float | FloatArray:
     """Returns the first of each answer, in the shape of what was asked."""
     values = fields.real_numbers(name, asked)
     found = np.array([question(value)[0] for value in values.flat], dtype=np.float64)
     if values.ndim == 0:
         return float(found[0])
-    return cast(Numbers, found.reshape(values.shape))
+    return found.reshape(values.shape)
 
 
 def _error_of_sizes(counts: dict[curves.Curve, int], state: _State) -> str | None:
