@@ -5,7 +5,8 @@ the least of several; before each of ours, what is kept of earlier ones is clear
 ratio is dp_accounting's time over ours. Further rows: a Poisson-sampled PLD built by
 Theorem 3.3 against dp_accounting's closed form (the ε is of 1000 of them, the time that
 of building one), and small δ, where dp_accounting says inf. "certified ≥" is a lower
-bound on the truth; it is 0 where none is known.
+bound on the truth; it is 0 where none is known. Last come the rows of `questions.py`:
+questions cold, warm, many at once and of many mechanisms.
 
     python benchmarks/stock_pld.py [--short]
 
@@ -30,6 +31,8 @@ import dp_accounting
 from dp_accounting import dp_event
 from dp_accounting.pld import privacy_loss_distribution
 import measured_with
+import numpy as np
+import questions
 from scipy import optimize
 from scipy import special
 
@@ -170,7 +173,8 @@ def lower_epsilon(
 ) -> float:
     """Returns a certified lower bound, which knows nothing of the upper one."""
     counts = {event_table.reader(relation).mechanism(event): count}
-    return privacy_bounds.PrivacyBounds(counts, INTERVAL).lower_epsilon(delta)
+    bounds = privacy_bounds.PrivacyBounds(counts, INTERVAL)
+    return float(bounds.lower_epsilons(np.array([delta]))[0])
 
 
 def row_of(case: Case) -> Row:
@@ -443,6 +447,11 @@ def main() -> None:
             rows.append(row)
             missed += violations(row)
             print(printed(row), flush=True)
+    print(f"\n{questions.HEADING}")
+    for question in questions.questions(options.short):
+        answer = questions.measured(question)
+        missed += questions.violations(answer)
+        print(questions.printed(answer), flush=True)
     print(f"{len(rows)} rows, {time.process_time():.0f} CPU s")
     for line in missed:
         print(f"MISSED {line}")

@@ -161,8 +161,8 @@ class PLDAccountant(pld_privacy_accountant.PLDAccountant):
             contributes nothing.
         value_discretization_interval: The largest interval on which losses are
             composed, in nats; finer ones are chosen where losses are small. Only
-            a composition of more than two million intervals is coarser, its
-            bounds as certain.
+            a composition of more than two million intervals, or of more than 50
+            different mechanisms, is coarser, its bounds as certain.
 
     Guarantees:
         `get_epsilon` and `get_delta` are never below the truth. The bounds of

@@ -1,11 +1,14 @@
 """A drop-in for dp_accounting's RdpAccountant."""
 
+from collections.abc import Callable
 from collections.abc import Sequence
 import copy
 import dataclasses
 import math
 import threading
 from typing import Any
+from typing import TypeVar
+from typing import cast
 
 from dp_accounting import dp_event as stock_dp_event
 from dp_accounting import privacy_accountant
@@ -23,6 +26,7 @@ from dp_accounting_ext.validation import fields
 from dp_accounting_ext.validation import inheritance
 
 FloatArray = npt.NDArray[np.float64]
+Numbers = TypeVar("Numbers", float, FloatArray)
 NeighborRel = privacy_accountant.NeighboringRelation
 CompositionErrorDetails = privacy_accountant.PrivacyAccountant.CompositionErrorDetails
 
@@ -242,9 +246,10 @@ class RdpAccountant(rdp_privacy_accountant.RdpAccountant):
             for row in state.rows.tolist()
         )
 
-    def get_epsilon(self, target_delta: float) -> float:
-        """Returns an upper bound on ε at δ, in nats."""
-        return self.get_epsilon_and_optimal_order(target_delta)[0]
+    def get_epsilon(self, target_delta: Numbers) -> Numbers:
+        """Returns an upper bound on ε at δ, in nats; of an array, an array."""
+        question = self.get_epsilon_and_optimal_order
+        return cast(Numbers, _each("target_delta", target_delta, question))
 
     def get_delta_and_optimal_order(self, target_epsilon: float) -> tuple[float, float]:
         """Returns δ at ε, the largest over the splits, and the order that gave it.
@@ -269,9 +274,21 @@ class RdpAccountant(rdp_privacy_accountant.RdpAccountant):
             delta = min((extra + (1 - extra) * delta) * (1 + _ROUNDING), 1.0)
         return delta, order
 
-    def get_delta(self, target_epsilon: float) -> float:
-        """Returns an upper bound on δ at ε."""
-        return self.get_delta_and_optimal_order(target_epsilon)[0]
+    def get_delta(self, target_epsilon: Numbers) -> Numbers:
+        """Returns an upper bound on δ at ε; of an array, an array."""
+        question = self.get_delta_and_optimal_order
+        return cast(Numbers, _each("target_epsilon", target_epsilon, question))
+
+
+def _each(
+    name: str, asked: Any, question: Callable[[float], tuple[float, float]]
+) -> float | FloatArray:
+    """Returns the first of each answer, in the shape of what was asked."""
+    values = fields.real_numbers(name, asked)
+    found = np.array([question(value)[0] for value in values.flat], dtype=np.float64)
+    if values.ndim == 0:
+        return float(found[0])
+    return found.reshape(values.shape)
 
 
 def _error_of_sizes(counts: dict[curves.Curve, int], state: _State) -> str | None:

@@ -32,6 +32,8 @@ stock_pld = benchmark("stock_pld")
 preamble = benchmark("preamble")
 upstream_suite = benchmark("upstream_suite")
 
+questions = stock_pld.questions
+
 GOOD_ROW = stock_pld.Row("row", 1.0, 1.0, 0.9, 0.4, 0.1, goal=3.0)
 
 
@@ -84,11 +86,49 @@ def test_a_row_that_misses_a_goal(changes, reason):
 def test_exit_status_of_the_comparison(monkeypatch, capsys, seconds, status):
     row = with_changes(our_seconds=seconds)
     monkeypatch.setattr(stock_pld, "sections", lambda short: [("heading", [row])])
+    monkeypatch.setattr(questions, "questions", lambda short: [])
     monkeypatch.setattr(sys, "argv", ["stock_pld.py", "--short"])
     with pytest.raises(SystemExit) as exit_status:
         stock_pld.main()
     assert exit_status.value.code == status
     assert ("MISSED row: 2.00 times" in capsys.readouterr().out) == bool(status)
+
+
+@pytest.mark.parametrize(
+    ("yardsticks", "is_met"), [(1.9, True), (2.1, False), (math.nan, False)]
+)
+def test_a_question_is_held_to_its_goal(yardsticks, is_met):
+    answer = questions.Answer("row", 0.1, None, yardsticks, 2.0)
+    assert (questions.violations(answer) == []) == is_met
+    assert "row" in questions.printed(answer)
+
+
+def test_a_question_three_times_slower_misses_its_goal(monkeypatch):
+    """The yardstick is timed beside it: the goal is that of any machine."""
+    clock = iter([0.0, 1.0, 10.0, 12.0, 20.0, 21.0] * 20)
+    monkeypatch.setattr(questions.time, "process_time", lambda: next(clock))
+    asked = questions.Question("row", lambda: lambda: None, None, 1.5)
+    # A yardstick and a question in turn, of one and of two seconds.
+    assert questions.measured(asked).yardsticks == pytest.approx(2.0)
+    assert questions.violations(questions.measured(asked))
+
+
+def test_every_question_has_a_goal_and_an_answer():
+    rows = list(questions.questions(short=True))
+    assert len(rows) == len(questions.GOALS) == len({row.name for row in rows})
+    kinds = {row.name.split(":")[0].split()[0] for row in rows}
+    assert kinds == {"cold", "another", "1000"}
+    for kind in questions.KINDS:
+        tree = questions.many(kind, 3)
+        accountant = tree.composed(ext.PLDAccountant)
+        assert 0 < accountant.get_epsilon(1e-6) < math.inf
+    tree = questions.Tree([dp_accounting.LaplaceDpEvent(5.0)], 2)
+    for job in (
+        questions.cold(tree, ext.PLDAccountant),
+        questions.warm("get_epsilon", 1e-3, tree, ext.PLDAccountant),
+        questions.vector("get_delta", np.linspace(0.0, 1.0, 5), tree),
+    ):
+        assert questions.seconds(job) >= 0
 
 
 def test_both_accountants_take_every_case():

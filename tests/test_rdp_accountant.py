@@ -1015,3 +1015,18 @@ print(dp_accounting.__file__)
     assert (
         pathlib.Path(CHECKOUT).resolve() in pathlib.Path(found.stdout.strip()).parents
     )
+
+
+def test_arrays_have_the_answers_of_numbers():
+    accountant = rdp_accountant.RdpAccountant()
+    accountant.compose(dp_accounting.GaussianDpEvent(3.0), 4)
+    deltas = np.array([[0.0, 1e-9], [1e-3, 0.5]])
+    epsilons = accountant.get_epsilon(deltas)
+    assert epsilons.shape == (2, 2)
+    expected = [accountant.get_epsilon(delta) for delta in deltas.flat]
+    assert epsilons.ravel().tolist() == expected
+    found = accountant.get_delta([0.0, 1.0])
+    assert found.tolist() == [accountant.get_delta(e) for e in (0.0, 1.0)]
+    assert type(accountant.get_delta(1)) is float
+    with pytest.raises(ValueError, match="target_delta must be non-negative"):
+        accountant.get_epsilon([1e-3, -1.0])
