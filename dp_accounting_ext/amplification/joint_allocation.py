@@ -40,7 +40,7 @@ _LARGEST_INDEX = 2.0**52  # Certified: floats hold all integers up to it.
 # many times, until its window is not too wide beside another.
 EASED, _MOST_EASED = 0.75, 12
 _MARGIN = 1.125  # The torus over the widest window: what folds does so far from both.
-_LOWEST_RATE, _HIGHEST_RATE = 1e-2, 0.98  # Of λ: over k / t, and at all.
+_LOWEST_RATE, HIGHEST_RATE = 1e-2, 0.98  # Of λ: over k / t, and at all.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -206,7 +206,7 @@ class Sketch:
         """
         even = self._selected / self._steps
         low = math.log(even * _LOWEST_RATE)
-        high = math.log(min(2 * even, (_HIGHEST_RATE + even) / 2))
+        high = math.log(min(2 * even, (HIGHEST_RATE + even) / 2))
 
         def excess(log_rate: float) -> float:
             rate = math.exp(log_rate)

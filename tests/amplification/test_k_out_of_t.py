@@ -2,7 +2,6 @@
 
 import dataclasses
 from fractions import Fraction
-import itertools
 import math
 
 from hypothesis import given
@@ -27,34 +26,8 @@ from dp_accounting_ext.pairs import gaussian
 Bound = dominating_pair.Bound
 Direction = dominating_pair.Direction
 REMOVE = Direction.REMOVE
-NOTHING = dominating_pair.trivial_pair(Bound.UPPER)
+NOTHING = [dominating_pair.trivial_pair(Bound.UPPER)]
 EPSILONS = (0.0, 0.3, 1.0, 2.5, 5.0)
-
-
-def allocation_law(pair, selected, steps):
-    """(ratio, Q-mass) of the mechanism, the mean over all k-subsets; P's sink."""
-    atoms = [
-        (Fraction(ratio), Fraction(mass))
-        for ratio, mass in zip(
-            [0.0, *pair.ratios.tolist()],
-            [pair.zero_mass, *pair.masses.tolist()],
-            strict=True,
-        )
-        if mass
-    ]
-    law = []
-    for outputs in itertools.combinations_with_replacement(range(len(atoms)), steps):
-        ratios = [atoms[i][0] for i in outputs]
-        symmetric = [Fraction(1)] + [Fraction(0)] * selected
-        for ratio in ratios:
-            for size in range(selected, 0, -1):
-                symmetric[size] += symmetric[size - 1] * ratio
-        ways = math.factorial(steps)
-        for index in set(outputs):
-            ways //= math.factorial(outputs.count(index))
-        mass = ways * math.prod((atoms[i][1] for i in outputs), start=Fraction(1))
-        law.append((symmetric[selected] / math.comb(steps, selected), mass))
-    return law, 1 - (1 - Fraction(pair.infinity_mass)) ** selected
 
 
 @settings(max_examples=8, deadline=None)
@@ -62,7 +35,7 @@ def allocation_law(pair, selected, steps):
 def test_upper_is_above_the_mechanism(pair, data):
     steps = data.draw(st.integers(3, 6))
     selected = data.draw(st.integers(2, steps - 1))
-    law, infinity = allocation_law(pair, selected, steps)
+    law, infinity = oracles.allocation_law(pair, selected, steps)
     found = k_out_of_t.upper_pair(pair, selected, steps, NOTHING, tail_mass=1e-12)
     assert found.bound is Bound.UPPER
     for epsilon in (-2.0, -0.5, *EPSILONS):
@@ -76,7 +49,7 @@ def test_upper_is_above_the_mechanism(pair, data):
 def test_lower_is_below_the_mechanism(pair, data):
     steps = data.draw(st.integers(3, 6))
     selected = data.draw(st.integers(2, steps - 1))
-    law, infinity = allocation_law(pair, selected, steps)
+    law, infinity = oracles.allocation_law(pair, selected, steps)
     found = k_out_of_t.lower_pair(pair, selected, steps, tail_mass=1e-12)
     assert found.bound is Bound.LOWER
     for epsilon in (-2.0, -0.5, *EPSILONS):
@@ -197,7 +170,7 @@ def pairs_of(sigma, selected, steps):
     blocks = allocated.RandomAllocation(step, selected, steps).blocks()
     blocks = blocks.pairs(Bound.UPPER, 1e-14).remove
     upper = k_out_of_t.upper_pair(
-        base[Bound.UPPER], selected, steps, blocks, tail_mass=1e-14
+        base[Bound.UPPER], selected, steps, [blocks], tail_mass=1e-14
     )
     lower = k_out_of_t.lower_pair(base[Bound.LOWER], selected, steps, tail_mass=1e-14)
     return upper, lower, blocks
@@ -316,7 +289,7 @@ def test_what_has_one_ratio_shows_nothing(bound):
     nearly = dataclasses.replace(coin(bound), ratios=np.array([1 - 1e-10, 1 + 1e-10]))
     for pair in (constant, nearly):
         if bound is Bound.UPPER:
-            assert k_out_of_t.upper_pair(pair, 2, 3, pair, tail_mass=1e-9) is pair
+            assert k_out_of_t.upper_pair(pair, 2, 3, [pair], tail_mass=1e-9) is pair
         else:
             found = k_out_of_t.lower_pair(pair, 2, 3, tail_mass=1e-9)
             assert found.delta(0.0, REMOVE) <= 2e-10
