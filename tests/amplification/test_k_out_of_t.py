@@ -245,6 +245,22 @@ def test_cells_of_a_lower_bound_are_counted_once(sigma, selected, steps):
     assert 1 - 1e-4 <= found.p_masses.sum() <= 1 + 1e-8
 
 
+@pytest.mark.parametrize(
+    ("sigma", "selected", "steps", "delta"),
+    [(0.15, 3, 100, 1e-6), (0.7, 12, 240, 1e-20)],
+)
+def test_lower_bounds_see_little_noise_and_rare_events(sigma, selected, steps, delta):
+    """Where a law tilted by one is far wider than what it is compared with."""
+    tail = max(1e-6 * delta, 1e-26)
+    pairs = [
+        gaussian.dominating_pair_of(sigma, bound, tail_mass=tail) for bound in Bound
+    ]
+    upper = k_out_of_t.upper_pair(pairs[0], selected, steps, NOTHING, tail_mass=tail)
+    lower = k_out_of_t.lower_pair(pairs[1], selected, steps, tail_mass=tail)
+    high = upper.epsilon(delta, REMOVE)
+    assert 0.98 * high <= lower.epsilon(delta, REMOVE) <= high
+
+
 def test_many_runs_compose_no_looser_than_blocks():
     upper, _, blocks = pairs_of(0.7, 12, 120)
     runs = [
