@@ -42,6 +42,34 @@ def composed_law(
     return law, 1 - finite
 
 
+def allocation_law(
+    pair, selected: int, steps: int
+) -> tuple[list[tuple[Fraction, Fraction]], Fraction]:
+    """Returns (ratio, Q-mass) of k out of t, the mean over k-subsets; P's sink."""
+    atoms = [
+        (Fraction(ratio), Fraction(mass))
+        for ratio, mass in zip(
+            [0.0, *pair.ratios.tolist()],
+            [pair.zero_mass, *pair.masses.tolist()],
+            strict=True,
+        )
+        if mass
+    ]
+    law = []
+    for outputs in itertools.combinations_with_replacement(range(len(atoms)), steps):
+        ratios = [atoms[i][0] for i in outputs]
+        symmetric = [Fraction(1)] + [Fraction(0)] * selected
+        for ratio in ratios:
+            for size in range(selected, 0, -1):
+                symmetric[size] += symmetric[size - 1] * ratio
+        ways = math.factorial(steps)
+        for index in set(outputs):
+            ways //= math.factorial(outputs.count(index))
+        mass = ways * math.prod((atoms[i][1] for i in outputs), start=Fraction(1))
+        law.append((symmetric[selected] / math.comb(steps, selected), mass))
+    return law, 1 - (1 - Fraction(pair.infinity_mass)) ** selected
+
+
 def sum_law(
     places: Sequence[float], masses: Sequence[float], count: int
 ) -> list[tuple[Fraction, Fraction]]:

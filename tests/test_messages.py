@@ -198,11 +198,11 @@ CASES = [
     (twice, "output must be written by one sweep at a time. Found another that writes"),
     # wpm.checks
     (
-        lambda _: fields.real_numbers("cost", [[1], [1, 2]]),
+        lambda _: fields.number_array("cost", [[1], [1, 2]]),
         "Found rows of unequal lengths.",
     ),
     (
-        lambda _: fields.real_numbers("cost", ["a"]),
+        lambda _: fields.number_array("cost", ["a"]),
         "cost must be an array of real numbers.",
     ),
     (lambda _: checks.cost([1.0]), "cost must be a matrix with a row for each input"),

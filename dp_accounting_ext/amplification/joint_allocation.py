@@ -40,7 +40,8 @@ _LARGEST_INDEX = 2.0**52  # Certified: floats hold all integers up to it.
 # many times, until its window is not too wide beside another.
 EASED, _MOST_EASED = 0.75, 12
 _MARGIN = 1.125  # The torus over the widest window: what folds does so far from both.
-_LOWEST_RATE, _HIGHEST_RATE = 1e-2, 0.98  # Of λ: over k / t, and at all.
+_LOG_TILTS = -7.0, 8.0
+_LOWEST_RATE, HIGHEST_RATE = 1e-2, 0.98  # Of λ: over k / t, and at all.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -186,9 +187,21 @@ class Sketch:
 
     def exponent(self, rate: float, tilt: float) -> float:
         """Returns Chernoff's exponent at the mean of the tilted L."""
+        return tilt * self.mean(rate, tilt) - self.cumulant(rate, tilt)
+
+    def mean(self, rate: float, tilt: float) -> float:
+        """Returns the mean of the tilted L."""
         score = scores(self._ratios, rate)[0]
-        total, laws = self._tilted(score, tilt)
-        return tilt * sum(n * sums.dot(w, score) for n, w in laws) - total
+        _, laws = self._tilted(score, tilt)
+        return sum(n * sums.dot(w, score) for n, w in laws)
+
+    def tilt_to(self, rate: float, mean: float) -> float:
+        """Returns the tilt, of at most some thousands, at which L has a mean."""
+
+        def excess(log_tilt: float) -> float:
+            return self.mean(rate, math.exp(log_tilt)) - mean
+
+        return math.exp(_root(excess, *_LOG_TILTS))
 
     def deviation(self, rate: float) -> float:
         """Returns the standard deviation of L under P."""
@@ -206,7 +219,7 @@ class Sketch:
         """
         even = self._selected / self._steps
         low = math.log(even * _LOWEST_RATE)
-        high = math.log(min(2 * even, (_HIGHEST_RATE + even) / 2))
+        high = math.log(min(2 * even, (HIGHEST_RATE + even) / 2))
 
         def excess(log_rate: float) -> float:
             rate = math.exp(log_rate)
@@ -235,18 +248,15 @@ class Sketch:
         law = self._laws[1][1]
         return Sketch(self._ratios, law, law, self._selected, self._steps)
 
-    def eased(
-        self, rate: float, tilt: float, widest: float, beside: Anchor | None = None
-    ) -> Anchor:
+    def eased(self, rate: float, tilt: float, widest: float) -> Anchor:
         """Returns a window that is not too wide, of a law tilted less if need be.
 
         Args:
             rate: λ.
             tilt: The tilt, at most.
-            widest: Width of its window over that beside it.
-            beside: Another window; that of the law without a tilt if None.
+            widest: Width of its window over that of the law without a tilt.
         """
-        plain = beside or self.anchor(rate, 0.0)
+        plain = self.anchor(rate, 0.0)
         widest *= plain.high - plain.low
         found = self.anchor(rate, tilt)
         for _ in range(_MOST_EASED):
@@ -255,6 +265,22 @@ class Sketch:
             tilt *= EASED
             found = self.anchor(rate, tilt)
         return found
+
+    def matching(self, beside: Anchor, mean: float, widest: float) -> Anchor:
+        """Returns where this law is looked at to be compared with another.
+
+        It is tilted so that L has the other's mean. What is outside of a window folds
+        onto it, so that the other's will do where its own is much wider.
+
+        Args:
+            beside: Where the other law is looked at.
+            mean: The other's tilted mean of L.
+            widest: Width of its window over the other's.
+        """
+        found = self.anchor(beside.rate, self.tilt_to(beside.rate, mean))
+        if found.high - found.low <= widest * (beside.high - beside.low):
+            return found
+        return dataclasses.replace(found, low=beside.low, high=beside.high)
 
     def anchor(self, rate: float, tilt: float) -> Anchor:
         """Returns the window of a tilted law."""
@@ -419,10 +445,11 @@ def variance_floor(
         columns: (m,) tilts per column, for Chernoff bounds.
     """
     best = 0.0
+    laws = [(f.count, sums.gather(f.columns, f.masses)) for f in factors]
     for tilt in columns.tolist():
         exponent = 0.0
-        for factor in factors:
-            falls = np.exp(-tilt * factor.columns)
-            exponent += factor.count * math.log(sums.dot(factor.masses, falls))
+        for count, masses in laws:
+            falls = np.exp(-tilt * np.arange(masses.size))
+            exponent += count * math.log(sums.dot(masses, falls))
         best = max(best, (log_mass - exponent) / tilt - 1e-6)
     return best

@@ -93,9 +93,8 @@ class Factor:
             exponents = np.log(self.masses) + tilt * self.rows
         exponents -= self.marginal.tilted(tilt)[0]
         cells = (self.rows % shape[0]) * shape[1] + self.columns % shape[1]
-        places, inverse = np.unique(cells, return_inverse=True)
-        plane = np.zeros(shape)
-        plane.ravel()[places] = sums.gather(inverse.ravel(), np.exp(exponents))
+        plane = sums.gather(cells, np.exp(exponents), shape[0] * shape[1])
+        plane = plane.reshape(shape)
         occupied = np.flatnonzero(plane.any(axis=1))
         half = np.zeros((shape[0], shape[1] // 2 + 1), dtype=np.complex128)
         half[occupied] = fft.rfft(plane[occupied], axis=1)

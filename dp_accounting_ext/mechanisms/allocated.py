@@ -10,6 +10,7 @@ import numpy as np
 from dp_accounting_ext.amplification import allocation_by_sum
 from dp_accounting_ext.amplification import k_out_of_t
 from dp_accounting_ext.amplification import random_allocation
+from dp_accounting_ext.amplification import two_out_of_t
 from dp_accounting_ext.kernels import floats
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import compositions
@@ -28,6 +29,7 @@ _ROUNDING = 16 * dominating_pair.UNIT_ROUNDOFF
 # Tuning: δ of a question over the tail that it asks for (`bounds.privacy_bounds`).
 _DELTA_OVER_TAIL = 1e6
 _LARGEST_DELTA = 0.1
+_UNEVEN = 0.05  # Of what a block of one draw may differ from the others' share.
 
 
 def allocate(inner: Mechanism, num_selected: int, num_steps: int) -> Mechanism:
@@ -59,21 +61,28 @@ class RandomAllocation(interface.AmplifiedMechanism):
                 )
             )
         if bound is Bound.UPPER:
-            blocks = self.blocks().pairs(bound, tail_mass)
+            known = [
+                design.pairs(bound, tail_mass)
+                for design in (self.blocks(), self.in_twos())
+            ]
             remove = k_out_of_t.upper_pair(
                 step.remove,
                 self.num_selected,
                 self.num_steps,
-                blocks.remove,
+                [pairs.remove for pairs in known],
                 tail_mass=tail_mass,
             )
-            return DirectedPairs(remove, blocks.add)
+            delta = _delta_of(tail_mass)
+            add = min(
+                (pairs.add for pairs in known),
+                key=lambda pair: pair.epsilon(delta, Direction.ADD),
+            )
+            return DirectedPairs(remove, add)
         remove, add = (self._by_sum(step, way, tail_mass) for way in Direction)
         joint = k_out_of_t.lower_pair(
             step.remove, self.num_selected, self.num_steps, tail_mass=tail_mass
         )
-        # Either is a bound. The tail is that of a question, of a δ about so large.
-        delta = min(tail_mass * _DELTA_OVER_TAIL, _LARGEST_DELTA)
+        delta = _delta_of(tail_mass)
         better = max(
             joint, remove, key=lambda pair: pair.epsilon(delta, Direction.REMOVE)
         )
@@ -135,6 +144,36 @@ class RandomAllocation(interface.AmplifiedMechanism):
             )
         )
 
+    def in_twos(self) -> Mechanism:
+        """Returns 2-out-of-n allocations whose composition dominates one run.
+
+        As blocks, of about 2 t / k steps, and one of one draw where k is odd. It is
+        dominated by the composition of blocks, but for what computing it costs.
+        """
+        twos, single = divmod(self.num_selected, 2)
+        share = self.num_steps / self.num_selected
+        alone = 0
+        if single:
+            # Of about t / k steps, and so many that the others have one size.
+            alone = self.num_steps - twos * round((self.num_steps - share) / twos)
+            if abs(alone - share) > _UNEVEN * share:
+                alone = round(share)
+        size, longer = divmod(self.num_steps - alone, twos)
+        counts = {size: twos - longer, size + 1: longer}
+        drawn = {steps: number for steps, number in counts.items() if number}
+        items: list[tuple[Mechanism, int]] = [
+            (
+                allocate(self.inner, 2, 2)
+                if steps == 2
+                else TwoOutOfSteps(self.inner, steps),
+                number,
+            )
+            for steps, number in drawn.items()
+        ]
+        if alone:
+            items.append((allocate(self.inner, 1, alone), 1))
+        return compositions.Composed(tuple(items))
+
     def gaussian_precision(self) -> float:
         return self.num_selected * self.inner.gaussian_precision()
 
@@ -143,6 +182,32 @@ class RandomAllocation(interface.AmplifiedMechanism):
 
     def total_variation(self) -> float:
         return interface.total_variation_of({self.inner: self.num_selected})
+
+
+@dataclasses.dataclass(frozen=True)
+class TwoOutOfSteps(interface.AmplifiedMechanism):
+    """2-out-of-t allocation, t ≥ 3, as bounded by means of groups of steps."""
+
+    inner: Mechanism
+    num_steps: int
+
+    def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
+        if bound is Bound.LOWER:
+            return DirectedPairs.same(dominating_pair.trivial_pair(bound))
+        step = _pairs_of_step(self.inner, bound, tail_mass, self.num_steps)
+        return step.map(
+            lambda pair: two_out_of_t.two_out_of_t(
+                pair, self.num_steps, tail_mass=tail_mass
+            )
+        )
+
+
+def _delta_of(tail_mass: float) -> float:
+    """Returns about the δ of a question that asks for a tail.
+
+    There one of several bounds is chosen, each of which is one.
+    """
+    return min(tail_mass * _DELTA_OVER_TAIL, _LARGEST_DELTA)
 
 
 def allocate_to_schedule(counts: Mapping[Mechanism, int], num_steps: int) -> Mechanism:

@@ -98,7 +98,7 @@ def probability(name: str, value: Any) -> float:
     return number
 
 
-def real_numbers(name: str, value: Any) -> npt.NDArray[Any]:
+def number_array(name: str, value: Any) -> npt.NDArray[Any]:
     """Returns the value as an array, integers as integers.
 
     Raises:
@@ -127,7 +127,7 @@ def rates(name: str, value: Any) -> npt.NDArray[np.float64]:
         TypeError: If they are not real numbers.
         ValueError: If one is not in [0, 1].
     """
-    found = real_numbers(name, value).astype(np.float64)
+    found = number_array(name, value).astype(np.float64)
     outside = ~((found >= 0) & (found <= 1))
     if outside.any():
         raise ValueError(f"{name} must be in [0, 1]. Found {found[outside].flat[0]}.")

@@ -26,7 +26,7 @@ def array(name: str, value: Any) -> FloatArray:
     Raises:
         TypeError: If it does not consist of real numbers.
     """
-    return np.ascontiguousarray(fields.real_numbers(name, value), dtype=np.float64)
+    return np.ascontiguousarray(fields.number_array(name, value), dtype=np.float64)
 
 
 def cost(value: Any) -> FloatArray:

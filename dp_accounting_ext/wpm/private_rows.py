@@ -79,7 +79,7 @@ def read(name: str, value: Any, size: int) -> PrivateRows:
             row's sum is zero, or further than `SUM_TOLERANCE` from one if not counts.
     """
     is_sparse: bool = sparse.issparse(value)
-    found: Any = value if is_sparse else fields.real_numbers(name, value)
+    found: Any = value if is_sparse else fields.number_array(name, value)
     if found.dtype.kind not in "fiu":
         raise TypeError(
             f"{name} must be an array of real numbers. Found dtype {found.dtype}."

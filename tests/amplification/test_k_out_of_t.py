@@ -2,7 +2,6 @@
 
 import dataclasses
 from fractions import Fraction
-import itertools
 import math
 
 from hypothesis import given
@@ -27,34 +26,8 @@ from dp_accounting_ext.pairs import gaussian
 Bound = dominating_pair.Bound
 Direction = dominating_pair.Direction
 REMOVE = Direction.REMOVE
-NOTHING = dominating_pair.trivial_pair(Bound.UPPER)
+NOTHING = [dominating_pair.trivial_pair(Bound.UPPER)]
 EPSILONS = (0.0, 0.3, 1.0, 2.5, 5.0)
-
-
-def allocation_law(pair, selected, steps):
-    """(ratio, Q-mass) of the mechanism, the mean over all k-subsets; P's sink."""
-    atoms = [
-        (Fraction(ratio), Fraction(mass))
-        for ratio, mass in zip(
-            [0.0, *pair.ratios.tolist()],
-            [pair.zero_mass, *pair.masses.tolist()],
-            strict=True,
-        )
-        if mass
-    ]
-    law = []
-    for outputs in itertools.combinations_with_replacement(range(len(atoms)), steps):
-        ratios = [atoms[i][0] for i in outputs]
-        symmetric = [Fraction(1)] + [Fraction(0)] * selected
-        for ratio in ratios:
-            for size in range(selected, 0, -1):
-                symmetric[size] += symmetric[size - 1] * ratio
-        ways = math.factorial(steps)
-        for index in set(outputs):
-            ways //= math.factorial(outputs.count(index))
-        mass = ways * math.prod((atoms[i][1] for i in outputs), start=Fraction(1))
-        law.append((symmetric[selected] / math.comb(steps, selected), mass))
-    return law, 1 - (1 - Fraction(pair.infinity_mass)) ** selected
 
 
 @settings(max_examples=8, deadline=None)
@@ -62,7 +35,7 @@ def allocation_law(pair, selected, steps):
 def test_upper_is_above_the_mechanism(pair, data):
     steps = data.draw(st.integers(3, 6))
     selected = data.draw(st.integers(2, steps - 1))
-    law, infinity = allocation_law(pair, selected, steps)
+    law, infinity = oracles.allocation_law(pair, selected, steps)
     found = k_out_of_t.upper_pair(pair, selected, steps, NOTHING, tail_mass=1e-12)
     assert found.bound is Bound.UPPER
     for epsilon in (-2.0, -0.5, *EPSILONS):
@@ -76,7 +49,7 @@ def test_upper_is_above_the_mechanism(pair, data):
 def test_lower_is_below_the_mechanism(pair, data):
     steps = data.draw(st.integers(3, 6))
     selected = data.draw(st.integers(2, steps - 1))
-    law, infinity = allocation_law(pair, selected, steps)
+    law, infinity = oracles.allocation_law(pair, selected, steps)
     found = k_out_of_t.lower_pair(pair, selected, steps, tail_mass=1e-12)
     assert found.bound is Bound.LOWER
     for epsilon in (-2.0, -0.5, *EPSILONS):
@@ -197,7 +170,7 @@ def pairs_of(sigma, selected, steps):
     blocks = allocated.RandomAllocation(step, selected, steps).blocks()
     blocks = blocks.pairs(Bound.UPPER, 1e-14).remove
     upper = k_out_of_t.upper_pair(
-        base[Bound.UPPER], selected, steps, blocks, tail_mass=1e-14
+        base[Bound.UPPER], selected, steps, [blocks], tail_mass=1e-14
     )
     lower = k_out_of_t.lower_pair(base[Bound.LOWER], selected, steps, tail_mass=1e-14)
     return upper, lower, blocks
@@ -272,6 +245,22 @@ def test_cells_of_a_lower_bound_are_counted_once(sigma, selected, steps):
     assert 1 - 1e-4 <= found.p_masses.sum() <= 1 + 1e-8
 
 
+@pytest.mark.parametrize(
+    ("sigma", "selected", "steps", "delta"),
+    [(0.15, 3, 100, 1e-6), (0.7, 12, 240, 1e-20)],
+)
+def test_lower_bounds_see_little_noise_and_rare_events(sigma, selected, steps, delta):
+    """Where a law tilted by one is far wider than what it is compared with."""
+    tail = max(1e-6 * delta, 1e-26)
+    pairs = [
+        gaussian.dominating_pair_of(sigma, bound, tail_mass=tail) for bound in Bound
+    ]
+    upper = k_out_of_t.upper_pair(pairs[0], selected, steps, NOTHING, tail_mass=tail)
+    lower = k_out_of_t.lower_pair(pairs[1], selected, steps, tail_mass=tail)
+    high = upper.epsilon(delta, REMOVE)
+    assert 0.98 * high <= lower.epsilon(delta, REMOVE) <= high
+
+
 def test_many_runs_compose_no_looser_than_blocks():
     upper, _, blocks = pairs_of(0.7, 12, 120)
     runs = [
@@ -316,7 +305,7 @@ def test_what_has_one_ratio_shows_nothing(bound):
     nearly = dataclasses.replace(coin(bound), ratios=np.array([1 - 1e-10, 1 + 1e-10]))
     for pair in (constant, nearly):
         if bound is Bound.UPPER:
-            assert k_out_of_t.upper_pair(pair, 2, 3, pair, tail_mass=1e-9) is pair
+            assert k_out_of_t.upper_pair(pair, 2, 3, [pair], tail_mass=1e-9) is pair
         else:
             found = k_out_of_t.lower_pair(pair, 2, 3, tail_mass=1e-9)
             assert found.delta(0.0, REMOVE) <= 2e-10

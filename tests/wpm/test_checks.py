@@ -24,7 +24,7 @@ def test_bad_epsilons(value, message):
 
 
 def test_integers_stay_integers():
-    assert fields.real_numbers("x", [1, 2]).dtype.kind == "i"
+    assert fields.number_array("x", [1, 2]).dtype.kind == "i"
     assert checks.array("x", [1, 2]).dtype == np.float64
 
 
