@@ -18,8 +18,6 @@ example:
 Each record is in `selected` steps of each epoch's `steps`. The schemes differ in
 how these steps are drawn:
   random allocation  uniformly at random (balls-and-bins for --selected 1)
-  - block reduction  for --selected > 1: the composition of blocks that dominates;
-                     only its upper end bounds the mechanism
   Poisson sampling   each step with probability selected / steps, on its own
   no amplification   known to the adversary
 

@@ -5,14 +5,9 @@ import dataclasses
 import math
 import time
 
-from dp_accounting_ext.bounds import privacy_bounds
-from dp_accounting_ext.mechanisms import additive_noise
-from dp_accounting_ext.mechanisms import allocated
 from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.studies import training_run
 
-# Tuning: the accountant's own loss interval, in nats.
-_INTERVAL = 1e-4
 # Tuning: a relative width of brackets that nobody needs to be told of.
 _TIGHT = 1e-3
 
@@ -39,14 +34,9 @@ class Row:
 def compare(setting: training_run.TrainingRun) -> list[Row]:
     """Returns ε for random allocation, Poisson sampling and no amplification.
 
-    For 1 < k < t random allocation of a record has a second row: the bracket of the
-    composition of k blocks, whose upper end bounds the mechanism and whose lower
-    end does not.
+    Of several steps as of one the bracket is that of the mechanism.
     """
-    rows = [bracket(scheme, setting) for scheme in training_run.SCHEMES]
-    if setting.group_size == 1 and 1 < setting.num_selected < setting.num_steps:
-        rows.insert(1, _block_reduction(setting))
-    return rows
+    return [bracket(scheme, setting) for scheme in training_run.SCHEMES]
 
 
 def bracket(scheme: str, setting: training_run.TrainingRun) -> Row:
@@ -65,23 +55,6 @@ def bracket(scheme: str, setting: training_run.TrainingRun) -> Row:
         return accountant.get_epsilon_bounds(setting.delta)
 
     return _timed(scheme, bounds)
-
-
-def _block_reduction(setting: training_run.TrainingRun) -> Row:
-    allocation = allocated.RandomAllocation(
-        additive_noise.Gaussian(setting.noise_multiplier),
-        setting.num_selected,
-        setting.num_steps,
-    )
-
-    def bounds() -> tuple[float, float]:
-        blocks = privacy_bounds.PrivacyBounds(
-            {allocation.blocks(): setting.num_epochs}, _INTERVAL
-        )
-        upper = blocks.upper_epsilon(setting.delta)
-        return min(blocks.lower_epsilon(setting.delta), upper), upper
-
-    return _timed("- block reduction", bounds)
 
 
 def _timed(scheme: str, bounds: Callable[[], tuple[float, float]]) -> Row:
