@@ -124,7 +124,7 @@ def upper_pair(
     """
     steps = joint_allocation.Steps.of(pair, num_selected, num_steps)
     if num_steps > _MOST_STEPS or _is_constant(steps):
-        return _least(known, [])
+        return least(known)
     sketch = steps.sketch
     cells = []
     looks = [(exponent, 1.0) for exponent in _exponents(_EXPONENTS, tail_mass)]
@@ -140,7 +140,7 @@ def upper_pair(
         grid = joint_allocation.Grid.of([anchor], num_steps, finer=2)
         if anchor.tilt * grid.coarse_step <= _STEEPEST_ROW and grid.holds(ordinary):
             cells.append(_upper_cells(pair, ordinary, anchor, grid, lost, exponent))
-    return _least(known, cells)
+    return least(known, cells)
 
 
 def _is_constant(steps: joint_allocation.Steps) -> bool:
@@ -217,8 +217,13 @@ def _tent(grid: joint_allocation.Grid) -> FloatArray:
     return np.concatenate([upper[1:], lower])
 
 
-def _least(known: Sequence[DominatingPair], cells: Sequence[_Cells]) -> DominatingPair:
-    """Returns the pair of the least profile of pairs and of cells."""
+def least(
+    known: Sequence[DominatingPair], cells: Sequence[_Cells] = ()
+) -> DominatingPair:
+    """Returns the pair of the least profile of upper pairs, and of cells.
+
+    Of H(P‖Q): a bound where a record is removed, and for duals where one is added.
+    """
     if len(known) == 1 and not cells:
         return known[0]
     nodes = _nodes(known, cells)
@@ -265,7 +270,7 @@ def _nodes(known: Sequence[DominatingPair], cells: Sequence[_Cells]) -> FloatArr
         max(min(low, -1.0), -floats.LARGEST_LOSS),
     )
     widths = [float(np.ptp(each.losses)) for each in cells]
-    step = min(widths, default=high - low) / _NODES
+    step = min(widths, default=0.0) / _NODES
     step = max(step, (high - low) / _MOST_NODES)
     first, last = math.floor(low / step), math.ceil(high / step)
     nodes: FloatArray = step * np.arange(first, last + 1, dtype=np.float64)

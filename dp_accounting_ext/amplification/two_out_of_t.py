@@ -64,7 +64,7 @@ def two_out_of_t(
     """
     if not pair.p_masses.any():
         return dominating_pair.trivial_pair(pair.bound)
-    groups = _num_groups(num_steps)
+    groups = num_groups(num_steps)
     sizes = [(num_steps + index) // groups for index in range(groups)]
     means = {
         size: random_allocation.random_allocation(
@@ -81,7 +81,7 @@ def two_out_of_t(
     return _pair_of(_Sum(first, second), min(infinity_mass, 1.0))
 
 
-def _num_groups(num_steps: int) -> int:
+def num_groups(num_steps: int) -> int:
     """Returns how many groups to make of so many steps.
 
     Of few steps groups of unequal sizes cost more than there are groups to gain by.

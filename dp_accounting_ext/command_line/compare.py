@@ -20,8 +20,6 @@ Each record is in one batch of each epoch, or in `selected` of its `steps`. The
 schemes differ in how these steps are drawn:
   random allocation  uniformly at random, for each record on its own
                      (balls-and-bins for --selected 1)
-  - block reduction  for --selected > 1: the composition of blocks that
-                     dominates; only its upper end bounds the mechanism
   Poisson sampling   each step with probability B / N, or selected / steps
   no amplification   known to the adversary; also for batches that are cut
                      from a shuffle, for which the others do not hold

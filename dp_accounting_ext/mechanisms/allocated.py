@@ -72,17 +72,14 @@ class RandomAllocation(interface.AmplifiedMechanism):
                 [pairs.remove for pairs in known],
                 tail_mass=tail_mass,
             )
-            delta = _delta_of(tail_mass)
-            add = min(
-                (pairs.add for pairs in known),
-                key=lambda pair: pair.epsilon(delta, Direction.ADD),
-            )
-            return DirectedPairs(remove, add)
+            added = [dominating_pair.dual(pairs.add) for pairs in known]
+            return DirectedPairs(remove, dominating_pair.dual(k_out_of_t.least(added)))
         remove, add = (self._by_sum(step, way, tail_mass) for way in Direction)
         joint = k_out_of_t.lower_pair(
             step.remove, self.num_selected, self.num_steps, tail_mass=tail_mass
         )
-        delta = _delta_of(tail_mass)
+        # Either is a bound. The tail is that of a question, of a δ about so large.
+        delta = min(tail_mass * _DELTA_OVER_TAIL, _LARGEST_DELTA)
         better = max(
             joint, remove, key=lambda pair: pair.epsilon(delta, Direction.REMOVE)
         )
@@ -150,14 +147,8 @@ class RandomAllocation(interface.AmplifiedMechanism):
         As blocks, of about 2 t / k steps, and one of one draw where k is odd. It is
         dominated by the composition of blocks, but for what computing it costs.
         """
-        twos, single = divmod(self.num_selected, 2)
-        share = self.num_steps / self.num_selected
-        alone = 0
-        if single:
-            # Of about t / k steps, and so many that the others have one size.
-            alone = self.num_steps - twos * round((self.num_steps - share) / twos)
-            if abs(alone - share) > _UNEVEN * share:
-                alone = round(share)
+        twos = self.num_selected // 2
+        alone = self._alone() if self.num_selected % 2 else 0
         size, longer = divmod(self.num_steps - alone, twos)
         counts = {size: twos - longer, size + 1: longer}
         drawn = {steps: number for steps, number in counts.items() if number}
@@ -173,6 +164,16 @@ class RandomAllocation(interface.AmplifiedMechanism):
         if alone:
             items.append((allocate(self.inner, 1, alone), 1))
         return compositions.Composed(tuple(items))
+
+    def _alone(self) -> int:
+        """Returns about t / k, the steps of the block of one draw."""
+        twos, share = self.num_selected // 2, self.num_steps / self.num_selected
+        if twos == 1:
+            near = math.floor(share), math.ceil(share)
+            return max(near, key=lambda n: two_out_of_t.num_groups(self.num_steps - n))
+        # So many that the others have one size, if that is not too far away.
+        alone = self.num_steps - twos * round((self.num_steps - share) / twos)
+        return alone if abs(alone - share) <= _UNEVEN * share else round(share)
 
     def gaussian_precision(self) -> float:
         return self.num_selected * self.inner.gaussian_precision()
@@ -200,14 +201,6 @@ class TwoOutOfSteps(interface.AmplifiedMechanism):
                 pair, self.num_steps, tail_mass=tail_mass
             )
         )
-
-
-def _delta_of(tail_mass: float) -> float:
-    """Returns about the δ of a question that asks for a tail.
-
-    There one of several bounds is chosen, each of which is one.
-    """
-    return min(tail_mass * _DELTA_OVER_TAIL, _LARGEST_DELTA)
 
 
 def allocate_to_schedule(counts: Mapping[Mechanism, int], num_steps: int) -> Mechanism:

@@ -498,8 +498,8 @@ def figure_10(
     return drawing.Picture(
         f"ε of k-out-of-t allocation at δ = {DELTA:g}, t = {num_steps:,}, one epoch",
         panels,
-        "The upper end is that of the block reduction (Lemma 2.8, the remainder of t/k "
-        "kept), the lower one of the mechanism itself. k and σ are ours. Poisson "
+        "Both ends are of the mechanism itself, the upper one the least of the block "
+        "reduction (Lemma 2.8) and what is below it. k and σ are ours. Poisson "
         "sampling has the rate k/t (the caption says 1/t).",
     )
 
@@ -523,6 +523,6 @@ def figure_11(
     return drawing.Picture(
         f"ε against k at δ = {DELTA:g}, σ = {noise:g}, t = {num_steps:,}, one epoch",
         [panel],
-        "The upper end is that of the block reduction (Lemma 2.8), which keeps the "
-        "remainder of t/k, the lower one of the mechanism itself. k are ours.",
+        "Both ends are of the mechanism itself, the upper one the least of the block "
+        "reduction (Lemma 2.8) and what is below it. k are ours.",
     )

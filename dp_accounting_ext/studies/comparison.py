@@ -5,17 +5,10 @@ import dataclasses
 import math
 import time
 
-import numpy as np
-
-from dp_accounting_ext.bounds import privacy_bounds
-from dp_accounting_ext.mechanisms import additive_noise
-from dp_accounting_ext.mechanisms import allocated
 from dp_accounting_ext.studies import training_run
 
 Progress = Callable[[int, int], None]
 
-# Tuning: the accountant's own loss interval, in nats.
-_INTERVAL = 1e-4
 # Tuning: a relative width of brackets that nobody needs to be told of.
 _TIGHT = 1e-3
 _ADD_OR_REMOVE = training_run.NeighborRel.ADD_OR_REMOVE_ONE
@@ -45,9 +38,7 @@ def compare(
 ) -> list[Row]:
     """Returns ε for random allocation, Poisson sampling and no amplification.
 
-    For 1 < k < t random allocation of a record has a second row: the bracket of the
-    composition of k blocks, whose upper end bounds the mechanism and whose lower
-    end does not.
+    Of several steps as of one the bracket is that of the mechanism.
 
     Args:
         setting: The run; its own way of drawing batches is not looked at.
@@ -58,8 +49,6 @@ def compare(
         rows.append(bracket(scheme, setting))
         if progress:
             progress(len(rows), len(training_run.SCHEMES))
-    if setting.group_size == 1 and 1 < setting.num_selected < setting.steps_of_epoch:
-        rows.insert(1, _block_reduction(setting))
     return rows
 
 
@@ -89,26 +78,6 @@ def bracket(
         return accountant.get_epsilon_bounds(delta)
 
     return _timed(scheme, bounds, training_run.construction(scheme, setting))
-
-
-def _block_reduction(setting: training_run.TrainingRun) -> Row:
-    delta = training_run.given("delta", setting.delta)
-    allocation = allocated.RandomAllocation(
-        additive_noise.Gaussian(setting.step.noise_multiplier),
-        setting.num_selected,
-        setting.steps_of_epoch,
-    )
-
-    def bounds() -> tuple[float, float]:
-        blocks = privacy_bounds.PrivacyBounds(
-            {allocation.blocks(): setting.epochs}, _INTERVAL
-        )
-        (lower,), (upper,) = privacy_bounds.WorstOf([blocks]).epsilon_bounds(
-            np.array([delta])
-        )
-        return float(lower), float(upper)
-
-    return _timed("- block reduction", bounds)
 
 
 def _timed(

@@ -79,7 +79,7 @@ def test_an_upper_pair_of_several_draws_is_below_that_of_its_blocks(
     for direction in Direction:
         least, most = mechanism_laws.bounds_of(mechanism, epsilon, direction)
         upper = mechanism_laws.bounds_of(blocks, epsilon, direction)[1]
-        assert least <= most <= upper * (1 + 1e-4)
+        assert least <= most <= upper * (1 + 1e-3)
 
 
 def test_nothing_and_everything():
