@@ -9,7 +9,9 @@ import attr
 from dp_accounting import dp_event as stock
 from dp_accounting import privacy_accountant
 
+from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.reading import event_reader
+from dp_accounting_ext.reading import renyi_pairs
 from dp_accounting_ext.renyi import curves
 from dp_accounting_ext.validation import event_trees
 
@@ -65,6 +67,22 @@ class Reader:
         event_reader.Reader(self.neighboring_relation, {}).require(event, *relations)
 
     def _single(self, event: stock.DpEvent) -> curves.Curve:
+        """Returns the curve of a theorem, or of pairs where there is none."""
+        try:
+            return self._by_theorem(event)
+        except event_reader.UnsupportedError:
+            mechanism = self.mechanism(event)
+            if mechanism is None:
+                raise
+        return renyi_pairs.curve(mechanism, self.neighboring_relation)
+
+    def mechanism(self, event: stock.DpEvent) -> interface.Mechanism | None:
+        """Returns what an event composes, if it has pairs, and None if it has none."""
+        return renyi_pairs.mechanism_of(
+            event, self.neighboring_relation, in_sample=self.in_sample
+        )
+
+    def _by_theorem(self, event: stock.DpEvent) -> curves.Curve:
         for kind in type(event).__mro__:
             if kind in self.table:
                 self.table[kind].check_fields(event)
