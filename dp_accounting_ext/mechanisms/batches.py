@@ -28,6 +28,7 @@ from dp_accounting_ext.pairs import chained_pairs
 from dp_accounting_ext.pairs import discrete
 from dp_accounting_ext.pairs import dominating_pair
 from dp_accounting_ext.pairs import profile_pairs
+from dp_accounting_ext.pairs import replaced_draws as replaced_draws_pair
 from dp_accounting_ext.pairs import shifts
 
 Bound = dominating_pair.Bound
@@ -167,6 +168,64 @@ def _mixture(
     pair = dominating_pair.mixture(pairs, weights)
     pair = dataclasses.replace(pair, mass_error=pair.mass_error + _CHANCE_ERROR)
     return chained_pairs.on_few_atoms(pair) if pair.bound is Bound.UPPER else pair
+
+
+def replaced_draws(base: Base, hits: Distances) -> Mechanism:
+    """Returns a mechanism on batches in which others take a group's places.
+
+    Args:
+        base: The mechanism that runs on a batch.
+        hits: Law of the number of draws that hit the group, in either dataset.
+
+    Source:
+        https://arxiv.org/abs/2403.04867, Theorem L.5, tightened.
+    """
+    if not _furthest(hits):
+        return compositions.NO_OP
+    return _ReplacedDraws(base, hits)
+
+
+@dataclasses.dataclass(frozen=True)
+class _ReplacedDraws(interface.OnePairMechanism):
+    """Batches with draws of one group, or of another in the same places.
+
+    From below it is a group that others are unlike in the same way: they, and those
+    that take the group's places, are all the same.
+    """
+
+    base: Base
+    hits: Distances
+
+    def pair(self, bound: Bound, tail_mass: float) -> DominatingPair:
+        one_sided = self.base.on(self.hits, NONE)
+        if bound is Bound.LOWER:
+            return interface.pairs_of_part(one_sided, bound, tail_mass).remove
+        moved = [(number, weight) for number, weight in self.hits if number and weight]
+        rate = math.fsum(weight for _, weight in moved)
+        given = tuple((number, weight / rate) for number, weight in moved)
+        told = _Drawn(
+            tuple(
+                (self.base.on(((number, 1.0),), NONE), weight)
+                for number, weight in given
+            )
+        )
+        mechanisms = self.base.on(given, NONE), told, self.base.on(self.hits, self.hits)
+        apart, each, star = (
+            interface.pairs_of_part(part, bound, tail_mass).remove
+            for part in mechanisms
+        )
+        raised = min(rate * (1 + _CHANCE_ERROR), 1.0)
+        return replaced_draws_pair.dominating_pair_of(apart, each, star, raised)
+
+    def gaussian_precision(self) -> float:
+        # Two batches coupled draw by draw are as far apart as there are hits.
+        return self.base.on(((_furthest(self.hits), 1.0),), NONE).gaussian_precision()
+
+    def largest_loss(self) -> float:
+        return self.base.on(self.hits, self.hits).largest_loss()
+
+    def is_symmetric(self) -> bool:
+        return True
 
 
 @dataclasses.dataclass(frozen=True)
@@ -397,6 +456,8 @@ class _Apart(interface.AmplifiedMechanism):
 
     def largest_loss(self) -> float:
         loss = self.inner.largest_loss()
+        if math.isinf(loss):
+            return loss
         sides = [self._largest_loss(law, loss) for law in (self.removed, self.inserted)]
         return min(math.fsum(sides), self._steps() * loss) * interface.LOSS_ROUNDED_UP
 

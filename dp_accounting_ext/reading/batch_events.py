@@ -2,12 +2,15 @@
 
 import dataclasses
 
+import attr
 from dp_accounting import dp_event as stock
 from dp_accounting import privacy_accountant
 
 from dp_accounting_ext import dp_event
 from dp_accounting_ext.mechanisms import additive_noise
+from dp_accounting_ext.mechanisms import batches
 from dp_accounting_ext.mechanisms import compositions
+from dp_accounting_ext.mechanisms import discrete_outputs
 from dp_accounting_ext.mechanisms import groups
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
@@ -17,6 +20,17 @@ from dp_accounting_ext.validation import fields
 
 NeighborRel = privacy_accountant.NeighboringRelation
 _MOST_DRAWS = 100_000
+_NOISES = (
+    stock.GaussianDpEvent
+    | stock.LaplaceDpEvent
+    | stock.NoOpDpEvent
+    | stock.NonPrivateDpEvent
+)
+# Of these no two batches are further apart than neighbours.
+_ANSWERS = (
+    discrete_outputs.RandomizedResponse
+    | discrete_outputs.RandomizedResponseWithAbstention
+)
 
 
 def poisson_sampled(
@@ -57,13 +71,18 @@ def fixed_size(
     """
     reader.require(event, NeighborRel.ADD_OR_REMOVE_ONE, NeighborRel.REPLACE_ONE)
     sampling = fixed_sampling(event)
+    if not isinstance(event.event, _NOISES):
+        return _anything(event, sampling, reader)
     noise = noise_of(event.event, sampling, 1)
     if not isinstance(noise, groups.Grouped):
         return noise
     if reader.neighboring_relation is NeighborRel.ADD_OR_REMOVE_ONE:
         return noise.split(1, 0)
-    if sampling.with_replacement or not isinstance(noise, groups.GroupedNoise):
+    if not isinstance(noise, groups.GroupedNoise):
         return in_both_datasets(noise).split(1, 1)
+    if sampling.with_replacement:
+        step = batches.Noise(noise.noise_multiplier / 2, noise.is_laplace)
+        return batches.replaced_draws(step, _hits(sampling))
     # One record of the batch replaced is one shift.
     whole = dataclasses.replace(
         noise,
@@ -72,6 +91,56 @@ def fixed_size(
     )
     return subsampled.substituted_sample(
         whole.split(1, 0), sampling.sample_size / sampling.dataset_size
+    )
+
+
+def _hits(sampling: groups.FixedSize) -> batches.Distances:
+    """Returns the law of the number of draws that hit one record of the dataset."""
+    return sampling.members(1, 0)
+
+
+def _anything(
+    event: stock.SampledWithoutReplacementDpEvent | stock.SampledWithReplacementDpEvent,
+    sampling: groups.FixedSize,
+    reader: event_reader.Reader,
+) -> interface.Mechanism:
+    """Reads what runs on a batch, from what it tells of one record of it replaced."""
+    between = dataclasses.replace(
+        reader, neighboring_relation=NeighborRel.REPLACE_ONE, in_sample=False
+    )
+    inner = between.mechanism(event.event)
+    parts = compositions.unpacked({inner: 1})
+    if any(isinstance(part, groups.Grouped) for part in parts):
+        raise event_reader.UnsupportedError(
+            event,
+            "`GroupSubsampledEvent` cannot run on a sample: put the sampling inside "
+            "of it.",
+        )
+    if inner == compositions.NO_OP or compositions.is_certainly_known(inner):
+        kind = stock.NoOpDpEvent if parts == {} else stock.NonPrivateDpEvent
+        return fixed_size(attr.evolve(event, event=kind()), reader)
+    base = batches.Neighbours(inner, all(isinstance(p, _ANSWERS) for p in parts))
+    if reader.neighboring_relation is NeighborRel.REPLACE_ONE:
+        if sampling.with_replacement:
+            return batches.replaced_draws(base, _hits(sampling))
+        either = base.on(((1.0, 1.0),), batches.NONE)
+        return subsampled.substituted_sample(
+            either, sampling.sample_size / sampling.dataset_size
+        )
+    if (
+        sampling.sample_size >= sampling.dataset_size > 1
+        and not sampling.with_replacement
+    ):
+        raise event_reader.UnsupportedError(
+            event,
+            "sample_size must be below source_dataset_size where a record leaves: no "
+            f"other takes its place. Found {sampling.sample_size} of "
+            f"{sampling.dataset_size}.",
+        )
+    return batches.on_batches(
+        base,
+        [batches.Coupled(removed=_hits(sampling))],
+        is_attained=sampling.is_attained(1, 0),
     )
 
 

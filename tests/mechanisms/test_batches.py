@@ -456,6 +456,7 @@ class TestBases:
             coupled.removed, coupled.inserted
         )
         assert gaussian.gaussian_precision() == pytest.approx(9 / 4)
+        assert gaussian.largest_loss() == math.inf
         parts = [
             batches.Coupled(sampled_members.poisson(1, 0.5), chance=0.25),
             batches.Coupled(sampled_members.poisson(2, 0.5), chance=0.75),
