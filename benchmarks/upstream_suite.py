@@ -9,7 +9,8 @@ its wheel holds.
 
 A failing test is run to its end, and each of its comparisons sorted:
 
-- tighter: ours is below the number expected;
+- close: ours is within a millionth of the number expected;
+- tighter: ours is below it;
 - more: ours takes what the test expects to be refused;
 - worded: the same exception, in other words;
 - excused: named in `EXCUSED`, with the reason;
@@ -80,7 +81,8 @@ EXCUSED = {
 # Where divergences are compared with lower bounds.
 CHECKED = (1e-2, 1e-6)
 MOST_CHECKS = 100
-KINDS = ("tighter", "more", "worded", "excused", "wrong")
+CLOSE = 1e-6
+KINDS = ("close", "tighter", "more", "worded", "excused", "wrong")
 Accountant = privacy_accountant.PrivacyAccountant
 
 
@@ -132,10 +134,12 @@ class Record:
         known = [self.answers.issuperset(each.ravel().tolist()) for each in pair]
         if known == [False, True]:
             ours, expected = expected, ours
-        apart = ~np.isclose(ours, expected, rtol=1e-6, atol=0)
-        is_below = bool(np.all(ours[apart] < expected[apart]))
+        apart = ~np.isclose(ours, expected, rtol=CLOSE, atol=0)
+        kind = "tighter" if np.all(ours[apart] < expected[apart]) else "wrong"
+        if not apart.any():
+            kind, apart = "close", ours != expected
         text = f"{ours[apart][:3].tolist()}, expected {expected[apart][:3].tolist()}"
-        self.add("tighter" if is_below else "wrong", text)
+        self.add(kind, text)
 
     def answer(
         self, accountant: Accountant, query: str, target: float, got: float

@@ -23,6 +23,7 @@ from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.reading import event_table
 from dp_accounting_ext.validation import event_trees
 from dp_accounting_ext.validation import fields
+from dp_accounting_ext.validation import inheritance
 
 NeighborRel = privacy_accountant.NeighboringRelation
 CompositionErrorDetails = privacy_accountant.PrivacyAccountant.CompositionErrorDetails
@@ -36,10 +37,6 @@ _LEAST_RATE = 1e-12
 # below the truth. What an accountant has composed is one immutable value, replaced in
 # one assignment, so that questions need no lock.
 _COMPOSING = threading.RLock()
-# Of the stock accountant's, all that is kept up.
-_KEPT_FIELDS = {"_neighboring_relation", "_ledger"}
-# Of its public names, those that answer nothing from its state.
-_INHERITED = {"CompositionErrorDetails", "neighboring_relation"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,11 +109,9 @@ class PLDAccountant(pld_privacy_accountant.PLDAccountant):
         fields.neighboring_relation(neighboring_relation)
         event_reader.check_relation(neighboring_relation)
         fields.discretization_interval(value_discretization_interval)
-        own = set(vars(self))
-        super().__init__(neighboring_relation, value_discretization_interval)
-        # The parent's state is not kept up: better none than an empty one.
-        for name in set(vars(self)) - own - _KEPT_FIELDS:
-            delattr(self, name)
+        # Not that of the parent, whose state is not kept up: better none than an empty
+        # one.
+        privacy_accountant.PrivacyAccountant.__init__(self, neighboring_relation)
         self._value_discretization_interval = float(value_discretization_interval)
         self._composed = _Composed()
 
@@ -124,6 +119,9 @@ class PLDAccountant(pld_privacy_accountant.PLDAccountant):
         """Returns what copies and pickles have: a ledger of their own."""
         with _COMPOSING:
             return {**vars(self), "_ledger": copy.deepcopy(self._ledger)}
+
+    # The name by which the stock's own tests read whether anything has no privacy.
+    _contains_non_dp_event = property(lambda self: self._composed.is_known())
 
     @property
     def ledger(self) -> stock_dp_event.DpEvent:
@@ -419,28 +417,6 @@ class PLDAccountant(pld_privacy_accountant.PLDAccountant):
         )
 
 
-def _refuse_unknown_methods() -> None:
-    """Refuses by name what a newer stock accountant answers, and this one does not.
-
-    An inherited method would answer from state that is not kept up. What is known is
-    told by name, not by the version.
-    """
-    stock = pld_privacy_accountant.PLDAccountant
-    own = {name for name in vars(PLDAccountant)}
-    for name in dir(stock):
-        if name.startswith("_") or name in own or name in _INHERITED:
-            continue
-        setattr(PLDAccountant, name, property(_refusal_of(name)))
-
-
-def _refusal_of(name: str) -> Callable[[PLDAccountant], None]:
-    def refuse(accountant: PLDAccountant) -> None:
-        raise AttributeError(
-            f"{type(accountant).__name__}.{name} is of a newer dp_accounting than this "
-            "package accounts for; ask the stock accountant."
-        )
-
-    return refuse
-
-
-_refuse_unknown_methods()
+inheritance.refuse_what_is_inherited(
+    PLDAccountant, keep={"neighboring_relation", "CompositionErrorDetails"}
+)

@@ -165,6 +165,9 @@ class UserTest(unittest.TestCase):
     def test_the_other_way_round(self):
         self.assertAlmostEqual({stock}, epsilon())
 
+    def test_hardly_above(self):
+        self.assertEqual(epsilon(), epsilon() * (1 - 1e-9))
+
     def test_above(self):
         np.testing.assert_allclose(epsilon(), 0.01, rtol=1e-5)
 
@@ -204,6 +207,7 @@ class UserTest(unittest.TestCase):
 SORTED = {
     "test_epsilon_of_the_stock": "tighter",
     "test_the_other_way_round": "tighter",
+    "test_hardly_above": "close",
     "test_above": "wrong",
     "test_first_below_then_above": "wrong",
     "test_that_raises": "wrong",

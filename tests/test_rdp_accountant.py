@@ -511,7 +511,7 @@ class TestBadInput:
         ours = accountant().compose(Gaussian(2.0), 2)
         before = ours.rdp
         failing = stock_dp_event.RepeatAndSelectDpEvent(Gaussian(1.0), 0.5, 1)
-        with pytest.raises(ValueError, match="repetitions"):
+        with pytest.raises(ValueError, match="mean must be"):
             ours.compose(failing)
         with pytest.raises(Unsupported):
             ours.compose(Composed([Gaussian(1.0), stock_dp_event.UnsupportedDpEvent()]))

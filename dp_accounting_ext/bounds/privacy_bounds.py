@@ -52,21 +52,22 @@ class PrivacyBounds:
         self._precision = math.fsum(
             n * part.gaussian_precision() for part, n in counts.items()
         )
-        self._largest_loss = interface.largest_loss_of(counts)
+        self._loss, self._chance_of_more = interface.chance_of_more_in(counts)
         self._directions = list(Direction)
         if all(part.is_symmetric() for part in counts):
             self._directions = [Direction.REMOVE]
 
     def upper_epsilon(self, delta: float) -> float:
         """Returns an upper bound on ε at δ in [0, 1), in nats."""
+        largest = self._loss if delta >= self._chance_of_more else math.inf
         if delta <= 0:
-            return self._largest_loss
+            return largest
         noise = self._gaussian(Bound.UPPER)
         if self._has_closed_form(Bound.UPPER) and not noise:
             exact = neyman_pearson.epsilon(self._closed_form_delta, delta, Bound.UPPER)
-            return min(self._largest_loss, self._unamplified_epsilon(delta), exact)
+            return min(largest, self._unamplified_epsilon(delta), exact)
         # Closed, so they hold where a ratio does not fit a float.
-        simple = min(self._largest_loss, self._unamplified_epsilon(delta))
+        simple = min(largest, self._unamplified_epsilon(delta))
         if noise or not self._parts[Bound.UPPER]:
             return simple
         remove = self._least_epsilon(Direction.REMOVE, delta)
@@ -100,10 +101,10 @@ class PrivacyBounds:
 
     def upper_delta(self, epsilon: float) -> float:
         """Returns an upper bound on δ at ε, which may be infinite."""
-        if epsilon == math.inf:
+        if epsilon == self._loss == math.inf:
             return self._infinite_delta(Bound.UPPER)
-        if epsilon >= self._largest_loss:
-            return 0.0
+        if epsilon >= self._loss:
+            return self._chance_of_more
         if epsilon < _LOWEST_EPSILON:
             return 1.0
         simple = self._unamplified_delta(epsilon)
@@ -124,7 +125,7 @@ class PrivacyBounds:
         epsilon = max(epsilon, _LOWEST_EPSILON)
         if epsilon == math.inf:
             return self._infinite_delta(Bound.LOWER)
-        if epsilon >= self._largest_loss:
+        if epsilon >= self._loss and not self._chance_of_more:
             return 0.0
         if self._has_closed_form(Bound.LOWER):
             return self._closed_form_delta(epsilon, Bound.LOWER)

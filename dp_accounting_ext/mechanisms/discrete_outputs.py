@@ -114,5 +114,8 @@ class PrivacyParameters(interface.OnePairMechanism):
     def largest_loss(self) -> float:
         return self.epsilon if self.delta == 0 else math.inf
 
+    def chance_of_more(self) -> tuple[float, float]:
+        return self.epsilon, self.delta
+
     def is_symmetric(self) -> bool:
         return True

@@ -2,6 +2,7 @@
 
 import abc
 from collections.abc import Mapping
+from collections.abc import Sequence
 import fractions
 import functools
 import math
@@ -21,6 +22,8 @@ _SMALLEST_TAIL_MASS = gaussian_mixture.SMALLEST_TAIL_MASS
 _COARSE_TAILS = 1e6
 # Certified: covers a few logarithms and products none of whose digits cancel.
 LOSS_ROUNDED_UP = 1 + 1e-12
+# Tuning: of so many runs the chance that any is an exception is a rational number.
+_MOST_EXACT = 64
 
 
 class Mechanism(abc.ABC):
@@ -67,6 +70,13 @@ class Mechanism(abc.ABC):
         """
         return math.inf
 
+    def chance_of_more(self) -> tuple[float, float]:
+        """Returns a loss, and the probability, of either direction, of a larger one.
+
+        Both are taken at their word, as of `largest_loss`.
+        """
+        return self.largest_loss(), 0.0
+
     def is_symmetric(self) -> bool:
         """Tells whether both directions have the same profile."""
         return False
@@ -101,15 +111,39 @@ class AmplifiedMechanism(Mechanism):
 
 def largest_loss_of(counts: Mapping[Mechanism, int]) -> float:
     """Returns a bound on the loss of a composition: a sum, rounded up."""
-    losses = [(part.largest_loss(), count) for part, count in counts.items()]
+    return _sum_of([(part.largest_loss(), count) for part, count in counts.items()])
+
+
+def chance_of_more_in(counts: Mapping[Mechanism, int]) -> tuple[float, float]:
+    """Returns a loss of a composition, and the probability of a larger one.
+
+    Both are rounded up. If the loss is infinite, the probability is no bound.
+    """
+    losses, log_kept, kept = [], 0.0, fractions.Fraction(1)
+    for part, count in counts.items():
+        loss, chance = part.chance_of_more()
+        losses.append((loss, count))
+        if chance >= 1:
+            return 0.0, 1.0
+        log_kept += count * math.log1p(-chance)
+        if chance and sum(counts.values()) <= _MOST_EXACT:
+            kept *= (1 - fractions.Fraction(chance)) ** count
+    more = -math.expm1(log_kept) * LOSS_ROUNDED_UP
+    if sum(counts.values()) <= _MOST_EXACT:
+        more = _rounded_up(1 - kept)
+    return _sum_of(losses), min(more, 1.0)
+
+
+def _sum_of(losses: Sequence[tuple[float, int]]) -> float:
     if any(math.isinf(loss) for loss, _ in losses):
         return math.inf
-    total = sum(
-        (count * fractions.Fraction(loss) for loss, count in losses),
-        start=fractions.Fraction(0),
-    )
-    nearest = float(total)
-    return nearest if nearest >= total else math.nextafter(nearest, math.inf)
+    terms = (count * fractions.Fraction(loss) for loss, count in losses)
+    return _rounded_up(sum(terms, start=fractions.Fraction(0)))
+
+
+def _rounded_up(number: fractions.Fraction) -> float:
+    nearest = float(number)
+    return nearest if nearest >= number else math.nextafter(nearest, math.inf)
 
 
 def pairs_of(mechanism: Mechanism, bound: Bound, tail_mass: float) -> DirectedPairs:

@@ -27,14 +27,17 @@ class RenyiBounded(interface.OnePairMechanism):
     Attributes:
         values: Upper bounds on the divergence in either direction, one for each of
             `renyi_profile.ORDERS`; inf where none is known.
+        told: Probability of an event, whatever the data, in which everything may be
+            told: the divergences are of what is released otherwise.
     """
 
     values: tuple[float, ...]
+    told: float = 0.0
 
     @classmethod
-    def of(cls, values: FloatArray) -> "RenyiBounded":
+    def of(cls, values: FloatArray, told: float = 0.0) -> "RenyiBounded":
         """Returns the mechanism of (k,) bounds at `renyi_profile.ORDERS`."""
-        return cls(tuple(float(value) for value in values))
+        return cls(tuple(float(value) for value in values), told)
 
     @classmethod
     def at_orders(
@@ -57,9 +60,15 @@ class RenyiBounded(interface.OnePairMechanism):
     def pair(self, bound: Bound, tail_mass: float) -> dominating_pair.DominatingPair:
         if bound is Bound.LOWER:
             return dominating_pair.trivial_pair(bound)
-        return renyi_profile.dominating_pair_of(
+        everything = dominating_pair.trivial_pair(bound)
+        if self.told == 1:
+            return everything
+        pair = renyi_profile.dominating_pair_of(
             renyi_profile.ORDERS, self.values, tail_mass=tail_mass
         )
+        if not self.told:
+            return pair
+        return dominating_pair.mixture([everything, pair], [self.told, 1 - self.told])
 
     def closed_form_delta(
         self, epsilon: float, direction: Direction, bound: Bound
@@ -72,7 +81,11 @@ class RenyiBounded(interface.OnePairMechanism):
         delta = math.exp(float(found[0]))
         if epsilon < 0:
             delta = -math.expm1(epsilon) + math.exp(epsilon) * delta
-        return min(delta * (1 + 8 * _UNIT), 1.0)
+        delta = self.told + (1 - self.told) * delta
+        return min(delta * (1 + 16 * _UNIT), 1.0)
+
+    def chance_of_more(self) -> tuple[float, float]:
+        return math.inf, self.told
 
     def is_symmetric(self) -> bool:
         return True
@@ -93,7 +106,9 @@ def _chords(known: FloatArray, values: FloatArray, asked: FloatArray) -> FloatAr
 
 def composition(counts: Mapping[RenyiBounded, int]) -> RenyiBounded:
     """Returns the composition: divergences add up."""
+    parts: dict[interface.Mechanism, int] = {part: n for part, n in counts.items()}
     total = np.zeros(_ORDERS.size)
     for part, count in counts.items():
         total += count * np.array(part.values)
-    return RenyiBounded.of(total * (1 + 4 * (len(counts) + 1) * _UNIT))
+    _, told = interface.chance_of_more_in(parts)
+    return RenyiBounded.of(total * (1 + 4 * (len(counts) + 1) * _UNIT), told)

@@ -1,10 +1,12 @@
-"""Rényi divergences of mechanisms, and of the best of a random number of runs."""
+"""Rényi divergences of mechanisms, but for an event that may tell everything."""
 
+from collections.abc import Mapping
 import math
 
 import numpy as np
 import numpy.typing as npt
 
+from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import renyi_bounded
@@ -13,41 +15,64 @@ from dp_accounting_ext.pairs import renyi_profile
 
 Bound = dominating_pair.Bound
 FloatArray = npt.NDArray[np.float64]
+RenyiBounded = renyi_bounded.RenyiBounded
 
 _UNIT = dominating_pair.UNIT_ROUNDOFF
 _ORDERS = np.array(renyi_profile.ORDERS)
-_TAIL_MASS = 1e-30
-_BISECTIONS = 2000
+# Tuning: tails tell everything, so rarely that no δ asked for is as small.
+_TAIL_MASS = 1e-280
 
 
-def divergences(mechanism: interface.Mechanism) -> FloatArray:
-    """Returns upper bounds on a mechanism's Rényi divergences, in either direction.
+def of_mechanism(mechanism: interface.Mechanism) -> RenyiBounded:
+    """Returns what bounds a mechanism, by its Rényi divergences in either direction."""
+    if isinstance(mechanism, RenyiBounded):
+        return mechanism
+    if isinstance(mechanism, additive_noise.Gaussian):
+        return _of_a_gaussian(mechanism)
+    parts = compositions.flatten({mechanism: 1}, Bound.UPPER, reduced=True)
+    if parts == {mechanism: 1}:
+        return _of_its_pairs(mechanism)
+    return composition(parts)
 
-    Returns:
-        (k,) one for each of `renyi_profile.ORDERS`; inf where none is known.
-    """
-    if isinstance(mechanism, renyi_bounded.RenyiBounded):
-        return np.array(mechanism.values)
-    if isinstance(mechanism, compositions.Composed):
-        total: FloatArray = np.zeros(_ORDERS.size)
-        for part, count in mechanism.items:
-            total += count * divergences(part)
-        total *= 1 + 4 * (len(mechanism.items) + 1) * _UNIT
-        return total
-    best = np.full(_ORDERS.size, mechanism.largest_loss())
+
+def composition(counts: Mapping[interface.Mechanism, int]) -> RenyiBounded:
+    """Returns what bounds a composition."""
+    bounds: dict[RenyiBounded, int] = {}
+    for part, count in counts.items():
+        bound = of_mechanism(part)
+        bounds[bound] = bounds.get(bound, 0) + count
+    return renyi_bounded.composition(bounds)
+
+
+def _of_a_gaussian(mechanism: interface.Mechanism) -> RenyiBounded:
+    """Returns the bound of the Gaussian that dominates a mechanism, if any does."""
     precision = mechanism.gaussian_precision()
-    if math.isfinite(precision):
-        best = np.minimum(best, _ORDERS * (precision / 2 * (1 + 8 * _UNIT)))
+    return RenyiBounded.of(_ORDERS * (precision / 2 * (1 + 8 * _UNIT)))
+
+
+def _of_its_pairs(mechanism: interface.Mechanism) -> RenyiBounded:
+    """Returns the bound of a mechanism that is no composition.
+
+    Where one pair serves both directions the mechanism is a function of what has the
+    pair's laws, and what tells everything is one event of both. Two pairs have to be
+    without such events.
+    """
     pairs = interface.pairs_of(mechanism, Bound.UPPER, _TAIL_MASS)
-    both = [pairs.remove, dominating_pair.dual(pairs.add)]
-    larger: FloatArray = np.maximum(*(_of_pair(pair) for pair in both))
-    return np.asarray(np.minimum(best, larger))
+    each = [pairs.remove, dominating_pair.dual(pairs.add)]
+    told = max(max(pair.infinity_mass, pair.zero_mass) for pair in each)
+    told = min(told * (1 + max(pair.mass_error for pair in each) + 4 * _UNIT), 1.0)
+    if told and pairs.add is not pairs.remove:
+        return _of_a_gaussian(mechanism)
+    if told == 1:
+        return RenyiBounded.of(np.zeros(_ORDERS.size), told)
+    found = np.maximum(*(_of_a_pair(pair) for pair in each))
+    if not told:
+        found = np.minimum(found, mechanism.largest_loss())
+    return RenyiBounded.of(found, told)
 
 
-def _of_pair(pair: dominating_pair.DominatingPair) -> FloatArray:
-    """Returns the divergences of P from Q, infinite if any loss is."""
-    if pair.infinity_mass > 0:
-        return np.full(_ORDERS.size, math.inf)
+def _of_a_pair(pair: dominating_pair.DominatingPair) -> FloatArray:
+    """Returns the divergences of P from Q, of both what has finite losses."""
     with np.errstate(divide="ignore"):
         log_masses, losses = np.log(pair.p_masses), np.log(pair.ratios)
     found = np.empty(_ORDERS.size)
@@ -55,63 +80,12 @@ def _of_pair(pair: dominating_pair.DominatingPair) -> FloatArray:
         exponents = log_masses + (order - 1) * losses
         most = float(exponents.max())
         found[place] = most + math.log(float(np.exp(exponents - most).sum()))
+    found -= _ORDERS * math.log(float(pair.p_masses.sum()))
     found /= _ORDERS - 1
+    found += math.log(float(pair.masses.sum()))
     largest = float(np.abs(losses).max())
     error = pair.mass_error + (losses.size + 16) * _UNIT
-    slack = error / (_ORDERS - 1) + pair.ratio_error + 16 * (1 + largest) * _UNIT
+    slack = 2 * error * _ORDERS / (_ORDERS - 1)
+    slack += pair.ratio_error + 16 * (1 + largest) * _UNIT
     raised: FloatArray = np.maximum(found, 0.0) + 2 * slack
     return raised
-
-
-def repeat_and_select(inner: FloatArray, mean: float, shape: float) -> FloatArray:
-    """Returns the divergences of the best of a random number of runs.
-
-    Args:
-        inner: (k,) those of one run, at `renyi_profile.ORDERS`.
-        mean: The mean number of runs, at least 1.
-        shape: Of its law: a truncated negative binomial, 1 the geometric, 0 the
-            logarithmic law, inf Poisson's.
-
-    Source:
-        https://arxiv.org/abs/2110.03620, Theorems 2 and 6.
-    """
-    repeated = inner + math.log(mean) / (_ORDERS - 1)
-    if math.isinf(shape):
-        levels = np.log1p(1 / (_ORDERS - 1)) * (1 - 8 * _UNIT)
-        chances = np.exp(renyi_profile.log_delta(renyi_profile.ORDERS, inner, levels))
-        repeated += mean * chances
-    else:
-        parameter = _smallest_parameter(shape, mean)
-        terms = (1 - 1 / _ORDERS) * inner - math.log(parameter) / _ORDERS
-        repeated += (1 + shape) * float(terms.min())
-    # Divergences increase with the order.
-    least = np.minimum.accumulate(repeated[::-1])[::-1]
-    raised: FloatArray = least * (1 + 64 * _UNIT)
-    return raised
-
-
-def _smallest_parameter(shape: float, mean: float) -> float:
-    """Returns γ of the truncated negative binomial law, or a little less.
-
-    Its mean, η (1 − γ) / (γ (1 − γ^η)), falls as γ grows.
-    """
-
-    def mean_of(log_parameter: float) -> float:
-        odds = math.expm1(-log_parameter)
-        if shape == 0:
-            return odds / -log_parameter
-        return shape * odds / -math.expm1(shape * log_parameter)
-
-    low = -1.0
-    while mean_of(low) < mean * (1 + 1e-12):
-        low *= 2
-    high = 0.0
-    for _ in range(_BISECTIONS):
-        middle = (low + high) / 2
-        if middle in (low, high):
-            break
-        if mean_of(middle) >= mean * (1 + 1e-12):
-            low = middle
-        else:
-            high = middle
-    return math.exp(low)

@@ -1,16 +1,26 @@
 """Mechanisms that select one of several candidates."""
 
+from collections.abc import Mapping
+from collections.abc import Sequence
 import dataclasses
+import functools
 import math
+
+import numpy as np
 
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import interface
+from dp_accounting_ext.mechanisms import renyi_bounded
+from dp_accounting_ext.mechanisms import renyi_divergences
 from dp_accounting_ext.pairs import bounded_range
 from dp_accounting_ext.pairs import discrete
 from dp_accounting_ext.pairs import dominating_pair
+from dp_accounting_ext.pairs import renyi_profile
+from dp_accounting_ext.renyi import selection
 
 Bound = dominating_pair.Bound
 Direction = dominating_pair.Direction
+DirectedPairs = dominating_pair.DirectedPairs
 DominatingPair = dominating_pair.DominatingPair
 
 
@@ -77,3 +87,45 @@ class PermuteAndFlip(interface.OnePairMechanism):
 
 # Certified: what is rarer has no float of its own.
 _RAREST = 1e-290
+
+
+@dataclasses.dataclass(frozen=True)
+class BestOf(interface.Mechanism):
+    """The best answer of a random number of runs, known by its Rényi divergences.
+
+    Attributes:
+        inner: What is run.
+        mean: The mean number of runs, at least 1.
+        shape: Of its law, as in `selection.selection_rdp`.
+    """
+
+    inner: interface.Mechanism
+    mean: float
+    shape: float
+
+    def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
+        return interface.pairs_of(_best_of(self), bound, tail_mass)
+
+    def parts(self, bound: Bound) -> Mapping[interface.Mechanism, int]:
+        return {_best_of(self): 1}
+
+    def is_symmetric(self) -> bool:
+        return True
+
+
+@functools.lru_cache(maxsize=64)
+def _best_of(best: BestOf) -> renyi_bounded.RenyiBounded:
+    """Returns the bound of a selection, as `curves.selected` has it of a curve."""
+    inner = renyi_divergences.of_mechanism(best.inner)
+    orders = renyi_profile.ORDERS
+    # Divergences increase with the order: what holds at the next one does here.
+    values = np.append(inner.values, math.inf)
+
+    def curve(asked: Sequence[float]) -> selection.FloatArray:
+        found: selection.FloatArray = values[np.searchsorted(orders, asked)]
+        return found
+
+    told = min(best.mean * inner.told * (1 + 8 * dominating_pair.UNIT_ROUNDOFF), 1.0)
+    return renyi_bounded.RenyiBounded.of(
+        selection.selection_rdp(orders, curve, best.mean, best.shape), told
+    )

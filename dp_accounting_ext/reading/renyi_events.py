@@ -11,6 +11,7 @@ from dp_accounting_ext import dp_event
 from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.reading import renyi_pairs
 from dp_accounting_ext.reading import renyi_reader
+from dp_accounting_ext.reading import selection_events
 from dp_accounting_ext.renyi import curves
 from dp_accounting_ext.renyi import pure_mechanisms
 from dp_accounting_ext.renyi import random_allocation
@@ -23,8 +24,6 @@ Reader = renyi_reader.Reader
 UnsupportedError = event_reader.UnsupportedError
 NeighborRel = privacy_accountant.NeighboringRelation
 
-# Means of numbers of runs above it are refused.
-_LARGEST_MEAN = 2.0**53
 # Certified: answers less likely than this are as if they were never given.
 _LEAST_CHANCE = 1e-300
 _REPLACEMENTS = NeighborRel.REPLACE_ONE, NeighborRel.REPLACE_SPECIAL
@@ -252,17 +251,7 @@ def _selection(event: stock.RepeatAndSelectDpEvent, reader: Reader) -> Curve:
                 "covers the splits of a group.",
             )
     inner = reader.curve(event.event)
-    mean = fields.real_number("mean", event.mean)
-    shape = fields.real_number("shape", event.shape)
-    if not 1 <= mean <= _LARGEST_MEAN:
-        raise ValueError(
-            f"mean, of the number of repetitions, must be from 1 to 2^53. Found {mean}."
-        )
-    if shape < 0:
-        raise ValueError(
-            "shape, of the law of the number of repetitions, must be at least 0. "
-            f"Found {shape}."
-        )
+    mean, shape = selection_events.number_of_runs(event)
     return inner if inner == curves.NO_OP else curves.selected(inner, mean, shape)
 
 

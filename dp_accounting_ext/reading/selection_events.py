@@ -1,22 +1,21 @@
 """Events that select one of several candidates."""
 
-import math
 from typing import Any
 
 from dp_accounting import privacy_accountant
-import numpy as np
 
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import groups
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
-from dp_accounting_ext.mechanisms import renyi_bounded
-from dp_accounting_ext.mechanisms import renyi_divergences
 from dp_accounting_ext.mechanisms import selections
 from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.validation import fields
 
 NeighborRel = privacy_accountant.NeighboringRelation
+
+# Means of numbers of runs above it are refused.
+_LARGEST_MEAN = 2.0**53
 
 
 def exponential(event: Any, reader: event_reader.Reader) -> interface.Mechanism:
@@ -37,12 +36,7 @@ def permute_and_flip(event: Any, reader: event_reader.Reader) -> interface.Mecha
 def repeat_and_select(event: Any, reader: event_reader.Reader) -> interface.Mechanism:
     """Reads the best of a random number of runs."""
     inner = reader.mechanism(event.event)
-    mean = fields.scale("mean", event.mean)
-    shape = fields.real_number("shape", event.shape)
-    if mean < 1:
-        raise ValueError(f"mean must be at least 1. Found {event.mean}.")
-    if shape != math.inf:
-        shape = fields.scale("shape", event.shape)
+    mean, shape = number_of_runs(event)
     parts = compositions.unpacked({inner: 1})
     if any(isinstance(part, groups.Grouped) for part in parts):
         raise event_reader.UnsupportedError(
@@ -54,13 +48,15 @@ def repeat_and_select(event: Any, reader: event_reader.Reader) -> interface.Mech
         return inner
     if compositions.is_certainly_known(inner):
         return known_bounds.NonPrivate()
-    divergences = renyi_divergences.divergences(inner)
-    if not np.isfinite(divergences).any():
-        raise event_reader.UnsupportedError(
-            event,
-            f"`{type(event).__name__}` takes what has finite Rényi divergences: an "
-            "infinite loss has none.",
-        )
-    return renyi_bounded.RenyiBounded.of(
-        renyi_divergences.repeat_and_select(divergences, mean, shape)
-    )
+    return selections.BestOf(inner, mean, shape)
+
+
+def number_of_runs(event: Any) -> tuple[float, float]:
+    """Reads the mean and the shape of the law of the number of runs."""
+    mean = fields.real_number("mean", event.mean)
+    shape = fields.real_number("shape", event.shape)
+    if not 1 <= mean <= _LARGEST_MEAN:
+        raise ValueError(f"mean must be at least 1 and at most 2^53. Found {mean}.")
+    if shape < 0:
+        raise ValueError(f"shape must be non-negative. Found {shape}.")
+    return mean, shape

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 import math
 
+import numpy as np
+
 from dp_accounting_ext.renyi import divergence
 
 FloatArray = divergence.FloatArray
@@ -27,12 +29,12 @@ def epsilon(
 
     Source:
         https://arxiv.org/abs/2004.00010, Proposition 12; ε = 0 where the total
-        variation is at most δ by the inequality of Bretagnolle and Huber.
+        variation is at most δ, by Pinsker's or by Bretagnolle and Huber's inequality.
     """
     best = math.inf, 0.0
-    for order, rdp in zip(orders, curve, strict=True):
-        # δ² ≥ 1 − e^{−D}, of any D above that of order one.
-        if target_delta**2 * (1 - _ROUNDING) >= -math.expm1(-rdp) * (1 + _ROUNDING):
+    variations = _square_of_variation(np.asarray(curve, np.float64)).tolist()
+    for order, rdp, variation in zip(orders, curve, variations, strict=True):
+        if target_delta**2 * (1 - _ROUNDING) >= variation:
             if target_delta or rdp == 0:
                 best = min(best, (0.0, order))
         elif math.isinf(order):
@@ -58,17 +60,26 @@ def delta(
     Source:
         As of `epsilon`.
     """
-    best = math.inf, 0.0
-    for order, rdp in zip(orders, curve, strict=True):
-        found = math.sqrt(-math.expm1(-rdp)) * (1 + _ROUNDING)
-        if rdp < math.inf and target_epsilon == math.inf:
-            found = 0.0
-        elif math.isinf(order):
-            found = 0.0 if rdp <= target_epsilon else found
-        elif order > _LEAST_ORDER and rdp < math.inf:
-            gap, slope = rdp - target_epsilon + math.log1p(-1 / order), order - 1
-            size = slope * (rdp + target_epsilon + 1 / slope) + math.log(order)
-            exponent = slope * gap - math.log(order) + _ROUNDING * size
-            found = min(found, math.exp(min(max(exponent, _LEAST_EXPONENT), 0.0)))
-        best = min(best, (found, order))
-    return min(best[0], 1.0), best[1]
+    alpha, rdp = np.asarray(orders, np.float64), np.asarray(curve, np.float64)
+    found = np.sqrt(_square_of_variation(rdp)) * (1 + _ROUNDING)
+    if target_epsilon == math.inf:
+        found = np.where(rdp < math.inf, 0.0, found)
+    else:
+        found[np.isinf(alpha) & (rdp <= target_epsilon)] = 0.0
+        known = (alpha > _LEAST_ORDER) & (alpha < math.inf) & (rdp < math.inf)
+        alpha, bounds, slope = alpha[known], rdp[known], alpha[known] - 1
+        gaps = bounds - target_epsilon + np.log1p(-1 / alpha)
+        sizes = slope * (bounds + target_epsilon + 1 / slope) + np.log(alpha)
+        exponents = slope * gaps - np.log(alpha) + _ROUNDING * sizes
+        converted = np.exp(np.clip(exponents, _LEAST_EXPONENT, 0.0))
+        found[known] = np.minimum(found[known], converted)
+    place = int(np.argmin(found))
+    return min(float(found[place]), 1.0), float(orders[place])
+
+
+def _square_of_variation(rdp: FloatArray) -> FloatArray:
+    """Returns bounds on the square of the total variation, of any order's divergence.
+
+    By the inequalities of Pinsker, and of Bretagnolle and Huber.
+    """
+    return np.asarray(np.minimum(-np.expm1(-rdp), rdp / 2) * (1 + _ROUNDING))

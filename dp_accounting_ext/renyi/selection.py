@@ -53,9 +53,10 @@ def selection_rdp(
         # At order one it is log(1/γ).
         least = min(halting, np.min((1 - inverses) * single + halting * inverses))
         bounds = single + (1 + shape) * least + several
-    return np.array(
-        [bounds[np.array(tried) >= order].min() * (1 + _ROUNDING) for order in orders]
-    )
+    # Divergences increase with the order.
+    above = np.minimum.accumulate(bounds[::-1])[::-1]
+    raised: FloatArray = above[np.searchsorted(tried, orders)] * (1 + _ROUNDING)
+    return raised
 
 
 def _deltas(tried: Sequence[float], single: FloatArray) -> FloatArray:

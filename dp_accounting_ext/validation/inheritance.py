@@ -8,7 +8,7 @@ _OUTSIDE = "abc", "builtins"
 
 
 def refuse_what_is_inherited(cls: type, *, keep: Set[str]) -> None:
-    """Makes a class refuse the inherited methods that it does not define itself.
+    """Makes a class refuse what it inherits and does not define itself.
 
     A method that reads or adds to a state which the class does not keep up would
     answer without what was composed.
@@ -20,12 +20,10 @@ def refuse_what_is_inherited(cls: type, *, keep: Set[str]) -> None:
     for parent in cls.__mro__[1:]:
         if parent.__module__ in _OUTSIDE:
             continue
-        for name, found in vars(parent).items():
+        for name in vars(parent):
             is_special = name.startswith("__") and name.endswith("__")
-            is_behaviour = callable(found) or hasattr(found, "__get__")
-            if is_special or not is_behaviour or name in keep or name in vars(cls):
-                continue
-            setattr(cls, name, _Refusal(name))
+            if not (is_special or name in keep or name in vars(cls)):
+                setattr(cls, name, _Refusal(name))
 
 
 class _Refusal:
@@ -36,6 +34,6 @@ class _Refusal:
 
     def __get__(self, instance: Any, owner: type) -> NoReturn:
         raise AttributeError(
-            f"`{self.name}` is not supported: it is a method of the installed "
-            f"dp_accounting that {owner.__name__} knows nothing of."
+            f"`{self.name}` is not supported: it is of the installed dp_accounting, "
+            f"and {owner.__name__} knows nothing of it."
         )

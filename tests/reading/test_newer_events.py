@@ -1,5 +1,6 @@
 """Events of dp_accounting's main, and those that Rényi bounds alone are known of."""
 
+import fractions
 import itertools
 import math
 import os
@@ -18,6 +19,7 @@ import pytest
 
 import dp_accounting_ext as ext
 from dp_accounting_ext.reading import event_table
+from dp_accounting_ext.reading import renyi_events
 
 NeighborRel = privacy_accountant.NeighboringRelation
 Gaussian = dp_accounting.GaussianDpEvent
@@ -36,7 +38,9 @@ DiscreteGaussian = newer_events.DiscreteGaussian
 @pytest.fixture(autouse=True)
 def newer(monkeypatch):
     monkeypatch.setattr(event_table, "_TABLE", dict(event_table._TABLE))
-    event_table.register_stock_events(newer_events.MODULE)
+    monkeypatch.setattr(renyi_events, "_TABLE", dict(renyi_events._TABLE))
+    for table in (event_table, renyi_events):
+        table.register_stock_events(newer_events.MODULE)
 
 
 def accountant_of(event, count=1, relation=NeighborRel.ADD_OR_REMOVE_ONE):
@@ -69,6 +73,27 @@ class TestPrivacyParameters:
         plain = accountant_of(Composed([Gaussian(4.0), ZCDp(0.1)]))
         lower = plain.get_epsilon(1e-3)
         assert lower <= accountant.get_epsilon(1e-3) <= plain.get_epsilon(1e-3 - 1.1e-5)
+
+    def test_it_is_as_private_as_it_says(self):
+        """To the last digit, where no loss but the infinite ones is larger."""
+        once = accountant_of(EpsilonDelta(1.0, 1e-5))
+        assert once.get_epsilon(1e-5) == 1.0
+        assert once.get_delta(1.0) == once.get_delta(math.inf) == 1e-5
+        event = Composed([EpsilonDelta(1.0, 0.1), EpsilonDelta(2.0, 0.2)])
+        rest = (1 - fractions.Fraction(0.1)) * (1 - fractions.Fraction(0.2))
+        twice = accountant_of(event)
+        assert 1 - rest <= fractions.Fraction(twice.get_delta(3.0))
+        assert twice.get_delta(3.0) == 0.28 and twice.get_epsilon(0.28) == 3.0
+        assert twice.get_epsilon(math.nextafter(0.28, 0)) == math.inf
+
+    def test_many_runs_of_it(self):
+        count, delta = 10**6, 1e-10
+        accountant = accountant_of(EpsilonDelta(1e-6, delta), count)
+        with mpmath.workdps(40):
+            truth = 1 - (1 - mpmath.mpf(delta)) ** count
+        for epsilon in (1.0 + 1e-9, math.inf):
+            assert truth <= accountant.get_delta(epsilon) <= truth * (1 + 1e-11)
+        assert accountant.get_delta(0.99) > truth
 
     def test_a_sample(self):
         """δ_λ(ε) = λ δ(ln(1 + (e^ε − 1)/λ)): of the two outcomes and the sinks."""
@@ -353,12 +378,42 @@ class TestRenyiBounds:
         )
         assert accountant_of(Select(Gaussian(0.0), 5, 1.0)).get_delta(3.0) == 1.0
         accountant = ext.PLDAccountant()
-        for inner, message in (
-            (EpsilonDelta(1.0, 1e-5), "finite Rényi divergences"),
-            (ext.GroupSubsampledEvent(2, Gaussian(1.0)), "splits of a group"),
-        ):
-            with pytest.raises(privacy_accountant.UnsupportedEventError, match=message):
-                accountant.compose(Select(inner, 5, 1.0))
+        error = privacy_accountant.UnsupportedEventError
+        with pytest.raises(error, match="splits of a group"):
+            accountant.compose(Select(ext.GroupSubsampledEvent(2, Gaussian(1.0)), 5, 1))
+
+    @pytest.mark.parametrize("shape", [0.0, 1.0, math.inf])
+    @pytest.mark.parametrize(
+        "inner",
+        [
+            EpsilonDelta(1.0, 1e-6),
+            DiscreteGaussian(3.0),
+            Poisson(0.01, Gaussian(1.0)),
+            dp_accounting.SelfComposedDpEvent(Poisson(0.01, Gaussian(1.0)), 50),
+            ext.RandomAllocationEvent(Gaussian(1.0), 1, 100),
+            Select(Laplace(3.0), 2.0, 0.0),
+        ],
+    )
+    def test_selections_of_what_has_tails_or_is_amplified(self, inner, shape):
+        """As by curves of the same events, and no less than one run that is kept."""
+        event = Select(inner, 4.0, shape)
+        orders = 1 + np.geomspace(1e-2, 1e4, 400)
+        curve = ext.RdpAccountant(orders).compose(event)
+        for delta in (1e-3, 1e-5):
+            lower, upper = accountant_of(event).get_epsilon_bounds(delta)
+            assert lower == 0.0
+            assert upper <= curve.get_epsilon(delta) * 1.005
+            if math.isfinite(shape):
+                assert upper >= accountant_of(inner).get_epsilon_bounds(delta)[0]
+
+    def test_a_selection_of_what_has_no_curve(self):
+        """Two shifts at random tell less than one, and so does the best of them."""
+        mixture = stock_events.MixtureOfGaussiansDpEvent(3.0, [0.0, 1.0], [0.5, 0.5])
+        found, whole = (
+            accountant_of(Select(each, 10, 1.0)).get_epsilon(1e-6)
+            for each in (mixture, Gaussian(3.0))
+        )
+        assert found < 0.7 * whole
 
 
 @pytest.mark.parametrize(
@@ -374,7 +429,7 @@ class TestRenyiBounds:
         (ZCDp(1.0, -1.0), "xi must be non-negative and finite. Found -1.0"),
         (
             Select(Gaussian(1.0), 0.5, 1.0),
-            "mean must be at least 1. Found 0.5",
+            "mean must be at least 1 and at most 2.53. Found 0.5",
         ),
         (Select(Gaussian(1.0), 2.0, -1.0), "shape must be non-negative"),
     ],

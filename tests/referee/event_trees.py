@@ -9,6 +9,7 @@ import dp_accounting
 from dp_accounting import dp_event as stock
 from dp_accounting import privacy_accountant
 from hypothesis import strategies as st
+import newer_events
 import numpy as np
 import truths
 
@@ -238,6 +239,72 @@ def record_trees(sizes: Sizes) -> Events:
         ),
         sizes,
     )
+
+
+@st.composite
+def discrete_gaussians(draw: Any, sizes: Sizes) -> Any:
+    sigma = draw(log_scale(0.3, 6.0, 12))
+    if sizes.extremes:
+        sigma = draw(st.sampled_from([sigma, 0.0, 0.05]))
+    sensitivity = draw(st.sampled_from([1.0, 1.0, 0.0, 0.5, 1.5, 2.0, 3.0]))
+    dimension = draw(st.sampled_from([1, 1, None, 7]))
+    return newer_events.DiscreteGaussian(sigma, sensitivity, dimension)
+
+
+def newer_leaves(sizes: Sizes) -> Events:
+    """Events of newer versions of dp_accounting that any relation may have."""
+    epsilons = log_scale(0.03, 4.0, 24)
+    # An infinite loss is likelier than the δ that are asked for, or it is not.
+    chances = st.sampled_from([0.0, 0.0, 0.0, 1e-9, 1e-3])
+    rhos, constants = log_scale(1e-3, 1.0, 12), st.sampled_from([0.0, 0.0, 0.3])
+    if sizes.extremes:
+        epsilons |= st.sampled_from([0.0, 1e-9, 30.0, 700.0])
+        chances |= st.sampled_from([1e-30, 0.5, 1.0])
+        rhos |= st.sampled_from([0.0, 1e-9, 40.0])
+    return st.one_of(
+        st.builds(newer_events.EpsilonDelta, epsilons, chances),
+        st.builds(newer_events.Exponential, epsilons),
+        st.builds(newer_events.PermuteAndFlip, epsilons),
+        st.builds(stock.ZCDpEvent, rhos, constants),
+        discrete_gaussians(sizes),
+    )
+
+
+def selections(events: Events, sizes: Sizes) -> Events:
+    means = st.sampled_from([1.0, 1.5, 4.0, 20.0])
+    shapes = st.sampled_from([0.0, 0.5, 1.0, 3.0, float("inf")])
+    return st.builds(stock.RepeatAndSelectDpEvent, events, means, shapes)
+
+
+def tree_aggregations(sizes: Sizes) -> Events:
+    steps = st.integers(1, 70) | st.lists(st.integers(1, 9), min_size=1, max_size=3)
+    return st.builds(
+        stock.SingleEpochTreeAggregationDpEvent, noise_multipliers(sizes), steps
+    )
+
+
+def mixed_trees(sizes: Sizes, relation: NeighborRel) -> Events:
+    """Trees of old events and new ones; some are of what no theorem covers."""
+    old = gaussians(sizes)
+    if relation is not NeighborRel.REPLACE_ONE:
+        old |= leaves(dataclasses.replace(sizes, given=False))
+    if relation is not NeighborRel.ADD_OR_REMOVE_ONE:
+        old |= randomized_responses(sizes)
+    if relation is NeighborRel.REPLACE_SPECIAL:
+        old |= tree_aggregations(sizes)
+    events = old | newer_leaves(sizes)
+    for _ in range(sizes.depth):
+        parts = [events, _composed(events, sizes), selections(events, sizes)]
+        if relation is not NeighborRel.REPLACE_ONE:
+            parts += [
+                st.builds(stock.PoissonSampledDpEvent, rates(sizes), events),
+                _allocation(events, sizes),
+            ]
+        if relation is NeighborRel.ADD_OR_REMOVE_ONE:
+            groups = st.builds(ext.GroupSubsampledEvent, st.integers(1, 3), events)
+            parts = [*parts, *parts, *parts, groups]
+        events = st.one_of(parts)
+    return _composed(events, sizes)
 
 
 @st.composite

@@ -1,13 +1,16 @@
 """Compares every bound of the package with what the referee knows."""
 
+from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Sequence
 import dataclasses
 import math
+import re
 from typing import Any
 
 import channels
 from dp_accounting import privacy_accountant
+import newer_truths
 import numpy as np
 import truths
 
@@ -21,6 +24,7 @@ Side = channels.Side
 _ROUNDING = 2.0**-51
 _SMALLEST = 1e-60  # No smaller δ is judged.
 _EITHER = (True, False)  # Ways: whether the record is removed.
+assert newer_truths  # It adds readers to those of the truths.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,12 +90,14 @@ class Answer:
         violations: Bounds on the wrong side of it.
         gaps: Relative widths of the package's brackets.
         referee_gaps: Relative widths of the referee's, where it has two sides.
+        refused: How often an accountant had no theorem for a tree, and said so.
     """
 
     checks: int = 0
     violations: list[str] = dataclasses.field(default_factory=list)
     gaps: list[float] = dataclasses.field(default_factory=list)
     referee_gaps: list[float] = dataclasses.field(default_factory=list)
+    refused: int = 0
 
     def require(self, holds: bool, message: str) -> None:
         self.checks += 1
@@ -122,17 +128,79 @@ class Truth:
 
 def judge(question: Question, **sizes: int) -> Answer:
     """Returns how a tree's bounds compare with the truth; an error is wrong, too."""
+    return _judged(question, _judge_accountants, **sizes)
+
+
+def judge_mixed(question: Question, **sizes: int) -> Answer:
+    """Returns the same of both accountants, each of which may refuse by name."""
+    return _judged(question, _judge_or_refused, **sizes)
+
+
+def _judged(question: Question, judged: Callable[..., None], **sizes: int) -> Answer:
     answer = Answer()
     try:
-        _judge(question, answer, **sizes)
+        judged(question, answer, **sizes)
     except Exception as error:
         answer.require(False, f"{question}: {error!r}")
     return answer
 
 
-def _judge(question: Question, answer: Answer, **sizes: int) -> None:
+def _judge_accountants(question: Question, answer: Answer, **sizes: int) -> None:
     accountant = ext.PLDAccountant(question.relation).compose(question.event)
+    _judge(question, accountant, Truth(question, **sizes), answer)
+
+
+def _judge_or_refused(question: Question, answer: Answer, **sizes: int) -> None:
+    pld_accountant = ext.PLDAccountant(question.relation)
+    rdp_accountant = ext.RdpAccountant(neighboring_relation=question.relation)
+    taken = [
+        _is_taken(accountant, question, answer)
+        for accountant in (pld_accountant, rdp_accountant)
+    ]
+    answer.refused += taken.count(False)
+    if not any(taken):
+        return
     truth = Truth(question, **sizes)
+    if taken[0]:
+        _judge(question, pld_accountant, truth, answer)
+    if taken[1]:
+        _judge_renyi(question, rdp_accountant, truth, answer)
+
+
+def _is_taken(accountant: Any, question: Question, answer: Answer) -> bool:
+    """Tells whether a tree is composed; if it is not, the refusal names an event."""
+    try:
+        accountant.compose(question.event)
+    except privacy_accountant.UnsupportedEventError as error:
+        named = re.search(r"caused by subevent (\w+Event)\(", str(error))
+        held = named is not None and named[1] in repr(question.event)
+        answer.require(
+            held and accountant.get_epsilon(1e-9) == 0, f"{question}: {error}"
+        )
+        return False
+    return True
+
+
+def _judge_renyi(
+    question: Question, accountant: Any, truth: Truth, answer: Answer
+) -> None:
+    found = accountant.get_epsilon(question.delta)
+    told = f"{question}: ε is {found!r} by Rényi divergences"
+    answer.require(found >= 0, f"{told}, no number")
+    if found < 600:
+        least = truth.lower(found)
+        answer.require(least <= question.delta, f"{told}, but δ is {float(least)!r}")
+    for epsilon in {0.0, question.share * min(found, 600.0)}:
+        delta = accountant.get_delta(epsilon)
+        least = truth.lower(epsilon)
+        answer.require(
+            least <= max(delta, _SMALLEST),
+            f"{question}: δ({epsilon!r}) is {delta!r} by Rényi divergences, but it is "
+            f"at least {float(least)!r}",
+        )
+
+
+def _judge(question: Question, accountant: Any, truth: Truth, answer: Answer) -> None:
     low, high = accountant.get_epsilon_bounds(question.delta)
     _judge_epsilons(question, truth, answer, low, high)
     top = high if math.isfinite(high) else 1.0

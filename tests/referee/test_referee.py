@@ -30,8 +30,11 @@ SMALL = event_trees.SMALL
 EXTREME = dataclasses.replace(SMALL, extremes=True)
 DISCRETE = dataclasses.replace(SMALL, discrete=True)
 SIZES = {"cells": 150, "most": 200}  # Of the referee's channels.
+MIXED_SIZES = {"cells": 100, "most": 120}
 SHALLOW = dataclasses.replace(SMALL, depth=1)
 LONGER = dataclasses.replace(SMALL, steps=16, count=20, depth=1)
+MIXED = dataclasses.replace(SMALL, steps=8, count=6, depth=2, selected=1, given=False)
+MIXED_EXTREMES = dataclasses.replace(MIXED, extremes=True)
 
 KINDS = {
     # name: trees, relations.
@@ -45,6 +48,11 @@ KINDS = {
     "special": (event_trees.special_trees(SMALL), [SPECIAL]),
     "groups": (event_trees.group_trees(SMALL), [ADD]),
     "groups replaced": (event_trees.group_trees(SMALL, replaced=True), [REPLACE]),
+    # Of both accountants, which may refuse: old events and new ones.
+    "mixed": (event_trees.mixed_trees(MIXED, ADD), [ADD]),
+    "mixed special": (event_trees.mixed_trees(MIXED, SPECIAL), [SPECIAL]),
+    "mixed replaced": (event_trees.mixed_trees(MIXED, REPLACE), [REPLACE]),
+    "mixed extremes": (event_trees.mixed_trees(MIXED_EXTREMES, ADD), [ADD]),
 }
 
 
@@ -59,6 +67,12 @@ def questions(kind):
         st.sampled_from([0.1, 0.5, 0.9, 1.0]),
         st.sampled_from([0.0, 0.0, 0.0, 0.0, 0.01]),
     )
+
+
+def judged_of(kind, question):
+    if kind.startswith("mixed"):
+        return judge.judge_mixed(question, **MIXED_SIZES)
+    return judge.judge(question, **SIZES)
 
 
 def quietly(examples, **options):
@@ -76,7 +90,7 @@ def test_random_trees(kind):
     @quietly(8, derandomize=True)
     @given(questions(kind))
     def no_violations(question):
-        assert judge.judge(question, **SIZES).violations == []
+        assert judged_of(kind, question).violations == []
 
     no_violations()
 
@@ -96,6 +110,7 @@ class Log:
         total.violations += answer.violations
         total.gaps += answer.gaps
         total.referee_gaps += answer.referee_gaps
+        total.refused += answer.refused
 
     def lines(self):
         head = "median, 90 %, largest"
@@ -110,7 +125,8 @@ class Log:
                 f"{quantiles(answer.referee_gaps)}"
             )
         checks = sum(answer.checks for answer in self.answers.values())
-        yield f"{sum(self.trees.values())} trees, {checks} checks"
+        refused = sum(answer.refused for answer in self.answers.values())
+        yield f"{sum(self.trees.values())} trees, {checks} checks, {refused} refusals"
         for answer in self.answers.values():
             yield from answer.violations
 
@@ -130,7 +146,7 @@ def one_round(kind, number, log, end):
         if name in log.seen or time.monotonic() > end:
             return
         log.seen.add(name)
-        log.add(kind, judge.judge(question, **SIZES))
+        log.add(kind, judged_of(kind, question))
 
     judged()
 

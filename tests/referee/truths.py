@@ -120,7 +120,7 @@ class Referee:
                 return found
         if isinstance(event, SAMPLES):
             return self._on_a_sample(event)
-        return _READERS[type(event)](event, self)
+        return READERS[type(event)](event, self)
 
     def noise(self, event: Any, p: Shifts, q: Shifts) -> Channel:
         """Returns noise around random sums, in norms of a record."""
@@ -446,7 +446,7 @@ def _discrete(event: DiscreteEvent, referee: Referee) -> list[Channel]:
     ]
 
 
-_READERS: dict[type, Callable[[Any, Referee], list[Channel]]] = {
+READERS: dict[type, Callable[[Any, Referee], list[Channel]]] = {
     stock.GaussianDpEvent: _gaussian,
     stock.LaplaceDpEvent: _gaussian,
     stock.DiscreteLaplaceDpEvent: _discrete_laplace,

@@ -6,7 +6,9 @@ from dp_accounting_ext.validation import inheritance
 
 
 class Newer:
-    """A parent with methods of every kind."""
+    """A parent with names of every kind."""
+
+    limit = 5
 
     def __init__(self):
         self.state = 1
@@ -48,7 +50,7 @@ def test_what_is_kept_or_replaced_works():
     assert Heir().replaced() == 2
 
 
-@pytest.mark.parametrize("name", ["unheard_of", "figure", "made", "helper"])
+@pytest.mark.parametrize("name", ["unheard_of", "figure", "made", "helper", "limit"])
 def test_what_is_unknown_is_refused_by_name(name):
     for owner in (Heir(), Heir):
         with pytest.raises(AttributeError, match=f"`{name}` is not supported.*Heir"):
