@@ -425,12 +425,18 @@ class TestReplaceOne:
         single = rdp(WithoutReplacement(9, 3, Response(0.0, 1)), relation=self.RELATION)
         assert np.all(single == 0)
 
-    def test_refusals(self):
-        ours = accountant(self.RELATION)
-        with pytest.raises(Unsupported, match="num_buckets must be 2.*Found 4"):
-            ours.compose(WithoutReplacement(10, 2, Response(0.5, 4)))
-        with pytest.raises(Unsupported, match="must be `REPLACE_ONE`"):
-            accountant().compose(WithoutReplacement(10, 2, Response(0.5, 2)))
+    def test_more_buckets_are_those_of_their_pair(self):
+        """Sampling makes it less, and a whole batch is the response itself."""
+        orders = [2.0, 8.0, 64.0]
+        some = rdp(
+            WithoutReplacement(10, 2, Response(0.5, 4)),
+            relation=self.RELATION,
+            orders=orders,
+        )
+        alone = rdp(Response(0.5, 4), relation=self.RELATION, orders=orders)
+        assert np.all(some > 0) and np.all(some < 0.7 * alone)
+        left = rdp(WithoutReplacement(10, 2, Response(0.5, 4)), orders=orders)
+        assert np.all(left <= some * (1 + 1e-9)) and np.all(left > 0)
 
     def test_a_record_that_leaves_a_batch_is_a_sampled_shift_of_two(self):
         left = rdp(WithoutReplacement(10, 2, Gaussian(2.0)), orders=[2.0, 5.0])
