@@ -30,6 +30,7 @@ class Profile:
         self._p = np.append(np.cumsum(pair.p_masses[::-1])[::-1], 0.0)
 
     def at(self, kappa: FloatArray) -> FloatArray:
+        """Returns the (n,) divergences at each κ, up to `rounding` of a P-mass."""
         first = np.searchsorted(self.ratios, kappa)
         values: FloatArray = self._infinity + self._p[first] - kappa * self._q[first]
         return values
@@ -45,6 +46,7 @@ class Profile:
         return masses
 
     def rounding(self) -> float:
+        """Returns what a divergence is off by at most, over the P-mass from κ on."""
         return 4 * (self.ratios.size + 16) * floats.UNIT_ROUNDOFF
 
 
