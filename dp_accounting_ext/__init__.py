@@ -5,11 +5,22 @@
     accountant = PLDAccountant().compose(epoch, 10)
     lower, upper = accountant.get_epsilon_bounds(1e-6)  # lower ≤ true ε ≤ upper
 
-Beside the names here: `pld` for privacy loss distributions, `wpm` for one draw of a
-private distribution, `mechanisms` for events of one's own.
+The public names, with help of their own:
+
+    PLDAccountant             certified ε and δ of any tree of events
+    RdpAccountant             the same by Rényi divergences, upper bounds alone
+    RandomAllocationEvent     each record in k of an epoch's t steps, drawn for it alone
+    ScheduledAllocationEvent  the same, of steps that differ, or that were cut short
+    PLDSubsampleEvent         anything on one Poisson sample
+    GroupSubsampledEvent      what is promised to a group of records
+    pld                       privacy loss distributions of events: from_event
+    wpm                       one draw of a private distribution
+    mechanisms                what events of one's own are built from
+    studies                   training runs: compared, calibrated, in a statement
 """
 
 import importlib
+from typing import TYPE_CHECKING
 from typing import Any
 
 from dp_accounting_ext.dp_event import GroupSubsampledEvent
@@ -18,6 +29,15 @@ from dp_accounting_ext.dp_event import RandomAllocationEvent
 from dp_accounting_ext.dp_event import ScheduledAllocationEvent
 from dp_accounting_ext.pld_accountant import PLDAccountant
 from dp_accounting_ext.rdp_accountant import RdpAccountant
+
+if TYPE_CHECKING:
+    # They come when they are asked for; a type checker knows them at once.
+    from dp_accounting_ext import mechanisms as mechanisms
+    from dp_accounting_ext import pld as pld
+    from dp_accounting_ext import studies as studies
+    from dp_accounting_ext import wpm as wpm
+
+__version__ = "0.1.0"
 
 __all__ = [
     "GroupSubsampledEvent",
@@ -28,7 +48,7 @@ __all__ = [
     "ScheduledAllocationEvent",
 ]
 
-_MODULES = {"mechanisms", "pld", "wpm"}
+_MODULES = {"mechanisms", "pld", "studies", "wpm"}
 
 
 def __getattr__(name: str) -> Any:

@@ -97,14 +97,15 @@ class GroupSubsampledEvent(dp_event.DpEvent):
     Two datasets are adjacent when they differ in the `group_size` records of the
     group: K₋ of them are only in the first dataset and K₊ only in the second,
     K₋ + K₊ = `group_size`. Which ones is the same in every run, so each such split is
-    composed on its own. The guarantee is the largest over all splits.
+    composed on its own. The guarantee is the largest over all splits. It is tight where
+    a theorem says so, and else a chain from member to member.
 
-    Source: https://arxiv.org/abs/2403.04867, section 3.
+    Source: https://arxiv.org/abs/2403.04867, section 3; for chains
+    https://arxiv.org/abs/1905.02383, Theorem 2.14.
 
     Attributes:
         group_size: Number of records in the group, K ≥ 1.
-        event: The mechanism, or mechanism on a sample, of sensitivity one to each
-            record.
+        event: The mechanism, or tree of mechanisms, of sensitivity one to each record.
     """
 
     group_size: int

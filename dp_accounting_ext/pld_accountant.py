@@ -83,10 +83,10 @@ class PLDAccountant(pld_privacy_accountant.PLDAccountant):
     question needs.
 
     Args:
-        neighboring_relation: As in the stock accountant. Random allocation and
-            sampling of anything but a Gaussian are supported for ADD_OR_REMOVE_ONE
-            and REPLACE_SPECIAL (zero-out: a record is replaced by one that
-            contributes nothing).
+        neighboring_relation: As in the stock accountant. Under REPLACE_ONE, what has
+            no tight bound of its own is read as a record that leaves and another
+            that joins. REPLACE_SPECIAL is zero-out: a record is replaced by one that
+            contributes nothing.
         value_discretization_interval: The largest interval on which losses are
             composed, in nats; finer ones are chosen where losses are small. Only
             a composition of more than two million intervals is coarser, its
@@ -114,6 +114,12 @@ class PLDAccountant(pld_privacy_accountant.PLDAccountant):
         privacy_accountant.PrivacyAccountant.__init__(self, neighboring_relation)
         self._value_discretization_interval = float(value_discretization_interval)
         self._composed = _Composed()
+
+    def __repr__(self) -> str:
+        """Returns what was composed, for which relation; it computes nothing."""
+        relation = self._neighboring_relation.name
+        composed = event_trees.described(self.ledger)
+        return f"{type(self).__name__}, {relation}, composed:\n{composed}"
 
     def __getstate__(self) -> dict[str, Any]:
         """Returns what copies and pickles have: a ledger of their own."""

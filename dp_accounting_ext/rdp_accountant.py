@@ -118,6 +118,12 @@ class RdpAccountant(rdp_privacy_accountant.RdpAccountant):
         self._orders = np.array(self._order_values)
         self._state = _State(np.zeros((1, len(self._orders))), 0.0, None)
 
+    def __repr__(self) -> str:
+        """Returns what was composed, for which relation; it computes nothing."""
+        relation = self._neighboring_relation.name
+        composed = event_trees.described(self.ledger)
+        return f"{type(self).__name__}, {relation}, composed:\n{composed}"
+
     def __getstate__(self) -> dict[str, Any]:
         """Returns what copies and pickles have, nothing of it shared and changed."""
         with _COMPOSING:

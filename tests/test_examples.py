@@ -92,3 +92,13 @@ def test_what_it_prints(capsys):
     lower, upper = accountant.get_epsilon_bounds(settings.delta)
     assert f"[{lower:.6f}, {upper:.6f}]" in first
     assert first.count("[") == 3
+
+
+def test_the_gallerys_pictures_are_drawn(tmp_path, capsys):
+    gallery = example("gallery")
+    gallery.main(["--folder", str(tmp_path), "--points", "3"])
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {"trade_off.png", "calibration.png"}
+    page = (FOLDER.parent / "gallery.md").read_text(encoding="utf-8")
+    assert all(f"]({name})" in page for name in names)
+    assert "wrote" in capsys.readouterr().out

@@ -58,7 +58,7 @@ def test_public_modules_come_when_asked_for():
     code = (
         "import sys, dp_accounting_ext as ext;"
         "assert 'dp_accounting_ext.pld' not in sys.modules;"
-        "assert {'pld', 'wpm', 'mechanisms'} < set(dir(ext));"
+        "assert {'pld', 'wpm', 'mechanisms', 'studies'} < set(dir(ext));"
         "print(ext.pld.from_event.__module__, ext.wpm.__name__, hasattr(ext, 'pdl'))"
     )
     expected = ["dp_accounting_ext.pld", "dp_accounting_ext.wpm", "False"]

@@ -205,8 +205,8 @@ def test_losses_that_cannot_be_are_raised():
         ),
         (
             lambda d: pld.from_event(
-                ext.RandomAllocationEvent(Gaussian(1.0), 1, 2),
-                neighboring_relation=NeighborRel.REPLACE_ONE,
+                dp_accounting.RandomizedResponseDpEvent(0.5, 2),
+                neighboring_relation=NeighborRel.ADD_OR_REMOVE_ONE,
             ),
             privacy_accountant.UnsupportedEventError,
             "REPLACE_SPECIAL",

@@ -298,14 +298,13 @@ class TestBadInput:
             accountant.compose(dp_accounting.SelfComposedDpEvent(allocation(), 2.5))
         assert accountant.ledger == dp_accounting.NoOpDpEvent()
 
-    def test_replace_one_is_refused(self):
+    def test_a_replaced_record_is_one_that_leaves_and_one_that_joins(self):
         accountant = ext.PLDAccountant(NeighborRel.REPLACE_ONE)
-        assert not accountant.supports(allocation())
-        with pytest.raises(
-            privacy_accountant.UnsupportedEventError,
-            match="REPLACE_SPECIAL.*REPLACE_ONE",
-        ):
-            accountant.compose(allocation())
+        assert accountant.supports(allocation())
+        lower, upper = accountant.compose(allocation()).get_epsilon_bounds(1e-6)
+        single = composed(allocation()).get_epsilon_bounds(1e-6)
+        assert single[0] <= lower <= upper
+        assert single[1] < upper < 3 * single[1]
 
     def test_replace_special_is_the_papers_relation(self):
         special = ext.PLDAccountant(NeighborRel.REPLACE_SPECIAL).compose(allocation())

@@ -283,9 +283,14 @@ class TestAllocations:
         )
         assert np.all(rdp(Allocation(dp_accounting.NoOpDpEvent(), 1, 5)) == 0)
 
-    def test_refusals(self):
-        with pytest.raises(Unsupported, match="RandomAllocationEvent.*REPLACE_ONE"):
-            accountant(NeighborRel.REPLACE_ONE).compose(Allocation(Gaussian(1.0), 1, 5))
+    def test_a_replaced_record_is_out_and_another_in(self):
+        replaced = rdp(
+            Allocation(Gaussian(2.0), 1, 5),
+            relation=NeighborRel.REPLACE_ONE,
+            orders=[2.0, 4.0],
+        )
+        one = rdp(Allocation(Gaussian(2.0), 1, 5), orders=[2.0, 4.0])
+        assert np.all(one < replaced) and np.all(replaced < 6 * one)
 
     def test_allocations_of_other_noise_are_those_of_their_pairs(self):
         laplace = dp_accounting.LaplaceDpEvent(1.0)
@@ -885,10 +890,14 @@ class TestNewerHost:
             assert np.all(ours.rdp == 0)
 
     def test_fields_that_nothing_is_known_of_are_refused(self):
-        newer = _NewerGaussian(1.0, "some")
+        newer = _NewerGaussian(1.0, "by layer")
         for tree in (newer, Poisson(0.1, newer)):
             with pytest.raises(Unsupported, match="not accounted for: clipping"):
                 accountant().compose(tree)
+
+    def test_a_field_of_its_default_means_what_it_meant(self):
+        newer = accountant().compose(_NewerGaussian(1.0))
+        assert np.all(newer.rdp == accountant().compose(Gaussian(1.0)).rdp)
 
     def test_all_that_is_inherited_is_known(self):
         """What this version of the library has, and is refused: nothing public."""

@@ -75,6 +75,18 @@ UNKNOWN = [
 @pytest.mark.parametrize(
     "event", [e for each in UNKNOWN for e in around(each)], ids=str
 )
+def test_the_renyi_accountant_refuses_it_too(event):
+    accountant = ext.RdpAccountant().compose(dp_accounting.NoOpDpEvent())
+    assert not accountant.supports(event)
+    error = privacy_accountant.UnsupportedEventError
+    with pytest.raises(error, match=r"caused by subevent \w+Event"):
+        accountant.compose(event)
+    assert accountant.get_epsilon(1e-9) == 0.0
+
+
+@pytest.mark.parametrize(
+    "event", [e for each in UNKNOWN for e in around(each)], ids=str
+)
 def test_what_is_unknown_is_refused_wherever_it_stands(event):
     accountant = ext.PLDAccountant().compose(dp_accounting.NoOpDpEvent())
     assert not accountant.supports(event)

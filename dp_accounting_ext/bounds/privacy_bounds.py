@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
+import functools
 import itertools
 import math
 
@@ -25,6 +26,8 @@ Counts = Mapping[interface.Mechanism, int]
 # Of δ, what tails may hold: this much of it moves ε by less than 1e-6 of it.
 _TAIL_SHARE = 1e-6
 _FIRST_GUESS = 1e-8
+# Tuning: of scenarios the first few, by their upper bounds, are bounded from below.
+_MOST_LOWERS = 2
 _LARGE = 1e-3
 _ABOVE_LOWER = (1.001, 1.1, 2.0, 10.0, 1e3, 1e6)
 _SMALLEST_GUESS = 1e-270
@@ -42,13 +45,16 @@ class PrivacyBounds:
     """
 
     def __init__(self, counts: Counts, interval: float) -> None:
+        self._counts = counts
         self._interval = interval
         self._parts = {bound: compositions.flatten(counts, bound) for bound in Bound}
-        reduced = compositions.flatten(counts, Bound.UPPER, reduced=True)
-        # Each dominates what is composed: the least of both is a bound.
-        self._alternatives = [self._parts[Bound.UPPER]]
-        if reduced != self._parts[Bound.UPPER]:
-            self._alternatives.append(reduced)
+        # Each bounds what is composed: the least of both does from above, and the
+        # largest from below.
+        self._alternatives = {bound: [self._parts[bound]] for bound in Bound}
+        for bound, found in self._alternatives.items():
+            other = compositions.flatten(counts, bound, other=True)
+            if other != found[0]:
+                found.append(other)
         self._precision = math.fsum(
             n * part.gaussian_precision() for part, n in counts.items()
         )
@@ -57,12 +63,23 @@ class PrivacyBounds:
         if all(part.is_symmetric() for part in counts):
             self._directions = [Direction.REMOVE]
 
-    def upper_epsilon(self, delta: float) -> float:
-        """Returns an upper bound on ε at δ in [0, 1), in nats."""
+    @functools.cached_property
+    def _total_variation(self) -> float:
+        return interface.total_variation_of(self._counts)
+
+    def upper_epsilon(self, delta: float, enough: float = 0.0) -> float:
+        """Returns an upper bound on ε at δ in [0, 1), in nats.
+
+        Args:
+            delta: δ.
+            enough: An ε below which the bound need not be a good one.
+        """
         largest = self._loss if delta >= self._chance_of_more else math.inf
         if delta <= 0:
             return largest
-        noise = self._gaussian(Bound.UPPER)
+        if delta >= self._total_variation:
+            return 0.0
+        noise = self._gaussian(self._parts[Bound.UPPER])
         if self._has_closed_form(Bound.UPPER) and not noise:
             exact = neyman_pearson.epsilon(self._closed_form_delta, delta, Bound.UPPER)
             return min(largest, self._unamplified_epsilon(delta), exact)
@@ -70,6 +87,8 @@ class PrivacyBounds:
         simple = min(largest, self._unamplified_epsilon(delta))
         if noise or not self._parts[Bound.UPPER]:
             return simple
+        if enough and self._quick_epsilon(delta) <= enough:
+            return min(enough, simple)
         remove = self._least_epsilon(Direction.REMOVE, delta)
         if Direction.ADD not in self._directions:
             return min(remove, simple)
@@ -79,28 +98,46 @@ class PrivacyBounds:
             add = min(add, self._least_epsilon(Direction.ADD, delta))
         return min(max(remove, add), simple)
 
+    def _quick_epsilon(self, delta: float) -> float:
+        """Returns an upper bound on ε on a coarse lattice."""
+        return max(
+            self._profile(Bound.UPPER, direction, delta, math.inf).epsilon(delta)
+            for direction in self._directions
+        )
+
     def _least_epsilon(self, direction: Direction, delta: float) -> float:
         """Returns the least upper bound on ε of one direction."""
         return min(
             self._profile(Bound.UPPER, direction, delta, parts=parts).epsilon(delta)
-            for parts in self._alternatives
+            for parts in self._alternatives[Bound.UPPER]
         )
 
     def lower_epsilon(self, delta: float) -> float:
         """Returns a lower bound on ε at δ in [0, 1), in nats."""
         delta = max(delta, _SMALLEST_GUESS)  # A larger δ has no larger ε.
-        noise = self._gaussian(Bound.LOWER)
+        return max(
+            self._lower_epsilon_of(parts, delta)
+            for parts in self._alternatives[Bound.LOWER]
+        )
+
+    def _lower_epsilon_of(self, parts: Counts, delta: float) -> float:
+        noise = self._gaussian(parts)
         if noise:
             return gaussian.epsilon(1 / noise, delta, Bound.LOWER)
-        if self._has_closed_form(Bound.LOWER):
+        if parts is self._parts[Bound.LOWER] and self._has_closed_form(Bound.LOWER):
             return neyman_pearson.epsilon(self._closed_form_delta, delta, Bound.LOWER)
         return max(
-            self._profile(Bound.LOWER, direction, delta).epsilon(delta)
+            self._profile(Bound.LOWER, direction, delta, parts=parts).epsilon(delta)
             for direction in self._directions
         )
 
-    def upper_delta(self, epsilon: float) -> float:
-        """Returns an upper bound on δ at ε, which may be infinite."""
+    def upper_delta(self, epsilon: float, enough: float = 0.0) -> float:
+        """Returns an upper bound on δ at ε, which may be infinite.
+
+        Args:
+            epsilon: ε, in nats.
+            enough: A δ below which the bound need not be a good one.
+        """
         if epsilon == self._loss == math.inf:
             return self._infinite_delta(Bound.UPPER)
         if epsilon >= self._loss:
@@ -108,11 +145,13 @@ class PrivacyBounds:
         if epsilon < _LOWEST_EPSILON:
             return 1.0
         simple = self._unamplified_delta(epsilon)
+        if epsilon >= 0:
+            simple = min(simple, self._total_variation)
         if simple < _SMALLEST_GUESS:
             return simple
         if self._has_closed_form(Bound.UPPER):
             return min(simple, self._closed_form_delta(epsilon, Bound.UPPER))
-        return min(simple, self._at_its_own_tail(epsilon))
+        return min(simple, self._at_its_own_tail(epsilon, enough))
 
     def lower_delta(self, epsilon: float, upper: float) -> float:
         """Returns a lower bound on δ at ε, which may be infinite.
@@ -180,9 +219,9 @@ class PrivacyBounds:
         ]
         return max(delta for delta in deltas if delta is not None)
 
-    def _gaussian(self, bound: Bound) -> float | None:
+    @staticmethod
+    def _gaussian(parts: Counts) -> float | None:
         """Returns the noise multiplier of a composition that is one Gaussian."""
-        parts = self._parts[bound]
         if sum(parts.values()) == 1:
             part = next(iter(parts))
             if isinstance(part, additive_noise.Gaussian):
@@ -206,17 +245,16 @@ class PrivacyBounds:
 
     def _delta(self, bound: Bound, epsilon: float, guess: float) -> float:
         """Returns δ from pairs whose tails are small beside a guess of it."""
-        upper = bound is Bound.UPPER
-        choices = self._alternatives if upper else [self._parts[bound]]
+        best = min if bound is Bound.UPPER else max
         return max(
-            min(
+            best(
                 self._profile(bound, direction, guess, parts=parts).delta(epsilon)
-                for parts in choices
+                for parts in self._alternatives[bound]
             )
             for direction in self._directions
         )
 
-    def _at_its_own_tail(self, epsilon: float) -> float:
+    def _at_its_own_tail(self, epsilon: float, enough: float) -> float:
         """Returns an upper bound on δ from pairs whose tails are small beside it.
 
         Each answer is certain; one that is no larger than its tails allow for is
@@ -225,6 +263,8 @@ class PrivacyBounds:
         guess, best = _FIRST_GUESS, 1.0
         for attempt in itertools.count(1):
             best = min(best, self._delta(Bound.UPPER, epsilon, guess))
+            if best <= enough:
+                return best
             # A tail's lump may make it far too large: once more, then.
             doubtful = best > _LARGE and attempt == 1
             if (best >= guess and not doubtful) or guess <= _SMALLEST_GUESS:
@@ -288,7 +328,8 @@ class WorstOf:
     """The largest of several bounds: of scenarios one of which is the case.
 
     Args:
-        bounds: At least one.
+        bounds: At least one, best in an order in which they fall: what is smaller
+            than those before costs less.
     """
 
     def __init__(self, bounds: Sequence[PrivacyBounds]) -> None:
@@ -296,23 +337,39 @@ class WorstOf:
 
     def upper_epsilon(self, delta: float) -> float:
         """Returns an upper bound on ε at δ in [0, 1), in nats."""
-        return float(max(each.upper_epsilon(delta) for each in self._scenarios))
+        return max(self._upper_epsilons(delta))
 
     def upper_delta(self, epsilon: float) -> float:
         """Returns an upper bound on δ at finite ε."""
-        return float(max(each.upper_delta(epsilon) for each in self._scenarios))
+        return max(self._upper_deltas(epsilon))
 
     def epsilon_bounds(self, delta: float) -> tuple[float, float]:
         """Returns a lower and an upper bound on ε at δ in [0, 1), in nats."""
-        uppers = [each.upper_epsilon(delta) for each in self._scenarios]
+        uppers = self._upper_epsilons(delta)
         return self._bounds(uppers, lambda each, _: each.lower_epsilon(delta))
 
     def delta_bounds(self, epsilon: float) -> tuple[float, float]:
         """Returns a lower and an upper bound on δ at finite ε."""
-        uppers = [each.upper_delta(epsilon) for each in self._scenarios]
+        uppers = self._upper_deltas(epsilon)
         return self._bounds(
             uppers, lambda each, upper: each.lower_delta(epsilon, upper)
         )
+
+    def _upper_epsilons(self, delta: float) -> list[float]:
+        """Returns upper bounds on each, good ones on the largest."""
+        worst, found = 0.0, []
+        for each in self._scenarios:
+            found.append(float(each.upper_epsilon(delta, worst)))
+            worst = max(worst, found[-1])
+        return found
+
+    def _upper_deltas(self, epsilon: float) -> list[float]:
+        """Returns upper bounds on each, good ones on the largest."""
+        worst, found = 0.0, []
+        for each in self._scenarios:
+            found.append(float(each.upper_delta(epsilon, worst)))
+            worst = max(worst, found[-1])
+        return found
 
     def _bounds(
         self,
@@ -321,7 +378,12 @@ class WorstOf:
     ) -> tuple[float, float]:
         """Returns bounds on the largest: below it is any scenario that has a bound."""
         upper = float(max(uppers))
+        if upper <= 0:
+            return 0.0, 0.0
         order = sorted(range(len(uppers)), key=lambda i: -uppers[i])
-        lowers = (lower_of(self._scenarios[i], uppers[i]) for i in order)
-        lower = next((float(lower) for lower in lowers if lower > 0), 0.0)
+        lower = 0.0
+        for i in order[:_MOST_LOWERS]:
+            if lower >= uppers[i]:
+                break
+            lower = max(lower, float(lower_of(self._scenarios[i], uppers[i])))
         return min(lower, upper), upper

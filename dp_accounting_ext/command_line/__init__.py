@@ -3,15 +3,17 @@
 import argparse
 from collections.abc import Sequence
 
+import dp_accounting_ext
 from dp_accounting_ext.command_line import calibrate
 from dp_accounting_ext.command_line import compare
 from dp_accounting_ext.command_line import parser
 from dp_accounting_ext.command_line import profile
+from dp_accounting_ext.command_line import statement
 from dp_accounting_ext.command_line import sweep
 from dp_accounting_ext.command_line import text
 from dp_accounting_ext.command_line import wpm
 
-_SUBCOMMANDS = (compare, calibrate, profile, sweep, wpm)
+_SUBCOMMANDS = (compare, calibrate, statement, profile, sweep, wpm)
 _PROG = "dp-accounting-ext"
 _INTERRUPTED = 130
 
@@ -27,6 +29,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description="Certified privacy accounting, and private draws.",
         allow_abbrev=False,
     )
+    version = f"{_PROG} {dp_accounting_ext.__version__}"
+    whole.add_argument("--version", action="version", version=version)
     commands = whole.add_subparsers(dest="command", required=True)
     for subcommand in _SUBCOMMANDS:
         subcommand.add_to(commands)
@@ -39,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         text.complain(options.prog, str(error) or "interrupted.")
         return _INTERRUPTED
     except (TypeError, ValueError, OSError, ModuleNotFoundError) as error:
-        text.complain(options.prog, str(error))
+        text.complain(options.prog, parser.as_typed(str(error), vars(options)))
         return parser.BAD_INPUT
     except (ArithmeticError, MemoryError) as error:
         reason = f"beyond what this machine can compute: {type(error).__name__}."

@@ -6,16 +6,19 @@ import dataclasses
 from typing import Any
 
 from dp_accounting_ext.command_line import parser
+from dp_accounting_ext.command_line import progress_line
 from dp_accounting_ext.command_line import text
 from dp_accounting_ext.studies import calibration
+from dp_accounting_ext.studies import training_run
 
 _EPILOG = """\
 example:
-  python -m dp_accounting_ext calibrate --steps 1000 --selected 1 --epochs 10 \\
-      --epsilon 2 --delta 1e-6
+  python -m dp_accounting_ext calibrate --dataset-size 60000 --batch-size 60 \\
+      --epochs 10 --epsilon 2 --delta 1e-6
 
-The least noise multiplier, to six digits, at which ε is certified to be at most the
-target; and the certified bounds on ε that it gives. The schemes are those of compare.
+The least noise multiplier, to six digits, at which ε is certified to be at
+most the target; and the certified bounds on ε that it gives. The schemes are
+those of compare.
 """
 
 
@@ -33,32 +36,32 @@ def add_to(commands: Any) -> None:
 
 
 def _run(options: argparse.Namespace) -> str:
-    target = calibration.Target(
-        epsilon=options.epsilon,
-        num_steps=options.steps,
-        num_selected=options.selected,
-        num_epochs=options.epochs,
-        delta=options.delta,
-        group_size=options.group_size,
+    setting = parser.training_run(
+        options, delta=options.delta, group_size=options.group_size
     )
-    rows = calibration.calibrate(target)
+    with progress_line.Progress("schemes") as progress:
+        rows = calibration.calibrate(setting, options.epsilon, progress=progress.show)
     if not options.json:
-        return _table(target, rows)
+        return _table(setting, options.epsilon, rows)
+    target = {"epsilon": options.epsilon, **text.fields(setting)}
     results = [dataclasses.asdict(row) for row in rows]
-    return text.as_json({"target": dataclasses.asdict(target), "results": results})
+    return text.as_json({"target": target, "results": results})
 
 
-def _table(target: calibration.Target, rows: Sequence[calibration.Row]) -> str:
+def _table(
+    setting: training_run.TrainingRun, epsilon: float, rows: Sequence[calibration.Row]
+) -> str:
     """Returns lines of plain text."""
-    lines = [
-        f"noise multiplier for ε ≤ {target.epsilon:g} at δ = {target.delta:g}, "
-        + text.training(target),
-        "",
-        f"{'scheme':<20}{'noise':>14}{'ε lower':>14}{'ε upper':>14}{'CPU s':>9}",
-    ]
+    title = (
+        f"noise multiplier for ε ≤ {epsilon:g} at δ = {setting.delta:g}, "
+        + text.training(setting)
+    )
+    head = f"{'scheme':<20}{'noise':>14}{'ε lower':>14}{'ε upper':>14}{'CPU s':>9}"
+    lines = []
     for row in rows:
-        noise = "-" if row.noise_multiplier is None else repr(row.noise_multiplier)
+        noise = repr(row.noise_multiplier)
         line = f"{row.scheme:<20}{noise:>14}{text.rounded_down(row.epsilon_lower):>14}"
         line += f"{text.rounded_up(row.epsilon_upper):>14}{row.seconds:>9.2f}"
-        lines.append(f"{line}  {row.note}" if row.note else line)
-    return "\n".join(lines)
+        lines.append(line)
+    body = text.with_notes(lines, [row.note for row in rows])
+    return "\n".join([text.wrapped(title), "", head, *body])

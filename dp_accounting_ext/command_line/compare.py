@@ -6,26 +6,30 @@ import dataclasses
 from typing import Any
 
 from dp_accounting_ext.command_line import parser
+from dp_accounting_ext.command_line import progress_line
 from dp_accounting_ext.command_line import text
 from dp_accounting_ext.studies import comparison
 from dp_accounting_ext.studies import training_run
 
 _EPILOG = """\
 example:
-  python -m dp_accounting_ext compare --noise-multiplier 1 --steps 1000 \\
-      --selected 1 --epochs 10 --delta 1e-6
+  python -m dp_accounting_ext compare --noise-multiplier 1 \\
+      --dataset-size 60000 --batch-size 60 --epochs 10 --delta 1e-6
 
-Each record is in `selected` steps of each epoch's `steps`. The schemes differ in
-how these steps are drawn:
-  random allocation  uniformly at random (balls-and-bins for --selected 1)
-  - block reduction  for --selected > 1: the composition of blocks that dominates;
-                     only its upper end bounds the mechanism
-  Poisson sampling   each step with probability selected / steps, on its own
-  no amplification   known to the adversary
+Each record is in one batch of each epoch, or in `selected` of its `steps`. The
+schemes differ in how these steps are drawn:
+  random allocation  uniformly at random, for each record on its own
+                     (balls-and-bins for --selected 1)
+  - block reduction  for --selected > 1: the composition of blocks that
+                     dominates; only its upper end bounds the mechanism
+  Poisson sampling   each step with probability B / N, or selected / steps
+  no amplification   known to the adversary; also for batches that are cut
+                     from a shuffle, for which the others do not hold
 
-Both ends of ε are certified; the truth lies between them. With --group-size they hold
-for a group of records, who join or leave as they like; no theorem is known for a group
-under random allocation.
+Both ends of ε are certified; the truth lies between them. With --group-size
+they hold for a group of records, who join or leave as they like; under random
+allocation their upper end is a chain from record to record, and need not be
+tight.
 """
 
 
@@ -43,31 +47,31 @@ def add_to(commands: Any) -> None:
 
 
 def _run(options: argparse.Namespace) -> str:
-    setting = training_run.TrainingRun(
+    setting = parser.training_run(
+        options,
         noise_multiplier=options.noise_multiplier,
-        num_steps=options.steps,
-        num_selected=options.selected,
-        num_epochs=options.epochs,
         delta=options.delta,
         group_size=options.group_size,
     )
-    rows = comparison.compare(setting)
+    with progress_line.Progress("schemes") as progress:
+        rows = comparison.compare(setting, progress=progress.show)
     if not options.json:
         return _table(setting, rows)
     results = [dataclasses.asdict(row) for row in rows]
-    return text.as_json({"setting": dataclasses.asdict(setting), "results": results})
+    return text.as_json({"setting": text.fields(setting), "results": results})
 
 
 def _table(setting: training_run.TrainingRun, rows: Sequence[comparison.Row]) -> str:
     """Returns lines of plain text."""
-    lines = [
-        f"ε at δ = {setting.delta:g}, noise multiplier {setting.noise_multiplier:g}, "
-        + text.training(setting),
-        "",
-        f"{'scheme':<20}{'lower':>14}{'upper':>14}{'CPU s':>9}",
-    ]
+    title = (
+        f"ε at δ = {setting.delta:g}, noise multiplier "
+        f"{setting.noise_multiplier:g}, " + text.training(setting)
+    )
+    head = f"{'scheme':<20}{'lower':>14}{'upper':>14}{'CPU s':>9}"
+    lines = []
     for row in rows:
         line = f"{row.scheme:<20}{text.rounded_down(row.epsilon_lower):>14}"
         line += f"{text.rounded_up(row.epsilon_upper):>14}{row.seconds:>9.2f}"
-        lines.append(f"{line}  {row.note}" if row.note else line)
-    return "\n".join(lines)
+        lines.append(line)
+    body = text.with_notes(lines, [row.note for row in rows])
+    return "\n".join([text.wrapped(title), "", head, *body])

@@ -2,11 +2,14 @@
 
 import argparse
 from collections.abc import Callable
+from collections.abc import Collection
+import re
 import sys
 from typing import Any
 from typing import NoReturn
 
 from dp_accounting_ext.command_line import text
+from dp_accounting_ext.studies import training_run as studies_training_run
 
 BAD_INPUT = 2
 
@@ -21,6 +24,23 @@ class Parser(argparse.ArgumentParser):
     def print_help(self, file: Any = None) -> None:
         """Prints the help on standard output, as all else is printed."""
         text.write(self.format_help())
+
+
+def as_typed(message: str, options: Collection[str]) -> str:
+    """Returns a message that names options as they are typed, not as fields.
+
+    Args:
+        message: Of a function that the command calls: "num_steps must be …".
+        options: The options of the command, as argparse names them.
+    """
+
+    def typed(word: re.Match[str]) -> str:
+        is_first, name = word.start() == 0, word[0].removeprefix("num_")
+        if name not in options or not (is_first or "_" in word[0]):
+            return word[0]
+        return f"--{name.replace('_', '-')}"
+
+    return re.sub(r"[a-z_]+", typed, message)
 
 
 def add_command(
@@ -40,22 +60,59 @@ def add_command(
 
 def add_training(command: argparse.ArgumentParser) -> None:
     """Adds the options of a training run, but for its noise."""
+    add_batches(command)
     command.add_argument(
-        "--steps", type=int, required=True, metavar="T", help="steps of an epoch"
+        "--delta", type=float, required=True, help="δ, well below 1 / the dataset size"
+    )
+    command.add_argument(
+        "--group-size",
+        type=int,
+        default=1,
+        metavar="G",
+        help="records protected together, such as a user's or a family's",
+    )
+
+
+def add_batches(command: argparse.ArgumentParser) -> None:
+    """Adds the options that say how often a record is in a batch."""
+    command.add_argument(
+        "--dataset-size", type=int, metavar="N", help="records that are trained on"
+    )
+    command.add_argument(
+        "--batch-size", type=int, metavar="B", help="records of a batch, on average"
+    )
+    command.add_argument(
+        "--epochs", type=int, default=1, metavar="E", help="passes over the dataset"
+    )
+    command.add_argument(
+        "--steps",
+        type=int,
+        metavar="T",
+        help="in place of --dataset-size and --batch-size: steps of one epoch, N / B; "
+        "not of the whole run",
     )
     command.add_argument(
         "--selected",
         type=int,
         default=1,
         metavar="K",
-        help="steps of an epoch that each record is in",
+        help="with --steps: steps of an epoch that each record is in; default: 1",
     )
-    command.add_argument("--epochs", type=int, default=1, metavar="E")
-    command.add_argument("--delta", type=float, required=True)
-    command.add_argument(
-        "--group-size",
-        type=int,
-        default=1,
-        metavar="N",
-        help="records protected together",
+
+
+def training_run(
+    options: argparse.Namespace, **fields: Any
+) -> studies_training_run.TrainingRun:
+    """Returns the run of the options, and of fields that are not among them.
+
+    Raises:
+        TypeError, ValueError: If an option is not what its name says.
+    """
+    return studies_training_run.TrainingRun(
+        num_steps=options.steps,
+        num_selected=options.selected,
+        epochs=options.epochs,
+        dataset_size=options.dataset_size,
+        batch_size=options.batch_size,
+        **fields,
     )

@@ -1,10 +1,11 @@
-"""The subcommand profile: δ(ε) as a table or a picture, and the papers' figures."""
+"""The subcommand profile: δ(ε) or trade-off curves, and the papers' figures."""
 
 import argparse
 from collections.abc import Sequence
 import dataclasses
 import math
 import pathlib
+import textwrap
 from typing import Any
 
 import numpy as np
@@ -16,22 +17,25 @@ from dp_accounting_ext.papers import catalogue
 from dp_accounting_ext.studies import delta_profile
 from dp_accounting_ext.studies import drawing
 from dp_accounting_ext.studies import profile_picture
+from dp_accounting_ext.studies import trade_off_curve
 from dp_accounting_ext.studies import training_run
 
+_NAMES = textwrap.indent(textwrap.fill(", ".join(catalogue.FIGURES), 74), "  ")
 _EPILOG = f"""\
 examples:
   python -m dp_accounting_ext profile --noise-multiplier 1 --steps 1000 \\
       --selected 1 --epochs 10 --output profile.png
+  python -m dp_accounting_ext profile --noise-multiplier 1 --steps 1000 \\
+      --trade-off --output roc.png
   python -m dp_accounting_ext profile --figures figures --only paper3-figure1
 
-The schemes are those of compare. Both ends of δ are certified; the truth lies between
-them. Pictures need matplotlib, the extra `plot`.
+The schemes are those of compare. Both ends of δ, and of true positive rates,
+are certified; the truth lies between them. A trade-off curve is that of the
+worse direction: whether the record was there, or was not. Pictures need
+matplotlib.
 
 --figures computes the papers' figures again, with a table beside each picture:
-  {", ".join(list(catalogue.FIGURES)[:5])},
-  {", ".join(list(catalogue.FIGURES)[5:10])},
-  {", ".join(list(catalogue.FIGURES)[10:15])},
-  {", ".join(list(catalogue.FIGURES)[15:])}
+{_NAMES}
 """
 
 
@@ -45,15 +49,7 @@ def add_to(commands: Any) -> None:
         epilog=_EPILOG,
     )
     command.add_argument("--noise-multiplier", type=float)
-    command.add_argument("--steps", type=int, metavar="T", help="steps of an epoch")
-    command.add_argument(
-        "--selected",
-        type=int,
-        default=1,
-        metavar="K",
-        help="steps of an epoch that each record is in",
-    )
-    command.add_argument("--epochs", type=int, default=1, metavar="E")
+    parser.add_batches(command)
     command.add_argument(
         "--group-size",
         type=int,
@@ -76,9 +72,27 @@ def add_to(commands: Any) -> None:
         help="range of ε; default: of each curve, down to the smallest δ",
     )
     command.add_argument(
-        "--points", type=int, default=21, help="ε of a curve; default: %(default)d"
+        "--trade-off",
+        action="store_true",
+        help="true positive rates of the best membership tests, not δ",
     )
-    command.add_argument("--output", help="picture to write, .png or .svg")
+    command.add_argument(
+        "--smallest-rate",
+        type=float,
+        default=1e-6,
+        metavar="RATE",
+        help="least false positive rate of --trade-off; default: %(default)g",
+    )
+    command.add_argument(
+        "--points", type=int, default=21, help="points of a curve; default: %(default)d"
+    )
+    command.add_argument("--output", help="picture to write: .pdf, .png or .svg")
+    command.add_argument(
+        "--dpi",
+        type=int,
+        default=drawing.DPI,
+        help="dots of an inch of a .png; default: %(default)d",
+    )
     command.add_argument("--figures", metavar="DIR", help="draw the papers' figures")
     command.add_argument(
         "--only", nargs="+", metavar="NAME", help="names of figures; default: all"
@@ -86,28 +100,28 @@ def add_to(commands: Any) -> None:
 
 
 def _run(options: argparse.Namespace) -> str:
-    of_a_run = (options.noise_multiplier, options.steps)
     if options.figures is not None:
-        if (*of_a_run, options.output) != (None, None, None):
+        of_a_run = options.noise_multiplier, options.steps, options.dataset_size
+        if (*of_a_run, options.output) != (None,) * 4 or options.trade_off:
             raise ValueError(
                 "--figures takes --only and --json alone: the papers tell the rest."
             )
         return _figures(options)
     if options.only:
         raise ValueError("--only needs --figures.")
-    if None in of_a_run:
-        raise ValueError("--noise-multiplier and --steps are required, or --figures.")
-    return _profiles(options)
+    if options.noise_multiplier is None:
+        raise ValueError("--noise-multiplier or --figures is required.")
+    return _trade_offs(options) if options.trade_off else _profiles(options)
 
 
 def _figures(options: argparse.Namespace) -> str:
-    progress = progress_line.Progress("figures")
-    try:
+    with progress_line.Progress("figures") as progress:
         drawn = catalogue.redraw(
-            pathlib.Path(options.figures), options.only, progress=progress.show
+            pathlib.Path(options.figures),
+            options.only,
+            dpi=options.dpi,
+            progress=progress.show,
         )
-    finally:
-        progress.end()
     if options.json:
         return text.as_json({"figures": [dataclasses.asdict(each) for each in drawn]})
     lines = [f"{each.picture}, .csv: {each.seconds:.1f} CPU s" for each in drawn]
@@ -116,20 +130,13 @@ def _figures(options: argparse.Namespace) -> str:
 
 def _profiles(options: argparse.Namespace) -> str:
     if options.output is not None:
-        drawing.check_output(pathlib.Path(options.output))
+        drawing.check_output(pathlib.Path(options.output), dpi=options.dpi)
     if not 0 < options.smallest_delta < 1:
         raise ValueError(
-            f"smallest-delta must be in (0, 1). Found {options.smallest_delta:g}."
+            f"smallest_delta must be in (0, 1). Found {options.smallest_delta:g}."
         )
-    setting = training_run.TrainingRun(
-        noise_multiplier=options.noise_multiplier,
-        num_steps=options.steps,
-        num_selected=options.selected,
-        num_epochs=options.epochs,
-        delta=options.smallest_delta,
-    )
-    progress = progress_line.Progress("curves")
-    try:
+    setting = _setting(options)
+    with progress_line.Progress("points") as progress:
         found = delta_profile.profiles(
             setting,
             group_sizes=options.group_size,
@@ -137,21 +144,67 @@ def _profiles(options: argparse.Namespace) -> str:
             num_points=options.points,
             progress=progress.show,
         )
-    finally:
-        progress.end()
     title = f"δ(ε), noise multiplier {setting.noise_multiplier:g}, "
     title += text.training(setting)
     if options.output is not None:
         picture = profile_picture.picture(
-            found, title=title, smallest_delta=setting.delta
+            found, title=title, smallest_delta=options.smallest_delta
         )
-        drawing.draw(picture, pathlib.Path(options.output))
+        drawing.draw(picture, pathlib.Path(options.output), dpi=options.dpi)
     if options.json:
         results = [dataclasses.asdict(each) for each in found]
         return text.as_json({"setting": _of_all(setting), "results": results})
     if options.output is not None:
-        return "\n".join([f"wrote {options.output}", *profile_picture.notes(found)])
-    return "\n\n".join([title, *map(_table, found)])
+        return f"wrote {options.output}"
+    return "\n\n".join([text.wrapped(title), *map(_table, found)])
+
+
+def _setting(options: argparse.Namespace) -> training_run.TrainingRun:
+    return parser.training_run(
+        options,
+        noise_multiplier=options.noise_multiplier,
+        delta=options.smallest_delta,
+    )
+
+
+def _trade_offs(options: argparse.Namespace) -> str:
+    if options.epsilons is not None:
+        raise ValueError("--epsilons is of δ, and not of --trade-off.")
+    if not 0 < options.smallest_rate < 1:
+        raise ValueError(
+            f"smallest_rate must be in (0, 1). Found {options.smallest_rate:g}."
+        )
+    if options.output is not None:
+        drawing.check_output(pathlib.Path(options.output), dpi=options.dpi)
+    setting = _setting(options)
+    with progress_line.Progress("curves") as progress:
+        found = trade_off_curve.trade_offs(
+            setting,
+            group_sizes=options.group_size,
+            least_rate=options.smallest_rate,
+            num_points=options.points,
+            progress=progress.show,
+        )
+    title = f"trade-off, noise multiplier {setting.noise_multiplier:g}, "
+    title += text.training(setting)
+    if options.output is not None:
+        drawn = trade_off_curve.picture(found, title=title)
+        drawing.draw(drawn, pathlib.Path(options.output), dpi=options.dpi)
+    if options.json:
+        results = [dataclasses.asdict(each) for each in found]
+        whole = _of_all(setting)
+        whole["smallest_rate"] = options.smallest_rate
+        del whole["smallest_delta"]
+        return text.as_json({"setting": whole, "results": results})
+    if options.output is not None:
+        return f"wrote {options.output}"
+    return "\n\n".join([text.wrapped(title), *map(_rates, found)])
+
+
+def _rates(curve: trade_off_curve.TradeOff) -> str:
+    """Returns lines of plain text."""
+    heads = ("FPR", "TPR lower", "TPR upper")
+    return _lines(curve, heads, curve.false_positive_rates, curve.lower, curve.upper)
 
 
 def _range(options: argparse.Namespace) -> Sequence[float] | None:
@@ -168,9 +221,9 @@ def _range(options: argparse.Namespace) -> Sequence[float] | None:
     return [float(epsilon) for epsilon in np.linspace(first, last, options.points)]
 
 
-def _of_all(setting: training_run.TrainingRun) -> dict[str, float]:
+def _of_all(setting: training_run.TrainingRun) -> dict[str, Any]:
     """Returns the fields that all curves have in common, by their options' names."""
-    fields = dataclasses.asdict(setting)
+    fields = text.fields(setting)
     del fields["group_size"]
     fields["smallest_delta"] = fields.pop("delta")
     return fields
@@ -178,15 +231,24 @@ def _of_all(setting: training_run.TrainingRun) -> dict[str, float]:
 
 def _table(profile: delta_profile.Profile) -> str:
     """Returns lines of plain text."""
-    name = profile_picture.label(profile)
-    if profile.note:
-        return f"{name}: {profile.note}"
-    lines = [f"{name}, {profile.seconds:.2f} CPU s"]
-    lines.append(f"{'ε':>14}{'δ lower':>16}{'δ upper':>16}")
-    for epsilon, low, high in zip(
-        profile.epsilons, profile.delta_lower, profile.delta_upper, strict=True
-    ):
+    heads = ("ε", "δ lower", "δ upper")
+    return _lines(
+        profile, heads, profile.epsilons, profile.delta_lower, profile.delta_upper
+    )
+
+
+def _lines(
+    curve: delta_profile.Profile | trade_off_curve.TradeOff,
+    heads: Sequence[str],
+    places: Sequence[float],
+    lower: Sequence[float],
+    upper: Sequence[float],
+) -> str:
+    name = profile_picture.label(curve)
+    lines = [f"{name}, {curve.seconds:.2f} CPU s"]
+    lines.append(f"{heads[0]:>14}{heads[1]:>16}{heads[2]:>16}")
+    for place, low, high in zip(places, lower, upper, strict=True):
         lines.append(
-            f"{epsilon:>14.7g}{text.rounded_down(low):>16}{text.rounded_up(high):>16}"
+            f"{place:>14.7g}{text.rounded_down(low):>16}{text.rounded_up(high):>16}"
         )
     return "\n".join(lines)

@@ -1,11 +1,23 @@
 """How far long work is."""
 
 import sys
+import threading
 import time
+from types import TracebackType
+
+# Tuning: seconds of silence that nobody minds.
+_PATIENCE = 1.0
+_WIDTH = 60
 
 
 class Progress:
-    """A count, and the time left, where someone may look at them.
+    """A line where someone may look at it: what is done, and the time that it takes.
+
+    It appears when work takes longer than a second, is renewed every second, also
+    while nothing is finished, and is gone at the end.
+
+        with Progress("rows") as progress:
+            work(progress=progress.show)
 
     Args:
         unit: What is counted, in the plural.
@@ -15,17 +27,45 @@ class Progress:
         self._unit = unit
         self._is_seen = sys.stderr is not None and sys.stderr.isatty()
         self._begin = time.monotonic()
-        self._found = 0
+        self._done, self._total, self._found = 0, 0, 0
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._renew, daemon=True)
+
+    def __enter__(self) -> "Progress":
+        if self._is_seen:
+            self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._ended.set()
+        if self._is_seen:
+            self._thread.join()
 
     def show(self, done: int, total: int) -> None:
-        """Overwrites the line."""
+        """Tells what is done, of how much."""
+        self._done, self._total = done, total
         self._found += 1
-        left = (time.monotonic() - self._begin) / self._found * (total - done)
-        line = f"{done} of {total} {self._unit}, about {left:.0f} s left"
-        if self._is_seen:
-            print(f"\r{line:<60}", end="", file=sys.stderr, flush=True)
 
-    def end(self) -> None:
-        """Leaves the line."""
-        if self._is_seen and self._found:
-            print(file=sys.stderr)
+    def line(self) -> str:
+        """Returns what is known by now."""
+        spent = time.monotonic() - self._begin
+        if not self._found:
+            return f"{self._unit}: {spent:.0f} s"
+        left = spent / self._found * (self._total - self._done)
+        return f"{self._done} of {self._total} {self._unit}, about {left:.0f} s left"
+
+    def _renew(self) -> None:
+        shown = False
+        while not self._ended.wait(_PATIENCE):
+            self._print(self.line())
+            shown = True
+        if shown:
+            self._print("")
+
+    def _print(self, line: str) -> None:
+        print(f"\r{line:<{_WIDTH}}\r", end="", file=sys.stderr, flush=True)

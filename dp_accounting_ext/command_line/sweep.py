@@ -17,12 +17,13 @@ example:
       1,100,1,10,1e-6 2,100,1,10,1e-6 > grid.csv
   python -m dp_accounting_ext sweep --grid grid.csv --output table.csv
 
-The grid is a CSV file with columns noise_multiplier, steps, selected, epochs and delta
-and, if you like, scheme ("random allocation", which an empty cell is, "Poisson
-sampling" or "no amplification") and group_size. The output has them too, and
-epsilon_lower, epsilon_upper, seconds (of CPU) and note: why a bracket is wide, or why
-there is none. Rows are appended as they are found. A run that was stopped, however it
-was, goes on where it stopped when it is started again.
+The grid is a CSV file with columns noise_multiplier, steps (of one epoch),
+selected, epochs and delta and, if you like, scheme ("random allocation", which
+an empty cell is, "Poisson sampling" or "no amplification") and group_size. The
+output has them too, and epsilon_lower, epsilon_upper, seconds (of CPU) and
+note: why a bracket is wide, or why there is none. Rows are appended as they
+are found. A run that was stopped, however it was, goes on where it stopped
+when it is started again.
 """
 # Tuning: each is a process with all of NumPy in it.
 _MOST_WORKERS = 1024
@@ -49,19 +50,19 @@ def _run(options: argparse.Namespace) -> str:
     workers = cores if options.workers is None else options.workers
     if fields.positive_integer("workers", workers) > _MOST_WORKERS:
         raise ValueError(f"workers must be at most {_MOST_WORKERS}. Found {workers}.")
-    pool, progress = worker_pool.WorkerPool(workers), progress_line.Progress("rows")
+    pool = worker_pool.WorkerPool(workers)
     try:
-        summary = sweep.sweep(
-            options.grid,
-            options.output,
-            pool,
-            in_flight=max(128, 4 * workers),
-            progress=progress.show,
-        )
+        with progress_line.Progress("rows") as progress:
+            summary = sweep.sweep(
+                options.grid,
+                options.output,
+                pool,
+                in_flight=max(128, 4 * workers),
+                progress=progress.show,
+            )
     except KeyboardInterrupt:
         raise KeyboardInterrupt("interrupted; run it again to go on.") from None
     finally:
-        progress.end()
         pool.shutdown(wait=False, cancel_futures=True)
     if options.json:
         return _json(options, summary)
@@ -84,8 +85,9 @@ def _json(options: argparse.Namespace, summary: sweep.Summary) -> str:
 
 def _sentence(options: argparse.Namespace, summary: sweep.Summary) -> str:
     added = summary.num_rows - summary.num_kept
-    return (
-        f"{options.output}: {summary.num_kept} rows kept, {added} added in "
-        f"{summary.seconds:.1f} CPU s, {summary.num_without_bounds} of these without "
-        "bounds (see note)"
-    )
+    words = f"{options.output}: {summary.num_kept} rows kept, {added} added"
+    if added:
+        words += f" in {summary.seconds:.1f} CPU s"
+    if summary.num_without_bounds:
+        words += f", {summary.num_without_bounds} of these without bounds (see note)"
+    return words

@@ -1,14 +1,19 @@
 """What the subcommands' output has in common."""
 
+from collections.abc import Sequence
 import contextlib
+import dataclasses
 import decimal
 import json
 import math
+import shutil
 import sys
+import textwrap
 from typing import Any
 
-from dp_accounting_ext.studies import calibration
 from dp_accounting_ext.studies import training_run
+
+_WIDTH, _LEAST_WIDTH = 80, 20
 
 
 def write(whole: str) -> None:
@@ -32,6 +37,32 @@ def complain(prog: str, message: str) -> None:
         print(f"{prog}: error: {' '.join(message.split())}", file=sys.stderr)
 
 
+def wrapped(paragraph: str, indent: str = "") -> str:
+    """Returns a paragraph on lines that fit the terminal, or a page of 80 letters."""
+    width = min(shutil.get_terminal_size().columns, _WIDTH)
+    return textwrap.fill(paragraph, max(width, _LEAST_WIDTH), subsequent_indent=indent)
+
+
+def with_notes(rows: Sequence[str], notes: Sequence[str]) -> list[str]:
+    """Returns rows, each with the number of its note, and the notes below them.
+
+    Args:
+        rows: Lines of a table.
+        notes: What is to be said of each; "" for nothing. Equal ones are one.
+    """
+    numbers = {note: f"({i})" for i, note in enumerate(_distinct(notes), 1)}
+    lines = [
+        f"{row}  {numbers[note]}" if note else row
+        for row, note in zip(rows, notes, strict=True)
+    ]
+    below = [wrapped(f"{number} {note}", "    ") for note, number in numbers.items()]
+    return [*lines, *[""] * bool(below), *below]
+
+
+def _distinct(notes: Sequence[str]) -> list[str]:
+    return [note for note in dict.fromkeys(notes) if note]
+
+
 def as_json(value: Any) -> str:
     """Returns JSON; an infinite number is the string "inf", a missing one null."""
     return json.dumps(_finite(value), indent=2, allow_nan=False)
@@ -47,29 +78,34 @@ def _finite(value: Any) -> Any:
     return value
 
 
-def rounded_down(value: float | None) -> str:
-    """Returns seven significant digits, not above the value; "-" of None."""
+def rounded_down(value: float) -> str:
+    """Returns seven significant digits, not above the value."""
     return _rounded(value, decimal.ROUND_FLOOR)
 
 
-def rounded_up(value: float | None) -> str:
-    """Returns seven significant digits, not below the value; "-" of None."""
+def rounded_up(value: float) -> str:
+    """Returns seven significant digits, not below the value."""
     return _rounded(value, decimal.ROUND_CEILING)
 
 
-def _rounded(value: float | None, rounding: str) -> str:
-    if value is None:
-        return "-"
+def _rounded(value: float, rounding: str) -> str:
     context = decimal.Context(prec=7, rounding=rounding)
     return str(context.create_decimal_from_float(value)).lower().replace("inity", "")
 
 
-def training(setting: training_run.TrainingRun | calibration.Target) -> str:
+def fields(setting: training_run.TrainingRun) -> dict[str, Any]:
+    """Returns what is known of a training run, by the names of its fields."""
+    known = dataclasses.asdict(setting)
+    return {name: value for name, value in known.items() if value is not None}
+
+
+def training(setting: training_run.TrainingRun) -> str:
     """Returns a training run in words, but for its noise."""
-    words = (
-        f"{setting.num_selected} of {setting.num_steps} steps, "
-        f"{setting.num_epochs} epoch{'s' if setting.num_epochs > 1 else ''}"
-    )
+    if setting.dataset_size is None:
+        words = f"{setting.num_selected} of {setting.num_steps} steps"
+    else:
+        words = f"{setting.dataset_size} records in batches of {setting.batch_size}"
+    words += f", {setting.epochs} epoch{'s' if setting.epochs > 1 else ''}"
     if setting.group_size > 1:
         words += f", groups of {setting.group_size}"
     return words

@@ -9,23 +9,26 @@ import numpy.typing as npt
 
 from dp_accounting_ext import wpm
 from dp_accounting_ext.command_line import parser
+from dp_accounting_ext.command_line import progress_line
 from dp_accounting_ext.command_line import text
 
 _EPILOG = """\
 examples:
   printf '0,1,4\\n1,0,1\\n4,1,0\\n' > cost.csv
   printf '0.25,0.75,0\\n' > mu.csv
-  python -m dp_accounting_ext wpm --cost cost.csv --distribution mu.csv --epsilon 5
+  python -m dp_accounting_ext wpm --cost cost.csv --distribution mu.csv \\
+      --epsilon 5
 
   printf '48.85,2.35\\n48.86,2.29\\n48.89,2.34\\n' > places.csv
   printf '48.851,2.351\\n48.852,2.349\\n48.861,2.291\\n' > trace.csv
   python -m dp_accounting_ext wpm --points places.csv --trace trace.csv \\
       --epsilon 2 --metric haversine --sample
 
-The files are plain: numbers separated by commas, no header. Points may be latitudes
-and longitudes in degrees; a trace is binned to its nearest points. What is printed is
-one draw, the number of a column of costs or of a line of points, from zero. The law
-that it is drawn from is as private as the input: --show-law is for tests.
+The files are plain: numbers separated by commas, no header. Points may be
+latitudes and longitudes in degrees; a trace is binned to its nearest points.
+What is printed is one draw, the number of a column of costs or of a line of
+points, from zero. The law that it is drawn from is as private as the input:
+--show-law is for tests.
 """
 _WARNING = (
     "the law is as private as the input, and not for release: release the draw alone."
@@ -50,11 +53,11 @@ def add_to(commands: Any) -> None:
     command.add_argument("--epsilon", type=float, required=True)
     command.add_argument(
         "--metric",
-        default="euclidean",
-        help='of points: "haversine" for degrees, or a metric of SciPy\'s',
+        help='of points: "haversine" for degrees, or a metric of SciPy\'s; default: '
+        '"euclidean"',
     )
     command.add_argument(
-        "--order", type=float, default=1.0, help="of points: the power of a distance"
+        "--order", type=float, help="of points: the power of a distance; default: 1"
     )
     command.add_argument(
         "--base-measure",
@@ -72,15 +75,27 @@ def add_to(commands: Any) -> None:
 
 
 def _run(options: argparse.Namespace) -> str:
+    try:
+        return _draw(options)
+    except (TypeError, ValueError) as error:
+        # The library's name of it is no option.
+        message = str(error)
+        if message.startswith("mu "):
+            message = f"distribution {message.removeprefix('mu ')}"
+        raise type(error)(message) from None
+
+
+def _draw(options: argparse.Namespace) -> str:
     base_measure = options.base_measure
     if base_measure not in ("uniform", "minimax"):
         base_measure = _numbers("base-measure", base_measure).ravel()
-    mechanism, private = _read(options, base_measure)
-    drawn: dict[str, Any] = {"sample": mechanism.sample(private)}
-    if options.show_law:
-        drawn["distribution"] = np.asarray(mechanism.project(private)).tolist()
-        if sys.stderr is not None:
-            print(f"{options.prog}: warning: {_WARNING}", file=sys.stderr)
+    with progress_line.Progress("draw"):
+        mechanism, private = _read(options, base_measure)
+        drawn: dict[str, Any] = {"sample": mechanism.sample(private)}
+        if options.show_law:
+            drawn["distribution"] = np.asarray(mechanism.project(private)).tolist()
+    if options.show_law and sys.stderr is not None:
+        print(f"{options.prog}: warning: {_WARNING}", file=sys.stderr)
     if options.json:
         return text.as_json(drawn)
     lines = [f"sample: {drawn['sample']}"]
@@ -100,19 +115,21 @@ def _read(
         ValueError: If one is bad, or options do not go together.
     """
     if options.points is None:
-        if options.trace is not None:
-            raise ValueError("trace must come with points. Found cost.")
+        for name in ("trace", "metric", "order"):
+            if getattr(options, name) is not None:
+                raise ValueError(f"{name} must come with --points. Found --cost.")
         cost = _numbers("cost", options.cost)
         made = wpm.WassersteinProjectionMechanism(cost, options.epsilon, base_measure)
         return made, _masses(options.distribution)
     points = _numbers("points", options.points)
+    metric, order = options.metric or "euclidean", options.order
     made = wpm.from_points(
-        points, options.epsilon, options.metric, options.order, base_measure
+        points, options.epsilon, metric, 1.0 if order is None else order, base_measure
     )
     if options.trace is None:
         return made, _masses(options.distribution)
     trace = _numbers("trace", options.trace)
-    return made, wpm.counts_at(points, trace, metric=options.metric)
+    return made, wpm.counts_at(points, trace, metric=metric)
 
 
 def _masses(path: str) -> npt.NDArray[Any]:

@@ -2,6 +2,7 @@
 
 import abc
 import dataclasses
+import math
 
 from dp_accounting_ext.kernels import floats
 from dp_accounting_ext.mechanisms import interface
@@ -35,6 +36,9 @@ class Gaussian(interface.OnePairMechanism):
         self, epsilon: float, direction: Direction, bound: Bound
     ) -> float | None:
         return gaussian.delta(1 / self.noise_multiplier, epsilon, bound)
+
+    def largest_loss(self) -> float:
+        return math.inf
 
     def gaussian_precision(self) -> float:
         return self.noise_multiplier**-2
@@ -117,6 +121,9 @@ class GaussianMixture(_ShiftMixture):
         return gaussian_mixture.dominating_pair_of(
             self._mixture(p), self._mixture(q), bound, tail_mass=tail_mass
         )
+
+    def largest_loss(self) -> float:
+        return math.inf
 
     def gaussian_precision(self) -> float:
         # Mixtures are no further apart than their furthest components.

@@ -10,6 +10,8 @@ import numpy as np
 from dp_accounting_ext.amplification import allocation_by_sum
 from dp_accounting_ext.amplification import k_out_of_t
 from dp_accounting_ext.amplification import random_allocation
+from dp_accounting_ext.kernels import floats
+from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
@@ -88,9 +90,23 @@ class RandomAllocation(interface.AmplifiedMechanism):
             tail_mass=tail_mass,
         )
 
-    def reduced(self) -> Mapping[Mechanism, int]:
+    def other_parts(self, bound: Bound) -> Mapping[Mechanism, int]:
         """Returns the blocks, which dominate one run when composed."""
-        return {self: 1} if self.num_selected == 1 else self.blocks().parts(Bound.UPPER)
+        if bound is Bound.LOWER or self.num_selected == 1:
+            return {self: 1}
+        return self.blocks().parts(bound)
+
+    def sum_of(self, members: int) -> Mechanism | None:
+        """Returns what the sum of all steps' outputs tells, where noise is Gaussian.
+
+        Whatever the draws, each member adds to k of them.
+        """
+        if not isinstance(self.inner, additive_noise.Gaussian):
+            return None
+        deviation = self.inner.noise_multiplier * math.sqrt(self.num_steps)
+        return additive_noise.Gaussian(
+            floats.raised(deviation / (self.num_selected * members))
+        )
 
     def blocks(self) -> Mechanism:
         """Returns the 1-out-of-b allocations whose composition dominates one run.
@@ -124,6 +140,9 @@ class RandomAllocation(interface.AmplifiedMechanism):
 
     def largest_loss(self) -> float:
         return interface.largest_loss_of({self.inner: self.num_selected})
+
+    def total_variation(self) -> float:
+        return interface.total_variation_of({self.inner: self.num_selected})
 
 
 def allocate_to_schedule(counts: Mapping[Mechanism, int], num_steps: int) -> Mechanism:
@@ -214,6 +233,12 @@ class ScheduledAllocation(interface.AmplifiedMechanism):
         if self.telling:
             return math.inf
         return max(part.largest_loss() for part, _ in self.items)
+
+    def total_variation(self) -> float:
+        ran = math.fsum(
+            count * interface.total_variation(part) for part, count in self.items
+        )
+        return min(floats.raised(self.telling + ran / self.num_steps), 1.0)
 
 
 def _pairs_of_step(

@@ -1,7 +1,12 @@
 """Records that leave or join one by one: what is known of one, chained."""
 
+import collections
+from collections.abc import Mapping
 import dataclasses
+import math
 
+from dp_accounting_ext.kernels import floats
+from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.pairs import chained_pairs
 from dp_accounting_ext.pairs import dominating_pair
@@ -17,12 +22,31 @@ _MOST_GROWN = 100.0
 _SMALLEST_TAIL_MASS = 1e-280
 
 
+def chain(inner: Mechanism, removed: int, inserted: int) -> Mechanism:
+    """Returns a mechanism where so many records leave, and others join.
+
+    Args:
+        inner: The mechanism with one record more, against that without it.
+        removed: How many records leave.
+        inserted: How many join; with those who leave at least one.
+    """
+    if inner == compositions.NO_OP or compositions.is_certainly_known(inner):
+        return inner
+    if inner.is_symmetric():
+        # Who leaves is like who joins.
+        removed, inserted = removed + inserted, 0
+    if (removed, inserted) == (1, 0):
+        return inner
+    return ChainedSplit(inner, removed, inserted)
+
+
 @dataclasses.dataclass(frozen=True)
 class ChainedSplit(Mechanism):
     """A mechanism where records leave one by one, and others join one by one.
 
     An upper bound for any order in which they do. From below it is bounded by a single
-    record, whose change is among those of a group.
+    record, whose change is among those of a group. Of a composition each part is
+    chained on its own, which is never more than the chain of the whole.
 
     Attributes:
         inner: The mechanism with one record more, against that without it.
@@ -49,7 +73,7 @@ class ChainedSplit(Mechanism):
             )
             grown = max(chained.remove.infinity_mass, chained.add.zero_mass)
             known = max(leave.remove.infinity_mass, leave.add.zero_mass)
-            if grown <= _MOST_GROWN * tail_mass or known > finer:
+            if grown <= _MOST_GROWN * tail_mass or known > _MOST_GROWN * finer:
                 return chained
             if finer <= _SMALLEST_TAIL_MASS:
                 return chained
@@ -63,8 +87,52 @@ class ChainedSplit(Mechanism):
         members = self.removed + self.inserted
         return members * self.inner.largest_loss() * interface.LOSS_ROUNDED_UP
 
+    def total_variation(self) -> float:
+        members = self.removed + self.inserted
+        return min(floats.raised(members * interface.total_variation(self.inner)), 1.0)
+
+    def sum_of(self, members: int) -> Mechanism | None:
+        return self.inner.sum_of(members * (self.removed + self.inserted))
+
+    def other_parts(self, bound: Bound) -> Mapping[Mechanism, int]:
+        revealed = self.sum_of(1)
+        if bound is Bound.UPPER or revealed is None:
+            return {self: 1}
+        return {revealed: 1}
+
     def is_symmetric(self) -> bool:
         return self.removed == self.inserted or self.inner.is_symmetric()
+
+
+@dataclasses.dataclass(frozen=True)
+class InARow(Mechanism):
+    """A mechanism on two datasets that a third one lies between: an upper bound.
+
+    Attributes:
+        first: The mechanism on the first dataset, against that on the third.
+        second: The mechanism on the third, against that on the second.
+    """
+
+    first: Mechanism
+    second: Mechanism
+
+    def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
+        if bound is Bound.LOWER:
+            return DirectedPairs.same(dominating_pair.trivial_pair(bound))
+        both = [
+            interface.pairs_of_part(each, bound, tail_mass)
+            for each in (self.first, self.second)
+        ]
+        return chained_pairs.chain(*both)
+
+    def gaussian_precision(self) -> float:
+        means = [
+            math.sqrt(each.gaussian_precision()) for each in (self.first, self.second)
+        ]
+        return floats.raised(sum(means), by=1e-14) ** 2
+
+    def largest_loss(self) -> float:
+        return interface.largest_loss_of(collections.Counter([self.first, self.second]))
 
 
 def _in_a_row(steps: list[tuple[DirectedPairs, int]]) -> DirectedPairs:

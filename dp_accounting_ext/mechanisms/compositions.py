@@ -51,6 +51,9 @@ class Composed(Mechanism):
     def is_symmetric(self) -> bool:
         return all(part.is_symmetric() for part, _ in self.items)
 
+    def total_variation(self) -> float:
+        return interface.total_variation_of(dict(self.items))
+
 
 NO_OP = Composed(())
 
@@ -85,7 +88,7 @@ def compose(counts: Mapping[Mechanism, int]) -> Mechanism:
 
 
 def flatten(
-    counts: Mapping[Mechanism, int], bound: Bound, *, reduced: bool = False
+    counts: Mapping[Mechanism, int], bound: Bound, *, other: bool = False
 ) -> dict[Mechanism, int]:
     """Returns mechanisms that have no parts but themselves, with counts.
 
@@ -96,13 +99,13 @@ def flatten(
     Args:
         counts: What is composed, and how often.
         bound: The side to bound it from.
-        reduced: Whether to take what dominates a mechanism for it.
+        other: Whether to take the second bound of each mechanism.
     """
     flat: dict[Mechanism, int] = {}
     stack = list(counts.items())
     while stack:
         mechanism, count = stack.pop()
-        parts = mechanism.reduced() if reduced else mechanism.parts(bound)
+        parts = mechanism.other_parts(bound) if other else mechanism.parts(bound)
         if mechanism in parts:
             flat[mechanism] = flat.get(mechanism, 0) + count
         else:

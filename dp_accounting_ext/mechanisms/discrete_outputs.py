@@ -40,6 +40,9 @@ class DiscreteGaussian(interface.OnePairMechanism):
             self.sigma, self.sensitivity, bound, tail_mass=tail_mass
         )
 
+    def largest_loss(self) -> float:
+        return math.inf
+
     def is_symmetric(self) -> bool:
         return True
 

@@ -7,6 +7,8 @@ import fractions
 import functools
 import math
 
+from dp_accounting_ext.kernels import floats
+from dp_accounting_ext.kernels import sums
 from dp_accounting_ext.pairs import dominating_pair
 from dp_accounting_ext.pairs import gaussian_mixture
 
@@ -20,6 +22,8 @@ _SMALLEST_TAIL_MASS = gaussian_mixture.SMALLEST_TAIL_MASS
 # Tuning: for mechanisms that contain others, tails are powers of it, so that pairs
 # that were made once are used again.
 _COARSE_TAILS = 1e6
+# Tuning: the tail of pairs that are asked for what does not depend on δ.
+_RARE = 1e-30
 # Certified: covers a few logarithms and products none of whose digits cancel.
 LOSS_ROUNDED_UP = 1 + 1e-12
 # Tuning: of so many runs the chance that any is an exception is a rational number.
@@ -46,12 +50,23 @@ class Mechanism(abc.ABC):
         """Returns mechanisms with counts whose composition bounds one run."""
         return {self: 1}
 
-    def reduced(self) -> "Mapping[Mechanism, int]":
-        """Returns mechanisms with counts whose composition dominates one run.
+    def other_parts(self, bound: Bound) -> "Mapping[Mechanism, int]":
+        """Returns mechanisms with counts whose composition bounds one run.
 
-        A second bound from above, looser or tighter than that of its pairs.
+        A second bound from that side, looser or tighter than that of `parts`.
         """
-        return self.parts(Bound.UPPER)
+        return self.parts(bound)
+
+    def sum_of(self, members: int) -> "Mechanism | None":
+        """Returns what a group of members that differ is certain to reveal, or None.
+
+        Either dataset has some of them, all of whose contributions add up.
+        """
+        return None
+
+    def total_variation(self) -> float:
+        """Returns an upper bound on δ of one run at ε = 0, in either direction."""
+        return 1.0
 
     def closed_form_delta(
         self, epsilon: float, direction: Direction, bound: Bound
@@ -95,6 +110,16 @@ class OnePairMechanism(Mechanism):
 
     def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
         return DirectedPairs.same(self.pair(bound, tail_mass))
+
+    def largest_loss(self) -> float:
+        """Returns the largest loss that the atoms of the upper pair show."""
+        return largest_loss_of_atoms(pairs_of(self, Bound.UPPER, _RARE))
+
+    def total_variation(self) -> float:
+        exact = self.closed_form_delta(0.0, Direction.REMOVE, Bound.UPPER)
+        if exact is not None:
+            return exact
+        return pairs_of(self, Bound.UPPER, _RARE).remove.delta(0.0, Direction.REMOVE)
 
 
 class AmplifiedMechanism(Mechanism):
@@ -144,6 +169,31 @@ def _sum_of(losses: Sequence[tuple[float, int]]) -> float:
 def _rounded_up(number: fractions.Fraction) -> float:
     nearest = float(number)
     return nearest if nearest >= number else math.nextafter(nearest, math.inf)
+
+
+def total_variation_of(counts: Mapping[Mechanism, int]) -> float:
+    """Returns an upper bound on δ of a composition at ε = 0.
+
+    Two laws may be drawn to be equal but with that probability, and so may runs.
+    """
+    chances = [(total_variation(part), count) for part, count in counts.items()]
+    return min(floats.raised(sums.probability_of_any(chances)), 1.0)
+
+
+@functools.lru_cache(maxsize=256)
+def total_variation(mechanism: Mechanism) -> float:
+    """Returns an upper bound on δ of one run at ε = 0."""
+    return min(mechanism.total_variation(), 1.0)
+
+
+def largest_loss_of_atoms(pairs: DirectedPairs) -> float:
+    """Returns the largest loss of upper pairs, in either direction, or inf."""
+    remove, add = pairs.remove, dominating_pair.dual(pairs.add)
+    if remove.infinity_mass or add.infinity_mass:
+        return math.inf
+    largest = max(float(pair.ratios[-1]) for pair in (remove, add))
+    error = max(pair.ratio_error for pair in (remove, add))
+    return (max(math.log(largest), 0.0) + 2 * error) * LOSS_ROUNDED_UP
 
 
 def pairs_of(mechanism: Mechanism, bound: Bound, tail_mass: float) -> DirectedPairs:

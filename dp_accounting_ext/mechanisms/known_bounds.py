@@ -33,6 +33,9 @@ class KnownPairs(interface.Mechanism):
             return self.known
         return DirectedPairs.same(dominating_pair.trivial_pair(bound))
 
+    def largest_loss(self) -> float:
+        return interface.largest_loss_of_atoms(self.pairs(Bound.UPPER, 1.0))
+
 
 @dataclasses.dataclass(frozen=True)
 class UpperOnly(interface.Mechanism):
@@ -61,6 +64,9 @@ class UpperOnly(interface.Mechanism):
     def is_symmetric(self) -> bool:
         return self.inner.is_symmetric()
 
+    def total_variation(self) -> float:
+        return interface.total_variation(self.inner)
+
 
 @dataclasses.dataclass(frozen=True)
 class Between(interface.Mechanism):
@@ -69,16 +75,23 @@ class Between(interface.Mechanism):
     Attributes:
         below: What it dominates.
         above: What dominates it.
+        or_above: What dominates it as well, if anything else does.
     """
 
     below: interface.Mechanism
     above: interface.Mechanism
+    or_above: interface.Mechanism | None = None
 
     def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
         return interface.pairs_of(self._of(bound), bound, tail_mass)
 
     def parts(self, bound: Bound) -> Mapping[interface.Mechanism, int]:
         return {self._of(bound): 1}
+
+    def other_parts(self, bound: Bound) -> Mapping[interface.Mechanism, int]:
+        if bound is Bound.LOWER or self.or_above is None:
+            return self.parts(bound)
+        return {self.or_above: 1}
 
     def gaussian_precision(self) -> float:
         return self.above.gaussian_precision()
@@ -87,7 +100,13 @@ class Between(interface.Mechanism):
         return self.above.largest_loss()
 
     def is_symmetric(self) -> bool:
-        return self.above.is_symmetric() and self.below.is_symmetric()
+        known = [self.below, self.above]
+        if self.or_above:
+            known.append(self.or_above)
+        return all(each.is_symmetric() for each in known)
+
+    def total_variation(self) -> float:
+        return interface.total_variation(self.above)
 
     def _of(self, bound: Bound) -> interface.Mechanism:
         return self.above if bound is Bound.UPPER else self.below

@@ -29,7 +29,7 @@ def of_mechanism(mechanism: interface.Mechanism) -> RenyiBounded:
         return mechanism
     if isinstance(mechanism, additive_noise.Gaussian):
         return _of_a_gaussian(mechanism)
-    parts = compositions.flatten({mechanism: 1}, Bound.UPPER, reduced=True)
+    parts = compositions.flatten({mechanism: 1}, Bound.UPPER, other=True)
     if parts == {mechanism: 1}:
         return _of_its_pairs(mechanism)
     return composition(parts)

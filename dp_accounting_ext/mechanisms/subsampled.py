@@ -6,6 +6,7 @@ import math
 from scipy import stats
 
 from dp_accounting_ext.amplification import poisson_subsampling
+from dp_accounting_ext.kernels import floats
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
@@ -88,6 +89,14 @@ class PoissonSampled(interface.AmplifiedMechanism):
         sampled = math.log1p(self.sampling_probability * math.expm1(loss))
         return sampled * interface.LOSS_ROUNDED_UP
 
+    def total_variation(self) -> float:
+        return min(
+            floats.raised(
+                self.sampling_probability * interface.total_variation(self.inner)
+            ),
+            1.0,
+        )
+
 
 def sampled_gaussian_replace_one(
     sampling_probability: float, noise_multiplier: float
@@ -125,8 +134,8 @@ class TruncatedSampledGaussian(interface.OnePairMechanism):
     another's place; else the sample is a Poisson sample.
 
     Source:
-        https://arxiv.org/abs/2508.15089, as dp_accounting has it: an upper bound, of
-        which no lower one is known.
+        https://arxiv.org/abs/2508.15089, as dp_accounting has it: an upper bound. From
+        below it is that of a record among others that contribute nothing.
     """
 
     dataset_size: int
@@ -136,10 +145,13 @@ class TruncatedSampledGaussian(interface.OnePairMechanism):
     replace_one: bool
 
     def pair(self, bound: Bound, tail_mass: float) -> DominatingPair:
-        if bound is Bound.LOWER:
-            return dominating_pair.trivial_pair(bound)
         # One pair of a mixture of shifts serves both directions.
-        plain = self._not_full().pairs(bound, tail_mass).remove
+        if bound is Bound.LOWER:
+            kept = self._on_a_sample(self._least_chance())
+            return kept.pairs(bound, tail_mass).remove
+        plain = (
+            self._on_a_sample(self.sampling_probability).pairs(bound, tail_mass).remove
+        )
         full, sampled_when_full = self._chances()
         if full == 0:
             return plain
@@ -152,15 +164,24 @@ class TruncatedSampledGaussian(interface.OnePairMechanism):
         error = mixed.mass_error + _BINOMIAL_ERROR
         return dataclasses.replace(mixed, mass_error=error)
 
-    def _not_full(self) -> Mechanism:
+    def _on_a_sample(self, rate: float) -> Mechanism:
         if self.replace_one:
-            return sampled_gaussian_replace_one(
-                self.sampling_probability, self.noise_multiplier
-            )
+            return sampled_gaussian_replace_one(rate, self.noise_multiplier)
         inner: Mechanism = known_bounds.NonPrivate()
         if self.noise_multiplier:
             inner = additive_noise.Gaussian(self.noise_multiplier)
-        return on_poisson_sample(self.sampling_probability, inner)
+        return on_poisson_sample(rate, inner)
+
+    def _least_chance(self) -> float:
+        """Returns the probability that the record is in the batch, or a little less.
+
+        It is drawn, and one of the batch's that are kept of all that were drawn.
+        """
+        size, batch = self.dataset_size, self.truncated_batch_size
+        rate = self.sampling_probability
+        room = float(stats.binom.cdf(batch - 1, size - 1, rate))
+        kept = float(stats.binom.sf(batch, size, rate)) * batch / size
+        return (rate * room + kept) * (1 - 3 * _BINOMIAL_ERROR)
 
     def _chances(self) -> tuple[float, float]:
         """Returns the chance of a full batch given the record, and the converse."""
@@ -172,6 +193,9 @@ class TruncatedSampledGaussian(interface.OnePairMechanism):
         either = float(stats.binom.sf(batch, size, rate))
         ratio = either / full * (1 + 3 * _BINOMIAL_ERROR)
         return full, min(ratio * batch / size, 1.0)
+
+    def largest_loss(self) -> float:
+        return math.inf
 
     def gaussian_precision(self) -> float:
         if self.noise_multiplier == 0:
@@ -197,16 +221,16 @@ def substituted_sample(inner: Mechanism, rate: float) -> Mechanism:
 class SubstitutedSample(interface.OnePairMechanism):
     """The profile of a sample for κ ≥ 1, and its reflection for κ < 1.
 
-    A profile, tight for one run, and not that of two datasets: no lower bound of a
-    composition is known.
+    A profile, tight for one run, and not that of two datasets. From below it is the
+    sample: a record at one end among others at the other, where it is moved.
     """
 
     sample: Mechanism
 
     def pair(self, bound: Bound, tail_mass: float) -> DominatingPair:
-        if bound is Bound.LOWER:
-            return dominating_pair.trivial_pair(bound)
         pairs = interface.pairs_of(self.sample, bound, tail_mass)
+        if bound is Bound.LOWER:
+            return pairs.remove
         return profile_pairs.reflected(pairs.remove)
 
     def gaussian_precision(self) -> float:
@@ -214,6 +238,9 @@ class SubstitutedSample(interface.OnePairMechanism):
 
     def largest_loss(self) -> float:
         return self.sample.largest_loss()
+
+    def total_variation(self) -> float:
+        return interface.total_variation(self.sample)
 
     def is_symmetric(self) -> bool:
         return True

@@ -53,6 +53,7 @@ def redraw(
     directory: pathlib.Path,
     names: Sequence[str] | None = None,
     *,
+    dpi: int = drawing.DPI,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[Drawn]:
     """Computes figures and writes each as a picture with a table beside it.
@@ -60,6 +61,7 @@ def redraw(
     Args:
         directory: Where to; made if it is not there.
         names: Names in `FIGURES`; all of them if none are given.
+        dpi: Dots of an inch of the pictures.
         progress: Called with the number of figures done, and of all, after each.
 
     Raises:
@@ -78,10 +80,10 @@ def redraw(
     for name in names:
         begin = time.process_time()
         path = directory / f"{name}.png"
-        drawing.check_output(path)
+        drawing.check_output(path, dpi=dpi)
         picture = FIGURES[name]()
         drawing.write_table(picture, path.with_suffix(".csv"))
-        drawing.draw(picture, path)
+        drawing.draw(picture, path, dpi=dpi)
         table = str(path.with_suffix(".csv"))
         drawn.append(Drawn(name, str(path), table, time.process_time() - begin))
         if progress:

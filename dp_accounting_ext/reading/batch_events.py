@@ -7,7 +7,6 @@ from dp_accounting import dp_event as stock
 from dp_accounting import privacy_accountant
 
 from dp_accounting_ext import dp_event
-from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import batches
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import discrete_outputs
@@ -19,13 +18,13 @@ from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.validation import fields
 
 NeighborRel = privacy_accountant.NeighboringRelation
-_MOST_DRAWS = 100_000
-_NOISES = (
+NOISES = (
     stock.GaussianDpEvent
     | stock.LaplaceDpEvent
     | stock.NoOpDpEvent
     | stock.NonPrivateDpEvent
 )
+_MOST_DRAWS = 100_000
 # Of these no two batches are further apart than neighbours.
 _ANSWERS = (
     discrete_outputs.RandomizedResponse
@@ -38,25 +37,25 @@ def poisson_sampled(
     reader: event_reader.Reader,
 ) -> interface.Mechanism:
     """Reads an event, or a tree of events, on a Poisson sample."""
-    replace_one = reader.neighboring_relation is NeighborRel.REPLACE_ONE
-    if replace_one and not isinstance(
-        event.event, stock.GaussianDpEvent | stock.NoOpDpEvent | stock.NonPrivateDpEvent
-    ):
-        raise event_reader.UnsupportedError(
-            event,
-            "neighboring_relation must be `ADD_OR_REMOVE_ONE` or `REPLACE_SPECIAL` "
-            f"for `{type(event).__name__}` of a `{type(event.event).__name__}`: no "
-            "theorem covers others but for a `GaussianDpEvent`. "
-            f"Found {reader.neighboring_relation}.",
-        )
     rate = fields.sampling_probability(event.sampling_probability)
-    inner = reader.sampled(event.event)
-    if replace_one and isinstance(inner, known_bounds.NonPrivate) and 0 < rate < 1:
-        return known_bounds.NonPrivate((rate, 1 - rate), (rate, 1 - rate))
-    if replace_one and isinstance(inner, additive_noise.Gaussian) and 0 < rate < 1:
-        # What was read has the sensitivity of a replaced record, two.
-        return subsampled.sampled_gaussian_replace_one(rate, 2 * inner.noise_multiplier)
-    return subsampled.on_poisson_sample(rate, inner)
+    if reader.neighboring_relation is NeighborRel.REPLACE_ONE:
+        if isinstance(event.event, NOISES):
+            return _replaced_on_a_sample(event.event, rate)
+        reader.require(
+            event, NeighborRel.ADD_OR_REMOVE_ONE, NeighborRel.REPLACE_SPECIAL
+        )
+    return subsampled.on_poisson_sample(rate, reader.sampled(event.event))
+
+
+def _replaced_on_a_sample(event: stock.DpEvent, rate: float) -> interface.Mechanism:
+    """Returns noise on a Poisson sample, where a record moves to the other end."""
+    noise = noise_of(event, groups.Poisson(rate), 1)
+    if rate == 0 or noise == compositions.NO_OP:
+        return compositions.NO_OP
+    if isinstance(noise, groups.GroupedNoise):
+        return noise.split(1, 1)
+    chances = (rate, 1 - rate)
+    return known_bounds.NonPrivate(chances, chances)
 
 
 def fixed_size(
@@ -69,10 +68,11 @@ def fixed_size(
     event's definition. A record in the batch takes another's place there, so the
     sensitivity is that of batch substitution, 2 · clip, in either relation.
     """
-    reader.require(event, NeighborRel.ADD_OR_REMOVE_ONE, NeighborRel.REPLACE_ONE)
+    if reader.neighboring_relation is NeighborRel.REPLACE_SPECIAL:
+        return _one_replaced_by_nothing(event, reader)
     sampling = fixed_sampling(event)
-    if not isinstance(event.event, _NOISES):
-        return _anything(event, sampling, reader)
+    if not isinstance(event.event, NOISES):
+        return _batch_of_any(event, sampling, reader)
     noise = noise_of(event.event, sampling, 1)
     if not isinstance(noise, groups.Grouped):
         return noise
@@ -86,7 +86,7 @@ def fixed_size(
     # One record of the batch replaced is one shift.
     whole = dataclasses.replace(
         noise,
-        noise_multiplier=noise.noise_multiplier / sampling.sensitivity,
+        noise_multiplier=noise.noise_multiplier / 2,
         sampling=groups.Unsampled(),
     )
     return subsampled.substituted_sample(
@@ -99,14 +99,14 @@ def _hits(sampling: groups.FixedSize) -> batches.Distances:
     return sampling.members(1, 0)
 
 
-def _anything(
+def _batch_of_any(
     event: stock.SampledWithoutReplacementDpEvent | stock.SampledWithReplacementDpEvent,
     sampling: groups.FixedSize,
     reader: event_reader.Reader,
 ) -> interface.Mechanism:
     """Reads what runs on a batch, from what it tells of one record of it replaced."""
     between = dataclasses.replace(
-        reader, neighboring_relation=NeighborRel.REPLACE_ONE, in_sample=False
+        reader.under(NeighborRel.REPLACE_ONE), in_sample=False
     )
     inner = between.mechanism(event.event)
     parts = compositions.unpacked({inner: 1})
@@ -127,21 +127,38 @@ def _anything(
         return subsampled.substituted_sample(
             either, sampling.sample_size / sampling.dataset_size
         )
-    if (
-        sampling.sample_size >= sampling.dataset_size > 1
-        and not sampling.with_replacement
-    ):
-        raise event_reader.UnsupportedError(
-            event,
-            "sample_size must be below source_dataset_size where a record leaves: no "
-            f"other takes its place. Found {sampling.sample_size} of "
-            f"{sampling.dataset_size}.",
-        )
+    is_whole = sampling.sample_size == sampling.dataset_size
+    if is_whole and not sampling.with_replacement:
+        return reader.sampled(event.event)
     return batches.on_batches(
         base,
         [batches.Coupled(removed=_hits(sampling))],
-        is_attained=sampling.is_attained(1, 0),
+        is_attained=sampling.dataset_size > 1,
     )
+
+
+def _one_replaced_by_nothing(
+    event: stock.SampledWithoutReplacementDpEvent | stock.SampledWithReplacementDpEvent,
+    reader: event_reader.Reader,
+) -> interface.Mechanism:
+    """Reads a batch where a record is replaced by one that contributes nothing.
+
+    From above, that is a record. From below it is one among others that contribute
+    nothing either.
+    """
+    above = fixed_size(event, reader.under(NeighborRel.REPLACE_ONE))
+    sampling = fixed_sampling(event)
+    if isinstance(event.event, NOISES):
+        zeroed = groups.ZeroedOut(*dataclasses.astuple(sampling))
+        below = noise_of(event.event, zeroed, 1)
+        if isinstance(below, groups.Grouped):
+            below = below.split(1, 0)
+    elif sampling.with_replacement:
+        return known_bounds.UpperOnly(above)
+    else:
+        rate = sampling.sample_size / sampling.dataset_size
+        below = subsampled.poisson_sampled(rate, reader.sampled(event.event))
+    return above if above == below else known_bounds.Between(below, above)
 
 
 def fixed_sampling(

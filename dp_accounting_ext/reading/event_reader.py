@@ -1,17 +1,21 @@
-"""From events to mechanisms, by a table that others may add to."""
+"""From events to what is composed, by tables of their types."""
 
 from collections.abc import Callable
+from collections.abc import Hashable
 from collections.abc import Iterable
 from collections.abc import Mapping
 import dataclasses
 import functools
 from typing import Any
+from typing import Generic
+from typing import TypeVar
 
 import attr
 from dp_accounting import dp_event as stock
 from dp_accounting import privacy_accountant
 
 from dp_accounting_ext.mechanisms import additive_noise
+from dp_accounting_ext.mechanisms import chained
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.validation import event_trees
@@ -37,39 +41,70 @@ class UnsupportedError(Exception):
         self.message = message
 
 
+Part = TypeVar("Part", bound=Hashable)
+
+
 @dataclasses.dataclass(frozen=True)
-class Reader:
-    """Reads events, given what the answer depends on besides them.
+class Row(Generic[Part]):
+    """What is known of a type of events.
+
+    Attributes:
+        builder: From an event and a reader to what it composes. It checks the event's
+            fields.
+        fields: The names of the fields that it accounts for.
+    """
+
+    builder: Callable[[Any, Any], Part]
+    fields: frozenset[str]
+
+
+def row_of(event_type: type, builder: Callable[[Any, Any], Part]) -> Row[Part]:
+    """Returns the row of a type whose every field the builder accounts for."""
+    return Row(builder, frozenset(field_defaults(event_type)))
+
+
+def stock_rows(
+    module: Any, builders: Mapping[str, Callable[[Any, Any], Part]]
+) -> dict[type, Row[Part]]:
+    """Returns rows of those of the stock events that a module has, looked up by name.
+
+    They account for the fields that are known: one more, in a newer version, is not
+    ignored.
+    """
+    return {
+        getattr(module, name): Row(builder, frozenset(_STOCK_FIELDS[name].split()))
+        for name, builder in builders.items()
+        if hasattr(module, name)
+    }
+
+
+@dataclasses.dataclass(frozen=True)
+class TreeReader(Generic[Part]):
+    """Reads trees of events, given what the answer depends on besides them.
 
     Attributes:
         neighboring_relation: The accountant's.
-        rows: From types of events to what builds their mechanisms.
+        rows: From types of events to what reads them.
         in_sample: Whether the event runs on a sample of the records.
     """
 
     neighboring_relation: NeighborRel
-    rows: "Mapping[type, Row]"
+    rows: Mapping[type, Row[Part]]
     in_sample: bool = False
 
-    def mechanism(self, event: stock.DpEvent) -> interface.Mechanism:
-        """Returns what an event, or a tree of events, composes.
+    def leaves(self, event: stock.DpEvent) -> dict[Part, int]:
+        """Returns what a tree of events composes, each with the number of its runs.
 
         Raises:
-            UnsupportedError: If no mechanism is known for some part of it.
+            UnsupportedError: If nothing is known of some part of it.
             TypeError, ValueError: If a field is not what it should be.
         """
         self._check_known(event)
-        counts: dict[interface.Mechanism, int] = {}
+        counts: dict[Part, int] = {}
         for leaf, count in event_trees.leaves(event):
-            part = self._single(leaf)
+            part = self.single(leaf)
             counts[part] = counts.get(part, 0) + count
-        check_counts(counts)
-        check_distinct(count_distinct(counts))
-        return compositions.compose(counts)
-
-    def sampled(self, event: stock.DpEvent) -> interface.Mechanism:
-        """Returns what an event composes that runs on a sample of the records."""
-        return dataclasses.replace(self, in_sample=True).mechanism(event)
+        return counts
 
     def require(self, event: stock.DpEvent, *relations: NeighborRel) -> None:
         """Raises `UnsupportedError` unless the relation is one of these."""
@@ -81,11 +116,19 @@ class Reader:
                 f"`{type(event).__name__}`. Found {self.neighboring_relation}.",
             )
 
-    def _single(self, event: stock.DpEvent) -> interface.Mechanism:
+    def single(self, event: stock.DpEvent) -> Part:
+        """Returns what an event composes that is no composition."""
         for kind in type(event).__mro__:
             if kind in self.rows:
-                return self.rows[kind].builder(event, self)
-        raise UnsupportedError(event, "Unsupported event.")
+                return self._built(self.rows[kind].builder, event)
+        raise self._unsupported(event)
+
+    def _built(self, builder: Callable[[Any, Any], Part], event: stock.DpEvent) -> Part:
+        return builder(event, self)
+
+    def _unsupported(self, event: stock.DpEvent) -> UnsupportedError:
+        """Returns the error for an event of a type that has no row."""
+        return UnsupportedError(event, "Unsupported event.")
 
     def _check_known(self, event: stock.DpEvent) -> None:
         """Raises `UnsupportedError` for what is newer than the table, anywhere.
@@ -98,7 +141,12 @@ class Reader:
         while stack:
             node = stack.pop()
             if self._is_newer(type(node)):
-                raise UnsupportedError(node, "Unsupported event.")
+                raise UnsupportedError(
+                    node,
+                    f"Unsupported event. `{type(node).__name__}` is of a newer "
+                    "dp_accounting than this package accounts for; ask the stock "
+                    "accountant, or `PLDAccountant.register` a mechanism for it.",
+                )
             for name in self._unknown_fields(type(node)):
                 value = getattr(node, name)
                 if not _is_same(value, field_defaults(type(node))[name]):
@@ -128,26 +176,108 @@ class Reader:
         return frozenset()
 
 
-Builder = Callable[[Any, Reader], interface.Mechanism]
-
-
 @dataclasses.dataclass(frozen=True)
-class Row:
-    """What is known of a type of events.
+class Reader(TreeReader[interface.Mechanism]):
+    """Reads events as mechanisms.
+
+    Where a record is replaced, what has no builder of its own for that is read as a
+    record that leaves and another that joins.
 
     Attributes:
-        builder: From an event and a `Reader` to a `Mechanism`.
-        fields: The names of the fields that it accounts for.
+        is_derived: Whether the relation is not the accountant's, but one from which
+            the accountant's follows.
     """
 
-    builder: Builder
-    fields: frozenset[str]
+    is_derived: bool = False
 
+    def mechanism(self, event: stock.DpEvent) -> interface.Mechanism:
+        """Returns what an event, or a tree of events, composes.
+
+        Raises:
+            UnsupportedError: If no mechanism is known for some part of it.
+            TypeError, ValueError: If a field is not what it should be.
+        """
+        counts = self.leaves(event)
+        check_counts(counts)
+        check_distinct(count_distinct(counts))
+        return compositions.compose(counts)
+
+    def sampled(self, event: stock.DpEvent) -> interface.Mechanism:
+        """Returns what an event composes that runs on a sample of the records."""
+        return dataclasses.replace(self, in_sample=True).mechanism(event)
+
+    def require_own_relation(self, event: stock.DpEvent) -> None:
+        """Raises `UnsupportedError` for what is stated of another relation.
+
+        What is stated of a mechanism, that it is (ε, δ)-private, is of the
+        accountant's relation. Of a batch of fixed size, or of a replaced record on a
+        Poisson sample, the theorems ask for another.
+        """
+        if self.is_derived:
+            raise UnsupportedError(
+                event,
+                f"`{type(event).__name__}` states what one record changes under the "
+                "neighboring_relation of the accountant; here another counts: "
+                f"{self.neighboring_relation}.",
+            )
+
+    def _built(
+        self, builder: Callable[[Any, Any], interface.Mechanism], event: stock.DpEvent
+    ) -> interface.Mechanism:
+        try:
+            return builder(event, self)
+        except UnsupportedError as error:
+            is_replaced = self.neighboring_relation is NeighborRel.REPLACE_ONE
+            # What is wrong inside of an event is wrong in any relation.
+            if error.event is not event or not is_replaced:
+                raise
+        absent = self.under(NeighborRel.ADD_OR_REMOVE_ONE)
+        return chained.chain(builder(event, absent), 1, 1)
+
+    def _unsupported(self, event: stock.DpEvent) -> UnsupportedError:
+        return UnsupportedError(
+            event,
+            "Unsupported event. No mechanism is known for "
+            f"`{type(event).__name__}`; `PLDAccountant.register` takes one.",
+        )
+
+    def under(self, relation: NeighborRel) -> "Reader":
+        """Returns what reads events under a relation, to derive another from it."""
+        if relation is self.neighboring_relation:
+            return self
+        return dataclasses.replace(self, neighboring_relation=relation, is_derived=True)
+
+
+Builder = Callable[[Any, Reader], interface.Mechanism]
 
 _STOCK_PACKAGE = stock.__name__.split(".")[0]
 _COMPOSITIONS = {
     stock.ComposedDpEvent: frozenset(["events"]),
     stock.SelfComposedDpEvent: frozenset(["event", "count"]),
+}
+# The fields of stock events that are accounted for.
+_STOCK_FIELDS = {
+    "NoOpDpEvent": "",
+    "NonPrivateDpEvent": "",
+    "GaussianDpEvent": "noise_multiplier",
+    "LaplaceDpEvent": "noise_multiplier",
+    "DiscreteLaplaceDpEvent": "noise_parameter sensitivity",
+    "RandomizedResponseDpEvent": "noise_parameter num_buckets",
+    "MixtureOfGaussiansDpEvent": "standard_deviation sensitivities sampling_probs",
+    "TruncatedSubsampledGaussianDpEvent": (
+        "dataset_size sampling_probability truncated_batch_size noise_multiplier"
+    ),
+    "PoissonSampledDpEvent": "sampling_probability event",
+    "SampledWithoutReplacementDpEvent": "source_dataset_size sample_size event",
+    "SampledWithReplacementDpEvent": "source_dataset_size sample_size event",
+    "RandomAllocationDpEvent": "event num_selected num_steps",
+    "EpsilonDeltaDpEvent": "epsilon delta",
+    "ExponentialMechanismDpEvent": "epsilon",
+    "PermuteAndFlipDpEvent": "epsilon",
+    "DiscreteGaussianDpEvent": "sigma sensitivity dimension",
+    "ZCDpEvent": "rho xi",
+    "SingleEpochTreeAggregationDpEvent": "noise_multiplier step_counts",
+    "RepeatAndSelectDpEvent": "event mean shape",
 }
 _KNOWN_RELATIONS = {"ADD_OR_REMOVE_ONE", "REPLACE_ONE", "REPLACE_SPECIAL"}
 

@@ -6,6 +6,7 @@ from dp_accounting import dp_event as stock
 from dp_accounting import privacy_accountant
 
 from dp_accounting_ext import dp_event
+from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.reading import batch_events
 from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.reading import extension_events
@@ -36,32 +37,7 @@ _STOCK: dict[str, event_reader.Builder] = {
     "RepeatAndSelectDpEvent": selection_events.repeat_and_select,
 }
 
-# The fields that these account for: one more, in a newer version, is not ignored.
-_FIELDS = {
-    "NoOpDpEvent": "",
-    "NonPrivateDpEvent": "",
-    "GaussianDpEvent": "noise_multiplier",
-    "LaplaceDpEvent": "noise_multiplier",
-    "DiscreteLaplaceDpEvent": "noise_parameter sensitivity",
-    "RandomizedResponseDpEvent": "noise_parameter num_buckets",
-    "MixtureOfGaussiansDpEvent": "standard_deviation sensitivities sampling_probs",
-    "TruncatedSubsampledGaussianDpEvent": (
-        "dataset_size sampling_probability truncated_batch_size noise_multiplier"
-    ),
-    "PoissonSampledDpEvent": "sampling_probability event",
-    "SampledWithoutReplacementDpEvent": "source_dataset_size sample_size event",
-    "SampledWithReplacementDpEvent": "source_dataset_size sample_size event",
-    "RandomAllocationDpEvent": "event num_selected num_steps",
-    "EpsilonDeltaDpEvent": "epsilon delta",
-    "ExponentialMechanismDpEvent": "epsilon",
-    "PermuteAndFlipDpEvent": "epsilon",
-    "DiscreteGaussianDpEvent": "sigma sensitivity dimension",
-    "ZCDpEvent": "rho xi",
-    "SingleEpochTreeAggregationDpEvent": "noise_multiplier step_counts",
-    "RepeatAndSelectDpEvent": "event mean shape",
-}
-
-_TABLE: dict[type, event_reader.Row] = {}
+_TABLE: dict[type, event_reader.Row[interface.Mechanism]] = {}
 
 
 def reader(
@@ -94,16 +70,12 @@ def register(event_type: type[stock.DpEvent], builder: event_reader.Builder) -> 
         )
     if not callable(builder):
         raise TypeError(f"construction must be callable. Found {builder!r}.")
-    known = frozenset(event_reader.field_defaults(event_type))
-    _TABLE[event_type] = event_reader.Row(builder, known)
+    _TABLE[event_type] = event_reader.row_of(event_type, builder)
 
 
 def register_stock_events(module: Any) -> None:
     """Registers those of the stock events that a module has, looked up by name."""
-    for name, builder in _STOCK.items():
-        if hasattr(module, name):
-            known = frozenset(_FIELDS[name].split())
-            _TABLE[getattr(module, name)] = event_reader.Row(builder, known)
+    _TABLE.update(event_reader.stock_rows(module, _STOCK))
 
 
 register_stock_events(stock)

@@ -54,13 +54,13 @@ def private_sampling(
     event: wpm_dp_event.PrivateSamplingEvent, reader: event_reader.Reader
 ) -> interface.Mechanism:
     """Reads one draw from a private distribution."""
-    reader.require(event, NeighborRel.REPLACE_ONE, NeighborRel.REPLACE_SPECIAL)
     if reader.in_sample:
         raise event_reader.UnsupportedError(
             event,
             "`PrivateSamplingEvent` cannot run on a sample: nothing says what a record "
             "outside of it releases.",
         )
+    reader.require(event, NeighborRel.REPLACE_ONE, NeighborRel.REPLACE_SPECIAL)
     truth, lie = wpm_dp_event.dominating_probabilities(event.epsilon, event.total_mass)
     return discrete_outputs.RandomizedResponseWithAbstention(
         float(event.epsilon), truth, lie

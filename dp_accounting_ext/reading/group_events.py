@@ -1,5 +1,8 @@
 """Events as a group of records sees them."""
 
+from typing import Any
+
+import attr
 from dp_accounting import dp_event as stock
 from dp_accounting import privacy_accountant
 
@@ -12,16 +15,22 @@ from dp_accounting_ext.reading import batch_events
 from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.validation import event_trees
 from dp_accounting_ext.validation import fields
+from dp_accounting_ext.wpm import dp_event as wpm_dp_event
 
 NeighborRel = privacy_accountant.NeighboringRelation
+
+_Answers = stock.RandomizedResponseDpEvent | wpm_dp_event.PrivateSamplingEvent
+_PoissonSample = stock.PoissonSampledDpEvent | dp_event.PLDSubsampleEvent
+_FixedSize = (
+    stock.SampledWithoutReplacementDpEvent | stock.SampledWithReplacementDpEvent
+)
 
 
 def group(
     event: dp_event.GroupSubsampledEvent, reader: event_reader.Reader
 ) -> interface.Mechanism:
     """Reads a tree of events as a group of records sees it."""
-    reader.require(event, NeighborRel.ADD_OR_REMOVE_ONE, NeighborRel.REPLACE_ONE)
-    if reader.in_sample:
+    if reader.in_sample or reader.is_derived:
         raise event_reader.UnsupportedError(
             event,
             "`GroupSubsampledEvent` cannot run on a sample: put the sampling inside "
@@ -40,18 +49,82 @@ def group(
 def _grouped(
     event: stock.DpEvent, size: int, reader: event_reader.Reader
 ) -> interface.Mechanism:
-    """Returns what a group sees of one mechanism, possibly on a sample."""
+    """Returns what a group sees of one mechanism, possibly on a sample.
+
+    It is tight where a theorem says so, and else a chain of what one record sees.
+    """
+    tight = _tight(event, size, reader)
+    if tight is not None:
+        return tight
+    one = _one_member(event, size, reader)
+    parts = compositions.unpacked({one: 1})
+    if any(isinstance(part, groups.Grouped) for part in parts):
+        raise event_reader.UnsupportedError(
+            event,
+            "A `GroupSubsampledEvent` cannot hold another: multiply their sizes.",
+        )
+    if one == compositions.NO_OP or compositions.is_certainly_known(one):
+        return one
+    is_replaced = reader.neighboring_relation is NeighborRel.REPLACE_ONE
+    if isinstance(event, _Answers):
+        return groups.GroupedAnswers(size, one, is_replaced)
+    return groups.GroupedByChain(size, one, is_replaced)
+
+
+def _one_member(
+    event: stock.DpEvent, size: int, reader: event_reader.Reader
+) -> interface.Mechanism:
+    """Returns what one member changes, of whatever dataset some others have left.
+
+    The smaller a dataset is, the larger is a batch's share of it.
+    """
+    if reader.neighboring_relation is NeighborRel.ADD_OR_REMOVE_ONE and size > 1:
+        if isinstance(event, stock.SampledWithoutReplacementDpEvent):
+            sampling = batch_events.fixed_sampling(event)
+            smallest = sampling.dataset_size - size + 1
+            if smallest <= sampling.sample_size:
+                raise event_reader.UnsupportedError(
+                    event,
+                    "source_dataset_size must be at least sample_size and group_size "
+                    f"for a batch of a `{type(event.event).__name__}`. Found "
+                    f"{sampling.dataset_size}.",
+                )
+            event = attr.evolve(event, source_dataset_size=smallest)
+        elif _has_size(event):
+            raise event_reader.UnsupportedError(
+                event,
+                f"`{type(event).__name__}` is of a dataset of one size, which changes "
+                "where members leave. Use a neighboring_relation of `REPLACE_ONE`.",
+            )
+    return reader.single(event)
+
+
+def _has_size(event: stock.DpEvent) -> bool:
+    """Tells whether an event, or one inside of it, names the size of its dataset."""
+    stack: list[Any] = [event]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, _FixedSize | stock.TruncatedSubsampledGaussianDpEvent):
+            return True
+        stack += [node.event] if hasattr(node, "event") else []
+        stack += getattr(node, "events", ())
+    return False
+
+
+def _tight(
+    event: stock.DpEvent, size: int, reader: event_reader.Reader
+) -> interface.Mechanism | None:
+    """Returns what a theorem says that a group sees of noise, or of a bit."""
     inner: stock.DpEvent = event
     sampling: groups.Sampling = groups.Unsampled()
-    if isinstance(event, stock.PoissonSampledDpEvent | dp_event.PLDSubsampleEvent):
+    if isinstance(event, _PoissonSample):
         rate = fields.sampling_probability(event.sampling_probability)
         inner, sampling = event.event, groups.Poisson(rate)
         if rate == 0:
-            return compositions.NO_OP
-    elif isinstance(
-        event,
-        stock.SampledWithoutReplacementDpEvent | stock.SampledWithReplacementDpEvent,
-    ):
+            return None
+    elif isinstance(event, _FixedSize):
+        if reader.neighboring_relation is NeighborRel.REPLACE_SPECIAL:
+            return None
         inner, fixed = event.event, batch_events.fixed_sampling(event)
         sampling = fixed
         if size > fixed.dataset_size:
@@ -61,6 +134,8 @@ def _grouped(
             )
     if isinstance(inner, stock.RandomizedResponseDpEvent):
         return _grouped_response(event, inner, size, sampling, reader)
+    if not isinstance(inner, batch_events.NOISES):
+        return None
     noise = batch_events.noise_of(inner, sampling, size)
     if reader.neighboring_relation is not NeighborRel.REPLACE_ONE:
         return noise
@@ -75,8 +150,10 @@ def _grouped_response(
     size: int,
     sampling: groups.Sampling,
     reader: event_reader.Reader,
-) -> interface.Mechanism:
-    reader.require(event, NeighborRel.ADD_OR_REMOVE_ONE)
+) -> interface.Mechanism | None:
+    """Returns the answer to a question of a batch, where records join and leave."""
+    if reader.neighboring_relation is not NeighborRel.ADD_OR_REMOVE_ONE:
+        return None
     if isinstance(sampling, groups.FixedSize):
         raise event_reader.UnsupportedError(
             event,

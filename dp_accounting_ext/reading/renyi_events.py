@@ -1,5 +1,6 @@
 """What the Rényi accountant knows of each type of events."""
 
+from collections.abc import Callable
 from collections.abc import Iterator
 import math
 from typing import Any
@@ -315,42 +316,31 @@ def _runs_of_group(
             yield 1.0, reader.curve(leaf), count
 
 
-def _entry(build: Any, *names: str) -> renyi_reader.Entry:
-    return renyi_reader.Entry(build, frozenset(names))
-
-
-_STOCK = {
-    "NoOpDpEvent": _entry(_no_op),
-    "NonPrivateDpEvent": _entry(_non_private),
-    "GaussianDpEvent": _entry(_gaussian, "noise_multiplier"),
-    "LaplaceDpEvent": _entry(_laplace, "noise_multiplier"),
-    "EpsilonDeltaDpEvent": _entry(_epsilon_delta, "epsilon", "delta"),
-    "ExponentialMechanismDpEvent": _entry(_exponential, "epsilon"),
-    "PermuteAndFlipDpEvent": _entry(_permute_and_flip, "epsilon"),
-    "DiscreteGaussianDpEvent": _entry(
-        _discrete_gaussian, "sigma", "sensitivity", "dimension"
-    ),
-    "ZCDpEvent": _entry(_concentrated, "rho", "xi"),
-    "SingleEpochTreeAggregationDpEvent": _entry(
-        _tree_aggregation, "noise_multiplier", "step_counts"
-    ),
-    "RandomizedResponseDpEvent": _entry(
-        _randomized_response, "noise_parameter", "num_buckets"
-    ),
-    "PoissonSampledDpEvent": _entry(_poisson_sampled, "sampling_probability", "event"),
-    "SampledWithoutReplacementDpEvent": _entry(
-        _without_replacement, "source_dataset_size", "sample_size", "event"
-    ),
-    "RepeatAndSelectDpEvent": _entry(_selection, "event", "mean", "shape"),
-    "RandomAllocationDpEvent": _entry(
-        _allocation, "event", "num_selected", "num_steps"
-    ),
+_STOCK: dict[str, Callable[[Any, Reader], Curve]] = {
+    "NoOpDpEvent": _no_op,
+    "NonPrivateDpEvent": _non_private,
+    "GaussianDpEvent": _gaussian,
+    "LaplaceDpEvent": _laplace,
+    "EpsilonDeltaDpEvent": _epsilon_delta,
+    "ExponentialMechanismDpEvent": _exponential,
+    "PermuteAndFlipDpEvent": _permute_and_flip,
+    "DiscreteGaussianDpEvent": _discrete_gaussian,
+    "ZCDpEvent": _concentrated,
+    "SingleEpochTreeAggregationDpEvent": _tree_aggregation,
+    "RandomizedResponseDpEvent": _randomized_response,
+    "PoissonSampledDpEvent": _poisson_sampled,
+    "SampledWithoutReplacementDpEvent": _without_replacement,
+    "RepeatAndSelectDpEvent": _selection,
+    "RandomAllocationDpEvent": _allocation,
 }
 
-_TABLE: dict[type, renyi_reader.Entry] = {
-    dp_event.RandomAllocationEvent: _STOCK["RandomAllocationDpEvent"],
-    dp_event.PLDSubsampleEvent: _STOCK["PoissonSampledDpEvent"],
-    dp_event.GroupSubsampledEvent: _entry(_group, "group_size", "event"),
+_TABLE: dict[type, event_reader.Row[Curve]] = {
+    event_type: event_reader.row_of(event_type, builder)
+    for event_type, builder in (
+        (dp_event.RandomAllocationEvent, _allocation),
+        (dp_event.PLDSubsampleEvent, _poisson_sampled),
+        (dp_event.GroupSubsampledEvent, _group),
+    )
 }
 
 
@@ -360,10 +350,8 @@ def reader(neighboring_relation: NeighborRel) -> Reader:
 
 
 def register_stock_events(module: Any) -> None:
-    """Registers those of the stock events that a version of dp_accounting has."""
-    for name, entry in _STOCK.items():
-        if hasattr(module, name):
-            _TABLE[getattr(module, name)] = entry
+    """Registers those of the stock events that a module has, looked up by name."""
+    _TABLE.update(event_reader.stock_rows(module, _STOCK))
 
 
 register_stock_events(stock)

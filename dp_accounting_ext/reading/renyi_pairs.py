@@ -37,6 +37,12 @@ def mechanism_of(
     return None if len(sizes) > 1 or is_too_large else mechanism
 
 
+def is_unknown(event_type: type) -> bool:
+    """Tells whether no table has a type of events, nor one that it inherits from."""
+    known = event_table.reader(NeighborRel.ADD_OR_REMOVE_ONE).rows
+    return not any(kind in known for kind in event_type.__mro__)
+
+
 def curve(mechanism: interface.Mechanism, relation: NeighborRel) -> curves.Curve:
     """Returns the curve of a mechanism's pairs, of a group a row for each split."""
     if mechanism == compositions.NO_OP:

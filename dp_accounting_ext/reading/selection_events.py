@@ -2,8 +2,6 @@
 
 from typing import Any
 
-from dp_accounting import privacy_accountant
-
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import groups
 from dp_accounting_ext.mechanisms import interface
@@ -12,14 +10,13 @@ from dp_accounting_ext.mechanisms import selections
 from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.validation import fields
 
-NeighborRel = privacy_accountant.NeighboringRelation
-
 # Means of numbers of runs above it are refused.
 _LARGEST_MEAN = 2.0**53
 
 
 def exponential(event: Any, reader: event_reader.Reader) -> interface.Mechanism:
     """Reads the exponential mechanism."""
+    reader.require_own_relation(event)
     epsilon = fields.scale("epsilon", event.epsilon)
     if epsilon == 0:
         return compositions.NO_OP
@@ -28,7 +25,7 @@ def exponential(event: Any, reader: event_reader.Reader) -> interface.Mechanism:
 
 def permute_and_flip(event: Any, reader: event_reader.Reader) -> interface.Mechanism:
     """Reads the permute-and-flip mechanism."""
-    reader.require(event, NeighborRel.ADD_OR_REMOVE_ONE, NeighborRel.REPLACE_SPECIAL)
+    reader.require_own_relation(event)
     epsilon = fields.scale("epsilon", event.epsilon)
     return selections.PermuteAndFlip(epsilon) if epsilon else compositions.NO_OP
 

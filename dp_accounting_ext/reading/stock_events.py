@@ -43,48 +43,52 @@ def gaussian(
     noise = fields.noise_multiplier(event.noise_multiplier)
     if noise == 0:
         return known_bounds.NonPrivate()
-    if reader.neighboring_relation is NeighborRel.REPLACE_ONE:
-        return additive_noise.Gaussian(noise / 2)
-    return additive_noise.Gaussian(noise)
+    return additive_noise.Gaussian(noise / _norms_moved(reader))
+
+
+def _norms_moved(reader: event_reader.Reader) -> int:
+    """Returns how far neighbours' sums may be apart, in norms of a record."""
+    return 2 if reader.neighboring_relation is NeighborRel.REPLACE_ONE else 1
 
 
 def laplace(
     event: stock.LaplaceDpEvent, reader: event_reader.Reader
 ) -> interface.Mechanism:
-    """Reads the Laplace mechanism."""
-    reader.require(event, NeighborRel.ADD_OR_REMOVE_ONE, NeighborRel.REPLACE_SPECIAL)
+    """Reads the Laplace mechanism; a replaced record moves its sum twice as far."""
     noise = fields.noise_multiplier(event.noise_multiplier)
-    return additive_noise.laplace(noise) if noise else known_bounds.NonPrivate()
+    if noise == 0:
+        return known_bounds.NonPrivate()
+    return additive_noise.laplace(noise / _norms_moved(reader))
 
 
 def discrete_laplace(
     event: stock.DiscreteLaplaceDpEvent, reader: event_reader.Reader
 ) -> interface.Mechanism:
-    """Reads the discrete Laplace mechanism."""
-    reader.require(event, NeighborRel.ADD_OR_REMOVE_ONE, NeighborRel.REPLACE_SPECIAL)
+    """Reads the discrete Laplace mechanism, the sensitivity a record's norm."""
     parameter = fields.scale("noise_parameter", event.noise_parameter)
     sensitivity = fields.positive_integer("sensitivity", event.sensitivity)
-    if sensitivity > discrete.LARGEST_SENSITIVITY:
+    norms = _norms_moved(reader)
+    if norms * sensitivity > discrete.LARGEST_SENSITIVITY:
         raise ValueError(
-            f"sensitivity must be at most {discrete.LARGEST_SENSITIVITY}. "
+            f"sensitivity must be at most {discrete.LARGEST_SENSITIVITY // norms}. "
             f"Found {sensitivity}."
         )
     if parameter == 0:
         return known_bounds.NonPrivate()
-    return discrete_outputs.DiscreteLaplace(parameter, sensitivity)
+    return discrete_outputs.DiscreteLaplace(parameter, norms * sensitivity)
 
 
 def randomized_response(
     event: stock.RandomizedResponseDpEvent, reader: event_reader.Reader
 ) -> interface.Mechanism:
     """Reads randomized response over k buckets."""
-    reader.require(event, NeighborRel.REPLACE_ONE, NeighborRel.REPLACE_SPECIAL)
     if reader.in_sample:
         raise event_reader.UnsupportedError(
             event,
             "`RandomizedResponseDpEvent` cannot run on a sample: nothing says what a "
             "record outside of it answers.",
         )
+    reader.require(event, NeighborRel.REPLACE_ONE, NeighborRel.REPLACE_SPECIAL)
     buckets = fields.positive_integer("num_buckets", event.num_buckets)
     noise = fields.probability("noise_parameter", event.noise_parameter)
     if buckets == 1 or noise == 1:
@@ -148,6 +152,7 @@ def truncated(
 
 def privacy_parameters(event: Any, reader: event_reader.Reader) -> interface.Mechanism:
     """Reads a mechanism that is (ε, δ)-private, of which no more is known."""
+    reader.require_own_relation(event)
     epsilon = fields.real_number("epsilon", event.epsilon)
     delta = fields.probability("delta", event.delta)
     if epsilon < 0:
@@ -159,6 +164,7 @@ def privacy_parameters(event: Any, reader: event_reader.Reader) -> interface.Mec
 
 def zero_concentrated(event: Any, reader: event_reader.Reader) -> interface.Mechanism:
     """Reads a mechanism whose divergence at the order α is at most ξ + ρα."""
+    reader.require_own_relation(event)
     rho, xi = fields.scale("rho", event.rho), fields.scale("xi", event.xi)
     return _concentrated(rho, xi) if rho or xi else compositions.NO_OP
 
@@ -172,10 +178,11 @@ def _concentrated(rho: float, xi: float) -> interface.Mechanism:
 def discrete_gaussian(event: Any, reader: event_reader.Reader) -> interface.Mechanism:
     """Reads the discrete Gaussian mechanism, of an integer-valued function.
 
-    The sensitivity is the function's, in the Euclidean norm. Where the function can
-    move in one coordinate only, as in one dimension, the pair is exact. Else it is that
-    of the divergences, at most those of the Gaussian mechanism, from above, and from
-    below that of a function that moves in one.
+    The sensitivity is a record's norm, Euclidean; a replaced record moves the function
+    by up to twice that. Where the function can move in one coordinate only, as in one
+    dimension, the pair is exact. Else it is that of the divergences, at most those of
+    the Gaussian mechanism, from above, and from below that of a function that moves in
+    one.
 
     Source:
         Canonne et al. 2020, https://arxiv.org/abs/2004.00010, Theorem 14.
@@ -189,12 +196,14 @@ def discrete_gaussian(event: Any, reader: event_reader.Reader) -> interface.Mech
         return compositions.NO_OP
     if sigma == 0:
         return known_bounds.NonPrivate()
-    steps = math.floor(sensitivity)
-    rho = (sensitivity / sigma) ** 2 / 2
+    norms = _norms_moved(reader)
+    steps = norms * math.floor(sensitivity)
+    rho = (norms * sensitivity / sigma) ** 2 / 2
     if not discrete.is_discrete_gaussian(sigma, steps):
         return _concentrated(rho, 0.0)
     one = discrete_outputs.DiscreteGaussian(sigma, steps)
-    if dimension == 1 or sensitivity**2 < 2:
+    # A record moves one coordinate by one, one that is replaced perhaps two.
+    if dimension == 1 or (norms == 1 and sensitivity**2 < 2):
         return one
     return known_bounds.Between(one, _concentrated(rho, 0.0))
 
@@ -202,12 +211,13 @@ def discrete_gaussian(event: Any, reader: event_reader.Reader) -> interface.Mech
 def tree_aggregation(event: Any, reader: event_reader.Reader) -> interface.Mechanism:
     """Reads sums over the nodes of trees, in the path of one of which a record is.
 
-    A tree of s steps has paths of ⌈log₂(s + 1)⌉ nodes.
+    A tree of s steps has paths of ⌈log₂(s + 1)⌉ nodes. A record that takes another's
+    place has its path.
 
     Source:
         Kairouz et al. 2021, https://arxiv.org/abs/2103.00039, Appendix D.
     """
-    reader.require(event, NeighborRel.REPLACE_SPECIAL)
+    reader.require(event, NeighborRel.REPLACE_ONE, NeighborRel.REPLACE_SPECIAL)
     noise = fields.noise_multiplier(event.noise_multiplier)
     steps = event.step_counts
     if isinstance(steps, numbers.Integral):
@@ -223,4 +233,5 @@ def tree_aggregation(event: Any, reader: event_reader.Reader) -> interface.Mecha
         return compositions.NO_OP
     if noise == 0:
         return known_bounds.NonPrivate()
-    return compositions.compose({additive_noise.Gaussian(noise): depth})
+    one = additive_noise.Gaussian(noise / _norms_moved(reader))
+    return compositions.compose({one: depth})

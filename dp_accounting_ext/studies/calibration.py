@@ -9,7 +9,6 @@ import time
 
 from scipy import optimize
 
-from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.studies import comparison
 from dp_accounting_ext.studies import training_run
 from dp_accounting_ext.validation import fields
@@ -29,89 +28,77 @@ Epsilon = Callable[[float], float]
 
 
 @dataclasses.dataclass(frozen=True)
-class Target:
-    """A training run whose noise is to be found, and the privacy that it must have.
-
-    Attributes:
-        epsilon: ε that must not be exceeded, in nats; positive and finite.
-        num_steps: Steps of an epoch, t.
-        num_selected: Steps of an epoch that each record is in, k.
-        num_epochs: Number of epochs.
-        delta: δ, in (0, 1).
-        group_size: Number of records that are protected together.
-
-    Raises:
-        TypeError, ValueError: If a field is not what its name says; checked when
-            made, naming the field and the value found.
-    """
-
-    epsilon: float
-    num_steps: int
-    num_selected: int
-    num_epochs: int
-    delta: float
-    group_size: int = 1
-
-    def __post_init__(self) -> None:
-        if not 0 < fields.real_number("epsilon", self.epsilon) < math.inf:
-            raise ValueError(
-                f"epsilon must be positive and finite. Found {self.epsilon}."
-            )
-        self.with_noise(1.0)
-
-    def with_noise(self, noise_multiplier: float) -> training_run.TrainingRun:
-        """Returns the training run with noise."""
-        return training_run.TrainingRun(
-            noise_multiplier=noise_multiplier,
-            num_steps=self.num_steps,
-            num_selected=self.num_selected,
-            num_epochs=self.num_epochs,
-            delta=self.delta,
-            group_size=self.group_size,
-        )
-
-
-@dataclasses.dataclass(frozen=True)
 class Row:
     """One scheme's noise, and the certified bounds on ε that it gives.
 
     Attributes:
         scheme: How batches are drawn.
-        noise_multiplier: A number of six digits; None where there is no theorem.
-        epsilon_lower: Lower bound on ε, in nats, or None.
-        epsilon_upper: Upper bound on ε, at most the target, or None.
+        noise_multiplier: A number of six digits.
+        epsilon_lower: Lower bound on ε, in nats.
+        epsilon_upper: Upper bound on ε, at most the target.
         seconds: CPU time of the search.
         note: What a reader must know beside these.
     """
 
     scheme: str
-    noise_multiplier: float | None
-    epsilon_lower: float | None
-    epsilon_upper: float | None
+    noise_multiplier: float
+    epsilon_lower: float
+    epsilon_upper: float
     seconds: float
     note: str = ""
 
 
-def calibrate(target: Target) -> list[Row]:
+def calibrate(
+    setting: training_run.TrainingRun,
+    epsilon: float,
+    *,
+    progress: comparison.Progress | None = None,
+) -> list[Row]:
     """Returns the noise that each scheme needs.
 
+    Args:
+        setting: The run; its noise is not looked at, nor its way of drawing batches.
+        epsilon: ε that must not be exceeded at the run's δ, in nats; positive and
+            finite.
+        progress: Called with the number of schemes done, and of all, after each.
+
     Raises:
-        ValueError: If the group is too large, or no noise that fits a float is enough.
+        TypeError, ValueError: If epsilon is not what it should be, δ is not given, the
+            group is too large, or no noise that fits a float is enough.
 
     Guarantees:
         ε is certified to be at most the target at the noise that is returned, and
         is not at the next smaller number of six digits: what is lost is less than
         1e-5 of the noise, and the width of the bracket.
     """
-    return [_row(scheme, target) for scheme in training_run.SCHEMES]
+    if not 0 < fields.real_number("epsilon", epsilon) < math.inf:
+        raise ValueError(f"epsilon must be positive and finite. Found {epsilon}.")
+    delta = training_run.given("delta", setting.delta)
+    target = _Target(float(epsilon), delta, setting)
+    rows = []
+    for scheme in training_run.SCHEMES:
+        rows.append(_row(scheme, target))
+        if progress:
+            progress(len(rows), len(training_run.SCHEMES))
+    return rows
 
 
-def _row(scheme: str, target: Target) -> Row:
+@dataclasses.dataclass(frozen=True)
+class _Target:
+    """The ε and δ that a run must have."""
+
+    epsilon: float
+    delta: float
+    setting: training_run.TrainingRun
+
+    def with_noise(self, noise_multiplier: float) -> training_run.TrainingRun:
+        """Returns the training run with noise."""
+        return dataclasses.replace(self.setting, noise_multiplier=noise_multiplier)
+
+
+def _row(scheme: str, target: _Target) -> Row:
     begin = time.process_time()
-    try:
-        noise, note = _least_noise(_epsilon_of(scheme, target), target)
-    except event_reader.UnsupportedError as error:
-        return Row(scheme, None, None, None, 0.0, f"unsupported: {error.message}")
+    noise, note = _least_noise(_epsilon_of(scheme, target), target)
     bracket = comparison.bracket(scheme, target.with_noise(noise))
     return Row(
         scheme,
@@ -123,7 +110,7 @@ def _row(scheme: str, target: Target) -> Row:
     )
 
 
-def _epsilon_of(scheme: str, target: Target) -> Epsilon:
+def _epsilon_of(scheme: str, target: _Target) -> Epsilon:
     """Returns the upper bound on ε as a function of noise; it keeps its answers."""
 
     @functools.cache
@@ -134,7 +121,7 @@ def _epsilon_of(scheme: str, target: Target) -> Epsilon:
     return epsilon
 
 
-def _least_noise(epsilon: Epsilon, target: Target) -> tuple[float, str]:
+def _least_noise(epsilon: Epsilon, target: _Target) -> tuple[float, str]:
     """Returns the least noise of six digits that is enough, and a note on it."""
     enough = _guess(target)
     while epsilon(enough) > target.epsilon:
@@ -159,14 +146,15 @@ def _least_noise(epsilon: Epsilon, target: Target) -> tuple[float, str]:
     return noise, ""
 
 
-def _guess(target: Target) -> float:
+def _guess(target: _Target) -> float:
     """Returns about the noise that is needed without amplification."""
     # Of a Gaussian of mean m, ε is about m² / 2 + m √(2 log(1/δ)).
     slope = math.sqrt(-2 * math.log(target.delta))
     root = math.hypot(slope, math.sqrt(2 * target.epsilon))
     mean = 2 * target.epsilon / (slope + root)
-    runs = target.num_selected * target.num_epochs
-    noise = target.group_size * math.sqrt(runs) / mean
+    setting = target.setting
+    runs = setting.num_selected * setting.epochs
+    noise = setting.group_size * math.sqrt(runs) / mean
     return min(max(noise, 10 * training_run.SMALLEST_NOISE), training_run.LARGEST_NOISE)
 
 

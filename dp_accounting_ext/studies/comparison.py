@@ -8,13 +8,15 @@ import time
 from dp_accounting_ext.bounds import privacy_bounds
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import allocated
-from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.studies import training_run
+
+Progress = Callable[[int, int], None]
 
 # Tuning: the accountant's own loss interval, in nats.
 _INTERVAL = 1e-4
 # Tuning: a relative width of brackets that nobody needs to be told of.
 _TIGHT = 1e-3
+_ADD_OR_REMOVE = training_run.NeighborRel.ADD_OR_REMOVE_ONE
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,74 +25,96 @@ class Row:
 
     Attributes:
         scheme: What is bounded.
-        epsilon_lower: Lower bound on ε, in nats; None where there is no theorem.
-        epsilon_upper: Upper bound on ε, in nats; None with the lower one.
+        epsilon_lower: Lower bound on ε, in nats.
+        epsilon_upper: Upper bound on ε, in nats.
         seconds: CPU time of both.
-        note: What a reader must know of a bracket that is not tight, or missing.
+        note: What a reader must know of a bracket that is not tight.
     """
 
     scheme: str
-    epsilon_lower: float | None
-    epsilon_upper: float | None
+    epsilon_lower: float
+    epsilon_upper: float
     seconds: float
     note: str = ""
 
 
-def compare(setting: training_run.TrainingRun) -> list[Row]:
+def compare(
+    setting: training_run.TrainingRun, *, progress: Progress | None = None
+) -> list[Row]:
     """Returns ε for random allocation, Poisson sampling and no amplification.
 
     For 1 < k < t random allocation of a record has a second row: the bracket of the
     composition of k blocks, whose upper end bounds the mechanism and whose lower
     end does not.
+
+    Args:
+        setting: The run; its own way of drawing batches is not looked at.
+        progress: Called with the number of schemes done, and of all, after each.
     """
-    rows = [bracket(scheme, setting) for scheme in training_run.SCHEMES]
-    if setting.group_size == 1 and 1 < setting.num_selected < setting.num_steps:
+    rows = []
+    for scheme in training_run.SCHEMES:
+        rows.append(bracket(scheme, setting))
+        if progress:
+            progress(len(rows), len(training_run.SCHEMES))
+    if setting.group_size == 1 and 1 < setting.num_selected < setting.steps_of_epoch:
         rows.insert(1, _block_reduction(setting))
     return rows
 
 
-def bracket(scheme: str, setting: training_run.TrainingRun) -> Row:
+def bracket(
+    scheme: str,
+    setting: training_run.TrainingRun,
+    *,
+    neighboring_relation: training_run.NeighborRel = _ADD_OR_REMOVE,
+) -> Row:
     """Returns the bounds on ε of a training run.
 
     Args:
         scheme: A name in `training_run.SCHEMES`.
         setting: The run.
+        neighboring_relation: Which datasets are adjacent.
 
     Raises:
-        ValueError: If there is no such scheme, or the group is too large.
+        ValueError: If there is no such scheme, the group is too large, or noise or δ
+            is not given.
     """
+    delta = training_run.given("delta", setting.delta)
 
     def bounds() -> tuple[float, float]:
-        accountant = training_run.accountant(scheme, setting)
-        return accountant.get_epsilon_bounds(setting.delta)
+        accountant = training_run.accountant(
+            scheme, setting, neighboring_relation=neighboring_relation
+        )
+        return accountant.get_epsilon_bounds(delta)
 
-    return _timed(scheme, bounds)
+    return _timed(scheme, bounds, training_run.construction(scheme, setting))
 
 
 def _block_reduction(setting: training_run.TrainingRun) -> Row:
+    delta = training_run.given("delta", setting.delta)
     allocation = allocated.RandomAllocation(
-        additive_noise.Gaussian(setting.noise_multiplier),
+        additive_noise.Gaussian(setting.step.noise_multiplier),
         setting.num_selected,
-        setting.num_steps,
+        setting.steps_of_epoch,
     )
 
     def bounds() -> tuple[float, float]:
         blocks = privacy_bounds.PrivacyBounds(
-            {allocation.blocks(): setting.num_epochs}, _INTERVAL
+            {allocation.blocks(): setting.epochs}, _INTERVAL
         )
-        upper = blocks.upper_epsilon(setting.delta)
-        return min(blocks.lower_epsilon(setting.delta), upper), upper
+        upper = blocks.upper_epsilon(delta)
+        return min(blocks.lower_epsilon(delta), upper), upper
 
     return _timed("- block reduction", bounds)
 
 
-def _timed(scheme: str, bounds: Callable[[], tuple[float, float]]) -> Row:
+def _timed(
+    scheme: str, bounds: Callable[[], tuple[float, float]], construction: str = ""
+) -> Row:
     begin = time.process_time()
-    try:
-        lower, upper = bounds()
-    except event_reader.UnsupportedError as error:
-        return Row(scheme, None, None, 0.0, f"unsupported: {error.message}")
-    return Row(scheme, lower, upper, time.process_time() - begin, _note(lower, upper))
+    lower, upper = bounds()
+    seconds = time.process_time() - begin
+    notes = [note for note in (construction, _note(lower, upper)) if note]
+    return Row(scheme, lower, upper, seconds, ": ".join(notes))
 
 
 def _note(lower: float, upper: float) -> str:

@@ -1,6 +1,8 @@
 """δ as a function of ε, certified on both sides, for the ways of drawing batches."""
 
 from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Sequence
 import dataclasses
 import math
@@ -8,7 +10,6 @@ import time
 
 import numpy as np
 
-from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.studies import training_run
 from dp_accounting_ext.validation import fields
 
@@ -27,12 +28,12 @@ class Profile:
     Attributes:
         scheme: How batches are drawn.
         group_size: Number of records that are protected together.
-        epsilons: (n,) ε, increasing, in nats; none where there is no theorem.
+        epsilons: (n,) ε, increasing, in nats.
         delta_lower: (n,) lower bounds on δ, which do not increase.
         delta_upper: (n,) upper bounds on δ, which do not increase. Only the last may
             be below the δ of the setting.
         seconds: CPU time of all.
-        note: Why there is no profile.
+        note: How the upper bounds are made, if they need not be tight.
     """
 
     scheme: str
@@ -62,7 +63,7 @@ def profiles(
         epsilons: ε, in nats. If none are given, each profile has a grid of its own,
             up to where it ends.
         num_points: Points of such a grid, at least 3.
-        progress: Called with the number of profiles done, and of all, after each.
+        progress: Called with the number of points done, and of all, after each.
 
     Raises:
         TypeError, ValueError: If an argument is not what its name says, or a group is
@@ -78,11 +79,21 @@ def profiles(
     else:
         grids = _grids([_end(scheme, run) for scheme, run in runs], num_points)
     found = []
-    for (scheme, run), grid in zip(runs, grids, strict=True):
-        found.append(_profile(scheme, run, grid))
-        if progress:
-            progress(len(found), len(runs))
+    total = sum(map(len, grids))
+    for number, ((scheme, run), grid) in enumerate(zip(runs, grids, strict=True)):
+        before = sum(map(len, grids[:number]))
+        found.append(_profile(scheme, run, _told(grid, before, total, progress)))
     return found
+
+
+def _told(
+    grid: Sequence[float], before: int, total: int, progress: Progress | None
+) -> Iterator[float]:
+    """Yields the points, and tells when each is done."""
+    for done, epsilon in enumerate(grid, before + 1):
+        yield epsilon
+        if progress:
+            progress(done, total)
 
 
 def _checked(epsilons: Sequence[float]) -> list[float]:
@@ -96,11 +107,9 @@ def _checked(epsilons: Sequence[float]) -> list[float]:
 
 
 def _end(scheme: str, setting: training_run.TrainingRun) -> float:
-    """Returns ε at the smallest δ; 0 where there is no theorem, or no finite one."""
-    try:
-        epsilon = training_run.accountant(scheme, setting).get_epsilon(setting.delta)
-    except event_reader.UnsupportedError:
-        return 0.0
+    """Returns ε at the smallest δ; 0 where there is no finite one."""
+    delta = training_run.given("delta", setting.delta)
+    epsilon = training_run.accountant(scheme, setting).get_epsilon(delta)
     return epsilon if math.isfinite(epsilon) else 0.0
 
 
@@ -132,27 +141,26 @@ def _grids(ends: Sequence[float], num_points: int) -> list[list[float]]:
 
 
 def _profile(
-    scheme: str, setting: training_run.TrainingRun, epsilons: Sequence[float]
+    scheme: str, setting: training_run.TrainingRun, epsilons: Iterable[float]
 ) -> Profile:
     begin = time.process_time()
-    try:
-        accountant = training_run.accountant(scheme, setting)
-    except event_reader.UnsupportedError as error:
-        note = f"unsupported: {error.message}"
-        return Profile(scheme, setting.group_size, (), (), (), 0.0, note)
-    lower, upper = [], []
+    smallest = training_run.given("delta", setting.delta)
+    accountant = training_run.accountant(scheme, setting)
+    asked, lower, upper = [], [], []
     for epsilon in epsilons:
         low, high = accountant.get_delta_bounds(epsilon)
+        asked.append(epsilon)
         lower.append(low)
         upper.append(high)
-        if high < setting.delta:
+        if high < smallest:
             break
     # δ never increases: what bounds it at one ε bounds it at the others.
     return Profile(
         scheme,
         setting.group_size,
-        tuple(epsilons[: len(upper)]),
+        tuple(asked),
         tuple(np.maximum.accumulate(lower[::-1])[::-1].tolist()),
         tuple(np.minimum.accumulate(upper).tolist()),
         time.process_time() - begin,
+        training_run.construction(scheme, setting),
     )

@@ -11,9 +11,12 @@ import pathlib
 import textwrap
 from typing import Any
 
-SUFFIXES = (".png", ".svg")
+from dp_accounting_ext.validation import fields
+
+SUFFIXES = (".pdf", ".png", ".svg")
 # Tuning: how a picture looks; sizes are in inches.
-_DOTS_PER_INCH = 110
+DPI = 150
+_LEAST_DPI, _MOST_DPI = 20, 1200
 _PANEL_WIDTH = 4.2
 _PANEL_HEIGHT = 3.2
 _SIDE_LEGEND_WIDTH = 2.7
@@ -64,9 +67,13 @@ class Dashes(enum.Enum):
 
 
 class Kind(enum.Enum):
-    """How points are shown; dots are on lines of their colour, which legends name."""
+    """How points are shown; dots are on lines of their colour, which legends name.
+
+    A broad line is pale: a narrow one on it is seen.
+    """
 
     LINE = "line"
+    BROAD = "broad"
     POINTS = "points"
     BARS = "bars"
     STEPS = "steps"
@@ -146,16 +153,20 @@ class Picture:
     columns: int = 3
 
 
-def check_output(path: pathlib.Path) -> None:
+def check_output(path: pathlib.Path, *, dpi: int = DPI) -> None:
     """Raises what `draw` would, before anything is computed.
 
     Raises:
         ModuleNotFoundError: If matplotlib is not installed.
-        ValueError: If it is no name of a picture, in a directory that is there and
-            can be written to.
+        TypeError, ValueError: If it is no name of a picture, in a directory that is
+            there and can be written to; or dpi is not what it should be.
     """
     if path.suffix.lower() not in SUFFIXES:
-        raise ValueError(f"output must end in {' or '.join(SUFFIXES)}. Found {path}.")
+        *others, last = SUFFIXES
+        ends = f"{', '.join(others)} or {last}"
+        raise ValueError(f"output must end in {ends}. Found {path}.")
+    if not _LEAST_DPI <= fields.positive_integer("dpi", dpi) <= _MOST_DPI:
+        raise ValueError(f"dpi must be from {_LEAST_DPI} to {_MOST_DPI}. Found {dpi}.")
     if not (path.parent.is_dir() and os.access(path.parent, os.W_OK)):
         raise ValueError(
             f"output must be in a directory that can be written to. Found {path}."
@@ -171,8 +182,8 @@ def check_matplotlib() -> None:
         found = None
     if found is None:
         raise ModuleNotFoundError(
-            "Pictures need matplotlib, the extra `plot`: "
-            "pip install 'dp-accounting-ext[plot]'."
+            "matplotlib must be installed for pictures. Found none; run "
+            "python -m pip install matplotlib."
         )
 
 
@@ -207,14 +218,19 @@ def _rows(curve: Curve) -> list[list[str]]:
     ]
 
 
-def draw(picture: Picture, path: pathlib.Path) -> None:
-    """Writes a picture, PNG or SVG by its suffix.
+def draw(picture: Picture, path: pathlib.Path, *, dpi: int = DPI) -> None:
+    """Writes a picture, a PDF, PNG or SVG by its suffix.
+
+    Args:
+        picture: What to draw.
+        path: Where to.
+        dpi: Dots of an inch of a PNG, from 20 to 1200.
 
     Raises:
-        ModuleNotFoundError, ValueError: As `check_output` does.
+        ModuleNotFoundError, TypeError, ValueError: As `check_output` does.
         OSError: If it cannot be written.
     """
-    check_output(path)
+    check_output(path, dpi=dpi)
     import matplotlib
     from matplotlib import figure
 
@@ -237,8 +253,9 @@ def draw(picture: Picture, path: pathlib.Path) -> None:
         # What is to be laid out has ticks, and these are found by drawing.
         whole.draw_without_rendering()
         # No date, so that the same numbers make the same file.
-        metadata = {"Date": None} if path.suffix.lower() == ".svg" else {}
-        whole.savefig(path, dpi=_DOTS_PER_INCH, metadata=metadata)
+        dates = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
+        metadata = dates.get(path.suffix.lower(), {})
+        whole.savefig(path, dpi=dpi, metadata=metadata)
 
 
 def _add_legends(
@@ -315,6 +332,8 @@ def _draw_curve(curve: Curve, axes: Any, above: float) -> None:
         axes.plot(curve.x, upper, "o", ms=3.5, color=colour, zorder=1.9)
         return
     style = {"color": colour, "ls": curve.look.dashes.value, "lw": 1.7}
+    if curve.look.kind is Kind.BROAD:
+        style |= {"lw": 5.0, "alpha": 0.45, "zorder": 1.8}
     if curve.look.kind is Kind.STEPS:
         style["drawstyle"] = "steps-mid"
     axes.plot(curve.x, upper, label=curve.label, **style)

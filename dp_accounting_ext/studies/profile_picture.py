@@ -1,11 +1,14 @@
 """Privacy profiles as a picture."""
 
 from collections.abc import Sequence
+import dataclasses
+from typing import Protocol
 
 from dp_accounting_ext.studies import delta_profile
 from dp_accounting_ext.studies import drawing
 from dp_accounting_ext.studies import training_run
 
+_CHAINED = "Chained ones go from record to record; no tight bound is known."
 _COLOURS = {
     training_run.RANDOM_ALLOCATION: drawing.Colour.BLUE,
     training_run.POISSON_SAMPLING: drawing.Colour.VERMILLION,
@@ -13,54 +16,78 @@ _COLOURS = {
 }
 
 
+class Named(Protocol):
+    """What has a curve."""
+
+    @property
+    def scheme(self) -> str:
+        """How batches are drawn."""
+
+    @property
+    def group_size(self) -> int:
+        """Number of records that are protected together."""
+
+    @property
+    def note(self) -> str:
+        """How the upper bounds are made, if they need not be tight."""
+
+
 def picture(
     found: Sequence[delta_profile.Profile], *, title: str, smallest_delta: float
 ) -> drawing.Picture:
-    """Returns the profiles on one pair of axes, and what is left out below them.
+    """Returns the profiles on one pair of axes.
 
     Args:
         found: The profiles.
         title: One line.
         smallest_delta: Lower end of the axis.
     """
-    sizes = sorted({each.group_size for each in found})
     curves = [
         drawing.Curve(
             label(each),
             each.epsilons,
             each.delta_upper,
             each.delta_lower,
-            _look(each.scheme, sizes.index(each.group_size)),
+            look,
         )
-        for each in found
-        if each.epsilons
+        for each, look in zip(found, looks(found), strict=True)
     ]
     panel = drawing.Panel(
         "", "ε (nats)", "δ", curves, True, True, (smallest_delta, 1.0)
     )
-    note = " ".join(["Certified bands.", *notes(found)])
-    return drawing.Picture(title, [panel], note)
+    return drawing.Picture(title, [panel], note(found))
+
+
+def note(found: Sequence[Named]) -> str:
+    """Returns what a reader of the curves must know of them."""
+    chained = any(each.note for each in found)
+    return f"Certified bands. {_CHAINED}" if chained else "Certified bands."
+
+
+def looks(found: Sequence[Named]) -> list[drawing.Look]:
+    """Returns a style for each: colours are of schemes, dashes of sizes of groups."""
+    sizes = sorted({each.group_size for each in found})
+    return [_look(each.scheme, sizes.index(each.group_size)) for each in found]
 
 
 def _look(scheme: str, rank: int) -> drawing.Look:
     """Returns the style of a scheme for the group size of a rank.
 
-    Poisson sampling is one style ahead: its curve of single records is dashes on the
-    solid one of random allocation, which is often next to it.
+    The curves of random allocation and of Poisson sampling are often one upon the
+    other. So the former is a broad pale line, and the latter, narrow dashes on it.
     """
     dashes = list(drawing.Dashes)
     if scheme == training_run.POISSON_SAMPLING:
         rank += 1
-    return drawing.Look(_COLOURS[scheme], dashes[rank % len(dashes)])
+    look = drawing.Look(_COLOURS[scheme], dashes[rank % len(dashes)])
+    if scheme == training_run.RANDOM_ALLOCATION:
+        return dataclasses.replace(look, kind=drawing.Kind.BROAD)
+    return look
 
 
-def label(profile: delta_profile.Profile) -> str:
-    """Returns a name that is the profile's alone."""
-    if profile.group_size == 1:
-        return profile.scheme
-    return f"{profile.scheme}, groups of {profile.group_size}"
-
-
-def notes(found: Sequence[delta_profile.Profile]) -> list[str]:
-    """Returns a sentence for each profile that is missing."""
-    return [f"Without {label(each)}: {each.note}." for each in found if each.note]
+def label(curve: Named) -> str:
+    """Returns a name that is the curve's alone."""
+    if curve.group_size == 1:
+        return curve.scheme
+    name = f"{curve.scheme}, groups of {curve.group_size}"
+    return f"{name} ({curve.note})" if curve.note else name

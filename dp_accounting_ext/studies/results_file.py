@@ -8,6 +8,7 @@ import io
 import os
 from typing import BinaryIO
 
+from dp_accounting_ext.studies import file_lock
 from dp_accounting_ext.studies import grid_file
 
 Cells = grid_file.Cells
@@ -40,13 +41,20 @@ def resume(path: grid_file.Path, grid: grid_file.Grid) -> Iterator[Table]:
 
     Raises:
         OSError: If the file cannot be read or written.
-        ValueError: If it holds anything but a table of the grid's first rows; it is
-            left as it was.
+        ValueError: If it holds anything but a table of the grid's first rows, or
+            another process writes it; it is left as it was.
     """
     header = _line([*grid.columns, *RESULTS])
-    whole = _whole_lines(path, header)
-    _check(path, whole, header, grid)
+    _check(path, _whole_lines(path, header), header, grid)
     with open(path, "ab") as file:
+        if not file_lock.take(file):
+            raise ValueError(
+                "output must be written by one sweep at a time. Found another that "
+                f"writes {path}; wait for its end, or name another file."
+            )
+        # Again, for another sweep may have been at it until now.
+        whole = _whole_lines(path, header)
+        _check(path, whole, header, grid)
         file.truncate(sum(map(len, whole)))
         table = Table(file, max(len(whole) - 1, 0))
         if not whole:

@@ -10,6 +10,8 @@ from dp_accounting_ext.validation import fields
 MOST_EVENTS = 300_000
 DEEPEST = 200
 MOST_SAMPLINGS = 16
+# Tuning: what is read at a glance.
+_MOST_LINES, _LONGEST_LINE = 10, 300
 
 
 def event_tree(event: Any) -> None:
@@ -54,6 +56,27 @@ def repeated(event: dp_event.DpEvent, count: int) -> tuple[dp_event.DpEvent, int
         count *= fields.positive_integer("count", event.count)
         event = event.event
     return event, fields.positive_integer("count", count)
+
+
+def described(ledger: dp_event.DpEvent) -> str:
+    """Returns what was composed, a line an event with how often it ran.
+
+    Args:
+        ledger: An accountant's.
+    """
+    parts = getattr(ledger, "events", [ledger])
+    lines = []
+    for part in parts[:_MOST_LINES]:
+        if isinstance(part, dp_event.NoOpDpEvent):
+            continue
+        event: Any = part
+        count = 1
+        while isinstance(event, dp_event.SelfComposedDpEvent):
+            event, count = event.event, count * event.count
+        lines.append(f"  {count} × {str(event)[:_LONGEST_LINE]}")
+    if len(parts) > _MOST_LINES:
+        lines.append(f"  and {len(parts) - _MOST_LINES} more")
+    return "\n".join(lines or ["  nothing"])
 
 
 def _children(event: dp_event.DpEvent) -> list[Any]:

@@ -353,3 +353,25 @@ def test_delta_at_an_epsilon_beyond_floats(event, epsilon):
     lower, upper = ext.PLDAccountant().compose(event).get_delta_bounds(epsilon)
     assert type(lower) is type(upper) is float
     assert 0 <= lower <= upper < 1e-12
+
+
+def test_a_record_that_is_rarely_sampled_costs_no_more_than_that_chance():
+    """Hardly any noise: δ is the chance of any of 100 draws, or nothing is left."""
+    sample = subsampled.on_poisson_sample(0.01, Gaussian(0.02))
+    bounds = bounds_of({sample: 100})
+    ever = 1 - 0.99**100
+    assert bounds.upper_epsilon(ever * (1 + 1e-7)) == 0.0
+    assert bounds.upper_epsilon(ever * 0.99) > 0
+    assert ever * (1 - 1e-3) <= bounds.upper_delta(0.0) <= ever * (1 + 1e-7)
+
+
+def test_no_bracket_holds_everything():
+    """A coin, deep inside of samples: δ(0) is a product, or no more than that."""
+    inner = discrete_outputs.RandomizedResponse(0.5, 2, replace_one=True)
+    delta = 0.5
+    for _ in range(6):
+        inner = subsampled.poisson_sampled(0.01, inner)
+        delta *= 0.01
+        for count in (1, 5):
+            upper = bounds_of({inner: count}).upper_delta(0.0)
+            assert delta <= upper <= count * delta * (1 + 1e-6)

@@ -48,25 +48,27 @@ def test_a_group(capsys):
     assert status == 0
     assert "groups of 2" in table
     line = table.splitlines()[3]
-    assert line.split()[2:5] == ["-", "-", "-"]
-    assert "unsupported: no bound for groups" in line
+    assert "(1) chained: bracket is" in table
     _, text, _ = run(capsys, f"{COMMAND} --group-size 2 --json")
     row = json.loads(text)["results"][0]
-    assert row["noise_multiplier"] is row["epsilon_lower"] is row["epsilon_upper"]
-    assert row["epsilon_upper"] is None
+    assert row["noise_multiplier"] == float(line.split()[2])
+    assert row["epsilon_lower"] < row["epsilon_upper"]
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ("--epsilon 0", "epsilon must be positive and finite. Found 0"),
-        ("--epsilon nan", "epsilon must be a number. Found nan"),
-        ("--epsilon 1e-12 --delta 1e-15", "epsilon must be such as a noise_multiplier"),
-        ("--delta 1", "delta must be in (0, 1). Found 1"),
-        ("--selected 51", "num_selected must be at most num_steps. Found 51 of 50"),
-        ("--steps 1000000000000000000000", "num_steps must be at most 2^53"),
-        ("--group-size 5000", "group_size must be at most 1024. Found 5000"),
-        ("--group-size 0", "group_size must be at least 1. Found 0"),
+        ("--epsilon 0", "--epsilon must be positive and finite. Found 0"),
+        ("--epsilon nan", "--epsilon must be a number. Found nan"),
+        (
+            "--epsilon 1e-12 --delta 1e-15",
+            "--epsilon must be such as a noise_multiplier",
+        ),
+        ("--delta 1", "--delta must be in (0, 1). Found 1"),
+        ("--selected 51", "--selected must be at most --steps. Found 51 of 50"),
+        ("--steps 1000000000000000000000", "--steps must be at most 2^53"),
+        ("--group-size 5000", "--group-size must be at most 1024. Found 5000"),
+        ("--group-size 0", "--group-size must be at least 1. Found 0"),
     ],
 )
 def test_bad_input_is_one_line_and_status_2(capsys, options, message):

@@ -8,6 +8,8 @@ import sys
 from command_runner import run
 import pytest
 
+import dp_accounting_ext
+
 README_COMMAND = (
     "compare --noise-multiplier 1 --steps 1000 --selected 1 --epochs 10 --delta 1e-6"
 )
@@ -65,26 +67,28 @@ def test_several_steps_show_the_reduction_and_the_truth(capsys):
 def test_a_bracket_that_is_wide_says_so(capsys, options):
     status, table, _ = run(capsys, f"compare {options} --steps 50 --delta 1e-6")
     assert status == 0
-    assert "wide" in table.splitlines()[3]
+    lines = table.splitlines()
+    assert lines[3].endswith("(1)")
+    assert "wide" in next(line for line in lines if line.startswith("(1)"))
 
 
 BAD = [
-    ("--noise-multiplier 0", "noise_multiplier must be positive. Found 0"),
+    ("--noise-multiplier 0", "--noise-multiplier must be positive and finite. Found 0"),
     (
         "--noise-multiplier -1",
-        "noise_multiplier must be non-negative and finite. Found -1",
+        "--noise-multiplier must be positive and finite. Found -1",
     ),
-    ("--noise-multiplier nan", "noise_multiplier must be a number. Found nan"),
-    ("--noise-multiplier inf", "noise_multiplier must be non-negative and finite"),
+    ("--noise-multiplier nan", "--noise-multiplier must be a number. Found nan"),
+    ("--noise-multiplier inf", "--noise-multiplier must be positive and finite"),
     ("--noise-multiplier x", "invalid float value: 'x'"),
-    ("--steps 0", "num_steps must be at least 1. Found 0"),
+    ("--steps 0", "--steps must be at least 1. Found 0"),
     ("--steps 1.5", "invalid int value: '1.5'"),
-    ("--selected 0", "num_selected must be at least 1. Found 0"),
-    ("--selected 11", "num_selected must be at most num_steps. Found 11 of 10"),
-    ("--epochs 0", "num_epochs must be at least 1. Found 0"),
-    ("--delta 0", "delta must be in (0, 1). Found 0"),
-    ("--delta 1", "delta must be in (0, 1). Found 1"),
-    ("--delta nan", "delta must be a number. Found nan"),
+    ("--selected 0", "--selected must be at least 1. Found 0"),
+    ("--selected 11", "--selected must be at most --steps. Found 11 of 10"),
+    ("--epochs 0", "--epochs must be at least 1. Found 0"),
+    ("--delta 0", "--delta must be in (0, 1). Found 0"),
+    ("--delta 1", "--delta must be in (0, 1). Found 1"),
+    ("--delta nan", "--delta must be a number. Found nan"),
     ("--colour red", "unrecognized arguments"),
 ]
 
@@ -117,13 +121,13 @@ def test_help(capsys, arguments):
 GROUP = "compare --noise-multiplier 2 --steps 50 --selected 2 --delta 1e-6 --group-size"
 
 
-def test_groups_have_bounds_but_under_random_allocation(capsys):
+def test_groups_have_bounds_a_chain_under_random_allocation(capsys):
     status, text, _ = run(capsys, f"{GROUP} 4 --json")
     assert status == 0
     allocation, poisson, plain = json.loads(text)["results"]
     assert allocation["scheme"] == "random allocation"
-    assert allocation["epsilon_lower"] is allocation["epsilon_upper"] is None
-    assert allocation["note"].startswith("unsupported: no bound for groups")
+    assert 0 < allocation["epsilon_lower"] < allocation["epsilon_upper"]
+    assert allocation["note"].startswith("chained: bracket is")
     # Four records shift by four what one shifts by one.
     single = "compare --noise-multiplier 0.5 --steps 50 --selected 2 --delta 1e-6"
     _, text, _ = run(capsys, f"{single} --json")
@@ -132,8 +136,7 @@ def test_groups_have_bounds_but_under_random_allocation(capsys):
     assert poisson["epsilon_upper"] < plain["epsilon_lower"]
     _, table, _ = run(capsys, f"{GROUP} 4")
     assert "groups of 4" in table
-    assert "unsupported: no bound for groups" in table.splitlines()[3]
-    assert table.splitlines()[3].split()[2:4] == ["-", "-"]
+    assert "(1) chained: bracket is" in table
 
 
 def test_a_group_of_one_is_a_record(capsys):
@@ -152,8 +155,8 @@ def test_all_steps_of_a_group_are_supported(capsys):
 @pytest.mark.parametrize(
     ("size", "message"),
     [
-        (0, "group_size must be at least 1. Found 0"),
-        (1025, "group_size must be at most 1024. Found 1025"),
+        (0, "--group-size must be at least 1. Found 0"),
+        (1025, "--group-size must be at most 1024. Found 1025"),
     ],
 )
 def test_a_group_too_small_or_large(capsys, size, message):
@@ -165,3 +168,22 @@ def test_a_group_too_small_or_large(capsys, size, message):
 def strip_times(text):
     results = json.loads(text)["results"]
     return [{**result, "seconds": 0} for result in results]
+
+
+@pytest.mark.parametrize(
+    "command", ["compare --noise-multiplier 1", "calibrate --epsilon 1"]
+)
+def test_rows_and_notes_fit_a_terminal(capsys, command):
+    """Notes are below the table, each once."""
+    batches = "--dataset-size 123456789 --batch-size 1234567 --epochs 12"
+    _, out, _ = run(capsys, f"{command} {batches} --group-size 2 --delta 1e-12")
+    assert max(map(len, out.splitlines())) <= 80
+    assert out.count("(1) ") == 1
+    _, rows, _ = run(capsys, f"{command} --steps 9 --selected 3 --delta 1e-6")
+    assert "wide" not in "".join(rows.splitlines()[:7])
+
+
+def test_the_version(capsys):
+    status, out, err = run(capsys, "--version")
+    assert (status, err) == (0, "")
+    assert out == f"dp-accounting-ext {dp_accounting_ext.__version__}\n"

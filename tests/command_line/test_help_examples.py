@@ -36,3 +36,10 @@ def test_the_example_of(capsys, tmp_path, subcommand):
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout
+
+
+@pytest.mark.parametrize("subcommand", ["", *SUBCOMMANDS])
+def test_help_fits_a_terminal(capsys, monkeypatch, subcommand):
+    monkeypatch.setenv("COLUMNS", "80")
+    _, out, _ = run(capsys, f"{subcommand} --help")
+    assert max(map(len, out.splitlines())) <= 80

@@ -3,6 +3,7 @@
 import pytest
 
 from dp_accounting_ext.command_line import parser
+from dp_accounting_ext.studies import training_run
 
 
 @pytest.fixture
@@ -21,15 +22,30 @@ def test_the_options_of_a_training_have_defaults(whole):
     assert options.json is False
     assert options.prog == "prog train"
     assert options.run(options) == ""
+    setting = parser.training_run(options, delta=options.delta)
+    assert setting == training_run.TrainingRun(num_steps=7, delta=1e-6)
+
+
+def test_the_options_of_a_dataset(whole):
+    arguments = "train --dataset-size 90 --batch-size 9 --epochs 4 --delta 1e-6"
+    setting = parser.training_run(whole.parse_args(arguments.split()))
+    assert setting == training_run.TrainingRun(dataset_size=90, batch_size=9, epochs=4)
+
+
+def test_steps_are_said_to_be_those_of_an_epoch(whole, capsys):
+    with pytest.raises(SystemExit):
+        whole.parse_args(["train", "--help"])
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "steps of one epoch, N / B; not of the whole run" in shown
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ([], "the following arguments are required"),
-        (["train"], "required: --steps, --delta"),
+        (["train"], "required: --delta"),
         (["train", "--steps", "x", "--delta", "1"], "invalid int value: 'x'"),
-        (["train", "--step", "7", "--delta", "1"], "--steps"),
+        (["train", "--step", "7", "--delta", "1"], "arguments: --step 7"),
         (["train", "--steps", "7", "--delta", "\n"], "invalid float value"),
     ],
 )
@@ -48,3 +64,16 @@ def test_help_is_on_standard_output(whole, capsys):
     assert error.value.code == 0
     printed = capsys.readouterr()
     assert "--group-size" in printed.out and printed.err == ""
+
+
+@pytest.mark.parametrize(
+    ("message", "typed"),
+    [
+        ("num_steps must be at least 1.", "--steps must be at least 1."),
+        ("dataset_size must be …", "--dataset-size must be …"),
+        ("delta is small at this delta.", "--delta is small at this delta."),
+        ("mu must be …; see num_epochs", "mu must be …; see num_epochs"),
+    ],
+)
+def test_messages_name_what_was_typed(message, typed):
+    assert parser.as_typed(message, ["steps", "dataset_size", "delta"]) == typed

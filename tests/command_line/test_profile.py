@@ -20,7 +20,7 @@ def test_json_holds_bands(capsys):
         "noise_multiplier": 1.0,
         "num_steps": 20,
         "num_selected": 1,
-        "num_epochs": 1,
+        "epochs": 1,
         "smallest_delta": 1e-12,
     }
     names = ["random allocation", "Poisson sampling", "no amplification"]
@@ -29,7 +29,8 @@ def test_json_holds_bands(capsys):
     for each in whole["results"]:
         pairs = zip(each["delta_lower"], each["delta_upper"], strict=True)
         assert all(low <= high for low, high in pairs)
-    assert whole["results"][3]["epsilons"] == []
+    notes = [each["note"] for each in whole["results"]]
+    assert notes == ["", "", "", "chained", "", ""]
 
 
 def test_the_table_is_rounded_outwards(capsys):
@@ -45,9 +46,7 @@ def test_the_table_is_rounded_outwards(capsys):
         name, *rest = block.splitlines()
         assert name.startswith(result["scheme"])
         assert ("groups of 2" in name) == (result["group_size"] == 2)
-        if result["note"]:
-            assert result["note"] in name
-            continue
+        assert result["note"] in name
         rows = [[float(part) for part in line.split()] for line in rest[1:]]
         assert [row[0] for row in rows] == result["epsilons"]
         for row, low, high in zip(
@@ -60,9 +59,7 @@ def test_a_picture(capsys, tmp_path):
     path = tmp_path / "profile.png"
     status, out, _ = run(capsys, f"{RUN} --group-size 1 2 --output {path}")
     assert status == 0
-    first, second = out.splitlines()
-    assert first == f"wrote {path}"
-    assert second.startswith("Without random allocation, groups of 2: unsupported")
+    assert out.splitlines() == [f"wrote {path}"]
     assert path.read_bytes().startswith(b"\x89PNG")
 
 
@@ -73,6 +70,34 @@ def test_a_picture_and_its_numbers(capsys, tmp_path):
     whole = path.read_text(encoding="utf-8")
     for text in ("random allocation", "Poisson sampling", "no amplification"):
         assert f"<!-- {text} -->" in whole
+
+
+def test_a_trade_off(capsys, tmp_path):
+    path = tmp_path / "roc.svg"
+    command = f"{RUN} --trade-off --smallest-rate 1e-4 --group-size 1 2"
+    status, out, _ = run(capsys, f"{command} --json --output {path}")
+    assert status == 0
+    whole = json.loads(out)
+    assert whole["setting"]["smallest_rate"] == 1e-4
+    assert "smallest_delta" not in whole["setting"]
+    assert len(whole["results"]) == 6
+    drawn = path.read_text(encoding="utf-8")
+    for label in ("guessing", "no amplification, groups of 2", "true positive rate"):
+        assert f"<!-- {label} -->" in drawn
+    _, table, _ = run(capsys, command)
+    blocks = table.split("\n\n")
+    assert blocks[0].startswith("trade-off, noise multiplier 1, 1 of 20 steps")
+    for block, result in zip(blocks[1:], whole["results"], strict=True):
+        rows = [list(map(float, line.split())) for line in block.splitlines()[2:]]
+        ends = zip(rows, result["lower"], result["upper"], strict=True)
+        for row, low, high in ends:
+            assert row[1] <= low <= high <= row[2]
+
+
+def test_help_is_narrow(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    _, out, _ = run(capsys, "profile --help")
+    assert max(map(len, out.splitlines())) <= 80
 
 
 def test_one_figure_of_a_paper(capsys, tmp_path):
@@ -93,23 +118,29 @@ def test_help_names_every_figure(capsys):
 
 
 BAD = [
-    ("profile", "--noise-multiplier and --steps are required"),
-    ("profile --steps 10", "--noise-multiplier and --steps are required"),
+    ("profile", "--noise-multiplier or --figures is required"),
+    ("profile --steps 10", "--noise-multiplier or --figures is required"),
+    ("profile --noise-multiplier 1", "--dataset-size and --batch-size, must be given"),
     ("profile --only paper1-figure1", "--only needs --figures"),
     ("profile --figures new --steps 10", "--figures takes --only and --json alone"),
     ("profile --figures new --output a.png", "--figures takes --only and --json"),
     ("profile --figures new --only figure1", "figure must be one of paper1-figure1"),
-    (f"{RUN} --noise-multiplier 0", "noise_multiplier must be positive"),
-    (f"{RUN} --selected 21", "num_selected must be at most num_steps"),
-    (f"{RUN} --group-size 0", "group_size must be at least 1"),
-    (f"{RUN} --smallest-delta 0", "smallest-delta must be in (0, 1)"),
-    (f"{RUN} --points 2", "num_points must be at least 3"),
-    (f"{RUN} --epsilons 2 1", "epsilons must be two numbers, 0 ≤ first < last"),
-    (f"{RUN} --epsilons nan 1", "epsilons must be two numbers"),
-    (f"{RUN} --epsilons 0 inf", "epsilons must be two numbers"),
-    (f"{RUN} --epsilons 0 1 --points 1", "points must be at least 2"),
-    (f"{RUN} --output profile.pdf", "output must end in .png or .svg"),
-    (f"{RUN} --output nowhere/profile.png", "output must be in a directory"),
+    (f"{RUN} --noise-multiplier 0", "--noise-multiplier must be positive"),
+    (f"{RUN} --selected 21", "--selected must be at most --steps"),
+    (f"{RUN} --group-size 0", "--group-size must be at least 1"),
+    (f"{RUN} --smallest-delta 0", "--smallest-delta must be in (0, 1)"),
+    (f"{RUN} --points 2", "--points must be at least 3"),
+    (f"{RUN} --epsilons 2 1", "--epsilons must be two numbers, 0 ≤ first < last"),
+    (f"{RUN} --epsilons nan 1", "--epsilons must be two numbers"),
+    (f"{RUN} --epsilons 0 inf", "--epsilons must be two numbers"),
+    (f"{RUN} --epsilons 0 1 --points 1", "--points must be at least 2"),
+    (f"{RUN} --trade-off --epsilons 0 1", "--epsilons is of δ, and not of --trade"),
+    (f"{RUN} --trade-off --smallest-rate 0", "--smallest-rate must be in (0, 1)"),
+    (f"{RUN} --trade-off --points 1", "--points must be at least 2"),
+    ("profile --figures new --trade-off", "--figures takes --only and --json alone"),
+    (f"{RUN} --output profile.jpg", "--output must end in .pdf, .png or .svg"),
+    (f"{RUN} --dpi 10 --output a.png", "--dpi must be from 20 to 1200. Found 10"),
+    (f"{RUN} --output nowhere/profile.png", "--output must be in a directory"),
 ]
 
 
@@ -132,7 +163,7 @@ def test_without_matplotlib(capsys, tmp_path, monkeypatch, rest):
     command = f"{RUN} {rest}" if "output" in rest else f"profile {rest}"
     status, out, err = run(capsys, command)
     assert (status, out) == (2, "")
-    assert "pip install 'dp-accounting-ext[plot]'" in err
+    assert "python -m pip install matplotlib" in err
     assert len(err.splitlines()) == 1
     assert list(tmp_path.iterdir()) == []
     assert run(capsys, f"{RUN} --json")[0] == 0

@@ -13,32 +13,60 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_a_terminal_shows_one_line_that_is_left_at_the_end(monkeypatch):
+def on_a_terminal(monkeypatch):
     terminal = Terminal()
     monkeypatch.setattr("sys.stderr", terminal)
-    moments = iter([0.0, 2.0, 4.0])
+    return terminal
+
+
+def test_time_left_is_that_of_what_was_found(monkeypatch):
+    moments = iter([0.0, 3.0, 4.0, 6.0])
     monkeypatch.setattr(time, "monotonic", lambda: next(moments))
-    line = progress_line.Progress("rows")
-    line.show(11, 14)  # Ten were there before: two seconds a row, three to go.
-    line.show(12, 14)
-    line.end()
+    progress = progress_line.Progress("rows")
+    assert progress.line() == "rows: 3 s"  # Not silent before anything is found.
+    progress.show(11, 14)  # Ten were there before: four seconds a row, three to go.
+    assert progress.line() == "11 of 14 rows, about 12 s left"
+    progress.show(12, 14)
+    assert progress.line() == "12 of 14 rows, about 6 s left"
+
+
+def test_a_terminal_shows_one_line_that_is_gone_at_the_end(monkeypatch):
+    terminal = on_a_terminal(monkeypatch)
+    monkeypatch.setattr(progress_line, "_PATIENCE", 0.01)
+    with progress_line.Progress("rows") as progress:
+        progress.show(1, 2)
+        while "1 of 2 rows" not in terminal.getvalue():
+            time.sleep(0.001)
     shown = terminal.getvalue()
-    assert "11 of 14 rows, about 6 s left" in shown
-    assert "12 of 14 rows, about 4 s left" in shown
-    assert shown.count("\n") == 1 and shown.endswith("\n")
+    assert "\n" not in shown
+    assert shown.endswith(f"\r{'':<60}\r")
+    assert max(len(part) for part in shown.split("\r")) <= 79
 
 
-def test_nothing_found_leaves_no_line(monkeypatch):
-    terminal = Terminal()
-    monkeypatch.setattr("sys.stderr", terminal)
-    progress_line.Progress("rows").end()
+def test_quick_work_shows_nothing(monkeypatch):
+    terminal = on_a_terminal(monkeypatch)
+    with progress_line.Progress("rows") as progress:
+        progress.show(1, 1)
     assert terminal.getvalue() == ""
+
+
+def test_an_error_ends_it(monkeypatch):
+    terminal = on_a_terminal(monkeypatch)
+    monkeypatch.setattr(progress_line, "_PATIENCE", 0.01)
+    with pytest.raises(KeyboardInterrupt), progress_line.Progress("rows"):
+        while not terminal.getvalue():
+            time.sleep(0.001)
+        raise KeyboardInterrupt
+    length = len(terminal.getvalue())
+    time.sleep(0.05)
+    assert len(terminal.getvalue()) == length
 
 
 @pytest.mark.parametrize("stream", [io.StringIO(), None])
 def test_what_is_no_terminal_shows_nothing(monkeypatch, stream):
     monkeypatch.setattr("sys.stderr", stream)
-    line = progress_line.Progress("rows")
-    line.show(1, 2)
-    line.end()
+    monkeypatch.setattr(progress_line, "_PATIENCE", 0.001)
+    with progress_line.Progress("rows") as progress:
+        progress.show(1, 2)
+        time.sleep(0.01)
     assert stream is None or stream.getvalue() == ""

@@ -54,5 +54,5 @@ def test_bad_input_in_a_shell():
     assert done.returncode == 2
     assert done.stdout == b""
     assert done.stderr == (
-        b"dp-accounting-ext compare: error: delta must be in (0, 1). Found 1.0.\n"
+        b"dp-accounting-ext compare: error: --delta must be in (0, 1). Found 1.0.\n"
     )

@@ -27,7 +27,6 @@ def test_seven_digits_are_rounded_outwards(value):
 
 @pytest.mark.parametrize("rounded", [text.rounded_down, text.rounded_up])
 def test_what_is_no_finite_number(rounded):
-    assert rounded(None) == "-"
     assert rounded(math.inf) == "inf"
 
 
@@ -77,3 +76,30 @@ def test_without_streams_nothing_is_printed(monkeypatch):
 def test_a_training_in_words(epochs, group, words):
     run = training_run.TrainingRun(1.0, 30, 2, epochs, 1e-6, group)
     assert text.training(run) == words
+
+
+def test_a_training_on_a_dataset_in_words():
+    run = training_run.TrainingRun(dataset_size=900, batch_size=30, epochs=2)
+    assert text.training(run) == "900 records in batches of 30, 2 epochs"
+    assert text.fields(run) == {
+        "dataset_size": 900,
+        "batch_size": 30,
+        "num_selected": 1,
+        "epochs": 2,
+        "group_size": 1,
+    }
+
+
+def test_notes_are_below_their_rows_each_once(monkeypatch):
+    long = "a reason that is long " * 6
+    rows = text.with_notes(["one", "two", "three"], [long, "", long])
+    assert rows[:4] == ["one  (1)", "two", "three  (1)", ""]
+    assert rows[4].startswith("(1) a reason") and rows[4].count("\n    ") == 1
+    assert text.with_notes(["one"], [""]) == ["one"]
+
+
+@pytest.mark.parametrize(("columns", "longest"), [("40", 40), ("200", 80), ("1", 20)])
+def test_paragraphs_fit_the_terminal(monkeypatch, columns, longest):
+    monkeypatch.setenv("COLUMNS", columns)
+    lines = text.wrapped("word " * 100).splitlines()
+    assert longest - 5 < max(map(len, lines)) <= longest

@@ -105,3 +105,75 @@ def test_a_tail_that_is_the_mechanisms_own_ends_the_search():
     inner = known_bounds.KnownPairs(dominating_pair.DirectedPairs.same(revealed))
     pairs = chained.ChainedSplit(inner, 3, 0).pairs(Bound.UPPER, 1e-12)
     assert 1 - 0.999**3 <= pairs.remove.infinity_mass <= 3.001e-3
+
+
+@pytest.mark.parametrize("name", INNER)
+@pytest.mark.parametrize("split", [(3, 0), (1, 1), (1, 2)])
+def test_each_part_on_its_own_is_no_more_than_the_whole(name, split):
+    """And of one part that is run once, it is the same."""
+    two = additive_noise.laplace(4.0)
+    whole = chained.chain(compositions.compose({INNER[name]: 1, two: 2}), *split)
+    parts = {chained.chain(INNER[name], *split): 1, chained.chain(two, *split): 2}
+    for delta in (1e-3, 1e-8):
+        least = privacy_bounds.PrivacyBounds(parts, 1e-4).upper_epsilon(delta)
+        assert least <= bounds(whole).upper_epsilon(delta) * (1 + 1e-4)
+
+
+def test_a_replaced_record_of_a_poisson_sample_is_nearly_tight():
+    """Theorem 3.7 has both ends of one draw; a chain has two draws."""
+    rate, runs = 1e-3, 1000
+    both = additive_noise.GaussianMixture(
+        ((0.0, 1 - rate), (1.0, rate)), ((-1.0, rate), (0.0, 1 - rate))
+    )
+    sample = subsampled.on_poisson_sample(rate, additive_noise.Gaussian(1.0))
+    tight = privacy_bounds.PrivacyBounds({both: runs}, 1e-4)
+    found = privacy_bounds.PrivacyBounds({chained.chain(sample, 1, 1): runs}, 1e-4)
+    for delta in (1e-5, 1e-20):
+        lower = tight.lower_epsilon(delta)
+        assert lower <= found.upper_epsilon(delta) <= lower * (1 + 1e-3)
+
+
+def test_what_needs_no_chain():
+    sample = training(0.01, 1.0, 3)
+    assert chained.chain(sample, 1, 0) == sample
+    assert chained.chain(compositions.NO_OP, 3, 2) == compositions.NO_OP
+    nothing = known_bounds.NonPrivate()
+    assert chained.chain(nothing, 1, 1) == nothing
+    # Either way is the same for noise.
+    noise = additive_noise.Gaussian(3.0)
+    assert chained.chain(noise, 2, 3) == chained.ChainedSplit(noise, 5, 0)
+
+
+@pytest.mark.parametrize("delta", [1e-4, 1e-20])
+def test_two_in_a_row_of_gaussians_are_exact(delta):
+    both = chained.InARow(additive_noise.Gaussian(2.0), additive_noise.Gaussian(3.0))
+    truth = gaussian.epsilon(1 / 2 + 1 / 3, delta, Bound.LOWER)
+    found = bounds(both)
+    assert truth <= found.upper_epsilon(delta) <= truth * (1 + 1e-5)
+    assert found.lower_epsilon(delta) == 0.0
+    assert both.gaussian_precision() >= (1 / 2 + 1 / 3) ** 2
+    laplaces = [additive_noise.laplace(scale) for scale in (2.0, 0.5)]
+    assert 2.5 <= chained.InARow(*laplaces).largest_loss() <= 2.5 * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("members", [1, 4])
+def test_the_sum_of_all_steps_bounds_a_group_from_below(members):
+    """A member adds one to a step: the sum has that mean, and variance t σ²."""
+    epoch = allocated.allocate(additive_noise.Gaussian(1.5), 1, 60)
+    group = chained.ChainedSplit(epoch, members, members)
+    found = privacy_bounds.PrivacyBounds({group: 9}, 1e-4)
+    mean = 2 * members * 3 / (1.5 * 60**0.5)
+    truth = gaussian.epsilon(mean, 1e-6, Bound.LOWER)
+    assert truth * (1 - 1e-6) <= found.lower_epsilon(1e-6)
+    assert found.lower_epsilon(1e-6) <= found.upper_epsilon(1e-6)
+    for epsilon in (0.5, 2.0):
+        upper = found.upper_delta(epsilon)
+        assert gaussian.delta(mean, epsilon, Bound.LOWER) * (1 - 1e-6) <= upper
+
+
+def test_a_thousand_records_are_ten_steps():
+    """Gaussian noise in an epoch: beside the sum, nothing tells much of so many."""
+    epoch = allocated.allocate(additive_noise.Gaussian(20.0), 1, 1000)
+    found = bounds(chained.ChainedSplit(epoch, 1024, 0))
+    lower, upper = found.lower_epsilon(1e-6), found.upper_epsilon(1e-6)
+    assert lower <= upper <= 1.01 * lower

@@ -116,7 +116,7 @@ def test_parts_are_of_the_bound_that_is_asked_for():
     """Blocks compose to an upper bound of several steps, and to no lower one."""
     several_steps = LEAVES[5]
     assert compositions.flatten({several_steps: 3}, Bound.LOWER) == {several_steps: 3}
-    blocks = compositions.flatten({several_steps: 3}, Bound.UPPER, reduced=True)
+    blocks = compositions.flatten({several_steps: 3}, Bound.UPPER, other=True)
     assert sorted(part.num_steps for part in blocks) == [3, 4]
     assert sum(blocks.values()) == 3 * 2
 

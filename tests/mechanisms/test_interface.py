@@ -102,3 +102,28 @@ def test_parts_have_few_different_tails_and_none_that_is_larger(one, other):
     assert (coarse[0] <= coarse[1]) or (one >= other)
     # What has no parts of its own is computed as it is asked for.
     assert Told(0.5).tail_as_a_part(one) == max(one, Told(0.5).tail_as_a_part(0.0))
+
+
+@dataclasses.dataclass(frozen=True)
+class Coin(interface.OnePairMechanism):
+    """A coin that says 7 times in 10 whether the record is there; without a claim."""
+
+    sink: float = 0.0
+
+    def pair(self, bound, tail_mass):
+        return dominating_pair.DominatingPair(
+            np.array([3 / 7, 7 / 3]), np.array([0.7, 0.3]), self.sink, 0.0, bound
+        )
+
+
+def test_the_largest_loss_is_that_of_the_atoms():
+    largest = math.log(7 / 3)
+    assert largest <= Coin().largest_loss() <= largest * (1 + 1e-9)
+    assert Coin(1e-300).largest_loss() == math.inf
+
+
+def test_a_composition_differs_no_more_often_than_any_of_its_runs():
+    assert 0.4 <= Coin().total_variation() <= 0.4 * (1 + 1e-9)
+    found = interface.total_variation_of({Coin(): 3})
+    assert 1 - 0.6**3 <= found <= (1 - 0.6**3) * (1 + 1e-8)
+    assert interface.total_variation_of({}) == 0.0

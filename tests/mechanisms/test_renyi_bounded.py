@@ -58,3 +58,19 @@ def test_other_orders_by_chords():
     assert np.all(values[ORDERS < 1.5] == pytest.approx(0.3))
     nothing = renyi_bounded.RenyiBounded.at_orders(at, [math.inf] * 4)
     assert np.all(np.isinf(nothing.values))
+
+
+@pytest.mark.parametrize("told", [1e-9, 0.3, 1.0])
+def test_what_may_tell_everything(told):
+    """δ = t + (1 − t) δ′, by the closed form and by the pair."""
+    plain = concentrated(0.2)
+    mechanism = renyi_bounded.RenyiBounded(plain.values, told)
+    for epsilon in (-1.0, 0.0, 1.0, 5.0):
+        rest = plain.closed_form_delta(epsilon, Direction.REMOVE, Bound.UPPER)
+        closed = mechanism.closed_form_delta(epsilon, Direction.REMOVE, Bound.UPPER)
+        _, pair = mechanism_laws.bounds_of(mechanism, epsilon, Direction.ADD)
+        exact = told + (1 - told) * gaussian.delta(math.sqrt(0.4), epsilon, Bound.LOWER)
+        assert exact <= closed <= (told + (1 - told) * rest) * (1 + 1e-14)
+        assert exact <= pair
+    both = renyi_bounded.composition({mechanism: 2})
+    assert both.told >= min(1 - (1 - told) ** 2, 1)

@@ -11,6 +11,8 @@ import oracles
 import pytest
 
 import dp_accounting_ext as ext
+from dp_accounting_ext.bounds import privacy_bounds
+from dp_accounting_ext.mechanisms import groups
 
 NeighborRel = privacy_accountant.NeighboringRelation
 Gaussian = dp_accounting.GaussianDpEvent
@@ -143,13 +145,10 @@ class TestAnythingOnBatches:
 
     def test_refusals(self):
         inner = ext.GroupSubsampledEvent(2, Gaussian(1.0))
-        whole = WithoutReplacement(5, 5, Composed([Gaussian(1.0), Gaussian(1.0)]))
-        for event, message in (
-            (WithoutReplacement(20, 2, inner), "cannot run on a sample"),
-            (whole, "sample_size must be below source_dataset_size"),
+        with pytest.raises(
+            privacy_accountant.UnsupportedEventError, match="cannot run on a sample"
         ):
-            with pytest.raises(privacy_accountant.UnsupportedEventError, match=message):
-                accountant_of(event)
+            accountant_of(WithoutReplacement(20, 2, inner))
         nothing = WithoutReplacement(20, 2, Composed([]))
         assert accountant_of(nothing).get_epsilon(0.0) == 0.0
         told = WithoutReplacement(20, 2, Composed([Gaussian(0.0), Gaussian(1.0)]))
@@ -180,15 +179,40 @@ class TestFixedBatches:
             assert lower <= truth <= upper
             assert lower >= truth * (1 - 1e-9)
 
-    @pytest.mark.parametrize(
-        ("size", "batch", "known"), [(2, 2, False), (9, 8, True), (9, 9, False)]
-    )
-    def test_a_batch_that_none_can_fill_up_has_no_lower_bound(self, size, batch, known):
-        """Without the record there are too few to take its place."""
-        accountant = accountant_of(WithoutReplacement(size, batch, Gaussian(1.0)))
-        lower, upper = accountant.get_delta_bounds(1.0)
-        assert (lower > 0) == known
-        assert oracles.gaussian_delta(1.0, 1.0) < upper
+    @pytest.mark.parametrize(("size", "batch"), [(2, 2), (9, 8), (9, 9), (7, 5)])
+    @pytest.mark.parametrize("group", [1, 2, 3])
+    def test_a_batch_that_none_can_fill_up(self, size, batch, group):
+        """Members at 1 among others at −1, by enumeration of all batches.
+
+        Where those who stay are too few for a batch it is smaller, and the sums of both
+        datasets are no two norms apart.
+        """
+        if group > size:
+            return
+        sigma = 1.3
+        stay = min(batch, size - group)
+        chosen = list(itertools.combinations(range(size), batch))
+        sums = [
+            sum(1 if member < group else -1 for member in each) + stay
+            for each in chosen
+        ]
+        p = [(s / mpmath.mpf(sigma), mpmath.mpf(1) / len(chosen)) for s in sums]
+        event = WithoutReplacement(size, batch, Gaussian(sigma))
+        single = groups.GroupedNoise(
+            group, sigma, False, groups.FixedSize(size, batch, False)
+        ).split(group, 0)
+        bounds = privacy_bounds.PrivacyBounds({single: 1}, 1e-4)
+        for epsilon in (0.0, 1.0, 2.5):
+            truth = max(oracles.shift_mixture_deltas(p, [(0, 1)], epsilon).values())
+            upper = bounds.upper_delta(epsilon)
+            lower = bounds.lower_delta(epsilon, upper)
+            assert lower <= truth <= upper <= lower * (1 + 1e-6)
+            whole = accountant_of(ext.GroupSubsampledEvent(group, event))
+            assert truth <= whole.get_delta(epsilon)
+        if batch == size and group == 1:
+            assert accountant_of(event).get_delta(1.0) == pytest.approx(
+                oracles.gaussian_delta(1 / sigma, 1.0), rel=1e-9
+            )
 
     def test_with_replacement_all_leave(self):
         size, batch, sigma = 4, 3, 1.0
@@ -225,7 +249,9 @@ class TestFixedBatches:
         p, q = [(0.0, 1 - rate), (2 / sigma, rate)], [(0.0, 1.0)]
         for epsilon in (0.0, 0.3, 1.5):
             truth = oracles.shift_mixture_deltas(p, q, epsilon)["remove"]
-            assert truth <= accountant.get_delta(epsilon) <= truth * (1 + 1e-4)
+            lower, upper = accountant.get_delta_bounds(epsilon)
+            # Both datasets are there: a record at one end, all others at the other.
+            assert lower <= truth <= upper <= lower * (1 + 1e-6)
             kappa = mpmath.exp(-mpmath.mpf(epsilon))
             reflection = 1 - kappa + kappa * truth
             assert reflection <= accountant.get_delta(-epsilon)
@@ -284,3 +310,49 @@ def test_what_is_not_private_on_a_sample_has_that_chance(rate):
         assert lower <= rate <= upper
         lower, _ = accountant.get_epsilon_bounds(rate * 1.1)
         assert lower <= -math.log1p(-rate)
+
+
+def batch_of_integers(size, batch, parameter, epsilon):
+    """Two discrete Laplace queries of a batch: a record at 1 among others at −1."""
+    outputs = range(-60, 61)
+
+    def law(mean):
+        each = [math.exp(-parameter * abs(x - mean)) for x in outputs]
+        total = math.fsum(each)
+        return [a * b / total**2 for a, b in itertools.product(each, repeat=2)]
+
+    inside, outside = law(2 - batch), law(-batch)
+    rate = batch / size
+    p = [rate * a + (1 - rate) * b for a, b in zip(inside, outside, strict=True)]
+    return max(oracles.discrete_deltas(p, outside, epsilon).values())
+
+
+@pytest.mark.parametrize(
+    "relation", [NeighborRel.ADD_OR_REMOVE_ONE, NeighborRel.REPLACE_ONE]
+)
+def test_a_batch_that_runs_a_tree(relation):
+    """Its lower bound is attained, and for one run the upper one is as well."""
+    queries = Composed([stock_events.DiscreteLaplaceDpEvent(0.7, 1)] * 2)
+    accountant = accountant_of(WithoutReplacement(9, 3, queries), 1, relation)
+    for epsilon in (0.0, 0.4, 1.1):
+        lower, upper = accountant.get_delta_bounds(epsilon)
+        truth = batch_of_integers(9, 3, 0.7, epsilon)
+        assert lower <= truth * (1 + 1e-9)
+        assert truth * (1 - 1e-9) <= upper <= lower * (1 + 1e-3)
+
+
+@pytest.mark.parametrize("kind", [WithReplacement, WithoutReplacement])
+def test_a_record_replaced_by_nothing_in_a_batch(kind):
+    """No more than by any record; no less than where nobody else contributes."""
+    special, one = NeighborRel.REPLACE_SPECIAL, NeighborRel.REPLACE_ONE
+    event = kind(50, 1, Gaussian(1.0))
+    lower, upper = accountant_of(event, 20, special).get_epsilon_bounds(1e-6)
+    alone = accountant_of(Poisson(1 / 50, Gaussian(1.0)), 20).get_epsilon(1e-6)
+    assert lower == pytest.approx(alone, rel=1e-4) and lower <= alone
+    replaced = accountant_of(event, 20, one).get_epsilon(1e-6)
+    assert lower < upper == pytest.approx(replaced, rel=1e-9)
+    tree = kind(50, 1, Composed([Gaussian(2.0), Laplace(3.0)]))
+    lower, upper = accountant_of(tree, 20, special).get_epsilon_bounds(1e-6)
+    assert lower < upper < math.inf
+    # Of draws that may hit twice nothing is known from below.
+    assert (lower > 0) == (kind is WithoutReplacement)

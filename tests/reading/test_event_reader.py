@@ -1,12 +1,16 @@
 """One reader for all events: what it counts, and what it refuses."""
 
 import itertools
+import math
 
 import dp_accounting
+from dp_accounting import dp_event as stock_events
 from dp_accounting import privacy_accountant
 from hypothesis import given
 from hypothesis import settings
 from hypothesis import strategies as st
+import newer_events
+import oracles
 import pytest
 
 import dp_accounting_ext as ext
@@ -164,3 +168,96 @@ def test_so_many_mechanisms_and_no_more():
     event_reader.check_distinct(2000)
     with pytest.raises(ValueError, match=r"^event must add up to at most 2000 .* 2001"):
         event_reader.check_distinct(2001)
+
+
+REPLACE = NeighborRel.REPLACE_ONE
+ANYTHING = [
+    Laplace(2.0),
+    stock_events.DiscreteLaplaceDpEvent(0.4, 2),
+    stock_events.MixtureOfGaussiansDpEvent(1.0, [0.0, 1.0], [0.5, 0.5]),
+    stock_events.TruncatedSubsampledGaussianDpEvent(20, 0.2, 6, 2.0),
+    ext.RandomAllocationEvent(Gaussian(1.0), 1, 10),
+    ext.RandomAllocationEvent(stock_events.DiscreteLaplaceDpEvent(1.0, 1), 2, 5),
+    ext.ScheduledAllocationEvent([Gaussian(1.0), Laplace(2.0)], [3, 2], 6),
+    Poisson(0.3, Laplace(1.0)),
+    Poisson(0.3, Composed([Gaussian(2.0), Laplace(1.0)])),
+    ext.PLDSubsampleEvent(0.5, ext.RandomAllocationEvent(Gaussian(1.0), 1, 4)),
+    stock_events.SampledWithoutReplacementDpEvent(9, 2, Composed([Gaussian(2.0)])),
+]
+
+
+@pytest.mark.parametrize("event", ANYTHING, ids=lambda event: type(event).__name__)
+def test_a_replaced_record_is_at_least_one_that_leaves(event):
+    """It may contribute nothing; and it is no more than two that leave in a row."""
+    one, two = (
+        accountant_of(each, 3).get_epsilon_bounds(1e-5)
+        for each in (event, ext.GroupSubsampledEvent(1, event))
+    )
+    assert one == pytest.approx(two, rel=1e-6)
+    low, high = accountant_of(event, 3, REPLACE).get_epsilon_bounds(1e-5)
+    assert one[0] * (1 - 1e-6) <= high
+    assert 0 < low <= high < math.inf
+    assert accountant_of(event, 3, REPLACE).get_delta_bounds(1.0)[1] < 1
+
+
+def test_what_moves_from_one_end_to_the_other():
+    """Noise of half the parameter; integers twice as far; the same path of a tree."""
+    for event, moved in (
+        (Laplace(2.0), Laplace(1.0)),
+        (
+            stock_events.DiscreteLaplaceDpEvent(0.4, 2),
+            stock_events.DiscreteLaplaceDpEvent(0.4, 4),
+        ),
+    ):
+        found = accountant_of(event, 2, REPLACE).get_epsilon_bounds(1e-4)
+        assert found == accountant_of(moved, 2).get_epsilon_bounds(1e-4)
+
+
+def replaced_by_enumeration(parameter, steps, epsilon, value=-1):
+    """Discrete Laplace noise on steps, a record at 1 in one of them, or at a value."""
+    outputs = range(-25, 26)
+    p, q = [], []
+    for found in itertools.product(outputs, repeat=steps):
+        weights = [math.exp(-parameter * abs(x)) for x in found]
+        rest = math.prod(weights)
+
+        def law(moved, found=found, weights=weights, rest=rest):
+            return sum(
+                rest / weight * math.exp(-parameter * abs(x - moved))
+                for x, weight in zip(found, weights, strict=True)
+            )
+
+        p.append(law(1))
+        q.append(law(value) if value else steps * rest)
+    scale = math.tanh(parameter / 2) ** steps / steps
+    deltas = oracles.discrete_deltas(p, q, epsilon)
+    return scale * max(deltas.values())
+
+
+@pytest.mark.parametrize("parameter", [0.9, 2.0])
+def test_a_replaced_record_of_an_allocation_by_enumeration(parameter):
+    noise = stock_events.DiscreteLaplaceDpEvent(parameter, 1)
+    event = ext.RandomAllocationEvent(noise, 1, 2)
+    for epsilon in (0.0, 0.5, 1.2):
+        low, high = accountant_of(event, 1, REPLACE).get_delta_bounds(epsilon)
+        truth = replaced_by_enumeration(parameter, 2, epsilon)
+        assert low <= truth * (1 + 1e-9) and truth * (1 - 1e-9) <= high
+        assert high <= 1.5 * truth + 0.01
+
+
+def test_what_states_its_own_privacy_states_it_of_its_own_relation(monkeypatch):
+    monkeypatch.setattr(event_table, "_TABLE", dict(event_table._TABLE))
+    event_table.register_stock_events(newer_events.MODULE)
+    stated = newer_events.EpsilonDelta(1.0, 1e-6)
+    assert accountant_of(stated, 1, REPLACE).get_epsilon(2e-6) <= 1.0 + 1e-9
+    accountant = ext.PLDAccountant(REPLACE)
+    for event in (
+        Poisson(0.5, stated),
+        ext.RandomAllocationEvent(Composed([Gaussian(1.0), stated]), 1, 5),
+    ):
+        assert not accountant.supports(event)
+        with pytest.raises(
+            privacy_accountant.UnsupportedEventError, match="here another counts"
+        ):
+            accountant.compose(event)
+        assert ext.PLDAccountant().supports(event)

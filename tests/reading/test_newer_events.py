@@ -232,9 +232,9 @@ class TestPermuteAndFlip:
             assert 0.999 * truth <= lower <= truth * (1 + 1e-12) <= upper
 
     def test_relations(self):
-        assert not ext.PLDAccountant(NeighborRel.REPLACE_ONE).supports(
-            PermuteAndFlip(1.0)
-        )
+        replaced = ext.PLDAccountant(NeighborRel.REPLACE_ONE)
+        assert replaced.supports(PermuteAndFlip(1.0))
+        assert not replaced.supports(ext.PLDSubsampleEvent(0.1, PermuteAndFlip(1.0)))
         assert accountant_of(PermuteAndFlip(0.0)).get_epsilon(0.0) == 0.0
 
 

@@ -24,8 +24,8 @@ class NewerEvent(dp_event.DpEvent):
     surprise: float = 0.0
 
 
-def reader_of(entry, relation=NeighborRel.ADD_OR_REMOVE_ONE):
-    return renyi_reader.Reader(relation, {NewerEvent: entry})
+def reader_of(row, relation=NeighborRel.ADD_OR_REMOVE_ONE):
+    return renyi_reader.Reader(relation, {NewerEvent: row})
 
 
 def test_the_curves_of_a_tree_are_counted():
@@ -39,10 +39,14 @@ def test_the_curves_of_a_tree_are_counted():
 
 
 def test_a_field_that_is_not_read_is_refused():
-    build = pytest.fail
-    entry = renyi_reader.Entry(build, frozenset({"scale"}))
+    def build(event, reader):
+        return curves.gaussian(event.scale)
+
+    row = event_reader.Row(build, frozenset({"scale"}))
     with pytest.raises(event_reader.UnsupportedError, match="surprise"):
-        reader_of(entry).curve(NewerEvent(1.0))
+        reader_of(row).curve(NewerEvent(1.0, 2.0))
+    # Of its default it means what it meant.
+    assert reader_of(row).curve(NewerEvent(1.0)) == curves.gaussian(1.0)
 
 
 def test_a_known_event_is_built_with_the_reader():
@@ -50,12 +54,12 @@ def test_a_known_event_is_built_with_the_reader():
         assert reader.in_sample
         return curves.gaussian(event.scale * reader.norms_replaced)
 
-    entry = renyi_reader.Entry(build, frozenset({"scale", "surprise"}))
+    row = event_reader.Row(build, frozenset({"scale", "surprise"}))
     for relation, norms in (
         (NeighborRel.ADD_OR_REMOVE_ONE, 1),
         (NeighborRel.REPLACE_ONE, 2),
     ):
-        found = reader_of(entry, relation).sampled(NewerEvent(0.5))
+        found = reader_of(row, relation).sampled(NewerEvent(0.5))
         assert found.distance() == pytest.approx(0.5 * norms, rel=1e-14)
 
 

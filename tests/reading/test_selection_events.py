@@ -32,12 +32,18 @@ def test_the_exponential_mechanism_is_of_any_relation():
     assert zero == compositions.NO_OP
 
 
-def test_permute_and_flip_is_not_of_a_replaced_record():
+def test_selections_state_what_a_record_of_their_own_relation_changes():
     event = newer_events.PermuteAndFlip(0.5)
-    found = selection_events.permute_and_flip(event, reader())
-    assert found == selections.PermuteAndFlip(0.5)
-    with pytest.raises(event_reader.UnsupportedError, match="REPLACE_ONE"):
-        selection_events.permute_and_flip(event, reader(NeighborRel.REPLACE_ONE))
+    for relation in NeighborRel:
+        found = selection_events.permute_and_flip(event, reader(relation))
+        assert found == selections.PermuteAndFlip(0.5)
+    derived = reader(NeighborRel.REPLACE_ONE).under(NeighborRel.ADD_OR_REMOVE_ONE)
+    for read, stated in (
+        (selection_events.permute_and_flip, event),
+        (selection_events.exponential, newer_events.Exponential(0.5)),
+    ):
+        with pytest.raises(event_reader.UnsupportedError, match="here another counts"):
+            read(stated, derived)
 
 
 def test_a_selection_is_known_by_its_divergences():

@@ -185,6 +185,15 @@ def batches(draw: Any, sizes: Sizes, members: int = 1) -> Any:
     return kind(size, batch, noise)
 
 
+@st.composite
+def batches_of_any(draw: Any, sizes: Sizes, members: int = 1) -> Any:
+    """Batches without replacement that run a tree."""
+    batch = draw(st.integers(1, 4))
+    size = draw(st.integers(batch + members, 20))
+    inner = draw(sampled_trees(dataclasses.replace(sizes, depth=1)))
+    return stock.SampledWithoutReplacementDpEvent(size, batch, inner)
+
+
 def truncated(sizes: Sizes) -> Events:
     return st.builds(
         stock.TruncatedSubsampledGaussianDpEvent,
@@ -203,12 +212,15 @@ def private_draws(draw: Any) -> Any:
 
 
 def replaced_trees(sizes: Sizes) -> Events:
-    """Compositions of what is supported where a record is replaced."""
+    """Compositions where a record is replaced: of what has a pair for that, or not."""
+    noise = gaussians(sizes) | laplaces(sizes)
     events = st.one_of(
-        gaussians(sizes),
+        noise,
+        sampled_trees(dataclasses.replace(sizes, depth=1)),
         randomized_responses(sizes),
-        st.builds(stock.PoissonSampledDpEvent, rates(sizes), gaussians(sizes)),
+        st.builds(stock.PoissonSampledDpEvent, rates(sizes), noise),
         batches(sizes),
+        batches_of_any(sizes),
         truncated(sizes),
         private_draws(),
     )
@@ -223,6 +235,8 @@ def special_trees(sizes: Sizes) -> Events:
         st.one_of(
             randomized_responses(sizes),
             private_draws(),
+            batches(sizes),
+            batches_of_any(sizes),
             sampled_trees(dataclasses.replace(sizes, depth=1)),
         ),
         sizes,
@@ -234,6 +248,7 @@ def record_trees(sizes: Sizes) -> Events:
     return _composed(
         st.one_of(
             batches(sizes),
+            batches_of_any(sizes),
             truncated(sizes),
             sampled_trees(dataclasses.replace(sizes, depth=1)),
         ),
@@ -312,13 +327,17 @@ def group_trees(draw: Any, sizes: Sizes, *, replaced: bool = False) -> Any:
     """Mechanisms of one group, composed inside of its event or outside."""
     size = draw(st.integers(1, 3 if sizes.given else 9))
     noise = gaussians(sizes) | laplaces(sizes)
+    sampled = noise
     if not replaced:
-        noise |= randomized_responses(sizes, buckets=2)
+        sampled |= randomized_responses(sizes, buckets=2)
     events = st.one_of(
+        randomized_responses(sizes) if replaced else sampled,
         noise,
-        st.builds(stock.PoissonSampledDpEvent, rates(sizes), noise),
-        st.builds(ext.PLDSubsampleEvent, rates(sizes), noise),
+        st.builds(stock.PoissonSampledDpEvent, rates(sizes), sampled),
+        st.builds(ext.PLDSubsampleEvent, rates(sizes), sampled),
         batches(sizes, size),
+        batches_of_any(sizes, size),
+        sampled_trees(dataclasses.replace(sizes, depth=1)),
     )
     group = st.builds(
         ext.GroupSubsampledEvent, st.just(size), events | _composed(events, sizes)
@@ -339,7 +358,7 @@ def cases(sizes: Sizes) -> st.SearchStrategy[tuple[Any, NeighborRel]]:
         st.tuples(replaced_trees(sizes), replace),
         st.tuples(special_trees(sizes), special),
         st.tuples(group_trees(sizes), add),
-        st.tuples(group_trees(sizes, replaced=True), replace),
+        st.tuples(group_trees(sizes, replaced=True), replace | special),
     )
 
 

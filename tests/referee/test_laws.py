@@ -374,3 +374,43 @@ def test_refusals_leave_the_accountant_alone(case, delta, refused):
         ):
             accountant.compose(tree)
     assert (brackets(accountant, delta), accountant.ledger) == before
+
+
+@law
+@given(
+    mild_trees,
+    st.integers(1, 3),
+    st.integers(1, 3),
+    st.sampled_from(list(NeighborRel)),
+    st.floats(0.0, 2.0),
+    st.floats(0.0, 2.0),
+)
+def test_the_triangle_through_a_third_dataset(event, a, b, relation, one, other):
+    """H of a + b members at κλ is at most that of a at κ, and κ that of b at λ."""
+    whole, first, second = (
+        accountant_of(ext.GroupSubsampledEvent(k, event), relation=relation)
+        for k in (a + b, a, b)
+    )
+    least, _ = whole.get_delta_bounds(one + other)
+    assert least <= first.get_delta(one) + math.exp(one) * second.get_delta(other)
+
+
+@law
+@given(mild_trees, st.integers(1, 20), deltas)
+def test_larger_groups_of_anything_never_lose_less(event, size, delta):
+    small, large = (
+        accountant_of(ext.GroupSubsampledEvent(k, event)) for k in (size, size + 1)
+    )
+    assert_no_worse(small, large, delta)
+    assert_no_worse(accountant_of(event), small, delta)
+
+
+@law
+@given(mild_trees, deltas)
+def test_to_replace_a_record_is_no_less_than_to_remove_it(event, delta):
+    """And no more than to remove it, and to add another."""
+    added = accountant_of(event)
+    replaced = accountant_of(event, relation=NeighborRel.REPLACE_ONE)
+    assert_no_worse(added, replaced, delta)
+    least, _ = replaced.get_delta_bounds(1.0)
+    assert least <= (1 + math.exp(0.5)) * added.get_delta(0.5)

@@ -47,7 +47,10 @@ KINDS = {
     "replaced": (event_trees.replaced_trees(SMALL), [REPLACE]),
     "special": (event_trees.special_trees(SMALL), [SPECIAL]),
     "groups": (event_trees.group_trees(SMALL), [ADD]),
-    "groups replaced": (event_trees.group_trees(SMALL, replaced=True), [REPLACE]),
+    "groups replaced": (
+        event_trees.group_trees(SMALL, replaced=True),
+        [REPLACE, SPECIAL],
+    ),
     # Of both accountants, which may refuse: old events and new ones.
     "mixed": (event_trees.mixed_trees(MIXED, ADD), [ADD]),
     "mixed special": (event_trees.mixed_trees(MIXED, SPECIAL), [SPECIAL]),

@@ -35,6 +35,8 @@ ONE = fractions.Fraction(1)
 UNSHIFTED: Shifts = ((0.0, ONE),)
 SAMPLES = (stock.PoissonSampledDpEvent, ext.PLDSubsampleEvent)
 FIXED = (stock.SampledWithoutReplacementDpEvent, stock.SampledWithReplacementDpEvent)
+NOISES = (stock.GaussianDpEvent, stock.LaplaceDpEvent)
+PLAIN = (*NOISES, stock.NoOpDpEvent, stock.NonPrivateDpEvent)
 
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)
@@ -118,9 +120,18 @@ class Referee:
             found = self._replaced(event)
             if found is not None:
                 return found
+            if type(event) not in _ONES_OWN:
+                return self._one_leaves(event)
         if isinstance(event, SAMPLES):
             return self._on_a_sample(event)
         return READERS[type(event)](event, self)
+
+    def _one_leaves(self, event: Any) -> list[Channel]:
+        """Returns a record that another replaces, one that contributes nothing."""
+        if self.side is Side.HIGH:
+            return []
+        absent = dataclasses.replace(self, relation=NeighborRel.ADD_OR_REMOVE_ONE)
+        return absent.cases(event)
 
     def noise(self, event: Any, p: Shifts, q: Shifts) -> Channel:
         """Returns noise around random sums, in norms of a record."""
@@ -140,11 +151,11 @@ class Referee:
 
     def _replaced(self, event: Any) -> list[Channel] | None:
         """Returns what a record at +1 replaced by one at −1 changes; or None."""
-        if isinstance(event, stock.GaussianDpEvent):
+        if isinstance(event, NOISES):
             return [self.noise(event, ((1.0, ONE),), ((-1.0, ONE),))]
-        if isinstance(event, SAMPLES) and isinstance(
-            event.event, stock.GaussianDpEvent | stock.NonPrivateDpEvent
-        ):
+        if isinstance(event, SAMPLES) and isinstance(event.event, PLAIN):
+            if isinstance(event.event, stock.NoOpDpEvent):
+                return [channels.NO_OP]
             rate = fractions.Fraction(float(event.sampling_probability))
             p, q = (((0.0, 1 - rate), (s, rate)) for s in (1.0, -1.0))
             if isinstance(event.event, stock.NonPrivateDpEvent):
@@ -159,12 +170,20 @@ class Referee:
         others at +1 are the same with the sign changed; which is another case where
         one run follows another.
         """
-        if not isinstance(event.event, stock.GaussianDpEvent | stock.LaplaceDpEvent):
-            return self.cases(event.event)
-        if self.side is Side.HIGH and 0 not in self.split:
-            return []
+        if isinstance(event.event, stock.NoOpDpEvent):
+            return [channels.NO_OP]
         size, batch = int(event.source_dataset_size), int(event.sample_size)
+        if not isinstance(event.event, NOISES):
+            return self._batch_of_any(event.event, batch / size)
+        special = self.relation is NeighborRel.REPLACE_SPECIAL
+        if self.side is Side.HIGH and (special or 0 not in self.split):
+            return []
         replaced = isinstance(event, stock.SampledWithReplacementDpEvent)
+        if special:
+            law = batch_law(size, batch, self.split[0], replaced)
+            return [
+                self.noise(event.event, tuple((1.0 * i, w) for i, w in law), UNSHIFTED)
+            ]
         others = size - self.split[0]
         if self.relation is not NeighborRel.REPLACE_ONE:
             others -= self.split[1]
@@ -182,6 +201,15 @@ class Referee:
             pair = (shifts, UNSHIFTED) if sign > 0 else (UNSHIFTED, shifts)
             found.append(self.noise(event.event, *pair))
         return found
+
+    def _batch_of_any(self, event: Any, rate: float) -> list[Channel]:
+        """Returns a batch in which a record has another's place, as often as not."""
+        if self.side is Side.HIGH:
+            return []
+        inside = self
+        if self.relation is NeighborRel.ADD_OR_REMOVE_ONE:
+            inside = dataclasses.replace(self, relation=NeighborRel.REPLACE_ONE)
+        return [channels.sampled(rate, case) for case in inside.cases(event)]
 
 
 def batch_law(
@@ -240,6 +268,8 @@ class _Group:
             return referee.repeated(self.cases(event.event), int(event.count))
         if isinstance(event, stock.ComposedDpEvent):
             return referee.composed([self.cases(child) for child in event.events])
+        if not self._is_tight(event):
+            return self._single_member(event)
         if isinstance(event, FIXED):
             return referee.fixed_size(event)
         rate, inner = 1.0, event
@@ -262,6 +292,23 @@ class _Group:
             for sign, law in zip((1, -1), laws, strict=True)
         )
         return [referee.noise(inner, p, q)]
+
+    def _is_tight(self, event: Any) -> bool:
+        """Tells whether all splits of the group have a channel of their own."""
+        relation = self.referee.relation
+        if isinstance(event, FIXED):
+            special = relation is NeighborRel.REPLACE_SPECIAL
+            return isinstance(event.event, PLAIN) and not special
+        inner = event.event if isinstance(event, SAMPLES) else event
+        if isinstance(inner, stock.RandomizedResponseDpEvent):
+            return relation is NeighborRel.ADD_OR_REMOVE_ONE
+        return isinstance(inner, PLAIN)
+
+    def _single_member(self, event: stock.DpEvent) -> list[Channel]:
+        """Returns what one who leaves changes, the other members nothing."""
+        if self.referee.side is Side.HIGH or not self.referee.split[0]:
+            return []
+        return dataclasses.replace(self.referee, split=(1, 0)).cases(event)
 
     def _responses(
         self, event: Any, laws: Sequence[list[tuple[int, fractions.Fraction]]]
@@ -457,4 +504,11 @@ READERS: dict[type, Callable[[Any, Referee], list[Channel]]] = {
     ext.ScheduledAllocationEvent: _scheduled_allocation,
     wpm.PrivateSamplingEvent: _private_sampling,
     DiscreteEvent: _discrete,
+}
+
+# What has a channel of its own where a record is replaced.
+_ONES_OWN = {
+    stock.RandomizedResponseDpEvent,
+    stock.TruncatedSubsampledGaussianDpEvent,
+    wpm.PrivateSamplingEvent,
 }

@@ -14,14 +14,16 @@ PANEL = drawing.Panel("left", "ε (nats)", "δ", [BAND, LINE], log_x=True, log_y
 PICTURE = drawing.Picture("Title", [PANEL], "A note of\n two lines.")
 
 
-@pytest.mark.parametrize(("suffix", "start"), [("png", b"\x89PNG"), ("SVG", b"<?xml")])
+@pytest.mark.parametrize(
+    ("suffix", "start"), [("png", b"\x89PNG"), ("SVG", b"<?xml"), ("pdf", b"%PDF")]
+)
 def test_a_picture_is_of_its_suffix(tmp_path, suffix, start):
     path = tmp_path / f"picture.{suffix}"
     drawing.draw(PICTURE, path)
     assert path.read_bytes().startswith(start)
 
 
-@pytest.mark.parametrize("suffix", ["png", "svg"])
+@pytest.mark.parametrize("suffix", ["pdf", "png", "svg"])
 def test_the_same_numbers_make_the_same_file(tmp_path, suffix):
     paths = [tmp_path / f"{name}.{suffix}" for name in "ab"]
     for path in paths:
@@ -74,10 +76,10 @@ def test_the_table_holds_every_number_in_full(tmp_path):
     assert [row["lower"] for row in line] == ["", ""]
 
 
-@pytest.mark.parametrize("name", ["picture", "picture.pdf", "picture.png.gz"])
+@pytest.mark.parametrize("name", ["picture", "picture.jpg", "picture.png.gz"])
 def test_other_suffixes_are_refused(tmp_path, name):
     path = tmp_path / name
-    with pytest.raises(ValueError, match=r"must end in \.png or \.svg\. Found"):
+    with pytest.raises(ValueError, match=r"must end in \.pdf, \.png or \.svg\. Found"):
         drawing.draw(PICTURE, path)
     assert not path.exists()
 
@@ -101,13 +103,13 @@ def test_without_matplotlib_the_extra_is_named(tmp_path, monkeypatch):
     for action in (drawing.check_output, lambda path: drawing.draw(PICTURE, path)):
         with pytest.raises(ModuleNotFoundError) as error:
             action(tmp_path / "picture.png")
-        assert "pip install 'dp-accounting-ext[plot]'" in str(error.value)
+        assert "python -m pip install matplotlib" in str(error.value)
     drawing.write_table(PICTURE, tmp_path / "table.csv")
 
 
 def test_matplotlib_that_is_not_found(monkeypatch):
     monkeypatch.setattr(drawing.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(ModuleNotFoundError, match="extra `plot`"):
+    with pytest.raises(ModuleNotFoundError, match="must be installed for pictures"):
         drawing.check_matplotlib()
 
 
@@ -125,3 +127,15 @@ def test_lines_stand_out_from_white():
     for colour in drawing.Colour:
         if colour is not drawing.Colour.GREY:
             assert 1.05 / (luminance(colour) + 0.05) > 2
+
+
+def test_dots_of_an_inch(tmp_path):
+    sizes = []
+    for dpi in (50, 100):
+        path = tmp_path / f"{dpi}.png"
+        drawing.draw(PICTURE, path, dpi=dpi)
+        sizes.append(int.from_bytes(path.read_bytes()[16:20], "big"))
+    assert sizes[1] == pytest.approx(2 * sizes[0], abs=2)
+    for dpi in (0, 19, 1201, 1.5):
+        with pytest.raises((TypeError, ValueError), match="dpi must be"):
+            drawing.draw(PICTURE, tmp_path / "none.png", dpi=dpi)

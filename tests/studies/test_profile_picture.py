@@ -1,5 +1,6 @@
 """Every profile is a curve that is told from the others, or a sentence."""
 
+import dataclasses
 import itertools
 
 import pytest
@@ -31,20 +32,23 @@ def test_every_profile_is_a_band_with_a_name_and_a_look_of_its_own():
     assert panel.y_limits == (1e-9, 1.0)
 
 
-def test_poisson_sampling_is_dashed_on_the_solid_line_of_random_allocation():
+def test_poisson_sampling_is_dashed_on_the_broad_line_of_random_allocation():
     picture = profile_picture.picture(ALL, title="", smallest_delta=1e-9)
-    curves = {curve.label: curve.look.dashes for curve in picture.panels[0].curves}
-    assert curves["random allocation"] is drawing.Dashes.SOLID
-    assert curves["Poisson sampling"] is drawing.Dashes.DASHED
+    curves = {curve.label: curve.look for curve in picture.panels[0].curves}
+    assert curves["random allocation"].dashes is drawing.Dashes.SOLID
+    assert curves["random allocation"].kind is drawing.Kind.BROAD
+    assert curves["Poisson sampling"].dashes is drawing.Dashes.DASHED
+    assert curves["Poisson sampling"].kind is drawing.Kind.LINE
 
 
-def test_a_profile_that_is_missing_is_told_in_the_note():
-    missing = delta_profile.Profile("random allocation", 4, (), (), (), 0.0, "no way")
-    picture = profile_picture.picture([*ALL, missing], title="", smallest_delta=1e-9)
-    assert len(picture.panels[0].curves) == len(ALL)
-    sentence = "Without random allocation, groups of 4: no way."
-    assert profile_picture.notes([*ALL, missing]) == [sentence]
-    assert picture.note == f"Certified bands. {sentence}"
+def test_a_chain_is_told_in_its_label_and_below():
+    chained = dataclasses.replace(ALL[0], group_size=4, note="chained")
+    picture = profile_picture.picture([*ALL, chained], title="", smallest_delta=1e-9)
+    labels = [curve.label for curve in picture.panels[0].curves]
+    assert labels[-1] == f"{ALL[0].scheme}, groups of 4 (chained)"
+    assert "no tight bound is known" in picture.note
+    plain = profile_picture.picture(ALL, title="", smallest_delta=1e-9)
+    assert plain.note == "Certified bands."
 
 
 @pytest.mark.parametrize(

@@ -71,3 +71,15 @@ def test_a_row_is_on_disk_at_once(tmp_path):
 def test_a_device_is_refused():
     with pytest.raises(ValueError, match="output must be a file. Found /dev/null"):
         fill("/dev/null")
+
+
+def test_two_at_once_are_one_and_a_refusal(tmp_path):
+    path = tmp_path / "table.csv"
+    with results_file.resume(path, GRID) as table:
+        table.append([*GRID.rows[0], *CELLS])
+        before = path.read_bytes()
+        with pytest.raises(ValueError, match="one sweep at a time. Found another"):
+            fill(path)
+        assert path.read_bytes() == before
+    assert fill(path) == 1
+    assert path.read_bytes() == WHOLE

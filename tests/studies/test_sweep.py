@@ -92,7 +92,7 @@ BAD_ROWS = [
     ("1,10,1,1.0,1e-6", "epochs must be an integer. Found '1.0'."),
     ("1,10,1,1,1e-6,shuffling", "scheme must be one of"),
     ("1,10,1,1,1e-6,,1", ""),
-    ("1,10,1,1,1e-6,,2", "unsupported: no bound for groups"),
+    ("1,10,1,1,1e-6,,0", "group_size must be at least 1"),
     ("1,10,1,1,1e-6,no amplification,4000", "group_size must be at most 1024"),
 ]
 

@@ -163,3 +163,36 @@ def test_events_must_be_a_sequence(events):
     ):
         with pytest.raises(TypeError, match=r"^events must be a sequence. Found a \w"):
             reading()
+
+
+def test_a_ledger_is_described_by_events_and_counts():
+    gaussian = dp_accounting.GaussianDpEvent(1.0)
+    composed = dp_accounting.ComposedDpEvent(
+        [
+            dp_accounting.SelfComposedDpEvent(
+                dp_accounting.SelfComposedDpEvent(gaussian, 2), 3
+            ),
+            dp_accounting.NoOpDpEvent(),
+            *[dp_accounting.LaplaceDpEvent(float(i)) for i in range(1, 20)],
+        ]
+    )
+    lines = event_trees.described(composed).splitlines()
+    assert lines[0] == "  6 × GaussianDpEvent(noise_multiplier=1.0)"
+    assert lines[1] == "  1 × LaplaceDpEvent(noise_multiplier=1.0)"
+    assert lines[-1] == "  and 11 more" and len(lines) == 10
+    assert event_trees.described(dp_accounting.NoOpDpEvent()) == "  nothing"
+    large = dp_accounting.ComposedDpEvent(
+        [dp_accounting.ComposedDpEvent([gaussian] * 99)]
+    )
+    assert max(map(len, event_trees.described(large).splitlines())) < 320
+
+
+@pytest.mark.parametrize("accountant", [ext.PLDAccountant(), ext.RdpAccountant()])
+def test_an_accountant_shows_what_it_composed(accountant):
+    step = dp_accounting.GaussianDpEvent(2.0)
+    accountant.compose(step, 5).compose(ext.RandomAllocationEvent(step, 1, 9))
+    assert repr(accountant).splitlines() == [
+        f"{type(accountant).__name__}, ADD_OR_REMOVE_ONE, composed:",
+        "  5 × GaussianDpEvent(noise_multiplier=2.0)",
+        f"  1 × {ext.RandomAllocationEvent(step, 1, 9)}",
+    ]

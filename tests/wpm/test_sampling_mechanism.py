@@ -13,7 +13,7 @@ import wpm_oracles
 from dp_accounting_ext import wpm
 from dp_accounting_ext.wpm.projections import linear_program
 from dp_accounting_ext.wpm.projections.entropic import entropic_projection
-from dp_accounting_ext.wpm.projections.exact import column_generation
+from dp_accounting_ext.wpm.projections.exact import exact_projection
 
 
 def points(size, seed=0):
@@ -93,7 +93,7 @@ def test_a_failing_solver_changes_nothing_but_the_law(monkeypatch, fault):
     mechanism = mechanisms()["uniform"]
     entropic = mechanisms()["entropic"]
     users = np.random.default_rng(0).dirichlet(np.ones(9), size=3)
-    monkeypatch.setattr(column_generation, "solve", fault)
+    monkeypatch.setattr(exact_projection.ExactSolver, "solve", fault)
     monkeypatch.setattr(entropic_projection, "solve", fault)
     for broken in (mechanism, entropic):
         weights = broken.integer_weights(users)
@@ -106,14 +106,14 @@ def test_a_failing_program_fails_for_its_user_alone(monkeypatch):
     mechanism = mechanisms()["uniform"]
     users = np.random.default_rng(0).dirichlet(np.ones(9), size=3)
     good = mechanism.integer_weights(users)
-    solve = column_generation.solve
+    solve = exact_projection.ExactSolver.solve
 
-    def sometimes(masses, *rest):
+    def sometimes(solver, inputs, masses):
         if (masses == users[1]).all():
             raise linear_program.SolverError("no")
-        return solve(masses, *rest)
+        return solve(solver, inputs, masses)
 
-    monkeypatch.setattr(column_generation, "solve", sometimes)
+    monkeypatch.setattr(exact_projection.ExactSolver, "solve", sometimes)
     found = mechanism.integer_weights(users)
     public = mechanism.integer_bounds.public_weights
     np.testing.assert_array_equal(found, [good[0], public, good[2]])
@@ -126,14 +126,14 @@ def test_a_failing_program_fails_for_its_user_alone(monkeypatch):
 def test_a_solver_that_returns_nonsense_stays_private(monkeypatch, nonsense):
     mechanism = mechanisms()["uniform"]
     users = np.random.default_rng(0).dirichlet(np.ones(9), size=4)
-    solve = column_generation.solve
+    solve = exact_projection.ExactSolver.solve
 
-    def spoiled(masses, *rest):
-        found = solve(masses, *rest)
+    def spoiled(solver, inputs, masses):
+        found = solve(solver, inputs, masses)
         found.distributions[0, int(10 * masses[0])] = nonsense
         return found
 
-    monkeypatch.setattr(column_generation, "solve", spoiled)
+    monkeypatch.setattr(exact_projection.ExactSolver, "solve", spoiled)
     weights = mechanism.integer_weights(users)
     wpm_oracles.assert_private(weights, mechanism.integer_bounds.total, 2.0)
 

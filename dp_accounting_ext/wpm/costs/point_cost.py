@@ -65,7 +65,16 @@ class PointCost(transport_cost.TransportCost):
         if isinstance(metric, str) and metric in _METRICS:
             self.metric_order = self._order
         # An unknown metric is found out here, and not at the first projection.
-        self._distances(self._points[:1], self._outputs[:1])
+        try:
+            self._distances(self._points[:1], self._outputs[:1])
+        except ValueError as error:
+            if "Unknown Distance Metric" not in str(error):
+                raise
+            raise ValueError(
+                'metric must be "haversine", for degrees, a function, or of '
+                'scipy.spatial.distance.cdist, as "euclidean" and "cityblock" are. '
+                f"Found {metric!r:.60}."
+            ) from None
 
     def rows(self, inputs: npt.ArrayLike) -> FloatArray:
         chosen = self._points[np.asarray(inputs, dtype=np.intp)]
@@ -125,10 +134,16 @@ def on_sphere(name: str, places: FloatArray) -> FloatArray:
     Raises:
         ValueError: If there are not two columns, or a latitude is beyond a pole.
     """
-    if places.shape[1] != 2 or np.abs(places[:, 0]).max() > 90:
+    beyond = np.abs(places[:, 0]) > 90
+    if places.shape[1] != 2 or beyond.any():
+        found = f"shape {places.shape}"
+        if places.shape[1] == 2:
+            found = "a latitude beyond a pole"
+            if name != "trace":  # Which is private, and so are the values in it.
+                found += f", {places[beyond][0, 0]:g}"
         raise ValueError(
             f"{name} must be latitudes in [-90, 90] and longitudes, in degrees, for "
-            f'metric "haversine". Found shape {places.shape}.'
+            f'metric "haversine". Found {found}.'
         )
     latitudes, longitudes = np.radians(places).T
     return np.column_stack(

@@ -16,6 +16,7 @@ from dp_accounting_ext.wpm.projections import duality
 from dp_accounting_ext.wpm.projections import ldp_polytope
 from dp_accounting_ext.wpm.projections import linear_program
 from dp_accounting_ext.wpm.projections import solution
+from dp_accounting_ext.wpm.projections.exact import transport_plan
 
 FloatArray = npt.NDArray[np.float64]
 IndexArray = npt.NDArray[np.intp]
@@ -83,7 +84,9 @@ def solve(
     while rounds < _MOST_ROUNDS:
         rounds += 1
         plan = _solve_on_arcs(masses, cost, polytope, arcs)
-        value, distribution = _make_feasible(plan.amounts, masses, cost, arcs)
+        value, distribution = transport_plan.feasible(
+            masses, cost, *np.divmod(arcs, cost.shape[1]), plan.amounts
+        )
         bound = duality.lower_bound(masses, plan.prices, cost, polytope)
         if bound > best_bound:
             best_bound, best_prices = bound, plan.prices
@@ -187,21 +190,3 @@ def _solve_on_arcs(
     )
     moved = np.maximum(found.variables[: arcs.size] / _MASS_SCALE, 0.0)
     return _Plan(moved, found.duals[:rows] / scale, found.duals[rows:] / scale)
-
-
-def _make_feasible(
-    amounts: FloatArray, masses: FloatArray, cost: FloatArray, arcs: IndexArray
-) -> tuple[float, FloatArray]:
-    """Returns the cost of the plan with its rows made exact, and its columns."""
-    inputs, outputs = np.divmod(arcs, cost.shape[1])
-    sums = np.bincount(inputs, amounts, minlength=masses.size)
-    empty = sums <= 0
-    factors = np.divide(masses, sums, out=np.zeros_like(sums), where=~empty)
-    scaled = amounts * factors[inputs]
-    value = float((scaled * cost[inputs, outputs]).sum())
-    distribution = np.bincount(outputs, scaled, minlength=cost.shape[1]).astype(float)
-    # Masses below the solver's tolerance may not have been moved at all.
-    nearest = cost[empty].argmin(axis=1)
-    np.add.at(distribution, nearest, masses[empty])
-    value += float(masses[empty] @ cost[empty].min(axis=1))
-    return value, distribution

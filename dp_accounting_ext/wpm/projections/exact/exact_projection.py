@@ -15,6 +15,7 @@ from dp_accounting_ext.wpm.projections import solution
 from dp_accounting_ext.wpm.projections.entropic import newton_projection
 from dp_accounting_ext.wpm.projections.entropic import regularized_problem
 from dp_accounting_ext.wpm.projections.exact import column_generation
+from dp_accounting_ext.wpm.projections.exact import interior_point
 from dp_accounting_ext.wpm.projections.exact import line_projection
 from dp_accounting_ext.wpm.projections.exact import price_box
 
@@ -26,6 +27,8 @@ _TINY = float(np.finfo(float).tiny)
 # other, but for a constant: boxes of prices are never small, so the sweep is taken.
 # Above so many inputs Newton's equations cost more than the program they spare.
 _MOST_BOX_INPUTS = 400
+# The interior point method takes all pairs, and a matrix of the inputs.
+_MOST_PAIRS, _MOST_INPUTS = 40_000, 150
 _LEAST_BOX_OUTPUTS = 1000
 # A linear program of so many arcs or more is worth the entropic projection at this
 # share of the largest cost, whose prices name its arcs.
@@ -38,6 +41,7 @@ class Algorithm(enum.Enum):
 
     KNAPSACK = "one input: the outputs are filled in the order of their costs"
     SLOPE_TRICK = "distances on a line: one sweep"
+    INTERIOR_POINT = "small: steps through the middle of all plans"
     PRICE_BOX = "few inputs: prices of the inputs"
     COLUMN_GENERATION = "a linear program that grows by arcs"
 
@@ -56,6 +60,8 @@ def choose_algorithm(
         return Algorithm.KNAPSACK
     if isinstance(cost, line_cost.LineCost) and cost.order == 1:
         return Algorithm.SLOPE_TRICK
+    if num_inputs * num_outputs <= _MOST_PAIRS and num_inputs <= _MOST_INPUTS:
+        return Algorithm.INTERIOR_POINT
     few = num_inputs <= _MOST_BOX_INPUTS
     if few and num_outputs >= max(_LEAST_BOX_OUTPUTS, 2 * num_inputs):
         return Algorithm.PRICE_BOX
@@ -101,6 +107,8 @@ class ExactSolver:
         inner = self.polytope.of(self.outputs)
         if algorithm is Algorithm.KNAPSACK:
             found = _solve_point(rows[0], inner)
+        elif algorithm is Algorithm.INTERIOR_POINT:
+            found = _solve_inside(masses, rows, inner)
         elif algorithm is Algorithm.PRICE_BOX:
             found = _solve_in_boxes(masses, rows, inner, self.order)
         else:
@@ -141,6 +149,17 @@ def _solve_in_boxes(
         return price_box.solve(price_box.Problem(masses, cost, polytope), order)
     except (linear_program.SolverError, np.linalg.LinAlgError):
         return _solve_by_columns(masses, cost, polytope)
+
+
+def _solve_inside(
+    masses: FloatArray, cost: FloatArray, polytope: ldp_polytope.LdpPolytope
+) -> solution.Solution:
+    """Through the middle of all plans; where that proves too little, by columns."""
+    try:
+        found = interior_point.project(masses, cost, polytope)
+    except linear_program.SolverError:
+        return _solve_by_columns(masses, cost, polytope)
+    return found if found.converged[0] else _solve_by_columns(masses, cost, polytope)
 
 
 def _solve_by_columns(

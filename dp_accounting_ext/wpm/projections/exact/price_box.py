@@ -15,22 +15,23 @@ import dataclasses
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
 
 from dp_accounting_ext.wpm.projections import ldp_polytope
 from dp_accounting_ext.wpm.projections import linear_program
 from dp_accounting_ext.wpm.projections import solution
 from dp_accounting_ext.wpm.projections.exact import column_generation
+from dp_accounting_ext.wpm.projections.exact import interior_point
+from dp_accounting_ext.wpm.projections.exact import transport_plan
+from dp_accounting_ext.wpm.projections.exact import transport_program
 
 FloatArray = npt.NDArray[np.float64]
 IndexArray = npt.NDArray[np.intp]
 BoolArray = npt.NDArray[np.bool_]
 
 # All tuning: each solution is proven by its prices, whatever these are.
-# HiGHS has absolute tolerances: masses in units of 1e-5 and costs of about 10 keep
-# them out of sight.
-_MASS_SCALE = 1e5
-_COST_SCALE = 10.0
+# In a box, costs are in units of its radius: this gap leaves next to nothing unmoved.
+# And it is this share of the gap that is asked for.
+_BOX_GAP, _BOX_SHARE = 1e-11, 0.1
 # Outputs of the first picture for each input, and how many times more the next has.
 _COARSE = 4
 _FEWEST = 300
@@ -42,7 +43,10 @@ _REFUSALS = 8
 _FIRST_SHARE, _WIDEST_SHARE = 0.05, 0.3
 _FREE, _FREE_SHARE = 100, 3
 _WIDER = 4.0
-_MOST_FREE = 2000
+_MOST_FREE = 12_000
+# Boxes of fewer arcs are solved by a linear program, and those of fewer outputs have
+# fewer arcs.
+_WORTH_MIDDLE, _CORNER = 2000, 500
 _MOST_BOXES = 200
 _RELATIVE_GAP = 1e-11
 _ROUNDING = 1e-14
@@ -119,12 +123,18 @@ def solve(problem: Problem, order: IndexArray) -> solution.Solution:
         box = _box(problem, prices, free, radius)
         found, plan = _solve_in_box(problem, prices, box)
         if plan is not None:
-            value, distribution = _feasible(problem, plan)
+            value, distribution = transport_plan.feasible(
+                problem.masses, problem.cost, plan.inputs, plan.outputs, plan.amounts
+            )
             best = max(found.value, prices.value)
             if value - best <= _RELATIVE_GAP * value + rounding:
                 law = ldp_polytope.nearest(distribution, problem.polytope)
                 return solution.one_user(law, found.excess, value, count, True)
-        prices, radius = _ascend(problem, found.potentials), _WIDER * box.radius
+            # What the middle of the plans leaves open, a corner of them decides.
+            free = min(free, _CORNER)
+        better = found.value > prices.value
+        prices = found if better else _ascend(problem, found.potentials)
+        radius = _WIDER * box.radius
     raise linear_program.SolverError("No box of prices holds the optimum.")
 
 
@@ -347,95 +357,51 @@ def _solve_in_box(
 ) -> tuple[_Prices, _Plan | None]:
     """Returns the best prices of a box, and the plan if these are best of all.
 
-    The program's variables are what arcs move, what outputs with several arcs hold,
-    and what each input has too much or too little. That costs the radius: so do the
-    duals, which are changes of f, stay in the box.
+    What an input has too much or too little costs the radius: so do changes of its
+    price stay in the box.
 
     Raises:
-        SolverError: If the linear program fails.
+        SolverError: If it cannot be solved.
     """
     inputs = problem.masses.size
-    fixed = np.ones(prices.owner.size, dtype=np.bool_)
-    fixed[box.free] = False
+    others = np.ones(prices.owner.size, dtype=np.bool_)
+    others[box.free] = False
+    fixed = np.flatnonzero(others)
     spent = np.bincount(prices.owner[fixed], prices.held[fixed], minlength=inputs)
     rows, places = np.nonzero(box.near)
-    several = box.near.sum(axis=0) > 1
-    shared = np.flatnonzero(several)
-    numbers = np.cumsum(several) - 1
-    joint = several[places]
-    arcs, held, slack = rows.size, shared.size, np.arange(inputs)
-    matrix = sparse.csc_array(
-        (
-            np.concatenate(
-                [
-                    np.ones(arcs + joint.sum()),
-                    -np.ones(held),
-                    np.ones(inputs),
-                    -np.ones(inputs),
-                ]
-            ),
-            (
-                np.concatenate(
-                    [
-                        rows,
-                        inputs + numbers[places[joint]],
-                        inputs + np.arange(held),
-                        slack,
-                        slack,
-                    ]
-                ),
-                np.concatenate(
-                    [
-                        np.arange(arcs),
-                        np.flatnonzero(joint),
-                        arcs + np.arange(held),
-                        arcs + held + slack,
-                        arcs + held + inputs + slack,
-                    ]
-                ),
-            ),
-        ),
-        shape=(inputs + held, arcs + held + 2 * inputs),
+    # Outputs far from the level stay at their bound: how far makes no difference.
+    excess = prices.excess[box.free]
+    level = np.clip(excess, -2 * box.radius, 2 * box.radius)
+    reduced = box.reduced[rows, places] - (excess - level)[places]
+    inner = interior_point.Problem(
+        reduced / box.radius,
+        rows,
+        places,
+        problem.masses - spent,
+        problem.polytope.of(box.free),
+        1.0,
     )
-    lower = _MASS_SCALE * problem.polytope.lower[box.free]
-    upper = _MASS_SCALE * problem.polytope.upper[box.free]
-    bounds = np.zeros((arcs + held + 2 * inputs, 2))
-    bounds[:, 1] = np.inf
-    bounds[:arcs, 0] = np.where(joint, 0.0, lower[places])
-    bounds[:arcs, 1] = np.where(joint, np.inf, upper[places])
-    bounds[arcs : arcs + held, 0] = lower[shared]
-    bounds[arcs : arcs + held, 1] = upper[shared]
-    scale = _COST_SCALE / box.radius
-    costs = np.zeros(arcs + held + 2 * inputs)
-    costs[:arcs] = scale * box.reduced[rows, places]
-    costs[arcs + held :] = _COST_SCALE
-    sides = np.zeros(inputs + held)
-    sides[:inputs] = _MASS_SCALE * (problem.masses - spent)
-    found = linear_program.solve(costs, matrix, sides, bounds, equal=True)
-    moved = _evaluate(problem, prices.potentials + found.duals[:inputs] / scale)
-    if found.variables[arcs + held :].sum() > _SLACK * _MASS_SCALE:
+    asked = _RELATIVE_GAP * abs(prices.value) + _ROUNDING * float(problem.cost.max())
+    gap = min(_BOX_GAP, _BOX_SHARE * asked / box.radius)
+    found = _solve_inner(inner, level / box.radius, gap)
+    moved = _evaluate(problem, prices.potentials + box.radius * found.potentials)
+    if found.unmoved > _SLACK:
         return moved, None
-    others = np.flatnonzero(fixed)
     return moved, _Plan(
-        np.append(rows, prices.owner[others]),
-        np.append(box.free[places], others),
-        np.append(
-            np.maximum(found.variables[:arcs] / _MASS_SCALE, 0.0), prices.held[others]
-        ),
+        np.append(rows[found.arcs], prices.owner[fixed]),
+        np.append(box.free[places[found.arcs]], fixed),
+        np.append(found.amounts, prices.held[fixed]),
     )
 
 
-def _feasible(problem: Problem, plan: _Plan) -> tuple[float, FloatArray]:
-    """Returns the cost of the plan with its rows made exact, and its columns."""
-    sums = np.bincount(plan.inputs, plan.amounts, minlength=problem.masses.size)
-    factors = np.divide(problem.masses, sums, out=np.zeros_like(sums), where=sums > 0)
-    scaled = plan.amounts * factors[plan.inputs]
-    value = float(scaled @ problem.cost[plan.inputs, plan.outputs])
-    size = problem.cost.shape[1]
-    distribution = np.bincount(plan.outputs, scaled, minlength=size).astype(float)
-    # Masses below the program's tolerance may not have been moved at all.
-    empty = np.flatnonzero(sums <= 0)
-    nearest = problem.cost[empty].argmin(axis=1)
-    np.add.at(distribution, nearest, problem.masses[empty])
-    value += float(problem.masses[empty] @ problem.cost[empty, nearest])
-    return value, distribution
+def _solve_inner(
+    inner: interior_point.Problem, level: FloatArray, gap: float
+) -> interior_point.Optimum:
+    """Through the middle of all plans; where there is none, by a linear program."""
+    none = np.zeros(inner.supply.size)
+    if inner.cost.size < _WORTH_MIDDLE:
+        return transport_program.solve(inner)
+    try:
+        return interior_point.solve(inner, none, level, gap=gap)
+    except linear_program.SolverError:
+        return transport_program.solve(inner)

@@ -86,12 +86,14 @@ def test_every_algorithm_has_its_place():
     line = line_cost.LineCost(np.arange(100.0))
     assert choose(dense, 1, 10**6) is names.KNAPSACK
     assert choose(dense, 50, 50_000) is names.PRICE_BOX
-    assert choose(dense, 50, 60) is names.COLUMN_GENERATION
+    assert choose(dense, 50, 60) is names.INTERIOR_POINT
+    assert choose(dense, 80, 250) is names.INTERIOR_POINT
+    assert choose(dense, 400, 400) is names.COLUMN_GENERATION
     assert choose(dense, 5000, 5000) is names.COLUMN_GENERATION
     assert choose(line, 90, 100) is names.SLOPE_TRICK
     assert choose(line, 2, 10**6) is names.SLOPE_TRICK
     squares = line_cost.LineCost(np.arange(100.0), order=2)
-    assert choose(squares, 90, 100) is names.COLUMN_GENERATION
+    assert choose(squares, 90, 100) is names.INTERIOR_POINT
 
 
 def test_a_box_that_fails_leaves_the_rest_to_column_generation(monkeypatch):

@@ -1,0 +1,328 @@
+"""Every message that a user reaches at the public edge, provoked once.
+
+Each is one line that names the field, says what it must be, and what was found. The
+last test asks the source: a message without its case here fails it.
+"""
+
+import ast
+import math
+import pathlib
+import re
+
+import dp_accounting
+from dp_accounting import privacy_accountant
+import numpy as np
+import pytest
+
+import dp_accounting_ext as ext
+from dp_accounting_ext.studies import calibration
+from dp_accounting_ext.studies import comparison
+from dp_accounting_ext.studies import delta_profile
+from dp_accounting_ext.studies import drawing
+from dp_accounting_ext.studies import grid_file
+from dp_accounting_ext.studies import results_file
+from dp_accounting_ext.studies import training_run
+from dp_accounting_ext.validation import fields
+from dp_accounting_ext.wpm import checks
+
+PACKAGE = pathlib.Path(ext.__file__).parent
+Gaussian = dp_accounting.GaussianDpEvent
+Unsupported = privacy_accountant.UnsupportedEventError
+
+
+def compose(event, accountant=ext.PLDAccountant):
+    return lambda _: accountant().compose(event)
+
+
+def run(**changes):
+    return lambda _: training_run.TrainingRun(**{"num_steps": 10, **changes})
+
+
+def grid(text):
+    def read(folder):
+        (folder / "grid.csv").write_text(text, encoding="utf-8")
+        return grid_file.read(folder / "grid.csv")
+
+    return read
+
+
+def row(**changes):
+    cells = dict.fromkeys(("noise_multiplier", "steps", "selected", "epochs"), "1")
+    return lambda _: grid_file.read_row({**cells, "delta": "0.1", **changes})
+
+
+def table(content, name="table.csv"):
+    def resume(folder):
+        (folder / "table.csv").write_text(content)
+        whole = grid_file.Grid(("steps",), (("1",),))
+        with results_file.resume(folder / name, whole):
+            pass
+
+    return resume
+
+
+def twice(folder):
+    whole = grid_file.Grid(("steps",), (("1",),))
+    with results_file.resume(folder / "table.csv", whole):
+        table("")(folder)
+
+
+def output(name, **options):
+    return lambda folder: drawing.check_output(folder / name, **options)
+
+
+def profiles(**options):
+    setting = training_run.TrainingRun(1.0, 2, 1, 1, 1e-3)
+    return lambda _: delta_profile.profiles(setting, **options)
+
+
+class Unknown(dp_accounting.DpEvent):
+    """Registered nowhere."""
+
+
+HEADER = "noise_multiplier,steps,selected,epochs,delta"
+SETTING = training_run.TrainingRun(None, 10, 1, 1, 1e-6)
+
+CASES = [
+    # validation.fields, by the field of an event, an accountant or a run
+    (compose(Gaussian("1")), "noise_multiplier must be a real number. Found '1'."),
+    (compose(Gaussian(math.nan)), "noise_multiplier must be a number. Found nan."),
+    (compose(Gaussian(10**400)), "noise_multiplier must be at most 1.8e308 in size."),
+    (
+        lambda _: fields.real_number("epsilon", np.longdouble("1e-4000")),
+        "epsilon must be 0 or at least 5e-324 in size. Found less.",
+    ),
+    (compose(Gaussian(-1.0)), "noise_multiplier must be non-negative and finite."),
+    (compose(Gaussian(1e99)), "noise_multiplier must be 0 or from 1e-60 to 1e+60."),
+    (
+        compose(ext.PLDSubsampleEvent(1.5, Gaussian(1.0))),
+        "sampling_probability must be in [0, 1]. Found 1.5.",
+    ),
+    (
+        compose(ext.PLDSubsampleEvent(1e-200, Gaussian(1.0))),
+        "sampling_probability must be 0 or at least 1e-100. Found 1e-200.",
+    ),
+    (
+        lambda _: ext.PLDAccountant().get_true_positive_rate_bounds("x"),
+        "false_positive_rates must be real numbers. Found 'x'.",
+    ),
+    (
+        lambda _: ext.PLDAccountant().get_true_positive_rate_bounds(2.0),
+        "false_positive_rates must be in [0, 1]. Found 2.0.",
+    ),
+    (
+        compose(ext.RandomAllocationEvent(Gaussian(1.0), 1.5, 3)),
+        "num_selected must be an integer. Found 1.5.",
+    ),
+    (
+        compose(ext.RandomAllocationEvent(Gaussian(1.0), 0, 3)),
+        "num_selected must be at least 1. Found 0.",
+    ),
+    (
+        compose(ext.RandomAllocationEvent(Gaussian(1.0), 5, 3)),
+        "num_selected must be at most num_steps. Found 5 of 3.",
+    ),
+    (
+        compose(ext.RandomAllocationEvent(Gaussian(1.0), 1, 10**10)),
+        "num_steps must be at most 1000000000. Found 10000000000.",
+    ),
+    (run(epochs=2**60), "epochs must be at most 2^53. Found 1152921504606846976."),
+    (
+        compose(ext.GroupSubsampledEvent(9999, Gaussian(1.0))),
+        "group_size must be at most 1024. Found 9999.",
+    ),
+    (
+        compose(ext.ScheduledAllocationEvent("x", [1], 2)),
+        "events must be a sequence. Found a str.",
+    ),
+    (
+        lambda _: ext.PLDAccountant("ADD"),
+        "neighboring_relation must be a NeighboringRelation. Found 'ADD'.",
+    ),
+    (
+        lambda _: ext.PLDAccountant(value_discretization_interval=0.0),
+        "value_discretization_interval must be positive and finite. Found 0.0.",
+    ),
+    # studies.training_run
+    (run(noise_multiplier=0.0), "noise_multiplier must be positive and finite. Found"),
+    (run(noise_multiplier=1e20), "noise_multiplier must be in [1e-60, 1e+09]. Found"),
+    (
+        run(num_steps=10**6, epochs=10**6),
+        "num_steps times epochs must be at most 1000000000. Found 1000000 times",
+    ),
+    (run(delta=1.0), "delta must be in (0, 1). Found 1.0."),
+    (run(num_steps=None), "batch_size, must be given. Found None."),
+    (
+        run(dataset_size=10, batch_size=2),
+        "num_steps must be left out where dataset_size and batch_size are given.",
+    ),
+    (
+        run(num_steps=None, dataset_size=10, batch_size=20),
+        "batch_size must be at most dataset_size. Found 20 of 10.",
+    ),
+    (run(sampling="shuffle"), "which is the one for shuffled batches. Found 'shuffle'"),
+    (
+        lambda _: comparison.compare(training_run.TrainingRun(1.0, 10)),
+        "delta must be given. Found None.",
+    ),
+    # studies.calibration, studies.delta_profile
+    (
+        lambda _: calibration.calibrate(SETTING, -1.0),
+        "epsilon must be positive and finite. Found -1.0.",
+    ),
+    (
+        lambda _: calibration.calibrate(run(delta=1e-15)(None), 1e-12),
+        "epsilon must be such as a noise_multiplier of at most 1e+09 can meet. Found",
+    ),
+    (profiles(epsilons=[-1.0]), "epsilons must be finite and not negative. Found [-1"),
+    (profiles(num_points=2), "num_points must be at least 3 and at most 10000. Found"),
+    # studies.drawing
+    (output("a.jpg"), "output must end in .pdf, .png or .svg. Found"),
+    (output("a.png", dpi=5), "dpi must be from 20 to 1200. Found 5."),
+    (output("no/a.png"), "output must be in a directory that can be written to. Found"),
+    # studies.grid_file, studies.results_file
+    (grid('"'), "grid must be a CSV file in UTF-8."),
+    (grid(""), "grid must have a header. Found an empty file."),
+    (grid("steps\n"), "grid must have a column noise_multiplier. Found"),
+    (grid(f"{HEADER},colour\n"), "grid's columns must be of noise_multiplier,"),
+    (grid(f"{HEADER},delta\n"), "grid must have one column delta. Found several."),
+    (grid(f"{HEADER}\n1\n"), "grid's rows must have 5 cells. Found 1 on line 2."),
+    (
+        grid(f'{HEADER}\n1,1,1,1,"a\nb"\n'),
+        "grid's cells must be of one line. Found a longer one on line 3.",
+    ),
+    (row(delta="x"), "delta must be a number. Found 'x'."),
+    (row(steps="x"), "steps must be an integer. Found 'x'."),
+    (table("other\n"), "output must be absent, or a table of this grid to go on with."),
+    (table("", "/dev/null"), "output must be a file. Found /dev/null, which is a dev"),
+    (twice, "output must be written by one sweep at a time. Found another that writes"),
+    # wpm.checks
+    (lambda _: checks.numbers("cost", [[1], [1, 2]]), "Found rows of unequal lengths."),
+    (lambda _: checks.numbers("cost", ["a"]), "cost must be an array of real numbers."),
+    (lambda _: checks.cost([1.0]), "cost must be a matrix with a row for each input"),
+    (lambda _: checks.cost([[-1.0]]), "cost must be non-negative and finite. Found -1"),
+    (lambda _: checks.order(0), "order must be at least 1 and finite. Found 0."),
+    (
+        lambda _: checks.points("points", np.zeros((2, 0))),
+        "points must be a list of points. Found shape (2, 0).",
+    ),
+    (
+        lambda _: checks.points("points", [math.inf]),
+        "points must be finite. Found a point that is not.",
+    ),
+    (lambda _: checks.lengths([0.0]), "lengths must be positive and finite. Found 0.0"),
+    (lambda _: checks.epsilon(0), "epsilon must be positive and finite. Found 0."),
+    (lambda _: checks.epsilon(1e-15), "epsilon must be at least 1e-12. Found 1e-15."),
+    (lambda _: checks.epsilon(200), "epsilon must be at most 160. Found 200."),
+    (lambda _: checks.regularization(0.0), "regularization must be positive and fini"),
+    (lambda _: checks.base_measure([1.0], 2, 1.0), "base_measure must have an entry"),
+    (lambda _: checks.base_measure([-1.0], 1, 1.0), "base_measure must be non-negati"),
+    (lambda _: checks.base_measure([9.0], 1, 1.0), "base_measure must have a sum in"),
+    (lambda _: checks.places("inputs", []), "inputs must be a list of finite places."),
+    # accountants
+    (
+        lambda _: ext.PLDAccountant().get_gdp_parameter_estimate([0.9]),
+        "false_positive_rates must have one in (0, 1/2]. Found none.",
+    ),
+    (
+        lambda _: ext.PLDAccountant().get_gdp_parameter_bounds(
+            least_false_positive_rate=0.9
+        ),
+        "least_false_positive_rate must be in [1e-200, 0.5]. Found 0.9.",
+    ),
+    (
+        lambda _: ext.RdpAccountant().get_epsilon(-1.0),
+        "target_delta must be non-negative. Found -1.0.",
+    ),
+    (
+        lambda _: ext.RdpAccountant().get_delta(-1.0),
+        "target_epsilon must be non-negative. Found -1.0.",
+    ),
+    (lambda _: ext.RdpAccountant([0.5]), "orders must be at least 1. Found 0.5."),
+    (
+        lambda _: ext.RdpAccountant([]),
+        "orders must hold at least one order. Found none",
+    ),
+]
+
+
+def message_of(provoke, folder):
+    with pytest.raises((TypeError, ValueError)) as error:
+        provoke(folder)
+    return str(error.value)
+
+
+@pytest.fixture(scope="module")
+def messages(tmp_path_factory):
+    found = []
+    for number, (provoke, _) in enumerate(CASES):
+        found.append(message_of(provoke, tmp_path_factory.mktemp(str(number))))
+    return found
+
+
+def test_each_is_one_line_of_field_value_and_remedy(messages):
+    for message, (_, expected) in zip(messages, CASES, strict=True):
+        assert expected in message
+        assert re.match(r"[a-z_]+('s \w+)?( times \w+|, or [\w ]+,)? must ", message)
+        assert re.search(r"Found |CSV file", message), message
+        assert "\n" not in message and message.endswith((".", "…")), message
+
+
+EDGE = [
+    "validation/fields.py",
+    "studies/training_run.py",
+    "studies/calibration.py",
+    "studies/delta_profile.py",
+    "studies/drawing.py",
+    "studies/grid_file.py",
+    "studies/results_file.py",
+    "wpm/checks.py",
+    "pld_accountant.py",
+    "rdp_accountant.py",
+]
+
+
+def templates(path):
+    """The longest constant part of what is said by each raise of a module."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if not (isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call)):
+            continue
+        name = getattr(node.exc.func, "id", "")
+        if name in ("TypeError", "ValueError") and node.exc.args:
+            parts = [
+                part.value
+                for part in ast.walk(node.exc.args[0])
+                if isinstance(part, ast.Constant) and isinstance(part.value, str)
+            ]
+            if parts:
+                yield max(parts, key=len)
+
+
+@pytest.mark.parametrize("name", EDGE)
+def test_every_message_of_the_edge_is_here(name, messages):
+    found = list(templates(PACKAGE / name))
+    assert found
+    missing = [
+        part for part in found if not any(part.strip() in each for each in messages)
+    ]
+    assert missing == []
+
+
+@pytest.mark.parametrize(
+    ("event", "accountant", "remedy"),
+    [
+        (Unknown(), ext.PLDAccountant, "`PLDAccountant.register` takes one"),
+        (Unknown(), ext.RdpAccountant, "`PLDAccountant` may take it"),
+        (
+            ext.GroupSubsampledEvent(2, ext.RandomAllocationEvent(Gaussian(1.0), 1, 3)),
+            ext.PLDAccountant,
+            "",
+        ),
+    ],
+)
+def test_refusals_name_what_would_work(event, accountant, remedy):
+    with pytest.raises(Unsupported) as error:
+        accountant().compose(event)
+    assert type(event).__name__ in str(error.value)
+    assert remedy in str(error.value)
+    assert "\n" not in str(error.value)

@@ -1,0 +1,62 @@
+"""What is published says the same everywhere."""
+
+import pathlib
+import re
+
+import pytest
+
+import dp_accounting_ext
+
+ROOT = pathlib.Path(__file__).parent.parent
+needs_checkout = pytest.mark.skipif(
+    not (ROOT / ".github").exists(), reason="of a checkout"
+)
+
+
+def text_of(name):
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+@pytest.mark.skipif(not (ROOT / "pyproject.toml").exists(), reason="of a checkout")
+def test_the_version_has_one_home():
+    version = dp_accounting_ext.__version__
+    assert f"\nversion: {version}\n" in text_of("CITATION.cff")
+    assert 'dynamic = ["version"]' in text_of("pyproject.toml")
+    assert f"\n## {version}" in text_of("CHANGELOG.md")
+
+
+@needs_checkout
+def test_pythons_are_those_that_are_tested():
+    project, workflow = text_of("pyproject.toml"), text_of(".github/workflows/ci.yml")
+    named = re.findall(r'"Programming Language :: Python :: (3\.\d+)"', project)
+    assert re.search(r"python: \[(.*)\]", workflow)[1].replace('"', "") == ", ".join(
+        named
+    )
+    assert f'requires-python = ">={named[0]}"' in project
+    assert f"\noldest={named[0]}\n" in text_of(".ci/oldest")
+    assert f'python: "{named[0]}"\n            dependencies: oldest' in workflow
+
+
+@needs_checkout
+def test_the_oldest_dependencies_are_those_that_are_allowed():
+    project = text_of("pyproject.toml")
+    oldest = dict(
+        re.findall(r"^([\w-]+)==([\d.]+?)\.?\*?$", text_of(".ci/oldest.txt"), re.M)
+    )
+    assert len(oldest) == 4
+    for name, version in oldest.items():
+        least = re.search(rf'"{name}>=([\d.]+)"', project)[1]
+        assert version.startswith(least), name
+
+
+def test_the_readme_needs_no_files_beside_it():
+    """Where a registry shows it, pictures of the checkout are not there."""
+    assert not re.findall(r"!\[[^]]*\]\((?!https://)", text_of("README.md"))
+
+
+def test_no_message_installs_a_package_of_this_name():
+    """Until the name is registered, what has it may be a stranger's."""
+    package = pathlib.Path(dp_accounting_ext.__file__).parent
+    for path in package.rglob("*.py"):
+        assert "install 'dp" not in path.read_text(encoding="utf-8"), path
+        assert "install dp" not in path.read_text(encoding="utf-8"), path
