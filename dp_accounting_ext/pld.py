@@ -1,14 +1,19 @@
-"""Privacy loss distributions, for users of them without accountants."""
+"""Privacy loss distributions and Rényi divergences, without accountants."""
+
+from collections.abc import Sequence
 
 from dp_accounting import dp_event as stock_dp_event
 from dp_accounting import privacy_accountant
 from dp_accounting.pld import privacy_loss_distribution as stock
+import numpy as np
+import numpy.typing as npt
 
 from dp_accounting_ext.mechanisms import allocated
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import groups
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
+from dp_accounting_ext.mechanisms import pair_divergences
 from dp_accounting_ext.mechanisms import subsampled
 from dp_accounting_ext.pairs import dominating_pair
 from dp_accounting_ext.reading import event_reader
@@ -19,6 +24,7 @@ from dp_accounting_ext.validation import fields
 
 NeighborRel = privacy_accountant.NeighboringRelation
 Bound = dominating_pair.Bound
+FloatArray = npt.NDArray[np.float64]
 
 _TAIL_MASS = 1e-25
 
@@ -55,6 +61,63 @@ def from_event(
         https://arxiv.org/abs/2602.17284, Definition 3.1.
     """
     interval = fields.discretization_interval(value_discretization_interval)
+    pairs = groups.worst_pairs(
+        _counts_of(event, neighboring_relation),
+        Bound.UPPER if pessimistic_estimate else Bound.LOWER,
+        _TAIL_MASS,
+        replace_one=neighboring_relation is NeighborRel.REPLACE_ONE,
+    )
+    return stock_pld.write(pairs, interval)
+
+
+def renyi_divergence_bounds(
+    event: stock_dp_event.DpEvent,
+    orders: Sequence[float],
+    *,
+    neighboring_relation: NeighborRel = NeighborRel.ADD_OR_REMOVE_ONE,
+) -> tuple[FloatArray, FloatArray]:
+    """Returns certified bounds on the Rényi divergences of an event, or of a tree.
+
+    Args:
+        event: Anything that `PLDAccountant` takes.
+        orders: (n,) orders α > 1; inf is the largest loss.
+        neighboring_relation: As in the accountant.
+
+    Returns:
+        (n,) lower and (n,) upper bounds on the larger of both directions, of a group
+        over all its splits, in nats. An upper one is inf where nothing bounds the far
+        tail of the losses; a lower one is 0 for what no lower pair is known of.
+
+    Raises:
+        UnsupportedEventError: If the event is not supported.
+        TypeError, ValueError: If a field of it, or an order, is not what it should be.
+
+    Source:
+        https://arxiv.org/abs/2403.04867, Definition 2.2.
+    """
+    alphas = [fields.real_number("orders", order) for order in orders]
+    if not alphas or min(alphas) <= 1:
+        raise ValueError(f"orders must be above 1, at least one. Found {alphas}.")
+    lower, upper = np.zeros(len(alphas)), np.zeros(len(alphas))
+    replace_one = neighboring_relation is NeighborRel.REPLACE_ONE
+    counts = _counts_of(event, neighboring_relation)
+    for scenario in groups.scenarios(counts, replace_one=replace_one):
+        mechanism = compositions.compose(scenario)
+        below = pair_divergences.divergences(mechanism, alphas, Bound.LOWER)
+        above = pair_divergences.divergences(mechanism, alphas, Bound.UPPER)
+        lower = np.maximum(lower, np.maximum(*below))
+        upper = np.maximum(upper, np.maximum(*above))
+    return np.minimum(lower, upper), upper
+
+
+def _counts_of(
+    event: stock_dp_event.DpEvent, neighboring_relation: NeighborRel
+) -> dict[interface.Mechanism, int]:
+    """Returns what an event composes, with counts.
+
+    Raises:
+        UnsupportedEventError: If it is not supported.
+    """
     relation = fields.neighboring_relation(neighboring_relation)
     event_trees.event_tree(event)
     try:
@@ -70,13 +133,7 @@ def from_event(
         raise privacy_accountant.UnsupportedEventError(
             f"Unsupported event: {event}. Error: [{mixed}]"
         )
-    pairs = groups.worst_pairs(
-        counts,
-        Bound.UPPER if pessimistic_estimate else Bound.LOWER,
-        _TAIL_MASS,
-        replace_one=neighboring_relation is NeighborRel.REPLACE_ONE,
-    )
-    return stock_pld.write(pairs, interval)
+    return counts
 
 
 def poisson_subsample(

@@ -64,7 +64,8 @@ class RdpAccountant(rdp_privacy_accountant.RdpAccountant):
     """The stock accountant, sound, with groups, random allocation and any sample.
 
     Takes every event that the stock accountant takes (the newest known one's, where
-    the installed library has the event), and anywhere in a tree
+    the installed library has the event), and anywhere in a tree what `PLDAccountant`
+    takes, groups of up to 64. By theorems of their own, exact or nearly so:
 
     - `PoissonSampledDpEvent` and `PLDSubsampleEvent` over any of them but randomized
       response, and `SampledWithoutReplacementDpEvent` likewise (REPLACE_ONE);
@@ -75,7 +76,11 @@ class RdpAccountant(rdp_privacy_accountant.RdpAccountant):
       compositions of those. The splits of the group are composed one by one; ε and δ
       are the largest over all of them. A group has one size throughout.
 
-    Whatever it has no theorem for is refused by name: events, fields of events and
+    All else by the dominating pairs of `PLDAccountant`: no looser than their cells
+    where losses are bounded; at orders above some dozens a Gaussian's tail counts as
+    if it were not sampled.
+
+    Whatever has neither is refused by name: events, fields of events and
     methods that a newer dp_accounting has, and events in relations that no theorem
     covers. Nothing is inherited that composes or answers.
 

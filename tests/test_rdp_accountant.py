@@ -153,10 +153,17 @@ class TestGroups:
             rdp(Group(2, self.EVENT)),
         )
 
-    def test_replace_one_is_refused(self):
-        ours = accountant(NeighborRel.REPLACE_ONE)
-        with pytest.raises(Unsupported, match="GroupSubsampledEvent.*REPLACE_ONE"):
-            ours.compose(Group(2, self.EVENT))
+    def test_a_replaced_group_is_twice_as_far(self):
+        """Of no sample 2K norms; on one, between K and 2K members who leave."""
+        relation = NeighborRel.REPLACE_ONE
+        np.testing.assert_allclose(
+            rdp(Group(2, Gaussian(3.0)), relation=relation, orders=[2.0, 9.0]),
+            np.array([2.0, 9.0]) * 16 / 18,
+            rtol=1e-6,
+        )
+        replaced = rdp(Group(2, self.EVENT), relation=relation)[:20]
+        assert np.all(rdp(Group(2, self.EVENT))[:20] < replaced)
+        assert np.all(replaced < rdp(Group(4, self.EVENT))[:20] * (1 + 1e-6))
 
     def test_events_of_nobody_stand_beside_groups(self):
         ours = accountant().compose(Group(2, self.EVENT))
@@ -213,11 +220,8 @@ class TestGroups:
     @pytest.mark.parametrize(
         "inner",
         [
-            dp_accounting.LaplaceDpEvent(1.0),
-            Allocation(Gaussian(1.0), 1, 3),
             Group(2, Gaussian(1.0)),
-            Poisson(0.1, dp_accounting.LaplaceDpEvent(1.0)),
-            Composed([Gaussian(1.0), WithoutReplacement(10, 2, Gaussian(1.0))]),
+            Composed([Gaussian(1.0), stock_dp_event.UnsupportedDpEvent()]),
         ],
     )
     def test_other_inner_events_are_refused(self, inner):
@@ -279,11 +283,20 @@ class TestAllocations:
         )
         assert np.all(rdp(Allocation(dp_accounting.NoOpDpEvent(), 1, 5)) == 0)
 
-    def test_refusals(self):
-        with pytest.raises(Unsupported, match="RandomAllocationEvent.*REPLACE_ONE"):
-            accountant(NeighborRel.REPLACE_ONE).compose(Allocation(Gaussian(1.0), 1, 5))
-        with pytest.raises(Unsupported, match="GaussianDpEvent.*Laplace"):
-            accountant().compose(Allocation(dp_accounting.LaplaceDpEvent(1.0), 1, 5))
+    def test_a_replaced_record_is_out_and_another_in(self):
+        replaced = rdp(
+            Allocation(Gaussian(2.0), 1, 5),
+            relation=NeighborRel.REPLACE_ONE,
+            orders=[2.0, 4.0],
+        )
+        one = rdp(Allocation(Gaussian(2.0), 1, 5), orders=[2.0, 4.0])
+        assert np.all(one < replaced) and np.all(replaced < 6 * one)
+
+    def test_allocations_of_other_noise_are_those_of_their_pairs(self):
+        laplace = dp_accounting.LaplaceDpEvent(1.0)
+        one = rdp(Poisson(0.2, laplace), orders=[2.0, 8.0])
+        allocated = rdp(Allocation(laplace, 1, 5), orders=[2.0, 8.0])
+        assert np.all(one < allocated) and np.all(allocated < 8 * one)
 
 
 class TestSubsamples:
@@ -310,8 +323,17 @@ class TestSubsamples:
             special = accountant(NeighborRel.REPLACE_SPECIAL)
             with pytest.raises(Unsupported, match="cannot run on a sample"):
                 special.compose(sample(0.1, Response(0.5, 2)))
-            with pytest.raises(Unsupported, match=f"{sample.__name__}.*REPLACE_ONE"):
-                accountant(NeighborRel.REPLACE_ONE).compose(sample(0.1, Gaussian(1.0)))
+
+    def test_a_replaced_record_of_a_sample(self):
+        """Between one that leaves and two that do."""
+        orders = [1.5, 2.0, 6.0]
+        replaced = rdp(
+            Poisson(0.1, Gaussian(2.0)),
+            relation=NeighborRel.REPLACE_ONE,
+            orders=orders,
+        )
+        one = rdp(Poisson(0.1, Gaussian(2.0)), orders=orders)
+        assert np.all(one < replaced) and np.all(replaced < 4 * one)
 
     def test_integer_noise_multipliers_are_composed(self):
         """The stock accountant takes the first of them for all."""
@@ -408,16 +430,24 @@ class TestReplaceOne:
         single = rdp(WithoutReplacement(9, 3, Response(0.0, 1)), relation=self.RELATION)
         assert np.all(single == 0)
 
-    def test_refusals(self):
-        ours = accountant(self.RELATION)
-        with pytest.raises(Unsupported, match="num_buckets must be 2.*Found 4"):
-            ours.compose(WithoutReplacement(10, 2, Response(0.5, 4)))
-        for event in (
-            WithoutReplacement(10, 2, Gaussian(1.0)),
-            WithoutReplacement(10, 2, Response(0.5, 2)),
-        ):
-            with pytest.raises(Unsupported, match="must be `REPLACE_ONE`"):
-                accountant().compose(event)
+    def test_more_buckets_are_those_of_their_pair(self):
+        """Sampling makes it less, and a whole batch is the response itself."""
+        orders = [2.0, 8.0, 64.0]
+        some = rdp(
+            WithoutReplacement(10, 2, Response(0.5, 4)),
+            relation=self.RELATION,
+            orders=orders,
+        )
+        alone = rdp(Response(0.5, 4), relation=self.RELATION, orders=orders)
+        assert np.all(some > 0) and np.all(some < 0.7 * alone)
+        left = rdp(WithoutReplacement(10, 2, Response(0.5, 4)), orders=orders)
+        assert np.all(left <= some * (1 + 1e-9)) and np.all(left > 0)
+
+    def test_a_record_that_leaves_a_batch_is_a_sampled_shift_of_two(self):
+        left = rdp(WithoutReplacement(10, 2, Gaussian(2.0)), orders=[2.0, 5.0])
+        sampled = rdp(Poisson(0.2, Gaussian(1.0)), orders=[2.0, 5.0])
+        np.testing.assert_allclose(left, sampled, rtol=1e-5)
+        assert np.all(left >= sampled * (1 - 1e-9))
 
     def test_other_relations_are_the_stock_s(self):
         for relation in (NeighborRel.ADD_OR_REMOVE_ONE, NeighborRel.REPLACE_SPECIAL):

@@ -6,6 +6,12 @@ The names here are those from which `PLDAccountant.register` builds.
 from dp_accounting_ext.mechanisms.additive_noise import Gaussian
 from dp_accounting_ext.mechanisms.additive_noise import GaussianMixture
 from dp_accounting_ext.mechanisms.additive_noise import LaplaceMixture
+from dp_accounting_ext.mechanisms.batches import Answer
+from dp_accounting_ext.mechanisms.batches import Coupled
+from dp_accounting_ext.mechanisms.batches import Neighbours
+from dp_accounting_ext.mechanisms.batches import Noise
+from dp_accounting_ext.mechanisms.batches import Revealed
+from dp_accounting_ext.mechanisms.batches import on_batches
 from dp_accounting_ext.mechanisms.chained import ChainedSplit
 from dp_accounting_ext.mechanisms.compositions import NO_OP
 from dp_accounting_ext.mechanisms.compositions import compose
@@ -18,15 +24,21 @@ from dp_accounting_ext.mechanisms.renyi_bounded import RenyiBounded
 
 __all__ = [
     "NO_OP",
+    "Answer",
     "ChainedSplit",
+    "Coupled",
     "Gaussian",
     "GaussianMixture",
     "KnownPairs",
     "LaplaceMixture",
     "Mechanism",
+    "Neighbours",
+    "Noise",
     "NonPrivate",
     "OnePairMechanism",
     "PrivacyParameters",
     "RenyiBounded",
+    "Revealed",
     "compose",
+    "on_batches",
 ]

@@ -84,8 +84,8 @@ class _ShiftMixture(interface.OnePairMechanism):
         """Returns the pair of two mixtures of the noise."""
 
     def pair(self, bound: Bound, tail_mass: float) -> DominatingPair:
-        p, p_lost = _without_rare(self.p, tail_mass / 4, bound)
-        q, q_lost = _without_rare(self.q, tail_mass / 4, bound)
+        p, p_lost = without_rare(self.p, tail_mass / 4, bound)
+        q, q_lost = without_rare(self.q, tail_mass / 4, bound)
         pair = self._pair(p, q, bound, tail_mass)
         return dataclasses.replace(
             pair,
@@ -174,7 +174,7 @@ class LaplaceMixture(_ShiftMixture):
         return largest * interface.LOSS_ROUNDED_UP
 
 
-def _without_rare(
+def without_rare(
     weighted: Shifts, tail_mass: float, bound: Bound
 ) -> tuple[Shifts, float]:
     """Returns shifts without the furthest ones, and the probability these had.

@@ -50,13 +50,12 @@ class RenyiBounded(interface.OnePairMechanism):
         """
         order = np.argsort(orders)
         alpha, bounds = np.asarray(orders)[order], np.asarray(values)[order]
-        known = np.isfinite(bounds)
-        if not known.any():
-            return cls.of(np.full(_ORDERS.size, math.inf))
-        alpha, bounds = alpha[known], bounds[known]
-        chords = np.interp(_ORDERS, alpha, (alpha - 1) * bounds) / (_ORDERS - 1)
-        chords = np.where(alpha[0] > _ORDERS, bounds[0], chords * (1 + 16 * _UNIT))
-        return cls.of(np.where(alpha[-1] < _ORDERS, math.inf, chords))
+        return cls.of(_chords(alpha, bounds, _ORDERS))
+
+    def at(self, orders: Sequence[float]) -> FloatArray:
+        """Returns (n,) bounds at n orders above one, by chords as `at_orders` does."""
+        asked = np.array([float(order) for order in orders])
+        return _chords(_ORDERS, np.array(self.values), asked)
 
     def pair(self, bound: Bound, tail_mass: float) -> dominating_pair.DominatingPair:
         if bound is Bound.LOWER:
@@ -90,6 +89,19 @@ class RenyiBounded(interface.OnePairMechanism):
 
     def is_symmetric(self) -> bool:
         return True
+
+
+def _chords(known: FloatArray, values: FloatArray, asked: FloatArray) -> FloatArray:
+    """Returns (n,) bounds at n orders from those at (k,) known ones, increasing."""
+    finite = np.isfinite(values)
+    if not finite.any():
+        return np.full(asked.size, math.inf)
+    alpha, bounds = known[finite], values[finite]
+    with np.errstate(invalid="ignore"):
+        chords = np.interp(asked, alpha, (alpha - 1) * bounds) / (asked - 1)
+    chords = np.where(alpha[0] > asked, bounds[0], chords * (1 + 16 * _UNIT))
+    found: FloatArray = np.where(alpha[-1] < asked, math.inf, chords)
+    return found
 
 
 def composition(counts: Mapping[RenyiBounded, int]) -> RenyiBounded:

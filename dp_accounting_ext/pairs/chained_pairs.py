@@ -96,7 +96,7 @@ def chain_one_way(first: DominatingPair, second: DominatingPair) -> DominatingPa
         return dominating_pair.trivial_pair(Bound.UPPER)
     errors = first.mass_error + second.mass_error
     ratio_errors = first.ratio_error + second.ratio_error
-    return _on_few_atoms(
+    return on_few_atoms(
         DominatingPair(
             (gain[kept] / cost[kept])[::-1],
             spent[kept][::-1],
@@ -110,7 +110,7 @@ def chain_one_way(first: DominatingPair, second: DominatingPair) -> DominatingPa
     )
 
 
-def _on_few_atoms(pair: DominatingPair) -> DominatingPair:
+def on_few_atoms(pair: DominatingPair) -> DominatingPair:
     """Returns the pair, its ratios split onto a grid if they are many."""
     if pair.ratios.size <= _MOST_ATOMS:
         return pair

@@ -20,7 +20,7 @@ FloatArray = npt.NDArray[np.float64]
 _CLEARLY = 1e-9  # Relative difference from which one profile counts as tighter.
 
 
-class _Profile:
+class Profile:
     """The divergences E(Z − κ)_+ of a pair, as a function of κ."""
 
     def __init__(self, pair: DominatingPair) -> None:
@@ -30,6 +30,7 @@ class _Profile:
         self._p = np.append(np.cumsum(pair.p_masses[::-1])[::-1], 0.0)
 
     def at(self, kappa: FloatArray) -> FloatArray:
+        """Returns the (n,) divergences at each κ, up to `rounding` of a P-mass."""
         first = np.searchsorted(self.ratios, kappa)
         values: FloatArray = self._infinity + self._p[first] - kappa * self._q[first]
         return values
@@ -45,6 +46,7 @@ class _Profile:
         return masses
 
     def rounding(self) -> float:
+        """Returns what a divergence is off by at most, over the P-mass from κ on."""
         return 4 * (self.ratios.size + 16) * floats.UNIT_ROUNDOFF
 
 
@@ -73,7 +75,7 @@ def _larger(one: DominatingPair, other: DominatingPair) -> DominatingPair:
     Between the places of two atoms profiles are lines. Where one is the larger all
     around, its atoms are taken as they are; where the larger changes, a chord.
     """
-    pairs, profiles = (one, other), (_Profile(one), _Profile(other))
+    pairs, profiles = (one, other), (Profile(one), Profile(other))
     places = np.union1d(one.ratios, other.ratios)
     places = np.union1d(places, _crossings(profiles, places))
     choice = _larger_at(profiles, places)
@@ -111,7 +113,7 @@ def _masses_at(pair: DominatingPair, places: FloatArray) -> FloatArray:
 
 
 def _larger_at(
-    profiles: tuple[_Profile, _Profile], places: FloatArray
+    profiles: tuple[Profile, Profile], places: FloatArray
 ) -> npt.NDArray[np.bool_]:
     """Tells at which of (n,) places the second of two profiles is the larger.
 
@@ -130,7 +132,7 @@ def _larger_at(
     return larger
 
 
-def _crossings(profiles: tuple[_Profile, _Profile], places: FloatArray) -> FloatArray:
+def _crossings(profiles: tuple[Profile, Profile], places: FloatArray) -> FloatArray:
     """Returns where the larger of two profiles changes, between neighbouring places."""
     choice = _larger_at(profiles, places)
     changes = np.flatnonzero(choice[1:] != choice[:-1])
@@ -167,4 +169,86 @@ def reflected(pair: DominatingPair) -> DominatingPair:
         zero_mass=pair.infinity_mass,
         mass_error=pair.mass_error + pair.ratio_error + 4 * floats.UNIT_ROUNDOFF,
         ratio_error=pair.ratio_error + 4 * floats.UNIT_ROUNDOFF,
+    )
+
+
+def symmetric(kappas: FloatArray, deltas: FloatArray) -> DominatingPair:
+    """Returns a pair, the same both ways, of values that bound a profile at κ ≥ 1.
+
+    The profile is convex: it lies below the convex minorant of chords between the
+    values as well, and that is the pair's.
+
+    Args:
+        kappas: (n,) places, increasing from 1.
+        deltas: (n,) bounds on the profile there, decreasing.
+
+    Source:
+        https://arxiv.org/abs/2106.08567, Proposition 11 (profiles that belong to a
+        pair).
+    """
+    corners = _corners(kappas, deltas)
+    return _symmetric_pair(kappas[corners], deltas[corners])
+
+
+def _corners(kappas: FloatArray, deltas: FloatArray) -> npt.NDArray[np.int64]:
+    """Returns the indices of the corners, at κ ≥ 1, of a convex minorant.
+
+    The function goes on below 1 as the profile of two datasets exchanged does, with
+    the inverse of every corner for a corner. From the inverse of the first corner to
+    itself it is a line, no steeper than the next.
+
+    Args:
+        kappas: (n,) places, increasing from 1.
+        deltas: (n,) values there, decreasing.
+    """
+    corners: list[int] = []
+
+    def slope(i: int, j: int) -> float:
+        return float((deltas[j] - deltas[i]) / (kappas[j] - kappas[i]))
+
+    for place in range(kappas.size):
+        while len(corners) > 1 and slope(corners[-2], corners[-1]) >= slope(
+            corners[-1], place
+        ):
+            corners.pop()
+        corners.append(place)
+    first = 0
+    while first + 1 < len(corners):
+        here = corners[first]
+        if slope(here, corners[first + 1]) >= -(1 - deltas[here]) / (kappas[here] + 1):
+            break
+        first += 1
+    return np.array(corners[first:], dtype=np.int64)
+
+
+def _symmetric_pair(kappas: FloatArray, deltas: FloatArray) -> DominatingPair:
+    """Returns a pair, the same both ways, whose profile is nowhere below corners.
+
+    Args:
+        kappas: (n,) places of the corners, increasing from 1 or more.
+        deltas: (n,) values there, of a convex function.
+    """
+    slopes = np.append(np.diff(deltas) / np.diff(kappas), 0.0)
+    before = np.append(-(1 - deltas[0]) / (kappas[0] + 1), slopes[:-1])
+    masses = np.maximum(slopes - before, 0.0)
+    twins = (kappas * masses)[::-1]
+    ratios = np.concatenate([1 / kappas[::-1], kappas])
+    masses = np.concatenate([twins, masses])
+    sink = float(deltas[-1])
+    # The check: what the atoms give, by sums of positive terms, where lines meet.
+    above = np.cumsum(masses[:0:-1])[::-1]
+    found = sink + np.append(np.cumsum((np.diff(ratios) * above)[::-1])[::-1], 0.0)
+    goals = np.concatenate([1 - (1 - deltas[::-1]) / kappas[::-1], deltas])
+    whole = sink + float((masses * ratios).sum())
+    asked = goals > 0
+    lacking = max(float((goals[asked] / found[asked]).max()) - 1, 1 / whole - 1, 0.0)
+    rounding = 8 * (ratios.size + 16) * floats.UNIT_ROUNDOFF
+    return DominatingPair(
+        ratios,
+        masses,
+        infinity_mass=sink,
+        zero_mass=sink,
+        bound=Bound.UPPER,
+        mass_error=lacking + rounding,
+        ratio_error=rounding,
     )

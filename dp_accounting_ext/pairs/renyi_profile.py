@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dp_accounting_ext.pairs import dominating_pair
+from dp_accounting_ext.pairs import profile_pairs
 
 Bound = dominating_pair.Bound
 FloatArray = npt.NDArray[np.float64]
@@ -90,8 +91,7 @@ def dominating_pair_of(
     deltas = np.exp(log_delta(orders, values, epsilons))
     if deltas[0] == 0:
         return dominating_pair.identity_pair(Bound.UPPER)
-    corners = _corners(np.exp(epsilons), deltas)
-    return _symmetric_pair(np.exp(epsilons)[corners], deltas[corners])
+    return profile_pairs.symmetric(np.exp(epsilons), deltas)
 
 
 def _reach(orders: Sequence[float], values: Values, goal: float) -> float:
@@ -108,68 +108,3 @@ def _reach(orders: Sequence[float], values: Values, goal: float) -> float:
         middle = (low + high) / 2
         low, high = (low, middle) if reached(middle) else (middle, high)
     return max(high, _SMALLEST_REACH)
-
-
-def _corners(kappas: FloatArray, deltas: FloatArray) -> npt.NDArray[np.int64]:
-    """Returns the indices of the corners, at κ ≥ 1, of a convex minorant.
-
-    The function goes on below 1 as the profile of two datasets exchanged does, with
-    the inverse of every corner for a corner. From the inverse of the first corner to
-    itself it is a line, no steeper than the next.
-
-    Args:
-        kappas: (n,) places, increasing from 1.
-        deltas: (n,) values there, decreasing.
-    """
-    corners: list[int] = []
-
-    def slope(i: int, j: int) -> float:
-        return float((deltas[j] - deltas[i]) / (kappas[j] - kappas[i]))
-
-    for place in range(kappas.size):
-        while len(corners) > 1 and slope(corners[-2], corners[-1]) >= slope(
-            corners[-1], place
-        ):
-            corners.pop()
-        corners.append(place)
-    first = 0
-    while first + 1 < len(corners):
-        here = corners[first]
-        if slope(here, corners[first + 1]) >= -(1 - deltas[here]) / (kappas[here] + 1):
-            break
-        first += 1
-    return np.array(corners[first:], dtype=np.int64)
-
-
-def _symmetric_pair(
-    kappas: FloatArray, deltas: FloatArray
-) -> dominating_pair.DominatingPair:
-    """Returns a pair, the same both ways, whose profile is nowhere below corners.
-
-    Args:
-        kappas: (n,) places of the corners, increasing from 1 or more.
-        deltas: (n,) values there, of a convex function.
-    """
-    slopes = np.append(np.diff(deltas) / np.diff(kappas), 0.0)
-    before = np.append(-(1 - deltas[0]) / (kappas[0] + 1), slopes[:-1])
-    masses = np.maximum(slopes - before, 0.0)
-    twins = (kappas * masses)[::-1]
-    ratios = np.concatenate([1 / kappas[::-1], kappas])
-    masses = np.concatenate([twins, masses])
-    sink = float(deltas[-1])
-    # The check: what the atoms give, by sums of positive terms, where lines meet.
-    above = np.cumsum(masses[:0:-1])[::-1]
-    found = sink + np.append(np.cumsum((np.diff(ratios) * above)[::-1])[::-1], 0.0)
-    goals = np.concatenate([1 - (1 - deltas[::-1]) / kappas[::-1], deltas])
-    whole = sink + float((masses * ratios).sum())
-    lacking = max(float((goals / found).max()) - 1, 1 / whole - 1, 0.0)
-    rounding = 8 * (ratios.size + 16) * dominating_pair.UNIT_ROUNDOFF
-    return dominating_pair.DominatingPair(
-        ratios,
-        masses,
-        infinity_mass=sink,
-        zero_mass=sink,
-        bound=Bound.UPPER,
-        mass_error=lacking + rounding,
-        ratio_error=rounding,
-    )

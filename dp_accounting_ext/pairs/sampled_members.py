@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 from collections.abc import Iterable
+from collections.abc import Sequence
+import itertools
 import math
 
 from dp_accounting_ext.kernels import floats
@@ -87,6 +89,38 @@ def with_replacement(members: int, dataset_size: int, sample_size: int) -> Shift
         return _two(0, dataset_size - members, members)
     rate = members / dataset_size
     return _binomial(sample_size, rate, members / (dataset_size - members))
+
+
+def capped(members: Shifts, most: int) -> Shifts:
+    """Returns the law of a number of members of which so many are kept at most.
+
+    Args:
+        members: Law of the number of members drawn.
+        most: How many a batch may hold, at least 0.
+    """
+    kept = tuple((number, weight) for number, weight in members if number < most)
+    rest = math.fsum(weight for number, weight in members if number >= most)
+    if len(kept) == len(members):
+        return members
+    if len(members) < 3 or len(kept) != 1:
+        return (*kept, (float(most), rest))
+    # Of two weights less error is assumed than these have: the last one is halved.
+    return (*kept, (float(most), rest / 2), (float(most), rest / 2))
+
+
+def total(laws: Sequence[Shifts]) -> Shifts:
+    """Returns the law of a sum of independent numbers: of members in each stratum.
+
+    Args:
+        laws: At least one, such that the sum takes three values or more.
+    """
+    found = {0.0: 1.0}
+    for law in laws:
+        longer: dict[float, float] = {}
+        for (number, mass), (more, weight) in itertools.product(found.items(), law):
+            longer[number + more] = longer.get(number + more, 0.0) + mass * weight
+        found = longer
+    return tuple(sorted(found.items()))
 
 
 def _two(least: int, weight: int, next_weight: int) -> Shifts:

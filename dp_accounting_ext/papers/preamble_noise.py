@@ -33,9 +33,11 @@ import time
 
 from dp_accounting import dp_event as stock
 from dp_accounting import mechanism_calibration
+from scipy import optimize
 
 from dp_accounting_ext import dp_event
 from dp_accounting_ext import pld_accountant
+from dp_accounting_ext.papers import allocation_baselines
 
 # The paper's.
 DIMENSION = 2**20
@@ -174,3 +176,23 @@ def ratio_needed(setting: Setting, tolerance: float = RATIO_TOLERANCE) -> float:
             tol=tolerance,
         )
     )
+
+
+def renyi_ratio(setting: Setting, tolerance: float = RATIO_TOLERANCE) -> float:
+    """Returns the ratio that Rényi divergences alone allow, as in the paper's baseline.
+
+    Source: https://arxiv.org/abs/2602.17284, Figure 5.
+    """
+
+    def excess(ratio: float) -> float:
+        epsilon = allocation_baselines.sampled_allocation_epsilon(
+            noise_of(setting, ratio),
+            setting.num_selected,
+            setting.num_steps,
+            setting.rate,
+            setting.num_updates,
+            DELTA,
+        )
+        return epsilon - TARGET_EPSILON
+
+    return float(optimize.brentq(excess, 0.5, 16.0, xtol=tolerance))

@@ -2,11 +2,14 @@
 
 import dataclasses
 
+import attr
 from dp_accounting import dp_event as stock
 from dp_accounting import privacy_accountant
 
 from dp_accounting_ext import dp_event
+from dp_accounting_ext.mechanisms import batches
 from dp_accounting_ext.mechanisms import compositions
+from dp_accounting_ext.mechanisms import discrete_outputs
 from dp_accounting_ext.mechanisms import groups
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
@@ -22,6 +25,11 @@ NOISES = (
     | stock.NonPrivateDpEvent
 )
 _MOST_DRAWS = 100_000
+# Of these no two batches are further apart than neighbours.
+_ANSWERS = (
+    discrete_outputs.RandomizedResponse
+    | discrete_outputs.RandomizedResponseWithAbstention
+)
 
 
 def poisson_sampled(
@@ -70,8 +78,11 @@ def fixed_size(
         return noise
     if reader.neighboring_relation is NeighborRel.ADD_OR_REMOVE_ONE:
         return noise.split(1, 0)
-    if sampling.with_replacement or not isinstance(noise, groups.GroupedNoise):
+    if not isinstance(noise, groups.GroupedNoise):
         return in_both_datasets(noise).split(1, 1)
+    if sampling.with_replacement:
+        step = batches.Noise(noise.noise_multiplier / 2, noise.is_laplace)
+        return batches.replaced_draws(step, _hits(sampling))
     # One record of the batch replaced is one shift.
     whole = dataclasses.replace(
         noise,
@@ -83,32 +94,47 @@ def fixed_size(
     )
 
 
+def _hits(sampling: groups.FixedSize) -> batches.Distances:
+    """Returns the law of the number of draws that hit one record of the dataset."""
+    return sampling.members(1, 0)
+
+
 def _batch_of_any(
     event: stock.SampledWithoutReplacementDpEvent | stock.SampledWithReplacementDpEvent,
     sampling: groups.FixedSize,
     reader: event_reader.Reader,
 ) -> interface.Mechanism:
-    """Reads a batch that runs what a replaced record of the batch is known to change.
-
-    A record that leaves the dataset leaves its place in the batch, if it has one, to
-    another: P = (1 − r) Q + r P', and P' against Q has one record of it replaced.
-
-    Source:
-        https://arxiv.org/abs/2106.08567, Theorem 11 (subset sampling).
-    """
-    if sampling.with_replacement:
+    """Reads what runs on a batch, from what it tells of one record of it replaced."""
+    between = dataclasses.replace(
+        reader.under(NeighborRel.REPLACE_ONE), in_sample=False
+    )
+    inner = between.mechanism(event.event)
+    parts = compositions.unpacked({inner: 1})
+    if any(isinstance(part, groups.Grouped) for part in parts):
         raise event_reader.UnsupportedError(
             event,
-            "A batch that is drawn with replacement must run a `GaussianDpEvent` or a "
-            f"`LaplaceDpEvent`: others are unproven. Found {event.event}.",
+            "`GroupSubsampledEvent` cannot run on a sample: put the sampling inside "
+            "of it.",
         )
-    rate = sampling.sample_size / sampling.dataset_size
-    replaced = reader.under(NeighborRel.REPLACE_ONE).sampled(event.event)
+    if inner == compositions.NO_OP or compositions.is_certainly_known(inner):
+        kind = stock.NoOpDpEvent if parts == {} else stock.NonPrivateDpEvent
+        return fixed_size(attr.evolve(event, event=kind()), reader)
+    base = batches.Neighbours(inner, all(isinstance(p, _ANSWERS) for p in parts))
     if reader.neighboring_relation is NeighborRel.REPLACE_ONE:
-        return subsampled.substituted_sample(replaced, rate)
-    if rate == 1:
+        if sampling.with_replacement:
+            return batches.replaced_draws(base, _hits(sampling))
+        either = base.on(((1.0, 1.0),), batches.NONE)
+        return subsampled.substituted_sample(
+            either, sampling.sample_size / sampling.dataset_size
+        )
+    is_whole = sampling.sample_size == sampling.dataset_size
+    if is_whole and not sampling.with_replacement:
         return reader.sampled(event.event)
-    return subsampled.poisson_sampled(rate, replaced)
+    return batches.on_batches(
+        base,
+        [batches.Coupled(removed=_hits(sampling))],
+        is_attained=sampling.dataset_size > 1,
+    )
 
 
 def _one_replaced_by_nothing(
@@ -127,6 +153,8 @@ def _one_replaced_by_nothing(
         below = noise_of(event.event, zeroed, 1)
         if isinstance(below, groups.Grouped):
             below = below.split(1, 0)
+    elif sampling.with_replacement:
+        return known_bounds.UpperOnly(above)
     else:
         rate = sampling.sample_size / sampling.dataset_size
         below = subsampled.poisson_sampled(rate, reader.sampled(event.event))

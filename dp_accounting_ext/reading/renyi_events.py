@@ -10,6 +10,7 @@ from dp_accounting import privacy_accountant
 
 from dp_accounting_ext import dp_event
 from dp_accounting_ext.reading import event_reader
+from dp_accounting_ext.reading import renyi_pairs
 from dp_accounting_ext.reading import renyi_reader
 from dp_accounting_ext.reading import selection_events
 from dp_accounting_ext.renyi import curves
@@ -169,10 +170,25 @@ def _response(event: stock.RandomizedResponseDpEvent) -> tuple[float, int]:
 def _poisson_sampled(
     event: stock.PoissonSampledDpEvent | dp_event.PLDSubsampleEvent, reader: Reader
 ) -> Curve:
-    reader.require(event, *_ABSENCES)
     inner = _on_sample(event, reader)
     rate = fields.sampling_probability(event.sampling_probability)
-    return curves.on_poisson_sample(inner, rate)
+    replaced = reader.neighboring_relation is NeighborRel.REPLACE_ONE
+    if replaced and 0 < rate < 1 and inner != curves.NO_OP:
+        if inner.distance() is None and inner != curves.NON_PRIVATE:
+            reader.require(event, *_ABSENCES)
+        return curves.group(1, [(rate, inner, 1)], replaced=True)
+    return _tightened(event, reader, curves.on_poisson_sample(inner, rate))
+
+
+def _tightened(event: Any, reader: Reader, known: Curve) -> Curve:
+    """Returns the curve, or what the pairs of an event say where that is less.
+
+    That of any mechanism on a sample knows of it no more than its divergences.
+    """
+    if known.kernel not in curves.LOOSE or known.delta:
+        return known
+    mechanism = reader.mechanism(event)
+    return Curve(renyi_pairs.least, (known, mechanism)) if mechanism else known
 
 
 def _on_sample(event: Any, reader: Reader) -> Curve:
@@ -196,7 +212,7 @@ def _without_replacement(
         return _response_on_batch(event)
     inner = _on_sample(event, reader)
     size, batch = _batch(event)
-    return curves.on_batch(inner, batch / size)
+    return _tightened(event, reader, curves.on_batch(inner, batch / size))
 
 
 def _response_on_batch(event: stock.SampledWithoutReplacementDpEvent) -> Curve:
@@ -259,7 +275,6 @@ def _allocation(event: dp_event.RandomAllocationEvent, reader: Reader) -> Curve:
 
 
 def _group(event: dp_event.GroupSubsampledEvent, reader: Reader) -> Curve:
-    reader.require(event, *_ABSENCES)
     if reader.in_sample:
         raise UnsupportedError(
             event,
@@ -277,7 +292,9 @@ def _group(event: dp_event.GroupSubsampledEvent, reader: Reader) -> Curve:
                 "dp_accounting_ext.PLDAccountant takes more.",
             )
     size = fields.group_size(event.group_size)
-    return curves.group(size, list(_runs_of_group(event.event, reader)))
+    runs = list(_runs_of_group(event.event, reader))
+    replaced = reader.neighboring_relation is NeighborRel.REPLACE_ONE
+    return curves.group(size, runs, replaced=replaced)
 
 
 def _noises_of_group(event: stock.DpEvent) -> Iterator[stock.DpEvent]:

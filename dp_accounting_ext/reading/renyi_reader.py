@@ -5,7 +5,9 @@ import dataclasses
 from dp_accounting import dp_event as stock
 from dp_accounting import privacy_accountant
 
+from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.reading import event_reader
+from dp_accounting_ext.reading import renyi_pairs
 from dp_accounting_ext.renyi import curves
 
 NeighborRel = privacy_accountant.NeighboringRelation
@@ -39,6 +41,25 @@ class Reader(event_reader.TreeReader[curves.Curve]):
     def sampled(self, event: stock.DpEvent) -> curves.Curve:
         """Returns the curve of a tree that runs on a sample of the records."""
         return dataclasses.replace(self, in_sample=True).curve(event)
+
+    def single(self, event: stock.DpEvent) -> curves.Curve:
+        """Returns the curve of a theorem, or of pairs where there is none."""
+        try:
+            return super().single(event)
+        except event_reader.UnsupportedError:
+            mechanism = self.mechanism(event)
+            if mechanism is None:
+                raise
+        return renyi_pairs.curve(mechanism, self.neighboring_relation)
+
+    def mechanism(self, event: stock.DpEvent) -> interface.Mechanism | None:
+        """Returns what an event composes, if it has pairs, and None if it has none."""
+        return renyi_pairs.mechanism_of(
+            event, self.neighboring_relation, in_sample=self.in_sample
+        )
+
+    def _is_newer(self, event_type: type) -> bool:
+        return super()._is_newer(event_type) and renyi_pairs.is_unknown(event_type)
 
     def _unsupported(self, event: stock.DpEvent) -> event_reader.UnsupportedError:
         return event_reader.UnsupportedError(

@@ -110,6 +110,14 @@ def _group(
     return rows
 
 
+def _replaced(
+    orders: Sequence[float], size: int, parts: Iterable[tuple[float, float, int]]
+) -> FloatArray:
+    """Of twice as many the split of which half leave: all of a group are replaced."""
+    row = _group(orders, 2 * size, parts)[size]
+    return np.tile(row, (size + 1, 1)) if size > 1 else row
+
+
 def _batch(orders: Sequence[float], inner: Curve, fraction: float) -> FloatArray:
     return sampling.without_replacement_rdp(orders, inner.rdp, fraction)
 
@@ -119,6 +127,9 @@ def _selected(
 ) -> FloatArray:
     return selection.selection_rdp(orders, inner.rdp, mean, shape)
 
+
+# Kernels that know of a mechanism on a sample no more than its divergences.
+LOOSE = _poisson, _batch
 
 NO_OP = Curve(_nothing, group_size=None)
 NON_PRIVATE = Curve(_nothing, delta=1.0, group_size=None)
@@ -162,24 +173,31 @@ def told(log_kept: float) -> float:
     return min(-math.expm1(log_kept) * (1 + _ROUNDING), 1.0)
 
 
-def group(size: int, parts: Iterable[tuple[float, Curve, int]]) -> Curve:
+def group(
+    size: int, parts: Iterable[tuple[float, Curve, int]], *, replaced: bool = False
+) -> Curve:
     """Returns the curve of a group of records, a row a split of it.
 
     Args:
         size: K, the number of records.
         parts: Inclusion probability of each record, Gaussian noise on a record's
             sample (or what tells nothing, or everything), and number of runs.
+        replaced: Whether others take the group's places, on the same draws, so that
+            noise is given for sums twice a record's norm apart. Then there is one row
+            for one record, and K + 1 equal ones for a group.
     """
     gaussians, log_kept = [], 0.0
     for rate, inner, count in parts:
         distance = inner.distance()
         if distance is not None:
-            gaussians.append((rate, (1 - _ROUNDING) / distance, count))
+            norms = 2 if replaced else 1
+            gaussians.append((rate, (1 - _ROUNDING) * norms / distance, count))
         elif inner.delta:
             # That no member is in its batch.
             kept = size * math.log1p(-rate) if rate < 1 else -math.inf
             log_kept += count * kept * (1 + _ROUNDING)
-    return Curve(_group, (size, tuple(gaussians)), told(log_kept), size)
+    kernel = _replaced if replaced else _group
+    return Curve(kernel, (size, tuple(gaussians)), told(log_kept), size)
 
 
 def on_poisson_sample(inner: Curve, rate: float) -> Curve:

@@ -149,10 +149,10 @@ def test_of_many_weights_three_are_kept():
     """Two of them would be taken for a probability and the rest, which err by less."""
     tail_mass = 0.5
     p = ((0.0, 0.9), (1.0, 0.07), (2.0, 0.02), (3.0, 0.01))
-    kept, lost = additive_noise._without_rare(p, tail_mass, Bound.UPPER)
+    kept, lost = additive_noise.without_rare(p, tail_mass, Bound.UPPER)
     assert kept == p[:3]
     assert 0.01 <= lost <= 0.01 * (1 + 1e-8)
-    kept, lost = additive_noise._without_rare(p, tail_mass, Bound.LOWER)
+    kept, lost = additive_noise.without_rare(p, tail_mass, Bound.LOWER)
     assert [shift for shift, _ in kept] == [0.0, 1.0, 2.0]
     assert math.fsum(weight for _, weight in kept) == pytest.approx(1, rel=1e-15)
     assert lost == 0

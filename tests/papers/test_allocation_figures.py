@@ -6,15 +6,21 @@ import numpy as np
 import picture_checks
 import pytest
 
+from dp_accounting_ext.pairs import dominating_pair
 from dp_accounting_ext.papers import allocation_figures
+from dp_accounting_ext.papers import allocation_sums
 from dp_accounting_ext.papers import catalogue
 
 MODULE = allocation_figures.__name__
+Direction = dominating_pair.Direction
 Route = allocation_figures.Route
 ROUTE_POINTS = {Route.GEOMETRIC: (250, 1000), Route.ADDITIVE: (2048, 8192)}
 SMALL = {
     "1": (allocation_figures.figure_1, {"steps": (10, 1000), "points": 3}),
-    "2": (allocation_figures.figure_2, {"batch": 2**20, "points": 3}),
+    "2": (
+        allocation_figures.figure_2,
+        {"batch": 2**20, "points": 3, "numbers": 1 << 14},
+    ),
     "3": (
         allocation_figures.figure_3,
         {"steps": (10,), "points": (250, 1000), "counts": (10, 100)},
@@ -27,7 +33,10 @@ SMALL = {
         allocation_figures.figure_5,
         {"rates": (0.1,), "block_sizes": (2048, 32_768)},
     ),
-    "6": (allocation_figures.figure_6, {"batches": (2**20, 2**21), "points": 3}),
+    "6": (
+        allocation_figures.figure_6,
+        {"batches": (2**20, 2**21), "points": 3, "numbers": 1 << 14},
+    ),
     "7": (allocation_figures.figure_7, {"points": 5}),
     "8": (allocation_figures.figure_8, {"route_points": ROUTE_POINTS}),
     "9": (allocation_figures.figure_9, {"steps": (10, 50), "points": (250, 1000)}),
@@ -62,8 +71,9 @@ def test_epsilon_falls_with_noise_and_rises_with_steps(pictures, name):
             assert (sign * np.diff(curve.upper) > 0).all()
             if curve.lower is not None:
                 assert (sign * np.diff(curve.lower) > 0).all()
-        renyi, drawn, poisson = panel.curves
-        assert (np.asarray(renyi.upper) >= drawn.lower).all()
+        *earlier, drawn, poisson = panel.curves
+        for curve in earlier:
+            assert (np.asarray(curve.upper) >= drawn.lower).all()
         assert (np.asarray(drawn.upper) <= poisson.upper).all()
 
 
@@ -80,6 +90,17 @@ def test_the_second_figure_is_in_the_sixth(pictures):
     assert panel == pictures["6"].panels[0]
 
 
+def test_earlier_bounds_of_a_profile_are_on_their_side(pictures):
+    for name in ("2", "6"):
+        for panel in pictures[name].panels:
+            curves = {curve.label: np.asarray(curve.upper) for curve in panel.curves}
+            drawn = next(c for c in panel.curves if c.label.endswith("certified"))
+            assert (curves[allocation_figures.COMBINED_LABEL] >= drawn.lower).all()
+            assert (curves[allocation_figures.CHUA_LABEL] <= drawn.upper).all()
+            means = curves[allocation_figures.MEAN_LABEL]
+            assert (curves[allocation_figures.LIMIT_LABEL] >= means).all()
+
+
 def test_poisson_and_allocation_cross(pictures):
     _, ratio = pictures["7"].panels[1].curves
     assert ratio.lower[0] > 1 > ratio.upper[-1]
@@ -88,6 +109,9 @@ def test_poisson_and_allocation_cross(pictures):
 def test_finer_sums_take_longer_and_are_tighter(pictures):
     first, slope = pictures["3"].panels[0].curves
     assert first.x[1] > first.x[0] and min(first.upper) > 0
+    (asked,) = pictures["3"].panels[1].curves
+    assert asked.upper == first.upper
+    assert 3 < asked.x[1] / asked.x[0] < 5  # Four times as many points.
     assert slope.upper[1] / slope.upper[0] == pytest.approx(
         (slope.x[1] / slope.x[0]) ** 2
     )
@@ -104,8 +128,10 @@ def test_simulated_errors_are_as_expected(pictures):
 
 
 def test_larger_blocks_need_more_noise(pictures):
-    (curve,) = pictures["5"].panels[0].curves
-    assert 1 < curve.upper[0] < curve.upper[1] < 1.5
+    tight, renyi = pictures["5"].panels[0].curves
+    assert 1 < tight.upper[0] < tight.upper[1] < 1.5
+    assert (np.asarray(renyi.upper) > tight.upper).all()
+    assert renyi.upper[1] > 1.1 * tight.upper[1]
 
 
 def test_both_routes_hold_the_same_epsilon(pictures):
@@ -116,6 +142,18 @@ def test_both_routes_hold_the_same_epsilon(pictures):
         assert lower <= upper <= lower * 1.001
     for one, other in zip(remove.curves, both.curves, strict=True):
         assert other.upper == one.upper  # At this δ, remove is the larger.
+
+
+def test_fourier_sums_are_tighter_for_remove_and_the_grid_for_add():
+    """Figure 8's claim, at little noise, where the lowest losses reach far."""
+    geometric, additive = (
+        allocation_sums.compute(0.5, 10, route, [4096, 16_384])
+        for route in (Route.GEOMETRIC, Route.ADDITIVE)
+    )
+    few = [sums[0].gap(1e-6, Direction.REMOVE) for sums in (geometric, additive)]
+    assert 1.5 * few[1] < few[0]
+    many = [sums[1].gap(1e-6, Direction.ADD) for sums in (geometric, additive)]
+    assert 1000 * many[0] < many[1]
 
 
 def test_moments_are_next_to_the_closed_form(pictures):

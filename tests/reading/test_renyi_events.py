@@ -81,10 +81,8 @@ def test_a_group_is_told_apart_from_a_record():
 @pytest.mark.parametrize(
     "event",
     [
-        dp_event.MixtureOfGaussiansDpEvent(1.0, [1.0], [1.0]),
-        dp_event.DiscreteLaplaceDpEvent(1.0, 1),
         dp_event.UnsupportedDpEvent(),
-        ext.ScheduledAllocationEvent((Gaussian(1.0),), (2,), 3),
+        dp_event.PoissonSampledDpEvent(0.5, dp_event.UnsupportedDpEvent()),
     ],
     ids=lambda e: type(e).__name__,
 )

@@ -1,0 +1,473 @@
+"""Any mechanism on batches of any sampling: one certified pair for both.
+
+Two datasets that differ in a group draw batches. Cut the batches of either dataset by
+how many members are in them, and couple all the conditional laws to one batch that
+holds none. Then a pair needs two things only: the law of the distance from that batch
+(`Coupled`), and what the mechanism tells of two batches so far apart (`Base`).
+
+Why it is a bound: with y₀ the batch without members, the outputs have the densities
+Σ_i w_i b(y_i) and Σ_j v_j b(y'_j), both averaged over the coupling. Divergences are
+jointly convex, so the average is at most the largest term whose distances d(y₀, y_i)
+and d(y₀, y'_j) are those of the coupling. A coupling that always attains the least
+possible distances loses nothing.
+"""
+
+import abc
+from collections.abc import Sequence
+import dataclasses
+import math
+
+from dp_accounting_ext.amplification import poisson_subsampling
+from dp_accounting_ext.kernels import floats
+from dp_accounting_ext.mechanisms import additive_noise
+from dp_accounting_ext.mechanisms import chained
+from dp_accounting_ext.mechanisms import compositions
+from dp_accounting_ext.mechanisms import interface
+from dp_accounting_ext.mechanisms import known_bounds
+from dp_accounting_ext.pairs import chained_pairs
+from dp_accounting_ext.pairs import discrete
+from dp_accounting_ext.pairs import dominating_pair
+from dp_accounting_ext.pairs import profile_pairs
+from dp_accounting_ext.pairs import replaced_draws as replaced_draws_pair
+from dp_accounting_ext.pairs import shifts
+
+Bound = dominating_pair.Bound
+DirectedPairs = dominating_pair.DirectedPairs
+DominatingPair = dominating_pair.DominatingPair
+Mechanism = interface.Mechanism
+Distances = shifts.Shifts
+
+NONE: Distances = additive_noise.UNSHIFTED
+
+# Certified: of a sum of up to 4096 weights, relatively (4e-13 and 1e-15 each:
+# `shifts.Mixture.weight_error`).
+_CHANCE_ERROR = 1e-11
+
+
+@dataclasses.dataclass(frozen=True)
+class Coupled:
+    """Batches of two datasets, all coupled to one batch without the group.
+
+    Attributes:
+        removed: (distance, weight): how far a batch of the first dataset is from the
+            common one, and how likely; the weights sum to one.
+        inserted: The same for the second dataset.
+        chance: Probability of this part of the batches, the same for both datasets. A
+            part is drawn first and told: say which stratum, or which city.
+
+    Weights are to be exact to a relative 4e-13, and where there are two, to 4e-16.
+
+    Source:
+        https://arxiv.org/abs/2403.04867, Theorem 3.4 and Definition 3.6 (the distances
+        of a compatible coupling are the least between the supports).
+    """
+
+    removed: Distances = NONE
+    inserted: Distances = NONE
+    chance: float = 1.0
+
+
+class Base(abc.ABC):
+    """What a mechanism tells of two batches, by the distance between them."""
+
+    @abc.abstractmethod
+    def on(self, removed: Distances, inserted: Distances) -> Mechanism:
+        """Returns the worst case of one mixture of outputs against another.
+
+        Args:
+            removed: Law of the first dataset's distances from a common batch.
+            inserted: Law of the second's.
+        """
+
+
+def on_batches(
+    base: Base, parts: Sequence[Coupled], *, is_attained: bool = False
+) -> Mechanism:
+    """Returns a mechanism on the batches of two datasets.
+
+    Args:
+        base: The mechanism that runs on a batch.
+        parts: The coupled batches, their chances summing to one. Several parts are
+            bounded as if the output told which one was drawn.
+        is_attained: Whether two datasets attain the bound, so that it holds from
+            below as well; for one part only.
+
+    Raises:
+        ValueError: If probabilities do not sum to one, or a distance is negative.
+
+    Guarantees:
+        No divergence of the outputs, in either direction and at any κ, is above that
+        of the mechanism's upper pairs.
+
+    Source:
+        https://arxiv.org/abs/2403.04867, Theorem 3.3 (of parts that are told),
+        Theorem 3.4, and Proposition 3.5 (the worst case by distances).
+    """
+    _check_probabilities("chances of parts", [part.chance for part in parts])
+    for part in parts:
+        for law in (part.removed, part.inserted):
+            _check_probabilities("weights of distances", [w for _, w in law])
+            if not all(0 <= distance < math.inf for distance, _ in law):
+                raise ValueError(
+                    f"distances must be finite and at least 0. Found {law}."
+                )
+    each = [(base.on(part.removed, part.inserted), part.chance) for part in parts]
+    each = [(mechanism, chance) for mechanism, chance in each if chance]
+    if len(each) > 1:
+        return known_bounds.UpperOnly(_Drawn(tuple(each)))
+    ((mechanism, _),) = each
+    if is_attained or mechanism == compositions.NO_OP:
+        return mechanism
+    return known_bounds.UpperOnly(mechanism)
+
+
+def _check_probabilities(name: str, values: Sequence[float]) -> None:
+    if not all(0 <= value <= 1 for value in values):
+        raise ValueError(f"{name} must be in [0, 1]. Found {list(values)}.")
+    if abs(math.fsum(values) - 1) > _CHANCE_ERROR:
+        raise ValueError(f"{name} must sum to 1. Found {math.fsum(values)}.")
+
+
+def _furthest(distances: Distances) -> float:
+    return max(distance for distance, weight in distances if weight)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Drawn(Mechanism):
+    """One of several mechanisms, drawn at random; the output tells which."""
+
+    drawn: tuple[tuple[Mechanism, float], ...]
+
+    def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
+        weights = [chance for _, chance in self.drawn]
+
+        def mixed(pairs: Sequence[DominatingPair]) -> DominatingPair:
+            return _mixture(pairs, weights)
+
+        each = [interface.pairs_of_part(m, bound, tail_mass) for m, _ in self.drawn]
+        return DirectedPairs.combined(each, mixed)
+
+    def gaussian_precision(self) -> float:
+        return max(part.gaussian_precision() for part, _ in self.drawn)
+
+    def largest_loss(self) -> float:
+        return max(part.largest_loss() for part, _ in self.drawn)
+
+    def is_symmetric(self) -> bool:
+        return all(part.is_symmetric() for part, _ in self.drawn)
+
+
+def _mixture(
+    pairs: Sequence[DominatingPair], weights: Sequence[float]
+) -> DominatingPair:
+    """Returns the pair of one mechanism of several, with the weights' error.
+
+    Source:
+        https://arxiv.org/abs/2403.04867, Appendix J (weighted sums of divergences).
+    """
+    pair = dominating_pair.mixture(pairs, weights)
+    pair = dataclasses.replace(pair, mass_error=pair.mass_error + _CHANCE_ERROR)
+    return chained_pairs.on_few_atoms(pair) if pair.bound is Bound.UPPER else pair
+
+
+def replaced_draws(base: Base, hits: Distances) -> Mechanism:
+    """Returns a mechanism on batches in which others take a group's places.
+
+    Args:
+        base: The mechanism that runs on a batch.
+        hits: Law of the number of draws that hit the group, in either dataset.
+
+    Source:
+        https://arxiv.org/abs/2403.04867, Theorem L.5, tightened.
+    """
+    if not _furthest(hits):
+        return compositions.NO_OP
+    return _ReplacedDraws(base, hits)
+
+
+@dataclasses.dataclass(frozen=True)
+class _ReplacedDraws(interface.OnePairMechanism):
+    """Batches with draws of one group, or of another in the same places.
+
+    From below it is a group that others are unlike in the same way: they, and those
+    that take the group's places, are all the same.
+    """
+
+    base: Base
+    hits: Distances
+
+    def pair(self, bound: Bound, tail_mass: float) -> DominatingPair:
+        one_sided = self.base.on(self.hits, NONE)
+        if bound is Bound.LOWER:
+            return interface.pairs_of_part(one_sided, bound, tail_mass).remove
+        moved = [(number, weight) for number, weight in self.hits if number and weight]
+        rate = math.fsum(weight for _, weight in moved)
+        given = tuple((number, weight / rate) for number, weight in moved)
+        told = _Drawn(
+            tuple(
+                (self.base.on(((number, 1.0),), NONE), weight)
+                for number, weight in given
+            )
+        )
+        mechanisms = self.base.on(given, NONE), told, self.base.on(self.hits, self.hits)
+        apart, each, star = (
+            interface.pairs_of_part(part, bound, tail_mass).remove
+            for part in mechanisms
+        )
+        raised = min(rate * (1 + _CHANCE_ERROR), 1.0)
+        return replaced_draws_pair.dominating_pair_of(apart, each, star, raised)
+
+    def gaussian_precision(self) -> float:
+        # Two batches coupled draw by draw are as far apart as there are hits.
+        return self.base.on(((_furthest(self.hits), 1.0),), NONE).gaussian_precision()
+
+    def largest_loss(self) -> float:
+        return self.base.on(self.hits, self.hits).largest_loss()
+
+    def is_symmetric(self) -> bool:
+        return True
+
+
+@dataclasses.dataclass(frozen=True)
+class Noise(Base):
+    """Gaussian or Laplace noise on a sum over the batch.
+
+    Attributes:
+        noise_multiplier: Standard deviation (Gaussian) or parameter (Laplace) of the
+            noise over what a distance of one moves the sum by.
+        is_laplace: Which of the two.
+
+    Source:
+        https://arxiv.org/abs/2403.04867, Theorem 3.8 and Theorem M.2.
+    """
+
+    noise_multiplier: float
+    is_laplace: bool = False
+
+    def on(self, removed: Distances, inserted: Distances) -> Mechanism:
+        if self.noise_multiplier == 0:
+            return Revealed().on(removed, inserted)
+        p, q = self._shifts(removed, 1.0), self._shifts(inserted, -1.0)
+        if len(p) == len(q) == 1:
+            # All take part, so that only the distance matters.
+            reach = p[0][0] - q[0][0]
+            if reach == 0:
+                return compositions.NO_OP
+            if self.is_laplace:
+                return additive_noise.laplace(1 / reach)
+            return additive_noise.Gaussian(1 / reach)
+        if self.is_laplace:
+            return additive_noise.LaplaceMixture(p, q)
+        return additive_noise.GaussianMixture(p, q)
+
+    def _shifts(self, distances: Distances, sign: float) -> Distances:
+        noise = sign * self.noise_multiplier
+        return tuple((distance / noise, weight) for distance, weight in distances)
+
+
+@dataclasses.dataclass(frozen=True)
+class Revealed(Base):
+    """What tells a batch that holds a member, and of others that they do not."""
+
+    def on(self, removed: Distances, inserted: Distances) -> Mechanism:
+        if removed == inserted == NONE:
+            return compositions.NO_OP
+        return known_bounds.NonPrivate(
+            _chances(removed), _chances(inserted), _CHANCE_ERROR
+        )
+
+
+def _chances(distances: Distances) -> known_bounds.Chances:
+    """Returns the chances that a batch holds a member, and that it holds none."""
+    some = min(math.fsum(weight for distance, weight in distances if distance), 1.0)
+    return some, math.fsum(weight for distance, weight in distances if not distance)
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer(Base):
+    """Randomized response to a yes-or-no question about the batch.
+
+    Attributes:
+        noise_parameter: Probability of a random answer, 2 (1 − θ), in (0, 1].
+
+    Source:
+        https://arxiv.org/abs/2403.04867, Appendix M (randomized response).
+    """
+
+    noise_parameter: float
+
+    def on(self, removed: Distances, inserted: Distances) -> Mechanism:
+        return _Answered(self.noise_parameter, _chances(removed), _chances(inserted))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Answered(Mechanism):
+    """Answers of either dataset's batches, of a question true of the group alone."""
+
+    noise_parameter: float
+    removed: known_bounds.Chances
+    inserted: known_bounds.Chances
+
+    def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
+        without = self._answers(known_bounds.NEVER)
+        sides = []
+        if self.removed[0]:
+            answers = self._answers(self.removed)
+            sides.append(discrete.two_outcomes(answers, without, bound))
+        if self.inserted[0]:
+            answers = self._answers(self.inserted)
+            sides.append(discrete.two_outcomes(without, answers, bound))
+        each = [
+            dataclasses.replace(
+                side,
+                mass_error=side.mass_error + _CHANCE_ERROR,
+                ratio_error=side.ratio_error + 2 * _CHANCE_ERROR,
+            )
+            for side in sides
+        ]
+        if len(each) == 1:
+            return DirectedPairs.same(each[0])
+        if bound is Bound.LOWER or not each:
+            return DirectedPairs.same(dominating_pair.identity_pair(bound))
+        # Neither dominates the other; composed, both of them can be attained.
+        return profile_pairs.maximum([DirectedPairs.same(side) for side in each])
+
+    def _answers(self, chances: known_bounds.Chances) -> tuple[float, float]:
+        """Returns the probabilities of yes and of no, none of them a difference."""
+        lie, gain = self.noise_parameter / 2, 1 - self.noise_parameter
+        somebody, nobody = chances
+        return lie + somebody * gain, lie + nobody * gain
+
+
+@dataclasses.dataclass(frozen=True)
+class Neighbours(Base):
+    """Any mechanism, known by its pairs of batches at distance one.
+
+    Batches further apart are chained, one after the other.
+
+    Attributes:
+        mechanism: What it tells of two such batches, in the place of either.
+        is_bounded: Whether no two batches are further apart: a randomized response.
+
+    Source:
+        https://arxiv.org/abs/2403.04867, section 3.2 (mechanism-agnostic bounds).
+    """
+
+    mechanism: Mechanism
+    is_bounded: bool = False
+
+    def on(self, removed: Distances, inserted: Distances) -> Mechanism:
+        for distance, _ in removed + inserted:
+            if distance != math.floor(distance):
+                raise ValueError(
+                    "distances must be integers where a mechanism is known between "
+                    f"neighbours. Found {distance}."
+                )
+        if _furthest(removed) == _furthest(inserted) == 0:
+            return compositions.NO_OP
+        either = self.mechanism
+        if not either.is_symmetric():
+            either = _EitherWay(either)
+        return _Apart(either, self.is_bounded, removed, inserted)
+
+
+@dataclasses.dataclass(frozen=True)
+class _EitherWay(Mechanism):
+    """A mechanism between two batches either of which may be the first."""
+
+    inner: Mechanism
+
+    def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
+        pairs = interface.pairs_of_part(self.inner, bound, tail_mass)
+        if bound is Bound.LOWER:
+            return pairs
+        return profile_pairs.maximum([pairs, pairs.swapped()])
+
+    def gaussian_precision(self) -> float:
+        return self.inner.gaussian_precision()
+
+    def largest_loss(self) -> float:
+        return self.inner.largest_loss()
+
+    def is_symmetric(self) -> bool:
+        return True
+
+
+@dataclasses.dataclass(frozen=True)
+class _Apart(interface.AmplifiedMechanism):
+    """A mechanism on batches at random distances from one that is common.
+
+    Each side is a mixture with the outputs of the common batch, which the output is
+    bounded as if it told: with d the distance, given that it is not zero,
+    Z = 1 + r (Z_d − 1). The sides are chained at the common batch.
+    """
+
+    inner: Mechanism
+    is_bounded: bool
+    removed: Distances
+    inserted: Distances
+
+    def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
+        sides = []
+        if _furthest(self.removed):
+            sides.append(self._side(self.removed, bound, tail_mass))
+        if _furthest(self.inserted):
+            sides.append(self._side(self.inserted, bound, tail_mass).swapped())
+        if len(sides) == 1:
+            return sides[0]
+        if bound is Bound.LOWER:
+            return DirectedPairs.same(dominating_pair.trivial_pair(bound))
+        return chained_pairs.chain(*sides)
+
+    def _side(
+        self, distances: Distances, bound: Bound, tail_mass: float
+    ) -> DirectedPairs:
+        """Returns pairs of a mixture, its batches in the place of P, and the common."""
+        kept, lost = additive_noise.without_rare(distances, tail_mass, bound)
+        moved = [(distance, weight) for distance, weight in kept if distance and weight]
+        rate = math.fsum(weight for _, weight in moved)
+        sign = 1 if bound is Bound.UPPER else -1
+        sampled = min(rate * (1 + sign * _CHANCE_ERROR), 1.0)
+        each = [self._at(distance, bound, tail_mass) for distance, _ in moved]
+
+        def mixed(pairs: Sequence[DominatingPair]) -> DominatingPair:
+            pair = _mixture(pairs, [weight / rate for _, weight in moved])
+            pair = poisson_subsampling.poisson_subsample(pair, sampled)
+            return dataclasses.replace(pair, infinity_mass=pair.infinity_mass + lost)
+
+        return DirectedPairs.combined(each, mixed)
+
+    def _at(self, distance: float, bound: Bound, tail_mass: float) -> DirectedPairs:
+        """Returns the pairs of two batches so far apart."""
+        inner = self.inner
+        if distance > 1 and not self.is_bounded:
+            if bound is Bound.LOWER:
+                return DirectedPairs.same(dominating_pair.trivial_pair(bound))
+            inner = chained.ChainedSplit(inner, int(distance), 0)
+        return interface.pairs_of_part(inner, bound, tail_mass)
+
+    def gaussian_precision(self) -> float:
+        return self._steps() ** 2 * self.inner.gaussian_precision()
+
+    def _steps(self) -> float:
+        """Returns how many neighbours lie between the furthest batches."""
+        furthest = [_furthest(self.removed), _furthest(self.inserted)]
+        return 1.0 if self.is_bounded else math.fsum(furthest)
+
+    def largest_loss(self) -> float:
+        loss = self.inner.largest_loss()
+        if math.isinf(loss):
+            return loss
+        sides = [self._largest_loss(law, loss) for law in (self.removed, self.inserted)]
+        return min(math.fsum(sides), self._steps() * loss) * interface.LOSS_ROUNDED_UP
+
+    def _largest_loss(self, distances: Distances, loss: float) -> float:
+        losses = [(min(d, 1.0) if self.is_bounded else d) * loss for d, _ in distances]
+        if max(losses) > floats.LARGEST_EXPONENT:
+            return max(losses)
+        terms = zip(losses, distances, strict=True)
+        grown = math.fsum(w * math.expm1(each) for each, (_, w) in terms)
+        return math.log1p(grown * (1 + _CHANCE_ERROR))
+
+    def is_symmetric(self) -> bool:
+        return self.removed == self.inserted

@@ -1,0 +1,185 @@
+"""Rényi divergences of anything that has a pair: certified, from both sides.
+
+With φ(z) = z^α − 1 − α (z − 1), which is convex and nowhere negative, the divergence of
+P from Q is ln(1 + E φ(Z)) / (α − 1), and
+
+    E φ(Z) = α (α − 1) (∫₁ κ^{α−2} H_κ(P‖Q) dκ + ∫₀¹ κ^{α−1} H_{1/κ}(Q‖P) dκ),
+
+so that bounds on both profiles bound it. The first integral is a sum over the atoms
+above one of the pair that bounds H(P‖Q), the second over those below one of the pair
+that bounds H(Q‖P), each of φ itself: no digit cancels, and every cell counts on its
+side.
+"""
+
+from collections.abc import Sequence
+import math
+
+import numpy as np
+import numpy.typing as npt
+from scipy import special
+
+from dp_accounting_ext.kernels import floats
+from dp_accounting_ext.mechanisms import compositions
+from dp_accounting_ext.mechanisms import interface
+from dp_accounting_ext.mechanisms import renyi_bounded
+from dp_accounting_ext.pairs import dominating_pair
+from dp_accounting_ext.renyi import divergence
+
+Bound = dominating_pair.Bound
+Direction = dominating_pair.Direction
+DirectedPairs = dominating_pair.DirectedPairs
+FloatArray = npt.NDArray[np.float64]
+
+# Tuning: what the tails may hold. At a high order the largest ratios decide.
+_TAIL_MASS = 1e-280
+# Tuning: from how many levels on a Gaussian's tail may be taken for a pair's sink.
+_LEVELS = np.linspace(0.0, floats.LARGEST_EXPONENT, 701)
+# Certified (docs/guarantees.md): of log_excess and of a sum of its terms, relatively;
+# of a normal tail's logarithm, whose argument errs by a few roundings.
+_ROUNDING = 1e-12
+
+
+def divergences(
+    mechanism: interface.Mechanism, orders: Sequence[float], bound: Bound
+) -> tuple[FloatArray, FloatArray]:
+    """Returns bounds on a mechanism's Rényi divergences, in both directions.
+
+    Args:
+        mechanism: What has pairs; of a composition the parts' divergences add up.
+        orders: (n,) orders α > 1, inf included.
+        bound: The side.
+
+    Returns:
+        (n,) of P‖Q and (n,) of Q‖P, in nats. An upper one is inf where nothing bounds
+        the far tail of the losses.
+
+    Source:
+        https://arxiv.org/abs/2602.17284, section 3 (from a loss to Rényi divergences).
+    """
+    parts = compositions.flatten({mechanism: 1}, bound)
+    remove, add = np.zeros(len(orders)), np.zeros(len(orders))
+    for part, count in parts.items():
+        both = _of_part(part, orders, bound)
+        remove, add = remove + count * both[0], add + count * both[1]
+    sign = 1 if bound is Bound.UPPER else -1
+    rounded = 1 + sign * 4 * (len(parts) + 1) * floats.UNIT_ROUNDOFF
+    return remove * rounded, add * rounded
+
+
+def upper_rdp(orders: Sequence[float], mechanism: interface.Mechanism) -> FloatArray:
+    """Returns the larger direction's upper bounds at orders α ≥ 1, as a curve's."""
+    above = [max(float(order), divergence.LOWEST_ORDER) for order in orders]
+    larger: FloatArray = np.maximum(*divergences(mechanism, above, Bound.UPPER))
+    return larger
+
+
+def _of_part(
+    part: interface.Mechanism, orders: Sequence[float], bound: Bound
+) -> tuple[FloatArray, FloatArray]:
+    """Returns both directions' divergences of one run of what has no parts."""
+    if isinstance(part, renyi_bounded.RenyiBounded):
+        known = part.at(orders) if bound is Bound.UPPER else np.zeros(len(orders))
+        return known, known
+    pairs = interface.pairs_of(part, bound, _TAIL_MASS)
+    remove = _of_pairs(pairs, part, orders, bound)
+    if part.is_symmetric() and pairs.add is pairs.remove:
+        return remove, remove
+    return remove, _of_pairs(pairs.swapped(), part, orders, bound)
+
+
+def _of_pairs(
+    pairs: DirectedPairs,
+    part: interface.Mechanism,
+    orders: Sequence[float],
+    bound: Bound,
+) -> FloatArray:
+    """Returns the (n,) divergences of P from Q."""
+    above, below = (
+        _Side(pairs.remove, Direction.REMOVE),
+        _Side(pairs.add, Direction.ADD),
+    )
+    largest = part.largest_loss() if bound is Bound.UPPER else math.inf
+    found = np.empty(len(orders))
+    for place, order in enumerate(orders):
+        if math.isinf(order):
+            found[place] = above.furthest
+            continue
+        terms = [above.log_mean_excess(order), below.log_mean_excess(order)]
+        if above.sink and bound is Bound.UPPER:
+            terms.append(above.log_sink_excess(order, part))
+        if math.inf in terms:
+            found[place] = math.inf
+            continue
+        total = divergence.log_sum(np.array(terms))
+        moment = divergence.log_moment_from_excess(total, order)
+        found[place] = moment / (order - 1)
+    if bound is Bound.LOWER:
+        lowered: FloatArray = found * (1 - _ROUNDING)
+        return lowered
+    precision = part.gaussian_precision()
+    found = np.minimum(found * (1 + _ROUNDING), largest)
+    if math.isfinite(precision):
+        finite = np.array([float(order) for order in orders])
+        found = np.minimum(found, finite * (precision / 2 * (1 + _ROUNDING)))
+    return found
+
+
+class _Side:
+    """The atoms of one pair that are read, on one side of Z = 1.
+
+    Args:
+        pair: What bounds H(P‖Q) (remove), or H(Q‖P) (add).
+        direction: Which; above one are the ratios of the former, below of the latter.
+    """
+
+    def __init__(self, pair: dominating_pair.DominatingPair, direction: Direction):
+        shift, factor = dominating_pair.allowance(
+            pair.bound, pair.ratios.size, pair.mass_error, pair.ratio_error
+        )
+        sign = 1.0 if direction is Direction.REMOVE else -1.0
+        # Losses move away from zero by what they may be off (upper), or towards it.
+        losses = np.log(pair.ratios) - sign * shift
+        kept = (sign * losses > 0) & (pair.masses > 0)
+        with np.errstate(divide="ignore"):
+            self._log_masses = np.log(pair.masses[kept]) + math.log(max(factor, 1e-300))
+        self._losses = losses[kept]
+        self._is_below = direction is Direction.ADD
+        self.sink = factor * (pair.zero_mass if self._is_below else pair.infinity_mass)
+        self._log_factor = math.log(max(factor, 1e-300))
+        self._highest = float(losses.max())
+
+    @property
+    def furthest(self) -> float:
+        """The largest loss, infinite where a sink has mass."""
+        return math.inf if self.sink else max(self._highest, 0.0)
+
+    def log_mean_excess(self, order: float) -> float:
+        """Returns log of the atoms' share of E φ(Z) / (α − 1)."""
+        terms = self._log_masses + divergence.log_excess(self._losses, order)
+        total = divergence.log_sum(terms)
+        if self._is_below and self.sink:
+            # φ(0) = α − 1.
+            total = float(np.logaddexp(total, math.log(self.sink)))
+        return total
+
+    def log_sink_excess(self, order: float, part: interface.Mechanism) -> float:
+        """Returns log of what the sink adds to E φ(Z) / (α − 1), at most.
+
+        Up to a level κ* above all ratios the profile is what the sink holds, and beyond
+        it that of what dominates the mechanism: nothing, where no loss is larger, or a
+        Gaussian's, whose share is at most E_G[Z^α; Z > κ*].
+        """
+        log_sink = math.log(self.sink) + math.log(order / (order - 1))
+        level = part.largest_loss()
+        capped = log_sink + (order - 1) * level
+        precision = part.gaussian_precision()
+        if not math.isfinite(precision) or precision == 0:
+            return capped
+        levels = self._highest + _LEVELS
+        distance = math.sqrt(precision) * (1 + _ROUNDING)
+        reach = order * distance - (levels / distance + distance / 2)
+        whole, beyond = order * (order - 1) * distance**2 / 2, special.log_ndtr(reach)
+        rounding = _ROUNDING * (1 + whole - beyond)
+        tails = whole + beyond + rounding - math.log(order - 1)
+        both = np.logaddexp(log_sink + (order - 1) * levels, tails)
+        return min(capped, float(both.min()))

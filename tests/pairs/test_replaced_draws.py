@@ -1,0 +1,94 @@
+"""Draws that hit one group or another: never below what two datasets attain."""
+
+import math
+
+import mpmath
+import numpy as np
+import oracles
+import pytest
+
+from dp_accounting_ext.bounds import privacy_bounds
+from dp_accounting_ext.mechanisms import additive_noise
+from dp_accounting_ext.mechanisms import batches
+from dp_accounting_ext.mechanisms import interface
+from dp_accounting_ext.pairs import dominating_pair
+from dp_accounting_ext.pairs import replaced_draws
+from dp_accounting_ext.pairs import sampled_members
+
+Bound = dominating_pair.Bound
+Direction = dominating_pair.Direction
+
+
+def pair_of(size, draws, sigma):
+    """A record's sum moves by two norms where another's takes its place."""
+    hits = sampled_members.with_replacement(1, size, draws)
+    mechanism = batches.replaced_draws(batches.Noise(sigma / 2), hits)
+    return mechanism, interface.pairs_of(mechanism, Bound.UPPER, 1e-20).remove
+
+
+@pytest.mark.parametrize(
+    ("size", "draws", "sigma"), [(1000, 10, 1.0), (50, 25, 5.0), (4, 3, 2.0)]
+)
+def test_no_two_datasets_are_further_apart(size, draws, sigma):
+    """Others anywhere between the two records that replace one another."""
+    _, pair = pair_of(size, draws, sigma)
+    weights = [
+        math.comb(draws, i) * (size - 1) ** (draws - i) / size**draws
+        for i in range(min(draws, 12) + 1)
+    ]
+    for other in (-1.0, -0.4, 0.0):
+        p = [((1 - other) * i / sigma, w) for i, w in enumerate(weights)]
+        q = [((-1 - other) * i / sigma, w) for i, w in enumerate(weights)]
+        for epsilon in (0.0, 0.1, 1.0, 3.0):
+            truths = oracles.shift_mixture_deltas(p, q, epsilon)
+            for direction in Direction:
+                assert pair.delta(epsilon, direction) >= max(truths.values()) * (
+                    1 - mpmath.mpf("1e-12")
+                )
+
+
+@pytest.mark.parametrize(("size", "draws", "sigma"), [(1000, 10, 1.0), (50, 25, 5.0)])
+def test_it_is_no_more_than_the_theorem_and_less_for_many_runs(size, draws, sigma):
+    mechanism, _ = pair_of(size, draws, sigma)
+    hits = sampled_members.with_replacement(1, size, draws)
+    star = batches.Noise(sigma / 2).on(hits, hits)
+    for count, least in ((1, 0.9), (1000, 0.0)):
+        ours = privacy_bounds.PrivacyBounds({mechanism: count}, 1e-4)
+        theirs = privacy_bounds.PrivacyBounds({star: count}, 1e-4).upper_epsilon(1e-5)
+        found = ours.upper_epsilon(1e-5)
+        assert ours.lower_epsilon(1e-5) <= found <= theirs * (1 + 1e-4)
+        assert found > least * theirs
+    # 18.05 for 17.83, and 126.3 for 62.6.
+    assert found < 0.99 * theirs
+
+
+def test_one_draw_is_a_batch_of_one():
+    """Where none is drawn twice the profile is that of sampling a subset."""
+    _, pair = pair_of(20, 1, 2.0)
+    for epsilon in (0.0, 0.3, 1.0):
+        p = [(0.0, 0.95), (1.0, 0.05)]
+        truth = oracles.shift_mixture_deltas(p, [(0.0, 1.0)], epsilon)["remove"]
+        for direction in Direction:
+            found = pair.delta(epsilon, direction)
+            assert truth <= found <= truth * (1 + mpmath.mpf("1e-6"))
+
+
+def test_each_bound_counts_where_it_is_the_smaller():
+    laplace = additive_noise.laplace(1.0)
+    one = interface.pairs_of(laplace, Bound.UPPER, 1e-20).remove
+    worse = interface.pairs_of(additive_noise.laplace(0.5), Bound.UPPER, 1e-20).remove
+    trivial = dominating_pair.trivial_pair(Bound.UPPER)
+    sampled = replaced_draws.dominating_pair_of(one, worse, trivial, 0.25)
+    star = replaced_draws.dominating_pair_of(trivial, trivial, one, 1.0)
+    for epsilon in np.linspace(0.0, 0.9, 7):
+        kappa = 1 + math.expm1(epsilon) / 0.25
+        share = math.exp(epsilon) / kappa
+        near, far = (
+            each.hockey_stick(math.log(kappa), Direction.REMOVE)
+            for each in (one, worse)
+        )
+        expected = 0.25 * ((1 - share) * near + share * far)
+        found = sampled.delta(epsilon, Direction.REMOVE)
+        assert expected <= found <= expected * 1.001 + 1e-12
+        known = one.delta(epsilon, Direction.REMOVE)
+        assert known <= star.delta(epsilon, Direction.ADD) <= known * 1.001 + 1e-12
