@@ -196,6 +196,14 @@ CASES = [
     (table("other\n"), "output must be absent, or a table of this grid to go on with."),
     (table("", "/dev/null"), "output must be a file. Found /dev/null, which is a dev"),
     (twice, "output must be written by one sweep at a time. Found another that writes"),
+    (
+        lambda _: ext.PLDAccountant().get_delta("high"),
+        "target_epsilon must be a real number. Found 'high'.",
+    ),
+    (
+        lambda _: ext.PLDAccountant().get_delta(["high"]),
+        "target_epsilon must be real numbers. Found ['high'].",
+    ),
     # wpm.checks
     (
         lambda _: fields.number_array("cost", [[1], [1, 2]]),
@@ -320,9 +328,9 @@ def test_every_message_of_the_edge_is_here(name, messages):
         (Unknown(), ext.PLDAccountant, "`PLDAccountant.register` takes one"),
         (Unknown(), ext.RdpAccountant, "`PLDAccountant` may take it"),
         (
-            ext.GroupSubsampledEvent(2, ext.RandomAllocationEvent(Gaussian(1.0), 1, 3)),
+            ext.GroupSubsampledEvent(2, ext.GroupSubsampledEvent(2, Gaussian(1.0))),
             ext.PLDAccountant,
-            "",
+            "`GroupSubsampledEvent`",
         ),
     ],
 )
