@@ -212,7 +212,7 @@ class OrdinarySums:
         tilt *= self.step
         exponent = -tilt * index
         for count, factor in zip(counts, self._factors, strict=True):
-            exponent += count * factor.tilted(tilt)[0]
+            exponent += count * factor.tilted(tilt).log_moment
         return floats.raised(math.exp(min(exponent, 0.0)))
 
     def _upper_ordinary(self, counts: Sequence[int], weight: float) -> LatticeAtoms:

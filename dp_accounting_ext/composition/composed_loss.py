@@ -158,15 +158,19 @@ def _compose(
         sink += tilted.mass_above(counts, last + 1)
     else:
         others = lattice.TiltedSum(
-            [q for _, q in factors if q is not None], tilt * interval, size, changes
+            [q for _, q in factors if q is not None],
+            tilt * interval,
+            size,
+            changes,
+            beside=tilted,
         )
         gain = tilted_masses.LeastNoise([tilted], counts, indices).lowered()
         cost = tilted_masses.raised([others], counts, indices, centre - losses)
         # Beyond it a cost may have been cut off; it outweighs any gain.
         gain[cost > _LARGEST_COST] = 0.0
-        mass_error += others.mass_error()
-        # A group's gain and cost are rounded on their own, which moves its ratio.
-        ratio_error += 2 * mass_error
+        # The masses of a lower bound count as exact: what is less than the mechanism
+        # is a share of them. So only what is between gains and costs moves a ratio.
+        ratio_error += others.quotient_error()
     return _Atoms(
         origin=centre,
         losses=losses[::-1],
