@@ -295,4 +295,4 @@ def test_random_widths_are_the_same_for_a_seed():
     assert first == second
     assert first != list(widths.random_settings(5, 4))
     assert all(row.event.num_selected == 1 for row in first)
-    assert [row.name for row in widths.named_settings()][0].startswith("Laplace")
+    assert next(row.name for row in widths.named_settings()).startswith("Laplace")

@@ -32,7 +32,7 @@ FloatArray = npt.NDArray[np.float64]
 
 # Certified: what has more is lost. The lattice's partial sums lack no more copies.
 _MOST_LARGE = lattice.MOST_LEFT_OUT
-# Certified, of a cell's mean offset: its masses and moments are gathered (2 units each),
+# Certified, of a mean offset: masses and moments are gathered (2 units each), with
 # their quotient and its products with masses and weights.
 _OFFSET_ERROR = 16 * floats.UNIT_ROUNDOFF
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import itertools
 import math
 
-from dp_accounting_ext.composition import composed_loss
+from dp_accounting_ext.composition import large_losses
 from dp_accounting_ext.composition import loss_distribution
 from dp_accounting_ext.kernels import floats
 from dp_accounting_ext.kernels import sums
@@ -256,7 +256,7 @@ class PrivacyBounds:
         interval: float | None = None,
         *,
         parts: Counts | None = None,
-    ) -> composed_loss.ComposedLoss:
+    ) -> large_losses.Composition:
         parts = self._parts[bound] if parts is None else parts
         tail_mass = _tail_mass(sum(parts.values()), delta)
         laws: Sequence[loss_distribution.LossDistribution] = [
@@ -269,7 +269,7 @@ class PrivacyBounds:
         ]
         if bound is Bound.LOWER:
             interval = math.inf
-        return composed_loss.ComposedLoss(laws, interval or self._interval)
+        return large_losses.Composition(laws, interval or self._interval)
 
 
 def _tail_mass(copies: int, delta: float) -> float:

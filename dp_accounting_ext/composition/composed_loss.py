@@ -36,6 +36,7 @@ _DEVIATIONS_BELOW = 1.0  # How far below its centre a composed loss is kept. (Th
 _RARE = 1e-7  # Share of δ that may become infinite. (The same.)
 _NEGLIGIBLE = 1e-12  # Share of a law that may move to the safe side. (The same.)
 _TRIES = 6  # How often a window is moved to where ε is. (The same.)
+_NEAR_THE_MEAN = 1.0  # The least tilt that an interval allows for, in deviations.
 _LEAST_CENTRE = 0.1  # An ε near zero counts as so many deviations. (The same.)
 _COARSEST = 1.0  # The largest loss interval, in nats. Not measured.
 _FINEST = 1e-12  # The least one, over the largest loss, for the digits of an index.
@@ -263,13 +264,17 @@ class ComposedLoss:
         """Returns the loss interval: fine enough for ε, no coarser than asked.
 
         An interval h adds about h²/6 to the variance of each loss, which moves ε by
-        n h² (1 + tilt) / 12.
+        n h² (1 + tilt) / 12; near its mean a narrow loss moves as if one over its
+        deviation were the tilt.
         """
         copies = sum(law.count for law in self._laws)
         moved = _MOVED * max(centre, _LEAST_CENTRE * deviation)
-        fine = math.sqrt(12 * moved / (copies * (1 + tilt)))
+        steepness = 1 + max(tilt, _NEAR_THE_MEAN / deviation)
+        fine = math.sqrt(12 * moved / (copies * steepness))
         largest = max(float(np.abs(law.losses).max()) for law in self._laws)
-        return max(min(fine, self._interval, _COARSEST), _FINEST * largest)
+        interval = max(min(fine, self._interval, _COARSEST), _FINEST * largest)
+        # An atom at the end of the losses is better on the lattice than between.
+        return largest / math.ceil(largest / interval) if largest else interval
 
     def delta(self, epsilon: float) -> float:
         """Returns a certified δ at ε, in nats."""
@@ -306,6 +311,20 @@ class ComposedLoss:
         if self._is_infinite():
             return 0.0
         return self._without_high(delta)._search(delta)
+
+    def is_heavy(self, epsilon: float, delta: float, above: float) -> bool:
+        """Tells whether no tilt shows ε: all that any allows is far above δ.
+
+        Args:
+            epsilon: In nats.
+            delta: What δ is there, about.
+            above: How far above it Chernoff's bound is, in nats.
+        """
+        if not self._laws or self._is_single() or self._is_infinite() or delta <= 0:
+            return False
+        tilt = self._sketch.tilt_for_epsilon(epsilon)
+        value, _, _ = self._sketch.cumulants(tilt)
+        return value - tilt * epsilon > math.log(delta) + above
 
     def tests_above(self, tilt: float, centre: float) -> tuple[FloatArray, FloatArray]:
         """Returns what tests that reject the largest losses find, and what they spend.

@@ -7,7 +7,7 @@ law: with d = index − c, and weights w,
 
     f(ω) e^{−iωc} − 1 = Σ w − 1 + Σ_k (iω)^k Σ w d^k / k!,
 
-a series that K terms leave by at most Σ w |ωd|^K / K!. Then f^n = e^{n ln f} is off by n
+a series that K terms leave by at most Σ w |ωd|^K / K!. So f^n = e^{n ln f} is off by n
 times an error that is as small as f − 1 is.
 """
 
