@@ -51,6 +51,11 @@ ELEMENTARY = {
     "log below one": (np.log, mpmath.log, 1 - spread(1e-15, 0.5, 600)),
     "expm1": (np.expm1, mpmath.expm1, np.append(NEAR_ZERO, spread(1, 700, 300))),
     "log1p": (np.log1p, mpmath.log1p, np.append(NEAR_ZERO, spread(1, 1e300, 300))),
+    "arctan2": (
+        lambda x: np.arctan2(x, 0.75),
+        lambda x: mpmath.atan2(x, mpmath.mpf("0.75")),
+        NEAR_ZERO,
+    ),
     "math.exp": (np.vectorize(math.exp), mpmath.exp, np.linspace(-700, 700, 3001)),
     "math.log": (np.vectorize(math.log), mpmath.log, spread(1e-300, 1e300, 2000)),
     "math.expm1": (np.vectorize(math.expm1), mpmath.expm1, NEAR_ZERO),
@@ -200,6 +205,15 @@ def test_long_transforms_of_one_mass(size):
         turn = int(frequency) * place % size
         exact = mpmath.expjpi(-mpmath.mpf(turn) * 2 / size)
         assert abs(mpmath.mpc(complex(found[frequency])) - exact) <= allowed
+
+
+@pytest.mark.parametrize("largest", [1.0, 1e4, 1e9])
+def test_sines(largest):
+    """Absolute errors, of arguments of every size."""
+    arguments = np.random.default_rng(0).uniform(-largest, largest, 2000)
+    for function, exact in ((np.cos, mpmath.cos), (np.sin, mpmath.sin)):
+        units, _ = errors(function, exact, arguments)
+        assert units.max() <= 2.0
 
 
 @pytest.mark.parametrize("size", SIZES)

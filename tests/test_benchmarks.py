@@ -31,6 +31,7 @@ def benchmark(name):
 stock_pld = benchmark("stock_pld")
 preamble = benchmark("preamble")
 upstream_suite = benchmark("upstream_suite")
+widths = benchmark("widths")
 
 questions = stock_pld.questions
 
@@ -312,3 +313,30 @@ def test_the_stock_is_back_afterwards(tests_of_a_user):
         unittest.TestCase.assertAlmostEqual,
         unittest.TestCase.assertRaisesRegex,
     )
+
+
+def test_widths_are_over_the_upper_end_and_the_worst_comes_first():
+    rows = [
+        widths.Result("narrow", 1.0, 1.00005, 0.25),
+        widths.Result("none", math.nan, math.inf, 2.0),
+        widths.Result("wide", 0.5, 1.0, 0.5),
+        widths.Result("zero", 0.0, 0.0, 0.125),
+    ]
+    assert [row.width for row in rows] == pytest.approx([5e-5, 1.0, 0.5, 0.0], rel=1e-4)
+    lines = widths.report(rows).splitlines()
+    assert lines[:3] == [f"wider than {x:g}: 2 of 4" for x in (1e-4, 1e-3, 1e-2)]
+    assert [line.split()[-1] for line in lines[3:7]] == [
+        "none",
+        "wide",
+        "narrow",
+        "zero",
+    ]
+    assert lines[7] == "CPU seconds: median 0.50, largest 2.00, all 3"
+
+
+def test_random_widths_are_the_same_for_a_seed():
+    first, second = (list(widths.random_settings(5, 3)) for _ in range(2))
+    assert first == second
+    assert first != list(widths.random_settings(5, 4))
+    assert all(row.event.num_selected == 1 for row in first)
+    assert next(row.name for row in widths.named_settings()).startswith("Laplace")

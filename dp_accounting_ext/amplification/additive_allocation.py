@@ -32,6 +32,9 @@ FloatArray = npt.NDArray[np.float64]
 
 # Certified: what has more is lost. The lattice's partial sums lack no more copies.
 _MOST_LARGE = lattice.MOST_LEFT_OUT
+# Certified, of a mean offset: masses and moments are gathered (2 units each), with
+# their quotient and its products with masses and weights.
+_OFFSET_ERROR = 16 * floats.UNIT_ROUNDOFF
 
 # Tuning. In brackets: gap and time for half of it, and twice, over what they are for
 # σ = 1, t = 1000 at δ = 1e-6.
@@ -140,9 +143,9 @@ class _Mean:
         ratio_error += max(part.ratio_error for part in parts)
         ratio_error += max(part.place_error for part in self._lattices())
         if self._bound is Bound.LOWER:
-            # Rounded masses move the mean of a group, within the group's spread.
+            # Masses count as exact; offsets in a group and their sums do not.
             spread = max(part.spread() for part in self._lattices())
-            ratio_error += 2 * mass_error * spread
+            ratio_error += _OFFSET_ERROR * spread
         return dominating_pair.DominatingPair(
             places[kept] / self._total,
             masses[kept],

@@ -17,6 +17,11 @@ FloatArray = npt.NDArray[np.float64]
 # Tuning, all of it. In brackets: gap and time for half of it, and twice, over what they
 # are for σ = 1, t = 1000 at δ = 1e-6.
 _LARGE_RATE = 1e-3  # Expected number of large ratios in a sum. (0.6 and 1, 2 and 1.1.)
+# Of rare tails fewer: the least expected number is so small a power of the tail, and
+_RATE_POWER = 0.4
+_RATE_STEP = 5.0  # is raised by so much, in logarithms, until
+_LIGHT = 0.45  # the tilt of the window's end is so much of a Gaussian's,
+_FURTHEST = 300.0  # and that end no further, in deviations without large ratios.
 _LEAST_EXCESS = 6.0  # Of one over the mean, in deviations of the rest. (The same.)
 _LARGEST_TILT = 0.7  # Over the tilt centred on the window's end. (1 and 1, 1 and 1.2.)
 _TILT_SPACING = 6.0  # Of tilts' centres, in deviations. (1 and 1.1, 1 and 1.)
@@ -125,17 +130,24 @@ def window_of(summands: Sequence[Summand], tail_mass: float) -> Window:
 
     Nothing is certified here: what lies outside is bounded anew by `mean_of`.
     """
-    threshold = large_ratio_threshold(summands)
-    law = sketch_of(summands, threshold, tail_mass)
-    _, mean, variance = law.cumulants(0.0)
-    if math.sqrt(variance) < _LEAST_SPREAD * mean:
-        # Without large ratios the sum is one number, which no lattice resolves.
-        threshold = math.inf
-        law = sketch_of(summands, threshold, tail_mass)
-        _, _, variance = law.cumulants(0.0)
     goal = math.log(tail_mass)
+    light = _LIGHT * math.sqrt(-2 * goal)
+    bulk = bulk_deviation(summands, large_ratio_threshold(summands))
+    for rate in _rates(tail_mass):
+        threshold = large_ratio_threshold(summands, rate)
+        law = sketch_of(summands, threshold, tail_mass)
+        _, mean, variance = law.cumulants(0.0)
+        if math.sqrt(variance) < _LEAST_SPREAD * mean:
+            # Without large ratios the sum is one number, which no lattice resolves.
+            threshold = math.inf
+            law = sketch_of(summands, threshold, tail_mass)
+            _, _, variance = law.cumulants(0.0)
+        high, raising = quantile(law, goal, 1.0)
+        # A tail that one ratio makes needs little tilt, and no tilt shows all of it.
+        is_light = raising * math.sqrt(variance) >= light
+        if is_light and high - mean <= _FURTHEST * bulk:
+            break
     low, lowering = quantile(law, goal, -1.0)
-    high, raising = quantile(law, goal, 1.0)
     pieces = max(1, math.ceil(_LARGEST_TILT * math.sqrt(-2 * goal) / _TILT_SPACING))
     steps = _LARGEST_TILT * np.arange(1, pieces + 1) / pieces
     tilts = [*(lowering * steps[::-1]), 0.0, *(raising * steps)]
@@ -151,6 +163,13 @@ def window_of(summands: Sequence[Summand], tail_mass: float) -> Window:
     )
 
 
+def _rates(tail_mass: float) -> list[float]:
+    """Returns how many large ratios a sum may expect, to be tried in turn."""
+    least = min(tail_mass**_RATE_POWER, _LARGE_RATE)
+    factors = max(1, math.ceil(math.log(_LARGE_RATE / least) / _RATE_STEP))
+    return [*np.geomspace(least, _LARGE_RATE, factors + 1).tolist()]
+
+
 def bulk_deviation(summands: Sequence[Summand], threshold: float) -> float:
     """Returns the standard deviation of the sum of ratios up to a threshold."""
     variance = 0.0
@@ -164,13 +183,15 @@ def bulk_deviation(summands: Sequence[Summand], threshold: float) -> float:
     return math.sqrt(variance)
 
 
-def large_ratio_threshold(summands: Sequence[Summand]) -> float:
-    """Returns where large ratios begin: a sum expects about `_LARGE_RATE` of them."""
+def large_ratio_threshold(
+    summands: Sequence[Summand], rate: float = _LARGE_RATE
+) -> float:
+    """Returns where large ratios begin: a sum expects about so many of them."""
     places = np.concatenate([s.places() for s in summands])
     rates = np.concatenate([s.count * s.pair.masses for s in summands])
     order = np.argsort(places)[::-1]
     expected = np.cumsum(rates[order])
-    last = int(np.searchsorted(expected, _LARGE_RATE))
+    last = int(np.searchsorted(expected, rate))
     if last == 0:
         return math.inf
     threshold = float(places[order[min(last, order.size - 1)]])

@@ -89,10 +89,17 @@ def lower_pair(
     kept = (p > floats.SMALLEST_MASS) & (q > floats.SMALLEST_MASS)
     ratios = p[kept] / q[kept]
     order = np.argsort(ratios, kind="stable")
-    error = 4 * num_steps * (pair.mass_error + pair.ratio_error)
-    error += gain_error + cost_error
+    # A step's masses count as exact; those of P, of k steps, err by their ratios.
+    transforms = gain_error + cost_error
+    of_ratios = pair.ratio_error + 2 * floats.UNIT_ROUNDOFF
     return dominating_pair.DominatingPair(
-        ratios[order], q[kept][order], 0.0, 0.0, Bound.LOWER, error, error
+        ratios[order],
+        q[kept][order],
+        infinity_mass=0.0,
+        zero_mass=0.0,
+        bound=Bound.LOWER,
+        mass_error=num_steps * (pair.mass_error + of_ratios) + transforms,
+        ratio_error=2 * num_selected * of_ratios + transforms,
     )
 
 

@@ -20,12 +20,6 @@ _HEAVIEST_RATIO = 4.0
 _FURTHEST_RATIO = 1e7
 _LARGEST_SHARE = 0.5  # Of the mean, that large ratios may have.
 _RAREST_WITH_LARGE = 1e-72
-# Large ratios so short that several make a sum of the tail. At σ = 6, t = 9 and δ of
-# 1e-9, 1e-16, 1e-40 lattices are 3e-4, 7e-3 and 4e-2 wide, the grid 1e-5, 1e-5 and
-# 3e-5.
-_SHORT_RATIO = 60.0
-_RARE = 2e-15  # Above it, and
-_RARE_SUM = 6e-10  # for tails times t^2.5, lattices are as tight and cheaper.
 
 
 class Route(enum.Enum):
@@ -60,7 +54,6 @@ def choose_route(
         or tail_mass < _RAREST_WITH_LARGE
         or large - 1 > _HEAVIEST_RATIO * deviation
         or is_all_large(pair, num_steps)
-        or _are_many_large(pair, num_steps, tail_mass)
     ):
         return Route.GEOMETRIC
     summands = [additive_window.Summand(pair, num_steps)]
@@ -70,16 +63,6 @@ def choose_route(
     if num_steps < _FEWEST_STEPS and _reaches_an_end(window, pair, num_steps):
         return Route.GEOMETRIC
     return Route.ADDITIVE
-
-
-def _are_many_large(
-    pair: dominating_pair.DominatingPair, num_steps: int, tail_mass: float
-) -> bool:
-    """Tells whether it takes several large ratios to make a sum of the tail."""
-    _, deviation = bulk(pair, num_steps)
-    longest = float(pair.ratios[-1]) - 1
-    rare = tail_mass <= min(_RARE, _RARE_SUM / num_steps**2.5)
-    return rare and longest <= _SHORT_RATIO * deviation
 
 
 def _reaches_an_end(

@@ -117,11 +117,8 @@ def _mean(
         copies: What the sum is divided by.
     """
     kept = law.masses > 0
-    grid, places = law.grid()[kept], law.places()[kept]
+    places = law.places()[kept]
     order = np.argsort(places)
-    # A group's place is its grid point and the quotient of two rounded sums.
-    beyond = float((1 - grid / places).max(initial=0.0))
-    ratio_error = law.ratio_error + 2 * law.mass_error * beyond
     return dominating_pair.DominatingPair(
         places[order] / copies,
         law.masses[kept][order],
@@ -129,7 +126,7 @@ def _mean(
         zero_mass=law.zero_mass,
         bound=bound,
         mass_error=law.mass_error,
-        ratio_error=ratio_error + 4 * geometric.UNIT_ROUNDOFF,
+        ratio_error=law.ratio_error + 4 * geometric.UNIT_ROUNDOFF,
     )
 
 
@@ -228,14 +225,15 @@ def trim(
     rounding = (16 + 2 * exponents) * geometric.UNIT_ROUNDOFF + math.ulp(
         origin
     ) / origin
-    return dataclasses.replace(
+    summing = (16 + law.masses.size) * (1 + law.step) * geometric.UNIT_ROUNDOFF
+    trimmed = dataclasses.replace(
         law,
         origin=origin,
         masses=masses,
         excess=excess,
         zero_mass=zero_mass,
         lost_mean=lost_mean,
-        mass_error=law.mass_error
-        + (16 + law.masses.size) * (1 + law.step) * geometric.UNIT_ROUNDOFF,
-        ratio_error=law.ratio_error + rounding,
+        mass_error=law.mass_error + summing,
     )
+    moved = geometric.movement(trimmed, summing)
+    return dataclasses.replace(trimmed, ratio_error=law.ratio_error + rounding + moved)

@@ -262,15 +262,16 @@ class _Lattice:
         ratios = gain[kept] / cost[kept]
         order = np.argsort(ratios, kind="stable")
         mass_error, ratio_error = self._errors()
-        mass_error *= 2  # P's masses and Q's have a transform each.
+        # P's masses and Q's have a transform each. Those of the laws count as exact.
+        tilting = 2 * max(tilted.mass_error() for tilted in self._tilted)
         return dominating_pair.DominatingPair(
             ratios[order],
             cost[kept][order],
             infinity_mass=floats.lowered(infinity_mass),
             zero_mass=floats.lowered(zero_mass),
             bound=Bound.LOWER,
-            mass_error=mass_error + 2 * worst,
-            ratio_error=ratio_error + 2 * mass_error + 4 * worst,
+            mass_error=mass_error + tilting + 2 * worst,
+            ratio_error=ratio_error + 2 * tilting + 4 * worst,
         )
 
     def _groups(self) -> tuple[FloatArray, FloatArray, FloatArray]:

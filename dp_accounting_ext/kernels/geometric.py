@@ -79,6 +79,20 @@ class GeometricLaw:
         return grid
 
 
+def movement(law: GeometricLaw, mass_error: float) -> float:
+    """Bounds how far, relatively, rounded sums move the mean of a group.
+
+    A group's place is its grid point times one and a quotient of two sums: moved by
+    twice their error, times its distance from the grid point over itself.
+    """
+    if law.excess is None:
+        return 0.0
+    occupied = law.masses > 0
+    excess = law.excess[occupied]
+    share = excess / (law.masses[occupied] + excess)
+    return 2 * mass_error * float(share.max(initial=0.0))
+
+
 def from_atoms(
     places: FloatArray, masses: FloatArray, step: float, *, grouped: bool
 ) -> GeometricLaw:
@@ -110,7 +124,7 @@ def from_atoms(
         gathered = sums.gather(cells, masses - raised, size)
         gathered += sums.gather(cells + 1, raised)
         excess = None
-    return GeometricLaw(
+    law = GeometricLaw(
         origin=math.exp(lowest),
         step=step,
         masses=gathered,
@@ -120,6 +134,8 @@ def from_atoms(
         # Logarithms and the grid's exponents are off by their own rounding.
         ratio_error=(16 + 16 * largest) * UNIT_ROUNDOFF,
     )
+    moved = movement(law, law.mass_error)
+    return dataclasses.replace(law, ratio_error=law.ratio_error + moved)
 
 
 class _Windows:
@@ -405,13 +421,16 @@ def convolve(x: GeometricLaw, y: GeometricLaw, refinement: int = 1) -> Geometric
     widths = 32 * min(x.step / refinement, 1.0)
     rounding = (16 + 4 * exponents + widths) * UNIT_ROUNDOFF
     rounding += math.ulp(origin) / origin
-    return GeometricLaw(
+    summing = terms * UNIT_ROUNDOFF
+    law = GeometricLaw(
         origin=origin,
         step=x.step / refinement,
         masses=out.masses,
         excess=out.excess,
         zero_mass=x.zero_mass * y.zero_mass,
         lost_mean=x.lost_mean + y.lost_mean,
-        mass_error=x.mass_error + y.mass_error + terms * UNIT_ROUNDOFF,
+        mass_error=x.mass_error + y.mass_error + summing,
         ratio_error=max(x.ratio_error, y.ratio_error) + rounding,
     )
+    moved = movement(law, summing)
+    return dataclasses.replace(law, ratio_error=law.ratio_error + moved)

@@ -15,12 +15,14 @@ from collections.abc import Sequence
 import dataclasses
 import functools
 import math
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from scipy import fft
 
 from dp_accounting_ext.kernels import floats
+from dp_accounting_ext.kernels import near_one
 from dp_accounting_ext.kernels import sums
 
 FloatArray = npt.NDArray[np.float64]
@@ -36,12 +38,21 @@ MOST_LEFT_OUT = 16
 # Accuracy and Stability of Numerical Algorithms, Theorem 24.2, has 7 for radix 2 with
 # accurate twiddle factors.
 _LEVEL_ERROR = 8.0
-_MULTIPLY_ERROR = 4.0  # A product of complex numbers.
 _GATHERING_ERROR = 8.0  # A mass that was added up in its cell, or split.
+# A tilted mass: an exponential (4), a product and a quotient. What its exponents add
+# is in `Factor.tilted`.
+_TILTING_ERROR = 8.0
+# Masses beside others: both gathered (2 each), the exponential between the two (4) and
+# its argument and product, the quotient and its product.
+_BESIDE_ERROR = 16.0
+# Certified: masses and quotients of masses that far apart have all their digits.
+_LEAST_ANCHOR = 1e-200
 
 # Tuning: logarithm of what is left out, which counts as noise. Half and twice it: the
 # same gaps, times within 4 % (1 of 1000 steps, once and 100 times; Poisson samples).
 _NEGLIGIBLE_EXPONENT = -70.0
+# From so many copies on a spectrum is wanted better than a transform has it.
+_MANY_COPIES = 500
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,31 +94,66 @@ class Factor:
             where=self.masses > 0,
         )
 
-    def tilted(self, tilt: float) -> tuple[float, FloatArray]:
-        """Returns ln Σ masses · e^{tilt · index}, and the summands over the sum."""
-        exponents = self.log_masses + tilt * self.indices
-        largest = float(exponents.max())
-        exponents -= largest
-        weights = np.exp(exponents)
-        total = float(weights.sum())
-        weights /= total
-        return largest + math.log(total), weights
+    def tilted(self, tilt: float) -> "Tilted":
+        """Returns the tilted law: masses · e^{tilt · index} over their sum.
 
-    def mass_error(self, tilt: float, shift: float) -> float:
-        """Bounds the relative rounding error of a tilted mass of the copies' sum.
-
-        Args:
-            tilt: The tilt, per lattice step.
-            shift: The logarithm that `tilted` returns for it.
+        The exponents are taken from the heaviest tilted mass on, from the masses
+        themselves: with a `short` tilt they are exact, and every weight has but a few
+        roundings, however large the exponents are.
         """
+        exponents = self.log_masses + tilt * self.indices
+        anchor = int(exponents.argmax())
+        from_anchor = tilt * (np.arange(self.masses.size) - float(anchor))
+        from_anchor[self.masses == 0] = -np.inf
+        if (
+            from_anchor.max() > floats.LARGEST_EXPONENT
+            or self.masses[anchor] < _LEAST_ANCHOR
+        ):
+            return self._tilted_by_logarithms(tilt, exponents)
+        weights = np.exp(from_anchor, out=from_anchor)
+        weights *= self.masses
+        total = sums.total(weights)
+        weights /= total
+        at_anchor, log_total = tilt * float(self.indices[anchor]), math.log(total)
+        units = _TILTING_ERROR + 6 * (abs(at_anchor) + abs(log_total))
+        if short(tilt) != tilt:
+            units += abs(tilt) * self.masses.size
+        return Tilted(at_anchor + log_total, weights, units * floats.UNIT_ROUNDOFF)
+
+    def _tilted_by_logarithms(self, tilt: float, exponents: FloatArray) -> "Tilted":
+        """Returns the tilted law of masses too far apart for a common scale."""
+        largest = float(exponents.max())
+        weights = np.exp(exponents - largest)
+        total = sums.total(weights)
+        weights /= total
         exponent = abs(tilt) * float(np.abs(self.indices[[0, -1]]).max())
-        exponent += abs(shift) + floats.LARGEST_LOG
-        units = self.count * (2 * exponent + _GATHERING_ERROR)
-        return units * floats.UNIT_ROUNDOFF
+        shift = largest + math.log(total)
+        units = 4 * (exponent + abs(shift) + floats.LARGEST_LOG) + _TILTING_ERROR
+        return Tilted(shift, weights, units * floats.UNIT_ROUNDOFF)
 
     def mean(self, tilt: float) -> float:
         """Returns the mean lattice index of one copy, tilted."""
-        return sums.dot(self.tilted(tilt)[1], self.indices)
+        return sums.dot(self.tilted(tilt).weights, self.indices)
+
+
+class Tilted(NamedTuple):
+    """A tilted law.
+
+    Attributes:
+        log_moment: ln Σ masses · e^{tilt · index}.
+        weights: (n,) summands over the sum.
+        error: Bound on the relative error of any weight · e^{log_moment}, and of
+            that factor's rounding where it is undone.
+    """
+
+    log_moment: float
+    weights: FloatArray
+    error: float
+
+
+def short(tilt: float) -> float:
+    """Returns a tilt of 24 binary digits: its products with indices are exact."""
+    return float(np.float32(tilt))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,13 +187,18 @@ class TiltedSum:
     """The tilted law of a sum, on a circle of `size` lattice points.
 
     Points outside a window of that size fold onto it. They add positive amounts
-    to the masses.
+    to the masses. The tilt is taken as `short` says.
+
+    The weights of a tilted factor count as exact: they are those of a law whose
+    masses are off by no more than `mass_error`. A sum `beside` another takes its
+    weights from that law, times quotients of masses, so that both have one error.
 
     Args:
         factors: What is summed.
         tilt: The tilt, per lattice step.
         size: Number of lattice points on the circle.
         changes: Positive changes of the tilt for Chernoff bounds of tilted tails.
+        beside: The sum of factors at the same indices, whose masses these are nearly.
     """
 
     def __init__(
@@ -156,15 +207,21 @@ class TiltedSum:
         tilt: float,
         size: int,
         changes: Sequence[float],
+        *,
+        beside: "TiltedSum | None" = None,
     ) -> None:
-        self.tilt = tilt
+        self.tilt = short(tilt)
         self.size = size
         self._factors = factors
         self._changes = changes
         self._error = _LEVEL_ERROR * math.log2(size) * floats.UNIT_ROUNDOFF
-        tilted = [factor.tilted(tilt) for factor in factors]
-        self._shifts = [shift for shift, _ in tilted]
-        self._weights = [weights for _, weights in tilted]
+        if beside is None:
+            tilted = [factor.tilted(self.tilt) for factor in factors]
+        else:
+            tilted = beside._times(factors)
+        self._shifts = [each.log_moment for each in tilted]
+        self._weights = [each.weights for each in tilted]
+        self._tilting_errors = [each.error for each in tilted]
         spectra = [
             _transform(weights, factor.start, size)
             for factor, weights in zip(factors, self._weights, strict=True)
@@ -175,18 +232,65 @@ class TiltedSum:
             copies = max(factor.count - MOST_LEFT_OUT - 1, 0)
             largest += copies * np.log(np.abs(spectrum) + self._error)
         self._active = np.flatnonzero(largest > _NEGLIGIBLE_EXPONENT)
-        self._spectra = [spectrum[self._active] for spectrum in spectra]
-        self._magnitudes = [np.log(np.abs(s) + self._error) for s in self._spectra]
+        self._spectra = [
+            self._spectrum(factor, weights, spectrum[self._active])
+            for factor, weights, spectrum in zip(
+                factors, self._weights, spectra, strict=True
+            )
+        ]
+
+    def _spectrum(
+        self, factor: Factor, weights: FloatArray, spectrum: ComplexArray
+    ) -> near_one.Spectrum:
+        """Returns a factor's spectrum where it is active, the better of two."""
+        logarithms = _logarithms(
+            weights, factor.start, self._active, self.size, factor.count
+        )
+        return near_one.Spectrum(spectrum, self._error, logarithms)
+
+    def _times(self, factors: Sequence[Factor]) -> list[Tilted]:
+        """Returns other masses at the same indices, tilted as these are."""
+        return [
+            Tilted(
+                shift,
+                weights
+                * np.divide(
+                    other.masses,
+                    own.masses,
+                    out=np.zeros_like(weights),
+                    where=own.masses > 0,
+                ),
+                error,
+            )
+            for own, other, shift, weights, error in zip(
+                self._factors,
+                factors,
+                self._shifts,
+                self._weights,
+                self._tilting_errors,
+                strict=True,
+            )
+        ]
 
     def mass_error(self) -> float:
         """Bounds the relative error of a mass from rounding.
 
-        That of the tilts' exponents, and of gathering the masses into cells.
+        That of the tilts' exponents, and of gathering the masses into cells. A scale
+        that undoes a tilt is at most e^745 either way, or its mass does not count; its
+        parts are the tilts' own, whose errors allow for them.
         """
-        return sum(
-            factor.mass_error(self.tilt, shift)
-            for factor, shift in zip(self._factors, self._shifts, strict=True)
-        )
+        gathering = _GATHERING_ERROR * floats.UNIT_ROUNDOFF
+        total = 8 * floats.LARGEST_LOG * floats.UNIT_ROUNDOFF
+        for factor, error in zip(self._factors, self._tilting_errors, strict=True):
+            total += factor.count * (error + gathering)
+        return total
+
+    def quotient_error(self) -> float:
+        """Bounds the relative error of quotients with the masses that it is beside."""
+        copies = sum(factor.count for factor in self._factors)
+        units = _BESIDE_ERROR * copies + 16 * floats.LARGEST_LOG
+        units += 8 * abs(self.log_moment([factor.count for factor in self._factors]))
+        return units * floats.UNIT_ROUNDOFF
 
     def log_moment(self, counts: Sequence[int]) -> float:
         """Returns ln E e^{tilt · sum} of some copies of each factor."""
@@ -198,9 +302,9 @@ class TiltedSum:
     def _shifted(self) -> list[tuple[float, list[float]]]:
         """Logarithmic moments of each factor at tilts a little to either side."""
         return [
-            (change, [factor.tilted(self.tilt + change)[0] for factor in self._factors])
+            (tilt - self.tilt, [f.tilted(tilt).log_moment for f in self._factors])
             for magnitude in self._changes
-            for change in (magnitude, -magnitude)
+            for tilt in (short(self.tilt + magnitude), short(self.tilt - magnitude))
         ]
 
     def folded_mass(self, counts: Sequence[int], low: int, high: int) -> float:
@@ -208,7 +312,8 @@ class TiltedSum:
 
         The best of a few Chernoff bounds on either side.
         """
-        bounds = {1.0: 0.0, -1.0: 0.0}
+        whole = self._log_total(counts)
+        bounds = {1.0: whole, -1.0: whole}
         here = self.log_moment(counts)
         for change, shifts in self._shifted:
             at = low + self.size if change > 0 else high - self.size
@@ -220,6 +325,11 @@ class TiltedSum:
         return floats.raised(
             sum(math.exp(bound) for side, bound in bounds.items() if outside[side])
         )
+
+    def _log_total(self, counts: Sequence[int]) -> float:
+        """Bounds the logarithm of the tilted mass: that of a sum beside is not one."""
+        totals = [max(sums.total(weights), 1.0) for weights in self._weights]
+        return sum(c * math.log(t) for c, t in zip(counts, totals, strict=True))
 
     def _support(self, counts: Sequence[int]) -> tuple[int, int]:
         """Returns the least and the largest lattice index of the sum."""
@@ -240,24 +350,20 @@ class TiltedSum:
 
     def _power(self, counts: Sequence[int]) -> ComplexArray:
         """Returns the spectrum of the sum of some copies of each factor."""
-        product = _power(self._spectra[0], counts[0])
+        product = self._spectra[0].power(counts[0])
         for spectrum, count in zip(self._spectra[1:], counts[1:], strict=True):
-            product = product * _power(spectrum, count)
+            product = product * spectrum.power(count)
         return product
 
     def _noise(self, counts: Sequence[int]) -> float:
         """Bounds the error of the inverse transform of `_power`."""
-        log_bound = sum(
-            count * magnitude
-            for count, magnitude in zip(counts, self._magnitudes, strict=True)
-        )
-        rounding = self._error + _MULTIPLY_ERROR * sum(counts) * floats.UNIT_ROUNDOFF
-        error = rounding * np.exp(log_bound)
-        for count, magnitude in zip(counts, self._magnitudes, strict=True):
-            if count:
-                error += count * self._error * np.exp(log_bound - magnitude)
+        log_bound = np.zeros(self._active.size)
+        relative = np.full(self._active.size, self._error)
+        for spectrum, count in zip(self._spectra, counts, strict=True):
+            log_bound += count * spectrum.log_magnitudes
+            relative += spectrum.relative_error(count)
         # Half of the frequencies are stored; the mean is over all of them.
-        mean = float(2 * error.sum() / self.size)
+        mean = float(2 * (relative * np.exp(log_bound)).sum() / self.size)
         return floats.raised(mean + math.exp(_NEGLIGIBLE_EXPONENT))
 
     def _values(
@@ -278,7 +384,7 @@ class TiltedSum:
         One copy, any, has its offsets in the place of its masses. That
         transform's error is the masses' times the sum of absolute offsets.
         """
-        total = np.zeros_like(self._spectra[0])
+        total = np.zeros(self._active.size, dtype=np.complex128)
         noise = 0.0
         for index, (factor, weights) in enumerate(
             zip(self._factors, self._weights, strict=True)
@@ -305,8 +411,9 @@ class TiltedSum:
 class TiltedProduct:
     """The tilted law of a sum of which one factor after another is taken in.
 
-    As a `TiltedSum`, for the numbers of copies that the factors have. A factor's
-    spectrum is multiplied in and forgotten: thousands take no more memory than one.
+    As a `TiltedSum`, for the numbers of copies that the factors have, and with its
+    `short` tilt. A factor's spectrum is multiplied in and forgotten: thousands take no
+    more memory than one.
 
     Args:
         tilt: The tilt, per lattice step.
@@ -315,16 +422,17 @@ class TiltedProduct:
     """
 
     def __init__(self, tilt: float, size: int, changes: Sequence[float]) -> None:
-        self.tilt = tilt
+        self.tilt = short(tilt)
         self.size = size
-        self.mass_error = 0.0  # Of a mass, relatively, from rounding.
+        # Of a mass, relatively, from rounding; what undoes a tilt is at most e^745
+        # either way, and parts of it are the tilts' own.
+        self.mass_error = 16 * floats.LARGEST_LOG * floats.UNIT_ROUNDOFF
         self._changes = tuple(changes)
         self._error = _LEVEL_ERROR * math.log2(size) * floats.UNIT_ROUNDOFF
         self._active = np.arange(size // 2 + 1)
         self._product = np.ones(self._active.size, dtype=np.complex128)
         self._log_bound = np.zeros(self._active.size)
-        self._lacking_one = np.zeros(self._active.size)
-        self._copies = 0
+        self._relative = np.full(self._active.size, self._error)
         self._log_moment = 0.0
         self._shifted = np.zeros(len(self._changes))
         self._start = self._end = 0
@@ -332,24 +440,26 @@ class TiltedProduct:
     def multiply(self, factor: Factor) -> None:
         """Adds all copies of a factor to the sum."""
         count = factor.count
-        shift, weights = factor.tilted(self.tilt)
-        spectrum = self._transform(weights)[self._active]
-        magnitude = np.log(np.abs(spectrum) + self._error)
-        log_bound = self._log_bound + count * magnitude
+        tilted = factor.tilted(self.tilt)
+        values = self._transform(tilted.weights)[self._active]
+        magnitude = np.log(np.abs(values) + self._error)
         # Later factors only shrink it.
-        kept = log_bound > _NEGLIGIBLE_EXPONENT
-        self._active, self._log_bound = self._active[kept], log_bound[kept]
-        self._product = self._product[kept] * _power(spectrum[kept], count)
-        lacking_one = count * self._error * np.exp(-magnitude[kept])
-        self._lacking_one = self._lacking_one[kept] + lacking_one
-        self._copies += count
-        self._log_moment += count * shift
+        kept = self._log_bound + count * magnitude > _NEGLIGIBLE_EXPONENT
+        self._active = self._active[kept]
+        logarithms = _logarithms(tilted.weights, 0, self._active, self.size, count)
+        spectrum = near_one.Spectrum(values[kept], self._error, logarithms)
+        self._log_bound = self._log_bound[kept] + count * spectrum.log_magnitudes
+        self._product = self._product[kept] * spectrum.power(count)
+        self._relative = self._relative[kept] + spectrum.relative_error(count)
+        self._log_moment += count * tilted.log_moment
         self._shifted += [
-            count * factor.tilted(self.tilt + change)[0] for change in self._changes
+            count * factor.tilted(self.tilt + change).log_moment
+            for change in self._changes
         ]
         self._start += count * factor.start
         self._end += count * (factor.start + factor.masses.size - 1)
-        self.mass_error += factor.mass_error(self.tilt, shift)
+        units = _GATHERING_ERROR + 8 * abs(tilted.log_moment)
+        self.mass_error += count * (tilted.error + units * floats.UNIT_ROUNDOFF)
 
     def _transform(self, weights: FloatArray) -> ComplexArray:
         """Returns the transform of masses at 0, 1, … on the circle."""
@@ -371,9 +481,7 @@ class TiltedProduct:
 
     def _noise(self) -> float:
         """Bounds the error of the inverse transform."""
-        rounding = self._error
-        rounding += _MULTIPLY_ERROR * self._copies * floats.UNIT_ROUNDOFF
-        error = (rounding + self._lacking_one) * np.exp(self._log_bound)
+        error = self._relative * np.exp(self._log_bound)
         # Half of the frequencies are stored; the mean is over all of them.
         mean = float(2 * error.sum() / self.size)
         return floats.raised(mean + math.exp(_NEGLIGIBLE_EXPONENT))
@@ -406,6 +514,15 @@ class TiltedProduct:
         return floats.raised(math.exp(min(exponents)))
 
 
+def _logarithms(
+    weights: FloatArray, start: int, active: IndexArray, size: int, count: int
+) -> near_one.Logarithms | None:
+    """Returns a spectrum's logarithms, where there are copies enough to want them."""
+    if count < _MANY_COPIES or not active.size:
+        return None
+    return near_one.logarithms(weights, start, active, size)
+
+
 def _transform(values: FloatArray, start: int, size: int) -> ComplexArray:
     """Returns the transform of values at start, start + 1, … on a circle."""
     folded = np.zeros(size)
@@ -415,15 +532,3 @@ def _transform(values: FloatArray, start: int, size: int) -> ComplexArray:
         folded[at : at + part.size] += part
         begin, at = begin + part.size, 0
     return np.asarray(fft.rfft(folded))
-
-
-def _power(base: ComplexArray, exponent: int) -> ComplexArray:
-    """Returns base ** exponent by repeated squaring."""
-    result: ComplexArray | None = None
-    while exponent:
-        if exponent & 1:
-            result = base if result is None else result * base
-        exponent >>= 1
-        if exponent:
-            base = base * base
-    return np.ones_like(base) if result is None else result

@@ -89,11 +89,15 @@ class Factor:
 
     def transformed(self, tilt: float, shape: tuple[int, int]) -> ComplexArray:
         """Returns the transform of the tilted, normalised law on a torus."""
-        with np.errstate(divide="ignore"):
-            exponents = np.log(self.masses) + tilt * self.rows
-        exponents -= self.marginal.tilted(tilt)[0]
+        # Each mass is a share of its row, and rows are tilted on the line.
+        own = self.rows - self.marginal.start
+        of_row = self.marginal.masses[own]
+        weights = np.divide(
+            self.masses, of_row, out=np.zeros(of_row.size), where=of_row > 0
+        )
+        weights *= self.marginal.tilted(tilt).weights[own]
         cells = (self.rows % shape[0]) * shape[1] + self.columns % shape[1]
-        plane = sums.gather(cells, np.exp(exponents), shape[0] * shape[1])
+        plane = sums.gather(cells, weights, shape[0] * shape[1])
         plane = plane.reshape(shape)
         occupied = np.flatnonzero(plane.any(axis=1))
         half = np.zeros((shape[0], shape[1] // 2 + 1), dtype=np.complex128)
@@ -152,12 +156,12 @@ class TiltedPlane:
         changes: Sequence[float],
     ) -> None:
         self._counts = [factor.count for factor in factors]
-        self._tilt = tilt
         self._shape = shape
         self._size = shape[0] * shape[1]
         self._error = _LEVEL_ERROR * math.log2(self._size) * UNIT_ROUNDOFF
         self._marginals = [factor.marginal for factor in factors]
         self._line = lattice.TiltedSum(self._marginals, tilt, shape[0], changes)
+        self._tilt = tilt = self._line.tilt
         main = factors[-1].transformed(tilt, shape)
         # Of a large power few frequencies are left that are not negligible.
         least = math.exp(_NEGLIGIBLE_EXPONENT / max(self._counts[-1], 1))

@@ -18,6 +18,29 @@ def dot(x: FloatArray, y: FloatArray) -> float:
     return float(np.einsum("i,i->", x, y))
 
 
+def total(values: FloatArray) -> float:
+    """Returns the sum of values ≥ 0, off by at most two units of rounding.
+
+    In two parts, of which the larger is exact: all of it are multiples of the last
+    digit of twice the sum. The other is n times smaller than n roundings of it.
+    """
+    anchor = 2 * float(values.sum())
+    high = (values + anchor) - anchor
+    return float(high.sum()) + float((values - high).sum())
+
+
+def pairwise(values: FloatArray) -> float:
+    """Returns the sum of n values, of either sign.
+
+    Its error is at most ⌈log₂ n⌉ units of rounding of the sum of absolute values.
+    """
+    while values.size > 1:
+        half = values.size // 2
+        halves = values[:half] + values[half : 2 * half]
+        values = np.append(halves, values[2 * half :])
+    return float(values[0])
+
+
 def gather(
     cells: npt.NDArray[np.int64], weights: FloatArray, size: int = 0
 ) -> FloatArray:

@@ -55,7 +55,9 @@ class DominatingPair:
             removed.
         zero_mass: Q(dP = 0), the mass of an infinite loss when one is added.
         bound: Whether the pair dominates the mechanism or is dominated by it.
-        mass_error: Bound on the relative rounding error of any mass.
+        mass_error: Bound on the relative rounding error of any mass. Those of a lower
+            pair count as exact: (1 − mass_error) times them, at ratios within
+            ratio_error, is below the mechanism in the order of convex functions ≥ 0.
         ratio_error: Bound on the relative rounding error of any ratio.
 
     Guarantees:

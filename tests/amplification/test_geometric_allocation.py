@@ -489,12 +489,10 @@ def test_the_pair_of_a_mean(bound):
     if grouped:
         assert found.ratios == close([1 / 4, 1.25 / 4, 3 / 4])
         assert found.masses.tolist() == [0.5, 0.25, 0.125]
-        beyond = 2 * MASS_ERROR * 0.8
-        assert found.ratio_error == pytest.approx(RATIO_ERROR + beyond, rel=1e-9)
     else:
         assert found.ratios == close([0.25 / 4, 1 / 4, 2 / 4])
         assert found.masses.tolist() == [0.25, 0.5, 0.125]
-        assert_adds_little(found.ratio_error, RATIO_ERROR, least=1, most=4)
+    assert_adds_little(found.ratio_error, RATIO_ERROR, least=1, most=4)
     assert found.infinity_mass == 2.0**-8
     assert found.zero_mass == 2.0**-5
     assert found.bound is bound
@@ -505,16 +503,6 @@ def test_the_pair_of_a_sum_without_mass_has_no_atoms():
     found = geometric_allocation._mean(law_of([0.0, 0.0]), Bound.UPPER, 2)
     assert found.ratios.size == found.masses.size == 0
     assert found.zero_mass == 2.0**-5
-
-
-def test_a_place_is_as_certain_as_the_sums_that_make_it():
-    """A group far beyond its grid point is off by both of its sums' errors."""
-    law = law_of([2.0**-30], [2.0**-10])
-    found = geometric_allocation._mean(law, Bound.LOWER, 1)
-    low, high = 2.0**-10 * (1 - MASS_ERROR), 2.0**-10 * (1 + MASS_ERROR)
-    worst = (high / (2.0**-30 * (1 - MASS_ERROR))) / (low / 2.0**-30)
-    assert found.ratio_error >= (worst - 1) * 0.999 - 2 * MASS_ERROR
-    assert found.ratio_error >= 2 * MASS_ERROR * (1 - 2.0**-20)
 
 
 STEPS = [

@@ -384,3 +384,16 @@ def test_masses_of_many_atoms_err_as_little_as_those_of_few(grouped):
     total = sum(oracles.exact(law.masses), Fraction(0))
     exact = sum(oracles.exact(masses), Fraction(0))
     assert abs(total / exact - 1) <= law.mass_error <= 8 * 2.0**-53
+
+
+def test_a_place_is_as_certain_as_the_sums_that_make_it():
+    """A group far beyond its grid point is off by both of its sums' errors."""
+    masses, excess, error = np.array([2.0**-30]), np.array([2.0**-10]), 2.0**-20
+    law = geometric.GeometricLaw(1.0, 0.1, masses, excess)
+    low, high = 2.0**-10 * (1 - error), 2.0**-10 * (1 + error)
+    worst = (high / (2.0**-30 * (1 - error))) / (low / 2.0**-30)
+    moved = geometric.movement(law, error)
+    assert moved >= (worst - 1) * 0.999 - 2 * error
+    assert moved >= 2 * error * (1 - 2.0**-20)
+    split = geometric.GeometricLaw(1.0, 0.1, masses)
+    assert geometric.movement(split, error) == 0.0

@@ -7,6 +7,7 @@ import math
 from hypothesis import given
 from hypothesis import settings
 from hypothesis import strategies as st
+import mpmath
 import numpy as np
 import pytest
 from scipy import fft
@@ -48,7 +49,7 @@ def test_masses_are_within_their_noise(seed, size, count, start, tilt):
     indices = first + np.arange(truth.size)
     weights = np.exp(
         np.log(np.maximum(truth, 1e-4000))
-        + np.longdouble(tilt) * indices
+        + np.longdouble(tilted.tilt) * indices
         - np.longdouble(found.log_scale)
     )
     error = np.abs(found.values[: truth.size] - weights.astype(np.float64))
@@ -240,53 +241,79 @@ def test_a_spectrum_with_zeros_has_a_noise():
     assert np.abs(found.values - 1 / 64).max() <= found.noise < 1e-14
 
 
-def rounding_of_tilting(masses, start, tilt):
-    """First-order error of a tilted mass times its scale, in units of rounding.
-
-    Operation by operation: tilt · index, its sum with the logarithm, the logarithm
-    of the largest and of the moment, and their sum.
-    """
-    indices = start + np.arange(masses.size)
-    exponents = tilt * indices + np.log(masses)
-    moment = exponents.max() + np.log(np.exp(exponents - exponents.max()).sum())
-    return np.max(np.abs(tilt * indices) + np.abs(exponents)) + abs(moment)
-
-
 @pytest.mark.parametrize(
     ("start", "size", "tilt"),
     [
         (-1, 2, 1e6),
-        (-1, 2, -1e6),
-        (0, 2, 1e6),
-        (0, 10, 1e6),
-        (-9, 10, -1e6),
+        (0, 2, -300.0),
+        (0, 100, 5.0),
+        (-900, 1000, -0.65),
         (10**6, 5, 1.0),
         (-(10**6), 5, 0.7),
     ],
 )
+def test_tilted_masses_are_within_their_error(start, size, tilt):
+    """Each against fifty digits; the tilt is taken as it is."""
+    masses = random_masses(3, size)
+    for own in (lattice.short(tilt), tilt + 1e-9):
+        found = lattice.Factor(start, masses, 1).tilted(own)
+        with mpmath.workdps(50):
+            moment = mpmath.mpf(found.log_moment)
+            for index, mass in enumerate(masses):
+                exponent = mpmath.mpf(own) * (start + index) - moment
+                exact = mpmath.mpf(float(mass)) * mpmath.exp(exponent)
+                off = abs(mpmath.mpf(float(found.weights[index])) - exact)
+                assert off <= found.error * exact + mpmath.mpf("1e-250")
+        assert found.weights.sum() == pytest.approx(1.0, rel=1e-14)
+
+
+def test_masses_too_far_apart_are_tilted_by_their_logarithms():
+    masses = np.array([1e-320, 1.0])
+    found = lattice.Factor(0, masses, 1).tilted(-2000.0)
+    assert found.weights.tolist() == [1.0, 0.0]
+    assert found.log_moment == pytest.approx(math.log(1e-320), rel=1e-12)
+    assert found.error >= 2 * 745 * 2.0**-53
+
+
+def test_a_short_tilt_has_exact_products():
+    for tilt in (0.1, -1e-9, 12345.678):
+        own = lattice.short(tilt)
+        assert own == pytest.approx(tilt, rel=1e-7)
+        for index in (3, 10**6 + 1, 2**28 - 1):
+            assert Fraction(own * index) == Fraction(own) * index
+
+
 @pytest.mark.parametrize("counts", [(1,), (7,), (3, 4)])
-def test_mass_error_covers_the_rounding_of_exponents(start, size, tilt, counts):
-    masses = np.full(size, 1 / size)
-    factors = [lattice.Factor(start, masses, count) for count in counts]
-    tilted = lattice.TiltedSum(factors, tilt, 64, CHANGES)
-    error = sum(counts) * rounding_of_tilting(masses, start, tilt) * 2.0**-53
-    assert error <= tilted.mass_error() <= 1.5 * error
-
-
-@pytest.mark.parametrize("count", [1, 5])
-def test_mass_error_counts_the_gathering_of_masses(count):
-    """Two units of a sum in a cell, and a few of splitting it; without exponents."""
-    tilted = lattice.TiltedSum([lattice.Factor(0, np.ones(1), count)], 0.0, 16, CHANGES)
-    logarithms = 2 * 745 * 2.0**-53
-    gathering = tilted.mass_error() / count - logarithms
-    assert 5 * 2.0**-53 <= gathering <= 8.001 * 2.0**-53
-
-
-def test_mass_error_of_small_exponents_is_small():
-    tilted = lattice.TiltedSum(
-        [lattice.Factor(0, random_masses(0, 9), 5)], 0.1, 64, CHANGES
+def test_mass_error_counts_tilting_and_gathering_for_each_copy(counts):
+    factors = [lattice.Factor(2, random_masses(0, 9), count) for count in counts]
+    tilted = lattice.TiltedSum(factors, 0.7, 64, CHANGES)
+    error = factors[0].tilted(tilted.tilt).error
+    gathering = 8 * 2.0**-53
+    once = 8 * 745 * 2.0**-53
+    assert tilted.mass_error() == pytest.approx(
+        once + sum(counts) * (error + gathering), rel=1e-9
     )
-    assert 5 * 16 * 2.0**-53 <= tilted.mass_error() <= 5 * 2000 * 2.0**-53
+
+
+def test_a_sum_beside_another_has_its_tilt_and_its_scale():
+    """Masses a little apart: every quotient of sums is within a few roundings."""
+    masses, count = random_masses(4, 12), 400
+    others = masses * np.exp(np.linspace(-1e-3, 1e-3, 12))
+    factor, other = (lattice.Factor(-3, law, count) for law in (masses, others))
+    size = 6000
+    own = lattice.TiltedSum([factor], 0.21, size, CHANGES)
+    beside = lattice.TiltedSum([other], 0.21, size, CHANGES, beside=own)
+    first = -3 * count
+    p, q = own.masses([count], first), beside.masses([count], first)
+    assert (p.tilt, p.log_scale) == (q.tilt, q.log_scale)
+    exact = power(others, count) / power(masses, count)
+    clear = np.flatnonzero(p.values[: exact.size] > 1e5 * p.noise)
+    assert clear.size > 50
+    found = q.values[clear] / p.values[clear]
+    noise = 2 * (p.noise + q.noise) / p.values[clear]
+    off = np.abs(found / exact[clear].astype(float) - 1)
+    assert np.all(off <= beside.quotient_error() + noise)
+    assert beside.quotient_error() < 16 * (count + 800 + 8 * count) * 2.0**-53
 
 
 @pytest.mark.parametrize("tilt", [-0.3, 0.0, 0.7])
@@ -348,7 +375,9 @@ def test_mass_above_is_the_best_chernoff_bound(tilt, index):
     masses, start, count = random_masses(5, 8), -1, 6
     factor = lattice.Factor(start, masses, count)
     tilted = lattice.TiltedSum([factor], tilt, 64, CHANGES)
-    tilts = [0.0, tilt, *(tilt + s * change for s in (-1, 1) for change in CHANGES)]
+    own = tilted.tilt
+    changed = (own + sign * change for sign in (-1, 1) for change in CHANGES)
+    tilts = [0.0, own, *map(lattice.short, changed)]
     best = chernoff(masses, start, count, [t for t in tilts if t >= 0], index)
     bound = tilted.mass_above([count], index)
     assert bound == pytest.approx(math.exp(best), rel=1e-8)
@@ -369,15 +398,18 @@ def test_folded_mass_is_the_best_chernoff_bound(low, high, tilt):
     factor = lattice.Factor(start, masses, count)
     changes = (*CHANGES, 1.5)
     tilted = lattice.TiltedSum([factor], tilt, size, changes)
-    weights = masses * np.exp(tilt * (start + np.arange(masses.size)))
+    own = tilted.tilt
+    weights = masses * np.exp(own * (start + np.arange(masses.size)))
     weights /= weights.sum()
     total = 0.0
     if low + size <= count * (start + masses.size - 1):
-        above = chernoff(weights, start, count, (0.0, *changes), low + size)
+        ups = [lattice.short(own + change) - own for change in changes]
+        above = chernoff(weights, start, count, (0.0, *ups), low + size)
         total += math.exp(above)
     if high - size >= count * start:
         mirrored, end = weights[::-1], -(start + masses.size - 1)
-        total += math.exp(chernoff(mirrored, end, count, (0.0, *changes), size - high))
+        downs = [own - lattice.short(own - change) for change in changes]
+        total += math.exp(chernoff(mirrored, end, count, (0.0, *downs), size - high))
     assert tilted.folded_mass([count], low, high) == pytest.approx(total, rel=1e-8)
 
 
@@ -403,14 +435,6 @@ def test_masses_wind_around_the_circle(size):
         np.add.at(folded, (start + np.arange(masses.size)) % size, masses)
         found = lattice._transform(masses, start, size)
         np.testing.assert_allclose(found, np.fft.rfft(folded), atol=1e-15)
-
-
-def test_powers():
-    base = np.array([0.5, 1j, -0.25 + 0.5j])
-    for exponent in range(12):
-        found = lattice._power(base, exponent)
-        assert found.shape == base.shape
-        np.testing.assert_allclose(found, base**exponent, atol=1e-15)
 
 
 def test_scale_never_overflows():

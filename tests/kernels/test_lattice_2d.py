@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 import numpy as np
 import pytest
 
+from dp_accounting_ext.kernels import lattice
 from dp_accounting_ext.kernels import lattice_2d
 
 CHANGES = (0.05, 0.1, 0.2, 0.4, 0.8)
@@ -73,7 +74,7 @@ def test_masses_are_within_their_noise(seed, size, some, more, start, tilt, heig
     expected = np.zeros(found.values.shape)
     for (row, column), mass in direct_law(factors).items():
         coarse = row // height - first
-        weight = math.log(float(mass)) + tilt * height * (first + coarse)
+        weight = math.log(float(mass)) + found.tilt * (first + coarse)
         expected[coarse, column % 16] += math.exp(weight - found.log_scale)
     error = np.abs(found.values - expected)
     assert np.all(error <= found.noise + plane.mass_error() * expected)
@@ -81,7 +82,7 @@ def test_masses_are_within_their_noise(seed, size, some, more, start, tilt, heig
     scale = found.scale()
     rows = found.rows
     assert rows[0] == first
-    assert np.allclose(np.log(scale), found.log_scale - tilt * height * rows)
+    assert np.allclose(np.log(scale), found.log_scale - found.tilt * rows)
 
 
 def test_noise_grows_with_the_number_of_copies_and_is_small_beside_the_masses():
@@ -114,7 +115,7 @@ def test_what_folds_is_bounded(seed, count, tilt):
     scale = plane.masses(np.ones(1), 0, height=1).log_scale
     for low, high in ((0, 3), (-3, 1), (2, 2)):
         beyond = sum(
-            math.exp(math.log(float(mass)) + tilt * row - scale)
+            math.exp(math.log(float(mass)) + plane._tilt * row - scale)
             for (row, _), mass in direct_law(factors).items()
             if row >= low + 8 or row <= high - 8
         )
@@ -127,7 +128,7 @@ def test_what_folds_is_bounded(seed, count, tilt):
 def test_the_mean_is_the_tilted_one():
     factor = factor_of(1, 5, 3, 1)
     plane = lattice_2d.TiltedPlane([factor], 0.3, (64, 16), CHANGES)
-    weights = factor.masses * np.exp(0.3 * factor.rows)
+    weights = factor.masses * np.exp(lattice.short(0.3) * factor.rows)
     mean = 3 * (weights @ factor.rows) / weights.sum()
     assert plane.mean() == pytest.approx(mean, rel=1e-12)
 

@@ -91,3 +91,24 @@ def test_any_of_has_no_negative_zero():
 def test_any_of_what_is_certain(certain):
     """Bounds on chances may be above one."""
     assert sums.probability_of_any([(0.5, 2), (certain, 1)]) == 1.0
+
+
+@pytest.mark.parametrize("size", [1, 2, 1000, 99_999])
+def test_a_total_is_off_by_two_roundings(size):
+    rng = np.random.default_rng(size)
+    for values in (
+        np.full(size, 0.1),
+        rng.random(size) ** 20,
+        np.exp(-np.linspace(0, 600, size)),
+    ):
+        exact = sum(map(Fraction, values.tolist()))
+        assert abs(Fraction(sums.total(values)) - exact) <= exact * Fraction(2) / 2**53
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 1000, 99_999])
+def test_a_pairwise_sum_is_off_by_the_logarithm_of_its_length(size):
+    values = np.random.default_rng(size).standard_normal(size)
+    exact = sum(map(Fraction, values.tolist()))
+    allowed = sum(map(Fraction, np.abs(values).tolist()))
+    allowed *= math.ceil(math.log2(size)) if size > 1 else 0
+    assert abs(Fraction(sums.pairwise(values)) - exact) <= allowed / 2**53
