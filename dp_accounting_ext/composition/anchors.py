@@ -308,7 +308,11 @@ class Anchors:
         best = int(np.argmin(ends))
         high, change = float(ends[best]), float(self._tilts[others][best]) - tilt
         folded = 0.7 * tilt * (high - float(self._means[at]))
-        low, _ = self._end(at, -1, max(_UPPER_EXPONENT - folded, _LEAST_EXPONENT))
+        # At the far end of the stretch the tilt has a smaller share of the rate.
+        here = float(self._roots[at - self._zero]) ** 2 / 2
+        lacking = max(_EASE * rate - here, 0.0)
+        exponent = max(_UPPER_EXPONENT + lacking - folded, _LEAST_EXPONENT)
+        low, _ = self._end(at, -1, exponent)
         # What the tilted law has above it folds onto losses that are not read.
         room = max(lowest - low, 0.0)
         top = max(high, self._end(at, 1, _FOLDED_EXPONENT)[0] - room)
