@@ -314,16 +314,16 @@ class Composition:
         # Not the order of the lattice where a law has atoms of its own.
         order = np.argsort(logs, kind="stable")[::-1]
         kept = kept[order]
-        mass_error = self._totals.mass_error
-        mass_error += self._gained.mass_error + self._spent.mass_error
+        tilting = self._gained.mass_error + self._spent.mass_error
         return self._atoms(
             self._place.centre + logs[order],
             gain[kept],
             cost[kept],
             sink=self._totals.infinity_mass,
-            mass_error=mass_error,
-            # A group's gain and cost are rounded on their own, which moves its ratio.
-            ratio_error=self._totals.ratio_error + 2 * mass_error,
+            mass_error=self._totals.mass_error + tilting,
+            # Gain and cost are rounded on their own, which moves their ratio. The
+            # laws' masses count as exact: less than the mechanism is a share of them.
+            ratio_error=self._totals.ratio_error + 2 * tilting,
         )
 
     def _atoms(
