@@ -73,6 +73,9 @@ class PermuteAndFlip(interface.OnePairMechanism):
     ) -> float | None:
         return self._laplace().closed_form_delta(epsilon, direction, bound)
 
+    def closed_form_epsilon(self, delta: float, bound: Bound) -> float | None:
+        return self._laplace().closed_form_epsilon(delta, bound)
+
     def largest_loss(self) -> float:
         return self._laplace().largest_loss()
 

@@ -92,7 +92,7 @@ def delta(distance: float, epsilon: float, bound: Bound) -> float:
     if epsilon <= -distance:
         value = -math.expm1(epsilon)
     else:
-        value = max(-math.expm1((epsilon - distance) / 2), 0.0)
+        value = -math.expm1(min((epsilon - distance) / 2, 0.0))
     value += error if bound is Bound.UPPER else -error
     return min(max(value, 0.0), 1.0)
 

@@ -3,12 +3,12 @@
 import itertools
 import math
 
+import asked
 from dp_accounting import dp_event as stock
 from hypothesis import given
 from hypothesis import settings
 from hypothesis import strategies as st
 import mpmath
-import numpy as np
 import oracles
 import pytest
 
@@ -47,38 +47,6 @@ DELTAS = (0.0, 1e-200, 1e-12, 1e-6, 0.01, 0.5)
 EPSILONS = (-50.0, -1.0, 0.0, 0.3, 2.0, 30.0)
 
 
-class Asked:
-    """Bounds of which one number at a time is asked."""
-
-    def __init__(self, bounds):
-        self.bounds = bounds
-
-    def upper_epsilon(self, delta):
-        return float(self.bounds.upper_epsilons(np.array([delta]))[0])
-
-    def lower_epsilon(self, delta):
-        return float(self.bounds.lower_epsilons(np.array([delta]))[0])
-
-    def upper_delta(self, epsilon):
-        return float(self.bounds.upper_deltas(np.array([epsilon]))[0])
-
-    def lower_delta(self, epsilon, upper):
-        lower = self.bounds.lower_deltas(np.array([epsilon]), np.array([upper]))
-        return float(lower[0])
-
-    def epsilon_bounds(self, delta):
-        lower, upper = self.bounds.epsilon_bounds(np.array([delta]))
-        return float(lower[0]), float(upper[0])
-
-    def delta_bounds(self, epsilon):
-        lower, upper = self.bounds.delta_bounds(np.array([epsilon]))
-        return float(lower[0]), float(upper[0])
-
-
-def bounds_of(counts, interval=1e-4):
-    return Asked(privacy_bounds.PrivacyBounds(counts, interval))
-
-
 def brackets(bounds):
     """Returns both bounds on ε at each δ, and on δ at each ε."""
     epsilons = [(bounds.lower_epsilon(d), bounds.upper_epsilon(d)) for d in DELTAS]
@@ -89,7 +57,7 @@ def brackets(bounds):
 
 @pytest.mark.parametrize("counts", COMPOSITIONS, ids=range(len(COMPOSITIONS)))
 def test_bounds_are_ordered_and_fall(counts):
-    epsilons, deltas = brackets(bounds_of(counts))
+    epsilons, deltas = brackets(asked.bounds_of(counts))
     assert all(0 <= low <= high for low, high in epsilons)
     assert all(0 <= low <= high <= 1 for low, high in deltas)
     for (_, before), (after, _) in itertools.pairwise(epsilons):
@@ -100,7 +68,7 @@ def test_bounds_are_ordered_and_fall(counts):
 
 @pytest.mark.parametrize("counts", COMPOSITIONS, ids=range(len(COMPOSITIONS)))
 def test_epsilon_at_delta_has_that_delta(counts):
-    bounds = bounds_of(counts)
+    bounds = asked.bounds_of(counts)
     for delta in (1e-12, 1e-6, 0.01):
         epsilon = bounds.upper_epsilon(delta)
         # Near the largest loss of all, rounding is about as much.
@@ -110,7 +78,7 @@ def test_epsilon_at_delta_has_that_delta(counts):
 
 @pytest.mark.parametrize("counts", COMPOSITIONS[3:7], ids=range(4))
 def test_wider_intervals_only_widen(counts):
-    fine, coarse = bounds_of(counts, 1e-4), bounds_of(counts, 0.05)
+    fine, coarse = asked.bounds_of(counts, 1e-4), asked.bounds_of(counts, 0.05)
     for delta in (1e-9, 0.01):
         assert fine.lower_epsilon(delta) <= coarse.upper_epsilon(delta)
         assert coarse.lower_epsilon(delta) <= fine.upper_epsilon(delta)
@@ -134,7 +102,7 @@ def test_gaussians_are_one(counts, epsilon):
         )
         mean = mpmath.sqrt(precision)
     truth = oracles.gaussian_delta(mean, epsilon)
-    bounds = bounds_of(counts)
+    bounds = asked.bounds_of(counts)
     upper = bounds.upper_delta(epsilon)
     assert bounds.lower_delta(epsilon, upper) <= truth <= upper
     if 1e-280 < truth < 1:
@@ -155,7 +123,7 @@ def test_responses_by_enumeration(count):
             [mpmath.fprod(way) for way in itertools.product(law, repeat=count)]
             for law in laws
         )
-    bounds = bounds_of({Response(noise, buckets, True): count})
+    bounds = asked.bounds_of({Response(noise, buckets, True): count})
     for epsilon in (-1.0, 0.0, 0.7, 1.9):
         exact = oracles.discrete_deltas(p, q, epsilon)["remove"]
         upper = bounds.upper_delta(epsilon)
@@ -169,26 +137,28 @@ def test_responses_by_enumeration(count):
 
 
 def test_above_the_largest_loss_nothing_is_left():
-    bounds = bounds_of({LAPLACE: 4})
+    bounds = asked.bounds_of({LAPLACE: 4})
     largest = bounds.upper_epsilon(0.0)
     assert 2.0 <= largest <= 2.0 * (1 + 1e-9)
     for epsilon in (largest, 3.0, 1e300):
         assert bounds.upper_delta(epsilon) == bounds.lower_delta(epsilon, 1.0) == 0.0
     assert bounds.lower_delta(2.0 * (1 - 1e-3), 1.0) > 0
     # Of a Gaussian every loss is possible.
-    assert bounds_of({LAPLACE: 4, Gaussian(9.0): 1}).upper_epsilon(0.0) == math.inf
+    assert (
+        asked.bounds_of({LAPLACE: 4, Gaussian(9.0): 1}).upper_epsilon(0.0) == math.inf
+    )
 
 
 def test_nothing_at_all():
-    bounds = bounds_of({})
+    bounds = asked.bounds_of({})
     assert bounds.upper_epsilon(0.0) == bounds.upper_epsilon(1e-6) == 0.0
     assert bounds.upper_delta(0.0) == 0.0
     assert bounds.lower_delta(-1.0, 1.0) <= -math.expm1(-1.0) <= bounds.upper_delta(-1)
 
 
 def test_what_is_known_above_only_has_no_lower_bound():
-    bounds = bounds_of({known_bounds.UpperOnly(Gaussian(1.0)): 2})
-    same = bounds_of({Gaussian(1.0): 2})
+    bounds = asked.bounds_of({known_bounds.UpperOnly(Gaussian(1.0)): 2})
+    same = asked.bounds_of({Gaussian(1.0): 2})
     assert bounds.lower_epsilon(1e-6) == 0.0
     assert bounds.lower_delta(0.5, 1.0) == 0.0
     assert bounds.upper_epsilon(1e-6) >= same.lower_epsilon(1e-6)
@@ -206,8 +176,8 @@ def test_what_is_known_above_only_has_no_lower_bound():
     st.sampled_from(EPSILONS),
 )
 def test_the_worst_of_several_is_the_largest(counts, delta, epsilon):
-    each = [bounds_of(given_counts) for given_counts in counts]
-    worst = Asked(privacy_bounds.WorstOf([one.bounds for one in each]))
+    each = [asked.bounds_of(given_counts) for given_counts in counts]
+    worst = asked.Asked(privacy_bounds.WorstOf([one.bounds for one in each]))
     high = max(one.upper_epsilon(delta) for one in each)
     assert worst.upper_epsilon(delta) == high
     low, same = worst.epsilon_bounds(delta)
@@ -387,7 +357,7 @@ def test_delta_at_an_epsilon_beyond_floats(event, epsilon):
 def test_a_record_that_is_rarely_sampled_costs_no_more_than_that_chance():
     """Hardly any noise: δ is the chance of any of 100 draws, or nothing is left."""
     sample = subsampled.on_poisson_sample(0.01, Gaussian(0.02))
-    bounds = bounds_of({sample: 100})
+    bounds = asked.bounds_of({sample: 100})
     ever = 1 - 0.99**100
     assert bounds.upper_epsilon(ever * (1 + 1e-7)) == 0.0
     assert bounds.upper_epsilon(ever * 0.99) > 0
@@ -402,5 +372,5 @@ def test_no_bracket_holds_everything():
         inner = subsampled.poisson_sampled(0.01, inner)
         delta *= 0.01
         for count in (1, 5):
-            upper = bounds_of({inner: count}).upper_delta(0.0)
+            upper = asked.bounds_of({inner: count}).upper_delta(0.0)
             assert delta <= upper <= count * delta * (1 + 1e-6)

@@ -6,10 +6,10 @@ import functools
 import itertools
 import math
 
+import asked
 import coupled_batches as enumerated
 import pytest
 
-from dp_accounting_ext.bounds import privacy_bounds
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import batches
 from dp_accounting_ext.mechanisms import chained
@@ -311,7 +311,7 @@ def test_a_composition(row):
         for law in laws
     ]
     mechanism = batches.on_batches(NOISE, [row.coupled])
-    bounds = privacy_bounds.PrivacyBounds({mechanism: 2}, 1e-4)
+    bounds = asked.bounds_of({mechanism: 2}, 1e-4)
     for epsilon in (0.1, 0.8, 2.0):
         kappa = kappa_above(epsilon)
         upper = bounds.upper_delta(epsilon)
@@ -450,7 +450,7 @@ class TestBases:
         loss = laplace.largest_loss()
         mixture = 0.0625 * 3 + 0.375
         assert loss == pytest.approx(math.log1p(mixture) + math.log1p(0.25))
-        bounds = privacy_bounds.PrivacyBounds({laplace: 1}, 1e-4)
+        bounds = asked.bounds_of({laplace: 1}, 1e-4)
         assert bounds.upper_delta(loss) == 0.0 < bounds.upper_delta(loss * 0.9)
         gaussian = batches.Neighbours(additive_noise.Gaussian(2.0)).on(
             coupled.removed, coupled.inserted
@@ -464,7 +464,7 @@ class TestBases:
         drawn = batches.on_batches(batches.Noise(2.0), parts)
         assert drawn.gaussian_precision() == pytest.approx(1.0)
         assert not drawn.is_symmetric()
-        bounds = privacy_bounds.PrivacyBounds({drawn: 3}, 1e-4)
+        bounds = asked.bounds_of({drawn: 3}, 1e-4)
         assert 0 == bounds.lower_delta(0.5, 1.0) < bounds.upper_delta(0.5) < 1
 
     def test_lower_bounds_are_of_one_step_that_is_attained(self):

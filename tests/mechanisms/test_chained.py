@@ -2,9 +2,9 @@
 
 import itertools
 
+import asked
 import pytest
 
-from dp_accounting_ext.bounds import privacy_bounds
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import allocated
 from dp_accounting_ext.mechanisms import chained
@@ -20,7 +20,7 @@ Bound = dominating_pair.Bound
 
 
 def bounds(mechanism):
-    return privacy_bounds.PrivacyBounds({mechanism: 1}, 1e-4)
+    return asked.bounds_of({mechanism: 1}, 1e-4)
 
 
 def training(rate, sigma, runs):
@@ -47,7 +47,7 @@ def test_a_poisson_group_is_at_least_the_tight_one(removed, inserted, slack):
     family = groups.GroupedNoise(
         removed + inserted, 1.0, False, groups.Poisson(1e-3)
     ).split(removed, inserted)
-    tight = privacy_bounds.PrivacyBounds({family: 1000}, 1e-4)
+    tight = asked.bounds_of({family: 1000}, 1e-4)
     ours = bounds(chained.ChainedSplit(training(1e-3, 1.0, 1000), removed, inserted))
     found = ours.upper_epsilon(1e-6)
     assert tight.lower_epsilon(1e-6) <= found <= slack * tight.upper_epsilon(1e-6)
@@ -86,7 +86,7 @@ def test_laws_of_groups(name):
 def test_large_groups_have_finite_bounds():
     """The tails of 64 records in a row are chosen small enough for δ."""
     group = bounds(chained.ChainedSplit(training(1e-3, 2.0, 1000), 64, 0))
-    tight = privacy_bounds.PrivacyBounds(
+    tight = asked.bounds_of(
         {groups.GroupedNoise(64, 2.0, False, groups.Poisson(1e-3)).split(64, 0): 1000},
         1e-4,
     )
@@ -115,7 +115,7 @@ def test_each_part_on_its_own_is_no_more_than_the_whole(name, split):
     whole = chained.chain(compositions.compose({INNER[name]: 1, two: 2}), *split)
     parts = {chained.chain(INNER[name], *split): 1, chained.chain(two, *split): 2}
     for delta in (1e-3, 1e-8):
-        least = privacy_bounds.PrivacyBounds(parts, 1e-4).upper_epsilon(delta)
+        least = asked.bounds_of(parts, 1e-4).upper_epsilon(delta)
         assert least <= bounds(whole).upper_epsilon(delta) * (1 + 1e-4)
 
 
@@ -126,8 +126,8 @@ def test_a_replaced_record_of_a_poisson_sample_is_nearly_tight():
         ((0.0, 1 - rate), (1.0, rate)), ((-1.0, rate), (0.0, 1 - rate))
     )
     sample = subsampled.on_poisson_sample(rate, additive_noise.Gaussian(1.0))
-    tight = privacy_bounds.PrivacyBounds({both: runs}, 1e-4)
-    found = privacy_bounds.PrivacyBounds({chained.chain(sample, 1, 1): runs}, 1e-4)
+    tight = asked.bounds_of({both: runs}, 1e-4)
+    found = asked.bounds_of({chained.chain(sample, 1, 1): runs}, 1e-4)
     for delta in (1e-5, 1e-20):
         lower = tight.lower_epsilon(delta)
         assert lower <= found.upper_epsilon(delta) <= lower * (1 + 1e-3)
@@ -161,7 +161,7 @@ def test_the_sum_of_all_steps_bounds_a_group_from_below(members):
     """A member adds one to a step: the sum has that mean, and variance t σ²."""
     epoch = allocated.allocate(additive_noise.Gaussian(1.5), 1, 60)
     group = chained.ChainedSplit(epoch, members, members)
-    found = privacy_bounds.PrivacyBounds({group: 9}, 1e-4)
+    found = asked.bounds_of({group: 9}, 1e-4)
     mean = 2 * members * 3 / (1.5 * 60**0.5)
     truth = gaussian.epsilon(mean, 1e-6, Bound.LOWER)
     assert truth * (1 - 1e-6) <= found.lower_epsilon(1e-6)

@@ -3,16 +3,17 @@
 import itertools
 import math
 
+import asked
 import dp_accounting
 from dp_accounting import dp_event as stock_events
 from dp_accounting import privacy_accountant
 import mpmath
+import numpy as np
 import oracles
 import pytest
 
 import dp_accounting_ext as ext
 from dp_accounting_ext import pld
-from dp_accounting_ext.bounds import privacy_bounds
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import groups
@@ -62,9 +63,9 @@ def test_every_split_is_composed_on_its_own():
     assert lower <= 0.388353
     assert 0.388345 <= upper <= 0.38836
     grouped = groups.GroupedNoise(4, 2.0, True, groups.Poisson(0.5))
-    only_remove = privacy_bounds.PrivacyBounds({grouped.split(4, 0): 2}, 1e-4)
-    profile = only_remove._profile(Bound.UPPER, Direction.REMOVE, 1e-3)
-    assert profile.delta(0.2) == pytest.approx(0.37577, abs=5e-6)
+    only_remove = asked.bounds_of({grouped.split(4, 0): 2}, 1e-4)
+    loss = only_remove.bounds._loss(Bound.UPPER, Direction.REMOVE, 0)
+    assert loss.deltas(np.array([0.2])) == pytest.approx([0.37577], abs=5e-6)
 
 
 @pytest.mark.parametrize(("group", "rate", "sigma"), [(5, 0.2, 2.0), (3, 1e-3, 0.7)])
@@ -154,7 +155,7 @@ class TestRandomizedResponse:
     def test_the_composed_maximum_of_two_is_not_enough(self):
         """θ=.75, r=.3, (1, 1), T=2, ε=.3: .0766, but A then B attains .0975."""
         grouped = groups.GroupedRandomizedResponse(2, 0.5, 0.3)
-        composed = privacy_bounds.PrivacyBounds({grouped.split(1, 1): 2}, 1e-4)
+        composed = asked.bounds_of({grouped.split(1, 1): 2}, 1e-4)
         upper = composed.upper_delta(0.3)
         beta, raised = 0.25, 0.25 + 0.3 * 0.5
         first = [raised, 1 - raised], [beta, 1 - beta]

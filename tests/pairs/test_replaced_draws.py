@@ -2,12 +2,12 @@
 
 import math
 
+import asked
 import mpmath
 import numpy as np
 import oracles
 import pytest
 
-from dp_accounting_ext.bounds import privacy_bounds
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import batches
 from dp_accounting_ext.mechanisms import interface
@@ -53,8 +53,8 @@ def test_it_is_no_more_than_the_theorem_and_less_for_many_runs(size, draws, sigm
     hits = sampled_members.with_replacement(1, size, draws)
     star = batches.Noise(sigma / 2).on(hits, hits)
     for count, least in ((1, 0.9), (1000, 0.0)):
-        ours = privacy_bounds.PrivacyBounds({mechanism: count}, 1e-4)
-        theirs = privacy_bounds.PrivacyBounds({star: count}, 1e-4).upper_epsilon(1e-5)
+        ours = asked.bounds_of({mechanism: count}, 1e-4)
+        theirs = asked.bounds_of({star: count}, 1e-4).upper_epsilon(1e-5)
         found = ours.upper_epsilon(1e-5)
         assert ours.lower_epsilon(1e-5) <= found <= theirs * (1 + 1e-4)
         assert found > least * theirs

@@ -60,11 +60,6 @@ class TestRefusals:
                 NeighborRel.ADD_OR_REMOVE_ONE,
                 "put the sampling inside",
             ),
-            (
-                WithReplacement(10, 2, stock_events.DiscreteLaplaceDpEvent(0.5, 1)),
-                NeighborRel.ADD_OR_REMOVE_ONE,
-                "unproven",
-            ),
         ],
     )
     def test_what_is_not_proven(self, event, relation, message):
