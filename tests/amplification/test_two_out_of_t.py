@@ -115,3 +115,11 @@ def test_what_shows_nothing():
     found = two_out_of_t.two_out_of_t(trivial, 5, tail_mass=1e-12)
     assert found.delta(1.0, REMOVE) == 1.0
     assert found.delta(1.0, ADD) == 1.0
+
+
+def test_ratios_without_squares_have_the_trivial_bound():
+    pair = dominating_pair.DominatingPair(
+        np.array([0.5, 1e200]), np.array([1.0, 5e-201]), 0.0, 0.0, Bound.UPPER
+    )
+    found = two_out_of_t.two_out_of_t(pair, 5, tail_mass=1e-12)
+    assert found.delta(10.0, REMOVE) == 1.0

@@ -52,6 +52,8 @@ def test_a_directory_that_cannot_be_made(small, tmp_path):
 
 def test_without_matplotlib_nothing_is_made(small, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(ModuleNotFoundError, match="the extra `plot`"):
+    with pytest.raises(
+        ModuleNotFoundError, match="matplotlib must be installed for pictures"
+    ):
         catalogue.redraw(tmp_path / "new")
     assert not (tmp_path / "new").exists()

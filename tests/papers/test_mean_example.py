@@ -41,5 +41,5 @@ def test_it_prints_and_draws(example, capsys, tmp_path):
 
 def test_a_bad_output_is_told_first(example, capsys, tmp_path):
     with pytest.raises(ValueError, match="must end in"):
-        example.main([*SMALL, "--output", str(tmp_path / "errors.pdf")])
+        example.main([*SMALL, "--output", str(tmp_path / "errors.jpg")])
     assert capsys.readouterr().out == ""
