@@ -28,6 +28,7 @@ _MOST_STEPS = 100
 _BLOCK = 256
 _NEXT = np.arange(-1, 2)[:, np.newaxis]
 _BLOCK_SPAN = 50.0
+_LEAST_SIZE = 4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -240,7 +241,8 @@ class Composition:
         least, most = totals.ends[0] / interval, totals.ends[1] / interval
         first = math.floor(max(place.low / interval, least - totals.copies)) - 2
         size = math.ceil(min(place.high / interval, most + totals.copies)) + 3 - first
-        size = int(fft.next_fast_len(size, real=True))
+        # Losses that are all rounding need not be in order: any window is certain.
+        size = int(fft.next_fast_len(max(size, _LEAST_SIZE), real=True))
         changes = [change * interval for change in place.changes]
         tilt = place.tilt * interval
         self._gained = self._spent = lattice.TiltedProduct(tilt, size, changes)
@@ -249,7 +251,8 @@ class Composition:
         # Losses far below where the profile is read count for nothing there.
         self._lowest, self._last = first, first + size - 1
         if place.lowest > place.low:
-            self._lowest = max(first, math.floor(place.lowest / interval))
+            lowest = min(math.floor(place.lowest / interval), self._last)
+            self._lowest = max(first, lowest)
         # Not tilted, the law is all there, wherever it folds.
         self._is_whole = not place.tilt and self._lowest == first
 

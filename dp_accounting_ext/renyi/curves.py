@@ -70,6 +70,8 @@ def _rdp(curve: Curve, orders: tuple[float, ...]) -> FloatArray:
 
 def gaussian_rdp(orders: Sequence[float], distance: float) -> FloatArray:
     """Returns the divergences of N(d, 1) from N(0, 1)."""
+    if distance == 0:  # Of every order, also of an infinite one.
+        return np.zeros(len(orders))
     rounded: FloatArray = np.array(orders) * (distance**2 / 2 * (1 + _ROUNDING))
     return rounded
 

@@ -6,6 +6,7 @@ import math
 import os
 import subprocess
 import sys
+import warnings
 
 import dp_accounting
 from dp_accounting import dp_event as stock_events
@@ -48,6 +49,12 @@ def accountant_of(event, count=1, relation=NeighborRel.ADD_OR_REMOVE_ONE):
 
 
 class TestPrivacyParameters:
+    def test_what_tells_all_beside_losses_that_are_all_rounding(self):
+        rare = Poisson(1e-12, EpsilonDelta(1e-9, 1e-30))
+        quiet = Poisson(6.92e-7, Gaussian(1e9))
+        tree = Composed([rare, EpsilonDelta(700.0, 1.0), quiet])
+        assert accountant_of(tree).get_epsilon_bounds(0.0) == (0.0, math.inf)
+
     def test_they_compose_to_the_optimum(self):
         """Kairouz et al.: the best composition of two (1, δ)-private mechanisms."""
         delta = 1e-5
@@ -466,3 +473,19 @@ def test_this_file_on_a_checkout_of_the_library():
         command, env={**rest, "PYTHONPATH": path}, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stdout[-3000:]
+
+
+@pytest.mark.parametrize("epsilon", [1e-9, 0.03, 700.0])
+@pytest.mark.parametrize("delta", [1e-30, 4e-17])
+def test_permute_and_flip_at_tiny_deltas(epsilon, delta):
+    lower, upper = accountant_of(PermuteAndFlip(epsilon)).get_epsilon_bounds(delta)
+    # As Laplace noise.
+    assert lower <= epsilon + 2 * math.log1p(-delta) <= upper <= epsilon * (1 + 1e-12)
+
+
+def test_the_best_of_what_is_nothing_has_no_nan():
+    event = Select(ZCDp(0.0, 0.3), 1.5, 1.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        epsilon = ext.RdpAccountant().compose(event).get_epsilon(0.637)
+    assert 0 <= epsilon < 1

@@ -219,7 +219,7 @@ def _selection(event: Any, referee: truths.Referee) -> list[Channel]:
 
 def _ratio(column: Sequence[float]) -> float:
     without, with_record = column
-    return math.inf if without == 0 else with_record / without
+    return math.inf if without == 0 else float(with_record) / float(without)
 
 
 def _best(law: Sequence[float], runs: _Runs) -> list[float]:
