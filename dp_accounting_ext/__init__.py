@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 from typing import Any
 
 from dp_accounting_ext.dp_event import GroupSubsampledEvent
+from dp_accounting_ext.dp_event import MatrixAllocationEvent
 from dp_accounting_ext.dp_event import PLDSubsampleEvent
 from dp_accounting_ext.dp_event import RandomAllocationEvent
 from dp_accounting_ext.dp_event import ScheduledAllocationEvent
@@ -41,6 +42,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "GroupSubsampledEvent",
+    "MatrixAllocationEvent",
     "PLDAccountant",
     "PLDSubsampleEvent",
     "RandomAllocationEvent",
