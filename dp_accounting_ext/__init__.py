@@ -17,6 +17,9 @@ The public names, with help of their own:
     wpm                       one draw of a private distribution
     mechanisms                what events of one's own are built from
     studies                   training runs: compared, calibrated, in a statement
+Beside the names here: `pld` for privacy loss distributions, `wpm` for one draw of a
+private distribution, `mechanisms` for events of one's own, and `certify_by_sampling`
+for brackets that hold but for a probability.
 """
 
 import importlib
@@ -51,10 +54,15 @@ __all__ = [
 ]
 
 _MODULES = {"mechanisms", "pld", "studies", "wpm"}
+_MODULES = {"mechanisms", "pld", "wpm"}
+_FUNCTIONS = {"certify_by_sampling": "sampling_certificate"}
 
 
 def __getattr__(name: str) -> Any:
     """Imports a public module when it is first asked for."""
+    if name in _FUNCTIONS:
+        module = importlib.import_module(f"{__name__}.{_FUNCTIONS[name]}")
+        return getattr(module, name)
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return importlib.import_module(f"{__name__}.{name}")
@@ -62,4 +70,4 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     """Returns the public names."""
-    return sorted([*__all__, *_MODULES])
+    return sorted([*__all__, *_FUNCTIONS, *_MODULES])
