@@ -1,8 +1,9 @@
-"""Means of correlated Gaussian ratios, from above: one exponential correlation.
+"""Means of correlated Gaussian ratios: one exponential for all correlations.
 
 Z = (1/b) Σ e^{g_i − G_ii/2} with g ~ N(0, G). A larger G, entry by entry, gives a
 larger Z in the convex order, and of G_ij = v (A r^|i−j| + (1 − A) 1_{i=j}) the law of Z
-is a recursion with two states.
+is a recursion with two states. From below, blocks of bins are chains with less
+covariance than they have, and independent of each other.
 """
 
 import dataclasses
@@ -33,12 +34,19 @@ _CORRELATIONS = np.concatenate(
     [np.linspace(0.0, 0.9, 91), np.linspace(0.905, 0.98, 16)]
 )
 _MOST_GROWTH = 30.0
+# From below: cells of states and factors as above, cells of sums relatively.
+_LOWER_CELL, _LOWER_FACTOR_CELL, _LOWER_PLACE = 0.15, 0.25, 0.03
+_LEAST_SUM = 1e-4
+_LONGEST_BLOCK = 24
+_LEAST_LOST = 1e-3  # Certified: of mass and mean: a difference keeps its digits.
 _NO_NOISE = 1e-6
 
 
 @dataclasses.dataclass(frozen=True)
 class Fit:
     """A chain whose covariance is nowhere less than that of any window of bins.
+
+    Or, from below, nowhere more than that of any block.
 
     Attributes:
         variance: v.
@@ -128,6 +136,67 @@ def upper_pairs(chain_fit: Fit, *, tail_mass: float) -> dominating_pair.Directed
     return dominating_pair.DirectedPairs(remove, add)
 
 
+def fit_blocks(gram: FloatArray) -> Fit:
+    """Returns the chain that suits blocks of neighbours, from below.
+
+    Args:
+        gram: (b, b) entries of bins with about one variance, rounded down.
+    """
+    bins = len(gram)
+    variance = float(gram.diagonal().min())
+    least = [float(gram.diagonal(d).min()) for d in range(min(bins, _LONGEST_BLOCK))]
+    table = np.array(least) / variance
+    best, most = Fit(variance, 0.0, 0.0, 1), 0.0
+    for length in range(1, table.size + 1):
+        for correlation in _CORRELATIONS[10:]:
+            powers = correlation ** np.arange(1, length)
+            share = float((table[1:length] / powers).min(initial=1.0))
+            found = Fit(variance, floats.lowered(share), float(correlation), length)
+            moment = _second_moment(found) * length
+            if moment > most * (1 + 1e-3):
+                best, most = found, moment
+    return best
+
+
+def lower_pair(
+    block: Fit, *, tail_mass: float
+) -> dominating_pair.DominatingPair | None:
+    """Returns a pair that is dominated by the mean of a block's ratios, or None.
+
+    The recursion is below in the increasing convex order, and a profile is no less than
+    1 − κ: low sums, and what is missing, may be raised to one number until the mean of
+    all is one.
+
+    Args:
+        block: The chain.
+        tail_mass: Probability that may be left out.
+    """
+    if block.variance > _MOST_GROWTH**2:
+        return None
+    chain, error = _lower_chain(block, tail_mass)
+    totals, masses, sum_error = markov_sums.lower_sum(chain)
+    ratios = totals / block.length
+    error = sum_error + block.length * error + markov_sums.place_error(chain)
+    mass_above = np.append(np.cumsum(masses[::-1])[::-1], 0.0)
+    mean_above = np.append(np.cumsum((ratios * masses)[::-1])[::-1], 0.0)
+    reached = ratios * (1 - mass_above[:-1]) + mean_above[:-1] >= 1
+    reached &= np.minimum(1 - mass_above, 1 - mean_above)[:-1] >= _LEAST_LOST
+    if not reached.any():
+        return None
+    first = int(np.argmax(reached))
+    rest, missing = 1 - mass_above[first], 1 - mean_above[first]
+    error += masses.size * floats.UNIT_ROUNDOFF
+    return dominating_pair.DominatingPair(
+        np.append(missing / rest, ratios[first:]),
+        np.append(rest, masses[first:]),
+        infinity_mass=0.0,
+        zero_mass=0.0,
+        bound=Bound.LOWER,
+        mass_error=error / _LEAST_LOST,
+        ratio_error=3 * error / _LEAST_LOST,
+    )
+
+
 def _largest_by_distance(gram: FloatArray, *, circle: bool) -> FloatArray:
     """Returns (b,) largest entries at each distance between two bins."""
     bins = len(gram)
@@ -188,6 +257,43 @@ def _chain(chain_fit: Fit, tail_mass: float) -> tuple[markov_sums.Chain, float]:
         ),
         error,
     )
+
+
+def _lower_chain(block: Fit, tail_mass: float) -> tuple[markov_sums.Chain, float]:
+    """Returns the chain of a block with its grids, and the error of its factors."""
+    variance = floats.lowered(block.variance)
+    scale = math.sqrt(variance * block.share)
+    noise = math.sqrt(variance * (1 - block.share))
+    reach = -float(special.ndtri(max(tail_mass / block.length / 8, 1e-280)))
+    innovation = math.sqrt((1 - block.correlation) * (1 + block.correlation))
+    count = math.ceil((scale + 2 * reach) / (_LOWER_CELL * innovation)) + 1
+    states = np.linspace(-reach, scale + reach, count)
+    factors, chances, error = np.ones(1), np.ones(1), 0.0
+    if noise > _NO_NOISE:
+        law = gaussian.dominating_pair_of(
+            1 / noise, Bound.LOWER, tail_mass=max(tail_mass / block.length / 8, 1e-280)
+        )
+        step = _LOWER_FACTOR_CELL * math.sqrt(variance)
+        cells = np.floor(np.log(law.ratios / law.ratios[0]) / step)
+        starts = np.flatnonzero(np.diff(cells, prepend=-1.0))
+        chances = np.add.reduceat(law.masses, starts)
+        factors = np.add.reduceat(law.p_masses, starts) / chances
+        error = 4 * (law.mass_error + law.ratio_error)
+        error += 4 * law.masses.size * floats.UNIT_ROUNDOFF
+    highest = variance / 2 + math.sqrt(variance) * reach
+    logs = np.arange(math.log(_LEAST_SUM), highest, _LOWER_PLACE)
+    places = np.append(0.0, block.length * np.exp(logs))
+    chain = markov_sums.Chain(
+        states,
+        block.correlation,
+        scale,
+        factors,
+        chances,
+        0.0,
+        places,
+        block.length,
+    )
+    return chain, error
 
 
 def _coarse(

@@ -1,6 +1,5 @@
 """Correlated noise with balls-in-bins batches: matrix mechanisms."""
 
-from collections.abc import Mapping
 import dataclasses
 import functools
 import math
@@ -9,6 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dp_accounting_ext.amplification import gauss_markov
+from dp_accounting_ext.amplification import geometric_allocation
+from dp_accounting_ext.amplification import random_allocation
 from dp_accounting_ext.kernels import bin_grams
 from dp_accounting_ext.kernels import floats
 from dp_accounting_ext.mechanisms import additive_noise
@@ -26,6 +27,8 @@ FloatArray = npt.NDArray[np.float64]
 
 # Tuning: bins whose ratios differ are told apart in so many classes.
 _MOST_CLASSES = 6
+# Tuning: δ of a question over the tail that it asks for (`bounds.privacy_bounds`).
+_DELTA_OVER_TAIL, _LARGEST_DELTA = 1e6, 0.1
 
 
 def allocate(
@@ -72,10 +75,21 @@ class MatrixAllocation(interface.AmplifiedMechanism):
         if bound is Bound.UPPER:
             chain = gauss_markov.fit(self.gram(bound))
             return gauss_markov.upper_pairs(chain, tail_mass=tail_mass)
-        return interface.pairs_of_part(self._below(), bound, tail_mass)
-
-    def parts(self, bound: Bound) -> Mapping[interface.Mechanism, int]:
-        return {self: 1} if bound is Bound.UPPER else self._below().parts(bound)
+        gram = self.gram(bound)
+        independent = independent_bins(gram, bound)
+        plain = interface.pairs_of_part(independent, bound, tail_mass)
+        blocks = _blocks_below(gram, tail_mass)
+        if blocks is None:
+            return plain
+        # Either is a bound. The tail is that of a question, of a δ about so large.
+        delta = min(tail_mass * _DELTA_OVER_TAIL, _LARGEST_DELTA)
+        found = [
+            blocks
+            if blocks.epsilon(delta, way) > plain.of(way).epsilon(delta, way)
+            else plain.of(way)
+            for way in dominating_pair.Direction
+        ]
+        return DirectedPairs(*found)
 
     def gaussian_precision(self) -> float:
         return float(self.gram(Bound.UPPER).diagonal().max())
@@ -83,9 +97,6 @@ class MatrixAllocation(interface.AmplifiedMechanism):
     def total_variation(self) -> float:
         mean = math.sqrt(floats.raised(self.gaussian_precision()))
         return gaussian.delta(mean, 0.0, Bound.UPPER)
-
-    def _below(self) -> interface.Mechanism:
-        return independent_bins(self.gram(Bound.LOWER), Bound.LOWER)
 
 
 def independent_bins(gram: FloatArray, bound: Bound) -> interface.Mechanism:
@@ -110,6 +121,37 @@ def independent_bins(gram: FloatArray, bound: Bound) -> interface.Mechanism:
         part = additive_noise.Gaussian(rounded(deviation, 1e-14))
         counts[part] = counts.get(part, 0) + int(end - first)
     return allocated.allocate_to_schedule(counts, len(gram))
+
+
+def _blocks_below(
+    gram: FloatArray, tail_mass: float
+) -> dominating_pair.DominatingPair | None:
+    """Returns the pair of blocks of bins, independent of each other, if one is known.
+
+    Bins of the largest variance that are neighbours are cut into blocks; all others
+    are alone.
+    """
+    diagonal = gram.diagonal()
+    full = diagonal >= diagonal.max() * (1 - 1e-9)
+    size = len(gram) if full.all() else int(np.argmin(full))
+    if size < 2:
+        return None
+    block = gauss_markov.fit_blocks(gram[:size, :size])
+    number, rest = divmod(size, block.length)
+    pair = gauss_markov.lower_pair(block, tail_mass=tail_mass / len(gram) / 100)
+    if pair is None or block.length == 1:
+        return None
+    means = [random_allocation.random_allocation(pair, number, tail_mass=tail_mass)]
+    alone = len(gram) - size + rest
+    weights = [number * block.length / len(gram), alone / len(gram)]
+    if not alone:
+        return means[0]
+    others = np.append(diagonal[size - rest : size], diagonal[size:])
+    bins = independent_bins(np.diag(others), Bound.LOWER)
+    means.append(interface.pairs_of_part(bins, Bound.LOWER, tail_mass).remove)
+    return geometric_allocation.weighted_mean(
+        means, weights, tail_mass=tail_mass, points=random_allocation.UNEVEN_POINTS
+    )
 
 
 @functools.lru_cache(maxsize=16)

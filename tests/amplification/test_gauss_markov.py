@@ -68,3 +68,31 @@ def test_an_exact_chain_is_nearly_attained():
         )
         found = pairs.of(direction).delta(0.5, direction)
         assert truth <= found <= 1.02 * truth
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.floats(0.01, 1.0), min_size=1, max_size=5), st.integers(2, 9))
+def test_no_block_has_a_smaller_covariance(tail, bins):
+    gram = correlated_oracles.toeplitz_gram([1.0, *tail], bins, 2, 1.5)
+    block = gauss_markov.fit_blocks(gram)
+    chain = covariance(block)
+    for start in range(bins - block.length + 1):
+        places = slice(start, start + block.length)
+        assert np.all(chain <= gram[places, places] * (1 + 1e-12))
+
+
+@pytest.mark.parametrize("share", [1.0, 0.7])
+def test_an_exact_block_is_nearly_attained_from_below(share):
+    block = gauss_markov.Fit(1.0, share, 0.6, 3)
+    pair = gauss_markov.lower_pair(block, tail_mass=1e-14)
+    assert abs(pair.masses.sum() - 1) < 1e-9
+    assert abs(pair.p_masses.sum() - 1) < 1e-9
+    for direction in Direction:
+        for epsilon in (0.0, 0.5, 1.5):
+            truth = correlated_oracles.profile(
+                covariance(block), epsilon, remove=direction is Direction.REMOVE
+            )
+            found = pair.delta(epsilon, direction)
+            assert found <= truth + 1e-13
+            # Its rarest low ratios are one.
+            assert direction is Direction.ADD or found >= 0.9 * truth

@@ -114,3 +114,32 @@ def test_drift_grows_with_cells_and_correlation():
     assert known <= markov_sums.drift(CHAIN) <= known * 1.001
     assert markov_sums.drift(coarse) > 3.9 * known
     assert markov_sums.drift(sticky) > 3 * known
+
+
+def test_sums_from_below_are_below_one_and_two_steps():
+    """Calls of one lognormal variable in closed form, of two over those from above."""
+    chain = dataclasses.replace(CHAIN, length=1)
+    sums, masses, error = markov_sums.lower_sum(chain)
+    assert error < 1e-9
+    for strike in (0.2, 1.0, 5.0, 60.0):
+        place = 0.5 - math.log(strike)
+        truth = special.ndtr(place) - strike * special.ndtr(place - 1)
+        found = masses @ np.maximum(sums - strike, 0)
+        assert 0.9 * truth - 1e-9 <= found <= truth
+    above = markov_sums.upper_sum(CHAIN)
+    sums, masses, _ = markov_sums.lower_sum(CHAIN)
+    assert np.all(np.diff(sums) > 0)
+    for strike in (0.5, 2.0, 10.0):
+        high = above.masses @ np.maximum(CHAIN.places - strike, 0)
+        found = masses @ np.maximum(sums - strike, 0)
+        assert 0.8 * high <= found <= high
+
+
+def test_a_split_is_below_a_normal_variable_of_that_variance():
+    """E|·| of the even split meets it; no other chance is above."""
+    chances = np.linspace(1e-6, 0.5, 20_001)
+    density = np.exp(-(special.ndtri(chances) ** 2) / 2) / math.sqrt(2 * math.pi)
+    split = chances * (1 - chances)
+    deviation = math.sqrt(markov_sums._SPLIT_VARIANCE)
+    assert np.all(deviation * density >= split * (1 - 1e-15))
+    assert deviation * density[-1] < split[-1] * (1 + 1e-11)
