@@ -30,6 +30,7 @@ _PLACE_VARIANCE = 0.03  # Of a cell of sums squared, over the variance of a rati
 _COARSER = 1e-3  # Cells of sums, over their square, where they are above the bulk.
 _COARSEST = 0.02  # Cells of sums, relatively.
 _MOST_PLACES = 1000.0  # Of sums far above the bulk.
+_MOST_EVEN_PLACES = 4000.0  # Of sums up to the bulk; few only for tiny variances.
 _CORRELATIONS = np.concatenate(
     [np.linspace(0.0, 0.9, 91), np.linspace(0.905, 0.98, 16)]
 )
@@ -315,7 +316,7 @@ def _coarse(
 def _places(length: int, variance: float, highest: float) -> FloatArray:
     """Returns sums from 0 to length · e^highest: even, and then ever further apart."""
     even = math.sqrt(_PLACE_VARIANCE * math.expm1(min(variance, 40.0)))
-    even = min(even, length / 50)
+    even = min(max(even, length / _MOST_EVEN_PLACES), length / 50)
     top = length * math.exp(min(highest, 300.0))
     start = max(length * 1.0, math.sqrt(even * length / _COARSER))
     low = np.arange(0.0, start, even)

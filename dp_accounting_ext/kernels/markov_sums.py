@@ -252,8 +252,16 @@ def _hats(
         means: (m,) means.
         spread: The standard deviation.
         raised: Whether the furthest shares are raised, or left out.
+
+    Raises:
+        ValueError: If the states are too far apart for the quadrature.
     """
     cell = np.diff(states)
+    if cell.max() > LARGEST_CELL * spread:
+        raise ValueError(
+            f"states must be at most {LARGEST_CELL} deviations apart. "
+            f"Found {cell.max() / spread}."
+        )
     matrix = np.zeros((means.size, states.size))
     ends = (states - means[:, np.newaxis]) / spread
     nearest = np.minimum(np.abs(ends[:, :-1]), np.abs(ends[:, 1:]))

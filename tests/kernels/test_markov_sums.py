@@ -143,3 +143,9 @@ def test_a_split_is_below_a_normal_variable_of_that_variance():
     deviation = math.sqrt(markov_sums._SPLIT_VARIANCE)
     assert np.all(deviation * density >= split * (1 - 1e-15))
     assert deviation * density[-1] < split[-1] * (1 + 1e-11)
+
+
+def test_states_too_far_apart_are_refused():
+    coarse = dataclasses.replace(CHAIN, states=np.linspace(-7.0, 8.0, 31))
+    with pytest.raises(ValueError, match="at most 0.5 deviations apart. Found 0.6"):
+        markov_sums.upper_sum(coarse)
