@@ -12,14 +12,13 @@ The public names, with help of their own:
     RandomAllocationEvent     each record in k of an epoch's t steps, drawn for it alone
     ScheduledAllocationEvent  the same, of steps that differ, or that were cut short
     PLDSubsampleEvent         anything on one Poisson sample
+    MatrixAllocationEvent     correlated noise with balls-in-bins batches
     GroupSubsampledEvent      what is promised to a group of records
+    certify_by_sampling       a bracket that holds but for a probability
     pld                       privacy loss distributions of events: from_event
     wpm                       one draw of a private distribution
     mechanisms                what events of one's own are built from
     studies                   training runs: compared, calibrated, in a statement
-Beside the names here: `pld` for privacy loss distributions, `wpm` for one draw of a
-private distribution, `mechanisms` for events of one's own, and `certify_by_sampling`
-for brackets that hold but for a probability.
 """
 
 import importlib
@@ -40,6 +39,9 @@ if TYPE_CHECKING:
     from dp_accounting_ext import pld as pld
     from dp_accounting_ext import studies as studies
     from dp_accounting_ext import wpm as wpm
+    from dp_accounting_ext.sampling_certificate import (
+        certify_by_sampling as certify_by_sampling,
+    )
 
 __version__ = "0.1.0"
 
@@ -54,7 +56,6 @@ __all__ = [
 ]
 
 _MODULES = {"mechanisms", "pld", "studies", "wpm"}
-_MODULES = {"mechanisms", "pld", "wpm"}
 _FUNCTIONS = {"certify_by_sampling": "sampling_certificate"}
 
 
