@@ -6,7 +6,6 @@ from dp_accounting_ext import dp_event
 from dp_accounting_ext.mechanisms import allocated
 from dp_accounting_ext.mechanisms import discrete_outputs
 from dp_accounting_ext.mechanisms import interface
-from dp_accounting_ext.mechanisms import matrix_allocation as bins_of_matrices
 from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.validation import fields
 from dp_accounting_ext.validation import strategies
@@ -57,7 +56,10 @@ def matrix_allocation(
 ) -> interface.Mechanism:
     """Reads a run with correlated noise and balls-in-bins batches."""
     reader.require(event, NeighborRel.ADD_OR_REMOVE_ONE, NeighborRel.REPLACE_SPECIAL)
-    return bins_of_matrices.allocate(*matrix_fields(event))
+    # Its recursions and grids are loaded when such an event is first read.
+    from dp_accounting_ext.mechanisms import matrix_allocation as matrix_mechanisms
+
+    return matrix_mechanisms.allocate(*matrix_fields(event))
 
 
 def matrix_fields(
