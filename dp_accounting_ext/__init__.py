@@ -12,7 +12,9 @@ The public names, with help of their own:
     RandomAllocationEvent     each record in k of an epoch's t steps, drawn for it alone
     ScheduledAllocationEvent  the same, of steps that differ, or that were cut short
     PLDSubsampleEvent         anything on one Poisson sample
+    MatrixAllocationEvent     correlated noise with balls-in-bins batches
     GroupSubsampledEvent      what is promised to a group of records
+    certify_by_sampling       a bracket that holds but for a probability
     pld                       privacy loss distributions of events: from_event
     wpm                       one draw of a private distribution
     mechanisms                what events of one's own are built from
@@ -24,6 +26,7 @@ from typing import TYPE_CHECKING
 from typing import Any
 
 from dp_accounting_ext.dp_event import GroupSubsampledEvent
+from dp_accounting_ext.dp_event import MatrixAllocationEvent
 from dp_accounting_ext.dp_event import PLDSubsampleEvent
 from dp_accounting_ext.dp_event import RandomAllocationEvent
 from dp_accounting_ext.dp_event import ScheduledAllocationEvent
@@ -36,11 +39,15 @@ if TYPE_CHECKING:
     from dp_accounting_ext import pld as pld
     from dp_accounting_ext import studies as studies
     from dp_accounting_ext import wpm as wpm
+    from dp_accounting_ext.sampling_certificate import (
+        certify_by_sampling as certify_by_sampling,
+    )
 
 __version__ = "0.1.0"
 
 __all__ = [
     "GroupSubsampledEvent",
+    "MatrixAllocationEvent",
     "PLDAccountant",
     "PLDSubsampleEvent",
     "RandomAllocationEvent",
@@ -49,10 +56,14 @@ __all__ = [
 ]
 
 _MODULES = {"mechanisms", "pld", "studies", "wpm"}
+_FUNCTIONS = {"certify_by_sampling": "sampling_certificate"}
 
 
 def __getattr__(name: str) -> Any:
     """Imports a public module when it is first asked for."""
+    if name in _FUNCTIONS:
+        module = importlib.import_module(f"{__name__}.{_FUNCTIONS[name]}")
+        return getattr(module, name)
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return importlib.import_module(f"{__name__}.{name}")
@@ -60,4 +71,4 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     """Returns the public names."""
-    return sorted([*__all__, *_MODULES])
+    return sorted([*__all__, *_FUNCTIONS, *_MODULES])

@@ -14,6 +14,15 @@ def _as_tuple(value: Any) -> Any:
     return tuple(value) if is_row or isinstance(value, list) else value
 
 
+def _as_nested_tuple(value: Any) -> Any:
+    """Returns rows of a matrix as a tuple of tuples, and a row as a tuple."""
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if isinstance(value, list | tuple):
+        return tuple(_as_nested_tuple(row) for row in value)
+    return value
+
+
 @attr.s(frozen=True, slots=True, auto_attribs=True)
 class RandomAllocationEvent(dp_event.DpEvent):
     """Represents an epoch of t steps, of which each record joins k, drawn at random.
@@ -110,3 +119,59 @@ class GroupSubsampledEvent(dp_event.DpEvent):
 
     group_size: int
     event: dp_event.DpEvent
+
+
+@attr.s(frozen=True, slots=True, auto_attribs=True)
+class MatrixAllocationEvent(dp_event.DpEvent):
+    """Represents training with correlated noise and balls-in-bins batches.
+
+    Every record draws one of b = `num_bins` bins, uniformly and independently of all
+    others, and takes part in the steps i, i + b, i + 2b, … of `num_epochs` epochs,
+    n = b · `num_epochs` steps in all. The run releases C x + z: x has a row a step, to
+    which a record contributes a vector of norm at most 1; C is the strategy, a
+    lower triangular (n, n) matrix with no negative entry; z is Gaussian noise of
+    standard deviation `noise_multiplier`. Later contributions may depend on what was
+    released. The draws are secret.
+
+    With m_i the sum of the columns i, i + b, … of C, P is the mean over the bins of
+    N(m_i, σ² I), and Q is N(0, σ² I).
+
+    Source: https://arxiv.org/abs/2410.06266, Lemma 3.2.
+
+    Attributes:
+        strategy: C: the first column (c_0, c_1, …) of a Toeplitz matrix, zeros beyond
+            its end, or the n rows of any matrix.
+        noise_multiplier: σ, over the largest norm of a contribution (not of a column).
+        num_bins: b, the steps of an epoch.
+        num_epochs: In how many steps each record takes part.
+    """
+
+    strategy: Sequence[float] | Sequence[Sequence[float]] = attr.ib(
+        converter=_as_nested_tuple
+    )
+    noise_multiplier: float
+    num_bins: int
+    num_epochs: int
+
+    @classmethod
+    def from_buffered_toeplitz(
+        cls,
+        decays: Sequence[float],
+        scales: Sequence[float],
+        noise_multiplier: float,
+        num_bins: int,
+        num_epochs: int,
+    ) -> "MatrixAllocationEvent":
+        """Returns the event of a buffered linear Toeplitz matrix (BLT).
+
+        Args:
+            decays: θ, one a buffer.
+            scales: ω, one a buffer: c_0 = 1 and c_t = Σ ω θ^{t − 1}.
+            noise_multiplier: As for the event.
+            num_bins: As for the event.
+            num_epochs: As for the event.
+        """
+        steps = np.arange(num_bins * num_epochs - 1)
+        powers = np.power.outer(np.asarray(decays, dtype=np.float64), steps)
+        column = np.append(1.0, np.asarray(scales, dtype=np.float64) @ powers)
+        return cls(column, noise_multiplier, num_bins, num_epochs)

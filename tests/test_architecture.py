@@ -18,7 +18,7 @@ LAYERS = [
     {"composition", "amplification"},
     {"mechanisms"},
     {"bounds", "reading"},
-    {"pld", "pld_accountant", "rdp_accountant"},
+    {"pld", "pld_accountant", "rdp_accountant", "sampling_certificate"},
     {"studies"},
     {"papers"},
     {"command_line", "__init__"},

@@ -6,6 +6,7 @@ import pickle
 import attr
 import dp_accounting
 from dp_accounting import dp_event as stock
+import numpy as np
 import pytest
 
 import dp_accounting_ext as ext
@@ -17,6 +18,15 @@ EVENTS = [
     (
         ext.ScheduledAllocationEvent,
         {"events": (NOISE, stock.NoOpDpEvent()), "counts": (3, 1), "num_steps": 9},
+    ),
+    (
+        ext.MatrixAllocationEvent,
+        {
+            "strategy": (1.0, 0.5),
+            "noise_multiplier": 2.0,
+            "num_bins": 4,
+            "num_epochs": 2,
+        },
     ),
     (ext.PLDSubsampleEvent, {"sampling_probability": 0.25, "event": NOISE}),
     (ext.GroupSubsampledEvent, {"group_size": 3, "event": NOISE}),
@@ -73,3 +83,18 @@ def test_fields_that_are_no_good_are_for_the_accountant_to_refuse(kind):
     with pytest.raises(TypeError, match=r"^\w+ must be a.*Found"):
         accountant.compose(event)
     assert accountant.ledger == stock.NoOpDpEvent()
+
+
+def test_strategies_of_any_kind_of_sequence_are_one():
+    rows = [[1.0, 0.0], [0.5, 1.0]]
+    matrix = ext.MatrixAllocationEvent(rows, 1.0, 2, 1)
+    assert matrix == ext.MatrixAllocationEvent(np.array(rows), 1.0, 2, 1)
+    assert hash(matrix) == hash(ext.MatrixAllocationEvent(rows, 1.0, 2, 1))
+    assert stock.DpEvent.from_named_tuple(matrix.to_named_tuple()) == matrix
+
+
+def test_a_buffered_matrix_is_its_first_column():
+    event = ext.MatrixAllocationEvent.from_buffered_toeplitz(
+        [0.5, 0.25], [0.5, 1.0], 1.0, 2, 2
+    )
+    assert event.strategy == (1.0, 1.5, 0.5, 0.1875)

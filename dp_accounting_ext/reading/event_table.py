@@ -81,6 +81,7 @@ def register_stock_events(module: Any) -> None:
 register_stock_events(stock)
 register(dp_event.RandomAllocationEvent, extension_events.random_allocation)
 register(dp_event.ScheduledAllocationEvent, extension_events.scheduled_allocation)
+register(dp_event.MatrixAllocationEvent, extension_events.matrix_allocation)
 register(dp_event.PLDSubsampleEvent, batch_events.poisson_sampled)
 register(dp_event.GroupSubsampledEvent, group_events.group)
 register(wpm_dp_event.PrivateSamplingEvent, extension_events.private_sampling)

@@ -8,6 +8,7 @@ from dp_accounting_ext.mechanisms import discrete_outputs
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.validation import fields
+from dp_accounting_ext.validation import strategies
 from dp_accounting_ext.wpm import dp_event as wpm_dp_event
 
 NeighborRel = privacy_accountant.NeighboringRelation
@@ -48,6 +49,30 @@ def scheduled_allocation(
             f"counts must sum to at most num_steps. Found {run} of {steps}."
         )
     return allocated.allocate_to_schedule(counts, steps)
+
+
+def matrix_allocation(
+    event: dp_event.MatrixAllocationEvent, reader: event_reader.Reader
+) -> interface.Mechanism:
+    """Reads a run with correlated noise and balls-in-bins batches."""
+    reader.require(event, NeighborRel.ADD_OR_REMOVE_ONE, NeighborRel.REPLACE_SPECIAL)
+    # Its recursions and grids are loaded when such an event is first read.
+    from dp_accounting_ext.mechanisms import matrix_allocation as matrix_mechanisms
+
+    return matrix_mechanisms.allocate(*matrix_fields(event))
+
+
+def matrix_fields(
+    event: dp_event.MatrixAllocationEvent,
+) -> tuple[strategies.Strategy, float, int, int]:
+    """Returns the checked fields of a run with correlated noise.
+
+    Raises:
+        TypeError, ValueError: If one is not what it must be.
+    """
+    bins, epochs = strategies.bins(event.num_bins, event.num_epochs)
+    noise = fields.noise_multiplier(event.noise_multiplier)
+    return strategies.strategy(event.strategy, bins * epochs), noise, bins, epochs
 
 
 def private_sampling(

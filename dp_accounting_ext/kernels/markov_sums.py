@@ -1,0 +1,339 @@
+"""Sums of functions of a Gaussian Markov chain, on either side of the convex order.
+
+The chain is x_1 ~ N(0, 1), x_{i+1} = r x_i + s ξ with r² + s² = 1. Each step adds
+e^{a x_i − a²/2} W_i to a sum S, with W_i independent variables of mean one. The state
+(x, S) is kept on a grid of either: whatever falls between two points is split between
+them so that its mean stays. What is convex and increasing in the sum is convex in x and
+in S, so that it only grows.
+"""
+
+from collections.abc import Sequence
+import dataclasses
+import math
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+from scipy import special
+
+from dp_accounting_ext.kernels import floats
+
+FloatArray = npt.NDArray[np.float64]
+
+# Certified: Gauss–Legendre on a cell of at most LARGEST_CELL standard deviations, up to
+# _FURTHEST of them away, errs by less than QUADRATURE_ERROR, relatively. Further away
+# a cell has the largest density that it meets: more mass only raises an upper bound.
+LARGEST_CELL = 0.5
+_FURTHEST = 10.0
+QUADRATURE_ERROR = 1e-12
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
+_NODES, _WEIGHTS = (1 + _NODES) / 2, _WEIGHTS / 2
+# Certified: scipy.special.ndtr is raised by more than it errs, and not asked for less
+# than a float holds.
+_LOWEST_ARGUMENT = -37.0
+_RAISED = 1e-9
+
+# Certified: masses below it are dropped, and counted as lost.
+_SMALLEST_MASS = 1e-220
+# Certified: a split over a cell h is below N(0, h² π / 8) in the convex order, for with
+# chances θ and 1 − θ the density at Φ^{-1}(θ) is at least 4 θ (1 − θ) / √(2π).
+_SPLIT_VARIANCE = math.pi / 8 * (1 + 1e-12)
+
+
+@dataclasses.dataclass(frozen=True)
+class Chain:
+    """A chain, what its steps add to the sum, and the grids of both.
+
+    Attributes:
+        states: (n,) evenly spaced values of x, 0 and a among their range.
+        correlation: r, in [0, 1).
+        scale: a ≥ 0.
+        factors: (m,) values of W, increasing and positive.
+        chances: (m,) their probabilities; the rest is that of W = 0.
+        lost_factor: What the mean of W lacks to one, at most.
+        places: (l,) values of S, increasing from 0.
+        length: Number of steps, at least 1.
+    """
+
+    states: FloatArray
+    correlation: float
+    scale: float
+    factors: FloatArray
+    chances: FloatArray
+    lost_factor: float
+    places: FloatArray
+    length: int
+
+    @property
+    def ratios(self) -> FloatArray:
+        """(n,) what a step adds in each state, but for its factor."""
+        return np.asarray(np.exp(self.scale * self.states - self.scale**2 / 2))
+
+
+@dataclasses.dataclass(frozen=True)
+class SumLaw:
+    """The law of a sum, larger than the true one.
+
+    Attributes:
+        masses: (l,) of the chain's places.
+        lost_mean: At most so much of the sum's mean is at infinity.
+        lost_mass: At most so much probability was lost above.
+        lifted_mass: At most so much was lifted from below the lowest state.
+        mass_error: Bound on the relative rounding error of any mass.
+    """
+
+    masses: FloatArray
+    lost_mean: float
+    lost_mass: float
+    lifted_mass: float
+    mass_error: float
+
+
+@dataclasses.dataclass(frozen=True)
+class _Moves:
+    """Where the chain goes from each state.
+
+    Attributes:
+        matrix: (n, n) probabilities, from rows to columns.
+        above: (n,) probabilities of what is above the highest state.
+        ratio_above: (n,) means of e^{a x − a²/2} there.
+        below: (n,) probabilities of what is below the lowest state.
+    """
+
+    matrix: FloatArray
+    above: FloatArray
+    ratio_above: FloatArray
+    below: FloatArray
+
+
+def upper_sum(chain: Chain) -> SumLaw:
+    """Returns the law of the chain's sum, from above.
+
+    Guarantees:
+        E φ of the true sum is at most Σ masses · φ(places), for φ(S) = (S − k)₊ once
+        lost_mean is added, and for φ(S) = (k − S)₊, at sums divided by the growth that
+        `drift` bounds, once k times the lost and lifted masses are added: with the
+        masses raised by their error, and the places by `place_error`.
+    """
+    adders = _adders(chain)
+    first = _moves(chain, np.zeros(1), 1.0)
+    spread = math.sqrt((1 - chain.correlation) * (1 + chain.correlation))
+    moves = _moves(chain, chain.correlation * chain.states, spread)
+    columns = np.ascontiguousarray(moves.matrix.T)
+    before = np.zeros((chain.states.size, chain.places.size))
+    before[:, 0] = first.matrix[0]
+    met = np.zeros_like(before)  # All masses that ever met an addition.
+    left = np.zeros_like(before)  # All masses that the chain ever moved on from.
+    after, cleared = np.zeros_like(before), 0.0
+    for step in range(chain.length):
+        if step:
+            left += after
+            before = columns @ after
+        met += before
+        after = np.stack(
+            [adder @ row for adder, row in zip(adders, before, strict=True)]
+        )
+        small = after < _SMALLEST_MASS
+        cleared += float(after[small].sum())
+        after[small] = 0.0
+    most = max(int(np.diff(adder.indptr).max()) for adder in adders)
+    operations = chain.states.size + most + 16
+    error = operations * floats.UNIT_ROUNDOFF + 2 * QUADRATURE_ERROR
+    lost_mean = _lost_mean(chain, met, left, first, moves)
+    masses = left.sum(axis=1)
+    lost_mass = float(first.above[0] + masses @ moves.above)
+    # What is cleared had a place, and a ratio for every step that was left.
+    top = float(chain.places[-1] + chain.length * chain.ratios[-1])
+    return SumLaw(
+        masses=after.sum(axis=0),
+        lost_mean=floats.raised(lost_mean + cleared * top),
+        lost_mass=floats.raised(lost_mass + cleared),
+        lifted_mass=floats.raised(float(first.below[0] + masses @ moves.below)),
+        mass_error=chain.length * error,
+    )
+
+
+def lower_sum(chain: Chain) -> tuple[FloatArray, FloatArray, float]:
+    """Returns the law of the chain's sum, from below.
+
+    Args:
+        chain: Its places are the lower ends of cells of sums, the first one 0; its
+            factors are dominated by the true ones.
+
+    Returns:
+        (k,) sums, increasing; (k,) their masses; and a bound on the relative error of
+        any of either. What left the grids is missing.
+
+    Guarantees:
+        Σ masses · (sums − k)₊ is at most the mean of (S − k)₊ for every k.
+    """
+    cell = float(np.diff(chain.states).max())
+    taken = _SPLIT_VARIANCE * cell**2
+    innovation = (1 - chain.correlation) * (1 + chain.correlation)
+    first = _hats(chain.states, np.zeros(1), math.sqrt(1 - taken), raised=False)
+    spread = math.sqrt(innovation - taken)
+    means = chain.correlation * chain.states
+    columns = np.ascontiguousarray(_hats(chain.states, means, spread, raised=False).T)
+    masses = np.zeros((chain.states.size, chain.places.size))
+    masses[:, 0] = first[0]
+    totals = np.zeros_like(masses)
+    for step in range(chain.length):
+        if step:
+            masses, totals = columns @ masses, columns @ totals
+        masses, totals = _grouped_after(chain, masses, totals)
+    mass, total = masses.sum(axis=0), totals.sum(axis=0)
+    kept = mass > _SMALLEST_MASS
+    # In an addition a cell gathers from its own state alone.
+    gathered = chain.places.size * chain.factors.size
+    operations = gathered + 4 * chain.states.size + 64
+    each = operations * floats.UNIT_ROUNDOFF + 2 * QUADRATURE_ERROR
+    # A mean is a quotient of two sums, and becomes a term of the next step's.
+    return total[kept] / mass[kept], mass[kept], 4 * chain.length**2 * each
+
+
+def _grouped_after(
+    chain: Chain, masses: FloatArray, totals: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Returns masses, and masses times sums, after an addition, by state and cell."""
+    shape = masses.shape
+    occupied = masses > _SMALLEST_MASS
+    rows = np.nonzero(occupied)[0]
+    mass = masses[occupied]
+    means = totals[occupied] / mass
+    new_masses, new_totals = np.zeros(masses.size), np.zeros(masses.size)
+    added = chain.ratios[rows]
+    for factor, chance in zip(chain.factors, chain.chances, strict=True):
+        sums = means + factor * added
+        cells = np.searchsorted(chain.places, sums, side="right") - 1
+        cells += rows * shape[1]
+        weights = chance * mass
+        new_masses += np.bincount(cells, weights, masses.size)
+        new_totals += np.bincount(cells, weights * sums, masses.size)
+    return new_masses.reshape(shape), new_totals.reshape(shape)
+
+
+def drift(chain: Chain) -> float:
+    """Bounds the growth, in nats, of a ratio's mean by splits, whatever the path.
+
+    Split once a step, a state moves by less than a cell h with mean 0, and what it
+    moved by decays by r a step: Hoeffding's lemma for each split.
+    """
+    step = float(np.diff(chain.states).max())
+    innovation = (1 - chain.correlation) * (1 + chain.correlation)
+    return floats.raised((chain.scale * step) ** 2 / 8 / innovation)
+
+
+def place_error(chain: Chain) -> float:
+    """Bounds the relative error of a sum: of ratios, their products, and places."""
+    exponents = chain.scale * float(np.abs(chain.states).max()) + chain.scale**2
+    return (8 * chain.length + 16 + 8 * exponents) * floats.UNIT_ROUNDOFF
+
+
+def _moves(chain: Chain, means: FloatArray, spread: float) -> _Moves:
+    """Returns where N(mean, spread²) goes, split between the states around it."""
+    states, scale = chain.states, chain.scale
+    matrix = _hats(states, means, spread, raised=True)
+    below = _ndtr((states[0] - means) / spread)
+    matrix[:, 0] += below
+    above = _ndtr((means - states[-1]) / spread)
+    moved = means + scale * spread**2
+    growth = np.exp(scale * means - scale**2 / 2 * (1 - spread**2))
+    ratio_above = growth * _ndtr((moved - states[-1]) / spread)
+    return _Moves(matrix, above, floats.raised(1.0) * ratio_above, below)
+
+
+def _hats(
+    states: FloatArray, means: FloatArray, spread: float, *, raised: bool
+) -> FloatArray:
+    """Returns (means, states) shares of N(mean, spread²) split between its neighbours.
+
+    Args:
+        states: (n,) where it is split to.
+        means: (m,) means.
+        spread: The standard deviation.
+        raised: Whether the furthest shares are raised, or left out.
+
+    Raises:
+        ValueError: If the states are too far apart for the quadrature.
+    """
+    cell = np.diff(states)
+    if cell.max() > LARGEST_CELL * spread:
+        raise ValueError(
+            f"states must be at most {LARGEST_CELL} deviations apart. "
+            f"Found {cell.max() / spread}."
+        )
+    matrix = np.zeros((means.size, states.size))
+    ends = (states - means[:, np.newaxis]) / spread
+    nearest = np.minimum(np.abs(ends[:, :-1]), np.abs(ends[:, 1:]))
+    far = nearest > _FURTHEST
+    for node, weight in zip(_NODES, _WEIGHTS, strict=True):
+        places = ends[:, :-1] + node * np.diff(ends, axis=1)
+        places = np.where(far, nearest, places)
+        # An exponent of 700 leaves a normal float.
+        exponents = np.maximum(-(places**2) / 2, -floats.LARGEST_EXPONENT)
+        mass = weight * cell * np.exp(exponents) / (spread * math.sqrt(2 * math.pi))
+        if not raised:
+            mass[far] = 0.0
+        matrix[:, :-1] += (1 - node) * mass
+        matrix[:, 1:] += node * mass
+    return matrix
+
+
+def _ndtr(points: FloatArray) -> FloatArray:
+    """Returns Φ at points, raised."""
+    return np.asarray(
+        special.ndtr(np.maximum(points, _LOWEST_ARGUMENT)) * (1 + _RAISED)
+    )
+
+
+def _adders(chain: Chain) -> Sequence[sparse.csr_matrix]:
+    """Returns for each state the (l, l) matrix that adds its ratio to the sum."""
+    places, count = chain.places, chain.places.size
+    whole = np.arange(count)
+    rest = max(1 - float(chain.chances.sum()), 0.0)
+    adders = []
+    for ratio in chain.ratios:
+        added = ratio * chain.factors
+        goals = np.minimum(places + added[:, np.newaxis], places[-1])
+        low = np.searchsorted(places, goals, side="right") - 1
+        low = np.minimum(low, count - 2)
+        share = (goals - places[low]) / (places[low + 1] - places[low])
+        share = np.clip(share, 0.0, 1.0)
+        weights = np.broadcast_to(chain.chances[:, np.newaxis], low.shape)
+        origins = np.broadcast_to(whole, low.shape)
+        rows = np.concatenate([low.ravel(), low.ravel() + 1, whole])
+        values = np.concatenate(
+            [
+                (weights * (1 - share)).ravel(),
+                (weights * share).ravel(),
+                np.full(count, rest),
+            ]
+        )
+        columns = np.concatenate([origins.ravel(), origins.ravel(), whole])
+        kept = values > 0
+        entries = values[kept], (rows[kept], columns[kept])
+        adders.append(sparse.csr_matrix(entries, shape=(count, count)))
+    return adders
+
+
+def _lost_mean(
+    chain: Chain, met: FloatArray, left: FloatArray, first: _Moves, moves: _Moves
+) -> float:
+    """Returns what of the sum's mean left the grids, at most.
+
+    Above the highest state a value of S is counted whole, with all steps that follow,
+    each of which is expected to add no more than e^{a x − a²/2}, for a ≤ x. What is
+    above the highest place, or the largest factor, is counted as it is added.
+    """
+    steps, ratios, places = chain.length, chain.ratios, chain.places
+    masses, totals = left.sum(axis=1), left @ places
+    lost = steps * float(first.ratio_above[0])
+    lost += float(totals @ moves.above + steps * (masses @ moves.ratio_above))
+    entered = met.sum(axis=1)
+    lost += chain.lost_factor * float(entered @ ratios)
+    for ratio, row in zip(ratios, met, strict=True):
+        for factor, chance in zip(chain.factors, chain.chances, strict=True):
+            above = np.searchsorted(places, places[-1] - ratio * factor)
+            excess = places[above:] + ratio * factor - places[-1]
+            lost += chance * float(row[above:] @ np.maximum(excess, 0.0))
+    return lost

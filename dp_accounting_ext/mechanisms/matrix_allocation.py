@@ -1,0 +1,167 @@
+"""Correlated noise with balls-in-bins batches: matrix mechanisms."""
+
+import dataclasses
+import functools
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from dp_accounting_ext.amplification import gauss_markov
+from dp_accounting_ext.amplification import geometric_allocation
+from dp_accounting_ext.amplification import random_allocation
+from dp_accounting_ext.kernels import bin_grams
+from dp_accounting_ext.kernels import floats
+from dp_accounting_ext.mechanisms import additive_noise
+from dp_accounting_ext.mechanisms import allocated
+from dp_accounting_ext.mechanisms import compositions
+from dp_accounting_ext.mechanisms import interface
+from dp_accounting_ext.mechanisms import known_bounds
+from dp_accounting_ext.pairs import dominating_pair
+from dp_accounting_ext.pairs import gaussian
+from dp_accounting_ext.validation import strategies
+
+Bound = dominating_pair.Bound
+DirectedPairs = dominating_pair.DirectedPairs
+FloatArray = npt.NDArray[np.float64]
+
+# Tuning: bins whose ratios differ are told apart in so many classes.
+_MOST_CLASSES = 6
+# Tuning: δ of a question over the tail that it asks for (`bounds.privacy_bounds`).
+_DELTA_OVER_TAIL, _LARGEST_DELTA = 1e6, 0.1
+
+
+def allocate(
+    strategy: strategies.Strategy,
+    noise_multiplier: float,
+    num_bins: int,
+    num_epochs: int,
+) -> interface.Mechanism:
+    """Returns the mechanism of checked fields, by a simpler name where it has one."""
+    if noise_multiplier == 0:
+        return known_bounds.NonPrivate()
+    if len(strategy) == 1 and not isinstance(strategy[0], tuple):
+        # Every bin has steps of its own: plain allocation of an epoch's worth.
+        one = additive_noise.Gaussian(noise_multiplier / strategy[0])
+        return allocated.allocate(compositions.compose({one: num_epochs}), 1, num_bins)
+    run = MatrixAllocation(strategy, noise_multiplier, num_bins, num_epochs)
+    gram = run.gram(Bound.UPPER)
+    if np.count_nonzero(gram) > num_bins:
+        return run
+    return known_bounds.Between(
+        independent_bins(run.gram(Bound.LOWER), Bound.LOWER),
+        independent_bins(run.gram(Bound.UPPER), Bound.UPPER),
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class MatrixAllocation(interface.AmplifiedMechanism):
+    """A run in which each record draws a bin, and noise is correlated.
+
+    Fields as of the event, the strategy as `validation.strategies` returns it.
+    """
+
+    strategy: strategies.Strategy
+    noise_multiplier: float
+    num_bins: int
+    num_epochs: int
+
+    def gram(self, bound: Bound) -> FloatArray:
+        """Returns (b, b) inner products of the bins over σ², rounded to a side."""
+        nearest, error = _gram(self)
+        return nearest * (1 + error if bound is Bound.UPPER else 1 - error)
+
+    def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
+        if bound is Bound.UPPER:
+            chain = gauss_markov.fit(self.gram(bound))
+            return gauss_markov.upper_pairs(chain, tail_mass=tail_mass)
+        gram = self.gram(bound)
+        independent = independent_bins(gram, bound)
+        plain = interface.pairs_of_part(independent, bound, tail_mass)
+        blocks = _blocks_below(gram, tail_mass)
+        if blocks is None:
+            return plain
+        # Either is a bound. The tail is that of a question, of a δ about so large.
+        delta = min(tail_mass * _DELTA_OVER_TAIL, _LARGEST_DELTA)
+        found = [
+            blocks
+            if blocks.epsilon(delta, way) > plain.of(way).epsilon(delta, way)
+            else plain.of(way)
+            for way in dominating_pair.Direction
+        ]
+        return DirectedPairs(*found)
+
+    def gaussian_precision(self) -> float:
+        return float(self.gram(Bound.UPPER).diagonal().max())
+
+    def total_variation(self) -> float:
+        mean = math.sqrt(floats.raised(self.gaussian_precision()))
+        return gaussian.delta(mean, 0.0, Bound.UPPER)
+
+
+def independent_bins(gram: FloatArray, bound: Bound) -> interface.Mechanism:
+    """Returns the allocation of bins whose correlations are left out.
+
+    It is dominated by the run: a larger Gram matrix has a larger ratio in the convex
+    order. Of bins that are alike in each of a few classes, an upper bound takes the
+    largest, a lower one the least.
+
+    Source:
+        Kahane 1986; see docs/matrix.md.
+    """
+    sizes = np.sort(gram.diagonal())
+    starts = np.unique(np.searchsorted(sizes, sizes * (1 - 1e-9)))
+    if starts.size > _MOST_CLASSES:
+        starts = np.unique(np.arange(_MOST_CLASSES) * sizes.size // _MOST_CLASSES)
+    counts: dict[interface.Mechanism, int] = {}
+    for first, end in zip(starts, [*starts[1:], sizes.size], strict=True):
+        upper = bound is Bound.UPPER
+        deviation = 1 / math.sqrt(float(sizes[end - 1] if upper else sizes[first]))
+        rounded = floats.lowered if upper else floats.raised
+        part = additive_noise.Gaussian(rounded(deviation, 1e-14))
+        counts[part] = counts.get(part, 0) + int(end - first)
+    return allocated.allocate_to_schedule(counts, len(gram))
+
+
+def _blocks_below(
+    gram: FloatArray, tail_mass: float
+) -> dominating_pair.DominatingPair | None:
+    """Returns the pair of blocks of bins, independent of each other, if one is known.
+
+    Bins of the largest variance that are neighbours are cut into blocks; all others
+    are alone.
+    """
+    diagonal = gram.diagonal()
+    full = diagonal >= diagonal.max() * (1 - 1e-9)
+    size = len(gram) if full.all() else int(np.argmin(full))
+    if size < 2:
+        return None
+    block = gauss_markov.fit_blocks(gram[:size, :size])
+    number, rest = divmod(size, block.length)
+    pair = gauss_markov.lower_pair(block, tail_mass=tail_mass / len(gram) / 100)
+    if pair is None or block.length == 1:
+        return None
+    means = [random_allocation.random_allocation(pair, number, tail_mass=tail_mass)]
+    alone = len(gram) - size + rest
+    weights = [number * block.length / len(gram), alone / len(gram)]
+    if not alone:
+        return means[0]
+    others = np.append(diagonal[size - rest : size], diagonal[size:])
+    bins = independent_bins(np.diag(others), Bound.LOWER)
+    means.append(interface.pairs_of_part(bins, Bound.LOWER, tail_mass).remove)
+    return geometric_allocation.weighted_mean(
+        means, weights, tail_mass=tail_mass, points=random_allocation.UNEVEN_POINTS
+    )
+
+
+@functools.lru_cache(maxsize=16)
+def _gram(run: MatrixAllocation) -> tuple[FloatArray, float]:
+    """Returns inner products over σ², and a bound on their relative error."""
+    steps = run.num_bins * run.num_epochs
+    matrix = np.array(run.strategy)
+    if matrix.ndim == 1:
+        found = bin_grams.of_toeplitz(matrix, run.num_bins, run.num_epochs)
+    else:
+        found = bin_grams.of_matrix(matrix, run.num_bins)
+    error = bin_grams.error(steps) + 8 * floats.UNIT_ROUNDOFF
+    return found / run.noise_multiplier**2, error

@@ -1,0 +1,335 @@
+"""Brackets of ε that hold but for a probability: tight where certain ones are wide.
+
+They are apart from the accountants, which never sample: what is returned here is wrong
+with probability α, over the draws of this program alone.
+"""
+
+from collections.abc import Callable
+import dataclasses
+import math
+import time
+from typing import Any
+
+from dp_accounting import privacy_accountant
+import numpy as np
+import numpy.typing as npt
+from scipy import optimize
+
+from dp_accounting_ext import dp_event
+from dp_accounting_ext.kernels import floats
+from dp_accounting_ext.kernels import moment_tilts
+from dp_accounting_ext.mechanisms import interface
+from dp_accounting_ext.mechanisms import matrix_allocation
+from dp_accounting_ext.pairs import dominating_pair
+from dp_accounting_ext.reading import event_table
+from dp_accounting_ext.reading import extension_events
+from dp_accounting_ext.validation import fields
+
+FloatArray = npt.NDArray[np.float64]
+Direction = dominating_pair.Direction
+Bound = dominating_pair.Bound
+
+# Certified but for α: what rounding may move in the exponents of samples, far below
+# what the samples themselves leave open.
+_ROUNDING = 1e-7
+# Tuning.
+_GRID = np.linspace(-4.0, 4.0, 33)  # Of ε, in units of the width that is asked for.
+_PILOT = 2_000_000  # Numbers in a pilot's samples of one m.
+_FEWEST_OF_PILOT, _MOST_OF_PILOT = 2000, 20_000
+_MOST_MOMENTS = 40
+_WORSE = 3.0  # Of samples needed: m is not raised further.
+_FEWEST = 20_000
+_SHARE, _MOST_REFINED = 0.15, 4_000_000  # Of the samples that a plan asks for.
+_SPARE, _OF_WIDTH = 1.1, 0.9  # More samples than planned, for a part of the width.
+_OTHER_WORK = 4  # Of a sample, over the work of one more index.
+_LARGEST_EXPONENT = 600.0
+_LEAST_EPSILON = 0.05  # Widths are relative to no less.
+_TAIL_SHARE = 1e-6
+
+
+class BudgetError(RuntimeError):
+    """Raised where as many samples as are needed take too long."""
+
+
+@dataclasses.dataclass(frozen=True)
+class SampledBounds:
+    """A bracket of ε that holds but for a probability.
+
+    Attributes:
+        lower: Lower bound on ε.
+        upper: Upper bound on ε, in both directions.
+        remove_upper: Upper bound where a record is removed, by samples.
+        add_upper: Upper bound where one is added: certain, by no samples.
+        delta: δ.
+        failure_probability: α, that any of these is wrong.
+        samples: Number of samples.
+        moment: m: samples are tilted by the m-th power of the likelihood ratio.
+        seed: What gives the same samples again.
+        seconds: CPU time.
+    """
+
+    lower: float
+    upper: float
+    remove_upper: float
+    add_upper: float
+    delta: float
+    failure_probability: float
+    samples: int
+    moment: int
+    seed: int
+    seconds: float
+
+
+def certify_by_sampling(
+    event: dp_event.MatrixAllocationEvent,
+    delta: float,
+    failure_probability: float = 1e-9,
+    relative_width: float = 0.01,
+    seed: int | None = None,
+    *,
+    most_seconds: float = 120.0,
+) -> SampledBounds:
+    """Returns a bracket of a matrix mechanism's ε that holds but for α.
+
+    Args:
+        event: One run.
+        delta: δ, in (0, 1).
+        failure_probability: α, in (0, 1).
+        relative_width: How far either end may be from the estimate, relatively: an
+            aim, met unless the pilot was misled.
+        seed: An integer; a random one if None.
+        most_seconds: CPU time that it may take, by its own forecast.
+
+    Raises:
+        TypeError, ValueError: If an argument is not what it must be.
+        BudgetError: If it would take longer; nothing is concluded then.
+
+    Guarantees:
+        With probability at least 1 − α over its draws, lower ≤ ε ≤ upper. The
+        direction ADD has no samples: its upper bound is the accountant's, and widens
+        the bracket where it is above that of REMOVE.
+    """
+    began = time.process_time()
+    if not isinstance(event, dp_event.MatrixAllocationEvent):
+        raise TypeError(
+            f"event must be a MatrixAllocationEvent. Found a {type(event).__name__}."
+        )
+    strategy, noise, bins, epochs = extension_events.matrix_fields(event)
+    if not noise:
+        raise ValueError("noise_multiplier must be positive. Found 0.")
+    run = matrix_allocation.MatrixAllocation(strategy, noise, bins, epochs)
+    found = certify_mixture(
+        run.gram(Bound.UPPER),
+        delta,
+        failure_probability,
+        relative_width,
+        seed,
+        most_seconds=most_seconds,
+    )
+    relation = privacy_accountant.NeighboringRelation.ADD_OR_REMOVE_ONE
+    mechanism = event_table.reader(relation).mechanism(event)
+    pairs = interface.pairs_of(mechanism, Bound.UPPER, delta * _TAIL_SHARE)
+    add = pairs.add.epsilon(delta, Direction.ADD)
+    return dataclasses.replace(
+        found,
+        upper=max(found.remove_upper, add),
+        add_upper=add,
+        seconds=time.process_time() - began,
+    )
+
+
+def certify_mixture(
+    gram: FloatArray,
+    delta: float,
+    failure_probability: float = 1e-9,
+    relative_width: float = 0.01,
+    seed: int | None = None,
+    *,
+    most_seconds: float = 120.0,
+) -> SampledBounds:
+    """Returns a bracket of ε where a record is removed, for any even mixture.
+
+    P is the mean of N(m_i, I) over i, and Q is N(0, I).
+
+    Args:
+        gram: (b, b) inner products of the means m_i, all at least 0.
+        delta: As for `certify_by_sampling`, as are all others.
+        failure_probability: α.
+        relative_width: The aim.
+        seed: An integer, or None.
+        most_seconds: The budget.
+
+    Returns:
+        The bracket, whose add_upper is infinite: nothing is said about ADD.
+
+    Source:
+        Maurer and Pontil 2009, https://arxiv.org/abs/0907.3740, Theorem 4, with a
+        union over values of ε that a pilot fixed.
+    """
+    began = time.process_time()
+    _check(delta, failure_probability, relative_width)
+    if seed is None:
+        seed = int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
+    pilot, main = map(np.random.default_rng, np.random.SeedSequence(seed).spawn(2))
+    means = moment_tilts.Means(np.asarray(gram, dtype=np.float64))
+    logs = math.log(4 * _GRID.size / failure_probability)
+    aim = _Aim(delta, relative_width, logs)
+    plan = _refined(means, aim, _plan(means, aim, pilot), pilot)
+    if plan.seconds > most_seconds:
+        raise BudgetError(
+            f"relative_width {relative_width:g} needs about {plan.samples:.2g} "
+            f"samples and {plan.seconds:.2g} CPU s, more than most_seconds, "
+            f"{most_seconds:g}. A wider bracket, a larger failure_probability, or more "
+            "seconds would do."
+        )
+    samples = moment_tilts.draw(means, plan.moment, plan.samples, main)
+    lower, upper = 0.0, math.inf
+    width = relative_width * max(plan.epsilon, _LEAST_EPSILON)
+    for epsilon in plan.epsilon + width * _GRID:
+        values = samples.values(float(epsilon))
+        mean = float(values.mean())
+        radius = _radius(values, samples.largest(float(epsilon)), logs)
+        if mean - radius >= delta:
+            lower = max(lower, float(epsilon) - _ROUNDING)
+        if mean + radius <= delta:
+            upper = min(upper, max(float(epsilon), 0.0) + _ROUNDING)
+    return SampledBounds(
+        lower=lower,
+        upper=upper,
+        remove_upper=upper,
+        add_upper=math.inf,
+        delta=delta,
+        failure_probability=failure_probability,
+        samples=plan.samples,
+        moment=plan.moment,
+        seed=seed,
+        seconds=time.process_time() - began,
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Aim:
+    """What is asked for: δ, the width, and ln of two over each failure's chance."""
+
+    delta: float
+    relative_width: float
+    logs: float
+
+
+@dataclasses.dataclass(frozen=True)
+class _Plan:
+    """What a pilot found: it decides how tight a bracket is, never whether it holds."""
+
+    moment: int
+    epsilon: float
+    samples: int
+    seconds_each: float
+
+    @property
+    def cost(self) -> float:
+        """What its samples cost, in units that are the same in every run."""
+        return float(self.samples * (self.moment + _OTHER_WORK))
+
+    @property
+    def seconds(self) -> float:
+        """What its samples cost, in CPU time."""
+        return self.samples * self.seconds_each
+
+
+def _plan(
+    means: moment_tilts.Means, aim: _Aim, generator: np.random.Generator
+) -> _Plan:
+    """Returns the m with which the fewest samples do."""
+    count = max(_PILOT // len(means.gram), _FEWEST_OF_PILOT)
+    count = min(count, _MOST_OF_PILOT)
+    best: _Plan | None = None
+    for moment in range(2, _MOST_MOMENTS):
+        if best and moment * float(means.gram.max()) > _LARGEST_EXPONENT:
+            break
+        found = _trial(means, aim, moment, count, generator)
+        if found is None:
+            continue
+        if best is None or found.cost < best.cost:
+            best = found
+        elif found.samples > _WORSE * best.samples:
+            break
+    if best is None:
+        raise BudgetError(
+            f"delta {aim.delta:g} was met by no sample of the pilot: a larger one "
+            "would do."
+        )
+    return best
+
+
+def _refined(
+    means: moment_tilts.Means,
+    aim: _Aim,
+    plan: _Plan,
+    generator: np.random.Generator,
+) -> _Plan:
+    """Returns the plan anew from more samples, a share of those it asks for."""
+    count = math.ceil(min(plan.samples, _MOST_REFINED) * _SHARE)
+    return _trial(means, aim, plan.moment, count, generator) or plan
+
+
+def _trial(
+    means: moment_tilts.Means,
+    aim: _Aim,
+    moment: int,
+    count: int,
+    generator: np.random.Generator,
+) -> _Plan | None:
+    began = time.process_time()
+    samples = moment_tilts.draw(means, moment, count, generator)
+    each = (time.process_time() - began) / count
+    epsilon = _estimate(samples, aim.delta)
+    if epsilon is None:
+        return None
+    needed = max(_samples_needed(samples, epsilon, aim), _FEWEST)
+    return _Plan(moment, epsilon, needed, each)
+
+
+def _estimate(samples: moment_tilts.Samples, delta: float) -> float | None:
+    """Returns ε where the samples' mean is δ, at least 0."""
+
+    def excess(epsilon: float) -> float:
+        return float(samples.values(epsilon).mean()) - delta
+
+    highest = float(samples.log_ratios.max())
+    if not math.isfinite(highest) or highest <= 0:
+        return None
+    if excess(0.0) <= 0:
+        return 0.0 if samples.values(0.0).any() else None
+    return float(optimize.brentq(excess, 0.0, highest))
+
+
+def _samples_needed(samples: moment_tilts.Samples, epsilon: float, aim: _Aim) -> int:
+    """Returns with how many samples the radius is what the width moves δ."""
+    width, logs = aim.relative_width * max(epsilon, _LEAST_EPSILON), aim.logs
+    values = samples.values(epsilon)
+    mean = float(values.mean())
+    below = mean - float(samples.values(epsilon + width).mean())
+    goal = below if epsilon > 0 else max(below, aim.delta - mean)
+    goal = max(_OF_WIDTH * goal, 1e-300)
+    deviation, largest = float(values.std()), samples.largest(epsilon)
+    linear = math.sqrt(2 * logs) * deviation
+    root = (linear + math.sqrt(linear**2 + 28 * goal * largest * logs / 3)) / (2 * goal)
+    return math.ceil(min(_SPARE * root**2, 1e15))
+
+
+def _radius(values: FloatArray, largest: float, logs: float) -> float:
+    """Returns Maurer and Pontil's radius, ln(2 / failure) given, rounded up."""
+    count = values.size
+    spread = math.sqrt(2 * float(values.var(ddof=1)) * logs / count)
+    return floats.raised(spread + 7 * largest * logs / (3 * (count - 1)))
+
+
+def _check(delta: Any, failure_probability: Any, relative_width: Any) -> None:
+    checks: list[tuple[str, Any, Callable[[float], bool]]] = [
+        ("delta", delta, lambda x: 0 < x < 1),
+        ("failure_probability", failure_probability, lambda x: 0 < x < 1),
+        ("relative_width", relative_width, lambda x: 0 < x < 1),
+    ]
+    for name, value, holds in checks:
+        if not holds(fields.real_number(name, value)):
+            raise ValueError(f"{name} must be in (0, 1). Found {value}.")

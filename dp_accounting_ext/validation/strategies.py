@@ -1,0 +1,104 @@
+"""Checks of strategy matrices: the field, the value found, the remedy."""
+
+from typing import Any
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from dp_accounting_ext.validation import fields
+
+# The first column of a Toeplitz matrix, or the rows of any.
+Strategy: TypeAlias = "tuple[float, ...] | tuple[tuple[float, ...], ...]"
+
+# Tuning: what a machine has time and memory for.
+MOST_BINS, MOST_STEPS, MOST_ROWS = 4096, 1 << 17, 1024
+SMALLEST_ENTRY, LARGEST_ENTRY = 1e-30, 1e30
+
+
+def bins(num_bins: Any, num_epochs: Any) -> tuple[int, int]:
+    """Returns both as ints.
+
+    Raises:
+        TypeError: If either is not an integer.
+        ValueError: If either is less than one, or they are too many.
+    """
+    number = fields.positive_integer("num_bins", num_bins)
+    epochs = fields.positive_integer("num_epochs", num_epochs)
+    if number > MOST_BINS:
+        raise ValueError(f"num_bins must be at most {MOST_BINS}. Found {number}.")
+    if number * epochs > MOST_STEPS:
+        raise ValueError(
+            f"num_bins times num_epochs must be at most {MOST_STEPS}. "
+            f"Found {number * epochs}."
+        )
+    return number, epochs
+
+
+def strategy(value: Any, num_steps: int) -> Strategy:
+    """Returns a strategy as floats, a Toeplitz one without its last zeros.
+
+    Args:
+        value: Coefficients of a Toeplitz matrix, or rows.
+        num_steps: The steps of the run: coefficients beyond are none of its own.
+
+    Raises:
+        TypeError: If it is neither, or has an entry that is no real number.
+        ValueError: If an entry is negative, or not finite; if the matrix is not
+            square, lower triangular, of a row a step, and positive on its diagonal.
+    """
+    rows = fields.sequence("strategy", value)
+    if not rows:
+        raise ValueError("strategy must have a coefficient at least. Found none.")
+    if not any(isinstance(row, tuple | list | np.ndarray) for row in rows):
+        column = _numbers(rows[:num_steps], "coefficient")
+        if not column[0]:
+            raise ValueError(
+                f"strategy must begin with a positive coefficient. Found {rows[0]}."
+            )
+        last = int(np.flatnonzero(column)[-1])
+        return tuple(column[: last + 1].tolist())
+    if len(rows) != num_steps or num_steps > MOST_ROWS:
+        raise ValueError(
+            f"strategy must have a row for each of the {num_steps} steps, and at most "
+            f"{MOST_ROWS}. Found {len(rows)}."
+        )
+    return tuple(_row(row, index, num_steps) for index, row in enumerate(rows))
+
+
+def _row(value: Any, index: int, size: int) -> tuple[float, ...]:
+    entries = fields.sequence(f"row {index} of strategy", value)
+    if len(entries) != size:
+        raise ValueError(
+            f"strategy must be square. Found {len(entries)} entries in row {index} "
+            f"of {size}."
+        )
+    row = _numbers(entries, f"entry of row {index}")
+    if row[index + 1 :].any():
+        raise ValueError(
+            f"strategy must be lower triangular. Found a positive entry above the "
+            f"diagonal in row {index}."
+        )
+    if not row[index]:
+        raise ValueError(
+            f"strategy must have a positive diagonal. Found 0 in row {index}."
+        )
+    return tuple(row.tolist())
+
+
+def _numbers(values: list[Any], what: str) -> npt.NDArray[np.float64]:
+    numbers = np.array([fields.real_number("strategy", value) for value in values])
+    size = (numbers >= SMALLEST_ENTRY) & (numbers <= LARGEST_ENTRY)
+    wrong = np.flatnonzero(~(size | (numbers == 0)))
+    if wrong.size:
+        found = int(wrong[0])
+        if numbers[found] < 0:
+            raise ValueError(
+                f"strategy must have no negative {what}: no theorem covers it. "
+                f"Found {values[found]} at {found}."
+            )
+        raise ValueError(
+            f"strategy must have each {what} 0 or from {SMALLEST_ENTRY:g} to "
+            f"{LARGEST_ENTRY:g}. Found {values[found]} at {found}."
+        )
+    return numbers

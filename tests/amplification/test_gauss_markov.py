@@ -1,0 +1,98 @@
+"""Correlated means from above: quadrature of few bins, and properties of the fit."""
+
+import correlated_oracles
+from hypothesis import given
+from hypothesis import settings
+from hypothesis import strategies as st
+import numpy as np
+import pytest
+
+from dp_accounting_ext.amplification import gauss_markov
+from dp_accounting_ext.pairs import dominating_pair
+
+Direction = dominating_pair.Direction
+
+
+def covariance(found):
+    places = np.arange(found.length)
+    distances = abs(places[:, None] - places)
+    chain = found.share * found.correlation**distances
+    return found.variance * np.where(distances == 0, 1.0, chain)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.floats(0.01, 1.0), min_size=1, max_size=5), st.integers(2, 9))
+def test_no_window_has_a_larger_covariance(tail, bins):
+    gram = correlated_oracles.toeplitz_gram([1.0, *tail], bins, 2, 1.5)
+    found = gauss_markov.fit(gram)
+    chain = covariance(found)
+    starts = [0] if found.length == bins else range(bins)
+    for start in starts:
+        window = (start + np.arange(found.length)) % bins
+        assert np.all(gram[np.ix_(window, window)] <= chain * (1 + 1e-8))
+
+
+def test_equal_bins_are_one_bin():
+    assert gauss_markov.fit(np.full((50, 50), 2.0)).length == 1
+
+
+@pytest.mark.parametrize(
+    "gram",
+    [
+        [[1.0, 0.6], [0.6, 1.0]],
+        [[0.3, 0.1], [0.1, 0.2]],
+        [[1.5, 0.8, 0.5], [0.8, 1.5, 0.8], [0.5, 0.8, 1.2]],
+    ],
+)
+def test_few_bins_against_quadrature(gram):
+    """The chain without a cut is near the truth, and never below it."""
+    found = gauss_markov.fit(np.array(gram))
+    whole = gauss_markov.Fit(found.variance, 0.999, 0.61, len(gram))
+    for chain in (found, whole):
+        pairs = gauss_markov.upper_pairs(chain, tail_mass=1e-14)
+        for direction in Direction:
+            for epsilon in (0.0, 0.3, 1.0, 2.0):
+                truth = correlated_oracles.profile(
+                    gram, epsilon, remove=direction is Direction.REMOVE
+                )
+                assert pairs.of(direction).delta(epsilon, direction) >= truth - 1e-13
+
+
+def test_an_exact_chain_is_nearly_attained():
+    fit = gauss_markov.Fit(1.0, 1.0, 0.6, 3)
+    gram = covariance(fit)
+    pairs = gauss_markov.upper_pairs(fit, tail_mass=1e-14)
+    for direction in Direction:
+        truth = correlated_oracles.profile(
+            gram, 0.5, remove=direction is Direction.REMOVE
+        )
+        found = pairs.of(direction).delta(0.5, direction)
+        assert truth <= found <= 1.02 * truth
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.floats(0.01, 1.0), min_size=1, max_size=5), st.integers(2, 9))
+def test_no_block_has_a_smaller_covariance(tail, bins):
+    gram = correlated_oracles.toeplitz_gram([1.0, *tail], bins, 2, 1.5)
+    block = gauss_markov.fit_blocks(gram)
+    chain = covariance(block)
+    for start in range(bins - block.length + 1):
+        places = slice(start, start + block.length)
+        assert np.all(chain <= gram[places, places] * (1 + 1e-12))
+
+
+@pytest.mark.parametrize("share", [1.0, 0.7])
+def test_an_exact_block_is_nearly_attained_from_below(share):
+    block = gauss_markov.Fit(1.0, share, 0.6, 3)
+    pair = gauss_markov.lower_pair(block, tail_mass=1e-14)
+    assert abs(pair.masses.sum() - 1) < 1e-9
+    assert abs(pair.p_masses.sum() - 1) < 1e-9
+    for direction in Direction:
+        for epsilon in (0.0, 0.5, 1.5):
+            truth = correlated_oracles.profile(
+                covariance(block), epsilon, remove=direction is Direction.REMOVE
+            )
+            found = pair.delta(epsilon, direction)
+            assert found <= truth + 1e-13
+            # Its rarest low ratios are one.
+            assert direction is Direction.ADD or found >= 0.9 * truth

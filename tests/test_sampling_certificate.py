@@ -1,0 +1,97 @@
+"""Brackets by sampling: against quadrature, over many seeds, and when it gives up."""
+
+import dataclasses
+import math
+
+import correlated_oracles
+import numpy as np
+import pytest
+from scipy import optimize
+
+import dp_accounting_ext as ext
+from dp_accounting_ext import sampling_certificate
+
+GRAM = np.array([[1.0, 0.6], [0.6, 1.0]])
+BAND = (1.0, 0.5, 0.25)
+EVENT = ext.MatrixAllocationEvent(BAND, 3.0, 20, 2)
+
+
+def truth(gram, delta):
+    def excess(epsilon):
+        return correlated_oracles.profile(gram, epsilon, remove=True) - delta
+
+    return optimize.brentq(excess, 0.0, 20.0)
+
+
+def test_hardly_any_seed_fails(monkeypatch):
+    for name in ("_FEWEST", "_MOST_OF_PILOT"):
+        monkeypatch.setattr(sampling_certificate, name, 2000)
+    known, failures = truth(GRAM, 0.01), 0
+    for seed in range(100):
+        found = sampling_certificate.certify_mixture(GRAM, 0.01, 0.1, 0.03, seed)
+        assert found.lower < found.upper < 1.1 * found.lower
+        failures += not found.lower <= known <= found.upper
+    assert failures <= 10
+
+
+@pytest.mark.parametrize("delta", [1e-2, 1e-6])
+def test_the_bracket_of_few_bins_holds(delta):
+    gram = correlated_oracles.toeplitz_gram(BAND, 3, 2, 2.0)
+    found = sampling_certificate.certify_mixture(gram, delta, seed=5)
+    assert found.lower <= truth(gram, delta) <= found.upper < 1.025 * found.lower
+
+
+def test_an_event_is_bracketed_in_both_directions():
+    found = ext.certify_by_sampling(EVENT, 1e-4, relative_width=0.03, seed=1)
+    low, high = ext.PLDAccountant().compose(EVENT).get_epsilon_bounds(1e-4)
+    assert low <= found.upper
+    assert found.lower <= high
+    assert found.upper == max(found.remove_upper, found.add_upper)
+    assert found.upper - found.lower < high - low
+    again = ext.certify_by_sampling(EVENT, 1e-4, relative_width=0.03, seed=1)
+    assert dataclasses.replace(again, seconds=0) == dataclasses.replace(
+        found, seconds=0
+    )
+
+
+def test_a_seed_is_drawn_where_none_is_given():
+    first, second = (
+        sampling_certificate.certify_mixture(GRAM, 0.1, 0.1, 0.05) for _ in range(2)
+    )
+    assert first.seed != second.seed
+    assert first.failure_probability == 0.1
+
+
+def test_what_is_nearly_private_has_a_lower_bound_of_zero():
+    found = sampling_certificate.certify_mixture(GRAM / 1e4, 0.05, 0.1, 0.1, 1)
+    assert found.lower == 0
+    assert 0 <= found.upper < 0.05
+
+
+def test_it_says_when_its_budget_will_not_do():
+    with pytest.raises(sampling_certificate.BudgetError, match="most_seconds, 0.001"):
+        sampling_certificate.certify_mixture(
+            GRAM, 1e-6, relative_width=1e-3, seed=1, most_seconds=1e-3
+        )
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"delta": 0.0}, "delta must be in"),
+        ({"delta": math.nan}, "delta must be a number"),
+        ({"failure_probability": 1.0}, "failure_probability must be in"),
+        ({"relative_width": -1.0}, "relative_width must be in"),
+    ],
+)
+def test_bad_arguments(fields, message):
+    with pytest.raises(ValueError, match=message):
+        ext.certify_by_sampling(EVENT, **{"delta": 0.01, **fields})
+
+
+def test_only_matrix_mechanisms_with_noise():
+    with pytest.raises(TypeError, match="must be a MatrixAllocationEvent"):
+        ext.certify_by_sampling(1.0, 0.01)
+    bare = ext.MatrixAllocationEvent(BAND, 0.0, 20, 2)
+    with pytest.raises(ValueError, match="must be positive. Found 0"):
+        ext.certify_by_sampling(bare, 0.01)
