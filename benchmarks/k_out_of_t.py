@@ -20,6 +20,7 @@ import time
 
 import dp_accounting
 import measured_with
+import numpy as np
 
 import dp_accounting_ext as ext
 from dp_accounting_ext.bounds import privacy_bounds
@@ -84,10 +85,11 @@ def print_rows() -> None:
             additive_noise.Gaussian(sigma), selected, steps
         )
         blocks = privacy_bounds.PrivacyBounds({run.blocks(): 1}, INTERVAL)
+        of_blocks = blocks.upper_epsilons(np.array([delta]))
         print(
             f"{sigma:>5g}{steps:>7}{selected:>5}{delta:>9g}{lower:>11.5g}"
             f"{upper:>11.5g}{1 - lower / upper:>8.2%}"
-            f"{blocks.upper_epsilon(delta):>11.5g}{seconds:>7.2f}"
+            f"{float(of_blocks[0]):>11.5g}{seconds:>7.2f}"
             f"{1 - low / high:>11.2%}",
             flush=True,
         )

@@ -37,7 +37,7 @@ KINDS = ("Laplace", "randomized response", "discrete Laplace", "sampled Gaussian
 GOALS = (
     *(7.0, 0.25, 2.0, 4.0, 0.5, 5.5),
     *(5.5, 4.2, 5.5, 0.6),
-    *(110.0, 90.0),
+    *(150.0, 130.0),
     *(120.0, 25.0, 25.0, 380.0),
 )
 TIMES = 50

@@ -18,6 +18,7 @@ import sys
 import time
 
 import measured_with
+import numpy as np
 
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import allocated
@@ -67,8 +68,9 @@ def ours(row: Row) -> Result:
     counts = {allocation.blocks(): epochs}
 
     def job() -> tuple[float, float]:
-        bounds = privacy_bounds.PrivacyBounds(counts, 1e-4)
-        return bounds.lower_epsilon(delta), bounds.upper_epsilon(delta)
+        bounds = privacy_bounds.WorstOf([privacy_bounds.PrivacyBounds(counts, 1e-4)])
+        (lower,), (upper,) = bounds.epsilon_bounds(np.array([delta]))
+        return float(lower), float(upper)
 
     return timed(job)
 

@@ -54,6 +54,7 @@ MOST_ROUNDS = 10
 ROUND_SECONDS = 0.6  # A side is not run again once it has spent so many on a row.
 
 DP_SGD_GOAL = 3.0
+LARGE_NOISE_GOAL = 1.5
 MIXTURE_GOAL = 50.0
 BUILDING_GOAL = 50.0
 
@@ -232,14 +233,16 @@ def dp_sgd_cases() -> list[Case]:
         (0.001, 1.0, 10_000),
         (0.02, 4.0, 10_000),
     ]
+    # The stock is quick where noise is large.
+    goals = [*[DP_SGD_GOAL] * 4, LARGE_NOISE_GOAL]
     cases = [
         Case(
             f"DP-SGD q={rate:g} σ={sigma:g} T={steps}",
             sampled_gaussian(rate, sigma),
             steps,
-            DP_SGD_GOAL,
+            goal,
         )
-        for rate, sigma, steps in grid
+        for (rate, sigma, steps), goal in zip(grid, goals, strict=True)
     ]
     replaced = Case(
         "DP-SGD q=0.01 σ=1 T=1000, REPLACE_ONE",

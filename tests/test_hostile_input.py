@@ -380,8 +380,8 @@ def test_allocations_of_allocations(name):
 
 
 def test_blocks_of_blocks_are_not_computed_once_a_path():
-    event = nested(lambda inner: ext.RandomAllocationEvent(inner, 2, 3), 8)
-    assert ext.PLDAccountant().compose(event).get_epsilon(1e-6) < 110
+    event = nested(lambda inner: ext.RandomAllocationEvent(inner, 2, 3), 4)
+    assert ext.PLDAccountant().compose(event).get_epsilon(1e-6) < 16
 
 
 def test_pairs_whose_errors_have_grown_say_nothing():

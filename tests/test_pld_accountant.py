@@ -118,7 +118,7 @@ def test_more_noise_and_more_steps_never_hurt():
     assert by_steps == sorted(by_steps, reverse=True)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(st.floats(0.4, 5.0), st.integers(1, 300), st.integers(1, 5), st.integers(1, 20))
 def test_bounds_are_ordered(sigma, steps, selected, epochs):
     accountant = composed(allocation(sigma, min(selected, steps), steps), epochs)

@@ -108,13 +108,13 @@ def logarithms(
 
 def _moments(weights: FloatArray, steps: FloatArray) -> FloatArray:
     """Returns Σ w x^k / k! for k from 1 to the number of terms."""
-    moments = []
-    terms = weights
-    for order in range(1, _TERMS + 1):
-        terms = terms * steps
-        terms /= order
-        moments.append(sums.pairwise(terms))
-    return np.array(moments)
+    terms = np.empty((_TERMS, weights.size))
+    before = weights
+    for order, row in enumerate(terms, 1):
+        np.multiply(before, steps, out=row)
+        row /= order
+        before = row
+    return sums.pairwise(terms)
 
 
 def _series(moments: FloatArray, relative: FloatArray) -> ComplexArray:

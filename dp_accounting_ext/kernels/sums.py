@@ -29,16 +29,16 @@ def total(values: FloatArray) -> float:
     return float(high.sum()) + float((values - high).sum())
 
 
-def pairwise(values: FloatArray) -> float:
-    """Returns the sum of n values, of either sign.
+def pairwise(values: FloatArray) -> FloatArray:
+    """Returns the sums of n values, of either sign, along the last axis.
 
-    Its error is at most ⌈log₂ n⌉ units of rounding of the sum of absolute values.
+    The error is at most ⌈log₂ n⌉ units of rounding of the sum of absolute values.
     """
-    while values.size > 1:
-        half = values.size // 2
-        halves = values[:half] + values[half : 2 * half]
-        values = np.append(halves, values[2 * half :])
-    return float(values[0])
+    while values.shape[-1] > 1:
+        half = values.shape[-1] // 2
+        halves = values[..., :half] + values[..., half : 2 * half]
+        values = np.concatenate([halves, values[..., 2 * half :]], axis=-1)
+    return values[..., 0]
 
 
 def gather(

@@ -111,4 +111,4 @@ def test_a_pairwise_sum_is_off_by_the_logarithm_of_its_length(size):
     exact = sum(map(Fraction, values.tolist()))
     allowed = sum(map(Fraction, np.abs(values).tolist()))
     allowed *= math.ceil(math.log2(size)) if size > 1 else 0
-    assert abs(Fraction(sums.pairwise(values)) - exact) <= allowed / 2**53
+    assert abs(Fraction(float(sums.pairwise(values))) - exact) <= allowed / 2**53
