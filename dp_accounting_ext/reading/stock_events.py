@@ -93,9 +93,11 @@ def randomized_response(
     noise = fields.probability("noise_parameter", event.noise_parameter)
     if buckets == 1 or noise == 1:
         return compositions.NO_OP
-    if noise == 0:
-        return known_bounds.NonPrivate()
     replace_one = reader.neighboring_relation is NeighborRel.REPLACE_ONE
+    if noise == 0:
+        truth = known_bounds.NonPrivate()
+        # A special record's uniform answer may be the other's by chance.
+        return truth if replace_one else known_bounds.UpperOnly(truth)
     return discrete_outputs.RandomizedResponse(noise, buckets, replace_one)
 
 

@@ -115,3 +115,13 @@ def test_pure_epsilon_of_randomized_response(truthful, buckets, relation):
         # A little below it, something is left.
         before = float(exact * (1 - mpmath.mpf(10) ** -6))
         assert accountant.get_delta(before) > 0
+
+
+def test_a_true_answer_may_be_the_special_records_by_chance():
+    """Of two buckets it is, half of the time: δ is 1 − 1/4 for two runs."""
+    true_answer = stock_events.RandomizedResponseDpEvent(0.0, 2)
+    relation = dp_accounting.NeighboringRelation.REPLACE_SPECIAL
+    accountant = ext.PLDAccountant(relation).compose(true_answer, 2)
+    for epsilon in (0.0, 0.9):
+        lower, upper = accountant.get_delta_bounds(epsilon)
+        assert lower <= 0.75 <= upper
