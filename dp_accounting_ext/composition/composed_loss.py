@@ -32,6 +32,7 @@ _NEGLIGIBLE = 1e-12  # Share of a law that may move to the safe side. (The same.
 _TRIES = 8  # At how many places an ε is looked for.
 _COARSEST = 1.0  # The largest loss interval, in nats. Not measured.
 _FINEST = 1e-12  # The least one, over the largest loss, for the digits of an index.
+_MOST_CELLS = 2.0**25  # Of one law on a lattice: a quarter of a gigabyte.
 _FEWEST_POINTS = 1 << 13  # That many cost next to nothing.
 _MOST_POINTS = 1 << 21  # Bounds the memory: 16 MB an array.
 # Of more different laws the interval may be coarser, by so much at most, and they are
@@ -85,7 +86,8 @@ class _Sketch:
         return cls(
             high,
             rest,
-            (float(losses[0]), float(losses[-1])),
+            # Losses that are all rounding need not be in order.
+            (float(losses.min()), float(losses.max())),
             math.log(max(float(masses.sum()), 1.0)),
             anchors.Group.of(losses, masses, law.count, num_laws),
         )
@@ -377,6 +379,11 @@ class ComposedLoss:
         """Returns a law, without what does not matter under a tilt."""
         return self._sketches[number].shortened(self._laws[number], tilt)
 
+    @property
+    def _ends(self) -> list[tuple[float, float]]:
+        """The least and the largest loss of each law."""
+        return [sketch.ends for sketch in self._sketches.values()]
+
     def _interval_for(self, place: anchors.Place) -> float:
         """Returns the loss interval: fine enough for ε, no coarser than asked.
 
@@ -388,10 +395,13 @@ class ComposedLoss:
             coarsest *= _COARSER
         moved = _MOVED * place.centre
         fine = math.sqrt(12 * moved / (self._totals.copies * (1 + place.tilt)))
-        largest = max(abs(end) for s in self._sketches.values() for end in s.ends)
+        largest = max(abs(end) for ends in self._ends for end in ends)
         width = place.high - place.low
         interval = min(fine, coarsest, _COARSEST, width / _FEWEST_POINTS)
-        return max(interval, _FINEST * largest, width / _MOST_POINTS)
+        span = max(ends[1] - ends[0] for ends in self._ends)
+        return max(
+            interval, _FINEST * largest, width / _MOST_POINTS, span / _MOST_CELLS
+        )
 
     def _largest_loss(self) -> float:
         """Returns the largest finite loss of the composition."""
