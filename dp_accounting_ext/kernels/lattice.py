@@ -153,7 +153,8 @@ class Tilted(NamedTuple):
 
 def short(tilt: float) -> float:
     """Returns a tilt of 24 binary digits: its products with indices are exact."""
-    return float(np.float32(tilt))
+    mantissa, exponent = math.frexp(tilt)
+    return math.ldexp(round(mantissa * 2**24), exponent - 24)
 
 
 @dataclasses.dataclass(frozen=True)
