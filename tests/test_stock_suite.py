@@ -40,4 +40,4 @@ def test_none_of_the_librarys_own_tests_is_wrong(suite, module, least):
     }
     assert wrong == {}
     assert outcome.run >= least
-    assert len(outcome.failed) <= 0.1 * outcome.run
+    assert len(outcome.failed) <= 0.15 * outcome.run

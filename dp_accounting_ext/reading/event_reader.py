@@ -140,7 +140,7 @@ class TreeReader(Generic[Part]):
         stack: list[Any] = [event]
         while stack:
             node = stack.pop()
-            if self._is_newer(type(node)):
+            if self.is_newer(type(node)):
                 raise UnsupportedError(
                     node,
                     f"Unsupported event. `{type(node).__name__}` is of a newer "
@@ -158,7 +158,8 @@ class TreeReader(Generic[Part]):
             stack += [node.event] if hasattr(node, "event") else []
             stack += getattr(node, "events", ())
 
-    def _is_newer(self, event_type: type) -> bool:
+    def is_newer(self, event_type: type) -> bool:
+        """Tells whether a class of dp_accounting's is newer than the table."""
         for kind in event_type.__mro__:
             if kind in self.rows or kind in _COMPOSITIONS or kind is stock.DpEvent:
                 return False

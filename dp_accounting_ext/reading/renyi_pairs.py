@@ -38,9 +38,8 @@ def mechanism_of(
 
 
 def is_unknown(event_type: type) -> bool:
-    """Tells whether no table has a type of events, nor one that it inherits from."""
-    known = event_table.reader(NeighborRel.ADD_OR_REMOVE_ONE).rows
-    return not any(kind in known for kind in event_type.__mro__)
+    """Tells whether a type of events is newer than the other accountant's table."""
+    return event_table.reader(NeighborRel.ADD_OR_REMOVE_ONE).is_newer(event_type)
 
 
 def curve(mechanism: interface.Mechanism, relation: NeighborRel) -> curves.Curve:

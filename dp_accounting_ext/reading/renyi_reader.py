@@ -58,8 +58,9 @@ class Reader(event_reader.TreeReader[curves.Curve]):
             event, self.neighboring_relation, in_sample=self.in_sample
         )
 
-    def _is_newer(self, event_type: type) -> bool:
-        return super()._is_newer(event_type) and renyi_pairs.is_unknown(event_type)
+    def is_newer(self, event_type: type) -> bool:
+        """Tells whether a class of dp_accounting's is newer than the table."""
+        return super().is_newer(event_type) and renyi_pairs.is_unknown(event_type)
 
     def _unsupported(self, event: stock.DpEvent) -> event_reader.UnsupportedError:
         return event_reader.UnsupportedError(
