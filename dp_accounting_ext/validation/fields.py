@@ -47,8 +47,11 @@ def real_numbers(name: str, value: Any) -> npt.NDArray[np.float64]:
     """
     if not isinstance(value, np.ndarray | list | tuple):
         return np.asarray(real_number(name, value))
+    parts = () if isinstance(value, np.ndarray) else value
+    # Such lists may be ragged: NumPy before 1.24 only warns, unless asked for objects.
+    nested = any(isinstance(part, np.ndarray | list | tuple) for part in parts)
     try:
-        found = np.asarray(value)
+        found = np.asarray(value, dtype=object if nested else None)
     except ValueError:
         raise TypeError(f"{name} must be real numbers. Found {value!r}.") from None
     if found.dtype.kind not in "fiuO":
