@@ -3,6 +3,7 @@
 import itertools
 import math
 
+import asked
 import dp_accounting
 from dp_accounting import dp_event as stock_events
 from dp_accounting import privacy_accountant
@@ -13,6 +14,7 @@ import dp_accounting_ext as ext
 from dp_accounting_ext import pld
 
 NeighborRel = privacy_accountant.NeighboringRelation
+accountant_of = asked.accountant_of
 Gaussian = dp_accounting.GaussianDpEvent
 Laplace = dp_accounting.LaplaceDpEvent
 Poisson = dp_accounting.PoissonSampledDpEvent
@@ -23,10 +25,6 @@ WithReplacement = dp_accounting.SampledWithReplacementDpEvent
 TRUNCATED = stock_events.TruncatedSubsampledGaussianDpEvent(20, 0.2, 6, 2.0)
 RESPONSE = stock_events.RandomizedResponseDpEvent(0.5, 2)  # θ = 3/4.
 SelfComposed = dp_accounting.SelfComposedDpEvent
-
-
-def accountant_of(event, count=1, relation=NeighborRel.ADD_OR_REMOVE_ONE):
-    return ext.PLDAccountant(relation).compose(event, count)
 
 
 class TestRefusals:
