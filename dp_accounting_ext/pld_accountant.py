@@ -24,6 +24,7 @@ from dp_accounting_ext.mechanisms import groups
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.reading import event_table
+from dp_accounting_ext.reading import group_events
 from dp_accounting_ext.validation import event_trees
 from dp_accounting_ext.validation import fields
 from dp_accounting_ext.validation import inheritance
@@ -252,8 +253,14 @@ class PLDAccountant(pld_privacy_accountant.PLDAccountant):
         """
         event_trees.event_tree(event)
         count = fields.positive_integer("count", count)
+        event, count = event_trees.repeated(event, count)
         with _COMPOSING:
-            super().compose(*event_trees.repeated(event, count))
+            error = self._maybe_compose(event, count, True)
+            if error is not None:
+                raise event_reader.refusal(
+                    event, error.invalid_event, error.error_message
+                )
+            self._ledger.compose(event, count)
         return self
 
     def _maybe_compose(
@@ -261,8 +268,15 @@ class PLDAccountant(pld_privacy_accountant.PLDAccountant):
     ) -> CompositionErrorDetails | None:
         reader = event_table.reader(self._neighboring_relation)
         asks_for_support = not do_compose and count == 0
+        before = self._composed
         try:
-            mechanism = reader.mechanism(event)
+            parts = reader.parts(event)
+            sizes = before.group_sizes | groups.group_sizes(parts)
+            if len(sizes) > 1:
+                parts = reader.parts(group_events.seen_by(event, max(sizes)))
+                if max(sizes) not in before.group_sizes:
+                    seen = group_events.seen_by(self.ledger, max(sizes))
+                    before = _Composed().plus(reader.parts(seen))
         except event_reader.UnsupportedError as error:
             return CompositionErrorDetails(
                 invalid_event=error.event, error_message=error.message
@@ -272,14 +286,9 @@ class PLDAccountant(pld_privacy_accountant.PLDAccountant):
             if asks_for_support:
                 return None
             raise
-        parts = compositions.unpacked({mechanism: 1})
-        sizes = self._composed.group_sizes | groups.group_sizes(parts)
-        mixed = groups.error_of_mixed_sizes(sizes)
-        if mixed:
-            return CompositionErrorDetails(event, mixed)
         if asks_for_support:
             return None
-        composed = self._composed.plus({p: n * count for p, n in parts.items()})
+        composed = before.plus({p: n * count for p, n in parts.items()})
         if do_compose:
             self._composed = composed
         return None

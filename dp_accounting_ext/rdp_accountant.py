@@ -16,8 +16,8 @@ from dp_accounting.rdp import rdp_privacy_accountant
 import numpy as np
 import numpy.typing as npt
 
-from dp_accounting_ext.mechanisms import groups
 from dp_accounting_ext.reading import event_reader
+from dp_accounting_ext.reading import group_events
 from dp_accounting_ext.reading import renyi_events
 from dp_accounting_ext.renyi import conversion
 from dp_accounting_ext.renyi import curves
@@ -74,7 +74,7 @@ class RdpAccountant(rdp_privacy_accountant.RdpAccountant):
     - `RandomAllocationEvent` over `GaussianDpEvent`;
     - `GroupSubsampledEvent` over `GaussianDpEvent`, Poisson samples of it, and
       compositions of those. The splits of the group are composed one by one; ε and δ
-      are the largest over all of them. A group has one size throughout.
+      are the largest over all of them. The largest group sees all that is composed.
 
     All else by the dominating pairs of `PLDAccountant`: no looser than their cells
     where losses are bounded; at orders above some dozens a Gaussian's tail counts as
@@ -159,33 +159,42 @@ class RdpAccountant(rdp_privacy_accountant.RdpAccountant):
         )
         error = self._maybe_compose(event, count, True)
         if error is not None:
-            raise privacy_accountant.UnsupportedEventError(
-                f"Unsupported event: {event}. Error: [{error.error_message}] caused by "
-                f"subevent {error.invalid_event}."
-            )
+            raise event_reader.refusal(event, error.invalid_event, error.error_message)
         return self
 
     def _maybe_compose(
         self, event: stock_dp_event.DpEvent, count: int, do_compose: bool
     ) -> CompositionErrorDetails | None:
+        reader = renyi_events.reader(self._neighboring_relation)
+        known = before = self._state
         try:
-            counts = renyi_events.reader(self._neighboring_relation).counts(event)
+            counts = reader.counts(event)
+            sizes = {part.group_size for part in counts} | {known.group_size}
+            largest = max((size for size in sizes if size is not None), default=None)
+            if largest is not None and not sizes <= {largest, None}:
+                counts = reader.counts(group_events.seen_by(event, largest))
+                if known.group_size not in (largest, None):
+                    seen = group_events.seen_by(self.ledger, largest)
+                    before = self._state_of(reader.counts(seen))
         except event_reader.UnsupportedError as error:
             return CompositionErrorDetails(error.event, error.message)
         except (TypeError, ValueError):
             if do_compose:
                 raise
             return None  # What the fields lack is told when it is composed.
-        mixed = _error_of_sizes(counts, self._state)
-        if do_compose and not mixed:
-            run = self._state_of(counts)
-            with _COMPOSING:
-                mixed = _error_of_sizes(counts, self._state)
-                if not mixed:
-                    state = self._state.after(run, count)
-                    self._ledger.compose(event, count)
-                    self._state = state
-        return CompositionErrorDetails(event, mixed) if mixed else None
+        if not do_compose:
+            return None
+        run = self._state_of(counts)
+        with _COMPOSING:
+            now = self._state
+            is_current = before is known and now.group_size == known.group_size
+            if is_current or now is known:
+                state = (now if is_current else before).after(run, count)
+                self._ledger.compose(event, count)
+                self._state = state
+                return None
+        # Another thread has composed what a group of another size sees.
+        return self._maybe_compose(event, count, do_compose)
 
     def _state_of(self, counts: dict[curves.Curve, int]) -> _State:
         """Returns the state after one run of an event."""
@@ -294,12 +303,6 @@ def _each(
     if values.ndim == 0:
         return float(found[0])
     return found.reshape(values.shape)
-
-
-def _error_of_sizes(counts: dict[curves.Curve, int], state: _State) -> str | None:
-    """Returns what is wrong with the groups of an event beside those of a state."""
-    sizes = {part.group_size for part in counts} | {state.group_size}
-    return groups.error_of_mixed_sizes({size for size in sizes if size is not None})
 
 
 inheritance.refuse_what_is_inherited(
