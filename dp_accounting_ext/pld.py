@@ -123,13 +123,10 @@ def _counts_of(
     event_trees.event_tree(event)
     reader = event_table.reader(relation)
     try:
-        counts = reader.parts(event)
-        sizes = groups.group_sizes(counts)
-        if len(sizes) > 1:
-            counts = reader.parts(group_events.seen_by(event, max(sizes)))
+        size = group_events.largest(event)
+        return reader.parts(group_events.seen_by(event, size))
     except event_reader.UnsupportedError as error:
         raise event_reader.refusal(event, error.event, error.message) from error
-    return counts
 
 
 def poisson_subsample(

@@ -54,12 +54,12 @@ class _Composed:
 
     Attributes:
         counts: Mechanisms, each with the number of its runs.
-        group_sizes: Sizes of the groups that they are seen by, one at most.
+        group_size: Of the largest group that was composed, which sees all of them.
         num_distinct: How many there are, Gaussian ones aside.
     """
 
     counts: Mapping[interface.Mechanism, int] = dataclasses.field(default_factory=dict)
-    group_sizes: frozenset[int] = frozenset()
+    group_size: int = 1
     num_distinct: int = 0
 
     def plus(self, parts: Mapping[interface.Mechanism, int]) -> "_Composed":
@@ -74,8 +74,7 @@ class _Composed:
             part for part in counts if part not in self.counts
         )
         event_reader.check_distinct(distinct)
-        sizes = self.group_sizes | groups.group_sizes(parts)
-        return _Composed({**self.counts, **counts}, sizes, distinct)
+        return _Composed({**self.counts, **counts}, self.group_size, distinct)
 
     def is_known(self) -> bool:
         """Tells whether anything composed has no privacy at all."""
@@ -270,13 +269,11 @@ class PLDAccountant(pld_privacy_accountant.PLDAccountant):
         asks_for_support = not do_compose and count == 0
         before = self._composed
         try:
-            parts = reader.parts(event)
-            sizes = before.group_sizes | groups.group_sizes(parts)
-            if len(sizes) > 1:
-                parts = reader.parts(group_events.seen_by(event, max(sizes)))
-                if max(sizes) not in before.group_sizes:
-                    seen = group_events.seen_by(self.ledger, max(sizes))
-                    before = _Composed().plus(reader.parts(seen))
+            size = max(before.group_size, group_events.largest(event))
+            parts = reader.parts(group_events.seen_by(event, size))
+            if size > before.group_size:
+                seen = group_events.seen_by(self.ledger, size)
+                before = _Composed(group_size=size).plus(reader.parts(seen))
         except event_reader.UnsupportedError as error:
             return CompositionErrorDetails(
                 invalid_event=error.event, error_message=error.message

@@ -45,19 +45,19 @@ class _State:
         rows: (splits, orders), Rényi divergences: a row for one record, or for each
             split of a group.
         log_kept: log of the probability that nothing told everything, at most 0.
-        group_size: Whose privacy is accounted for; None if nobody's yet.
+        group_size: How many records neighbours differ in: the largest group's size.
     """
 
     rows: FloatArray
     log_kept: float
-    group_size: int | None
+    group_size: int
 
     def after(self, other: "_State", count: int) -> "_State":
         """Returns the state after what another composes, so many times."""
         rows = (self.rows + count * other.rows) * (1 + _ROUNDING)
         rows.setflags(write=False)
-        size = other.group_size if self.group_size is None else self.group_size
-        return _State(rows, self.log_kept + count * other.log_kept, size)
+        kept = self.log_kept + count * other.log_kept
+        return _State(rows, kept, other.group_size)
 
 
 class RdpAccountant(rdp_privacy_accountant.RdpAccountant):
@@ -120,7 +120,7 @@ class RdpAccountant(rdp_privacy_accountant.RdpAccountant):
         privacy_accountant.PrivacyAccountant.__init__(self, neighboring_relation)
         self._order_values = tuple(float(order) for order in orders)
         self._orders = np.array(self._order_values)
-        self._state = _State(np.zeros((1, len(self._orders))), 0.0, None)
+        self._state = _State(np.zeros((1, len(self._orders))), 0.0, 1)
 
     def __repr__(self) -> str:
         """Returns what was composed, for which relation; it computes nothing."""
@@ -166,16 +166,12 @@ class RdpAccountant(rdp_privacy_accountant.RdpAccountant):
         self, event: stock_dp_event.DpEvent, count: int, do_compose: bool
     ) -> CompositionErrorDetails | None:
         reader = renyi_events.reader(self._neighboring_relation)
-        known = before = self._state
+        known, earlier = self._state, None
         try:
-            counts = reader.counts(event)
-            sizes = {part.group_size for part in counts} | {known.group_size}
-            largest = max((size for size in sizes if size is not None), default=None)
-            if largest is not None and not sizes <= {largest, None}:
-                counts = reader.counts(group_events.seen_by(event, largest))
-                if known.group_size not in (largest, None):
-                    seen = group_events.seen_by(self.ledger, largest)
-                    before = self._state_of(reader.counts(seen))
+            size = max(known.group_size, group_events.largest(event))
+            counts = reader.counts(group_events.seen_by(event, size))
+            if size > known.group_size:
+                earlier = reader.counts(group_events.seen_by(self.ledger, size))
         except event_reader.UnsupportedError as error:
             return CompositionErrorDetails(error.event, error.message)
         except (TypeError, ValueError):
@@ -184,24 +180,24 @@ class RdpAccountant(rdp_privacy_accountant.RdpAccountant):
             return None  # What the fields lack is told when it is composed.
         if not do_compose:
             return None
-        run = self._state_of(counts)
+        run = self._state_of(counts, size)
+        before = None if earlier is None else self._state_of(earlier, size)
         with _COMPOSING:
             now = self._state
-            is_current = before is known and now.group_size == known.group_size
-            if is_current or now is known:
-                state = (now if is_current else before).after(run, count)
+            if now is known or (before is None and now.group_size == size):
+                state = (before or now).after(run, count)
                 self._ledger.compose(event, count)
                 self._state = state
                 return None
         # Another thread has composed what a group of another size sees.
         return self._maybe_compose(event, count, do_compose)
 
-    def _state_of(self, counts: dict[curves.Curve, int]) -> _State:
-        """Returns the state after one run of an event."""
-        state = _State(np.zeros((1, len(self._orders))), 0.0, None)
+    def _state_of(self, counts: dict[curves.Curve, int], size: int) -> _State:
+        """Returns the state after what a group of a size sees."""
+        state = _State(np.zeros((1, len(self._orders))), 0.0, size)
         for part, count in counts.items():
             rows = np.atleast_2d(part.rdp(self._order_values))
-            single = _State(rows, part.log_kept(), part.group_size)
+            single = _State(rows, part.log_kept(), size)
             state = state.after(single, count)
         return state
 

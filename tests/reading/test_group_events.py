@@ -121,13 +121,12 @@ class TestRefusals:
             SelfComposed(Composed([Laplace(9.0), Poisson(0.2, Gaussian(2.0))]), 2),
         ),
         (Group(2, dp_accounting.NoOpDpEvent()), Gaussian(3.0)),
+        (Group(2, Gaussian(0.0)), Poisson(0.0, Gaussian(3.0))),
     ],
 )
 def test_the_largest_group_sees_all_that_is_composed(first, second):
     inner = second.event if isinstance(second, Group) else second
     wrapped = accountant_of(Composed([first, Group(first.group_size, inner)]))
-    if isinstance(first.event, dp_accounting.NoOpDpEvent):
-        wrapped = accountant_of(second)  # Of what nobody sees there is no group.
     bounds = wrapped.get_epsilon_bounds(1e-6)
     for events in ((first, second), (second, first)):
         accountant = ext.PLDAccountant()
@@ -139,8 +138,9 @@ def test_the_largest_group_sees_all_that_is_composed(first, second):
         tree = Composed(list(events))
         both = accountant_of(tree).get_epsilon_bounds(1e-6)
         assert both == pytest.approx(bounds, rel=1e-12)
-        found = pld.from_event(tree).get_delta_for_epsilon(bounds[1] + 1e-3)
-        assert found <= 1.1e-6
+        if bounds[1] < math.inf:
+            found = pld.from_event(tree).get_delta_for_epsilon(bounds[1] + 1e-3)
+            assert found <= 1.1e-6
 
 
 def test_what_tells_everything_needs_no_group():
