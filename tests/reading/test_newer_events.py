@@ -8,6 +8,7 @@ import subprocess
 import sys
 import warnings
 
+import asked
 import dp_accounting
 from dp_accounting import dp_event as stock_events
 from dp_accounting import privacy_accountant
@@ -23,6 +24,7 @@ from dp_accounting_ext.reading import event_table
 from dp_accounting_ext.reading import renyi_events
 
 NeighborRel = privacy_accountant.NeighboringRelation
+accountant_of = asked.accountant_of
 Gaussian = dp_accounting.GaussianDpEvent
 Laplace = dp_accounting.LaplaceDpEvent
 Poisson = dp_accounting.PoissonSampledDpEvent
@@ -42,10 +44,6 @@ def newer(monkeypatch):
     monkeypatch.setattr(renyi_events, "_TABLE", dict(renyi_events._TABLE))
     for table in (event_table, renyi_events):
         table.register_stock_events(newer_events.MODULE)
-
-
-def accountant_of(event, count=1, relation=NeighborRel.ADD_OR_REMOVE_ONE):
-    return ext.PLDAccountant(relation).compose(event, count)
 
 
 class TestPrivacyParameters:
