@@ -307,7 +307,8 @@ class TestProcesses:
         assert without_times(files.output.read_bytes()) == expected
 
     def test_a_dask_cluster_loses_a_worker_and_no_row(self, files, expected, tmp_path):
-        distributed = pytest.importorskip("distributed")
+        import distributed  # Slow, and needed here alone.
+
         killed = []
 
         def kill(done, rows):
