@@ -44,6 +44,7 @@ _SLOPE = 2.1
 
 # Tuning: terms of the series; even. A power of 1000 asks for |ωd| of about 4.
 _TERMS = 28
+_BLOCK = 1 << 12  # Of all terms so many weights at once: they stay in the cache.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,7 +89,9 @@ def logarithms(
     places = np.arange(weights.size, dtype=np.float64)
     middle = round(sums.dot(weights, places))
     highest = max(int(frequencies.max()), 1)
-    moments = _moments(weights, (2 * math.pi * highest / size) * (places - middle))
+    there = np.flatnonzero(weights)
+    steps = (2 * math.pi * highest / size) * (places[there] - middle)
+    moments = _moments(weights[there], steps)
     relative = frequencies / highest
     # Σ w − 1: multiples of 2^−51 add up exactly; the rest is below n 2^−52.
     high = (weights + 2.0) - 2.0
@@ -108,13 +111,16 @@ def logarithms(
 
 def _moments(weights: FloatArray, steps: FloatArray) -> FloatArray:
     """Returns Σ w x^k / k! for k from 1 to the number of terms."""
-    terms = np.empty((_TERMS, weights.size))
-    before = weights
-    for order, row in enumerate(terms, 1):
-        np.multiply(before, steps, out=row)
-        row /= order
-        before = row
-    return sums.pairwise(terms)
+    found = []
+    for begin in range(0, weights.size, _BLOCK):
+        before, here = weights[begin : begin + _BLOCK], steps[begin : begin + _BLOCK]
+        terms = np.empty((_TERMS, here.size))
+        for row in terms:
+            before = np.multiply(before, here, out=row)
+        found.append(sums.pairwise(terms))
+    factorials = np.cumprod(np.arange(1.0, _TERMS + 1))
+    moments: FloatArray = sums.pairwise(np.array(found).T) / factorials
+    return moments
 
 
 def _series(moments: FloatArray, relative: FloatArray) -> ComplexArray:

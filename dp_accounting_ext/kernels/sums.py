@@ -37,7 +37,9 @@ def pairwise(values: FloatArray) -> FloatArray:
     while values.shape[-1] > 1:
         half = values.shape[-1] // 2
         halves = values[..., :half] + values[..., half : 2 * half]
-        values = np.concatenate([halves, values[..., 2 * half :]], axis=-1)
+        if values.shape[-1] % 2:
+            halves = np.concatenate([halves, values[..., 2 * half :]], axis=-1)
+        values = halves
     return values[..., 0]
 
 
