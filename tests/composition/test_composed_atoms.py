@@ -141,6 +141,47 @@ def test_fewer_losses_are_read_of_many_copies():
     assert (lower.deltas(epsilons) <= upper.deltas(epsilons)).all()
 
 
+@pytest.mark.parametrize("bound", list(Bound))
+@pytest.mark.parametrize("high", [0.4, 2.0, 9.0])
+def test_split_and_grouped_once_more_against_exact_sums(monkeypatch, bound, high):
+    """A law that is on the lattice: what is read at every third loss is all there is."""
+    monkeypatch.setattr(composed_atoms, "_stride", lambda copies, size: 3)
+    count, interval = 250, 1 / 64
+    numerators = np.array([4, 5, 7], dtype=object)
+    exact = np.array([1], dtype=object)
+    for _ in range(count):
+        exact = np.convolve(exact, numerators)
+    law = loss_distribution.LossDistribution(
+        np.array([-interval, 0.0, interval]),
+        np.array([4, 5, 7]) / 16,
+        0.0,
+        count,
+        bound,
+    )
+    ends = (-count * interval, count * interval)
+    totals = composed_atoms.Totals(bound, count, ends, 0.0, 1 + 1e-9, 0.0, 0.0)
+    place = anchors.Place(1.0, -1.0, high, -0.2, 4.0, 0.3, (-0.5, 0.5))
+    composition = composed_atoms.Composition(totals, place, interval)
+    composition.add(law)
+    atoms = composition.atoms()
+    steps = np.arange(-6, 80)
+    found = atoms.deltas(steps * interval)
+    losses = (np.arange(exact.size) - count) * interval
+    masses = np.array([float(Fraction(mass, 16**count)) for mass in exact])
+    tight = []
+    for step, delta in zip(steps.tolist(), found.tolist(), strict=True):
+        truth = math.fsum(masses * np.maximum(-np.expm1(step * interval - losses), 0.0))
+        if bound is Bound.UPPER:
+            assert delta >= truth * (1 - 1e-13)
+        else:
+            assert delta <= truth * (1 + 1e-13)
+        tight.append(abs(delta / truth - 1))
+    if high > 5 and bound is Bound.UPPER:
+        # At every third loss a split changes nothing; in between, little.
+        assert np.sort(tight)[25] < 1e-9
+        assert max(tight) < 0.1
+
+
 def test_what_is_not_read_is_not_kept_but_counts():
     law, totals = runs(Bound.UPPER)
     places = [
