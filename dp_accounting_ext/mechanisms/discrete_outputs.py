@@ -30,6 +30,12 @@ class DiscreteLaplace(interface.OnePairMechanism):
     def is_symmetric(self) -> bool:
         return True
 
+    def sum_of(self, members: int) -> interface.Mechanism | None:
+        moved = self.sensitivity * members
+        if moved > discrete.LARGEST_SENSITIVITY:
+            return None
+        return DiscreteLaplace(self.parameter, moved)
+
 
 @dataclasses.dataclass(frozen=True)
 class DiscreteGaussian(interface.OnePairMechanism):
@@ -48,6 +54,12 @@ class DiscreteGaussian(interface.OnePairMechanism):
 
     def is_symmetric(self) -> bool:
         return True
+
+    def sum_of(self, members: int) -> interface.Mechanism | None:
+        moved = self.sensitivity * members
+        if not discrete.is_discrete_gaussian(self.sigma, moved):
+            return None
+        return DiscreteGaussian(self.sigma, moved)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -23,6 +23,7 @@ from dp_accounting_ext.pairs import dominating_pair
 from dp_accounting_ext.pairs import gaussian
 
 Bound = dominating_pair.Bound
+accountant_of = asked.accountant_of
 Gaussian = additive_noise.Gaussian
 Response = discrete_outputs.RandomizedResponse
 LAPLACE = additive_noise.laplace(2.0)
@@ -190,10 +191,6 @@ def test_the_worst_of_several_is_the_largest(counts, delta, epsilon):
     lowers = [one.lower_delta(epsilon, one.upper_delta(epsilon)) for one in each]
     assert low <= max(lowers)
     assert (low > 0) == (max(lowers) > 0)
-
-
-def accountant_of(event, count=1):
-    return ext.PLDAccountant().compose(event, count)
 
 
 class TestExtremes:

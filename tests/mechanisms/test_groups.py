@@ -20,6 +20,7 @@ from dp_accounting_ext.mechanisms import groups
 from dp_accounting_ext.pairs import dominating_pair
 
 Bound = dominating_pair.Bound
+accountant_of = asked.accountant_of
 Direction = dominating_pair.Direction
 NeighborRel = privacy_accountant.NeighboringRelation
 Gaussian = dp_accounting.GaussianDpEvent
@@ -29,10 +30,6 @@ Composed = dp_accounting.ComposedDpEvent
 Group = ext.GroupSubsampledEvent
 WithoutReplacement = dp_accounting.SampledWithoutReplacementDpEvent
 RESPONSE = stock_events.RandomizedResponseDpEvent(0.5, 2)  # θ = 3/4.
-
-
-def accountant_of(event, count=1, relation=NeighborRel.ADD_OR_REMOVE_ONE):
-    return ext.PLDAccountant(relation).compose(event, count)
 
 
 @pytest.mark.parametrize(

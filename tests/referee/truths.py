@@ -114,6 +114,8 @@ class Referee:
             return [channels.EVERYTHING]
         if isinstance(event, ext.GroupSubsampledEvent):
             return _Group(self).cases(event.event)
+        if sum(self.split) > (2 if self.relation is NeighborRel.REPLACE_ONE else 1):
+            return _Group(self).cases(event)
         if isinstance(event, FIXED):
             return self.fixed_size(event)
         if self.relation is NeighborRel.REPLACE_ONE:
@@ -330,7 +332,7 @@ class _Group:
 
 def splits(event: stock.DpEvent, relation: NeighborRel) -> list[tuple[int, int]]:
     """Returns every way the group of a tree, or its record, can leave and join."""
-    (size,) = {int(group.group_size) for group in groups(event)} or {1}
+    size = max((int(group.group_size) for group in groups(event)), default=1)
     if relation is NeighborRel.REPLACE_ONE:
         return [(size, size)]
     if not any(groups(event)):
