@@ -316,10 +316,10 @@ class _RandomizedResponseSplit(Mechanism):
         sides = []
         if self.removed:
             answers = self._answers(self.removed)
-            sides.append(discrete.two_outcomes(answers, without, bound))
+            sides.append(discrete.few_outcomes(answers, without, bound))
         if self.inserted:
             answers = self._answers(self.inserted)
-            sides.append(discrete.two_outcomes(without, answers, bound))
+            sides.append(discrete.few_outcomes(without, answers, bound))
         if len(sides) == 1:
             return dominating_pair.DirectedPairs.same(sides[0])
         if bound is Bound.LOWER:
