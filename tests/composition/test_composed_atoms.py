@@ -144,7 +144,7 @@ def test_fewer_losses_are_read_of_many_copies():
 @pytest.mark.parametrize("bound", list(Bound))
 @pytest.mark.parametrize("high", [0.4, 2.0, 9.0])
 def test_split_and_grouped_once_more_against_exact_sums(monkeypatch, bound, high):
-    """A law that is on the lattice: what is read at every third loss is all there is."""
+    """On the lattice: what is read at every third loss is all there is."""
     monkeypatch.setattr(composed_atoms, "_stride", lambda copies, size: 3)
     count, interval = 250, 1 / 64
     numerators = np.array([4, 5, 7], dtype=object)
