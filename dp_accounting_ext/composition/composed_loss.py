@@ -27,7 +27,8 @@ FloatArray = npt.NDArray[np.float64]
 
 # Tuning. In brackets: gap and time for half of it, and twice, over what they are for
 # 10,000 Poisson samples of rate 0.01 and σ = 1 at δ = 1e-6.
-_MOVED = 3e-6  # How far the lattice may move ε, relatively. (0.6 and 1.3, 1.4 and 0.8.)
+# How far the lattice may move ε, relatively. (0.6 and 1.3, 1.4 and 0.8.)
+_MOVED = 2.9e-6
 _NEAR_THE_MEAN = 0.015  # The largest loss interval, over the deviation of one loss.
 _RARE = 1e-7  # Share of δ that may become infinite. (The same.)
 _NEGLIGIBLE = 1e-12  # Share of a law that may move to the safe side. (The same.)

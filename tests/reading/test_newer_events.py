@@ -3,9 +3,6 @@
 import fractions
 import itertools
 import math
-import os
-import subprocess
-import sys
 import warnings
 
 import asked
@@ -445,32 +442,6 @@ def test_bad_fields(event, message):
     with pytest.raises(ValueError, match=message):
         accountant.compose(event)
     assert accountant.ledger == dp_accounting.NoOpDpEvent()
-
-
-@pytest.mark.skipif(
-    "DP_ACCOUNTING_CHECKOUT" not in os.environ,
-    reason="no checkout of dp_accounting is named",
-)
-def test_this_file_on_a_checkout_of_the_library():
-    """The directory with the package `dp_accounting` in it, ahead of the installed."""
-    checkout = os.environ["DP_ACCOUNTING_CHECKOUT"]
-    package = os.path.dirname(os.path.dirname(ext.__file__))
-    path = os.pathsep.join([checkout, package])
-    rest = {k: v for k, v in os.environ.items() if k != "DP_ACCOUNTING_CHECKOUT"}
-    command = [sys.executable, "-m", "pytest", __file__, "-q", "-p", "no:cacheprovider"]
-    code = "import dp_accounting; print(dp_accounting.__file__)"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**rest, "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.startswith(os.path.realpath(checkout))
-    done = subprocess.run(
-        command, env={**rest, "PYTHONPATH": path}, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stdout[-3000:]
 
 
 @pytest.mark.parametrize("epsilon", [1e-9, 0.03, 700.0])

@@ -471,12 +471,19 @@ def _scheduled_allocation(event: Any, referee: Referee) -> list[Channel]:
 
 
 def _private_sampling(event: Any, referee: Referee) -> list[Channel]:
-    """Returns two laws between the bounds, at opposite ends of 64 equal outputs."""
-    if referee.side is Side.HIGH:
-        return []
+    """Returns two laws between the bounds, at opposite ends of 64 equal outputs.
+
+    From above those of outputs as small as may be, which is what 64 can be made of.
+    """
     number = 64
     half, mass = mpmath.mpf(event.epsilon) / 2, mpmath.mpf(event.total_mass)
-    low, high = (mass / number * mpmath.exp(side * half) for side in (-1, 1))
+    least, most = mpmath.exp(-half), mpmath.exp(half)
+    if referee.side is Side.HIGH:
+        best = min(1 - least * mass, most * mass - 1) / (most - least)
+        truth, lie = most * best, least * best
+        nothing = 1 - truth - lie
+        return [channels.exact([truth, nothing, lie], [lie, nothing, truth])]
+    low, high = mass / number * least, mass / number * most
     law, left = [low] * number, 1 - number * low
     for place in range(number):
         law[place] += min(max(left, 0), high - low)
