@@ -115,8 +115,9 @@ class Atoms:
 
     def deltas(self, epsilons: FloatArray) -> FloatArray:
         """Returns certified δ at (n,) ε, in nats."""
-        log_kappas = epsilons + self.shift - self.origin
         number = self._minus.searchsorted(-(epsilons + self.shift))
+        shifts, factors = self._allowances(number)
+        log_kappas = epsilons + shifts - self.origin
         # Any number gives a lower bound on the largest, which is at this one or, by
         # rounding, at the next.
         around = self._around(number)
@@ -126,8 +127,20 @@ class Atoms:
         if self.bound is Bound.UPPER:
             totals[epsilons > self.highest] = self.found[0]
             totals[epsilons < self.lowest] = 1.0
-        found: FloatArray = np.maximum(self.factor * (self.sink + totals), 0.0)
+        found: FloatArray = np.maximum(factors * (self.sink + totals), 0.0)
         return np.minimum(found, 1.0)
+
+    def _allowances(self, numbers: IndexArray) -> tuple[FloatArray, FloatArray]:
+        """Returns (n,) shifts and factors for sums of so many losses and one more.
+
+        As `dominating_pair.allowance`. Those that count at ε are no more than those
+        above the ε of the largest shift.
+        """
+        fewer = 2 * (self.losses.size - 1 - numbers) * floats.UNIT_ROUNDOFF
+        fewer = np.maximum(fewer, 0.0)
+        if self.bound is Bound.UPPER:
+            return self.shift + fewer, self.factor * np.exp(-fewer)
+        return self.shift - fewer, np.minimum(self.factor + fewer, 1.0)
 
     def epsilons(self, deltas: FloatArray) -> FloatArray:
         """Returns ε at (n,) δ, certified where it is from `lowest` to `highest`.
