@@ -376,7 +376,8 @@ class Composition:
         cost += floats.SMALLEST_MASS
         # Beyond it a cost may have been cut off; it outweighs any gain.
         kept = np.flatnonzero((cost <= _LARGEST_COST) & (gain > 0))
-        logs = np.log(gain[kept] / cost[kept])
+        ratios = gain[kept] / cost[kept]
+        kept, logs = kept[ratios > 0], np.log(ratios[ratios > 0])
         # Not the order of the lattice where a law has atoms of its own.
         order = np.argsort(logs, kind="stable")[::-1]
         kept = kept[order]
