@@ -127,6 +127,11 @@ CASES = [
         "num_steps must be at most 1000000000. Found 10000000000.",
     ),
     (run(epochs=2**60), "epochs must be at most 2^53. Found 1152921504606846976."),
+    (run(epochs=-0.5), "epochs must be positive and finite. Found -0.5."),
+    (
+        run(num_selected=2, epochs=2.5),
+        "epochs must be whole where num_selected is above 1. Found 2.5: round",
+    ),
     (
         compose(ext.GroupSubsampledEvent(9999, Gaussian(1.0))),
         "group_size must be at most 1024. Found 9999.",

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from dp_accounting_ext.composition import anchors
 from dp_accounting_ext.composition import composed_loss
+from dp_accounting_ext.composition import large_losses
 from dp_accounting_ext.composition import loss_distribution
 from dp_accounting_ext.kernels import floats
 from dp_accounting_ext.kernels import sums
@@ -28,7 +29,7 @@ Direction = dominating_pair.Direction
 Counts = Mapping[interface.Mechanism, int]
 FloatArray = npt.NDArray[np.float64]
 IndexArray = npt.NDArray[np.int64]
-Loss = composed_loss.ComposedLoss
+Loss = large_losses.HeavyTailedLoss
 Question = Callable[[Loss, FloatArray], FloatArray]
 
 # Of δ, what tails may hold: this much of it moves ε by less than 1e-6 of it.
@@ -147,7 +148,8 @@ class PrivacyBounds:
     ) -> FloatArray:
         """Returns (n,) upper bounds on ε at (n,) δ of one level."""
         composed_loss.prepare(
-            [self._loss(Bound.UPPER, way, level) for way in self._directions], deltas
+            [self._loss(Bound.UPPER, way, level).whole for way in self._directions],
+            deltas,
         )
         return self._worst(level, deltas, Loss.epsilons, Loss.simple_epsilons, enough)
 

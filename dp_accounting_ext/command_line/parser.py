@@ -82,7 +82,11 @@ def add_batches(command: argparse.ArgumentParser) -> None:
         "--batch-size", type=int, metavar="B", help="records of a batch, on average"
     )
     command.add_argument(
-        "--epochs", type=int, default=1, metavar="E", help="passes over the dataset"
+        "--epochs",
+        type=float,
+        default=1,
+        metavar="E",
+        help="passes over the dataset; 2.5 for a run that ends amid the third",
     )
     command.add_argument(
         "--steps",

@@ -105,7 +105,7 @@ def training(setting: training_run.TrainingRun) -> str:
         words = f"{setting.num_selected} of {setting.num_steps} steps"
     else:
         words = f"{setting.dataset_size} records in batches of {setting.batch_size}"
-    words += f", {setting.epochs} epoch{'s' if setting.epochs > 1 else ''}"
+    words += f", {training_run.in_words(setting.epochs)}"
     if setting.group_size > 1:
         words += f", groups of {setting.group_size}"
     return words

@@ -313,10 +313,10 @@ class _Answered(Mechanism):
         sides = []
         if self.removed[0]:
             answers = self._answers(self.removed)
-            sides.append(discrete.two_outcomes(answers, without, bound))
+            sides.append(discrete.few_outcomes(answers, without, bound))
         if self.inserted[0]:
             answers = self._answers(self.inserted)
-            sides.append(discrete.two_outcomes(without, answers, bound))
+            sides.append(discrete.few_outcomes(without, answers, bound))
         each = [
             dataclasses.replace(
                 side,

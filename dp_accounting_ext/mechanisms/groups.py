@@ -2,7 +2,6 @@
 
 import abc
 import collections
-from collections.abc import Collection
 from collections.abc import Mapping
 import dataclasses
 import functools
@@ -352,22 +351,6 @@ def worst_pairs(
         return every[0]
     reverse = [each.swapped() for each in every]
     return profile_pairs.maximum([*every, *reverse]).map(dominating_pair.certain)
-
-
-def error_of_mixed_sizes(sizes: Collection[int]) -> str | None:
-    """Returns what is wrong with groups of such sizes side by side, or None."""
-    if len(sizes) < 2:
-        return None
-    largest = max(sizes)
-    if 1 in sizes:
-        return (
-            f"GroupSubsampledEvent with group_size {largest} cannot be composed with a "
-            f"single-record event; wrap it in GroupSubsampledEvent({largest}, …)."
-        )
-    return (
-        "GroupSubsampledEvents that are composed must have one group_size. "
-        f"Found {' and '.join(map(str, sorted(sizes)))}."
-    )
 
 
 def group_sizes(counts: Mapping[Mechanism, int]) -> set[int]:
