@@ -50,6 +50,8 @@ ROWS = (
     (0.55, 391, 2, 1e-5),
     (0.7, 240, 3, 1e-7),
     (1.5, 20, 3, 1e-6),
+    (0.8, 10, 3, 1e-6),
+    (0.32, 17, 5, 1e-6),
 )
 # t, k, δ, ε, and σ there: where the sweep of the accountant's first example starts and
 # goes down by 0.05, where that of its second starts and goes down by 0.02, and the σ of
