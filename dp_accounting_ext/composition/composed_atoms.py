@@ -38,9 +38,9 @@ _MOST_STEPS = 100
 _BLOCK = 256
 _NEXT = np.arange(-1, 2)[:, np.newaxis]
 _BLOCK_SPAN = 50.0
-# What is read has an interval of its own, so much finer than the spread that those of
-# the laws add up to: at most 1 % of what they move. Half and twice it: see there.
-_FINER = 10.0
+# How far an interval of its own for what is read may move ε, relatively: 1 % of what
+# those of the laws may. Half and twice it: see there.
+_MOVED = 2.9e-8
 _FEWEST_READ = 1 << 13  # That many cost next to nothing.
 _LEAST_SIZE = 4
 
@@ -270,7 +270,7 @@ class Composition:
         least, most = totals.ends[0] / interval, totals.ends[1] / interval
         first = math.floor(max(place.low / interval, least - totals.copies)) - 2
         last = math.ceil(min(place.high / interval, most + totals.copies))
-        self._stride = _stride(totals.copies, last - first)
+        self._stride = _stride(place, interval, last - first)
         first -= first % self._stride
         # The highest losses of an upper bound may move by a stride.
         size = last + 2 + self._stride - first
@@ -397,7 +397,8 @@ class Composition:
         cost += floats.SMALLEST_MASS
         # Beyond it a cost may have been cut off; it outweighs any gain.
         kept = np.flatnonzero((cost <= _LARGEST_COST) & (gain > 0))
-        logs = np.log(gain[kept] / cost[kept])
+        ratios = gain[kept] / cost[kept]
+        kept, logs = kept[ratios > 0], np.log(ratios[ratios > 0])
         # Not the order of the lattice where a law has atoms of its own.
         order = np.argsort(logs, kind="stable")[::-1]
         kept = kept[order]
@@ -439,13 +440,13 @@ class Composition:
         )
 
 
-def _stride(copies: int, size: int) -> int:
-    """Returns how many indices apart losses are read, of so many.
+def _stride(place: anchors.Place, interval: float, size: int) -> int:
+    """Returns how many indices apart losses are read, of so many around a place.
 
-    So many copies of an interval have a variance, and that of one so many times as
-    wide is small beside it.
+    An interval h adds about h²/6 to the variance, which moves ε by h² (1 + tilt) / 12.
     """
-    return max(min(int(math.sqrt(copies) / _FINER), size // _FEWEST_READ), 1)
+    widest = math.sqrt(12 * _MOVED * place.centre / (1 + place.tilt))
+    return max(min(int(widest / interval), size // _FEWEST_READ), 1)
 
 
 def _exponentials(start: float, step: float, number: int) -> FloatArray:
