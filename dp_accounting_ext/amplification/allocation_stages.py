@@ -7,6 +7,7 @@ from dp_accounting_ext.amplification import additive_window
 from dp_accounting_ext.amplification import allocation_routes
 from dp_accounting_ext.amplification import geometric_allocation
 from dp_accounting_ext.pairs import dominating_pair
+from dp_accounting_ext.pairs import exact_means
 
 # Tuning: points of each sum, so that brackets are within about 1e-5 of ε, relatively.
 ADDITIVE_POINTS = 21600
@@ -31,12 +32,13 @@ def on_grid(
     points: int | None,
 ) -> dominating_pair.DominatingPair:
     """Returns the mean of t ratios on a multiplicative grid, of so many points."""
-    return geometric_allocation.mean_of_copies(
+    mean = geometric_allocation.mean_of_copies(
         pair,
         num_steps,
         tail_mass=tail_mass,
         points=points or points_for(pair, num_steps),
     )
+    return exact_means.settled(mean)
 
 
 def in_stages(

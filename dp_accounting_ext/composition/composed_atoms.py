@@ -30,9 +30,9 @@ _MOST_STEPS = 100
 _BLOCK = 256
 _NEXT = np.arange(-1, 2)[:, np.newaxis]
 _BLOCK_SPAN = 50.0
-# What is read has an interval of its own, so much finer than the spread that those of
-# the laws add up to: at most 1 % of what they move. Half and twice it: see there.
-_FINER = 10.0
+# How far an interval of its own for what is read may move ε, relatively: 1 % of what
+# those of the laws may. Half and twice it: see there.
+_MOVED = 2.9e-8
 _FEWEST_READ = 1 << 13  # That many cost next to nothing.
 _LEAST_SIZE = 4
 
@@ -115,8 +115,9 @@ class Atoms:
 
     def deltas(self, epsilons: FloatArray) -> FloatArray:
         """Returns certified δ at (n,) ε, in nats."""
-        log_kappas = epsilons + self.shift - self.origin
         number = self._minus.searchsorted(-(epsilons + self.shift))
+        shifts, factors = self._allowances(number)
+        log_kappas = epsilons + shifts - self.origin
         # Any number gives a lower bound on the largest, which is at this one or, by
         # rounding, at the next.
         around = self._around(number)
@@ -126,8 +127,20 @@ class Atoms:
         if self.bound is Bound.UPPER:
             totals[epsilons > self.highest] = self.found[0]
             totals[epsilons < self.lowest] = 1.0
-        found: FloatArray = np.maximum(self.factor * (self.sink + totals), 0.0)
+        found: FloatArray = np.maximum(factors * (self.sink + totals), 0.0)
         return np.minimum(found, 1.0)
+
+    def _allowances(self, numbers: IndexArray) -> tuple[FloatArray, FloatArray]:
+        """Returns (n,) shifts and factors for sums of so many losses and one more.
+
+        As `dominating_pair.allowance`. Those that count at ε are no more than those
+        above the ε of the largest shift.
+        """
+        fewer = 2 * (self.losses.size - 1 - numbers) * floats.UNIT_ROUNDOFF
+        fewer = np.maximum(fewer, 0.0)
+        if self.bound is Bound.UPPER:
+            return self.shift + fewer, self.factor * np.exp(-fewer)
+        return self.shift - fewer, np.minimum(self.factor + fewer, 1.0)
 
     def epsilons(self, deltas: FloatArray) -> FloatArray:
         """Returns ε at (n,) δ, certified where it is from `lowest` to `highest`.
@@ -247,7 +260,7 @@ class Composition:
         least, most = totals.ends[0] / interval, totals.ends[1] / interval
         first = math.floor(max(place.low / interval, least - totals.copies)) - 2
         last = math.ceil(min(place.high / interval, most + totals.copies))
-        self._stride = _stride(totals.copies, last - first)
+        self._stride = _stride(place, interval, last - first)
         first -= first % self._stride
         # The highest losses of an upper bound may move by a stride.
         size = last + 2 + self._stride - first
@@ -406,13 +419,13 @@ class Composition:
         )
 
 
-def _stride(copies: int, size: int) -> int:
-    """Returns how many indices apart losses are read, of so many.
+def _stride(place: anchors.Place, interval: float, size: int) -> int:
+    """Returns how many indices apart losses are read, of so many around a place.
 
-    So many copies of an interval have a variance, and that of one so many times as
-    wide is small beside it.
+    An interval h adds about h²/6 to the variance, which moves ε by h² (1 + tilt) / 12.
     """
-    return max(min(int(math.sqrt(copies) / _FINER), size // _FEWEST_READ), 1)
+    widest = math.sqrt(12 * _MOVED * place.centre / (1 + place.tilt))
+    return max(min(int(widest / interval), size // _FEWEST_READ), 1)
 
 
 def _exponentials(start: float, step: float, number: int) -> FloatArray:

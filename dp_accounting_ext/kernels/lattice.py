@@ -56,7 +56,9 @@ _LEAST_ANCHOR = 1e-200
 _NEGLIGIBLE_EXPONENT = -70.0
 # From so many copies on a spectrum is wanted better than a transform has it.
 _MANY_COPIES = 500
-# From so many points on a few frequencies are computed sooner without a transform.
+# From so many points on, and so many copies, a few frequencies are all there are, and
+# are computed sooner without a transform.
+_SMOOTH_COPIES = 50
 _LARGE_CIRCLE = 1 << 17
 
 
@@ -527,7 +529,7 @@ class TiltedProduct:
         Of many copies of a law without gaps, on a circle so large that a transform
         takes longer; None elsewhere, and where the transform is better.
         """
-        if factor.count < _MANY_COPIES or self.size < _LARGE_CIRCLE:
+        if factor.count < _SMOOTH_COPIES or self.size < _LARGE_CIRCLE:
             return None
         # Later factors only shrink it.
         first = near_one.first_negligible(
