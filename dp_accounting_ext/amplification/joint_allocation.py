@@ -474,11 +474,15 @@ def variance_floor(
         columns: (m,) tilts per column, for Chernoff bounds.
     """
     best = 0.0
-    laws = [(f.count, sums.gather(f.columns, f.masses)) for f in factors]
+    laws = []
+    for factor in factors:
+        # Of huge ratios there are few columns, but far beyond what memory could hold.
+        distinct, places = np.unique(factor.columns, return_inverse=True)
+        laws.append((factor.count, distinct, sums.gather(places, factor.masses)))
     for tilt in columns.tolist():
         exponent = 0.0
-        for count, masses in laws:
-            falls = np.exp(-tilt * np.arange(masses.size))
+        for count, distinct, masses in laws:
+            falls = np.exp(-tilt * distinct)
             exponent += count * math.log(sums.dot(masses, falls))
         best = max(best, (log_mass - exponent) / tilt - 1e-6)
     return best

@@ -23,6 +23,14 @@ IndexArray = npt.NDArray[np.int64]
 _LARGEST_COST = math.exp(600.0)
 # In units of rounding: a share of a mass that is split, or its part of a cost.
 _SPLIT_ERROR = 16.0
+# A loss over the interval, and back; in nats, over the loss.
+_PLACE_ERROR = 4.0
+# A share, two expm1 and a quotient (10), moves the mean loss by 10 (e^h − 1) at most; a
+# difference that is left by as much again. In nats, over the interval h, at most 1.
+_SHARE_ERROR = 40.0
+# A cost beside its gain: three exponentials and products (20), and their arguments, up
+# to 745 each. In nats.
+_COST_ERROR = 20.0 + 4 * floats.LARGEST_LOG
 
 # Tuning: the most steps of Newton's method, which is done after one or two.
 _MOST_STEPS = 100
@@ -30,9 +38,9 @@ _MOST_STEPS = 100
 _BLOCK = 256
 _NEXT = np.arange(-1, 2)[:, np.newaxis]
 _BLOCK_SPAN = 50.0
-# What is read has an interval of its own, so much finer than the spread that those of
-# the laws add up to: at most 1 % of what they move. Half and twice it: see there.
-_FINER = 10.0
+# How far an interval of its own for what is read may move ε, relatively: 1 % of what
+# those of the laws may. Half and twice it: see there.
+_MOVED = 2.9e-8
 _FEWEST_READ = 1 << 13  # That many cost next to nothing.
 _LEAST_SIZE = 4
 
@@ -115,8 +123,9 @@ class Atoms:
 
     def deltas(self, epsilons: FloatArray) -> FloatArray:
         """Returns certified δ at (n,) ε, in nats."""
-        log_kappas = epsilons + self.shift - self.origin
         number = self._minus.searchsorted(-(epsilons + self.shift))
+        shifts, factors = self._allowances(number)
+        log_kappas = epsilons + shifts - self.origin
         # Any number gives a lower bound on the largest, which is at this one or, by
         # rounding, at the next.
         around = self._around(number)
@@ -126,8 +135,20 @@ class Atoms:
         if self.bound is Bound.UPPER:
             totals[epsilons > self.highest] = self.found[0]
             totals[epsilons < self.lowest] = 1.0
-        found: FloatArray = np.maximum(self.factor * (self.sink + totals), 0.0)
+        found: FloatArray = np.maximum(factors * (self.sink + totals), 0.0)
         return np.minimum(found, 1.0)
+
+    def _allowances(self, numbers: IndexArray) -> tuple[FloatArray, FloatArray]:
+        """Returns (n,) shifts and factors for sums of so many losses and one more.
+
+        As `dominating_pair.allowance`. Those that count at ε are no more than those
+        above the ε of the largest shift.
+        """
+        fewer = 2 * (self.losses.size - 1 - numbers) * floats.UNIT_ROUNDOFF
+        fewer = np.maximum(fewer, 0.0)
+        if self.bound is Bound.UPPER:
+            return self.shift + fewer, self.factor * np.exp(-fewer)
+        return self.shift - fewer, np.minimum(self.factor + fewer, 1.0)
 
     def epsilons(self, deltas: FloatArray) -> FloatArray:
         """Returns ε at (n,) δ, certified where it is from `lowest` to `highest`.
@@ -243,11 +264,13 @@ class Composition:
         self._totals = totals
         self._place = place
         self._interval = interval
+        # Bound on how far rounding moves the sum of the losses on their way to it.
+        self._moved = 0.0
         # Each copy may move by an interval.
         least, most = totals.ends[0] / interval, totals.ends[1] / interval
         first = math.floor(max(place.low / interval, least - totals.copies)) - 2
         last = math.ceil(min(place.high / interval, most + totals.copies))
-        self._stride = _stride(totals.copies, last - first)
+        self._stride = _stride(place, interval, last - first)
         first -= first % self._stride
         # The highest losses of an upper bound may move by a stride.
         size = last + 2 + self._stride - first
@@ -275,6 +298,9 @@ class Composition:
         self._gained.multiply(factor)
         if other is not None:
             self._spent.multiply(other)
+        reach = max(abs(factor.start), abs(factor.end)) * self._interval
+        units = _PLACE_ERROR * reach + _SHARE_ERROR * self._interval
+        self._moved += law.count * units * floats.UNIT_ROUNDOFF
 
     def atoms(self) -> Atoms:
         """Returns what was composed."""
@@ -337,8 +363,16 @@ class Composition:
             mass_error=self._totals.mass_error
             + self._gained.mass_error
             + _SPLIT_ERROR * floats.UNIT_ROUNDOFF,
-            ratio_error=self._totals.ratio_error,
+            ratio_error=self._totals.ratio_error + self._moved + self._reading_error,
         )
+
+    @property
+    def _reading_error(self) -> float:
+        """Bounds how far the losses that are read are from those of their costs."""
+        reach = max(abs(self._lowest), abs(self._last)) * self._interval
+        units = _COST_ERROR + _PLACE_ERROR * reach
+        units += _SHARE_ERROR * self._stride * self._interval
+        return units * floats.UNIT_ROUNDOFF
 
     def _lower(self) -> Atoms:
         """Returns the atoms of a lower bound: noise, and what folds, is taken off.
@@ -363,7 +397,8 @@ class Composition:
         cost += floats.SMALLEST_MASS
         # Beyond it a cost may have been cut off; it outweighs any gain.
         kept = np.flatnonzero((cost <= _LARGEST_COST) & (gain > 0))
-        logs = np.log(gain[kept] / cost[kept])
+        ratios = gain[kept] / cost[kept]
+        kept, logs = kept[ratios > 0], np.log(ratios[ratios > 0])
         # Not the order of the lattice where a law has atoms of its own.
         order = np.argsort(logs, kind="stable")[::-1]
         kept = kept[order]
@@ -377,7 +412,7 @@ class Composition:
             mass_error=self._totals.mass_error + tilting,
             # Gain and cost are rounded on their own, which moves their ratio. The
             # laws' masses count as exact: less than the mechanism is a share of them.
-            ratio_error=self._totals.ratio_error + 2 * tilting,
+            ratio_error=self._totals.ratio_error + self._moved + 2 * tilting,
         )
 
     def _atoms(
@@ -405,13 +440,13 @@ class Composition:
         )
 
 
-def _stride(copies: int, size: int) -> int:
-    """Returns how many indices apart losses are read, of so many.
+def _stride(place: anchors.Place, interval: float, size: int) -> int:
+    """Returns how many indices apart losses are read, of so many around a place.
 
-    So many copies of an interval have a variance, and that of one so many times as
-    wide is small beside it.
+    An interval h adds about h²/6 to the variance, which moves ε by h² (1 + tilt) / 12.
     """
-    return max(min(int(math.sqrt(copies) / _FINER), size // _FEWEST_READ), 1)
+    widest = math.sqrt(12 * _MOVED * place.centre / (1 + place.tilt))
+    return max(min(int(widest / interval), size // _FEWEST_READ), 1)
 
 
 def _exponentials(start: float, step: float, number: int) -> FloatArray:

@@ -29,6 +29,7 @@ FloatArray = npt.NDArray[np.float64]
 # 10,000 Poisson samples of rate 0.01 and σ = 1 at δ = 1e-6.
 # How far the lattice may move ε, relatively. (0.6 and 1.3, 1.4 and 0.8.)
 _MOVED = 2.9e-6
+_NEAR_THE_MEAN = 0.015  # The largest loss interval, over the deviation of one loss.
 _RARE = 1e-7  # Share of δ that may become infinite. (The same.)
 _NEGLIGIBLE = 1e-12  # Share of a law that may move to the safe side. (The same.)
 _TRIES = 8  # At how many places an ε is looked for.
@@ -400,20 +401,26 @@ class ComposedLoss:
         """Returns the loss interval: fine enough for ε, no coarser than asked.
 
         An interval h adds about h²/6 to the variance of each loss, which moves ε by
-        n h² (1 + tilt) / 12.
+        n h² (1 + tilt) / 12; near the mean it moves δ as much as it does the variance.
         """
+        assert self._anchors is not None
         coarsest = self._interval
         if len(self._sketches) > _MANY:
             coarsest *= _COARSER
         moved = _MOVED * place.centre
         fine = math.sqrt(12 * moved / (self._totals.copies * (1 + place.tilt)))
+        narrow = self._anchors.deviation / math.sqrt(self._totals.copies)
+        fine = min(fine, _NEAR_THE_MEAN * narrow)
         largest = max(abs(end) for ends in self._ends for end in ends)
         width = place.high - place.low
         interval = min(fine, coarsest, _COARSEST, width / _FEWEST_POINTS)
         span = max(ends[1] - ends[0] for ends in self._ends)
-        return max(
+        interval = max(
             interval, _FINEST * largest, width / _MOST_POINTS, span / _MOST_CELLS
         )
+        # An atom at the end of the losses is better on the lattice than between.
+        cells = math.ceil(largest / interval)
+        return largest / cells if cells > 1 else interval
 
     def _largest_loss(self) -> float:
         """Returns the largest finite loss of the composition."""

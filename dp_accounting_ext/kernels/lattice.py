@@ -54,9 +54,14 @@ _LEAST_ANCHOR = 1e-200
 # Tuning: logarithm of what is left out, which counts as noise. Half and twice it: the
 # same gaps, times within 4 % (1 of 1000 steps, once and 100 times; Poisson samples).
 _NEGLIGIBLE_EXPONENT = -70.0
+# Certified, of a `TiltedProduct`: what is left out is less by e. Later factors, of less
+# than 10^13 copies, are at most e together, as their magnitudes are at most 1 + 1e-13.
+_LEFT_OUT_EXPONENT = _NEGLIGIBLE_EXPONENT - 1.0
 # From so many copies on a spectrum is wanted better than a transform has it.
 _MANY_COPIES = 500
-# From so many points on a few frequencies are computed sooner without a transform.
+# From so many points on, and so many copies, a few frequencies are all there are, and
+# are computed sooner without a transform.
+_SMOOTH_COPIES = 50
 _LARGE_CIRCLE = 1 << 17
 
 
@@ -478,8 +483,10 @@ class TiltedProduct:
         self._product: ComplexArray = np.zeros(0, dtype=np.complex128)
         self._log_bound = self._relative = np.zeros(0)
         self._is_begun = False
-        self._log_moment = 0.0
-        self._shifted = np.zeros(len(self._changes))
+        # Of each factor, all copies: under the tilt, and under those a little away.
+        # Sums of thousands of them are rounded once.
+        self._moments: list[tuple[float, ...]] = []
+        self._doubt = 0.0
         self._start = self._end = 0
 
     def multiply(self, factor: Factor) -> None:
@@ -492,11 +499,12 @@ class TiltedProduct:
         self._log_bound += count * spectrum.log_magnitudes
         self._product *= spectrum.power(count)
         self._relative += spectrum.relative_error(count)
-        self._log_moment += count * tilted.log_moment
-        self._shifted += [
-            count * factor.tilted(self.tilt + change).log_moment
-            for change in self._changes
-        ]
+        others = [factor.tilted(self.tilt + change) for change in self._changes]
+        each = [tilted, *others]
+        self._moments.append(tuple(count * one.log_moment for one in each))
+        worst = max(one.error for one in each)
+        rounding = 4 * max(abs(one.log_moment) for one in each) * floats.UNIT_ROUNDOFF
+        self._doubt += 2 * count * (worst + rounding)
         self._start += count * factor.start
         self._end += count * factor.end
         units = _GATHERING_ERROR + 8 * abs(tilted.log_moment)
@@ -527,11 +535,11 @@ class TiltedProduct:
         Of many copies of a law without gaps, on a circle so large that a transform
         takes longer; None elsewhere, and where the transform is better.
         """
-        if factor.count < _MANY_COPIES or self.size < _LARGE_CIRCLE:
+        if factor.count < _SMOOTH_COPIES or self.size < _LARGE_CIRCLE:
             return None
         # Later factors only shrink it.
         first = near_one.first_negligible(
-            weights, factor.places, self.size, factor.count, _NEGLIGIBLE_EXPONENT
+            weights, factor.places, self.size, factor.count, _LEFT_OUT_EXPONENT
         )
         if first is None:
             return None
@@ -550,7 +558,7 @@ class TiltedProduct:
             weights = dense
         values = self._transform(weights)[self._active]
         magnitude = np.log(np.abs(values) + self._error)
-        kept = self._log_bound + factor.count * magnitude > _NEGLIGIBLE_EXPONENT
+        kept = self._log_bound + factor.count * magnitude > _LEFT_OUT_EXPONENT
         self._keep(kept)
         logarithms = _logarithms(weights, 0, self._active, self.size, factor.count)
         return near_one.Spectrum(values[kept], self._error, logarithms)
@@ -571,7 +579,7 @@ class TiltedProduct:
         values = fft.irfft(whole, self.size)
         at = (first - self._start) % self.size
         values = np.concatenate([values[at:], values[:at]])[:number]
-        return TiltedValues(values, self._noise(), self._log_moment, self.tilt)
+        return TiltedValues(values, self._noise(), self._moment(0), self.tilt)
 
     def is_smooth(self, stride: int) -> bool:
         """Tells whether sums at every so manieth index are a transform of their own.
@@ -605,7 +613,7 @@ class TiltedProduct:
         values = np.concatenate([values[at:], values[:at]])[:number]
         noise = self._noise(_STENCIL_ERROR * floats.UNIT_ROUNDOFF)
         noise = floats.raised(noise * float(weights.sum()))
-        return TiltedValues(values, noise, self._log_moment, self.tilt)
+        return TiltedValues(values, noise, self._moment(0), self.tilt)
 
     def _noise(self, more: float = 0.0) -> float:
         """Bounds the error of the inverse transform, and some relative error more."""
@@ -626,20 +634,29 @@ class TiltedProduct:
     def _outside(self, sign: float, index: int) -> float:
         """Bounds the tilted mass from an index on, upwards or downwards (Chernoff)."""
         exponents = [0.0]
-        for change, moment in zip(self._changes, self._shifted, strict=True):
+        here = self._moment(0)
+        for number, change in enumerate(self._changes, 1):
             if change * sign > 0:
-                exponents.append(moment - self._log_moment - change * index)
-        return math.exp(min(exponents))
+                exponents.append(self._moment(number) - here - change * index)
+        return self._chance(exponents)
+
+    def _moment(self, number: int) -> float:
+        """Returns the logarithmic moment under the tilt (0), or a little away."""
+        return math.fsum(moments[number] for moments in self._moments)
+
+    def _chance(self, exponents: Sequence[float]) -> float:
+        """Bounds the least of some chances, whose logarithms are rounded."""
+        return floats.raised(math.exp(min(0.0, min(exponents) + self._doubt)))
 
     def mass_above(self, index: int) -> float:
         """Bounds the mass, not tilted, at or above an index (Chernoff)."""
         if index > self._end:
             return 0.0
-        exponents = [0.0, self._log_moment - self.tilt * index]
-        for change, moment in zip(self._changes, self._shifted, strict=True):
+        exponents = [0.0, self._moment(0) - self.tilt * index]
+        for number, change in enumerate(self._changes, 1):
             if self.tilt + change >= 0:
-                exponents.append(moment - (self.tilt + change) * index)
-        return floats.raised(math.exp(min(exponents)))
+                exponents.append(self._moment(number) - (self.tilt + change) * index)
+        return self._chance(exponents)
 
 
 def _logarithms(

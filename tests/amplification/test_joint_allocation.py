@@ -79,6 +79,15 @@ def test_hardly_any_sum_is_below_the_floor(seed, count, log_mass):
     assert floor >= 0
 
 
+def test_the_floor_of_columns_that_no_memory_holds():
+    """Of five sums of 0 or 2^41 fewer than 1 in 30 are 0: the floor is above that."""
+    columns, masses = np.array([0, 2**41]), np.array([0.5, 0.5])
+    factor = lattice_2d.Factor(np.zeros(2, np.int64), columns, masses, 5)
+    tilts = np.geomspace(1e-13, 1e-11, 9)
+    floor = joint_allocation.variance_floor([factor], math.log(1 / 30), tilts)
+    assert 0 < floor <= 2**41
+
+
 @given(strategies.pairs(Bound.UPPER), st.integers(1, 4), st.floats(1e-9, 0.9))
 def test_what_is_lost_with_large_ratios_is_counted(pair, selected, mass):
     steps = joint_allocation.Steps.of(pair, selected, 6)
