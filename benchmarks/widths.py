@@ -41,13 +41,10 @@ class Setting:
     runs: int = 1
     delta: float | None = None
     epsilon: float = 0.0
-    relation: dp_accounting.NeighboringRelation = (
-        dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE
-    )
 
     def bounds(self) -> tuple[float, float]:
         """Returns what the accountant answers."""
-        accountant = ext.PLDAccountant(self.relation).compose(self.event, self.runs)
+        accountant = ext.PLDAccountant().compose(self.event, self.runs)
         if self.delta is None:
             return accountant.get_delta_bounds(self.epsilon)
         return accountant.get_epsilon_bounds(self.delta)
@@ -131,11 +128,6 @@ def named_settings() -> Iterator[Setting]:
     part = Poisson(0.1, Allocated(_tree(), 1, 1000))
     both = dp_accounting.ComposedDpEvent([part, Poisson(0.1, Gaussian(1.0))])
     yield Setting("P(C[P(A(tree)), P(G)])", Poisson(0.1, both), 1, 1e-6)
-    for buckets in (1000, 10_000):
-        response = dp_accounting.RandomizedResponseDpEvent(0.5, buckets)
-        name = f"randomized response of {buckets}, t=1000"
-        special = dp_accounting.NeighboringRelation.REPLACE_SPECIAL
-        yield Setting(name, Allocated(response, 1, 1000), delta=1e-6, relation=special)
 
 
 def _answer(setting: Setting, channel: connection.Connection) -> None:

@@ -18,6 +18,7 @@ from dp_accounting_ext.mechanisms import subsampled
 from dp_accounting_ext.pairs import dominating_pair
 from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.reading import event_table
+from dp_accounting_ext.reading import group_events
 from dp_accounting_ext.reading import stock_pld
 from dp_accounting_ext.validation import event_trees
 from dp_accounting_ext.validation import fields
@@ -120,20 +121,12 @@ def _counts_of(
     """
     relation = fields.neighboring_relation(neighboring_relation)
     event_trees.event_tree(event)
+    reader = event_table.reader(relation)
     try:
-        mechanism = event_table.reader(relation).mechanism(event)
+        size = group_events.largest(event)
+        return reader.parts(group_events.seen_by(event, size))
     except event_reader.UnsupportedError as error:
-        raise privacy_accountant.UnsupportedEventError(
-            f"Unsupported event: {event}. Error: [{error.message}] caused by "
-            f"subevent {error.event}."
-        ) from error
-    counts = compositions.unpacked({mechanism: 1})
-    mixed = groups.error_of_mixed_sizes(groups.group_sizes(counts))
-    if mixed:
-        raise privacy_accountant.UnsupportedEventError(
-            f"Unsupported event: {event}. Error: [{mixed}]"
-        )
-    return counts
+        raise event_reader.refusal(event, error.event, error.message) from error
 
 
 def poisson_subsample(

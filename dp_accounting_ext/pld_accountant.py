@@ -24,6 +24,7 @@ from dp_accounting_ext.mechanisms import groups
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.reading import event_table
+from dp_accounting_ext.reading import group_events
 from dp_accounting_ext.validation import event_trees
 from dp_accounting_ext.validation import fields
 from dp_accounting_ext.validation import inheritance
@@ -53,12 +54,12 @@ class _Composed:
 
     Attributes:
         counts: Mechanisms, each with the number of its runs.
-        group_sizes: Sizes of the groups that they are seen by, one at most.
+        group_size: Of the largest group that was composed, which sees all of them.
         num_distinct: How many there are, Gaussian ones aside.
     """
 
     counts: Mapping[interface.Mechanism, int] = dataclasses.field(default_factory=dict)
-    group_sizes: frozenset[int] = frozenset()
+    group_size: int = 1
     num_distinct: int = 0
 
     def plus(self, parts: Mapping[interface.Mechanism, int]) -> "_Composed":
@@ -73,8 +74,7 @@ class _Composed:
             part for part in counts if part not in self.counts
         )
         event_reader.check_distinct(distinct)
-        sizes = self.group_sizes | groups.group_sizes(parts)
-        return _Composed({**self.counts, **counts}, sizes, distinct)
+        return _Composed({**self.counts, **counts}, self.group_size, distinct)
 
     def is_known(self) -> bool:
         """Tells whether anything composed has no privacy at all."""
@@ -252,8 +252,14 @@ class PLDAccountant(pld_privacy_accountant.PLDAccountant):
         """
         event_trees.event_tree(event)
         count = fields.positive_integer("count", count)
+        event, count = event_trees.repeated(event, count)
         with _COMPOSING:
-            super().compose(*event_trees.repeated(event, count))
+            error = self._maybe_compose(event, count, True)
+            if error is not None:
+                raise event_reader.refusal(
+                    event, error.invalid_event, error.error_message
+                )
+            self._ledger.compose(event, count)
         return self
 
     def _maybe_compose(
@@ -261,8 +267,13 @@ class PLDAccountant(pld_privacy_accountant.PLDAccountant):
     ) -> CompositionErrorDetails | None:
         reader = event_table.reader(self._neighboring_relation)
         asks_for_support = not do_compose and count == 0
+        before = self._composed
         try:
-            mechanism = reader.mechanism(event)
+            size = max(before.group_size, group_events.largest(event))
+            parts = reader.parts(group_events.seen_by(event, size))
+            if size > before.group_size:
+                seen = group_events.seen_by(self.ledger, size)
+                before = _Composed(group_size=size).plus(reader.parts(seen))
         except event_reader.UnsupportedError as error:
             return CompositionErrorDetails(
                 invalid_event=error.event, error_message=error.message
@@ -272,14 +283,9 @@ class PLDAccountant(pld_privacy_accountant.PLDAccountant):
             if asks_for_support:
                 return None
             raise
-        parts = compositions.unpacked({mechanism: 1})
-        sizes = self._composed.group_sizes | groups.group_sizes(parts)
-        mixed = groups.error_of_mixed_sizes(sizes)
-        if mixed:
-            return CompositionErrorDetails(event, mixed)
         if asks_for_support:
             return None
-        composed = self._composed.plus({p: n * count for p, n in parts.items()})
+        composed = before.plus({p: n * count for p, n in parts.items()})
         if do_compose:
             self._composed = composed
         return None

@@ -16,8 +16,8 @@ from dp_accounting.rdp import rdp_privacy_accountant
 import numpy as np
 import numpy.typing as npt
 
-from dp_accounting_ext.mechanisms import groups
 from dp_accounting_ext.reading import event_reader
+from dp_accounting_ext.reading import group_events
 from dp_accounting_ext.reading import renyi_events
 from dp_accounting_ext.renyi import conversion
 from dp_accounting_ext.renyi import curves
@@ -45,19 +45,19 @@ class _State:
         rows: (splits, orders), Rényi divergences: a row for one record, or for each
             split of a group.
         log_kept: log of the probability that nothing told everything, at most 0.
-        group_size: Whose privacy is accounted for; None if nobody's yet.
+        group_size: How many records neighbours differ in: the largest group's size.
     """
 
     rows: FloatArray
     log_kept: float
-    group_size: int | None
+    group_size: int
 
     def after(self, other: "_State", count: int) -> "_State":
         """Returns the state after what another composes, so many times."""
         rows = (self.rows + count * other.rows) * (1 + _ROUNDING)
         rows.setflags(write=False)
-        size = other.group_size if self.group_size is None else self.group_size
-        return _State(rows, self.log_kept + count * other.log_kept, size)
+        kept = self.log_kept + count * other.log_kept
+        return _State(rows, kept, other.group_size)
 
 
 class RdpAccountant(rdp_privacy_accountant.RdpAccountant):
@@ -74,7 +74,7 @@ class RdpAccountant(rdp_privacy_accountant.RdpAccountant):
     - `RandomAllocationEvent` over `GaussianDpEvent`;
     - `GroupSubsampledEvent` over `GaussianDpEvent`, Poisson samples of it, and
       compositions of those. The splits of the group are composed one by one; ε and δ
-      are the largest over all of them. A group has one size throughout.
+      are the largest over all of them. The largest group sees all that is composed.
 
     All else by the dominating pairs of `PLDAccountant`: no looser than their cells
     where losses are bounded; at orders above some dozens a Gaussian's tail counts as
@@ -120,7 +120,7 @@ class RdpAccountant(rdp_privacy_accountant.RdpAccountant):
         privacy_accountant.PrivacyAccountant.__init__(self, neighboring_relation)
         self._order_values = tuple(float(order) for order in orders)
         self._orders = np.array(self._order_values)
-        self._state = _State(np.zeros((1, len(self._orders))), 0.0, None)
+        self._state = _State(np.zeros((1, len(self._orders))), 0.0, 1)
 
     def __repr__(self) -> str:
         """Returns what was composed, for which relation; it computes nothing."""
@@ -159,40 +159,45 @@ class RdpAccountant(rdp_privacy_accountant.RdpAccountant):
         )
         error = self._maybe_compose(event, count, True)
         if error is not None:
-            raise privacy_accountant.UnsupportedEventError(
-                f"Unsupported event: {event}. Error: [{error.error_message}] caused by "
-                f"subevent {error.invalid_event}."
-            )
+            raise event_reader.refusal(event, error.invalid_event, error.error_message)
         return self
 
     def _maybe_compose(
         self, event: stock_dp_event.DpEvent, count: int, do_compose: bool
     ) -> CompositionErrorDetails | None:
+        reader = renyi_events.reader(self._neighboring_relation)
+        known, earlier = self._state, None
         try:
-            counts = renyi_events.reader(self._neighboring_relation).counts(event)
+            size = max(known.group_size, group_events.largest(event))
+            counts = reader.counts(group_events.seen_by(event, size))
+            if size > known.group_size:
+                earlier = reader.counts(group_events.seen_by(self.ledger, size))
         except event_reader.UnsupportedError as error:
             return CompositionErrorDetails(error.event, error.message)
         except (TypeError, ValueError):
             if do_compose:
                 raise
             return None  # What the fields lack is told when it is composed.
-        mixed = _error_of_sizes(counts, self._state)
-        if do_compose and not mixed:
-            run = self._state_of(counts)
-            with _COMPOSING:
-                mixed = _error_of_sizes(counts, self._state)
-                if not mixed:
-                    state = self._state.after(run, count)
-                    self._ledger.compose(event, count)
-                    self._state = state
-        return CompositionErrorDetails(event, mixed) if mixed else None
+        if not do_compose:
+            return None
+        run = self._state_of(counts, size)
+        before = None if earlier is None else self._state_of(earlier, size)
+        with _COMPOSING:
+            now = self._state
+            if now is known or (before is None and now.group_size == size):
+                state = (before or now).after(run, count)
+                self._ledger.compose(event, count)
+                self._state = state
+                return None
+        # Another thread has composed what a group of another size sees.
+        return self._maybe_compose(event, count, do_compose)
 
-    def _state_of(self, counts: dict[curves.Curve, int]) -> _State:
-        """Returns the state after one run of an event."""
-        state = _State(np.zeros((1, len(self._orders))), 0.0, None)
+    def _state_of(self, counts: dict[curves.Curve, int], size: int) -> _State:
+        """Returns the state after what a group of a size sees."""
+        state = _State(np.zeros((1, len(self._orders))), 0.0, size)
         for part, count in counts.items():
             rows = np.atleast_2d(part.rdp(self._order_values))
-            single = _State(rows, part.log_kept(), part.group_size)
+            single = _State(rows, part.log_kept(), size)
             state = state.after(single, count)
         return state
 
@@ -294,12 +299,6 @@ def _each(
     if values.ndim == 0:
         return float(found[0])
     return found.reshape(values.shape)
-
-
-def _error_of_sizes(counts: dict[curves.Curve, int], state: _State) -> str | None:
-    """Returns what is wrong with the groups of an event beside those of a state."""
-    sizes = {part.group_size for part in counts} | {state.group_size}
-    return groups.error_of_mixed_sizes({size for size in sizes if size is not None})
 
 
 inheritance.refuse_what_is_inherited(

@@ -1,8 +1,16 @@
-"""Bounds of compositions, for tests that ask for one number at a time."""
+"""Accountants and bounds of compositions, for tests that ask one number at a time."""
 
+from dp_accounting import privacy_accountant
 import numpy as np
 
+import dp_accounting_ext as ext
 from dp_accounting_ext.bounds import privacy_bounds
+
+NeighborRel = privacy_accountant.NeighboringRelation
+
+
+def accountant_of(event, count=1, relation=NeighborRel.ADD_OR_REMOVE_ONE):
+    return ext.PLDAccountant(relation).compose(event, count)
 
 
 class Asked:

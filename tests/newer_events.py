@@ -1,4 +1,4 @@
-"""Stand-ins for events that a newer dp_accounting has: the same names and fields."""
+"""Events of a newer dp_accounting; where it lacks them, with the same fields."""
 
 import types
 
@@ -28,6 +28,11 @@ MODULE = types.SimpleNamespace(
                 "sensitivity": 1.0,
                 "dimension": None,
             },
+            "RandomAllocationDpEvent": {
+                "event": attr.NOTHING,
+                "num_selected": attr.NOTHING,
+                "num_steps": attr.NOTHING,
+            },
         }.items()
     }
 )
@@ -35,3 +40,4 @@ EpsilonDelta = MODULE.EpsilonDeltaDpEvent
 Exponential = MODULE.ExponentialMechanismDpEvent
 PermuteAndFlip = MODULE.PermuteAndFlipDpEvent
 DiscreteGaussian = MODULE.DiscreteGaussianDpEvent
+RandomAllocation = MODULE.RandomAllocationDpEvent

@@ -249,26 +249,44 @@ def binomial_shifts(
         ]
 
 
+def _gaussian_below(x: mpmath.mpf) -> mpmath.mpf:
+    return mpmath.ncdf(x)
+
+
+def _laplace_below(x: mpmath.mpf) -> mpmath.mpf:
+    half = mpmath.exp(-abs(x)) / 2
+    return half if x < 0 else 1 - half
+
+
+def _laplace_density(x: mpmath.mpf) -> mpmath.mpf:
+    return mpmath.exp(-abs(x)) / 2
+
+
 def shift_mixture_deltas(
-    p: Sequence[tuple[float, float]], q: Sequence[tuple[float, float]], epsilon: float
+    p: Sequence[tuple[float, float]],
+    q: Sequence[tuple[float, float]],
+    epsilon: float,
+    laplace: bool = False,
 ) -> dict[str, mpmath.mpf]:
-    """Returns δ of Gaussian mixtures at ε both ways, to some 40 digits.
+    """Returns δ of mixtures of shifted noise at ε both ways, to some 40 digits.
 
     By Neyman and Pearson: the ratio p/q increases where all shifts of P are above
-    those of Q, and the divergence is read where it crosses e^ε.
+    those of Q, and the divergence is read where it crosses e^ε. The noise has scale 1.
     """
+    density_of = _laplace_density if laplace else mpmath.npdf
+    below_of = _laplace_below if laplace else _gaussian_below
     with mpmath.workdps(60):
         p = [(mpmath.mpf(s), mpmath.mpf(w)) for s, w in p]
         q = [(mpmath.mpf(s), mpmath.mpf(w)) for s, w in q]
 
         def density(mixture: Sequence[tuple[mpmath.mpf, mpmath.mpf]], x: mpmath.mpf):
-            return sum(w * mpmath.npdf(x, s, 1) for s, w in mixture)
+            return sum(w * density_of(x - s) for s, w in mixture)
 
         def above(mixture: Sequence[tuple[mpmath.mpf, mpmath.mpf]], x: mpmath.mpf):
-            return sum(w * mpmath.ncdf(s - x) for s, w in mixture)
+            return sum(w * below_of(s - x) for s, w in mixture)
 
         def below(mixture: Sequence[tuple[mpmath.mpf, mpmath.mpf]], x: mpmath.mpf):
-            return sum(w * mpmath.ncdf(x - s) for s, w in mixture)
+            return sum(w * below_of(x - s) for s, w in mixture)
 
         def crossing(level: mpmath.mpf) -> mpmath.mpf:
             low, high = mpmath.mpf(-200), mpmath.mpf(200)

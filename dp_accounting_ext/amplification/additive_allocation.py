@@ -25,6 +25,7 @@ from dp_accounting_ext.kernels import geometric
 from dp_accounting_ext.kernels import lattice
 from dp_accounting_ext.kernels import sums
 from dp_accounting_ext.pairs import dominating_pair
+from dp_accounting_ext.pairs import exact_means
 
 Bound = dominating_pair.Bound
 Summand = additive_window.Summand
@@ -146,7 +147,7 @@ class _Mean:
             # Masses count as exact; offsets in a group and their sums do not.
             spread = max(part.spread() for part in self._lattices())
             ratio_error += _OFFSET_ERROR * spread
-        return dominating_pair.DominatingPair(
+        pair = dominating_pair.DominatingPair(
             places[kept] / self._total,
             masses[kept],
             infinity_mass=infinity / self._total,
@@ -155,6 +156,7 @@ class _Mean:
             mass_error=mass_error,
             ratio_error=ratio_error + 16 * floats.UNIT_ROUNDOFF,
         )
+        return exact_means.settled(pair)
 
     def _expected_ways(self, way: Sequence[int]) -> float:
         """Returns the expected number of sets of copies that are all large.

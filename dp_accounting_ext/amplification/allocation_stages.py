@@ -7,6 +7,7 @@ from dp_accounting_ext.amplification import additive_window
 from dp_accounting_ext.amplification import allocation_routes
 from dp_accounting_ext.amplification import geometric_allocation
 from dp_accounting_ext.pairs import dominating_pair
+from dp_accounting_ext.pairs import exact_means
 
 # Tuning: points of each sum, so that brackets are within about 1e-5 of ε, relatively.
 ADDITIVE_POINTS = 21600
@@ -14,13 +15,20 @@ ADDITIVE_POINTS = 21600
 _GEOMETRIC_POINTS = 4000
 _GEOMETRIC_WIDTH = 20.0
 _GEOMETRIC_DOUBLINGS = 8.0
+# Of more doublings, points². (σ = 0.42, 1 of 51668, 572 runs: gap 0.25 and time 2.)
+_GROWTH_OF_MANY = 1.6
 _LONGEST_STAGE = 160  # The most ratios that one stage averages.
 
 
 def points_for(pair: dominating_pair.DominatingPair, num_steps: int) -> int:
-    """Returns points that keep the cost, points² / range a doubling, the same."""
+    """Returns points that keep the cost, points² / range a doubling, the same.
+
+    But of many steps each adds to the error, and more points pay.
+    """
     growth = max(pair.loss_range() / _GEOMETRIC_WIDTH, 1.0)
-    growth *= _GEOMETRIC_DOUBLINGS / math.ceil(math.log2(num_steps) + 1)
+    doublings = math.ceil(math.log2(num_steps) + 1)
+    few = doublings <= _GEOMETRIC_DOUBLINGS
+    growth *= _GEOMETRIC_DOUBLINGS / doublings if few else _GROWTH_OF_MANY
     return math.ceil(_GEOMETRIC_POINTS * math.sqrt(growth))
 
 
@@ -31,12 +39,13 @@ def on_grid(
     points: int | None,
 ) -> dominating_pair.DominatingPair:
     """Returns the mean of t ratios on a multiplicative grid, of so many points."""
-    return geometric_allocation.mean_of_copies(
+    mean = geometric_allocation.mean_of_copies(
         pair,
         num_steps,
         tail_mass=tail_mass,
         points=points or points_for(pair, num_steps),
     )
+    return exact_means.settled(mean)
 
 
 def in_stages(

@@ -7,7 +7,7 @@ and q_i = λ X_i / (1 − λ + λ X_i),
 
 π(k) the probability that k of independent events with chances q_i happen. It is at
 most e^{−V} I₀(V), V = Σ q_i (1 − q_i). So the joint law of L = Σ ln(1 − λ + λ X_i) and
-V bounds Z's; and like any statistic's it gives a lower bound.
+V bounds Z's. Any statistic's law gives a lower bound: that of L and a sum of cubes.
 """
 
 from collections.abc import Sequence
@@ -305,8 +305,8 @@ def lower_pair(
 ) -> DominatingPair:
     """Returns a pair dominated by k-out-of-t allocation when a record is removed.
 
-    What the sums L and V show, rounded at random to a lattice: under Q all steps are
-    without the record; under P the law is that of any one set of k steps with it.
+    What L and a sum of cubes show, rounded at random to a lattice: under Q all steps
+    are without the record; under P the law is that of any one set of k steps with it.
     Cells with about the same ratio are one group.
 
     Args:
@@ -322,7 +322,9 @@ def lower_pair(
         Data processing, https://arxiv.org/abs/2602.17284, Remark 4.7 (lower
         bounds) for k = 1.
     """
-    steps = joint_allocation.Steps.of(pair, num_selected, num_steps)
+    steps = joint_allocation.Steps.of(
+        pair, num_selected, num_steps, joint_allocation.cubes
+    )
     if num_steps > _MOST_STEPS or _is_constant(steps):
         return _by_sum(pair, num_selected, num_steps, tail_mass)
     anchors = _lower_anchors(steps, tail_mass)

@@ -37,6 +37,7 @@ matplotlib.
 --figures computes the papers' figures again, with a table beside each picture:
 {_NAMES}
 """
+_OF_FIGURES = ("figures", "only", "format", "dpi", "json")
 
 
 def add_to(commands: Any) -> None:
@@ -48,20 +49,21 @@ def add_to(commands: Any) -> None:
         help="δ as a function of ε, as a table or a picture; the papers' figures",
         epilog=_EPILOG,
     )
-    command.add_argument("--noise-multiplier", type=float)
+    parser.add_noise(command, required=False)
     parser.add_batches(command)
     command.add_argument(
         "--group-size",
         type=int,
         nargs="+",
         default=[1],
-        metavar="N",
-        help="records protected together; several make several curves",
+        metavar="G",
+        help="records protected together; several make several curves; default: 1",
     )
     command.add_argument(
         "--smallest-delta",
         type=float,
         default=1e-12,
+        metavar="D",
         help="where curves end; default: %(default)g",
     )
     command.add_argument(
@@ -84,9 +86,15 @@ def add_to(commands: Any) -> None:
         help="least false positive rate of --trade-off; default: %(default)g",
     )
     command.add_argument(
-        "--points", type=int, default=21, help="points of a curve; default: %(default)d"
+        "--points",
+        type=int,
+        default=21,
+        metavar="N",
+        help="points of a curve; default: %(default)d",
     )
-    command.add_argument("--output", help="picture to write: .pdf, .png or .svg")
+    command.add_argument(
+        "--output", metavar="FILE", help="picture to write: .pdf, .png or .svg"
+    )
     command.add_argument(
         "--dpi",
         type=int,
@@ -97,21 +105,33 @@ def add_to(commands: Any) -> None:
     command.add_argument(
         "--only", nargs="+", metavar="NAME", help="names of figures; default: all"
     )
+    command.add_argument(
+        "--format",
+        choices=[suffix[1:] for suffix in drawing.SUFFIXES],
+        help="of --figures; default: png",
+    )
+    command.set_defaults(unset=vars(command.parse_args([])))
 
 
 def _run(options: argparse.Namespace) -> str:
     if options.figures is not None:
-        of_a_run = options.noise_multiplier, options.steps, options.dataset_size
-        if (*of_a_run, options.output) != (None,) * 4 or options.trade_off:
-            raise ValueError(
-                "--figures takes --only and --json alone: the papers tell the rest."
-            )
+        _check_figures_alone(options)
         return _figures(options)
-    if options.only:
-        raise ValueError("--only needs --figures.")
+    for name in ("only", "format"):
+        if getattr(options, name):
+            raise ValueError(f"--{name} needs --figures.")
     if options.noise_multiplier is None:
         raise ValueError("--noise-multiplier or --figures is required.")
     return _trade_offs(options) if options.trade_off else _profiles(options)
+
+
+def _check_figures_alone(options: argparse.Namespace) -> None:
+    for name, value in options.unset.items():
+        if name not in _OF_FIGURES and getattr(options, name) != value:
+            raise ValueError(
+                "--figures must come with --only, --format, --dpi and --json alone: "
+                f"the papers tell the rest. Found --{name.replace('_', '-')}."
+            )
 
 
 def _figures(options: argparse.Namespace) -> str:
@@ -119,6 +139,7 @@ def _figures(options: argparse.Namespace) -> str:
         drawn = catalogue.redraw(
             pathlib.Path(options.figures),
             options.only,
+            suffix=f".{options.format or 'png'}",
             dpi=options.dpi,
             progress=progress.show,
         )
@@ -160,11 +181,7 @@ def _profiles(options: argparse.Namespace) -> str:
 
 
 def _setting(options: argparse.Namespace) -> training_run.TrainingRun:
-    return parser.training_run(
-        options,
-        noise_multiplier=options.noise_multiplier,
-        delta=options.smallest_delta,
-    )
+    return parser.training_run(options, delta=options.smallest_delta, group_size=1)
 
 
 def _trade_offs(options: argparse.Namespace) -> str:

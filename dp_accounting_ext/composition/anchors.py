@@ -303,7 +303,9 @@ class Anchors:
         # Above it the law, not tilted, has a negligible share of δ.
         rate = float(np.interp(last, self._centres, self._roots)) ** 2 / 2
         others = slice(self._zero + 1, None)
-        moments = self._values[others] + rate + _SINK_EXPONENT
+        # Rates are those of a law of mass one, and δ of small losses is no larger.
+        moments = self._values[others] - self._values[self._zero]
+        moments += rate + _SINK_EXPONENT - min(math.log(self.deviation), 0.0)
         ends = moments / self._tilts[others]
         best = int(np.argmin(ends))
         high, change = float(ends[best]), float(self._tilts[others][best]) - tilt

@@ -21,6 +21,16 @@ IndexArray = npt.NDArray[np.int64]
 
 # Certified: a cost above it may have been cut off (`_exponentials`).
 _LARGEST_COST = math.exp(600.0)
+# In units of rounding: a share of a mass that is split, or its part of a cost.
+_SPLIT_ERROR = 16.0
+# A loss over the interval, and back; in nats, over the loss.
+_PLACE_ERROR = 4.0
+# A share, two expm1 and a quotient (10), moves the mean loss by 10 (e^h − 1) at most; a
+# difference that is left by as much again. In nats, over the interval h, at most 1.
+_SHARE_ERROR = 40.0
+# A cost beside its gain: three exponentials and products (20), and their arguments, up
+# to 745 each. In nats.
+_COST_ERROR = 20.0 + 4 * floats.LARGEST_LOG
 
 # Tuning: the most steps of Newton's method, which is done after one or two.
 _MOST_STEPS = 100
@@ -28,6 +38,10 @@ _MOST_STEPS = 100
 _BLOCK = 256
 _NEXT = np.arange(-1, 2)[:, np.newaxis]
 _BLOCK_SPAN = 50.0
+# How far an interval of its own for what is read may move ε, relatively: 1 % of what
+# those of the laws may. Half and twice it: see there.
+_MOVED = 2.9e-8
+_FEWEST_READ = 1 << 13  # That many cost next to nothing.
 _LEAST_SIZE = 4
 
 
@@ -109,8 +123,9 @@ class Atoms:
 
     def deltas(self, epsilons: FloatArray) -> FloatArray:
         """Returns certified δ at (n,) ε, in nats."""
-        log_kappas = epsilons + self.shift - self.origin
         number = self._minus.searchsorted(-(epsilons + self.shift))
+        shifts, factors = self._allowances(number)
+        log_kappas = epsilons + shifts - self.origin
         # Any number gives a lower bound on the largest, which is at this one or, by
         # rounding, at the next.
         around = self._around(number)
@@ -120,8 +135,20 @@ class Atoms:
         if self.bound is Bound.UPPER:
             totals[epsilons > self.highest] = self.found[0]
             totals[epsilons < self.lowest] = 1.0
-        found: FloatArray = np.maximum(self.factor * (self.sink + totals), 0.0)
+        found: FloatArray = np.maximum(factors * (self.sink + totals), 0.0)
         return np.minimum(found, 1.0)
+
+    def _allowances(self, numbers: IndexArray) -> tuple[FloatArray, FloatArray]:
+        """Returns (n,) shifts and factors for sums of so many losses and one more.
+
+        As `dominating_pair.allowance`. Those that count at ε are no more than those
+        above the ε of the largest shift.
+        """
+        fewer = 2 * (self.losses.size - 1 - numbers) * floats.UNIT_ROUNDOFF
+        fewer = np.maximum(fewer, 0.0)
+        if self.bound is Bound.UPPER:
+            return self.shift + fewer, self.factor * np.exp(-fewer)
+        return self.shift - fewer, np.minimum(self.factor + fewer, 1.0)
 
     def epsilons(self, deltas: FloatArray) -> FloatArray:
         """Returns ε at (n,) δ, certified where it is from `lowest` to `highest`.
@@ -237,12 +264,19 @@ class Composition:
         self._totals = totals
         self._place = place
         self._interval = interval
+        # Bound on how far rounding moves the sum of the losses on their way to it.
+        self._moved = 0.0
         # Each copy may move by an interval.
         least, most = totals.ends[0] / interval, totals.ends[1] / interval
         first = math.floor(max(place.low / interval, least - totals.copies)) - 2
-        size = math.ceil(min(place.high / interval, most + totals.copies)) + 3 - first
+        last = math.ceil(min(place.high / interval, most + totals.copies))
+        self._stride = _stride(place, interval, last - first)
+        first -= first % self._stride
+        # The highest losses of an upper bound may move by a stride.
+        size = last + 2 + self._stride - first
         # Losses that are all rounding need not be in order: any window is certain.
-        size = int(fft.next_fast_len(max(size, _LEAST_SIZE), real=True))
+        size = max(-(-size // self._stride), _LEAST_SIZE)
+        size = int(fft.next_fast_len(size, real=True)) * self._stride
         changes = [change * interval for change in place.changes]
         tilt = place.tilt * interval
         self._gained = self._spent = lattice.TiltedProduct(tilt, size, changes)
@@ -252,72 +286,124 @@ class Composition:
         self._lowest, self._last = first, first + size - 1
         if place.lowest > place.low:
             lowest = min(math.floor(place.lowest / interval), self._last)
-            self._lowest = max(first, lowest)
+            self._lowest = max(first, lowest - lowest % self._stride)
         # Not tilted, the law is all there, wherever it folds.
         self._is_whole = not place.tilt and self._lowest == first
 
     def add(self, law: LossDistribution) -> None:
         """Adds a law, all its copies."""
-        factor, other = loss_distribution.on_lattice(law, self._interval)
+        factor, other = loss_distribution.on_lattice(
+            law, self._interval, with_gaps=True
+        )
         self._gained.multiply(factor)
         if other is not None:
             self._spent.multiply(other)
+        reach = max(abs(factor.start), abs(factor.end)) * self._interval
+        units = _PLACE_ERROR * reach + _SHARE_ERROR * self._interval
+        self._moved += law.count * units * floats.UNIT_ROUNDOFF
 
     def atoms(self) -> Atoms:
         """Returns what was composed."""
+        self._read_finely()
         if self._totals.bound is Bound.UPPER:
             return self._upper()
         return self._lower()
 
     @property
     def _losses(self) -> FloatArray:
-        indices = np.arange(self._lowest, self._last + 1, dtype=np.float64)
-        return indices * self._interval
+        """The (n,) losses that are read."""
+        indices = np.arange(self._lowest, self._last + 1, self._stride)
+        return indices.astype(np.float64) * self._interval
+
+    def _summed(
+        self, product: lattice.TiltedProduct, weights: FloatArray, begin: int
+    ) -> lattice.TiltedValues:
+        """Returns the masses at the losses that are read, summed with weights.
+
+        The values are masses · e^{tilt · index − log_scale}.
+        """
+        number = self._losses.size
+        if weights.size == 1:
+            return product.masses(self._lowest, number)
+        stencil = lattice.Stencil(self._stride, begin, weights)
+        return product.sums(stencil, self._lowest, number)
+
+    def _read_finely(self) -> None:
+        """Reads every loss, where the law is too rough to be read at fewer."""
+        if not self._gained.is_smooth(self._stride):
+            self._stride = 1
+        if not self._spent.is_smooth(self._stride):
+            self._stride = 1
 
     def _upper(self) -> Atoms:
-        """Returns the atoms of an upper bound: noise is added."""
+        """Returns the atoms of an upper bound: noise is added.
+
+        Each mass is split between the losses that are read on either side.
+        """
         losses = self._losses
-        found = self._gained.masses(self._lowest, losses.size)
+        step = self._stride * self._interval
+        up = np.expm1(-self._interval * np.arange(self._stride)) / math.expm1(-step)
+        shares = np.append(up[1:], (1 - up))
+        found = self._summed(self._gained, shares, 1 - self._stride)
         start = found.log_scale - found.tilt * self._lowest
         gain = np.maximum(found.values, 0.0) + found.noise
-        gain *= _exponentials(start, -found.tilt, losses.size)
+        gain *= _exponentials(start, -found.tilt * self._stride, losses.size)
         gain = np.minimum(gain, self._totals.most_mass)
         start = self._place.centre - float(losses[0])
-        cost = gain * _exponentials(start, -self._interval, losses.size)
+        cost = gain * _exponentials(start, -step, losses.size)
         # What is below 1e-300 may have lost digits.
         lost = losses.size * floats.SMALLEST_MASS
+        # On the circle the highest masses go up to the lowest loss: they are infinite.
+        beyond = self._last + 2 - self._stride
         return self._atoms(
             losses[::-1],
             gain[::-1],
             cost[::-1],
-            sink=self._totals.infinity_mass
-            + self._gained.mass_above(self._last + 1)
-            + lost,
-            mass_error=self._totals.mass_error + self._gained.mass_error,
-            ratio_error=self._totals.ratio_error,
+            sink=self._totals.infinity_mass + self._gained.mass_above(beyond) + lost,
+            mass_error=self._totals.mass_error
+            + self._gained.mass_error
+            + _SPLIT_ERROR * floats.UNIT_ROUNDOFF,
+            ratio_error=self._totals.ratio_error + self._moved + self._reading_error,
         )
 
+    @property
+    def _reading_error(self) -> float:
+        """Bounds how far the losses that are read are from those of their costs."""
+        reach = max(abs(self._lowest), abs(self._last)) * self._interval
+        units = _COST_ERROR + _PLACE_ERROR * reach
+        units += _SHARE_ERROR * self._stride * self._interval
+        return units * floats.UNIT_ROUNDOFF
+
     def _lower(self) -> Atoms:
-        """Returns the atoms of a lower bound: noise, and what folds, is taken off."""
+        """Returns the atoms of a lower bound: noise, and what folds, is taken off.
+
+        Masses from one loss that is read to the next are a group.
+        """
         losses = self._losses
-        found = self._gained.masses(self._lowest, losses.size)
-        spent = self._spent.masses(self._lowest, losses.size)
+        ones = np.ones(self._stride)
+        back = np.exp(-self._interval * np.arange(self._stride))
+        found = self._summed(self._gained, ones, 0)
+        spent = self._summed(self._spent, back, 0)
         folded = self._gained.folded_mass(self._lowest, self._last)
+        folded *= math.exp(max(-found.tilt * self._stride, 0.0))
         gain = np.maximum(found.values - found.noise - folded, 0.0)
         start = found.log_scale - found.tilt * self._lowest
-        gain *= _exponentials(start, -found.tilt, losses.size)
+        gain *= _exponentials(start, -found.tilt * self._stride, losses.size)
         cost = np.maximum(spent.values, 0.0) + spent.noise
         start = spent.log_scale - spent.tilt * self._lowest
         start += self._place.centre - float(losses[0])
-        cost *= _exponentials(start, -spent.tilt - self._interval, losses.size)
+        step = self._stride * (-spent.tilt - self._interval)
+        cost *= _exponentials(start, step, losses.size)
         cost += floats.SMALLEST_MASS
         # Beyond it a cost may have been cut off; it outweighs any gain.
         kept = np.flatnonzero((cost <= _LARGEST_COST) & (gain > 0))
-        logs = np.log(gain[kept] / cost[kept])
+        ratios = gain[kept] / cost[kept]
+        kept, logs = kept[ratios > 0], np.log(ratios[ratios > 0])
         # Not the order of the lattice where a law has atoms of its own.
         order = np.argsort(logs, kind="stable")[::-1]
         kept = kept[order]
         tilting = self._gained.mass_error + self._spent.mass_error
+        tilting += _SPLIT_ERROR * floats.UNIT_ROUNDOFF
         return self._atoms(
             self._place.centre + logs[order],
             gain[kept],
@@ -326,7 +412,7 @@ class Composition:
             mass_error=self._totals.mass_error + tilting,
             # Gain and cost are rounded on their own, which moves their ratio. The
             # laws' masses count as exact: less than the mechanism is a share of them.
-            ratio_error=self._totals.ratio_error + 2 * tilting,
+            ratio_error=self._totals.ratio_error + self._moved + 2 * tilting,
         )
 
     def _atoms(
@@ -352,6 +438,15 @@ class Composition:
             lowest=lowest,
             highest=self._place.highest,
         )
+
+
+def _stride(place: anchors.Place, interval: float, size: int) -> int:
+    """Returns how many indices apart losses are read, of so many around a place.
+
+    An interval h adds about h²/6 to the variance, which moves ε by h² (1 + tilt) / 12.
+    """
+    widest = math.sqrt(12 * _MOVED * place.centre / (1 + place.tilt))
+    return max(min(int(widest / interval), size // _FEWEST_READ), 1)
 
 
 def _exponentials(start: float, step: float, number: int) -> FloatArray:

@@ -7,6 +7,7 @@ is as accurate as a large one, and what one question computed answers the next.
 
 from collections.abc import Sequence
 import dataclasses
+import functools
 import itertools
 import math
 
@@ -26,7 +27,9 @@ FloatArray = npt.NDArray[np.float64]
 
 # Tuning. In brackets: gap and time for half of it, and twice, over what they are for
 # 10,000 Poisson samples of rate 0.01 and σ = 1 at δ = 1e-6.
-_MOVED = 3e-6  # How far the lattice may move ε, relatively. (0.6 and 1.3, 1.4 and 0.8.)
+# How far the lattice may move ε, relatively. (0.6 and 1.3, 1.4 and 0.8.)
+_MOVED = 2.9e-6
+_NEAR_THE_MEAN = 0.015  # The largest loss interval, over the deviation of one loss.
 _RARE = 1e-7  # Share of δ that may become infinite. (The same.)
 _NEGLIGIBLE = 1e-12  # Share of a law that may move to the safe side. (The same.)
 _TRIES = 8  # At how many places an ε is looked for.
@@ -186,7 +189,7 @@ def _known(laws: Sequence[LossDistribution]) -> composed_atoms.Atoms | None:
     return None if product is None else composed_atoms.of_one(product)
 
 
-class _Survey:
+class Survey:
     """What is found in laws that are gone through once.
 
     Args:
@@ -220,12 +223,12 @@ class _Survey:
         return None
 
 
-def surveys(each: Sequence[Sequence[LossDistribution]], delta: float) -> list[_Survey]:
+def surveys(each: Sequence[Sequence[LossDistribution]], delta: float) -> list[Survey]:
     """Returns surveys of the same mechanisms' laws, say in both directions.
 
     They are gone through together: what two laws are made of is made once.
     """
-    found = [_Survey(len(laws), delta) for laws in each]
+    found = [Survey(len(laws), delta) for laws in each]
     for place in range(len(each[0])):
         for survey, laws in zip(found, each, strict=True):
             survey.add(place, laws[place])
@@ -256,7 +259,7 @@ class ComposedLoss:
         laws: Sequence[LossDistribution],
         interval: float,
         delta: float,
-        survey: _Survey | None = None,
+        survey: Survey | None = None,
     ) -> None:
         self._laws = laws
         self._interval = interval
@@ -276,6 +279,16 @@ class ComposedLoss:
                 self._totals.bound,
                 self._totals.ends[1],
             )
+
+    @property
+    def bound(self) -> Bound:
+        """The side that its answers are on; of nothing they are on both."""
+        return self._totals.bound
+
+    @property
+    def is_on_lattice(self) -> bool:
+        """Whether it is not known at once, and has a finite loss."""
+        return self._anchors is not None
 
     def deltas(self, epsilons: FloatArray) -> FloatArray:
         """Returns (n,) certified δ at (n,) ε, in nats."""
@@ -388,20 +401,26 @@ class ComposedLoss:
         """Returns the loss interval: fine enough for ε, no coarser than asked.
 
         An interval h adds about h²/6 to the variance of each loss, which moves ε by
-        n h² (1 + tilt) / 12.
+        n h² (1 + tilt) / 12; near the mean it moves δ as much as it does the variance.
         """
+        assert self._anchors is not None
         coarsest = self._interval
         if len(self._sketches) > _MANY:
             coarsest *= _COARSER
         moved = _MOVED * place.centre
         fine = math.sqrt(12 * moved / (self._totals.copies * (1 + place.tilt)))
+        narrow = self._anchors.deviation / math.sqrt(self._totals.copies)
+        fine = min(fine, _NEAR_THE_MEAN * narrow)
         largest = max(abs(end) for ends in self._ends for end in ends)
         width = place.high - place.low
         interval = min(fine, coarsest, _COARSEST, width / _FEWEST_POINTS)
         span = max(ends[1] - ends[0] for ends in self._ends)
-        return max(
+        interval = max(
             interval, _FINEST * largest, width / _MOST_POINTS, span / _MOST_CELLS
         )
+        # An atom at the end of the losses is better on the lattice than between.
+        cells = math.ceil(largest / interval)
+        return largest / cells if cells > 1 else interval
 
     def _largest_loss(self) -> float:
         """Returns the largest finite loss of the composition."""
@@ -419,7 +438,7 @@ class ComposedLoss:
         """Returns (n,) ε that upper bounds do not exceed, at once and not tight."""
         if self._anchors is None:
             return np.full(deltas.shape, math.inf)
-        tilts, exponents = self._chernoff()
+        tilts, exponents = self._chernoff
         with np.errstate(divide="ignore", invalid="ignore"):
             logs = np.log(deltas - self._beyond_all_losses())
             ends = (exponents - logs[:, np.newaxis]) / tilts
@@ -430,12 +449,17 @@ class ComposedLoss:
         """Returns (n,) δ that upper bounds do not exceed, at once and not tight."""
         if self._anchors is None:
             return np.ones(epsilons.shape)
-        tilts, exponents = self._chernoff()
-        logs = (exponents - np.multiply.outer(epsilons, tilts)).min(axis=1)
-        chances = np.exp(np.minimum(logs, 0.0)) * (1 + _ROUNDING)
+        chances = np.exp(self.log_chances(epsilons)) * (1 + _ROUNDING)
         found: FloatArray = np.minimum(chances + self._beyond_all_losses(), 1.0)
         return found
 
+    def log_chances(self, epsilons: FloatArray) -> FloatArray:
+        """Returns (n,) ln δ at (n,) ε of finite losses, as large as all tilts allow."""
+        tilts, exponents = self._chernoff
+        logs = (exponents - np.multiply.outer(epsilons, tilts)).min(axis=1)
+        return np.asarray(np.minimum(logs, 0.0))
+
+    @functools.cached_property
     def _chernoff(self) -> tuple[FloatArray, FloatArray]:
         assert self._anchors is not None
         # Sums of thousands of masses, each shared, and of that many moments.

@@ -16,6 +16,10 @@ from dp_accounting_ext.pairs import dominating_pair
 Bound = dominating_pair.Bound
 Direction = dominating_pair.Direction
 FloatArray = npt.NDArray[np.float64]
+IndexArray = npt.NDArray[np.int64]
+
+# Tuning: so many cells an atom are worth leaving out the empty ones.
+_SPARSE = 4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,6 +82,7 @@ def on_lattice(
     interval: float,
     *,
     gather: Callable[..., FloatArray] = sums.gather,
+    with_gaps: bool = False,
 ) -> tuple[lattice.Factor, lattice.Factor | None]:
     """Returns a law on the loss lattice: split (upper) or grouped (lower).
 
@@ -86,6 +91,7 @@ def on_lattice(
         interval: The lattice's step, in nats.
         gather: How the masses of a cell are added up; `sums.gather_quickly` is for
             one run whose n roundings the caller counts.
+        with_gaps: Whether many empty cells are left out.
 
     A split keeps both masses, and its Q-masses follow from its P-masses. A
     group has Q-masses of its own; they are relative to e^{−loss} at its index.
@@ -105,16 +111,42 @@ def on_lattice(
         raised = np.clip(share, 0.0, 1.0, out=share)
         raised *= law.masses
         lowered = np.subtract(law.masses, raised, out=floors)
-        masses = gather(cells, lowered, int(cells.max()) + 2)
-        masses[1:] += gather(cells, raised)
-        return lattice.Factor(start, masses, law.count), None
+        size = int(cells.max()) + 2
+        gaps = None
+        if with_gaps and size > _SPARSE * cells.size:
+            gaps, numbers = _numbered(cells, size)
+            cells, above, size = numbers[cells], numbers[cells + 1], gaps.size
+            masses = gather(cells, lowered, size)
+            masses += gather(above, raised, size)
+        else:
+            masses = gather(cells, lowered, size)
+            masses[1:] += gather(cells, raised)
+        return lattice.Factor(start, masses, law.count, gaps=gaps), None
     cells = np.rint(positions).astype(np.int64)
     start = int(cells.min())
-    size = int(cells.max()) - start + 1
-    masses = gather(cells - start, law.masses, size)
     others = law.masses * np.exp(interval * (cells - positions))
-    other_masses = gather(cells - start, others, size)
+    cells -= start
+    size = int(cells.max()) + 1
+    gaps = None
+    if with_gaps and size > _SPARSE * cells.size:
+        gaps, numbers = _numbered(cells, size)
+        cells, size = numbers[cells], gaps.size
     return (
-        lattice.Factor(start, masses, law.count),
-        lattice.Factor(start, other_masses, law.count),
+        lattice.Factor(start, gather(cells, law.masses, size), law.count, gaps=gaps),
+        lattice.Factor(start, gather(cells, others, size), law.count, gaps=gaps),
     )
+
+
+def _numbered(cells: IndexArray, size: int) -> tuple[IndexArray, IndexArray]:
+    """Returns which of so many cells, or cells after these, there are.
+
+    Returns:
+        (m,) these cells, increasing; and (size,) the number of each among them.
+    """
+    there = np.zeros(size, dtype=np.bool_)
+    there[cells] = True
+    there[np.minimum(cells + 1, size - 1)] = True
+    found = np.flatnonzero(there)
+    numbers = np.empty(size, dtype=np.int64)
+    numbers[found] = np.arange(found.size)
+    return found, numbers

@@ -45,14 +45,24 @@ _TILTING_ERROR = 8.0
 # Masses beside others: both gathered (2 each), the exponential between the two (4) and
 # its argument and product, the quotient and its product.
 _BESIDE_ERROR = 16.0
+# A weight of a stencil, tilted (an exponential and its argument, 8), its turn in exact
+# parts of the circle (8), their sum (a few dozen levels) and its product.
+_STENCIL_ERROR = 64.0
 # Certified: masses and quotients of masses that far apart have all their digits.
 _LEAST_ANCHOR = 1e-200
 
 # Tuning: logarithm of what is left out, which counts as noise. Half and twice it: the
 # same gaps, times within 4 % (1 of 1000 steps, once and 100 times; Poisson samples).
 _NEGLIGIBLE_EXPONENT = -70.0
+# Certified, of a `TiltedProduct`: what is left out is less by e. Later factors, of less
+# than 10^13 copies, are at most e together, as their magnitudes are at most 1 + 1e-13.
+_LEFT_OUT_EXPONENT = _NEGLIGIBLE_EXPONENT - 1.0
 # From so many copies on a spectrum is wanted better than a transform has it.
 _MANY_COPIES = 500
+# From so many points on, and so many copies, a few frequencies are all there are, and
+# are computed sooner without a transform.
+_SMOOTH_COPIES = 50
+_LARGE_CIRCLE = 1 << 17
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,17 +75,30 @@ class Factor:
         count: Number of copies, at least 0.
         moments: (n,) mass times the offset of the cell's mean from its index,
             in lattice steps; None where all mass sits on the lattice.
+        gaps: (n,) places of the masses from the start, increasing, where many are
+            empty; None where they are 0, 1, … A `TiltedProduct` takes both.
     """
 
     start: int
     masses: FloatArray
     count: int
     moments: FloatArray | None = None
+    gaps: IndexArray | None = None
+
+    @functools.cached_property
+    def places(self) -> IndexArray:
+        """(n,) places of the masses from the start."""
+        return np.arange(self.masses.size) if self.gaps is None else self.gaps
+
+    @property
+    def end(self) -> int:
+        """Lattice index of the last mass."""
+        return self.start + int(self.places[-1])
 
     @functools.cached_property
     def indices(self) -> FloatArray:
         """(n,) lattice indices of the masses."""
-        return self.start + np.arange(self.masses.size, dtype=np.float64)
+        return self.start + self.places.astype(np.float64)
 
     @functools.cached_property
     def log_masses(self) -> FloatArray:
@@ -103,7 +126,7 @@ class Factor:
         """
         exponents = self.log_masses + tilt * self.indices
         anchor = int(exponents.argmax())
-        from_anchor = tilt * (np.arange(self.masses.size) - float(anchor))
+        from_anchor = tilt * (self.places - float(self.places[anchor]))
         from_anchor[self.masses == 0] = -np.inf
         if (
             from_anchor.max() > floats.LARGEST_EXPONENT
@@ -117,7 +140,7 @@ class Factor:
         at_anchor, log_total = tilt * float(self.indices[anchor]), math.log(total)
         units = _TILTING_ERROR + 6 * (abs(at_anchor) + abs(log_total))
         if short(tilt) != tilt:
-            units += abs(tilt) * self.masses.size
+            units += abs(tilt) * (self.end - self.start + 1)
         return Tilted(at_anchor + log_total, weights, units * floats.UNIT_ROUNDOFF)
 
     def _tilted_by_logarithms(self, tilt: float, exponents: FloatArray) -> "Tilted":
@@ -409,6 +432,31 @@ class TiltedSum:
         )
 
 
+@dataclasses.dataclass(frozen=True)
+class Stencil:
+    """How neighbouring masses are added up, around every index that a stride divides.
+
+    Attributes:
+        stride: How far apart these indices are.
+        begin: Where the first weight is, relative to each.
+        weights: (n,) weights at least 0, each of a few roundings.
+    """
+
+    stride: int
+    begin: int
+    weights: FloatArray
+
+    @property
+    def offsets(self) -> IndexArray:
+        """(n,) where the weights are, relative to an index."""
+        return self.begin + np.arange(self.weights.size)
+
+    def tilted(self, tilt: float) -> FloatArray:
+        """Returns (n,) weights of tilted masses in the tilted sum."""
+        weights: FloatArray = self.weights * np.exp(-tilt * self.offsets)
+        return weights
+
+
 class TiltedProduct:
     """The tilted law of a sum of which one factor after another is taken in.
 
@@ -430,37 +478,90 @@ class TiltedProduct:
         self.mass_error = 16 * floats.LARGEST_LOG * floats.UNIT_ROUNDOFF
         self._changes = tuple(changes)
         self._error = _LEVEL_ERROR * math.log2(size) * floats.UNIT_ROUNDOFF
-        self._active = np.arange(size // 2 + 1)
-        self._product = np.ones(self._active.size, dtype=np.complex128)
-        self._log_bound = np.zeros(self._active.size)
-        self._relative = np.full(self._active.size, self._error)
-        self._log_moment = 0.0
-        self._shifted = np.zeros(len(self._changes))
+        # Of no factor yet; see `_only_below`.
+        self._active: IndexArray = np.zeros(0, dtype=np.int64)
+        self._product: ComplexArray = np.zeros(0, dtype=np.complex128)
+        self._log_bound = self._relative = np.zeros(0)
+        self._is_begun = False
+        # Of each factor, all copies: under the tilt, and under those a little away.
+        # Sums of thousands of them are rounded once.
+        self._moments: list[tuple[float, ...]] = []
+        self._doubt = 0.0
         self._start = self._end = 0
 
     def multiply(self, factor: Factor) -> None:
         """Adds all copies of a factor to the sum."""
         count = factor.count
         tilted = factor.tilted(self.tilt)
-        values = self._transform(tilted.weights)[self._active]
-        magnitude = np.log(np.abs(values) + self._error)
-        # Later factors only shrink it.
-        kept = self._log_bound + count * magnitude > _NEGLIGIBLE_EXPONENT
-        self._active = self._active[kept]
-        logarithms = _logarithms(tilted.weights, 0, self._active, self.size, count)
-        spectrum = near_one.Spectrum(values[kept], self._error, logarithms)
-        self._log_bound = self._log_bound[kept] + count * spectrum.log_magnitudes
-        self._product = self._product[kept] * spectrum.power(count)
-        self._relative = self._relative[kept] + spectrum.relative_error(count)
-        self._log_moment += count * tilted.log_moment
-        self._shifted += [
-            count * factor.tilted(self.tilt + change).log_moment
-            for change in self._changes
-        ]
+        spectrum = self._near_one(tilted.weights, factor)
+        if spectrum is None:
+            spectrum = self._by_transform(tilted.weights, factor)
+        self._log_bound += count * spectrum.log_magnitudes
+        self._product *= spectrum.power(count)
+        self._relative += spectrum.relative_error(count)
+        others = [factor.tilted(self.tilt + change) for change in self._changes]
+        each = [tilted, *others]
+        self._moments.append(tuple(count * one.log_moment for one in each))
+        worst = max(one.error for one in each)
+        rounding = 4 * max(abs(one.log_moment) for one in each) * floats.UNIT_ROUNDOFF
+        self._doubt += 2 * count * (worst + rounding)
         self._start += count * factor.start
-        self._end += count * (factor.start + factor.masses.size - 1)
+        self._end += count * factor.end
         units = _GATHERING_ERROR + 8 * abs(tilted.log_moment)
         self.mass_error += count * (tilted.error + units * floats.UNIT_ROUNDOFF)
+
+    def _only_below(self, frequency: int) -> None:
+        """Leaves out frequencies from one on, which are negligible."""
+        if not self._is_begun:
+            self._active = np.arange(frequency)
+            self._product = np.ones(frequency, dtype=np.complex128)
+            self._log_bound = np.zeros(frequency)
+            self._relative = np.full(frequency, self._error)
+            self._is_begun = True
+        self._keep(slice(int(self._active.searchsorted(frequency))))
+
+    def _keep(self, kept: slice | npt.NDArray[np.bool_]) -> None:
+        """Leaves out all frequencies but some."""
+        self._active = self._active[kept]
+        self._product = self._product[kept]
+        self._log_bound = self._log_bound[kept]
+        self._relative = self._relative[kept]
+
+    def _near_one(
+        self, weights: FloatArray, factor: Factor
+    ) -> near_one.Spectrum | None:
+        """Returns a spectrum at the first few frequencies, where the rest are nothing.
+
+        Of many copies of a law without gaps, on a circle so large that a transform
+        takes longer; None elsewhere, and where the transform is better.
+        """
+        if factor.count < _SMOOTH_COPIES or self.size < _LARGE_CIRCLE:
+            return None
+        # Later factors only shrink it.
+        first = near_one.first_negligible(
+            weights, factor.places, self.size, factor.count, _LEFT_OUT_EXPONENT
+        )
+        if first is None:
+            return None
+        self._only_below(first)
+        found = near_one.logarithms(weights, 0, self._active, self.size, factor.places)
+        if not (found.errors * np.exp(found.values.real) < self._error).all():
+            return None
+        return near_one.Spectrum(found.values, math.inf, found)
+
+    def _by_transform(self, weights: FloatArray, factor: Factor) -> near_one.Spectrum:
+        """Returns a spectrum where it is not negligible."""
+        self._only_below(self.size // 2 + 1)
+        if factor.gaps is not None:
+            dense = np.zeros(int(factor.gaps[-1]) + 1)
+            dense[factor.gaps] = weights
+            weights = dense
+        values = self._transform(weights)[self._active]
+        magnitude = np.log(np.abs(values) + self._error)
+        kept = self._log_bound + factor.count * magnitude > _LEFT_OUT_EXPONENT
+        self._keep(kept)
+        logarithms = _logarithms(weights, 0, self._active, self.size, factor.count)
+        return near_one.Spectrum(values[kept], self._error, logarithms)
 
     def _transform(self, weights: FloatArray) -> ComplexArray:
         """Returns the transform of masses at 0, 1, … on the circle."""
@@ -478,11 +579,45 @@ class TiltedProduct:
         values = fft.irfft(whole, self.size)
         at = (first - self._start) % self.size
         values = np.concatenate([values[at:], values[:at]])[:number]
-        return TiltedValues(values, self._noise(), self._log_moment, self.tilt)
+        return TiltedValues(values, self._noise(), self._moment(0), self.tilt)
 
-    def _noise(self) -> float:
-        """Bounds the error of the inverse transform."""
-        error = self._relative * np.exp(self._log_bound)
+    def is_smooth(self, stride: int) -> bool:
+        """Tells whether sums at every so manieth index are a transform of their own.
+
+        They are where the stride divides the size, and what is not negligible does not
+        fold.
+        """
+        folds = 2 * stride * int(self._active[-1]) >= self.size
+        return stride == 1 or not (self.size % stride or folds)
+
+    def sums(self, stencil: Stencil, first: int, number: int) -> TiltedValues:
+        """Returns sums of neighbouring masses at so many multiples of the stride.
+
+        Their values are those at first, first + stride, …, as of `masses`. Only few
+        frequencies are needed: of a long sum's law one in thousands.
+
+        Args:
+            stencil: What is added up; the law is smooth for its stride.
+            first: A multiple of the stride.
+            number: How many sums, no more than size / stride.
+        """
+        weights = stencil.tilted(self.tilt)
+        size = self.size // stencil.stride
+        at, between = divmod((first - self._start) % self.size, stencil.stride)
+        parts = np.multiply.outer(self._active, stencil.offsets + between) % self.size
+        turns = (2 * math.pi / self.size) * parts
+        kernel = np.einsum("ij,j->i", np.cos(turns) + 1j * np.sin(turns), weights)
+        whole = np.zeros(size // 2 + 1, dtype=np.complex128)
+        whole[self._active] = self._product * kernel / stencil.stride
+        values = fft.irfft(whole, size)
+        values = np.concatenate([values[at:], values[:at]])[:number]
+        noise = self._noise(_STENCIL_ERROR * floats.UNIT_ROUNDOFF)
+        noise = floats.raised(noise * float(weights.sum()))
+        return TiltedValues(values, noise, self._moment(0), self.tilt)
+
+    def _noise(self, more: float = 0.0) -> float:
+        """Bounds the error of the inverse transform, and some relative error more."""
+        error = (self._relative + more) * np.exp(self._log_bound)
         # Half of the frequencies are stored; the mean is over all of them.
         mean = float(2 * error.sum() / self.size)
         return floats.raised(mean + math.exp(_NEGLIGIBLE_EXPONENT))
@@ -499,20 +634,29 @@ class TiltedProduct:
     def _outside(self, sign: float, index: int) -> float:
         """Bounds the tilted mass from an index on, upwards or downwards (Chernoff)."""
         exponents = [0.0]
-        for change, moment in zip(self._changes, self._shifted, strict=True):
+        here = self._moment(0)
+        for number, change in enumerate(self._changes, 1):
             if change * sign > 0:
-                exponents.append(moment - self._log_moment - change * index)
-        return math.exp(min(exponents))
+                exponents.append(self._moment(number) - here - change * index)
+        return self._chance(exponents)
+
+    def _moment(self, number: int) -> float:
+        """Returns the logarithmic moment under the tilt (0), or a little away."""
+        return math.fsum(moments[number] for moments in self._moments)
+
+    def _chance(self, exponents: Sequence[float]) -> float:
+        """Bounds the least of some chances, whose logarithms are rounded."""
+        return floats.raised(math.exp(min(0.0, min(exponents) + self._doubt)))
 
     def mass_above(self, index: int) -> float:
         """Bounds the mass, not tilted, at or above an index (Chernoff)."""
         if index > self._end:
             return 0.0
-        exponents = [0.0, self._log_moment - self.tilt * index]
-        for change, moment in zip(self._changes, self._shifted, strict=True):
+        exponents = [0.0, self._moment(0) - self.tilt * index]
+        for number, change in enumerate(self._changes, 1):
             if self.tilt + change >= 0:
-                exponents.append(moment - (self.tilt + change) * index)
-        return floats.raised(math.exp(min(exponents)))
+                exponents.append(self._moment(number) - (self.tilt + change) * index)
+        return self._chance(exponents)
 
 
 def _logarithms(

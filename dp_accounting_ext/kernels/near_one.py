@@ -8,11 +8,13 @@ law: with d = index − c, and weights w,
     f(ω) e^{−iωc} − 1 = Σ w − 1 + Σ_k (iω)^k Σ w d^k / k!,
 
 a series that K terms leave by at most Σ w |ωd|^K / K!. So f^n = e^{n ln f} is off by n
-times an error that is as small as f − 1 is.
+times an error that is as small as f − 1 is. What little lies far from the middle is
+summed as it is.
 """
 
 import dataclasses
 import functools
+import itertools
 import math
 
 import numpy as np
@@ -31,6 +33,9 @@ _MULTIPLY_ERROR = 4.0  # A product of complex numbers.
 # the frequency's own and of its power, two of Horner's scheme, less than 10 k.
 _FACTOR_ERROR = 10.0
 _TERM_ERROR = 8.0
+# e^{−iωd} − 1 of what is far: for each frequency up to this one an angle of up to 2π
+# (12), a cosine and a sine (1 each), and a product.
+_TURN_ERROR = 20.0
 # ln(1 + g), |g| ≤ 1/2, in units of |g|: 2 Re g + |g|² is off by 6, half its log by
 # 12 for that and 6 of its own; the angle by 2 for 1 + Re g and 8 of its own.
 _LOGARITHM_ERROR = 40.0
@@ -42,8 +47,83 @@ _LARGEST_EXCESS = 0.5  # |g| up to which that holds,
 _LARGEST_DOUBT = 0.02  # and its error, up to which |ln'| is at most 2.1.
 _SLOPE = 2.1
 
+# Certified: of 1 − |f| as `first_negligible` bounds it, a sum of some 50 terms up to 1,
+# and what weights may sum to above 1.
+_DOUBT_OF_LAYERS = 1e-12
+
+# Tuning: layers of a law, each so much lower than the one within; how far its middle
+# reaches, in cells; and how many frequencies are worth a search.
+_LAYERS = 2.0 ** -np.arange(0.25, 14.0, 0.5)
+_REACH = 1 << 14
+_MOST_FREQUENCIES = 1 << 10
 # Tuning: terms of the series; even. A power of 1000 asks for |ωd| of about 4.
 _TERMS = 28
+_NEAREST = 3.0  # |ωd| up to which the series takes it.
+_LIGHT = 2.0**-8  # Of E |ωd|², so much of them; their error is of their own mass.
+_MOST_FAR = 1 << 21  # Of frequencies times weights that are not near, that many.
+_BLOCK = 1 << 12  # Of all terms so many weights at once: they stay in the cache.
+
+
+def first_negligible(
+    weights: FloatArray, places: IndexArray, size: int, count: int, exponent: float
+) -> int | None:
+    """Returns a frequency from which on a spectrum's power is negligible, or None.
+
+    A law is layers of level boxes, and a rest. The spectrum of a box of n cells is the
+    Dirichlet kernel: at most sin(nx) / (n sin x) for nx ≤ π/2, x = ω/2, and at most
+    1 / (n sin x) beyond. Both fall with x.
+
+    Args:
+        weights: (n,) weights, which sum to about one.
+        places: (n,) their indices, increasing.
+        size: Number of lattice points on the circle.
+        count: The power.
+        exponent: Of a negligible power, the logarithm at most; negative.
+
+    Returns:
+        The least j found so that from it on, up to size / 2, the power is no larger.
+    """
+    heights, widths = _boxes(_around_the_top(weights, places))
+    lacking = -math.expm1(exponent / count) + _DOUBT_OF_LAYERS
+
+    def is_negligible(frequency: int) -> bool:
+        half = math.pi * frequency / size
+        turns = widths * half
+        kernels = np.sin(np.minimum(turns, math.pi / 2)) / (widths * math.sin(half))
+        return sums.dot(heights * widths, 1 - kernels) >= lacking
+
+    low, high = 0, min(_MOST_FREQUENCIES, size // 2)
+    if high < 1 or not is_negligible(high):
+        return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if is_negligible(middle) else (middle, high)
+    return high
+
+
+def _around_the_top(weights: FloatArray, places: IndexArray) -> FloatArray:
+    """Returns the weights around the largest one without a gap, some thousands."""
+    top = int(weights.argmax())
+    begin = max(top - _REACH, 0)
+    # Without gaps, places count as their numbers do.
+    lags = places[begin : top + _REACH] - np.arange(
+        begin, min(top + _REACH, places.size)
+    )
+    first, last = np.searchsorted(lags, lags[top - begin] + np.array([0, 1]))
+    return weights[begin + first : begin + last]
+
+
+def _boxes(weights: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Returns the heights and widths of boxes that together no weight is below."""
+    top = int(weights.argmax())
+    right = np.minimum.accumulate(weights[top:])
+    left = np.minimum.accumulate(weights[: top + 1][::-1])
+    levels = float(weights[top]) * _LAYERS
+    # Both hold the top itself.
+    widths = (-right).searchsorted(-levels, side="right") - 1
+    widths += (-left).searchsorted(-levels, side="right")
+    heights = levels - np.append(levels[1:], 0.0)
+    return heights, widths.astype(np.float64)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,7 +154,11 @@ class Logarithms:
 
 
 def logarithms(
-    weights: FloatArray, start: int, frequencies: IndexArray, size: int
+    weights: FloatArray,
+    start: int,
+    frequencies: IndexArray,
+    size: int,
+    places: IndexArray | None = None,
 ) -> Logarithms:
     """Returns logarithms of a spectrum f = Σ w e^{−iω index} near one.
 
@@ -84,17 +168,28 @@ def logarithms(
         start: Lattice index of the first.
         frequencies: (m,) numbers j of frequencies ω = 2πj / size, from 0 to size / 2.
         size: Number of lattice points on the circle.
+        places: (n,) where the weights are, from the start; 0, 1, … by default.
     """
-    places = np.arange(weights.size, dtype=np.float64)
-    middle = round(sums.dot(weights, places))
+    if places is None:
+        places = np.flatnonzero(weights)
+        weights = weights[places]
+    middle = round(sums.dot(weights, places.astype(np.float64)))
     highest = max(int(frequencies.max()), 1)
-    moments = _moments(weights, (2 * math.pi * highest / size) * (places - middle))
+    steps = (2 * math.pi * highest / size) * (places - middle).astype(np.float64)
+    distant = _distant(weights, steps, highest)
+    moments = _moments(weights[~distant], steps[~distant])
     relative = frequencies / highest
     # Σ w − 1: multiples of 2^−51 add up exactly; the rest is below n 2^−52.
     high = (weights + 2.0) - 2.0
     constant = (float(high.sum()) - 1) + float((weights - high).sum())
     excess = _series(moments, relative) + constant
     doubt = _doubt(moments, weights.size, relative)
+    if distant.any():
+        turns = ((places[distant] - middle) % size).astype(np.float64)
+        turns *= 2 * math.pi / size
+        rest, doubts = _far(weights[distant], turns, highest)
+        excess += rest[frequencies]
+        doubt += doubts[frequencies]
     distance = np.abs(excess)
     known = (distance <= _LARGEST_EXCESS) & (doubt <= _LARGEST_DOUBT)
     excess[~known] = 0.0
@@ -108,13 +203,66 @@ def logarithms(
 
 def _moments(weights: FloatArray, steps: FloatArray) -> FloatArray:
     """Returns Σ w x^k / k! for k from 1 to the number of terms."""
-    terms = np.empty((_TERMS, weights.size))
-    before = weights
-    for order, row in enumerate(terms, 1):
-        np.multiply(before, steps, out=row)
-        row /= order
-        before = row
-    return sums.pairwise(terms)
+    found = []
+    for begin in range(0, weights.size, _BLOCK):
+        before, here = weights[begin : begin + _BLOCK], steps[begin : begin + _BLOCK]
+        terms = np.empty((_TERMS, here.size))
+        for row in terms:
+            before = np.multiply(before, here, out=row)
+        found.append(sums.pairwise(terms))
+    factorials = np.cumprod(np.arange(1.0, _TERMS + 1))
+    moments: FloatArray = sums.pairwise(np.array(found).T) / factorials
+    return moments
+
+
+def _distant(
+    weights: FloatArray, steps: FloatArray, highest: int
+) -> npt.NDArray[np.bool_]:
+    """Tells which weights are summed on their own: few, and light beside the rest."""
+    distant: npt.NDArray[np.bool_] = np.abs(steps) > _NEAREST
+    most = _LIGHT * sums.dot(weights, steps**2)
+    if (
+        highest > _MOST_FREQUENCIES
+        or int(distant.sum()) * (highest + 1) > _MOST_FAR
+        or float(weights[distant].sum()) > most
+    ):
+        distant[:] = False
+    return distant
+
+
+def _far(
+    weights: FloatArray, turns: FloatArray, highest: int
+) -> tuple[ComplexArray, FloatArray]:
+    """Returns Σ w (e^{−ij turn} − 1) for j from 0 to the highest, and their errors."""
+    found: ComplexArray = np.array(
+        [
+            _powers(
+                weights[begin : begin + _BLOCK], turns[begin : begin + _BLOCK], highest
+            )
+            for begin in range(0, weights.size, _BLOCK)
+        ]
+    )
+    errors = np.arange(highest + 1, dtype=np.float64) * _TURN_ERROR
+    errors += 2 * _BLOCK + math.log2(len(found)) + _TERM_ERROR
+    errors *= floats.UNIT_ROUNDOFF * float(weights.sum())
+    total = sums.pairwise(found.T) - float(weights.sum())
+    total[0] = errors[0] = 0.0
+    return total, errors
+
+
+def _powers(weights: FloatArray, turns: FloatArray, highest: int) -> ComplexArray:
+    """Returns Σ w e^{−ij turn}: low powers times high ones, summed one by one."""
+    step = math.isqrt(highest) + 1
+    low, high = np.empty((2, step, weights.size), dtype=np.complex128)
+    turn = np.cos(turns) - 1j * np.sin(turns)
+    low[0], high[0] = 1.0, weights
+    for before, row in itertools.pairwise(low):
+        np.multiply(before, turn, out=row)
+    turn *= low[-1]
+    for before, row in itertools.pairwise(high):
+        np.multiply(before, turn, out=row)
+    products = np.einsum("ai,bi->ab", high, low).reshape(-1)
+    return np.asarray(products[: highest + 1])
 
 
 def _series(moments: FloatArray, relative: FloatArray) -> ComplexArray:
@@ -147,7 +295,7 @@ class Spectrum:
 
     Attributes:
         values: (m,) values, from a transform.
-        error: Bound on their absolute errors.
+        error: Bound on their absolute errors; inf if only the logarithms are known.
         logarithms: Their logarithms, which serve where they are known better.
     """
 
@@ -175,9 +323,11 @@ class Spectrum:
 
     def power(self, count: int) -> ComplexArray:
         """Returns (m,) values to the power of a count."""
-        power = _power(self.values, count)
-        if self.logarithms is not None and self._better is not None and count:
-            power = np.where(self._better, self.logarithms.power(count), power)
+        if self.logarithms is None or self._better is None or not count:
+            return _power(self.values, count)
+        power = self.logarithms.power(count)
+        if not self._better.all():
+            power = np.where(self._better, power, _power(self.values, count))
         return power
 
     def relative_error(self, count: int) -> FloatArray:

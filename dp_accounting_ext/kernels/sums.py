@@ -2,11 +2,13 @@
 
 from collections.abc import Iterable
 import math
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 FloatArray = npt.NDArray[np.float64]
+Values = TypeVar("Values", FloatArray, npt.NDArray[np.complex128])
 
 
 def dot(x: FloatArray, y: FloatArray) -> float:
@@ -29,15 +31,17 @@ def total(values: FloatArray) -> float:
     return float(high.sum()) + float((values - high).sum())
 
 
-def pairwise(values: FloatArray) -> FloatArray:
-    """Returns the sums of n values, of either sign, along the last axis.
+def pairwise(values: Values) -> Values:
+    """Returns the sums of n values, of any sign, along the last axis.
 
     The error is at most ⌈log₂ n⌉ units of rounding of the sum of absolute values.
     """
     while values.shape[-1] > 1:
         half = values.shape[-1] // 2
         halves = values[..., :half] + values[..., half : 2 * half]
-        values = np.concatenate([halves, values[..., 2 * half :]], axis=-1)
+        if values.shape[-1] % 2:
+            halves = np.concatenate([halves, values[..., 2 * half :]], axis=-1)
+        values = halves
     return values[..., 0]
 
 

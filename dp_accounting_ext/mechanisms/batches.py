@@ -313,10 +313,10 @@ class _Answered(Mechanism):
         sides = []
         if self.removed[0]:
             answers = self._answers(self.removed)
-            sides.append(discrete.two_outcomes(answers, without, bound))
+            sides.append(discrete.few_outcomes(answers, without, bound))
         if self.inserted[0]:
             answers = self._answers(self.inserted)
-            sides.append(discrete.two_outcomes(without, answers, bound))
+            sides.append(discrete.few_outcomes(without, answers, bound))
         each = [
             dataclasses.replace(
                 side,
@@ -367,13 +367,13 @@ class Neighbours(Base):
             return compositions.NO_OP
         either = self.mechanism
         if not either.is_symmetric():
-            either = _EitherWay(either)
+            either = EitherWay(either)
         return _Apart(either, self.is_bounded, removed, inserted)
 
 
 @dataclasses.dataclass(frozen=True)
-class _EitherWay(Mechanism):
-    """A mechanism between two batches either of which may be the first."""
+class EitherWay(Mechanism):
+    """A mechanism between two batches or datasets, either of which may be the first."""
 
     inner: Mechanism
 
@@ -388,6 +388,12 @@ class _EitherWay(Mechanism):
 
     def largest_loss(self) -> float:
         return self.inner.largest_loss()
+
+    def total_variation(self) -> float:
+        return interface.total_variation(self.inner)
+
+    def sum_of(self, members: int) -> Mechanism | None:
+        return self.inner.sum_of(members)
 
     def is_symmetric(self) -> bool:
         return True

@@ -1,5 +1,6 @@
 """Mechanisms with discrete outputs."""
 
+from collections.abc import Mapping
 import dataclasses
 import math
 
@@ -9,6 +10,8 @@ from dp_accounting_ext.pairs import dominating_pair
 
 Bound = dominating_pair.Bound
 DominatingPair = dominating_pair.DominatingPair
+# Probabilities (P, Q) of outcomes under two laws.
+Outcomes = tuple[tuple[float, float], ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,6 +29,12 @@ class DiscreteLaplace(interface.OnePairMechanism):
 
     def is_symmetric(self) -> bool:
         return True
+
+    def sum_of(self, members: int) -> interface.Mechanism | None:
+        moved = self.sensitivity * members
+        if moved > discrete.LARGEST_SENSITIVITY:
+            return None
+        return DiscreteLaplace(self.parameter, moved)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,6 +54,12 @@ class DiscreteGaussian(interface.OnePairMechanism):
 
     def is_symmetric(self) -> bool:
         return True
+
+    def sum_of(self, members: int) -> interface.Mechanism | None:
+        moved = self.sensitivity * members
+        if not discrete.is_discrete_gaussian(self.sigma, moved):
+            return None
+        return DiscreteGaussian(self.sigma, moved)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,29 +94,33 @@ class RandomizedResponse(interface.OnePairMechanism):
 
 
 @dataclasses.dataclass(frozen=True)
-class RandomizedResponseWithAbstention(interface.OnePairMechanism):
-    """A binary randomized response that may release nothing: one private draw.
+class PrivateDraw(interface.OnePairMechanism):
+    """One draw whose law may be any between two bounds.
 
     Attributes:
-        epsilon: The largest loss, in nats.
-        truth: Probability of that loss.
-        lie: Probability of its negative.
+        dominating: Probabilities (P, Q) of the outcomes of two laws that are further
+            apart than any two between the bounds.
+        attained: The same of one or two pairs of laws between the bounds.
     """
 
-    epsilon: float
-    truth: float
-    lie: float
+    dominating: Outcomes
+    attained: tuple[Outcomes, ...]
 
     def pair(self, bound: Bound, tail_mass: float) -> DominatingPair:
-        return discrete.response_with_abstention(
-            self.epsilon, self.truth, self.lie, bound
-        )
+        outcomes = self.dominating if bound is Bound.UPPER else self.attained[0]
+        p, q = zip(*outcomes, strict=True)
+        return discrete.few_outcomes(p, q, bound)
 
-    def largest_loss(self) -> float:
-        return self.epsilon
+    def other_parts(self, bound: Bound) -> Mapping[interface.Mechanism, int]:
+        if bound is Bound.UPPER or len(self.attained) == 1:
+            return {self: 1}
+        return {PrivateDraw(self.dominating, self.attained[1:]): 1}
 
     def is_symmetric(self) -> bool:
-        return True
+        return all(
+            sorted(laws) == sorted((q, p) for p, q in laws)
+            for laws in (self.dominating, *self.attained)
+        )
 
 
 @dataclasses.dataclass(frozen=True)

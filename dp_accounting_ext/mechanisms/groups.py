@@ -2,19 +2,16 @@
 
 import abc
 import collections
-from collections.abc import Collection
 from collections.abc import Mapping
 import dataclasses
 import functools
-import math
 
-from dp_accounting_ext.mechanisms import additive_noise
+from dp_accounting_ext.mechanisms import batches
 from dp_accounting_ext.mechanisms import chained
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.mechanisms import subsampled
-from dp_accounting_ext.pairs import discrete
 from dp_accounting_ext.pairs import dominating_pair
 from dp_accounting_ext.pairs import profile_pairs
 from dp_accounting_ext.pairs import sampled_members
@@ -25,10 +22,6 @@ DirectedPairs = dominating_pair.DirectedPairs
 Mechanism = interface.Mechanism
 Shifts = shifts.Shifts
 
-# Certified: of a sum of up to 4096 weights, relatively (4e-13 and 1e-15 each:
-# `shifts.Mixture.weight_error`).
-_CHANCE_ERROR = 1e-11
-_UNMOVED: Shifts = ((0.0, 1.0),)
 # Tuning: of larger groups one chain bounds all splits: of who leaves or joins,
 # whichever is worse. Its cost is that of one split, a second for an allocation, and it
 # is up to 0.1 % above the worst split at δ = 1e-6 there, 1 % at δ = 0.01.
@@ -62,7 +55,7 @@ class Sampling(abc.ABC):
     def attained(self, removed: int, inserted: int) -> tuple[Shifts, Shifts] | None:
         """Returns laws of sums that two datasets attain, if less than `moves` does.
 
-        In norms of a record; the second dataset's sums are not positive.
+        In norms of a record; the second dataset's are of the other sign.
         """
         return None
 
@@ -121,7 +114,7 @@ class FixedSize(Sampling):
         if 0 in (removed, inserted):
             return None
         own, other = (self._batch(self.dataset_size - n) for n in (inserted, removed))
-        return self._moves(removed, inserted, other - own), _UNMOVED
+        return self._moves(removed, inserted, other - own), batches.NONE
 
     def _moves(self, present: int, absent: int, missing: int) -> Shifts:
         return tuple(
@@ -193,17 +186,16 @@ class GroupedNoise(Grouped):
     sampling: Sampling
 
     def split(self, removed: int, inserted: int) -> Mechanism:
-        mixture = self._mixture(
-            self._shifts(self.sampling.moves(removed, inserted), 1.0),
-            self._shifts(self.sampling.moves(inserted, removed), -1.0),
+        noise = batches.Noise(self.noise_multiplier, self.is_laplace)
+        mixture = noise.on(
+            self.sampling.moves(removed, inserted),
+            self.sampling.moves(inserted, removed),
         )
         attained = self.sampling.attained(removed, inserted)
         if attained is None:
             return mixture
-        p, q = (self._shifts(law, 1.0) for law in attained)
-        return known_bounds.Between(
-            self._mixture(p, q), mixture, self._one_by_one(removed, inserted)
-        )
+        one_by_one = self._one_by_one(removed, inserted)
+        return known_bounds.Between(noise.on(*attained), mixture, one_by_one)
 
     def _one_by_one(self, removed: int, inserted: int) -> Mechanism | None:
         """Returns the chain of members who replace others, and of those who leave.
@@ -230,23 +222,6 @@ class GroupedNoise(Grouped):
         leaves = dataclasses.replace(self, group_size=1, sampling=last).split(1, 0)
         return chained.InARow(replaced, chained.chain(leaves, removed - inserted, 0))
 
-    def _mixture(self, p: Shifts, q: Shifts) -> Mechanism:
-        if len(p) == len(q) == 1:
-            # All take part, so that only the distance matters.
-            noise = 1 / (p[0][0] - q[0][0])
-            if self.is_laplace:
-                return additive_noise.laplace(noise)
-            return additive_noise.Gaussian(noise)
-        if self.is_laplace:
-            return additive_noise.LaplaceMixture(p, q)
-        return additive_noise.GaussianMixture(p, q)
-
-    def _shifts(self, moves: Shifts, sign: float) -> Shifts:
-        return tuple(
-            (sign * distance / self.noise_multiplier, weight)
-            for distance, weight in moves
-        )
-
 
 @dataclasses.dataclass(frozen=True)
 class GroupedNonPrivate(Grouped):
@@ -261,18 +236,16 @@ class GroupedNonPrivate(Grouped):
     sampling: Sampling
 
     def split(self, removed: int, inserted: int) -> Mechanism:
-        laws = [
-            self.sampling.members(removed, inserted),
-            self.sampling.members(inserted, removed),
-        ]
-        record, other = (_chances(law) for law in laws)
-        return known_bounds.NonPrivate(record, other, _CHANCE_ERROR)
+        return _on_members(batches.Revealed(), self.sampling, removed, inserted)
 
 
-def _chances(members: Shifts) -> known_bounds.Chances:
-    """Returns the chances that a batch holds a member, and that it holds none."""
-    some = min(math.fsum(weight for number, weight in members if number), 1.0)
-    return some, math.fsum(weight for number, weight in members if not number)
+def _on_members(
+    base: batches.Base, sampling: Sampling, removed: int, inserted: int
+) -> Mechanism:
+    """Returns a mechanism that members tell apart by whether one is in the batch."""
+    return base.on(
+        sampling.members(removed, inserted), sampling.members(inserted, removed)
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -293,54 +266,11 @@ class GroupedRandomizedResponse(Grouped):
     rate: float
 
     def split(self, removed: int, inserted: int) -> Mechanism:
-        if self.noise_parameter:
-            return _RandomizedResponseSplit(
-                self.noise_parameter, self.rate, removed, inserted
-            )
-        truth = GroupedNonPrivate(self.group_size, Poisson(self.rate))
-        answers = truth.split(removed, inserted)
+        noise = self.noise_parameter
+        base = batches.Answer(noise) if noise else batches.Revealed()
+        answers = _on_members(base, Poisson(self.rate), removed, inserted)
         # The question is of those who leave, or of those who join.
         return known_bounds.UpperOnly(answers) if removed and inserted else answers
-
-
-@dataclasses.dataclass(frozen=True)
-class _RandomizedResponseSplit(Mechanism):
-    """Answers of either dataset's batches, of a question true of the group alone."""
-
-    noise_parameter: float
-    rate: float
-    removed: int
-    inserted: int
-
-    def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
-        without = self._answers(0)
-        sides = []
-        if self.removed:
-            answers = self._answers(self.removed)
-            sides.append(discrete.two_outcomes(answers, without, bound))
-        if self.inserted:
-            answers = self._answers(self.inserted)
-            sides.append(discrete.two_outcomes(without, answers, bound))
-        if len(sides) == 1:
-            return dominating_pair.DirectedPairs.same(sides[0])
-        if bound is Bound.LOWER:
-            return dominating_pair.DirectedPairs.same(
-                dominating_pair.trivial_pair(bound)
-            )
-        # Neither dominates the other; composed, both of them can be attained.
-        return profile_pairs.maximum(
-            [dominating_pair.DirectedPairs.same(s) for s in sides]
-        )
-
-    def _answers(self, members: int) -> tuple[float, float]:
-        """Returns the probabilities of yes and of no, none of them a difference."""
-        lie, gain = self.noise_parameter / 2, 1 - self.noise_parameter
-        if self.rate == 1:
-            nobody, somebody = float(members == 0), float(members > 0)
-        else:
-            exponent = members * math.log1p(-self.rate)
-            nobody, somebody = math.exp(exponent), -math.expm1(exponent)
-        return lie + somebody * gain, lie + nobody * gain
 
 
 @dataclasses.dataclass(frozen=True)
@@ -361,36 +291,8 @@ class GroupedByChain(Grouped):
         if self.is_replaced:
             return chained.chain(self.inner, self.group_size, 0)
         if removed + inserted > _MOST_SPLITS and not self.inner.is_symmetric():
-            return chained.chain(EitherWay(self.inner), removed + inserted, 0)
+            return chained.chain(batches.EitherWay(self.inner), removed + inserted, 0)
         return chained.chain(self.inner, removed, inserted)
-
-
-@dataclasses.dataclass(frozen=True)
-class EitherWay(Mechanism):
-    """A record that leaves or joins, whichever is worse."""
-
-    inner: Mechanism
-
-    def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
-        pairs = interface.pairs_of_part(self.inner, bound, tail_mass)
-        if bound is Bound.LOWER:
-            return pairs
-        return profile_pairs.maximum([pairs, pairs.swapped()])
-
-    def gaussian_precision(self) -> float:
-        return self.inner.gaussian_precision()
-
-    def largest_loss(self) -> float:
-        return self.inner.largest_loss()
-
-    def total_variation(self) -> float:
-        return interface.total_variation(self.inner)
-
-    def sum_of(self, members: int) -> Mechanism | None:
-        return self.inner.sum_of(members)
-
-    def is_symmetric(self) -> bool:
-        return True
 
 
 @dataclasses.dataclass(frozen=True)
@@ -449,22 +351,6 @@ def worst_pairs(
         return every[0]
     reverse = [each.swapped() for each in every]
     return profile_pairs.maximum([*every, *reverse]).map(dominating_pair.certain)
-
-
-def error_of_mixed_sizes(sizes: Collection[int]) -> str | None:
-    """Returns what is wrong with groups of such sizes side by side, or None."""
-    if len(sizes) < 2:
-        return None
-    largest = max(sizes)
-    if 1 in sizes:
-        return (
-            f"GroupSubsampledEvent with group_size {largest} cannot be composed with a "
-            f"single-record event; wrap it in GroupSubsampledEvent({largest}, …)."
-        )
-    return (
-        "GroupSubsampledEvents that are composed must have one group_size. "
-        f"Found {' and '.join(map(str, sorted(sizes)))}."
-    )
 
 
 def group_sizes(counts: Mapping[Mechanism, int]) -> set[int]:

@@ -66,7 +66,7 @@ class PermuteAndFlip(interface.OnePairMechanism):
         lie = math.exp(-self.epsilon / 2) / 2
         if lie < _RAREST:
             return dominating_pair.trivial_pair(bound)
-        return discrete.two_outcomes((1 - lie, lie), (lie, 1 - lie), bound)
+        return discrete.few_outcomes((1 - lie, lie), (lie, 1 - lie), bound)
 
     def closed_form_delta(
         self, epsilon: float, direction: Direction, bound: Bound

@@ -57,10 +57,10 @@ def privacy_parameters(
     )
 
 
-def two_outcomes(
-    p: tuple[float, float], q: tuple[float, float], bound: Bound
+def few_outcomes(
+    p: Sequence[float], q: Sequence[float], bound: Bound
 ) -> dominating_pair.DominatingPair:
-    """Returns the pair of a mechanism with two outcomes.
+    """Returns the pair of a mechanism with two outcomes, or a few.
 
     Args:
         p: P's probabilities, positive, each with its own digits.
@@ -68,8 +68,7 @@ def two_outcomes(
         bound: The atoms are exact: the side is only carried along.
     """
     outcomes = sorted(
-        (math.log(mine) - math.log(other), other)
-        for mine, other in zip(p, q, strict=True)
+        (math.log(mine / other), other) for mine, other in zip(p, q, strict=True)
     )
     losses, masses = zip(*outcomes, strict=True)
     ratios, weights, error = _exact(losses, masses)
@@ -107,28 +106,6 @@ def randomized_response(
     if max(map(abs, losses)) > floats.LARGEST_EXPONENT:
         return dominating_pair.trivial_pair(bound)
     ratios, masses, error = _exact(losses, probabilities)
-    return dominating_pair.DominatingPair(ratios, masses, 0.0, 0.0, bound, error, error)
-
-
-def response_with_abstention(
-    epsilon: float, truth: float, lie: float, bound: Bound
-) -> dominating_pair.DominatingPair:
-    """Returns the pair of a binary randomized response that may release nothing.
-
-    Args:
-        epsilon: The loss of the truth, and minus that of the lie, in nats.
-        truth: Probability of the loss ε under P; Q's of the loss −ε.
-        lie: Probability of the loss −ε under P; Q's of the loss ε.
-        bound: What is known is an upper bound; a lower one says nothing.
-
-    Source:
-        https://arxiv.org/abs/2605.10015, Definition 3.1 (laws between two bounds).
-    """
-    if bound is Bound.LOWER or epsilon > floats.LARGEST_EXPONENT:
-        return dominating_pair.trivial_pair(bound)
-    # A complement, raised by what it may lack.
-    nothing = max(1 - truth - lie, 0.0) + 4 * dominating_pair.UNIT_ROUNDOFF
-    ratios, masses, error = _exact([-epsilon, 0.0, epsilon], [truth, nothing, lie])
     return dominating_pair.DominatingPair(ratios, masses, 0.0, 0.0, bound, error, error)
 
 

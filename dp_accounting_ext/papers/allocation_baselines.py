@@ -14,8 +14,9 @@ import numpy.typing as npt
 from scipy import optimize
 from scipy import special
 
+from dp_accounting_ext.composition import composed_loss
+from dp_accounting_ext.composition import loss_distribution
 from dp_accounting_ext.mechanisms import additive_noise
-from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import subsampled
 from dp_accounting_ext.pairs import dominating_pair
@@ -36,22 +37,27 @@ DONG_ORDERS = (
     *np.exp(np.linspace(math.log(202), math.log(10_000), 50)).tolist(),
 )
 _TAIL_MASS = 1e-20
+_INTERVAL, _LEAST_DELTA = 1e-4, 1e-16  # Of Poisson samples.
 _LARGEST_EPSILON = 100.0
 _SAMPLES_AT_ONCE = 1 << 22
 
 
 @functools.lru_cache(maxsize=64)
-def _poisson(noise: float, rate: float, count: int) -> dominating_pair.DirectedPairs:
-    """Returns the upper pairs of so many Poisson samples."""
+def _poisson(
+    noise: float, rate: float, count: int, direction: Direction
+) -> composed_loss.ComposedLoss:
+    """Returns the loss of so many Poisson samples, from above."""
     step = subsampled.on_poisson_sample(rate, additive_noise.Gaussian(noise))
-    composed = compositions.compose({step: count})
-    return interface.pairs_of(composed, Bound.UPPER, _TAIL_MASS)
+    pairs = interface.pairs_of(step, Bound.UPPER, _TAIL_MASS)
+    law = loss_distribution.from_pair(pairs.of(direction), direction, count)
+    return composed_loss.ComposedLoss([law], _INTERVAL, _LEAST_DELTA)
 
 
 def _poisson_delta(
     noise: float, rate: float, count: int, epsilon: float, direction: Direction
 ) -> float:
-    return _poisson(noise, rate, count).of(direction).delta(epsilon, direction)
+    composed = _poisson(noise, rate, count, direction)
+    return float(composed.deltas(np.array([epsilon]))[0])
 
 
 def decomposition_delta(

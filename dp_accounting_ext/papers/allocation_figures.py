@@ -9,6 +9,7 @@ Source: https://arxiv.org/abs/2602.17284.
 from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
+import functools
 import math
 
 from dp_accounting import dp_event as stock
@@ -29,7 +30,7 @@ Route = allocation_sums.Route
 
 DELTA = 1e-6
 # Numbers that are drawn in all: the paper has a million outputs by importance sampling.
-MONTE_CARLO_NUMBERS = 1 << 26
+MONTE_CARLO_NUMBERS = 1 << 24
 _CONFIDENCE = 0.95
 _SEED = 0
 _COMBINED = drawing.Look(drawing.Colour.GREEN, drawing.Dashes.DASH_DOT)
@@ -116,9 +117,8 @@ def delta_curves(
 
     def band(label: str, event: stock.DpEvent, look: drawing.Look) -> Curve:
         accountant = pld_accountant.PLDAccountant().compose(event)
-        ends = [accountant.get_delta_bounds(epsilon) for epsilon in epsilons]
-        lower, upper = zip(*ends, strict=True)
-        return Curve(label, epsilons, upper, lower, look)
+        lower, upper = accountant.get_delta_bounds(np.array(epsilons))
+        return Curve(label, epsilons, upper.tolist(), lower.tolist(), look)
 
     sampled, drawn = poisson(noise, 1, num_steps), allocation(noise, 1, num_steps)
     return [
@@ -192,6 +192,7 @@ def figure_1(
     )
 
 
+@functools.lru_cache(maxsize=8)  # Figure 2 is one of the panels of Figure 6.
 def _criteo_panel(records: str, batch: int, points: int, numbers: int) -> drawing.Panel:
     count = -(-CRITEO_RECORDS[records] // batch)
     epsilons = (8.0 * np.linspace(0.0, 1.0, points) ** 2).tolist()
@@ -382,8 +383,8 @@ def mean_picture(
 def figure_5(
     *,
     rates: Sequence[float] = (0.001, 0.01, 0.1),
-    block_sizes: Sequence[int] = (32, 128, 512, 2048, 8192, 32_768),
-    tolerance: float = 1e-4,
+    block_sizes: Sequence[int] = (32, 512, 4096, 32_768),
+    tolerance: float = 1e-3,
 ) -> drawing.Picture:
     """Returns the noise that PREAMBLE needs over that of plain DP-SGD.
 

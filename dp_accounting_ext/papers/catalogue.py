@@ -38,7 +38,7 @@ class Drawn:
 
     Attributes:
         name: Its name in `FIGURES`.
-        picture: The PNG.
+        picture: The picture's file.
         table: The CSV of its numbers.
         seconds: CPU time of all.
     """
@@ -53,6 +53,7 @@ def redraw(
     directory: pathlib.Path,
     names: Sequence[str] | None = None,
     *,
+    suffix: str = ".png",
     dpi: int = drawing.DPI,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[Drawn]:
@@ -61,7 +62,8 @@ def redraw(
     Args:
         directory: Where to; made if it is not there.
         names: Names in `FIGURES`; all of them if none are given.
-        dpi: Dots of an inch of the pictures.
+        suffix: Of the pictures, one of `drawing.SUFFIXES`.
+        dpi: Dots of an inch of a PNG.
         progress: Called with the number of figures done, and of all, after each.
 
     Raises:
@@ -79,7 +81,7 @@ def redraw(
     drawn = []
     for name in names:
         begin = time.process_time()
-        path = directory / f"{name}.png"
+        path = directory / f"{name}{suffix}"
         drawing.check_output(path, dpi=dpi)
         picture = FIGURES[name]()
         drawing.write_table(picture, path.with_suffix(".csv"))

@@ -26,10 +26,7 @@ NOISES = (
 )
 _MOST_DRAWS = 100_000
 # Of these no two batches are further apart than neighbours.
-_ANSWERS = (
-    discrete_outputs.RandomizedResponse
-    | discrete_outputs.RandomizedResponseWithAbstention
-)
+_ANSWERS = discrete_outputs.RandomizedResponse | discrete_outputs.PrivateDraw
 
 
 def poisson_sampled(

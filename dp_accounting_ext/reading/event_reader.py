@@ -41,6 +41,15 @@ class UnsupportedError(Exception):
         self.message = message
 
 
+def refusal(
+    event: stock.DpEvent, part: Any, message: str | None
+) -> privacy_accountant.UnsupportedEventError:
+    """Returns the stock accountant's error for an event, a part of which has none."""
+    return privacy_accountant.UnsupportedEventError(
+        f"Unsupported event: {event}. Error: [{message}] caused by subevent {part}."
+    )
+
+
 Part = TypeVar("Part", bound=Hashable)
 
 
@@ -202,6 +211,10 @@ class Reader(TreeReader[interface.Mechanism]):
         check_counts(counts)
         check_distinct(count_distinct(counts))
         return compositions.compose(counts)
+
+    def parts(self, event: stock.DpEvent) -> dict[interface.Mechanism, int]:
+        """Returns the mechanisms that an event composes, as `mechanism` does."""
+        return compositions.unpacked({self.mechanism(event): 1})
 
     def sampled(self, event: stock.DpEvent) -> interface.Mechanism:
         """Returns what an event composes that runs on a sample of the records."""

@@ -79,6 +79,10 @@ def private_sampling(
     event: wpm_dp_event.PrivateSamplingEvent, reader: event_reader.Reader
 ) -> interface.Mechanism:
     """Reads one draw from a private distribution."""
+    # Imported here: few programs draw, and an import of the package should be fast.
+    from dp_accounting_ext.wpm import checks
+    from dp_accounting_ext.wpm import reached_laws
+
     if reader.in_sample:
         raise event_reader.UnsupportedError(
             event,
@@ -86,7 +90,11 @@ def private_sampling(
             "outside of it releases.",
         )
     reader.require(event, NeighborRel.REPLACE_ONE, NeighborRel.REPLACE_SPECIAL)
-    truth, lie = wpm_dp_event.dominating_probabilities(event.epsilon, event.total_mass)
-    return discrete_outputs.RandomizedResponseWithAbstention(
-        float(event.epsilon), truth, lie
+    privacy = checks.epsilon(event.epsilon)
+    total = fields.real_number("total_mass", event.total_mass)
+    mass = float(checks.base_measure([total], 1, privacy)[0])
+    largest = checks.largest_masses(event.largest_masses, mass)
+    return discrete_outputs.PrivateDraw(
+        reached_laws.dominating(privacy, mass, largest),
+        reached_laws.attained(privacy, mass, largest),
     )

@@ -46,6 +46,42 @@ def group(
     return compositions.compose(counts)
 
 
+def largest(event: stock.DpEvent) -> int:
+    """Returns the size of the largest group that a tree composes; one for a record.
+
+    Raises:
+        TypeError, ValueError: If a size is not what it must be.
+    """
+    sizes = [
+        fields.group_size(leaf.group_size)
+        for leaf, _ in event_trees.leaves(event)
+        if isinstance(leaf, dp_event.GroupSubsampledEvent)
+    ]
+    return max(sizes, default=1)
+
+
+def seen_by(event: stock.DpEvent, size: int) -> stock.DpEvent:
+    """Returns a tree of events as a group sees it, be it of single records or groups.
+
+    What is composed is between the same two datasets, and the largest group of all
+    that is composed says how far apart these are.
+    """
+    if size == 1:
+        return event
+    return stock.ComposedDpEvent(
+        [
+            stock.SelfComposedDpEvent(
+                dp_event.GroupSubsampledEvent(size, _of_one_record(leaf)), count
+            )
+            for leaf, count in event_trees.leaves(event)
+        ]
+    )
+
+
+def _of_one_record(leaf: stock.DpEvent) -> stock.DpEvent:
+    return leaf.event if isinstance(leaf, dp_event.GroupSubsampledEvent) else leaf
+
+
 def _grouped(
     event: stock.DpEvent, size: int, reader: event_reader.Reader
 ) -> interface.Mechanism:

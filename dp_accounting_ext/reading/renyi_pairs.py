@@ -53,9 +53,7 @@ def curve(mechanism: interface.Mechanism, relation: NeighborRel) -> curves.Curve
     if not any(isinstance(part, groups.Grouped) for part in parts):
         return curves.Curve(pair_divergences.upper_rdp, (mechanism,))
     replace_one = relation is NeighborRel.REPLACE_ONE
-    return curves.Curve(
-        _group_rdp, (tuple(parts.items()), size, replace_one), group_size=size
-    )
+    return curves.Curve(_group_rdp, (tuple(parts.items()), size, replace_one))
 
 
 def _group_rdp(

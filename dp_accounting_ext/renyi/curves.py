@@ -35,14 +35,11 @@ class Curve:
             a group (K + 1, n), a row a split.
         parameters: Hashable.
         delta: δ, rounded up.
-        group_size: Whose privacy it is: a group's of so many records, one record's, or
-            nobody's in particular (None).
     """
 
     kernel: Callable[..., FloatArray]
     parameters: tuple[Any, ...] = ()
     delta: float = 0.0
-    group_size: int | None = 1
 
     def rdp(self, orders: Sequence[float]) -> FloatArray:
         """Returns the divergences at orders α ≥ 1; the last few curves are kept."""
@@ -133,8 +130,8 @@ def _selected(
 # Kernels that know of a mechanism on a sample no more than its divergences.
 LOOSE = _poisson, _batch
 
-NO_OP = Curve(_nothing, group_size=None)
-NON_PRIVATE = Curve(_nothing, delta=1.0, group_size=None)
+NO_OP = Curve(_nothing)
+NON_PRIVATE = Curve(_nothing, delta=1.0)
 
 
 def gaussian(distance: float) -> Curve:
@@ -163,11 +160,8 @@ def compose(counts: Mapping[Curve, int]) -> Curve:
         return NO_OP
     if len(parts) == 1 and list(parts.values()) == [1]:
         return next(iter(parts))
-    sizes = {part.group_size for part in parts if part.group_size is not None}
     log_kept = math.fsum(count * part.log_kept() for part, count in parts.items())
-    return Curve(
-        _sum, (tuple(parts.items()),), told(log_kept), min(sizes, default=None)
-    )
+    return Curve(_sum, (tuple(parts.items()),), told(log_kept))
 
 
 def told(log_kept: float) -> float:
@@ -199,7 +193,7 @@ def group(
             kept = size * math.log1p(-rate) if rate < 1 else -math.inf
             log_kept += count * kept * (1 + _ROUNDING)
     kernel = _replaced if replaced else _group
-    return Curve(kernel, (size, tuple(gaussians)), told(log_kept), size)
+    return Curve(kernel, (size, tuple(gaussians)), told(log_kept))
 
 
 def on_poisson_sample(inner: Curve, rate: float) -> Curve:
@@ -233,7 +227,7 @@ def _amplified(kernel: Callable[..., FloatArray], inner: Curve, rate: float) -> 
     same for both datasets, but for the sampled record's share q.
     """
     delta = min(rate * inner.delta * (1 + _ROUNDING), 1.0)
-    return Curve(kernel, (inner, rate), delta, inner.group_size)
+    return Curve(kernel, (inner, rate), delta)
 
 
 def selected(inner: Curve, mean: float, shape: float) -> Curve:
@@ -243,4 +237,4 @@ def selected(inner: Curve, mean: float, shape: float) -> Curve:
     leaves K a law of the same shape and of a smaller mean.
     """
     delta = min(mean * inner.delta * (1 + _ROUNDING), 1.0)
-    return Curve(_selected, (inner, mean, shape), delta, inner.group_size)
+    return Curve(_selected, (inner, mean, shape), delta)

@@ -153,7 +153,7 @@ def _guess(target: _Target) -> float:
     root = math.hypot(slope, math.sqrt(2 * target.epsilon))
     mean = 2 * target.epsilon / (slope + root)
     setting = target.setting
-    runs = setting.num_selected * setting.epochs
+    runs = setting.num_selected * math.ceil(setting.epochs)
     noise = setting.group_size * math.sqrt(runs) / mean
     return min(max(noise, 10 * training_run.SMALLEST_NOISE), training_run.LARGEST_NOISE)
 

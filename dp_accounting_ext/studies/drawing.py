@@ -298,8 +298,9 @@ def _legend_of(panel: Panel) -> list[str]:
 
 
 def _draw_panel(panel: Panel, axes: Any) -> None:
+    above = 0.0 if panel.log_y else -math.inf
     for curve in panel.curves:
-        _draw_curve(curve, axes, 0.0 if panel.log_y else -math.inf)
+        _draw_curve(curve, axes, above, _bottom(panel, above))
     axes.set(xlabel=panel.x_label, ylabel=panel.y_label, title=panel.title)
     if panel.log_x:
         axes.set_xscale("log")
@@ -321,8 +322,16 @@ def _name_ticks(axis: Any, limits: tuple[float, float]) -> None:
     axis.set_minor_formatter(ticker.NullFormatter())
 
 
-def _draw_curve(curve: Curve, axes: Any, above: float) -> None:
-    """Draws the values above a number; others are gaps."""
+def _bottom(panel: Panel, above: float) -> float:
+    """Returns the least value that has a place on the axis, where bands end."""
+    if panel.y_limits[0] is not None:
+        return panel.y_limits[0]
+    ends = [(*curve.upper, *(curve.lower or ())) for curve in panel.curves]
+    return min((value for of in ends for value in of if value > above), default=1.0)
+
+
+def _draw_curve(curve: Curve, axes: Any, above: float, bottom: float) -> None:
+    """Draws the values above a number; others are gaps, but for bands' lower ends."""
     colour = curve.look.colour.value
     upper = [value if value > above else math.nan for value in curve.upper]
     if curve.look.kind is Kind.BARS:
@@ -338,5 +347,5 @@ def _draw_curve(curve: Curve, axes: Any, above: float) -> None:
         style["drawstyle"] = "steps-mid"
     axes.plot(curve.x, upper, label=curve.label, **style)
     if curve.lower is not None:
-        lower = [value if value > above else math.nan for value in curve.lower]
+        lower = [max(value, bottom) for value in curve.lower]
         axes.fill_between(curve.x, lower, upper, color=colour, alpha=0.25, lw=0)

@@ -90,7 +90,7 @@ def read_row(row: Mapping[str, str]) -> tuple[str, training_run.TrainingRun]:
         noise_multiplier=_number("noise_multiplier", row),
         num_steps=_integer("steps", row["steps"]),
         num_selected=_integer("selected", row["selected"]),
-        epochs=_integer("epochs", row["epochs"]),
+        epochs=_number("epochs", row),
         delta=_number("delta", row),
         group_size=_integer("group_size", row.get("group_size") or "1"),
     )

@@ -130,8 +130,6 @@ def words(setting: training_run.TrainingRun, found: Sequence[Claim]) -> str:
             dict.fromkeys(claim.sampling for claim in found), start=1
         )
     }
-    k = setting.num_selected
-    once = "one batch" if k == 1 else f"{k} batches"
     parts = [_wrapped(_of_run(setting))]
     for size in dict.fromkeys(claim.group_size for claim in found):
         of_size = [claim for claim in found if claim.group_size == size]
@@ -144,15 +142,26 @@ def words(setting: training_run.TrainingRun, found: Sequence[Claim]) -> str:
             )
         )
     parts += [
-        _wrapped(f"({number}) {_ASSUMPTIONS[scheme].format(once=once)}", "    ")
+        _wrapped(f"({number}) {_assumptions(scheme, setting)}", "    ")
         for scheme, number in numbers.items()
     ]
     return "\n\n".join([*parts, _wrapped(_ALWAYS)])
 
 
+def _assumptions(scheme: str, setting: training_run.TrainingRun) -> str:
+    """Returns what a scheme asks of the batches, and what breaks it."""
+    k = setting.num_selected
+    found = _ASSUMPTIONS[scheme].format(once="one batch" if k == 1 else f"{k} batches")
+    _, part = setting.whole_and_part
+    if part and scheme == training_run.RANDOM_ALLOCATION:
+        steps = f"{part} of its {setting.steps_of_epoch} steps"
+        found += f" The last epoch ended after {steps}; more of them break it, too."
+    return found
+
+
 def _of_run(setting: training_run.TrainingRun) -> str:
     """Returns what ran."""
-    epochs = f"{setting.epochs} epoch{'s' if setting.epochs > 1 else ''}"
+    epochs = training_run.in_words(setting.epochs)
     noise = f"noise multiplier {setting.noise_multiplier!r}"
     if setting.dataset_size is None:
         batches = f"{epochs} of {setting.steps_of_epoch} steps, each example in "

@@ -3,7 +3,9 @@
 from collections.abc import Callable
 from collections.abc import Mapping
 import dataclasses
+import fractions
 import math
+import numbers
 from typing import TypeVar
 
 from dp_accounting import dp_event as stock
@@ -44,7 +46,8 @@ class TrainingRun:
             the whole part of their quotient: of more steps ε is no larger.
         num_selected: Steps of an epoch that each record is in, k; 1 for a dataset with
             batches.
-        epochs: Number of epochs.
+        epochs: Number of epochs; of 2.5, the third ends amid its steps, whose number is
+            rounded up. Whole where `num_selected` is above 1.
         delta: δ, in (0, 1); None where nobody asks for ε.
         group_size: Number of records that are protected together.
         sampling: How batches are drawn, a name in `SCHEMES`; None where all are asked
@@ -62,7 +65,7 @@ class TrainingRun:
     noise_multiplier: float | None = None
     num_steps: int | None = None
     num_selected: int = 1
-    epochs: int = 1
+    epochs: float = 1
     delta: float | None = None
     group_size: int = 1
     sampling: str | None = None
@@ -74,12 +77,7 @@ class TrainingRun:
             _check_noise(self.noise_multiplier)
         self._check_batches()
         _, steps = fields.steps(self.num_selected, self.steps_of_epoch)
-        epochs = fields.positive_integer("epochs", self.epochs)
-        if steps * epochs > _MOST_STEPS:
-            raise ValueError(
-                f"num_steps times epochs must be at most {_MOST_STEPS}. "
-                f"Found {steps} times {epochs}."
-            )
+        self._check_epochs(steps)
         if self.delta is not None:
             fields.real_number("delta", self.delta)
             if not 0 < self.delta < 1:
@@ -87,6 +85,20 @@ class TrainingRun:
         fields.positive_integer("group_size", self.group_size)
         if self.sampling is not None:
             check_scheme("sampling", self.sampling)
+
+    def _check_epochs(self, steps: int) -> None:
+        epochs = _number_of_epochs(self.epochs)
+        if self.num_selected > 1 and not isinstance(epochs, int):
+            raise ValueError(
+                f"epochs must be whole where num_selected is above 1. Found {epochs}: "
+                f"round it up to {math.ceil(epochs)}, whose ε is no smaller."
+            )
+        if steps * epochs > _MOST_STEPS:
+            raise ValueError(
+                f"num_steps times epochs must be at most {_MOST_STEPS}. "
+                f"Found {steps} times {epochs}."
+            )
+        object.__setattr__(self, "epochs", epochs)  # 2.0 is 2, also in a table.
 
     def _check_batches(self) -> None:
         if self.dataset_size is None and self.batch_size is None:
@@ -126,9 +138,26 @@ class TrainingRun:
     @property
     def num_samples(self) -> int:
         """Steps of the run in which batches of the given size pass over it."""
+        return math.ceil(_decimal(self.epochs) * self._batches_of_epoch)
+
+    @property
+    def _batches_of_epoch(self) -> fractions.Fraction:
+        """Batches that pass over the dataset once."""
         if self.dataset_size is not None and self.batch_size is not None:
-            return -(-self.epochs * self.dataset_size // self.batch_size)
-        return self.epochs * self.steps_of_epoch
+            return fractions.Fraction(int(self.dataset_size), int(self.batch_size))
+        return fractions.Fraction(self.steps_of_epoch)
+
+    @property
+    def whole_and_part(self) -> tuple[int, int]:
+        """Whole epochs, and the steps of the one that ends early, if one does.
+
+        The part is rounded up, and is that of a loader with one batch more, should the
+        dataset leave a rest: so many of `steps_of_epoch` cover both loaders.
+        """
+        epochs = _decimal(self.epochs)
+        whole = math.floor(epochs)
+        part = math.ceil((epochs - whole) * math.ceil(self._batches_of_epoch))
+        return (whole, part) if part < self.steps_of_epoch else (whole + 1, 0)
 
     @property
     def step(self) -> stock.GaussianDpEvent:
@@ -157,6 +186,26 @@ def given(name: str, value: T | None) -> T:
     return value
 
 
+def in_words(epochs: float) -> str:
+    """Returns "1 epoch", "2 epochs", "2.5 epochs"."""
+    return f"{epochs} epoch" if epochs == 1 else f"{epochs} epochs"
+
+
+def _number_of_epochs(value: float) -> float:
+    """Returns a whole number as an int."""
+    if isinstance(value, numbers.Integral):
+        return fields.positive_integer("epochs", value)
+    found = fields.real_number("epochs", value)
+    if not 0 < found < math.inf:
+        raise ValueError(f"epochs must be positive and finite. Found {value}.")
+    return int(found) if found.is_integer() else found
+
+
+def _decimal(value: float) -> fractions.Fraction:
+    """Returns the number that is printed: 0.07 of 100 steps are 7 of them, not 8."""
+    return fractions.Fraction(repr(value))
+
+
 def _check_noise(value: float) -> None:
     noise = fields.real_number("noise_multiplier", value)
     if not 0 < noise < math.inf:
@@ -172,10 +221,15 @@ def _check_noise(value: float) -> None:
 
 def _random_allocation(setting: TrainingRun) -> stock.DpEvent:
     k, t = setting.num_selected, setting.steps_of_epoch
+    whole, part = setting.whole_and_part
     if k == t:
-        return stock.SelfComposedDpEvent(setting.step, t * setting.epochs)
-    event = dp_event.RandomAllocationEvent(setting.step, k, t)
-    return stock.SelfComposedDpEvent(event, setting.epochs)
+        return stock.SelfComposedDpEvent(setting.step, t * whole)
+    epoch = dp_event.RandomAllocationEvent(setting.step, k, t)
+    epochs = stock.SelfComposedDpEvent(epoch, whole)
+    if not part:
+        return epochs
+    last = dp_event.ScheduledAllocationEvent([setting.step], [part], t)
+    return stock.ComposedDpEvent([epochs, last]) if whole else last
 
 
 def _poisson_sampling(setting: TrainingRun) -> stock.DpEvent:
@@ -184,9 +238,9 @@ def _poisson_sampling(setting: TrainingRun) -> stock.DpEvent:
 
 
 def _no_amplification(setting: TrainingRun) -> stock.DpEvent:
-    return stock.SelfComposedDpEvent(
-        setting.step, setting.num_selected * setting.epochs
-    )
+    whole, part = setting.whole_and_part
+    runs = setting.num_selected * whole + min(part, 1)
+    return stock.SelfComposedDpEvent(setting.step, runs)
 
 
 SCHEMES: Mapping[str, Callable[[TrainingRun], stock.DpEvent]] = {

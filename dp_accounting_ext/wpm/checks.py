@@ -15,6 +15,8 @@ from dp_accounting_ext.validation import fields
 FloatArray = npt.NDArray[np.float64]
 
 MASS_TOLERANCE = 1e-9
+# Of larger measures an event knows so many outputs.
+MOST_MASSES = 4096
 # Integer weights have at most 256 bits, and e^ε has to fit with room to spare. Below
 # the least, bounds of 62 bits leave no room between them.
 LEAST_EPSILON, MOST_EPSILON = 1e-12, 160.0
@@ -26,7 +28,10 @@ def array(name: str, value: Any) -> FloatArray:
     Raises:
         TypeError: If it does not consist of real numbers.
     """
-    return np.ascontiguousarray(fields.number_array(name, value), dtype=np.float64)
+    found = fields.number_array(name, value)
+    # Numbers wider than floats may become infinite, which is refused where it matters.
+    with np.errstate(over="ignore"):
+        return np.ascontiguousarray(found, dtype=np.float64)
 
 
 def cost(value: Any) -> FloatArray:
@@ -162,6 +167,38 @@ def base_measure(value: Any, size: int, privacy: float) -> FloatArray:
     # A sum that rounding put outside would leave an empty polytope.
     inside = min(max(mass, least), most)
     return found if mass == inside else found * (inside / mass)
+
+
+def largest_masses(value: Any, total_mass: float) -> tuple[float, ...]:
+    """Returns the masses of the largest outputs of a base measure.
+
+    Raises:
+        TypeError: If they are not a list of real numbers.
+        ValueError: If they are too many or not in order, one is not positive and
+            finite, or they have more than the total.
+    """
+    if isinstance(value, tuple) and not value:
+        return ()
+    found = array("largest_masses", value)
+    if np.ndim(value) != 1 or found.size > MOST_MASSES:
+        raise ValueError(
+            f"largest_masses must be a list of at most {MOST_MASSES} masses. "
+            f"Found shape {found.shape}."
+        )
+    wrong = ~((found > 0) & (found < math.inf))
+    if wrong.any():
+        raise ValueError(
+            f"largest_masses must be positive and finite. Found {found[wrong][0]}."
+        )
+    if (np.diff(found) > 0).any():
+        raise ValueError("largest_masses must fall. Found one above that before it.")
+    mass = math.fsum(found)
+    if mass > total_mass * (1 + MASS_TOLERANCE):
+        raise ValueError(
+            f"largest_masses must have a sum of at most total_mass, {total_mass:g}. "
+            f"Found {mass:g}."
+        )
+    return tuple(found.tolist())
 
 
 def places(name: str, value: Any) -> FloatArray:

@@ -12,6 +12,7 @@ from typing import overload
 import numpy as np
 import numpy.typing as npt
 
+from dp_accounting_ext.wpm import checks
 from dp_accounting_ext.wpm import dp_event
 from dp_accounting_ext.wpm import private_rows
 from dp_accounting_ext.wpm.costs import transport_cost
@@ -103,10 +104,12 @@ class SamplingMechanism(abc.ABC):
         most_mass = math.exp(self._epsilon / 2)
         whole = self._bounds.total
         shares = [int(weight) / whole for weight in self._bounds.lower.tolist()]
-        measure = most_mass * np.array(shares)
-        mass = dp_event.equivalent_mass(self._epsilon, measure)
+        measure = most_mass * np.sort(shares)[::-1]
+        # Rounded down: else rounding would leave mass for one output more.
+        mass = math.nextafter(math.fsum(measure), 0.0)
         mass = min(max(mass, 1 / most_mass), most_mass)
-        return dp_event.PrivateSamplingEvent(self._epsilon, mass)
+        largest = measure[measure > 0][: checks.MOST_MASSES]
+        return dp_event.PrivateSamplingEvent(self._epsilon, mass, largest.tolist())
 
     def project(self, mu: Any) -> NotForRelease:
         """Returns the law that a draw is from. Not for release: see the class.

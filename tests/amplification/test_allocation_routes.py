@@ -17,6 +17,7 @@ from dp_accounting_ext.amplification import geometric_allocation
 from dp_accounting_ext.amplification import random_allocation
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.pairs import dominating_pair
+from dp_accounting_ext.pairs import exact_means
 from dp_accounting_ext.pairs import gaussian
 
 Bound = dominating_pair.Bound
@@ -165,8 +166,8 @@ def test_sums_fit_a_float(monkeypatch):
         (80.0, 128, 8000),
         (20.0, 2, 8000),
         (80.0, 2, 16000),
-        (20.0, 129, math.ceil(4000 * math.sqrt(8 / 9))),
-        (20.0, 2**31, 2000),
+        (20.0, 129, math.ceil(4000 * math.sqrt(1.6))),
+        (20.0, 2**31, math.ceil(4000 * math.sqrt(1.6))),
     ],
 )
 def test_points_keep_the_cost(highest, num_steps, points):
@@ -180,8 +181,11 @@ def test_the_grid_takes_the_points_it_is_given(monkeypatch, points, expected):
     calls = allocation_spies.spied(
         monkeypatch, geometric_allocation, "mean_of_copies", "mean"
     )
-    assert allocation_stages.on_grid(allocation_spies.EVEN, 2, TAIL, points) == "mean"
+    settled = allocation_spies.spied(monkeypatch, exact_means, "settled", "settled")
+    found = allocation_stages.on_grid(allocation_spies.EVEN, 2, TAIL, points)
+    assert found == "settled"
     assert calls == [(allocation_spies.EVEN, 2, TAIL, expected)]
+    assert settled == [("mean",)]
 
 
 ADDITIVE, GEOMETRIC = Route.ADDITIVE, Route.GEOMETRIC

@@ -1,5 +1,6 @@
 """The parts of the joint law, each against mpmath or rational arithmetic."""
 
+import dataclasses
 from fractions import Fraction
 import itertools
 import math
@@ -38,6 +39,14 @@ def test_scores_err_as_little_as_they_say(ratio, rate):
         assert abs(variance[0] - exact) <= 16 * U * exact
 
 
+@given(st.floats(0.0, 1e8), st.floats(0.0, 1e8), st.floats(1e-6, 0.98))
+def test_cubes_grow_with_the_ratio_and_are_no_more_than_one(one, other, rate):
+    ratios = np.array(sorted((one, other)))
+    losses, cubes = joint_allocation.cubes(ratios, rate)
+    assert losses.tolist() == joint_allocation.scores(ratios, rate)[0].tolist()
+    assert 0 <= cubes[0] <= cubes[1] * (1 + 16 * U) <= 1 + 16 * U
+
+
 @settings(deadline=None)
 @given(st.integers(1, 3000), st.floats(1e-5, 0.98), st.data())
 def test_the_binomial_errs_as_little_as_it_says(steps, rate, data):
@@ -68,6 +77,15 @@ def test_hardly_any_sum_is_below_the_floor(seed, count, log_mass):
             below += math.prod(Fraction(float(factor.masses[i])) for i in way)
     assert below <= Fraction(math.exp(log_mass))
     assert floor >= 0
+
+
+def test_the_floor_of_columns_that_no_memory_holds():
+    """Of five sums of 0 or 2^41 fewer than 1 in 30 are 0: the floor is above that."""
+    columns, masses = np.array([0, 2**41]), np.array([0.5, 0.5])
+    factor = lattice_2d.Factor(np.zeros(2, np.int64), columns, masses, 5)
+    tilts = np.geomspace(1e-13, 1e-11, 9)
+    floor = joint_allocation.variance_floor([factor], math.log(1 / 30), tilts)
+    assert 0 < floor <= 2**41
 
 
 @given(strategies.pairs(Bound.UPPER), st.integers(1, 4), st.floats(1e-9, 0.9))
@@ -107,6 +125,56 @@ def test_anchors_are_where_they_are_asked_for(sigma, selected, steps):
         assert anchor.low < anchor.high
         assert 0 <= anchor.tilt <= tilt
         assert 0 < anchor.mean_variance < selected
+
+
+def tilted_mean(law, rate, tilt):
+    """The mean of L under P times e^{tilt · L}, all atoms, by plain sums."""
+    score = np.log1p(rate * (law.ratios - 1))
+    total = 0.0
+    for count, masses in (
+        (law.num_selected, law.p_masses),
+        (law.num_steps - law.num_selected, law.masses),
+    ):
+        weights = masses * np.exp(tilt * (score - score.max()))
+        total += count * float(weights @ score) / float(weights.sum())
+    return total
+
+
+@pytest.mark.parametrize(
+    ("sigma", "selected", "steps"), [(1.0, 10, 100), (0.6, 3, 200), (2.0, 40, 80)]
+)
+def test_a_tilt_has_the_mean_it_is_asked_for(sigma, selected, steps):
+    law = gaussian_steps(sigma, selected, steps)
+    rate = selected / steps
+    plain = tilted_mean(law, rate, 0.0)
+    for tilt in (0.05, 0.7, 3.0):
+        mean = tilted_mean(law, rate, tilt)
+        found = law.sketch.tilt_to(rate, mean)
+        # A sketch in a few hundred atoms, and a root to one percent.
+        moved = tilted_mean(law, rate, found) - plain
+        assert moved == pytest.approx(mean - plain, rel=0.05)
+    # Out of reach either way it is the nearer end, and no error.
+    assert law.sketch.tilt_to(rate, -1e9) == math.exp(joint_allocation._LOG_TILTS[0])
+    assert law.sketch.tilt_to(rate, 1e9) == math.exp(joint_allocation._LOG_TILTS[1])
+
+
+@pytest.mark.parametrize(("sigma", "selected", "steps"), [(1.0, 10, 100), (0.7, 4, 60)])
+def test_a_matching_law_has_the_mean_of_the_other(sigma, selected, steps):
+    law = gaussian_steps(sigma, selected, steps)
+    rate = selected / steps
+    sketch = law.sketch
+    without = dataclasses.replace(law, p_masses=law.masses)
+    for tilt in (0.0, 0.5, 1.5):
+        beside = sketch.anchor(rate, tilt)
+        mean = tilted_mean(law, rate, tilt)
+        found = sketch.without_record().matching(beside, mean, 2.0)
+        assert found.rate == rate
+        assert tilted_mean(without, rate, found.tilt) == pytest.approx(mean, rel=0.05)
+        # In place of a window that is much wider than the other's, the other's.
+        narrow = sketch.without_record().matching(beside, mean, 1e-3)
+        assert (narrow.low, narrow.high) == (beside.low, beside.high)
+        assert narrow.tilt == found.tilt
+        assert found.high - found.low <= 2.0 * (beside.high - beside.low)
 
 
 @pytest.mark.parametrize("steps", [10, 390, 1000, 10**4, 10**6])

@@ -220,6 +220,8 @@ def monte_carlo(sigma, selected, steps, epsilon, tilt, size=8000):
         (0.7, 12, 240, 1e-7, 0.01, 1.3),
         (0.6, 5, 100, 1e-5, 0.02, 1.0),
         (1.0, 2, 100, 1e-6, 0.03, 6.0),
+        # Of little noise, where the second statistic of the lower bound decides.
+        (0.32, 5, 17, 1e-6, 0.01, 0.7),
     ],
 )
 def test_brackets_are_narrow_and_hold_what_monte_carlo_finds(

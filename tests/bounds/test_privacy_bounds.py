@@ -23,11 +23,14 @@ from dp_accounting_ext.pairs import dominating_pair
 from dp_accounting_ext.pairs import gaussian
 
 Bound = dominating_pair.Bound
+accountant_of = asked.accountant_of
 Gaussian = additive_noise.Gaussian
 Response = discrete_outputs.RandomizedResponse
 LAPLACE = additive_noise.laplace(2.0)
 SAMPLE = subsampled.on_poisson_sample(0.1, Gaussian(1.0))
 
+DRAW = ((0.5, 0.25), (0.25, 0.25), (0.25, 0.5))
+COARSE_DRAW = ((0.5, 0.25), (0.5, 0.75))
 # None of them needs another's pairs: each is one kind of route to an answer.
 COMPOSITIONS = [
     {Gaussian(2.0): 1},
@@ -37,11 +40,7 @@ COMPOSITIONS = [
     {LAPLACE: 3, Response(0.5, 3, True): 1},
     {subsampled.poisson_sampled(0.1, LAPLACE): 10, Gaussian(4.0): 1},
     {allocated.RandomAllocation(Gaussian(1.0), 1, 20): 2},
-    {
-        discrete_outputs.RandomizedResponseWithAbstention(
-            0.5, 0.4, 0.4 * math.exp(-0.5)
-        ): 8
-    },
+    {discrete_outputs.PrivateDraw(DRAW, (DRAW, COARSE_DRAW)): 8},
 ]
 DELTAS = (0.0, 1e-200, 1e-12, 1e-6, 0.01, 0.5)
 EPSILONS = (-50.0, -1.0, 0.0, 0.3, 2.0, 30.0)
@@ -192,10 +191,6 @@ def test_the_worst_of_several_is_the_largest(counts, delta, epsilon):
     lowers = [one.lower_delta(epsilon, one.upper_delta(epsilon)) for one in each]
     assert low <= max(lowers)
     assert (low > 0) == (max(lowers) > 0)
-
-
-def accountant_of(event, count=1):
-    return ext.PLDAccountant().compose(event, count)
 
 
 class TestExtremes:

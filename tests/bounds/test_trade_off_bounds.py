@@ -2,6 +2,7 @@
 
 import math
 
+import asked
 import dp_accounting
 from dp_accounting import dp_event as stock_events
 from dp_accounting import privacy_accountant
@@ -12,15 +13,12 @@ import pytest
 import dp_accounting_ext as ext
 
 NeighborRel = privacy_accountant.NeighboringRelation
+accountant_of = asked.accountant_of
 Gaussian = dp_accounting.GaussianDpEvent
 Laplace = dp_accounting.LaplaceDpEvent
 Poisson = dp_accounting.PoissonSampledDpEvent
 Composed = dp_accounting.ComposedDpEvent
 RATES = np.logspace(-12, math.log10(0.5), 25)
-
-
-def accountant_of(event, count=1, relation=NeighborRel.ADD_OR_REMOVE_ONE):
-    return ext.PLDAccountant(relation).compose(event, count)
 
 
 def quantile(rate):

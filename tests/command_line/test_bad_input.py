@@ -27,7 +27,7 @@ SCHEME = ["", "random allocation", "Poisson sampling", "no amplification"]
 TRAINING = {
     "--steps": ["1", "2", "7", "30"],
     "--selected": ["1", "2", "7"],
-    "--epochs": ["1", "3"],
+    "--epochs": ["1", "3", "0.5", "2.25"],
     "--delta": ["1e-6", "1e-15", "1e-300", "0.1", "0.9999", "5e-324"],
     "--group-size": ["1", "2", "5"],
 }

@@ -81,7 +81,7 @@ BAD = [
     ("--steps 1.5", "invalid int value: '1.5'"),
     ("--selected 0", "--selected must be at least 1. Found 0"),
     ("--selected 11", "--selected must be at most --steps. Found 11 of 10"),
-    ("--epochs 0", "--epochs must be at least 1. Found 0"),
+    ("--epochs 0", "--epochs must be positive and finite. Found 0"),
     ("--delta 0", "--delta must be in (0, 1). Found 0"),
     ("--delta 1", "--delta must be in (0, 1). Found 1"),
     ("--delta nan", "--delta must be a number. Found nan"),

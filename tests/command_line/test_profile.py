@@ -106,8 +106,9 @@ def test_one_figure_of_a_paper(capsys, tmp_path):
     assert status == 0 and "paper2-figure3.png" in out
     names = {path.name for path in (tmp_path / "new").iterdir()}
     assert names == {"paper2-figure3.png", "paper2-figure3.csv"}
-    _, out, _ = run(capsys, f"{command} --json")
+    _, out, _ = run(capsys, f"{command} --json --format svg")
     (drawn,) = json.loads(out)["figures"]
+    assert drawn["picture"].endswith("paper2-figure3.svg")
     assert drawn["name"] == "paper2-figure3" and drawn["seconds"] > 0
 
 
@@ -122,8 +123,9 @@ BAD = [
     ("profile --steps 10", "--noise-multiplier or --figures is required"),
     ("profile --noise-multiplier 1", "--dataset-size and --batch-size, must be given"),
     ("profile --only paper1-figure1", "--only needs --figures"),
-    ("profile --figures new --steps 10", "--figures takes --only and --json alone"),
-    ("profile --figures new --output a.png", "--figures takes --only and --json"),
+    ("profile --figures new --steps 10", "the papers tell the rest. Found --steps."),
+    ("profile --figures new --output a.png", "--figures must come with --only"),
+    ("profile --figures new --group-size 1 4", "rest. Found --group-size."),
     ("profile --figures new --only figure1", "figure must be one of paper1-figure1"),
     (f"{RUN} --noise-multiplier 0", "--noise-multiplier must be positive"),
     (f"{RUN} --selected 21", "--selected must be at most --steps"),
@@ -137,7 +139,8 @@ BAD = [
     (f"{RUN} --trade-off --epsilons 0 1", "--epsilons is of δ, and not of --trade"),
     (f"{RUN} --trade-off --smallest-rate 0", "--smallest-rate must be in (0, 1)"),
     (f"{RUN} --trade-off --points 1", "--points must be at least 2"),
-    ("profile --figures new --trade-off", "--figures takes --only and --json alone"),
+    ("profile --figures new --trade-off", "the rest. Found --trade-off."),
+    (f"{RUN} --format pdf", "--format needs --figures"),
     (f"{RUN} --output profile.jpg", "--output must end in .pdf, .png or .svg"),
     (f"{RUN} --dpi 10 --output a.png", "--dpi must be from 20 to 1200. Found 10"),
     (f"{RUN} --output nowhere/profile.png", "--output must be in a directory"),

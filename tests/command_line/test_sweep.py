@@ -15,7 +15,9 @@ import sweep_oracles
 from dp_accounting_ext.studies import sweep
 
 without_times = sweep_oracles.without_times
-posix = pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+posix = pytest.mark.skipif(
+    os.name != "posix", reason="Windows has neither these signals nor pty"
+)
 ROWS = 14
 PROG = "dp-accounting-ext sweep"
 

@@ -71,6 +71,7 @@ def test_without_streams_nothing_is_printed(monkeypatch):
         (1, 1, "2 of 30 steps, 1 epoch"),
         (4, 1, "2 of 30 steps, 4 epochs"),
         (4, 3, "2 of 30 steps, 4 epochs, groups of 3"),
+        (4.0, 1, "2 of 30 steps, 4 epochs"),
     ],
 )
 def test_a_training_in_words(epochs, group, words):

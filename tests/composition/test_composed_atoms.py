@@ -84,11 +84,14 @@ def composed(law, totals, place):
 MEAN, DEVIATION = 1.0, math.sqrt(2.0)
 
 
+@pytest.mark.parametrize("moved", [1e-12, 1e-3])
 @pytest.mark.parametrize("bound", list(Bound))
 @pytest.mark.parametrize("tilt", [0.0, 1.0, 3.0])
 @pytest.mark.parametrize("ends", [(-4.0, 0.3), (-0.5, 4.0), (-9.0, 9.0)])
-def test_any_window_is_certified(bound, tilt, ends):
-    """Too narrow, too low, too high: loose, and on its side."""
+def test_any_window_is_certified(monkeypatch, bound, tilt, ends, moved):
+    """Too narrow, too low, too high, read at few losses: loose, and on its side."""
+    monkeypatch.setattr(composed_atoms, "_MOVED", moved)
+    monkeypatch.setattr(composed_atoms, "_FEWEST_READ", 1)
     law, totals = runs(bound)
     place = anchors.Place(
         tilt,
@@ -111,6 +114,72 @@ def test_any_window_is_certified(bound, tilt, ends):
         if atoms.lowest <= epsilon <= atoms.highest and math.isfinite(epsilon):
             truth = oracles.gaussian_delta(math.sqrt(2.0), epsilon)
             assert truth <= delta if bound is Bound.UPPER else truth >= delta
+
+
+def test_fewer_losses_are_read_of_many_copies():
+    """A few thousand, and no bound is looser for it."""
+    found = []
+    for moved in (1e-6, 1e-20):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(composed_atoms, "_MOVED", moved)
+            each = []
+            for bound in Bound:
+                law, totals = runs(bound, 200.0, 40_000)
+                place = anchors.Place(3.0, -5.0, 9.0, -1.0, 5.0, 0.5, (-1.0, 0.5))
+                composition = composed_atoms.Composition(totals, place, 1e-4)
+                composition.add(law)
+                each.append(composition.atoms())
+            found.append(each)
+    (upper, lower), (fine_upper, fine_lower) = found
+    assert upper.losses.size < 9000 < 60_000 < fine_upper.losses.size
+    assert lower.losses.size < 9000
+    epsilons = np.linspace(0.0, 4.0, 30)
+    for sparse, fine in ((upper, fine_upper), (lower, fine_lower)):
+        np.testing.assert_allclose(
+            sparse.deltas(epsilons), fine.deltas(epsilons), rtol=3e-5
+        )
+    assert (lower.deltas(epsilons) <= upper.deltas(epsilons)).all()
+
+
+@pytest.mark.parametrize("bound", list(Bound))
+@pytest.mark.parametrize("high", [0.4, 2.0, 9.0])
+def test_split_and_grouped_once_more_against_exact_sums(monkeypatch, bound, high):
+    """On the lattice: what is read at every third loss is all there is."""
+    monkeypatch.setattr(composed_atoms, "_stride", lambda *_: 3)
+    count, interval = 250, 1 / 64
+    numerators = np.array([4, 5, 7], dtype=object)
+    exact = np.array([1], dtype=object)
+    for _ in range(count):
+        exact = np.convolve(exact, numerators)
+    law = loss_distribution.LossDistribution(
+        np.array([-interval, 0.0, interval]),
+        np.array([4, 5, 7]) / 16,
+        0.0,
+        count,
+        bound,
+    )
+    ends = (-count * interval, count * interval)
+    totals = composed_atoms.Totals(bound, count, ends, 0.0, 1 + 1e-9, 0.0, 0.0)
+    place = anchors.Place(1.0, -1.0, high, -0.2, 4.0, 0.3, (-0.5, 0.5))
+    composition = composed_atoms.Composition(totals, place, interval)
+    composition.add(law)
+    atoms = composition.atoms()
+    steps = np.arange(-6, 80)
+    found = atoms.deltas(steps * interval)
+    losses = (np.arange(exact.size) - count) * interval
+    masses = np.array([float(Fraction(mass, 16**count)) for mass in exact])
+    tight = []
+    for step, delta in zip(steps.tolist(), found.tolist(), strict=True):
+        truth = math.fsum(masses * np.maximum(-np.expm1(step * interval - losses), 0.0))
+        if bound is Bound.UPPER:
+            assert delta >= truth * (1 - 1e-13)
+        else:
+            assert delta <= truth * (1 + 1e-13)
+        tight.append(abs(delta / truth - 1))
+    if high > 5 and bound is Bound.UPPER:
+        # At every third loss a split changes nothing; in between, little.
+        assert np.sort(tight)[25] < 1e-9
+        assert max(tight) < 0.1
 
 
 def test_what_is_not_read_is_not_kept_but_counts():

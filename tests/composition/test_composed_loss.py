@@ -113,6 +113,46 @@ def test_discrete_laws_against_enumeration(most_copies, data):
                 assert value == pytest.approx(float(truth), abs=1e-9)
 
 
+@pytest.mark.parametrize("bound", list(Bound))
+@pytest.mark.parametrize("scale", [1e-6, 1e-3])
+def test_narrow_losses_are_tight_at_zero(bound, scale):
+    """Of two runs, with a rare loss that makes the window wide; none on a lattice."""
+    losses = scale * np.append(np.linspace(-1.0, 1.0, 500), 700.0)
+    masses = np.append(np.linspace(1.0, 2.0, 500), 1e-6)
+    masses /= masses.sum()
+    law = loss_distribution.LossDistribution(losses, masses, 0.0, 2, bound)
+    truth = math.fsum(
+        p * q * -math.expm1(-x - y)
+        for x, p in zip(losses.tolist(), masses.tolist(), strict=True)
+        for y, q in zip(losses.tolist(), masses.tolist(), strict=True)
+        if x + y > 0
+    )
+    found = Asked([law], math.inf, 1e-9).delta(0.0)
+    if bound is Bound.UPPER:
+        assert truth < found < truth * (1 + 1e-4)
+    else:
+        assert truth * (1 - 1e-4) < found < truth
+
+
+@pytest.mark.parametrize("bound", list(Bound))
+def test_losses_at_the_ends_are_on_the_lattice(bound):
+    """Two of them cancel, half of the time, and are not spread over two cells."""
+    end = 1 / 3000
+    losses = np.append(np.append(-end, np.linspace(-0.9, 0.9, 400) * end), end)
+    masses = np.append(np.append(0.2, np.full(400, 1e-3)), 0.4)
+    law = loss_distribution.LossDistribution(losses, masses, 0.0, 2, bound)
+    upper = bound is Bound.UPPER
+    truth = math.fsum(
+        p * q * -math.expm1(-x - y)
+        for x, p in zip(losses.tolist(), masses.tolist(), strict=True)
+        for y, q in zip(losses.tolist(), masses.tolist(), strict=True)
+        if x + y > 0
+    )
+    found = Asked([law], math.inf, 1e-9).delta(0.0)
+    assert (truth <= found) if upper else (truth >= found)
+    assert found == pytest.approx(truth, rel=3e-6)
+
+
 def test_the_order_of_laws_does_not_matter():
     laws = [
         loss_distribution.from_pair(

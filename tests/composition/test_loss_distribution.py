@@ -186,3 +186,22 @@ def test_no_mass_of_a_composition_is_above_the_most(totals):
     assert most <= float(exact) * (1 + 1e-8)
     vast = LossDistribution(np.zeros(1), np.full(1, 2.0), 0.0, 10**9, Bound.UPPER)
     assert math.isfinite(loss_distribution.most_mass([vast]))
+
+
+@pytest.mark.parametrize("bound", list(Bound))
+def test_empty_cells_are_left_out_of_a_wide_law(bound):
+    losses = np.array([-0.31, -0.3, 0.0, 0.7, 0.71, 55.5])
+    masses = np.array([0.2, 0.2, 0.3, 0.2, 0.05, 0.05])
+    law = loss_distribution.LossDistribution(losses, masses, 0.0, 3, bound)
+    whole = loss_distribution.on_lattice(law, 1e-2)
+    for dense, short in zip(
+        whole, loss_distribution.on_lattice(law, 1e-2, with_gaps=True), strict=True
+    ):
+        if dense is None or short is None:
+            assert dense is short
+            continue
+        filled = np.zeros(dense.masses.size)
+        filled[short.places] = short.masses
+        np.testing.assert_array_equal(filled, dense.masses)
+        assert (short.start, short.end, short.count) == (dense.start, dense.end, 3)
+        assert short.masses.size <= 12

@@ -457,3 +457,71 @@ def test_every_factor_needs_its_count():
         ):
             with pytest.raises(ValueError, match="zip"):
                 method(counts)
+
+
+def exact_power(numerators, count):
+    """The law of a sum of copies with sixteenths as masses, as integers."""
+    law, one = np.array([1], dtype=object), np.array(numerators, dtype=object)
+    for _ in range(count):
+        law = np.convolve(law, one)
+    return law.tolist()
+
+
+@pytest.mark.parametrize("tilt", [0.0, 0.03, -0.02])
+@pytest.mark.parametrize(("stride", "begin"), [(1, 0), (4, 0), (4, -3), (3, 1)])
+def test_sums_of_neighbours_are_within_their_noise(tilt, stride, begin):
+    numerators = [2, 5, 4, 3, 2]
+    start, count, size = -7, 200, 816
+    product = lattice.TiltedProduct(tilt, size, [0.01])
+    product.multiply(lattice.Factor(start, np.array(numerators) / 16, count))
+    assert product.is_smooth(stride)
+    weights = np.random.default_rng(stride).random(2 * stride)
+    exact = exact_power(numerators, count)
+    first = stride * math.floor((count * start + 300) / stride)
+    found = product.sums(lattice.Stencil(stride, begin, weights), first, 25)
+    assert found.noise < 1e-12
+    for number, value in enumerate(found.values):
+        index = first + stride * number
+        wanted = Fraction(0)
+        for offset, weight in enumerate(weights.tolist()):
+            at = index + begin + offset - count * start
+            if 0 <= at < len(exact):
+                wanted += Fraction(weight) * Fraction(exact[at], 16**count)
+        scale = mpmath.exp(mpmath.mpf(found.log_scale) - mpmath.mpf(found.tilt) * index)
+        wanted = mpmath.mpf(wanted.numerator) / wanted.denominator / scale
+        # What gathering and tilting lose is counted apart.
+        allowed = found.noise + product.mass_error * wanted
+        assert abs(mpmath.mpf(float(value)) - wanted) <= allowed
+
+
+def test_a_rough_law_is_not_smooth():
+    product = lattice.TiltedProduct(0.0, 120, [0.1])
+    product.multiply(lattice.Factor(0, np.array([0.5, 0.0, 0.5]), 3))
+    assert product.is_smooth(1)
+    assert not product.is_smooth(2)
+    assert not product.is_smooth(7)
+
+
+@pytest.mark.parametrize(("count", "size"), [(3, 1 << 10), (700, 1 << 18)])
+def test_a_factor_with_gaps_is_the_same_with_zeros(count, size):
+    rng = np.random.default_rng(1)
+    masses = np.zeros(900)
+    masses[:300] = rng.random(300)
+    masses[np.array([500, 620, 899])] = 1e-3
+    masses /= masses.sum()
+    gaps = np.flatnonzero(masses)
+    found = []
+    for factor in (
+        lattice.Factor(-100, masses, count),
+        lattice.Factor(-100, masses[gaps], count, gaps=gaps),
+    ):
+        product = lattice.TiltedProduct(1e-3, size, [1e-4])
+        product.multiply(factor)
+        found.append(product)
+    whole, sparse = found
+    first = count * 30
+    np.testing.assert_allclose(
+        whole.masses(first, 50).values, sparse.masses(first, 50).values, atol=1e-12
+    )
+    assert sparse.masses(first, 50).noise < 2 * whole.masses(first, 50).noise
+    assert sparse.mass_above(10**7) == whole.mass_above(10**7) == 0

@@ -118,3 +118,65 @@ def test_powers_by_squaring():
         found = near_one._power(base, exponent)
         assert found.shape == base.shape
         np.testing.assert_allclose(found, base**exponent, atol=1e-15)
+
+
+def test_far_weights_are_within_their_errors():
+    """A heavy tail, of which no series is any good."""
+    weights = np.zeros(60_000)
+    weights[:60] = law(5, 60, 8.0)
+    weights[100::997] = 1e-9
+    weights /= weights.sum()
+    size, frequencies = 1 << 17, np.arange(300)
+    places = np.flatnonzero(weights)
+    found = near_one.logarithms(weights[places], -3, frequencies, size, places)
+    whole = near_one.logarithms(weights, -3, frequencies, size)
+    np.testing.assert_array_equal(found.values, whole.values)
+    assert np.isfinite(found.errors).all()
+    for frequency in (1, 7, 120, 299):
+        turn = -2 * mpmath.pi * frequency / size
+        exact = mpmath.log(
+            mpmath.fsum(
+                mpmath.mpf(float(weights[place])) * mpmath.expj(turn * (place - 3))
+                for place in places.tolist()
+            )
+        )
+        phase = -2 * mpmath.pi * int(found.phases[frequency]) / size
+        off = mpmath.mpc(complex(found.values[frequency])) + 1j * phase - exact
+        turns = mpmath.nint(off.imag / (2 * mpmath.pi))
+        assert abs(off - 2j * mpmath.pi * turns) <= found.errors[frequency] < 1e-14
+
+
+def smooth(size, spread):
+    """Weights that fall from the middle to both sides, a little roughly."""
+    rng = np.random.default_rng(size)
+    places = np.arange(size) - size / 3
+    return (0.9 + 0.2 * rng.random(size)) * np.exp(-np.abs(places / spread))
+
+
+@pytest.mark.parametrize(
+    ("weights", "count"),
+    [
+        (smooth(4000, 200.0), 1000),
+        (smooth(400, 30.0) + np.eye(1, 400, 399)[0] * 0.2, 10_000),
+        (np.full(500, 1 / 500), 600),
+        (np.where(np.arange(3000) % 7, 0.0, 0.001) + smooth(3000, 40.0), 5000),
+    ],
+)
+def test_what_counts_as_negligible_is(weights, count):
+    weights = weights / weights.sum()
+    places = np.flatnonzero(weights)
+    size, exponent = 1 << 14, -70.0
+    first = near_one.first_negligible(weights[places], places, size, count, exponent)
+    folded = np.bincount(places % size, weights[places], size)
+    powers = count * np.log(np.abs(fft.rfft(folded)) + 1e-14)
+    active = np.flatnonzero(powers > exponent)
+    # Beyond it there is none, and it is no multiple of what there is.
+    assert active[-1] < first <= 3 * active[-1] + 3
+    np.testing.assert_array_equal(active, np.arange(active.size))
+
+
+def test_laws_with_gaps_have_no_negligible_spectrum():
+    weights = np.array([0.5, 0.5])
+    for places in ([0, 2], [0, 50]):
+        found = near_one.first_negligible(weights, np.array(places), 1000, 10**6, -70.0)
+        assert found is None

@@ -396,7 +396,7 @@ class TestBases:
             assert deltas(ours, sampled)[0] == pytest.approx(agnostic, rel=1e-6)
 
     def test_a_mechanism_that_is_not_symmetric_counts_either_way(self):
-        pair = discrete.two_outcomes((0.9, 0.1), (0.5, 0.5), Bound.UPPER)
+        pair = discrete.few_outcomes((0.9, 0.1), (0.5, 0.5), Bound.UPPER)
         known = known_bounds.KnownPairs(dominating_pair.DirectedPairs.same(pair))
         base = batches.Neighbours(known)
         whole = base.on(sampled_members.unsampled(1), batches.NONE)

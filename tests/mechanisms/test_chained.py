@@ -171,6 +171,31 @@ def test_the_sum_of_all_steps_bounds_a_group_from_below(members):
         assert gaussian.delta(mean, epsilon, Bound.LOWER) * (1 - 1e-6) <= upper
 
 
+@pytest.mark.parametrize(
+    ("one", "four"),
+    [
+        (
+            discrete_outputs.DiscreteLaplace(0.2, 3),
+            discrete_outputs.DiscreteLaplace(0.2, 12),
+        ),
+        (
+            discrete_outputs.DiscreteGaussian(7.0, 3),
+            discrete_outputs.DiscreteGaussian(7.0, 12),
+        ),
+    ],
+)
+def test_members_of_an_integer_sum_add_up(one, four):
+    """Noise of a concave logarithm: thresholds are the best tests, all the way."""
+    group = chained.ChainedSplit(one, 4, 0)
+    found, truth = bounds(group), bounds(four)
+    for delta in (0.1, 1e-6):
+        lower, upper = found.lower_epsilon(delta), found.upper_epsilon(delta)
+        assert lower <= truth.upper_epsilon(delta)
+        assert truth.lower_epsilon(delta) <= upper <= lower * (1 + 1e-6)
+    assert discrete_outputs.DiscreteLaplace(0.2, 10**6).sum_of(2) is None
+    assert discrete_outputs.DiscreteGaussian(7.0, 10**6).sum_of(2) is None
+
+
 def test_a_thousand_records_are_ten_steps():
     """Gaussian noise in an epoch: beside the sum, nothing tells much of so many."""
     epoch = allocated.allocate(additive_noise.Gaussian(20.0), 1, 1000)

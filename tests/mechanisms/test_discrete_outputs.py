@@ -46,9 +46,8 @@ def response(noise, buckets, replace_one):
     return [p, [mpmath.mpf(1) / buckets] * buckets]
 
 
-def abstention(epsilon, truth, lie):
-    nothing = 1 - mpmath.mpf(truth) - mpmath.mpf(lie)
-    return [[truth, nothing, lie], [lie, nothing, truth]]
+# Two laws, exact as they are written.
+DRAW = ((0.5, 0.25), (0.25, 0.25), (0.25, 0.5))
 
 
 def parameters(epsilon, delta):
@@ -57,11 +56,6 @@ def parameters(epsilon, delta):
     growth = mpmath.exp(mpmath.mpf(epsilon))
     p = [(1 - tells) * x / (1 + growth) for x in (growth, 1)]
     return [[tells, *p, mpmath.mpf(0)], [mpmath.mpf(0), *p[::-1], tells]]
-
-
-def consistent(epsilon, lie):
-    """A response whose truth is e^ε times as likely as its lie."""
-    return math.exp(epsilon) * lie
 
 
 MECHANISMS = [
@@ -78,12 +72,7 @@ MECHANISMS = [
         for buckets in (2, 5)
         for replaced in (True, False)
     ),
-    (
-        discrete_outputs.RandomizedResponseWithAbstention(
-            0.8, consistent(0.8, 0.2), 0.2
-        ),
-        abstention(0.8, consistent(0.8, 0.2), 0.2),
-    ),
+    (discrete_outputs.PrivateDraw(DRAW, (DRAW,)), list(zip(*DRAW, strict=True))),
     (discrete_outputs.PrivacyParameters(0.9), parameters(0.9, 0.0)),
     (discrete_outputs.PrivacyParameters(0.5, 0.01), parameters(0.5, 0.01)),
     (discrete_outputs.PrivacyParameters(0.0, 0.25), parameters(0.0, 0.25)),
@@ -139,10 +128,20 @@ def test_no_digit_of_a_largest_loss_cancels(noise, buckets, replaced):
         assert exact <= mechanism.largest_loss() <= exact * (1 + mpmath.mpf(3e-12))
 
 
-def test_a_response_with_abstention_has_no_lower_bound():
-    """Laws between two bounds: none of them need attain it."""
-    mechanism = discrete_outputs.RandomizedResponseWithAbstention(
-        0.8, consistent(0.8, 0.2), 0.2
-    )
-    for direction in Direction:
-        assert mechanism_laws.bounds_of(mechanism, 0.0, direction)[0] == 0
+def test_a_draw_has_two_pairs_from_below_if_they_differ():
+    """Each says what it says of its laws, in either direction."""
+    above = ((0.7, 0.3), (0.3, 0.7))
+    pairs = ((0.6, 0.3), (0.4, 0.7)), ((0.5, 0.2), (0.5, 0.8))
+    mechanism = discrete_outputs.PrivateDraw(above, pairs)
+    assert mechanism.parts(Bound.LOWER) == {mechanism: 1}
+    assert mechanism.other_parts(Bound.UPPER) == {mechanism: 1}
+    (other,) = mechanism.other_parts(Bound.LOWER)
+    assert other == discrete_outputs.PrivateDraw(above, pairs[1:])
+    assert other.other_parts(Bound.LOWER) == {other: 1}
+    assert not mechanism.is_symmetric()
+    for found, laws in ((mechanism, pairs[0]), (other, pairs[1])):
+        p, q = zip(*laws, strict=True)
+        truths = oracles.discrete_deltas(p, q, 0.4)
+        for direction in Direction:
+            low, _ = mechanism_laws.bounds_of(found, 0.4, direction)
+            assert low <= truths[direction.value] <= low * (1 + 1e-12)

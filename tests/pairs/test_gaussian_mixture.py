@@ -73,9 +73,11 @@ def test_any_mixture(data):
 def test_cells_against_quadrature():
     points = np.linspace(-9.0, 12.0, 20001)
     mean = 1.7
-    masses, excess, span = gaussian_mixture._cells(
-        Mixture(((mean, 1.0),)), Mixture(((0.0, 1.0),)), points
-    )
+    grid = gaussian_mixture._Grid(-9.0, 12.0, 20001)
+    steps = grid.step / 2 * np.append(1 + gaussian_mixture._NODES, 2.0)
+    _, rises = Mixture(((mean, 1.0),)).tabulated(grid, steps)
+    log_q, falls = Mixture(((0.0, 1.0),)).tabulated(grid, steps)
+    masses, excess, span = gaussian_mixture._cells(points, log_q, rises, falls)
     with mpmath.workdps(40):
         for cell in (0, 4000, 8570, 10000, 19999):
             a, b = mpmath.mpf(points[cell]), mpmath.mpf(points[cell + 1])
@@ -86,6 +88,34 @@ def test_cells_against_quadrature():
             assert abs(masses[cell] / mass - 1) < 1e-11  # The grid's own rounding.
             assert abs(excess[cell] / (ratio / mass - 1) - 1) < 1e-9
             assert abs(span[cell] / mpmath.expm1(mean * (b - a)) - 1) < 1e-11
+
+
+@pytest.mark.parametrize("number", [40, 63, 64, 1000, 20_000])
+@pytest.mark.parametrize("reach", [0.0, 0.3, 150.0])
+def test_densities_and_growths_on_a_grid(number, reach):
+    """Blocks of any length, however coarse the grid is."""
+    mixture = Mixture(tuple((reach * i / 4, w) for i, w in enumerate([0.2, 0.5, 0.3])))
+    grid = gaussian_mixture._Grid(-7.0, 9.0 + reach, number)
+    logs, growths = mixture.tabulated(grid, np.array([0.5, 1.0]) * grid.step)
+    assert logs.shape == (number,) and growths.shape == (2, number)
+    with mpmath.workdps(40):
+
+        def density(point):
+            return mpmath.fsum(
+                mpmath.mpf(w)
+                * mpmath.exp(mpmath.mpf(s) * point - mpmath.mpf(s) ** 2 / 2)
+                for s, w in mixture.shifts
+            )
+
+        points = grid.points()
+        for at in {0, number // 3, number - 1}:
+            point = mpmath.mpf(points[at])
+            exact = density(point)
+            error = (32 + 10 * reach * (16 + reach)) * 2.0**-53
+            assert abs(logs[at] - mpmath.log(exact)) <= error
+            for growth, share in zip(growths[:, at], (0.5, 1.0), strict=True):
+                there = density(point + mpmath.mpf(share) * mpmath.mpf(grid.step))
+                assert abs(growth - (there / exact - 1)) <= 1e-11 * abs(growth) + 1e-300
 
 
 @pytest.mark.parametrize("noise", [0.05, 0.3, 1.0, 100.0])

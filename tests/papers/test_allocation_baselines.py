@@ -10,9 +10,96 @@ import pytest
 import dp_accounting_ext as ext
 from dp_accounting_ext.pairs import dominating_pair
 from dp_accounting_ext.papers import allocation_baselines
+from dp_accounting_ext.renyi import conversion
 from dp_accounting_ext.renyi import random_allocation
 
 Direction = dominating_pair.Direction
+REMOVE, ADD = Direction.REMOVE, Direction.ADD
+
+# What the authors' own software says: the package random-allocation 1.0.5 by M.
+# Shenfeld (its functions allocation_delta_decomposition, …_recursive, …_direct,
+# …_RDP_DCO and …_lower_bound, the last that of Chua et al.'s public code, on a grid of
+# thresholds of 0.01), with steps of 1e-4 and, for the direct method, orders 2 to 60.
+THEIRS = (
+    # Method, direction, σ, k, t, ε, δ, relative agreement.
+    ("decomposition", REMOVE, 1.0, 1, 50, 0.3, 0.0276274, 1e-5),
+    ("decomposition", ADD, 1.0, 1, 50, 0.3, 0.0188354, 1e-5),
+    ("decomposition", REMOVE, 0.5, 1, 100, 3.0, 0.00588509, 1e-5),
+    ("decomposition", ADD, 0.5, 1, 100, 1.0, 0.0095847, 1e-4),
+    ("decomposition", REMOVE, 1.0, 1, 1000, 0.3, 7.01225e-07, 0.005),
+    ("recursive", REMOVE, 1.0, 1, 50, 0.3, 0.297398, 1e-5),
+    ("recursive", ADD, 1.0, 1, 50, 0.3, 0.381767, 1e-5),
+    ("recursive", REMOVE, 0.5, 1, 100, 3.0, 0.622485, 1e-5),
+    ("recursive", REMOVE, 1.0, 4, 400, 1.0, 0.0431382, 1e-5),
+    ("direct", REMOVE, 1.0, 1, 50, 0.3, 0.0225887, 1e-5),
+    ("direct", REMOVE, 0.5, 1, 100, 1.0, 0.141264, 1e-5),
+    ("direct", REMOVE, 1.0, 4, 400, 1.0, 0.000381317, 1e-5),
+    ("direct", ADD, 1.0, 1, 50, 0.3, 0.178366, 1e-5),
+    ("direct", ADD, 0.5, 1, 100, 3.0, 1.03186e-08, 1e-5),
+    ("dong", REMOVE, 1.0, 1, 50, 0.3, 0.0553178, 1e-5),
+    ("dong", ADD, 1.0, 1, 50, 0.8, 1.22064e-07, 1e-5),
+    ("dong", REMOVE, 1.0, 4, 400, 1.0, 0.00771486, 1e-5),
+    ("dong", ADD, 1.0, 4, 400, 1.0, 5.63834e-06, 1e-5),
+    ("chua", REMOVE, 1.0, 1, 50, 0.3, 0.0019011, 2e-4),
+    ("chua", REMOVE, 0.5, 1, 100, 1.0, 0.026661, 5e-4),
+    ("chua", REMOVE, 0.5, 1, 100, 3.0, 0.0010441, 1e-4),
+    ("chua", REMOVE, 1.0, 1, 1000, 0.3, 6.21743e-09, 1e-4),
+)
+
+
+def delta_by(method, direction, setting):
+    """δ of a method, σ, k, t and ε given."""
+    noise, selected, steps, epsilon = setting
+    if method == "decomposition":
+        return allocation_baselines.decomposition_delta(*setting, direction)
+    if method == "recursive":
+        return allocation_baselines.recursive_delta(*setting, direction)
+    if method == "chua":
+        return allocation_baselines.max_statistic_delta(noise, steps, epsilon)
+    if method == "dong":
+        orders = allocation_baselines.DONG_ORDERS
+        both = allocation_baselines.dong_rdp(noise, selected, steps, orders)
+        rdp = both[list(Direction).index(direction)]
+        return conversion.delta(orders, rdp, epsilon)[0]
+    if direction is REMOVE:
+        return allocation_baselines.direct_remove_delta(*setting)
+    return allocation_baselines.direct_add_delta(*setting)
+
+
+@pytest.mark.parametrize("row", THEIRS)
+def test_each_number_is_what_its_authors_software_says(row):
+    method, direction, *setting, theirs, agreement = row
+    found = delta_by(method, direction, setting)
+    assert found == pytest.approx(theirs, rel=agreement)
+
+
+@pytest.mark.parametrize(
+    ("setting", "combined", "dong"),
+    [
+        ((1.0, 1, 1000), 0.290842, 1.26454),
+        ((0.6, 1, 1024), 2.64092, 3.52754),
+        ((0.5, 1, 1000), 4.87992, 5.23666),
+        ((1.0, 1, 100), 1.31789, 1.97117),
+    ],
+)
+def test_epsilons_are_what_their_authors_software_says(setting, combined, dong):
+    """The same package's allocation_epsilon_combined, a search to 1e-3, and DCO."""
+    found = allocation_baselines.combined_epsilon(*setting, 1e-6)
+    assert found == pytest.approx(combined, rel=3e-4)
+    found = allocation_baselines.dong_epsilon(*setting, 1e-6)
+    assert found == pytest.approx(dong, rel=1e-5)
+
+
+def test_where_several_steps_are_drawn_each_round_adds_its_shift():
+    """The package counts the shift of one round however many there are."""
+    noise, selected, steps, epsilon = 1.0, 4, 400, 1.0
+    found = allocation_baselines.direct_add_delta(noise, selected, steps, epsilon)
+    mean = math.sqrt(selected**2 / steps) / noise
+    shift = (1 - selected / steps) / (2 * noise**2)
+    one = oracles.gaussian_delta(mean, epsilon - shift)
+    each = oracles.gaussian_delta(mean, epsilon - selected * shift)
+    assert float(one) == pytest.approx(0.000475389, rel=1e-4)
+    assert found == pytest.approx(float(each), rel=1e-9)
 
 
 def certified(noise, selected, steps):

@@ -32,8 +32,9 @@ def test_all_figures_are_drawn_with_their_tables(small, tmp_path):
 
 
 def test_only_some(small, tmp_path):
-    catalogue.redraw(tmp_path, ["second", "second"])
-    assert {path.name for path in tmp_path.iterdir()} == {"second.png", "second.csv"}
+    catalogue.redraw(tmp_path, ["second", "second"], suffix=".pdf")
+    assert {path.name for path in tmp_path.iterdir()} == {"second.pdf", "second.csv"}
+    assert (tmp_path / "second.pdf").read_bytes().startswith(b"%PDF")
 
 
 def test_what_is_not_known_is_refused_first(small, tmp_path):

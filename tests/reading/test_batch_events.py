@@ -3,6 +3,7 @@
 import itertools
 import math
 
+import asked
 import dp_accounting
 from dp_accounting import dp_event as stock_events
 from dp_accounting import privacy_accountant
@@ -16,16 +17,13 @@ from dp_accounting_ext.bounds import privacy_bounds
 from dp_accounting_ext.mechanisms import groups
 
 NeighborRel = privacy_accountant.NeighboringRelation
+accountant_of = asked.accountant_of
 Gaussian = dp_accounting.GaussianDpEvent
 Laplace = dp_accounting.LaplaceDpEvent
 Poisson = dp_accounting.PoissonSampledDpEvent
 Composed = dp_accounting.ComposedDpEvent
 WithoutReplacement = dp_accounting.SampledWithoutReplacementDpEvent
 WithReplacement = dp_accounting.SampledWithReplacementDpEvent
-
-
-def accountant_of(event, count=1, relation=NeighborRel.ADD_OR_REMOVE_ONE):
-    return ext.PLDAccountant(relation).compose(event, count)
 
 
 def single_gaussian_truth(p, q, epsilon):

@@ -3,6 +3,7 @@
 import itertools
 import math
 
+import asked
 import dp_accounting
 from dp_accounting import dp_event as stock_events
 from dp_accounting import privacy_accountant
@@ -20,15 +21,12 @@ from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.reading import event_table
 
 NeighborRel = privacy_accountant.NeighboringRelation
+accountant_of = asked.accountant_of
 Gaussian = dp_accounting.GaussianDpEvent
 Laplace = dp_accounting.LaplaceDpEvent
 Poisson = dp_accounting.PoissonSampledDpEvent
 Composed = dp_accounting.ComposedDpEvent
 SelfComposed = dp_accounting.SelfComposedDpEvent
-
-
-def accountant_of(event, count=1, relation=NeighborRel.ADD_OR_REMOVE_ONE):
-    return ext.PLDAccountant(relation).compose(event, count)
 
 
 @settings(max_examples=20, deadline=None)

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 
+import asked
 import attr
 import dp_accounting
 from dp_accounting import dp_event as stock_events
@@ -20,6 +21,7 @@ from dp_accounting_ext.pairs import dominating_pair
 from dp_accounting_ext.reading import event_table
 
 NeighborRel = privacy_accountant.NeighboringRelation
+accountant_of = asked.accountant_of
 Gaussian = dp_accounting.GaussianDpEvent
 Laplace = dp_accounting.LaplaceDpEvent
 Poisson = dp_accounting.PoissonSampledDpEvent
@@ -28,10 +30,6 @@ SelfComposed = dp_accounting.SelfComposedDpEvent
 
 
 RANDOMIZED_RESPONSE = stock_events.RandomizedResponseDpEvent(0.5, 4)
-
-
-def accountant_of(event, count=1, relation=NeighborRel.ADD_OR_REMOVE_ONE):
-    return ext.PLDAccountant(relation).compose(event, count)
 
 
 class TestSpecialValues:

@@ -3,6 +3,7 @@
 import itertools
 import math
 
+import asked
 import dp_accounting
 from dp_accounting import dp_event as stock_events
 from dp_accounting import privacy_accountant
@@ -17,16 +18,13 @@ from dp_accounting_ext.reading import event_table
 from dp_accounting_ext.wpm import dp_event as wpm_dp_event
 
 Bound = dominating_pair.Bound
+accountant_of = asked.accountant_of
 Direction = dominating_pair.Direction
 NeighborRel = privacy_accountant.NeighboringRelation
 Gaussian = dp_accounting.GaussianDpEvent
 Laplace = dp_accounting.LaplaceDpEvent
 Poisson = dp_accounting.PoissonSampledDpEvent
 Composed = dp_accounting.ComposedDpEvent
-
-
-def accountant_of(event, count=1, relation=NeighborRel.ADD_OR_REMOVE_ONE):
-    return ext.PLDAccountant(relation).compose(event, count)
 
 
 class TestAllocationOfAnything:

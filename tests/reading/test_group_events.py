@@ -3,6 +3,7 @@
 import itertools
 import math
 
+import asked
 import dp_accounting
 from dp_accounting import dp_event as stock_events
 from dp_accounting import privacy_accountant
@@ -13,6 +14,7 @@ import dp_accounting_ext as ext
 from dp_accounting_ext import pld
 
 NeighborRel = privacy_accountant.NeighboringRelation
+accountant_of = asked.accountant_of
 Gaussian = dp_accounting.GaussianDpEvent
 Laplace = dp_accounting.LaplaceDpEvent
 Poisson = dp_accounting.PoissonSampledDpEvent
@@ -23,10 +25,6 @@ WithReplacement = dp_accounting.SampledWithReplacementDpEvent
 TRUNCATED = stock_events.TruncatedSubsampledGaussianDpEvent(20, 0.2, 6, 2.0)
 RESPONSE = stock_events.RandomizedResponseDpEvent(0.5, 2)  # θ = 3/4.
 SelfComposed = dp_accounting.SelfComposedDpEvent
-
-
-def accountant_of(event, count=1, relation=NeighborRel.ADD_OR_REMOVE_ONE):
-    return ext.PLDAccountant(relation).compose(event, count)
 
 
 class TestRefusals:
@@ -103,23 +101,53 @@ class TestRefusals:
             accountant.compose(event)
         assert accountant.ledger == dp_accounting.NoOpDpEvent()
 
-    def test_mixed_trees(self):
-        group = Group(16, Poisson(0.1, Gaussian(1.0)))
-        remedy = r"group_size 16 cannot.*wrap it in GroupSubsampledEvent\(16, …\)"
-        error = privacy_accountant.UnsupportedEventError
-        with pytest.raises(error, match=remedy):
-            accountant_of(Composed([group, Gaussian(1.0)]))
-        accountant = accountant_of(group)
-        before = accountant.get_epsilon(1e-6)
-        assert not accountant.supports(Gaussian(1.0))
-        with pytest.raises(error, match=remedy):
-            accountant.compose(Gaussian(1.0))
-        with pytest.raises(error, match="one group_size. Found 2 and 16"):
-            accountant.compose(Group(2, Gaussian(1.0)))
-        assert accountant.get_epsilon(1e-6) == before
-        accountant.compose(dp_accounting.NoOpDpEvent())
-        accountant.compose(dp_accounting.NonPrivateDpEvent())
-        assert accountant.get_epsilon(1e-6) == math.inf
+    def test_a_group_that_cannot_see_what_was_composed_changes_nothing(self):
+        accountant = accountant_of(
+            WithoutReplacement(10, 2, Gaussian(1.0)), 1, NeighborRel.REPLACE_ONE
+        )
+        before = accountant.get_epsilon(1e-6), accountant.ledger
+        with pytest.raises(ValueError, match="group_size must be at most source"):
+            accountant.compose(Group(16, Gaussian(1.0)))
+        assert (accountant.get_epsilon(1e-6), accountant.ledger) == before
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (Group(16, Poisson(0.1, Gaussian(1.0))), Gaussian(3.0)),
+        (Group(4, Gaussian(1.0)), Group(2, Poisson(0.1, Laplace(1.0)))),
+        (
+            Group(3, Gaussian(4.0)),
+            SelfComposed(Composed([Laplace(9.0), Poisson(0.2, Gaussian(2.0))]), 2),
+        ),
+        (Group(2, dp_accounting.NoOpDpEvent()), Gaussian(3.0)),
+        (Group(2, Gaussian(0.0)), Poisson(0.0, Gaussian(3.0))),
+    ],
+)
+def test_the_largest_group_sees_all_that_is_composed(first, second):
+    inner = second.event if isinstance(second, Group) else second
+    wrapped = accountant_of(Composed([first, Group(first.group_size, inner)]))
+    bounds = wrapped.get_epsilon_bounds(1e-6)
+    for events in ((first, second), (second, first)):
+        accountant = ext.PLDAccountant()
+        for event in events:
+            assert accountant.supports(event)
+            accountant.compose(event)
+        assert accountant.get_epsilon_bounds(1e-6) == pytest.approx(bounds, rel=1e-12)
+        assert accountant.ledger == Composed(list(events))
+        tree = Composed(list(events))
+        both = accountant_of(tree).get_epsilon_bounds(1e-6)
+        assert both == pytest.approx(bounds, rel=1e-12)
+        if bounds[1] < math.inf:
+            found = pld.from_event(tree).get_delta_for_epsilon(bounds[1] + 1e-3)
+            assert found <= 1.1e-6
+
+
+def test_what_tells_everything_needs_no_group():
+    accountant = accountant_of(Group(16, Poisson(0.1, Gaussian(1.0))))
+    accountant.compose(dp_accounting.NoOpDpEvent())
+    accountant.compose(dp_accounting.NonPrivateDpEvent())
+    assert accountant.get_epsilon(1e-6) == math.inf
 
 
 def test_trees_distribute_over_groups():
@@ -163,15 +191,15 @@ def test_nested_compositions_of_groups_keep_their_lower_bound():
     assert 0 < nested[0] <= nested[1] <= nested[0] * 1.001
 
 
-def test_nested_groups_of_two_sizes_are_refused():
+def test_nested_groups_are_read_at_the_largest_size():
     inner = Composed([Gaussian(1.0), Laplace(1.0)])
-    accountant = accountant_of(SelfComposed(Group(5, inner), 3))
-    for event in (Gaussian(1.0), Group(4, inner)):
-        with pytest.raises(dp_accounting.UnsupportedEventError, match="group_size"):
-            accountant.compose(event)
-        with pytest.raises(dp_accounting.UnsupportedEventError, match="group_size"):
-            pld.from_event(Composed([Group(5, inner), event]))
-    accountant.compose(Composed([Group(5, inner), Group(5, Laplace(2.0))]))
+    twice = accountant_of(SelfComposed(Group(2, inner), 3))
+    twice.compose(Composed([SelfComposed(Gaussian(1.0), 2), Group(5, Laplace(1.0))]))
+    once = accountant_of(
+        Group(5, Composed([SelfComposed(inner, 3), SelfComposed(Gaussian(1.0), 2)]))
+    )
+    once.compose(Group(5, Laplace(1.0)))
+    assert twice.get_epsilon_bounds(1e-6) == once.get_epsilon_bounds(1e-6)
 
 
 def test_events_round_trip():

@@ -3,11 +3,9 @@
 import fractions
 import itertools
 import math
-import os
-import subprocess
-import sys
 import warnings
 
+import asked
 import dp_accounting
 from dp_accounting import dp_event as stock_events
 from dp_accounting import privacy_accountant
@@ -23,6 +21,7 @@ from dp_accounting_ext.reading import event_table
 from dp_accounting_ext.reading import renyi_events
 
 NeighborRel = privacy_accountant.NeighboringRelation
+accountant_of = asked.accountant_of
 Gaussian = dp_accounting.GaussianDpEvent
 Laplace = dp_accounting.LaplaceDpEvent
 Poisson = dp_accounting.PoissonSampledDpEvent
@@ -42,10 +41,6 @@ def newer(monkeypatch):
     monkeypatch.setattr(renyi_events, "_TABLE", dict(renyi_events._TABLE))
     for table in (event_table, renyi_events):
         table.register_stock_events(newer_events.MODULE)
-
-
-def accountant_of(event, count=1, relation=NeighborRel.ADD_OR_REMOVE_ONE):
-    return ext.PLDAccountant(relation).compose(event, count)
 
 
 class TestPrivacyParameters:
@@ -447,32 +442,6 @@ def test_bad_fields(event, message):
     with pytest.raises(ValueError, match=message):
         accountant.compose(event)
     assert accountant.ledger == dp_accounting.NoOpDpEvent()
-
-
-@pytest.mark.skipif(
-    "DP_ACCOUNTING_CHECKOUT" not in os.environ,
-    reason="no checkout of dp_accounting is named",
-)
-def test_this_file_on_a_checkout_of_the_library():
-    """The directory with the package `dp_accounting` in it, ahead of the installed."""
-    checkout = os.environ["DP_ACCOUNTING_CHECKOUT"]
-    package = os.path.dirname(os.path.dirname(ext.__file__))
-    path = os.pathsep.join([checkout, package])
-    rest = {k: v for k, v in os.environ.items() if k != "DP_ACCOUNTING_CHECKOUT"}
-    command = [sys.executable, "-m", "pytest", __file__, "-q", "-p", "no:cacheprovider"]
-    code = "import dp_accounting; print(dp_accounting.__file__)"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**rest, "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.startswith(os.path.realpath(checkout))
-    done = subprocess.run(
-        command, env={**rest, "PYTHONPATH": path}, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stdout[-3000:]
 
 
 @pytest.mark.parametrize("epsilon", [1e-9, 0.03, 700.0])

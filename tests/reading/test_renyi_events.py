@@ -71,9 +71,6 @@ def test_what_has_no_privacy_costs_the_chance_that_it_runs(event, delta):
 
 def test_a_group_is_told_apart_from_a_record():
     family = curve(ext.GroupSubsampledEvent(4, Gaussian(3.0)))
-    assert family.group_size == 4
-    assert curve(Gaussian(3.0)).group_size == 1
-    assert curve(dp_event.NoOpDpEvent()).group_size is None
     largest = family.rdp(ORDERS).max(axis=0)
     assert largest == pytest.approx(16 * curve(Gaussian(3.0)).rdp(ORDERS), rel=1e-9)
 

@@ -2,6 +2,7 @@
 
 import math
 
+import asked
 import dp_accounting
 from dp_accounting import dp_event as stock_events
 from dp_accounting import privacy_accountant
@@ -12,11 +13,8 @@ import pytest
 import dp_accounting_ext as ext
 
 NeighborRel = privacy_accountant.NeighboringRelation
+accountant_of = asked.accountant_of
 Gaussian = dp_accounting.GaussianDpEvent
-
-
-def accountant_of(event, count=1, relation=NeighborRel.ADD_OR_REMOVE_ONE):
-    return ext.PLDAccountant(relation).compose(event, count)
 
 
 @pytest.mark.slow

@@ -208,7 +208,9 @@ def truncated(sizes: Sizes) -> Events:
 def private_draws(draw: Any) -> Any:
     epsilon = draw(log_scale(0.05, 6.0))
     place = draw(st.floats(-0.95, 0.95))
-    return wpm.PrivateSamplingEvent(epsilon, float(np.exp(place * epsilon / 2)))
+    mass = float(np.exp(place * epsilon / 2))
+    known = draw(st.integers(0, 3)) * [mass / 64]
+    return wpm.PrivateSamplingEvent(epsilon, mass, known)
 
 
 def replaced_trees(sizes: Sizes) -> Events:

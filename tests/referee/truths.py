@@ -114,6 +114,8 @@ class Referee:
             return [channels.EVERYTHING]
         if isinstance(event, ext.GroupSubsampledEvent):
             return _Group(self).cases(event.event)
+        if sum(self.split) > (2 if self.relation is NeighborRel.REPLACE_ONE else 1):
+            return _Group(self).cases(event)
         if isinstance(event, FIXED):
             return self.fixed_size(event)
         if self.relation is NeighborRel.REPLACE_ONE:
@@ -330,7 +332,7 @@ class _Group:
 
 def splits(event: stock.DpEvent, relation: NeighborRel) -> list[tuple[int, int]]:
     """Returns every way the group of a tree, or its record, can leave and join."""
-    (size,) = {int(group.group_size) for group in groups(event)} or {1}
+    size = max((int(group.group_size) for group in groups(event)), default=1)
     if relation is NeighborRel.REPLACE_ONE:
         return [(size, size)]
     if not any(groups(event)):
@@ -469,12 +471,19 @@ def _scheduled_allocation(event: Any, referee: Referee) -> list[Channel]:
 
 
 def _private_sampling(event: Any, referee: Referee) -> list[Channel]:
-    """Returns two laws between the bounds, at opposite ends of 64 equal outputs."""
-    if referee.side is Side.HIGH:
-        return []
+    """Returns two laws between the bounds, at opposite ends of 64 equal outputs.
+
+    From above those of outputs as small as may be, which is what 64 can be made of.
+    """
     number = 64
     half, mass = mpmath.mpf(event.epsilon) / 2, mpmath.mpf(event.total_mass)
-    low, high = (mass / number * mpmath.exp(side * half) for side in (-1, 1))
+    least, most = mpmath.exp(-half), mpmath.exp(half)
+    if referee.side is Side.HIGH:
+        best = min(1 - least * mass, most * mass - 1) / (most - least)
+        truth, lie = most * best, least * best
+        nothing = 1 - truth - lie
+        return [channels.exact([truth, nothing, lie], [lie, nothing, truth])]
+    low, high = mass / number * least, mass / number * most
     law, left = [low] * number, 1 - number * low
     for place in range(number):
         law[place] += min(max(left, 0), high - low)

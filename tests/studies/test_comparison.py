@@ -23,3 +23,10 @@ def test_any_setting_gives_ordered_rows(noise, steps, selected, epochs, delta):
     for row in comparison.compare(setting):
         assert 0 <= row.epsilon_lower <= row.epsilon_upper
         assert row.seconds >= 0
+
+
+def test_ratios_that_no_float_holds_are_left_out_of_lower_bounds():
+    """Without a warning, which users would see."""
+    setting = training_run.TrainingRun(0.05, 10, 1, 10, 1e-300, group_size=3)
+    row = comparison.bracket("Poisson sampling", setting)
+    assert 0 < row.epsilon_lower <= row.epsilon_upper

@@ -2,8 +2,10 @@
 
 import csv
 import dataclasses
+import math
 import sys
 
+from matplotlib import axes
 import pytest
 
 from dp_accounting_ext.studies import drawing
@@ -74,6 +76,22 @@ def test_the_table_holds_every_number_in_full(tmp_path):
     line = [row for row in rows if row["curve"] == "a line"]
     assert [float(row["upper"]) for row in line] == LINE.upper
     assert [row["lower"] for row in line] == ["", ""]
+
+
+@pytest.mark.parametrize(("limits", "end"), [((1e-3, 1.0), 1e-3), ((None, None), 0.2)])
+def test_a_band_with_lower_ends_of_zero_goes_to_the_bottom(
+    tmp_path, monkeypatch, limits, end
+):
+    seen = []
+    monkeypatch.setattr(
+        axes.Axes,
+        "fill_between",
+        lambda _, x, lower, upper, **style: seen.append(lower),
+    )
+    band = drawing.Curve("band", [1.0, 2.0, 3.0], [0.9, 0.8, 0.7], [0.2, 0.0, math.nan])
+    panel = drawing.Panel("", "x", "y", [band], log_y=True, y_limits=limits)
+    drawing.draw(drawing.Picture("one", [panel]), tmp_path / "a.png")
+    assert seen[0][:2] == [0.2, end] and math.isnan(seen[0][2])
 
 
 @pytest.mark.parametrize("name", ["picture", "picture.jpg", "picture.png.gz"])

@@ -41,7 +41,7 @@ def test_a_crash_leaves_no_lock(tmp_path):
             assert file_lock.take(file)
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="flock")
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no flock")
 def test_a_file_system_without_locks_is_trusted(tmp_path, monkeypatch):
     def refuse(file, how):
         raise OSError(errno.ENOLCK, "no locks")

@@ -1,8 +1,15 @@
 """Settings refuse what they are not; schemes are the events that they say."""
 
 import dataclasses
+import fractions
+import itertools
+import math
 
 import dp_accounting
+import hypothesis
+from hypothesis import strategies as st
+import mpmath
+import numpy as np
 import pytest
 
 import dp_accounting_ext as ext
@@ -77,6 +84,80 @@ def test_batches_of_a_dataset():
     assert run.event == dp_accounting.SelfComposedDpEvent(epoch, 7)
     run = dataclasses.replace(run, sampling="no amplification")
     assert run.event == dp_accounting.SelfComposedDpEvent(step, 7)
+
+
+def test_a_part_of_an_epoch_is_a_schedule_that_was_cut_short():
+    step = dp_accounting.GaussianDpEvent(2.0)
+    run = training_run.TrainingRun(2.0, 30, epochs=2.4, sampling="random allocation")
+    epochs = dp_accounting.SelfComposedDpEvent(
+        ext.RandomAllocationEvent(step, 1, 30), 2
+    )
+    last = ext.ScheduledAllocationEvent([step], [12], 30)
+    assert run.event == dp_accounting.ComposedDpEvent([epochs, last])
+    assert dataclasses.replace(run, epochs=0.4).event == last
+    poisson = dataclasses.replace(run, sampling="Poisson sampling")
+    sampled = dp_accounting.PoissonSampledDpEvent(1 / 30, step)
+    assert poisson.event == dp_accounting.SelfComposedDpEvent(sampled, 72)
+    known = dataclasses.replace(run, sampling="no amplification")
+    assert known.event == dp_accounting.SelfComposedDpEvent(step, 3)
+    three = dataclasses.replace(run, epochs=2.97)  # All 30 steps, when rounded up.
+    assert three.event == dataclasses.replace(run, epochs=3).event
+
+
+def test_whole_numbers_of_epochs_are_one_however_they_are_written():
+    runs = {training_run.TrainingRun(1.0, 9, epochs=e) for e in (2, 2.0, np.float32(2))}
+    assert len(runs) == 1
+    assert repr(runs.pop().epochs) == "2"
+
+
+@hypothesis.given(st.integers(1, 400), st.integers(1, 400), st.integers(1, 3000))
+def test_steps_of_a_part_cover_those_of_every_loader(size, batch, thousandths):
+    """Of as many batches as the quotient, rounded down or up; so do Poisson's."""
+    batch = min(size, batch)
+    run = training_run.TrainingRun(
+        dataset_size=size, batch_size=batch, epochs=thousandths / 1000
+    )
+    whole, part = run.whole_and_part
+    epochs = fractions.Fraction(thousandths, 1000)
+    assert run.num_samples * batch >= epochs * size > (run.num_samples - 1) * batch
+    for steps in (size // batch, -(-size // batch)):
+        assert run.steps_of_epoch <= steps
+        assert (whole, part) >= divmod(math.ceil(epochs * steps), steps)
+
+
+@pytest.mark.parametrize("relation", ["ADD_OR_REMOVE_ONE", "REPLACE_ONE"])
+@pytest.mark.parametrize("scheme", training_run.SCHEMES)
+def test_epsilon_is_between_those_of_whole_epochs(scheme, relation):
+    bounds = [
+        training_run.accountant(
+            scheme,
+            training_run.TrainingRun(1.0, 20, epochs=epochs),
+            neighboring_relation=dp_accounting.NeighboringRelation[relation],
+        ).get_epsilon_bounds(1e-5)
+        for epochs in (1, 1.25, 1.75, 2)
+    ]
+    for fewer, more in itertools.pairwise(bounds):
+        assert fewer[0] <= more[1]
+
+
+def test_a_part_against_its_law():
+    """Half of one epoch of two steps: with chance 1/2 the record is in the one step."""
+    run = training_run.TrainingRun(1.0, 2, epochs=0.5)
+    lower, upper = training_run.accountant("random allocation", run).get_delta_bounds(
+        0.3
+    )
+    with mpmath.workdps(40):
+        # Remove: P = (N(0, 1) + N(1, 1)) / 2 against Q = N(0, 1), and the reverse.
+        def tail(mean, x):
+            return mpmath.ncdf(mean - x)
+
+        up, down = mpmath.exp("0.3"), mpmath.exp("-0.3")
+        x = mpmath.log(2 * up - 1) + mpmath.mpf(1) / 2
+        removed = (tail(0, x) + tail(1, x)) / 2 - up * tail(0, x)
+        y = mpmath.log(2 * down - 1) + mpmath.mpf(1) / 2
+        added = (1 - tail(0, y)) - up * (1 - (tail(0, y) + tail(1, y)) / 2)
+        exact = max(removed, added)
+    assert lower <= exact <= upper < 1.001 * exact
 
 
 def test_more_steps_of_an_epoch_cost_no_privacy():

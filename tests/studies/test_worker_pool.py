@@ -71,7 +71,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+@pytest.mark.skipif(os.name != "posix", reason="Windows has no SIGKILL")
 def test_workers_end_with_a_parent_that_is_killed():
     parent = subprocess.Popen(
         [sys.executable, "-c", PARENT],

@@ -3,6 +3,7 @@
 import importlib.util
 import pathlib
 
+import matplotlib
 import numpy as np
 import pytest
 
@@ -19,7 +20,7 @@ def example():
 
 
 def test_a_small_city(example, capsys, tmp_path):
-    pytest.importorskip("matplotlib").use("Agg")
+    matplotlib.use("Agg")
     picture = tmp_path / "city.png"
     arguments = ["--users", "6", "--seed", "1", "--picture", str(picture)]
     example.main(arguments)

@@ -3,6 +3,7 @@
 import importlib.util
 import pathlib
 
+import matplotlib
 import numpy as np
 import pytest
 
@@ -75,7 +76,7 @@ def test_ring(experiments, capsys):
 
 def test_made_up_data_go_through(experiments, tmp_path, capsys, monkeypatch):
     """Figures 2 to 4 in little, with progress and a limit for what is learned."""
-    pytest.importorskip("matplotlib").use("Agg")
+    matplotlib.use("Agg")
     monkeypatch.setattr(experiments, "GRID_EPSILONS", (4.0,))
     monkeypatch.setattr(experiments, "GRID", 6)
     monkeypatch.setattr(experiments, "EPSILONS", (2.0,))

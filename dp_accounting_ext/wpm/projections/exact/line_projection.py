@@ -19,6 +19,9 @@ from dp_accounting_ext.wpm.projections import solution
 FloatArray = npt.NDArray[np.float64]
 IndexArray = npt.NDArray[np.intp]
 
+# Places, each with its weight, the least first.
+_Heap = list[tuple[float, float]]
+
 _ROUNDING = 1e-12
 
 
@@ -72,11 +75,10 @@ def _minima(
 
     Two heaps hold the breakpoints left and right of the minimum, with their changes
     of slope. An output shifts the left ones by its least mass, the right ones by its
-    most; a step adds a slope on both sides of the mass that was given so far. All of
-    it is in one loop, for it runs once for each of a million places.
+    most; a step adds its length times the distance from the mass given so far.
     """
-    push, pop, replace = heapq.heappush, heapq.heappop, heapq.heapreplace
-    # A heap has its least element first: the left one holds negatives.
+    # A heap has its least element first: the left one holds shift − place, the right
+    # one place − shift.
     left = [(0.0, math.inf)]
     right = [(0.0, math.inf)]
     left_shift = right_shift = 0.0
@@ -90,31 +92,30 @@ def _minima(
         right_shift += high
         if step <= 0:
             continue
-        push(left, (left_shift - mass, step))
-        weight = step
-        while weight > 0:
-            place, found = left[0]
-            moved = left_shift - place - right_shift
-            if found > weight:
-                replace(left, (place, found - weight))
-                push(right, (moved, weight))
-                break
-            pop(left)
-            push(right, (moved, found))
-            weight -= found
-        push(right, (mass - right_shift, step))
-        weight = step
-        while weight > 0:
-            place, found = right[0]
-            moved = left_shift - place - right_shift
-            if found > weight:
-                replace(right, (place, found - weight))
-                push(left, (moved, weight))
-                break
-            pop(right)
-            push(left, (moved, found))
-            weight -= found
+        shift = left_shift - right_shift
+        if mass < left_shift - left[0][0]:
+            heapq.heappush(left, (left_shift - mass, 2 * step))
+            _pass_on(left, right, step, shift)
+        elif mass > right_shift + right[0][0]:
+            heapq.heappush(right, (mass - right_shift, 2 * step))
+            _pass_on(right, left, step, shift)
+        else:
+            heapq.heappush(left, (left_shift - mass, step))
+            heapq.heappush(right, (mass - right_shift, step))
     return minima
+
+
+def _pass_on(source: _Heap, target: _Heap, weight: float, shift: float) -> None:
+    """Moves the nearest breakpoints, of some weight in all, to the other heap."""
+    while weight > 0:
+        place, found = source[0]
+        if found > weight:
+            heapq.heapreplace(source, (place, found - weight))
+            found = weight
+        else:
+            heapq.heappop(source)
+        heapq.heappush(target, (shift - place, found))
+        weight -= found
 
 
 def _cumulated(minima: list[float], least: FloatArray, most: FloatArray) -> FloatArray:
@@ -149,25 +150,19 @@ def _prices(
     high = np.where(most > 0, high, math.inf)
     slope_low = np.where(excess < -_ROUNDING, steps, -steps)
     slope_high = np.where(excess > _ROUNDING, -steps, steps)
-    ranges = [(float(low[0]), float(high[0]))]
-    for place in range(1, held.size):
-        before_low, before_high = ranges[-1]
-        reach_low = before_low + slope_low[place - 1]
-        reach_high = before_high + slope_high[place - 1]
+    ends = list(zip(low.tolist(), high.tolist(), strict=True))
+    slopes = list(zip(slope_low.tolist(), slope_high.tolist(), strict=True))
+    ranges = [ends[0]]
+    for (least_here, most_here), (falls, rises) in zip(ends[1:], slopes, strict=False):
+        reach_low, reach_high = ranges[-1][0] + falls, ranges[-1][1] + rises
         # Where rounding leaves nothing, the end of the reach is as near as it gets.
-        new_low = min(max(low[place], reach_low), reach_high)
-        new_high = max(min(high[place], reach_high), reach_low)
-        ranges.append((float(new_low), float(max(new_low, new_high))))
-    prices = np.empty(held.size)
-    price = _inside(*ranges[-1])
-    for place in range(held.size - 1, -1, -1):
-        prices[place] = price
-        if place:
-            start_low, start_high = ranges[place - 1]
-            nearest = max(start_low, price - slope_high[place - 1])
-            price = min(nearest, start_high, price - slope_low[place - 1])
-    return prices
-
-
-def _inside(low: float, high: float) -> float:
-    return min(max(0.0, low), high)
+        new_low = min(max(least_here, reach_low), reach_high)
+        new_high = max(min(most_here, reach_high), reach_low)
+        ranges.append((new_low, max(new_low, new_high)))
+    price = min(max(0.0, ranges[-1][0]), ranges[-1][1])
+    prices = [price]
+    before = zip(ranges[-2::-1], slopes[-2::-1], strict=True)
+    for (start_low, start_high), (falls, rises) in before:
+        price = min(max(start_low, price - rises), start_high, price - falls)
+        prices.append(price)
+    return np.array(prices[::-1])

@@ -1,0 +1,300 @@
+"""How far apart laws between two bounds can be: pairs of them, from above and below.
+
+The bounds are αm and βm with α = e^{−ε/2}, β = e^{ε/2} and a base measure m of sum M.
+Of a set of outputs of measure x, one law can have at most min(βx, 1 − α(M − x)),
+another at least max(αx, 1 − β(M − x)). For 1 ≤ κ ≤ e^ε the first less κ times the
+second is concave in x and largest at A, the smaller of (1 − αM) / (β − α) and
+M − (1 − αM) / (β − α). So the hockey-stick divergence is decided by the sums of m over
+sets that are next to A, from below and from above.
+
+Everything is rational: what is certified is rounded once, at the end, to the nearest
+float.
+"""
+
+from collections.abc import Iterator
+from collections.abc import Sequence
+import dataclasses
+from fractions import Fraction
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from dp_accounting_ext.wpm.exact_draw import rational_exponential
+
+FloatArray = npt.NDArray[np.float64]
+IndexArray = npt.NDArray[np.intp]
+# Probabilities (P, Q) of outcomes under two laws.
+Outcomes = tuple[tuple[float, float], ...]
+
+# Certified: allowances for a total mass that was rounded to a float, and, relative to
+# it, for sums of at most `checks.MOST_MASSES` floats that were.
+_MASS_ERROR = Fraction(1, 2**50)
+_SUM_ERROR = 2e-12
+# Tuning: outputs whose sums are told apart, 2^12 of them.
+_LARGEST_OUTPUTS = 12
+# Certified: what is less likely is left out; only of a pair from below is there any.
+_NOTHING = 1e-290
+NOTHING: Outcomes = ((1.0, 1.0),)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Factors:
+    """Rational numbers on either side of α, β and e^ε."""
+
+    least: tuple[Fraction, Fraction]
+    most: tuple[Fraction, Fraction]
+    ratio: tuple[Fraction, Fraction]
+
+    @classmethod
+    def of(cls, epsilon: float) -> "_Factors":
+        most = rational_exponential.bounds(Fraction(epsilon) / 2)
+        ratio = rational_exponential.bounds(Fraction(epsilon))
+        return cls((1 / most[1], 1 / most[0]), most, ratio)
+
+    def best_sum(self, light: Fraction, heavy: Fraction) -> tuple[Fraction, Fraction]:
+        """Returns bounds of A for an M between two numbers."""
+        (least, least_high), (most, most_high) = self.least, self.most
+        high = min(1 - least * light, most_high * heavy - 1) / (most - least_high)
+        low = min(1 - least_high * heavy, most * light - 1) / (most_high - least)
+        return max(low, Fraction(0)), max(high, Fraction(0))
+
+
+def dominating(
+    epsilon: float, total_mass: float, largest_masses: Sequence[float] = ()
+) -> Outcomes:
+    """Returns two laws that are at least as far apart as any two between the bounds.
+
+    With sums of m at A, they are those of a binary randomized response with parameter
+    ε that runs with probability (α + β) A, and else releases nothing. With none there
+    but x below A and y above it, the divergence at κ ≥ 1 is the larger of that of x
+    in the place of A and of p − κ q, p and q being the largest and the least
+    probability of a set of measure y.
+
+    Args:
+        epsilon: The privacy parameter ε, as `checks.epsilon` takes it.
+        total_mass: The sum M of the base measure.
+        largest_masses: Masses of the largest outputs.
+
+    Returns:
+        Probabilities of at most five outcomes. The pair is symmetric.
+
+    Guarantees:
+        Before they are rounded to floats, with an allowance for M and for sums of
+        masses, the divergence of the laws is not below that of any two laws between
+        the bounds, at any order.
+
+    Source:
+        https://arxiv.org/abs/2605.10015, Definition 3.1 (laws between two bounds).
+    """
+    factors = _Factors.of(epsilon)
+    lightest, heaviest = _about(total_mass)
+    _, best = factors.best_sum(lightest, heaviest)
+    ends = _next_sums(float(best), total_mass, np.array(largest_masses, dtype=float))
+    ratio = factors.ratio[1]
+    if ends is None:
+        return _response(factors.least[1] * best, ratio)
+    low = factors.least[1] * min(Fraction(ends[0]), best)
+    mass = max(Fraction(ends[1]), best)
+    high = min(factors.most[1] * mass, 1 - factors.least[0] * (lightest - mass))
+    rest = max(factors.least[0] * mass, 1 - factors.most[1] * (heaviest - mass))
+    if high - rest <= low * (ratio - 1):
+        return _response(low, ratio)
+    if rest <= low or high >= ratio * rest or high + rest > 1:
+        # By no more than an allowance: what is nearest to one has the loss ε.
+        return _response((high - rest) / (ratio - 1), ratio)
+    return _as_floats(
+        [
+            (low * ratio, low),
+            (high - low * ratio, rest - low),
+            (1 - high - rest, 1 - high - rest),
+            (rest - low, high - low * ratio),
+            (low, low * ratio),
+        ]
+    )
+
+
+def attained(
+    epsilon: float, total_mass: float, largest_masses: Sequence[float] = ()
+) -> tuple[Outcomes, ...]:
+    """Returns pairs of laws between the bounds, far apart.
+
+    One law fills the outputs from the first to the last, the other from the last to the
+    first. An order that begins with a set next to A attains the divergences of that
+    set; which of the two sets is better depends on the order of the divergence.
+
+    Args:
+        epsilon: The privacy parameter ε, as `checks.epsilon` takes it.
+        total_mass: The sum M of the base measure.
+        largest_masses: Masses of the largest outputs.
+
+    Returns:
+        Probabilities of a few outcomes, each of one output or of several, of the best
+        order for the set below A and of that for the set above, if these differ.
+
+    Guarantees:
+        Before they are rounded to floats, they are probabilities under two laws
+        between the bounds; of outputs without masses, in the limit of small ones.
+    """
+    factors = _Factors.of(epsilon)
+    if not largest_masses:
+        best, _ = factors.best_sum(*_about(total_mass))
+        return (_symmetric(factors.most[0] * best, factors.least[1] * best),)
+    masses = [Fraction(mass) for mass in largest_masses]
+    left = Fraction(total_mass) - sum(masses)
+    small = [
+        _of_small_outputs(factors, total_mass, left, min(masses)),
+        _of_small_outputs(factors, total_mass, left + sum(masses), max(masses)),
+    ]
+    known = masses + ([left] if left > 0 else [])
+    total = sum(known, Fraction(0))
+    middle = float(factors.best_sum(total, total)[0])
+    sizes = np.array([float(mass) for mass in known])
+    found = []
+    for first in _sets_next_to(middle, sizes, np.arange(sizes.size)):
+        orders = _orders_from(first, middle, sizes)
+        laws = [
+            _laws_of(factors, [known[place] for place in order]) for order in orders
+        ]
+        found.append(max([*small, *laws], key=_distance))
+    return tuple(dict.fromkeys(found))
+
+
+def _about(total_mass: float) -> tuple[Fraction, Fraction]:
+    """Returns what a mass that was rounded is between."""
+    mass = Fraction(total_mass)
+    return mass * (1 - _MASS_ERROR), mass * (1 + _MASS_ERROR)
+
+
+def _of_small_outputs(
+    factors: _Factors, total_mass: float, small: Fraction, grain: Fraction
+) -> Outcomes:
+    """Returns laws of outputs no larger than a grain, which have so much in sum.
+
+    Some have a measure from x to a grain above it, and so have some others. The laws
+    have βx on the ones and α(x + grain) on the others, or the reverse; and the same
+    elsewhere, which is within the bounds where x leaves room for it.
+    """
+    (least, least_high), (most, most_high) = factors.least, factors.most
+    light, heavy = _about(total_mass)
+    room = min(
+        1 - least_high * (heavy + grain),
+        most * light - 1 - (2 * most_high - least) * grain,
+    ) / (most_high - least)
+    held = min(room, small / 2 - grain) * (1 - _MASS_ERROR)
+    truth, lie = most * held, least_high * (held + grain)
+    if held <= 0 or truth <= lie:
+        return NOTHING
+    return _symmetric(truth, lie)
+
+
+def _response(rare: Fraction, ratio: Fraction) -> Outcomes:
+    """Returns a response of which a lie has a probability, and truth the ratio's."""
+    rare = min(rare, 1 / (1 + ratio))
+    return _symmetric(rare * ratio, rare)
+
+
+def _symmetric(truth: Fraction, lie: Fraction) -> Outcomes:
+    nothing = 1 - truth - lie
+    return _as_floats([(truth, lie), (nothing, nothing), (lie, truth)])
+
+
+def _as_floats(outcomes: list[tuple[Fraction, Fraction]]) -> Outcomes:
+    """Returns the outcomes that have any probability, as floats."""
+    return tuple((float(p), float(q)) for p, q in outcomes if min(p, q) > _NOTHING)
+
+
+def _distance(outcomes: Outcomes) -> tuple[float, float]:
+    """Returns total variation, but for its last digits, and then relative entropies."""
+    variation = math.fsum(max(p - q, 0.0) for p, q in outcomes)
+    entropy = math.fsum((p - q) * math.log(p / q) for p, q in outcomes)
+    return round(variation, 9), entropy
+
+
+def _next_sums(
+    best: float, total_mass: float, masses: FloatArray
+) -> tuple[float, float] | None:
+    """Returns bounds of the sums of m next to A, or None if they may reach it.
+
+    They are the sums of the largest outputs, with any part of what the others have.
+    """
+    if not masses.size or best <= 0:
+        return None
+    sums, others = np.zeros(1), total_mass
+    sizes, counts = np.unique(masses, return_counts=True)
+    for size, count in zip(sizes[::-1], counts[::-1], strict=True):
+        if sums.size * (count + 1) > 1 << _LARGEST_OUTPUTS:
+            break
+        sums = np.add.outer(sums, size * np.arange(count + 1)).ravel()
+        others -= size * count
+    slack = _SUM_ERROR * total_mass
+    starts, ends = sums - slack, sums + max(others, 0.0) + slack
+    if ((starts <= best) & (ends >= best)).any() or ends.max() < best:
+        return None
+    return float(ends[ends < best].max()), float(starts[starts > best].min())
+
+
+def _orders_from(
+    first: IndexArray, best: float, sizes: FloatArray
+) -> Iterator[IndexArray]:
+    """Yields orders of the outputs that begin with a set and end with one near A."""
+    others = np.setdiff1d(np.arange(sizes.size), first)
+    for last in _sets_next_to(best, sizes, others):
+        yield np.concatenate([first, np.setdiff1d(others, last), last])
+
+
+def _sets_next_to(
+    best: float, sizes: FloatArray, places: IndexArray
+) -> list[IndexArray]:
+    """Returns sets of some outputs whose sums are near A, below it and above it."""
+    ordered = places[np.argsort(-sizes[places], kind="stable")]
+    large, small = ordered[:_LARGEST_OUTPUTS], ordered[_LARGEST_OUTPUTS:][::-1]
+    # Bit j of a place tells whether output j is in the sum.
+    sums = np.zeros(1)
+    for size in sizes[large]:
+        sums = np.append(sums, sums + size)
+    filled = np.append(0.0, np.cumsum(sizes[small]))
+    counts = np.searchsorted(filled, (best - sums) * (1 + 1e-12), side="right") - 1
+    found = []
+    for extra in (0, 1):
+        taken = np.clip(counts + extra, 0, small.size)
+        apart = np.where(counts < 0, np.inf, np.abs(sums + filled[taken] - best))
+        if extra:
+            apart = np.where(sums + filled[taken] < best, np.inf, apart)
+            apart = np.where(counts < 0, sums - best, apart)
+        choice = int(apart.argmin())
+        inside = (choice >> np.arange(large.size)) & 1 == 1
+        found.append(np.append(large[inside], small[: taken[choice]]))
+    return found
+
+
+def _laws_of(factors: _Factors, masses: list[Fraction]) -> Outcomes:
+    """Returns the laws that fill outputs from either end, in whole numbers of a unit.
+
+    Outputs at the same bounds under both laws are taken as one.
+    """
+    unit = max(mass.denominator for mass in masses) << rational_exponential.BITS
+    least = [math.ceil(mass * factors.least[1] * unit) for mass in masses]
+    most = [math.floor(mass * factors.most[0] * unit) for mass in masses]
+    if not sum(least) <= unit <= sum(most):
+        return NOTHING
+    one = _filled(least, most, unit)
+    other = _filled(least[::-1], most[::-1], unit)[::-1]
+    kinds: dict[tuple[bool, ...], tuple[int, int]] = {}
+    for p, q, low, high in zip(one, other, least, most, strict=True):
+        kind = p == low, p == high, q == low, q == high
+        before = kinds.get(kind, (0, 0))
+        kinds[kind] = before[0] + p, before[1] + q
+    return _as_floats(
+        [(Fraction(p, unit), Fraction(q, unit)) for p, q in kinds.values()]
+    )
+
+
+def _filled(least: list[int], most: list[int], unit: int) -> list[int]:
+    """Returns a law of sum `unit` that has the most of the first outputs."""
+    left, law = unit - sum(least), []
+    for low, high in zip(least, most, strict=True):
+        added = min(max(left, 0), high - low)
+        law.append(low + added)
+        left -= added
+    return law

@@ -1,0 +1,174 @@
+"""Pairs of laws between two bounds, against all laws, in exact arithmetic."""
+
+from fractions import Fraction
+import functools
+import itertools
+import math
+
+from hypothesis import given
+from hypothesis import settings
+from hypothesis import strategies as st
+import mpmath
+import numpy as np
+import pytest
+import wpm_oracles
+
+from dp_accounting_ext.mechanisms import discrete_outputs
+from dp_accounting_ext.mechanisms import interface
+from dp_accounting_ext.pairs import dominating_pair
+from dp_accounting_ext.wpm import reached_laws
+
+Bound = dominating_pair.Bound
+Direction = dominating_pair.Direction
+SHARES = (0.0, 0.2, 0.5, 0.8, 0.99)
+
+
+attained_laws = functools.lru_cache(4)(reached_laws.attained)
+dominating_laws = functools.lru_cache(4)(reached_laws.dominating)
+
+
+def bounds_of(epsilon, total, masses, order):
+    """What the two pairs say of δ at an order, all allowances counted."""
+    attained = attained_laws(epsilon, total, tuple(masses))
+    dominating = dominating_laws(epsilon, total, tuple(masses))
+    lows = []
+    for laws in attained:
+        mechanism = discrete_outputs.PrivateDraw(dominating, (laws,))
+        for direction in Direction:
+            pair = interface.pairs_of(mechanism, Bound.LOWER, 1e-14).of(direction)
+            lows.append(pair.delta(order, direction))
+            pair = interface.pairs_of(mechanism, Bound.UPPER, 1e-14).of(direction)
+            high = pair.delta(order, direction)
+    return max(lows), high
+
+
+def rational(value):
+    with mpmath.workprec(600):
+        _, mantissa, exponent, _ = mpmath.mpf(value)._mpf_
+        return Fraction(int(mantissa)) * Fraction(2) ** exponent
+
+
+def truth_of(epsilon, masses, order):
+    """The largest divergence of two laws, over all sets of outputs."""
+    with mpmath.workprec(600):
+        most = rational(mpmath.exp(mpmath.mpf(epsilon) / 2))
+        growth = rational(mpmath.exp(mpmath.mpf(order)))
+    least, exact = 1 / most, [Fraction(mass) for mass in masses]
+    total, worst = sum(exact), Fraction(0)
+    for chosen in itertools.product([False, True], repeat=len(exact)):
+        inside = sum(mass for mass, held in zip(exact, chosen, strict=True) if held)
+        one = min(most * inside, 1 - least * (total - inside))
+        other = max(least * inside, 1 - most * (total - inside))
+        worst = max(worst, one - growth * other)
+    return worst
+
+
+def random_masses(generator, epsilon):
+    size = int(generator.integers(1, 8))
+    masses = generator.dirichlet(np.full(size, generator.choice([0.3, 3.0]))) + 1e-6
+    if generator.random() < 0.3:
+        masses = np.full(size, 1.0)
+    masses *= np.exp(generator.uniform(-1, 1) * epsilon / 2) / masses.sum()
+    # Multiples of a power of two, of which sums are exact.
+    return np.ldexp(np.ceil(np.ldexp(np.sort(masses)[::-1], 40)), -40).tolist()
+
+
+@settings(max_examples=60, deadline=None)
+@given(wpm_oracles.seeds)
+def test_the_truth_of_a_known_measure_is_between_both_and_near(seed):
+    generator = np.random.default_rng(seed)
+    epsilon = float(generator.choice([0.05, 0.5, 2.0, 6.0]))
+    masses = random_masses(generator, epsilon)
+    for share in SHARES:
+        order = share * epsilon
+        low, high = bounds_of(epsilon, math.fsum(masses), masses, order)
+        truth = truth_of(epsilon, masses, order)
+        assert Fraction(low) <= truth <= Fraction(high)
+        assert high <= low + 1e-11 * math.exp(epsilon)
+
+
+@settings(max_examples=30, deadline=None)
+@given(wpm_oracles.seeds)
+def test_of_other_outputs_only_the_largest_need_be_known(seed):
+    """The bounds hold for all measures of that sum and those largest masses."""
+    generator = np.random.default_rng(seed)
+    epsilon = float(generator.choice([0.05, 0.5, 2.0, 6.0]))
+    masses = random_masses(generator, epsilon)
+    known = masses[: int(generator.integers(0, len(masses)))]
+    for share in SHARES:
+        order = share * epsilon
+        low, high = bounds_of(epsilon, math.fsum(masses), known, order)
+        truth = truth_of(epsilon, masses, order)
+        assert truth <= Fraction(high)
+        assert not known or Fraction(low) <= truth
+
+
+@settings(deadline=None)
+@given(st.floats(1e-6, 100), st.floats(-1, 1))
+def test_small_outputs_have_a_closed_form(epsilon, place):
+    total = math.exp(place * epsilon / 2)
+    low, high = bounds_of(epsilon, total, (), 0.0)
+    with mpmath.workprec(400):
+        least = mpmath.exp(-mpmath.mpf(epsilon) / 2)
+        exact = max(min(1 - least * total, total / least - 1), 0)
+        assert low <= exact <= high
+        assert high - low <= 1e-13 * (1 + epsilon)
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
+@pytest.mark.parametrize(
+    ("place", "known"), [(-0.8, 1), (0.3, 40), (0.9, 2), (0, 4096)]
+)
+def test_many_equal_outputs_are_nearly_as_small_as_may_be(epsilon, place, known):
+    total = math.exp(place * epsilon / 2)
+    masses = [total / 10**5] * known
+    for share in SHARES:
+        order = share * epsilon
+        low, high = bounds_of(epsilon, total, masses, order)
+        least, most = bounds_of(epsilon, total, (), order)
+        assert low <= most and high >= least
+        assert low >= least - 4e-5 * total * math.exp(epsilon / 2) and high <= most * (
+            1 + 1e-9
+        )
+
+
+@settings(max_examples=25, deadline=None)
+@given(wpm_oracles.seeds)
+def test_two_draws_are_within_what_two_pairs_say(seed):
+    """Over all vertices of three outputs, in both draws."""
+    generator = np.random.default_rng(seed)
+    epsilon = float(generator.choice([0.3, 1.0, 3.0]))
+    masses = np.sort(generator.dirichlet(np.ones(3)))[::-1]
+    masses = masses * np.exp(generator.uniform(-0.9, 0.9) * epsilon / 2)
+    least, most = np.exp(-epsilon / 2) * masses, np.exp(epsilon / 2) * masses
+    laws = []
+    for order in itertools.permutations(range(3)):
+        law, left = least.copy(), 1 - least.sum()
+        for place in order:
+            added = min(left, most[place] - law[place])
+            law[place] += added
+            left -= added
+        laws.append(law)
+    pairs = list(itertools.product(laws, repeat=2))
+    total = math.fsum(masses)
+    upper = np.array(reached_laws.dominating(epsilon, total, masses.tolist()))
+    lowers = reached_laws.attained(epsilon, total, masses.tolist())
+    for share in SHARES:
+        order = np.exp(2 * share * epsilon)
+
+        def apart(one, other, order=order):
+            p = np.multiply.outer(one[0], other[0])
+            return np.maximum(p - order * np.multiply.outer(one[1], other[1]), 0).sum()
+
+        truth = max(apart(one, other) for one in pairs for other in pairs)
+        assert truth <= apart(upper.T, upper.T) + 1e-13 * order
+        for laws_of_one in lowers:
+            lower = np.array(laws_of_one).T
+            assert apart(lower, lower) <= truth + 1e-13 * order
+            assert apart(lower[::-1], lower[::-1]) <= truth + 1e-13 * order
+
+
+def test_no_room_between_the_bounds_leaves_nothing_to_tell():
+    for total in (math.exp(-0.5), math.exp(0.5)):
+        low, high = bounds_of(1.0, total, [total], 0.0)
+        assert 0 <= low <= high <= 1e-11
