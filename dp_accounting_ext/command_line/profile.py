@@ -103,7 +103,11 @@ def add_to(commands: Any) -> None:
     )
     command.add_argument("--figures", metavar="DIR", help="draw the papers' figures")
     command.add_argument(
-        "--only", nargs="+", metavar="NAME", help="names of figures; default: all"
+        "--only",
+        nargs="+",
+        choices=catalogue.FIGURES,
+        metavar="NAME",
+        help="names of figures; default: all",
     )
     command.add_argument(
         "--format",
@@ -120,6 +124,8 @@ def _run(options: argparse.Namespace) -> str:
     for name in ("only", "format"):
         if getattr(options, name):
             raise ValueError(f"--{name} needs --figures.")
+    if options.output is None and options.dpi != options.unset["dpi"]:
+        raise ValueError(f"--dpi needs --output or --figures. Found {options.dpi}.")
     if options.noise_multiplier is None:
         raise ValueError("--noise-multiplier or --figures is required.")
     return _trade_offs(options) if options.trade_off else _profiles(options)

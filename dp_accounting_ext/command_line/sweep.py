@@ -25,6 +25,7 @@ note: why a bracket is wide, or why there is none. Rows are appended as they
 are found. A run that was stopped, however it was, goes on where it stopped
 when it is started again.
 """
+_OUTPUT = "a file, new or of this grid, in a directory that can be written to"
 # Tuning: each is a process with all of NumPy in it.
 _MOST_WORKERS = 1024
 
@@ -59,7 +60,11 @@ def _run(options: argparse.Namespace) -> str:
         raise ValueError(f"workers must be at most {_MOST_WORKERS}. Found {workers}.")
     pool = worker_pool.WorkerPool(workers)
     try:
-        with progress_line.Progress("rows") as progress:
+        with (
+            parser.named_file("output", options.output, _OUTPUT),
+            parser.named_file("grid", options.grid, "a CSV file that can be read"),
+            progress_line.Progress("rows") as progress,
+        ):
             summary = sweep.sweep(
                 options.grid,
                 options.output,

@@ -125,8 +125,7 @@ def _read(
     """Returns the mechanism, and the private masses or counts.
 
     Raises:
-        OSError: If a file cannot be read.
-        ValueError: If one is bad, or options do not go together.
+        ValueError: If a file cannot be read or is bad, or options do not go together.
     """
     if options.points is None:
         for name in ("trace", "metric", "order"):
@@ -157,14 +156,23 @@ def _numbers(name: str, path: str) -> npt.NDArray[np.float64]:
     """Returns the numbers of a plain file of comma-separated values.
 
     Raises:
-        OSError: If it cannot be read.
-        ValueError: If it holds anything but numbers; what, is not told.
+        ValueError: If it cannot be read, or holds anything but numbers; what, is not
+            told.
     """
+    allowed = "a file of numbers that can be read"
+    if name == "base-measure":
+        allowed = f'"uniform", "minimax" or {allowed}'
+    with parser.named_file(name, path, allowed), open(path, "rb") as file:
+        content = file.read()
     try:
-        with open(path, encoding="utf-8-sig") as file:
-            lines = [line for line in file.read().splitlines() if line.strip()]
+        lines = content.decode("utf-8-sig").splitlines()
         return np.array(
-            [[float(field) for field in line.split(",")] for line in lines], ndmin=2
+            [
+                [float(field) for field in line.split(",")]
+                for line in lines
+                if line.strip()
+            ],
+            ndmin=2,
         )
     except ValueError:
         raise ValueError(

@@ -59,9 +59,15 @@ def test_steps_are_said_to_be_those_of_an_epoch(whole, capsys):
     [
         ([], "the following arguments are required"),
         (["train"], "required: --delta"),
-        (["train", "--steps", "x", "--delta", "1"], "invalid int value: 'x'"),
+        (
+            ["train", "--steps", "x", "--delta", "1"],
+            "--steps must be a whole number. Found 'x'.",
+        ),
         (["train", "--step", "7", "--delta", "1"], "arguments: --step 7"),
-        (["train", "--steps", "7", "--delta", "\n"], "invalid float value"),
+        (
+            ["train", "--steps", "7", "--delta", "\n"],
+            "--delta must be a number, such as 0.5 or 1e-6. Found",
+        ),
     ],
 )
 def test_what_is_wrong_is_one_line_and_status_2(whole, capsys, arguments, message):

@@ -152,11 +152,17 @@ class TestInThisProcess:
         [
             ("--workers 0", "--workers must be at least 1. Found 0"),
             ("--workers 5000", "--workers must be at most 1024. Found 5000"),
-            ("--workers x", "invalid int value"),
-            ("--grid nowhere.csv", "No such file"),
+            ("--workers x", "--workers must be a whole number"),
+            (
+                "--grid nowhere.csv",
+                "--grid must be a CSV file that can be read. Found 'now",
+            ),
             ("--grid .", "directory"),
             ("--output .", "directory"),
-            ("--output nowhere/table.csv", "No such file"),
+            (
+                "--output nowhere/table.csv",
+                "--output must be a file, new or of this grid",
+            ),
             ("--output /dev/null", "--output must be a file"),
         ],
     )

@@ -118,3 +118,21 @@ class TestWpm:
         assert message in err
         assert err.count("\n") == 1
         assert "secret" not in err
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--points nosuch.csv", "--points must be a file of numbers that can be read"),
+        ("--cost nosuch.csv", "--cost must be a file of numbers that can be read"),
+        (
+            "--cost nosuch.csv --base-measure huh",
+            '--base-measure must be "uniform", "minimax" or a file of numbers that can '
+            "be read. Found 'huh': No such file or directory.",
+        ),
+    ],
+)
+def test_a_file_that_is_not_there_is_named_by_its_option(capsys, options, message):
+    status, out, err = run(capsys, f"wpm --distribution x --epsilon 1 {options}")
+    assert (status, out) == (2, "")
+    assert message in err and "Errno" not in err and err.count("\n") == 1
