@@ -238,6 +238,22 @@ CASES = [
     (lambda _: checks.base_measure([-1.0], 1, 1.0), "base_measure must be non-negati"),
     (lambda _: checks.base_measure([9.0], 1, 1.0), "base_measure must have a sum in"),
     (lambda _: checks.places("inputs", []), "inputs must be a list of finite places."),
+    (
+        lambda _: checks.largest_masses([[1.0]], 1.0),
+        "largest_masses must be a list of at most 4096 masses. Found shape (1, 1).",
+    ),
+    (
+        lambda _: checks.largest_masses([0.0], 1.0),
+        "largest_masses must be positive and finite. Found 0.0.",
+    ),
+    (
+        lambda _: checks.largest_masses([0.1, 0.2], 1.0),
+        "largest_masses must fall. Found one above that before it.",
+    ),
+    (
+        lambda _: checks.largest_masses([0.7, 0.7], 1.0),
+        "largest_masses must have a sum of at most total_mass, 1. Found 1.4.",
+    ),
     # accountants
     (
         lambda _: ext.PLDAccountant().get_gdp_parameter_estimate([0.9]),

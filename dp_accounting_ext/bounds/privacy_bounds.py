@@ -61,9 +61,16 @@ class _Laws(Sequence[loss_distribution.LossDistribution]):
     """
 
     def __init__(
-        self, parts: Counts, bound: Bound, direction: Direction, tail_mass: float
+        self,
+        parts: Counts,
+        bound: Bound,
+        direction: Direction,
+        tail_mass: float,
+        *,
+        rough: bool = False,
     ) -> None:
         self._parts = list(parts.items())
+        self._rough = rough
         self._bound = bound
         self._direction = direction
         self._tail_mass = tail_mass
@@ -73,7 +80,10 @@ class _Laws(Sequence[loss_distribution.LossDistribution]):
 
     def __getitem__(self, place: Any) -> Any:
         part, count = self._parts[place]
-        pairs = interface.pairs_of(part, self._bound, self._tail_mass)
+        if self._rough:
+            pairs = interface.rough_pairs_of(part, self._tail_mass)
+        else:
+            pairs = interface.pairs_of(part, self._bound, self._tail_mass)
         return loss_distribution.from_pair(
             pairs.of(self._direction), self._direction, count
         )
@@ -108,7 +118,7 @@ class PrivacyBounds:
         self._directions = list(Direction)
         if all(part.is_symmetric() for part in counts):
             self._directions = [Direction.REMOVE]
-        self._losses: dict[tuple[Bound, Direction, int, int], Loss] = {}
+        self._losses: dict[tuple[Bound, Direction, int, int, bool], Loss] = {}
 
     @functools.cached_property
     def _total_variation(self) -> float:
@@ -147,10 +157,6 @@ class PrivacyBounds:
         self, level: int, deltas: FloatArray, enough: FloatArray | None
     ) -> FloatArray:
         """Returns (n,) upper bounds on ε at (n,) δ of one level."""
-        composed_loss.prepare(
-            [self._loss(Bound.UPPER, way, level).whole for way in self._directions],
-            deltas,
-        )
         return self._worst(level, deltas, Loss.epsilons, Loss.simple_epsilons, enough)
 
     def _upper_deltas(
@@ -174,13 +180,21 @@ class PrivacyBounds:
         """
         if enough is not None and enough.any():
             worst = np.max(
-                [self._least(way, level, asked, simple) for way in self._directions],
+                [
+                    self._least(way, level, asked, simple, rough=True)
+                    for way in self._directions
+                ],
                 axis=0,
             )
             open_ = worst > enough
             if open_.any():
                 worst[open_] = self._worst(level, asked[open_], question, simple, None)
             return np.asarray(worst)
+        if question is Loss.epsilons:
+            composed_loss.prepare(
+                [self._loss(Bound.UPPER, way, level).whole for way in self._directions],
+                asked,
+            )
         first, *others = self._directions
         worst = self._least(first, level, asked, question)
         for direction in others:
@@ -191,11 +205,17 @@ class PrivacyBounds:
         return worst
 
     def _least(
-        self, direction: Direction, level: int, asked: FloatArray, question: Question
+        self,
+        direction: Direction,
+        level: int,
+        asked: FloatArray,
+        question: Question,
+        *,
+        rough: bool = False,
     ) -> FloatArray:
         """Returns the least answers of the compositions that dominate this one."""
         answers = [
-            question(self._loss(Bound.UPPER, direction, level, number), asked)
+            question(self._loss(Bound.UPPER, direction, level, number, rough), asked)
             for number in range(len(self._alternatives[Bound.UPPER]))
         ]
         least: FloatArray = functools.reduce(np.minimum, answers)
@@ -414,23 +434,39 @@ class PrivacyBounds:
         )
 
     def _loss(
-        self, bound: Bound, direction: Direction, level: int, alternative: int = 0
+        self,
+        bound: Bound,
+        direction: Direction,
+        level: int,
+        alternative: int = 0,
+        rough: bool = False,
     ) -> Loss:
-        """Returns the composed loss whose tails are small beside δ of a level."""
-        if (bound, direction, level, alternative) not in self._losses:
-            self._compose(bound, level, alternative)
-        return self._losses[bound, direction, level, alternative]
+        """Returns the composed loss whose tails are small beside δ of a level.
 
-    def _compose(self, bound: Bound, level: int, alternative: int) -> None:
+        Args:
+            bound: Its side.
+            direction: Its direction.
+            level: The number of the level.
+            alternative: The number of the composition that bounds this one.
+            rough: Whether pairs will do that are made in a moment.
+        """
+        key = bound, direction, level, alternative, rough
+        if key not in self._losses:
+            self._compose(bound, level, alternative, rough)
+        return self._losses[key]
+
+    def _compose(self, bound: Bound, level: int, alternative: int, rough: bool) -> None:
         parts = self._alternatives[bound][alternative]
         delta = float(_LEVELS[level])
         tail_mass = _tail_mass(sum(parts.values()), delta)
         interval = self._interval if bound is Bound.UPPER else math.inf
-        each = [_Laws(parts, bound, way, tail_mass) for way in self._directions]
+        each = [
+            _Laws(parts, bound, way, tail_mass, rough=rough) for way in self._directions
+        ]
         surveys = composed_loss.surveys(each, delta)
         for way, laws, survey in zip(self._directions, each, surveys, strict=True):
             loss = Loss(laws, interval, delta, survey)
-            self._losses[bound, way, level, alternative] = loss
+            self._losses[bound, way, level, alternative, rough] = loss
 
 
 def _each(function: Callable[[float], float], values: FloatArray) -> FloatArray:

@@ -31,14 +31,14 @@ def add_to(commands: Any) -> None:
         help="the noise multiplier that meets a target, for each of these",
         epilog=_EPILOG,
     )
-    command.add_argument("--epsilon", type=float, required=True, help="the target")
+    command.add_argument(
+        "--epsilon", type=float, required=True, metavar="EPS", help="ε at most"
+    )
     parser.add_training(command)
 
 
 def _run(options: argparse.Namespace) -> str:
-    setting = parser.training_run(
-        options, delta=options.delta, group_size=options.group_size
-    )
+    setting = parser.training_run(options)
     with progress_line.Progress("schemes") as progress:
         rows = calibration.calibrate(setting, options.epsilon, progress=progress.show)
     if not options.json:
@@ -56,12 +56,14 @@ def _table(
         f"noise multiplier for ε ≤ {epsilon:g} at δ = {setting.delta:g}, "
         + text.training(setting)
     )
-    head = f"{'scheme':<20}{'noise':>14}{'ε lower':>14}{'ε upper':>14}{'CPU s':>9}"
-    lines = []
-    for row in rows:
-        noise = repr(row.noise_multiplier)
-        line = f"{row.scheme:<20}{noise:>14}{text.rounded_down(row.epsilon_lower):>14}"
-        line += f"{text.rounded_up(row.epsilon_upper):>14}{row.seconds:>9.2f}"
-        lines.append(line)
-    body = text.with_notes(lines, [row.note for row in rows])
-    return "\n".join([text.wrapped(title), "", head, *body])
+    cells = [
+        (
+            row.scheme,
+            repr(row.noise_multiplier),
+            *text.bounds(row),
+            f"{row.seconds:.2f}",
+        )
+        for row in rows
+    ]
+    columns = {"scheme": -20, "noise": 14, "ε lower": 14, "ε upper": 14, "CPU s": 9}
+    return text.table(title, columns, cells, [row.note for row in rows])

@@ -40,17 +40,12 @@ def add_to(commands: Any) -> None:
         help="ε of random allocation, Poisson sampling and no amplification",
         epilog=_EPILOG,
     )
-    command.add_argument("--noise-multiplier", type=float, required=True)
+    parser.add_noise(command)
     parser.add_training(command)
 
 
 def _run(options: argparse.Namespace) -> str:
-    setting = parser.training_run(
-        options,
-        noise_multiplier=options.noise_multiplier,
-        delta=options.delta,
-        group_size=options.group_size,
-    )
+    setting = parser.training_run(options)
     with progress_line.Progress("schemes") as progress:
         rows = comparison.compare(setting, progress=progress.show)
     if not options.json:
@@ -65,11 +60,6 @@ def _table(setting: training_run.TrainingRun, rows: Sequence[comparison.Row]) ->
         f"ε at δ = {setting.delta:g}, noise multiplier "
         f"{setting.noise_multiplier:g}, " + text.training(setting)
     )
-    head = f"{'scheme':<20}{'lower':>14}{'upper':>14}{'CPU s':>9}"
-    lines = []
-    for row in rows:
-        line = f"{row.scheme:<20}{text.rounded_down(row.epsilon_lower):>14}"
-        line += f"{text.rounded_up(row.epsilon_upper):>14}{row.seconds:>9.2f}"
-        lines.append(line)
-    body = text.with_notes(lines, [row.note for row in rows])
-    return "\n".join([text.wrapped(title), "", head, *body])
+    cells = [(row.scheme, *text.bounds(row), f"{row.seconds:.2f}") for row in rows]
+    columns = {"scheme": -20, "lower": 14, "upper": 14, "CPU s": 9}
+    return text.table(title, columns, cells, [row.note for row in rows])

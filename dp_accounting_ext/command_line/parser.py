@@ -5,6 +5,7 @@ from collections.abc import Callable
 from collections.abc import Collection
 import re
 import sys
+import textwrap
 from typing import Any
 from typing import NoReturn
 
@@ -12,6 +13,13 @@ from dp_accounting_ext.command_line import text
 from dp_accounting_ext.studies import training_run as studies_training_run
 
 BAD_INPUT = 2
+
+
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    """Breaks no option, and no name, at its hyphens."""
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return textwrap.wrap(text, width, break_on_hyphens=False)
 
 
 class Parser(argparse.ArgumentParser):
@@ -49,7 +57,7 @@ def add_command(
     """Adds a command that prints what `run` returns of its options."""
     command: argparse.ArgumentParser = commands.add_parser(
         name,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=_Formatter,
         allow_abbrev=False,
         **texts,
     )
@@ -58,18 +66,33 @@ def add_command(
     return command
 
 
+def add_noise(command: argparse.ArgumentParser, *, required: bool = True) -> None:
+    """Adds the option of a run's noise."""
+    command.add_argument(
+        "--noise-multiplier",
+        type=float,
+        required=required,
+        metavar="S",
+        help="standard deviation of the noise, over the clip",
+    )
+
+
 def add_training(command: argparse.ArgumentParser) -> None:
     """Adds the options of a training run, but for its noise."""
     add_batches(command)
     command.add_argument(
-        "--delta", type=float, required=True, help="δ, well below 1 / the dataset size"
+        "--delta",
+        type=float,
+        required=True,
+        metavar="D",
+        help="δ, well below 1 / the dataset size",
     )
     command.add_argument(
         "--group-size",
         type=int,
         default=1,
         metavar="G",
-        help="records protected together, such as a user's or a family's",
+        help="records protected together, such as a user's or a family's; default: 1",
     )
 
 
@@ -86,7 +109,8 @@ def add_batches(command: argparse.ArgumentParser) -> None:
         type=float,
         default=1,
         metavar="E",
-        help="passes over the dataset; 2.5 for a run that ends amid the third",
+        help="passes over the dataset; 2.5 for a run that ends amid the third; "
+        "default: 1",
     )
     command.add_argument(
         "--steps",
@@ -107,16 +131,17 @@ def add_batches(command: argparse.ArgumentParser) -> None:
 def training_run(
     options: argparse.Namespace, **fields: Any
 ) -> studies_training_run.TrainingRun:
-    """Returns the run of the options, and of fields that are not among them.
+    """Returns the run of the options.
+
+    Args:
+        options: Of a command with `add_batches`, and perhaps more.
+        fields: What is not among its options, or in their place.
 
     Raises:
         TypeError, ValueError: If an option is not what its name says.
     """
-    return studies_training_run.TrainingRun(
-        num_steps=options.steps,
-        num_selected=options.selected,
-        epochs=options.epochs,
-        dataset_size=options.dataset_size,
-        batch_size=options.batch_size,
-        **fields,
-    )
+    known = vars(options)
+    names = "noise_multiplier", "epochs", "delta", "dataset_size", "batch_size"
+    found = {name: known[name] for name in (*names, "group_size") if name in known}
+    found |= {"num_steps": options.steps, "num_selected": options.selected}
+    return studies_training_run.TrainingRun(**{**found, **fields})

@@ -49,20 +49,21 @@ def add_to(commands: Any) -> None:
         help="δ as a function of ε, as a table or a picture; the papers' figures",
         epilog=_EPILOG,
     )
-    command.add_argument("--noise-multiplier", type=float)
+    parser.add_noise(command, required=False)
     parser.add_batches(command)
     command.add_argument(
         "--group-size",
         type=int,
         nargs="+",
         default=[1],
-        metavar="N",
-        help="records protected together; several make several curves",
+        metavar="G",
+        help="records protected together; several make several curves; default: 1",
     )
     command.add_argument(
         "--smallest-delta",
         type=float,
         default=1e-12,
+        metavar="D",
         help="where curves end; default: %(default)g",
     )
     command.add_argument(
@@ -85,9 +86,15 @@ def add_to(commands: Any) -> None:
         help="least false positive rate of --trade-off; default: %(default)g",
     )
     command.add_argument(
-        "--points", type=int, default=21, help="points of a curve; default: %(default)d"
+        "--points",
+        type=int,
+        default=21,
+        metavar="N",
+        help="points of a curve; default: %(default)d",
     )
-    command.add_argument("--output", help="picture to write: .pdf, .png or .svg")
+    command.add_argument(
+        "--output", metavar="FILE", help="picture to write: .pdf, .png or .svg"
+    )
     command.add_argument(
         "--dpi",
         type=int,
@@ -174,11 +181,7 @@ def _profiles(options: argparse.Namespace) -> str:
 
 
 def _setting(options: argparse.Namespace) -> training_run.TrainingRun:
-    return parser.training_run(
-        options,
-        noise_multiplier=options.noise_multiplier,
-        delta=options.smallest_delta,
-    )
+    return parser.training_run(options, delta=options.smallest_delta, group_size=1)
 
 
 def _trade_offs(options: argparse.Namespace) -> str:

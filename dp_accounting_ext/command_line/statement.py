@@ -34,24 +34,18 @@ def add_to(commands: Any) -> None:
         help="what a training run promises, in words",
         epilog=_EPILOG,
     )
-    command.add_argument("--noise-multiplier", type=float, required=True)
+    parser.add_noise(command)
     parser.add_training(command)
     command.add_argument(
         "--sampling",
         choices=_SAMPLING,
         metavar="HOW",
-        help=f"how batches were drawn, {', '.join(_SAMPLING)}; default: a row for each",
+        help=f"how batches were drawn: {', '.join(_SAMPLING)}; default: a row for each",
     )
 
 
 def _run(options: argparse.Namespace) -> str:
-    setting = parser.training_run(
-        options,
-        noise_multiplier=options.noise_multiplier,
-        delta=options.delta,
-        group_size=options.group_size,
-        sampling=_SAMPLING.get(options.sampling),
-    )
+    setting = parser.training_run(options, sampling=_SAMPLING.get(options.sampling))
     with progress_line.Progress("statement"):
         claims = statement.claims(setting)
     if not options.json:

@@ -38,10 +38,17 @@ def add_to(commands: Any) -> None:
         help="ε of many settings, from a file to a file",
         epilog=_EPILOG,
     )
-    command.add_argument("--grid", required=True, help="file of settings, a row each")
-    command.add_argument("--output", required=True, help="file that rows are added to")
     command.add_argument(
-        "--workers", type=int, help="processes; default: as many as there are cores"
+        "--grid", required=True, metavar="FILE", help="settings, a row each"
+    )
+    command.add_argument(
+        "--output", required=True, metavar="FILE", help="that rows are added to"
+    )
+    command.add_argument(
+        "--workers",
+        type=int,
+        metavar="N",
+        help="processes; default: as many as there are cores",
     )
 
 

@@ -1,5 +1,7 @@
 """What the subcommands' output has in common."""
 
+from collections.abc import Iterable
+from collections.abc import Mapping
 from collections.abc import Sequence
 import contextlib
 import dataclasses
@@ -11,6 +13,8 @@ import sys
 import textwrap
 from typing import Any
 
+from dp_accounting_ext.studies import calibration
+from dp_accounting_ext.studies import comparison
 from dp_accounting_ext.studies import training_run
 
 _WIDTH, _LEAST_WIDTH = 80, 20
@@ -41,6 +45,34 @@ def wrapped(paragraph: str, indent: str = "") -> str:
     """Returns a paragraph on lines that fit the terminal, or a page of 80 letters."""
     width = min(shutil.get_terminal_size().columns, _WIDTH)
     return textwrap.fill(paragraph, max(width, _LEAST_WIDTH), subsequent_indent=indent)
+
+
+def bounds(row: comparison.Row | calibration.Row) -> tuple[str, str]:
+    """Returns the bounds on ε, rounded outwards."""
+    return rounded_down(row.epsilon_lower), rounded_up(row.epsilon_upper)
+
+
+def table(
+    title: str,
+    columns: Mapping[str, int],
+    rows: Sequence[Sequence[str]],
+    notes: Sequence[str],
+) -> str:
+    """Returns a title, a table, and notes below it.
+
+    Args:
+        title: A paragraph.
+        columns: From heads to widths; what has a negative one begins at the left.
+        rows: Cells of the columns.
+        notes: As in `with_notes`.
+    """
+
+    def line(cells: Iterable[str]) -> str:
+        aligned = zip(cells, columns.values(), strict=True)
+        return "".join(f"{c:<{-w}}" if w < 0 else f"{c:>{w}}" for c, w in aligned)
+
+    body = with_notes([line(cells) for cells in rows], notes)
+    return "\n".join([wrapped(title), "", line(columns), *body])
 
 
 def with_notes(rows: Sequence[str], notes: Sequence[str]) -> list[str]:

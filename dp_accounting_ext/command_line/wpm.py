@@ -46,12 +46,22 @@ def add_to(commands: Any) -> None:
         epilog=_EPILOG,
     )
     places = command.add_mutually_exclusive_group(required=True)
-    places.add_argument("--cost", help="k rows of k_v costs; public")
-    places.add_argument("--points", help="k rows of coordinates; public")
+    places.add_argument(
+        "--cost", metavar="FILE", help="a line of costs for each input; public"
+    )
+    places.add_argument("--points", metavar="FILE", help="lines of coordinates; public")
     masses = command.add_mutually_exclusive_group(required=True)
-    masses.add_argument("--distribution", help="k masses, or counts; private")
-    masses.add_argument("--trace", help="rows of coordinates, with --points; private")
-    command.add_argument("--epsilon", type=float, required=True)
+    masses.add_argument(
+        "--distribution",
+        metavar="FILE",
+        help="a mass, or a count, for each input; private",
+    )
+    masses.add_argument(
+        "--trace", metavar="FILE", help="lines of coordinates, with --points; private"
+    )
+    command.add_argument(
+        "--epsilon", type=float, required=True, metavar="EPS", help="ε of one draw"
+    )
     command.add_argument(
         "--metric",
         help='of points: "haversine" for degrees, or a metric of SciPy\'s; default: '
@@ -63,7 +73,8 @@ def add_to(commands: Any) -> None:
     command.add_argument(
         "--base-measure",
         default="uniform",
-        help='"uniform", "minimax", or a file of k_v masses; public',
+        metavar="HOW",
+        help='"uniform", "minimax", or a file of masses; public; default: "uniform"',
     )
     command.add_argument(
         "--sample", action="store_true", help="has no effect: a draw is always printed"

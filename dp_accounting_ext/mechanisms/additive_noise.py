@@ -1,6 +1,7 @@
 """Gaussian and Laplace noise, around one shift or a random one."""
 
 import abc
+from collections.abc import Callable
 import dataclasses
 import math
 
@@ -19,6 +20,9 @@ DominatingPair = dominating_pair.DominatingPair
 Shifts = shifts.Shifts
 
 UNSHIFTED = ((0.0, 1.0),)
+# Tuning: of the noise, for pairs that need not be tight. Half and twice it: groups of
+# 128 take as long.
+_FEW_POINTS = 1 << 12
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,9 +88,20 @@ class _ShiftMixture(interface.OnePairMechanism):
         """Returns the pair of two mixtures of the noise."""
 
     def pair(self, bound: Bound, tail_mass: float) -> DominatingPair:
+        return self._without_rare(
+            bound, tail_mass, lambda p, q: self._pair(p, q, bound, tail_mass)
+        )
+
+    def _without_rare(
+        self,
+        bound: Bound,
+        tail_mass: float,
+        pair_of: Callable[[Shifts, Shifts], DominatingPair],
+    ) -> DominatingPair:
+        """Returns a pair of the shifts that are not too rare; the others are sinks."""
         p, p_lost = without_rare(self.p, tail_mass / 4, bound)
         q, q_lost = without_rare(self.q, tail_mass / 4, bound)
-        pair = self._pair(p, q, bound, tail_mass)
+        pair = pair_of(p, q)
         return dataclasses.replace(
             pair,
             infinity_mass=pair.infinity_mass + p_lost,
@@ -121,9 +136,31 @@ class GaussianMixture(_ShiftMixture):
     def _pair(
         self, p: Shifts, q: Shifts, bound: Bound, tail_mass: float
     ) -> DominatingPair:
+        return self._pair_on(p, q, bound, tail_mass, None)
+
+    def _pair_on(
+        self,
+        p: Shifts,
+        q: Shifts,
+        bound: Bound,
+        tail_mass: float,
+        points: int | None,
+    ) -> DominatingPair:
         return gaussian_mixture.dominating_pair_of(
-            self._mixture(p), self._mixture(q), bound, tail_mass=tail_mass
+            self._mixture(p),
+            self._mixture(q),
+            bound,
+            tail_mass=tail_mass,
+            points=points,
         )
+
+    def rough_pairs(self, tail_mass: float) -> dominating_pair.DirectedPairs:
+        pair = self._without_rare(
+            Bound.UPPER,
+            tail_mass,
+            lambda p, q: self._pair_on(p, q, Bound.UPPER, tail_mass, _FEW_POINTS),
+        )
+        return dominating_pair.DirectedPairs.same(pair)
 
     def largest_loss(self) -> float:
         return math.inf

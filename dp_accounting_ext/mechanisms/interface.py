@@ -50,6 +50,13 @@ class Mechanism(abc.ABC):
             tail_mass: Probability that may be moved to the sinks.
         """
 
+    def rough_pairs(self, tail_mass: float) -> DirectedPairs:
+        """Returns upper pairs made in a moment, less tight than `pairs`, if there are.
+
+        They tell which of many mechanisms need no better ones.
+        """
+        return self.pairs(Bound.UPPER, tail_mass)
+
     def parts(self, bound: Bound) -> "Mapping[Mechanism, int]":
         """Returns mechanisms with counts whose composition bounds one run."""
         return {self: 1}
@@ -211,6 +218,18 @@ def pairs_of(mechanism: Mechanism, bound: Bound, tail_mass: float) -> DirectedPa
         (mechanism, bound, tail_mass),
         lambda: mechanism.pairs(bound, tail_mass).map(dominating_pair.certain),
     )
+
+
+def rough_pairs_of(mechanism: Mechanism, tail_mass: float) -> DirectedPairs:
+    """Returns upper pairs of one run that were made in a moment, if there are."""
+    tail_mass = max(tail_mass, _SMALLEST_TAIL_MASS)
+    if type(mechanism).rough_pairs is Mechanism.rough_pairs:
+        return pairs_of(mechanism, Bound.UPPER, tail_mass)
+
+    def pairs() -> DirectedPairs:
+        return mechanism.rough_pairs(tail_mass).map(dominating_pair.certain)
+
+    return _PAIRS.get((mechanism, "rough", tail_mass), pairs)
 
 
 def pairs_of_part(part: Mechanism, bound: Bound, tail_mass: float) -> DirectedPairs:

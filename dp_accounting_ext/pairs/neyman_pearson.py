@@ -22,6 +22,7 @@ _ROUNDING = 8 * floats.UNIT_ROUNDOFF
 
 # Tuning: a search that ends early is loose. Limits, and a relative width of ε.
 _DOUBLINGS = 80
+_NEAR = 50.0  # Most thresholds are in this range, in units of the noise.
 _EPSILON_ERROR = 4e-13
 
 
@@ -113,6 +114,9 @@ def _threshold(
     elif at_high <= level:
         return high, math.inf, 2 * (level - at_high + high_error)
     else:
+        near_low, near_high = max(low, -_NEAR), min(high, _NEAR)
+        if log_ratio(near_low)[0] < level < log_ratio(near_high)[0]:
+            low, high = near_low, near_high
         point = float(
             optimize.brentq(
                 lambda x: log_ratio(x)[0] - level,

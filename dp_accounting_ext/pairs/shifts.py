@@ -2,6 +2,7 @@
 
 import abc
 import dataclasses
+import functools
 
 from dp_accounting_ext.kernels import floats
 
@@ -56,10 +57,15 @@ class Mixture(abc.ABC):
         """
         point = min(max(point, other.lowest_threshold()), self.highest_threshold())
         value = self.log_density(point) - other.log_density(point)
-        both = self.shifts + other.shifts
-        furthest = max(abs(shift) for shift, _ in both)
-        error = self.log_ratio_error(point, furthest, len(both))
+        furthest = max(self._furthest, other._furthest)
+        terms = len(self.shifts) + len(other.shifts)
+        error = self.log_ratio_error(point, furthest, terms)
         return value, error + self.weight_error() + other.weight_error()
+
+    @functools.cached_property
+    def _furthest(self) -> float:
+        """The largest size of any shift."""
+        return max(abs(shift) for shift, _ in self.shifts)
 
     def lowest_threshold(self) -> float:
         """Returns where thresholds begin for the ratio of a higher law to this one."""

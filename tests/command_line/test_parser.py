@@ -22,14 +22,29 @@ def test_the_options_of_a_training_have_defaults(whole):
     assert options.json is False
     assert options.prog == "prog train"
     assert options.run(options) == ""
-    setting = parser.training_run(options, delta=options.delta)
-    assert setting == training_run.TrainingRun(num_steps=7, delta=1e-6)
+    setting = parser.training_run(options, delta=1e-9)
+    assert setting == training_run.TrainingRun(num_steps=7, delta=1e-9)
 
 
 def test_the_options_of_a_dataset(whole):
-    arguments = "train --dataset-size 90 --batch-size 9 --epochs 4 --delta 1e-6"
+    arguments = "train --dataset-size 90 --batch-size 9 --epochs 2.5 --delta 1e-6"
     setting = parser.training_run(whole.parse_args(arguments.split()))
-    assert setting == training_run.TrainingRun(dataset_size=90, batch_size=9, epochs=4)
+    assert setting == training_run.TrainingRun(
+        dataset_size=90, batch_size=9, epochs=2.5, delta=1e-6
+    )
+
+
+def test_no_name_is_broken_at_its_hyphens(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    whole = parser.Parser(prog="prog")
+    commands = whole.add_subparsers()
+    names = "first-of-all, second-to-none, third-rate, fourth-estate"
+    command = parser.add_command(commands, "train", lambda options: "", help="")
+    command.add_argument("--name", help=f"one of these names: {names}")
+    with pytest.raises(SystemExit):
+        whole.parse_args(["train", "--help"])
+    shown = capsys.readouterr().out
+    assert [name for name in names.split(", ") if name not in shown] == []
 
 
 def test_steps_are_said_to_be_those_of_an_epoch(whole, capsys):

@@ -143,3 +143,15 @@ def test_more_noise_never_tells_more(kind, factor, epsilon):
     for direction in Direction:
         less = noisier.closed_form_delta(epsilon, direction, Bound.LOWER)
         assert less <= mechanism.closed_form_delta(epsilon, direction, Bound.UPPER)
+
+
+@pytest.mark.parametrize(("p", "q"), PAIRS)
+@pytest.mark.parametrize("direction", list(Direction))
+def test_rough_pairs_dominate(p, q, direction):
+    """And are not far above, in an eighth of the atoms."""
+    mechanism = GaussianMixture(p, q)
+    rough = mechanism.rough_pairs(1e-12).of(direction)
+    assert rough.masses.size <= 4096
+    for epsilon in (0.0, 0.1, 0.7, 2.0):
+        exact = mechanism.closed_form_delta(epsilon, direction, Bound.LOWER)
+        assert exact <= rough.delta(epsilon, direction) <= 1.0001 * exact + 1e-9

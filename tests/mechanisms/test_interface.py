@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 import numpy as np
 import pytest
 
+from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.pairs import dominating_pair
 
@@ -127,3 +128,13 @@ def test_a_composition_differs_no_more_often_than_any_of_its_runs():
     found = interface.total_variation_of({Coin(): 3})
     assert 1 - 0.6**3 <= found <= (1 - 0.6**3) * (1 + 1e-8)
     assert interface.total_variation_of({}) == 0.0
+
+
+def test_rough_pairs_are_the_pairs_where_there_are_no_others():
+    mechanism = additive_noise.laplace(1.0)
+    exact = interface.pairs_of(mechanism, Bound.UPPER, 1e-12)
+    assert interface.rough_pairs_of(mechanism, 1e-12) is exact
+    rough = interface.rough_pairs_of(
+        additive_noise.GaussianMixture(((1.0, 1.0),), ((0.0, 1.0),)), 1e-12
+    )
+    assert rough.remove.bound is Bound.UPPER

@@ -30,7 +30,8 @@ _LEAST_COST = 1e-290
 # without prices and with them.
 _NEAREST, _NEAREST_REDUCED = (8, 12), (3, 2)
 _ADDED = 4
-_MOST_ROUNDS = 200
+# Of programs of so many arcs in all: some minutes. What is best then is certified too.
+_MOST_ROUNDS, _MOST_ARCS = 200, 4_000_000
 _RELATIVE_GAP = 1e-11
 _ROUNDING = 1e-14
 
@@ -68,7 +69,8 @@ def solve(
             fewer arcs; None if no prices are known.
 
     Returns:
-        A solution of one row.
+        A solution of one row; not converged, but feasible and with prices that bound
+        it, where the programs were too many or too large.
 
     Raises:
         SolverError: If the solver fails.
@@ -80,9 +82,9 @@ def solve(
     arcs = _first_arcs(masses, cost, polytope, reduced)
     rounding = _ROUNDING * float(cost.max())
     best_bound, best_prices = -np.inf, np.zeros(polytope.upper.size)
-    converged, rounds = False, 0
-    while rounds < _MOST_ROUNDS:
-        rounds += 1
+    converged, rounds, worked = False, 0, 0
+    while rounds < _MOST_ROUNDS and worked <= _MOST_ARCS:
+        rounds, worked = rounds + 1, worked + arcs.size
         plan = _solve_on_arcs(masses, cost, polytope, arcs)
         value, distribution = transport_plan.feasible(
             masses, cost, *np.divmod(arcs, cost.shape[1]), plan.amounts

@@ -50,6 +50,9 @@ _PENALTY = 4.0
 _RELATIVE_GAP, _PROVEN_GAP = 1e-11, 1e-10
 # Arcs of smaller masses, beside the largest, would be dropped with those that are far.
 _EVEN = 1e-5
+# By so much the diagonal is raised until there is a factor: the next step mends what
+# that misses. Of 10 users with near places among 20,000, 3 had no factor near the end.
+_RAISED = (0.0, 1e-14, 1e-12, 1e-10)
 _TINY = float(np.finfo(float).tiny)
 
 
@@ -484,10 +487,13 @@ class _Equations:
         matrix = -problem.curvature(arcs, diagonal)
         places = np.arange(rows.size)
         matrix[places, places] += rows + lacking + spare
-        factor, failed = lapack.dpotrf(matrix.T, lower=1, overwrite_a=1)
-        if failed:
-            raise linear_program.SolverError("The equations are singular.")
-        return cls(problem, residuals, ratios, factor, diagonal)
+        own = matrix[places, places]
+        for raised in _RAISED:
+            matrix[places, places] = (1 + raised) * own
+            factor, failed = lapack.dpotrf(matrix.T, lower=1)
+            if not failed:
+                return cls(problem, residuals, ratios, factor, diagonal)
+        raise linear_program.SolverError("The equations are singular.")
 
     def predict(self) -> FloatArray:
         """Returns the u that would close the gap: where h is −z."""

@@ -139,10 +139,24 @@ def solve(problem: Problem, order: IndexArray) -> solution.Solution:
                 return solution.one_user(law, found.excess, value, count, True)
             # What the middle of the plans leaves open, a corner of them decides.
             free = min(free, _CORNER)
-        better = found.value > prices.value
-        prices = found if better else _ascend(problem, found.potentials)
+        if found.value <= prices.value:
+            prices = _ascend(problem, found.potentials)
+        elif box.radius < radius:
+            prices = _followed(problem, prices, found)
+        else:
+            prices = found
         radius = _WIDER * box.radius
     raise linear_program.SolverError("No box of prices holds the optimum.")
+
+
+def _followed(problem: Problem, start: _Prices, end: _Prices) -> _Prices:
+    """Returns the best prices further along a step, doubled while the dual rises."""
+    step = end.potentials - start.potentials
+    further = _evaluate(problem, end.potentials + step)
+    while further.value > end.value:
+        step = 2 * step
+        end, further = further, _evaluate(problem, further.potentials + step)
+    return end
 
 
 def _starting_potentials(problem: Problem, order: IndexArray) -> FloatArray:

@@ -57,6 +57,23 @@ def test_many_outputs_and_few_inputs(order, near):
     assert abs(found.gap) <= 1e-10 * found.value
 
 
+@pytest.mark.parametrize(("user", "boxes"), [(1, 40), (3, 10)])
+def test_places_close_together_need_few_boxes(user, boxes):
+    """The optimum is many boxes away; and equations of a box have no factor."""
+    generator = np.random.default_rng(1)
+    points = generator.random((20_000, 2))
+    for _ in range(user + 1):
+        distances = ((points - generator.random(2)) ** 2).sum(axis=1)
+        inputs = np.argsort(distances)[generator.choice(400, 50, replace=False)]
+        shares = generator.dirichlet(np.ones(50))
+    masses = np.zeros(20_000)
+    masses[inputs] = shares
+    measure = np.full(20_000, 1 / 20_000)
+    found = wpm.project(masses, wpm.PointCost(points), measure, 2.0)
+    assert found.converged and found.iterations <= boxes
+    assert abs(found.gap) <= 1e-10 * found.value
+
+
 def test_points_of_a_lattice_tie():
     """Thousands of outputs change hands at the same prices."""
     side = np.arange(60.0)
