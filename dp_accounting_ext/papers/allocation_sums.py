@@ -41,10 +41,6 @@ class Sums:
         lower, upper = self.lower, self.upper
         return lower.epsilon(delta, direction), upper.epsilon(delta, direction)
 
-    def loss_interval(self) -> float:
-        """Returns the paper's α: the widest step between losses of the upper pair."""
-        return float(np.diff(np.log(self.upper.ratios)).max())
-
     def gap(self, delta: float, direction: Direction = Direction.REMOVE) -> float:
         """Returns (upper − lower) / upper of ε at δ."""
         lower, upper = self.epsilons(delta, direction)

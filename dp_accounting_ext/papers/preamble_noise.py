@@ -184,15 +184,17 @@ def renyi_ratio(setting: Setting, tolerance: float = RATIO_TOLERANCE) -> float:
     Source: https://arxiv.org/abs/2602.17284, Figure 5.
     """
 
-    def excess(ratio: float) -> float:
+    def excess(log_ratio: float) -> float:
         epsilon = allocation_baselines.sampled_allocation_epsilon(
-            noise_of(setting, ratio),
+            noise_of(setting, math.exp(log_ratio)),
             setting.num_selected,
             setting.num_steps,
             setting.rate,
             setting.num_updates,
             DELTA,
         )
-        return epsilon - TARGET_EPSILON
+        return math.log(epsilon / TARGET_EPSILON)
 
-    return float(optimize.brentq(excess, 0.5, 16.0, xtol=tolerance))
+    # Nearly a line in logarithms, so that few are asked for.
+    low, high = math.log(0.5), math.log(16.0)
+    return math.exp(optimize.brentq(excess, low, high, xtol=tolerance))
