@@ -13,9 +13,9 @@ questions cold, warm, many at once and of many mechanisms.
 Exit status 1, with a line for each, if a row misses a goal: it is slower than
 dp_accounting (rows that take both under 1 ms are exempt), less than 3 times as fast on
 DP-SGD, less than 50 times on the mixtures of Gaussians and on building the PLD; its ε
-is more than 1e-6 above dp_accounting's, or not finite; or an ε is below the certified
-lower bound. The ε of a PLD must be within 1e-6 of dp_accounting's, that of Gaussians of
-its closed form.
+is more than 1e-6 above dp_accounting's, or not finite; it is further above the
+certified lower bound than twice what was measured; or an ε is below that bound. The ε
+of a PLD must be within 1e-6 of dp_accounting's, that of Gaussians of its closed form.
 """
 
 import argparse
@@ -54,9 +54,39 @@ MOST_ROUNDS = 10
 ROUND_SECONDS = 0.6  # A side is not run again once it has spent so many on a row.
 
 DP_SGD_GOAL = 3.0
-LARGE_NOISE_GOAL = 1.5
+LONG_GOAL = 1.0  # dp_accounting is quick where the noise is large, or samples are rare.
 MIXTURE_GOAL = 50.0
 BUILDING_GOAL = 50.0
+
+# How far ε may be above the certified lower bound, relatively: about twice what was
+# measured, so that three times wider misses it. What is not named is exact.
+EXACT_WIDTH = 1e-12
+WIDTHS = {
+    "DP-SGD q=0.01 σ=1 T=100": 4.5e-6,
+    "DP-SGD q=0.01 σ=1 T=1000": 1.1e-5,
+    "DP-SGD q=0.01 σ=1 T=10000": 1.0e-5,
+    "DP-SGD q=0.001 σ=1 T=10000": 1.2e-5,
+    "DP-SGD q=0.02 σ=4 T=10000": 1.1e-5,
+    "DP-SGD q=1e-05 σ=1 T=100000": 1.4e-5,
+    "DP-SGD q=0.001 σ=10 T=100000": 1.2e-5,
+    "DP-SGD q=0.0001 σ=1 T=1000000": 1.6e-5,
+    "DP-SGD q=0.01 σ=1 T=1000, REPLACE_ONE": 7.5e-6,
+    "mixture of 17, σ=4, T=10": 3e-6,
+    "mixture of 3, σ=1, T=3": 1e-6,
+    "mixture of 3, σ=4, T=10": 3.5e-6,
+    "10 different sampled Gaussians, T=10": 5e-6,
+    "Laplace histogram, b=1, T=10": 3.5e-7,
+    "Laplace histogram, b=10, T=100": 2.7e-7,
+    "30 Laplace and 5 Gaussian queries": 3e-7,
+    "sampled Laplace q=0.05 b=1 T=100": 2e-6,
+    # No tight lower bound is known of truncated batches.
+    "truncated sampled Gaussian T=100": 1.0,
+    "truncated, T=100, REPLACE_ONE": 1.0,
+    "four mechanisms, T=20": 3.5e-6,
+    "DP-SGD T=1000, δ=1e-12": 6.5e-6,
+    "DP-SGD T=1000, δ=1e-15": 6e-6,
+    "DP-SGD T=1000, δ=1e-20": 6e-6,
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,6 +129,7 @@ class Row:
         exact: What ours must not be below, nor above by more than 1e-6; or None.
         tolerance: How far ours may be above dp_accounting's, relative.
         is_same: Whether ours may not be further below dp_accounting's, either.
+        width: How far ours may be above the lower bound, relative.
     """
 
     name: str
@@ -111,6 +142,7 @@ class Row:
     exact: float | None = None
     tolerance: float = SLACK
     is_same: bool = False
+    width: float = math.inf
 
     @property
     def ratio(self) -> float:
@@ -140,6 +172,10 @@ def violations(row: Row) -> list[str]:
         found.append(f"{row.ours:.9g} is {row.difference:.1e} off dp_accounting's")
     if row.ours < row.lower:
         found.append(f"{row.ours:.9g} is below the certified {row.lower:.9g}")
+    if row.ours * (1 - row.width) > row.lower:
+        found.append(
+            f"{row.ours:.9g} is wider than {row.width:g} above {row.lower:.9g}"
+        )
     if row.stock < row.lower:
         found.append(f"dp_accounting's {row.stock:.9g} is below {row.lower:.9g}")
     if row.exact and not -ROUNDING <= row.ours / row.exact - 1 <= SLACK:
@@ -199,6 +235,7 @@ def row_of(case: Case) -> Row:
         our_seconds,
         case.goal,
         case.exact,
+        width=WIDTHS.get(case.name, EXACT_WIDTH),
     )
 
 
@@ -232,9 +269,11 @@ def dp_sgd_cases() -> list[Case]:
         (0.01, 1.0, 10_000),
         (0.001, 1.0, 10_000),
         (0.02, 4.0, 10_000),
+        (1e-5, 1.0, 100_000),
+        (1e-3, 10.0, 100_000),
+        (1e-4, 1.0, 1_000_000),
     ]
-    # The stock is quick where noise is large.
-    goals = [*[DP_SGD_GOAL] * 4, LARGE_NOISE_GOAL]
+    goals = [*[DP_SGD_GOAL] * 5, LONG_GOAL, LONG_GOAL, DP_SGD_GOAL]
     cases = [
         Case(
             f"DP-SGD q={rate:g} σ={sigma:g} T={steps}",

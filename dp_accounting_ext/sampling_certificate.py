@@ -175,24 +175,9 @@ def certify_mixture(
     logs = math.log(4 * _GRID.size / failure_probability)
     aim = _Aim(delta, relative_width, logs)
     plan = _refined(means, aim, _plan(means, aim, pilot), pilot)
-    if plan.seconds > most_seconds:
-        raise BudgetError(
-            f"relative_width {relative_width:g} needs about {plan.samples:.2g} "
-            f"samples and {plan.seconds:.2g} CPU s, more than most_seconds, "
-            f"{most_seconds:g}. A wider bracket, a larger failure_probability, or more "
-            "seconds would do."
-        )
+    _check_budget(aim, plan, most_seconds)
     samples = moment_tilts.draw(means, plan.moment, plan.samples, main)
-    lower, upper = 0.0, math.inf
-    width = relative_width * max(plan.epsilon, _LEAST_EPSILON)
-    for epsilon in plan.epsilon + width * _GRID:
-        values = samples.values(float(epsilon))
-        mean = float(values.mean())
-        radius = _radius(values, samples.largest(float(epsilon)), logs)
-        if mean - radius >= delta:
-            lower = max(lower, float(epsilon) - _ROUNDING)
-        if mean + radius <= delta:
-            upper = min(upper, max(float(epsilon), 0.0) + _ROUNDING)
+    lower, upper = _bracket(samples, aim, plan)
     return SampledBounds(
         lower=lower,
         upper=upper,
@@ -234,6 +219,33 @@ class _Plan:
     def seconds(self) -> float:
         """What its samples cost, in CPU time."""
         return self.samples * self.seconds_each
+
+
+def _check_budget(aim: _Aim, plan: _Plan, most_seconds: float) -> None:
+    if plan.seconds > most_seconds:
+        raise BudgetError(
+            f"relative_width {aim.relative_width:g} needs about {plan.samples:.2g} "
+            f"samples and {plan.seconds:.2g} CPU s, more than most_seconds, "
+            f"{most_seconds:g}. A wider bracket, a larger failure_probability, or more "
+            "seconds would do."
+        )
+
+
+def _bracket(
+    samples: moment_tilts.Samples, aim: _Aim, plan: _Plan
+) -> tuple[float, float]:
+    """Returns bounds on ε by the main run, of values that the plan fixed."""
+    lower, upper = 0.0, math.inf
+    width = aim.relative_width * max(plan.epsilon, _LEAST_EPSILON)
+    for epsilon in plan.epsilon + width * _GRID:
+        values = samples.values(float(epsilon))
+        mean = float(values.mean())
+        radius = _radius(values, samples.largest(float(epsilon)), aim.logs)
+        if mean - radius >= aim.delta:
+            lower = max(lower, float(epsilon) - _ROUNDING)
+        if mean + radius <= aim.delta:
+            upper = min(upper, max(float(epsilon), 0.0) + _ROUNDING)
+    return lower, upper
 
 
 def _plan(

@@ -54,6 +54,7 @@ def with_changes(**changes):
         {"exact": 1.0},
         {"exact": 1 - 0.9e-6},
         {"is_same": True},
+        {"width": 0.11},
     ],
 )
 def test_a_row_that_meets_its_goals(changes):
@@ -72,6 +73,7 @@ def test_a_row_that_meets_its_goals(changes):
         ({"ours": math.nan}, "no finite answer"),
         ({"ours": 0.89}, "below the certified"),
         ({"stock": 0.89, "ours": 0.89}, "dp_accounting's 0.89 is below"),
+        ({"width": 0.09}, "wider than 0.09"),
         ({"exact": 1 - 1.1e-6}, "is exact"),
         ({"exact": 1 + 1e-11}, "is exact"),
         ({"ours": 1 - 1.1e-6, "is_same": True}, "off dp_accounting's"),

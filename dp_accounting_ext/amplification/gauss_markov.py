@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
+from dp_accounting_ext.kernels import chain_fits
 from dp_accounting_ext.kernels import floats
 from dp_accounting_ext.kernels import markov_sums
 from dp_accounting_ext.kernels import sums
@@ -24,16 +25,17 @@ Bound = dominating_pair.Bound
 
 # Tuning.
 _CELL = 0.14  # Of states, over the innovation's standard deviation.
-_WIDEST_CELL, _FEW_BINS = 0.28, 256  # It grows as the root of more bins than so many.
+_WIDEST_CELL, _FEW_BINS = 0.4, 256  # It grows as the root of more bins than so many.
 _FACTOR_CELL = 0.155  # Of the factors' logarithms, over the root of the variance.
+_CORE, _WIDENING = 2.5, 1.6  # Beyond so many deviations their cells grow by so much.
 _PLACE_VARIANCE = 0.03  # Of a cell of sums squared, over the variance of a ratio.
 _COARSER = 1e-3  # Cells of sums, over their square, where they are above the bulk.
 _COARSEST = 0.02  # Cells of sums, relatively.
+_HALVINGS = 24  # Of the first cell of sums.
 _MOST_PLACES = 1000.0  # Of sums far above the bulk.
 _MOST_EVEN_PLACES = 4000.0  # Of sums up to the bulk; few only for tiny variances.
-_CORRELATIONS = np.concatenate(
-    [np.linspace(0.0, 0.9, 91), np.linspace(0.905, 0.98, 16)]
-)
+# To choose between chains: the law of each, with cells so many times as wide.
+_COARSE, _COARSE_TAIL = 2.5, 1e-2
 _MOST_GROWTH = 30.0
 # From below: cells of states and factors as above, cells of sums relatively.
 _LOWER_CELL, _LOWER_FACTOR_CELL, _LOWER_PLACE = 0.15, 0.25, 0.03
@@ -43,62 +45,38 @@ _LEAST_LOST = 1e-3  # Certified: of mass and mean: a difference keeps its digits
 _NO_NOISE = 1e-6
 
 
-@dataclasses.dataclass(frozen=True)
-class Fit:
-    """A chain whose covariance is nowhere less than that of any window of bins.
-
-    Or, from below, nowhere more than that of any block.
-
-    Attributes:
-        variance: v.
-        share: A, in [0, 1].
-        correlation: r.
-        length: Number of bins in a window.
-    """
-
-    variance: float
-    share: float
-    correlation: float
-    length: int
+Fit = chain_fits.Fit
 
 
-def fit(gram: FloatArray) -> Fit:
-    """Returns the chain that suits a Gram matrix.
-
-    The mean over all b bins is the mean over all windows of l neighbours, on a circle,
-    of the window's mean: by Jensen's inequality the worst window dominates it.
+def fit(gram: FloatArray, *, delta: float) -> Fit:
+    """Returns the chain that suits a Gram matrix best, by coarse bounds.
 
     Args:
         gram: (b, b) entries, rounded up, at least 0.
+        delta: About the δ that is to be asked for.
     """
-    bins = len(gram)
-    variance = float(gram.diagonal().max())
-    around = _largest_by_distance(gram, circle=True) / variance
-    along = _largest_by_distance(gram, circle=False) / variance
-    cuts = {int(cut) for cut in np.geomspace(1, bins, 24)}
-    beyond = np.flatnonzero(around[1 : bins // 2 + 1] > 0)
-    cuts.add(int(beyond[-1]) + 2 if beyond.size else 1)
-    # A window of one bin is always one: what is known without amplification.
-    best, least = Fit(variance, 0.0, 0.0, 1), math.inf
-    for cut in sorted(cuts):
-        table = along if cut == 1 else around[: bins - cut + 1]
-        for correlation in _CORRELATIONS:
-            share = _share(table, float(correlation))
-            if share > 1:
-                continue
-            found = Fit(variance, share, float(correlation), table.size)
-            cost = _second_moment(found)
-            if cost < least:
-                best, least = found, cost
-    return best
+    found = chain_fits.candidates(gram)
+    if len(found) == 1:
+        return found[0]
+
+    def epsilon(chain_fit: Fit) -> float:
+        tail_mass = delta * _COARSE_TAIL
+        pairs = upper_pairs(chain_fit, tail_mass=tail_mass, coarser=_COARSE)
+        return pairs.remove.epsilon(delta, dominating_pair.Direction.REMOVE)
+
+    return min(found, key=epsilon)
 
 
-def upper_pairs(chain_fit: Fit, *, tail_mass: float) -> dominating_pair.DirectedPairs:
+def upper_pairs(
+    chain_fit: Fit, *, tail_mass: float, coarser: float = 1.0
+) -> dominating_pair.DirectedPairs:
     """Returns pairs that dominate the mean of a window's ratios.
 
     Args:
         chain_fit: The chain.
         tail_mass: Probability that may be moved to the sinks.
+        coarser: How many times as wide cells of states and factors are, and how many
+            times the variance of a cell of sums is as large.
 
     Guarantees:
         Each pair dominates in its direction. Splitting states raises the mean of Z, in
@@ -109,7 +87,7 @@ def upper_pairs(chain_fit: Fit, *, tail_mass: float) -> dominating_pair.Directed
         return dominating_pair.DirectedPairs.same(
             dominating_pair.trivial_pair(Bound.UPPER)
         )
-    chain, factor_error = _chain(chain_fit, tail_mass)
+    chain, factor_error = _chain(chain_fit, tail_mass, coarser)
     law = markov_sums.upper_sum(chain)
     shrink = math.exp(-markov_sums.drift(chain))
     ratios = chain.places / chain_fit.length
@@ -149,11 +127,11 @@ def fit_blocks(gram: FloatArray) -> Fit:
     table = np.array(least) / variance
     best, most = Fit(variance, 0.0, 0.0, 1), 0.0
     for length in range(1, table.size + 1):
-        for correlation in _CORRELATIONS[10:]:
+        for correlation in chain_fits.CORRELATIONS[10:]:
             powers = correlation ** np.arange(1, length)
             share = float((table[1:length] / powers).min(initial=1.0))
             found = Fit(variance, floats.lowered(share), float(correlation), length)
-            moment = _second_moment(found) * length
+            moment = chain_fits.moment(found, 1.0) * length
             if moment > most * (1 + 1e-3):
                 best, most = found, moment
     return best
@@ -178,6 +156,24 @@ def lower_pair(
     totals, masses, sum_error = markov_sums.lower_sum(chain)
     ratios = totals / block.length
     error = sum_error + block.length * error + markov_sums.place_error(chain)
+    return pair_below(ratios, masses, error)
+
+
+def pair_below(
+    ratios: FloatArray, masses: FloatArray, error: float
+) -> dominating_pair.DominatingPair | None:
+    """Returns a pair below a run, from a law of ratios that is missing some mass.
+
+    Args:
+        ratios: (n,) increasing ratios of what was kept.
+        masses: (n,) their masses under Q, so that f(κ) = Σ masses · (ratios − κ)₊ is
+            at most the profile.
+        error: Bound on the relative error of either.
+
+    Returns:
+        The pair of max(f, 1 − κ): the lowest ratios are raised to one number until the
+        mean is one. None where hardly anything is missing, so that digits are.
+    """
     mass_above = np.append(np.cumsum(masses[::-1])[::-1], 0.0)
     mean_above = np.append(np.cumsum((ratios * masses)[::-1])[::-1], 0.0)
     reached = ratios * (1 - mass_above[:-1]) + mean_above[:-1] >= 1
@@ -198,39 +194,9 @@ def lower_pair(
     )
 
 
-def _largest_by_distance(gram: FloatArray, *, circle: bool) -> FloatArray:
-    """Returns (b,) largest entries at each distance between two bins."""
-    bins = len(gram)
-    largest = np.zeros(bins)
-    rows = np.arange(bins)
-    for distance in range(bins):
-        columns = (rows + distance) % bins
-        values = gram[rows, columns]
-        largest[distance] = (values if circle else values[: bins - distance]).max()
-    return largest
-
-
-def _share(table: FloatArray, correlation: float) -> float:
-    """Returns the least A with A r^d ≥ ρ_d at all distances d ≥ 1, raised."""
-    occupied = np.flatnonzero(table[1:] > 0) + 1
-    if not occupied.size:
-        return 0.0
-    if correlation == 0:
-        return math.inf
-    logs = np.log(table[occupied]) - occupied * math.log(correlation)
-    return floats.raised(floats.exponential(float(logs.max())))
-
-
-def _second_moment(chain_fit: Fit) -> float:
-    distances = np.arange(1, chain_fit.length)
-    covariances = chain_fit.share * chain_fit.correlation**distances
-    cross = np.expm1(np.minimum(chain_fit.variance * covariances, 600.0))
-    own = math.expm1(min(chain_fit.variance, 600.0))
-    total = own + 2 * float(((1 - distances / chain_fit.length) * cross).sum())
-    return total / chain_fit.length
-
-
-def _chain(chain_fit: Fit, tail_mass: float) -> tuple[markov_sums.Chain, float]:
+def _chain(
+    chain_fit: Fit, tail_mass: float, coarser: float
+) -> tuple[markov_sums.Chain, float]:
     """Returns the chain with its grids, and the error of its factors' masses."""
     variance, share = floats.raised(chain_fit.variance), chain_fit.share
     own = variance * max(1 - share, 0.0)
@@ -240,21 +206,37 @@ def _chain(chain_fit: Fit, tail_mass: float) -> tuple[markov_sums.Chain, float]:
     each = max(tail_mass / length / 8, 1e-280)
     reach = -float(special.ndtri(each))
     innovation = math.sqrt((1 - correlation) * (1 + correlation))
+    # At its ends a state is that of more variance, less half of a times the excess.
     # The spacing keeps to the cells in which quadrature is certified.
-    cell = min(_CELL * math.sqrt(max(length / _FEW_BINS, 1.0)), _WIDEST_CELL)
-    count = math.ceil((scale + 2 * reach) / (cell * innovation)) + 1
-    states = np.linspace(-reach, scale + reach, count)
+    cell = _CELL * coarser * math.sqrt(max(length / _FEW_BINS, 1.0))
+    cell = min(cell, _WIDEST_CELL)
+    excess = chain_fit.excess
+    reach_x = reach * math.sqrt(1 + excess) + scale * excess / 2
+    count = math.ceil((scale + 2 * reach_x) / (cell * innovation)) + 1
+    states = np.linspace(-reach_x, scale + reach_x, count)
+    scale *= math.sqrt(1 + excess * correlation ** (2 * chain_fit.reach))
     factors, chances, lost, error = np.ones(1), np.ones(1), 0.0, 0.0
     if noise > _NO_NOISE:
         law = gaussian.dominating_pair_of(1 / noise, Bound.UPPER, tail_mass=each)
-        factors, chances = _coarse(law, _FACTOR_CELL * math.sqrt(variance))
+        factors, chances = _coarse(
+            law, noise, _FACTOR_CELL * coarser * math.sqrt(variance)
+        )
         lost = law.infinity_mass
         error = law.mass_error + law.ratio_error + 16 * floats.UNIT_ROUNDOFF
     highest = variance / 2 + math.sqrt(variance) * reach
-    places = _places(length, variance, highest)
+    places = sum_places(length, variance, highest, coarser)
     return (
         markov_sums.Chain(
-            states, correlation, scale, factors, chances, lost, places, length
+            states,
+            correlation,
+            scale,
+            factors,
+            chances,
+            lost,
+            places,
+            length,
+            excess,
+            chain_fit.reach,
         ),
         error,
     )
@@ -298,12 +280,23 @@ def _lower_chain(block: Fit, tail_mass: float) -> tuple[markov_sums.Chain, float
 
 
 def _coarse(
-    law: dominating_pair.DominatingPair, step: float
+    law: dominating_pair.DominatingPair, noise: float, step: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Returns ratios so far apart, in nats, and masses: each atom is split."""
-    count = max(math.ceil(law.loss_range() / step), 1) + 1
+    """Returns ratios and masses of a law whose atoms are split between fewer.
+
+    They are a step apart, in nats, where the noise mostly is, and ever further beyond.
+    """
     ends = np.log(law.ratios[[0, -1]])
-    ratios = np.exp(np.linspace(ends[0], ends[1], count))
+    inner = np.array([-(noise**2) / 2, noise**2 * 1.5]) + _CORE * noise * np.array(
+        [-1, 1]
+    )
+    inner = np.clip(inner, ends[0], ends[1])
+    core = np.linspace(inner[0], inner[1], math.ceil((inner[1] - inner[0]) / step) + 1)
+    beyond = step * np.cumsum(_WIDENING ** np.arange(1, 60))
+    above = inner[1] + beyond[beyond < ends[1] - inner[1]]
+    below = inner[0] - beyond[beyond < inner[0] - ends[0]]
+    ratios = np.exp(np.unique(np.concatenate([ends, below, core, above])))
+    count = ratios.size
     ratios[[0, -1]] = law.ratios[[0, -1]]
     low = np.searchsorted(ratios, law.ratios, side="right") - 1
     low = np.clip(low, 0, count - 2)
@@ -313,17 +306,22 @@ def _coarse(
     return ratios, masses + sums.gather(low + 1, law.masses * share, count)
 
 
-def _places(length: int, variance: float, highest: float) -> FloatArray:
+def sum_places(
+    length: int, variance: float, highest: float, coarser: float
+) -> FloatArray:
     """Returns sums from 0 to length · e^highest: even, and then ever further apart."""
-    even = math.sqrt(_PLACE_VARIANCE * math.expm1(min(variance, 40.0)))
+    even = math.sqrt(_PLACE_VARIANCE * coarser * math.expm1(min(variance, 40.0)))
     even = min(max(even, length / _MOST_EVEN_PLACES), length / 50)
     top = length * math.exp(min(highest, 300.0))
-    start = max(length * 1.0, math.sqrt(even * length / _COARSER))
-    low = np.arange(0.0, start, even)
-    # Cells of _COARSER · S² / length, until they are a share of S.
-    relative = max(_COARSEST, highest / _MOST_PLACES)
-    turn = max(relative * length / _COARSER, start)
-    count = math.ceil((1 / start - 1 / turn) * length / _COARSER)
+    growth = _COARSER * coarser
+    start = max(length * 1.0, math.sqrt(even * length / growth))
+    # Where a record is added a sum of 0 is a loss without bound: hardly any get there.
+    least = even / 2.0 ** np.arange(1, _HALVINGS)
+    low = np.append(least, np.arange(0.0, start, even))
+    # Cells of growth · S² / length, until they are a share of S.
+    relative = max(_COARSEST * coarser, highest / _MOST_PLACES)
+    turn = max(relative * length / growth, start)
+    count = math.ceil((1 / start - 1 / turn) * length / growth)
     middle = 1 / np.linspace(1 / start, 1 / turn, count + 2)
     high = turn * np.exp(
         relative * np.arange(1, math.ceil(math.log(max(top / turn, 2)) / relative) + 1)

@@ -127,7 +127,8 @@ class Atoms:
         shifts, factors = self._allowances(number)
         log_kappas = epsilons + shifts - self.origin
         # Any number gives a lower bound on the largest, which is at this one or, by
-        # rounding, at the next.
+        # rounding, at the next. Losses out of order by their rounding are no further
+        # from ε than the shift allows for.
         around = self._around(number)
         totals = np.maximum(self._values(around, log_kappas).max(axis=0), 0.0)
         # Above it no gain exceeds κ times its cost, which is e^−700 of it or more.
@@ -274,7 +275,8 @@ class Composition:
         first -= first % self._stride
         # The highest losses of an upper bound may move by a stride.
         size = last + 2 + self._stride - first
-        # Losses that are all rounding need not be in order: any window is certain.
+        # Any window is certain: what is outside folds onto it, and what is above counts
+        # as infinite besides (upper bounds) or is bounded and taken off (lower ones).
         size = max(-(-size // self._stride), _LEAST_SIZE)
         size = int(fft.next_fast_len(size, real=True)) * self._stride
         changes = [change * interval for change in place.changes]

@@ -4,7 +4,8 @@ The chain is x_1 ~ N(0, 1), x_{i+1} = r x_i + s ξ with r² + s² = 1. Each step
 e^{a x_i − a²/2} W_i to a sum S, with W_i independent variables of mean one. The state
 (x, S) is kept on a grid of either: whatever falls between two points is split between
 them so that its mean stays. What is convex and increasing in the sum is convex in x and
-in S, so that it only grows.
+in S, so that it only grows. Towards both ends the chain may vary more, by a share of
+its variance that falls by r² a step; steps still have the mean one.
 """
 
 from collections.abc import Sequence
@@ -53,6 +54,8 @@ class Chain:
         lost_factor: What the mean of W lacks to one, at most.
         places: (l,) values of S, increasing from 0.
         length: Number of steps, at least 1.
+        excess: By how much the variance is larger at either end, in [0, 1].
+        reach: Number of steps from an end on which it is larger; not above half of all.
     """
 
     states: FloatArray
@@ -63,11 +66,33 @@ class Chain:
     lost_factor: float
     places: FloatArray
     length: int
+    excess: float = 0.0
+    reach: int = 0
 
     @property
     def ratios(self) -> FloatArray:
         """(n,) what a step adds in each state, but for its factor."""
         return np.asarray(np.exp(self.scale * self.states - self.scale**2 / 2))
+
+    def variance(self, step: int) -> float:
+        """The variance of x_i. States are x_i less half of a times what is above one.
+
+        At distance d from an end it is (1 + e r^{2d}) / (1 + e r^{2 reach}), e the
+        excess, down to one.
+        """
+        distance = min(step, self.length - 1 - step, self.reach)
+        squared = self.correlation**2
+        whole = 1 + self.excess * squared**self.reach
+        return (1 + self.excess * squared**distance) / whole
+
+    def slope(self, step: int) -> float:
+        """The coefficient of x_i in x_{i+1}, which is r but towards the end."""
+        left = self.length - 1 - step
+        if left > self.reach:
+            return self.correlation
+        squared = self.correlation**2
+        grown = 1 + self.excess * squared ** (left - 1)
+        return self.correlation * grown / (1 + self.excess * squared**left)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,40 +140,42 @@ def upper_sum(chain: Chain) -> SumLaw:
         `drift` bounds, once k times the lost and lifted masses are added: with the
         masses raised by their error, and the places by `place_error`.
     """
-    adders = _adders(chain)
-    first = _moves(chain, np.zeros(1), 1.0)
-    spread = math.sqrt((1 - chain.correlation) * (1 + chain.correlation))
-    moves = _moves(chain, chain.correlation * chain.states, spread)
-    columns = np.ascontiguousarray(moves.matrix.T)
+    added = adders(chain)
+    moves = _start(chain)
     before = np.zeros((chain.states.size, chain.places.size))
-    before[:, 0] = first.matrix[0]
+    before[:, 0] = moves.matrix[0]
     met = np.zeros_like(before)  # All masses that ever met an addition.
-    left = np.zeros_like(before)  # All masses that the chain ever moved on from.
     after, cleared = np.zeros_like(before), 0.0
+    lost_mean = chain.length * float(moves.ratio_above[0])
+    lost_mass, lifted = float(moves.above[0]), float(moves.below[0])
     for step in range(chain.length):
         if step:
-            left += after
-            before = columns @ after
+            moves = _step(chain, step - 1, moves)
+            masses, totals = after.sum(axis=1), after @ chain.places
+            lost_mean += float(
+                totals @ moves.above + chain.length * (masses @ moves.ratio_above)
+            )
+            lost_mass += float(masses @ moves.above)
+            lifted += float(masses @ moves.below)
+            before = np.ascontiguousarray(moves.matrix.T) @ after
         met += before
         after = np.stack(
-            [adder @ row for adder, row in zip(adders, before, strict=True)]
+            [adder @ row for adder, row in zip(added, before, strict=True)]
         )
         small = after < _SMALLEST_MASS
         cleared += float(after[small].sum())
         after[small] = 0.0
-    most = max(int(np.diff(adder.indptr).max()) for adder in adders)
+    most = max(int(np.diff(adder.indptr).max()) for adder in added)
     operations = chain.states.size + most + 16
     error = operations * floats.UNIT_ROUNDOFF + 2 * QUADRATURE_ERROR
-    lost_mean = _lost_mean(chain, met, left, first, moves)
-    masses = left.sum(axis=1)
-    lost_mass = float(first.above[0] + masses @ moves.above)
+    lost_mean += _lost_in_additions(chain, met)
     # What is cleared had a place, and a ratio for every step that was left.
     top = float(chain.places[-1] + chain.length * chain.ratios[-1])
     return SumLaw(
         masses=after.sum(axis=0),
         lost_mean=floats.raised(lost_mean + cleared * top),
         lost_mass=floats.raised(lost_mass + cleared),
-        lifted_mass=floats.raised(float(first.below[0] + masses @ moves.below)),
+        lifted_mass=floats.raised(lifted),
         mass_error=chain.length * error,
     )
 
@@ -170,10 +197,10 @@ def lower_sum(chain: Chain) -> tuple[FloatArray, FloatArray, float]:
     cell = float(np.diff(chain.states).max())
     taken = _SPLIT_VARIANCE * cell**2
     innovation = (1 - chain.correlation) * (1 + chain.correlation)
-    first = _hats(chain.states, np.zeros(1), math.sqrt(1 - taken), raised=False)
+    first = hats(chain.states, np.zeros(1), math.sqrt(1 - taken), raised=False)
     spread = math.sqrt(innovation - taken)
     means = chain.correlation * chain.states
-    columns = np.ascontiguousarray(_hats(chain.states, means, spread, raised=False).T)
+    columns = np.ascontiguousarray(hats(chain.states, means, spread, raised=False).T)
     masses = np.zeros((chain.states.size, chain.places.size))
     masses[:, 0] = first[0]
     totals = np.zeros_like(masses)
@@ -216,9 +243,10 @@ def drift(chain: Chain) -> float:
     """Bounds the growth, in nats, of a ratio's mean by splits, whatever the path.
 
     Split once a step, a state moves by less than a cell h with mean 0, and what it
-    moved by decays by r a step: Hoeffding's lemma for each split.
+    moved by decays by r a step, up to a factor 1 + e of an excess e: Hoeffding's lemma
+    for each split.
     """
-    step = float(np.diff(chain.states).max())
+    step = float(np.diff(chain.states).max()) * (1 + chain.excess)
     innovation = (1 - chain.correlation) * (1 + chain.correlation)
     return floats.raised((chain.scale * step) ** 2 / 8 / innovation)
 
@@ -229,10 +257,28 @@ def place_error(chain: Chain) -> float:
     return (8 * chain.length + 16 + 8 * exponents) * floats.UNIT_ROUNDOFF
 
 
+def _start(chain: Chain) -> _Moves:
+    variance = chain.variance(0)
+    mean = np.array([chain.scale * (1 - variance) / 2])
+    return _moves(chain, mean, math.sqrt(variance))
+
+
+def _step(chain: Chain, step: int, before: _Moves) -> _Moves:
+    """Returns the moves from a step to the next one, anew only where they differ."""
+    if step and max(chain.reach, 1) < step < chain.length - 1 - chain.reach:
+        return before
+    slope = chain.slope(step)
+    variances = chain.variance(step), chain.variance(step + 1)
+    shifts = [chain.scale * (variance - 1) / 2 for variance in variances]
+    means = slope * (chain.states + shifts[0]) - shifts[1]
+    spread = math.sqrt(variances[1] - slope**2 * variances[0])
+    return _moves(chain, means, spread)
+
+
 def _moves(chain: Chain, means: FloatArray, spread: float) -> _Moves:
     """Returns where N(mean, spread²) goes, split between the states around it."""
     states, scale = chain.states, chain.scale
-    matrix = _hats(states, means, spread, raised=True)
+    matrix = hats(states, means, spread, raised=True)
     below = _ndtr((states[0] - means) / spread)
     matrix[:, 0] += below
     above = _ndtr((means - states[-1]) / spread)
@@ -242,7 +288,7 @@ def _moves(chain: Chain, means: FloatArray, spread: float) -> _Moves:
     return _Moves(matrix, above, floats.raised(1.0) * ratio_above, below)
 
 
-def _hats(
+def hats(
     states: FloatArray, means: FloatArray, spread: float, *, raised: bool
 ) -> FloatArray:
     """Returns (means, states) shares of N(mean, spread²) split between its neighbours.
@@ -286,12 +332,12 @@ def _ndtr(points: FloatArray) -> FloatArray:
     )
 
 
-def _adders(chain: Chain) -> Sequence[sparse.csr_matrix]:
+def adders(chain: Chain) -> Sequence[sparse.csr_matrix]:
     """Returns for each state the (l, l) matrix that adds its ratio to the sum."""
     places, count = chain.places, chain.places.size
     whole = np.arange(count)
     rest = max(1 - float(chain.chances.sum()), 0.0)
-    adders = []
+    found = []
     for ratio in chain.ratios:
         added = ratio * chain.factors
         goals = np.minimum(places + added[:, np.newaxis], places[-1])
@@ -312,25 +358,14 @@ def _adders(chain: Chain) -> Sequence[sparse.csr_matrix]:
         columns = np.concatenate([origins.ravel(), origins.ravel(), whole])
         kept = values > 0
         entries = values[kept], (rows[kept], columns[kept])
-        adders.append(sparse.csr_matrix(entries, shape=(count, count)))
-    return adders
+        found.append(sparse.csr_matrix(entries, shape=(count, count)))
+    return found
 
 
-def _lost_mean(
-    chain: Chain, met: FloatArray, left: FloatArray, first: _Moves, moves: _Moves
-) -> float:
-    """Returns what of the sum's mean left the grids, at most.
-
-    Above the highest state a value of S is counted whole, with all steps that follow,
-    each of which is expected to add no more than e^{a x − a²/2}, for a ≤ x. What is
-    above the highest place, or the largest factor, is counted as it is added.
-    """
-    steps, ratios, places = chain.length, chain.ratios, chain.places
-    masses, totals = left.sum(axis=1), left @ places
-    lost = steps * float(first.ratio_above[0])
-    lost += float(totals @ moves.above + steps * (masses @ moves.ratio_above))
-    entered = met.sum(axis=1)
-    lost += chain.lost_factor * float(entered @ ratios)
+def _lost_in_additions(chain: Chain, met: FloatArray) -> float:
+    """Returns what left above the highest place, or the largest factor, at most."""
+    ratios, places = chain.ratios, chain.places
+    lost = chain.lost_factor * float(met.sum(axis=1) @ ratios)
     for ratio, row in zip(ratios, met, strict=True):
         for factor, chance in zip(chain.factors, chain.chances, strict=True):
             above = np.searchsorted(places, places[-1] - ratio * factor)

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
+from dp_accounting_ext.amplification import filtered_bins
 from dp_accounting_ext.amplification import gauss_markov
 from dp_accounting_ext.amplification import geometric_allocation
 from dp_accounting_ext.amplification import random_allocation
@@ -27,6 +28,9 @@ FloatArray = npt.NDArray[np.float64]
 
 # Tuning: bins whose ratios differ are told apart in so many classes.
 _MOST_CLASSES = 6
+# Tuning: the largest G_ii up to which a filter of the noise tells more than blocks do:
+# for 0.6 its ε is 15 to 22 % above theirs, for 2.5 up to 5 % below.
+_SMALL_VARIANCE = 1.25
 # Tuning: δ of a question over the tail that it asks for (`bounds.privacy_bounds`).
 _DELTA_OVER_TAIL, _LARGEST_DELTA = 1e6, 0.1
 
@@ -73,23 +77,39 @@ class MatrixAllocation(interface.AmplifiedMechanism):
 
     def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
         if bound is Bound.UPPER:
-            chain = gauss_markov.fit(self.gram(bound))
+            delta = _delta_in_question(tail_mass)
+            chain = gauss_markov.fit(self.gram(bound), delta=delta)
             return gauss_markov.upper_pairs(chain, tail_mass=tail_mass)
         gram = self.gram(bound)
         independent = independent_bins(gram, bound)
         plain = interface.pairs_of_part(independent, bound, tail_mass)
-        blocks = _blocks_below(gram, tail_mass)
-        if blocks is None:
+        correlated = self._correlated_below(gram, tail_mass)
+        if correlated is None:
             return plain
-        # Either is a bound. The tail is that of a question, of a δ about so large.
-        delta = min(tail_mass * _DELTA_OVER_TAIL, _LARGEST_DELTA)
+        # Either is a bound.
+        delta = _delta_in_question(tail_mass)
         found = [
-            blocks
-            if blocks.epsilon(delta, way) > plain.of(way).epsilon(delta, way)
+            correlated
+            if correlated.epsilon(delta, way) > plain.of(way).epsilon(delta, way)
             else plain.of(way)
             for way in dominating_pair.Direction
         ]
         return DirectedPairs(*found)
+
+    def _correlated_below(
+        self, gram: FloatArray, tail_mass: float
+    ) -> dominating_pair.DominatingPair | None:
+        """Returns a pair that is below the run, and knows of its correlations."""
+        banded = len(self.strategy) <= self.num_bins
+        banded &= not isinstance(self.strategy[0], tuple)
+        if banded and gram.max() <= _SMALL_VARIANCE:
+            column = np.array(self.strategy) / self.noise_multiplier
+            pair = filtered_bins.lower_pair(
+                column, self.num_bins, self.num_epochs, tail_mass=tail_mass
+            )
+            if pair is not None:
+                return pair
+        return _blocks_below(gram, tail_mass)
 
     def gaussian_precision(self) -> float:
         return float(self.gram(Bound.UPPER).diagonal().max())
@@ -97,6 +117,11 @@ class MatrixAllocation(interface.AmplifiedMechanism):
     def total_variation(self) -> float:
         mean = math.sqrt(floats.raised(self.gaussian_precision()))
         return gaussian.delta(mean, 0.0, Bound.UPPER)
+
+
+def _delta_in_question(tail_mass: float) -> float:
+    """Returns about the δ of the question that asks for such a tail."""
+    return min(tail_mass * _DELTA_OVER_TAIL, _LARGEST_DELTA)
 
 
 def independent_bins(gram: FloatArray, bound: Bound) -> interface.Mechanism:

@@ -35,7 +35,7 @@ def test_json_has_both_bounds_of_each_row(capsys):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ("--sampling shuffling", "invalid choice: 'shuffling'"),
+        ("--sampling shuffling", "for shuffled batches. Found 'shuffling'."),
         ("--steps 20", "must be left out where"),
         ("--batch-size 0", "must be at least 1. Found 0"),
         ("--batch-size 2001", "Found 2001 of 2000"),

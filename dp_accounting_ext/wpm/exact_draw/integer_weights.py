@@ -80,7 +80,7 @@ def make_bounds(polytope: ldp_polytope.LdpPolytope, epsilon: float) -> IntegerBo
         for share, most in zip(polytope.lower, polytope.upper, strict=True)
     ]
     lower = _raise(_reduce(lower, total), ratio, total)
-    upper = [min(_times(weight, ratio), total) for weight in lower]
+    upper = [min(weight, total) for weight in _products(lower, ratio)]
     if not sum(lower) <= total <= sum(upper):
         raise ValueError(
             "epsilon must leave room between the least and the greatest weights of "
@@ -146,9 +146,11 @@ def _bits_needed(polytope: ldp_polytope.LdpPolytope, epsilon: float) -> int:
     return bits
 
 
-def _times(weight: int, ratio: Fraction) -> int:
-    """Returns the product, rounded down."""
-    return weight * ratio.numerator // ratio.denominator
+def _products(weights: list[int], ratio: Fraction) -> list[int]:
+    """Returns weights times a ratio, rounded down; each that recurs computed once."""
+    up, down = ratio.numerator, ratio.denominator
+    found = {weight: weight * up // down for weight in set(weights)}
+    return [found[weight] for weight in weights]
 
 
 def _reduce(lower: list[int], total: int) -> list[int]:
@@ -157,18 +159,23 @@ def _reduce(lower: list[int], total: int) -> list[int]:
     if excess <= 0:
         return lower
     share = Fraction(total, sum(lower))
-    return [max(1, _times(weight, share)) if weight else 0 for weight in lower]
+    reduced = _products(lower, share)
+    return [
+        max(1, less) if weight else 0
+        for weight, less in zip(lower, reduced, strict=True)
+    ]
 
 
 def _raise(lower: list[int], ratio: Fraction, total: int) -> list[int]:
     """Returns least weights whose greatest ones can sum to the total."""
-    reached = sum(_times(weight, ratio) for weight in lower)
+    reached = sum(_products(lower, ratio))
     while reached < total and sum(lower) <= total:
-        share = Fraction(total - reached, reached)
+        added = _products(lower, Fraction(total - reached, reached))
         lower = [
-            weight + 1 + _times(weight, share) if weight else 0 for weight in lower
+            weight + 1 + more if weight else 0
+            for weight, more in zip(lower, added, strict=True)
         ]
-        reached = sum(_times(weight, ratio) for weight in lower)
+        reached = sum(_products(lower, ratio))
     return lower
 
 
@@ -177,14 +184,16 @@ def _fill(lower: list[int], upper: list[int], total: int) -> list[int]:
     room = sum(upper) - sum(lower)
     left = total - sum(lower)
     share = Fraction(left, max(room, 1))
-    weights = [
-        low + _times(high - low, share) for low, high in zip(lower, upper, strict=True)
-    ]
+    widths = [high - low for low, high in zip(lower, upper, strict=True)]
+    shares = _products(widths, share)
+    weights = [low + part for low, part in zip(lower, shares, strict=True)]
     missing = total - sum(weights)
     for place, high in enumerate(upper):
-        added = min(missing, high - weights[place])
-        weights[place] += added
-        missing -= added
+        if not missing:
+            break
+        more = min(missing, high - weights[place])
+        weights[place] += more
+        missing -= more
     return weights
 
 
