@@ -156,7 +156,7 @@ CASES = [
         "num_steps times epochs must be at most 1000000000. Found 1000000 times",
     ),
     (run(delta=1.0), "delta must be in (0, 1). Found 1.0."),
-    (run(num_steps=None), "batch_size, must be given. Found None."),
+    (run(num_steps=None), "batch_size, must be given. Found it missing."),
     (
         run(dataset_size=10, batch_size=2),
         "num_steps must be left out where dataset_size and batch_size are given.",
@@ -165,15 +165,19 @@ CASES = [
         run(num_steps=None, dataset_size=10, batch_size=20),
         "batch_size must be at most dataset_size. Found 20 of 10.",
     ),
-    (run(sampling="shuffle"), "which is the one for shuffled batches. Found 'shuffle'"),
+    (run(sampling="shuffle"), "is the one for shuffled batches. Found 'shuffle'"),
     (
         lambda _: comparison.compare(training_run.TrainingRun(1.0, 10)),
-        "delta must be given. Found None.",
+        "delta must be given. Found it missing.",
     ),
     # studies.calibration, studies.delta_profile
     (
         lambda _: calibration.calibrate(SETTING, -1.0),
         "epsilon must be positive and finite. Found -1.0.",
+    ),
+    (
+        lambda _: calibration.calibrate(SETTING, 1e5),
+        "epsilon must be at most 690, which promises nothing. Found 100000.",
     ),
     (
         lambda _: calibration.calibrate(run(delta=1e-15)(None), 1e-12),

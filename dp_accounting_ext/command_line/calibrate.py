@@ -32,7 +32,11 @@ def add_to(commands: Any) -> None:
         epilog=_EPILOG,
     )
     command.add_argument(
-        "--epsilon", type=float, required=True, metavar="EPS", help="ε at most"
+        "--epsilon",
+        type=float,
+        required=True,
+        metavar="EPS",
+        help="ε at most, to 690",
     )
     parser.add_training(command)
 

@@ -55,4 +55,10 @@ def _run(options: argparse.Namespace) -> str:
     if not options.json:
         return statement.words(setting, claims)
     results = [dataclasses.asdict(claim) for claim in claims]
-    return text.as_json({"setting": text.fields(setting), "results": results})
+    return text.as_json(
+        {
+            "setting": text.fields(setting),
+            "warnings": statement.warnings(setting),
+            "results": results,
+        }
+    )

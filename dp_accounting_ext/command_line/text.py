@@ -126,8 +126,13 @@ def _rounded(value: float, rounding: str) -> str:
 
 
 def fields(setting: training_run.TrainingRun) -> dict[str, Any]:
-    """Returns what is known of a training run, by the names of its fields."""
+    """Returns what is known of a training run, by the names of its fields.
+
+    And what is counted of it: `sampling_rate`, `num_samples` and `steps_of_epoch`.
+    """
     known = dataclasses.asdict(setting)
+    counted = ("sampling_rate", "num_samples", "steps_of_epoch")
+    known |= {name: getattr(setting, name) for name in counted}
     return {name: value for name, value in known.items() if value is not None}
 
 
@@ -138,6 +143,9 @@ def training(setting: training_run.TrainingRun) -> str:
     else:
         words = f"{setting.dataset_size} records in batches of {setting.batch_size}"
     words += f", {training_run.in_words(setting.epochs)}"
+    if setting.dataset_size is not None:
+        words += f" (t = {setting.steps_of_epoch}; Poisson: {setting.num_samples} "
+        words += f"steps at most, q = {setting.rate_in_words})"
     if setting.group_size > 1:
         words += f", groups of {setting.group_size}"
     return words

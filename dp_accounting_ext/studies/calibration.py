@@ -19,10 +19,12 @@ _UPWARDS = decimal.Context(prec=DIGITS, rounding=decimal.ROUND_CEILING)
 # Tuning: of the search, which ends with the certified bounds of what it found.
 _WIDENING = 3.0
 _LOGARITHMIC_TOLERANCE = 1e-6
-# Tuning: where the search ends. Below it, and below 0.1 / √ε, a step with the record in
-# it has a loss of thousands, and of 50 ε: only a record that is hardly ever sampled is
-# private then, at any noise.
-_SMALLEST_NOISE = 0.01
+# Tuning: beyond it ratios do not fit a float, bounds jump, and a lower one may take
+# minutes. It promises nothing: e^ε is above 1e299.
+LARGEST_EPSILON = 690.0
+# Tuning: where the search ends. A step with the record in it loses 50,000 nats there:
+# only a record that is hardly ever sampled is private then, at any noise.
+_SMALLEST_NOISE = 0.003
 
 Epsilon = Callable[[float], float]
 
@@ -58,8 +60,8 @@ def calibrate(
 
     Args:
         setting: The run; its noise is not looked at, nor its way of drawing batches.
-        epsilon: ε that must not be exceeded at the run's δ, in nats; positive and
-            finite.
+        epsilon: ε that must not be exceeded at the run's δ, in nats; positive, and at
+            most `LARGEST_EPSILON`.
         progress: Called with the number of schemes done, and of all, after each.
 
     Raises:
@@ -73,6 +75,11 @@ def calibrate(
     """
     if not 0 < fields.real_number("epsilon", epsilon) < math.inf:
         raise ValueError(f"epsilon must be positive and finite. Found {epsilon}.")
+    if epsilon > LARGEST_EPSILON:
+        raise ValueError(
+            f"epsilon must be at most {LARGEST_EPSILON:g}, which promises nothing. "
+            f"Found {epsilon:g}."
+        )
     delta = training_run.given("delta", setting.delta)
     target = _Target(float(epsilon), delta, setting)
     rows = []
@@ -132,11 +139,9 @@ def _least_noise(epsilon: Epsilon, target: _Target) -> tuple[float, str]:
                 f"{training_run.LARGEST_NOISE:g} can meet. Found {target.epsilon:g} at "
                 f"delta {target.delta:g}."
             )
-    floor = min(_SMALLEST_NOISE, 0.1 / math.sqrt(target.epsilon))
-    floor = max(floor, 10 * training_run.SMALLEST_NOISE)
     while epsilon(enough / _WIDENING) <= target.epsilon:
         enough /= _WIDENING
-        if enough < floor:
+        if enough < _SMALLEST_NOISE:
             return _rounded_up(enough), "less noise is enough, too"
     noise = _rounded_up(_root(epsilon, target.epsilon, enough))
     while epsilon(noise) > target.epsilon:
@@ -155,7 +160,7 @@ def _guess(target: _Target) -> float:
     setting = target.setting
     runs = setting.num_selected * math.ceil(setting.epochs)
     noise = setting.group_size * math.sqrt(runs) / mean
-    return min(max(noise, 10 * training_run.SMALLEST_NOISE), training_run.LARGEST_NOISE)
+    return min(noise, training_run.LARGEST_NOISE)
 
 
 def _root(epsilon: Epsilon, target: float, enough: float) -> float:

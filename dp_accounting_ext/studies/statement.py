@@ -20,22 +20,25 @@ _SCHEME_WIDTH, _NUMBER_WIDTH = 32, 18
 
 _ASSUMPTIONS = {
     training_run.RANDOM_ALLOCATION: (
-        "In each epoch each example joins {once}, drawn uniformly, in secret and "
-        "independently of all other examples, so that batches differ in size. Cutting "
-        "a shuffled dataset into batches of equal size breaks it, as does one draw "
-        "that all epochs share."
+        "In each epoch each example joins {once} of t = {t}, drawn uniformly, in "
+        "secret and independently of all other examples, so that batches differ in "
+        "size. Fewer steps of an epoch than t break it, and so do more epochs, "
+        "batches that are cut from a shuffled dataset, and one draw that all epochs "
+        "share."
     ),
     training_run.POISSON_SAMPLING: (
-        "Each step draws its batch anew, each example with the same probability, in "
-        "secret and independently of all others, so that batches differ in size. "
-        "Shuffled batches, batches of a fixed size, and truncated or padded ones that "
-        "leave out or repeat examples break it."
+        "Each of {steps} draws its batch anew, each example with probability "
+        "q = {rate}, in secret and independently of all others, so that batches differ "
+        "in size. More steps than that break it, and so do a larger q, shuffled "
+        "batches, batches of a fixed size, and truncated or padded ones that leave out "
+        "or repeat examples."
     ),
     training_run.NO_AMPLIFICATION: (
-        "Each example is in {once} of each epoch; anybody may know in which. Batches "
-        "that are cut from a shuffle qualify where an example is replaced; where it is "
-        "added or removed, only if the others stay in their batches. Examples that are "
-        "repeated within an epoch break it."
+        "Each example is in {once} of each epoch, once in each; anybody may know in "
+        "which. For batches that are cut from a shuffle this holds where an example is "
+        "replaced, and not where one is added or removed, as others then move to other "
+        "batches. Examples in more batches than that, or twice in one, break it, as do "
+        "more epochs."
     ),
 }
 _ALWAYS = (
@@ -76,8 +79,11 @@ def claims(setting: training_run.TrainingRun) -> list[Claim]:
             examples as its group has records.
 
     Raises:
+        TypeError: If the setting is no `TrainingRun`.
         ValueError: If noise or δ is not given, or the group is too large.
     """
+    if not isinstance(setting, training_run.TrainingRun):
+        raise TypeError(f"setting must be a TrainingRun. Found {setting!r:.60}.")
     training_run.given("noise_multiplier", setting.noise_multiplier)
     chosen = setting.sampling, training_run.NO_AMPLIFICATION
     schemes = [
@@ -113,7 +119,7 @@ def privacy_statement(setting: training_run.TrainingRun) -> str:
         setting: As in `claims`.
 
     Raises:
-        ValueError: As `claims` does.
+        TypeError, ValueError: As `claims` does.
 
     Guarantees:
         Every ε is an upper bound, rounded up; "none known" stands where there is no
@@ -130,7 +136,7 @@ def words(setting: training_run.TrainingRun, found: Sequence[Claim]) -> str:
             dict.fromkeys(claim.sampling for claim in found), start=1
         )
     }
-    parts = [_wrapped(_of_run(setting))]
+    parts = [_wrapped(_of_run(setting)), *map(_wrapped, warnings(setting))]
     for size in dict.fromkeys(claim.group_size for claim in found):
         of_size = [claim for claim in found if claim.group_size == size]
         parts.append(_table(setting, size, of_size, numbers))
@@ -148,14 +154,32 @@ def words(setting: training_run.TrainingRun, found: Sequence[Claim]) -> str:
     return "\n\n".join([*parts, _wrapped(_ALWAYS)])
 
 
+def warnings(setting: training_run.TrainingRun) -> list[str]:
+    """Returns what a reader must know before all numbers; mostly nothing."""
+    delta, size = setting.delta, setting.dataset_size
+    if delta is None or size is None or delta * size < 1:
+        return []
+    return [
+        f"Warning: δ = {delta!r} is not below 1/{size}, one over the dataset size. "
+        f"Publishing one example, drawn at random, would meet it, too: choose δ far "
+        f"below that."
+    ]
+
+
 def _assumptions(scheme: str, setting: training_run.TrainingRun) -> str:
     """Returns what a scheme asks of the batches, and what breaks it."""
     k = setting.num_selected
-    found = _ASSUMPTIONS[scheme].format(once="one batch" if k == 1 else f"{k} batches")
+    steps = setting.num_samples
+    found = _ASSUMPTIONS[scheme].format(
+        once="one batch" if k == 1 else f"{k} batches",
+        t=setting.steps_of_epoch,
+        rate=setting.rate_in_words,
+        steps=f"{steps} step{'s' * (steps > 1)}",
+    )
     _, part = setting.whole_and_part
     if part and scheme == training_run.RANDOM_ALLOCATION:
-        steps = f"{part} of its {setting.steps_of_epoch} steps"
-        found += f" The last epoch ended after {steps}; more of them break it, too."
+        found += f" The last epoch ended after {part} of its {setting.steps_of_epoch} "
+        found += "steps; more of them break it, too."
     return found
 
 

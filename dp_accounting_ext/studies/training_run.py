@@ -17,7 +17,8 @@ from dp_accounting_ext.validation import fields
 
 RANDOM_ALLOCATION = "random allocation"
 POISSON_SAMPLING = "Poisson sampling"
-# Of batches that the adversary may know; so also of those that a shuffle is cut into.
+# Of batches that the adversary may know. Of those that a shuffle is cut into, under
+# REPLACE_ONE alone: with one record less, others move to other batches.
 NO_AMPLIFICATION = "no amplification"
 CHAINED = "chained"
 
@@ -51,8 +52,8 @@ class TrainingRun:
         delta: δ, in (0, 1); None where nobody asks for ε.
         group_size: Number of records that are protected together.
         sampling: How batches are drawn, a name in `SCHEMES`; None where all are asked
-            for. Batches that are cut from a shuffle are none of them: see
-            `NO_AMPLIFICATION`.
+            for. Of batches that are cut from a shuffle, `NO_AMPLIFICATION` is
+            certified under REPLACE_ONE, and nothing under ADD_OR_REMOVE_ONE.
         dataset_size: Number of records, N.
         batch_size: Records of a batch, on average, at most N. In place of `num_steps`,
             along with `dataset_size`.
@@ -93,6 +94,7 @@ class TrainingRun:
                 f"epochs must be whole where num_selected is above 1. Found {epochs}: "
                 f"round it up to {math.ceil(epochs)}, whose ε is no smaller."
             )
+        steps = max(steps, math.ceil(self._batches_of_epoch))
         if steps * epochs > _MOST_STEPS:
             raise ValueError(
                 f"num_steps times epochs must be at most {_MOST_STEPS}. "
@@ -137,8 +139,21 @@ class TrainingRun:
 
     @property
     def num_samples(self) -> int:
-        """Steps of the run in which batches of the given size pass over it."""
-        return math.ceil(_decimal(self.epochs) * self._batches_of_epoch)
+        """Steps of the run, those of an epoch and of its part rounded up.
+
+        So many does a loop take that ends each epoch with a smaller batch; with one
+        that goes on where the dataset ends, there are fewer.
+        """
+        epochs, steps = _decimal(self.epochs), math.ceil(self._batches_of_epoch)
+        whole = math.floor(epochs)
+        return whole * steps + math.ceil((epochs - whole) * steps)
+
+    @property
+    def rate_in_words(self) -> str:
+        """The chance that a record is in a step, exactly: "256/60000"."""
+        if self.dataset_size is not None:
+            return f"{self.batch_size}/{self.dataset_size}"
+        return f"{self.num_selected}/{self.steps_of_epoch}"
 
     @property
     def _batches_of_epoch(self) -> fractions.Fraction:
@@ -182,7 +197,7 @@ def given(name: str, value: T | None) -> T:
         ValueError: If it is None.
     """
     if value is None:
-        raise ValueError(f"{name} must be given. Found None.")
+        raise ValueError(f"{name} must be given. Found it missing.")
     return value
 
 
@@ -255,8 +270,8 @@ def check_scheme(name: str, value: str) -> None:
     if value not in SCHEMES:
         names = ", ".join(map(repr, SCHEMES))
         raise ValueError(
-            f"{name} must be one of {names}, which is the one for shuffled batches. "
-            f"Found {value!r}."
+            f"{name} must be one of {names}, which under REPLACE_ONE is the one for "
+            f"shuffled batches. Found {value!r}."
         )
 
 

@@ -59,6 +59,7 @@ def test_a_group(capsys):
     ("options", "message"),
     [
         ("--epsilon 0", "--epsilon must be positive and finite. Found 0"),
+        ("--epsilon 1e5", "--epsilon must be at most 690, which promises nothing"),
         ("--epsilon nan", "--epsilon must be a number. Found nan"),
         (
             "--epsilon 1e-12 --delta 1e-15",

@@ -22,6 +22,9 @@ def test_json_holds_bands(capsys):
         "num_selected": 1,
         "epochs": 1,
         "smallest_delta": 1e-12,
+        "sampling_rate": 0.05,
+        "num_samples": 20,
+        "steps_of_epoch": 20,
     }
     names = ["random allocation", "Poisson sampling", "no amplification"]
     assert [each["scheme"] for each in whole["results"]] == 2 * names

@@ -32,6 +32,25 @@ def test_json_has_both_bounds_of_each_row(capsys):
         assert 0 < row["epsilon_lower"] <= row["epsilon_upper"]
 
 
+def test_json_says_what_was_counted(capsys):
+    _, out, _ = run(capsys, f"{COMMAND} --batch-size 300 --delta 0.01 --json")
+    whole = json.loads(out)
+    assert whole["setting"]["sampling_rate"] == 0.15
+    assert whole["setting"]["num_samples"] == 21
+    assert whole["setting"]["steps_of_epoch"] == 6
+    assert len(whole["warnings"]) == 1
+
+
+@pytest.mark.parametrize("command", ["compare", "calibrate"])
+def test_titles_say_what_was_counted(capsys, command):
+    target = "--noise-multiplier 9" if command == "compare" else "--epsilon 9"
+    _, out, _ = run(
+        capsys, f"{command} --dataset-size 10 --batch-size 6 --delta 1e-6 {target}"
+    )
+    title = " ".join(out.split())
+    assert "(t = 1; Poisson: 2 steps at most, q = 6/10)" in title
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -81,13 +81,19 @@ def test_a_training_in_words(epochs, group, words):
 
 def test_a_training_on_a_dataset_in_words():
     run = training_run.TrainingRun(dataset_size=900, batch_size=30, epochs=2)
-    assert text.training(run) == "900 records in batches of 30, 2 epochs"
+    assert text.training(run) == (
+        "900 records in batches of 30, 2 epochs "
+        "(t = 30; Poisson: 60 steps at most, q = 30/900)"
+    )
     assert text.fields(run) == {
         "dataset_size": 900,
         "batch_size": 30,
         "num_selected": 1,
         "epochs": 2,
         "group_size": 1,
+        "sampling_rate": 1 / 30,
+        "num_samples": 60,
+        "steps_of_epoch": 30,
     }
 
 

@@ -95,6 +95,46 @@ def test_words_say_the_numbers_rounded_up(found):
     assert max(map(len, text.splitlines())) <= 80
 
 
+def test_words_say_what_was_counted():
+    """So that a loop that takes more steps than these sees that it does."""
+    loop = training_run.TrainingRun(
+        dataset_size=1000, batch_size=300, epochs=2, noise_multiplier=1.0, delta=1e-6
+    )
+    text = " ".join(statement.privacy_statement(loop).split())
+    assert "Each of 8 steps draws its batch anew" in text
+    assert "with probability q = 300/1000" in text
+    assert "More steps than that break it" in text
+    assert "one batch of t = 3," in text
+
+
+def test_shuffled_batches_have_the_number_of_a_replaced_example_alone():
+    text = " ".join(statement.privacy_statement(RUN).split())
+    assert "a shuffle this holds where an example is replaced, and not where" in text
+
+
+def test_examples_in_several_batches_are_not_repeated_ones():
+    run = training_run.TrainingRun(1.0, 1000, 3, 1, 1e-6, sampling=KNOWN)
+    text = " ".join(statement.privacy_statement(run).split())
+    assert "in 3 batches of each epoch, once in each" in text
+    assert "Examples in more batches than that, or twice in one, break it" in text
+
+
+@pytest.mark.parametrize(("delta", "count"), [(1e-3, 1), (0.1, 1), (0.9e-3, 0)])
+def test_a_delta_that_publishing_one_example_meets(delta, count):
+    run = training_run.TrainingRun(
+        dataset_size=1000, batch_size=10, noise_multiplier=1.0, delta=delta
+    )
+    assert len(statement.warnings(run)) == count
+    text = " ".join(statement.privacy_statement(run).split())
+    assert text.count(f"Warning: δ = {delta!r} is not below 1/1000") == count
+
+
+@pytest.mark.parametrize("question", [statement.claims, statement.privacy_statement])
+def test_a_setting_is_a_training_run(question):
+    with pytest.raises(TypeError, match=r"setting must be a TrainingRun\. Found \{'d"):
+        question({"delta": 1e-6})
+
+
 def test_without_a_bound_on_a_users_examples_a_user_has_no_promise():
     one = training_run.TrainingRun(2.0, 20, 2, 1, 1e-5, sampling="random allocation")
     text = statement.privacy_statement(one)
@@ -109,7 +149,7 @@ def test_without_a_bound_on_a_users_examples_a_user_has_no_promise():
 @pytest.mark.parametrize("missing", ["delta", "noise_multiplier"])
 def test_what_a_statement_needs(missing):
     fields = {"delta": 1e-6, "noise_multiplier": 1.0, missing: None}
-    with pytest.raises(ValueError, match=rf"{missing} must be given\. Found None"):
+    with pytest.raises(ValueError, match=rf"{missing} must be given\. Found it m"):
         statement.claims(training_run.TrainingRun(num_steps=5, **fields))
 
 

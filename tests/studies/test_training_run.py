@@ -78,12 +78,40 @@ def test_batches_of_a_dataset():
     run = training_run.TrainingRun(**DATASET, epochs=7, sampling="Poisson sampling")
     step = dp_accounting.GaussianDpEvent(2.0)
     sampled = dp_accounting.PoissonSampledDpEvent(0.03, step)
-    assert run.event == dp_accounting.SelfComposedDpEvent(sampled, 234)  # 233.3 steps
+    assert run.event == dp_accounting.SelfComposedDpEvent(sampled, 238)  # 34 an epoch
     run = dataclasses.replace(run, sampling="random allocation")
     epoch = ext.RandomAllocationEvent(step, 1, 33)
     assert run.event == dp_accounting.SelfComposedDpEvent(epoch, 7)
     run = dataclasses.replace(run, sampling="no amplification")
     assert run.event == dp_accounting.SelfComposedDpEvent(step, 7)
+
+
+@pytest.mark.parametrize(
+    ("size", "batch", "epochs", "steps"),
+    [
+        (60_000, 256, 30, 7050),
+        (60_000, 256, 2.5, 588),
+        (60_000, 250, 15, 3600),
+        (1000, 300, 1, 4),
+        (1000, 600, 1, 2),
+    ],
+)
+def test_poisson_steps_are_those_of_a_loop_epoch_by_epoch(size, batch, epochs, steps):
+    """A loop that ends each epoch with a smaller batch takes all of these."""
+    run = training_run.TrainingRun(
+        dataset_size=size, batch_size=batch, epochs=epochs, noise_multiplier=1.0
+    )
+    assert run.num_samples == steps
+    sampled = dp_accounting.PoissonSampledDpEvent(
+        batch / size, dp_accounting.GaussianDpEvent(1.0)
+    )
+    event = dataclasses.replace(run, sampling="Poisson sampling").event
+    assert event == dp_accounting.SelfComposedDpEvent(sampled, steps)
+
+
+def test_the_last_batches_count_among_the_steps_that_are_too_many():
+    with pytest.raises(ValueError, match=r"times epochs must be at most"):
+        training_run.TrainingRun(dataset_size=3, batch_size=2, epochs=10**9)
 
 
 def test_a_part_of_an_epoch_is_a_schedule_that_was_cut_short():
@@ -119,7 +147,11 @@ def test_steps_of_a_part_cover_those_of_every_loader(size, batch, thousandths):
     )
     whole, part = run.whole_and_part
     epochs = fractions.Fraction(thousandths, 1000)
-    assert run.num_samples * batch >= epochs * size > (run.num_samples - 1) * batch
+    longest = -(-size // batch)
+    parts = [min(epochs - i, 1) for i in range(math.ceil(epochs))]
+    counted = sum(math.ceil(longest * part) for part in parts)
+    assert run.num_samples == counted
+    assert run.num_samples * batch >= epochs * size
     for steps in (size // batch, -(-size // batch)):
         assert run.steps_of_epoch <= steps
         assert (whole, part) >= divmod(math.ceil(epochs * steps), steps)
@@ -174,9 +206,9 @@ def test_more_steps_of_an_epoch_cost_no_privacy():
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({}, "num_steps, or dataset_size and batch_size, must be given. Found None."),
-        ({"batch_size": 3}, "dataset_size must be given. Found None."),
-        ({"dataset_size": 3}, "batch_size must be given. Found None."),
+        ({}, "num_steps, or dataset_size and batch_size, must be given. Found it"),
+        ({"batch_size": 3}, "dataset_size must be given. Found it missing."),
+        ({"dataset_size": 3}, "batch_size must be given. Found it missing."),
         ({**DATASET, "batch_size": 0}, "batch_size must be at least 1. Found 0."),
         ({**DATASET, "dataset_size": 1.5}, "dataset_size must be an integer."),
         (
@@ -187,8 +219,8 @@ def test_more_steps_of_an_epoch_cost_no_privacy():
         ({**DATASET, "num_selected": 2}, "num_selected must be left out where"),
         (
             {**DATASET, "sampling": "shuffling"},
-            "'no amplification', which is the one for shuffled batches. "
-            "Found 'shuffling'",
+            "'no amplification', which under REPLACE_ONE is the one for shuffled "
+            "batches. Found 'shuffling'",
         ),
     ],
 )
