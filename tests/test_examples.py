@@ -123,12 +123,5 @@ def test_rows_of_bands_and_their_picture(tmp_path):
     for row in rows:
         assert row.bins[0] <= row.bins[1] < row.none
     assert rows[1].error < rows[0].error
-    pytest.importorskip("matplotlib")
     matrix_mechanism.draw(rows, tmp_path / "bands.png")
     assert (tmp_path / "bands.png").stat().st_size > 1000
-
-
-def test_monte_carlo_of_jax_privacy_is_in_the_bracket():
-    pytest.importorskip("jax_privacy")
-    theirs, ours = matrix_mechanism.beside_jax_privacy(samples=5000)
-    assert ours[0] < theirs < ours[1]
