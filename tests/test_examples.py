@@ -102,3 +102,26 @@ def test_the_gallerys_pictures_are_drawn(tmp_path, capsys):
     page = (FOLDER.parent / "gallery.md").read_text(encoding="utf-8")
     assert all(f"]({name})" in page for name in names)
     assert "wrote" in capsys.readouterr().out
+
+
+matrix_mechanism = example("matrix_mechanism")
+
+
+@pytest.mark.parametrize("bands", [1, 3, 12])
+def test_errors_of_prefix_sums_are_those_of_the_matrices(bands):
+    column = matrix_mechanism.column_of(bands)
+    strategy = sum(
+        np.diag(np.full(12 - lag, value), -lag) for lag, value in enumerate(column)
+    )
+    rows = np.tri(12) @ np.linalg.inv(strategy)
+    known = 2.0 * np.sqrt((rows**2).sum(axis=1).mean())
+    assert np.isclose(matrix_mechanism.error_of(column, 12, 2.0), known)
+
+
+def test_rows_of_bands_and_their_picture(tmp_path):
+    rows = [matrix_mechanism.row_of(bands, bins=8, epochs=2) for bands in (1, 4)]
+    for row in rows:
+        assert row.bins[0] <= row.bins[1] < row.none
+    assert rows[1].error < rows[0].error
+    matrix_mechanism.draw(rows, tmp_path / "bands.png")
+    assert (tmp_path / "bands.png").stat().st_size > 1000

@@ -22,6 +22,7 @@ FloatArray = npt.NDArray[np.float64]
 
 # Tuning.
 _CORRELATIONS = np.linspace(0.1, 0.97, 88)
+_SMALLEST_POWER = 1e-250  # Of r: what is divided by it stays finite.
 _CELL = 0.3  # Of states, over the innovation's standard deviation.
 _COARSER = 1.5  # The variance of a cell of sums, over that of an upper bound's.
 _MOST_WORK = 2e11  # Products: about 15 s.
@@ -96,6 +97,8 @@ def _filter(column: FloatArray, num_bins: int) -> tuple[float, float]:
     for value in _CORRELATIONS:
         correlation = float(value)
         powers = correlation ** np.arange(column.size)
+        if powers[-1] < _SMALLEST_POWER:
+            continue
         # Σ_{j ≥ t} r^{j − t} c_j: what x_t is moved by.
         within = np.cumsum((powers * column)[::-1])[::-1] / powers
         within *= math.sqrt((1 - correlation) * (1 + correlation))

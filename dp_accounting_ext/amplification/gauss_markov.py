@@ -31,6 +31,7 @@ _CORE, _WIDENING = 2.5, 1.6  # Beyond so many deviations their cells grow by so 
 _PLACE_VARIANCE = 0.03  # Of a cell of sums squared, over the variance of a ratio.
 _COARSER = 1e-3  # Cells of sums, over their square, where they are above the bulk.
 _COARSEST = 0.02  # Cells of sums, relatively.
+_HALVINGS = 24  # Of the first cell of sums.
 _MOST_PLACES = 1000.0  # Of sums far above the bulk.
 _MOST_EVEN_PLACES = 4000.0  # Of sums up to the bulk; few only for tiny variances.
 # To choose between chains: the law of each, with cells so many times as wide.
@@ -314,7 +315,9 @@ def sum_places(
     top = length * math.exp(min(highest, 300.0))
     growth = _COARSER * coarser
     start = max(length * 1.0, math.sqrt(even * length / growth))
-    low = np.arange(0.0, start, even)
+    # Where a record is added a sum of 0 is a loss without bound: hardly any get there.
+    least = even / 2.0 ** np.arange(1, _HALVINGS)
+    low = np.append(least, np.arange(0.0, start, even))
     # Cells of growth · S² / length, until they are a share of S.
     relative = max(_COARSEST * coarser, highest / _MOST_PLACES)
     turn = max(relative * length / growth, start)

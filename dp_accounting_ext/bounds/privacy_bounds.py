@@ -486,7 +486,9 @@ def _next_levels(level: int, guesses: FloatArray) -> IndexArray:
         return np.full(guesses.shape, -1, dtype=np.int64)
     # Where a guess is far below a level it is no guide.
     furthest = int(np.searchsorted(_EXPONENTS, 2 * _EXPONENTS[level]))
-    levels = np.clip(_levels(guesses), level + 1, min(furthest, _LEVELS.size - 1))
+    # Not np.clip, which takes as long as all the rest.
+    last = min(furthest, _LEVELS.size - 1)
+    levels = np.minimum(np.maximum(_levels(guesses), level + 1), last)
     enough = guesses >= _LEVELS[level] / _FORGIVEN
     return np.where(enough, -1, levels)
 

@@ -38,13 +38,17 @@ def add_to(commands: Any) -> None:
     parser.add_training(command)
     command.add_argument(
         "--sampling",
-        choices=_SAMPLING,
         metavar="HOW",
         help=f"how batches were drawn: {', '.join(_SAMPLING)}; default: a row for each",
     )
 
 
 def _run(options: argparse.Namespace) -> str:
+    if options.sampling not in (None, *_SAMPLING):
+        raise ValueError(
+            f"sampling must be one of {', '.join(_SAMPLING)}, which is the one for "
+            f"shuffled batches. Found {options.sampling!r}."
+        )
     setting = parser.training_run(options, sampling=_SAMPLING.get(options.sampling))
     with progress_line.Progress("statement"):
         claims = statement.claims(setting)

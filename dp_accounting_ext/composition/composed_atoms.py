@@ -38,8 +38,11 @@ _MOST_STEPS = 100
 _BLOCK = 256
 _NEXT = np.arange(-1, 2)[:, np.newaxis]
 _BLOCK_SPAN = 50.0
-# How far an interval of its own for what is read may move ε, relatively: 1 % of what
-# those of the laws may. Half and twice it: see there.
+# What is read has an interval of its own, so much finer than the spread that those of
+# the laws add up to: 1 % of what they move. Half and twice it: see there. Of more
+# points it is as wide as moves ε by no more than 1 % of what they may, relatively.
+_FINER = 10.0
+_MOST_READ = 1 << 17
 _MOVED = 2.9e-8
 _FEWEST_READ = 1 << 13  # That many cost next to nothing.
 _LEAST_SIZE = 4
@@ -127,7 +130,8 @@ class Atoms:
         shifts, factors = self._allowances(number)
         log_kappas = epsilons + shifts - self.origin
         # Any number gives a lower bound on the largest, which is at this one or, by
-        # rounding, at the next.
+        # rounding, at the next. Losses out of order by their rounding are no further
+        # from ε than the shift allows for.
         around = self._around(number)
         totals = np.maximum(self._values(around, log_kappas).max(axis=0), 0.0)
         # Above it no gain exceeds κ times its cost, which is e^−700 of it or more.
@@ -270,11 +274,12 @@ class Composition:
         least, most = totals.ends[0] / interval, totals.ends[1] / interval
         first = math.floor(max(place.low / interval, least - totals.copies)) - 2
         last = math.ceil(min(place.high / interval, most + totals.copies))
-        self._stride = _stride(place, interval, last - first)
+        self._stride = _stride(totals.copies, place, interval, last - first)
         first -= first % self._stride
         # The highest losses of an upper bound may move by a stride.
         size = last + 2 + self._stride - first
-        # Losses that are all rounding need not be in order: any window is certain.
+        # Any window is certain: what is outside folds onto it, and what is above counts
+        # as infinite besides (upper bounds) or is bounded and taken off (lower ones).
         size = max(-(-size // self._stride), _LEAST_SIZE)
         size = int(fft.next_fast_len(size, real=True)) * self._stride
         changes = [change * interval for change in place.changes]
@@ -440,13 +445,15 @@ class Composition:
         )
 
 
-def _stride(place: anchors.Place, interval: float, size: int) -> int:
+def _stride(copies: int, place: anchors.Place, interval: float, size: int) -> int:
     """Returns how many indices apart losses are read, of so many around a place.
 
     An interval h adds about h²/6 to the variance, which moves ε by h² (1 + tilt) / 12.
     """
     widest = math.sqrt(12 * _MOVED * place.centre / (1 + place.tilt))
-    return max(min(int(widest / interval), size // _FEWEST_READ), 1)
+    stride = min(int(widest / interval), size // _MOST_READ)
+    stride = max(stride, int(math.sqrt(copies) / _FINER))
+    return max(min(stride, size // _FEWEST_READ), 1)
 
 
 def _exponentials(start: float, step: float, number: int) -> FloatArray:

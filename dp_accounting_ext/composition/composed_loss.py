@@ -99,13 +99,15 @@ class _Sketch:
         """Returns the law without high losses, and low ones that a tilt hides.
 
         High ones are infinite and low ones are raised (upper bounds), or both are
-        dropped (lower bounds).
+        dropped (lower bounds). Any cut is certain. Stored losses may be out of order
+        by their rounding, but those that they stand for are not, as the ratios of a
+        pair increase: so what is raised to a later loss is raised.
         """
         low = self.group.negligible_below(tilt, _NEGLIGIBLE)
         masses = law.masses[low : self.high]
         if low and law.bound is Bound.UPPER:
             masses = masses.copy()
-            masses[0] += law.masses[:low].sum()
+            masses[0] += floats.raised(float(law.masses[:low].sum()))
         losses = law.losses[low : self.high]
         return dataclasses.replace(self.rest, losses=losses, masses=masses)
 

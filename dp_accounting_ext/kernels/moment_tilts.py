@@ -69,13 +69,17 @@ class Means:
     @functools.cached_property
     def neighbours(self) -> npt.NDArray[np.int64]:
         """(b, w) whose product with a bin is positive, filled up with others."""
-        width = int(np.count_nonzero(self.gram, axis=1).max())
-        order = np.argsort(-self.gram, axis=1, kind="stable")[:, :width]
+        order = np.argsort(-self.gram, axis=1, kind="stable")[:, : self.width]
         return np.ascontiguousarray(order)
+
+    @functools.cached_property
+    def width(self) -> int:
+        """The largest number of bins whose product with one is positive."""
+        return int(np.count_nonzero(self.gram, axis=1).max())
 
     def tuples(self, moment: int) -> int:
         """Number of tuples that share one draw of noise."""
-        work = moment**2 * self.neighbours.shape[1]
+        work = moment**2 * self.width
         return _TUPLES if work <= _FEW_NEIGHBOURS * len(self.gram) else 1
 
     def log_largest_weight(self, moment: int) -> float:

@@ -215,7 +215,8 @@ class _ReplacedDraws(interface.OnePairMechanism):
             for part in mechanisms
         )
         raised = min(rate * (1 + _CHANCE_ERROR), 1.0)
-        return replaced_draws_pair.dominating_pair_of(apart, each, star, raised)
+        single = dict(given).get(1.0, 0.0) * (1 - _CHANCE_ERROR)
+        return replaced_draws_pair.dominating_pair_of(apart, each, star, raised, single)
 
     def gaussian_precision(self) -> float:
         # Two batches coupled draw by draw are as far apart as there are hits.

@@ -8,7 +8,10 @@ group that took its place, the outputs are (1 − r) μ₀ + r μ₁ and (1 − 
     r H_κ'(μ₁ ‖ (1 − β) μ₀ + β μ₁') ≤ r (1 − β) H_κ'(μ₁‖μ₀) + r β H_κ'(μ₁‖μ₁').
 
 The batches of μ₁ and μ₁' are coupled, place by place, and are i apart: the last
-divergence is at most that of a mechanism that tells i.
+divergence is at most that of a mechanism that tells i. It is also at most
+H_sκ'(μ₁‖μ₀), with s the share w₁/r of a single hit: of μ₁' only that case is kept. Let
+the hits of μ₁ fill places in an order in which that one is the first. Then i of them
+are i apart from it, as they are from a batch without any.
 """
 
 import numpy as np
@@ -26,15 +29,20 @@ _NODES = 1 << 15
 
 
 def dominating_pair_of(
-    apart: DominatingPair, told: DominatingPair, star: DominatingPair, rate: float
+    apart: DominatingPair,
+    told: DominatingPair,
+    star: DominatingPair,
+    rate: float,
+    single: float,
 ) -> DominatingPair:
     """Returns an upper pair, the same both ways, of two datasets' outputs.
 
     Args:
-        apart: Upper pair of (μ₁, μ₀).
+        apart: Upper pair of (μ₁, μ₀), and of i draws that are replaced against none.
         told: Upper pair of (μ₁, μ₁') where the number of hits is told.
         star: Another upper pair of the two datasets' outputs, of either direction.
         rate: r, in (0, 1], rounded up.
+        single: s, in [0, 1], rounded down.
 
     Returns:
         The pair of the smaller bound at every κ.
@@ -49,6 +57,8 @@ def dominating_pair_of(
     # A larger share of the larger divergence is a bound whatever the rounding.
     share = np.minimum(kappas / inner * (1 + 8 * floats.UNIT_ROUNDOFF), 1.0)
     near, far = _values(apart, inner), _values(told, inner)
+    kept = np.flatnonzero(single * inner >= 1)
+    far[kept] = np.minimum(far[kept], _values(apart, single * inner[kept]))
     mixed = near + share * np.maximum(far - near, 0.0)
     bounds = np.minimum(rate * mixed, _values(star, kappas))
     rounding = 1 + 64 * floats.UNIT_ROUNDOFF

@@ -5,6 +5,8 @@ from typing import Any
 import attr
 from dp_accounting import dp_event
 
+_MOST_SHOWN = 6
+
 
 def _as_tuple(value: Any) -> Any:
     """Returns what can be gone through as a tuple, so that events are values."""
@@ -12,6 +14,14 @@ def _as_tuple(value: Any) -> Any:
         return tuple(value)
     except TypeError:
         return value
+
+
+def _in_short(masses: Any) -> str:
+    """Returns a few of many masses, and how many there are."""
+    if not isinstance(masses, tuple) or len(masses) <= _MOST_SHOWN:
+        return repr(masses)
+    shown = ", ".join(map(repr, masses[:_MOST_SHOWN]))
+    return f"({shown}, ... {len(masses)} in all)"
 
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)
@@ -35,4 +45,6 @@ class PrivateSamplingEvent(dp_event.DpEvent):
 
     epsilon: float
     total_mass: float
-    largest_masses: tuple[float, ...] = attr.ib(default=(), converter=_as_tuple)
+    largest_masses: tuple[float, ...] = attr.ib(
+        default=(), converter=_as_tuple, repr=_in_short
+    )

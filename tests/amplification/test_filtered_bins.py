@@ -38,6 +38,12 @@ def test_a_filter_has_the_shape_of_the_column():
     assert 0.97 < scale / np.linalg.norm(geometric) <= 1
 
 
+def test_a_filter_of_a_very_long_column_is_finite():
+    scale, correlation = filtered_bins._filter(np.full(1500, 0.01), 1600)
+    assert 0 < scale < 0.4
+    assert 0.5 < correlation < 1
+
+
 def test_what_takes_too_long_is_left():
     column = np.full(200, 0.01)
     assert filtered_bins.lower_pair(column, 2000, 2, tail_mass=1e-12) is None

@@ -59,6 +59,14 @@ def test_an_exact_chain_is_nearly_attained(excess, looseness):
         assert truth <= found <= looseness * truth
 
 
+def test_few_correlated_bins_have_a_bound_where_one_is_added():
+    """Small sums are told apart: hardly any mass is taken for a sum of 0."""
+    fit = gauss_markov.Fit(2.5, 0.75, 0.89, 49)
+    pair = gauss_markov.upper_pairs(fit, tail_mass=1e-11).add
+    assert pair.zero_mass < 1e-9
+    assert pair.epsilon(1e-5, Direction.ADD) < 5
+
+
 def test_ends_that_vary_more_add_up():
     """The second moment of the mean is that of its Gram matrix."""
     fit = gauss_markov.Fit(0.4, 0.9, 0.5, 9, 0.6)

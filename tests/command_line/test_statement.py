@@ -54,7 +54,7 @@ def test_titles_say_what_was_counted(capsys, command):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ("--sampling shuffling", "invalid choice: 'shuffling'"),
+        ("--sampling shuffling", "for shuffled batches. Found 'shuffling'."),
         ("--steps 20", "must be left out where"),
         ("--batch-size 0", "must be at least 1. Found 0"),
         ("--batch-size 2001", "Found 2001 of 2000"),

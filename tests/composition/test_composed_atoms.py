@@ -84,14 +84,13 @@ def composed(law, totals, place):
 MEAN, DEVIATION = 1.0, math.sqrt(2.0)
 
 
-@pytest.mark.parametrize("moved", [1e-12, 1e-3])
+@pytest.mark.parametrize("stride", [1, 30])
 @pytest.mark.parametrize("bound", list(Bound))
 @pytest.mark.parametrize("tilt", [0.0, 1.0, 3.0])
 @pytest.mark.parametrize("ends", [(-4.0, 0.3), (-0.5, 4.0), (-9.0, 9.0)])
-def test_any_window_is_certified(monkeypatch, bound, tilt, ends, moved):
+def test_any_window_is_certified(monkeypatch, bound, tilt, ends, stride):
     """Too narrow, too low, too high, read at few losses: loose, and on its side."""
-    monkeypatch.setattr(composed_atoms, "_MOVED", moved)
-    monkeypatch.setattr(composed_atoms, "_FEWEST_READ", 1)
+    monkeypatch.setattr(composed_atoms, "_stride", lambda *_: stride)
     law, totals = runs(bound)
     place = anchors.Place(
         tilt,
@@ -119,9 +118,9 @@ def test_any_window_is_certified(monkeypatch, bound, tilt, ends, moved):
 def test_fewer_losses_are_read_of_many_copies():
     """A few thousand, and no bound is looser for it."""
     found = []
-    for moved in (1e-6, 1e-20):
+    for finer in (10.0, 1e9):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(composed_atoms, "_MOVED", moved)
+            patch.setattr(composed_atoms, "_FINER", finer)
             each = []
             for bound in Bound:
                 law, totals = runs(bound, 200.0, 40_000)

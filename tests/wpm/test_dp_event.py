@@ -51,6 +51,12 @@ def test_bad_events(event, error, message):
         accountant_of(event)
 
 
+def test_many_masses_are_shown_in_short():
+    assert repr(Event(1.0, 1.0, [0.5])).endswith("largest_masses=(0.5,))")
+    shown = repr(Event(1.0, 1.0, [0.001] * 1000))
+    assert shown.endswith("0.001, ... 1000 in all))") and len(shown) < 140
+
+
 def test_outputs_as_small_as_may_be_are_bounded_from_both_sides():
     """A hundred draws, and in a group as many as it has members."""
     one = accountant_of(Event(1.0, 1.0), 100)
