@@ -27,12 +27,14 @@ class Sum:
     Attributes:
         first: Logarithm of the least point.
         step: Difference of neighbouring logarithms.
-        masses: (n,) probabilities; what is missing is that of an infinite value.
+        masses: (n,) probabilities.
+        infinite: The probability of an infinite value.
     """
 
     first: float
     step: float
     masses: FloatArray
+    infinite: float = 0.0
 
     @property
     def logarithms(self) -> FloatArray:
@@ -45,7 +47,7 @@ class Sum:
         """Returns δ at ε of a loss with these logarithms."""
         below = np.minimum(epsilon - self.logarithms, 0.0)
         finite = float(-(self.masses @ np.expm1(below)))
-        return finite + max(1.0 - float(self.masses.sum()), 0.0)
+        return finite + self.infinite
 
 
 def remove(noise: float, num_steps: int, alpha: float, beta: float) -> Sum:
@@ -77,7 +79,8 @@ def _discretized(noise: float, step: float, tail: float) -> Sum:
     first = mean - reach
     losses = first + step * np.arange(math.ceil(2 * reach / step) + 1)
     below = special.ndtr((losses - mean) * noise)
-    return Sum(first, step, np.diff(below, prepend=0.0))
+    beyond = float(special.ndtr((mean - losses[-1]) * noise))
+    return Sum(first, step, np.diff(below, prepend=0.0), beyond)
 
 
 def _dual(present: Sum) -> Sum:
@@ -88,7 +91,7 @@ def _dual(present: Sum) -> Sum:
     """
     masses = present.masses * np.exp(-present.logarithms)
     masses[0] += max(1.0 - float(masses.sum()), 0.0)
-    return dataclasses.replace(present, masses=masses)
+    return dataclasses.replace(present, masses=masses, infinite=0.0)
 
 
 def _self_convolved(summand: Sum, count: int) -> Sum:
@@ -125,4 +128,5 @@ def _convolved(one: Sum, other: Sum) -> Sum:
         cells = np.clip(np.ceil(sums), 0, size).astype(np.int64)
         masses = one.masses[start : start + rows, np.newaxis] * other.masses
         found += np.bincount(cells.ravel(), masses.ravel(), minlength=size + 1)
-    return Sum(first, one.step, found[:size])
+    beyond = one.infinite + other.infinite + float(found[size])
+    return Sum(first, one.step, found[:size], beyond)

@@ -25,6 +25,14 @@ def test_it_is_above_and_tight_as_asked(noise, steps, alpha, beta):
         assert found <= sums.upper.delta(epsilon - alpha, direction) + beta
 
 
+def test_its_tails_are_not_lost_in_the_rounding_of_a_sum():
+    stated = stated_allocation.remove(1.0, 1000, 0.2, 1e-12)
+    assert 1e-15 / 1000 < stated.delta(3.0) < 1e-12
+    event = ext.RandomAllocationEvent(dp_accounting.GaussianDpEvent(1.0), 1, 1000)
+    least, _ = ext.PLDAccountant().compose(event).get_delta_bounds(3.0)
+    assert stated.delta(3.0) >= least
+
+
 def test_it_asks_for_far_more_points_than_are_needed():
     stated = stated_allocation.remove(1.0, 100, 0.2, 1e-9)
     event = ext.RandomAllocationEvent(dp_accounting.GaussianDpEvent(1.0), 1, 100)
