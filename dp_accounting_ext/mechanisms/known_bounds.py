@@ -108,6 +108,9 @@ class Between(interface.Mechanism):
     def total_variation(self) -> float:
         return interface.total_variation(self.above)
 
+    def sum_of(self, members: int) -> interface.Mechanism | None:
+        return self.below.sum_of(members)
+
     def _of(self, bound: Bound) -> interface.Mechanism:
         return self.above if bound is Bound.UPPER else self.below
 

@@ -187,7 +187,10 @@ def test_the_sum_of_all_steps_bounds_a_group_from_below(members):
 def test_members_of_an_integer_sum_add_up(one, four):
     """Noise of a concave logarithm: thresholds are the best tests, all the way."""
     group = chained.ChainedSplit(one, 4, 0)
+    # Of what lies above one only the least is known to add up.
+    wider = chained.ChainedSplit(known_bounds.Between(one, four), 4, 0)
     found, truth = bounds(group), bounds(four)
+    assert bounds(wider).lower_epsilon(1e-6) == found.lower_epsilon(1e-6)
     for delta in (0.1, 1e-6):
         lower, upper = found.lower_epsilon(delta), found.upper_epsilon(delta)
         assert lower <= truth.upper_epsilon(delta)
