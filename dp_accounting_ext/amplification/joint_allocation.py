@@ -477,7 +477,11 @@ def variance_floor(
     laws = []
     for factor in factors:
         # Of huge ratios there are few columns, but far beyond what memory could hold.
-        distinct, places = np.unique(factor.columns, return_inverse=True)
+        places, last = factor.columns, int(factor.columns.max())
+        if last < 4 * places.size:
+            distinct = np.arange(last + 1)
+        else:
+            distinct, places = np.unique(places, return_inverse=True)
         laws.append((factor.count, distinct, sums.gather(places, factor.masses)))
     for tilt in columns.tolist():
         exponent = 0.0

@@ -285,12 +285,13 @@ def _profile(cells: _Cells, nodes: FloatArray) -> FloatArray:
     sink = cells.sink + float(cells.masses[beyond].sum())
     kept = ~beyond & (positions > -1)
     places, shares = lattice_2d.shares(positions[kept], step)
-    masses = sums.gather(
+    masses = sums.gather_quickly(
         places.ravel() + 1, (shares * cells.masses[kept]).ravel(), nodes.size + 2
     )[1 : nodes.size + 1]
+    mass_error = cells.mass_error + places.size * UNIT_ROUNDOFF
     ratios = np.exp(nodes)
     shift, factor = dominating_pair.allowance(
-        Bound.UPPER, nodes.size, cells.mass_error, cells.ratio_error + _NODE_ERROR
+        Bound.UPPER, nodes.size, mass_error, cells.ratio_error + _NODE_ERROR
     )
     values = minorant.values_at(ratios, ratios, masses / ratios, sink)
     above = np.cumsum(masses[::-1])[::-1]
