@@ -281,7 +281,8 @@ class TestProcesses:
         with worker_pool.WorkerPool(2) as pool:
 
             def kill(done, rows):
-                if done in (2, 3, 7):
+                # A row that loses two workers fails: these are far enough apart.
+                if done in (2, 7):
                     victims = multiprocessing.active_children()
                     victims[0].kill()
                     killed.append(victims[0].pid)
