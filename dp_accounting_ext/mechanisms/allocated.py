@@ -9,6 +9,7 @@ import numpy as np
 
 from dp_accounting_ext.amplification import allocation_by_sum
 from dp_accounting_ext.amplification import k_out_of_t
+from dp_accounting_ext.amplification import one_large_step
 from dp_accounting_ext.amplification import random_allocation
 from dp_accounting_ext.amplification import two_out_of_t
 from dp_accounting_ext.kernels import floats
@@ -74,27 +75,23 @@ class RandomAllocation(interface.AmplifiedMechanism):
             )
             added = [dominating_pair.dual(pairs.add) for pairs in known]
             return DirectedPairs(remove, dominating_pair.dual(k_out_of_t.least(added)))
-        remove, add = (self._by_sum(step, way, tail_mass) for way in Direction)
-        joint = k_out_of_t.lower_pair(
-            step.remove, self.num_selected, self.num_steps, tail_mass=tail_mass
-        )
+        either = [
+            lower_pair(
+                step.remove, self.num_selected, self.num_steps, tail_mass=tail_mass
+            )
+            for lower_pair in (k_out_of_t.lower_pair, one_large_step.lower_pair)
+        ]
         # Either is a bound. The tail is that of a question, of a δ about so large.
         delta = min(tail_mass * _DELTA_OVER_TAIL, _LARGEST_DELTA)
-        better = max(
-            joint, remove, key=lambda pair: pair.epsilon(delta, Direction.REMOVE)
-        )
-        return DirectedPairs(better, add)
-
-    def _by_sum(
-        self, step: DirectedPairs, direction: Direction, tail_mass: float
-    ) -> dominating_pair.DominatingPair:
-        return allocation_by_sum.lower_pair(
-            step.of(direction),
+        better = max(either, key=lambda pair: pair.epsilon(delta, Direction.REMOVE))
+        add = allocation_by_sum.lower_pair(
+            step.add,
             self.num_selected,
             self.num_steps,
-            direction,
+            Direction.ADD,
             tail_mass=tail_mass,
         )
+        return DirectedPairs(better, add)
 
     def other_parts(self, bound: Bound) -> Mapping[Mechanism, int]:
         """Returns the blocks, which dominate one run when composed."""
