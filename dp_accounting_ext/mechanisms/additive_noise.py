@@ -108,16 +108,53 @@ class _ShiftMixture(interface.OnePairMechanism):
             zero_mass=pair.zero_mass + q_lost,
         )
 
+    @abc.abstractmethod
+    def _total_variation(self, distance: float, bound: Bound) -> float:
+        """Returns δ at ε = 0 of the noise around two shifts."""
+
     def closed_form_delta(
         self, epsilon: float, direction: Direction, bound: Bound
     ) -> float | None:
-        return neyman_pearson.delta(
+        found = neyman_pearson.delta(
             self._mixture(self.p),
             self._mixture(self.q),
             epsilon=epsilon,
             direction=direction,
             bound=bound,
         )
+        moved = self._moved() if epsilon == 0 else None
+        if moved is None:
+            return found
+        # A product, whose relative error is small however rare a sample is.
+        weight, distance = moved
+        total = weight * self._total_variation(distance, bound)
+        if bound is Bound.UPPER:
+            return min(found, floats.raised(total))
+        return max(found, floats.lowered(total))
+
+    def _moved(self) -> tuple[float, float] | None:
+        """Returns the weight that has another shift in P than in Q, and how far apart.
+
+        None where several have. Weights sum to one, so that what one law has less at
+        the only shift of the other is what it has elsewhere.
+        """
+        p, q = dict(self.p), dict(self.q)
+        if len(p) < len(self.p) or len(q) < len(self.q):
+            return None
+        alone = [shift for shift in p if shift not in q]
+        other = [shift for shift in q if shift not in p]
+        if len(alone) == len(other) == 1 and len(p) == len(q):
+            same = all(p[shift] == q[shift] for shift in p if shift in q)
+            if same and p[alone[0]] == q[other[0]]:
+                return p[alone[0]], alone[0] - other[0]
+        for own, single, law in ((alone, q, p), (other, p, q)):
+            if (
+                len(own) == len(single) == 1
+                and len(law) == 2
+                and single.keys() < law.keys()
+            ):
+                return law[own[0]], abs(own[0] - next(iter(single)))
+        return None
 
     def is_symmetric(self) -> bool:
         # Around the middle of two shifts, or around zero.
@@ -132,6 +169,9 @@ class GaussianMixture(_ShiftMixture):
 
     def _mixture(self, weighted: Shifts) -> gaussian_mixture.Mixture:
         return gaussian_mixture.Mixture(weighted)
+
+    def _total_variation(self, distance: float, bound: Bound) -> float:
+        return gaussian.delta(distance, 0.0, bound)
 
     def _pair(
         self, p: Shifts, q: Shifts, bound: Bound, tail_mass: float
@@ -176,6 +216,9 @@ class LaplaceMixture(_ShiftMixture):
 
     def _mixture(self, weighted: Shifts) -> laplace_mixture.Mixture:
         return laplace_mixture.Mixture(weighted)
+
+    def _total_variation(self, distance: float, bound: Bound) -> float:
+        return laplace_mixture.delta(distance, 0.0, bound)
 
     def _pair(
         self, p: Shifts, q: Shifts, bound: Bound, tail_mass: float
