@@ -60,7 +60,7 @@ def lower_pair(
         return dominating_pair.trivial_pair(Bound.LOWER)
     rate = num_selected / num_steps
     scores = np.log1p(rate * (pair.ratios - 1))
-    deviation = _spread(scores, pair, num_selected, num_steps)
+    deviation = spread(scores, pair, num_selected, num_steps)
     goal = math.sqrt(-2 * math.log(tail_mass))
     step = max(4 * goal * deviation, float(np.ptp(scores))) / _POINTS
     cells = np.rint(scores / step).astype(np.int64)
@@ -103,7 +103,7 @@ def lower_pair(
     )
 
 
-def _spread(
+def spread(
     scores: FloatArray,
     pair: dominating_pair.DominatingPair,
     num_selected: int,
