@@ -373,7 +373,7 @@ def test_no_bracket_holds_everything():
 
 @pytest.mark.parametrize("delta", [1e-3, 1e-6])
 def test_a_large_atom_beside_little_noise(delta):
-    """Nearly all of δ is of the largest of a few losses, each a Gaussian's beside it."""
+    """Nearly all of δ is of the largest of a few losses, with a Gaussian beside it."""
     counts = {discrete_outputs.DiscreteLaplace(0.941, 7): 1, Gaussian(25.8): 1}
     bounds = asked.bounds_of(counts)
     lower, upper = bounds.lower_epsilon(delta), bounds.upper_epsilon(delta)
