@@ -291,10 +291,8 @@ class PrivacyBounds:
         if not (mean and self._losses and 0 < delta < self._total_variation):
             return None
         each = self._known(int(levels.enough_for(np.array(delta))))
-        found = each[0].epsilon(delta) if each else None
-        if found is None or any(
-            loss.simple_epsilon(delta) > found for loss in each[1:]
-        ):
+        found = _larger(each, delta, Loss.epsilon, Loss.simple_epsilon)
+        if found is None:
             return None
         if delta >= self._chance_of_more:
             found = min(found, self._largest)
@@ -324,11 +322,8 @@ class PrivacyBounds:
             log = max(float(loss.about(epsilon)) for loss in each)
             guess = float(np.exp(min(log, 0.0))) * levels.SURELY_MORE
             if levels.is_asked(level, guess):
-                first, *others = each
-                found = first.delta(epsilon)
+                found = _larger(each, epsilon, Loss.delta, Loss.simple_delta)
                 if found is None:
-                    return None
-                if any(loss.simple_delta(epsilon) > found for loss in others):
                     return None
                 best = min(best, found)
                 guess = found
@@ -534,6 +529,21 @@ class PrivacyBounds:
         for way, laws, survey in zip(self._directions, each, surveys, strict=True):
             loss = Loss(laws, interval, delta, survey)
             self._losses[bound, way, level, alternative, rough] = loss
+
+
+def _larger(
+    losses: Sequence[Loss],
+    asked: float,
+    question: Callable[[Loss, float], float | None],
+    simple: Callable[[Loss, float], float],
+) -> float | None:
+    """Returns the largest answer to one question, if all that are needed are known."""
+    worst = question(losses[0], asked) if losses else None
+    for loss in losses[1:]:
+        if worst is not None and simple(loss, asked) > worst:
+            other = question(loss, asked)
+            worst = None if other is None else max(worst, other)
+    return worst
 
 
 def _each(function: Callable[[float], float], values: FloatArray) -> FloatArray:

@@ -42,6 +42,9 @@ _MOST_POINTS = 1 << 21  # Bounds the memory: 16 MB an array.
 # composed in both directions at once: their pairs are not kept.
 _MANY = 50
 _COARSER = 10.0
+# A direction is not prepared whose ε is surely below that of another, but for what a
+# guess at that may be off.
+_RULED_OUT = 0.95
 # What is composed atom by atom: a few microseconds for each copy.
 _MOST_ATOMS = 256
 _MOST_COPIES = 100
@@ -549,10 +552,14 @@ def prepare(losses: Sequence[ComposedLoss], deltas: FloatArray) -> None:
         deltas: δ in (0, 1).
     """
     needed: list[tuple[ComposedLoss, int, float, composed_atoms.Composition]] = []
+    largest = 0.0
     for loss in losses:
         if loss._anchors is None or len(loss._sketches) <= _MANY:
             continue
+        if loss.simple_epsilon(float(deltas[0])) < _RULED_OUT * largest:
+            continue  # Another direction will tell more.
         guess = np.maximum(loss._anchors.epsilons(deltas[:1]), 0.0)
+        largest = max(largest, float(guess[0]))
         key = int(loss._anchors.keys(guess)[0])
         if (loss._number, key) in _MEMORY:
             continue

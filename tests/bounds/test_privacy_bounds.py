@@ -409,6 +409,7 @@ QUICK = [
     {subsampled.poisson_sampled(0.1, LAPLACE): 10, Gaussian(4.0): 1},
     {discrete_outputs.DiscreteLaplace(0.3, 3): 2},
     {subsampled.on_poisson_sample(1e-4, Gaussian(0.7)): 5000},
+    {subsampled.on_poisson_sample(1e-3, Gaussian(7.0)): 150},
 ]
 
 
