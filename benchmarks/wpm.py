@@ -411,6 +411,7 @@ LARGE = {
     "plane 1,000,000": ("points", 1_000_000, (30.0, 30.0, 4000.0), 60.0),
     "graph 10,000": ("graph", 10_000, (5.0, 1.0, 500.0), 15.0),
     "line 10,000": ("line", 10_000, (5.0, 1.0, 500.0), 5.0),
+    "line 1,000,000": ("line", 1_000_000, (3.0, 2.0, 1000.0), 60.0),
 }
 
 
@@ -458,7 +459,7 @@ def large_of(kind: str, size: int) -> tuple[float, float, float, float]:
         mechanism.sample(user)
         spent.append(time.process_time() - begin)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    if size < 10**6:
+    if size < 10**6 or kind == "line":
         found = wpm.project(user, mechanism.cost, mechanism.base_measure, 2.0)
         gap = float(np.abs(found.gap[0]) / found.value[0])
     return constructed, float(np.median(spent)), gap, peak

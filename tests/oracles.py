@@ -262,6 +262,17 @@ def _laplace_density(x: mpmath.mpf) -> mpmath.mpf:
     return mpmath.exp(-abs(x)) / 2
 
 
+def _summing_to_one(
+    shifts: Sequence[tuple[float, float]],
+) -> list[tuple[mpmath.mpf, mpmath.mpf]]:
+    """Returns shifts with weights; of two the one at zero has what the other leaves."""
+    exact = [(mpmath.mpf(s), mpmath.mpf(w)) for s, w in shifts]
+    if len(exact) != 2:
+        return exact
+    (first, _), (second, chance) = sorted(exact, key=lambda each: abs(each[0]))
+    return [(first, 1 - chance), (second, chance)]
+
+
 def shift_mixture_deltas(
     p: Sequence[tuple[float, float]],
     q: Sequence[tuple[float, float]],
@@ -276,8 +287,7 @@ def shift_mixture_deltas(
     density_of = _laplace_density if laplace else mpmath.npdf
     below_of = _laplace_below if laplace else _gaussian_below
     with mpmath.workdps(60):
-        p = [(mpmath.mpf(s), mpmath.mpf(w)) for s, w in p]
-        q = [(mpmath.mpf(s), mpmath.mpf(w)) for s, w in q]
+        p, q = _summing_to_one(p), _summing_to_one(q)
 
         def density(mixture: Sequence[tuple[mpmath.mpf, mpmath.mpf]], x: mpmath.mpf):
             return sum(w * density_of(x - s) for s, w in mixture)

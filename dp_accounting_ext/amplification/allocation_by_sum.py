@@ -64,7 +64,7 @@ def lower_pair(
     if ratios.size == 0 or np.ptp(ratios) == 0 or not laws[0].any():
         return dominating_pair.trivial_pair(Bound.LOWER)
     scores = np.log1p(rate * (ratios - 1))
-    deviation = _spread(scores, laws, num_selected, num_steps)
+    deviation = spread(scores, laws, num_selected, num_steps)
     goal = math.sqrt(-2 * math.log(tail_mass))
     step = max(4 * goal * deviation, float(np.ptp(scores))) / _POINTS
     cells = np.rint(scores / step).astype(np.int64)
@@ -106,7 +106,7 @@ def lower_pair(
     )
 
 
-def _spread(
+def spread(
     scores: FloatArray,
     laws: tuple[FloatArray, FloatArray],
     num_selected: int,

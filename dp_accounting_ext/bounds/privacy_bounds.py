@@ -16,7 +16,6 @@ from dp_accounting_ext.composition import large_losses
 from dp_accounting_ext.composition import loss_distribution
 from dp_accounting_ext.kernels import floats
 from dp_accounting_ext.kernels import sums
-from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.pairs import dominating_pair
@@ -103,14 +102,6 @@ class PrivacyBounds:
     def __init__(self, counts: Counts, interval: float) -> None:
         self._counts = counts
         self._interval = interval
-        self._parts = {bound: compositions.flatten(counts, bound) for bound in Bound}
-        # Each bounds what is composed: the least of both does from above, and the
-        # largest from below.
-        self._alternatives = {bound: [self._parts[bound]] for bound in Bound}
-        for bound, found in self._alternatives.items():
-            other = compositions.flatten(counts, bound, other=True)
-            if other != found[0]:
-                found.append(other)
         self._precision = math.fsum(
             n * part.gaussian_precision() for part, n in counts.items()
         )
@@ -119,6 +110,22 @@ class PrivacyBounds:
         if all(part.is_symmetric() for part in counts):
             self._directions = [Direction.REMOVE]
         self._losses: dict[tuple[Bound, Direction, int, int, bool], Loss] = {}
+        self._flat: dict[Bound, list[dict[interface.Mechanism, int]]] = {}
+
+    def _alternatives(self, bound: Bound) -> list[dict[interface.Mechanism, int]]:
+        """Returns compositions each of which bounds what is composed.
+
+        The least of their bounds does from above, and the largest from below.
+        """
+        if bound not in self._flat:
+            first = compositions.flatten(self._counts, bound)
+            other = compositions.flatten(self._counts, bound, other=True)
+            self._flat[bound] = [first] if other == first else [first, other]
+        return self._flat[bound]
+
+    def _parts(self, bound: Bound) -> dict[interface.Mechanism, int]:
+        """Returns the first of them."""
+        return self._alternatives(bound)[0]
 
     @functools.cached_property
     def _total_variation(self) -> float:
@@ -137,20 +144,17 @@ class PrivacyBounds:
         positive = deltas > 0
         found[positive & (deltas >= self._total_variation)] = 0.0
         open_ = np.flatnonzero(positive & (deltas < self._total_variation))
-        # Closed, so they hold where a ratio does not fit a float.
-        found[open_] = np.minimum(
-            found[open_], self._unamplified_epsilons(deltas[open_])
-        )
-        noise = self._gaussian(self._parts[Bound.UPPER])
-        if self._has_closed_form(Bound.UPPER) and not noise:
+        if self._has_closed_form(Bound.UPPER):
             exact = self._closed_form_epsilons(deltas[open_], Bound.UPPER)
             found[open_] = np.minimum(found[open_], exact)
-        elif self._parts[Bound.UPPER] and not noise:
+        elif self._parts(Bound.UPPER):
             for level, here in anchors.grouped(_levels(deltas[open_])):
                 asked = open_[here]
                 least = None if enough is None else enough[asked]
                 composed = self._upper_epsilons(level, deltas[asked], least)
                 found[asked] = np.minimum(found[asked], composed)
+        # Closed, so they hold where a ratio does not fit a float.
+        found[open_] = self._unamplified_epsilons(deltas[open_], found[open_])
         return found
 
     def _upper_epsilons(
@@ -216,7 +220,7 @@ class PrivacyBounds:
         """Returns the least answers of the compositions that dominate this one."""
         answers = [
             question(self._loss(Bound.UPPER, direction, level, number, rough), asked)
-            for number in range(len(self._alternatives[Bound.UPPER]))
+            for number in range(len(self._alternatives(Bound.UPPER)))
         ]
         least: FloatArray = functools.reduce(np.minimum, answers)
         return least
@@ -226,15 +230,12 @@ class PrivacyBounds:
         deltas = np.maximum(deltas, _SMALLEST_GUESS)  # A larger δ has no larger ε.
         found = [
             self._lower_epsilons(number, deltas)
-            for number in range(len(self._alternatives[Bound.LOWER]))
+            for number in range(len(self._alternatives(Bound.LOWER)))
         ]
         return np.asarray(np.max(found, axis=0))
 
     def _lower_epsilons(self, number: int, deltas: FloatArray) -> FloatArray:
         """Returns (n,) lower bounds from one of the compositions below this one."""
-        noise = self._gaussian(self._alternatives[Bound.LOWER][number])
-        if noise:
-            return _each(lambda x: gaussian.epsilon(1 / noise, x, Bound.LOWER), deltas)
         if number == 0 and self._has_closed_form(Bound.LOWER):
             return self._closed_form_epsilons(deltas, Bound.LOWER)
         found = np.empty(deltas.shape)
@@ -304,7 +305,7 @@ class PrivacyBounds:
             deltas = [
                 self._loss(Bound.LOWER, way, level, number).deltas(epsilons[here])
                 for way in self._directions
-                for number in range(len(self._alternatives[Bound.LOWER]))
+                for number in range(len(self._alternatives(Bound.LOWER)))
             ]
             found[here] = np.maximum(found[here], np.max(deltas, axis=0))
             # Once more with smaller tails.
@@ -354,7 +355,7 @@ class PrivacyBounds:
         for direction in self._directions:
             sinks = [
                 (self._sink(part, bound, direction), count)
-                for part, count in self._parts[bound].items()
+                for part, count in self._parts(bound).items()
             ]
             chances.append(sums.probability_of_any(sinks))
         rounding = 1e-9 if bound is Bound.UPPER else -1e-9
@@ -373,7 +374,7 @@ class PrivacyBounds:
 
     def _has_closed_form(self, bound: Bound) -> bool:
         """Tells whether the composition is one run of what has one."""
-        parts = self._parts[bound]
+        parts = self._parts(bound)
         if sum(parts.values()) != 1:
             return False
         return (
@@ -383,7 +384,7 @@ class PrivacyBounds:
 
     def _closed_form_delta(self, epsilon: float, bound: Bound) -> float:
         """Returns δ of a composition that is one run of what has a closed form."""
-        part = next(iter(self._parts[bound]))
+        part = next(iter(self._parts(bound)))
         deltas = [
             part.closed_form_delta(epsilon, way, bound) for way in self._directions
         ]
@@ -393,7 +394,7 @@ class PrivacyBounds:
         return _each(lambda epsilon: self._closed_form_delta(epsilon, bound), epsilons)
 
     def _closed_form_epsilons(self, deltas: FloatArray, bound: Bound) -> FloatArray:
-        part = next(iter(self._parts[bound]))
+        part = next(iter(self._parts(bound)))
 
         def epsilon(delta: float) -> float:
             known = part.closed_form_epsilon(delta, bound)
@@ -403,25 +404,33 @@ class PrivacyBounds:
 
         return _each(epsilon, deltas)
 
-    @staticmethod
-    def _gaussian(parts: Counts) -> float | None:
-        """Returns the noise multiplier of a composition that is one Gaussian."""
-        if sum(parts.values()) == 1:
-            part = next(iter(parts))
-            if isinstance(part, additive_noise.Gaussian):
-                return part.noise_multiplier
-        return None
-
     def _mean(self) -> float:
         """Returns the mean of the Gaussian that dominates the composition, or inf."""
         return floats.raised(math.sqrt(self._precision), by=1e-15)
 
-    def _unamplified_epsilons(self, deltas: FloatArray) -> FloatArray:
-        """Returns (n,) ε of the Gaussian that dominates the composition, if any."""
+    def _unamplified_epsilons(
+        self, deltas: FloatArray, found: FloatArray
+    ) -> FloatArray:
+        """Returns (n,) ε at (n,) δ, no more than of the Gaussian that dominates.
+
+        Args:
+            deltas: δ.
+            found: (n,) other upper bounds on ε.
+        """
         mean = self._mean()
-        if math.isinf(mean) or not mean:
-            return np.full(deltas.shape, mean)
-        return _each(lambda x: gaussian.epsilon(mean, x, Bound.UPPER), deltas)
+        if math.isinf(mean):
+            return found
+        if not mean:
+            return np.zeros(found.shape)
+        uppers = found.copy()
+        for place, (delta, other) in enumerate(
+            zip(deltas.tolist(), found.tolist(), strict=True)
+        ):
+            # One δ tells whether a search would find less.
+            if gaussian.delta(mean, other, Bound.UPPER) <= delta:
+                own = gaussian.epsilon(mean, delta, Bound.UPPER)
+                uppers[place] = min(other, own)
+        return uppers
 
     def _unamplified_deltas(self, epsilons: FloatArray) -> FloatArray:
         mean = self._mean()
@@ -456,7 +465,7 @@ class PrivacyBounds:
         return self._losses[key]
 
     def _compose(self, bound: Bound, level: int, alternative: int, rough: bool) -> None:
-        parts = self._alternatives[bound][alternative]
+        parts = self._alternatives(bound)[alternative]
         delta = float(_LEVELS[level])
         tail_mass = _tail_mass(sum(parts.values()), delta)
         interval = self._interval if bound is Bound.UPPER else math.inf

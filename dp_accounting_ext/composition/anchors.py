@@ -105,11 +105,18 @@ class Group:
         return self.count * np.array([values, means, np.maximum(variances, 0.0)])
 
     def negligible_below(self, tilt: float, share: float) -> int:
-        """Returns where the law begins but for so small a share, tilted."""
-        exponents = np.log(self.masses) + tilt * self.values
-        weights = np.cumsum(np.exp(exponents - exponents.max()))
-        first = int(np.searchsorted(weights, share / self.count * weights[-1]))
-        return int(self.starts[first])
+        """Returns where the law begins but for so small a share, tilted.
+
+        The share is that of what lies below once it is raised to there: under a large
+        tilt atoms that hide behind a higher one are no longer hidden as a part of it.
+        """
+        exponents = tilt * self.values
+        exponents -= exponents.max()
+        weights = np.exp(exponents)
+        raised = np.append(0.0, np.cumsum(self.masses[:-1])) * weights
+        total = float(np.dot(self.masses, weights))
+        first = int(np.searchsorted(raised, share / self.count * total, side="right"))
+        return int(self.starts[max(first - 1, 0)])
 
 
 @dataclasses.dataclass(frozen=True)

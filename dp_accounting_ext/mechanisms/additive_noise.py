@@ -5,6 +5,7 @@ from collections.abc import Callable
 import dataclasses
 import math
 
+from dp_accounting_ext.amplification import poisson_subsampling
 from dp_accounting_ext.kernels import floats
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.pairs import dominating_pair
@@ -40,6 +41,9 @@ class Gaussian(interface.OnePairMechanism):
         self, epsilon: float, direction: Direction, bound: Bound
     ) -> float | None:
         return gaussian.delta(1 / self.noise_multiplier, epsilon, bound)
+
+    def closed_form_epsilon(self, delta: float, bound: Bound) -> float | None:
+        return gaussian.epsilon(1 / self.noise_multiplier, delta, bound)
 
     def largest_loss(self) -> float:
         return math.inf
@@ -108,9 +112,38 @@ class _ShiftMixture(interface.OnePairMechanism):
             zero_mass=pair.zero_mass + q_lost,
         )
 
+    @abc.abstractmethod
+    def _moved_delta(self, distance: float, epsilon: float, bound: Bound) -> float:
+        """Returns δ at ε of the noise moved so far, in either direction."""
+
+    @abc.abstractmethod
+    def _moved_epsilon(self, distance: float, delta: float, bound: Bound) -> float:
+        """Returns ε ≥ 0 at δ of the noise moved so far, in either direction."""
+
+    def _sample(self) -> tuple[float, float]:
+        """Returns the chance that P moves the noise, and how far, where Q does not.
+
+        The chance is 0 where these are other mixtures.
+        """
+        if self.q != UNSHIFTED:
+            return 0.0, 0.0
+        if len(self.p) == 1:
+            return 1.0, self.p[0][0]
+        ((first, _), (shift, weight), *others) = self.p
+        return (0.0, 0.0) if first or others else (weight, shift)
+
     def closed_form_delta(
         self, epsilon: float, direction: Direction, bound: Bound
     ) -> float | None:
+        rate, distance = self._sample()
+
+        def moved(place: float) -> float:
+            return self._moved_delta(distance, place, bound)
+
+        if rate == 1:
+            return moved(epsilon)
+        if rate:
+            return poisson_subsampling.delta(moved, rate, epsilon, direction, bound)
         return neyman_pearson.delta(
             self._mixture(self.p),
             self._mixture(self.q),
@@ -118,6 +151,21 @@ class _ShiftMixture(interface.OnePairMechanism):
             direction=direction,
             bound=bound,
         )
+
+    def closed_form_epsilon(self, delta: float, bound: Bound) -> float | None:
+        rate, distance = self._sample()
+
+        def moved(share: float) -> float:
+            return self._moved_epsilon(distance, share, bound)
+
+        if rate == 1:
+            return moved(delta)
+        if not rate:
+            return None
+        found = poisson_subsampling.epsilon(moved, rate, delta, bound)
+        added = self.closed_form_delta(found, Direction.ADD, Bound.UPPER)
+        # Where a record that is added costs more, that is not all.
+        return found if added is not None and added <= delta else None
 
     def is_symmetric(self) -> bool:
         # Around the middle of two shifts, or around zero.
@@ -154,6 +202,12 @@ class GaussianMixture(_ShiftMixture):
             points=points,
         )
 
+    def _moved_delta(self, distance: float, epsilon: float, bound: Bound) -> float:
+        return gaussian.delta(distance, epsilon, bound)
+
+    def _moved_epsilon(self, distance: float, delta: float, bound: Bound) -> float:
+        return gaussian.epsilon(distance, delta, bound)
+
     def rough_pairs(self, tail_mass: float) -> dominating_pair.DirectedPairs:
         pair = self._without_rare(
             Bound.UPPER,
@@ -184,25 +238,11 @@ class LaplaceMixture(_ShiftMixture):
             self._mixture(p), self._mixture(q), bound
         )
 
-    def closed_form_delta(
-        self, epsilon: float, direction: Direction, bound: Bound
-    ) -> float | None:
-        distance = self._distance()
-        if distance is None:
-            return super().closed_form_delta(epsilon, direction, bound)
+    def _moved_delta(self, distance: float, epsilon: float, bound: Bound) -> float:
         return laplace_mixture.delta(distance, epsilon, bound)
 
-    def closed_form_epsilon(self, delta: float, bound: Bound) -> float | None:
-        distance = self._distance()
-        if distance is None:
-            return None
+    def _moved_epsilon(self, distance: float, delta: float, bound: Bound) -> float:
         return laplace_mixture.epsilon(distance, delta, bound)
-
-    def _distance(self) -> float | None:
-        """Returns how far apart the two shifts are, if there are no more."""
-        if len(self.p) == len(self.q) == 1 and self.q[0][0] == 0:
-            return self.p[0][0]
-        return None
 
     def largest_loss(self) -> float:
         largest = laplace_mixture.largest_loss(

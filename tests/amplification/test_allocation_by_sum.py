@@ -237,7 +237,7 @@ def test_the_spread_is_the_larger_of_both_laws(selected):
         variances[name] = sum(
             m * (x - mean) ** 2 for m, x in zip(masses, scores, strict=True)
         )
-    spread = allocation_by_sum._spread(
+    spread = allocation_by_sum.spread(
         scores, (pair.p_masses, pair.masses), selected, 20
     )
     mixed = selected * variances["p"] + (20 - selected) * variances["q"]
@@ -250,7 +250,7 @@ def test_the_spread_may_be_larger_with_the_record():
         np.array([0.5, 8.5]), np.array([0.9375, 0.0625]), 0.0, 0.0, Bound.LOWER
     )
     under_q, under_p = 0.9375 * 0.0625, 0.46875 * 0.53125
-    spread = allocation_by_sum._spread(scores, (pair.p_masses, pair.masses), 3, 5)
+    spread = allocation_by_sum.spread(scores, (pair.p_masses, pair.masses), 3, 5)
     assert spread**2 == pytest.approx(3 * under_p + 2 * under_q, rel=1e-14)
 
 

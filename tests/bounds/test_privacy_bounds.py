@@ -369,3 +369,33 @@ def test_no_bracket_holds_everything():
         for count in (1, 5):
             upper = asked.bounds_of({inner: count}).upper_delta(0.0)
             assert delta <= upper <= count * delta * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("delta", [1e-3, 1e-6])
+def test_a_large_atom_beside_little_noise(delta):
+    """Nearly all of δ is of the largest of a few losses, with a Gaussian beside it."""
+    counts = {discrete_outputs.DiscreteLaplace(0.941, 7): 1, Gaussian(25.8): 1}
+    bounds = asked.bounds_of(counts)
+    lower, upper = bounds.lower_epsilon(delta), bounds.upper_epsilon(delta)
+    with mpmath.workdps(30):
+        at_lower, at_upper = (
+            mpmath.fsum(
+                oracle_of_laplace(0.941, output)
+                * gaussian_delta(
+                    1 / mpmath.mpf(25.8), at - 0.941 * (abs(output - 7) - abs(output))
+                )
+                for output in range(-60, 70)
+            )
+            for at in (lower, upper)
+        )
+        assert at_lower >= delta >= at_upper
+    assert upper - lower < 1e-6 * upper
+
+
+def oracle_of_laplace(parameter, output):
+    return mpmath.tanh(parameter / 2) * mpmath.exp(-parameter * abs(output))
+
+
+def gaussian_delta(mean, epsilon):
+    spent = mpmath.exp(epsilon) * mpmath.ncdf(-mean / 2 - epsilon / mean)
+    return mpmath.ncdf(mean / 2 - epsilon / mean) - spent

@@ -10,8 +10,8 @@ import mechanism_laws
 import oracles
 import pytest
 
-from dp_accounting_ext.amplification import allocation_by_sum
 from dp_accounting_ext.amplification import k_out_of_t
+from dp_accounting_ext.amplification import one_large_step
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import allocated
 from dp_accounting_ext.mechanisms import compositions
@@ -195,19 +195,23 @@ def test_pairs_of_steps_of_very_many_levels_say_nothing_wrong():
     assert low <= high
 
 
-@pytest.mark.parametrize(("sigma", "selected", "steps"), [(0.15, 2, 4), (1.0, 5, 30)])
-def test_a_lower_bound_of_several_draws_is_the_better_of_two(sigma, selected, steps):
-    """With little noise that of the sum alone, and else that of the joint law."""
-    tail, inner = 1e-12, Gaussian(sigma)
+@pytest.mark.parametrize(
+    ("sigma", "selected", "steps", "delta", "best"),
+    [(0.15, 2, 4, 1e-6, 0), (1.0, 5, 30, 1e-6, 0), (1.3, 2, 5000, 1e-24, 1)],
+)
+def test_a_lower_bound_of_several_draws_is_the_better_of_two(
+    sigma, selected, steps, delta, best
+):
+    """At a rare δ that of one large step, and else that of the joint law."""
+    tail, inner = delta / 1e6, Gaussian(sigma)
     pairs = interface.pairs_of(
         RandomAllocation(inner, selected, steps), Bound.LOWER, tail
     )
     step = interface.pairs_of_part(inner, Bound.LOWER, tail / steps / 100).remove
     alone = [
-        allocation_by_sum.lower_pair(
-            step, selected, steps, Direction.REMOVE, tail_mass=tail
-        ),
         k_out_of_t.lower_pair(step, selected, steps, tail_mass=tail),
+        one_large_step.lower_pair(step, selected, steps, tail_mass=tail),
     ]
-    least, most = sorted(pair.epsilon(1e-6, Direction.REMOVE) for pair in alone)
-    assert least < most == pairs.remove.epsilon(1e-6, Direction.REMOVE)
+    found = [pair.epsilon(delta, Direction.REMOVE) for pair in alone]
+    assert max(found) == found[best] == pairs.remove.epsilon(delta, Direction.REMOVE)
+    assert min(found) < found[best]

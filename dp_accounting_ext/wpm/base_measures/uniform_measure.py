@@ -22,7 +22,7 @@ _MOST_ROUNDS = 300
 # that are looked at where there are more, and how many are added in a round.
 _KEPT = 10**7
 _TOGETHER = 1 << 21
-_FIRST = 16
+_FIRST = 8
 _ADDED = 4
 
 

@@ -75,9 +75,12 @@ def make_bounds(polytope: ldp_polytope.LdpPolytope, epsilon: float) -> IntegerBo
     bits = _bits_needed(polytope, epsilon)
     total = 1 << bits
     ratio, _ = rational_exponential.bounds(Fraction(epsilon))
+    shares = polytope.lower.tolist()
+    scaled = {share: max(1, int(math.ldexp(share, bits))) for share in set(shares)}
+    allowed = (polytope.upper > 0).tolist()
     lower = [
-        max(1, int(math.ldexp(share, bits))) if most > 0 else 0
-        for share, most in zip(polytope.lower, polytope.upper, strict=True)
+        scaled[share] if most else 0
+        for share, most in zip(shares, allowed, strict=True)
     ]
     lower = _raise(_reduce(lower, total), ratio, total)
     upper = [min(weight, total) for weight in _products(lower, ratio)]

@@ -3,7 +3,8 @@
 Along the line, the cost is the integral of |F_μ − F_q|. As a function of F_q it is
 convex and piecewise linear place by place; its breakpoints are kept in two heaps on
 either side of its minimum (the slope trick), shifted where an output adds its least
-and most mass. This takes O((k + k_v) log(k + k_v)).
+and most mass. This takes O((k + k_v) log(k + k_v)). Where inputs are few, all places
+between two of them are passed at once.
 """
 
 import heapq
@@ -15,6 +16,7 @@ import numpy.typing as npt
 from dp_accounting_ext.wpm.costs import line_cost
 from dp_accounting_ext.wpm.projections import ldp_polytope
 from dp_accounting_ext.wpm.projections import solution
+from dp_accounting_ext.wpm.projections.exact import gap_sweep
 
 FloatArray = npt.NDArray[np.float64]
 IndexArray = npt.NDArray[np.intp]
@@ -22,7 +24,10 @@ IndexArray = npt.NDArray[np.intp]
 # Places, each with its weight, the least first.
 _Heap = list[tuple[float, float]]
 
-_ROUNDING = 1e-12
+# Sums along a line of so many places are off by less than that.
+_ROUNDING, _ROUNDING_EACH = 1e-12, 1e-16
+# Tuning: outputs for each input from which on gaps are passed as a whole.
+_LONG_GAPS = 40
 
 
 def solve(
@@ -51,7 +56,12 @@ def solve(
     # Beyond one a bound means nothing, and breakpoints would lose their digits.
     most = np.minimum(np.append(none, polytope.upper), 1.0)[order]
     given = np.cumsum(supplied)
-    taken = _cumulated(_minima(given, least, most, steps), least, most)
+    if masses.size * _LONG_GAPS < steps.size:
+        starts = np.unique(np.append(0, np.flatnonzero(order < masses.size)))
+        minima = gap_sweep.minima(given, least, most, steps, starts).tolist()
+    else:
+        minima = _minima(given, least, most, steps)
+    taken = _cumulated(minima, least, most)
     held = np.diff(taken, prepend=0.0)
     prices = _prices(taken - given, held, least, most, steps)
     size = polytope.upper.size
@@ -141,28 +151,44 @@ def _prices(
 
     An output strictly between its bounds has price zero, one at its least mass a
     price of at least zero, one at its most of at most zero. Along the line prices
-    fall or rise at slope one where mass flows, and at most at that elsewhere. The
-    ranges left by all places before are carried along, and prices taken backwards.
+    fall or rise at slope one where mass flows, and at most at that elsewhere. So they
+    are known but for one constant between two places that no mass passes.
     """
-    low = np.where(held < most - _ROUNDING, 0.0, -math.inf)
-    high = np.where(held > least + _ROUNDING, 0.0, math.inf)
+    rounding = _ROUNDING + _ROUNDING_EACH * steps.size
+    low = np.where(held < most - rounding, 0.0, -math.inf)
+    high = np.where(held > least + rounding, 0.0, math.inf)
     low = np.where(most > 0, low, -math.inf)
     high = np.where(most > 0, high, math.inf)
-    slope_low = np.where(excess < -_ROUNDING, steps, -steps)
-    slope_high = np.where(excess > _ROUNDING, -steps, steps)
-    ends = list(zip(low.tolist(), high.tolist(), strict=True))
-    slopes = list(zip(slope_low.tolist(), slope_high.tolist(), strict=True))
-    ranges = [ends[0]]
-    for (least_here, most_here), (falls, rises) in zip(ends[1:], slopes, strict=False):
-        reach_low, reach_high = ranges[-1][0] + falls, ranges[-1][1] + rises
+    # Where mass flows prices are known but for a constant: one for each stretch.
+    flows = np.abs(excess) > rounding
+    slopes = np.where(flows, -np.sign(excess) * steps, 0.0)
+    shape = np.append(0.0, np.cumsum(slopes[:-1]))
+    ends = np.flatnonzero(~flows[:-1])
+    starts = np.append(0, ends + 1)
+    constants = _constants(
+        np.maximum.reduceat(low - shape, starts),
+        np.minimum.reduceat(high - shape, starts),
+        steps[ends],
+    )
+    return shape + np.repeat(constants, np.diff(starts, append=steps.size))
+
+
+def _constants(low: FloatArray, high: FloatArray, steps: FloatArray) -> FloatArray:
+    """Returns numbers in ranges, each at most a step from the one before.
+
+    The ranges left by all before are carried along, and numbers taken backwards.
+    """
+    bounds = list(zip(low.tolist(), high.tolist(), strict=True))
+    ranges = [bounds[0]]
+    for (least, most), step in zip(bounds[1:], steps.tolist(), strict=True):
+        reach_low, reach_high = ranges[-1][0] - step, ranges[-1][1] + step
         # Where rounding leaves nothing, the end of the reach is as near as it gets.
-        new_low = min(max(least_here, reach_low), reach_high)
-        new_high = max(min(most_here, reach_high), reach_low)
+        new_low = min(max(least, reach_low), reach_high)
+        new_high = max(min(most, reach_high), reach_low)
         ranges.append((new_low, max(new_low, new_high)))
     price = min(max(0.0, ranges[-1][0]), ranges[-1][1])
     prices = [price]
-    before = zip(ranges[-2::-1], slopes[-2::-1], strict=True)
-    for (start_low, start_high), (falls, rises) in before:
-        price = min(max(start_low, price - rises), start_high, price - falls)
+    for (least, most), step in zip(ranges[-2::-1], steps[::-1].tolist(), strict=True):
+        price = min(max(least, price - step), most, price + step)
         prices.append(price)
     return np.array(prices[::-1])

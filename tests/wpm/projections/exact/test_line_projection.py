@@ -17,6 +17,8 @@ from dp_accounting_ext.wpm.projections.exact import line_projection
 def test_line_is_exact_and_proves_it(seed):
     generator = np.random.default_rng(seed)
     k, size = generator.integers(1, 30, 2)
+    if seed % 2 == 0:
+        k, size = generator.integers(1, 4), 130
     inputs, outputs = generator.random(k), generator.random(size)
     if seed % 3 == 0:
         inputs, outputs = np.round(9 * inputs), np.round(9 * outputs)
@@ -34,3 +36,15 @@ def test_line_is_exact_and_proves_it(seed):
     assert found.values[0] == pytest.approx(general.values[0], rel=1e-9, abs=slack)
     bound = duality.lower_bound(masses, found.prices[0], cost, polytope)
     assert found.values[0] - bound <= slack
+
+
+def test_long_line_is_proven_as_well():
+    generator = np.random.default_rng(1)
+    places = generator.random(200_000)
+    line = line_cost.LineCost(places)
+    polytope = wpm_oracles.polytope_of(np.full(places.size, 1 / places.size), 2.0)
+    inputs = generator.choice(places.size, 20, replace=False)
+    masses = generator.dirichlet(np.ones(20))
+    found = line_projection.solve(inputs, masses, line, polytope)
+    bound = duality.lower_bound(masses, found.prices[0], line.rows(inputs), polytope)
+    assert abs(found.values[0] - bound) <= 1e-10 * bound
