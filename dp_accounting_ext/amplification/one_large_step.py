@@ -153,15 +153,13 @@ class _Sums:
         tail_mass: float,
     ) -> None:
         scores = np.log1p(num_selected / num_steps * (pair.ratios - 1))
-        deviation = allocation_by_sum.spread(
-            scores, (pair.p_masses, pair.masses), num_selected, num_steps
-        )
+        laws = pair.p_masses, pair.masses
+        deviation = allocation_by_sum.spread(scores, laws, num_selected, num_steps)
         goal = math.sqrt(-2 * math.log(tail_mass))
         step = max(4 * goal * deviation, float(np.ptp(scores))) / _POINTS
         cells = np.rint(scores / step).astype(np.int64)
         start = int(cells[0])
-        without = sums.gather(cells - start, pair.masses)
-        with_record = sums.gather(cells - start, pair.p_masses)
+        with_record, without = (sums.gather(cells - start, law) for law in laws)
         self._counts = num_selected, num_steps - num_selected
         gains = [
             lattice.Factor(start, with_record, self._counts[0]),

@@ -105,7 +105,8 @@ def delta(
         log_kappa = math.log1p(growth / rate) if near else math.log(sampled / rate)
         doubt = size / sampled
         weight = math.exp(-signed) * sampled
-    error = _ROUNDING * (1 + abs(signed) + abs(log_kappa)) + doubt
+    # At ε = 0 the level of all records is ε = 0, exactly.
+    error = _ROUNDING * (1 + abs(signed) + abs(log_kappa)) + doubt if signed else 0.0
     if direction is Direction.REMOVE:
         value = rate * inner(log_kappa - sign * error)
     else:

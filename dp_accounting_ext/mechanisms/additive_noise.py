@@ -144,13 +144,41 @@ class _ShiftMixture(interface.OnePairMechanism):
             return moved(epsilon)
         if rate:
             return poisson_subsampling.delta(moved, rate, epsilon, direction, bound)
-        return neyman_pearson.delta(
+        found = neyman_pearson.delta(
             self._mixture(self.p),
             self._mixture(self.q),
             epsilon=epsilon,
             direction=direction,
             bound=bound,
         )
+        elsewhere = self._elsewhere() if epsilon == 0 else None
+        if elsewhere is None:
+            return found
+        # A product, whose relative error is small however rare a sample is.
+        weight, distance = elsewhere
+        total = weight * self._moved_delta(distance, 0.0, bound)
+        if bound is Bound.UPPER:
+            return min(found, floats.raised(total))
+        return max(found, floats.lowered(total))
+
+    def _elsewhere(self) -> tuple[float, float] | None:
+        """Returns the weight that has another shift in P than in Q, and how far apart.
+
+        None where several have. Weights sum to one, so that what one law has less at
+        the only shift of the other is what it has elsewhere.
+        """
+        p, q = dict(self.p), dict(self.q)
+        if len(p) < len(self.p) or len(q) < len(self.q):
+            return None
+        alone = [shift for shift in p if shift not in q]
+        other = [shift for shift in q if shift not in p]
+        if len(alone) == len(other) == 1 and len(p) == len(q):
+            same = all(p[shift] == q[shift] for shift in p if shift in q)
+            if same and p[alone[0]] == q[other[0]]:
+                return p[alone[0]], alone[0] - other[0]
+        if len(p) == len(other) == 1 and len(q) == 2:
+            return q[other[0]], next(iter(p)) - other[0]
+        return None
 
     def closed_form_epsilon(self, delta: float, bound: Bound) -> float | None:
         rate, distance = self._sample()

@@ -10,7 +10,10 @@ from dp_accounting_ext.pairs import gaussian_mixture
 
 # Certified (docs/guarantees.md, "closed Gaussian δ"): four units of the denormals.
 _DENORMAL_UNITS = 4 * 5e-324
-
+# Certified: of a density times a length, relatively; that of rounding is far less.
+_SMALL_MEAN_ERROR = 1e-14
+# Tuning: of a smaller mean the total variation is a length times a density.
+_SMALL_MEAN = 1e-4
 # Tuning: the relative width of ε at which a search ends, after some ten steps.
 _CLOSE = 2.5e-14
 
@@ -53,12 +56,22 @@ def delta(mean: float, epsilon: float, bound: dominating_pair.Bound) -> float:
     Source:
         Balle and Wang 2018, https://arxiv.org/abs/1805.06530, Theorem 8.
     """
+    if epsilon == 0 and mean <= _SMALL_MEAN:
+        return _small_total_variation(mean, bound)
     value = math.exp(min(_log_delta(mean, epsilon, bound)[0], 0.0))
     # The slack is relative; among denormals a few units are more than that.
     units = (
         _DENORMAL_UNITS if bound is dominating_pair.Bound.UPPER else -_DENORMAL_UNITS
     )
     return min(max(value + units, 0.0), 1.0)
+
+
+def _small_total_variation(mean: float, bound: dominating_pair.Bound) -> float:
+    """Returns Φ(m/2) − Φ(−m/2): m times a density of φ(0), or of φ(0) (1 − m²/24)."""
+    value = mean / math.sqrt(2 * math.pi)
+    if bound is dominating_pair.Bound.UPPER:
+        return value * (1 + _SMALL_MEAN_ERROR) + _DENORMAL_UNITS
+    return max(value * (1 - mean**2 / 24 - _SMALL_MEAN_ERROR) - _DENORMAL_UNITS, 0.0)
 
 
 def _log_delta(
