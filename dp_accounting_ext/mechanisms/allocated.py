@@ -31,9 +31,9 @@ _ROUNDING = 16 * dominating_pair.UNIT_ROUNDOFF
 _DELTA_OVER_TAIL = 1e6
 _LARGEST_DELTA = 0.1
 # Draws, and steps for each, from which blocks of 2 draws gain nothing and take up to a
-# second. (30 of 1000 steps, σ = 0.7, 3; 205 of 10,000, 1.42; 20 of 4000, 1; 100 of
-# 1000, 10: the same to five digits, of one run and of ten.)
-_MANY_DRAWS, _MANY_STEPS = 20, 5
+# second. (30 of 1000 steps, σ = 0.7, 3; 205 of 10,000, 1.42; 20 of 4000, 1: the same to
+# five digits. Ten runs of 100 of 1000, σ = 2, need them: 0.28 % wide, and 0.44 %.)
+_MANY_DRAWS, _MANY_STEPS = 20, 30
 _UNEVEN = 0.05  # Of what a block of one draw may differ from the others' share.
 
 
