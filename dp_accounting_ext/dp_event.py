@@ -7,6 +7,8 @@ import attr
 from dp_accounting import dp_event
 import numpy as np
 
+from dp_accounting_ext.validation import strategies
+
 
 def _as_tuple(value: Any) -> Any:
     """Returns a list as a tuple: events are hashable."""
@@ -170,8 +172,11 @@ class MatrixAllocationEvent(dp_event.DpEvent):
             noise_multiplier: As for the event.
             num_bins: As for the event.
             num_epochs: As for the event.
+
+        Raises:
+            TypeError, ValueError: If they are not as many numbers, or decays are not
+                in [0, 1], or there are too many steps.
         """
-        steps = np.arange(num_bins * num_epochs - 1)
-        powers = np.power.outer(np.asarray(decays, dtype=np.float64), steps)
-        column = np.append(1.0, np.asarray(scales, dtype=np.float64) @ powers)
+        bins, epochs = strategies.bins(num_bins, num_epochs)
+        column = strategies.buffered_toeplitz(decays, scales, bins * epochs)
         return cls(column, noise_multiplier, num_bins, num_epochs)

@@ -378,6 +378,8 @@ class PLDAccountant(pld_privacy_accountant.PLDAccountant):
         """Returns what is found for δ in [0, 1), and what is plain elsewhere."""
         deltas = fields.real_numbers("target_delta", target_delta)
         composed = self._composed
+        if not deltas.ndim and 0 <= deltas < 1 and not composed.is_known():
+            return self._remembered(composed).answer(question, float(deltas))
         plain = np.where(deltas < 0, math.inf, 0.0)
         if composed.is_known():
             plain = np.full(deltas.shape, math.inf)
@@ -388,6 +390,8 @@ class PLDAccountant(pld_privacy_accountant.PLDAccountant):
         """Returns what a question gives for ε, and 1 where that is plain."""
         epsilons = fields.real_numbers("target_epsilon", target_epsilon)
         composed = self._composed
+        if not epsilons.ndim and epsilons > -math.inf and not composed.is_known():
+            return self._remembered(composed).answer(question, float(epsilons))
         asked = (epsilons > -math.inf) & (not composed.is_known())
         return self._filled(
             composed, epsilons, np.ones(epsilons.shape), asked, question
@@ -402,8 +406,6 @@ class PLDAccountant(pld_privacy_accountant.PLDAccountant):
         question: _Question,
     ) -> list[Any]:
         """Returns plain answers, but where there is something to ask, what is found."""
-        if asked.ndim == 0 and asked:
-            return self._remembered(composed).answer(question, float(values))
         bounds = self._remembered(composed).privacy if asked.any() else _NOTHING
         found = question(bounds, values[asked])
         answers = []

@@ -6,6 +6,7 @@ with probability α, over the draws of this program alone.
 
 from collections.abc import Callable
 import dataclasses
+import itertools
 import math
 import time
 from typing import Any
@@ -16,7 +17,6 @@ import numpy.typing as npt
 from scipy import optimize
 
 from dp_accounting_ext import dp_event
-from dp_accounting_ext.kernels import floats
 from dp_accounting_ext.kernels import moment_tilts
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import matrix_allocation
@@ -32,16 +32,20 @@ Bound = dominating_pair.Bound
 # Certified but for α: what rounding may move in the exponents of samples, far below
 # what the samples themselves leave open.
 _ROUNDING = 1e-7
+# Of the logarithm of a capital: a million factors have far less.
+_LOG_ROUNDING = 1e-6
 # Tuning.
-_GRID = np.linspace(-4.0, 4.0, 33)  # Of ε, in units of the width that is asked for.
-_PILOT = 2_000_000  # Numbers in a pilot's samples of one m.
-_FEWEST_OF_PILOT, _MOST_OF_PILOT = 2000, 20_000
+# Values of ε, in units of the width that is asked for: close where ends are to be. A
+# pilot errs by up to about one width.
+_GRID = np.concatenate([[-8.0, -4.0], np.arange(-2.5, 2.51, 0.04), [4.0, 8.0]])
+_PILOT = 2_000_000  # Numbers in a pilot's draws of noise for one m.
+_FEWEST_OF_PILOT, _MOST_OF_PILOT = 2000, 8000
 _MOST_MOMENTS = 40
-_WORSE = 3.0  # Of samples needed: m is not raised further.
-_FEWEST = 20_000
-_SHARE, _MOST_REFINED = 0.15, 4_000_000  # Of the samples that a plan asks for.
-_SPARE, _OF_WIDTH = 1.1, 0.9  # More samples than planned, for a part of the width.
-_OTHER_WORK = 4  # Of a sample, over the work of one more index.
+_WORSE = 3.0  # Of the work: m is not raised further.
+_FEWEST = 1_000
+_SHARE, _MOST_REFINED = 0.15, 20_000  # Of the work that a plan asks for.
+_SPARE, _OF_WIDTH = 1.1, 0.96  # More samples than planned, for a part of the width.
+_MOST_OF_STAKE = 0.95  # Of the capital, that a sample may lose.
 _LARGEST_EXPONENT = 600.0
 _LEAST_EPSILON = 0.05  # Widths are relative to no less.
 _TAIL_SHARE = 1e-6
@@ -163,8 +167,8 @@ def certify_mixture(
         The bracket, whose add_upper is infinite: nothing is said about ADD.
 
     Source:
-        Maurer and Pontil 2009, https://arxiv.org/abs/0907.3740, Theorem 4, with a
-        union over values of ε that a pilot fixed.
+        Waudby-Smith and Ramdas 2020, https://arxiv.org/abs/2010.09686, Section 4:
+        capitals of bets, here with stakes that a pilot fixed.
     """
     began = time.process_time()
     _check(delta, failure_probability, relative_width)
@@ -172,11 +176,11 @@ def certify_mixture(
         seed = int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
     pilot, main = map(np.random.default_rng, np.random.SeedSequence(seed).spawn(2))
     means = moment_tilts.Means(np.asarray(gram, dtype=np.float64))
-    logs = math.log(4 * _GRID.size / failure_probability)
+    logs = math.log(2 / failure_probability)
     aim = _Aim(delta, relative_width, logs)
     plan = _refined(means, aim, _plan(means, aim, pilot), pilot)
     _check_budget(aim, plan, most_seconds)
-    samples = moment_tilts.draw(means, plan.moment, plan.samples, main)
+    samples = moment_tilts.draw(means, plan.moment, plan.samples, main, plan.crossing)
     lower, upper = _bracket(samples, aim, plan)
     return SampledBounds(
         lower=lower,
@@ -194,31 +198,38 @@ def certify_mixture(
 
 @dataclasses.dataclass(frozen=True)
 class _Aim:
-    """What is asked for: δ, the width, and ln of two over each failure's chance."""
+    """What is asked for: δ, the width, and ln of one over each end's failure."""
 
     delta: float
     relative_width: float
     logs: float
 
+    def width(self, epsilon: float) -> float:
+        """Returns how far ends may be from such an ε."""
+        return self.relative_width * max(epsilon, _LEAST_EPSILON)
+
 
 @dataclasses.dataclass(frozen=True)
 class _Plan:
-    """What a pilot found: it decides how tight a bracket is, never whether it holds."""
+    """What a pilot found: it decides how tight a bracket is, never whether it holds.
+
+    Attributes:
+        moment: m.
+        crossing: Draws of noise, and tuples, of a sample.
+        epsilon: About ε.
+        pilot: What this is known from, and what fixes the bets of the main run.
+        samples: Number of samples.
+        work: What they cost, in units that are the same in every run.
+        seconds: What they cost, in CPU time.
+    """
 
     moment: int
+    crossing: tuple[int, int]
     epsilon: float
+    pilot: moment_tilts.Samples
     samples: int
-    seconds_each: float
-
-    @property
-    def cost(self) -> float:
-        """What its samples cost, in units that are the same in every run."""
-        return float(self.samples * (self.moment + _OTHER_WORK))
-
-    @property
-    def seconds(self) -> float:
-        """What its samples cost, in CPU time."""
-        return self.samples * self.seconds_each
+    work: float
+    seconds: float
 
 
 def _check_budget(aim: _Aim, plan: _Plan, most_seconds: float) -> None:
@@ -234,18 +245,37 @@ def _check_budget(aim: _Aim, plan: _Plan, most_seconds: float) -> None:
 def _bracket(
     samples: moment_tilts.Samples, aim: _Aim, plan: _Plan
 ) -> tuple[float, float]:
-    """Returns bounds on ε by the main run, of values that the plan fixed."""
+    """Returns bounds on ε by the main run, at values that the plan fixed.
+
+    Of E h ≤ δ, or E h ≥ δ, each value is a hypothesis, and rejected where the capital
+    of who bets against it is above 2 / α: its mean is at most one. E h falls with ε:
+    where one is wrong all those before it, in the order of the tests, are right to be
+    rejected. So the first that stands ends the tests, and there is no union.
+    """
     lower, upper = 0.0, math.inf
-    width = aim.relative_width * max(plan.epsilon, _LEAST_EPSILON)
-    for epsilon in plan.epsilon + width * _GRID:
-        values = samples.values(float(epsilon))
-        mean = float(values.mean())
-        radius = _radius(values, samples.largest(float(epsilon)), aim.logs)
-        if mean - radius >= aim.delta:
-            lower = max(lower, float(epsilon) - _ROUNDING)
-        if mean + radius <= aim.delta:
-            upper = min(upper, max(float(epsilon), 0.0) + _ROUNDING)
+    width = aim.width(plan.epsilon)
+    epsilons = [plan.epsilon + width * step for step in _GRID.tolist()]
+    more, less = (
+        _bet(plan.pilot, plan.crossing, plan.epsilon - sign * width, aim.delta, sign)[0]
+        for sign in (1, -1)
+    )
+    for epsilon in epsilons:
+        gains = samples.values(epsilon) - aim.delta
+        if not _capital(gains, more) > aim.logs:
+            break
+        lower = max(epsilon - _ROUNDING, 0.0)
+    for epsilon in reversed(epsilons):
+        gains = aim.delta - samples.values(epsilon)
+        most = _MOST_OF_STAKE / samples.largest(epsilon)
+        if not _capital(gains, min(less, most)) > aim.logs:
+            break
+        upper = max(epsilon, 0.0) + _ROUNDING
     return lower, upper
+
+
+def _capital(gains: FloatArray, stake: float) -> float:
+    """Returns ln Π (1 + λ gain), but for rounding, which `_LOG_ROUNDING` is above."""
+    return float(np.log1p(stake * gains).sum()) - _LOG_ROUNDING
 
 
 def _plan(
@@ -261,9 +291,9 @@ def _plan(
         found = _trial(means, aim, moment, count, generator)
         if found is None:
             continue
-        if best is None or found.cost < best.cost:
+        if best is None or found.work < best.work:
             best = found
-        elif found.samples > _WORSE * best.samples:
+        elif found.work > _WORSE * best.work:
             break
     if best is None:
         raise BudgetError(
@@ -279,8 +309,10 @@ def _refined(
     plan: _Plan,
     generator: np.random.Generator,
 ) -> _Plan:
-    """Returns the plan anew from more samples, a share of those it asks for."""
-    count = math.ceil(min(plan.samples, _MOST_REFINED) * _SHARE)
+    """Returns the plan anew from more samples, a share of the work it asks for."""
+    each = means.work(plan.moment, means.crossing(plan.moment))
+    count = min(math.ceil(plan.work * _SHARE / each), _MOST_REFINED)
+    count *= max(means.crossing(plan.moment))
     return _trial(means, aim, plan.moment, count, generator) or plan
 
 
@@ -291,14 +323,32 @@ def _trial(
     count: int,
     generator: np.random.Generator,
 ) -> _Plan | None:
+    """Returns the crossing that costs least, or None where δ is met by no sample."""
     began = time.process_time()
-    samples = moment_tilts.draw(means, moment, count, generator)
-    each = (time.process_time() - began) / count
+    whole = means.crossing(moment)
+    count = math.ceil(count / max(whole))
+    samples = moment_tilts.draw(means, moment, count, generator, whole)
+    speed = (time.process_time() - began) / count / means.work(moment, whole)
     epsilon = _estimate(samples, aim.delta)
     if epsilon is None:
         return None
-    needed = max(_samples_needed(samples, epsilon, aim), _FEWEST)
-    return _Plan(moment, epsilon, needed, each)
+    best, least = (1, 1), (math.inf, 0)
+    sizes = [[2**power for power in range(size.bit_length())] for size in whole]
+    for crossing in itertools.product(*sizes):
+        needed = _samples_needed(samples, crossing, epsilon, aim)
+        work = needed * means.work(moment, crossing)
+        if work < least[0]:
+            best, least = crossing, (work, needed)
+    work, needed = least
+    return _Plan(moment, best, epsilon, samples, needed, work, work * speed)
+
+
+def _means_of(pairs: FloatArray, crossing: tuple[int, int]) -> FloatArray:
+    """Returns means over so many draws of noise with so many tuples."""
+    count, noises, tuples = pairs.shape
+    (s, t) = crossing
+    parts = pairs.reshape(count, noises // s, s, tuples // t, t)
+    return np.asarray(parts.mean(axis=(2, 4)))
 
 
 def _estimate(samples: moment_tilts.Samples, delta: float) -> float | None:
@@ -315,25 +365,46 @@ def _estimate(samples: moment_tilts.Samples, delta: float) -> float | None:
     return float(optimize.brentq(excess, 0.0, highest))
 
 
-def _samples_needed(samples: moment_tilts.Samples, epsilon: float, aim: _Aim) -> int:
-    """Returns with how many samples the radius is what the width moves δ."""
-    width, logs = aim.relative_width * max(epsilon, _LEAST_EPSILON), aim.logs
-    values = samples.values(epsilon)
-    mean = float(values.mean())
-    below = mean - float(samples.values(epsilon + width).mean())
-    goal = below if epsilon > 0 else max(below, aim.delta - mean)
-    goal = max(_OF_WIDTH * goal, 1e-300)
-    deviation, largest = float(values.std()), samples.largest(epsilon)
-    linear = math.sqrt(2 * logs) * deviation
-    root = (linear + math.sqrt(linear**2 + 28 * goal * largest * logs / 3)) / (2 * goal)
-    return math.ceil(min(_SPARE * root**2, 1e15))
+def _samples_needed(
+    samples: moment_tilts.Samples,
+    crossing: tuple[int, int],
+    epsilon: float,
+    aim: _Aim,
+) -> int:
+    """Returns with how many samples both capitals are large enough."""
+    width = _OF_WIDTH * aim.width(epsilon)
+    upper = _bet(samples, crossing, epsilon + width, aim.delta, -1)[1]
+    growth = upper
+    if epsilon > 0:
+        growth = min(growth, _bet(samples, crossing, epsilon - width, aim.delta, 1)[1])
+    needed = _SPARE * aim.logs / max(growth, 1e-300)
+    return math.ceil(min(max(needed, _FEWEST), 1e15))
 
 
-def _radius(values: FloatArray, largest: float, logs: float) -> float:
-    """Returns Maurer and Pontil's radius, ln(2 / failure) given, rounded up."""
-    count = values.size
-    spread = math.sqrt(2 * float(values.var(ddof=1)) * logs / count)
-    return floats.raised(spread + 7 * largest * logs / (3 * (count - 1)))
+def _bet(
+    samples: moment_tilts.Samples,
+    crossing: tuple[int, int],
+    epsilon: float,
+    delta: float,
+    sign: int,
+) -> tuple[float, float]:
+    """Returns about the best stake on E h > δ, or on E h < δ, and what it gains.
+
+    Args:
+        samples: A pilot's.
+        crossing: What is a sample of the main run.
+        epsilon: Where h is looked at.
+        delta: δ.
+        sign: 1 for a bet on E h > δ, −1 on E h < δ.
+
+    Returns:
+        λ, and the mean of ln(1 + λ gain).
+    """
+    gains = sign * (_means_of(samples.pairs(epsilon), crossing) - delta)
+    stake = float(gains.mean()) / max(float((gains**2).mean()), 1e-300)
+    most = delta if sign > 0 else samples.largest(epsilon)
+    stake = min(max(stake, 0.0), _MOST_OF_STAKE / most)
+    return stake, float(np.log1p(stake * gains).mean())
 
 
 def _check(delta: Any, failure_probability: Any, relative_width: Any) -> None:

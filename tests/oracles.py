@@ -218,11 +218,19 @@ def stored_delta(pair, epsilon: float, direction) -> mpmath.mpf:
     """Returns δ at ε of a pair's atoms as they are stored, to some 40 digits."""
     with mpmath.workdps(50):
         kappa = mpmath.exp(mpmath.mpf(epsilon))
+        is_remove = direction.value == "remove"
+        # The others add nothing, and most of the time.
+        place = float(kappa if is_remove else 1 / kappa)
+        near = pair.ratios > place * (1 - 1e-9)
+        if not is_remove:
+            near = pair.ratios < place * (1 + 1e-9)
         atoms = [
-            (mpmath.mpf(float(z)), mpmath.mpf(float(q)))
-            for z, q in zip(pair.ratios, pair.masses, strict=True)
+            (mpmath.mpf(z), mpmath.mpf(q))
+            for z, q in zip(
+                pair.ratios[near].tolist(), pair.masses[near].tolist(), strict=True
+            )
         ]
-        if direction.value == "remove":
+        if is_remove:
             sink = mpmath.mpf(pair.infinity_mass)
             return sink + sum(q * max(z - kappa, 0) for z, q in atoms)
         sink = mpmath.mpf(pair.zero_mass)
@@ -262,6 +270,17 @@ def _laplace_density(x: mpmath.mpf) -> mpmath.mpf:
     return mpmath.exp(-abs(x)) / 2
 
 
+def _summing_to_one(
+    shifts: Sequence[tuple[float, float]],
+) -> list[tuple[mpmath.mpf, mpmath.mpf]]:
+    """Returns shifts with weights; of two the one at zero has what the other leaves."""
+    exact = [(mpmath.mpf(s), mpmath.mpf(w)) for s, w in shifts]
+    if len(exact) != 2:
+        return exact
+    (first, _), (second, chance) = sorted(exact, key=lambda each: abs(each[0]))
+    return [(first, 1 - chance), (second, chance)]
+
+
 def shift_mixture_deltas(
     p: Sequence[tuple[float, float]],
     q: Sequence[tuple[float, float]],
@@ -276,8 +295,7 @@ def shift_mixture_deltas(
     density_of = _laplace_density if laplace else mpmath.npdf
     below_of = _laplace_below if laplace else _gaussian_below
     with mpmath.workdps(60):
-        p = [(mpmath.mpf(s), mpmath.mpf(w)) for s, w in p]
-        q = [(mpmath.mpf(s), mpmath.mpf(w)) for s, w in q]
+        p, q = _summing_to_one(p), _summing_to_one(q)
 
         def density(mixture: Sequence[tuple[mpmath.mpf, mpmath.mpf]], x: mpmath.mpf):
             return sum(w * density_of(x - s) for s, w in mixture)

@@ -24,9 +24,10 @@ def truth(gram, delta):
 
 
 def test_hardly_any_seed_of_a_thousand_fails(monkeypatch):
-    """At α = 0.1 a hundred may: both sides of 33 values share α, so that few do."""
-    for name, fewer in (("_FEWEST", 500), ("_MOST_OF_PILOT", 300)):
+    """At α = 0.1 a hundred may. So few samples leave no slack but that of a bet."""
+    for name, fewer in (("_FEWEST", 30), ("_MOST_OF_PILOT", 300)):
         monkeypatch.setattr(sampling_certificate, name, fewer)
+    monkeypatch.setattr(sampling_certificate, "_GRID", np.linspace(-2.5, 2.5, 21))
     monkeypatch.setattr(sampling_certificate, "_FEWEST_OF_PILOT", 300)
     monkeypatch.setattr(sampling_certificate, "_MOST_MOMENTS", 3)
     known, failures, widths = truth(GRAM, 0.01), 0, []
@@ -34,8 +35,8 @@ def test_hardly_any_seed_of_a_thousand_fails(monkeypatch):
         found = sampling_certificate.certify_mixture(GRAM, 0.01, 0.1, 0.1, seed)
         widths.append(found.upper - found.lower)
         failures += not found.lower <= known <= found.upper
-    assert failures <= 100
-    assert np.median(widths) < 0.25 * known
+    assert failures <= 100, failures
+    assert np.median(widths) < 0.35 * known
 
 
 @pytest.mark.parametrize("delta", [1e-2, 1e-6])

@@ -1,5 +1,6 @@
 """Means of ratios on either kind of grid, and in stages of a few dozen."""
 
+import functools
 import math
 
 from dp_accounting_ext.amplification import additive_allocation
@@ -70,14 +71,16 @@ def in_stages(
             means[steps] = on_grid(pair, steps, tail, None)
             return means[steps]
         groups = number_of_groups(steps, stage)
-        size, larger = divmod(steps, groups)
-        sizes = [(size, groups - larger), (size + 1, larger)]
+        size, rest = divmod(steps, groups)
+        share = tail / groups
+        kinds = [(mean(size, stage - 1, share), groups, size)]
+        if rest:
+            # One smaller group: of two kinds of groups, several of each, there would
+            # be as many ways to have so many large ratios as there are of these.
+            kinds.append((mean(rest, 1, share), 1, rest))
         summands = [
-            additive_window.Summand(
-                mean(n, stage - 1, tail / groups), count, n * groups / steps
-            )
-            for n, count in sizes
-            if count
+            additive_window.Summand(kind, count, n * groups / steps)
+            for kind, count, n in kinds
         ]
         window = additive_window.window_of(summands, tail)
         means[steps] = additive_allocation.mean_of(summands, window, points=points)
@@ -87,14 +90,32 @@ def in_stages(
 
 
 def number_of_groups(num_steps: int, stages: int) -> int:
-    """Returns into how many groups of nearly equal size the last stage averages.
+    """Returns into how many groups of one size the last stage averages.
 
-    Where a number near the best one divides the steps, all groups are equal.
+    Where a number near the best one divides the steps, nothing is left over; and else
+    one whose groups can be averaged by further stages with nothing left over.
     """
     if stages == 1:
         return num_steps
-    best = float(num_steps ** (1 / stages))
-    near = range(max(2, math.ceil(best / 1.5)), math.floor(best * 1.5) + 1)
-    divisors = [groups for groups in near if num_steps % groups == 0]
-    candidates: list[int] = divisors or [round(best)]
+    best, near = _near_best(num_steps, stages)
+    candidates: list[int] = (
+        [groups for groups in near if num_steps % groups == 0]
+        or [groups for groups in near if _is_even(num_steps // groups, stages - 1)]
+        or [round(best)]
+    )
     return min(candidates, key=lambda groups: abs(groups - best))
+
+
+def _near_best(num_steps: int, stages: int) -> tuple[float, range]:
+    """Returns the root that makes all stages alike, and numbers near it."""
+    best = float(num_steps ** (1 / stages))
+    return best, range(max(2, math.ceil(best / 1.5)), math.floor(best * 1.5) + 1)
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_even(num_steps: int, stages: int) -> bool:
+    """Tells whether all stages can average groups of one size, with nothing left."""
+    return stages == 1 or any(
+        num_steps % groups == 0 and _is_even(num_steps // groups, stages - 1)
+        for groups in _near_best(num_steps, stages)[1]
+    )

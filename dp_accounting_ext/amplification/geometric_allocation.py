@@ -8,6 +8,7 @@ import math
 
 import numpy as np
 
+from dp_accounting_ext.kernels import floats
 from dp_accounting_ext.kernels import geometric
 from dp_accounting_ext.kernels import sums
 from dp_accounting_ext.pairs import dominating_pair
@@ -17,6 +18,9 @@ Bound = dominating_pair.Bound
 _SMALLEST_RANGE = 0.1  # Of the loss, in nats, that a grid is laid out for.
 _SMALLEST_MEAN = 1e-100
 _FINEST = 2000.0  # Grid points per relative standard deviation, at most.
+# Of ratios that agree in their first digits a part is set aside.
+_TRIMMED = 0.25  # Of the tail, at either end of such ratios.
+_LEAST_GAIN = 2.0  # Of steps at the mean without that part, over those with it.
 
 
 def discretize(
@@ -59,10 +63,83 @@ def mean_of_copies(
         https://arxiv.org/abs/2602.17284, Algorithms 1 and 2 by Algorithm 3
         (Theorem 4.6), Remark C.1 for lower bounds.
     """
-    step = max(pair.loss_range(), _SMALLEST_RANGE) / points
     budget = tail_mass / max(1.0, 2 * math.log2(num_steps))
+    trimmed = dominating_pair.without_tails(pair, _TRIMMED * tail_mass / num_steps)
+    aside = _set_aside(trimmed)
+    rare = num_steps * trimmed.zero_mass <= tail_mass
+    if rare and _LEAST_GAIN * _step(trimmed, aside) < _step(pair, 0.0):
+        varied = _without(trimmed, aside)
+        step = max(varied.loss_range(), _SMALLEST_RANGE) / points
+        law = self_convolve(discretize(varied, step), num_steps, budget, points)
+        return _with(_mean(law, pair.bound, num_steps), aside, trimmed, num_steps)
+    step = max(pair.loss_range(), _SMALLEST_RANGE) / points
     law = self_convolve(discretize(pair, step), num_steps, budget, points)
     return _mean(law, pair.bound, num_steps)
+
+
+def _set_aside(pair: dominating_pair.DominatingPair) -> float:
+    """Returns a part of all ratios: what is left of the least is one deviation."""
+    lowest = float(pair.ratios[0])
+    mean = float(pair.p_masses.sum())
+    apart = (pair.ratios - mean) * np.sqrt(pair.masses)
+    return max(lowest - math.sqrt(sums.dot(apart, apart)), 0.0)
+
+
+def _step(pair: dominating_pair.DominatingPair, aside: float) -> float:
+    """Returns about the step, at the mean, of a grid for what is over a part."""
+    low, high = (float(end) - aside for end in pair.ratios[[0, -1]])
+    if low <= 0:
+        return math.inf
+    mean = float(pair.p_masses.sum()) - aside
+    return max(math.log(high / low), _SMALLEST_RANGE) * mean
+
+
+def _without(
+    pair: dominating_pair.DominatingPair, aside: float
+) -> dominating_pair.DominatingPair:
+    """Returns the law of what ratios have over a part of all; zeros are left out."""
+    ratios = pair.ratios - aside
+    lowest = float(pair.ratios[0])
+    error = pair.ratio_error + 2 * floats.UNIT_ROUNDOFF
+    return dataclasses.replace(
+        pair,
+        ratios=ratios,
+        zero_mass=0.0,
+        ratio_error=floats.raised(error * lowest / float(ratios[0])),
+    )
+
+
+def _with(
+    mean: dominating_pair.DominatingPair,
+    aside: float,
+    pair: dominating_pair.DominatingPair,
+    num_steps: int,
+) -> dominating_pair.DominatingPair:
+    """Returns the law of a mean, of which `mean` is what is over a part of all.
+
+    Args:
+        mean: The law of what is over it; its zero is that part itself.
+        aside: The part.
+        pair: The ratio of one step.
+        num_steps: Number of copies.
+    """
+    ratios, masses = mean.ratios, mean.masses
+    if mean.zero_mass:
+        ratios, masses = np.append(0.0, ratios), np.append(mean.zero_mass, masses)
+    infinity_mass, zero_mass = mean.infinity_mass, 0.0
+    if pair.bound is Bound.UPPER:
+        # A mean with a zero in it counts as zero, and what it was else as infinite.
+        zero_mass = floats.raised(num_steps * pair.zero_mass)
+        infinity_mass = floats.raised(infinity_mass + zero_mass)
+    share = float(ratios[-1]) / (float(ratios[-1]) + aside)
+    return dataclasses.replace(
+        mean,
+        ratios=ratios + aside,
+        masses=masses,
+        infinity_mass=infinity_mass,
+        zero_mass=zero_mass,
+        ratio_error=mean.ratio_error * share + 4 * floats.UNIT_ROUNDOFF,
+    )
 
 
 def weighted_mean(

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from scipy import special
 
 from dp_accounting_ext.amplification import allocation_by_sum
+from dp_accounting_ext.amplification import few_out_of_t
 from dp_accounting_ext.amplification import joint_allocation
 from dp_accounting_ext.kernels import floats
 from dp_accounting_ext.kernels import lattice_2d
@@ -44,9 +45,8 @@ _NODE_ERROR = 1e-12  # Of a loss up to 700 nats, and of its place among the node
 # at 21.93 without them, 21.86 with them.
 _EXPONENTS = (-3.0, -0.5, 0.0, 0.5, 1.5, 3.0, 5.5, 9.0, 14.0, 19.0, 27.0)
 _MOST_NODES = 24_000
-# For few draws the best λ is a little higher; of two, twos are the least anyway. (3 of
-# 240 steps, σ = 0.7 and δ = 1e-7: ε is 4.437 without these looks, 4.426 with them.)
-_FEW_DRAWS, _HIGHER, _HIGHER_EXPONENTS = (3, 4), 1.12, (9.0, 14.0, 19.0)
+# Of 2 and 3 draws `few_out_of_t` is nearly always less.
+_EXPONENTS_OF_FEW = (0.0, 3.0, 9.0, 14.0, 27.0)
 _LOWER_EXPONENTS = (0.0, 7.0, 16.0, 28.0)  # The same for lower ones.
 _FURTHER = 1.5  # Beyond the last one, quotient of neighbours.
 _DELTA_OVER_TAIL = 1e6  # Of a question.
@@ -127,12 +127,10 @@ def upper_pair(
         return least(known)
     sketch = steps.sketch
     cells = []
-    looks = [(exponent, 1.0) for exponent in _exponents(_EXPONENTS, tail_mass)]
-    if num_selected in _FEW_DRAWS:
-        looks += [(exponent, _HIGHER) for exponent in _HIGHER_EXPONENTS]
-    for exponent, higher in looks:
+    few = num_selected <= few_out_of_t.MOST_DRAWS
+    for exponent in _exponents(_EXPONENTS_OF_FEW if few else _EXPONENTS, tail_mass):
         tilt = math.copysign(sketch.tilt(abs(exponent)), exponent)
-        rate = min(higher * sketch.rate(tilt), joint_allocation.HIGHEST_RATE)
+        rate = min(sketch.rate(tilt), joint_allocation.HIGHEST_RATE)
         # Below the mean too the whole law is looked at: nothing is below its window.
         exponent, tilt = max(exponent, 0.0), max(tilt, 0.0)
         ordinary, lost = steps.without_largest(math.exp(-exponent - _RARE))

@@ -8,9 +8,10 @@ is N_l, and y from Q moved by m_{i_1} + … + m_{i_m}. Then
     h = (Π N_l / b) (Z − κ)₊ / Z^m
 
 has the mean E_Q (Z − κ)₊: the tuple and y have the density q(y) Π X_{i_l}(y) / Π N_l,
-and the sum over all tuples of Π X_{i_l} is (b Z)^m. Where each bin has few neighbours
-several tuples share one draw of noise, and their mean is one sample: a tuple changes Z
-in the neighbourhoods of its bins alone, which costs little beside the noise.
+and the sum over all tuples of Π X_{i_l} is (b Z)^m. Moved by a tuple, Z is the sum of
+X_i e^{E_i} / b with X_i under Q and E_i the sum of the G_ij over the tuple: a sample is
+the mean of h over several draws of noise, each with each of several tuples, which costs
+little more than to draw them.
 """
 
 import dataclasses
@@ -26,9 +27,12 @@ FloatArray = npt.NDArray[np.float64]
 
 # Tuning: numbers in a block of samples; rows of a block of the covariance's root.
 _BLOCK_SIZE, _ROWS = 1 << 18, 32
-# Tuples to a draw of noise, where m² neighbours are at most such a share of the bins:
-# with 15 neighbours of 1024 bins and m = 3 a bracket takes 13 s of CPU, not 48.
-_TUPLES, _FEW_NEIGHBOURS = 8, 0.25
+# Tuples are drawn by neighbours where m² of these are at most such a share of bins, and
+# exponents are below the largest.
+_FEW_NEIGHBOURS, _LARGEST_EXPONENT = 0.25, 300.0
+# Work in ns: a bin of a draw of noise, of a round of a tuple, of the product of both,
+# and what a pair costs beside. Tuples by neighbours are so many times as fast.
+_NOISE, _ROUND, _PRODUCT, _PAIR, _FASTER = 20.0, 5.0, 0.1, 100.0, 4.0
 # Of the least eigenvalue over the largest entry: far below what samples can tell.
 _JITTER = 1e-13
 
@@ -73,14 +77,41 @@ class Means:
         return np.ascontiguousarray(order)
 
     @functools.cached_property
+    def near_growth(self) -> FloatArray:
+        """(b, w) e^G − 1 of a bin with its neighbours."""
+        return np.asarray(np.expm1(np.take_along_axis(self.gram, self.neighbours, 1)))
+
+    @functools.cached_property
+    def meet(self) -> npt.NDArray[np.bool_]:
+        """(b, b) whether two bins may have a neighbour in common."""
+        occupied = self.gram > 0
+        found = np.zeros_like(occupied)
+        for column in self.neighbours.T:
+            found |= occupied[column]
+        return found
+
+    @functools.cached_property
     def width(self) -> int:
         """The largest number of bins whose product with one is positive."""
         return int(np.count_nonzero(self.gram, axis=1).max())
 
-    def tuples(self, moment: int) -> int:
-        """Number of tuples that share one draw of noise."""
-        work = moment**2 * self.width
-        return _TUPLES if work <= _FEW_NEIGHBOURS * len(self.gram) else 1
+    def has_few_neighbours(self, moment: int) -> bool:
+        """Whether tuples change e^{E_i} in few places."""
+        few = moment**2 * self.width <= _FEW_NEIGHBOURS * len(self.gram)
+        return few and moment * float(self.gram.max()) <= _LARGEST_EXPONENT
+
+    def crossing(self, moment: int) -> tuple[int, int]:
+        """Returns of how many draws of noise, and tuples, a sample is at most."""
+        return (2, 32) if self.has_few_neighbours(moment) else (8, 8)
+
+    def work(self, moment: int, crossing: tuple[int, int]) -> float:
+        """Returns about how many ns a sample costs, the same on every machine."""
+        bins, (noises, tuples) = len(self.gram), crossing
+        each = _ROUND * moment * bins
+        if self.has_few_neighbours(moment):
+            each /= _FASTER
+        pairs = noises * tuples * (_PRODUCT * bins + _PAIR)
+        return noises * _NOISE * bins + tuples * each + pairs
 
     def log_largest_weight(self, moment: int) -> float:
         """Bounds ln Π N_l / b: by Hölder's inequality, each by that of l equal bins."""
@@ -97,7 +128,7 @@ class Samples:
 
     Attributes:
         moment: m, at least 2.
-        log_ratios: (n, t) ln Z, for each of the tuples of a sample.
+        log_ratios: (n, s, t) ln Z, of each of s draws of noise with each of t tuples.
         log_weights: (n, t) ln Π N_l / b.
         log_largest: A bound on any of these weights.
     """
@@ -107,11 +138,25 @@ class Samples:
     log_weights: FloatArray
     log_largest: float
 
+    @functools.cached_property
+    def _factors(self) -> tuple[FloatArray, FloatArray]:
+        """Of each pair h at κ = 0 and 1 / Z, as if no Z were below 1 / e."""
+        logs = np.maximum(self.log_ratios, -1.0)
+        exponents = self.log_weights[:, np.newaxis, :] + (1 - self.moment) * logs
+        return np.exp(exponents), np.exp(-logs)
+
+    def pairs(self, epsilon: float) -> FloatArray:
+        """Returns (n, s, t) values of h at κ = e^ε, for ε ≥ −1."""
+        weights, inverses = self._factors
+        found = inverses * -math.exp(epsilon)
+        found += 1.0
+        np.maximum(found, 0.0, out=found)
+        found *= weights
+        return found
+
     def values(self, epsilon: float) -> FloatArray:
-        """Returns (n,) values of h at κ = e^ε, means over tuples."""
-        above = -np.expm1(np.minimum(epsilon - self.log_ratios, 0.0))
-        exponents = self.log_weights + (1 - self.moment) * self.log_ratios
-        return np.asarray((np.exp(exponents) * above).mean(axis=1))
+        """Returns (n,) means of h at κ = e^ε over pairs, for ε ≥ −1."""
+        return np.asarray(self.pairs(epsilon).mean(axis=(1, 2)))
 
     def largest(self, epsilon: float) -> float:
         """Bounds h: (z − κ) / z^m is largest at z = κ m / (m − 1)."""
@@ -122,7 +167,11 @@ class Samples:
 
 
 def draw(
-    means: Means, moment: int, count: int, generator: np.random.Generator
+    means: Means,
+    moment: int,
+    count: int,
+    generator: np.random.Generator,
+    crossing: tuple[int, int] = (1, 1),
 ) -> Samples:
     """Returns so many samples.
 
@@ -131,13 +180,22 @@ def draw(
         moment: m.
         count: Number of samples, n.
         generator: The source of all randomness.
+        crossing: s and t: draws of noise and tuples of a sample.
     """
-    block = max(_BLOCK_SIZE // len(means.gram), 16)
+    noises, tuples = crossing
+    block = max(_BLOCK_SIZE // len(means.gram) // noises, 4)
     ratios, weights = [], []
+    draw_tuples = _near_tuples if means.has_few_neighbours(moment) else _tuples
     for start in range(0, count, block):
-        found = _draw_block(means, moment, min(block, count - start), generator)
-        ratios.append(found[0])
-        weights.append(found[1])
+        size = min(block, count - start)
+        noise = _noise(means, size * noises, generator).reshape(size, noises, -1)
+        highest = noise.max(axis=2, keepdims=True)
+        noise -= highest
+        np.exp(noise, out=noise)
+        found, logs = draw_tuples(means, moment, noise, tuples, generator)
+        found += highest
+        ratios.append(found)
+        weights.append(logs)
     return Samples(
         moment,
         np.concatenate(ratios),
@@ -146,34 +204,42 @@ def draw(
     )
 
 
-def _draw_block(
-    means: Means, moment: int, count: int, generator: np.random.Generator
+def _tuples(
+    means: Means,
+    moment: int,
+    noise: FloatArray,
+    tuples: int,
+    generator: np.random.Generator,
 ) -> tuple[FloatArray, FloatArray]:
-    tuples = means.tuples(moment)
-    if tuples > 1:
-        noise = _noise(means, count, generator)
-        np.exp(noise, out=noise)
-        return _draw_near(means, moment, noise, tuples, generator)
-    size = len(means.gram)
+    """Draws tuples, each with the probability that belongs to its indices.
+
+    Args:
+        means: The Gaussians.
+        moment: m.
+        noise: (n, s, b) draws of the X_i under Q.
+        tuples: t.
+        generator: The source of all randomness.
+
+    Returns:
+        (n, s, t) ln Z, and (n, t) ln Π N_l / b.
+    """
+    size, count = len(means.gram), len(noise) * tuples
     chosen = generator.integers(size, size=count)
-    moved = means.gram[chosen]
-    weights = means.growth[chosen]
-    log_weights = np.zeros(count)
-    for number in range(1, moment):
-        cumulative = np.cumsum(weights, axis=1)
+    growth = means.growth[chosen]  # e^{E_i} over e^shift.
+    shifts, log_weights = np.zeros(count), np.zeros(count)
+    for _ in range(1, moment):
+        cumulative = np.cumsum(growth, axis=1)
         total = cumulative[:, -1]
-        log_weights += np.log(total / size)
         goals = generator.random(count) * total
         chosen = np.minimum((cumulative <= goals[:, np.newaxis]).sum(axis=1), size - 1)
-        moved += means.gram[chosen]
-        if number < moment - 1:
-            weights *= means.growth[chosen]
-    moved += _noise(means, count, generator)
-    highest = moved.max(axis=1)
-    moved -= highest[:, np.newaxis]
-    np.exp(moved, out=moved)
-    log_ratios = np.log(moved.mean(axis=1)) + highest
-    return log_ratios[:, np.newaxis], log_weights[:, np.newaxis]
+        shifts += np.log(total / size)
+        log_weights += shifts
+        growth *= (size / total)[:, np.newaxis]
+        growth *= means.growth[chosen]
+    whole = noise @ growth.reshape(len(noise), tuples, size).transpose(0, 2, 1)
+    log_ratios = np.log(whole / size)
+    log_ratios += shifts.reshape(len(noise), 1, tuples)
+    return log_ratios, log_weights.reshape(len(noise), tuples)
 
 
 def _noise(means: Means, count: int, generator: np.random.Generator) -> FloatArray:
@@ -186,38 +252,28 @@ def _noise(means: Means, count: int, generator: np.random.Generator) -> FloatArr
     return noise
 
 
-def _draw_near(
+def _near_tuples(
     means: Means,
     moment: int,
-    ratios: FloatArray,
+    noise: FloatArray,
     tuples: int,
     generator: np.random.Generator,
 ) -> tuple[FloatArray, FloatArray]:
-    """Returns so many tuples for each draw of noise, by what they change.
+    """Does what `_tuples` does, by what a tuple changes.
 
-    With E_i the sum of G_ij over the tuple so far, Σ_i X_i (e^{E_i} − 1) grows with
-    each further index j by Σ_i X_i e^{E_i} (e^{G_ij} − 1), over the neighbours of j.
-
-    Args:
-        means: The Gaussians.
-        moment: m.
-        ratios: (n, b) draws of the X_i under Q.
-        tuples: t.
-        generator: The source of all randomness.
+    Σ_i (e^{E_i} − 1) grows with each further index j by Σ_i e^{E_i} (e^{G_ij} − 1),
+    and Σ_i X_i (e^{E_i} − 1) alike, over the neighbours of j.
     """
-    count, size = ratios.shape
-    rows = np.repeat(np.arange(count), tuples)
-    log_weights = np.zeros(rows.size)
-    added = np.zeros(rows.size)
+    size, near, count = len(means.gram), means.neighbours, len(noise) * tuples
+    log_weights = np.zeros(count)
     chosen: list[npt.NDArray[np.int64]] = []
-    changes = np.empty((rows.size, 0))
-    near = means.neighbours
+    changes = np.empty((count, 0))
     for _ in range(moment):
         cumulative = np.cumsum(changes, axis=1)
-        total = size + (cumulative[:, -1] if chosen else np.zeros(rows.size))
+        total = size + (cumulative[:, -1] if chosen else np.zeros(count))
         if chosen:
             log_weights += np.log(total / size)
-        goals = generator.random(rows.size) * total
+        goals = generator.random(count) * total
         # Up to b each index counts once; beyond are what those before have changed.
         index = np.minimum(goals.astype(np.int64), size - 1)
         beyond = np.flatnonzero(goals >= size)
@@ -229,12 +285,16 @@ def _draw_near(
         around = near[index]
         exponents = np.zeros(around.shape)
         for other in chosen:
-            exponents += means.gram[other[:, np.newaxis], around]
+            rows = np.flatnonzero(means.meet[other, index])
+            exponents[rows] += means.gram[other[rows, np.newaxis], around[rows]]
         change = np.exp(exponents)
-        change *= np.expm1(means.gram[index[:, np.newaxis], around])
-        added += (change * ratios[rows[:, np.newaxis], around]).sum(axis=1)
+        change *= means.near_growth[index]
         changes = np.concatenate([changes, change], axis=1)
         chosen.append(index)
-    shape = (count, tuples)
-    whole = ratios.sum(axis=1)[rows] + added
-    return np.log(whole / size).reshape(shape), log_weights.reshape(shape)
+    places = np.concatenate([near[index] for index in chosen], axis=1)
+    samples = np.repeat(np.arange(len(noise)), tuples)[:, np.newaxis]
+    whole = np.repeat(noise.sum(axis=2, keepdims=True), tuples, axis=2)
+    for number, ratios in enumerate(noise.transpose(1, 0, 2)):
+        added = (changes * ratios[samples, places]).sum(axis=1)
+        whole[:, number] += added.reshape(len(noise), tuples)
+    return np.log(whole / size), log_weights.reshape(len(noise), tuples)

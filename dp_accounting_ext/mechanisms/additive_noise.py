@@ -5,6 +5,7 @@ from collections.abc import Callable
 import dataclasses
 import math
 
+from dp_accounting_ext.amplification import poisson_subsampling
 from dp_accounting_ext.kernels import floats
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.pairs import dominating_pair
@@ -40,6 +41,9 @@ class Gaussian(interface.OnePairMechanism):
         self, epsilon: float, direction: Direction, bound: Bound
     ) -> float | None:
         return gaussian.delta(1 / self.noise_multiplier, epsilon, bound)
+
+    def closed_form_epsilon(self, delta: float, bound: Bound) -> float | None:
+        return gaussian.epsilon(1 / self.noise_multiplier, delta, bound)
 
     def largest_loss(self) -> float:
         return math.inf
@@ -108,16 +112,88 @@ class _ShiftMixture(interface.OnePairMechanism):
             zero_mass=pair.zero_mass + q_lost,
         )
 
+    @abc.abstractmethod
+    def _moved_delta(self, distance: float, epsilon: float, bound: Bound) -> float:
+        """Returns δ at ε of the noise moved so far, in either direction."""
+
+    @abc.abstractmethod
+    def _moved_epsilon(self, distance: float, delta: float, bound: Bound) -> float:
+        """Returns ε ≥ 0 at δ of the noise moved so far, in either direction."""
+
+    def _sample(self) -> tuple[float, float]:
+        """Returns the chance that P moves the noise, and how far, where Q does not.
+
+        The chance is 0 where these are other mixtures.
+        """
+        if self.q != UNSHIFTED:
+            return 0.0, 0.0
+        if len(self.p) == 1:
+            return 1.0, self.p[0][0]
+        ((first, _), (shift, weight), *others) = self.p
+        return (0.0, 0.0) if first or others else (weight, shift)
+
     def closed_form_delta(
         self, epsilon: float, direction: Direction, bound: Bound
     ) -> float | None:
-        return neyman_pearson.delta(
+        rate, distance = self._sample()
+
+        def moved(place: float) -> float:
+            return self._moved_delta(distance, place, bound)
+
+        if rate == 1:
+            return moved(epsilon)
+        if rate:
+            return poisson_subsampling.delta(moved, rate, epsilon, direction, bound)
+        found = neyman_pearson.delta(
             self._mixture(self.p),
             self._mixture(self.q),
             epsilon=epsilon,
             direction=direction,
             bound=bound,
         )
+        elsewhere = self._elsewhere() if epsilon == 0 else None
+        if elsewhere is None:
+            return found
+        # A product, whose relative error is small however rare a sample is.
+        weight, distance = elsewhere
+        total = weight * self._moved_delta(distance, 0.0, bound)
+        if bound is Bound.UPPER:
+            return min(found, floats.raised(total))
+        return max(found, floats.lowered(total))
+
+    def _elsewhere(self) -> tuple[float, float] | None:
+        """Returns the weight that has another shift in P than in Q, and how far apart.
+
+        None where several have. Weights sum to one, so that what one law has less at
+        the only shift of the other is what it has elsewhere.
+        """
+        p, q = dict(self.p), dict(self.q)
+        if len(p) < len(self.p) or len(q) < len(self.q):
+            return None
+        alone = [shift for shift in p if shift not in q]
+        other = [shift for shift in q if shift not in p]
+        if len(alone) == len(other) == 1 and len(p) == len(q):
+            same = all(p[shift] == q[shift] for shift in p if shift in q)
+            if same and p[alone[0]] == q[other[0]]:
+                return p[alone[0]], alone[0] - other[0]
+        if len(p) == len(other) == 1 and len(q) == 2:
+            return q[other[0]], next(iter(p)) - other[0]
+        return None
+
+    def closed_form_epsilon(self, delta: float, bound: Bound) -> float | None:
+        rate, distance = self._sample()
+
+        def moved(share: float) -> float:
+            return self._moved_epsilon(distance, share, bound)
+
+        if rate == 1:
+            return moved(delta)
+        if not rate:
+            return None
+        found = poisson_subsampling.epsilon(moved, rate, delta, bound)
+        added = self.closed_form_delta(found, Direction.ADD, Bound.UPPER)
+        # Where a record that is added costs more, that is not all.
+        return found if added is not None and added <= delta else None
 
     def is_symmetric(self) -> bool:
         # Around the middle of two shifts, or around zero.
@@ -154,6 +230,12 @@ class GaussianMixture(_ShiftMixture):
             points=points,
         )
 
+    def _moved_delta(self, distance: float, epsilon: float, bound: Bound) -> float:
+        return gaussian.delta(distance, epsilon, bound)
+
+    def _moved_epsilon(self, distance: float, delta: float, bound: Bound) -> float:
+        return gaussian.epsilon(distance, delta, bound)
+
     def rough_pairs(self, tail_mass: float) -> dominating_pair.DirectedPairs:
         pair = self._without_rare(
             Bound.UPPER,
@@ -184,25 +266,11 @@ class LaplaceMixture(_ShiftMixture):
             self._mixture(p), self._mixture(q), bound
         )
 
-    def closed_form_delta(
-        self, epsilon: float, direction: Direction, bound: Bound
-    ) -> float | None:
-        distance = self._distance()
-        if distance is None:
-            return super().closed_form_delta(epsilon, direction, bound)
+    def _moved_delta(self, distance: float, epsilon: float, bound: Bound) -> float:
         return laplace_mixture.delta(distance, epsilon, bound)
 
-    def closed_form_epsilon(self, delta: float, bound: Bound) -> float | None:
-        distance = self._distance()
-        if distance is None:
-            return None
+    def _moved_epsilon(self, distance: float, delta: float, bound: Bound) -> float:
         return laplace_mixture.epsilon(distance, delta, bound)
-
-    def _distance(self) -> float | None:
-        """Returns how far apart the two shifts are, if there are no more."""
-        if len(self.p) == len(self.q) == 1 and self.q[0][0] == 0:
-            return self.p[0][0]
-        return None
 
     def largest_loss(self) -> float:
         largest = laplace_mixture.largest_loss(

@@ -8,9 +8,10 @@ import math
 import numpy as np
 
 from dp_accounting_ext.amplification import allocation_by_sum
+from dp_accounting_ext.amplification import few_out_of_t
 from dp_accounting_ext.amplification import k_out_of_t
+from dp_accounting_ext.amplification import one_large_step
 from dp_accounting_ext.amplification import random_allocation
-from dp_accounting_ext.amplification import two_out_of_t
 from dp_accounting_ext.kernels import floats
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import compositions
@@ -63,7 +64,7 @@ class RandomAllocation(interface.AmplifiedMechanism):
         if bound is Bound.UPPER:
             known = [
                 design.pairs(bound, tail_mass)
-                for design in (self.blocks(), self.in_twos())
+                for design in (self.blocks(), self.in_few())
             ]
             remove = k_out_of_t.upper_pair(
                 step.remove,
@@ -74,27 +75,23 @@ class RandomAllocation(interface.AmplifiedMechanism):
             )
             added = [dominating_pair.dual(pairs.add) for pairs in known]
             return DirectedPairs(remove, dominating_pair.dual(k_out_of_t.least(added)))
-        remove, add = (self._by_sum(step, way, tail_mass) for way in Direction)
-        joint = k_out_of_t.lower_pair(
-            step.remove, self.num_selected, self.num_steps, tail_mass=tail_mass
-        )
+        either = [
+            lower_pair(
+                step.remove, self.num_selected, self.num_steps, tail_mass=tail_mass
+            )
+            for lower_pair in (k_out_of_t.lower_pair, one_large_step.lower_pair)
+        ]
         # Either is a bound. The tail is that of a question, of a δ about so large.
         delta = min(tail_mass * _DELTA_OVER_TAIL, _LARGEST_DELTA)
-        better = max(
-            joint, remove, key=lambda pair: pair.epsilon(delta, Direction.REMOVE)
-        )
-        return DirectedPairs(better, add)
-
-    def _by_sum(
-        self, step: DirectedPairs, direction: Direction, tail_mass: float
-    ) -> dominating_pair.DominatingPair:
-        return allocation_by_sum.lower_pair(
-            step.of(direction),
+        better = max(either, key=lambda pair: pair.epsilon(delta, Direction.REMOVE))
+        add = allocation_by_sum.lower_pair(
+            step.add,
             self.num_selected,
             self.num_steps,
-            direction,
+            Direction.ADD,
             tail_mass=tail_mass,
         )
+        return DirectedPairs(better, add)
 
     def other_parts(self, bound: Bound) -> Mapping[Mechanism, int]:
         """Returns the blocks, which dominate one run when composed."""
@@ -141,12 +138,19 @@ class RandomAllocation(interface.AmplifiedMechanism):
             )
         )
 
-    def in_twos(self) -> Mechanism:
-        """Returns 2-out-of-n allocations whose composition dominates one run.
+    def in_few(self) -> Mechanism:
+        """Returns allocations of a few draws whose composition dominates one run.
 
-        As blocks, of about 2 t / k steps, and one of one draw where k is odd. It is
-        dominated by the composition of blocks, but for what computing it costs.
+        Of 3 draws that is itself. Else as blocks, of 2 draws out of about 2 t / k
+        steps, and one of one draw where k is odd; of 3 out of 4 and of 2 out of 3
+        where that leaves no more steps out. It is dominated by the composition of
+        blocks, but for what computing it costs.
         """
+        if self.num_selected == few_out_of_t.MOST_DRAWS:
+            return FewOutOfSteps(self.inner, self.num_selected, self.num_steps, True)
+        left_out = self.num_steps - self.num_selected
+        if 3 * left_out <= self.num_steps:
+            return self._leaving_out(left_out)
         twos = self.num_selected // 2
         alone = self._alone() if self.num_selected % 2 else 0
         size, longer = divmod(self.num_steps - alone, twos)
@@ -156,7 +160,7 @@ class RandomAllocation(interface.AmplifiedMechanism):
             (
                 allocate(self.inner, 2, 2)
                 if steps == 2
-                else TwoOutOfSteps(self.inner, steps),
+                else FewOutOfSteps(self.inner, 2, steps, twos == 1),
                 number,
             )
             for steps, number in drawn.items()
@@ -165,12 +169,20 @@ class RandomAllocation(interface.AmplifiedMechanism):
             items.append((allocate(self.inner, 1, alone), 1))
         return compositions.Composed(tuple(items))
 
+    def _leaving_out(self, number: int) -> Mechanism:
+        """Returns blocks of 4 and 3 steps, of which each leaves one out."""
+        fours = min(number, self.num_steps - 3 * number)
+        sure = self.num_steps - 3 * number - fours
+        items = (
+            (FewOutOfSteps(self.inner, 3, 4, False), fours),
+            (FewOutOfSteps(self.inner, 2, 3, False), number - fours),
+            (self.inner, sure),
+        )
+        return compositions.Composed(tuple(item for item in items if item[1]))
+
     def _alone(self) -> int:
         """Returns about t / k, the steps of the block of one draw."""
         twos, share = self.num_selected // 2, self.num_steps / self.num_selected
-        if twos == 1:
-            near = math.floor(share), math.ceil(share)
-            return max(near, key=lambda n: two_out_of_t.num_groups(self.num_steps - n))
         # So many that the others have one size, if that is not too far away.
         alone = self.num_steps - twos * round((self.num_steps - share) / twos)
         return alone if abs(alone - share) <= _UNEVEN * share else round(share)
@@ -186,19 +198,33 @@ class RandomAllocation(interface.AmplifiedMechanism):
 
 
 @dataclasses.dataclass(frozen=True)
-class TwoOutOfSteps(interface.AmplifiedMechanism):
-    """2-out-of-t allocation, t ≥ 3, as bounded by means of groups of steps."""
+class FewOutOfSteps(interface.AmplifiedMechanism):
+    """2- or 3-out-of-t allocation, as bounded by means of groups of steps.
+
+    Attributes:
+        inner: One step.
+        num_selected: k, 2 or 3.
+        num_steps: t > k.
+        alone: Whether it is a mechanism's bound without others composed with it.
+    """
 
     inner: Mechanism
+    num_selected: int
     num_steps: int
+    alone: bool
 
     def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
         if bound is Bound.LOWER:
             return DirectedPairs.same(dominating_pair.trivial_pair(bound))
         step = _pairs_of_step(self.inner, bound, tail_mass, self.num_steps)
+        effort = few_out_of_t.ALONE if self.alone else few_out_of_t.TOGETHER
         return step.map(
-            lambda pair: two_out_of_t.two_out_of_t(
-                pair, self.num_steps, tail_mass=tail_mass
+            lambda pair: few_out_of_t.few_out_of_t(
+                pair,
+                self.num_selected,
+                self.num_steps,
+                tail_mass=tail_mass,
+                effort=effort,
             )
         )
 

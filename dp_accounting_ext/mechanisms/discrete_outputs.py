@@ -4,11 +4,13 @@ from collections.abc import Mapping
 import dataclasses
 import math
 
+from dp_accounting_ext.kernels import floats
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.pairs import discrete
 from dp_accounting_ext.pairs import dominating_pair
 
 Bound = dominating_pair.Bound
+Direction = dominating_pair.Direction
 DominatingPair = dominating_pair.DominatingPair
 # Probabilities (P, Q) of outcomes under two laws.
 Outcomes = tuple[tuple[float, float], ...]
@@ -80,6 +82,32 @@ class RandomizedResponse(interface.OnePairMechanism):
             replace_one=self.replace_one,
             bound=bound,
         )
+
+    def _laws(self, direction: Direction) -> tuple[list[float], list[float]]:
+        p, q = discrete.responses(
+            self.noise_parameter, self.num_buckets, replace_one=self.replace_one
+        )
+        return (p, q) if direction is Direction.REMOVE else (q, p)
+
+    def closed_form_delta(
+        self, epsilon: float, direction: Direction, bound: Bound
+    ) -> float | None:
+        if self._is_too_rare():
+            return None
+        return discrete.few_outcomes_delta(*self._laws(direction), epsilon, bound)
+
+    def closed_form_epsilon(self, delta: float, bound: Bound) -> float | None:
+        if self._is_too_rare():
+            return None
+        ways = [Direction.REMOVE] if self.replace_one else list(Direction)
+        return max(
+            discrete.few_outcomes_epsilon(*self._laws(way), delta, bound)
+            for way in ways
+        )
+
+    def _is_too_rare(self) -> bool:
+        """Tells whether probabilities have not all their digits."""
+        return self.noise_parameter < floats.SMALLEST_MASS * self.num_buckets
 
     def largest_loss(self) -> float:
         odds = (1 - self.noise_parameter) / self.noise_parameter

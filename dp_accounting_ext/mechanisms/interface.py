@@ -160,6 +160,9 @@ def chance_of_more_in(counts: Mapping[Mechanism, int]) -> tuple[float, float]:
     Both are rounded up. If the loss is infinite, the probability is no bound.
     """
     losses, log_kept, kept = [], 0.0, fractions.Fraction(1)
+    if sum(counts.values()) == 1:
+        loss, chance = next(iter(counts)).chance_of_more()
+        return (loss, chance) if chance < 1 else (0.0, 1.0)
     for part, count in counts.items():
         loss, chance = part.chance_of_more()
         losses.append((loss, count))

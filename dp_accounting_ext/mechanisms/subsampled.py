@@ -79,6 +79,20 @@ class PoissonSampled(interface.AmplifiedMechanism):
             )
         )
 
+    def closed_form_delta(
+        self, epsilon: float, direction: interface.Direction, bound: Bound
+    ) -> float | None:
+        if self.inner.closed_form_delta(0.0, direction, bound) is None:
+            return None
+
+        def inner(place: float) -> float:
+            found = self.inner.closed_form_delta(place, direction, bound)
+            assert found is not None
+            return found
+
+        rate = self.sampling_probability
+        return poisson_subsampling.delta(inner, rate, epsilon, direction, bound)
+
     def gaussian_precision(self) -> float:
         return self.inner.gaussian_precision()
 

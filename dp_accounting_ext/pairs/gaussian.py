@@ -10,6 +10,12 @@ from dp_accounting_ext.pairs import gaussian_mixture
 
 # Certified (docs/guarantees.md, "closed Gaussian δ"): four units of the denormals.
 _DENORMAL_UNITS = 4 * 5e-324
+# Certified: of a density times a length, relatively; that of rounding is far less.
+_SMALL_MEAN_ERROR = 1e-14
+# Tuning: of a smaller mean the total variation is a length times a density.
+_SMALL_MEAN = 1e-4
+# Tuning: the relative width of ε at which a search ends, after some ten steps.
+_CLOSE = 2.5e-14
 
 
 def dominating_pair_of(
@@ -50,7 +56,9 @@ def delta(mean: float, epsilon: float, bound: dominating_pair.Bound) -> float:
     Source:
         Balle and Wang 2018, https://arxiv.org/abs/1805.06530, Theorem 8.
     """
-    value = math.exp(min(_log_delta(mean, epsilon, bound), 0.0))
+    if epsilon == 0 and mean <= _SMALL_MEAN:
+        return _small_total_variation(mean, bound)
+    value = math.exp(min(_log_delta(mean, epsilon, bound)[0], 0.0))
     # The slack is relative; among denormals a few units are more than that.
     units = (
         _DENORMAL_UNITS if bound is dominating_pair.Bound.UPPER else -_DENORMAL_UNITS
@@ -58,10 +66,21 @@ def delta(mean: float, epsilon: float, bound: dominating_pair.Bound) -> float:
     return min(max(value + units, 0.0), 1.0)
 
 
-def _log_delta(mean: float, epsilon: float, bound: dominating_pair.Bound) -> float:
+def _small_total_variation(mean: float, bound: dominating_pair.Bound) -> float:
+    """Returns Φ(m/2) − Φ(−m/2): m times a density of φ(0), or of φ(0) (1 − m²/24)."""
+    value = mean / math.sqrt(2 * math.pi)
+    if bound is dominating_pair.Bound.UPPER:
+        return value * (1 + _SMALL_MEAN_ERROR) + _DENORMAL_UNITS
+    return max(value * (1 - mean**2 / 24 - _SMALL_MEAN_ERROR) - _DENORMAL_UNITS, 0.0)
+
+
+def _log_delta(
+    mean: float, epsilon: float, bound: dominating_pair.Bound
+) -> tuple[float, float]:
+    """Returns ln δ at ε, on a side, and minus its derivative."""
     first = float(special.log_ndtr(mean / 2 - epsilon / mean))
     if first == -math.inf:
-        return first
+        return first, math.inf
     second = epsilon + float(special.log_ndtr(-mean / 2 - epsilon / mean))
     slack = 1 + abs(first) + abs(second) + abs(epsilon) + mean**2
     slack *= 64 * floats.UNIT_ROUNDOFF
@@ -69,8 +88,9 @@ def _log_delta(mean: float, epsilon: float, bound: dominating_pair.Bound) -> flo
         slack = -slack
     difference = -math.expm1(min(second - first - slack, 0.0))
     if difference <= 0:
-        return -math.inf
-    return first + slack + math.log(difference)
+        return -math.inf, math.inf
+    value = first + slack + math.log(difference)
+    return value, math.exp(min(second - value, floats.LARGEST_EXPONENT))
 
 
 def epsilon(mean: float, delta: float, bound: dominating_pair.Bound) -> float:
@@ -89,19 +109,25 @@ def epsilon(mean: float, delta: float, bound: dominating_pair.Bound) -> float:
     """
     goal = math.log(delta)
 
-    def excess(candidate: float) -> float:
-        return max(_log_delta(mean, candidate, bound), -1e300) - goal
+    def excess(candidate: float) -> tuple[float, float]:
+        value, slope = _log_delta(mean, candidate, bound)
+        return max(value, -1e300) - goal, slope
 
-    if excess(0.0) <= 0:
+    if excess(0.0)[0] <= 0:
         return 0.0
-    high = mean * (mean / 2 + math.sqrt(-2 * goal))
-    while excess(high) > 0:
+    low, high = 0.0, mean * (mean / 2 + math.sqrt(-2 * goal))
+    while excess(high)[0] > 0:
         high *= 2
-    low = 0.0
-    while high - low > 1e-13 * high:
-        middle = (low + high) / 2
-        if excess(middle) > 0:
-            low = middle
-        else:
-            high = middle
+    point, nudge = high, _CLOSE
+    while high - low > 4 * _CLOSE * high:
+        above, slope = excess(point)
+        low, high = (point, high) if above > 0 else (low, point)
+        step = above / slope
+        if abs(step) < nudge * point:
+            # As near as that: across, so that both ends close in.
+            step = nudge * point if above > 0 else -nudge * point
+            nudge *= 2
+        point += step
+        if not low < point < high:
+            point = (low + high) / 2
     return high if bound is dominating_pair.Bound.UPPER else low

@@ -93,6 +93,8 @@ def delta(distance: float, epsilon: float, bound: Bound) -> float:
         value = -math.expm1(epsilon)
     else:
         value = -math.expm1(min((epsilon - distance) / 2, 0.0))
+    if epsilon == 0:
+        error = _ERROR * value  # Nothing is subtracted.
     value += error if bound is Bound.UPPER else -error
     return min(max(value, 0.0), 1.0)
 

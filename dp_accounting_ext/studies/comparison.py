@@ -77,12 +77,13 @@ def bracket(
         )
         return accountant.get_epsilon_bounds(delta)
 
-    return _timed(scheme, bounds, training_run.construction(scheme, setting))
+    return timed(scheme, bounds, training_run.construction(scheme, setting))
 
 
-def _timed(
+def timed(
     scheme: str, bounds: Callable[[], tuple[float, float]], construction: str = ""
 ) -> Row:
+    """Returns a row of what the function returns, and the CPU time that it took."""
     begin = time.process_time()
     lower, upper = bounds()
     seconds = time.process_time() - begin

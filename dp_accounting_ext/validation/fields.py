@@ -24,6 +24,8 @@ def real_number(name: str, value: Any) -> float:
         TypeError: If it is not a real number.
         ValueError: If it is NaN, or a number that floats are too few for.
     """
+    if type(value) is float and not math.isnan(value):
+        return value  # At once: nearly all are.
     if isinstance(value, bool | np.timedelta64) or not isinstance(value, numbers.Real):
         raise TypeError(f"{name} must be a real number. Found {value!r}.")
     try:
@@ -175,6 +177,8 @@ def positive_integer(name: str, value: Any) -> int:
 
 
 def _integer(name: str, value: Any, least: int) -> int:
+    if type(value) is int and least <= value <= LARGEST_INTEGER:
+        return value  # At once: nearly all are.
     if isinstance(value, bool | np.timedelta64) or not isinstance(
         value, numbers.Integral
     ):

@@ -66,6 +66,43 @@ def strategy(value: Any, num_steps: int) -> Strategy:
     return tuple(_row(row, index, num_steps) for index, row in enumerate(rows))
 
 
+def buffered_toeplitz(
+    decays: Any, scales: Any, num_steps: int
+) -> npt.NDArray[np.float64]:
+    """Returns the first column of a buffered linear Toeplitz matrix.
+
+    Args:
+        decays: θ, one a buffer, in [0, 1].
+        scales: ω, one a buffer: c_0 = 1 and c_t = Σ ω θ^{t − 1}.
+        num_steps: The steps of the run.
+
+    Raises:
+        TypeError, ValueError: If they are not as many numbers of such sizes. That no
+            coefficient is negative is left to `strategy`.
+    """
+    roots, weights = (
+        [fields.real_number(name, number) for number in fields.sequence(name, value)]
+        for name, value in (("decays", decays), ("scales", scales))
+    )
+    if len(roots) != len(weights):
+        raise ValueError(
+            "decays and scales must be as many, one a buffer. "
+            f"Found {len(roots)} and {len(weights)}."
+        )
+    steps, column = np.arange(num_steps - 1), np.zeros(num_steps - 1)
+    for root, weight in zip(roots, weights, strict=True):
+        if not 0 <= root <= 1:
+            raise ValueError(f"decays must be in [0, 1]. Found {root}.")
+        if not abs(weight) <= LARGEST_ENTRY:
+            raise ValueError(
+                f"scales must be at most {LARGEST_ENTRY:g} in size. Found {weight}."
+            )
+        column += weight * root**steps
+    # What is smaller has died out.
+    column[np.abs(column) < SMALLEST_ENTRY] = 0.0
+    return np.append(1.0, column)
+
+
 def _row(value: Any, index: int, size: int) -> tuple[float, ...]:
     entries = fields.sequence(f"row {index} of strategy", value)
     if len(entries) != size:

@@ -32,7 +32,11 @@ TAIL = 2.0**-40
         # Divisors at two thirds of the root and at one and a half, and just beyond.
         (164, 3, 4),
         (243, 3, 9),
-        (177, 3, 6),
+        # None: 177 is 5 groups of 5 times 7, and 2 more; 1009 is 10 of 10 times 10.
+        (177, 3, 5),
+        (1009, 3, 10),
+        # Nor any whose groups have one.
+        (11, 3, 2),
         (319, 3, 7),
         # Few steps in many stages.
         (2, 2, 2),
@@ -100,9 +104,10 @@ def test_a_mean_of_means_is_the_mean(monkeypatch, num_steps):
     for summands, _, _ in tree.calls:
         assert all(summand.count > 0 for summand in summands)
         assert sum(s.count for s in summands) <= 1.5 * 160
-        assert sum(s.count * s.weight for s in summands) == pytest.approx(
-            sum(s.count for s in summands)
-        )
+        # As many as there are groups, one more of which may be smaller.
+        groups, *rest = summands
+        assert sum(s.count * s.weight for s in summands) == pytest.approx(groups.count)
+        assert [s.count for s in rest] in ([], [1])
 
 
 def test_few_steps_are_one_sum(monkeypatch):
@@ -114,15 +119,15 @@ def test_few_steps_are_one_sum(monkeypatch):
 
 
 def test_each_group_has_its_share_of_the_tail(monkeypatch):
-    """161 steps: 8 groups of 12 and 5 of 13, each weighed by its size."""
+    """161 steps: 13 groups of 12 and one of 5, each weighed by its size."""
     allocation_spies.bulk_of(monkeypatch, math.inf, 1.0)
     tree = Tree(monkeypatch)
     allocation_stages.in_stages(allocation_spies.EVEN, 161, 13 * TAIL, 77)
     assert [tail for _, tail in tree.windows] == [TAIL, TAIL, 13 * TAIL]
     last = tree.windows[-1][0]
     assert [(s.count, s.weight) for s in last] == [
-        (8, 12 * 13 / 161),
-        (5, 13 * 13 / 161),
+        (13, 12 * 13 / 161),
+        (1, 5 * 13 / 161),
     ]
 
 
@@ -133,11 +138,11 @@ def test_groups_that_are_all_large_ratios_are_summed_on_the_grid(monkeypatch):
     allocation_stages.in_stages(allocation_spies.EVEN, 161, 13 * TAIL, 77)
     assert tree.grids == [
         (allocation_spies.EVEN, 12, TAIL, None),
-        (allocation_spies.EVEN, 13, TAIL, None),
+        (allocation_spies.EVEN, 5, TAIL, None),
     ]
     assert [(steps, pair is allocation_spies.EVEN) for pair, steps in asked] == [
         (12, True),
-        (13, True),
+        (5, True),
     ]
     assert [s.pair for s in tree.calls[0][0]] == ["grid", "grid"]
     assert len(tree.calls) == 1

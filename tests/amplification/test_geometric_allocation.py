@@ -1,10 +1,12 @@
 """The multiplicative grid's parts, each against enumeration in rational numbers."""
 
 import collections
+import dataclasses
 from fractions import Fraction
 import itertools
 import math
 
+import mpmath
 import numpy as np
 import oracles
 import pytest
@@ -14,6 +16,7 @@ from dp_accounting_ext.kernels import geometric
 from dp_accounting_ext.pairs import dominating_pair
 
 Bound = dominating_pair.Bound
+Direction = dominating_pair.Direction
 STEP = math.log(2)
 UNIT = 2.0**-53
 MASS_ERROR, RATIO_ERROR = 2.0**-20, 2.0**-30
@@ -453,13 +456,57 @@ def test_copies_against_enumeration(bound):
         assert count * MASS_ERROR <= found.mass_error <= 1.001 * count * MASS_ERROR
 
 
+NEAR_ONE = {
+    "ratios": [1 - 3 * 2.0**-14, 1 - 2.0**-14, 1 + 2.0**-13, 1 + 2.0**-11],
+    "masses": [0.25, 0.5, 0.1875, 0.0625],
+}
+
+
+@pytest.mark.parametrize("bound", list(Bound))
+@pytest.mark.parametrize("sink", [0.0, 2.0**-46])
+def test_copies_near_one_against_enumeration(bound, sink):
+    """Certified on its side of the truth; zeros are rare, and ratios agree."""
+    pair = pair_of(bound, **NEAR_ONE, infinity=sink, zero=sink)
+    pair = dataclasses.replace(pair, mass_error=2.0**-50, ratio_error=2.0**-50)
+    places, masses = [0.0, *pair.ratios], [sink, *pair.masses]
+    for count in (2, 3, 5):
+        found = geometric_allocation.mean_of_copies(
+            pair, count, tail_mass=2.0**-40, points=2000
+        )
+        law = [(p / count, mass) for p, mass in copies_law(places, masses, count)]
+        for epsilon in (0.0, 2.0**-15, 2.0**-13, 2.0**-12, 2.0**-5):
+            with mpmath.workdps(40):
+                kappa = Fraction(str(mpmath.exp(epsilon)))
+            truths = {
+                Direction.REMOVE: oracles.remove_divergence(law, kappa, Fraction(sink)),
+                Direction.ADD: oracles.add_divergence(law, kappa, Fraction(0)),
+            }
+            for direction, truth in truths.items():
+                delta = Fraction(found.delta(epsilon, direction))
+                assert (delta >= truth) if bound is Bound.UPPER else (delta <= truth)
+                assert abs(delta - truth) <= truth / 200 + Fraction(1, 2**38)
+
+
+def test_copies_near_one_keep_what_all_of_them_have_apart():
+    """Of two ratios the lower is one deviation, their half distance, over it."""
+    pair = pair_of(Bound.UPPER, [1 - 2.0**-10, 1 + 2.0**-10], [0.5, 0.5])
+    found = geometric_allocation.mean_of_copies(pair, 2, tail_mass=2.0**-40, points=64)
+    over = (found.ratios - (1 - 2.0**-9)) * 2**10
+    assert over == pytest.approx([1, 3 ** (40 / 64), 3 ** (41 / 64), 3], rel=1e-9)
+    # Errors of ratios are those of what is over it, on a scale 1000 times as large.
+    assert RATIO_ERROR <= found.ratio_error <= 4 * RATIO_ERROR
+    often = dataclasses.replace(pair, masses=np.array([0.5, 0.25]), zero_mass=0.25)
+    found = geometric_allocation.mean_of_copies(often, 2, tail_mass=2.0**-40, points=64)
+    assert found.zero_mass == close(0.0625)
+
+
 def test_copies_on_a_grid_of_the_points_asked_for():
     """The loss's range, or a tenth of a nat where it is narrower, over the points."""
     for ratios, step in (
         ([2.0**-3, 2.0**5], 8 * math.log(2) / 64),
         ([1 - 2.0**-6, 1 + 2.0**-6], 0.1 / 64),
     ):
-        pair = pair_of(Bound.UPPER, ratios, [0.5, 0.5])
+        pair = pair_of(Bound.UPPER, ratios, [0.375, 0.5], zero=0.125)
         found = geometric_allocation.mean_of_copies(pair, 1, tail_mass=0.1, points=64)
         steps = np.diff(np.log(found.ratios)) / step
         assert steps == pytest.approx(np.rint(steps), abs=1e-9)

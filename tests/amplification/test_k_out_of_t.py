@@ -93,7 +93,7 @@ def coin_divergence(selected, steps, kappa):
 @pytest.mark.parametrize(
     ("selected", "steps", "epsilons", "looseness"),
     [
-        (3, 5, [0.0, 0.3, 1.0], 2.0),
+        (4, 7, [0.0, 0.3, 1.0], 2.0),
         (40, 300, [0.0, 1.0, 3.0, 4.5], 1.1),
         (12, 60, [0.5, 2.0, 3.0], 1.2),
     ],

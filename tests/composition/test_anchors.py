@@ -109,3 +109,12 @@ def test_chernoff_s_bound_holds():
         bound = math.exp(min(exponents - tilts * epsilon))
         truth = gaussian.delta(DEVIATION, epsilon, Bound.UPPER)
         assert truth <= bound <= 30 * truth
+
+
+def test_what_a_tilt_hides_is_hidden_where_it_is_raised_to_as_well():
+    """Under this tilt the lower atom is nothing, and raised it is half of the law."""
+    losses, masses = np.array([-1.0, 0.0, 1.0]), np.array([1e-20, 0.5, 0.5])
+    group = anchors.Group.of(losses, masses, 1, 1)
+    assert group.negligible_below(100.0, 1e-12) == 1
+    # A little tilt does not hide as much.
+    assert group.negligible_below(1.0, 1e-30) == 0

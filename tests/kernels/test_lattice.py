@@ -494,6 +494,29 @@ def test_sums_of_neighbours_are_within_their_noise(tilt, stride, begin):
         assert abs(mpmath.mpf(float(value)) - wanted) <= allowed
 
 
+@pytest.mark.parametrize(("tilt", "change"), [(0.5, -1.0), (0.0, 0.5), (0.0, -0.5)])
+def test_tails_of_a_product_are_no_less_than_chernoffs_bounds(tilt, change):
+    """Of so many copies, whose logarithms are rounded as often."""
+    count, size = 10**11, 64
+    for seed in range(12):
+        masses = random_masses(seed, 5)
+        product = lattice.TiltedProduct(tilt, size, [change])
+        product.multiply(lattice.Factor(0, masses, count))
+        with mpmath.workdps(40):
+            at = mpmath.mpf(tilt or change)
+            parts = [mpmath.mpf(m) * mpmath.exp(at * i) for i, m in enumerate(masses)]
+            moment = count * mpmath.log(mpmath.fsum(parts))
+            index = int(moment / at) + (1 if at > 0 else -1)
+            best = mpmath.exp(moment - at * index)
+        if at > 0:
+            found = [product.mass_above(index)]
+        else:
+            found = [product.folded_mass(count * 9, index + size)]
+        if at > 0 and not tilt:
+            found.append(product.folded_mass(index - size, 0))
+        assert all(best <= each <= best * (1 + 1e-2) for each in found)
+
+
 def test_a_rough_law_is_not_smooth():
     product = lattice.TiltedProduct(0.0, 120, [0.1])
     product.multiply(lattice.Factor(0, np.array([0.5, 0.0, 0.5]), 3))

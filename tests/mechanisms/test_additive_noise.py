@@ -155,3 +155,42 @@ def test_rough_pairs_dominate(p, q, direction):
     for epsilon in (0.0, 0.1, 0.7, 2.0):
         exact = mechanism.closed_form_delta(epsilon, direction, Bound.LOWER)
         assert exact <= rough.delta(epsilon, direction) <= 1.0001 * exact + 1e-9
+
+
+@pytest.mark.parametrize("rate", [1e-15, 1e-9, 0.3])
+@pytest.mark.parametrize("shift", [1e-8, 0.7])
+@pytest.mark.parametrize("replaced", [False, True])
+def test_total_variation_of_a_rare_sample(rate, shift, replaced):
+    """That of one shift times the rate, to nine digits, in both directions."""
+    p = ((0.0, 1 - rate), (shift, rate))
+    q = opposite(p) if replaced else UNSHIFTED
+    distance = 2 * shift if replaced else shift
+    for kind, truth in (
+        (GaussianMixture, oracles.gaussian_delta(distance, 0.0)),
+        (LaplaceMixture, oracles.laplace_delta(1 / mpmath.mpf(distance), 0.0)),
+    ):
+        for mixture in (kind(p, q), kind(opposite(q), opposite(p))):
+            for direction in Direction:
+                upper, lower = (
+                    mixture.closed_form_delta(0.0, direction, bound) for bound in Bound
+                )
+                assert lower <= rate * truth <= upper <= lower * (1 + 3e-9)
+
+
+@pytest.mark.parametrize(
+    ("p", "q"),
+    [
+        (((0.0, 0.5), (1.0, 0.5)), ((0.0, 0.75), (-1.0, 0.25))),
+        (HALVES, UNSHIFTED),
+        (((0.0, 0.25), (1.0, 0.5), (2.0, 0.25)), ((0.0, 0.5), (-1.0, 0.5))),
+    ],
+)
+def test_total_variation_where_several_weights_move(p, q):
+    """No product: the same as next to ε = 0."""
+    mixture = GaussianMixture(p, q)
+    for direction in Direction:
+        at, near = (
+            mixture.closed_form_delta(epsilon, direction, Bound.UPPER)
+            for epsilon in (0.0, 1e-12)
+        )
+        assert at == pytest.approx(near, abs=1e-11)

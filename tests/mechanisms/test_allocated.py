@@ -10,8 +10,8 @@ import mechanism_laws
 import oracles
 import pytest
 
-from dp_accounting_ext.amplification import allocation_by_sum
 from dp_accounting_ext.amplification import k_out_of_t
+from dp_accounting_ext.amplification import one_large_step
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import allocated
 from dp_accounting_ext.mechanisms import compositions
@@ -90,12 +90,13 @@ def test_an_upper_pair_of_several_draws_is_below_that_of_its_blocks(
 
 
 @given(st.integers(2, 10**6), st.integers(1, 10**6))
-def test_blocks_of_two_have_all_steps_and_all_draws(selected, more):
+def test_blocks_of_a_few_have_all_steps_and_all_draws(selected, more):
     steps = selected + more
     drawn = []
-    for part, number in RandomAllocation(LAPLACE, selected, steps).in_twos().items:
-        if isinstance(part, allocated.TwoOutOfSteps):
-            drawn.append((2, part.num_steps, number))
+    few = RandomAllocation(LAPLACE, selected, steps).in_few()
+    for part, number in getattr(few, "items", [(few, 1)]):
+        if isinstance(part, allocated.FewOutOfSteps):
+            drawn.append((part.num_selected, part.num_steps, number))
         elif isinstance(part, RandomAllocation):
             assert part.num_selected == 1
             drawn.append((1, part.num_steps, number))
@@ -105,24 +106,26 @@ def test_blocks_of_two_have_all_steps_and_all_draws(selected, more):
             drawn.append((size, size, number))
     assert sum(draws * number for draws, _, number in drawn) == selected
     assert sum(size * number for _, size, number in drawn) == steps
-    twos = [size for draws, size, _ in drawn if draws == 2]
-    assert max(twos, default=0) - min(twos, default=0) <= 1
+    sizes = [size for draws, size, _ in drawn if draws >= 2]
+    assert max(sizes, default=0) - min(sizes, default=0) <= 1
 
 
-@pytest.mark.parametrize(("selected", "steps"), [(2, 3), (3, 6), (4, 7), (5, 6)])
-def test_blocks_of_two_dominate_the_mechanism(selected, steps):
+@pytest.mark.parametrize(
+    ("selected", "steps"), [(2, 3), (3, 6), (4, 7), (5, 6), (5, 7)]
+)
+def test_blocks_of_a_few_dominate_the_mechanism(selected, steps):
     """Every set of steps, in exact fractions."""
     bit = discrete_outputs.RandomizedResponse(0.5, 2, replace_one=True)
     law, infinity = oracles.allocation_law(
         bit.pair(Bound.UPPER, 1e-14), selected, steps
     )
-    twos = RandomAllocation(bit, selected, steps).in_twos().pairs(Bound.UPPER, 1e-14)
+    few = RandomAllocation(bit, selected, steps).in_few().pairs(Bound.UPPER, 1e-14)
     for epsilon in (0.0, 0.4, 1.1, 2.5):
         kappa = Fraction(math.exp(epsilon)) * (1 + Fraction(1, 2**50))
         removed = oracles.remove_divergence(law, kappa, infinity)
-        assert twos.remove.delta(epsilon, Direction.REMOVE) >= removed
+        assert few.remove.delta(epsilon, Direction.REMOVE) >= removed
         added = oracles.add_divergence(law, kappa, 0)
-        assert twos.add.delta(epsilon, Direction.ADD) >= added
+        assert few.add.delta(epsilon, Direction.ADD) >= added
 
 
 def test_nothing_and_everything():
@@ -192,19 +195,23 @@ def test_pairs_of_steps_of_very_many_levels_say_nothing_wrong():
     assert low <= high
 
 
-@pytest.mark.parametrize(("sigma", "selected", "steps"), [(0.15, 2, 4), (1.0, 5, 30)])
-def test_a_lower_bound_of_several_draws_is_the_better_of_two(sigma, selected, steps):
-    """With little noise that of the sum alone, and else that of the joint law."""
-    tail, inner = 1e-12, Gaussian(sigma)
+@pytest.mark.parametrize(
+    ("sigma", "selected", "steps", "delta", "best"),
+    [(0.15, 2, 4, 1e-6, 0), (1.0, 5, 30, 1e-6, 0), (1.3, 2, 5000, 1e-24, 1)],
+)
+def test_a_lower_bound_of_several_draws_is_the_better_of_two(
+    sigma, selected, steps, delta, best
+):
+    """At a rare δ that of one large step, and else that of the joint law."""
+    tail, inner = delta / 1e6, Gaussian(sigma)
     pairs = interface.pairs_of(
         RandomAllocation(inner, selected, steps), Bound.LOWER, tail
     )
     step = interface.pairs_of_part(inner, Bound.LOWER, tail / steps / 100).remove
     alone = [
-        allocation_by_sum.lower_pair(
-            step, selected, steps, Direction.REMOVE, tail_mass=tail
-        ),
         k_out_of_t.lower_pair(step, selected, steps, tail_mass=tail),
+        one_large_step.lower_pair(step, selected, steps, tail_mass=tail),
     ]
-    least, most = sorted(pair.epsilon(1e-6, Direction.REMOVE) for pair in alone)
-    assert least < most == pairs.remove.epsilon(1e-6, Direction.REMOVE)
+    found = [pair.epsilon(delta, Direction.REMOVE) for pair in alone]
+    assert max(found) == found[best] == pairs.remove.epsilon(delta, Direction.REMOVE)
+    assert min(found) < found[best]

@@ -115,6 +115,44 @@ def test_ratios_that_err_towards_the_middle(bound, spread):
 
 
 @pytest.mark.parametrize("bound", BOUNDS)
+@pytest.mark.parametrize("errors", [(1e-12, 1e-7), (1e-7, 1e-12)])
+def test_what_is_traded_is_what_the_proof_asks_for(bound, errors):
+    """Of atoms beyond any place that rounding may have taken for the middle."""
+    sign = 1 if bound is Bound.UPPER else -1
+    mass_error, ratio_error = (Fraction(sign * error) for error in errors)
+    rng = np.random.default_rng(7)
+    for _ in range(50):
+        near = rng.uniform(-3e-7, 3e-7, 4)
+        apart = np.sort([*near, -rng.uniform(0.01, 0.1), rng.uniform(0.01, 0.1)])
+        masses = rng.dirichlet(np.ones(6))
+        # Of a mean that is off by what errors may have made of it.
+        p_excess, q_excess = 1 + sign * rng.uniform(0, 9e-8, 2)
+        found = exact_means._change(
+            apart,
+            masses,
+            p_excess=p_excess,
+            q_excess=q_excess,
+            mass_error=float(mass_error),
+            ratio_error=float(ratio_error),
+        )
+        if math.isinf(found):
+            continue
+        p, q = Fraction(p_excess), Fraction(q_excess)
+        middle = abs(ratio_error) + abs(p / q - 1)
+        mean_error = sign * ((1 + mass_error) * q - 1)
+        for side in (1, -1):
+            error = sign * ((1 + mass_error) * p * (1 + side * ratio_error) - 1)
+            beyond = side * apart
+            for place in [0.0, *beyond[(-middle < beyond) & (beyond < middle)]]:
+                there = [Fraction(x) for x in beyond[beyond >= place]]
+                weights = [Fraction(m) for m in masses[beyond >= place]]
+                mean = sum(w * x for w, x in zip(weights, there, strict=True))
+                mean /= sum(weights)
+                lacking = max(side * (error - mean_error), 0)
+                assert Fraction(found) >= max(error, 0) + lacking / mean
+
+
+@pytest.mark.parametrize("bound", BOUNDS)
 def test_many_runs_keep_the_spread(bound):
     """What a million runs would multiply is a change of the spread, and small."""
     x = 1e-3
@@ -152,8 +190,8 @@ def test_sinks_of_an_upper_bound_are_raised():
         np.array([0.9, 1.1]), np.full(2, 0.5), 1e-9, 1e-12, Bound.UPPER, 1e-6, 1e-12
     )
     found = exact_means.settled(pair)
-    assert found.infinity_mass == pytest.approx(1e-9 * (1 + 1e-6), rel=1e-12)
-    assert found.zero_mass == pytest.approx(1e-12 * (1 + 1e-6), rel=1e-12)
+    assert found.infinity_mass / 1e-9 == pytest.approx(1 + 1e-6, rel=1e-12)
+    assert found.zero_mass / 1e-12 == pytest.approx(1 + 1e-6, rel=1e-12)
     assert found.masses.sum() + found.zero_mass == pytest.approx(1, abs=1e-15)
     assert found.p_masses.sum() + found.infinity_mass == pytest.approx(1, abs=1e-15)
 

@@ -69,3 +69,11 @@ def test_ndtr_is_as_accurate_as_assumed():
         allowed = gaussian_mixture._NDTR_ERROR + gaussian_mixture._NDTR_GROWTH * x**2
         assert error <= allowed * 2.0**-53
         assert log_error <= 64 * 2.0**-53 * (1 + abs(math.log(float(truth))))
+
+
+@pytest.mark.parametrize("mean", [1e-300, 1e-12, 3e-7, 1e-4, 1.0001e-4, 0.01])
+def test_total_variation_of_little_shift(mean):
+    """Relatively known, on either side of where the closed form takes over."""
+    truth = mpmath.erf(mpmath.mpf(mean) / mpmath.sqrt(8))
+    upper, lower = (gaussian.delta(mean, 0.0, bound) for bound in Bound)
+    assert lower <= truth <= upper <= lower * (1 + 2e-9)

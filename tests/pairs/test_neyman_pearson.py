@@ -139,7 +139,7 @@ def test_epsilon_inverts_the_profile(delta):
 
 
 def test_out_of_range():
-    mixture = additive_noise.GaussianMixture(((1.0, 1.0),), ((0.0, 1.0),))
+    mixture = additive_noise.GaussianMixture(((1.0, 1.0),), ((-1.0, 1.0),))
     for direction in Direction:
         assert mixture.closed_form_delta(1000.0, direction, Bound.UPPER) == 1.0
         assert mixture.closed_form_delta(1000.0, direction, Bound.LOWER) == 0.0

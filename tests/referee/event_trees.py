@@ -138,10 +138,12 @@ def _composed(events: Events, sizes: Sizes) -> Events:
 
 
 @st.composite
-def _allocation(draw: Any, events: Events, sizes: Sizes) -> Any:
+def _allocation(
+    draw: Any, events: Events, sizes: Sizes, kind: Any = ext.RandomAllocationEvent
+) -> Any:
     steps = draw(st.integers(1, sizes.steps))
     selected = draw(st.integers(1, min(steps, sizes.selected)))
-    return ext.RandomAllocationEvent(draw(events), selected, steps)
+    return kind(draw(events), selected, steps)
 
 
 @st.composite
@@ -316,11 +318,16 @@ def mixed_trees(sizes: Sizes, relation: NeighborRel) -> Events:
             parts += [
                 st.builds(stock.PoissonSampledDpEvent, rates(sizes), events),
                 _allocation(events, sizes),
+                _allocation(events, sizes, newer_events.RandomAllocation),
             ]
         if relation is NeighborRel.ADD_OR_REMOVE_ONE:
             groups = st.builds(ext.GroupSubsampledEvent, st.integers(1, 3), events)
             parts = [*parts, *parts, *parts, groups]
         events = st.one_of(parts)
+    if relation is not NeighborRel.REPLACE_SPECIAL:
+        few = dataclasses.replace(sizes, given=True)  # Large datasets take seconds.
+        fixed = batches(sizes) | truncated(few)
+        events = st.one_of(*[events] * 6, fixed)
     return _composed(events, sizes)
 
 

@@ -18,6 +18,7 @@ import newer_events
 import numpy as np
 import truths
 
+import dp_accounting_ext as ext
 from dp_accounting_ext.reading import event_table
 from dp_accounting_ext.reading import renyi_events
 
@@ -249,6 +250,7 @@ truths.READERS.update(
         newer_events.Exponential: _exponential,
         newer_events.PermuteAndFlip: _permute_and_flip,
         newer_events.DiscreteGaussian: _discrete_gaussian,
+        newer_events.RandomAllocation: truths.READERS[ext.RandomAllocationEvent],
         stock.ZCDpEvent: _zero_concentrated,
         stock.SingleEpochTreeAggregationDpEvent: _tree_aggregation,
         stock.RepeatAndSelectDpEvent: _selection,

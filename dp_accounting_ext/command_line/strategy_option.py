@@ -1,0 +1,95 @@
+"""The option --strategy: a matrix of correlated noise, in three forms."""
+
+import csv
+
+from dp_accounting_ext import dp_event
+from dp_accounting_ext.command_line import parser
+from dp_accounting_ext.studies import training_run
+from dp_accounting_ext.validation import strategies
+
+HELP = (
+    "correlated noise: 1,0.5,0.25 for a banded Toeplitz matrix, "
+    "blt:DECAYS:SCALES for a BLT, or a file of coefficients or of rows"
+)
+_REMEDY = (
+    "numbers such as 1,0.5,0.25, or blt:0.9,0.5:0.1,0.2, or a file of numbers "
+    "separated by commas"
+)
+_FORM = f"--strategy must be {_REMEDY}"
+_BUFFERED = "blt:"
+
+
+def event(
+    typed: str, setting: training_run.TrainingRun
+) -> dp_event.MatrixAllocationEvent:
+    """Returns the run of a strategy, whose bins are the steps of an epoch.
+
+    Args:
+        typed: What was given for the option.
+        setting: The run, without what no theorem about such noise covers.
+
+    Raises:
+        ValueError: If the option, or one beside it, is not what it must be.
+        OSError: If it names a file that cannot be read.
+    """
+    _check(setting)
+    noise = training_run.given("noise_multiplier", setting.noise_multiplier)
+    run = noise, setting.steps_of_epoch, int(setting.epochs)
+    if typed.startswith(_BUFFERED):
+        parts = typed.removeprefix(_BUFFERED).split(":")
+        if len(parts) != 2:
+            raise ValueError(f"{_FORM}. Found {typed!r}.")
+        decays, scales = (_numbers(part.split(","), typed) for part in parts)
+        return dp_event.MatrixAllocationEvent.from_buffered_toeplitz(
+            decays, scales, *run
+        )
+    if all(letter in "0123456789.,+-eE " for letter in typed):
+        return dp_event.MatrixAllocationEvent(_numbers(typed.split(","), typed), *run)
+    return dp_event.MatrixAllocationEvent(_read(typed), *run)
+
+
+def _check(setting: training_run.TrainingRun) -> None:
+    """Refuses what a strategy does not go with."""
+    if not isinstance(setting.epochs, int):
+        raise ValueError(
+            f"--epochs must be whole with --strategy. Found {setting.epochs}."
+        )
+    for option, value in (
+        ("selected", setting.num_selected),
+        ("group-size", setting.group_size),
+    ):
+        if value != 1:
+            raise ValueError(f"--{option} must be 1 with --strategy. Found {value}.")
+    bins, steps = setting.steps_of_epoch, setting.steps_of_epoch * setting.epochs
+    if bins > strategies.MOST_BINS or steps > strategies.MOST_STEPS:
+        raise ValueError(
+            f"--strategy must have at most {strategies.MOST_BINS} steps an epoch, and "
+            f"{strategies.MOST_STEPS} in all. Found {bins} and {steps}."
+        )
+
+
+def _read(path: str) -> list[float] | list[list[float]]:
+    """Returns the coefficients in a file, one a line or all in one, or the rows."""
+    if "\0" in path:
+        raise ValueError(f"{_FORM}. Found {path!r}.")
+    try:
+        with (
+            parser.named_file("strategy", path, _REMEDY),
+            open(path, encoding="utf-8-sig", newline="") as file,
+        ):
+            lines = [line for line in csv.reader(file) if line]
+    except (UnicodeError, csv.Error):
+        raise ValueError(f"{_FORM}. Found other letters in {path!r}.") from None
+    rows = [_numbers(line, path) for line in lines]
+    if len(rows) == 1:
+        return rows[0]
+    if all(len(row) == 1 for row in rows):
+        return [row[0] for row in rows]
+    return rows
+
+
+def _numbers(cells: list[str], typed: str) -> list[float]:
+    try:
+        return [float(cell) for cell in cells]
+    except ValueError:
+        raise ValueError(f"{_FORM}. Found {typed!r}.") from None
