@@ -56,17 +56,20 @@ def lower_pair(
         Data processing, https://arxiv.org/abs/2602.17284, Remark 4.7 (lower
         bounds) for k = 1.
     """
-    if pair.ratios.size == 0 or pair.loss_range() == 0:
-        return dominating_pair.trivial_pair(Bound.LOWER)
     rate = num_selected / num_steps
-    scores = np.log1p(rate * (pair.ratios - 1))
-    deviation = spread(scores, pair, num_selected, num_steps)
+    ratios, laws = pair.ratios, (pair.p_masses, pair.masses)
+    if pair.zero_mass > 0 and rate < 1:
+        ratios = np.append(0.0, ratios)
+        laws = np.append(0.0, laws[0]), np.append(pair.zero_mass, laws[1])
+    if ratios.size == 0 or np.ptp(ratios) == 0 or not laws[0].any():
+        return dominating_pair.trivial_pair(Bound.LOWER)
+    scores = np.log1p(rate * (ratios - 1))
+    deviation = spread(scores, laws, num_selected, num_steps)
     goal = math.sqrt(-2 * math.log(tail_mass))
     step = max(4 * goal * deviation, float(np.ptp(scores))) / _POINTS
     cells = np.rint(scores / step).astype(np.int64)
     start = int(cells[0])
-    without = sums.gather(cells - start, pair.masses)
-    with_record = sums.gather(cells - start, pair.p_masses)
+    with_record, without = (sums.gather(cells - start, masses) for masses in laws)
     p_factors = [
         lattice.Factor(start, with_record, num_selected),
         lattice.Factor(start, without, num_steps - num_selected),
@@ -105,13 +108,13 @@ def lower_pair(
 
 def spread(
     scores: FloatArray,
-    pair: dominating_pair.DominatingPair,
+    laws: tuple[FloatArray, FloatArray],
     num_selected: int,
     num_steps: int,
 ) -> float:
     """Returns the larger standard deviation of the sum, under P or under Q."""
     variances = []
-    for masses in (pair.p_masses, pair.masses):
+    for masses in laws:
         mean = sums.dot(scores, masses)
         variances.append(sums.dot((scores - mean) ** 2, masses))
     under_p, under_q = variances

@@ -25,8 +25,9 @@ examples:
   python -m dp_accounting_ext wpm --points places.csv --trace trace.csv \\
       --epsilon 2 --metric haversine --sample
 
-The files are plain: numbers separated by commas, no header. Points may be
-latitudes and longitudes in degrees; a trace is binned to its nearest points.
+The files are plain: numbers separated by commas; a first line of names alone is
+passed over. Points may be latitudes and longitudes in degrees; a trace is
+binned to its nearest points.
 What is printed is one draw, the number of a column of costs or of a line of
 points, from zero. The law that it is drawn from is as private as the input:
 --show-law is for tests.
@@ -166,16 +167,21 @@ def _numbers(name: str, path: str) -> npt.NDArray[np.float64]:
         content = file.read()
     try:
         lines = content.decode("utf-8-sig").splitlines()
-        return np.array(
-            [
-                [float(field) for field in line.split(",")]
-                for line in lines
-                if line.strip()
-            ],
-            ndmin=2,
-        )
+        rows = [line.split(",") for line in lines if line.strip()]
+        if len(rows) > 1 and not any(map(_is_number, rows[0])):
+            del rows[0]
+        return np.array([[float(field) for field in row] for row in rows], ndmin=2)
     except ValueError:
         raise ValueError(
             f"{name} must be a file of rows of numbers separated by commas, all of one "
             f"length. Found something else in {path}."
         ) from None
+
+
+def _is_number(field: str) -> bool:
+    """Tells numbers from names; one that is misspelt counts as a name."""
+    try:
+        float(field)
+    except ValueError:
+        return False
+    return True

@@ -142,11 +142,15 @@ class RandomAllocation(interface.AmplifiedMechanism):
         """Returns allocations of a few draws whose composition dominates one run.
 
         Of 3 draws that is itself. Else as blocks, of 2 draws out of about 2 t / k
-        steps, and one of one draw where k is odd. It is dominated by the composition
-        of blocks, but for what computing it costs.
+        steps, and one of one draw where k is odd; of 3 out of 4 and of 2 out of 3
+        where that leaves no more steps out. It is dominated by the composition of
+        blocks, but for what computing it costs.
         """
         if self.num_selected == few_out_of_t.MOST_DRAWS:
             return FewOutOfSteps(self.inner, self.num_selected, self.num_steps, True)
+        left_out = self.num_steps - self.num_selected
+        if 3 * left_out <= self.num_steps:
+            return self._leaving_out(left_out)
         twos = self.num_selected // 2
         alone = self._alone() if self.num_selected % 2 else 0
         size, longer = divmod(self.num_steps - alone, twos)
@@ -164,6 +168,17 @@ class RandomAllocation(interface.AmplifiedMechanism):
         if alone:
             items.append((allocate(self.inner, 1, alone), 1))
         return compositions.Composed(tuple(items))
+
+    def _leaving_out(self, number: int) -> Mechanism:
+        """Returns blocks of 4 and 3 steps, of which each leaves one out."""
+        fours = min(number, self.num_steps - 3 * number)
+        sure = self.num_steps - 3 * number - fours
+        items = (
+            (FewOutOfSteps(self.inner, 3, 4, False), fours),
+            (FewOutOfSteps(self.inner, 2, 3, False), number - fours),
+            (self.inner, sure),
+        )
+        return compositions.Composed(tuple(item for item in items if item[1]))
 
     def _alone(self) -> int:
         """Returns about t / k, the steps of the block of one draw."""

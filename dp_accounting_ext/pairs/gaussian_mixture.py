@@ -99,7 +99,11 @@ class Mixture(shifts.Mixture):
         Returns:
             (n,) logarithms of the relative densities; and for each of (s,) steps its
             (n,) growth, minus 1: sums of terms of one sign where all shifts have one.
+            One shift grows everywhere alike: (1,) growths.
         """
+        if len(self.shifts) == 1:
+            lines = self._at_zero + self._slopes * grid.points()
+            return lines, np.expm1(np.multiply.outer(steps, self._slopes))
         length = grid.block(float(np.abs(self._slopes).max()))
         centres, offsets = grid.blocks(length)
         exponents = self._at_zero + np.multiply.outer(centres, self._slopes)
@@ -295,8 +299,8 @@ def _cells(
         noise: (n + 1,) values.
         log_q: (n + 1,) logarithms of Q's density over that of N(0, 1).
         rises: (4, n + 1) growths of P's from a value to the nodes above it and to the
-            next value, minus 1.
-        falls: (4, n + 1) growths of Q's.
+            next value, minus 1; or (4, 1) where they are the same everywhere.
+        falls: (4, n + 1) growths of Q's, or (4, 1).
 
     Returns:
         (n,) Q-masses; (n,) means under Q of ratio / ratio at the left end − 1; and
@@ -306,13 +310,21 @@ def _cells(
     # masses do not, as it is the same in all cells.
     half = np.diff(noise) / 2
     middle = noise[:-1] + half
-    rises, falls = rises[:, :-1], falls[:, :-1]
+    rises, falls = (x[:, :-1] if x.shape[1] > 1 else x for x in (rises, falls))
     masses, excess = np.zeros(half.size), np.zeros(half.size)
+    # In place: fresh memory costs more than the arithmetic.
+    step, density, term = np.empty((3, half.size))
     for node, weight, rise, fall in zip(_NODES, _WEIGHTS, rises, falls, strict=False):
-        step = node * half
-        density = weight * np.exp(-step * (middle + step / 2))
-        masses += density * (1 + fall)
-        excess += density * (rise - fall)
+        np.multiply(half, -node, out=step)
+        np.divide(step, -2.0, out=density)
+        density += middle
+        density *= step
+        np.exp(density, out=density)
+        density *= weight
+        masses += np.multiply(density, 1 + fall, out=term)
+        np.subtract(rise, fall, out=term)
+        excess += np.multiply(density, term, out=term)
     excess /= masses
     masses *= half * np.exp(log_q[:-1] - middle**2 / 2) / math.sqrt(2 * math.pi)
-    return masses, excess, (rises[-1] - falls[-1]) / (1 + falls[-1])
+    span = (rises[-1] - falls[-1]) / (1 + falls[-1])
+    return masses, excess, np.broadcast_to(span, masses.shape)

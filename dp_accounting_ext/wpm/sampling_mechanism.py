@@ -195,7 +195,8 @@ class SamplingMechanism(abc.ABC):
                 `ProcessPoolExecutor`, or Dask's. None runs them here.
 
         Raises:
-            TypeError: If `mu` does not consist of real numbers, or `rng` is neither.
+            TypeError: If `mu` does not consist of real numbers, or `rng` or
+                `executor` is nothing of the kind.
             ValueError: If `mu` has the wrong shape, or is no distribution. Errors
                 tell which rule is broken and no number of `mu`.
 
@@ -203,6 +204,11 @@ class SamplingMechanism(abc.ABC):
             A draw is ε-private: the law is exactly `integer_weights` / 2^bits.
         """
         source = _generator(rng)
+        if executor is not None and not hasattr(executor, "submit"):
+            raise TypeError(
+                "executor must be None or have a method submit. "
+                f"Found {executor!r:.60}."
+            )
         users = private_rows.read("mu", mu, self._cost.shape[0])
         if executor is None:
             drawn = self._draws(users, source)

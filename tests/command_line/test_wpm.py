@@ -68,6 +68,17 @@ class TestWpm:
         law = text.splitlines()[1].removeprefix("distribution: ").split(",")
         assert float(law[0]) == pytest.approx(2 / 3, abs=0.05)
 
+    def test_a_line_of_names_is_passed_over(self, capsys, places):
+        named = places / "named.csv"
+        named.write_text("latitude,longitude\n" + (places / "places.csv").read_text())
+        command = f"wpm --points {named} --trace {named} --epsilon 9 --show-law"
+        status, text, _ = run(capsys, command)
+        assert status == 0
+        assert text.splitlines()[1].count(",") == 2
+        # A number that is misspelt beside another is no name.
+        named.write_text("48.85,2.x5\n" + (places / "places.csv").read_text())
+        assert run(capsys, command)[0] == 2
+
     def test_points_and_masses(self, capsys, places):
         (places / "mu.csv").write_text("0.5,0.25,0.25\n")
         command = f"wpm --points {places / 'places.csv'} --epsilon 1 --order 2"

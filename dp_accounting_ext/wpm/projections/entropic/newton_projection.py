@@ -18,7 +18,9 @@ from dp_accounting_ext.wpm.projections.entropic import regularized_problem
 FloatArray = npt.NDArray[np.float64]
 
 # All tuning: the proof stands whatever these are.
-_FIRST_DAMPING = 1e-3
+# With them 250 outputs take 4 to 6 evaluations at λ = 0.05 and 11 to 13 at 0.01.
+_FIRST_DAMPING = 0.05
+_LESS, _MORE = 0.4, 12
 _LEAST_DAMPING = 1e-12
 _MOST_DAMPING = 1e12
 # A proof costs about a step; it cannot pass before rows miss about as little.
@@ -73,12 +75,14 @@ def project(
             missed = proof.cost
             if proof.gap <= relative_gap * proof.cost + rounding:
                 return proof, count, True
-        step = _step(problem, best, missing, damping)
+        if step is None:
+            curvature = _curvature(problem, best)
+        step = _step(problem, best, curvature, missing, damping)
         found = _evaluate(problem, best.weights.potentials + step)
         if _is_better(problem, found, best):
-            best, damping, step = found, max(0.2 * damping, _LEAST_DAMPING), None
+            best, damping, step = found, max(_LESS * damping, _LEAST_DAMPING), None
         elif damping < _MOST_DAMPING:
-            damping *= 8
+            damping *= _MORE
         else:
             break
     proof = regularized_problem.prove(problem, best.weights)
@@ -106,21 +110,30 @@ def _evaluate(problem: regularized_problem.Problem, potentials: FloatArray) -> _
     return _Point(weights, held, rows, float(problem.masses @ potentials + entropy) + 1)
 
 
+def _curvature(problem: regularized_problem.Problem, point: _Point) -> FloatArray:
+    """Returns the (s, s) curvature of the dual, turned positive."""
+    bounds, held = problem.polytope, point.held
+    fixed = (held <= bounds.lower) | (held >= bounds.upper)
+    # The product of a matrix with its own transpose takes half the time of others.
+    scaled = point.weights.shares * np.sqrt(np.where(fixed, held, 0.0))
+    curvature = -(scaled @ scaled.T)
+    places = np.arange(point.rows.size)
+    curvature[places, places] += point.rows
+    return np.asarray(curvature)
+
+
 def _step(
     problem: regularized_problem.Problem,
     point: _Point,
+    curvature: FloatArray,
     missing: FloatArray,
     damping: float,
 ) -> FloatArray:
     """Returns the damped Newton step."""
-    bounds = problem.polytope
-    fixed = (point.held <= bounds.lower) | (point.held >= bounds.upper)
-    shares = point.weights.shares[:, fixed]
-    curvature = -(shares * point.held[fixed]) @ shares.T
-    places = np.arange(missing.size)
+    damped, places = curvature.copy(), np.arange(missing.size)
     # In proportion to the masses: prices of small inputs are as free as of large ones.
-    curvature[places, places] += point.rows + damping * (
+    damped[places, places] += damping * (
         problem.masses + np.maximum(point.rows, problem.masses)
     )
-    factor = linalg.cho_factor(curvature, lower=True, check_finite=False)
+    factor = linalg.cho_factor(damped, lower=True, check_finite=False)
     return np.asarray(linalg.cho_solve(factor, missing, check_finite=False))

@@ -32,15 +32,15 @@ _MOST_STEPS = 80
 # Equations are missed by so much once the gap is next to nothing.
 _ROUNDING = 1e-11
 # How far prices of outputs start below what they may be, in units of the cost.
-_FIRST_SLACK = 0.05
+_FIRST_SLACK = 0.03
 # Outputs start this share of their width within their bounds.
-_INSIDE = 0.1
+_INSIDE = 0.3
 # Of the way to the nearest bound, at least and at most.
 _SHORTEST, _LONGEST = 0.9, 1 - 1e-6
 # Arcs are dropped once the gap is this share of the cost, and each time it has fallen
 # by this factor. Of all arcs so many remain for each input and output, then half, and
 # at last so many. Of 160 problems of crowds one lacked an arc at the end.
-_WORTH_DROPPING, _AGAIN = 0.15, 0.1
+_WORTH_DROPPING, _AGAIN = 0.3, 0.1
 _KEPT, _LEAST_KEPT, _FEWER = 6, 2, 0.8
 # Pairs of arcs to an output, over inputs times outputs, that are summed one by one.
 _FEW_PAIRS = 0.5
