@@ -24,8 +24,8 @@ FloatArray = npt.NDArray[np.float64]
 Bound = dominating_pair.Bound
 
 # Tuning.
-# Of states, over the innovation's standard deviation. With 0.1, and 0.12 for factors, ε is
-# 0.3 % lower, for half as much time again.
+# Of states, over the innovation's standard deviation. With 0.1, and 0.12 for factors,
+# ε is 0.3 % lower, for half as much time again.
 _CELL = 0.14
 _WIDEST_CELL, _FEW_BINS = 0.4, 256  # It grows as the root of more bins than so many.
 _FACTOR_CELL = 0.155  # Of the factors' logarithms, over the root of the variance.
