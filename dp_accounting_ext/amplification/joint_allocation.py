@@ -198,12 +198,12 @@ class Sketch:
         self, score: FloatArray, tilt: float
     ) -> tuple[float, list[tuple[int, FloatArray]]]:
         """Returns ln E e^{tilt · L} under P, and the tilted laws of the steps."""
-        exponents = tilt * score
-        largest = float(exponents.max())
-        growth = np.exp(exponents - largest)
         total, laws = 0.0, []
         for count, masses in self._laws:
-            weights = masses * growth
+            # What has no mass under one law may be all of the other's.
+            exponents = np.where(masses > 0, tilt * score, -math.inf)
+            largest = float(exponents.max())
+            weights = masses * np.exp(exponents - largest)
             whole = float(weights.sum())
             total += count * (largest + math.log(whole))
             laws.append((count, weights / whole))

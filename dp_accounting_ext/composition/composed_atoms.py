@@ -31,6 +31,8 @@ _SHARE_ERROR = 40.0
 # A cost beside its gain: three exponentials and products (20), and their arguments, up
 # to 745 each. In nats.
 _COST_ERROR = 20.0 + 4 * floats.LARGEST_LOG
+# What rounding among denormals takes off a cost.
+_DENORMAL_UNITS = 2 * 5e-324
 
 # Tuning: the most steps of Newton's method, which is done after one or two.
 _MOST_STEPS = 100
@@ -46,6 +48,7 @@ _MOST_READ = 1 << 17
 _MOVED = 2.9e-8
 _FEWEST_READ = 1 << 13  # That many cost next to nothing.
 _LEAST_SIZE = 4
+_ROOM = 350.0  # From the origin of losses beyond what fits a float to the largest.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,7 +123,11 @@ class Atoms:
 
     def _values(self, numbers: IndexArray, log_kappas: FloatArray) -> FloatArray:
         """Returns found − κ spent of so many losses, the largest ones."""
-        kappas = np.exp(np.minimum(log_kappas, floats.LARGEST_EXPONENT))
+        # A κ that does not fit a float is too small in an upper bound, too large in a
+        # lower one.
+        largest = floats.LARGEST_EXPONENT
+        least = -largest if self.bound is Bound.LOWER else -math.inf
+        kappas = np.exp(np.clip(log_kappas, least, largest))
         values: FloatArray = self.found[numbers] - kappas * self.spent[numbers]
         return values
 
@@ -134,9 +141,11 @@ class Atoms:
         # from ε than the shift allows for.
         around = self._around(number)
         totals = np.maximum(self._values(around, log_kappas).max(axis=0), 0.0)
-        # Above it no gain exceeds κ times its cost, which is e^−700 of it or more.
-        totals[log_kappas >= floats.LARGEST_EXPONENT] = 0.0
+        # Where κ does not fit a float, larger losses count as infinite, or not at all.
+        beyond = log_kappas >= floats.LARGEST_EXPONENT
+        totals[beyond] = 0.0
         if self.bound is Bound.UPPER:
+            totals[beyond] = self.found[number[beyond]]
             totals[epsilons > self.highest] = self.found[0]
             totals[epsilons < self.lowest] = 1.0
         found: FloatArray = np.maximum(factors * (self.sink + totals), 0.0)
@@ -153,7 +162,7 @@ class Atoms:
         elif epsilon > self.highest:
             total = float(self.found[0])
         elif log_kappa >= floats.LARGEST_EXPONENT:
-            total = 0.0
+            total = float(self.found[number])
         else:
             # NumPy's exponential, as of arrays: another may differ by a rounding.
             kappa = float(np.exp(log_kappa))
@@ -239,22 +248,34 @@ class Atoms:
 
 
 def of_one(law: LossDistribution) -> Atoms:
-    """Returns the atoms of one law, which need no lattice."""
+    """Returns the atoms of one law, which need no lattice.
+
+    Losses are counted from an origin: those of a few need not fit a float as ratios. A
+    cost that does not is too small in an upper bound, and too large in a lower one.
+    """
     gain = law.masses[::-1]
     losses = law.losses[::-1]
-    # A sum of many constant losses need not fit a float as a ratio.
-    origin = float(losses[0]) if losses.size == 1 else 0.0
-    largest = floats.LARGEST_EXPONENT
-    exponents = np.clip(origin - losses, -largest, largest)
+    origin, rounding = float(losses[0]), 0.0
+    if losses.size > 1 and origin <= floats.LARGEST_EXPONENT:
+        origin = 0.0
+    elif losses.size > 1:
+        origin -= _ROOM
+        rounding = _COST_ERROR * floats.UNIT_ROUNDOFF
+    exponents = np.minimum(origin - losses, floats.LARGEST_EXPONENT)
+    cost = gain * np.exp(exponents)
+    if law.bound is Bound.LOWER:
+        kept = origin - losses <= floats.LARGEST_EXPONENT
+        losses, gain = losses[kept], gain[kept]
+        cost = cost[kept] + _DENORMAL_UNITS
     return Atoms.of(
         law.bound,
         origin,
         losses,
         gain,
-        gain * np.exp(exponents),
+        cost,
         sink=law.infinity_mass,
         mass_error=law.mass_error,
-        ratio_error=law.ratio_error,
+        ratio_error=law.ratio_error + rounding,
     )
 
 

@@ -171,10 +171,14 @@ def _product(laws: Sequence[LossDistribution]) -> LossDistribution | None:
             return None
     largest = float(np.abs(losses).max())
     rounding = 2 * floats.UNIT_ROUNDOFF * copies
+    least = math.prod(float(law.masses.min()) ** law.count for law in laws)
+    # What products of masses lose among denormals counts as infinite.
+    lost = _MOST_ATOMS**2 * copies * floats.SMALLEST_MASS
+    lost = lost if upper and least < floats.SMALLEST_MASS else 0.0
     return LossDistribution(
         losses=losses,
         masses=masses,
-        infinity_mass=loss_distribution.infinity_mass(laws),
+        infinity_mass=loss_distribution.infinity_mass(laws) + lost,
         count=1,
         bound=laws[0].bound,
         mass_error=rounding * _MOST_ATOMS**2

@@ -159,7 +159,11 @@ def epsilon(
     def excess(point: float) -> float:
         return math.log(max(delta_at(point, bound), floats.SMALLEST_MASS) / delta)
 
-    point = float(optimize.brentq(excess, low, high, rtol=_EPSILON_ERROR, xtol=1e-300))
+    point = float(
+        optimize.brentq(
+            excess, low, high, rtol=_EPSILON_ERROR, xtol=1e-300, maxiter=2000
+        )
+    )
     # Upper bounds stop where even the upper profile is below; lower ones where the
     # lower profile still is above.
     step = _EPSILON_ERROR * point

@@ -196,3 +196,13 @@ def test_grids_go_round_the_window_and_fit_the_memory(steps):
         assert mean == pytest.approx(masses @ np.exp(-score), rel=1e-9)
         mean = factor.masses @ (grid.column_step * factor.columns)
         assert mean == pytest.approx(masses @ variance, rel=1e-9)
+
+
+def test_a_tilt_that_leaves_one_law_little():
+    """All that a tilt leaves of the one law may have no mass under the other."""
+    ratios, masses = np.array([0.0, 1.000001]), np.array([1e-6, 0.999999])
+    sketch = joint_allocation.Sketch(ratios, ratios * masses, masses, 2, 4)
+    score = joint_allocation.scores(ratios, 0.5)[0]
+    # Two steps have the second score, and two, tilted so far, the first.
+    assert sketch.mean(0.5, -1e6) == pytest.approx(2 * score.sum(), rel=1e-12)
+    assert math.isfinite(sketch.cumulant(0.5, -1e6))

@@ -435,3 +435,35 @@ def test_one_number_is_answered_as_many_are(counts):
             assert again is None or again == answer
             at_once += again is not None
     assert at_once >= 8
+
+
+def coins_delta(probability, runs, epsilon):
+    """δ of coins that tell a bit with this probability, in exact binomials."""
+    with mpmath.workdps(60):
+        p, kappa = mpmath.mpf(probability), mpmath.exp(mpmath.mpf(epsilon))
+        return mpmath.fsum(
+            mpmath.binomial(runs, wrong)
+            * max(
+                p ** (runs - wrong) * (1 - p) ** wrong
+                - kappa * (1 - p) ** (runs - wrong) * p**wrong,
+                0,
+            )
+            for wrong in range(runs + 1)
+        )
+
+
+@pytest.mark.parametrize(("loss", "runs"), [(25.0, 30), (240.0, 3), (690.0, 40)])
+def test_a_few_losses_that_fit_no_float_as_a_ratio(loss, runs):
+    """Sums of 700 nats and more are neither cut off nor taken for 700."""
+    with mpmath.workdps(60):
+        probability = 1 / (1 + mpmath.exp(-mpmath.mpf(loss)))
+    answer = asked.bounds_of({discrete_outputs.DiscreteLaplace(loss, 1): runs})
+    for epsilon in (runs * loss - share for share in (30.0, 1.0, 1e-3)):
+        upper = answer.upper_delta(epsilon)
+        lower = answer.lower_delta(epsilon, upper)
+        assert lower <= coins_delta(probability, runs, epsilon) <= upper
+        assert upper - lower <= 1e-8
+    lower, upper = answer.lower_epsilon(1e-3), answer.upper_epsilon(1e-3)
+    assert coins_delta(probability, runs, lower) >= 1e-3
+    assert coins_delta(probability, runs, upper) <= 1e-3
+    assert upper - lower <= 1e-6 * upper

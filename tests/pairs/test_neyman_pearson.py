@@ -143,3 +143,14 @@ def test_out_of_range():
     for direction in Direction:
         assert mixture.closed_form_delta(1000.0, direction, Bound.UPPER) == 1.0
         assert mixture.closed_form_delta(1000.0, direction, Bound.LOWER) == 0.0
+
+
+@pytest.mark.parametrize("step", [1e-200, 0.3])
+def test_the_search_for_a_tiny_epsilon_ends(step):
+    """A profile that is flat and then falls takes hundreds of bisections."""
+
+    def profile(epsilon, bound):
+        return 0.5 if epsilon < step else 1e-9
+
+    upper, lower = (neyman_pearson.epsilon(profile, 1e-3, bound) for bound in Bound)
+    assert lower < step <= upper < lower * (1 + 1e-11)
