@@ -1,9 +1,9 @@
-"""A lower bound for k-out-of-t random allocation where one large ratio makes the tail.
+"""A lower bound for k-out-of-t random allocation where a large ratio makes the tail.
 
-At a δ so small that no number of ordinary ratios explains it, one step's noise does.
-What is looked at is the one step whose ratio is large, if there is one, and a sum over
-the others, as in `allocation_by_sum`. With the record that step is one of the record's
-with probability k / t, and k − 1 of the others are; else k of them.
+At a δ so small that no number of ordinary ratios explains it, one step's noise does, or
+that of two. What is looked at are these, if there are any, and a sum over the others as
+in `allocation_by_sum`. With the record one such step is one of the record's with
+probability k / t, and k − 1 of the others are; else k of them.
 """
 
 from collections.abc import Sequence
@@ -31,10 +31,11 @@ IndexArray = npt.NDArray[np.int64]
 _TERMS = 32
 
 # Tuning. (5 of 65536 steps, σ = 1.3, δ = 1e-30.)
-_LARGE_RATE = 1e-4  # Expected number of large ratios; what has two of them is lost.
+_LARGE_RATE = 1e-4  # Expected number of large ratios; what has three of them is lost.
 _POINTS = 1 << 15  # Of the lattice.
 _TILTS = 8
-_CLASSES = 1024  # Of large ratios.
+_CLASSES = 1024  # Of large ratios,
+_CLASSES_OF_PAIRS = 96  # and where there are two.
 _BINS = 192  # Of the sum of the others, beside a large ratio.
 _WIDTH = 5e-4  # Of groups of losses with a large ratio, in nats.
 
@@ -74,8 +75,11 @@ def lower_pair(
     starts = np.unique(starts)
     masses = np.add.reduceat(pair.masses, starts)
     p_masses = np.add.reduceat(pair.p_masses, starts)
-    one = _with_one_large(law, masses, p_masses, num_selected, num_steps)
-    p, q = (np.concatenate(both) for both in zip(none, one, strict=True))
+    large = law, masses, p_masses, num_selected, num_steps
+    parts = [none, _with_one_large(*large)]
+    if num_selected + 2 <= num_steps:
+        parts.append(_with_two_large(*large))
+    p, q = (np.concatenate(each) for each in zip(*parts, strict=True))
     kept = (p > floats.SMALLEST_MASS) & (q > floats.SMALLEST_MASS)
     ratios = p[kept] / q[kept]
     order = np.argsort(ratios, kind="stable")
@@ -117,14 +121,47 @@ def _with_one_large(
         num_selected: k.
         num_steps: t.
     """
-    each = np.stack([law.gain(1, 0), law.gain(0, 1), law.cost(1)])
-    each = each[:, (each[0] > 0) & (each[2] > floats.SMALLEST_MASS)]
+    hit, missed, cost = _binned(law.gain(1, 0), law.gain(0, 1), law.cost(1))
+    p = np.multiply.outer(num_selected * p_masses, hit)
+    p += np.multiply.outer((num_steps - num_selected) * masses, missed)
+    return _grouped(p, np.multiply.outer(num_steps * masses, cost))
+
+
+def _with_two_large(
+    law: "_Sums",
+    masses: FloatArray,
+    p_masses: FloatArray,
+    num_selected: int,
+    num_steps: int,
+) -> tuple[FloatArray, FloatArray]:
+    """Returns the same of what has two large ratios; of fewer classes, as all pairs."""
+    others = num_steps - num_selected
+    starts = np.arange(0, masses.size, -(-masses.size // _CLASSES_OF_PAIRS))
+    q1, p1 = (np.add.reduceat(each, starts) for each in (masses, p_masses))
+    first, second = np.triu_indices(q1.size)
+    twice = np.where(first == second, 0.5, 1.0)
+    (q1, q2), (p1, p2) = ((each[first], each[second]) for each in (q1, p1))
+    both, either, neither, cost = _binned(
+        law.gain(2, 0), law.gain(1, 1), law.gain(0, 2), law.cost(2)
+    )
+    p = np.multiply.outer(num_selected * (num_selected - 1) * p1 * p2, both)
+    p += np.multiply.outer(num_selected * others * (p1 * q2 + q1 * p2), either)
+    p += np.multiply.outer(others * (others - 1) * q1 * q2, neither)
+    q = np.multiply.outer(num_steps * (num_steps - 1) * q1 * q2, cost)
+    return _grouped(twice[:, np.newaxis] * p, twice[:, np.newaxis] * q)
+
+
+def _binned(*laws: FloatArray) -> FloatArray:
+    """Returns (m, n) masses in bins of the lattice, the last ones Q's."""
+    each = np.stack(laws)
+    each = each[:, (each[0] > 0) & (each[-1] > floats.SMALLEST_MASS)]
     starts = np.arange(0, each.shape[1], max(-(-each.shape[1] // _BINS), 1))
-    hit, missed, cost = np.add.reduceat(each, starts, axis=1) if starts.size else each
-    p = num_selected * p_masses[:, np.newaxis] * hit
-    p += (num_steps - num_selected) * masses[:, np.newaxis] * missed
-    q = num_steps * masses[:, np.newaxis] * cost
-    p, q = p.ravel(), q.ravel()
+    found: FloatArray = np.add.reduceat(each, starts, axis=1) if starts.size else each
+    return found
+
+
+def _grouped(p: FloatArray, q: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Returns P- and Q-masses of cells, those of about one loss together."""
     kept = (p > floats.SMALLEST_MASS) & (q > floats.SMALLEST_MASS)
     p, q = p[kept], q[kept]
     groups = np.rint(np.log(p / q) / _WIDTH).astype(np.int64)

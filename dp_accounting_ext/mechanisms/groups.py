@@ -281,13 +281,21 @@ class GroupedByChain(Grouped):
         group_size: Number of records in the group, K.
         inner: The mechanism as one record sees it.
         is_replaced: Whether that record is replaced, so that either way is alike.
+        whole: What dominates the change of all members as well, if that is known.
     """
 
     group_size: int
     inner: Mechanism
     is_replaced: bool = False
+    whole: Mechanism | None = None
 
     def split(self, removed: int, inserted: int) -> Mechanism:
+        found = self._chained(removed, inserted)
+        if self.whole is None:
+            return found
+        return known_bounds.Between(found, found, self.whole)
+
+    def _chained(self, removed: int, inserted: int) -> Mechanism:
         if self.is_replaced:
             return chained.chain(self.inner, self.group_size, 0)
         if removed + inserted > _MOST_SPLITS and not self.inner.is_symmetric():

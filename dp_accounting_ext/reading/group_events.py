@@ -25,6 +25,9 @@ _FixedSize = (
     stock.SampledWithoutReplacementDpEvent | stock.SampledWithReplacementDpEvent
 )
 
+# An event of a newer dp_accounting, known by its name.
+_DISCRETE_GAUSSIAN = "DiscreteGaussianDpEvent"
+
 
 def group(
     event: dp_event.GroupSubsampledEvent, reader: event_reader.Reader
@@ -104,7 +107,20 @@ def _grouped(
     is_replaced = reader.neighboring_relation is NeighborRel.REPLACE_ONE
     if isinstance(event, _Answers):
         return groups.GroupedAnswers(size, one, is_replaced)
-    return groups.GroupedByChain(size, one, is_replaced)
+    return groups.GroupedByChain(size, one, is_replaced, _whole(event, size, reader))
+
+
+def _whole(
+    event: Any, size: int, reader: event_reader.Reader
+) -> interface.Mechanism | None:
+    """Returns what dominates noise on a function that all members move, if known.
+
+    A group moves an integer-valued function by as many norms as it has members.
+    """
+    if type(event).__name__ != _DISCRETE_GAUSSIAN:
+        return None
+    moved = size * fields.scale("sensitivity", event.sensitivity)
+    return reader.single(attr.evolve(event, sensitivity=moved))
 
 
 def _one_member(

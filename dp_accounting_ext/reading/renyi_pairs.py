@@ -67,21 +67,25 @@ def _group_rdp(
     Where the group is replaced, all of it is in either dataset: the rows are equal.
     """
     above = [max(float(order), divergence.LOWEST_ORDER) for order in orders]
-    rows = []
-    for removed in range(size + 1):
-        split = (size, size) if replace_one else (removed, size - removed)
+
+    def both_ways(split: tuple[int, int]) -> tuple[curves.FloatArray, ...]:
         composed = compositions.compose(
             {
                 part.split(*split) if isinstance(part, groups.Grouped) else part: count
                 for part, count in parts
             }
         )
-        rows.append(
-            pair_divergences.divergences(composed, above, dominating_pair.Bound.UPPER)[
-                0
-            ]
+        return pair_divergences.divergences(
+            composed, above, dominating_pair.Bound.UPPER
         )
-    return np.array(rows)
+
+    if replace_one:
+        return np.tile(both_ways((size, size))[0], (size + 1, 1))
+    rows: dict[int, curves.FloatArray] = {}
+    for removed in range(size, (size - 1) // 2, -1):
+        # A split and its reverse are the two directions of one.
+        rows[removed], rows[size - removed] = both_ways((removed, size - removed))
+    return np.array([rows[removed] for removed in range(size + 1)])
 
 
 def least(

@@ -32,28 +32,29 @@ def log_excess(losses: FloatArray, order: float) -> FloatArray:
         losses: log Z, finite or −inf.
         order: α > 1.
     """
+    small = np.abs(losses) * order <= _SERIES_REACH
+    positive = ~small & (losses > 0)
+    negative = ~small & ~positive
+    found = np.empty(losses.shape)
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-        return np.where(
-            np.abs(losses) * order <= _SERIES_REACH,
-            _log_excess_of_small(losses, order),
-            np.where(
-                losses > 0,
-                _log_excess_of_positive(losses, order),
-                _log_excess_of_negative(losses, order),
-            ),
-        )
+        for where, share in (
+            (small, _log_excess_of_small),
+            (positive, _log_excess_of_positive),
+            (negative, _log_excess_of_negative),
+        ):
+            found[where] = share(losses[where], order)
+    return found
 
 
 def _log_excess_of_small(losses: FloatArray, order: float) -> FloatArray:
     """Sums (α^n − α) / (α − 1) lⁿ / n! from n = 2 on."""
     coefficient, total = order / 2, np.zeros_like(losses)
-    clipped = np.clip(losses, -_SERIES_REACH / order, _SERIES_REACH / order)
-    power = clipped**2
+    power = losses**2
     for n in range(3, _SERIES_TERMS):
         total += coefficient * power
         # (α^n − α)/(α − 1) = α + α (α^{n−1} − α)/(α − 1) + … over n!.
         coefficient = order * (1 / _factorial(n) + coefficient / n)
-        power = power * clipped
+        power = power * losses
     return np.log(total)
 
 
@@ -63,17 +64,17 @@ def _factorial(number: int) -> float:
 
 def _log_excess_of_positive(losses: FloatArray, order: float) -> FloatArray:
     """Divides by Z^α, which may be too large for a float."""
-    positive, slope = np.maximum(losses, 0.0), order - 1
-    scaled = -np.expm1(-slope * positive) / slope
-    rest: FloatArray = np.exp(-slope * positive) * np.expm1(-positive)
-    return order * positive + np.log(scaled + rest)
+    slope = order - 1
+    scaled = -np.expm1(-slope * losses) / slope
+    rest: FloatArray = np.exp(-slope * losses) * np.expm1(-losses)
+    return order * losses + np.log(scaled + rest)
 
 
 def _log_excess_of_negative(losses: FloatArray, order: float) -> FloatArray:
     """Takes Z (Z^{α−1} − 1)/(α − 1) − (Z − 1) as it stands: all of it below one."""
-    negative, slope = np.minimum(losses, 0.0), order - 1
-    scaled = np.exp(negative) * np.expm1(slope * negative) / slope
-    return np.log(scaled - np.expm1(negative))
+    slope = order - 1
+    scaled = np.exp(losses) * np.expm1(slope * losses) / slope
+    return np.log(scaled - np.expm1(losses))
 
 
 def log_moment_from_excess(log_mean_excess: float, order: float) -> float:

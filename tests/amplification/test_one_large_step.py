@@ -46,10 +46,19 @@ def truth(pair, selected, steps, epsilon):
 
 @pytest.mark.parametrize(("selected", "steps"), [(2, 3), (2, 6), (4, 5), (3, 7)])
 def test_nearly_all_of_what_one_large_ratio_makes(selected, steps):
-    """Two of them have probability 1e-14 and less; four atoms have few sums."""
+    """Three of them have probability 1e-21; four atoms have few sums."""
     found = one_large_step.lower_pair(HEAVY, selected, steps, tail_mass=1e-12)
     # Beyond what ordinary ratios make: their largest loss is that of the draws.
     for epsilon in (selected * math.log(1.25) + 0.1, 2.0, 2.5):
+        exact = truth(HEAVY, selected, steps, epsilon)
+        assert 0.99 * exact <= found.delta(epsilon, REMOVE) <= exact
+
+
+@pytest.mark.parametrize(("selected", "steps"), [(2, 6), (3, 7)])
+def test_nearly_all_of_what_two_large_ratios_make(selected, steps):
+    """Beyond all that one of them can; three have probability 1e-21."""
+    found = one_large_step.lower_pair(HEAVY, selected, steps, tail_mass=1e-30)
+    for epsilon in (math.log(100), math.log(200)):
         exact = truth(HEAVY, selected, steps, epsilon)
         assert 0.99 * exact <= found.delta(epsilon, REMOVE) <= exact
 
@@ -64,7 +73,9 @@ def test_nearly_all_of_what_one_large_ratio_makes(selected, steps):
 def test_it_is_below_the_mechanism(eighths, selected, steps, epsilon):
     ratios = np.array(sorted(eighths)) / 8.0
     pair = pair_of([*ratios, 100.0], [0.25, 0.5 - RARE, 0.125, 0.125, RARE])
-    found = one_large_step.lower_pair(pair, selected, steps, tail_mass=1e-12)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(one_large_step, "_POINTS", 1 << 11)
+        found = one_large_step.lower_pair(pair, selected, steps, tail_mass=1e-12)
     assert found.delta(epsilon, REMOVE) <= truth(pair, selected, steps, epsilon)
 
 

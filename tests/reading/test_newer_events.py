@@ -298,6 +298,23 @@ class TestDiscreteGaussian:
             assert max(four, whole) <= upper
             assert whole * (1 - 1e-9) <= lower <= whole
 
+    @pytest.mark.parametrize("size", [2, 5])
+    def test_a_group_that_is_replaced_moves_by_all_its_norms(self, size):
+        """From above no more than the function of so large a sensitivity."""
+
+        def bounds(event):
+            accountant = ext.PLDAccountant(NeighborRel.REPLACE_ONE).compose(event, 3)
+            return accountant.get_epsilon_bounds(1e-6)
+
+        lower, upper = bounds(
+            ext.GroupSubsampledEvent(size, DiscreteGaussian(10.0, 1.0, 3))
+        )
+        whole = bounds(DiscreteGaussian(10.0, float(size), 3))
+        assert upper <= whole[1] * (1 + 1e-5)
+        assert lower == pytest.approx(whole[0], rel=1e-6)
+        # One of its coordinates may move by all of that.
+        assert bounds(DiscreteGaussian(10.0, float(size), 1))[0] <= upper
+
     def test_ends(self):
         assert accountant_of(DiscreteGaussian(0.0)).get_delta(1.0) == 1.0
         assert accountant_of(DiscreteGaussian(1.0, 0.0)).get_epsilon(0.0) == 0.0

@@ -10,11 +10,14 @@ import pytest
 
 import dp_accounting_ext as ext
 from dp_accounting_ext import pld
+from dp_accounting_ext.mechanisms import pair_divergences
+from dp_accounting_ext.pairs import dominating_pair
 from dp_accounting_ext.reading import renyi_pairs
 from dp_accounting_ext.renyi import curves
 from dp_accounting_ext.renyi import group_subsampling
 from dp_accounting_ext.renyi import randomized_response
 
+Bound = dominating_pair.Bound
 NeighborRel = privacy_accountant.NeighboringRelation
 Laplace = dp_accounting.LaplaceDpEvent
 Gaussian = dp_accounting.GaussianDpEvent
@@ -61,6 +64,30 @@ def test_groups_of_laplace_noise_are_their_worst_split():
     assert np.all(found > 3 * rdp(Poisson(0.2, Laplace(2.0)))[1:])
     twice = rdp(event, 2)[1:]
     np.testing.assert_allclose(twice, 2 * found, rtol=1e-12)
+
+
+@pytest.mark.parametrize("relation", ["ADD_OR_REMOVE_ONE", "REPLACE_ONE"])
+def test_rows_of_a_group_are_its_splits(monkeypatch, relation):
+    """Each is the first dataset's divergence of its split; half of them are made."""
+    relation = NeighborRel[relation]
+    event = Group(3, WithoutReplacement(50, 5, Gaussian(2.0)))
+    mechanism = renyi_pairs.mechanism_of(event, relation, in_sample=False)
+    replaced = relation is NeighborRel.REPLACE_ONE
+    splits = [(3, 3)] * 4 if replaced else [(0, 3), (1, 2), (2, 1), (3, 0)]
+    divergences, asked = pair_divergences.divergences, []
+    each = [
+        divergences(mechanism.split(*split), ORDERS[1:], Bound.UPPER)[0]
+        for split in splits
+    ]
+
+    def counted(*arguments):
+        asked.append(arguments)
+        return divergences(*arguments)
+
+    monkeypatch.setattr(pair_divergences, "divergences", counted)
+    found = renyi_pairs.curve(mechanism, relation).rdp(ORDERS[1:])
+    np.testing.assert_allclose(found, each, rtol=1e-9)
+    assert len(asked) == (1 if replaced else 2)
 
 
 def test_groups_beside_gaussian_ones_share_their_splits():
