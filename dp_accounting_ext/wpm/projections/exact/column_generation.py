@@ -28,7 +28,7 @@ _COST_SCALE = 1e2
 _LEAST_COST = 1e-290
 # Tuning: outputs of each input and inputs of each output in the first program,
 # without prices and with them.
-_NEAREST, _NEAREST_REDUCED = (8, 12), (3, 2)
+_NEAREST, _NEAREST_REDUCED = (8, 8), (3, 2)
 _ADDED = 4
 # Of programs of so many arcs in all: some minutes. What is best then is certified too.
 _MOST_ROUNDS, _MOST_ARCS = 200, 4_000_000
