@@ -13,7 +13,7 @@ FloatArray = divergence.FloatArray
 _ROUNDING = 16 * 2.0**-53
 # Certified: above the exponents of numbers that are no full floats.
 _LEAST_EXPONENT = -700.0
-# Certified: δ at a larger ε is no more than at this one, whose products with orders fit.
+# Certified: a larger ε has no larger δ, and the products of this one with orders fit.
 _LARGEST_EPSILON = 1e150
 # Tuning: below it the conversion is worth nothing.
 _LEAST_ORDER = 1.01
