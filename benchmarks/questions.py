@@ -32,17 +32,20 @@ Job = Callable[[], object]
 FloatArray = npt.NDArray[np.float64]
 
 ADD_OR_REMOVE = dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE
+REPLACE_ONE = dp_accounting.NeighboringRelation.REPLACE_ONE
 KINDS = ("Laplace", "randomized response", "discrete Laplace", "sampled Gaussian")
 # In yardsticks, in the order of the rows: about 1.6 times what was measured.
 GOALS = (
-    *(4.8, 0.19, 2.0, 3.4, 0.46, 2.1),
-    *(5.5, 3.5, 5.0, 0.62),
+    *(4.8, 0.05, 2.0, 3.2, 0.25, 0.08),
+    *(1.4, 0.9, 2.0, 0.62),
     *(120.0, 120.0),
-    *(115.0, 26.0, 25.0, 320.0),
+    *(115.0, 26.0, 25.0, 260.0),
+    *(0.06, 1.3, 0.35, 11.0),
 )
 TIMES = 50
 ROUNDS = 7
 ROUND_SECONDS = 1.5  # A row is not run again once it has spent so many.
+FEW_SECONDS, REPEATS = 2e-3, 5  # So short a row is run so often at a time.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,6 +101,9 @@ def measured(question: Question) -> Answer:
     job = question.ours()
     while len(times) < ROUNDS and sum(times) < ROUND_SECONDS:
         times.append(seconds(job))
+        if times[-1] < FEW_SECONDS:
+            # What the yardstick drove from the processor's memory is there again.
+            times[-1] = min(seconds(job) for _ in range(REPEATS))
         units.append(yardstick())
     stock = None
     if question.stock is not None:
@@ -214,6 +220,18 @@ def another(name: str, first: float, tree: Tree, goal: float, of: str) -> Questi
     )
 
 
+def written(name: str, tree: Tree, goal: float) -> Question:
+    """Returns the row of a stock distribution, written of all that is composed."""
+    (each,) = tree.events
+    event = dp_accounting.SelfComposedDpEvent(each, tree.count)
+
+    def job() -> None:
+        forget()
+        ext.pld.from_event(event, neighboring_relation=tree.relation)
+
+    return Question(f"pld.from_event: {name}", lambda: job, None, goal)
+
+
 def many(kind: str, number: int) -> Tree:
     """Returns so many different mechanisms of a kind."""
     shares = np.arange(number) / number
@@ -225,7 +243,7 @@ def many(kind: str, number: int) -> Tree:
         each = [dp_event.DiscreteLaplaceDpEvent(0.01 + 0.02 * x, 3) for x in shares]
         return Tree(each)
     responses = [dp_event.RandomizedResponseDpEvent(0.9 + 0.08 * x, 4) for x in shares]
-    return Tree(responses, 1, dp_accounting.NeighboringRelation.REPLACE_ONE)
+    return Tree(responses, 1, REPLACE_ONE)
 
 
 def questions(short: bool) -> Iterator[Question]:
@@ -247,6 +265,11 @@ def questions(short: bool) -> Iterator[Question]:
     yield another("get_delta", 2.0, dp_sgd, GOALS[7], "DP-SGD T=1000")
     yield another("get_epsilon", 1e-6, thirty, GOALS[8], "30 sampled Gaussians")
     yield another("get_epsilon", 1e-6, one, GOALS[9], "one Laplace")
+    response = Tree([dp_event.RandomizedResponseDpEvent(0.5, 4)], 1, REPLACE_ONE)
+    yield question("cold: randomized response", response, GOALS[16])
+    yield another("get_epsilon", 1e-6, once, GOALS[17], "one sampled Gaussian")
+    yield written("randomized response", response, GOALS[18])
+    yield written("Laplace b=10 ×100", Tree([laplace(10.0)], 100), GOALS[19])
     deltas = np.geomspace(1e-1, 1e-12, 1000)
     epsilons = np.linspace(0.01, 4.0, 1000)
     for name, values, goal in (
@@ -256,7 +279,7 @@ def questions(short: bool) -> Iterator[Question]:
         job = functools.partial(vector, name, values, dp_sgd)
         yield Question(f"1000 {name} at once, DP-SGD T=1000", job, None, goal)
     number = 100 if short else 2000
-    for kind, goal in zip(KINDS, GOALS[12:], strict=True):
+    for kind, goal in zip(KINDS, GOALS[12:16], strict=True):
         name = f"cold: {number} different: {kind}"
         goal = goal if short else 20 * goal
         yield question(name, many(kind, number), goal, slow_stock=True)

@@ -218,11 +218,19 @@ def stored_delta(pair, epsilon: float, direction) -> mpmath.mpf:
     """Returns δ at ε of a pair's atoms as they are stored, to some 40 digits."""
     with mpmath.workdps(50):
         kappa = mpmath.exp(mpmath.mpf(epsilon))
+        is_remove = direction.value == "remove"
+        # The others add nothing, and most of the time.
+        place = float(kappa if is_remove else 1 / kappa)
+        near = pair.ratios > place * (1 - 1e-9)
+        if not is_remove:
+            near = pair.ratios < place * (1 + 1e-9)
         atoms = [
-            (mpmath.mpf(float(z)), mpmath.mpf(float(q)))
-            for z, q in zip(pair.ratios, pair.masses, strict=True)
+            (mpmath.mpf(z), mpmath.mpf(q))
+            for z, q in zip(
+                pair.ratios[near].tolist(), pair.masses[near].tolist(), strict=True
+            )
         ]
-        if direction.value == "remove":
+        if is_remove:
             sink = mpmath.mpf(pair.infinity_mass)
             return sink + sum(q * max(z - kappa, 0) for z, q in atoms)
         sink = mpmath.mpf(pair.zero_mass)

@@ -114,7 +114,12 @@ def states(accountant):
     )
 
 
-@pytest.mark.parametrize("accountant_type", [ext.PLDAccountant, ext.RdpAccountant])
+def renyi_accountant(neighboring_relation):
+    """Of a few orders: all that there are cost a second an answer."""
+    return ext.RdpAccountant([1.5, 2.0, 9.0, 64.0], neighboring_relation)
+
+
+@pytest.mark.parametrize("accountant_type", [ext.PLDAccountant, renyi_accountant])
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
 def test_any_value_in_any_field(event, accountant_type):
     """An ε that is a number, or an error that changes nothing."""

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dp_accounting_ext.bounds import levels
 from dp_accounting_ext.composition import anchors
 from dp_accounting_ext.composition import composed_loss
 from dp_accounting_ext.composition import large_losses
@@ -33,20 +34,6 @@ Question = Callable[[Loss, FloatArray], FloatArray]
 
 # Of δ, what tails may hold: this much of it moves ε by less than 1e-6 of it.
 _TAIL_SHARE = 1e-6
-# A composition is computed for δ down to one of these, the first that is enough: an
-# answer does not depend on others, and few pairs are made for many questions. Of
-# pairs that were allocated those for smaller δ are less tight.
-_SMALLEST_GUESS = 1e-270
-_EXPONENTS = np.array(
-    [3, 6, 9, 12, 16, 20, 25, 32, 40, 50, 64, 80, 100, 128, 160, 200, 270]
-)
-_LEVELS = np.array([float(f"1e-{exponent}") for exponent in _EXPONENTS])
-_FORGIVEN = 10.0  # So much below a level a δ may be that is read at it.
-_FIRST_LEVEL = 1  # Where nothing is known of δ.
-# What a guess at ln δ must lack of a level for that to be passed over.
-_SURELY_LESS = 2.0
-_LARGE = 1e-3
-_ABOVE_LOWER = (1.001, 1.1, 2.0, 10.0, 1e3, 1e6)
 # Tuning: of scenarios the first few, by their upper bounds, are bounded from below.
 _MOST_LOWERS = 2
 # Of any two datasets δ is at least 1 − e^ε, here one but for 4e-18.
@@ -140,6 +127,10 @@ class PrivacyBounds:
             deltas: (n,) δ.
             enough: (n,) ε below which a bound need not be a good one.
         """
+        if deltas.size == 1 and (enough is None or not enough[0]):
+            quick = self._upper_epsilon(float(deltas[0]))
+            if quick is not None:
+                return np.array([quick])
         found = np.where(deltas >= self._chance_of_more, self._largest, math.inf)
         positive = deltas > 0
         found[positive & (deltas >= self._total_variation)] = 0.0
@@ -148,7 +139,7 @@ class PrivacyBounds:
             exact = self._closed_form_epsilons(deltas[open_], Bound.UPPER)
             found[open_] = np.minimum(found[open_], exact)
         elif self._parts(Bound.UPPER):
-            for level, here in anchors.grouped(_levels(deltas[open_])):
+            for level, here in anchors.grouped(levels.enough_for(deltas[open_])):
                 asked = open_[here]
                 least = None if enough is None else enough[asked]
                 composed = self._upper_epsilons(level, deltas[asked], least)
@@ -227,7 +218,9 @@ class PrivacyBounds:
 
     def lower_epsilons(self, deltas: FloatArray) -> FloatArray:
         """Returns (n,) lower bounds on ε at (n,) δ in [0, 1), in nats."""
-        deltas = np.maximum(deltas, _SMALLEST_GUESS)  # A larger δ has no larger ε.
+        deltas = np.maximum(
+            deltas, levels.SMALLEST_DELTA
+        )  # A larger δ has no larger ε.
         found = [
             self._lower_epsilons(number, deltas)
             for number in range(len(self._alternatives(Bound.LOWER)))
@@ -239,7 +232,7 @@ class PrivacyBounds:
         if number == 0 and self._has_closed_form(Bound.LOWER):
             return self._closed_form_epsilons(deltas, Bound.LOWER)
         found = np.empty(deltas.shape)
-        for level, here in anchors.grouped(_levels(deltas)):
+        for level, here in anchors.grouped(levels.enough_for(deltas)):
             found[here] = np.max(
                 [
                     self._loss(Bound.LOWER, way, level, number).epsilons(deltas[here])
@@ -258,6 +251,10 @@ class PrivacyBounds:
             epsilons: (n,) ε, in nats.
             enough: (n,) δ below which a bound need not be a good one.
         """
+        if epsilons.size == 1 and (enough is None or not enough[0]):
+            quick = self._upper_delta(float(epsilons[0]))
+            if quick is not None:
+                return np.array([quick])
         found = np.ones(epsilons.shape)
         beyond = epsilons >= self._largest
         if beyond.any():
@@ -269,7 +266,7 @@ class PrivacyBounds:
         found[asked] = self._unamplified_deltas(epsilons[asked])
         least = asked & (epsilons >= 0)
         found[least] = np.minimum(found[least], self._total_variation)
-        open_ = np.flatnonzero(asked & (found >= _SMALLEST_GUESS))
+        open_ = np.flatnonzero(asked & (found >= levels.SMALLEST_DELTA))
         if self._has_closed_form(Bound.UPPER):
             exact = self._closed_form_deltas(epsilons[open_], Bound.UPPER)
         else:
@@ -277,6 +274,61 @@ class PrivacyBounds:
             exact = self._at_their_own_level(epsilons[open_], few)
         found[open_] = np.minimum(found[open_], exact)
         return found
+
+    def _known(self, level: int) -> list[Loss]:
+        """Returns the composed losses of a level that are there, all or none."""
+        each = [
+            self._losses.get((Bound.UPPER, way, level, 0, False))
+            for way in self._directions
+        ]
+        found = [loss for loss in each if loss is not None]
+        only = len(found) == len(each) and len(self._alternatives(Bound.UPPER)) == 1
+        return found if only else []
+
+    def _upper_epsilon(self, delta: float) -> float | None:
+        """Returns what `upper_epsilons` does at one δ, as `_upper_delta` does."""
+        mean = self._mean()
+        if not (mean and self._losses and 0 < delta < self._total_variation):
+            return None
+        each = self._known(int(levels.enough_for(np.array(delta))))
+        found = _larger(each, delta, Loss.epsilon, Loss.simple_epsilon)
+        if found is None:
+            return None
+        if delta >= self._chance_of_more:
+            found = min(found, self._largest)
+        if mean < math.inf and gaussian.delta(mean, found, Bound.UPPER) <= delta:
+            found = min(found, gaussian.epsilon(mean, delta, Bound.UPPER))
+        return found
+
+    def _upper_delta(self, epsilon: float) -> float | None:
+        """Returns what `upper_deltas` does at one ε, to the last digit, in less time.
+
+        Where all it reads is there, nothing is infinite and one direction rules out
+        the other; else None.
+        """
+        mean = self._mean()
+        if not (mean and self._losses and 0 <= epsilon < self._largest):
+            return None
+        least = self._total_variation
+        if mean < math.inf:
+            least = min(least, gaussian.delta(mean, epsilon, Bound.UPPER))
+        if least < levels.SMALLEST_DELTA:
+            return None
+        best, level = 1.0, levels.FIRST
+        while level >= 0:
+            each = self._known(level)
+            if not each:
+                return None
+            log = max(float(loss.about(epsilon)) for loss in each)
+            guess = float(np.exp(min(log, 0.0))) * levels.SURELY_MORE
+            if levels.is_asked(level, guess):
+                found = _larger(each, epsilon, Loss.delta, Loss.simple_delta)
+                if found is None:
+                    return None
+                best = min(best, found)
+                guess = found
+            level = levels.next_one(level, guess)
+        return min(best, least)
 
     def lower_deltas(self, epsilons: FloatArray, uppers: FloatArray) -> FloatArray:
         """Returns (n,) lower bounds on δ at (n,) ε, which may be infinite.
@@ -295,11 +347,13 @@ class PrivacyBounds:
         if self._has_closed_form(Bound.LOWER):
             found[asked] = self._closed_form_deltas(epsilons[asked], Bound.LOWER)
             return found
-        asked &= uppers >= _SMALLEST_GUESS
-        asked[asked] = self._unamplified_deltas(epsilons[asked]) >= _SMALLEST_GUESS
-        levels = _levels(uppers)
-        for level, least in enumerate(_LEVELS):
-            here = asked & (levels == level)
+        asked &= uppers >= levels.SMALLEST_DELTA
+        asked[asked] = (
+            self._unamplified_deltas(epsilons[asked]) >= levels.SMALLEST_DELTA
+        )
+        numbers = levels.enough_for(uppers)
+        for level, least in enumerate(levels.LEVELS):
+            here = asked & (numbers == level)
             if not here.any():
                 continue
             deltas = [
@@ -309,8 +363,8 @@ class PrivacyBounds:
             ]
             found[here] = np.maximum(found[here], np.max(deltas, axis=0))
             # Once more with smaller tails.
-            lacking = here & (found < least / _FORGIVEN) & (levels == _levels(uppers))
-            levels[lacking] += 1
+            lacking = here & (found < least / levels.FORGIVEN)
+            numbers[lacking & (numbers == levels.enough_for(uppers))] += 1
         return found
 
     def _at_their_own_level(
@@ -322,22 +376,21 @@ class PrivacyBounds:
         asked again of pairs with smaller tails.
         """
         best = np.ones(epsilons.shape)
-        levels = np.full(epsilons.shape, _FIRST_LEVEL)
+        numbers = np.full(epsilons.shape, levels.FIRST)
         open_ = np.arange(epsilons.size)
         while open_.size:
-            for level, here in anchors.grouped(levels[open_]):
+            for level, here in anchors.grouped(numbers[open_]):
                 here = open_[here]
                 guesses = self._about(level, epsilons[here])
-                asked = guesses > _LEVELS[level] / _FORGIVEN
-                asked |= level == _LEVELS.size - 1
+                asked = levels.is_asked(level, guesses)
                 few = None if enough is None else enough[here[asked]]
                 found = self._upper_deltas(level, epsilons[here[asked]], few)
                 best[here[asked]] = np.minimum(best[here[asked]], found)
                 guesses[asked] = found
-                levels[here] = _next_levels(level, guesses)
+                numbers[here] = levels.following(level, guesses)
                 if few is not None:
-                    levels[here[asked][found <= few]] = -1
-            open_ = open_[levels[open_] >= 0]
+                    numbers[here[asked][found <= few]] = -1
+            open_ = open_[numbers[open_] >= 0]
         return best
 
     def _about(self, level: int, epsilons: FloatArray) -> FloatArray:
@@ -347,7 +400,7 @@ class PrivacyBounds:
             for way in self._directions
         ]
         guesses: FloatArray = np.exp(np.minimum(np.max(logs, axis=0), 0.0))
-        return guesses * math.exp(_SURELY_LESS)
+        return guesses * levels.SURELY_MORE
 
     def _infinite_delta(self, bound: Bound) -> float:
         """Returns a bound on the probability of an infinite loss."""
@@ -366,7 +419,7 @@ class PrivacyBounds:
         """Returns a bound on the probability of an infinite loss of one run."""
         if math.isfinite(part.gaussian_precision()) or part.largest_loss() < math.inf:
             return 0.0
-        pairs = interface.pairs_of(part, bound, _SMALLEST_GUESS)
+        pairs = interface.pairs_of(part, bound, levels.SMALLEST_DELTA)
         pair = pairs.of(direction)
         if direction is Direction.REMOVE:
             return pair.infinity_mass
@@ -466,7 +519,7 @@ class PrivacyBounds:
 
     def _compose(self, bound: Bound, level: int, alternative: int, rough: bool) -> None:
         parts = self._alternatives(bound)[alternative]
-        delta = float(_LEVELS[level])
+        delta = float(levels.LEVELS[level])
         tail_mass = _tail_mass(sum(parts.values()), delta)
         interval = self._interval if bound is Bound.UPPER else math.inf
         each = [
@@ -478,33 +531,29 @@ class PrivacyBounds:
             self._losses[bound, way, level, alternative, rough] = loss
 
 
+def _larger(
+    losses: Sequence[Loss],
+    asked: float,
+    question: Callable[[Loss, float], float | None],
+    simple: Callable[[Loss, float], float],
+) -> float | None:
+    """Returns the largest answer to one question, if all that are needed are known."""
+    worst = question(losses[0], asked) if losses else None
+    for loss in losses[1:]:
+        if worst is not None and simple(loss, asked) > worst:
+            other = question(loss, asked)
+            worst = None if other is None else max(worst, other)
+    return worst
+
+
 def _each(function: Callable[[float], float], values: FloatArray) -> FloatArray:
     """Returns the (n,) values of a function of a number."""
     return np.array([function(value) for value in values.tolist()], dtype=np.float64)
 
 
-def _levels(deltas: FloatArray) -> IndexArray:
-    """Returns the (n,) levels that are enough for (n,) δ, the last if none is."""
-    levels = np.searchsorted(-_LEVELS, -deltas)
-    return np.asarray(np.minimum(levels, _LEVELS.size - 1), dtype=np.int64)
-
-
-def _next_levels(level: int, guesses: FloatArray) -> IndexArray:
-    """Returns the (n,) levels to go on to from guesses at (n,) δ, or −1 if none is."""
-    if level == _LEVELS.size - 1:
-        return np.full(guesses.shape, -1, dtype=np.int64)
-    # Where a guess is far below a level it is no guide.
-    furthest = int(np.searchsorted(_EXPONENTS, 2 * _EXPONENTS[level]))
-    # Not np.clip, which takes as long as all the rest.
-    last = min(furthest, _LEVELS.size - 1)
-    levels = np.minimum(np.maximum(_levels(guesses), level + 1), last)
-    enough = guesses >= _LEVELS[level] / _FORGIVEN
-    return np.where(enough, -1, levels)
-
-
 def _tail_mass(copies: int, delta: float) -> float:
     """Returns the tail each pair may have: a power of ten, so pairs are reused."""
-    share = max(delta, _SMALLEST_GUESS) * _TAIL_SHARE / max(copies, 1)
+    share = max(delta, levels.SMALLEST_DELTA) * _TAIL_SHARE / max(copies, 1)
     exponent = math.floor(math.log10(share))
     return max(10.0**exponent, gaussian_mixture.SMALLEST_TAIL_MASS * 1e4)
 

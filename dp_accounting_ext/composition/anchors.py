@@ -241,9 +241,10 @@ class Anchors:
         """Returns (n,) ε at (n,) δ, about."""
         return np.interp(-np.log(deltas), -self._log_deltas, self._centres)
 
-    def log_deltas(self, epsilons: FloatArray) -> FloatArray:
+    def log_deltas(self, epsilons: FloatArray | float) -> FloatArray:
         """Returns (n,) ln δ at (n,) ε, about; −inf above the largest tilt's mean."""
-        return np.interp(epsilons, self._centres, self._log_deltas, right=-math.inf)
+        found = np.interp(epsilons, self._centres, self._log_deltas, right=-math.inf)
+        return np.asarray(found)
 
     def keys(self, epsilons: FloatArray) -> IndexArray:
         """Returns (n,) numbers of the places that (n,) ε are read at."""
@@ -252,6 +253,13 @@ class Anchors:
         octaves = np.floor(np.log2(np.maximum(epsilons, least / 2) / least)) + 1
         keys: IndexArray = tilts * _OCTAVES + octaves.astype(np.int64)
         return keys
+
+    def key(self, epsilon: float) -> int:
+        """Returns what `keys` does at one ε."""
+        tilt = int(self._starts.searchsorted(epsilon, side="right")) - 1
+        least = float(self._least[tilt])
+        octave = int(np.floor(np.log2(max(epsilon, least / 2) / least))) + 1
+        return tilt * _OCTAVES + octave
 
     def place(self, key: int) -> Place:
         """Returns the place with a number."""

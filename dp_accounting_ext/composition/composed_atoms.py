@@ -142,6 +142,28 @@ class Atoms:
         found: FloatArray = np.maximum(factors * (self.sink + totals), 0.0)
         return np.minimum(found, 1.0)
 
+    def delta(self, epsilon: float) -> float:
+        """Returns what `deltas` does at one ε of an upper bound, to the last digit."""
+        number = int(self._minus.searchsorted(-(epsilon + self.shift)))
+        fewer = 2 * (self.losses.size - 1 - number) * floats.UNIT_ROUNDOFF
+        fewer = max(fewer, 0.0)
+        log_kappa = epsilon + (self.shift + fewer) - self.origin
+        if epsilon < self.lowest:
+            total = 1.0
+        elif epsilon > self.highest:
+            total = float(self.found[0])
+        elif log_kappa >= floats.LARGEST_EXPONENT:
+            total = 0.0
+        else:
+            # NumPy's exponential, as of arrays: another may differ by a rounding.
+            kappa = float(np.exp(log_kappa))
+            first, end = max(number - 1, 0), number + 2
+            spent = self.spent[first:end].tolist()
+            found = self.found[first:end].tolist()
+            total = max(x - kappa * y for x, y in zip(found, spent, strict=True))
+        factor = self.factor * float(np.exp(-fewer))
+        return min(max(factor * (self.sink + max(total, 0.0)), 0.0), 1.0)
+
     def _allowances(self, numbers: IndexArray) -> tuple[FloatArray, FloatArray]:
         """Returns (n,) shifts and factors for sums of so many losses and one more.
 
@@ -175,6 +197,10 @@ class Atoms:
         best -= self.shift
         best[goals < 0] = math.inf
         return best
+
+    def epsilon(self, delta: float) -> float:
+        """Returns what `epsilons` does at one δ."""
+        return float(self.epsilons(np.array([delta]))[0])
 
     def tests(self) -> tuple[FloatArray, FloatArray]:
         """Returns what tests that reject the largest losses find, and what they spend.

@@ -42,6 +42,9 @@ _MOST_POINTS = 1 << 21  # Bounds the memory: 16 MB an array.
 # composed in both directions at once: their pairs are not kept.
 _MANY = 50
 _COARSER = 10.0
+# A direction is not prepared whose ε is surely below that of another, but for what a
+# guess at that may be off.
+_RULED_OUT = 0.95
 # What is composed atom by atom: a few microseconds for each copy.
 _MOST_ATOMS = 256
 _MOST_COPIES = 100
@@ -305,6 +308,19 @@ class ComposedLoss:
         found[below] = self._read(epsilons[below])
         return found
 
+    def delta(self, epsilon: float) -> float | None:
+        """Returns what `deltas` does at one ε of an upper bound, in less time.
+
+        None where it does not.
+        """
+        if self._exact is not None:
+            return self._exact.delta(epsilon)
+        if self._anchors is None:
+            return None
+        if epsilon >= self._largest_loss():
+            return self._beyond_all_losses()
+        return self._atoms(self._anchors.key(epsilon)).delta(epsilon)
+
     def _read(self, epsilons: FloatArray) -> FloatArray:
         """Returns (n,) δ at (n,) ε, each at the place that is for it."""
         found = np.empty(epsilons.shape)
@@ -314,10 +330,10 @@ class ComposedLoss:
             found[here] = self._atoms(key).deltas(epsilons[here])
         return found
 
-    def about(self, epsilons: FloatArray) -> FloatArray:
-        """Returns (n,) guesses at ln δ at (n,) ε; 0 where none is needed."""
+    def about(self, epsilons: FloatArray | float) -> FloatArray:
+        """Returns (n,) guesses at ln δ at (n,) ε, or one; 0 where none is needed."""
         if self._anchors is None:
-            return np.zeros(epsilons.shape)
+            return np.zeros(np.shape(epsilons))
         return self._anchors.log_deltas(epsilons)
 
     def epsilons(self, deltas: FloatArray) -> FloatArray:
@@ -331,6 +347,32 @@ class ComposedLoss:
             below = found == 0
             found[below] = self._search(deltas[below])
         return found
+
+    def epsilon(self, delta: float) -> float | None:
+        """Returns what `epsilons` does at one δ of an upper bound, in less time.
+
+        None where it does not.
+        """
+        if self._exact is not None:
+            return max(self._exact.epsilon(delta), 0.0)
+        if self._anchors is None or self._beyond_all_losses() > delta:
+            return None
+        best = math.inf
+        elsewhere = float(self._anchors.epsilons(np.array(delta)))
+        key = self._anchors.key(max(elsewhere, 0.0))
+        for _ in range(_TRIES):
+            atoms = self._atoms(key)
+            read = max(atoms.epsilon(delta), 0.0)
+            elsewhere = min(max(read, atoms.lowest), atoms.highest)
+            is_certain = elsewhere == read
+            best = min(best, read) if is_certain else best
+            elsewhere = max(min(elsewhere, self._totals.ends[1]), 0.0)
+            there = self._anchors.key(elsewhere)
+            will_do = len(self._sketches) > _MANY and is_certain and read != 0
+            if there == key or will_do:
+                break
+            key = there
+        return best if best < math.inf else None
 
     def _search(self, deltas: FloatArray) -> FloatArray:
         """Returns (n,) ε at (n,) δ: a guess by the saddle point, then the profile."""
@@ -447,6 +489,15 @@ class ComposedLoss:
         best = np.maximum(ends.min(axis=1), 0.0) * (1 + _ROUNDING)
         return np.where(np.isnan(best), math.inf, best)
 
+    def simple_epsilon(self, delta: float) -> float:
+        """Returns what `simple_epsilons` does at one δ."""
+        rest = delta - self._beyond_all_losses()
+        if self._anchors is None or rest <= 0:
+            return math.inf
+        tilts, exponents = self._chernoff
+        ends = (exponents - float(np.log(rest))) / tilts
+        return max(float(ends.min()), 0.0) * (1 + _ROUNDING)
+
     def simple_deltas(self, epsilons: FloatArray) -> FloatArray:
         """Returns (n,) δ that upper bounds do not exceed, at once and not tight."""
         if self._anchors is None:
@@ -454,6 +505,18 @@ class ComposedLoss:
         chances = np.exp(self.log_chances(epsilons)) * (1 + _ROUNDING)
         found: FloatArray = np.minimum(chances + self._beyond_all_losses(), 1.0)
         return found
+
+    def simple_delta(self, epsilon: float) -> float:
+        """Returns what `simple_deltas` does at one ε."""
+        if self._anchors is None:
+            return 1.0
+        chance = float(np.exp(self.log_chance(epsilon))) * (1 + _ROUNDING)
+        return min(chance + self._beyond_all_losses(), 1.0)
+
+    def log_chance(self, epsilon: float) -> float:
+        """Returns what `log_chances` does at one ε."""
+        tilts, exponents = self._chernoff
+        return min(float((exponents - epsilon * tilts).min()), 0.0)
 
     def log_chances(self, epsilons: FloatArray) -> FloatArray:
         """Returns (n,) ln δ at (n,) ε of finite losses, as large as all tilts allow."""
@@ -489,10 +552,14 @@ def prepare(losses: Sequence[ComposedLoss], deltas: FloatArray) -> None:
         deltas: δ in (0, 1).
     """
     needed: list[tuple[ComposedLoss, int, float, composed_atoms.Composition]] = []
+    largest = 0.0
     for loss in losses:
         if loss._anchors is None or len(loss._sketches) <= _MANY:
             continue
+        if loss.simple_epsilon(float(deltas[0])) < _RULED_OUT * largest:
+            continue  # Another direction will tell more.
         guess = np.maximum(loss._anchors.epsilons(deltas[:1]), 0.0)
+        largest = max(largest, float(guess[0]))
         key = int(loss._anchors.keys(guess)[0])
         if (loss._number, key) in _MEMORY:
             continue

@@ -78,8 +78,8 @@ class HeavyTailedLoss:
         self._interval = interval
         self._splits: dict[int, _Split] = {}
 
-    def about(self, epsilons: FloatArray) -> FloatArray:
-        """Returns (n,) guesses at ln δ at (n,) ε; 0 where none is needed."""
+    def about(self, epsilons: FloatArray | float) -> FloatArray:
+        """Returns (n,) guesses at ln δ at (n,) ε, or one; 0 where none is needed."""
         return self.whole.about(epsilons)
 
     def simple_epsilons(self, deltas: FloatArray) -> FloatArray:
@@ -89,6 +89,10 @@ class HeavyTailedLoss:
     def simple_deltas(self, epsilons: FloatArray) -> FloatArray:
         """Returns (n,) δ that upper bounds do not exceed, at once and not tight."""
         return self.whole.simple_deltas(epsilons)
+
+    def simple_delta(self, epsilon: float) -> float:
+        """Returns what `simple_deltas` does at one ε."""
+        return self.whole.simple_delta(epsilon)
 
     def deltas(self, epsilons: FloatArray) -> FloatArray:
         """Returns (n,) certified δ at (n,) ε, in nats."""
@@ -106,6 +110,33 @@ class HeavyTailedLoss:
             again = self._apart(epsilons[open_], _keys(found[open_]))
             found[open_] = self._better(found[open_], again)
         return found
+
+    def delta(self, epsilon: float) -> float | None:
+        """Returns what `deltas` does at one ε of an upper bound, in less time.
+
+        None where it does not: of heavy tails, say.
+        """
+        found = self.whole.delta(epsilon)
+        return None if found is None or self._is_heavy(epsilon, found) else found
+
+    def epsilon(self, delta: float) -> float | None:
+        """Returns what `epsilons` does at one δ of an upper bound, in less time.
+
+        None where it does not.
+        """
+        found = self.whole.epsilon(delta)
+        return None if found is None or self._is_heavy(found, delta) else found
+
+    def simple_epsilon(self, delta: float) -> float:
+        """Returns what `simple_epsilons` does at one δ."""
+        return self.whole.simple_epsilon(delta)
+
+    def _is_heavy(self, epsilon: float, delta: float) -> bool:
+        """Tells what `_may_be_heavy` does of one ε."""
+        if len(self._laws) > _MOST_LAWS or not self.whole.is_on_lattice:
+            return False
+        log_delta = float(np.log(max(delta, floats.SMALLEST_MASS)))
+        return self.whole.log_chance(epsilon) > log_delta + _HEAVY
 
     def epsilons(self, deltas: FloatArray) -> FloatArray:
         """Returns (n,) certified ε ≥ 0 at (n,) δ in (0, 1), in nats."""

@@ -122,7 +122,8 @@ def epsilon(mean: float, delta: float, bound: dominating_pair.Bound) -> float:
     while high - low > 4 * _CLOSE * high:
         above, slope = excess(point)
         low, high = (point, high) if above > 0 else (low, point)
-        step = above / slope
+        # Without a slope that is a float: halfway.
+        step = above / slope if slope > 0 else math.inf
         if abs(step) < nudge * point:
             # As near as that: across, so that both ends close in.
             step = nudge * point if above > 0 else -nudge * point

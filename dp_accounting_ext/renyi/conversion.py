@@ -13,6 +13,8 @@ FloatArray = divergence.FloatArray
 _ROUNDING = 16 * 2.0**-53
 # Certified: above the exponents of numbers that are no full floats.
 _LEAST_EXPONENT = -700.0
+# Certified: a larger ε has no larger δ, and the products of this one with orders fit.
+_LARGEST_EPSILON = 1e150
 # Tuning: below it the conversion is worth nothing.
 _LEAST_ORDER = 1.01
 
@@ -68,11 +70,14 @@ def delta(
         found[np.isinf(alpha) & (rdp <= target_epsilon)] = 0.0
         known = (alpha > _LEAST_ORDER) & (alpha < math.inf) & (rdp < math.inf)
         alpha, bounds, slope = alpha[known], rdp[known], alpha[known] - 1
-        gaps = bounds - target_epsilon + np.log1p(-1 / alpha)
-        sizes = slope * (bounds + target_epsilon + 1 / slope) + np.log(alpha)
-        exponents = slope * gaps - np.log(alpha) + _ROUNDING * sizes
-        converted = np.exp(np.clip(exponents, _LEAST_EXPONENT, 0.0))
-        found[known] = np.minimum(found[known], converted)
+        target = min(target_epsilon, _LARGEST_EPSILON)
+        # What does not fit says nothing.
+        with np.errstate(over="ignore", invalid="ignore"):
+            gaps = bounds - target + np.log1p(-1 / alpha)
+            sizes = slope * (bounds + target + 1 / slope) + np.log(alpha)
+            exponents = slope * gaps - np.log(alpha) + _ROUNDING * sizes
+            converted = np.exp(np.clip(exponents, _LEAST_EXPONENT, 0.0))
+        found[known] = np.fmin(found[known], converted)
     place = int(np.argmin(found))
     return min(float(found[place]), 1.0), float(orders[place])
 

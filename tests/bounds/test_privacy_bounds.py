@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import settings
 from hypothesis import strategies as st
 import mpmath
+import numpy as np
 import oracles
 import pytest
 
@@ -399,3 +400,38 @@ def oracle_of_laplace(parameter, output):
 def gaussian_delta(mean, epsilon):
     spent = mpmath.exp(epsilon) * mpmath.ncdf(-mean / 2 - epsilon / mean)
     return mpmath.ncdf(mean / 2 - epsilon / mean) - spent
+
+
+QUICK = [
+    {SAMPLE: 40},
+    {SAMPLE: 1, LAPLACE: 2},
+    {LAPLACE: 3, Response(0.5, 3, True): 1},
+    {subsampled.poisson_sampled(0.1, LAPLACE): 10, Gaussian(4.0): 1},
+    {discrete_outputs.DiscreteLaplace(0.3, 3): 2},
+    {subsampled.on_poisson_sample(1e-4, Gaussian(0.7)): 5000},
+    {subsampled.on_poisson_sample(1e-3, Gaussian(7.0)): 150},
+]
+
+
+@pytest.mark.parametrize("counts", QUICK, ids=range(len(QUICK)))
+def test_one_number_is_answered_as_many_are(counts):
+    """To the last digit: read at once, by arrays, and at a first question."""
+    deltas = np.geomspace(0.3, 1e-30, 9)
+    epsilons = np.append(np.linspace(0.0, 6.0, 9), [0.013, 40.0])
+    bounds = privacy_bounds.PrivacyBounds(counts, 1e-4)
+    at_deltas = bounds.upper_epsilons(deltas)
+    at_epsilons = bounds.upper_deltas(epsilons)
+    at_once = 0
+    for asked_for, found, quick, many in (
+        (deltas, at_deltas, "_upper_epsilon", "upper_epsilons"),
+        (epsilons, at_epsilons, "_upper_delta", "upper_deltas"),
+    ):
+        for place, value in enumerate(asked_for.tolist()):
+            answer = float(found[place])
+            if place % 4 == 0:
+                first = privacy_bounds.PrivacyBounds(counts, 1e-4)
+                assert getattr(first, many)(np.array([value])).tolist() == [answer]
+            again = getattr(bounds, quick)(value)
+            assert again is None or again == answer
+            at_once += again is not None
+    assert at_once >= 8

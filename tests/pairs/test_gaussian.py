@@ -60,6 +60,20 @@ def test_epsilon_inverts_the_closed_form(mean, delta):
         assert oracles.gaussian_delta(mean, lower) >= delta
 
 
+@pytest.mark.parametrize("delta", [1e-300, 6.2e-26, 1e-9, 0.5, 0.999])
+@pytest.mark.parametrize("mean", [1e-12, 0.03, 40.0, 1e3, 1e7, 1e10, 6e10, 1e13])
+def test_epsilon_of_any_mean(mean, delta):
+    """Where δ falls at once from one to nothing, its slope is no float."""
+    lower, upper = (
+        gaussian.epsilon(mean, delta, bound) for bound in (Bound.LOWER, Bound.UPPER)
+    )
+    assert 0 <= lower <= upper < math.inf
+    assert gaussian.delta(mean, upper, Bound.UPPER) <= delta
+    if lower > 0:
+        assert gaussian.delta(mean, lower, Bound.LOWER) >= delta * (1 - 1e-9)
+        assert upper <= lower * (1 + 1e-6) + 1e-10
+
+
 def test_ndtr_is_as_accurate_as_assumed():
     for x in np.linspace(-36.0, 0.0, 400):
         with mpmath.workdps(40):

@@ -36,7 +36,7 @@ SMALL = {
     ),
     "5": (
         allocation_figures.figure_5,
-        {"rates": (0.1,), "block_sizes": (2048, 32_768), "tolerance": 3e-3},
+        {"rates": (0.1,), "block_sizes": (4096, 32_768), "tolerance": 1e-2},
     ),
     "6": (
         allocation_figures.figure_6,

@@ -59,6 +59,17 @@ def test_order_infinity_is_pure_dp():
     assert conversion.delta([math.inf], [1.5], 1.4)[0] > 0.8
 
 
+@pytest.mark.parametrize("epsilon", [1e151, 1e300, 1e308, 1.7e308])
+def test_an_epsilon_whose_products_do_not_fit(epsilon):
+    """Of many orders it was not a number, which no test of bounds sees."""
+    orders = [1.0, 1.25, 2.0, 1e6, 1e200, 1.7e308, math.inf]
+    for curve in (0.0, 1.0, 1e200, 1.7e308, math.inf):
+        found, _ = conversion.delta(orders, [curve] * len(orders), epsilon)
+        assert 0 <= found <= (1e-300 if curve <= epsilon else 1)
+        found, _ = conversion.delta([2.0, 64.0], [curve] * 2, epsilon)
+        assert 0 <= found <= (1e-300 if curve <= 1 else 1)
+
+
 def test_ends():
     assert conversion.epsilon([2.0], [0.0], 0.0)[0] == 0
     assert conversion.epsilon([2.0], [1e-9], 0.0)[0] == math.inf
