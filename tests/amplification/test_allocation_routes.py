@@ -331,7 +331,7 @@ def test_the_rarest_tails_are_for_the_grid(monkeypatch, bulk, tail_mass, route):
     allocation_spies.bulk_of(monkeypatch, *bulk)
     window_of(monkeypatch, 1.0, 2.0)
     assert (
-        allocation_routes.choose_route(allocation_spies.EVEN, 9, tail_mass=tail_mass)
+        allocation_routes.choose_route(allocation_spies.EVEN, 12, tail_mass=tail_mass)
         is route
     )
 
@@ -339,6 +339,10 @@ def test_the_rarest_tails_are_for_the_grid(monkeypatch, bulk, tail_mass, route):
 @pytest.mark.parametrize(
     ("sigma", "num_steps", "delta", "route"),
     [
+        (4.763, 9, 8.4e-29, GEOMETRIC),
+        (4.763, 11, 8.4e-29, GEOMETRIC),
+        (4.763, 12, 8.4e-29, ADDITIVE),
+        (4.763, 9, 1e-20, ADDITIVE),
         (10.0, 7, 1e-6, ADDITIVE),
         (100.0, 2, 1e-6, ADDITIVE),
         (1000.0, 3, 1e-30, GEOMETRIC),

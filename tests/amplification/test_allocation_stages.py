@@ -13,6 +13,7 @@ from dp_accounting_ext.amplification import allocation_routes
 from dp_accounting_ext.amplification import allocation_stages
 from dp_accounting_ext.amplification import random_allocation
 from dp_accounting_ext.pairs import dominating_pair
+from dp_accounting_ext.pairs import gaussian
 
 Bound = dominating_pair.Bound
 Direction = dominating_pair.Direction
@@ -92,13 +93,18 @@ def test_a_mean_of_means_is_the_mean(monkeypatch, num_steps):
     """Every step once, with the same weight."""
     allocation_spies.bulk_of(monkeypatch, math.inf, 1.0)
     tree = Tree(monkeypatch)
+
+    def of_few(pair, steps, *_):
+        summands = [additive_window.Summand(pair, steps, 1.0)]
+        return types.SimpleNamespace(summands=summands)
+
+    monkeypatch.setattr(allocation_stages, "on_grid", of_few)
     found = allocation_stages.in_stages(allocation_spies.EVEN, num_steps, TAIL, 77)
     assert weight_of(found, allocation_spies.EVEN) == (
         num_steps,
         {Fraction(1, num_steps)},
     )
     assert {(window, points) for _, window, points in tree.calls} == {("window", 77)}
-    assert tree.grids == []
     stages = 1 if num_steps <= 160 else 2 if num_steps <= 25_600 else 3
     assert len(tree.calls) <= 2**stages - 1
     for summands, _, _ in tree.calls:
@@ -123,7 +129,8 @@ def test_each_group_has_its_share_of_the_tail(monkeypatch):
     allocation_spies.bulk_of(monkeypatch, math.inf, 1.0)
     tree = Tree(monkeypatch)
     allocation_stages.in_stages(allocation_spies.EVEN, 161, 13 * TAIL, 77)
-    assert [tail for _, tail in tree.windows] == [TAIL, TAIL, 13 * TAIL]
+    assert [tail for _, tail in tree.windows] == [TAIL, 13 * TAIL]
+    assert tree.grids == [(allocation_spies.EVEN, 5, TAIL, None)]
     last = tree.windows[-1][0]
     assert [(s.count, s.weight) for s in last] == [
         (13, 12 * 13 / 161),
@@ -140,9 +147,9 @@ def test_groups_that_are_all_large_ratios_are_summed_on_the_grid(monkeypatch):
         (allocation_spies.EVEN, 12, TAIL, None),
         (allocation_spies.EVEN, 5, TAIL, None),
     ]
+    # Of the few that are left over it is not asked.
     assert [(steps, pair is allocation_spies.EVEN) for pair, steps in asked] == [
         (12, True),
-        (5, True),
     ]
     assert [s.pair for s in tree.calls[0][0]] == ["grid", "grid"]
     assert len(tree.calls) == 1
@@ -154,9 +161,26 @@ def test_groups_that_are_all_large_ratios_are_summed_on_the_grid(monkeypatch):
 def test_groups_that_are_not_all_large_ratios_stay_on_the_lattice(monkeypatch):
     allocation_spies.spied(monkeypatch, allocation_routes, "is_all_large", False)
     tree = Tree(monkeypatch)
-    allocation_stages.in_stages(allocation_spies.EVEN, 161, TAIL, 77)
-    assert len(tree.calls) == 3
+    allocation_stages.in_stages(allocation_spies.EVEN, 1000, TAIL, 77)
+    assert len(tree.calls) == 2
     assert tree.grids == []
+
+
+def test_a_group_of_few_steps_is_summed_on_the_grid(monkeypatch):
+    """What is left over may be two steps, whose tails no lattice shows."""
+    allocation_spies.spied(monkeypatch, allocation_routes, "is_all_large", False)
+    tree = Tree(monkeypatch)
+    allocation_stages.in_stages(allocation_spies.EVEN, 13574, 117 * TAIL, 77)
+    assert [steps for _, steps, *_ in tree.grids] == [2]
+    assert tree.windows[-1][1] == 117 * TAIL
+
+
+def test_rare_deltas_where_two_steps_are_left_over():
+    """13,574 = 117 · 116 + 2: an infinite loss of 1e-21 would answer 130."""
+    step = gaussian.dominating_pair_of(1.213, Bound.UPPER, tail_mass=1e-43)
+    mean = allocation_stages.in_stages(step, 13574, 1e-36, 4096)
+    assert mean.infinity_mass < 1e-30
+    assert mean.epsilon(1e-24, Direction.REMOVE) < 5.0
 
 
 def test_groups_of_one_size_are_averaged_once(monkeypatch):

@@ -439,7 +439,7 @@ def test_one_number_is_answered_as_many_are(counts):
 
 def coins_delta(probability, runs, epsilon):
     """δ of coins that tell a bit with this probability, in exact binomials."""
-    with mpmath.workdps(60):
+    with mpmath.workdps(700):
         p, kappa = mpmath.mpf(probability), mpmath.exp(mpmath.mpf(epsilon))
         return mpmath.fsum(
             mpmath.binomial(runs, wrong)
@@ -455,7 +455,7 @@ def coins_delta(probability, runs, epsilon):
 @pytest.mark.parametrize(("loss", "runs"), [(25.0, 30), (240.0, 3), (690.0, 40)])
 def test_a_few_losses_that_fit_no_float_as_a_ratio(loss, runs):
     """Sums of 700 nats and more are neither cut off nor taken for 700."""
-    with mpmath.workdps(60):
+    with mpmath.workdps(700):
         probability = 1 / (1 + mpmath.exp(-mpmath.mpf(loss)))
     answer = asked.bounds_of({discrete_outputs.DiscreteLaplace(loss, 1): runs})
     for epsilon in (runs * loss - share for share in (30.0, 1.0, 1e-3)):
