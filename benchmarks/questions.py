@@ -36,15 +36,16 @@ REPLACE_ONE = dp_accounting.NeighboringRelation.REPLACE_ONE
 KINDS = ("Laplace", "randomized response", "discrete Laplace", "sampled Gaussian")
 # In yardsticks, in the order of the rows: about 1.6 times what was measured.
 GOALS = (
-    *(4.8, 0.19, 2.0, 3.4, 0.46, 2.1),
-    *(5.5, 3.5, 5.0, 0.62),
+    *(4.8, 0.05, 2.0, 3.2, 0.25, 0.08),
+    *(1.4, 0.9, 2.0, 0.62),
     *(120.0, 120.0),
-    *(115.0, 26.0, 25.0, 320.0),
-    *(1.0, 10.0, 1.0, 100.0),
+    *(115.0, 26.0, 25.0, 260.0),
+    *(0.06, 1.3, 0.35, 11.0),
 )
 TIMES = 50
 ROUNDS = 7
 ROUND_SECONDS = 1.5  # A row is not run again once it has spent so many.
+FEW_SECONDS, REPEATS = 2e-3, 5  # So short a row is run so often at a time.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,6 +101,9 @@ def measured(question: Question) -> Answer:
     job = question.ours()
     while len(times) < ROUNDS and sum(times) < ROUND_SECONDS:
         times.append(seconds(job))
+        if times[-1] < FEW_SECONDS:
+            # What the yardstick drove from the processor's memory is there again.
+            times[-1] = min(seconds(job) for _ in range(REPEATS))
         units.append(yardstick())
     stock = None
     if question.stock is not None:

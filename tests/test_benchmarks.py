@@ -120,7 +120,7 @@ def test_every_question_has_a_goal_and_an_answer():
     rows = list(questions.questions(short=True))
     assert len(rows) == len(questions.GOALS) == len({row.name for row in rows})
     kinds = {row.name.split(":")[0].split()[0] for row in rows}
-    assert kinds == {"cold", "another", "1000"}
+    assert kinds == {"cold", "another", "1000", "pld.from_event"}
     for kind in questions.KINDS:
         tree = questions.many(kind, 3)
         accountant = tree.composed(ext.PLDAccountant)
@@ -130,6 +130,7 @@ def test_every_question_has_a_goal_and_an_answer():
         questions.cold(tree, ext.PLDAccountant),
         questions.warm("get_epsilon", 1e-3, tree, ext.PLDAccountant),
         questions.vector("get_delta", np.linspace(0.0, 1.0, 5), tree),
+        questions.written("Laplace", tree, 1.0).ours(),
     ):
         assert questions.seconds(job) >= 0
 

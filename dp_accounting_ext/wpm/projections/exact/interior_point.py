@@ -257,6 +257,7 @@ def solve(
     *,
     relative_gap: float = 0.0,
     gap: float = 0.0,
+    dropping: bool = True,
 ) -> Optimum:
     """Returns an optimal plan and its prices.
 
@@ -266,6 +267,8 @@ def solve(
         prices: (n,) prices g with f_i + g_j ≤ c_ij on all arcs.
         relative_gap: Stop at a gap of this share of the cost, beside `gap`.
         gap: Stop at a gap between plan and prices of so much.
+        dropping: Whether arcs that cannot matter may be dropped: where most do, a
+            plan on the others is far from one on all.
 
     Raises:
         SolverError: If the method does not get there.
@@ -276,7 +279,7 @@ def solve(
     """
     # What leaves the floats ends in no factor, or in no end.
     with np.errstate(all="ignore"):
-        return _solve(problem, potentials, prices, relative_gap, gap)
+        return _solve(problem, potentials, prices, relative_gap, gap, dropping)
 
 
 def _solve(
@@ -285,6 +288,7 @@ def _solve(
     prices: FloatArray,
     relative_gap: float,
     gap: float,
+    dropping: bool,
 ) -> Optimum:
     point, worth = _start(problem, potentials, prices), _WORTH_DROPPING
     arcs = np.arange(problem.cost.size)
@@ -305,7 +309,7 @@ def _solve(
                 count,
             )
         point = _step(problem, point, residuals, products, found, value)
-        if found < worth * abs(value):
+        if dropping and found < worth * abs(value):
             worth = _AGAIN * found / abs(value)
             near = _near(problem, point)
             if near.size < problem.cost.size:

@@ -57,7 +57,7 @@ def test_many_outputs_and_few_inputs(order, near):
     assert abs(found.gap) <= 1e-10 * found.value
 
 
-@pytest.mark.parametrize(("user", "boxes"), [(1, 40), (3, 10)])
+@pytest.mark.parametrize(("user", "boxes"), [(1, 4), (3, 4)])
 def test_places_close_together_need_few_boxes(user, boxes):
     """The optimum is many boxes away; and equations of a box have no factor."""
     generator = np.random.default_rng(1)
@@ -72,6 +72,33 @@ def test_places_close_together_need_few_boxes(user, boxes):
     found = wpm.project(masses, wpm.PointCost(points), measure, 2.0)
     assert found.converged and found.iterations <= boxes
     assert abs(found.gap) <= 1e-10 * found.value
+
+
+def test_groups_bound_the_dual_and_meet_it_where_none_is_divided():
+    generator = np.random.default_rng(0)
+    points = generator.random((500, 2))
+    cost = wpm.PointCost(points).rows(np.arange(6))
+    polytope = wpm_oracles.polytope_of(generator.dirichlet(np.ones(500)), 2.0)
+    problem = price_box.Problem(generator.dirichlet(np.ones(6)), cost, polytope)
+    prices = price_box._evaluate(problem, 0.1 * generator.random(6))
+    groups = price_box._split(problem, prices, np.zeros(500, dtype=np.intp), 0.02)
+    grouped = price_box._grouped(problem, groups)
+    assert 20 < grouped.polytope.lower.size < 250
+    for bound in ("lower", "upper"):
+        sums = getattr(grouped.polytope, bound).sum()
+        assert sums == pytest.approx(getattr(polytope, bound).sum())
+
+    def dual(case, potentials):
+        excess = (case.cost - potentials[:, np.newaxis]).min(axis=0)
+        held = np.where(excess > 0, case.polytope.lower, case.polytope.upper)
+        return case.masses @ potentials + held @ excess
+
+    # With bounds in proportion, of which means are exact.
+    there = prices.potentials
+    assert dual(grouped, there) == pytest.approx(dual(problem, there), rel=1e-12)
+    for _ in range(20):
+        other = there + 0.05 * generator.normal(size=6)
+        assert dual(grouped, other) >= dual(problem, other) - 1e-12
 
 
 def test_points_of_a_lattice_tie():
