@@ -67,7 +67,8 @@ def mean_of_copies(
     trimmed = dominating_pair.without_tails(pair, _TRIMMED * tail_mass / num_steps)
     aside = _set_aside(trimmed)
     rare = num_steps * trimmed.zero_mass <= tail_mass
-    if rare and _LEAST_GAIN * _step(trimmed, aside) < _step(pair, 0.0):
+    # Over nothing, a grid's zero would be a ratio.
+    if aside and rare and _LEAST_GAIN * _step(trimmed, aside) < _step(pair, 0.0):
         varied = _without(trimmed, aside)
         step = max(varied.loss_range(), _SMALLEST_RANGE) / points
         law = self_convolve(discretize(varied, step), num_steps, budget, points)

@@ -70,7 +70,8 @@ def settled(pair: dominating_pair.DominatingPair) -> dominating_pair.DominatingP
     )
     if change > _LARGEST_CHANGE:
         return pair
-    if change * (middle / ratios[0] - 1) > _LARGEST_MOVE:
+    # Not so of a least ratio too small for a float, which is stored as 0.
+    if change * (middle - ratios[0]) >= _LARGEST_MOVE * ratios[0]:
         return pair
     return dataclasses.replace(
         pair,

@@ -475,3 +475,14 @@ def test_the_best_of_what_is_nothing_has_no_nan():
         warnings.simplefilter("error")
         epsilon = ext.RdpAccountant().compose(event).get_epsilon(0.637)
     assert 0 <= epsilon < 1
+
+
+def test_allocated_discrete_noise_beside_other_noise():
+    """Its least ratios are far beyond any tail; a mean of them was stored as zero."""
+    allocations = [
+        ext.RandomAllocationEvent(newer_events.DiscreteGaussian(0.3, 1.0, 1), 1, 2),
+        ext.RandomAllocationEvent(stock_events.DiscreteLaplaceDpEvent(0.693, 3), 1, 5),
+    ]
+    accountant = ext.PLDAccountant().compose(stock_events.ComposedDpEvent(allocations))
+    lower, upper = accountant.get_epsilon_bounds(5.89e-11)
+    assert 27.4 < lower <= upper <= lower * (1 + 1e-9)
