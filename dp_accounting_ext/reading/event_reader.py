@@ -137,7 +137,7 @@ class TreeReader(Generic[Part]):
 
     def _unsupported(self, event: stock.DpEvent) -> UnsupportedError:
         """Returns the error for an event of a type that has no row."""
-        return UnsupportedError(event, "Unsupported event.")
+        return UnsupportedError(event, f"`{type(event).__name__}` is not known.")
 
     def _check_known(self, event: stock.DpEvent) -> None:
         """Raises `UnsupportedError` for what is newer than the table, anywhere.
@@ -149,12 +149,18 @@ class TreeReader(Generic[Part]):
         stack: list[Any] = [event]
         while stack:
             node = stack.pop()
+            if isinstance(node, stock.UnsupportedDpEvent):
+                raise UnsupportedError(
+                    node,
+                    f"`{type(node).__name__}` stands for a mechanism that no event "
+                    "describes. Put an event that bounds it in its place.",
+                )
             if self.is_newer(type(node)):
                 raise UnsupportedError(
                     node,
-                    f"Unsupported event. `{type(node).__name__}` is of a newer "
-                    "dp_accounting than this package accounts for; ask the stock "
-                    "accountant, or `PLDAccountant.register` a mechanism for it.",
+                    f"`{type(node).__name__}` is of a newer dp_accounting than this "
+                    "package accounts for; ask the stock accountant, or "
+                    "`PLDAccountant.register` a mechanism for it.",
                 )
             for name in self._unknown_fields(type(node)):
                 value = getattr(node, name)
@@ -251,8 +257,8 @@ class Reader(TreeReader[interface.Mechanism]):
     def _unsupported(self, event: stock.DpEvent) -> UnsupportedError:
         return UnsupportedError(
             event,
-            "Unsupported event. No mechanism is known for "
-            f"`{type(event).__name__}`; `PLDAccountant.register` takes one.",
+            f"No mechanism is known for `{type(event).__name__}`; "
+            "`PLDAccountant.register` takes one.",
         )
 
     def under(self, relation: NeighborRel) -> "Reader":

@@ -142,25 +142,25 @@ def _one_member(
                     f"{sampling.dataset_size}.",
                 )
             event = attr.evolve(event, source_dataset_size=smallest)
-        elif _has_size(event):
+        elif (sized := _with_size(event)) is not None:
             raise event_reader.UnsupportedError(
-                event,
-                f"`{type(event).__name__}` is of a dataset of one size, which changes "
+                sized,
+                f"`{type(sized).__name__}` is of a dataset of one size, which changes "
                 "where members leave. Use a neighboring_relation of `REPLACE_ONE`.",
             )
     return reader.single(event)
 
 
-def _has_size(event: stock.DpEvent) -> bool:
-    """Tells whether an event, or one inside of it, names the size of its dataset."""
+def _with_size(event: stock.DpEvent) -> stock.DpEvent | None:
+    """Returns the event, or one inside of it, that names the size of its dataset."""
     stack: list[Any] = [event]
     while stack:
         node = stack.pop()
         if isinstance(node, _FixedSize | stock.TruncatedSubsampledGaussianDpEvent):
-            return True
+            return node
         stack += [node.event] if hasattr(node, "event") else []
         stack += getattr(node, "events", ())
-    return False
+    return None
 
 
 def _tight(

@@ -65,6 +65,6 @@ class Reader(event_reader.TreeReader[curves.Curve]):
     def _unsupported(self, event: stock.DpEvent) -> event_reader.UnsupportedError:
         return event_reader.UnsupportedError(
             event,
-            "Unsupported event. No Rényi curve is known for "
+            "No Rényi curve is known for "
             f"`{type(event).__name__}`; `PLDAccountant` may take it.",
         )

@@ -65,7 +65,7 @@ def test_a_known_event_is_built_with_the_reader():
 
 def test_unknown_events_and_relations_are_refused_by_name():
     reader = renyi_events.reader(NeighborRel.REPLACE_SPECIAL)
-    with pytest.raises(event_reader.UnsupportedError, match="Unsupported event"):
+    with pytest.raises(event_reader.UnsupportedError, match="No Rényi curve is known"):
         reader.curve(NewerEvent(1.0))
     with pytest.raises(event_reader.UnsupportedError, match="REPLACE_ONE"):
         reader.require(NewerEvent(1.0), NeighborRel.REPLACE_ONE)
