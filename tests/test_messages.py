@@ -226,12 +226,21 @@ CASES = [
     (lambda _: checks.cost([[-1.0]]), "cost must be non-negative and finite. Found -1"),
     (lambda _: checks.order(0), "order must be at least 1 and finite. Found 0."),
     (
+        lambda _: checks.largest_distance("points", 61.0, 1000.0),
+        "points must be such that distances to the order 1000 are at most 1e+200. "
+        "Found a distance of up to 61; take a larger unit, or a smaller order.",
+    ),
+    (
         lambda _: checks.points("points", np.zeros((2, 0))),
-        "points must be a list of points. Found shape (2, 0).",
+        "points must be a list of points, one at least. Found none.",
+    ),
+    (
+        lambda _: checks.points("points", np.zeros((2, 2, 1))),
+        "points must be a list of points. Found shape (2, 2, 1).",
     ),
     (
         lambda _: checks.points("points", [math.inf]),
-        "points must be finite. Found a point that is not.",
+        "points must be finite. Found inf at index 0.",
     ),
     (lambda _: checks.lengths([0.0]), "lengths must be positive and finite. Found 0.0"),
     (lambda _: checks.epsilon(0), "epsilon must be positive and finite. Found 0."),
@@ -242,6 +251,10 @@ CASES = [
     (lambda _: checks.base_measure([-1.0], 1, 1.0), "base_measure must be non-negati"),
     (lambda _: checks.base_measure([9.0], 1, 1.0), "base_measure must have a sum in"),
     (lambda _: checks.places("inputs", []), "inputs must be a list of finite places."),
+    (
+        lambda _: checks.places("inputs", [0.0, math.nan]),
+        "inputs must be a list of finite places. Found nan at index 1.",
+    ),
     (
         lambda _: checks.largest_masses([[1.0]], 1.0),
         "largest_masses must be a list of at most 4096 masses. Found shape (1, 1).",

@@ -35,6 +35,7 @@ points, from zero. The law that it is drawn from is as private as the input:
 _WARNING = (
     "the law is as private as the input, and not for release: release the draw alone."
 )
+_PRIVATE = frozenset({"distribution", "trace"})
 
 
 def add_to(commands: Any) -> None:
@@ -157,25 +158,52 @@ def _numbers(name: str, path: str) -> npt.NDArray[np.float64]:
     """Returns the numbers of a plain file of comma-separated values.
 
     Raises:
-        ValueError: If it cannot be read, or holds anything but numbers; what, is not
-            told.
+        ValueError: If it cannot be read, or holds anything but numbers; what, is told
+            of public files alone.
     """
     allowed = "a file of numbers that can be read"
     if name == "base-measure":
         allowed = f'"uniform", "minimax" or {allowed}'
     with parser.named_file(name, path, allowed), open(path, "rb") as file:
         content = file.read()
+    form = f"{name} must be a file of rows of numbers separated by commas, all of one "
+    form += "length. Found"
     try:
         lines = content.decode("utf-8-sig").splitlines()
-        rows = [line.split(",") for line in lines if line.strip()]
-        if len(rows) > 1 and not any(map(_is_number, rows[0])):
-            del rows[0]
-        return np.array([[float(field) for field in row] for row in rows], ndmin=2)
+    except UnicodeDecodeError:
+        raise ValueError(f"{form} no text in {path}.") from None
+    rows = {at: line.split(",") for at, line in enumerate(lines, 1) if line.strip()}
+    if not rows:
+        least = "point" if name in ("points", "trace") else "number"
+        raise ValueError(f"{name} must have a {least} at least. Found an empty file.")
+    first = next(iter(rows))
+    if len(rows) > 1 and not any(map(_is_number, rows[first])):
+        del rows[first]
+    length = len(next(iter(rows.values())))
+    found = []
+    for at, row in rows.items():
+        try:
+            found.append(_row(row, length))
+        except ValueError as error:
+            what = "something else" if name in _PRIVATE else error
+            raise ValueError(f"{form} {what} in line {at} of {path}.") from None
+    return np.array(found)
+
+
+def _row(fields: list[str], length: int) -> list[float]:
+    """Returns the numbers of a line.
+
+    Raises:
+        ValueError: If they are not so many numbers; with what was found.
+    """
+    try:
+        numbers = [float(field) for field in fields]
     except ValueError:
-        raise ValueError(
-            f"{name} must be a file of rows of numbers separated by commas, all of one "
-            f"length. Found something else in {path}."
-        ) from None
+        wrong = next(field for field in fields if not _is_number(field))
+        raise ValueError(f"{wrong!r:.60}") from None
+    if len(numbers) != length:
+        raise ValueError(f"{len(numbers)} in place of {length} numbers")
+    return numbers
 
 
 def _is_number(field: str) -> bool:

@@ -20,6 +20,8 @@ MOST_MASSES = 4096
 # Integer weights have at most 256 bits, and e^ε has to fit with room to spare. Below
 # the least, bounds of 62 bits leave no room between them.
 LEAST_EPSILON, MOST_EPSILON = 1e-12, 160.0
+# Sums of larger costs, times e^ε, would leave the floats.
+MOST_COST = 1e200
 
 
 def array(name: str, value: Any) -> FloatArray:
@@ -70,6 +72,22 @@ def order(value: Any) -> float:
     return number
 
 
+def largest_distance(name: str, distance: float, power: float) -> None:
+    """Checks that the largest distance, to the order, is a cost that can be summed.
+
+    Raises:
+        ValueError: If it is above `MOST_COST`.
+    """
+    with np.errstate(over="ignore"):
+        largest = np.float64(distance) ** power
+    if not largest <= MOST_COST:
+        raise ValueError(
+            f"{name} must be such that distances to the order {power:g} are at most "
+            f"{MOST_COST:g}. Found a distance of up to {distance:g}; take a larger "
+            "unit, or a smaller order."
+        )
+
+
 def points(name: str, value: Any) -> FloatArray:
     """Returns (n, dimensions) points; a list of numbers is one of points on a line.
 
@@ -80,10 +98,17 @@ def points(name: str, value: Any) -> FloatArray:
     found = array(name, value)
     if found.ndim == 1:
         found = found[:, np.newaxis]
-    if found.ndim != 2 or 0 in found.shape:
+    if not found.size:
+        raise ValueError(f"{name} must be a list of points, one at least. Found none.")
+    if found.ndim != 2:
         raise ValueError(f"{name} must be a list of points. Found shape {found.shape}.")
-    if not np.isfinite(found).all():
-        raise ValueError(f"{name} must be finite. Found a point that is not.")
+    wrong = ~np.isfinite(found)
+    if wrong.any():
+        row, column = np.argwhere(wrong)[0]
+        which = f"{found[row, column]} at index {row}"
+        if name == "trace":  # Which is private, and so are the values in it.
+            which = "a point that is not"
+        raise ValueError(f"{name} must be finite. Found {which}.")
     return found
 
 
@@ -209,8 +234,15 @@ def places(name: str, value: Any) -> FloatArray:
         ValueError: If they are not a list of finite ones.
     """
     found = array(name, value)
-    if found.ndim != 1 or not found.size or not np.isfinite(found).all():
+    if found.ndim != 1 or not found.size:
         raise ValueError(
             f"{name} must be a list of finite places. Found shape {found.shape}."
+        )
+    wrong = ~np.isfinite(found)
+    if wrong.any():
+        index = int(np.flatnonzero(wrong)[0])
+        raise ValueError(
+            f"{name} must be a list of finite places. "
+            f"Found {found[index]} at index {index}."
         )
     return found

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy import sparse
 
 from dp_accounting_ext.wpm import checks
 from dp_accounting_ext.wpm import sampling_mechanism
@@ -64,11 +65,9 @@ class WassersteinProjectionMechanism(sampling_mechanism.SamplingMechanism):
         algorithm: str = "newton",
     ) -> None:
         costs, privacy = dense_cost.as_cost(cost), checks.epsilon(epsilon)
-        self._entropic = None
-        if regularization is not None:
-            self._entropic = entropic_projection.make_settings(
-                regularization, relative_gap, max_iterations, algorithm
-            )
+        self._entropic = entropic_projection.make_settings(
+            regularization, relative_gap, max_iterations, algorithm
+        )
         measure = resolve_base_measure(base_measure, costs, privacy)
         super().__init__(costs, privacy, measure)
 
@@ -87,8 +86,8 @@ class WassersteinProjectionMechanism(sampling_mechanism.SamplingMechanism):
         """Returns the mechanism for distances between points, without a matrix.
 
         Args:
-            points: (k, dimensions) points; latitudes and longitudes in degrees for
-                the metric "haversine".
+            points: (k, dimensions) points, or (k,) on a line; latitudes and
+                longitudes in degrees for the metric "haversine".
             epsilon: As for the class.
             metric: As for `PointCost`.
             order: The order p ≥ 1 of the Wasserstein distance.
@@ -151,7 +150,7 @@ class WassersteinProjectionMechanism(sampling_mechanism.SamplingMechanism):
             edges: A scipy sparse matrix of lengths, or (e, 2) pairs of nodes, numbered
                 from zero; passable both ways.
             lengths: (e,) positive lengths of the pairs; None for a sparse matrix.
-            epsilon: As for the class.
+            epsilon: As for the class; required.
             base_measure: As for the class.
             order: The order p ≥ 1 of the Wasserstein distance.
             options: As for the class.
@@ -160,12 +159,22 @@ class WassersteinProjectionMechanism(sampling_mechanism.SamplingMechanism):
             TypeError: If an argument has the wrong type.
             ValueError: If an argument is out of range, or the graph is not connected.
         """
+        if lengths is not None and sparse.issparse(edges):
+            write = f"; write epsilon={lengths}" if epsilon is None else ""
+            raise TypeError(
+                "lengths must be left out beside a sparse matrix, which carries them"
+                f"{write}. Found a {type(lengths).__name__}."
+            )
+        if epsilon is None:
+            raise TypeError(
+                "epsilon must be a real number: it is required. Found none."
+            )
         cost = (
             graph_cost.GraphCost(edges, order=order)
             if lengths is None
             else graph_cost.GraphCost.from_edges(edges, lengths, order=order)
         )
-        return cls(cost, checks.epsilon(epsilon), base_measure, **options)
+        return cls(cost, epsilon, base_measure, **options)
 
     @property
     def regularization(self) -> float | None:
@@ -228,8 +237,8 @@ def from_points(
     """Returns the mechanism for distances between points, without a matrix.
 
     Args:
-        points: (k, dimensions) points; latitudes and longitudes in degrees for
-            `metric="haversine"`.
+        points: (k, dimensions) points, or (k,) on a line; latitudes and longitudes in
+            degrees for `metric="haversine"`.
         epsilon: The privacy parameter ε of one draw.
         arguments: As for `WassersteinProjectionMechanism.from_points`.
         options: As for `WassersteinProjectionMechanism.from_points`.

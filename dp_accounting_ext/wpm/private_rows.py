@@ -3,6 +3,8 @@
 They are private: an error about one says which rule it breaks, and no number of it.
 """
 
+from collections.abc import Mapping
+from collections.abc import Set
 import dataclasses
 from typing import Any
 
@@ -79,6 +81,9 @@ def read(name: str, value: Any, size: int) -> PrivateRows:
             row's sum is zero, or further than `SUM_TOLERANCE` from one if not counts.
     """
     is_sparse: bool = sparse.issparse(value)
+    if value is None or isinstance(value, Mapping | Set | str):
+        kind = "None" if value is None else f"a {type(value).__name__}"
+        raise TypeError(f"{name} must be an array of real numbers. Found {kind}.")
     found: Any = value if is_sparse else fields.number_array(name, value)
     if found.dtype.kind not in "fiu":
         raise TypeError(
@@ -113,9 +118,9 @@ def _shares(name: str, entries: Any, starts: IndexArray) -> FloatArray:
     lengths = np.diff(starts)
     owners = np.repeat(np.arange(users), lengths)
     sums = np.bincount(owners, numbers, minlength=users)
+    if (lengths == 0).any():
+        raise ValueError(f"{name} must have some mass in each row. Found none.")
     if counted:
-        if (lengths == 0).any():
-            raise ValueError(f"{name} must have a count in each row. Found none.")
         # Sums above 2^53 leave the floats, and counts with them.
         if users and sums.max() >= 2.0**53:
             raise ValueError(f"{name} must sum to less than 2^53. Found more.")

@@ -197,8 +197,9 @@ class SamplingMechanism(abc.ABC):
         Raises:
             TypeError: If `mu` does not consist of real numbers, or `rng` or
                 `executor` is nothing of the kind.
-            ValueError: If `mu` has the wrong shape, or is no distribution. Errors
-                tell which rule is broken and no number of `mu`.
+            ValueError: If `mu` has the wrong shape, or is no distribution, or if
+                `executor` refuses jobs. Errors tell which rule is broken and no
+                number of `mu`.
 
         Guarantees:
             A draw is ε-private: the law is exactly `integer_weights` / 2^bits.
@@ -238,7 +239,13 @@ class SamplingMechanism(abc.ABC):
         for begin in range(0, len(users), step):
             part = users.part(begin, min(begin + step, len(users)))
             seed = None if source is None else int(source.integers(2**63))
-            jobs.append(executor.submit(_draw_part, self, part, seed))
+            try:
+                jobs.append(executor.submit(_draw_part, self, part, seed))
+            except RuntimeError as error:
+                raise ValueError(
+                    "executor must take jobs. Found one that refuses them, as after "
+                    "its shutdown."
+                ) from error
         drawn = [np.asarray(job.result()) for job in jobs]
         return np.concatenate([np.empty(0, dtype=np.int64), *drawn])
 

@@ -131,6 +131,45 @@ class TestWpm:
         assert "secret" not in err
 
 
+BAD_LINES = [
+    ("latitude,longitude\n1,2\n\n3,here\n", "'here' in line 4 of"),
+    ("1,2\n3,4,5\n", "3 in place of 2 numbers in line 2 of"),
+]
+
+
+@pytest.mark.parametrize(("content", "message"), BAD_LINES)
+def test_a_bad_line_is_named_and_shown_if_it_is_public(
+    capsys, tmp_path, content, message
+):
+    bad, good = tmp_path / "bad.csv", tmp_path / "good.csv"
+    bad.write_text(content)
+    good.write_text("1,2\n3,4\n")
+    for public in ("--points", "--cost", f"--points {good} --base-measure"):
+        command = f"wpm {public} {bad} --distribution {good} --epsilon 1"
+        status, _, err = run(capsys, command)
+        assert status == 2 and f"Found {message}" in err and err.count("\n") == 1
+    where = message[message.index("in line") :]
+    for private in ("--trace", "--distribution"):
+        command = f"wpm --points {good} {private} {bad} --epsilon 1"
+        status, _, err = run(capsys, command)
+        assert status == 2 and f"{private} must be" in err
+        assert f"Found something else {where}" in err and "'here'" not in err
+
+
+def test_files_of_nothing(capsys, tmp_path):
+    empty, zeros = tmp_path / "empty.csv", tmp_path / "zeros.csv"
+    empty.write_text("\n")
+    zeros.write_text("0,0\n")
+    _, _, err = run(capsys, f"wpm --points {zeros} --trace {empty} --epsilon 1")
+    assert "--trace must have a point at least. Found an empty file." in err
+    _, _, err = run(capsys, f"wpm --cost {zeros} --distribution {empty} --epsilon 1")
+    assert "--distribution must have a number at least. Found an empty file." in err
+    (tmp_path / "points.csv").write_text("0\n1\n")
+    points = tmp_path / "points.csv"
+    _, _, err = run(capsys, f"wpm --points {points} --distribution {zeros} --epsilon 1")
+    assert "--distribution must have some mass in each row. Found none." in err
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

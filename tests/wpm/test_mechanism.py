@@ -38,6 +38,22 @@ def test_bad_parameters(arguments, error, message):
         wpm.WassersteinProjectionMechanism(*arguments)
 
 
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"relative_gap": -1}, ValueError, "relative_gap must be positive. Found -1"),
+        ({"max_iterations": 0}, ValueError, "max_iterations must be at least 1"),
+        ({"max_iterations": "a"}, TypeError, "max_iterations must be an integer"),
+        ({"algorithm": "foo"}, ValueError, "algorithm must be .* Found 'foo'"),
+    ],
+)
+def test_options_of_the_entropic_projection_are_always_checked(options, error, message):
+    with pytest.raises(error, match=message):
+        wpm.WassersteinProjectionMechanism(COST, 1.0, **options)
+    with pytest.raises(error, match=message):
+        wpm.project([0.5, 0.5], COST, np.full(3, 1 / 3), 1.0, **options)
+
+
 def test_mechanisms_on_lines_and_graphs_agree_with_the_general_one():
     places = np.arange(12.0)
     masses = np.random.default_rng(0).dirichlet(np.full(12, 0.2), size=3)

@@ -68,7 +68,10 @@ def test_counts_are_normalised_as_fractions(counts):
 @pytest.mark.parametrize(
     ("value", "error", "message"),
     [
-        ([0, 0], ValueError, "mu must have a count in each row. Found none"),
+        ([0, 0], ValueError, "mu must have some mass in each row. Found none"),
+        ([0.0, 0.0], ValueError, "mu must have some mass in each row. Found none"),
+        (None, TypeError, "mu must be an array of real numbers. Found None"),
+        ({0: 1.0}, TypeError, "mu must be an array of real numbers. Found a dict"),
         ([-1, 2], ValueError, "mu must be non-negative"),
         ([2**52, 2**52], ValueError, "mu must sum to less than 2"),
         (sparse.csr_matrix([[0.5, 0.6]]), ValueError, "mu must sum to 1"),

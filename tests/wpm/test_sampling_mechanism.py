@@ -263,6 +263,10 @@ def test_what_an_executor_draws_from_is_private_in_exact_arithmetic(monkeypatch,
 def test_an_executor_must_submit():
     with pytest.raises(TypeError, match="executor must be None or have a method"):
         WAYS_IN["line"](1.0).sample(np.eye(60)[0], executor=2)
+    executor = futures.ThreadPoolExecutor(1)
+    executor.shutdown()
+    with pytest.raises(ValueError, match="executor must take jobs"):
+        WAYS_IN["line"](1.0).sample(np.eye(60)[0], executor=executor)
 
 
 def test_processes_draw(tmp_path):

@@ -26,7 +26,7 @@ class GraphCost(transport_cost.TransportCost):
     Raises:
         TypeError: If it is no sparse matrix of real numbers.
         ValueError: If it is not square, a length is not positive and finite, or the
-            graph is not connected.
+            graph is not connected, or powers of distances are too large to be summed.
     """
 
     def __init__(self, graph: Any, *, order: float = 1) -> None:
@@ -48,6 +48,9 @@ class GraphCost(transport_cost.TransportCost):
         if pieces > 1:
             raise ValueError(f"graph must be connected. Found {pieces} pieces.")
         self.shape = (size, size)
+        # No two nodes are further apart than by way of the first.
+        furthest = 2 * float(self.between_inputs(0).max())
+        checks.largest_distance("lengths", furthest, self.order)
 
     @classmethod
     def from_edges(
@@ -110,9 +113,21 @@ def _pairs(edges: Any) -> IndexArray:
     pairs = np.asarray(edges)
     if pairs.dtype.kind not in "iu":
         raise TypeError(f"edges must be pairs of integers. Found dtype {pairs.dtype}.")
-    if pairs.ndim != 2 or pairs.shape[1] != 2 or not len(pairs) or pairs.min() < 0:
+    if pairs.ndim != 2 or pairs.shape[1] != 2 or not len(pairs):
         raise ValueError(
             "edges must be pairs of nodes, numbered from zero. "
             f"Found shape {pairs.shape}."
+        )
+    if pairs.min() < 0:
+        raise ValueError(
+            "edges must be pairs of nodes, numbered from zero. "
+            f"Found node {pairs.min()}."
+        )
+    # A number far beyond it, mistyped or an identifier, would take all memory.
+    most = len(pairs)
+    if pairs.max() > 2 * most:
+        raise ValueError(
+            f"edges must number nodes from zero without gaps: {most} connect nodes 0 "
+            f"to {most} at most. Found node {pairs.max()}."
         )
     return pairs.astype(np.intp)

@@ -22,7 +22,8 @@ class LineCost(transport_cost.TransportCost):
 
     Raises:
         TypeError: If they are not real numbers.
-        ValueError: If they are not lists of finite ones, or the order is below one.
+        ValueError: If they are not lists of finite ones, the order is below one, or
+            powers of their distances are too large to be summed.
     """
 
     def __init__(
@@ -37,6 +38,10 @@ class LineCost(transport_cost.TransportCost):
         self.outputs = self.inputs
         if outputs is not None:
             self.outputs = checks.places("outputs", outputs)
+        both = self.inputs, self.outputs
+        with np.errstate(over="ignore"):
+            extent = max(map(np.max, both)) - min(map(np.min, both))
+        checks.largest_distance("places", extent, self.order)
         self.shape = (self.inputs.size, self.outputs.size)
 
     def rows(self, inputs: npt.ArrayLike) -> FloatArray:

@@ -34,9 +34,10 @@ class PointCost(transport_cost.TransportCost):
         order: The order p ≥ 1 of the Wasserstein distance.
 
     Raises:
-        TypeError: If the points or the order are not real numbers.
+        TypeError: If the points, the order or a distance are not real numbers.
         ValueError: If points are not finite or differ in dimension, the metric is
-            unknown, or the order is below one.
+            unknown, the order is below one, or powers of distances are too large to
+            be summed.
     """
 
     def __init__(
@@ -48,6 +49,10 @@ class PointCost(transport_cost.TransportCost):
         order: float = 1,
     ) -> None:
         self._order = checks.order(order)
+        if not isinstance(metric, str) and not callable(metric):
+            raise TypeError(
+                f"metric must be a name or a function of two points. Found {metric!r}."
+            )
         self._metric: Any = metric
         self._points = checks.points("points", points)
         self._outputs = self._points
@@ -65,6 +70,8 @@ class PointCost(transport_cost.TransportCost):
         if isinstance(metric, str) and metric in _METRICS:
             self.metric_order = self._order
         # An unknown metric is found out here, and not at the first projection.
+        if not isinstance(metric, str):
+            _check_number(metric(self._points[0], self._outputs[0]))
         try:
             self._distances(self._points[:1], self._outputs[:1])
         except ValueError as error:
@@ -75,10 +82,20 @@ class PointCost(transport_cost.TransportCost):
                 'scipy.spatial.distance.cdist, as "euclidean" and "cityblock" are. '
                 f"Found {metric!r:.60}."
             ) from None
+        if self.metric_order is not None:
+            # No two points are further apart than corners of a box around all.
+            low, high = (
+                end([end(self._points, axis=0), end(self._outputs, axis=0)], axis=0)
+                for end in (np.min, np.max)
+            )
+            extent = self._distances(low[np.newaxis], high[np.newaxis])[0, 0]
+            checks.largest_distance("points", extent, self._order)
 
     def rows(self, inputs: npt.ArrayLike) -> FloatArray:
         chosen = self._points[np.asarray(inputs, dtype=np.intp)]
         found = self._distances(chosen, self._outputs)
+        if self.metric_order is None:
+            checks.largest_distance("points", float(found.max()), self._order)
         if self._order != 1:
             found **= self._order
         return found
@@ -132,7 +149,8 @@ def on_sphere(name: str, places: FloatArray) -> FloatArray:
     """Returns (n, 3) places on the unit sphere, of latitudes and longitudes.
 
     Raises:
-        ValueError: If there are not two columns, or a latitude is beyond a pole.
+        ValueError: If there are not two columns, a latitude is beyond a pole, or a
+            longitude beyond a whole turn.
     """
     if places.shape[1] != 2:
         raise ValueError(
@@ -148,6 +166,15 @@ def on_sphere(name: str, places: FloatArray) -> FloatArray:
             f'{name} must have latitudes in [-90, 90] for metric "haversine", in the '
             f"first column. Found {found}."
         )
+    beyond = np.abs(places[:, 1]) > 360
+    if beyond.any():
+        found = "one beyond"
+        if name != "trace":
+            found = f"{places[beyond][0, 1]:g}"
+        raise ValueError(
+            f'{name} must have longitudes in [-360, 360] for metric "haversine", in '
+            f"the second column. Found {found}."
+        )
     latitudes, longitudes = np.radians(places).T
     return np.column_stack(
         [
@@ -156,6 +183,21 @@ def on_sphere(name: str, places: FloatArray) -> FloatArray:
             np.sin(latitudes),
         ]
     )
+
+
+def _check_number(found: Any) -> None:
+    """Checks what a function of two points returns.
+
+    Raises:
+        TypeError: If it is no real number.
+    """
+    try:
+        if not isinstance(found, str | bytes):
+            float(found)
+            return
+    except (TypeError, ValueError):
+        pass
+    raise TypeError(f"metric must return a real number. Found {found!r:.60}.")
 
 
 def counts_at(

@@ -60,13 +60,13 @@ def project(
     measure = checks.base_measure(base_measure, costs.shape[1], privacy)
     users = private_rows.read("mu", mu, costs.shape[0])
     allowed = ldp_polytope.from_base_measure(measure, privacy)
-    if regularization is None:
+    settings = entropic_projection.make_settings(
+        regularization, relative_gap, max_iterations, algorithm
+    )
+    if settings is None:
         exact = exact_projection.make_solver(costs, allowed)
         parts = [exact.solve(*users.row(user)) for user in range(len(users))]
     else:
-        settings = entropic_projection.make_settings(
-            regularization, relative_gap, max_iterations, algorithm
-        )
         parts = []
         for user in range(len(users)):
             inputs, masses = users.row(user)

@@ -15,7 +15,15 @@ from dp_accounting_ext import wpm
     [
         ([(0.5, 1)], [1], TypeError, "edges must be pairs of integers"),
         ([0, 1], [1], ValueError, r"edges must be pairs of nodes.*Found shape \(2,\)"),
-        ([(0, -1)], [1], ValueError, "edges must be pairs of nodes"),
+        ([(0, -1)], [1], ValueError, "edges must be pairs of nodes.*Found node -1"),
+        # A matrix of so many nodes would fit no memory.
+        (
+            [(0, 1), (1, 10**15)],
+            [1, 1],
+            ValueError,
+            "nodes from zero without gaps: 2 connect nodes 0 to 2 .* 1000000000000000",
+        ),
+        ([(0, 1), (1, 2)], [1e308, 1e308], ValueError, "lengths must be such .* inf"),
         ([(0, 1)], [1, 2], ValueError, r"each of the 1 edges. Found shape \(2,\)"),
         ([(0, 1)], [0], ValueError, "lengths must be positive and finite. Found 0.0"),
         (
@@ -29,6 +37,16 @@ from dp_accounting_ext import wpm
 def test_bad_graphs(edges, lengths, error, message):
     with pytest.raises(error, match=message):
         wpm.WassersteinProjectionMechanism.on_graph(edges, lengths, 1.0)
+
+
+def test_what_a_sparse_matrix_goes_without():
+    on_graph = wpm.WassersteinProjectionMechanism.on_graph
+    graph = sparse.csr_matrix([[0, 1.0], [1.0, 0]])
+    with pytest.raises(TypeError, match=r"lengths must be left .* epsilon=1\.0"):
+        on_graph(graph, 1.0)
+    with pytest.raises(TypeError, match="epsilon must be a .* it is required"):
+        on_graph(graph)
+    assert on_graph(graph, epsilon=1.0).epsilon == 1.0
 
 
 def dense_paths(matrix):

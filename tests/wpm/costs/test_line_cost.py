@@ -17,6 +17,9 @@ def test_powers_of_distances():
     [
         ([np.inf], 1, ValueError, "inputs must be a list of finite places"),
         ([[1.0]], 1, ValueError, "inputs must be a list of finite places"),
+        ([0.0, np.nan], 1, ValueError, "finite places. Found nan at index 1"),
+        ([1e308, -1e308], 1, ValueError, "order 1 are at most 1e.200. Found.* inf"),
+        ([0.0, 61.0], 1000, ValueError, "order 1000 are .* of up to 61; take"),
         (["a"], 1, TypeError, "inputs must be an array of real numbers"),
         ([1.0], 0.5, ValueError, "order must be at least 1"),
     ],

@@ -79,11 +79,54 @@ def test_counts_go_into_a_mechanism():
             ValueError,
             "metric must be .* Found 'nowhere'",
         ),
+        ([[1.0, 2.0]], {"metric": None}, TypeError, "metric must be .* Found None"),
+        (
+            [[1.0, 2.0]],
+            {"metric": lambda one, other: "near"},
+            TypeError,
+            "metric must return a real number. Found 'near'",
+        ),
+        ([[1.0], [math.inf]], {}, ValueError, "points must be .* inf at index 1"),
+        (
+            [[0.0, 400.0]],
+            {"metric": "haversine"},
+            ValueError,
+            r"longitudes in \[-360, 360\].* Found 400",
+        ),
     ],
 )
 def test_bad_points(points, options, error, message):
     with pytest.raises(error, match=message):
         wpm.PointCost(points, **options)
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "cityblock", "chebyshev"])
+@pytest.mark.parametrize(
+    ("points", "order"),
+    [
+        ([[0.0, 0.0], [1e202, 0.0], [0.0, 1e202]], 1),
+        ([[0.0, 0.0], [1e150, 0.0], [0.0, 1e150]], 2),
+        ([[1e308, 2.0], [-1e308, 3.0]], 1),
+        ([[48.0, 2.0], [58.0, 3.0], [10.0, 40.0]], 1000),
+    ],
+)
+def test_distances_that_overflow_are_refused(metric, points, order):
+    message = f"points must be such that distances to the order {order} are"
+    with pytest.raises(ValueError, match=message):
+        wpm.PointCost(points, metric=metric, order=order)
+    with pytest.raises(ValueError, match=message):
+        wpm.PointCost(points[:1], points[1:], metric=metric, order=order)
+
+
+def test_distances_that_are_no_known_metric_are_refused_when_met():
+    cost = wpm.PointCost([[0.0], [1e120]], metric=lambda x, y: abs(x - y)[0], order=2)
+    with pytest.raises(ValueError, match="points must be such that distances to"):
+        cost.rows([1])
+
+
+def test_near_places_may_have_a_high_order():
+    cost = wpm.PointCost([[48.85, 2.35], [48.86, 2.35]], metric="haversine", order=100)
+    assert 1 < cost.matrix().max() < 1.2**100
 
 
 def test_bad_traces_show_no_place():
@@ -93,3 +136,14 @@ def test_bad_traces_show_no_place():
     with pytest.raises(ValueError, match="trace must have") as caught:
         wpm.counts_at([[0.0, 0.0]], [[91.23456, 1.0]], metric="haversine")
     assert "91.2" not in str(caught.value)
+    with pytest.raises(ValueError, match="trace must have longitudes") as caught:
+        wpm.counts_at([[0.0, 0.0]], [[1.0, 412.3456]], metric="haversine")
+    assert "412.3" not in str(caught.value)
+    with pytest.raises(ValueError, match="trace must be finite") as caught:
+        wpm.counts_at([[0.0, 0.0]], [[0.0, 0.0], [1.0, math.inf]])
+    assert "inf " not in str(caught.value) and "index" not in str(caught.value)
+
+
+def test_points_of_one_number_each_are_on_a_line():
+    line = wpm.from_points([0.0, 1.0, 3.0], 1.0)
+    assert line == wpm.from_points([[0.0], [1.0], [3.0]], 1.0)

@@ -40,8 +40,8 @@ class Settings:
 
 def make_settings(
     regularization: Any, relative_gap: Any, max_iterations: Any, algorithm: Any
-) -> Settings:
-    """Returns settings that were checked.
+) -> Settings | None:
+    """Returns settings that were checked; None for the exact projection.
 
     Raises:
         TypeError: If one has the wrong type.
@@ -52,12 +52,10 @@ def make_settings(
         raise ValueError(f"relative_gap must be positive. Found {relative_gap}.")
     if algorithm not in ALGORITHMS:
         raise ValueError(f'algorithm must be "newton" or "paper". Found {algorithm!r}.')
-    return Settings(
-        checks.regularization(regularization),
-        gap,
-        fields.positive_integer("max_iterations", max_iterations),
-        algorithm,
-    )
+    most = fields.positive_integer("max_iterations", max_iterations)
+    if regularization is None:
+        return None
+    return Settings(checks.regularization(regularization), gap, most, algorithm)
 
 
 def error_bound(regularization: float, num_outputs: int) -> float:
