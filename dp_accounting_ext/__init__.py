@@ -14,7 +14,7 @@ The public names, with help of their own:
     PLDSubsampleEvent         anything on one Poisson sample
     MatrixAllocationEvent     correlated noise with balls-in-bins batches
     GroupSubsampledEvent      what is promised to a group of records
-    certify_by_sampling       a bracket that holds but for a probability
+    certify_by_sampling       a bracket that holds with probability 1 − α
     pld                       privacy loss distributions of events: from_event
     wpm                       one draw of a private distribution
     mechanisms                what events of one's own are built from

@@ -21,7 +21,10 @@ def _as_nested_tuple(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         value = value.tolist()
     if isinstance(value, list | tuple):
-        return tuple(_as_nested_tuple(row) for row in value)
+        rows = (list, tuple, np.ndarray)  # Few, of many numbers.
+        return tuple(
+            [_as_nested_tuple(row) if isinstance(row, rows) else row for row in value]
+        )
     return value
 
 

@@ -1,4 +1,4 @@
-"""Brackets of ε that hold but for a probability: tight where certain ones are wide.
+"""Brackets of ε that hold with probability 1 − α: tight where certain ones are wide.
 
 They are apart from the accountants, which never sample: what is returned here is wrong
 with probability α, over the draws of this program alone.
@@ -8,6 +8,7 @@ from collections.abc import Callable
 import dataclasses
 import itertools
 import math
+import numbers
 import time
 from typing import Any
 
@@ -18,12 +19,15 @@ from scipy import optimize
 
 from dp_accounting_ext import dp_event
 from dp_accounting_ext.kernels import moment_tilts
+from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import matrix_allocation
 from dp_accounting_ext.pairs import dominating_pair
+from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.reading import event_table
 from dp_accounting_ext.reading import extension_events
 from dp_accounting_ext.validation import fields
+from dp_accounting_ext.validation import strategies
 
 FloatArray = npt.NDArray[np.float64]
 Direction = dominating_pair.Direction
@@ -57,7 +61,7 @@ class BudgetError(RuntimeError):
 
 @dataclasses.dataclass(frozen=True)
 class SampledBounds:
-    """A bracket of ε that holds but for a probability.
+    """A bracket of ε that holds with probability at least 1 − α.
 
     Attributes:
         lower: Lower bound on ε.
@@ -85,7 +89,7 @@ class SampledBounds:
 
 
 def certify_by_sampling(
-    event: dp_event.MatrixAllocationEvent,
+    event: dp_event.MatrixAllocationEvent | dp_event.RandomAllocationEvent,
     delta: float,
     failure_probability: float = 1e-9,
     relative_width: float = 0.01,
@@ -93,15 +97,16 @@ def certify_by_sampling(
     *,
     most_seconds: float = 120.0,
 ) -> SampledBounds:
-    """Returns a bracket of a matrix mechanism's ε that holds but for α.
+    """Returns a bracket of ε that holds with probability at least 1 − α.
 
     Args:
-        event: One run.
+        event: One run of a matrix mechanism, or one epoch of k out of t steps of
+            Gaussian noise, of at most 4096 sets of k steps.
         delta: δ, in (0, 1).
         failure_probability: α, in (0, 1).
         relative_width: How far either end may be from the estimate, relatively: an
             aim, met unless the pilot was misled.
-        seed: An integer; a random one if None.
+        seed: A non-negative integer; a random one if None.
         most_seconds: CPU time that it may take, by its own forecast.
 
     Raises:
@@ -114,24 +119,15 @@ def certify_by_sampling(
         the bracket where it is above that of REMOVE.
     """
     began = time.process_time()
-    if not isinstance(event, dp_event.MatrixAllocationEvent):
-        raise TypeError(
-            f"event must be a MatrixAllocationEvent. Found a {type(event).__name__}."
-        )
-    strategy, noise, bins, epochs = extension_events.matrix_fields(event)
-    if not noise:
-        raise ValueError("noise_multiplier must be positive. Found 0.")
-    run = matrix_allocation.MatrixAllocation(strategy, noise, bins, epochs)
     found = certify_mixture(
-        run.gram(Bound.UPPER),
+        _gram(event),
         delta,
         failure_probability,
         relative_width,
         seed,
         most_seconds=most_seconds,
     )
-    relation = privacy_accountant.NeighboringRelation.ADD_OR_REMOVE_ONE
-    mechanism = event_table.reader(relation).mechanism(event)
+    mechanism = _reader().mechanism(event)
     pairs = interface.pairs_of(mechanism, Bound.UPPER, delta * _TAIL_SHARE)
     add = pairs.add.epsilon(delta, Direction.ADD)
     return dataclasses.replace(
@@ -140,6 +136,55 @@ def certify_by_sampling(
         add_upper=add,
         seconds=time.process_time() - began,
     )
+
+
+def _gram(event: Any) -> FloatArray:
+    """Returns the inner products of the means of what a record may move noise to."""
+    if isinstance(event, dp_event.RandomAllocationEvent):
+        return _gram_of_sets(event)
+    if not isinstance(event, dp_event.MatrixAllocationEvent):
+        raise TypeError(
+            "event must be a MatrixAllocationEvent, or a RandomAllocationEvent of "
+            f"Gaussian noise. Found a {type(event).__name__}. "
+            "sampling_certificate.certify_mixture takes other mixtures of Gaussians."
+        )
+    strategy, noise, bins, epochs = extension_events.matrix_fields(event)
+    if not noise:
+        raise ValueError("noise_multiplier must be positive. Found 0.")
+    run = matrix_allocation.MatrixAllocation(strategy, noise, bins, epochs)
+    return run.gram(Bound.UPPER)
+
+
+def _gram_of_sets(event: dp_event.RandomAllocationEvent) -> FloatArray:
+    """Returns |S ∩ S′| / σ² of all sets of k out of t steps.
+
+    An adversary who chooses step by step gains nothing: the ratio is the mean over the
+    sets of products of ratios of steps, and so convex in each of these.
+    """
+    selected, steps = fields.steps(event.num_selected, event.num_steps)
+    step = _reader().mechanism(event.event)
+    if not isinstance(step, additive_noise.Gaussian):
+        raise ValueError(
+            "event must be a RandomAllocationEvent of Gaussian noise, not 0, to be "
+            f"certified by sampling. Found steps of {type(event.event).__name__}."
+        )
+    # Few draws, or few steps left out: others have far too many sets to count them.
+    few = min(selected, steps - selected) <= strategies.MOST_BINS.bit_length()
+    number = math.comb(steps, selected) if few else math.inf
+    if max(number, steps) > strategies.MOST_BINS:
+        raise ValueError(
+            f"num_selected out of num_steps must have at most {strategies.MOST_BINS} "
+            "sets, and steps, to be certified by sampling. "
+            f"Found {selected} of {steps}."
+        )
+    sets = np.array(list(itertools.combinations(range(steps), selected)))
+    holds = np.zeros((len(sets), steps))
+    np.put_along_axis(holds, sets, 1.0, axis=1)
+    return np.asarray(holds @ holds.T / step.noise_multiplier**2)
+
+
+def _reader() -> event_reader.Reader:
+    return event_table.reader(privacy_accountant.NeighboringRelation.ADD_OR_REMOVE_ONE)
 
 
 def certify_mixture(
@@ -160,7 +205,7 @@ def certify_mixture(
         delta: As for `certify_by_sampling`, as are all others.
         failure_probability: α.
         relative_width: The aim.
-        seed: An integer, or None.
+        seed: A non-negative integer, or None.
         most_seconds: The budget.
 
     Returns:
@@ -172,6 +217,8 @@ def certify_mixture(
     """
     began = time.process_time()
     _check(delta, failure_probability, relative_width)
+    fields.real_number("most_seconds", most_seconds)
+    _check_seed(seed)
     if seed is None:
         seed = int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
     pilot, main = map(np.random.default_rng, np.random.SeedSequence(seed).spawn(2))
@@ -235,10 +282,11 @@ class _Plan:
 def _check_budget(aim: _Aim, plan: _Plan, most_seconds: float) -> None:
     if plan.seconds > most_seconds:
         raise BudgetError(
-            f"relative_width {aim.relative_width:g} needs about {plan.samples:.2g} "
-            f"samples and {plan.seconds:.2g} CPU s, more than most_seconds, "
-            f"{most_seconds:g}. A wider bracket, a larger failure_probability, or more "
-            "seconds would do."
+            f"relative_width {aim.relative_width:g} at delta {aim.delta:g} needs about "
+            f"{plan.samples:.2g} samples and {plan.seconds:.2g} CPU s, more than "
+            f"most_seconds, {most_seconds:g}. A wider bracket, a larger delta or "
+            "failure_probability, or more seconds would do; "
+            "PLDAccountant.get_epsilon_bounds needs no samples."
         )
 
 
@@ -298,7 +346,7 @@ def _plan(
     if best is None:
         raise BudgetError(
             f"delta {aim.delta:g} was met by no sample of the pilot: a larger one "
-            "would do."
+            "would do; PLDAccountant.get_epsilon_bounds needs no samples."
         )
     return best
 
@@ -362,7 +410,8 @@ def _estimate(samples: moment_tilts.Samples, delta: float) -> float | None:
         return None
     if excess(0.0) <= 0:
         return 0.0 if samples.values(0.0).any() else None
-    return float(optimize.brentq(excess, 0.0, highest))
+    # Rounding leaves a little of the highest ratio, which may be above a small δ.
+    return float(optimize.brentq(excess, 0.0, highest + _ROUNDING))
 
 
 def _samples_needed(
@@ -416,3 +465,9 @@ def _check(delta: Any, failure_probability: Any, relative_width: Any) -> None:
     for name, value, holds in checks:
         if not holds(fields.real_number(name, value)):
             raise ValueError(f"{name} must be in (0, 1). Found {value}.")
+
+
+def _check_seed(seed: Any) -> None:
+    whole = isinstance(seed, numbers.Integral) and not isinstance(seed, bool)
+    if seed is not None and not (whole and seed >= 0):
+        raise TypeError(f"seed must be None or a non-negative integer. Found {seed!r}.")

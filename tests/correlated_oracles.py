@@ -1,4 +1,4 @@
-"""The mean of two or three correlated ratios, by quadrature, from its definition."""
+"""The mean of two to four correlated ratios, by quadrature, from its definition."""
 
 import itertools
 import math
@@ -6,7 +6,7 @@ import math
 import numpy as np
 from scipy import special
 
-_POINTS = np.linspace(-10, 10, 801)
+_POINTS, _FEW_POINTS = np.linspace(-10, 10, 801), np.linspace(-8, 8, 81)
 
 
 def profile(gram, epsilon, *, remove):
@@ -17,8 +17,9 @@ def profile(gram, epsilon, *, remove):
     """
     bins = len(gram)
     lower = np.linalg.cholesky(np.asarray(gram, dtype=float))
-    shape = (_POINTS.size,) * (bins - 1)
-    grids = np.meshgrid(*[_POINTS] * (bins - 1), indexing="ij")
+    points = _POINTS if bins < 4 else _FEW_POINTS
+    shape = (points.size,) * (bins - 1)
+    grids = np.meshgrid(*[points] * (bins - 1), indexing="ij")
     weights = np.ones(shape)
     for grid in grids:
         weights = weights * np.exp(-(grid**2) / 2)

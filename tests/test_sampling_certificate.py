@@ -4,6 +4,7 @@ import dataclasses
 import math
 
 import correlated_oracles
+import dp_accounting
 import numpy as np
 import pytest
 from scipy import optimize
@@ -94,8 +95,60 @@ def test_bad_arguments(fields, message):
         ext.certify_by_sampling(EVENT, **{"delta": 0.01, **fields})
 
 
-def test_only_matrix_mechanisms_with_noise():
-    with pytest.raises(TypeError, match="must be a MatrixAllocationEvent"):
+def test_a_rare_delta_is_answered():
+    gaussian = ext.PLDAccountant().compose(dp_accounting.GaussianDpEvent(1.0))
+    low, high = gaussian.get_epsilon_bounds(1e-30)
+    found = sampling_certificate.certify_mixture(np.eye(1), 1e-30, 0.01, seed=1)
+    assert found.lower <= high
+    assert low <= found.upper <= 1.03 * found.lower
+
+
+def test_one_that_no_sample_meets_is_refused_by_name():
+    with pytest.raises(sampling_certificate.BudgetError) as refused:
+        ext.certify_by_sampling(EVENT, 1e-300, 0.01, seed=1)
+    assert "delta 1e-300" in str(refused.value)
+    assert "get_epsilon_bounds needs no samples" in str(refused.value)
+
+
+@pytest.mark.parametrize("seed", ["x", -1, 1.5, True])
+def test_a_seed_is_a_non_negative_integer(seed):
+    with pytest.raises(TypeError, match="seed must be None or a non-negative integer"):
+        ext.certify_by_sampling(EVENT, 0.01, seed=seed)
+
+
+@pytest.mark.parametrize(
+    ("sigma", "selected", "steps", "delta"),
+    [(0.7, 2, 8, 1e-5), (1.0, 4, 4, 1e-3), (0.6, 1, 30, 1e-6)],
+)
+def test_draws_of_steps_agree_with_their_certified_bracket(
+    sigma, selected, steps, delta
+):
+    gaussian = dp_accounting.GaussianDpEvent(sigma)
+    event = ext.RandomAllocationEvent(gaussian, selected, steps)
+    low, high = ext.PLDAccountant().compose(event).get_epsilon_bounds(delta)
+    found = ext.certify_by_sampling(event, delta, 1e-6, 0.02, seed=1)
+    assert low <= found.upper <= 1.05 * high
+    assert 0.95 * low <= found.lower <= high
+
+
+@pytest.mark.parametrize(
+    ("noise", "selected", "steps", "message"),
+    [
+        (dp_accounting.LaplaceDpEvent(1.0), 2, 9, "of Gaussian noise, not 0"),
+        (dp_accounting.GaussianDpEvent(0.0), 2, 9, "of Gaussian noise, not 0"),
+        (dp_accounting.GaussianDpEvent(1.0), 2, 92, "at most 4096 sets.*2 of 92"),
+        (dp_accounting.GaussianDpEvent(1.0), 500, 1000, "Found 500 of 1000"),
+        (dp_accounting.GaussianDpEvent(1.0), 10**9, 10**9, "sets, and steps"),
+    ],
+)
+def test_draws_that_are_not_sampled(noise, selected, steps, message):
+    event = ext.RandomAllocationEvent(noise, selected, steps)
+    with pytest.raises(ValueError, match=message):
+        ext.certify_by_sampling(event, 0.01)
+
+
+def test_other_events_are_refused():
+    with pytest.raises(TypeError, match=r"must be a MatrixAllocationEvent.*_mixture"):
         ext.certify_by_sampling(1.0, 0.01)
     bare = ext.MatrixAllocationEvent(BAND, 0.0, 20, 2)
     with pytest.raises(ValueError, match="must be positive. Found 0"):

@@ -23,10 +23,9 @@ schemes differ in how these steps are drawn:
   random allocation  uniformly at random, for each record on its own
                      (balls-and-bins for --selected 1)
   Poisson sampling   each step with probability B / N, or selected / steps
-  no amplification   known to the adversary; nothing else is certified for
-                     batches that are cut from a shuffle, and of it only what
-                     statement says where an example is replaced: here one is
-                     added or removed, and moves the others
+  no amplification   known to the adversary
+Batches cut from a shuffle: no row of this table covers them. Use `statement`,
+row "no amplification", column "replace".
 
 Both ends of ε are certified; the truth lies between them. With --group-size
 they hold for a group of records, who join or leave as they like; under random

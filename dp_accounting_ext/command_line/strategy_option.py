@@ -1,6 +1,7 @@
 """The option --strategy: a matrix of correlated noise, in three forms."""
 
 import csv
+import os
 
 from dp_accounting_ext import dp_event
 from dp_accounting_ext.command_line import parser
@@ -40,12 +41,22 @@ def event(
         if len(parts) != 2:
             raise ValueError(f"{_FORM}. Found {typed!r}.")
         decays, scales = (_numbers(part.split(","), typed) for part in parts)
-        return dp_event.MatrixAllocationEvent.from_buffered_toeplitz(
-            decays, scales, *run
-        )
-    if all(letter in "0123456789.,+-eE " for letter in typed):
+        try:
+            return dp_event.MatrixAllocationEvent.from_buffered_toeplitz(
+                decays, scales, *run
+            )
+        except ValueError as error:
+            raise ValueError(f"--strategy {_BUFFERED} {error}") from None
+    if _is_numbers(typed):
         return dp_event.MatrixAllocationEvent(_numbers(typed.split(","), typed), *run)
     return dp_event.MatrixAllocationEvent(_read(typed), *run)
+
+
+def _is_numbers(typed: str) -> bool:
+    """Tells whether numbers were meant, right or wrong, and no file."""
+    if all(letter in "0123456789.,+-eE " for letter in typed):
+        return True
+    return "," in typed and not os.path.exists(typed)
 
 
 def _check(setting: training_run.TrainingRun) -> None:
@@ -89,7 +100,11 @@ def _read(path: str) -> list[float] | list[list[float]]:
 
 
 def _numbers(cells: list[str], typed: str) -> list[float]:
-    try:
-        return [float(cell) for cell in cells]
-    except ValueError:
-        raise ValueError(f"{_FORM}. Found {typed!r}.") from None
+    numbers = []
+    for cell in cells:
+        try:
+            numbers.append(float(cell))
+        except ValueError:
+            found = f"{cell!r} in {typed!r}"
+            raise ValueError(f"{_FORM}. Found {found}.") from None
+    return numbers

@@ -58,10 +58,15 @@ def strategy(value: Any, num_steps: int) -> Strategy:
             )
         last = int(np.flatnonzero(column)[-1])
         return tuple(column[: last + 1].tolist())
-    if len(rows) != num_steps or num_steps > MOST_ROWS:
+    if len(rows) != num_steps:
         raise ValueError(
-            f"strategy must have a row for each of the {num_steps} steps, and at most "
-            f"{MOST_ROWS}. Found {len(rows)}."
+            f"strategy must have a row for each of the {num_steps} steps, or be the "
+            f"coefficients of a Toeplitz matrix. Found {len(rows)} rows."
+        )
+    if num_steps > MOST_ROWS:
+        raise ValueError(
+            f"strategy must have at most {MOST_ROWS} rows, or be the coefficients of "
+            f"a Toeplitz matrix. Found {num_steps} rows."
         )
     return tuple(_row(row, index, num_steps) for index, row in enumerate(rows))
 

@@ -48,6 +48,12 @@ def test_a_file_of_rows(tmp_path):
     assert strategy(str(path)) == ((1.0, 0.0), (0.5, 2.0))
 
 
+def test_a_file_with_a_comma_in_its_name(tmp_path):
+    path = tmp_path / "of 2,a.csv"
+    path.write_text("1,.5\n")
+    assert strategy(str(path)) == (1.0, 0.5)
+
+
 def test_the_table_of_a_strategy(capsys):
     status, out, err = run(capsys, f"{COMMAND} 1,0.5")
     assert (status, err) == (0, "")
@@ -75,7 +81,12 @@ def test_the_table_of_a_strategy(capsys):
         (".", "--strategy must be numbers such as"),
         ("blt:1", "Found 'blt:1'"),
         ("blt:0.5,0.25:1", "as many, one a buffer. Found 2 and 1"),
-        ("blt:2:1", "decays must be in [0, 1]. Found 2"),
+        ("blt:2:1", "--strategy blt: decays must be in [0, 1]. Found 2"),
+        ("blt:0.5:nan", "--strategy blt: scales must be a number. Found nan"),
+        ("blt:0.5,y:1,1", "Found 'y' in 'blt:0.5,y:1,1'"),
+        ("1,x", "Found 'x' in '1,x'"),
+        ("1,nan", "--strategy must be a number. Found nan"),
+        ("1,inf", "Found inf at 1"),
         ("blt:0.5:-1", "--strategy must have no negative coefficient: no theorem"),
         ("1,-1", "--strategy must have no negative coefficient"),
         ("0,1", "--strategy must begin with a positive coefficient"),
@@ -101,7 +112,7 @@ def test_a_file_that_is_no_matrix(capsys, tmp_path):
         (b"1,0\n.5\n", "--strategy must have a row for each of the 12 steps"),
         (b"", "--strategy must have a coefficient at least"),
         (b"\xff", "Found other letters in"),
-        (b"1,x", "--strategy must be numbers such as"),
+        (b"1,x", "Found 'x' in"),
     ]:
         path.write_bytes(written)
         status, out, err = run(capsys, f"{COMMAND} {path}")

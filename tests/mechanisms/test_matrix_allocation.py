@@ -7,6 +7,7 @@ import dp_accounting
 import mechanism_laws
 import numpy as np
 import pytest
+from scipy import optimize
 
 import dp_accounting_ext as ext
 from dp_accounting_ext.mechanisms import additive_noise
@@ -65,6 +66,7 @@ def test_equal_rows_of_bins_are_no_amplification():
         (BAND[:2], 2, 1, 1.0),
         (BAND, 2, 3, 2.5),
         (BAND, 3, 1, 1.5),
+        (BAND, 4, 1, 1.5),
         ((1.0, 0.9, 0.8, 0.7), 3, 2, 4.0),
         (((1.0, 0.0), (0.7, 0.4)), 2, 1, 1.0),
     ],
@@ -93,6 +95,44 @@ def test_it_composes_with_other_events():
     assert alone[1] < both[1] < alone[1] + bounds(noise)[1]
     sampled = bounds(dp_accounting.PoissonSampledDpEvent(0.5, run))
     assert sampled[0] < sampled[1] < alone[1]
+
+
+def test_noise_is_calibrated_to_it():
+    target = 1.0
+
+    def run(sigma):
+        return Event(BAND, sigma, 3, 1)
+
+    sigma = dp_accounting.calibrate_dp_mechanism(
+        ext.PLDAccountant,
+        run,
+        target,
+        1e-2,
+        dp_accounting.LowerEndpointAndGuess(0.5, 2.0),
+        tol=2e-2,
+    )
+    assert bounds(run(sigma), 1e-2)[1] <= target < bounds(run(sigma - 0.04), 1e-2)[1]
+
+
+@pytest.mark.parametrize("rate", [0.001, 0.05, 0.3])
+def test_its_trade_off_is_around_the_truth(rate):
+    """The best test finds min e^ε α + δ(ε) over ε, in the worse direction."""
+    gram = correlated_oracles.toeplitz_gram(BAND, 2, 1, 1.5)
+
+    def found(epsilon, remove):
+        delta = correlated_oracles.profile(gram, epsilon, remove=remove)
+        return math.exp(epsilon) * rate + delta
+
+    truth = max(
+        optimize.minimize_scalar(
+            found, bounds=(-4.0, 6.0), args=(remove,), options={"xatol": 1e-9}
+        ).fun
+        for remove in (True, False)
+    )
+    accountant = ext.PLDAccountant().compose(Event(BAND, 1.5, 2, 1))
+    low, high = accountant.get_true_positive_rate_bounds(rate)
+    assert low - 1e-12 <= truth <= high + 1e-12
+    assert rate < low < high < 1.5 * low
 
 
 def test_more_correlation_is_less_private():
