@@ -262,5 +262,7 @@ def test_what_states_its_own_privacy_states_it_of_its_own_relation(monkeypatch):
 
 
 def test_an_event_that_stands_for_nothing_known_is_refused_as_that():
-    with pytest.raises(privacy_accountant.UnsupportedEventError, match="no event describes"):
+    with pytest.raises(
+        privacy_accountant.UnsupportedEventError, match="no event describes"
+    ):
         accountant_of(stock_events.UnsupportedDpEvent())
