@@ -47,12 +47,13 @@ def lower_pair(
 
     Args:
         pair: A lower bound of one step, n atoms.
-        num_selected: Number of steps with the record, k < t.
+        num_selected: Number of steps with the record, k ≤ t.
         num_steps: Number of steps, t.
         tail_mass: Probability that may be outside the lattice.
 
     Returns:
-        The pair; where no ratio is large, or all are, that of the sum over all steps.
+        The pair; where no ratio is large, or all are, or k = t, that of the sum over
+        all steps.
 
     Source:
         Data processing, https://arxiv.org/abs/2602.17284, Remark 4.7.
@@ -61,7 +62,8 @@ def lower_pair(
     ordinary = dataclasses.replace(
         pair, ratios=pair.ratios[:first], masses=pair.masses[:first]
     )
-    if not 1 < first < pair.ratios.size or ordinary.loss_range() == 0:
+    some = 1 < first < pair.ratios.size and num_selected < num_steps
+    if not some or ordinary.loss_range() == 0:
         return allocation_by_sum.lower_pair(
             pair,
             num_selected,

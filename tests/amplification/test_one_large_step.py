@@ -18,6 +18,7 @@ from dp_accounting_ext.amplification import one_large_step
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.pairs import dominating_pair
+from dp_accounting_ext.pairs import gaussian
 
 Bound = dominating_pair.Bound
 REMOVE = dominating_pair.Direction.REMOVE
@@ -120,3 +121,13 @@ def test_gaussian_noise_at_a_rare_delta(selected, steps):
     found = one_large_step.lower_pair(step, selected, steps, tail_mass=tail)
     lower = found.epsilon(1e-30, REMOVE)
     assert lower <= upper <= 1.001 * lower
+
+
+def test_where_all_steps_have_the_record_it_is_the_sum():
+    """No step is left that might have missed."""
+    pair = gaussian.dominating_pair_of(1.0, Bound.LOWER, tail_mass=1e-14)
+    found = one_large_step.lower_pair(pair, 3, 3, tail_mass=1e-14)
+    summed = allocation_by_sum.lower_pair(
+        pair, 3, 3, dominating_pair.Direction.REMOVE, tail_mass=1e-14
+    )
+    np.testing.assert_array_equal(found.ratios, summed.ratios)
