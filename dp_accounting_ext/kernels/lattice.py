@@ -62,7 +62,10 @@ _MANY_COPIES = 500
 # From so many points on, and so many copies, a few frequencies are all there are, and
 # are computed sooner without a transform.
 _SMOOTH_COPIES = 50
-_LARGE_CIRCLE = 1 << 17
+_LARGE_CIRCLE = 1 << 13
+_MOST_TERMS = 1 << 21  # Frequencies times masses.
+_LIGHT = 2.0**-4  # There is no better way for what is far from the middle.
+_WORSE = 4.0  # So many times a transform's error is no matter.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -532,8 +535,8 @@ class TiltedProduct:
     ) -> near_one.Spectrum | None:
         """Returns a spectrum at the first few frequencies, where the rest are nothing.
 
-        Of many copies of a law without gaps, on a circle so large that a transform
-        takes longer; None elsewhere, and where the transform is better.
+        Of many copies, on a circle so large that a transform takes longer; None
+        elsewhere, and where the transform is much better.
         """
         if factor.count < _SMOOTH_COPIES or self.size < _LARGE_CIRCLE:
             return None
@@ -541,11 +544,13 @@ class TiltedProduct:
         first = near_one.first_negligible(
             weights, factor.places, self.size, factor.count, _LEFT_OUT_EXPONENT
         )
-        if first is None:
+        if first is None or first * weights.size > _MOST_TERMS:
             return None
         self._only_below(first)
-        found = near_one.logarithms(weights, 0, self._active, self.size, factor.places)
-        if not (found.errors * np.exp(found.values.real) < self._error).all():
+        found = near_one.logarithms(
+            weights, 0, self._active, self.size, factor.places, light=_LIGHT
+        )
+        if not (found.errors * np.exp(found.values.real) < _WORSE * self._error).all():
             return None
         return near_one.Spectrum(found.values, math.inf, found)
 
