@@ -53,6 +53,7 @@ _FEWEST_READ = 1 << 13  # That many cost next to nothing.
 _LEAST_SIZE = 4
 # Tuning: of so many copies few frequencies matter, and rare losses need not be dense.
 _UNEVEN_COPIES = 300
+_UNEVEN_ATOMS = 1 << 10
 _ROOM = 350.0  # From the origin of losses beyond what fits a float to the largest.
 
 
@@ -357,7 +358,8 @@ class Composition:
             group: A few atoms that stand for it, where there are some.
         """
         cells = None
-        if group is not None and law.count >= _UNEVEN_COPIES:
+        many = self._totals.copies >= _UNEVEN_COPIES
+        if group is not None and many and law.masses.size >= _UNEVEN_ATOMS:
             masses = group.tilted(self._place.tilt)
             cells = uneven_cells.UnevenCells.of(group.values, masses, self._interval)
         if cells is None:

@@ -42,6 +42,7 @@ _MOST_POINTS = 1 << 21  # Bounds the memory: 16 MB an array.
 # composed in both directions at once: their pairs are not kept.
 _MANY = 50
 _COARSER = 10.0
+_LESS = 0.85  # Their lattice moves ε by less, as their pairs, which are rough, do too.
 # A direction is not prepared whose ε is surely below that of another, but for what a
 # guess at that may be off.
 _RULED_OUT = 0.95
@@ -457,6 +458,8 @@ class ComposedLoss:
         if len(self._sketches) > _MANY:
             coarsest *= _COARSER
         moved = _MOVED * place.centre
+        if len(self._sketches) > _MANY:
+            moved *= _LESS
         fine = math.sqrt(12 * moved / (self._totals.copies * (1 + place.tilt)))
         narrow = self._anchors.deviation / math.sqrt(self._totals.copies)
         fine = min(fine, _NEAR_THE_MEAN * narrow)

@@ -61,8 +61,12 @@ class UnevenCells:
         scales = (_FIRST_EDGE // _IN_A_DOUBLING) << np.arange(doublings)
         ends = np.append(np.multiply.outer(scales, parts), 2 * parts[0] * scales[-1])
         edges = np.append(-ends[::-1], ends)
+        # Those that stand for others may lie where these are, or anywhere between.
         below = np.append(0.0, np.cumsum(masses))
-        shares = np.diff(below[losses.searchsorted(edges * interval)]) / below[-1]
+        ends_at = edges * interval
+        between = np.interp(ends_at, losses, below[1:], left=0.0)
+        there = below[losses.searchsorted(ends_at)]
+        shares = np.maximum(np.diff(between), np.diff(there)) / below[-1]
         # All edges of a doubling are multiples of its scale.
         most = np.repeat(scales, _IN_A_DOUBLING)
         most = np.concatenate([most[::-1], [1], most])
