@@ -361,9 +361,11 @@ def _approach(problem: Problem, prices: _Prices) -> _Prices:
         if trial.value <= prices.value:
             radius /= 2
             continue
-        prices = trial
         if moved < _AT_THE_RIM * radius:
             radius = max(moved / 2, radius / 8)
+        else:
+            trial = _followed(problem, prices, trial)
+        prices = trial
     return prices
 
 
