@@ -5,8 +5,10 @@ import os
 import subprocess
 import sys
 
+from dp_accounting_ext import wpm
+
 MOST_EXPENSIVE = 1.15
-FEWEST_ROUNDS, MOST_ROUNDS = 3, 10
+FEWEST_ROUNDS, MOST_ROUNDS = 2, 10
 SOLVERS = {"exact_projection", "entropic_projection", "line_projection", "mechanism"}
 
 
@@ -49,28 +51,21 @@ def test_it_loads_nothing_but_itself():
     assert not {name.split(".")[-1] for name in ours} & SOLVERS
 
 
-def test_public_modules_come_when_asked_for():
+def test_modules_and_names_of_wpm_come_when_asked_for():
     code = (
         "import sys, dp_accounting_ext as ext;"
         "assert 'dp_accounting_ext.pld' not in sys.modules;"
         "assert {'pld', 'wpm', 'mechanisms', 'studies'} < set(dir(ext));"
-        "print(ext.pld.from_event.__module__, ext.wpm.__name__, hasattr(ext, 'pdl'))"
-    )
-    expected = ["dp_accounting_ext.pld", "dp_accounting_ext.wpm", "False"]
-    assert run(code).split() == expected
-
-
-def test_names_of_wpm_come_when_asked_for():
-    code = (
-        "from dp_accounting_ext import wpm; import sys;"
+        "print(ext.pld.from_event.__module__, ext.wpm.__name__, hasattr(ext, 'pdl'));"
+        "wpm = ext.wpm;"
         "assert 'dp_accounting_ext.wpm.mechanism' not in sys.modules;"
         "assert set(dir(wpm)) == set(wpm.__all__);"
         "[getattr(wpm, name) for name in wpm.__all__];"
         "print(wpm.WassersteinProjectionMechanism.__module__)"
     )
-    assert run(code).strip() == "dp_accounting_ext.wpm.mechanism"
+    expected = ["dp_accounting_ext.pld", "dp_accounting_ext.wpm", "False"]
+    assert run(code).split() == [*expected, "dp_accounting_ext.wpm.mechanism"]
 
 
 def test_a_name_that_wpm_does_not_have():
-    code = "from dp_accounting_ext import wpm; print(hasattr(wpm, 'sinkhorn'))"
-    assert run(code).strip() == "False"
+    assert not hasattr(wpm, "sinkhorn")

@@ -1,6 +1,7 @@
 """What the README and the pages of docs show runs as it stands."""
 
 import contextlib
+import functools
 import io
 import pathlib
 import re
@@ -8,6 +9,7 @@ import shlex
 import subprocess
 import sys
 
+import command_runner
 import pytest
 
 from dp_accounting_ext.reading import event_table
@@ -33,6 +35,7 @@ def blocks(page, language):
     return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.DOTALL | re.M)
 
 
+@functools.cache
 def run_python(page):
     """Runs a page's blocks in one namespace, which is returned."""
     namespace = {"__name__": page.stem}
@@ -42,7 +45,7 @@ def run_python(page):
     return namespace
 
 
-def run_command(command, folder):
+def run_in_a_process(command, folder):
     """Runs a command of a page in another folder; returns what it prints."""
     arguments = [sys.executable, *shlex.split(command)[1:]]
     done = subprocess.run(arguments, capture_output=True, text=True, cwd=folder)
@@ -94,9 +97,11 @@ def files_for(command):
 
 
 @pytest.mark.parametrize("command", list(commands()))
-def test_every_command_runs(command, tmp_path):
-    subprocess.run(["sh", "-c", files_for(command)], cwd=tmp_path, check=True)
-    assert run_command(command, tmp_path)
+def test_every_command_runs(command, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    lines = f"{files_for(command)}\n{command}"
+    ((status, out, _),) = command_runner.run_as_shown(capsys, lines, tmp_path)
+    assert (status, bool(out)) == (0, True)
 
 
 def as_rows(table):
@@ -119,7 +124,7 @@ def test_what_the_readme_prints_is_what_its_command_prints(tmp_path):
         re.DOTALL | re.M,
     )
     first = next(commands())
-    assert as_rows(shown[0]) == as_rows(run_command(first, tmp_path))
+    assert as_rows(shown[0]) == as_rows(run_in_a_process(first, tmp_path))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

@@ -72,6 +72,8 @@ def _run(options: argparse.Namespace) -> str:
                 in_flight=max(128, 4 * workers),
                 progress=progress.show,
             )
+        # Threads that still end when Python does complain on standard error.
+        pool.shutdown()
     except KeyboardInterrupt:
         raise KeyboardInterrupt("interrupted; run it again to go on.") from None
     finally:

@@ -1,12 +1,34 @@
 """Runs the command in this process."""
 
+import shlex
+import subprocess
+
 from dp_accounting_ext import command_line
+
+MODULE = "python -m dp_accounting_ext "
 
 
 def run(capsys, arguments):
+    return run_split(capsys, arguments.split())
+
+
+def run_split(capsys, arguments):
     try:
-        status = command_line.main(arguments.split())
+        status = command_line.main(arguments)
     except SystemExit as error:
         status = error.code
     captured = capsys.readouterr()
     return status, captured.out, captured.err
+
+
+def run_as_shown(capsys, text, folder):
+    """Runs lines as a shell would: those of the command here, others in a shell.
+
+    Yields:
+        Of each line of the command its status, output and errors.
+    """
+    for line in text.replace("\\\n", " ").splitlines():
+        if line.strip().startswith(MODULE):
+            yield run_split(capsys, shlex.split(line.strip().removeprefix(MODULE)))
+        elif line.strip():
+            subprocess.run(["sh", "-ec", line], cwd=folder, check=True)

@@ -88,7 +88,7 @@ def check(arguments):
     return status
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(option_lists({"--noise-multiplier": NOISE, **TRAINING}))
 @example(["--noise-multiplier", "1e-100", "--steps", "10", "--delta", "1e-6"])
 @example(["--noise-multiplier", "1e9", "--steps", "10", "--delta", "1e-6"])
@@ -100,7 +100,7 @@ TARGET_DELTA = ["1e-6", "1e-15", "1e-300", "0.1"]
 EPSILON = ["1", "0.01", "30", "1e-9", "1e6", "1e300"]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(
     option_lists(
         {

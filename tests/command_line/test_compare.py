@@ -2,8 +2,6 @@
 
 import json
 import re
-import subprocess
-import sys
 
 from command_runner import run
 import pytest
@@ -15,21 +13,16 @@ README_COMMAND = (
 )
 
 
-def test_the_readme_command_in_a_shell():
-    done = subprocess.run(
-        [sys.executable, "-m", "dp_accounting_ext", *README_COMMAND.split()],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    lines = done.stdout.splitlines()
+def test_the_readme_command(capsys):
+    status, out, err = run(capsys, README_COMMAND)
+    lines = out.splitlines()
     assert "10 epochs" in lines[0]
     schemes = ["random allocation", "Poisson sampling", "no amplification"]
     assert [line[:20].strip() for line in lines[3:]] == schemes
     for line in lines[3:]:
         lower, upper = (float(part) for part in line[20:].split()[:2])
         assert lower <= upper <= lower * 1.0001
-    assert done.stderr == ""
+    assert (status, err) == (0, "")
 
 
 def test_printed_ends_are_rounded_outwards(capsys):

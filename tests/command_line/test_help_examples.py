@@ -4,11 +4,12 @@ import re
 import subprocess
 import sys
 
-from command_runner import run
+import command_runner
 import pytest
 
 from dp_accounting_ext import command_line
 
+run = command_runner.run
 SUBCOMMANDS = sorted(
     module.__name__.rsplit(".", 1)[1] for module in command_line._SUBCOMMANDS
 )
@@ -21,13 +22,30 @@ def test_help_names_every_subcommand(capsys):
     assert all(name in out for name in SUBCOMMANDS)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("subcommand", SUBCOMMANDS)
-def test_the_example_of(capsys, tmp_path, subcommand):
+def example_of(capsys, subcommand):
     status, out, _ = run(capsys, f"{subcommand} --help")
     assert status == 0
     example = re.search(r"^examples?:\n((?:  .*\n)+)", out, re.MULTILINE).group(1)
     assert f"python -m dp_accounting_ext {subcommand} " in example
+    return example
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "subcommand", [name for name in SUBCOMMANDS if name != "sweep"]
+)
+def test_the_example_of(capsys, monkeypatch, tmp_path, subcommand):
+    example = example_of(capsys, subcommand)
+    monkeypatch.chdir(tmp_path)
+    runs = list(command_runner.run_as_shown(capsys, example, tmp_path))
+    assert len(runs) == example.count("python -m")
+    for status, out, err in runs:
+        assert (status, err) == (0, "")
+        assert out
+
+
+def test_the_example_of_sweep_in_a_shell(capsys, tmp_path):
+    example = example_of(capsys, "sweep")
     done = subprocess.run(
         ["sh", "-ec", example.replace("python -m", f"{sys.executable} -m")],
         capture_output=True,

@@ -43,7 +43,7 @@ def test_gathering_nothing():
 
 
 @pytest.mark.parametrize("signed", [False, True])
-@pytest.mark.parametrize("number", [1, 3, 1000, 200_000])
+@pytest.mark.parametrize("number", [1, 3, 20_000])
 def test_gathering_many_errs_by_two_units_at_most(number, signed):
     """Equal weights err to one side in a plain sum, and small ones are lost in it."""
     generator = np.random.default_rng(number)

@@ -16,7 +16,7 @@ Direction = dominating_pair.Direction
 Route = allocation_figures.Route
 ROUTE_POINTS = {Route.GEOMETRIC: (250, 1000), Route.ADDITIVE: (2048, 8192)}
 SMALL = {
-    "1": (allocation_figures.figure_1, {"steps": (10, 1000), "points": 2}),
+    "1": (allocation_figures.figure_1, {"steps": (10, 100), "points": 2}),
     "2": (
         allocation_figures.figure_2,
         {"batch": 2**20, "points": 3, "numbers": 1 << 14},
@@ -32,11 +32,11 @@ SMALL = {
     ),
     "4": (
         allocation_figures.figure_4,
-        {"settings": ((1.0, 10),), "points": 2, "runs": 2000},
+        {"settings": ((1.0, 1),), "points": 2, "runs": 2000},
     ),
     "5": (
         allocation_figures.figure_5,
-        {"rates": (0.1,), "block_sizes": (4096, 32_768), "tolerance": 1e-2},
+        {"rates": (0.1,), "block_sizes": (8192, 32_768), "tolerance": 3e-2},
     ),
     "6": (
         allocation_figures.figure_6,
@@ -47,9 +47,9 @@ SMALL = {
     "9": (allocation_figures.figure_9, {"steps": (10, 50), "points": (250, 1000)}),
     "10": (
         allocation_figures.figure_10,
-        {"num_steps": 100, "selected": (3,), "points": 2},
+        {"num_steps": 20, "selected": (3,), "points": 2},
     ),
-    "11": (allocation_figures.figure_11, {"num_steps": 100, "selected": (1, 10)}),
+    "11": (allocation_figures.figure_11, {"num_steps": 20, "selected": (1, 4)}),
 }
 
 

@@ -114,7 +114,7 @@ class TestRefusals:
 @pytest.mark.parametrize(
     ("first", "second"),
     [
-        (Group(16, Poisson(0.1, Gaussian(1.0))), Gaussian(3.0)),
+        (Group(5, Poisson(0.1, Gaussian(1.0))), Gaussian(3.0)),
         (Group(4, Gaussian(1.0)), Group(2, Poisson(0.1, Laplace(1.0)))),
         (
             Group(3, Gaussian(4.0)),

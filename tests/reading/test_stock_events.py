@@ -18,16 +18,17 @@ Gaussian = dp_accounting.GaussianDpEvent
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("count", [1, 7])
-def test_truncated_sampling_is_the_librarys(count):
+@pytest.mark.parametrize(
+    ("relation", "count"), list(zip(NeighborRel, (7, 1, 1), strict=True))
+)
+def test_truncated_sampling_is_the_librarys(relation, count):
     event = stock_events.TruncatedSubsampledGaussianDpEvent(40, 0.2, 9, 2.0)
-    for relation in NeighborRel:
-        stock = dp_accounting.pld.PLDAccountant(relation).compose(event, count)
-        ours = accountant_of(event, count, relation)
-        expected = stock.get_epsilon(1e-6)
-        assert ours.get_epsilon(1e-6) == pytest.approx(expected, rel=1e-6)
-        lower, upper = ours.get_epsilon_bounds(1e-6)
-        assert 0 < lower <= upper
+    stock = dp_accounting.pld.PLDAccountant(relation).compose(event, count)
+    ours = accountant_of(event, count, relation)
+    expected = stock.get_epsilon(1e-6)
+    lower, upper = ours.get_epsilon_bounds(1e-6)
+    assert upper == pytest.approx(expected, rel=1e-6)
+    assert 0 < lower <= upper
 
 
 @pytest.mark.parametrize("noise", [1e-9, 0.3, 1 - 1e-9])

@@ -31,8 +31,8 @@ Composed = stock.ComposedDpEvent
 SelfComposed = stock.SelfComposedDpEvent
 Poisson = stock.PoissonSampledDpEvent
 
-LARGE = event_trees.Sizes(count=12, steps=30)
-MILD = event_trees.Sizes(count=8, steps=20, extremes=False, depth=2)
+LARGE = event_trees.Sizes(count=8, steps=16, selected=2)
+MILD = event_trees.Sizes(count=8, steps=12, selected=2, extremes=False, depth=2)
 EXAMPLES = int(os.environ.get("LAW_EXAMPLES", "0"))
 
 cases = event_trees.cases(LARGE)

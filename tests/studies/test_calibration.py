@@ -4,7 +4,6 @@ import dataclasses
 import decimal
 import math
 
-from hypothesis import example
 from hypothesis import given
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -19,12 +18,11 @@ def run(steps, selected, epochs, delta, group=1):
     return training_run.TrainingRun(None, steps, selected, epochs, delta, group)
 
 
-def epsilon_at(row, setting, factor=1.0):
-    """The certified bounds on ε, from an accountant that knows of no calibration."""
+def accountant_at(row, setting, factor=1.0):
+    """An accountant that knows of no calibration."""
     noise = row.noise_multiplier * factor
     setting = dataclasses.replace(setting, noise_multiplier=noise)
-    accountant = training_run.accountant(row.scheme, setting)
-    return accountant.get_epsilon_bounds(setting.delta)
+    return training_run.accountant(row.scheme, setting)
 
 
 def six_digits_less(noise):
@@ -34,32 +32,33 @@ def six_digits_less(noise):
 
 def check_least(row, setting, epsilon):
     assert row.epsilon_upper <= epsilon
-    assert epsilon_at(row, setting)[1] <= epsilon
+    assert accountant_at(row, setting).get_epsilon(setting.delta) <= epsilon
     assert row.noise_multiplier == float(f"{row.noise_multiplier:.6g}")
     less = six_digits_less(row.noise_multiplier) / row.noise_multiplier
     assert 1 - 1.1e-5 < less < 1
-    assert epsilon_at(row, setting, less)[1] > epsilon
+    assert accountant_at(row, setting, less).get_epsilon(setting.delta) > epsilon
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("epsilon", [1e-3, 2.0, 100.0])
-@pytest.mark.parametrize("delta", [1e-15, 1e-6, 0.1])
+@pytest.mark.parametrize(
+    ("epsilon", "delta"),
+    [(1e-3, 1e-15), (100.0, 1e-15), (2.0, 1e-6), (1e-3, 0.1), (2.0, 0.1)],
+)
 def test_every_target_is_met_with_the_least_noise(epsilon, delta):
-    setting = run(20, 1, 2, delta)
+    setting = run(10, 1, 2, delta)
     for row in calibration.calibrate(setting, epsilon):
         check_least(row, setting, epsilon)
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(
-    st.floats(-3, 2).map(lambda power: 10**power),
-    st.integers(1, 40),
+    st.floats(-3, 1.5).map(lambda power: 10**power),
+    st.integers(1, 20),
     st.just(1),
     st.integers(1, 4),
     st.floats(-15, -1).map(lambda power: 10**power),
     st.sampled_from([1, 1, 3]),
 )
-@example(0.7, 9, 2, 1, 1e-5, 1)  # An answer for more takes a second.
 def test_any_target(epsilon, steps, selected, epochs, delta, group):
     setting = run(steps, selected, epochs, delta, group)
     for row in calibration.calibrate(setting, epsilon):
@@ -71,7 +70,8 @@ def test_less_noise_is_too_little_for_the_mechanism_itself():
     """Not for the upper bound alone, that is: the lower one is above the target."""
     setting = run(100, 1, 3, 1e-6)
     for row in calibration.calibrate(setting, 2.0):
-        assert epsilon_at(row, setting, 1 - 1e-3)[0] > 2.0
+        accountant = accountant_at(row, setting, 1 - 1e-3)
+        assert accountant.get_epsilon_bounds(setting.delta)[0] > 2.0
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.5, 1e-5), (20.0, 1e-12)])
@@ -104,9 +104,10 @@ def test_a_group_needs_more():
 
 
 def test_hardly_any_noise():
-    setting, epsilon = run(10, 2, 1, 1e-6), calibration.LARGEST_EPSILON
+    setting, epsilon = run(4, 2, 1, 1e-6), calibration.LARGEST_EPSILON
     for row in calibration.calibrate(setting, epsilon):
-        assert epsilon_at(row, setting)[1] == row.epsilon_upper <= epsilon
+        again = accountant_at(row, setting).get_epsilon(setting.delta)
+        assert again == row.epsilon_upper <= epsilon
 
 
 def test_a_target_that_no_noise_meets():

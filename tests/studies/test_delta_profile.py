@@ -11,7 +11,7 @@ import dp_accounting_ext as ext
 from dp_accounting_ext.studies import delta_profile
 from dp_accounting_ext.studies import training_run
 
-RUN = training_run.TrainingRun(1.5, 20, 2, 3, 1e-8)
+RUN = training_run.TrainingRun(1.5, 6, 2, 3, 1e-8)
 
 
 def by_name(found):
@@ -20,7 +20,7 @@ def by_name(found):
 
 @pytest.fixture(scope="module")
 def profiles():
-    return by_name(delta_profile.profiles(RUN, group_sizes=(1, 3), num_points=7))
+    return by_name(delta_profile.profiles(RUN, group_sizes=(1, 3), num_points=5))
 
 
 def test_there_is_a_profile_of_each_scheme_and_size(profiles):

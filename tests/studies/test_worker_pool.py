@@ -13,7 +13,7 @@ import sweep_oracles
 from dp_accounting_ext.studies import worker_pool
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def pool():
     with worker_pool.WorkerPool(2) as pool:
         yield pool
