@@ -31,8 +31,8 @@ _MOST_CLASSES = 6
 # Tuning: the largest G_ii up to which a filter of the noise tells more than blocks do:
 # for 0.6 its ε is 15 to 22 % above theirs, for 2.5 up to 5 % below.
 _SMALL_VARIANCE = 1.25
-# Tuning: from so many bins for a band on, blocks are not tried beside a filter. With 1.3
-# and 2.5 they are better, by 14 and 0.5 %, with 4 and 5 they are not, by 13 and 6 %.
+# Tuning: from so many bins for a band on, blocks are not tried beside a filter. With
+# 1.3 and 2.5 they are better, by 14 and 0.5 %, with 4 and 5 not, by 13 and 6 %.
 _MANY_BINS = 4
 # Tuning: δ of a question over the tail that it asks for (`bounds.privacy_bounds`).
 _DELTA_OVER_TAIL, _LARGEST_DELTA = 1e6, 0.1
