@@ -41,6 +41,12 @@ class Summand:
         """(n,) values of one copy."""
         return self.weight * self.pair.ratios
 
+    def ordinary(self, threshold: float) -> tuple[FloatArray, FloatArray]:
+        """Returns the values up to a threshold, which are sorted, and their masses."""
+        places = self.places()
+        number = int(np.searchsorted(places, threshold, side="right"))
+        return places[:number], self.pair.masses[:number]
+
     def mean(self) -> float:
         """Returns the expectation of one copy, infinite ratios aside."""
         return self.weight * float(self.pair.p_masses.sum())
@@ -57,10 +63,7 @@ def sketch_of(
     """Returns a sketch of the sum of ratios up to a threshold; masses sum to one."""
     laws = []
     for summand in summands:
-        ordinary = summand.places() <= threshold
-        places, masses = sketch.grouped(
-            summand.places()[ordinary], summand.pair.masses[ordinary]
-        )
+        places, masses = sketch.grouped(*summand.ordinary(threshold))
         if not negligible_zero(summand, tail_mass):
             places = np.append(0.0, places)
             masses = np.append(summand.pair.zero_mass, masses)
@@ -174,8 +177,7 @@ def bulk_deviation(summands: Sequence[Summand], threshold: float) -> float:
     """Returns the standard deviation of the sum of ratios up to a threshold."""
     variance = 0.0
     for summand in summands:
-        ordinary = summand.places() <= threshold
-        places, masses = summand.places()[ordinary], summand.pair.masses[ordinary]
+        places, masses = summand.ordinary(threshold)
         total = float(masses.sum())
         mean = sums.dot(places, masses) / total
         squares = sums.dot((places - mean) ** 2, masses)
@@ -189,14 +191,16 @@ def large_ratio_threshold(
     """Returns where large ratios begin: a sum expects about so many of them."""
     places = np.concatenate([s.places() for s in summands])
     rates = np.concatenate([s.count * s.pair.masses for s in summands])
-    order = np.argsort(places)[::-1]
-    expected = np.cumsum(rates[order])
+    if len(summands) > 1:
+        order = np.argsort(places)
+        places, rates = places[order], rates[order]
+    expected = np.cumsum(rates[::-1])
     last = int(np.searchsorted(expected, rate))
     if last == 0:
         return math.inf
-    threshold = float(places[order[min(last, order.size - 1)]])
+    threshold = float(places[-1 - min(last, places.size - 1)])
     # Ratios that hardly leave the bulk are as good as ordinary.
-    reach = float(places[order[0]]) - min(summand.mean() for summand in summands)
+    reach = float(places[-1]) - min(summand.mean() for summand in summands)
     if reach < _LEAST_EXCESS * bulk_deviation(summands, threshold):
         return math.inf
     return threshold

@@ -26,7 +26,8 @@ def grouped(values: FloatArray, masses: FloatArray) -> tuple[FloatArray, FloatAr
         values: (n,) values, increasing.
         masses: (n,) their masses.
     """
-    starts = np.unique(np.arange(_SIZE) * values.size // _SIZE)
+    size = min(_SIZE, values.size)
+    starts = np.arange(size) * values.size // size
     totals = np.add.reduceat(masses, starts)
     means = np.add.reduceat(masses * values, starts)
     kept = totals > 0

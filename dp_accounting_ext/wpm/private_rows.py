@@ -96,18 +96,26 @@ def read(name: str, value: Any, size: int) -> PrivateRows:
             f"{name} must have a mass for each of the {size} inputs: shape ({size},), "
             f"or (n, {size}) for a batch. Found shape {shape}."
         )
-    # A copy: entries of zero are dropped, and those named twice are added.
-    table = sparse.csr_matrix(found.reshape((-1, size)), copy=True)
-    table.sum_duplicates()
-    if not ((table.data >= 0) & (table.data < np.inf)).all():
+    starts, inputs, entries = _entries(found.reshape((-1, size)))
+    if not ((entries >= 0) & (entries < np.inf)).all():
         raise ValueError(
             f"{name} must be non-negative and finite. Found an entry that is not."
         )
-    table.eliminate_zeros()
-    starts = table.indptr.astype(np.intp)
-    masses = _shares(name, table.data, starts)
-    inputs = table.indices.astype(np.intp)
+    masses = _shares(name, entries, starts)
     return PrivateRows(starts, inputs, masses, size, len(shape) == 2)
+
+
+def _entries(table: Any) -> tuple[IndexArray, IndexArray, Any]:
+    """Returns where rows start, and the columns and values of entries but zeros."""
+    if isinstance(table, np.ndarray):
+        users, inputs = np.nonzero(table)
+        starts = np.searchsorted(users, np.arange(len(table) + 1))
+        return starts, inputs, table[users, inputs]
+    # A copy: entries of zero are dropped, and those named twice are added.
+    rows = sparse.csr_matrix(table, copy=True)
+    rows.sum_duplicates()
+    rows.eliminate_zeros()
+    return rows.indptr.astype(np.intp), rows.indices.astype(np.intp), rows.data
 
 
 def _shares(name: str, entries: Any, starts: IndexArray) -> FloatArray:

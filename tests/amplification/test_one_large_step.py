@@ -75,7 +75,7 @@ def test_it_is_below_the_mechanism(eighths, selected, steps, epsilon):
     ratios = np.array(sorted(eighths)) / 8.0
     pair = pair_of([*ratios, 100.0], [0.25, 0.5 - RARE, 0.125, 0.125, RARE])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(one_large_step, "_POINTS", 1 << 11)
+        patch.setattr(allocation_by_sum, "_POINTS", 1 << 11)
         found = one_large_step.lower_pair(pair, selected, steps, tail_mass=1e-12)
     assert found.delta(epsilon, REMOVE) <= truth(pair, selected, steps, epsilon)
 

@@ -89,6 +89,33 @@ def normal_deltas(distance, rate, epsilon):
     return {Direction.REMOVE: remove, Direction.ADD: add}
 
 
+def deltas_between(distance, rate, epsilon, direction):
+    """A lower and an upper bound on δ of a sampled Gaussian."""
+    return [
+        poisson_subsampling.delta(
+            lambda place, bound=bound: gaussian.delta(distance, place, bound),
+            rate,
+            epsilon,
+            direction,
+            bound,
+        )
+        for bound in (Bound.LOWER, Bound.UPPER)
+    ]
+
+
+def epsilons_between(noise, distance, rate, delta):
+    """A lower and an upper bound on ε of sampled noise, where a record is removed."""
+    return [
+        poisson_subsampling.epsilon(
+            lambda share, bound=bound: noise.epsilon(distance, share, bound),
+            rate,
+            delta,
+            bound,
+        )
+        for bound in (Bound.LOWER, Bound.UPPER)
+    ]
+
+
 @given(
     st.floats(0.05, 5.0),
     st.floats(1e-6, 1.0, exclude_max=True),
@@ -99,16 +126,7 @@ def test_a_sampled_gaussian_in_closed_form(distance, rate, epsilon):
         exact = (mpmath.mpf(value) for value in (distance, rate, epsilon))
         truths = normal_deltas(*exact)
         for direction, truth in truths.items():
-            lower, upper = (
-                poisson_subsampling.delta(
-                    lambda place, bound=bound: gaussian.delta(distance, place, bound),
-                    rate,
-                    epsilon,
-                    direction,
-                    bound,
-                )
-                for bound in (Bound.LOWER, Bound.UPPER)
-            )
+            lower, upper = deltas_between(distance, rate, epsilon, direction)
             assert lower <= truth <= upper
             if truth > 1e-30:
                 assert upper - lower <= 1e-6 * truth
@@ -122,16 +140,7 @@ def test_where_the_least_ratio_is(rate, ulps):
         epsilon = sign * math.log1p(-rate)
         for _ in range(abs(ulps)):
             epsilon = math.nextafter(epsilon, math.copysign(math.inf, ulps))
-        lower, upper = (
-            poisson_subsampling.delta(
-                lambda place, bound=bound: gaussian.delta(1.0, place, bound),
-                rate,
-                epsilon,
-                direction,
-                bound,
-            )
-            for bound in (Bound.LOWER, Bound.UPPER)
-        )
+        lower, upper = deltas_between(1.0, rate, epsilon, direction)
         with mpmath.workdps(60):
             exact = (mpmath.mpf(value) for value in (1.0, rate, epsilon))
             assert lower <= normal_deltas(*exact)[direction] <= upper
@@ -144,15 +153,7 @@ def test_where_the_least_ratio_is(rate, ulps):
     st.floats(-300, -0.01).map(math.exp),
 )
 def test_epsilon_where_a_record_is_removed(distance, rate, delta):
-    lower, upper = (
-        poisson_subsampling.epsilon(
-            lambda share, bound=bound: laplace_mixture.epsilon(distance, share, bound),
-            rate,
-            delta,
-            bound,
-        )
-        for bound in (Bound.LOWER, Bound.UPPER)
-    )
+    lower, upper = epsilons_between(laplace_mixture, distance, rate, delta)
     with mpmath.workdps(60):
         share = mpmath.mpf(delta) / mpmath.mpf(rate)
         truth = mpmath.mpf(0)
@@ -164,15 +165,7 @@ def test_epsilon_where_a_record_is_removed(distance, rate, delta):
 
 
 def test_epsilon_where_no_exponential_holds_it():
-    lower, upper = (
-        poisson_subsampling.epsilon(
-            lambda share, bound=bound: gaussian.epsilon(50.0, share, bound),
-            0.5,
-            1e-6,
-            bound,
-        )
-        for bound in (Bound.LOWER, Bound.UPPER)
-    )
+    lower, upper = epsilons_between(gaussian, 50.0, 0.5, 1e-6)
     largest = gaussian.epsilon(50.0, 2e-6, Bound.UPPER)
     assert largest + math.log(0.5) == pytest.approx(upper, rel=1e-12)
     assert lower <= upper <= lower * (1 + 1e-10)

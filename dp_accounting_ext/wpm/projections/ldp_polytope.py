@@ -1,7 +1,7 @@
 """The distributions q with αm ≤ q ≤ βm, and projections onto them.
 
-Here α = e^{−ε/2} and β = e^{ε/2}. Prices, weights and distributions may be batches;
-the last axis runs over the outputs.
+Here α = e^{−ε/2} and β = e^{ε/2}. Weights and distributions may be batches; the last
+axis runs over the outputs.
 """
 
 import dataclasses
@@ -11,6 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 FloatArray = npt.NDArray[np.float64]
+
+_TINY = float(np.finfo(float).tiny)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,22 +48,19 @@ def from_base_measure(base_measure: FloatArray, epsilon: float) -> LdpPolytope:
 
 
 def cheapest(prices: FloatArray, polytope: LdpPolytope) -> FloatArray:
-    """Returns the distributions q of the polytope with the least g·q.
+    """Returns the distribution q of the polytope with the least g·q.
 
     A fractional knapsack: outputs are filled in the order of their prices.
 
     Args:
-        prices: (..., k_v) prices g.
+        prices: (k_v,) prices g.
         polytope: Where to look.
     """
-    order = np.argsort(prices, axis=-1, kind="stable")
+    order = np.argsort(prices, kind="stable")
     widths = (polytope.upper - polytope.lower)[order]
-    before = np.cumsum(widths, axis=-1) - widths
-    left = 1 - polytope.lower.sum()
-    found = np.broadcast_to(polytope.lower, prices.shape).copy()
-    filled = np.clip(left - before, 0.0, widths)
-    raised = np.take_along_axis(found, order, -1) + filled
-    np.put_along_axis(found, order, raised, axis=-1)
+    left = 1 - float(polytope.lower.sum()) - (np.cumsum(widths) - widths)
+    found = polytope.lower.copy()
+    found[order] += np.minimum(np.maximum(left, 0.0), widths)
     return np.minimum(found, polytope.upper)
 
 
@@ -70,12 +69,16 @@ def nearest(distributions: FloatArray, polytope: LdpPolytope) -> FloatArray:
 
     What clipping adds or removes is taken back in proportion to the room left.
     """
-    clipped = np.clip(distributions, polytope.lower, polytope.upper)
+    clipped = _between(distributions, polytope)
     missing = 1 - clipped.sum(axis=-1, keepdims=True)
     room = np.where(missing > 0, polytope.upper - clipped, clipped - polytope.lower)
-    total = np.maximum(room.sum(axis=-1, keepdims=True), np.finfo(float).tiny)
-    moved = clipped + room * (missing / total)
-    return np.asarray(np.clip(moved, polytope.lower, polytope.upper))
+    total = np.maximum(room.sum(axis=-1, keepdims=True), _TINY)
+    return _between(clipped + room * (missing / total), polytope)
+
+
+def _between(values: FloatArray, polytope: LdpPolytope) -> FloatArray:
+    """Returns values within bounds: several times faster than NumPy's clip."""
+    return np.minimum(np.maximum(values, polytope.lower), polytope.upper)
 
 
 def kl_projection(log_weights: FloatArray, polytope: LdpPolytope) -> FloatArray:
@@ -124,7 +127,7 @@ _SUM_ERROR = 4e-15
 
 
 def _log(bounds: FloatArray) -> FloatArray:
-    return np.asarray(np.log(np.maximum(bounds, np.finfo(float).tiny)))
+    return np.asarray(np.log(np.maximum(bounds, _TINY)))
 
 
 def _step(

@@ -26,7 +26,8 @@ def proposals(generator, polytope):
     """What a solver might say: good, off by rounding, and any nonsense."""
     size = polytope.lower.size
     shape = (2, size)
-    inside = ldp_polytope.cheapest(generator.normal(size=shape), polytope)
+    prices = generator.normal(size=shape)
+    inside = np.stack([ldp_polytope.cheapest(row, polytope) for row in prices])
     return np.concatenate(
         [
             inside,
@@ -62,9 +63,8 @@ def test_weights_are_private_whatever_was_proposed(seed):
 def test_members_of_the_polytope_keep_their_place(seed):
     generator = np.random.default_rng(seed)
     bounds, polytope, _ = random_bounds(generator)
-    inside = ldp_polytope.cheapest(
-        generator.normal(size=(3, polytope.lower.size)), polytope
-    )
+    prices = generator.normal(size=(3, polytope.lower.size))
+    inside = np.stack([ldp_polytope.cheapest(row, polytope) for row in prices])
     weights = integer_weights.round_to_weights(inside, bounds)
     shares = weights.astype(float) / float(bounds.total)
     np.testing.assert_allclose(shares, inside, rtol=0, atol=1e-6)

@@ -18,6 +18,7 @@ from dp_accounting_ext.wpm.projections.exact import column_generation
 from dp_accounting_ext.wpm.projections.exact import interior_point
 from dp_accounting_ext.wpm.projections.exact import line_projection
 from dp_accounting_ext.wpm.projections.exact import price_box
+from dp_accounting_ext.wpm.projections.exact import shortest_paths
 
 FloatArray = npt.NDArray[np.float64]
 IndexArray = npt.NDArray[np.intp]
@@ -27,6 +28,10 @@ _TINY = float(np.finfo(float).tiny)
 # other, but for a constant: boxes of prices are never small, so the sweep is taken.
 # Above so many inputs Newton's equations cost more than the program they spare.
 _MOST_BOX_INPUTS = 400
+# Chains of outputs are searched for in a matrix of the outputs. Of 170 random problems
+# with 10 to 100 inputs and outputs, those that end within so many rounds do so in 1/40
+# to 1/1 of the interior point method's time.
+_MOST_CHAINED_OUTPUTS, _MOST_CHAIN_ROUNDS = 100, 16
 # The interior point method takes all pairs, and a matrix of the inputs.
 _MOST_PAIRS, _MOST_INPUTS = 40_000, 150
 _LEAST_BOX_OUTPUTS = 1000
@@ -41,6 +46,7 @@ class Algorithm(enum.Enum):
 
     KNAPSACK = "one input: the outputs are filled in the order of their costs"
     SLOPE_TRICK = "distances on a line: one sweep"
+    SHORTEST_PATHS = "very small: chains of outputs, else through the middle"
     INTERIOR_POINT = "small: steps through the middle of all plans"
     PRICE_BOX = "few inputs: prices of the inputs"
     COLUMN_GENERATION = "a linear program that grows by arcs"
@@ -60,6 +66,8 @@ def choose_algorithm(
         return Algorithm.KNAPSACK
     if isinstance(cost, line_cost.LineCost) and cost.order == 1:
         return Algorithm.SLOPE_TRICK
+    if num_outputs <= _MOST_CHAINED_OUTPUTS and num_inputs <= _MOST_INPUTS:
+        return Algorithm.SHORTEST_PATHS
     if num_inputs * num_outputs <= _MOST_PAIRS and num_inputs <= _MOST_INPUTS:
         return Algorithm.INTERIOR_POINT
     few = num_inputs <= _MOST_BOX_INPUTS
@@ -107,6 +115,8 @@ class ExactSolver:
         inner = self.polytope.of(self.outputs)
         if algorithm is Algorithm.KNAPSACK:
             found = _solve_point(rows[0], inner)
+        elif algorithm is Algorithm.SHORTEST_PATHS:
+            found = _solve_by_chains(masses, rows, inner)
         elif algorithm is Algorithm.INTERIOR_POINT:
             found = _solve_inside(masses, rows, inner)
         elif algorithm is Algorithm.PRICE_BOX:
@@ -149,6 +159,17 @@ def _solve_in_boxes(
         return price_box.solve(price_box.Problem(masses, cost, polytope), order)
     except (linear_program.SolverError, np.linalg.LinAlgError):
         return _solve_by_columns(masses, cost, polytope)
+
+
+def _solve_by_chains(
+    masses: FloatArray, cost: FloatArray, polytope: ldp_polytope.LdpPolytope
+) -> solution.Solution:
+    """Along few chains of outputs; where these do not suffice, through the middle."""
+    try:
+        found = shortest_paths.solve(masses, cost, polytope, _MOST_CHAIN_ROUNDS)
+    except linear_program.SolverError:
+        return _solve_inside(masses, cost, polytope)
+    return found if found.converged[0] else _solve_inside(masses, cost, polytope)
 
 
 def _solve_inside(

@@ -11,6 +11,8 @@ meanwhile; once it is above, from the left to the right, of all that are added t
 highest first. So the steps of a gap are made together.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 
@@ -76,30 +78,36 @@ def minima(
     before = 0.0
     for begin, end in zip(starts, np.append(starts[1:], given.size), strict=True):
         part = slice(begin, end)
-        lower = shifts[0][part]
-        tops = _pass_gap(
-            left, right, float(given[begin]), lower, shifts[1][part], steps[part]
-        )
+        lower, upper = (shift[part] for shift in shifts)
+        gap = _Gap(float(given[begin]), lower, upper, steps[part], found[part])
+        _pass_gap(left, right, gap)
         # Before the place adds its own mass.
-        found[part] = tops + np.append(before, lower[:-1])
+        found[part] += np.append(before, lower[:-1])
         before = float(lower[-1])
     return found
 
 
-def _pass_gap(
-    left: _Stack,
-    right: _Stack,
-    mass: float,
-    lower: FloatArray,
-    upper: FloatArray,
-    steps: FloatArray,
-) -> FloatArray:
-    """Makes the steps of a gap; returns the last place on the left before each.
+class _Gap(NamedTuple):
+    """Places between which no input adds mass."""
+
+    mass: float  # Of the inputs so far.
+    lower: FloatArray  # (n,) Shift of the left side with each place,
+    upper: FloatArray  # (n,) and of the right one.
+    steps: FloatArray  # (n,) Distances to the next place.
+    tops: FloatArray  # (n,) Where what is found goes: the last place on the left.
+
+    def after(self, place: int) -> "_Gap":
+        """Returns the rest from a place on."""
+        return _Gap(self.mass, *(array[place:] for array in self[1:]))
+
+
+def _pass_gap(left: _Stack, right: _Stack, gap: _Gap) -> None:
+    """Makes the steps of a gap, and fills its `tops`.
 
     Places on the left are F_q less the shift, on the right the shift less F_q.
     """
-    tops = np.empty(steps.size)
-    place = _rise(left, right, mass, lower, upper, steps, tops)
+    mass, lower, upper, steps, tops = gap
+    place = _rise(left, right, gap)
     # The minimum is at the mass given, or will be at the first step that has a length.
     near = left.top()
     stop = (steps[place:] > 0) | (near + lower[place:] >= mass)
@@ -112,24 +120,15 @@ def _pass_gap(
         right.push(upper[place : place + 1] - mass, both)
         place += 1
     if place < steps.size:
-        rest = slice(place, None)
-        _fall(left, right, mass, lower[rest], upper[rest], steps[rest], tops[rest])
-    return tops
+        _fall(left, right, gap.after(place))
 
 
-def _rise(
-    left: _Stack,
-    right: _Stack,
-    mass: float,
-    lower: FloatArray,
-    upper: FloatArray,
-    steps: FloatArray,
-    tops: FloatArray,
-) -> int:
+def _rise(left: _Stack, right: _Stack, gap: _Gap) -> int:
     """Makes the steps for which the minimum is below the mass; returns their number.
 
     Fills in `tops` for these.
     """
+    mass, lower, upper, steps, tops = gap
     places, weights = right.take_above(upper[0] - mass)
     reached, moved = np.cumsum(weights), np.cumsum(steps)
     # What is next on the right, before each step.
@@ -157,16 +156,9 @@ def _rise(
     return count
 
 
-def _fall(
-    left: _Stack,
-    right: _Stack,
-    mass: float,
-    lower: FloatArray,
-    upper: FloatArray,
-    steps: FloatArray,
-    tops: FloatArray,
-) -> None:
+def _fall(left: _Stack, right: _Stack, gap: _Gap) -> None:
     """Makes the steps for which the minimum is not below the mass, and fills `tops`."""
+    mass, lower, upper, steps, tops = gap
     places, weights = left.take_above(mass - lower[-1])
     places = np.append(places, mass - lower)
     weights = np.append(weights, 2 * steps)

@@ -31,8 +31,6 @@ IndexArray = npt.NDArray[np.intp]
 _MOST_STEPS = 80
 # Equations are missed by so much once the gap is next to nothing.
 _ROUNDING = 1e-11
-# How far prices of outputs start below what they may be, in units of the cost.
-_FIRST_SLACK = 0.03
 # Outputs start this share of their width within their bounds.
 _INSIDE = 0.3
 # Of the way to the nearest bound, at least and at most.
@@ -67,6 +65,8 @@ class Problem:
         supply: (s,) what inputs have; negative where they need some.
         polytope: (n,) least and most of the outputs, apart from one another.
         penalty: What it costs to leave a unit where it is, ρ.
+        slack: How far prices of outputs start below what they may be: more where the
+            first plan leaves much unmoved.
     """
 
     cost: FloatArray
@@ -75,6 +75,7 @@ class Problem:
     supply: FloatArray
     polytope: ldp_polytope.LdpPolytope
     penalty: float
+    slack: float = 0.03
 
     @property
     def is_whole(self) -> bool:
@@ -323,7 +324,7 @@ def _start(problem: Problem, potentials: FloatArray, prices: FloatArray) -> _Poi
     lower, width = problem.polytope.lower, problem.polytope.upper
     width = width - lower
     supply, size = problem.supply, float(np.abs(problem.supply).sum())
-    below = prices - _FIRST_SLACK
+    below = prices - problem.slack
     slacks = problem.cost - problem.pairs(potentials, below)
     # Inputs go to all outputs, and to near ones most.
     weights = 1 / slacks**2
@@ -333,10 +334,10 @@ def _start(problem: Problem, potentials: FloatArray, prices: FloatArray) -> _Poi
     rows, columns = problem.sums(moved)
     above = np.clip(columns - lower, _INSIDE * width, (1 - _INSIDE) * width)
     # Prices far from zero say which bound an output is at.
-    high = np.maximum(-below, 0.0) + _FIRST_SLACK
+    high = np.maximum(-below, 0.0) + problem.slack
     above = np.where(np.abs(below) > 1, width * high / (below + 2 * high), above)
     lacking = supply - rows
-    least = _FIRST_SLACK * size / (moved.size * problem.penalty)
+    least = problem.slack * size / (moved.size * problem.penalty)
     return _Point(
         np.concatenate(
             [

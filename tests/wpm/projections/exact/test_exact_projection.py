@@ -86,14 +86,28 @@ def test_every_algorithm_has_its_place():
     line = line_cost.LineCost(np.arange(100.0))
     assert choose(dense, 1, 10**6) is names.KNAPSACK
     assert choose(dense, 50, 50_000) is names.PRICE_BOX
-    assert choose(dense, 50, 60) is names.INTERIOR_POINT
+    assert choose(dense, 50, 60) is names.SHORTEST_PATHS
+    assert choose(dense, 50, 101) is names.INTERIOR_POINT
     assert choose(dense, 80, 250) is names.INTERIOR_POINT
     assert choose(dense, 400, 400) is names.COLUMN_GENERATION
     assert choose(dense, 5000, 5000) is names.COLUMN_GENERATION
     assert choose(line, 90, 100) is names.SLOPE_TRICK
     assert choose(line, 2, 10**6) is names.SLOPE_TRICK
     squares = line_cost.LineCost(np.arange(100.0), order=2)
-    assert choose(squares, 90, 100) is names.INTERIOR_POINT
+    assert choose(squares, 90, 100) is names.SHORTEST_PATHS
+
+
+def test_too_many_chains_leave_the_rest_to_the_middle(monkeypatch):
+    generator = np.random.default_rng(0)
+    masses = generator.dirichlet(np.ones(50))
+    cost = generator.random((50, 60))
+    measure = np.full(60, 1 / 60)
+    by_chains = wpm.project(masses, cost, measure, 1.0)
+    monkeypatch.setattr(exact_projection, "_MOST_CHAIN_ROUNDS", 1)
+    otherwise = wpm.project(masses, cost, measure, 1.0)
+    assert otherwise.converged
+    assert by_chains.iterations != otherwise.iterations
+    assert by_chains.value == pytest.approx(otherwise.value, rel=1e-9)
 
 
 def test_a_box_that_fails_leaves_the_rest_to_column_generation(monkeypatch):

@@ -81,8 +81,11 @@ def test_groups_bound_the_dual_and_meet_it_where_none_is_divided():
     polytope = wpm_oracles.polytope_of(generator.dirichlet(np.ones(500)), 2.0)
     problem = price_box.Problem(generator.dirichlet(np.ones(6)), cost, polytope)
     prices = price_box._evaluate(problem, 0.1 * generator.random(6))
-    groups = price_box._split(problem, prices, np.zeros(500, dtype=np.intp), 0.02)
-    grouped = price_box._grouped(problem, groups)
+    outputs = np.arange(500)
+    groups = price_box._split(problem, prices, outputs, np.zeros_like(outputs), 0.02)
+    box = price_box._grouped(problem, prices, outputs, groups, 0.1)
+    means = box.reduced + prices.potentials[:, np.newaxis]
+    grouped = price_box.Problem(problem.masses, means, box.polytope)
     assert 20 < grouped.polytope.lower.size < 250
     for bound in ("lower", "upper"):
         sums = getattr(grouped.polytope, bound).sum()
