@@ -57,7 +57,7 @@ def cheapest(prices: FloatArray, polytope: LdpPolytope) -> FloatArray:
         polytope: Where to look.
     """
     order = np.argsort(prices, kind="stable")
-    room = 1 - float(polytope.lower.sum())
+    room = max(1 - float(polytope.lower.sum()), 0.0)
     # Of bounds far above one, all digits of what is left would cancel.
     widths = np.minimum(polytope.upper - polytope.lower, room)[order]
     left = room - (np.cumsum(widths) - widths)
