@@ -44,7 +44,7 @@ def subset_law(pair, selected, steps):
     return law
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(strategies.pairs(Bound.LOWER, sinks=False, most_atoms=3), st.data())
 def test_it_is_below_the_mechanism(pair, data):
     steps = data.draw(st.integers(2, 4))
@@ -115,7 +115,7 @@ def test_two_of_three_from_the_design_page():
     assert abs(reduction - values.mean()) < 5 * values.std() / 1000
 
 
-@pytest.mark.parametrize(("selected", "steps"), [(1, 1000), (7, 1000), (10, 1000)])
+@pytest.mark.parametrize(("selected", "steps"), [(1, 1000), (7, 1000)])
 def test_it_is_close_to_the_reduction_for_many_steps(selected, steps):
     allocation = allocation_of(1.0, selected, steps)
     pair = gaussian.dominating_pair_of(1.0, Bound.LOWER, tail_mass=1e-17)
@@ -127,7 +127,7 @@ def test_it_is_close_to_the_reduction_for_many_steps(selected, steps):
         assert lower <= upper.of(direction).epsilon(1e-6, direction) <= 1.02 * lower
 
 
-@pytest.mark.parametrize(("selected", "steps"), [(2, 3), (2, 10), (5, 20)])
+@pytest.mark.parametrize(("selected", "steps"), [(2, 3), (5, 20)])
 def test_upper_is_above_what_the_maximum_reveals(selected, steps):
     upper = allocation_of(0.8, selected, steps).pairs(Bound.UPPER, 1e-13).remove
     for epsilon in (0.5, 2.0, 4.0):
@@ -135,9 +135,7 @@ def test_upper_is_above_what_the_maximum_reveals(selected, steps):
         assert upper.delta(epsilon, Direction.REMOVE) >= revealed
 
 
-@pytest.mark.parametrize(
-    ("sigma", "selected"), [(0.5, 4), (0.5, 5), (0.7, 5), (0.7, 6), (0.4, 2), (1.0, 10)]
-)
+@pytest.mark.parametrize(("sigma", "selected"), [(0.5, 4), (0.7, 6), (0.4, 2)])
 def test_no_tilt_speaks_of_what_it_does_not_know(sigma, selected):
     """Tilts whose law folds onto the window once owned it: brackets of one half."""
     upper, lower = (

@@ -218,7 +218,6 @@ def monte_carlo(sigma, selected, steps, epsilon, tilt, size=8000):
     ("sigma", "selected", "steps", "delta", "gap", "tilt"),
     [
         (0.7, 12, 240, 1e-7, 0.01, 1.3),
-        (0.6, 5, 100, 1e-5, 0.02, 1.0),
         (1.0, 2, 100, 1e-6, 0.03, 6.0),
         # Of little noise, where the second statistic of the lower bound decides.
         (0.32, 5, 17, 1e-6, 0.01, 0.7),

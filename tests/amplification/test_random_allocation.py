@@ -41,7 +41,7 @@ def bracket(sigma, steps, delta, direction, **options):
 
 
 @pytest.mark.parametrize("route", ROUTES)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(data=st.data())
 def test_small_discrete_pairs_against_enumeration(route, data):
     """No tolerance on the safe side; the oracle is rational arithmetic."""
@@ -184,7 +184,7 @@ def test_second_moment_is_analytic(sigma, steps):
     assert lower.variance() == pytest.approx(truth, rel=1e-3)
 
 
-@pytest.mark.parametrize(("sigma", "steps"), [(1.0, 10), (1.0, 100), (0.5, 30)])
+@pytest.mark.parametrize(("sigma", "steps"), [(1.0, 10), (0.5, 30)])
 def test_monte_carlo_agrees_in_the_bulk(sigma, steps):
     pairs = [allocated(sigma, steps, bound) for bound in BOUNDS]
     for epsilon in (0.0, 0.1):
@@ -203,7 +203,7 @@ def test_upper_is_above_what_the_maximum_reveals(sigma, steps):
         assert upper.delta(epsilon, Direction.REMOVE) >= revealed
 
 
-@pytest.mark.parametrize("delta", [1e-12, 1e-20, 1e-40])
+@pytest.mark.parametrize("delta", [1e-12, 1e-40])
 def test_small_deltas_stay_tight(delta):
     for direction in Direction:
         lower, upper = bracket(1.0, 1000, delta, direction)

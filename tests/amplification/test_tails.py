@@ -1,5 +1,7 @@
 """What is cut off ends up on the safe side: tails large enough to be seen."""
 
+import functools
+
 from hypothesis import given
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -62,23 +64,26 @@ def test_gaussian_pairs_with_large_tails(bound, tail_mass):
             assert value >= truth if bound is Bound.UPPER else value <= truth
 
 
+@functools.cache
+def allocated(sigma, steps, tail_mass, route):
+    return {
+        bound: random_allocation.random_allocation(
+            gaussian.dominating_pair_of(sigma, bound, tail_mass=1e-20),
+            steps,
+            tail_mass=tail_mass,
+            route=route,
+        )
+        for bound in Bound
+    }
+
+
 @pytest.mark.parametrize("tail_mass", [1e-2, 1e-4, 1e-6])
 @pytest.mark.parametrize(("sigma", "steps"), [(1.0, 30), (3.0, 400), (0.7, 1000)])
 @pytest.mark.parametrize("route", [Route.GEOMETRIC, Route.ADDITIVE])
 def test_allocation_with_large_tails(route, sigma, steps, tail_mass):
     """Against brackets whose tails are negligible, of the automatic route."""
-    tight, loose = (
-        {
-            bound: random_allocation.random_allocation(
-                gaussian.dominating_pair_of(sigma, bound, tail_mass=1e-20),
-                steps,
-                tail_mass=tail,
-                route=chosen,
-            )
-            for bound in Bound
-        }
-        for tail, chosen in ((1e-14, Route.AUTOMATIC), (tail_mass, route))
-    )
+    tight = allocated(sigma, steps, 1e-14, Route.AUTOMATIC)
+    loose = allocated(sigma, steps, tail_mass, route)
     for epsilon in (0.0, 0.02, 0.1, 0.5, 1.5, 4.0):
         for direction in Direction:
             upper = loose[Bound.UPPER].delta(epsilon, direction)

@@ -225,12 +225,12 @@ class TestExtremes:
             pytest.param(
                 *(
                     ext.GroupSubsampledEvent(
-                        16,
-                        stock.PoissonSampledDpEvent(0.01, stock.GaussianDpEvent(0.3)),
+                        8,
+                        stock.PoissonSampledDpEvent(0.01, stock.GaussianDpEvent(0.15)),
                     ),
                     2,
                     1e-6,
-                    110,
+                    325.1,
                 ),
                 marks=pytest.mark.slow,
             ),

@@ -104,15 +104,15 @@ def test_help_is_narrow(capsys, monkeypatch):
 
 
 def test_one_figure_of_a_paper(capsys, tmp_path):
-    command = f"profile --figures {tmp_path / 'new'} --only paper2-figure3"
+    command = f"profile --figures {tmp_path / 'new'} --only paper3-figure1"
     status, out, _ = run(capsys, command)
-    assert status == 0 and "paper2-figure3.png" in out
+    assert status == 0 and "paper3-figure1.png" in out
     names = {path.name for path in (tmp_path / "new").iterdir()}
-    assert names == {"paper2-figure3.png", "paper2-figure3.csv"}
+    assert names == {"paper3-figure1.png", "paper3-figure1.csv"}
     _, out, _ = run(capsys, f"{command} --json --format svg")
     (drawn,) = json.loads(out)["figures"]
-    assert drawn["picture"].endswith("paper2-figure3.svg")
-    assert drawn["name"] == "paper2-figure3" and drawn["seconds"] > 0
+    assert drawn["picture"].endswith("paper3-figure1.svg")
+    assert drawn["name"] == "paper3-figure1" and drawn["seconds"] > 0
 
 
 def test_help_names_every_figure(capsys):

@@ -29,9 +29,16 @@ LAPLACE = additive_noise.laplace(1.0)
 
 
 @pytest.mark.parametrize(
-    "inner", [Gaussian(1.0), LAPLACE, discrete_outputs.DiscreteLaplace(0.5, 1)]
+    ("inner", "selected", "steps"),
+    [
+        (Gaussian(1.0), 1, 2),
+        (Gaussian(1.0), 3, 11),
+        (LAPLACE, 1, 2),
+        (LAPLACE, 1, 50),
+        (discrete_outputs.DiscreteLaplace(0.5, 1), 1, 50),
+        (discrete_outputs.DiscreteLaplace(0.5, 1), 3, 11),
+    ],
 )
-@pytest.mark.parametrize(("selected", "steps"), [(1, 2), (1, 50), (3, 11)])
 def test_laws(inner, selected, steps):
     mechanism_laws.assert_laws(RandomAllocation(inner, selected, steps))
 
@@ -70,7 +77,7 @@ def test_blocks_have_all_steps_and_all_draws(one, other):
     assert max(sizes) - min(sizes) <= 1
 
 
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=3, deadline=None)
 @given(
     st.integers(1, 12),
     st.integers(0, 12),

@@ -63,10 +63,13 @@ def test_bounds_are_below_those_of_poisson_sampling_alone(noise):
 
 
 def test_rows_are_of_every_setting():
-    rows = list(preamble_noise.noise_needed((0.1,), (2**14, 2**15), 1e-2))
+    rows = list(preamble_noise.noise_needed((0.1,), (2**14, 2**15), 1e-1))
     assert [row.setting.block_size for row in rows] == [2**14, 2**15]
     for row in rows:
         assert row.noise_multiplier == preamble_noise.noise_of(row.setting, row.ratio)
         assert row.plain_noise == preamble_noise.plain_noise(0.1)
-        _, upper = preamble_noise.epsilon_bounds(row.setting, row.noise_multiplier)
+        accountant = ext.PLDAccountant().compose(
+            row.setting.event(row.noise_multiplier)
+        )
+        upper = accountant.get_epsilon(preamble_noise.DELTA)
         assert upper <= preamble_noise.TARGET_EPSILON

@@ -18,7 +18,7 @@ from dp_accounting_ext.renyi import random_allocation
 TIGHT = 1 + mpmath.mpf(10) ** -10
 
 
-@pytest.mark.parametrize("noise", [0.15, 0.3, 1.0, 5.0, 20.0])
+@pytest.mark.parametrize("noise", [0.15, 1.0, 20.0])
 def test_two_steps_against_50_digits(noise):
     orders = [1.01, 1.9, 2.0, 2.6, 17.0, 40.0][: 3 if noise < 0.3 else None]
     remove, add = random_allocation.both_directions(orders, noise, 2)
@@ -126,7 +126,7 @@ def test_several_steps_are_blocks_and_none_is_lost():
     np.testing.assert_allclose(got, (6 * longer + shorter).max(axis=0), rtol=1e-15)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(st.floats(0.4, 10.0), st.integers(2, 500), st.floats(1.01, 2.0))
 def test_monotonicity(noise, steps, factor):
     orders = [1.0, 1.3, 2.0, 2.5, 3.0, 12.0, 64.0]
