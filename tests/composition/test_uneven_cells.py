@@ -133,3 +133,12 @@ def test_a_loss_beyond_those_that_stand_for_the_law():
     places = (factor.start + factor.gaps) * 1e-5
     assert places[0] <= -3.0 and places[-1] >= 5.0
     assert math.isclose(factor.masses.sum(), 1.0, rel_tol=1e-14)
+
+
+def test_mass_between_those_that_stand_for_it_counts():
+    """A few atoms far apart stand for a law that is anywhere between them."""
+    few = np.array([-0.01, 0.0, 0.01, 0.5, 1.0])
+    shares = np.array([0.2, 0.3, 0.1, 0.2, 0.2])
+    cells = uneven_cells.UnevenCells.of(few, shares, INTERVAL)
+    for loss in (0.02, 0.25, 0.75):
+        assert cells.sizes[np.searchsorted(cells.edges, loss / INTERVAL) - 1] == 1
