@@ -431,12 +431,21 @@ class ComposedLoss:
         composition = self._composition(place)
         for number in self._sketches:
             law = self._law(number, place.tilt)
-            composition.add(law, self._sketches[number].group)
+            composition.add(law, self._uneven_group(number))
         return composition.atoms()
 
     def _composition(self, place: anchors.Place) -> composed_atoms.Composition:
         interval = self._interval_for(place)
         return composed_atoms.Composition(self._totals, place, interval)
+
+    def _uneven_group(self, number: int) -> anchors.Group | None:
+        """Returns what stands for a law where rare losses may be moved further.
+
+        Beside a few other laws a law's rare losses may be what matters.
+        """
+        if 1 < len(self._sketches) <= _MANY:
+            return None
+        return self._sketches[number].group
 
     def _law(self, number: int, tilt: float) -> LossDistribution:
         """Returns a law, without what does not matter under a tilt."""
@@ -590,7 +599,6 @@ def prepare(losses: Sequence[ComposedLoss], deltas: FloatArray) -> None:
     for number in needed[0][0]._sketches:
         for loss, _, tilt, composition in needed:
             if number in loss._sketches:
-                group = loss._sketches[number].group
-                composition.add(loss._law(number, tilt), group)
+                composition.add(loss._law(number, tilt), loss._uneven_group(number))
     for loss, key, _, composition in needed:
         _MEMORY.get((loss._number, key), composition.atoms)
