@@ -46,7 +46,7 @@ _SINK_EXPONENT = 20.0
 _DEVIATIONS_BELOW = 1.0  # How far below its stretch a composed loss is kept.
 _LEAST_CENTRE = 0.1  # An ε near zero counts as so many deviations.
 _LEAST_SPREAD = 1e-12  # A smaller deviation, over the largest loss, is rounding.
-_MOST_ATOMS = 1024  # Of one law; of several together four times as many.
+_MOST_ATOMS = 512
 _FEWEST_ATOMS = 128
 _OCTAVES = 4096  # More than there are.
 
@@ -74,7 +74,7 @@ class Group:
         cls, losses: FloatArray, masses: FloatArray, count: int, num_laws: int
     ) -> "Group":
         """Returns the group of one of so many laws."""
-        most = max(min(_MOST_ATOMS, 4 * _MOST_ATOMS // num_laws), _FEWEST_ATOMS)
+        most = max(min(_MOST_ATOMS, 8 * _MOST_ATOMS // num_laws), _FEWEST_ATOMS)
         size = min(masses.size, most)
         starts = np.arange(size) * masses.size // size
         ends = np.append(starts[1:], masses.size - 1)
@@ -103,6 +103,12 @@ class Group:
         variances = squares / totals - (means - self.values[0]) ** 2
         values = tilts * largest + tops + np.log(totals)
         return self.count * np.array([values, means, np.maximum(variances, 0.0)])
+
+    def tilted(self, tilt: float) -> FloatArray:
+        """Returns (n,) masses under a tilt, of any sum."""
+        exponents = tilt * self.values
+        exponents -= exponents.max()
+        return np.asarray(self.masses * np.exp(exponents))
 
     def negligible_below(self, tilt: float, share: float) -> int:
         """Returns where the law begins but for so small a share, tilted.
@@ -165,12 +171,7 @@ class Anchors:
     def __init__(self, groups: Sequence[Group], bound: Bound, most: float) -> None:
         self._bound = bound
         self._most = most
-        none = np.zeros(1)
-        variance = sum(float(group.cumulants(none)[2, 0]) for group in groups)
-        # The spread of losses that are equal but for rounding is no guide.
-        largest = max(float(np.abs(group.values).max()) for group in groups)
-        least = max(_LEAST_SPREAD * largest, 1e-100)
-        self.deviation = max(math.sqrt(variance), least)
+        self.deviation = _deviation(groups)
         self._tilts = self._values = self._means = self._variances = np.zeros(0)
         self._set(groups, _grid(self.deviation))
         for _ in range(_REFINEMENTS):
@@ -233,9 +234,7 @@ class Anchors:
             error: Bound on the relative error of a moment.
         """
         tilts = self._tilts[self._zero + 1 :]
-        moments = self._values[self._zero + 1 :] + error
-        factors = tilts * np.log(tilts) - (1 + tilts) * np.log1p(tilts)
-        return tilts, moments + factors + 1e-12 * (1 + tilts * np.abs(np.log(tilts)))
+        return tilts, _exponents(tilts, self._values[self._zero + 1 :] + error)
 
     def epsilons(self, deltas: FloatArray) -> FloatArray:
         """Returns (n,) ε at (n,) δ, about."""
@@ -334,6 +333,33 @@ class Anchors:
         room = max(lowest - low, 0.0)
         top = max(high, self._end(at, 1, _FOLDED_EXPONENT)[0] - room)
         return low, top, (change,)
+
+
+def _deviation(groups: Sequence[Group]) -> float:
+    """Returns the standard deviation of the composed loss, about."""
+    none = np.zeros(1)
+    variance = sum(float(group.cumulants(none)[2, 0]) for group in groups)
+    # The spread of losses that are equal but for rounding is no guide.
+    largest = max(float(np.abs(group.values).max()) for group in groups)
+    return max(math.sqrt(variance), _LEAST_SPREAD * largest, 1e-100)
+
+
+def _exponents(tilts: FloatArray, moments: FloatArray) -> FloatArray:
+    """Returns (m,) c so that δ(ε) ≤ e^{c − t ε}, of tilts t > 0 and their moments."""
+    logs = np.log(tilts)
+    factors = tilts * logs - (1 + tilts) * np.log1p(tilts)
+    bounds: FloatArray = moments + factors + 1e-12 * (1 + tilts * np.abs(logs))
+    return bounds
+
+
+def few_chernoff(
+    groups: Sequence[Group], error: float
+) -> tuple[FloatArray, FloatArray]:
+    """Returns what `Anchors.chernoff` does, of fewer tilts and in less time."""
+    grid = _grid(_deviation(groups))
+    tilts = -grid[grid < 0]  # Large ones of less use are not among them.
+    moments = np.sum([group.cumulants(tilts)[0] for group in groups], axis=0)
+    return tilts, _exponents(tilts, moments + error)
 
 
 def _grid(deviation: float) -> FloatArray:

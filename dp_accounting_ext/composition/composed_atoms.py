@@ -10,6 +10,7 @@ from scipy import fft
 
 from dp_accounting_ext.composition import anchors
 from dp_accounting_ext.composition import loss_distribution
+from dp_accounting_ext.composition import uneven_cells
 from dp_accounting_ext.kernels import floats
 from dp_accounting_ext.kernels import lattice
 from dp_accounting_ext.pairs import dominating_pair
@@ -25,6 +26,8 @@ _LARGEST_COST = math.exp(600.0)
 _SPLIT_ERROR = 16.0
 # A loss over the interval, and back; in nats, over the loss.
 _PLACE_ERROR = 4.0
+# Masses of uneven cells of an upper bound (`sums.gather_neighbours`).
+_NEIGHBOURS_ERROR = 40.0
 # A share, two expm1 and a quotient (10), moves the mean loss by 10 (e^h − 1) at most; a
 # difference that is left by as much again. In nats, over the interval h, at most 1.
 _SHARE_ERROR = 40.0
@@ -48,6 +51,9 @@ _MOST_READ = 1 << 17
 _MOVED = 2.9e-8
 _FEWEST_READ = 1 << 13  # That many cost next to nothing.
 _LEAST_SIZE = 4
+# Tuning: of so many copies few frequencies matter, and rare losses need not be dense.
+_UNEVEN_COPIES = 300
+_UNEVEN_ATOMS = 1 << 10
 _ROOM = 350.0  # From the origin of losses beyond what fits a float to the largest.
 
 
@@ -317,6 +323,8 @@ class Composition:
         self._interval = interval
         # Bound on how far rounding moves the sum of the losses on their way to it.
         self._moved = 0.0
+        # Bound on the relative error of masses that were added up quickly.
+        self._gathered = 0.0
         # Each copy may move by an interval.
         least, most = totals.ends[0] / interval, totals.ends[1] / interval
         first = math.floor(max(place.low / interval, least - totals.copies)) - 2
@@ -342,16 +350,32 @@ class Composition:
         # Not tilted, the law is all there, wherever it folds.
         self._is_whole = not place.tilt and self._lowest == first
 
-    def add(self, law: LossDistribution) -> None:
-        """Adds a law, all its copies."""
-        factor, other = loss_distribution.on_lattice(
-            law, self._interval, with_gaps=True
-        )
+    def add(self, law: LossDistribution, group: anchors.Group | None = None) -> None:
+        """Adds a law, all its copies.
+
+        Args:
+            law: The law.
+            group: A few atoms that stand for it, where there are some.
+        """
+        cells = None
+        many = self._totals.copies >= _UNEVEN_COPIES
+        if group is not None and many and law.masses.size >= _UNEVEN_ATOMS:
+            masses = group.tilted(self._place.tilt)
+            cells = uneven_cells.UnevenCells.of(group.values, masses, self._interval)
+        if cells is None:
+            longest = self._interval
+            factor, other = loss_distribution.on_lattice(
+                law, self._interval, with_gaps=True
+            )
+        else:
+            longest = max(self._interval, uneven_cells.LONGEST)
+            factor, other = uneven_cells.on_lattice(law, self._interval, cells)
+            self._gathered += law.count * _NEIGHBOURS_ERROR * floats.UNIT_ROUNDOFF
         self._gained.multiply(factor)
         if other is not None:
             self._spent.multiply(other)
         reach = max(abs(factor.start), abs(factor.end)) * self._interval
-        units = _PLACE_ERROR * reach + _SHARE_ERROR * self._interval
+        units = _PLACE_ERROR * reach + _SHARE_ERROR * longest
         self._moved += law.count * units * floats.UNIT_ROUNDOFF
 
     def atoms(self) -> Atoms:
@@ -414,6 +438,7 @@ class Composition:
             sink=self._totals.infinity_mass + self._gained.mass_above(beyond) + lost,
             mass_error=self._totals.mass_error
             + self._gained.mass_error
+            + self._gathered
             + _SPLIT_ERROR * floats.UNIT_ROUNDOFF,
             ratio_error=self._totals.ratio_error + self._moved + self._reading_error,
         )

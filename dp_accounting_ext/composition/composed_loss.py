@@ -42,6 +42,7 @@ _MOST_POINTS = 1 << 21  # Bounds the memory: 16 MB an array.
 # composed in both directions at once: their pairs are not kept.
 _MANY = 50
 _COARSER = 10.0
+_LESS = 0.85  # Their lattice moves ε by less, as their pairs, which are rough, do too.
 # A direction is not prepared whose ε is surely below that of another, but for what a
 # guess at that may be off.
 _RULED_OUT = 0.95
@@ -278,26 +279,26 @@ class ComposedLoss:
         self._sketches = survey.sketches
         self._is_empty = not self._sketches
         self._exact = survey.known()
-        self._anchors: anchors.Anchors | None = None
-        if self._is_empty:
-            return
-        self._totals = _totals(list(self._sketches.values()))
-        if self._exact is None and not survey.is_infinite:
-            self._anchors = anchors.Anchors(
-                [sketch.group for sketch in self._sketches.values()],
-                self._totals.bound,
-                self._totals.ends[1],
-            )
+        known = self._is_empty or self._exact is not None
+        self.is_on_lattice = not (known or survey.is_infinite)
+        if not self._is_empty:
+            self._totals = _totals(list(self._sketches.values()))
 
     @property
     def bound(self) -> Bound:
         """The side that its answers are on; of nothing they are on both."""
         return self._totals.bound
 
+    @functools.cached_property
+    def _anchors(self) -> anchors.Anchors | None:
+        """Where it is computed, if it is; not needed where simple bounds do."""
+        if not self.is_on_lattice:
+            return None
+        return anchors.Anchors(self._groups, self._totals.bound, self._totals.ends[1])
+
     @property
-    def is_on_lattice(self) -> bool:
-        """Whether it is not known at once, and has a finite loss."""
-        return self._anchors is not None
+    def _groups(self) -> list[anchors.Group]:
+        return [sketch.group for sketch in self._sketches.values()]
 
     def deltas(self, epsilons: FloatArray) -> FloatArray:
         """Returns (n,) certified δ at (n,) ε, in nats."""
@@ -429,7 +430,8 @@ class ComposedLoss:
             raise ValueError("There must be a finite loss. Found none.")
         composition = self._composition(place)
         for number in self._sketches:
-            composition.add(self._law(number, place.tilt))
+            law = self._law(number, place.tilt)
+            composition.add(law, self._sketches[number].group)
         return composition.atoms()
 
     def _composition(self, place: anchors.Place) -> composed_atoms.Composition:
@@ -456,6 +458,8 @@ class ComposedLoss:
         if len(self._sketches) > _MANY:
             coarsest *= _COARSER
         moved = _MOVED * place.centre
+        if len(self._sketches) > _MANY:
+            moved *= _LESS
         fine = math.sqrt(12 * moved / (self._totals.copies * (1 + place.tilt)))
         narrow = self._anchors.deviation / math.sqrt(self._totals.copies)
         fine = min(fine, _NEAR_THE_MEAN * narrow)
@@ -484,9 +488,9 @@ class ComposedLoss:
 
     def simple_epsilons(self, deltas: FloatArray) -> FloatArray:
         """Returns (n,) ε that upper bounds do not exceed, at once and not tight."""
-        if self._anchors is None:
+        if not self.is_on_lattice:
             return np.full(deltas.shape, math.inf)
-        tilts, exponents = self._chernoff
+        tilts, exponents = self._few_chernoff
         with np.errstate(divide="ignore", invalid="ignore"):
             logs = np.log(deltas - self._beyond_all_losses())
             ends = (exponents - logs[:, np.newaxis]) / tilts
@@ -496,25 +500,29 @@ class ComposedLoss:
     def simple_epsilon(self, delta: float) -> float:
         """Returns what `simple_epsilons` does at one δ."""
         rest = delta - self._beyond_all_losses()
-        if self._anchors is None or rest <= 0:
+        if not self.is_on_lattice or rest <= 0:
             return math.inf
-        tilts, exponents = self._chernoff
+        tilts, exponents = self._few_chernoff
         ends = (exponents - float(np.log(rest))) / tilts
         return max(float(ends.min()), 0.0) * (1 + _ROUNDING)
 
     def simple_deltas(self, epsilons: FloatArray) -> FloatArray:
         """Returns (n,) δ that upper bounds do not exceed, at once and not tight."""
-        if self._anchors is None:
+        if not self.is_on_lattice:
             return np.ones(epsilons.shape)
-        chances = np.exp(self.log_chances(epsilons)) * (1 + _ROUNDING)
+        tilts, exponents = self._few_chernoff
+        logs = (exponents - np.multiply.outer(epsilons, tilts)).min(axis=1)
+        chances = np.exp(np.minimum(logs, 0.0)) * (1 + _ROUNDING)
         found: FloatArray = np.minimum(chances + self._beyond_all_losses(), 1.0)
         return found
 
     def simple_delta(self, epsilon: float) -> float:
         """Returns what `simple_deltas` does at one ε."""
-        if self._anchors is None:
+        if not self.is_on_lattice:
             return 1.0
-        chance = float(np.exp(self.log_chance(epsilon))) * (1 + _ROUNDING)
+        tilts, exponents = self._few_chernoff
+        log = min(float((exponents - epsilon * tilts).min()), 0.0)
+        chance = float(np.exp(log)) * (1 + _ROUNDING)
         return min(chance + self._beyond_all_losses(), 1.0)
 
     def log_chance(self, epsilon: float) -> float:
@@ -531,10 +539,18 @@ class ComposedLoss:
     @functools.cached_property
     def _chernoff(self) -> tuple[FloatArray, FloatArray]:
         assert self._anchors is not None
-        # Sums of thousands of masses, each shared, and of that many moments.
-        rounding = self._totals.copies * _ROUNDING
-        tilts, exponents = self._anchors.chernoff(self._totals.mass_error + rounding)
+        tilts, exponents = self._anchors.chernoff(self._moment_error)
         return tilts, exponents + tilts * self._totals.ratio_error
+
+    @functools.cached_property
+    def _few_chernoff(self) -> tuple[FloatArray, FloatArray]:
+        tilts, exponents = anchors.few_chernoff(self._groups, self._moment_error)
+        return tilts, exponents + tilts * self._totals.ratio_error
+
+    @property
+    def _moment_error(self) -> float:
+        # Sums of thousands of masses, each shared, and of that many moments.
+        return self._totals.mass_error + self._totals.copies * _ROUNDING
 
 
 def _within(
@@ -558,7 +574,7 @@ def prepare(losses: Sequence[ComposedLoss], deltas: FloatArray) -> None:
     needed: list[tuple[ComposedLoss, int, float, composed_atoms.Composition]] = []
     largest = 0.0
     for loss in losses:
-        if loss._anchors is None or len(loss._sketches) <= _MANY:
+        if len(loss._sketches) <= _MANY or loss._anchors is None:
             continue
         if loss.simple_epsilon(float(deltas[0])) < _RULED_OUT * largest:
             continue  # Another direction will tell more.
@@ -574,6 +590,7 @@ def prepare(losses: Sequence[ComposedLoss], deltas: FloatArray) -> None:
     for number in needed[0][0]._sketches:
         for loss, _, tilt, composition in needed:
             if number in loss._sketches:
-                composition.add(loss._law(number, tilt))
+                group = loss._sketches[number].group
+                composition.add(loss._law(number, tilt), group)
     for loss, key, _, composition in needed:
         _MEMORY.get((loss._number, key), composition.atoms)

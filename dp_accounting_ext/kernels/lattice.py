@@ -38,6 +38,9 @@ MOST_LEFT_OUT = 16
 # Accuracy and Stability of Numerical Algorithms, Theorem 24.2, has 7 for radix 2 with
 # accurate twiddle factors.
 _LEVEL_ERROR = 8.0
+# A sum of n masses as it is, but n: angles of up to 2π (19), a cosine and a sine (1
+# each), a product.
+_SUMMED_ERROR = 32.0
 _GATHERING_ERROR = 8.0  # A mass that was added up in its cell, or split.
 # A tilted mass: an exponential (4), a product and a quotient. What its exponents add
 # is in `Factor.tilted`.
@@ -62,7 +65,11 @@ _MANY_COPIES = 500
 # From so many points on, and so many copies, a few frequencies are all there are, and
 # are computed sooner without a transform.
 _SMOOTH_COPIES = 50
-_LARGE_CIRCLE = 1 << 17
+_LARGE_CIRCLE = 1 << 13
+_MOST_FREQUENCIES = 1 << 11
+_MOST_TERMS = 1 << 21  # Frequencies times masses.
+_LIGHT = 2.0**-4  # There is no better way for what is far from the middle.
+_WORSE = 4.0  # So many times a transform's error is no matter.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -532,36 +539,58 @@ class TiltedProduct:
     ) -> near_one.Spectrum | None:
         """Returns a spectrum at the first few frequencies, where the rest are nothing.
 
-        Of many copies of a law without gaps, on a circle so large that a transform
-        takes longer; None elsewhere, and where the transform is better.
+        Of many copies, on a circle so large that a transform takes longer; None
+        elsewhere, and where the transform is much better.
         """
-        if factor.count < _SMOOTH_COPIES or self.size < _LARGE_CIRCLE:
+        if self.size < _LARGE_CIRCLE or self._are_few(weights.size):
             return None
-        # Later factors only shrink it.
-        first = near_one.first_negligible(
-            weights, factor.places, self.size, factor.count, _LEFT_OUT_EXPONENT
+        end = int(self._active[-1]) + 1 if self._is_begun else self.size // 2 + 1
+        if factor.count >= _SMOOTH_COPIES:
+            # Later factors only shrink it.
+            first = near_one.first_negligible(
+                weights, factor.places, self.size, factor.count, _LEFT_OUT_EXPONENT
+            )
+            end = min(end, first or end)
+        if end > _MOST_FREQUENCIES or end * weights.size > _MOST_TERMS:
+            return None
+        self._only_below(end)
+        found = near_one.logarithms(
+            weights, 0, self._active, self.size, factor.places, light=_LIGHT
         )
-        if first is None:
-            return None
-        self._only_below(first)
-        found = near_one.logarithms(weights, 0, self._active, self.size, factor.places)
-        if not (found.errors * np.exp(found.values.real) < self._error).all():
+        if not (found.errors * np.exp(found.values.real) < _WORSE * self._error).all():
             return None
         return near_one.Spectrum(found.values, math.inf, found)
 
     def _by_transform(self, weights: FloatArray, factor: Factor) -> near_one.Spectrum:
         """Returns a spectrum where it is not negligible."""
         self._only_below(self.size // 2 + 1)
-        if factor.gaps is not None:
-            dense = np.zeros(int(factor.gaps[-1]) + 1)
-            dense[factor.gaps] = weights
-            weights = dense
-        values = self._transform(weights)[self._active]
+        if self._are_few(weights.size):
+            values = self._summed(weights, factor.places)
+        else:
+            if factor.gaps is not None:
+                dense = np.zeros(int(factor.gaps[-1]) + 1)
+                dense[factor.gaps] = weights
+                weights = dense
+            values = self._transform(weights)[self._active]
         magnitude = np.log(np.abs(values) + self._error)
         kept = self._log_bound + factor.count * magnitude > _LEFT_OUT_EXPONENT
         self._keep(kept)
         logarithms = _logarithms(weights, 0, self._active, self.size, factor.count)
         return near_one.Spectrum(values[kept], self._error, logarithms)
+
+    def _are_few(self, number: int) -> bool:
+        """Tells whether so many masses are summed sooner, and as well, as they are."""
+        error = (number + _SUMMED_ERROR) * floats.UNIT_ROUNDOFF
+        terms = number * self._active.size
+        return self._is_begun and error <= self._error and terms <= self.size // 4
+
+    def _summed(self, weights: FloatArray, places: IndexArray) -> ComplexArray:
+        """Returns the spectrum of a few masses where it is not negligible."""
+        # In whole parts of the circle angles are exact.
+        parts = np.multiply.outer(self._active, places) % self.size
+        turns = (2 * math.pi / self.size) * parts
+        values: ComplexArray = (np.cos(turns) - 1j * np.sin(turns)) @ weights
+        return values
 
     def _transform(self, weights: FloatArray) -> ComplexArray:
         """Returns the transform of masses at 0, 1, … on the circle."""

@@ -159,6 +159,8 @@ def logarithms(
     frequencies: IndexArray,
     size: int,
     places: IndexArray | None = None,
+    *,
+    light: float = _LIGHT,
 ) -> Logarithms:
     """Returns logarithms of a spectrum f = Σ w e^{−iω index} near one.
 
@@ -169,6 +171,8 @@ def logarithms(
         frequencies: (m,) numbers j of frequencies ω = 2πj / size, from 0 to size / 2.
         size: Number of lattice points on the circle.
         places: (n,) where the weights are, from the start; 0, 1, … by default.
+        light: What is far from the middle is summed as it is where it weighs no more,
+            over E |ωd|² with the highest frequency.
     """
     if places is None:
         places = np.flatnonzero(weights)
@@ -176,7 +180,7 @@ def logarithms(
     middle = round(sums.dot(weights, places.astype(np.float64)))
     highest = max(int(frequencies.max()), 1)
     steps = (2 * math.pi * highest / size) * (places - middle).astype(np.float64)
-    distant = _distant(weights, steps, highest)
+    distant = _distant(weights, steps, highest, light)
     moments = _moments(weights[~distant], steps[~distant])
     relative = frequencies / highest
     # Σ w − 1: multiples of 2^−51 add up exactly; the rest is below n 2^−52.
@@ -216,11 +220,11 @@ def _moments(weights: FloatArray, steps: FloatArray) -> FloatArray:
 
 
 def _distant(
-    weights: FloatArray, steps: FloatArray, highest: int
+    weights: FloatArray, steps: FloatArray, highest: int, light: float
 ) -> npt.NDArray[np.bool_]:
     """Tells which weights are summed on their own: few, and light beside the rest."""
     distant: npt.NDArray[np.bool_] = np.abs(steps) > _NEAREST
-    most = _LIGHT * sums.dot(weights, steps**2)
+    most = light * sums.dot(weights, steps**2)
     if (
         highest > _MOST_FREQUENCIES
         or int(distant.sum()) * (highest + 1) > _MOST_FAR
@@ -243,7 +247,7 @@ def _far(
         ]
     )
     errors = np.arange(highest + 1, dtype=np.float64) * _TURN_ERROR
-    errors += 2 * _BLOCK + math.log2(len(found)) + _TERM_ERROR
+    errors += 2 * min(_BLOCK, weights.size) + math.log2(len(found)) + _TERM_ERROR
     errors *= floats.UNIT_ROUNDOFF * float(weights.sum())
     total = sums.pairwise(found.T) - float(weights.sum())
     total[0] = errors[0] = 0.0
@@ -261,7 +265,7 @@ def _powers(weights: FloatArray, turns: FloatArray, highest: int) -> ComplexArra
     turn *= low[-1]
     for before, row in itertools.pairwise(high):
         np.multiply(before, turn, out=row)
-    products = np.einsum("ai,bi->ab", high, low).reshape(-1)
+    products = (high @ low.T).reshape(-1)
     return np.asarray(products[: highest + 1])
 
 

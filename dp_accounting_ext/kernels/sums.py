@@ -1,6 +1,7 @@
 """Sums of products, and of chances."""
 
 from collections.abc import Iterable
+from collections.abc import Sequence
 import math
 from typing import TypeVar
 
@@ -8,6 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 FloatArray = npt.NDArray[np.float64]
+# Certified: so many are added up in any order.
+_NEIGHBOURS = 32
 Values = TypeVar("Values", FloatArray, npt.NDArray[np.complex128])
 
 
@@ -66,6 +69,27 @@ def gather(
     low = np.subtract(weights, high, out=anchor)
     total += gather_quickly(cells, low, size)
     return total
+
+
+def gather_neighbours(
+    cells: npt.NDArray[np.int64], each: Sequence[FloatArray], size: int
+) -> list[FloatArray]:
+    """Returns the (size,) sums of some weights in each cell, where few cells follow.
+
+    Args:
+        cells: (n,) cells, best with neighbours in one.
+        each: (n,) weights, several times.
+        size: How many cells there are.
+
+    Returns:
+        Each one's sums, with an error of at most 34 units of rounding of the sum of
+        their absolute values.
+    """
+    starts = np.arange(cells.size) % _NEIGHBOURS == 0
+    starts[1:] |= cells[1:] != cells[:-1]
+    (begins,) = np.nonzero(starts)
+    cells = cells[begins]
+    return [gather(cells, np.add.reduceat(x, begins), size) for x in each]
 
 
 def gather_quickly(

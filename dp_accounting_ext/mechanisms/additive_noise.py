@@ -21,9 +21,6 @@ DominatingPair = dominating_pair.DominatingPair
 Shifts = shifts.Shifts
 
 UNSHIFTED = ((0.0, 1.0),)
-# Tuning: of the noise, for pairs that need not be tight. Half and twice it: groups of
-# 128 take as long.
-_FEW_POINTS = 1 << 12
 
 
 @dataclasses.dataclass(frozen=True)
@@ -236,11 +233,13 @@ class GaussianMixture(_ShiftMixture):
     def _moved_epsilon(self, distance: float, delta: float, bound: Bound) -> float:
         return gaussian.epsilon(distance, delta, bound)
 
-    def rough_pairs(self, tail_mass: float) -> dominating_pair.DirectedPairs:
+    def rough_pairs(
+        self, tail_mass: float, points: int
+    ) -> dominating_pair.DirectedPairs:
         pair = self._without_rare(
             Bound.UPPER,
             tail_mass,
-            lambda p, q: self._pair_on(p, q, Bound.UPPER, tail_mass, _FEW_POINTS),
+            lambda p, q: self._pair_on(p, q, Bound.UPPER, tail_mass, points),
         )
         return dominating_pair.DirectedPairs.same(pair)
 

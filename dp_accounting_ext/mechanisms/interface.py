@@ -50,10 +50,12 @@ class Mechanism(abc.ABC):
             tail_mass: Probability that may be moved to the sinks.
         """
 
-    def rough_pairs(self, tail_mass: float) -> DirectedPairs:
-        """Returns upper pairs made in a moment, less tight than `pairs`, if there are.
+    def rough_pairs(self, tail_mass: float, points: int) -> DirectedPairs:
+        """Returns upper pairs, less tight than `pairs` and sooner made, if there are.
 
-        They tell which of many mechanisms need no better ones.
+        Args:
+            tail_mass: As of `pairs`.
+            points: About how many atoms will do; those of `pairs` do.
         """
         return self.pairs(Bound.UPPER, tail_mass)
 
@@ -223,16 +225,18 @@ def pairs_of(mechanism: Mechanism, bound: Bound, tail_mass: float) -> DirectedPa
     )
 
 
-def rough_pairs_of(mechanism: Mechanism, tail_mass: float) -> DirectedPairs:
-    """Returns upper pairs of one run that were made in a moment, if there are."""
+def rough_pairs_of(
+    mechanism: Mechanism, tail_mass: float, points: int
+) -> DirectedPairs:
+    """Returns upper pairs of one run of about so many atoms, if there are."""
     tail_mass = max(tail_mass, _SMALLEST_TAIL_MASS)
     if type(mechanism).rough_pairs is Mechanism.rough_pairs:
         return pairs_of(mechanism, Bound.UPPER, tail_mass)
 
     def pairs() -> DirectedPairs:
-        return mechanism.rough_pairs(tail_mass).map(dominating_pair.certain)
+        return mechanism.rough_pairs(tail_mass, points).map(dominating_pair.certain)
 
-    return _PAIRS.get((mechanism, "rough", tail_mass), pairs)
+    return _PAIRS.get((mechanism, points, tail_mass), pairs)
 
 
 def pairs_of_part(part: Mechanism, bound: Bound, tail_mass: float) -> DirectedPairs:

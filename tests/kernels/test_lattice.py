@@ -548,3 +548,42 @@ def test_a_factor_with_gaps_is_the_same_with_zeros(count, size):
     )
     assert sparse.masses(first, 50).noise < 2 * whole.masses(first, 50).noise
     assert sparse.mass_above(10**7) == whole.mass_above(10**7) == 0
+
+
+@pytest.mark.parametrize(
+    ("width", "atoms", "ways"), [(30, 3, {"few"}), (120, 120, {"near one"})]
+)
+def test_many_different_factors_are_within_their_noise(width, atoms, ways, monkeypatch):
+    """Once few frequencies are left, no factor needs a transform of its own."""
+    generator = np.random.default_rng(width)
+    number, size = 160, 1 << 14
+    used = set()
+    for name, way in (("_summed", "few"), ("_near_one", "near one")):
+        plain = getattr(lattice.TiltedProduct, name)
+
+        def spied(self, *given, plain=plain, way=way):
+            found = plain(self, *given)
+            used.update({way} if found is not None else set())
+            return found
+
+        monkeypatch.setattr(lattice.TiltedProduct, name, spied)
+    product = lattice.TiltedProduct(0.0, size, [0.01])
+    rows = []
+    for _ in range(number):
+        row = np.zeros(width, dtype=np.longdouble)
+        places = np.sort(generator.permutation(width)[:atoms])
+        places[0] = 0
+        masses = generator.multinomial(4096 - atoms, np.full(atoms, 1 / atoms)) + 1
+        masses = masses / 4096
+        row[places] = masses
+        rows.append(row)
+        product.multiply(lattice.Factor(0, masses, 1, gaps=places))
+    assert used == ways
+    # In longer floats, of positive terms.
+    exact = functools.reduce(np.convolve, rows)
+    middle = round(number * (width - 1) / 2)
+    found = product.masses(middle - 20, 41)
+    assert found.noise < 1e-12
+    for place, value in enumerate(found.values):
+        wanted = exact[middle - 20 + place]
+        assert abs(value - wanted) <= found.noise + product.mass_error * wanted

@@ -112,3 +112,19 @@ def test_a_pairwise_sum_is_off_by_the_logarithm_of_its_length(size):
     allowed = sum(map(Fraction, np.abs(values).tolist()))
     allowed *= math.ceil(math.log2(size)) if size > 1 else 0
     assert abs(Fraction(float(sums.pairwise(values))) - exact) <= allowed / 2**53
+
+
+@pytest.mark.parametrize("number", [1, 31, 32, 33, 5000])
+def test_gathering_neighbours_errs_by_34_units_at_most(number):
+    """In whatever order the cells come, and with cells that hold nothing."""
+    generator = np.random.default_rng(number)
+    weights = generator.lognormal(0.0, 20.0, (2, number))
+    cells = np.sort(generator.integers(0, 7, number))
+    cells[number // 2] = 3
+    each = sums.gather_neighbours(cells, list(weights), 9)
+    for found, given in zip(each, weights, strict=True):
+        assert found.size == 9
+        for cell in range(9):
+            mine = oracles.exact(given[cells == cell])
+            error = abs(Fraction(float(found[cell])) - sum(mine))
+            assert error <= 34 * Fraction(2.0**-53) * sum(mine)

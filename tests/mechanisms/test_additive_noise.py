@@ -150,7 +150,7 @@ def test_more_noise_never_tells_more(kind, factor, epsilon):
 def test_rough_pairs_dominate(p, q, direction):
     """And are not far above, in an eighth of the atoms."""
     mechanism = GaussianMixture(p, q)
-    rough = mechanism.rough_pairs(1e-12).of(direction)
+    rough = mechanism.rough_pairs(1e-12, 4096).of(direction)
     assert rough.masses.size <= 4096
     for epsilon in (0.0, 0.1, 0.7, 2.0):
         exact = mechanism.closed_form_delta(epsilon, direction, Bound.LOWER)

@@ -133,8 +133,8 @@ def test_a_composition_differs_no_more_often_than_any_of_its_runs():
 def test_rough_pairs_are_the_pairs_where_there_are_no_others():
     mechanism = additive_noise.laplace(1.0)
     exact = interface.pairs_of(mechanism, Bound.UPPER, 1e-12)
-    assert interface.rough_pairs_of(mechanism, 1e-12) is exact
+    assert interface.rough_pairs_of(mechanism, 1e-12, 4096) is exact
     rough = interface.rough_pairs_of(
-        additive_noise.GaussianMixture(((1.0, 1.0),), ((0.0, 1.0),)), 1e-12
+        additive_noise.GaussianMixture(((1.0, 1.0),), ((0.0, 1.0),)), 1e-12, 4096
     )
     assert rough.remove.bound is Bound.UPPER

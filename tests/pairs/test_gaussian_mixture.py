@@ -9,6 +9,7 @@ import mpmath
 import numpy as np
 import oracles
 import pytest
+from scipy import special
 
 from dp_accounting_ext.pairs import dominating_pair
 from dp_accounting_ext.pairs import gaussian_mixture
@@ -173,3 +174,29 @@ def test_masses_of_a_gaussian_pair_err_by_no_more_than_they_say(
     else:
         assert masses <= 1 + pair.mass_error
         assert gains <= 1 + pair.mass_error + pair.ratio_error
+
+
+@pytest.mark.parametrize("tail_mass", [1e-8, 1e-15, 1e-100])
+@pytest.mark.parametrize("rate", [1e-5, 0.01, 0.1])
+def test_noise_that_says_little_has_longer_cells(rate, tail_mass):
+    """Each cell's masses are those of the noise, however long it is."""
+    p, q = Mixture(((0.0, 1 - rate), (1.0, rate))), Mixture(((0.0, 1.0),))
+    tail = -float(special.ndtri(tail_mass))
+    points = 1 << 15
+    whole = gaussian_mixture._Grid(-tail, 1 + tail, points)
+    grids = gaussian_mixture._grids(p, q, whole)
+    assert (grids[0].low, grids[-1].high) == (whole.low, whole.high)
+    assert sum(grid.number for grid in grids) < 0.8 * points or tail_mass < 1e-99
+    for grid in grids[:-1]:
+        assert grid.high == grids[1].low
+        noise = grid.points()
+        steps = grid.step / 2 * np.append(1 + gaussian_mixture._NODES, 2.0)
+        log_q, falls = q.tabulated(grid, steps)
+        _, rises = p.tabulated(grid, steps)
+        masses, _, _ = gaussian_mixture._cells(noise, log_q, rises, falls)
+        error = 32 + 4 * (tail + 1) ** 2
+        for cell in (0, masses.size // 2, masses.size - 1):
+            with mpmath.workdps(50):
+                ends = [mpmath.ncdf(mpmath.mpf(x)) for x in noise[cell : cell + 2]]
+                truth = ends[1] - ends[0]
+                assert abs(masses[cell] - truth) <= error * 2.0**-53 * truth
