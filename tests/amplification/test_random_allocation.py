@@ -1,6 +1,7 @@
 """1-out-of-t allocation: both routes against enumeration, quadrature, sampling."""
 
 from fractions import Fraction
+import functools
 import itertools
 import math
 
@@ -25,6 +26,7 @@ BOUNDS = (Bound.LOWER, Bound.UPPER)
 ROUTES = (Route.GEOMETRIC, Route.ADDITIVE)
 
 
+@functools.cache
 def allocated(sigma, steps, bound, *, delta=1e-6, route=Route.AUTOMATIC, points=None):
     tail_mass = delta * 1e-6
     base = gaussian.dominating_pair_of(sigma, bound, tail_mass=tail_mass / steps / 100)

@@ -49,7 +49,7 @@ SMALL = {
         allocation_figures.figure_10,
         {"num_steps": 20, "selected": (3,), "points": 2},
     ),
-    "11": (allocation_figures.figure_11, {"num_steps": 20, "selected": (1, 4)}),
+    "11": (allocation_figures.figure_11, {"num_steps": 8, "selected": (1, 2)}),
 }
 
 
