@@ -51,6 +51,7 @@ _SHARE, _MOST_REFINED = 0.15, 20_000  # Of the work that a plan asks for.
 _SPARE, _OF_WIDTH = 1.1, 0.96  # More samples than planned, for a part of the width.
 _MOST_OF_STAKE = 0.95  # Of the capital, that a sample may lose.
 _LARGEST_EXPONENT = 600.0
+_ASYMMETRY = 1e-12  # Of a Gram matrix, over its largest entry: far below `_ROUNDING`.
 _LEAST_EPSILON = 0.05  # Widths are relative to no less.
 _TAIL_SHARE = 1e-6
 
@@ -201,7 +202,7 @@ def certify_mixture(
     P is the mean of N(m_i, I) over i, and Q is N(0, I).
 
     Args:
-        gram: (b, b) inner products of the means m_i, all at least 0.
+        gram: (b, b) inner products of the means m_i, all at least 0, for b up to 4096.
         delta: As for `certify_by_sampling`, as are all others.
         failure_probability: α.
         relative_width: The aim.
@@ -210,6 +211,10 @@ def certify_mixture(
 
     Returns:
         The bracket, whose add_upper is infinite: nothing is said about ADD.
+
+    Raises:
+        ValueError: If a number or the matrix is not as it must be.
+        BudgetError: If as many samples as are needed take too long.
 
     Source:
         Waudby-Smith and Ramdas 2020, https://arxiv.org/abs/2010.09686, Section 4:
@@ -222,7 +227,7 @@ def certify_mixture(
     if seed is None:
         seed = int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
     pilot, main = map(np.random.default_rng, np.random.SeedSequence(seed).spawn(2))
-    means = moment_tilts.Means(np.asarray(gram, dtype=np.float64))
+    means = moment_tilts.Means(_checked_gram(gram))
     logs = math.log(2 / failure_probability)
     aim = _Aim(delta, relative_width, logs)
     plan = _refined(means, aim, _plan(means, aim, pilot), pilot)
@@ -454,6 +459,34 @@ def _bet(
     most = delta if sign > 0 else samples.largest(epsilon)
     stake = min(max(stake, 0.0), _MOST_OF_STAKE / most)
     return stake, float(np.log1p(stake * gains).mean())
+
+
+def _checked_gram(gram: Any) -> FloatArray:
+    """Returns a Gram matrix of floats; `Means` says whether it has a root."""
+    try:
+        found = np.asarray(gram, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError("gram must be a square matrix of numbers.") from None
+    if found.ndim != 2 or found.shape[0] != found.shape[1] or not found.size:
+        raise ValueError(f"gram must be a square matrix. Found shape {found.shape}.")
+    if len(found) > strategies.MOST_BINS:
+        raise ValueError(
+            f"gram must have at most {strategies.MOST_BINS} rows. Found {len(found)}."
+        )
+    wrong = ~((found >= 0) & (found <= _LARGEST_EXPONENT))
+    if wrong.any():
+        raise ValueError(
+            "gram, products of means over the noise's variance, must have entries in "
+            f"[0, {_LARGEST_EXPONENT:g}]. Found {found[wrong][0]:g}."
+        )
+    if not found.any():
+        raise ValueError("gram must have an entry above 0. Found none.")
+    apart = np.abs(found - found.T).max()
+    if apart > _ASYMMETRY * found.max():
+        raise ValueError(
+            f"gram must be symmetric. Found entries that differ by {apart:g}."
+        )
+    return found
 
 
 def _check(delta: Any, failure_probability: Any, relative_width: Any) -> None:

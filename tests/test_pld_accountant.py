@@ -511,3 +511,21 @@ class TestCopies:
         expected = alone.get_epsilon_bounds(1e-6)
         assert accountant.get_epsilon_bounds(1e-6) == pytest.approx(expected, rel=1e-12)
         assert max(answers) <= expected[1] * (1 + 1e-12)
+
+
+def test_a_tiny_delta_is_as_tight_as_others():
+    """A law of too few atoms finds the wrong window for it: it was 57 % wide."""
+    training = dp_accounting.PoissonSampledDpEvent(0.00387791692, Gaussian(3.209017674))
+    lower, upper = (
+        ext.PLDAccountant().compose(training, 13735).get_delta_bounds(3.60922446)
+    )
+    assert 1e-130 < lower <= upper <= lower * 1.01
+
+
+def test_noise_that_dense_losses_add_takes_no_longer_cells():
+    """Of a mixture each loss is likely, whatever atoms stand for it."""
+    shifts = dp_accounting.dp_event.MixtureOfGaussiansDpEvent(
+        4.12, [0.0, 1.0, 2.0], [0.2, 0.5, 0.3]
+    )
+    lower, upper = ext.PLDAccountant().compose(shifts, 28023).get_epsilon_bounds(1e-6)
+    assert lower <= upper <= lower * (1 + 2.5e-6)

@@ -95,6 +95,37 @@ def test_bad_arguments(fields, message):
         ext.certify_by_sampling(EVENT, **{"delta": 0.01, **fields})
 
 
+@pytest.mark.parametrize(
+    ("gram", "message"),
+    [
+        ([[1.0, 2.0], [2.0, 1.0]], "positive semidefinite. Found the eigenvalue -1"),
+        ([[1.0, 0.5], [0.4, 1.0]], "symmetric. Found entries that differ by 0.1"),
+        ([[1.0, -0.1], [-0.1, 1.0]], r"entries in \[0, 600\]. Found -0.1"),
+        ([[math.nan]], r"entries in \[0, 600\]. Found nan"),
+        ([[1e3]], r"entries in \[0, 600\]. Found 1000"),
+        ([1.0, 0.5], r"square matrix. Found shape \(2,\)"),
+        (np.eye(3)[:2], r"square matrix. Found shape \(2, 3\)"),
+        (np.empty((0, 0)), r"square matrix. Found shape \(0, 0\)"),
+        (np.zeros((2, 2)), "an entry above 0"),
+        ([[1.0], [1.0, 2.0]], "square matrix of numbers"),
+        ("gram", "square matrix of numbers"),
+        (np.broadcast_to(1.0, (4097, 4097)), "at most 4096 rows. Found 4097"),
+    ],
+)
+def test_matrices_that_no_means_have(gram, message):
+    with pytest.raises(ValueError, match=f"gram.* must .*{message}"):
+        sampling_certificate.certify_mixture(gram, 0.01)
+
+
+def test_equal_means_are_a_gaussian():
+    """A matrix of rank one is semidefinite but for rounding."""
+    gaussian = ext.PLDAccountant().compose(dp_accounting.GaussianDpEvent(1.0))
+    low, high = gaussian.get_epsilon_bounds(1e-3)
+    found = sampling_certificate.certify_mixture(np.ones((3, 3)), 1e-3, 0.01, seed=1)
+    assert found.lower <= high
+    assert low <= found.upper <= 1.03 * found.lower
+
+
 def test_a_rare_delta_is_answered():
     gaussian = ext.PLDAccountant().compose(dp_accounting.GaussianDpEvent(1.0))
     low, high = gaussian.get_epsilon_bounds(1e-30)

@@ -24,7 +24,7 @@ FloatArray = npt.NDArray[np.float64]
 _CORRELATIONS = np.linspace(0.1, 0.97, 88)
 _SMALLEST_POWER = 1e-250  # Of r: what is divided by it stays finite.
 _CELL = 0.3  # Of states, over the innovation's standard deviation.
-_COARSER = 1.5  # The variance of a cell of sums, over that of an upper bound's.
+_COARSER = 0.75  # The variance of a cell of sums, over that of an upper bound's.
 _MOST_WORK = 2e11  # Products: about 15 s.
 
 

@@ -46,7 +46,7 @@ _SINK_EXPONENT = 20.0
 _DEVIATIONS_BELOW = 1.0  # How far below its stretch a composed loss is kept.
 _LEAST_CENTRE = 0.1  # An ε near zero counts as so many deviations.
 _LEAST_SPREAD = 1e-12  # A smaller deviation, over the largest loss, is rounding.
-_MOST_ATOMS = 512
+_MOST_ATOMS = 1024  # Of one law; of several together four times as many.
 _FEWEST_ATOMS = 128
 _OCTAVES = 4096  # More than there are.
 
@@ -74,7 +74,7 @@ class Group:
         cls, losses: FloatArray, masses: FloatArray, count: int, num_laws: int
     ) -> "Group":
         """Returns the group of one of so many laws."""
-        most = max(min(_MOST_ATOMS, 8 * _MOST_ATOMS // num_laws), _FEWEST_ATOMS)
+        most = max(min(_MOST_ATOMS, 4 * _MOST_ATOMS // num_laws), _FEWEST_ATOMS)
         size = min(masses.size, most)
         starts = np.arange(size) * masses.size // size
         ends = np.append(starts[1:], masses.size - 1)

@@ -325,7 +325,7 @@ class Composition:
         self._moved = 0.0
         # Bound on the relative error of masses that were added up quickly.
         self._gathered = 0.0
-        # Each copy may move by an interval.
+        # Each copy may move by an interval, or by more in a law's longer cells.
         least, most = totals.ends[0] / interval, totals.ends[1] / interval
         first = math.floor(max(place.low / interval, least - totals.copies)) - 2
         last = math.ceil(min(place.high / interval, most + totals.copies))

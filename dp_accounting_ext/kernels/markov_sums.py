@@ -10,6 +10,7 @@ its variance that falls by r² a step; steps still have the mean one.
 
 from collections.abc import Sequence
 import dataclasses
+import functools
 import math
 
 import numpy as np
@@ -35,10 +36,10 @@ _LOWEST_ARGUMENT = -37.0
 _RAISED = 1e-9
 
 # Certified: masses below it are dropped, and counted as lost.
-_SMALLEST_MASS = 1e-220
-# Certified: a split over a cell h is below N(0, h² π / 8) in the convex order, for with
-# chances θ and 1 − θ the density at Φ^{-1}(θ) is at least 4 θ (1 − θ) / √(2π).
-_SPLIT_VARIANCE = math.pi / 8 * (1 + 1e-12)
+SMALLEST_MASS = 1e-220
+_BLOCK = 64  # Tuning: states of a block of moves; zeros between blocks are left out.
+# Certified: far more than the rounding of a variance that is lowered by it.
+_LESS_VARIANCE = 1e-12
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,6 +57,7 @@ class Chain:
         length: Number of steps, at least 1.
         excess: By how much the variance is larger at either end, in [0, 1].
         reach: Number of steps from an end on which it is larger; not above half of all.
+        smallest_mass: From below, of a state and a cell: less is left out.
     """
 
     states: FloatArray
@@ -68,6 +70,7 @@ class Chain:
     length: int
     excess: float = 0.0
     reach: int = 0
+    smallest_mass: float = SMALLEST_MASS
 
     @property
     def ratios(self) -> FloatArray:
@@ -130,6 +133,29 @@ class _Moves:
     ratio_above: FloatArray
     below: FloatArray
 
+    @functools.cached_property
+    def _blocks(self) -> list[tuple[slice, slice, FloatArray]]:
+        """Blocks of columns, and the rows that reach them, transposed."""
+        found = []
+        for start in range(0, self.matrix.shape[1], _BLOCK):
+            columns = slice(start, start + _BLOCK)
+            reached = np.flatnonzero(self.matrix[:, columns].any(axis=1))
+            rows = (
+                slice(int(reached[0]), int(reached[-1]) + 1)
+                if reached.size
+                else slice(0)
+            )
+            block = np.ascontiguousarray(self.matrix[rows, columns].T)
+            found.append((columns, rows, block))
+        return found
+
+    def carried(self, masses: FloatArray) -> FloatArray:
+        """Returns (n, l) masses of states and places after the move."""
+        found = np.empty_like(masses)
+        for columns, rows, block in self._blocks:
+            np.matmul(block, masses[rows], out=found[columns])
+        return found
+
 
 def upper_sum(chain: Chain) -> SumLaw:
     """Returns the law of the chain's sum, from above.
@@ -157,12 +183,12 @@ def upper_sum(chain: Chain) -> SumLaw:
             )
             lost_mass += float(masses @ moves.above)
             lifted += float(masses @ moves.below)
-            before = np.ascontiguousarray(moves.matrix.T) @ after
+            before = moves.carried(after)
         met += before
         after = np.stack(
             [adder @ row for adder, row in zip(added, before, strict=True)]
         )
-        small = after < _SMALLEST_MASS
+        small = after < SMALLEST_MASS
         cleared += float(after[small].sum())
         after[small] = 0.0
     most = max(int(np.diff(adder.indptr).max()) for adder in added)
@@ -180,12 +206,13 @@ def upper_sum(chain: Chain) -> SumLaw:
     )
 
 
-def lower_sum(chain: Chain) -> tuple[FloatArray, FloatArray, float]:
+def lower_sum(chain: Chain, scales: FloatArray) -> tuple[FloatArray, FloatArray, float]:
     """Returns the law of the chain's sum, from below.
 
     Args:
-        chain: Its places are the lower ends of cells of sums, the first one 0; its
-            factors are dominated by the true ones.
+        chain: Its places are about the lower ends of cells of sums: 0, and then evenly
+            spaced logarithms. Its factors are dominated by the true ones.
+        scales: (length,) a of each step, up to the chain's.
 
     Returns:
         (k,) sums, increasing; (k,) their masses; and a bound on the relative error of
@@ -195,48 +222,70 @@ def lower_sum(chain: Chain) -> tuple[FloatArray, FloatArray, float]:
         Σ masses · (sums − k)₊ is at most the mean of (S − k)₊ for every k.
     """
     cell = float(np.diff(chain.states).max())
-    taken = _SPLIT_VARIANCE * cell**2
     innovation = (1 - chain.correlation) * (1 + chain.correlation)
-    first = hats(chain.states, np.zeros(1), math.sqrt(1 - taken), raised=False)
-    spread = math.sqrt(innovation - taken)
+    first_spread, spread = (spread_to_split(part, cell) for part in (1.0, innovation))
+    first = hats(chain.states, np.zeros(1), first_spread, raised=False)
     means = chain.correlation * chain.states
     columns = np.ascontiguousarray(hats(chain.states, means, spread, raised=False).T)
     masses = np.zeros((chain.states.size, chain.places.size))
     masses[:, 0] = first[0]
     totals = np.zeros_like(masses)
-    for step in range(chain.length):
+    for step, scale in enumerate(scales.tolist()):
         if step:
             masses, totals = columns @ masses, columns @ totals
-        masses, totals = _grouped_after(chain, masses, totals)
+        ratios = np.exp(scale * chain.states - scale**2 / 2)
+        masses, totals = _grouped_after(chain, ratios, masses, totals)
     mass, total = masses.sum(axis=0), totals.sum(axis=0)
-    kept = mass > _SMALLEST_MASS
+    kept = mass > chain.smallest_mass
     # In an addition a cell gathers from its own state alone.
     gathered = chain.places.size * chain.factors.size
     operations = gathered + 4 * chain.states.size + 64
     each = operations * floats.UNIT_ROUNDOFF + 2 * QUADRATURE_ERROR
+    sums, masses = total[kept] / mass[kept], mass[kept]
+    order = np.argsort(sums, kind="stable")
     # A mean is a quotient of two sums, and becomes a term of the next step's.
-    return total[kept] / mass[kept], mass[kept], 4 * chain.length**2 * each
+    return sums[order], masses[order], 4 * chain.length**2 * each
+
+
+def spread_to_split(variance: float, cell: float) -> float:
+    """Returns a deviation s with which N(m, s²), once it is split, is below N(m, V).
+
+    V (1 + √(1 − h² / V)) / 2 is taken for s²: h²/4, and hardly more, less than V.
+
+    Args:
+        variance: V, at least h².
+        cell: h, the widest of the cells between whose ends it is split.
+
+    Guarantees:
+        In the convex order, for every m and every such grid (docs/matrix.md).
+    """
+    squared = variance * (1 + math.sqrt(1 - cell**2 / variance)) / 2
+    return math.sqrt(floats.lowered(squared, _LESS_VARIANCE))
 
 
 def _grouped_after(
-    chain: Chain, masses: FloatArray, totals: FloatArray
+    chain: Chain, ratios: FloatArray, masses: FloatArray, totals: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Returns masses, and masses times sums, after an addition, by state and cell."""
-    shape = masses.shape
-    occupied = masses > _SMALLEST_MASS
+    count = chain.places.size
+    occupied = masses > chain.smallest_mass
     rows = np.nonzero(occupied)[0]
     mass = masses[occupied]
     means = totals[occupied] / mass
     new_masses, new_totals = np.zeros(masses.size), np.zeros(masses.size)
-    added = chain.ratios[rows]
+    added, firsts = ratios[rows], rows * count
+    lowest, highest = np.log(chain.places[[1, -1]])
+    each = (count - 2) / (highest - lowest)
     for factor, chance in zip(chain.factors, chain.chances, strict=True):
         sums = means + factor * added
-        cells = np.searchsorted(chain.places, sums, side="right") - 1
-        cells += rows * shape[1]
+        # Whatever is the cell of a sum, a group has its mean.
+        cells = np.clip((np.log(sums) - lowest) * each + 1, 0, count - 1)
+        cells = cells.astype(np.intp)
+        cells += firsts
         weights = chance * mass
         new_masses += np.bincount(cells, weights, masses.size)
         new_totals += np.bincount(cells, weights * sums, masses.size)
-    return new_masses.reshape(shape), new_totals.reshape(shape)
+    return new_masses.reshape(masses.shape), new_totals.reshape(masses.shape)
 
 
 def drift(chain: Chain) -> float:
@@ -276,16 +325,41 @@ def _step(chain: Chain, step: int, before: _Moves) -> _Moves:
 
 
 def _moves(chain: Chain, means: FloatArray, spread: float) -> _Moves:
-    """Returns where N(mean, spread²) goes, split between the states around it."""
+    """Returns where N(mean, spread²) goes, split between the states around it.
+
+    What is further than a band around its mean counts as if it left the grid.
+    """
     states, scale = chain.states, chain.scale
     matrix = hats(states, means, spread, raised=True)
-    below = _ndtr((states[0] - means) / spread)
-    matrix[:, 0] += below
-    above = _ndtr((means - states[-1]) / spread)
+    first, last = _band(chain, means, spread)
+    columns = np.arange(states.size)
+    matrix[columns < first[:, np.newaxis]] = 0.0
+    matrix[columns > last[:, np.newaxis]] = 0.0
+    below = _ndtr((states[first] - means) / spread)
+    matrix[np.arange(means.size), first] += below
+    above = _ndtr((means - states[last]) / spread)
     moved = means + scale * spread**2
     growth = np.exp(scale * means - scale**2 / 2 * (1 - spread**2))
-    ratio_above = growth * _ndtr((moved - states[-1]) / spread)
+    ratio_above = growth * _ndtr((moved - states[last]) / spread)
     return _Moves(matrix, above, floats.raised(1.0) * ratio_above, below)
+
+
+def _band(
+    chain: Chain, means: FloatArray, spread: float
+) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """Returns the first and the last state that are told apart, for each mean.
+
+    From x ≥ a on, with no excess, a ratio to come is e^{a x − a²/2} on average, at
+    most.
+    """
+    states, reach = chain.states, _FURTHEST * spread
+    if chain.excess:
+        reach = math.inf
+    highest = np.maximum(means + reach, chain.scale)
+    first = np.searchsorted(states, means - reach, side="right") - 1
+    last = np.searchsorted(states, highest)
+    most = states.size - 1
+    return np.clip(first, 0, most), np.clip(last, 0, most)
 
 
 def hats(

@@ -35,6 +35,7 @@ _FEW_NEIGHBOURS, _LARGEST_EXPONENT = 0.25, 300.0
 _NOISE, _ROUND, _PRODUCT, _PAIR, _FASTER = 20.0, 5.0, 0.1, 100.0, 4.0
 # Of the least eigenvalue over the largest entry: far below what samples can tell.
 _JITTER = 1e-13
+_INDEFINITE = 1e-10  # Of the largest eigenvalue: more is no rounding.
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -54,13 +55,22 @@ class Means:
 
     @functools.cached_property
     def root(self) -> list[tuple[slice, slice, FloatArray]]:
-        """Blocks of a root of G: their rows, columns, and entries."""
+        """Blocks of a root of G: their rows, columns, and entries.
+
+        Raises:
+            ValueError: If there is none.
+        """
         size = len(self.gram)
         whole = self.gram + _JITTER * self.gram.max() * np.eye(size)
         try:
             lower = np.linalg.cholesky(whole)
         except np.linalg.LinAlgError:
             values, vectors = np.linalg.eigh(whole)
+            if values[0] < -_INDEFINITE * values[-1]:
+                raise ValueError(
+                    "gram must be positive semidefinite. "
+                    f"Found the eigenvalue {values[0]:g}."
+                ) from None
             lower = vectors * np.sqrt(np.maximum(values, 0.0))
         blocks = []
         for start in range(0, size, _ROWS):

@@ -247,7 +247,8 @@ def _far(
         ]
     )
     errors = np.arange(highest + 1, dtype=np.float64) * _TURN_ERROR
-    errors += 2 * min(_BLOCK, weights.size) + math.log2(len(found)) + _TERM_ERROR
+    # Each part of a product's sum has 2 n terms; both together err by the root of 2.
+    errors += 3 * min(_BLOCK, weights.size) + math.log2(len(found)) + _TERM_ERROR
     errors *= floats.UNIT_ROUNDOFF * float(weights.sum())
     total = sums.pairwise(found.T) - float(weights.sum())
     total[0] = errors[0] = 0.0

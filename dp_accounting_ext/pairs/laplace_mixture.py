@@ -19,8 +19,10 @@ _ERROR = 64 * floats.UNIT_ROUNDOFF
 # Certified: a smaller E e^shift − 1 needs log1p for the digits of its logarithm.
 _SMALL_GROWTH = 0.5
 
-# Tuning, not measured.
-_POINTS = 1 << 14  # At least so many cells.
+# Tuning. As many cells as of a mass of one, where shifts are near: the same widths,
+# and a third of the time. The widest cell is not measured.
+_POINTS = 1 << 14  # Of a mass of one.
+_FEWEST_POINTS = 1 << 12
 _WIDEST_CELL = 1e-2  # In nats.
 
 
@@ -166,13 +168,15 @@ def dominating_pair_of(
     reach = high - low
     if reach > floats.LARGEST_EXPONENT:
         return dominating_pair.trivial_pair(bound)
-    number = math.ceil(max(_POINTS, 2 * reach / _WIDEST_CELL))
+    # Cells add to the variance by the mass between the shifts alone.
+    points = max(_POINTS * math.sqrt(-math.expm1(-reach / 2)), _FEWEST_POINTS)
+    number = math.ceil(max(points, 2 * reach / _WIDEST_CELL))
     kinks = [shift for shift, _ in p.shifts + q.shifts]
-    points = np.union1d(np.linspace(low, high, number + 1), kinks)
-    edges = p.density(points) / q.density(points)
-    p_masses, q_masses = p.masses(points), q.masses(points)
+    places = np.union1d(np.linspace(low, high, number + 1), kinks)
+    edges = p.density(places) / q.density(places)
+    p_masses, q_masses = p.masses(places), q.masses(places)
     # Outside all shifts the density is e^{−distance} times that at the end.
-    q_ends = q.density(points[[0, -1]])
+    q_ends = q.density(places[[0, -1]])
     rounding = _ERROR * (1 + reach + len(kinks))
     rounding += p.weight_error() + q.weight_error()
     if bound is Bound.LOWER:

@@ -25,7 +25,7 @@ MOST_COST = 1e200
 
 
 def array(name: str, value: Any) -> FloatArray:
-    """Returns the value as an array of floats.
+    """Returns the value as an array of floats: a copy that nobody can change.
 
     Raises:
         TypeError: If it does not consist of real numbers.
@@ -33,7 +33,9 @@ def array(name: str, value: Any) -> FloatArray:
     found = fields.number_array(name, value)
     # Numbers wider than floats may become infinite, which is refused where it matters.
     with np.errstate(over="ignore"):
-        return np.ascontiguousarray(found, dtype=np.float64)
+        copy = np.array(found, dtype=np.float64, order="C")
+    copy.flags.writeable = False
+    return copy
 
 
 def cost(value: Any) -> FloatArray:

@@ -81,7 +81,7 @@ def read(name: str, value: Any, size: int) -> PrivateRows:
             row's sum is zero, or further than `SUM_TOLERANCE` from one if not counts.
     """
     is_sparse: bool = sparse.issparse(value)
-    if value is None or isinstance(value, Mapping | Set | str):
+    if value is None or (not is_sparse and isinstance(value, Mapping | Set | str)):
         kind = "None" if value is None else f"a {type(value).__name__}"
         raise TypeError(f"{name} must be an array of real numbers. Found {kind}.")
     found: Any = value if is_sparse else fields.number_array(name, value)
@@ -101,31 +101,32 @@ def read(name: str, value: Any, size: int) -> PrivateRows:
         raise ValueError(
             f"{name} must be non-negative and finite. Found an entry that is not."
         )
-    masses = _shares(name, entries, starts)
+    masses = _shares(name, entries, starts, counted=found.dtype.kind in "iu")
     return PrivateRows(starts, inputs, masses, size, len(shape) == 2)
 
 
-def _entries(table: Any) -> tuple[IndexArray, IndexArray, Any]:
+def _entries(table: Any) -> tuple[IndexArray, IndexArray, FloatArray]:
     """Returns where rows start, and the columns and values of entries but zeros."""
     if isinstance(table, np.ndarray):
         users, inputs = np.nonzero(table)
         starts = np.searchsorted(users, np.arange(len(table) + 1))
-        return starts, inputs, table[users, inputs]
-    # A copy: entries of zero are dropped, and those named twice are added.
-    rows = sparse.csr_matrix(table, copy=True)
+        return starts, inputs, table[users, inputs].astype(np.float64)
+    # A copy: entries of zero are dropped, and those named twice are added, as numbers
+    # that do not wrap.
+    rows = sparse.csr_matrix(table.astype(np.float64))
     rows.sum_duplicates()
     rows.eliminate_zeros()
     return rows.indptr.astype(np.intp), rows.indices.astype(np.intp), rows.data
 
 
-def _shares(name: str, entries: Any, starts: IndexArray) -> FloatArray:
+def _shares(
+    name: str, entries: FloatArray, starts: IndexArray, *, counted: bool
+) -> FloatArray:
     """Returns entries over their users' sums."""
     users = starts.size - 1
-    counted = entries.dtype.kind in "iu"
-    numbers = entries.astype(np.float64)
     lengths = np.diff(starts)
     owners = np.repeat(np.arange(users), lengths)
-    sums = np.bincount(owners, numbers, minlength=users)
+    sums = np.bincount(owners, entries, minlength=users)
     if (lengths == 0).any():
         raise ValueError(f"{name} must have some mass in each row. Found none.")
     if counted:
@@ -137,4 +138,4 @@ def _shares(name: str, entries: Any, starts: IndexArray) -> FloatArray:
             f"{name} must sum to 1 within {SUM_TOLERANCE:g}. Found a sum further off; "
             "divide by it."
         )
-    return np.asarray(numbers / sums[owners])
+    return np.asarray(entries / sums[owners])

@@ -1,6 +1,7 @@
 """Correlated means from above: quadrature of few bins, and properties of the fit."""
 
 import correlated_oracles
+from hypothesis import example
 from hypothesis import given
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -76,27 +77,48 @@ def test_ends_that_vary_more_add_up():
     assert known <= found <= 1.01 * known
 
 
-@settings(max_examples=20, deadline=None)
+def below(block):
+    """The matrix of a block, from its definition."""
+    scales, places = np.array(block.scales), np.arange(block.length)
+    chain = block.correlation ** abs(places[:, None] - places)
+    return np.outer(scales, scales) * chain + block.own * np.eye(block.length)
+
+
+@settings(max_examples=10, deadline=None)
 @given(st.lists(st.floats(0.01, 1.0), min_size=1, max_size=5), st.integers(2, 9))
-def test_no_block_has_a_smaller_covariance(tail, bins):
+@example([1.0], 4)
+def test_no_block_has_a_larger_covariance(tail, bins):
+    """Neither where bins are alike, nor at the end, where they are not."""
     gram = correlated_oracles.toeplitz_gram([1.0, *tail], bins, 2, 1.5)
-    block = gauss_markov.fit_blocks(gram)
-    chain = covariance(block)
-    for start in range(bins - block.length + 1):
-        places = slice(start, start + block.length)
-        assert np.all(chain <= gram[places, places] * (1 + 1e-12))
+    start = 0
+    for block, number in gauss_markov.cut_into_blocks(gram):
+        for _ in range(number):
+            places = slice(start, start + block.length)
+            assert np.all(below(block) <= gram[places, places])
+            start += block.length
+    assert start == bins
+
+
+def test_bins_that_all_differ_are_blocks_as_well():
+    """Of one bin each, and of rows that are no Toeplitz matrix's."""
+    gram = np.array([[1.0, 0.5, 0.4], [0.5, 0.8, 0.3], [0.4, 0.3, 0.5]])
+    ((block, number),) = gauss_markov.cut_into_blocks(gram)
+    assert number == 1
+    assert np.all(below(block) <= gram)
+    assert below(block).sum() > 0.9 * gram.sum()
 
 
 @pytest.mark.parametrize("share", [1.0, 0.7])
 def test_an_exact_block_is_nearly_attained_from_below(share):
-    block = gauss_markov.Fit(1.0, share, 0.6, 3)
+    scales = tuple(np.sqrt(share * np.array([1.0, 0.9, 0.7])).tolist())
+    block = gauss_markov.Block(scales, 1 - share, 0.6)
     pair = gauss_markov.lower_pair(block, tail_mass=1e-14)
     assert abs(pair.masses.sum() - 1) < 1e-9
     assert abs(pair.p_masses.sum() - 1) < 1e-9
     for direction in Direction:
         for epsilon in (0.0, 0.5, 1.5):
             truth = correlated_oracles.profile(
-                covariance(block), epsilon, remove=direction is Direction.REMOVE
+                below(block), epsilon, remove=direction is Direction.REMOVE
             )
             found = pair.delta(epsilon, direction)
             assert found <= truth + 1e-13

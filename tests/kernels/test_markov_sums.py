@@ -34,12 +34,10 @@ def test_moves_keep_mass_and_mean():
 
 @mpmath.workdps(40)
 def hat_mean(states, target, mean, spread):
-    """The mean of the hat function around a state; below the first one it is 1."""
+    """The mean of the hat function around a state."""
     states = [mpmath.mpf(float(state)) for state in states]
     here = states[target]
     total = mpmath.mpf(0)
-    if not target:
-        total += mpmath.ncdf((here - mean) / spread)
     for other in (target - 1, target + 1):
         if 0 <= other < len(states):
             ends = sorted([states[other], here])
@@ -51,7 +49,7 @@ def hat_mean(states, target, mean, spread):
     return total
 
 
-@pytest.mark.parametrize("target", [0, 40, 75, 110, 150])
+@pytest.mark.parametrize("target", [10, 40, 75, 110, 150])
 def test_moves_against_mpmath(target):
     """Each is the mean of the hat function around a state, to the error allowed."""
     spread, start = 0.8, 90
@@ -59,10 +57,33 @@ def test_moves_against_mpmath(target):
     moves = markov_sums._moves(CHAIN, np.array([mean]), spread)
     found = moves.matrix[0, target]
     truth = hat_mean(CHAIN.states, target, float(mean), spread)
-    far = abs(float(CHAIN.states[target]) - mean) / spread > 9.9
     error = markov_sums.QUADRATURE_ERROR
-    assert found >= truth * (1 - error)
-    assert far or target == 0 or found <= truth * (1 + error)
+    assert truth * (1 - error) <= found <= truth * (1 + error)
+
+
+@mpmath.workdps(40)
+@pytest.mark.parametrize(("start", "spread"), [(40, 0.5), (90, 0.25), (90, 0.8)])
+def test_what_is_beyond_a_band_is_counted(start, spread):
+    """Below at its first state, above with its probability and its mean ratio."""
+    mean = CHAIN.correlation * float(CHAIN.states[start])
+    moves = markov_sums._moves(CHAIN, np.array([mean]), spread)
+    kept = np.flatnonzero(moves.matrix[0])
+    low, high = CHAIN.states[kept[[0, -1]]]
+    assert low == CHAIN.states[0] or mean - 10.6 * spread <= low
+    assert high <= max(mean + 10.6 * spread, 1.11)
+    least = mpmath.ncdf((mpmath.mpf(float(low)) - mean) / spread)
+    assert moves.matrix[0, kept[0]] >= moves.below[0] >= least
+    away = (mpmath.mpf(float(high)) - mean) / spread
+    assert moves.above[0] >= mpmath.ncdf(-away)
+    ratio = mpmath.exp(mean - 0.5 + mpmath.mpf(spread) ** 2 / 2)
+    ratio *= mpmath.ncdf(spread - away)
+    assert ratio <= moves.ratio_above[0] <= ratio * (1 + 1e-8)
+
+
+def test_moves_in_blocks_are_the_product():
+    moves = markov_sums._moves(CHAIN, CHAIN.correlation * CHAIN.states, 0.3)
+    masses = np.random.default_rng(1).random((CHAIN.states.size, 7))
+    assert np.allclose(moves.carried(masses), moves.matrix.T @ masses, rtol=1e-13)
 
 
 def test_one_step_is_a_lognormal_variable():
@@ -119,7 +140,7 @@ def test_drift_grows_with_cells_and_correlation():
 def test_sums_from_below_are_below_one_and_two_steps():
     """Calls of one lognormal variable in closed form, of two over those from above."""
     chain = dataclasses.replace(CHAIN, length=1)
-    sums, masses, error = markov_sums.lower_sum(chain)
+    sums, masses, error = markov_sums.lower_sum(chain, np.ones(1))
     assert error < 1e-9
     for strike in (0.2, 1.0, 5.0, 60.0):
         place = 0.5 - math.log(strike)
@@ -127,7 +148,7 @@ def test_sums_from_below_are_below_one_and_two_steps():
         found = masses @ np.maximum(sums - strike, 0)
         assert 0.9 * truth - 1e-9 <= found <= truth
     above = markov_sums.upper_sum(CHAIN)
-    sums, masses, _ = markov_sums.lower_sum(CHAIN)
+    sums, masses, _ = markov_sums.lower_sum(CHAIN, np.ones(2))
     assert np.all(np.diff(sums) > 0)
     for strike in (0.5, 2.0, 10.0):
         high = above.masses @ np.maximum(CHAIN.places - strike, 0)
@@ -135,14 +156,28 @@ def test_sums_from_below_are_below_one_and_two_steps():
         assert 0.8 * high <= found <= high
 
 
-def test_a_split_is_below_a_normal_variable_of_that_variance():
-    """E|·| of the even split meets it; no other chance is above."""
-    chances = np.linspace(1e-6, 0.5, 20_001)
-    density = np.exp(-(special.ndtri(chances) ** 2) / 2) / math.sqrt(2 * math.pi)
-    split = chances * (1 - chances)
-    deviation = math.sqrt(markov_sums._SPLIT_VARIANCE)
-    assert np.all(deviation * density >= split * (1 - 1e-15))
-    assert deviation * density[-1] < split[-1] * (1 + 1e-11)
+@pytest.mark.parametrize("cell", [0.05, 0.3, 0.7, 0.99])
+def test_a_split_variable_is_below_one_of_the_variance_asked_for(cell):
+    """Its calls are chords over cells, all are below those of N(0, 1.7)."""
+    variance = 1.7
+    cell *= math.sqrt(variance)
+    narrow, wide = markov_sums.spread_to_split(variance, cell), math.sqrt(variance)
+
+    def calls(strikes, spread):
+        away = strikes / spread
+        density = np.exp(-(away**2) / 2) / math.sqrt(2 * math.pi)
+        return spread * density - strikes * special.ndtr(-away)
+
+    starts = np.linspace(-5.0, 5.0, 201)
+    for share in np.linspace(0.02, 0.98, 33):
+        chord = (1 - share) * calls(starts, narrow) + share * calls(
+            starts + cell, narrow
+        )
+        assert np.all(chord <= calls(starts + share * cell, wide) + 1e-15)
+    # Of an even split hardly less would do.
+    less = math.sqrt(variance - 0.24 * cell**2)
+    chord = (calls(-cell / 2, less) + calls(cell / 2, less)) / 2
+    assert chord > calls(0.0, wide)
 
 
 def test_states_too_far_apart_are_refused():

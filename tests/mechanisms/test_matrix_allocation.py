@@ -87,6 +87,15 @@ def test_few_bins_against_quadrature(strategy, bins, epochs, sigma):
             assert low - 1e-13 <= truth <= high + 1e-13
 
 
+def test_bins_that_all_differ_have_a_lower_bound_with_correlations():
+    """Below by blocks, not by a filter, and far above what independent bins have."""
+    event = Event(BAND, 4.0, 4, 1)
+    alone = Event(np.eye(4), 4.0, 4, 1)
+    low, high = bounds(event)
+    assert low > 1.15 * bounds(alone)[1]
+    assert high < 1.25 * low
+
+
 def test_it_composes_with_other_events():
     run = Event(BAND, 3.0, 10, 2)
     noise = dp_accounting.GaussianDpEvent(5.0)

@@ -41,7 +41,9 @@ def test_sums_within_the_tolerance_are_normalised():
         mechanism.project([0.5, 0.5 + 2e-6])
 
 
-@pytest.mark.parametrize("make", [np.array, sparse.csr_matrix, sparse.coo_matrix])
+@pytest.mark.parametrize(
+    "make", [np.array, sparse.csr_matrix, sparse.coo_matrix, sparse.dok_matrix]
+)
 def test_rows_are_read_as_they_are(make):
     generator = np.random.default_rng(0)
     masses = generator.dirichlet(np.full(9, 0.2), size=6)
@@ -91,3 +93,22 @@ def test_what_was_given_stays_as_it_is():
     rows = private_rows.read("mu", table, 2)
     np.testing.assert_array_equal(rows.dense(), [[0.5, 0.5]])
     assert table.nnz == 3
+
+
+@pytest.mark.parametrize(("dtype", "count"), [("uint8", 200), ("int8", 100)])
+def test_what_is_named_twice_does_not_wrap(dtype, count):
+    data, columns = np.full(3, count, dtype), [1, 1, 0]
+    for table in (
+        sparse.coo_matrix((data, ([0, 0, 0], columns)), shape=(1, 2)),
+        sparse.csr_matrix((data, columns, [0, 3]), shape=(1, 2)),
+    ):
+        rows = private_rows.read("mu", table, 2)
+        np.testing.assert_allclose(rows.dense(), [[1 / 3, 2 / 3]])
+
+
+def test_counts_beyond_all_integers():
+    table = sparse.coo_matrix(
+        (np.array([2**63, 2**63, 1], "uint64"), ([0, 0, 0], [1, 1, 0])), shape=(1, 2)
+    )
+    with pytest.raises(ValueError, match=r"mu must sum to less than 2\^53"):
+        private_rows.read("mu", table, 2)

@@ -36,7 +36,8 @@ class GraphCost(transport_cost.TransportCost):
                 f"graph must be a scipy sparse matrix. Found a {type(graph).__name__}."
             )
         self.order = self.metric_order = checks.order(order)
-        table = sparse.csr_matrix(graph)
+        table = sparse.csr_matrix(graph, copy=True)
+        table.sum_duplicates()
         if table.shape[0] != table.shape[1] or not table.shape[0]:
             raise ValueError(f"graph must be square. Found shape {table.shape}.")
         lengths = checks.lengths(table.data)

@@ -29,8 +29,9 @@ class PointCost(transport_cost.TransportCost):
         points: (k, dimensions) points x_i that a distribution may have mass on, or
             (k,) on a line; latitudes and longitudes in degrees for "haversine".
         outputs: (k_v, dimensions) points v_j that may be released; None for `points`.
-        metric: "haversine" for kilometres on a sphere, any metric of
-            `scipy.spatial.distance.cdist`, or a function of two points.
+        metric: "haversine" for kilometres on a sphere, a metric of
+            `scipy.spatial.distance.cdist` that needs no parameters, or a function of
+            two points.
         order: The order p ≥ 1 of the Wasserstein distance.
 
     Raises:
@@ -69,11 +70,13 @@ class PointCost(transport_cost.TransportCost):
         self.shape = (len(self._points), len(self._outputs))
         if isinstance(metric, str) and metric in _METRICS:
             self.metric_order = self._order
-        # An unknown metric is found out here, and not at the first projection.
+        # A bad metric is found out here, and not at the first projection, whose error
+        # would be that of a private distribution.
         if not isinstance(metric, str):
             _check_number(metric(self._points[0], self._outputs[0]))
         try:
-            self._distances(self._points[:1], self._outputs[:1])
+            self._distances(self._points[:1], self._outputs)
+            self._distances(self._points, self._outputs[:1])
         except ValueError as error:
             if "Unknown Distance Metric" not in str(error):
                 raise

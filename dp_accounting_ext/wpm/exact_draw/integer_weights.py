@@ -201,7 +201,9 @@ def _fill(lower: list[int], upper: list[int], total: int) -> list[int]:
 
 
 def _as_array(weights: list[int], bits: int) -> IntegerArray:
-    return np.array(weights, dtype=np.int64 if bits <= FEWEST_BITS else object)
+    found = np.array(weights, dtype=np.int64 if bits <= FEWEST_BITS else object)
+    found.flags.writeable = False
+    return found
 
 
 def _scale(shares: FloatArray, bits: int) -> IntegerArray:

@@ -57,8 +57,10 @@ def cheapest(prices: FloatArray, polytope: LdpPolytope) -> FloatArray:
         polytope: Where to look.
     """
     order = np.argsort(prices, kind="stable")
-    widths = (polytope.upper - polytope.lower)[order]
-    left = 1 - float(polytope.lower.sum()) - (np.cumsum(widths) - widths)
+    room = max(1 - float(polytope.lower.sum()), 0.0)
+    # Of bounds far above one, all digits of what is left would cancel.
+    widths = np.minimum(polytope.upper - polytope.lower, room)[order]
+    left = room - (np.cumsum(widths) - widths)
     found = polytope.lower.copy()
     found[order] += np.minimum(np.maximum(left, 0.0), widths)
     return np.minimum(found, polytope.upper)

@@ -124,6 +124,21 @@ def test_distances_that_are_no_known_metric_are_refused_when_met():
         cost.rows([1])
 
 
+def test_a_point_that_has_no_distances_is_found_before_any_user():
+    points = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]])
+    for inputs, outputs in ((points, points[:2]), (points[:2], points)):
+        with pytest.raises(ValueError, match="Found nan in row"):
+            wpm.PointCost(inputs, outputs, metric="cosine")
+
+
+def test_what_was_given_may_be_changed_after():
+    points = np.random.default_rng(0).random((6, 2))
+    cost = wpm.PointCost(points)
+    before = cost.rows([0])
+    points[:] = 0
+    np.testing.assert_array_equal(cost.rows([0]), before)
+
+
 def test_near_places_may_have_a_high_order():
     cost = wpm.PointCost([[48.85, 2.35], [48.86, 2.35]], metric="haversine", order=100)
     assert 1 < cost.matrix().max() < 1.2**100

@@ -6,6 +6,7 @@ import numpy as np
 import wpm_oracles
 
 from dp_accounting_ext.wpm.projections import duality
+from dp_accounting_ext.wpm.projections import ldp_polytope
 
 
 @settings(max_examples=60, deadline=None)
@@ -24,6 +25,16 @@ def test_any_prices_bound_the_least_cost(seed):
         masses, prices, cost, polytope.lower, polytope.upper
     )
     assert abs(found - float(exact)) <= slack
+
+
+def test_bounds_of_outputs_far_above_one():
+    """Two outputs may have all mass, of which each counts once."""
+    polytope = ldp_polytope.LdpPolytope(np.array([0.3, 0.0]), np.array([1e15, 2e15]))
+    found = duality.lower_bound(
+        np.array([1.0]), np.array([0.5, 0.0]), np.array([[0.5, 1.0]]), polytope
+    )
+    # The other output has 0.7 of the mass.
+    assert found <= 0.15 + 1e-15
 
 
 def test_completed_prices_leave_the_nearest_as_near():

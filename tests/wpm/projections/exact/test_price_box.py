@@ -74,6 +74,18 @@ def test_places_close_together_need_few_boxes(user, boxes):
     assert abs(found.gap) <= 1e-10 * found.value
 
 
+def test_places_far_apart_need_no_groups(monkeypatch):
+    """Which cost more time and memory than all else there."""
+    generator = np.random.default_rng(1)
+    points = generator.random((50_000, 2))
+    inputs = np.sort(generator.choice(50_000, 50, replace=False))
+    masses = np.zeros(50_000)
+    masses[inputs] = generator.dirichlet(np.ones(50))
+    monkeypatch.setattr(price_box, "_split", None)
+    found = wpm.project(masses, wpm.PointCost(points), np.full(50_000, 1 / 50_000), 2.0)
+    assert found.converged and found.iterations == 1
+
+
 def test_groups_bound_the_dual_and_meet_it_where_none_is_divided():
     generator = np.random.default_rng(0)
     points = generator.random((500, 2))

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import wpm_oracles
 
+from dp_accounting_ext import wpm
 from dp_accounting_ext.wpm.projections import ldp_polytope
 from dp_accounting_ext.wpm.projections import linear_program
 from dp_accounting_ext.wpm.projections.exact import shortest_paths
@@ -96,3 +97,24 @@ def test_bounds_that_no_law_meets_are_refused():
     narrow = ldp_polytope.LdpPolytope(np.zeros(2), np.full(2, 0.4))
     with pytest.raises(linear_program.SolverError):
         shortest_paths.solve(masses, cost, narrow, ENOUGH)
+
+
+def test_chains_that_rounding_makes_rings_end(monkeypatch):
+    """Costs that differ in their last digits only, and no slack for it."""
+    monkeypatch.setattr(shortest_paths, "_SHORTER", 1e-14)
+    cost = 1 + 1e-14 * np.array([[2.0, 0.0, -4.0, -3.0], [2.0, 0.0, -3.0, -1.0]])
+    polytope = wpm_oracles.polytope_of(np.full(4, 0.25), 0.1)
+    masses = np.array([6.0, 8.0]) / 14
+    with pytest.raises(linear_program.SolverError, match="ring"):
+        shortest_paths.solve(masses, cost, polytope, ENOUGH)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_places_in_degrees_end(order):
+    """All distances between neighbours are equal, but for rounding."""
+    grid = np.stack(np.meshgrid(np.arange(6), np.arange(6)), -1).reshape(-1, 2)
+    mechanism = wpm.from_points([48.85, 2.35] + 0.01 * grid, 1.0, order=order)
+    generator = np.random.default_rng(0)
+    for _ in range(10):
+        counts = generator.integers(0, 3, 36)
+        assert mechanism.project(counts).sum() == pytest.approx(1)
