@@ -39,8 +39,8 @@ def transport_program(masses, cost, lower, upper):
         (scale * low, scale * high) for low, high in zip(lower, upper, strict=True)
     ]
     largest = cost.max() or 1.0
-    # Bounds whose sum is one up to rounding need the wider tolerance.
-    for tolerance in (1e-10, 1e-7):
+    # Bounds whose sum is one up to rounding need one of the wider tolerances.
+    for tolerance in (1e-10, 1e-9, 1e-8, 1e-7):
         found = optimize.linprog(
             np.append(cost.ravel() / largest, np.zeros(columns)),
             A_eq=matrix,

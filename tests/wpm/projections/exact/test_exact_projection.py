@@ -17,6 +17,7 @@ from dp_accounting_ext.wpm.projections.exact import exact_projection
 
 @settings(max_examples=400, deadline=None)
 @example(seed=48594)
+@example(seed=11463259)
 @given(wpm_oracles.seeds)
 def test_cost_is_that_of_an_independent_program(seed):
     masses, cost, measure, epsilon = wpm_oracles.random_case(
