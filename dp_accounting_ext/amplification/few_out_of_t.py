@@ -43,6 +43,7 @@ _SHARES = 11  # Of E / H² at a node of H, with three more at its ends.
 _SAMPLE = 250  # Atoms that stand for a law where nodes are chosen.
 _BINS = 24, 48  # Of logarithms of H and of E / H² there.
 _NARROWEST = 1e-6
+_NARROWEST_WIDTH = 1e-3  # Between places where nodes are chosen, over their mean width.
 _FEW_STEPS = 40
 _LARGEST_EXPONENT, _BETWEEN = 25.0, 3.0  # −ln δ where the answer is to be tight.
 
@@ -498,7 +499,9 @@ def _nodes(
     even = np.linspace(math.log(low), math.log(high), size // 2)
     places = np.interp(np.linspace(0, 1, size // 2), np.cumsum(density), logs)
     places = np.unique(np.concatenate([even, places]))
-    wide = np.diff(places, prepend=-math.inf) > 1e-12
+    # Of narrower ones the width is that of rounding, and so would the nodes be.
+    narrowest = _NARROWEST_WIDTH * math.log(high / low) / size
+    wide = np.diff(places, prepend=-math.inf) > narrowest
     places = places[wide]
     widths = np.diff(places)
     per_width = np.histogram(logs, places, weights=density)[0] / widths
