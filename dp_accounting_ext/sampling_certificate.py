@@ -213,6 +213,7 @@ def certify_mixture(
         The bracket, whose add_upper is infinite: nothing is said about ADD.
 
     Raises:
+        TypeError: If the matrix is not one of real numbers.
         ValueError: If a number or the matrix is not as it must be.
         BudgetError: If as many samples as are needed take too long.
 
@@ -222,7 +223,8 @@ def certify_mixture(
     """
     began = time.process_time()
     _check(delta, failure_probability, relative_width)
-    fields.real_number("most_seconds", most_seconds)
+    if not fields.real_number("most_seconds", most_seconds) > 0:
+        raise ValueError(f"most_seconds must be positive. Found {most_seconds}.")
     _check_seed(seed)
     if seed is None:
         seed = int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
@@ -463,10 +465,7 @@ def _bet(
 
 def _checked_gram(gram: Any) -> FloatArray:
     """Returns a Gram matrix of floats; `Means` says whether it has a root."""
-    try:
-        found = np.asarray(gram, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ValueError("gram must be a square matrix of numbers.") from None
+    found = fields.number_array("gram", gram).astype(np.float64)
     if found.ndim != 2 or found.shape[0] != found.shape[1] or not found.size:
         raise ValueError(f"gram must be a square matrix. Found shape {found.shape}.")
     if len(found) > strategies.MOST_BINS:

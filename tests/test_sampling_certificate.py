@@ -107,13 +107,19 @@ def test_bad_arguments(fields, message):
         (np.eye(3)[:2], r"square matrix. Found shape \(2, 3\)"),
         (np.empty((0, 0)), r"square matrix. Found shape \(0, 0\)"),
         (np.zeros((2, 2)), "an entry above 0"),
-        ([[1.0], [1.0, 2.0]], "square matrix of numbers"),
-        ("gram", "square matrix of numbers"),
         (np.broadcast_to(1.0, (4097, 4097)), "at most 4096 rows. Found 4097"),
     ],
 )
 def test_matrices_that_no_means_have(gram, message):
     with pytest.raises(ValueError, match=f"gram.* must .*{message}"):
+        sampling_certificate.certify_mixture(gram, 0.01)
+
+
+@pytest.mark.parametrize(
+    "gram", [[[1.0], [1.0, 2.0]], "gram", [["1"]], [[True]], [[1, 1j], [-1j, 1]]]
+)
+def test_matrices_that_are_not_of_real_numbers(gram):
+    with pytest.raises(TypeError, match="gram must be an array of real numbers"):
         sampling_certificate.certify_mixture(gram, 0.01)
 
 

@@ -352,7 +352,9 @@ def _band(
     From x ≥ a on, with no excess, a ratio to come is e^{a x − a²/2} on average, at
     most.
     """
-    states, reach = chain.states, _FURTHEST * spread
+    states = chain.states
+    # As far as the grid reaches: for rare tails, and Rényi divergences, that is far.
+    reach = max(_FURTHEST, -float(states[0])) * spread
     if chain.excess:
         reach = math.inf
     highest = np.maximum(means + reach, chain.scale)

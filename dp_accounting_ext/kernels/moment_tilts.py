@@ -35,7 +35,7 @@ _FEW_NEIGHBOURS, _LARGEST_EXPONENT = 0.25, 300.0
 _NOISE, _ROUND, _PRODUCT, _PAIR, _FASTER = 20.0, 5.0, 0.1, 100.0, 4.0
 # Of the least eigenvalue over the largest entry: far below what samples can tell.
 _JITTER = 1e-13
-_INDEFINITE = 1e-10  # Of the largest eigenvalue: more is no rounding.
+_INDEFINITE = 1e-12  # Of the largest eigenvalue: more is no rounding.
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

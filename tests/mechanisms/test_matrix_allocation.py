@@ -30,6 +30,16 @@ def test_laws():
     mechanism_laws.assert_laws(matrix_allocation.MatrixAllocation(BAND, 2.0, 6, 2))
 
 
+def test_rare_tails_are_as_tight_as_others():
+    """Moves of ten deviations are rare, but not beside 1e-26 or in a high moment."""
+    event = Event(BAND, 4.0, 12, 2)
+    low, high = bounds(event, 1e-26)
+    assert low < high < 1.3 * low
+    renyi = ext.RdpAccountant([16.0]).compose(event).get_epsilon(1e-5)
+    low, high = bounds(event)
+    assert low < renyi < 1.3 * high
+
+
 @pytest.mark.parametrize("epochs", [1, 3])
 def test_the_identity_is_random_allocation(epochs):
     steps = dp_accounting.SelfComposedDpEvent(
