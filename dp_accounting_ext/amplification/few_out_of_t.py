@@ -500,7 +500,7 @@ def _nodes(
     places = np.interp(np.linspace(0, 1, size // 2), np.cumsum(density), logs)
     places = np.unique(np.concatenate([even, places]))
     # Of narrower ones the width is that of rounding, and so would the nodes be.
-    narrowest = _NARROWEST_WIDTH * math.log(high / low) / size
+    narrowest = _NARROWEST_WIDTH * (math.log(high) - math.log(low)) / size
     wide = np.diff(places, prepend=-math.inf) > narrowest
     places = places[wide]
     widths = np.diff(places)
