@@ -89,14 +89,17 @@ def read(name: str, value: Any, size: int) -> PrivateRows:
         raise TypeError(
             f"{name} must be an array of real numbers. Found dtype {found.dtype}."
         )
-    found = found if found.dtype.kind in "iu" else found.astype(np.float64)
+    if not is_sparse and found.dtype.kind == "f":
+        found = found.astype(np.float64)
     shape = found.shape
     if len(shape) not in (1, 2) or shape[-1] != size:
         raise ValueError(
             f"{name} must have a mass for each of the {size} inputs: shape ({size},), "
             f"or (n, {size}) for a batch. Found shape {shape}."
         )
-    starts, inputs, entries = _entries(found.reshape((-1, size)))
+    starts, inputs, entries = _entries(
+        found if len(shape) == 2 else found.reshape((1, size))
+    )
     if not ((entries >= 0) & (entries < np.inf)).all():
         raise ValueError(
             f"{name} must be non-negative and finite. Found an entry that is not."
@@ -112,9 +115,10 @@ def _entries(table: Any) -> tuple[IndexArray, IndexArray, FloatArray]:
         starts = np.searchsorted(users, np.arange(len(table) + 1))
         return starts, inputs, table[users, inputs].astype(np.float64)
     # A copy: entries of zero are dropped, and those named twice are added, as numbers
-    # that do not wrap.
-    rows = sparse.csr_matrix(table.astype(np.float64))
-    rows.sum_duplicates()
+    # that do not wrap. (Some SciPy's `astype` adds them before.)
+    given = table.tocoo()
+    entries = given.data.astype(np.float64)
+    rows = sparse.csr_matrix((entries, (given.row, given.col)), shape=table.shape)
     rows.eliminate_zeros()
     return rows.indptr.astype(np.intp), rows.indices.astype(np.intp), rows.data
 
