@@ -75,7 +75,7 @@ WIDTHS = {
     "mixture of 3, σ=1, T=3": 1.2e-6,
     "mixture of 3, σ=4, T=10": 3.5e-6,
     "10 different sampled Gaussians, T=10": 5e-6,
-    "Laplace histogram, b=1, T=10": 6e-9,
+    "Laplace histogram, b=1, T=10": 1.6e-8,
     "Laplace histogram, b=10, T=100": 1.4e-7,
     "30 Laplace and 5 Gaussian queries": 7e-7,
     "sampled Laplace q=0.05 b=1 T=100": 2.4e-6,
