@@ -24,6 +24,7 @@ from dp_accounting_ext.pairs import dominating_pair
 from dp_accounting_ext.pairs import gaussian
 
 Bound = dominating_pair.Bound
+Direction = dominating_pair.Direction
 accountant_of = asked.accountant_of
 Gaussian = additive_noise.Gaussian
 Response = discrete_outputs.RandomizedResponse
@@ -467,3 +468,21 @@ def test_a_few_losses_that_fit_no_float_as_a_ratio(loss, runs):
     assert coins_delta(probability, runs, lower) >= 1e-3
     assert coins_delta(probability, runs, upper) <= 1e-3
     assert upper - lower <= 1e-6 * upper
+
+
+SELECTED = {subsampled.on_poisson_sample(0.01, Gaussian(1.0)): 1000}
+
+
+@pytest.mark.parametrize(
+    ("counts", "is_ruled_out"),
+    [(SELECTED, True), ({subsampled.on_poisson_sample(0.5, Gaussian(5.0)): 50}, False)],
+)
+def test_a_direction_that_another_rules_out_is_not_looked_at(counts, is_ruled_out):
+    """Nor is its answer larger; the second time it is no other."""
+    bounds = asked.bounds_of(counts)
+    first = bounds.upper_epsilon(1e-5)
+    made = {key[1] for key in bounds.bounds._losses if key[0] is Bound.UPPER}
+    assert (Direction.ADD in made) is not is_ruled_out
+    loss = bounds.bounds._loss(Bound.UPPER, Direction.ADD, 1)
+    assert first >= float(loss.epsilons(np.array([1e-5]))[0])
+    assert bounds.upper_epsilon(1e-5) == first
