@@ -229,8 +229,11 @@ class PrivacyBounds:
         for direction in others:
             open_ = np.flatnonzero(look(self._dual(level), asked) > worst)
             if open_.size:
-                second = self._loss(Bound.UPPER, direction, level).simple
-                open_ = open_[look(second, asked[open_]) > worst[open_]]
+                second = self._loss(Bound.UPPER, direction, level)
+                open_ = open_[look(second.simple, asked[open_]) > worst[open_]]
+            if open_.size:
+                roughly = question(second.roughly, asked[open_])
+                open_ = open_[roughly > worst[open_]]
             if open_.size:
                 least = self._least(direction, level, asked[open_], question)
                 worst[open_] = np.maximum(worst[open_], least)
@@ -397,6 +400,9 @@ class PrivacyBounds:
             return None
         if look(each[1].simple, asked) <= worst:
             return worst
+        roughly = question(each[1].roughly, asked)
+        if roughly is None or roughly <= worst:
+            return None if roughly is None else worst
         other = question(each[1], asked)
         return None if other is None else max(worst, other)
 

@@ -6,6 +6,7 @@ is as accurate as a large one, and what one question computed answers the next.
 """
 
 from collections.abc import Sequence
+import copy
 import dataclasses
 import functools
 import itertools
@@ -43,9 +44,12 @@ _MOST_POINTS = 1 << 21  # Bounds the memory: 16 MB an array.
 _MANY = 50
 _COARSER = 10.0
 _LESS = 0.85  # Their lattice moves ε by less, as their pairs, which are rough, do too.
+# One that another direction outweighs is composed on so much coarser a lattice first.
+_ROUGHLY = 12.0
 # A direction is not prepared whose ε is surely below that of another, but for what a
 # guess at that may be off.
 _RULED_OUT = 0.95
+_OUTWEIGHED = 1 - 1e-3
 # What is composed atom by atom: a few microseconds for each copy.
 _MOST_ATOMS = 256
 _MOST_COPIES = 100
@@ -279,6 +283,7 @@ class ComposedLoss:
     ) -> None:
         self._laws = laws
         self._interval = interval
+        self._coarser = 1.0
         self._delta = delta
         self._number = next(_NUMBERS)
         if survey is None:
@@ -290,6 +295,14 @@ class ComposedLoss:
         self.is_on_lattice = not (known or survey.is_infinite)
         if not self._is_empty:
             self._totals = _totals(list(self._sketches.values()))
+
+    @functools.cached_property
+    def roughly(self) -> "ComposedLoss":
+        """The same on a coarser lattice, as certain, less tight and in less time."""
+        other = copy.copy(self)
+        other._number = next(_NUMBERS)
+        other._coarser = _ROUGHLY
+        return other
 
     @property
     def bound(self) -> Bound:
@@ -438,7 +451,7 @@ class ComposedLoss:
         if self._anchors is None:
             raise ValueError("There must be a finite loss. Found none.")
         composition = self._composition(place)
-        for number in self._sketches:
+        for number in reversed(self._sketches):
             law = self._law(number, place.tilt)
             composition.add(law, self._uneven_group(number))
         return composition.atoms()
@@ -472,7 +485,7 @@ class ComposedLoss:
         n h² (1 + tilt) / 12; near the mean it moves δ as much as it does the variance.
         """
         assert self._anchors is not None
-        coarsest = self._interval
+        coarsest = self._interval * self._coarser
         if len(self._sketches) > _MANY:
             coarsest *= _COARSER
         moved = _MOVED * place.centre
@@ -480,7 +493,7 @@ class ComposedLoss:
             moved *= _LESS
         fine = math.sqrt(12 * moved / (self._totals.copies * (1 + place.tilt)))
         narrow = self._anchors.deviation / math.sqrt(self._totals.copies)
-        fine = min(fine, _NEAR_THE_MEAN * narrow)
+        fine = min(fine, _NEAR_THE_MEAN * narrow) * self._coarser
         largest = max(abs(end) for ends in self._ends for end in ends)
         width = place.high - place.low
         interval = min(fine, coarsest, _COARSEST, width / _FEWEST_POINTS)
@@ -591,15 +604,17 @@ def prepare(losses: Sequence[ComposedLoss], deltas: FloatArray) -> None:
         if loss.simple.epsilon(float(deltas[0])) < _RULED_OUT * largest:
             continue  # Another direction will tell more.
         guess = np.maximum(loss._anchors.epsilons(deltas[:1]), 0.0)
-        largest = max(largest, float(guess[0]))
         key = int(loss._anchors.keys(guess)[0])
+        place = loss._anchors.place(key)
+        if float(guess[0]) < _OUTWEIGHED * largest:
+            loss = loss.roughly  # That will do to tell that it is not the larger.
+        largest = max(largest, float(guess[0]))
         if (loss._number, key) in _MEMORY:
             continue
-        place = loss._anchors.place(key)
         needed.append((loss, key, place.tilt, loss._composition(place)))
     if len(needed) < 2:
         return
-    for number in needed[0][0]._sketches:
+    for number in reversed(needed[0][0]._sketches):
         for loss, _, tilt, composition in needed:
             if number in loss._sketches:
                 composition.add(loss._law(number, tilt), loss._uneven_group(number))

@@ -254,6 +254,21 @@ def test_simple_bounds_are_no_smaller_than_the_tight_ones(bound, direction):
         assert (loss.simple.deltas(epsilons) >= loss.deltas(epsilons)).all()
 
 
+@pytest.mark.parametrize("direction", list(Direction))
+@pytest.mark.parametrize(("sigma", "count"), [(1.0, 2), (5.0, 100), (30.0, 1000)])
+def test_rough_answers_are_certain_and_near(sigma, count, direction):
+    loss = gaussian_runs(sigma, count, Bound.UPPER, direction).loss
+    mean = math.sqrt(count) / sigma
+    for delta in (0.3, 1e-6, 1e-25):
+        (tight,) = loss.epsilons(np.array([delta]))
+        (rough,) = loss.roughly.epsilons(np.array([delta]))
+        assert oracles.gaussian_delta(mean, rough) <= delta
+        assert tight < rough < tight * (1 + 2e-3) + 1e-9
+        assert oracles.gaussian_delta(mean, tight) <= loss.roughly.deltas(
+            np.array([tight])
+        )
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_laws_bound_those_with_p_and_q_exchanged(seed):
     """Two runs of many atoms: all pairs of them, tails that were left out as well."""
