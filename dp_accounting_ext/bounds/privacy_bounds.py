@@ -502,10 +502,18 @@ class PrivacyBounds:
         return max(delta for delta in deltas if delta is not None)
 
     def _closed_form_deltas(self, epsilons: FloatArray, bound: Bound) -> FloatArray:
-        return _each(lambda epsilon: self._closed_form_delta(epsilon, bound), epsilons)
+        part = next(iter(self._parts(bound)))
+        each = [
+            part.closed_form_deltas(epsilons, way, bound) for way in self._directions
+        ]
+        known = [deltas for deltas in each if deltas is not None]
+        return np.asarray(functools.reduce(np.maximum, known))
 
     def _closed_form_epsilons(self, deltas: FloatArray, bound: Bound) -> FloatArray:
         part = next(iter(self._parts(bound)))
+        many = part.closed_form_epsilons(deltas, bound)
+        if many is not None:
+            return many
 
         def epsilon(delta: float) -> float:
             known = part.closed_form_epsilon(delta, bound)
