@@ -4,6 +4,7 @@ from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import functools
+import itertools
 import math
 from typing import Any
 
@@ -157,7 +158,13 @@ class PrivacyBounds:
             deltas: (n,) δ.
             enough: (n,) ε below which a bound need not be a good one.
         """
-        if deltas.size == 1 and (enough is None or not enough[0]):
+        if enough is not None and enough.any():
+            found = self._rough_epsilons(deltas, enough)
+            open_ = np.flatnonzero(found > enough)
+            if open_.size:
+                found[open_] = self.upper_epsilons(deltas[open_])
+            return found
+        if deltas.size == 1:
             quick = self._upper_epsilon(float(deltas[0]))
             if quick is not None:
                 return np.array([quick])
@@ -171,54 +178,97 @@ class PrivacyBounds:
         elif self._parts(Bound.UPPER):
             for level, here in anchors.grouped(levels.enough_for(deltas[open_])):
                 asked = open_[here]
-                least = None if enough is None else enough[asked]
-                composed = self._upper_epsilons(level, deltas[asked], least)
+                composed = self._upper_epsilons(level, deltas[asked])
                 found[asked] = np.minimum(found[asked], composed)
         # Closed, so they hold where a ratio does not fit a float.
         found[open_] = self._unamplified_epsilons(deltas[open_], found[open_])
         return found
 
-    def _upper_epsilons(
-        self, level: int, deltas: FloatArray, enough: FloatArray | None
-    ) -> FloatArray:
-        """Returns (n,) upper bounds on ε at (n,) δ of one level."""
-        return self._worst(level, deltas, Loss.epsilons, Simple.epsilons, enough)
+    def _rough_epsilons(self, deltas: FloatArray, enough: FloatArray) -> FloatArray:
+        """Returns (n,) upper bounds on ε at (n,) δ, where that is easy, or more."""
+        # Closed, and all there is where a ratio does not fit a float.
+        found = np.where(self._unamplified_deltas(enough) <= deltas, enough, math.inf)
+        open_ = np.flatnonzero((found > enough) & (enough > 0) & (deltas > 0))
+        found[open_] = self._roughly(
+            levels.enough_for(deltas[open_]),
+            deltas[open_],
+            Loss.epsilons,
+            Simple.epsilons,
+            enough[open_],
+        )
+        return found
 
-    def _upper_deltas(
-        self, level: int, epsilons: FloatArray, enough: FloatArray | None
-    ) -> FloatArray:
-        """Returns (n,) upper bounds on δ at (n,) ε, from the pairs of one level."""
-        return self._worst(level, epsilons, Loss.deltas, Simple.deltas, enough)
+    def _rough_deltas(self, epsilons: FloatArray, enough: FloatArray) -> FloatArray:
+        """Returns (n,) upper bounds on δ at (n,) ε, where that is easy, or more."""
+        found = np.ones(epsilons.shape)
+        asked = np.flatnonzero((enough > 0) & (epsilons >= 0) & np.isfinite(epsilons))
+        found[asked] = self._unamplified_deltas(epsilons[asked])
+        open_ = asked[found[asked] > enough[asked]]
+        found[open_] = self._roughly(
+            levels.enough_for(enough[open_]),
+            epsilons[open_],
+            Loss.deltas,
+            Simple.deltas,
+            enough[open_],
+        )
+        return found
 
-    def _worst(
+    def _roughly(
         self,
-        level: int,
+        numbers: IndexArray,
         asked: FloatArray,
         question: Question,
         look: Look,
-        enough: FloatArray | None,
+        enough: FloatArray,
+    ) -> FloatArray:
+        """Returns (n,) upper bounds, none of them better than `enough` asks for.
+
+        Simple ones where these do, else those of a rough composition. One that is above
+        `enough` may be of the first direction alone, and then is no bound.
+
+        Args:
+            numbers: (n,) levels.
+            asked: (n,) δ, or ε.
+            question: What is asked.
+            look: The same of simple bounds.
+            enough: (n,) bounds that are good enough, positive.
+        """
+
+        def simple(loss: Loss, here: FloatArray) -> FloatArray:
+            return look(loss.simple, here)
+
+        def roughly(loss: Loss, here: FloatArray) -> FloatArray:
+            return question(loss.roughly, here)
+
+        worst = np.zeros(asked.shape)
+        for level, way in itertools.product(np.unique(numbers), self._directions):
+            open_ = np.flatnonzero((numbers == level) & (worst <= enough))
+            if not open_.size:
+                continue
+            found = self._least(way, int(level), asked[open_], simple, rough=True)
+            again = found > enough[open_]
+            if again.any():
+                left = asked[open_[again]]
+                found[again] = self._least(way, int(level), left, roughly, rough=True)
+            worst[open_] = np.maximum(worst[open_], found)
+        return worst
+
+    def _upper_epsilons(self, level: int, deltas: FloatArray) -> FloatArray:
+        """Returns (n,) upper bounds on ε at (n,) δ of one level."""
+        return self._worst(level, deltas, Loss.epsilons, Simple.epsilons)
+
+    def _upper_deltas(self, level: int, epsilons: FloatArray) -> FloatArray:
+        """Returns (n,) upper bounds on δ at (n,) ε, from the pairs of one level."""
+        return self._worst(level, epsilons, Loss.deltas, Simple.deltas)
+
+    def _worst(
+        self, level: int, asked: FloatArray, question: Question, look: Look
     ) -> FloatArray:
         """Returns the larger answers of both directions, each the least that is known.
 
-        Simple bounds do where they are enough, and the second direction is looked at
-        where none rules it out: at first one that the first direction's laws tell.
+        The second direction is looked at where none rules it out: at first one that the
+        first direction's laws tell.
         """
-        if enough is not None and enough.any():
-
-            def simple(loss: Loss, here: FloatArray) -> FloatArray:
-                return look(loss.simple, here)
-
-            worst = np.max(
-                [
-                    self._least(way, level, asked, simple, rough=True)
-                    for way in self._directions
-                ],
-                axis=0,
-            )
-            open_ = worst > enough
-            if open_.any():
-                worst[open_] = self._worst(level, asked[open_], question, look, None)
-            return np.asarray(worst)
         if question is Loss.epsilons and len(self._parts(Bound.UPPER)) > _MANY:
             composed_loss.prepare(
                 [self._loss(Bound.UPPER, way, level).whole for way in self._directions],
@@ -300,7 +350,13 @@ class PrivacyBounds:
             epsilons: (n,) ε, in nats.
             enough: (n,) δ below which a bound need not be a good one.
         """
-        if epsilons.size == 1 and (enough is None or not enough[0]):
+        if enough is not None and enough.any():
+            found = self._rough_deltas(epsilons, enough)
+            open_ = np.flatnonzero(found > enough)
+            if open_.size:
+                found[open_] = self.upper_deltas(epsilons[open_])
+            return found
+        if epsilons.size == 1:
             quick = self._upper_delta(float(epsilons[0]))
             if quick is not None:
                 return np.array([quick])
@@ -319,8 +375,7 @@ class PrivacyBounds:
         if self._has_closed_form(Bound.UPPER):
             exact = self._closed_form_deltas(epsilons[open_], Bound.UPPER)
         else:
-            few = None if enough is None else enough[open_]
-            exact = self._at_their_own_level(epsilons[open_], few)
+            exact = self._at_their_own_level(epsilons[open_])
         found[open_] = np.minimum(found[open_], exact)
         return found
 
@@ -443,9 +498,7 @@ class PrivacyBounds:
             numbers[lacking & (numbers == levels.enough_for(uppers))] += 1
         return found
 
-    def _at_their_own_level(
-        self, epsilons: FloatArray, enough: FloatArray | None
-    ) -> FloatArray:
+    def _at_their_own_level(self, epsilons: FloatArray) -> FloatArray:
         """Returns (n,) upper bounds on δ from pairs whose tails are small beside it.
 
         Each answer is certain; one that is no larger than its tails allow for is
@@ -459,13 +512,10 @@ class PrivacyBounds:
                 here = open_[here]
                 guesses = self._about(level, epsilons[here])
                 asked = levels.is_asked(level, guesses)
-                few = None if enough is None else enough[here[asked]]
-                found = self._upper_deltas(level, epsilons[here[asked]], few)
+                found = self._upper_deltas(level, epsilons[here[asked]])
                 best[here[asked]] = np.minimum(best[here[asked]], found)
                 guesses[asked] = found
                 numbers[here] = levels.following(level, guesses)
-                if few is not None:
-                    numbers[here[asked][found <= few]] = -1
             open_ = open_[numbers[open_] >= 0]
         return best
 
@@ -520,10 +570,18 @@ class PrivacyBounds:
         return max(delta for delta in deltas if delta is not None)
 
     def _closed_form_deltas(self, epsilons: FloatArray, bound: Bound) -> FloatArray:
-        return _each(lambda epsilon: self._closed_form_delta(epsilon, bound), epsilons)
+        part = next(iter(self._parts(bound)))
+        each = [
+            part.closed_form_deltas(epsilons, way, bound) for way in self._directions
+        ]
+        known = [deltas for deltas in each if deltas is not None]
+        return np.asarray(functools.reduce(np.maximum, known))
 
     def _closed_form_epsilons(self, deltas: FloatArray, bound: Bound) -> FloatArray:
         part = next(iter(self._parts(bound)))
+        many = part.closed_form_epsilons(deltas, bound)
+        if many is not None:
+            return many
 
         def epsilon(delta: float) -> float:
             known = part.closed_form_epsilon(delta, bound)
@@ -618,7 +676,7 @@ class PrivacyBounds:
         rough: bool,
     ) -> None:
         delta = float(levels.LEVELS[level])
-        interval = self._interval if bound is Bound.UPPER else math.inf
+        interval = self._interval if bound is Bound.UPPER and not rough else math.inf
         each = [self._laws(bound, way, level, alternative, rough) for way in ways]
         surveys = composed_loss.surveys(each, delta)
         for way, laws, survey in zip(ways, each, surveys, strict=True):

@@ -70,14 +70,25 @@ class Mixture(shifts.Mixture):
         return sum(w * float(special.ndtr(s - point)) for s, w in self.shifts)
 
     @staticmethod
-    def noise_below(point: float) -> tuple[float, float]:
-        error = _NDTR_ERROR + _NDTR_GROWTH * min(point, 0.0) ** 2
-        return float(special.ndtr(point)), error * floats.UNIT_ROUNDOFF
+    def noise_below(points: FloatArray) -> tuple[FloatArray, FloatArray]:
+        errors = _NDTR_ERROR + _NDTR_GROWTH * np.minimum(points, 0.0) ** 2
+        return special.ndtr(points), errors * floats.UNIT_ROUNDOFF
 
     @staticmethod
-    def log_ratio_error(point: float, furthest: float, terms: int) -> float:
-        units = 8 + terms + 2 * furthest * (abs(point) + furthest)
+    def log_ratio_error(points: FloatArray, furthest: float, terms: int) -> FloatArray:
+        units = 8 + terms + 2 * furthest * (np.abs(points) + furthest)
         return units * floats.UNIT_ROUNDOFF
+
+    def log_densities(self, points: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Returns (n,) logarithms of the density over that of N(0, 1), and slopes."""
+        exponents = np.multiply.outer(points, self._slopes)
+        exponents += self._at_zero
+        largest = exponents.max(axis=1)
+        exponents -= largest[:, np.newaxis]
+        terms = np.exp(exponents, out=exponents)
+        totals = terms.sum(axis=1)
+        terms *= self._slopes
+        return largest + np.log(totals), terms.sum(axis=1) / totals
 
     def log_density(self, point: float) -> float:
         """Returns the logarithm of the density over that of N(0, 1) at a point."""
