@@ -134,22 +134,13 @@ def on_lattice(
     numbers = ends.astype(np.int64)
     for (part, size), start, edge in zip(parts, starts, cells.edges, strict=False):
         numbers[part] += start - edge // size
-    # In place: fresh memory costs more than the arithmetic.
-    moved = np.subtract(ends, positions, out=positions)
-    for part, size in parts:
-        moved[part] *= interval * size
+    lengths = [(part, interval * size) for part, size in parts]
     if upper:
-        share = np.expm1(moved, out=moved)
-        for part, size in parts:
-            share[part] /= math.expm1(-interval * size)
-        np.clip(share, 0.0, 1.0, out=share)
-        share *= law.masses
-        lowered = np.subtract(law.masses, share, out=ends)
-        masses, above = sums.gather_neighbours(numbers, [lowered, share], indices.size)
+        lowered, raised = loss_distribution.split(law.masses, positions, ends, lengths)
+        masses, above = sums.gather_neighbours(numbers, [lowered, raised], indices.size)
         masses[1:] += above[:-1]
         return _factor(indices, masses, law.count), None
-    others = np.exp(moved, out=moved)
-    others *= law.masses
+    others = loss_distribution.grouped(law.masses, positions, ends, lengths)
     return (
         _factor(indices, sums.gather(numbers, law.masses, indices.size), law.count),
         _factor(indices, sums.gather(numbers, others, indices.size), law.count),
