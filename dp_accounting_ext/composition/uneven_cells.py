@@ -28,6 +28,8 @@ _IN_A_DOUBLING = 4
 # What a stretch of cells adds to the variance is no more than so much of what a law of
 # cells of size one has added.
 _ADDED = 0.0005
+# Of lower bounds, which move more, and are asked for less often.
+_ADDED_BELOW = 0.0001
 # Certified: the longest cell, in nats; see `composed_atoms`.
 LONGEST = 2.0**-6
 
@@ -46,7 +48,11 @@ class UnevenCells:
 
     @classmethod
     def of(
-        cls, losses: FloatArray, masses: FloatArray, interval: float
+        cls,
+        losses: FloatArray,
+        masses: FloatArray,
+        interval: float,
+        bound: Bound = Bound.UPPER,
     ) -> "UnevenCells | None":
         """Returns cells for a law; None where all are best of size one.
 
@@ -54,6 +60,7 @@ class UnevenCells:
             losses: (n,) its losses, or a few that stand for them, increasing.
             masses: (n,) their masses, under the tilt that matters.
             interval: The lattice's step, in nats.
+            bound: The law's side.
         """
         reach = max(-float(losses[0]), float(losses[-1])) / interval
         doublings = max(math.ceil(math.log2(max(reach / _FIRST_EDGE, 1.0))), 1)
@@ -70,7 +77,8 @@ class UnevenCells:
         # All edges of a doubling are multiples of its scale.
         most = np.repeat(scales, _IN_A_DOUBLING)
         most = np.concatenate([most[::-1], [1], most])
-        wanted = np.sqrt(_ADDED / np.maximum(shares, _ADDED * LONGEST**2))
+        added = _ADDED if bound is Bound.UPPER else _ADDED_BELOW
+        wanted = np.sqrt(added / np.maximum(shares, added * LONGEST**2))
         wanted = np.minimum(np.minimum(wanted, LONGEST / interval), most)
         sizes = np.exp2(np.floor(np.log2(np.maximum(wanted, 1.0)))).astype(np.int64)
         if not (sizes > 1).any():
