@@ -11,7 +11,6 @@ each split (upper bound) or grouped (lower bound) on its own grid.
 
 from collections.abc import Sequence
 import dataclasses
-import functools
 import itertools
 import math
 
@@ -39,11 +38,15 @@ _OFFSET_ERROR = 16 * floats.UNIT_ROUNDOFF
 
 # Tuning. In brackets: gap and time for half of it, and twice, over what they are for
 # σ = 1, t = 1000 at δ = 1e-6.
-_COARSER = 4  # Points without large ratios over those with. (0.8 and 1.2, 1.8 and 0.9.)
+# What a coarser law adds to the spread, over what its copies' cells do, about.
+_COARSEST_SHARE = 0.3
+_COARSER = 4  # The stride of a law that large ratios join.
 # Cells in a standard deviation with one large ratio, over the points; with several,
 # which are rarer, the same in steps of the multiplicative grid.
 _CELLS_WITH_ONE = 1 / 64  # (1.1 and 0.95, 1 and 1.)
 _STEPS_WITH_SEVERAL = 1 / 8192  # (2.6 and 0.95, 0.6 and 1.2.)
+_COARSER_WITH_MORE = 5.0  # Steps for one more, a thousandth as likely. (1 for all: 1.0
+# and 1.3.)
 _FINEST_STEP, _COARSEST_STEP = 0.001, 0.05  # Of that grid, whatever the deviation.
 
 
@@ -101,21 +104,12 @@ class _Mean:
         self._total = sum(s.count * s.weight for s in summands)
         self._lost = 0.0
         self._zero = 0.0
-        self._fine = ordinary_sums.OrdinarySums(summands, window, points)
         self._large = [self._large_ratios(summand) for summand in summands]
+        self._most = self._most_large()
+        self._fine = ordinary_sums.OrdinarySums(
+            summands, window, points, left_out=self._most
+        )
         self._large_sums: dict[tuple[int, ...], geometric.GeometricLaw] = {}
-
-    @functools.cached_property
-    def _coarse(self) -> ordinary_sums.OrdinarySums:
-        """The sums of ordinary ratios that large ones are added to."""
-        points = max(self._points // _COARSER, 64)
-        return ordinary_sums.OrdinarySums(self._summands, self._window, points)
-
-    def _lattices(self) -> list[ordinary_sums.OrdinarySums]:
-        """Returns the sums of ordinary ratios that are in use."""
-        if any(masses.size for _, masses in self._large):
-            return [self._fine, self._coarse]
-        return [self._fine]
 
     def _large_ratios(self, summand: Summand) -> tuple[FloatArray, FloatArray]:
         places = summand.places()
@@ -124,7 +118,8 @@ class _Mean:
 
     def pair(self) -> dominating_pair.DominatingPair:
         """Returns the mixture over the number of large ratios."""
-        parts = [_Part.of(self._fine.law(self._counts)), *self._with_large_ratios()]
+        ordinary = self._fine.law(self._counts, stride=self._stride())
+        parts = [_Part.of(ordinary), *self._with_large_ratios()]
         places = np.concatenate([part.places for part in parts])
         masses = np.concatenate([part.masses for part in parts])
         infinity = sum(
@@ -132,21 +127,20 @@ class _Mean:
         )
         zero = 0.0
         if self._bound is Bound.UPPER:
-            infinity += self._lost + sum(part.lost for part in self._lattices())
-            zero = self._zero + sum(part.zero for part in self._lattices())
+            infinity += self._lost + self._fine.lost
+            zero = self._zero + self._fine.zero
             zero += float(masses[places <= 0].sum())
         kept = np.flatnonzero((masses > 0) & (places > 0))
         kept = kept[np.argsort(places[kept])]
         mass_error = sum(s.count * s.pair.mass_error for s in self._summands)
-        mass_error += max(part.mass_error() for part in self._lattices())
+        mass_error += self._fine.mass_error()
         mass_error += max(part.mass_error for part in parts)
         ratio_error = max(s.pair.ratio_error for s in self._summands)
         ratio_error += max(part.ratio_error for part in parts)
-        ratio_error += max(part.place_error for part in self._lattices())
+        ratio_error += self._fine.place_error
         if self._bound is Bound.LOWER:
             # Masses count as exact; offsets in a group and their sums do not.
-            spread = max(part.spread() for part in self._lattices())
-            ratio_error += _OFFSET_ERROR * spread
+            ratio_error += _OFFSET_ERROR * self._fine.spread()
         pair = dominating_pair.DominatingPair(
             places[kept] / self._total,
             masses[kept],
@@ -157,6 +151,11 @@ class _Mean:
             ratio_error=ratio_error + 16 * floats.UNIT_ROUNDOFF,
         )
         return exact_means.settled(pair)
+
+    def _stride(self) -> int:
+        """Returns how coarse the sum may be beside what its copies' cells cost."""
+        copies = sum(self._counts)
+        return 1 << max(int(math.log2(_COARSEST_SHARE * copies) / 2), 0)
 
     def _expected_ways(self, way: Sequence[int]) -> float:
         """Returns the expected number of sets of copies that are all large.
@@ -175,26 +174,35 @@ class _Mean:
         ranges = [range(min(total, count) + 1) for count in self._counts]
         return [way for way in itertools.product(*ranges) if sum(way) == total]
 
+    def _expected(self, total: int) -> float:
+        """Returns the expected number of sets of so many copies, all large."""
+        return sum(self._expected_ways(way) for way in self._ways(total))
+
+    def _most_large(self) -> int:
+        """Returns how many large ratios a sum may have that is not lost."""
+        if not any(masses.size for _, masses in self._large):
+            return 0
+        for total in range(2, _MOST_LARGE + 1):
+            if self._expected(total) < self._window.tail_mass:
+                return total - 1
+        return _MOST_LARGE
+
     def _with_large_ratios(self) -> list[_Part]:
         """Returns the sums with one large ratio, with two, …; the rest is lost."""
         if not any(masses.size for _, masses in self._large):
             return []
         parts: list[_Part] = []
-        for total in itertools.count(1):
-            ways = self._ways(total)
-            mass = sum(self._expected_ways(way) for way in ways)
-            rare = total > 1 and mass < self._window.tail_mass
-            if rare or total > _MOST_LARGE:
-                # Given that these copies are large, the others have the usual mean.
-                largest = max(
-                    sums.dot(places, masses) / float(masses.sum())
-                    for places, masses in self._large
-                    if masses.size
-                )
-                self._zero = mass
-                self._lost = floats.raised(mass * (total * largest + self._total))
-                break
-            for way in ways:
+        # Given that more copies are large, the others have the usual mean.
+        largest = max(
+            sums.dot(places, masses) / float(masses.sum())
+            for places, masses in self._large
+            if masses.size
+        )
+        more = self._most + 1
+        self._zero = self._expected(more)
+        self._lost = floats.raised(self._zero * (more * largest + self._total))
+        for total in range(1, more):
+            for way in self._ways(total):
                 if total == 1:
                     parts += self._with_one(way.index(1), way)
                 elif self._expected_ways(way) > 0:
@@ -203,7 +211,7 @@ class _Mean:
 
     def _rest(self, way: Sequence[int]) -> ordinary_sums.LatticeAtoms:
         counts = [c - number for c, number in zip(self._counts, way, strict=True)]
-        return self._coarse.law(counts, self._expected_ways(way))
+        return self._fine.law(counts, self._expected_ways(way), _COARSER)
 
     def _with_one(self, which: int, way: Sequence[int]) -> list[_Part]:
         """Returns the sums with one large ratio, a part for each octave of it."""
@@ -212,7 +220,7 @@ class _Mean:
             return []
         rest = self._rest(way)
         cells = max(_CELLS_WITH_ONE * self._points, 1.0)
-        finest = max(self._window.deviation / cells, self._coarse.step)
+        finest = max(self._window.deviation / cells, rest.step)
         octaves = np.floor(np.log2(places / places[0]))
         parts = []
         for octave in np.unique(octaves):
@@ -232,11 +240,8 @@ class _Mean:
 
     def _with_several(self, way: tuple[int, ...]) -> _Part:
         """Returns the sums with several large ratios, on a multiplicative grid."""
-        rest = self._rest(way)
-        grouped = self._bound is Bound.LOWER
-        law = geometric.from_atoms(
-            rest.places(), rest.masses, self._grid_step(), grouped=grouped
-        )
+        rest, total = self._rest(way), sum(way)
+        law = self._on_grid(rest.places(), rest.masses, total)
         law = geometric.convolve(self._sum_of_large(way), law)
         sets = math.prod(
             math.comb(count, number)
@@ -245,22 +250,46 @@ class _Mean:
         # The large ratios are positive: no such sum is zero.
         return _Part(law.places(), sets * law.masses, law.mass_error, law.ratio_error)
 
-    def _grid_step(self) -> float:
-        """Returns a grid step that is fine beside the ordinary sum's deviation."""
+    def _on_grid(
+        self, places: FloatArray, masses: FloatArray, total: int
+    ) -> geometric.GeometricLaw:
+        """Returns atoms on the multiplicative grid for sums of so many large ratios."""
+        grouped = self._bound is Bound.LOWER
+        step = self._grid_step(total)
+        return geometric.from_atoms(places, masses, step, grouped=grouped)
+
+    def _grid_step(self, total: int) -> float:
+        """Returns a grid step that is fine beside the ordinary sum's deviation.
+
+        The rarer it is that so many ratios are large, the coarser.
+        """
         reach = self._window.high + 2 * self._window.threshold
         step = self._window.deviation / (_STEPS_WITH_SEVERAL * self._points * reach)
-        return min(max(step, _FINEST_STEP), _COARSEST_STEP)
+        step = max(step, _FINEST_STEP) * _COARSER_WITH_MORE ** (total - 2)
+        return min(step, _COARSEST_STEP)
 
     def _sum_of_large(self, way: tuple[int, ...]) -> geometric.GeometricLaw:
-        """Returns the law of a sum of large ratios alone, so many of each summand."""
+        """Returns the law of a sum of large ratios alone, two or more of them."""
         if way not in self._large_sums:
+            total = sum(way)
             which = next(index for index, number in enumerate(way) if number)
-            places, masses = self._large[which]
-            grouped = self._bound is Bound.LOWER
-            step = self._grid_step()
-            law = geometric.from_atoms(places, masses, step, grouped=grouped)
             fewer = tuple(n - (i == which) for i, n in enumerate(way))
-            if any(fewer):
-                law = geometric.convolve(self._sum_of_large(fewer), law)
-            self._large_sums[way] = law
+            law = self._on_grid(*self._large[which], total)
+            if total == 2:
+                others = self._on_grid(*self._large[fewer.index(1)], total)
+            else:
+                others = self._regridded(self._sum_of_large(fewer), total)
+            same = total == 2 and fewer[which]
+            self._large_sums[way] = geometric.convolve(law if same else others, law)
         return self._large_sums[way]
+
+    def _regridded(
+        self, law: geometric.GeometricLaw, total: int
+    ) -> geometric.GeometricLaw:
+        """Returns a sum of large ratios on the grid for sums of one more."""
+        found = self._on_grid(law.places(), law.masses, total)
+        return dataclasses.replace(
+            found,
+            mass_error=found.mass_error + law.mass_error,
+            ratio_error=found.ratio_error + law.ratio_error,
+        )

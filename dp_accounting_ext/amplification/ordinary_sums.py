@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 import dataclasses
+import functools
 import math
 
 import numpy as np
@@ -27,6 +28,12 @@ _LARGEST_RELATIVE_NOISE = 0.1
 _ROOM = 3  # Size of the circle over that of the window. (7 and 0.95, 1 and 1.3.)
 # Changes of the tilt times the circle's size, for Chernoff bounds. (The same.)
 _TILT_CHANGES = (15.0, 30.0, 60.0, 120.0)
+_WIDEST_STRIDE = 8  # Of a law, in lattice steps. (Its kinks are no wider than that.)
+_FEWEST_POINTS = 4096  # Of a lattice that is made coarser.
+# Noise of all of a law without a tilt, in tails, up to which no other tilt is asked.
+# (30: the same gaps in both directions, a third more time. 1e5: at δ = 1e-10 and σ = .8
+# the other direction is 1.3 times wider.)
+_LEAST_NOISE = 3e3
 # The relative errors of places, tried in turn until others cost the middle no more.
 _PLACE_ERRORS = (1e-13, 1e-12, 1e-11, 1e-10, 1e-9, 1e-8, 1e-7)
 
@@ -86,6 +93,21 @@ class LatticeAtoms:
         return places
 
 
+def _split(stride: int) -> lattice.Stencil | None:
+    """Returns how a mass is split between the multiples of a stride around it."""
+    if stride == 1:
+        return None
+    shares = 1 - np.abs(np.arange(1 - stride, stride)) / stride
+    return lattice.Stencil(stride, 1 - stride, shares)
+
+
+def _grouped(stride: int) -> lattice.Stencil | None:
+    """Returns how masses are grouped around the multiples of a stride."""
+    if stride == 1:
+        return None
+    return lattice.Stencil(stride, -(stride // 2), np.ones(stride))
+
+
 class OrdinarySums:
     """Sums of ordinary ratios, with all copies or without a few.
 
@@ -95,6 +117,7 @@ class OrdinarySums:
         summands: The ratios; all upper or all lower bounds.
         window: What part of the sum's range the lattice covers.
         points: Number of lattice points in the window.
+        left_out: How many copies of a summand a law may lack.
 
     Attributes:
         lost: Expectation of the sum that went to infinity.
@@ -108,8 +131,12 @@ class OrdinarySums:
         summands: Sequence[additive_window.Summand],
         window: additive_window.Window,
         points: int,
+        *,
+        left_out: int = lattice.MOST_LEFT_OUT,
     ) -> None:
         self._window = window
+        self._left_out = left_out
+        self._made: list[lattice.TiltedSum] = []
         self._bound = summands[0].pair.bound
         self._total = sum(s.count * s.weight for s in summands)
         self.step = (window.high - window.low) / points
@@ -118,12 +145,11 @@ class OrdinarySums:
         self.place_error = 0.0
         self._factors = [self._factor(summand) for summand in summands]
         self._first, self._last = self._ends()
-        size = fft.next_fast_len(_ROOM * (self._last - self._first), real=True)
-        changes = [change / size for change in _TILT_CHANGES]
-        self._sums = [
-            lattice.TiltedSum(self._factors, tilt * self.step, size, changes)
-            for tilt in window.tilts
-        ]
+        room = _ROOM * (self._last - self._first)
+        # Sums of neighbours need a size that their strides divide.
+        self._widest = _WIDEST_STRIDE if room >= _ROOM * _FEWEST_POINTS else 1
+        room = math.ceil(room / self._widest)
+        self._size = self._widest * fft.next_fast_len(room, real=True)
 
     def _ends(self) -> tuple[int, int]:
         """Returns the lattice indices between which the sum is kept.
@@ -142,13 +168,48 @@ class OrdinarySums:
             last = top
         return first, max(last, first + 1)
 
+    @functools.cached_property
+    def _plain(self) -> lattice.TiltedSum:
+        """The sum without a tilt."""
+        return self._under(0.0)
+
+    @functools.cached_property
+    def _sums(self) -> list[lattice.TiltedSum]:
+        """The sum under all tilts of the window."""
+        return [
+            self._under(tilt) if tilt else self._plain for tilt in self._window.tilts
+        ]
+
+    def _under(self, tilt: float) -> lattice.TiltedSum:
+        changes = [change / self._size for change in _TILT_CHANGES]
+        made = lattice.TiltedSum(
+            self._factors,
+            tilt * self.step,
+            self._size,
+            changes,
+            left_out=self._left_out,
+        )
+        self._made.append(made)
+        return made
+
+    def _needed(self, counts: Sequence[int], weight: float) -> list[lattice.TiltedSum]:
+        """Returns the sum under the tilts that show a law of so much weight.
+
+        Without a tilt all of it, where its noise is about as little as the tails.
+        """
+        points = self._last - self._first
+        noise = weight * self._plain.noise(counts) * points
+        if noise <= _LEAST_NOISE * self._window.tail_mass:
+            return [self._plain]
+        return self._sums
+
     def mass_error(self) -> float:
-        """Bounds the relative error of any mass, but for the ratios' own."""
-        return max(tilted.mass_error() for tilted in self._sums)
+        """Bounds the relative error of any law's masses, but for the ratios' own."""
+        return max(tilted.mass_error() for tilted in self._made or [self._plain])
 
     def spread(self) -> float:
         """Bounds how far a group reaches from its index, relatively; at most 1."""
-        reach = self._sums[0].largest_offset()
+        reach = self._plain.largest_offset() + self._widest // 2
         return min(reach / self._first, 1.0) if self._first else 1.0
 
     def _factor(self, summand: additive_window.Summand) -> lattice.Factor:
@@ -177,18 +238,22 @@ class OrdinarySums:
         moments = None if atoms.moments is None else atoms.moments / self.step
         return lattice.Factor(atoms.start, atoms.masses, summand.count, moments)
 
-    def law(self, counts: Sequence[int], weight: float = 1.0) -> LatticeAtoms:
+    def law(
+        self, counts: Sequence[int], weight: float = 1.0, stride: int = 1
+    ) -> LatticeAtoms:
         """Returns the sum of ordinary ratios, `counts` of each summand.
 
         Args:
             counts: Copies of each summand.
             weight: Bound on the mass of what the sum is convolved with after.
+            stride: How many lattice steps a step of the result has, a power of two.
         """
+        stride = min(stride, self._widest)
         if self._bound is Bound.UPPER:
-            return self._upper_ordinary(counts, weight)
-        return self._lower_ordinary(counts)
+            return self._upper_ordinary(counts, weight, stride)
+        return self._lower_ordinary(counts, weight, stride)
 
-    def _indices_for(self, counts: Sequence[int]) -> IndexArray:
+    def _indices_for(self, counts: Sequence[int], stride: int = 1) -> IndexArray:
         """Returns the lattice indices of the window, moved by the copies left out."""
         moved = sum(
             (factor.count - count) * round(factor.mean(0.0))
@@ -197,7 +262,9 @@ class OrdinarySums:
         first = max(self._first - moved, 0)
         # With few copies left any window will do.
         last = max(self._last - moved, first + 1)
-        return np.arange(first, last + 1, dtype=np.int64)
+        return stride * np.arange(
+            first // stride, -(-last // stride) + 1, dtype=np.int64
+        )
 
     def _beyond(self, counts: Sequence[int], tilt: float, index: int) -> float:
         """Bounds the mass at an index or beyond it, on the tilt's side (Chernoff)."""
@@ -214,11 +281,18 @@ class OrdinarySums:
             exponent += count * factor.tilted(tilt).log_moment
         return floats.raised(math.exp(min(exponent, 0.0)))
 
-    def _upper_ordinary(self, counts: Sequence[int], weight: float) -> LatticeAtoms:
-        """Returns masses raised by their noise; the rest goes to the sinks."""
-        indices = self._indices_for(counts)
+    def _upper_ordinary(
+        self, counts: Sequence[int], weight: float, stride: int
+    ) -> LatticeAtoms:
+        """Returns masses raised by their noise; the rest goes to the sinks.
+
+        Between two indices that the stride divides a mass is split: a larger law.
+        """
+        indices = self._indices_for(counts, stride)
         first, last = int(indices[0]), int(indices[-1])
-        masses = tilted_masses.raised(self._sums, counts, indices)
+        masses = tilted_masses.raised(
+            self._needed(counts, weight), counts, indices, stencil=_split(stride)
+        )
         # What lies above the window goes to its end and to infinity.
         above = self._beyond(counts, self._window.raising, last + 1)
         masses[-1] += above
@@ -232,15 +306,20 @@ class OrdinarySums:
         below = self._beyond(counts, self._window.lowering, first - 1)
         masses[0] += below
         self.zero += weight * below
-        return LatticeAtoms(self.step, first, masses, None)
+        return LatticeAtoms(stride * self.step, first // stride, masses, None)
 
-    def _lower_ordinary(self, counts: Sequence[int]) -> LatticeAtoms:
+    def _lower_ordinary(
+        self, counts: Sequence[int], weight: float, stride: int
+    ) -> LatticeAtoms:
         """Returns the masses, lowered by their noise, at places that are certain.
 
-        Grouping by the sum of the lattice indices is a conditional expectation.
+        Grouping by the sum of the lattice indices, or by which multiple of the stride
+        it is near, is a conditional expectation.
         """
-        indices = self._indices_for(counts)
-        known = tilted_masses.LeastNoise(self._sums, counts, indices)
+        indices = self._indices_for(counts, stride)
+        known = tilted_masses.LeastNoise(
+            self._needed(counts, weight), counts, indices, stencil=_grouped(stride)
+        )
         values, noise = known.values()
         clear = values * _LARGEST_RELATIVE_NOISE > noise
         values, noise = values[clear], noise[clear]
@@ -255,7 +334,8 @@ class OrdinarySums:
         masses[kept] = known.lowered()[kept]
         moments[kept] = masses[kept] * shift[certain] * self.step
         self._settle(indices, masses, moments, errors)
-        return LatticeAtoms(self.step, int(indices[0]), masses, moments)
+        step = stride * self.step
+        return LatticeAtoms(step, int(indices[0]) // stride, masses, moments)
 
     def _settle(
         self,

@@ -51,6 +51,10 @@ _BESIDE_ERROR = 16.0
 # A weight of a stencil, tilted (an exponential and its argument, 8), its turn in exact
 # parts of the circle (8), their sum (a few dozen levels) and its product.
 _STENCIL_ERROR = 64.0
+# Up to 15 of them by Horner's scheme: each of its steps a turn (an angle in exact parts
+# of the circle, 7, a cosine and a sine), a product (3) and a sum, 16 in all; and the
+# weights themselves.
+_NEIGHBOURS_ERROR = 320.0
 # Certified: masses and quotients of masses that far apart have all their digits.
 _LEAST_ANCHOR = 1e-200
 
@@ -214,6 +218,37 @@ class TiltedValues:
         return log_noise - self.tilt * indices.astype(np.float64)
 
 
+@dataclasses.dataclass(frozen=True)
+class Stencil:
+    """How neighbouring masses are added up, around every index that a stride divides.
+
+    Attributes:
+        stride: How far apart these indices are.
+        begin: Where the first weight is, relative to each.
+        weights: (n,) weights at least 0, each of a few roundings; no more than 15 of
+            them for a `TiltedSum`.
+    """
+
+    stride: int
+    begin: int
+    weights: FloatArray
+
+    @property
+    def offsets(self) -> IndexArray:
+        """(n,) where the weights are, relative to an index."""
+        return self.begin + np.arange(self.weights.size)
+
+    def tilted(self, tilt: float) -> FloatArray:
+        """Returns (n,) weights of tilted masses in the tilted sum."""
+        weights: FloatArray = self.weights * np.exp(-tilt * self.offsets)
+        return weights
+
+    @property
+    def reach(self) -> int:
+        """How far the furthest weight is from its index."""
+        return int(np.abs(self.offsets).max())
+
+
 class TiltedSum:
     """The tilted law of a sum, on a circle of `size` lattice points.
 
@@ -230,6 +265,8 @@ class TiltedSum:
         size: Number of lattice points on the circle.
         changes: Positive changes of the tilt for Chernoff bounds of tilted tails.
         beside: The sum of factors at the same indices, whose masses these are nearly.
+        left_out: How many copies of a factor a partial sum may lack; one more where
+            moments are asked for.
     """
 
     def __init__(
@@ -240,6 +277,7 @@ class TiltedSum:
         changes: Sequence[float],
         *,
         beside: "TiltedSum | None" = None,
+        left_out: int = MOST_LEFT_OUT,
     ) -> None:
         self.tilt = short(tilt)
         self.size = size
@@ -260,7 +298,7 @@ class TiltedSum:
         # A power of hundreds leaves few frequencies that are not negligible.
         largest = np.zeros(spectra[0].size)
         for factor, spectrum in zip(factors, spectra, strict=True):
-            copies = max(factor.count - MOST_LEFT_OUT - 1, 0)
+            copies = max(factor.count - left_out - 1, 0)
             largest += copies * np.log(np.abs(spectrum) + self._error)
         self._active = np.flatnonzero(largest > _NEGLIGIBLE_EXPONENT)
         self._spectra = [
@@ -386,10 +424,15 @@ class TiltedSum:
             product = product * spectrum.power(count)
         return product
 
-    def _noise(self, counts: Sequence[int]) -> float:
-        """Bounds the error of the inverse transform of `_power`."""
+    def noise(self, counts: Sequence[int], more: float = 0.0) -> float:
+        """Bounds the error of the inverse transform of `_power`.
+
+        Args:
+            counts: Copies of each factor.
+            more: Of each frequency, some relative error more.
+        """
         log_bound = np.zeros(self._active.size)
-        relative = np.full(self._active.size, self._error)
+        relative = np.full(self._active.size, self._error + more)
         for spectrum, count in zip(self._spectra, counts, strict=True):
             log_bound += count * spectrum.log_magnitudes
             relative += spectrum.relative_error(count)
@@ -398,38 +441,104 @@ class TiltedSum:
         return floats.raised(mean + math.exp(_NEGLIGIBLE_EXPONENT))
 
     def _values(
-        self, spectrum: ComplexArray, noise: float, counts: Sequence[int], first: int
+        self,
+        spectrum: ComplexArray,
+        noise: float,
+        counts: Sequence[int],
+        first: int,
+        stride: int = 1,
     ) -> TiltedValues:
-        whole = np.zeros(self.size // 2 + 1, dtype=np.complex128)
-        whole[self._active] = spectrum
-        values = np.roll(fft.irfft(whole, self.size), -(first % self.size))
+        # Where no frequency folds, a shorter transform has every so manieth value.
+        folds = 2 * stride * int(self._active[-1]) >= self.size
+        apart = 1 if folds else stride
+        size = self.size // apart
+        whole = np.zeros(size // 2 + 1, dtype=np.complex128)
+        whole[self._active] = spectrum / apart
+        values = fft.irfft(whole, size)[:: stride // apart]
+        at = first % self.size // stride
+        values = np.concatenate([values[at:], values[:at]])
         return TiltedValues(values, noise, self.log_moment(counts), self.tilt)
 
-    def masses(self, counts: Sequence[int], first: int) -> TiltedValues:
-        """Returns the masses, from index first, of so many copies of each factor."""
-        return self._values(self._power(counts), self._noise(counts), counts, first)
+    def _turned(self, weights: FloatArray, begin: int) -> ComplexArray:
+        """Returns Σ w_j e^{iω (begin + j)} at the active frequencies, by Horner."""
+        turn = self._turn(1)
+        total = np.full(self._active.size, complex(weights[-1]))
+        for weight in weights[-2::-1]:
+            total *= turn
+            total += weight
+        total *= self._turn(begin)
+        return total
 
-    def moments(self, counts: Sequence[int], first: int) -> TiltedValues:
+    def _turn(self, begin: int) -> ComplexArray:
+        # In whole parts of the circle angles are exact.
+        angles = (2 * math.pi / self.size) * (self._active * begin % self.size)
+        turn: ComplexArray = np.cos(angles) + 1j * np.sin(angles)
+        return turn
+
+    def masses(
+        self, counts: Sequence[int], first: int, stencil: Stencil | None = None
+    ) -> TiltedValues:
+        """Returns the masses, from index first, of so many copies of each factor.
+
+        Args:
+            counts: Copies of each factor.
+            first: The first index; a multiple of the stencil's stride.
+            stencil: Neighbours that are added up, around every index that its stride
+                divides, as it divides the size; by default each mass alone.
+        """
+        power = self._power(counts)
+        if stencil is None:
+            return self._values(power, self.noise(counts), counts, first)
+        weights = stencil.tilted(self.tilt)
+        noise = self.noise(counts, _NEIGHBOURS_ERROR * floats.UNIT_ROUNDOFF)
+        noise = floats.raised(noise * float(weights.sum()))
+        power *= self._turned(weights, stencil.begin)
+        return self._values(power, noise, counts, first, stencil.stride)
+
+    def moments(
+        self, counts: Sequence[int], first: int, stencil: Stencil | None = None
+    ) -> TiltedValues:
         """Returns mass times mean offset from the lattice, in lattice steps.
 
-        One copy, any, has its offsets in the place of its masses. That
-        transform's error is the masses' times the sum of absolute offsets.
+        Of neighbours, from the index that they are around. One copy, any, has its
+        offsets in the place of its masses. That transform's error is the masses' times
+        the sum of absolute offsets.
         """
         total = np.zeros(self._active.size, dtype=np.complex128)
         noise = 0.0
-        for index, (factor, weights) in enumerate(
-            zip(self._factors, self._weights, strict=True)
+        more = 0.0 if stencil is None else _NEIGHBOURS_ERROR * floats.UNIT_ROUNDOFF
+        for index, (count, own) in enumerate(
+            zip(counts, self._offset_spectra, strict=True)
         ):
-            if not counts[index] or factor.moments is None:
+            if not count or own is None:
                 continue
             others = list(counts)
             others[index] -= 1
+            norm, offset = own
+            noise += 2 * count * norm * self.noise(others, more)
+            total += count * self._power(others) * offset
+        if stencil is None:
+            return self._values(total, noise, counts, first)
+        weights = stencil.tilted(self.tilt)
+        total *= self._turned(weights, stencil.begin)
+        noise *= float(weights.sum())
+        weights *= stencil.offsets
+        total += self._power(counts) * self._turned(weights, stencil.begin)
+        noise += self.noise(counts, more) * float(np.abs(weights).sum())
+        return self._values(total, floats.raised(noise), counts, first, stencil.stride)
+
+    @functools.cached_property
+    def _offset_spectra(self) -> list[tuple[float, ComplexArray] | None]:
+        """Of each factor's offsets the sum of their absolutes, and the transform."""
+        found: list[tuple[float, ComplexArray] | None] = []
+        for factor, weights in zip(self._factors, self._weights, strict=True):
+            if factor.moments is None:
+                found.append(None)
+                continue
             weighted = weights * factor.offsets
-            norm = counts[index] * float(np.abs(weighted).sum())
-            noise += 2 * norm * self._noise(others)
-            offset = _transform(weighted, factor.start, self.size)[self._active]
-            total += counts[index] * self._power(others) * offset
-        return self._values(total, noise, counts, first)
+            spectrum = _transform(weighted, factor.start, self.size)[self._active]
+            found.append((float(np.abs(weighted).sum()), spectrum))
+        return found
 
     def largest_offset(self) -> float:
         """Bounds the sum of all copies' offsets, in lattice steps."""
@@ -437,31 +546,6 @@ class TiltedSum:
             factor.count * float(np.abs(factor.offsets).max())
             for factor in self._factors
         )
-
-
-@dataclasses.dataclass(frozen=True)
-class Stencil:
-    """How neighbouring masses are added up, around every index that a stride divides.
-
-    Attributes:
-        stride: How far apart these indices are.
-        begin: Where the first weight is, relative to each.
-        weights: (n,) weights at least 0, each of a few roundings.
-    """
-
-    stride: int
-    begin: int
-    weights: FloatArray
-
-    @property
-    def offsets(self) -> IndexArray:
-        """(n,) where the weights are, relative to an index."""
-        return self.begin + np.arange(self.weights.size)
-
-    def tilted(self, tilt: float) -> FloatArray:
-        """Returns (n,) weights of tilted masses in the tilted sum."""
-        weights: FloatArray = self.weights * np.exp(-tilt * self.offsets)
-        return weights
 
 
 class TiltedProduct:

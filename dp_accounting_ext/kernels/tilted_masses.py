@@ -13,6 +13,7 @@ import itertools
 import numpy as np
 import numpy.typing as npt
 
+from dp_accounting_ext.kernels import floats
 from dp_accounting_ext.kernels import lattice
 
 FloatArray = npt.NDArray[np.float64]
@@ -28,14 +29,18 @@ def raised(
     counts: Sequence[int],
     indices: IndexArray,
     log_factors: FloatArray | float = 0.0,
+    *,
+    stencil: lattice.Stencil | None = None,
 ) -> FloatArray:
     """Returns (n,) upper bounds on the masses of a sum.
 
     Args:
         sums: The sum under one or more tilts.
         counts: Copies of each of its factors.
-        indices: (n,) consecutive lattice indices, no more than the circles have.
+        indices: (n,) consecutive lattice indices, no more than the circles have; or
+            consecutive multiples of a stencil's stride.
         log_factors: (n,) logarithms of what the masses are multiplied by.
+        stencil: Which masses around an index are added up.
 
     Guarantees:
         No mass is larger, but for the tilts' own `mass_error`. Where e^700 is too
@@ -43,7 +48,7 @@ def raised(
     """
     least = np.full(indices.size, np.inf)
     for tilted in sums:
-        found = tilted.masses(counts, int(indices[0]))
+        found = tilted.masses(counts, int(indices[0]), stencil)
         values = np.maximum(found.values[: indices.size], 0.0) + found.noise
         np.minimum(least, values * found.scale(indices, log_factors), out=least)
     return least
@@ -102,8 +107,10 @@ class LeastNoise:
     Args:
         sums: The sum under one or more tilts.
         counts: Copies of each of its factors.
-        indices: (n,) consecutive lattice indices, no more than the circles have.
+        indices: (n,) consecutive lattice indices, no more than the circles have; or
+            consecutive multiples of a stencil's stride.
         log_factors: (n,) logarithms of what the masses are multiplied by.
+        stencil: Which masses around an index are added up.
     """
 
     def __init__(
@@ -112,12 +119,16 @@ class LeastNoise:
         counts: Sequence[int],
         indices: IndexArray,
         log_factors: FloatArray | float = 0.0,
+        *,
+        stencil: lattice.Stencil | None = None,
     ) -> None:
         self._counts = counts
+        self._stencil = stencil
         self._indices = indices
         self._log_factors = np.broadcast_to(log_factors, indices.shape)
-        found = [tilted.masses(counts, int(indices[0])) for tilted in sums]
-        self._parts = _that_do_not_fold(sums, found, counts, indices)
+        first = int(indices[0])
+        found = [tilted.masses(counts, first, stencil) for tilted in sums]
+        self._parts = _that_do_not_fold(sums, found, counts, indices, stencil)
 
     @property
     def sums(self) -> list[lattice.TiltedSum]:
@@ -134,10 +145,13 @@ class LeastNoise:
     def moments(self) -> tuple[FloatArray, FloatArray]:
         """Returns (n,) tilted masses times mean offsets, and bounds on their errors."""
         moments, noise = np.zeros((2, self._indices.size))
+        first = int(self._indices[0])
+        reach = 0 if self._stencil is None else self._stencil.reach
         for part in self._parts:
-            found = part.tilted.moments(self._counts, int(self._indices[0]))
+            found = part.tilted.moments(self._counts, first, self._stencil)
             moments[part.own] = found.values[part.own]
-            noise[part.own] = found.noise + part.folded * part.tilted.largest_offset()
+            offset = part.tilted.largest_offset() + reach
+            noise[part.own] = found.noise + part.folded * offset
         return moments, noise
 
     def lowered(self) -> FloatArray:
@@ -169,6 +183,7 @@ def _that_do_not_fold(
     found: Sequence[lattice.TiltedValues],
     counts: Sequence[int],
     indices: IndexArray,
+    stencil: lattice.Stencil | None,
 ) -> list[_Part]:
     """Returns the tilts that answer for some index, and know its mass; one at least.
 
@@ -176,7 +191,9 @@ def _that_do_not_fold(
     """
     while True:
         parts = [
-            _Part(sums[i], found[i], own, _folded(sums[i], counts, indices[own]))
+            _Part(
+                sums[i], found[i], own, _folded(sums[i], counts, indices[own], stencil)
+            )
             for i, own in owners(found, indices)
         ]
         worst = max(parts, key=_Part.share)
@@ -187,6 +204,16 @@ def _that_do_not_fold(
 
 
 def _folded(
-    tilted: lattice.TiltedSum, counts: Sequence[int], indices: IndexArray
+    tilted: lattice.TiltedSum,
+    counts: Sequence[int],
+    indices: IndexArray,
+    stencil: lattice.Stencil | None,
 ) -> float:
-    return tilted.folded_mass(counts, int(indices[0]), int(indices[-1]))
+    """Bounds what folds onto the masses around some indices, as they are weighed."""
+    low, high = int(indices[0]), int(indices[-1])
+    if stencil is None:
+        return tilted.folded_mass(counts, low, high)
+    mass = tilted.folded_mass(
+        counts, low + int(stencil.offsets[0]), high + int(stencil.offsets[-1])
+    )
+    return floats.raised(mass * float(stencil.tilted(tilted.tilt).max()))

@@ -65,14 +65,25 @@ class Mixture(shifts.Mixture):
         return sum(w * float(special.ndtr(s - point)) for s, w in self.shifts)
 
     @staticmethod
-    def noise_below(point: float) -> tuple[float, float]:
-        error = _NDTR_ERROR + _NDTR_GROWTH * min(point, 0.0) ** 2
-        return float(special.ndtr(point)), error * floats.UNIT_ROUNDOFF
+    def noise_below(points: FloatArray) -> tuple[FloatArray, FloatArray]:
+        errors = _NDTR_ERROR + _NDTR_GROWTH * np.minimum(points, 0.0) ** 2
+        return special.ndtr(points), errors * floats.UNIT_ROUNDOFF
 
     @staticmethod
-    def log_ratio_error(point: float, furthest: float, terms: int) -> float:
-        units = 8 + terms + 2 * furthest * (abs(point) + furthest)
+    def log_ratio_error(points: FloatArray, furthest: float, terms: int) -> FloatArray:
+        units = 8 + terms + 2 * furthest * (np.abs(points) + furthest)
         return units * floats.UNIT_ROUNDOFF
+
+    def log_densities(self, points: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Returns (n,) logarithms of the density over that of N(0, 1), and slopes."""
+        exponents = np.multiply.outer(points, self._slopes)
+        exponents += self._at_zero
+        largest = exponents.max(axis=1)
+        exponents -= largest[:, np.newaxis]
+        terms = np.exp(exponents, out=exponents)
+        totals = terms.sum(axis=1)
+        terms *= self._slopes
+        return largest + np.log(totals), terms.sum(axis=1) / totals
 
     def log_density(self, point: float) -> float:
         """Returns the logarithm of the density over that of N(0, 1) at a point."""
@@ -113,7 +124,7 @@ class Mixture(shifts.Mixture):
             One shift grows everywhere alike: (1,) growths.
         """
         if len(self.shifts) == 1:
-            lines = self._at_zero + self._slopes * grid.points()
+            lines = self._at_zero + self._slopes * grid.points
             return lines, np.expm1(np.multiply.outer(steps, self._slopes))
         length = grid.block(float(np.abs(self._slopes).max()))
         centres, offsets = grid.blocks(length)
@@ -149,8 +160,9 @@ class _Grid:
     def step(self) -> float:
         return (self.high - self.low) / (self.number - 1)
 
+    @functools.cached_property
     def points(self) -> FloatArray:
-        """Returns the (n,) values."""
+        """The (n,) values."""
         return np.linspace(self.low, self.high, self.number)
 
     def block(self, reach: float) -> int:
@@ -266,18 +278,20 @@ def _grids(p: Mixture, q: Mixture, grid: _Grid) -> list[_Grid]:
     Below most of a sample's noise the loss is that of no record. What a cell adds to
     the variance of the loss is its mass times the square of the loss's change.
     """
+    reach = abs(grid.low) + p.highest() - q.lowest()
+    coarser = min(_COARSER, int(_MOST_GROWTH / (grid.step * reach)))
+    if coarser <= 1:
+        return [grid]
     rough = _Grid(grid.low, grid.high, _SURVEYED)
-    points = rough.points()
+    points = rough.points
     log_p, log_q = (each.tabulated(rough, np.zeros(1))[0] for each in (p, q))
     losses = log_p - log_q
     logs = np.logaddexp(log_p, log_q) - points**2 / 2
     added = np.exp(logs - logs.max())[1:] * np.diff(losses) ** 2
-    reach = abs(grid.low) + p.highest() - q.lowest()
-    coarser = min(_COARSER, int(_MOST_GROWTH / (grid.step * reach)))
     below = np.cumsum(added) <= _ADDED / _COARSER**2 * added.sum()
     below &= losses[1:] - losses[0] < _FLAT
     share = int(below.sum()) / (_SURVEYED - 1)
-    length = int(share * (grid.number - 1) / coarser) if coarser > 1 else 0
+    length = int(share * (grid.number - 1) / coarser)
     if not length:
         return [grid]
     middle = grid.low + grid.step * coarser * length
@@ -334,7 +348,7 @@ def _tabulated(
     steps = grid.step / 2 * np.append(1 + _NODES, 2.0)
     log_p, rises = p.tabulated(grid, steps)
     log_q, falls = q.tabulated(grid, steps)
-    return np.exp(log_p - log_q), *_cells(grid.points(), log_q, rises, falls)
+    return np.exp(log_p - log_q), *_cells(grid.points, log_q, rises, falls)
 
 
 def _cells(

@@ -62,7 +62,7 @@ def mean_of(summands, window=OPEN, points=POINTS):
 
 def exact_law(*summands):
     """The law of the weighted sum, its places with their masses."""
-    return oracles.merged_sum_law(
+    return oracles.sum_law(
         [
             (
                 [0.0, *one.places()],
@@ -175,13 +175,12 @@ def test_what_leaves_the_windows_goes_to_the_sinks_of_upper_bounds(bound):
     if bound is Bound.LOWER:
         assert (found.infinity_mass, found.zero_mass) == (2.0**-4, 0.0)
         return
-    sums = [mean._fine, mean._coarse]
-    assert all(part.lost > 0.01 and part.zero > 0.01 for part in sums)
+    assert mean._fine.lost > 0.01 and mean._fine.zero > 0.01
     assert mean._lost > 1e-4
     assert mean._zero > 1e-5
-    lost = COUNT * 2.0**-4 + mean._lost + sum(part.lost for part in sums)
+    lost = COUNT * 2.0**-4 + mean._lost + mean._fine.lost
     assert found.infinity_mass == pytest.approx(lost / COUNT, rel=1e-15)
-    zero = mean._zero + sum(part.zero for part in sums)
+    zero = mean._zero + mean._fine.zero
     assert found.zero_mass == pytest.approx(zero, rel=1e-15)
 
 
@@ -192,13 +191,13 @@ def test_errors_of_the_ratios_are_carried(bound):
         [0.25, 0.5], [0.5, 0.5], bound, 3, mass_error=2.0**-17, ratio_error=2.0**-18
     )
     mean = mean_of([first, second], window_to(4.0, 1.0))
-    mean._fine.place_error, mean._coarse.place_error = 2.0**-22, 2.0**-24
+    mean._fine.place_error = 2.0**-22
     found = mean.pair()
     mass_error = 2 * 2.0**-15 + 3 * 2.0**-17
     assert mass_error < found.mass_error < mass_error * (1 + 1e-6)
     ratio_error = 2.0**-18 + 2.0**-22
     if bound is Bound.LOWER:
-        spread = max(mean._fine.spread(), mean._coarse.spread())
+        spread = mean._fine.spread()
         ratio_error += 2 * found.mass_error * spread
     assert ratio_error <= found.ratio_error < ratio_error * (1 + 1e-6)
 
@@ -227,16 +226,16 @@ def test_errors_of_the_lattices_are_added(bound):
         *mean_of([one])._with_large_ratios(),
     ]
     found = mean.pair()
-    lattices = max(mean._fine.mass_error(), mean._coarse.mass_error())
+    lattices = mean._fine.mass_error()
     own = max(part.mass_error for part in parts)
     assert lattices > 1e-13
     assert own > 1e-14
     assert found.mass_error == pytest.approx(lattices + own, rel=1e-9, abs=0)
-    place = max(mean._fine.place_error, mean._coarse.place_error)
+    place = mean._fine.place_error
     place += max(part.ratio_error for part in parts) + 16 * UNIT
     assert max(part.ratio_error for part in parts) > 16 * UNIT
     if bound is Bound.LOWER:
-        spread = max(mean._fine.spread(), mean._coarse.spread())
+        spread = mean._fine.spread()
         place += 16 * UNIT * spread
     assert found.ratio_error == pytest.approx(place, rel=1e-9, abs=0)
 
@@ -250,22 +249,29 @@ def test_a_part_counts_the_roundings_of_its_sums():
     assert part.ratio_error == 0.0
 
 
+@pytest.mark.parametrize("bound", BOUNDS)
+def test_what_large_ratios_join_is_coarser_where_there_are_points(bound):
+    mean = mean_of([heavy(bound)], points=8192)
+    assert mean._fine.step == 4.0 / 8192
+    assert mean._rest((1,)).step == 4 * mean._fine.step
+    few = mean_of([heavy(bound)], points=1024)
+    assert few._rest((1,)).step == few._fine.step == 4.0 / 1024
+
+
 @pytest.mark.parametrize(
-    ("points", "coarse"), [(4096, 1024), (256, 64), (255, 64), (100, 64), (260, 65)]
+    ("count", "stride"), [(4, 1), (13, 1), (14, 2), (53, 2), (54, 4), (214, 8)]
 )
-def test_what_large_ratios_join_has_a_quarter_of_the_points(points, coarse):
-    mean = mean_of([heavy(Bound.UPPER)], points=points)
-    assert mean._fine.step == 4.0 / points
-    assert mean._coarse.step == 4.0 / coarse
-    assert mean._lattices() == [mean._fine, mean._coarse]
+def test_a_sum_is_coarser_the_more_copies_it_has(count, stride):
+    mean = mean_of([heavy(Bound.UPPER, count)], window_to(4.0 * count))
+    assert mean._stride() == stride
 
 
-def test_only_lattices_in_use_count():
+def test_without_large_ratios_no_copy_is_left_out():
     mean = mean_of([heavy(Bound.UPPER)], window_to(4.0, 24.0))
-    assert mean._lattices() == [mean._fine]
     assert mean._with_large_ratios() == []
-    one_of_two = [summand([0.5, 1.0], [0.5, 0.5], Bound.UPPER, 1), heavy(Bound.UPPER)]
-    assert len(mean_of(one_of_two)._lattices()) == 2
+    assert mean._fine._left_out == mean._most == 0
+    some = mean_of([heavy(Bound.UPPER)], window_to(4.0, 1.0))
+    assert some._fine._left_out == some._most >= 1
 
 
 def test_large_ratios_are_above_the_threshold():
@@ -312,7 +318,8 @@ def test_a_step_of_the_large_ratios_is_fine_beside_the_bulk():
     ):
         mean = mean_of([heavy(Bound.UPPER)], window_to(12.0, 2.0))
         mean._points = points
-        assert mean._grid_step() == step
+        assert mean._grid_step(2) == step
+        assert mean._grid_step(3) == min(5 * step, 0.05)
 
 
 def large_parts(bound, window=OPEN, points=POINTS):
@@ -371,9 +378,11 @@ def test_what_large_ratios_join_leaves_the_window_as_often_as_they_are():
     one = summand(places, masses, Bound.UPPER, COUNT)
     mean = mean_of([one], window_to(2.75, 1.0, low=2.5, tail_mass=2.0**-10), 32)
     mean.pair()
-    assert 0 < mean._coarse.zero <= COUNT * 2.0**-12 * (1 + 1e-8)
-    assert 0 < mean._coarse.lost <= COUNT * 2.0**-12 * COUNT
-    assert mean._fine.zero > 0.1
+    zero, lost = mean._fine.zero, mean._fine.lost
+    assert zero > 0.1
+    mean._rest((1,))
+    assert 0 < mean._fine.zero - zero <= COUNT * 2.0**-12 * (1 + 1e-8)
+    assert 0 < mean._fine.lost - lost <= COUNT * 2.0**-12 * COUNT
 
 
 @pytest.mark.parametrize(
@@ -382,7 +391,7 @@ def test_what_large_ratios_join_leaves_the_window_as_often_as_they_are():
         (256, 0.5, 1 / 8),  # Four cells in a deviation.
         (1024, 0.5, 1 / 32),  # Sixteen.
         (32, 0.5, 1 / 2),  # One at least,
-        (256, 2.0**-6, 1 / 16),  # and not finer than what they join.
+        (256, 2.0**-6, 1 / 64),  # and not finer than what they join.
     ],
 )
 def test_a_lattice_of_large_ratios_resolves_the_bulk(points, deviation, step):
@@ -462,16 +471,14 @@ def test_several_large_ratios_are_added_to_what_is_left(bound, way):
 def test_sums_of_large_ratios_alone(bound):
     second = summand([0.25, 6.0], [1 - 2.0**-9, 2.0**-9], bound, 2, 2.0)
     mean = mean_of([heavy(bound), second], window_to(6.0, 1.0))
-    one = mean._sum_of_large((1, 0))
-    assert one.step == mean._grid_step()
-    assert (one.excess is None) is (bound is Bound.UPPER)
-    assert one.masses.sum() == pytest.approx(LARGE)
     for way, mass, place in (
-        ((0, 1), 2.0**-9, 12.0),
+        ((1, 1), LARGE * 2.0**-9, 12.0 + 74 / 7),
         ((2, 1), LARGE**2 * 2.0**-9, 12.0 + 2 * 82 / 7),
         ((0, 3), 2.0**-27, 36.0),
     ):
         law = mean._sum_of_large(way)
+        assert law.step == mean._grid_step(sum(way))
+        assert (law.excess is None) is (bound is Bound.UPPER)
         assert law.masses.sum() == pytest.approx(mass, rel=1e-12, abs=0)
         average = law.places() @ law.masses / mass
         # 8, 9 and 24 are 4, 2 and 1 in 7.

@@ -310,6 +310,50 @@ def grouped(counts):
     return totals
 
 
+@pytest.mark.parametrize("bound", list(Bound))
+@pytest.mark.parametrize("counts", [(4, 2), (3, 2)])
+@pytest.mark.parametrize("stride", [2, 4, 8])
+@pytest.mark.parametrize("tilts", [(0.0,), (-1.0, 0.0, 0.75)])
+def test_a_coarser_law_is_on_its_side_of_the_order(
+    bound, counts, stride, tilts, monkeypatch
+):
+    """In fractions: at every place between, and for both ends of the law."""
+    monkeypatch.setattr(ordinary_sums, "_FEWEST_POINTS", 1)
+    summands = [
+        summand(ratios, masses, bound, *rest) for ratios, masses, *rest in OFFSET
+    ]
+    options = {} if len(tilts) == 1 else {"tail_mass": 2.0**-90}
+    sums = sums_of(summands, 8.0, 20.0, 48, tilts, **options)
+    law = sums.law(counts, 1.0, stride)
+    assert law.step == stride * sums.step == stride / 4
+    places = {
+        float(weight * ratio): mass
+        for ratios, masses, _, weight in OFFSET[:1]
+        for ratio, mass in zip(ratios, masses, strict=True)
+    }
+    second = {2.0 * ratio: mass for ratio, mass in zip(*OFFSET[1][:2], strict=True)}
+    truth = law_of((places, second), counts)
+    found = [
+        (Fraction(float(place)), Fraction(float(mass)))
+        for place, mass in zip(law.places(), law.masses, strict=True)
+        if mass
+    ]
+    error = Fraction(sums.mass_error() + sums.place_error) + 64 * Fraction(U)
+    scale = 1 + error if bound is UPPER else 1 - error
+    lost = Fraction(sums.lost)
+    for kappa in [Fraction(n, 16) for n in range(0, 400, 3)]:
+        for side in (1, -1):
+            exact = sum(m * max(side * (x - kappa), 0) for x, m in truth.items())
+            ours = sum(m * max(side * (x * scale - kappa), 0) for x, m in found)
+            ours = ours * scale if side > 0 else ours
+            if side < 0:
+                ours = sum(m * max(kappa - x / scale, 0) for x, m in found) * scale
+            if bound is UPPER:
+                assert exact <= ours + lost
+            else:
+                assert ours <= exact
+
+
 @pytest.mark.parametrize("counts", [(4, 2), (3, 2), (4, 1)])
 def test_a_lower_law_has_the_means_of_groups_in_the_window(counts):
     summands = [
@@ -339,7 +383,7 @@ def test_a_lower_law_has_the_means_of_groups_in_the_window(counts):
 def test_what_folds_onto_a_narrow_window_is_negligible(bound):
     """The circle is shorter than the range of all sums."""
     many = summand([0.5, 4.5], [0.5, 0.5], bound, 1600)
-    sums = sums_of([many], 3520.0, 4480.0, 1920, (-0.05, 0.0, 0.05))
+    sums = sums_of([many], 3520.0, 4480.0, 1920, (-0.05, 0.0, 0.05), tail_mass=1e-30)
     first, last = sums._ends()
     assert (first, last) == (7040, 8961)
     size = sums._sums[0].size
@@ -397,12 +441,16 @@ class Constant:
     def largest_offset(self):
         return self._offset
 
+    def noise(self, counts):
+        """More than is asked for without a tilt: all tilts are."""
+        return math.inf
+
 
 def with_constants(bound, *constants, ends, **options):
     """Two copies of 1 to 7, on a lattice of step 2; its transforms replaced."""
     one = summand([1.0, 7.0], [0.5, 0.5], bound, 2)
     sums = sums_of([one], 2.0, 14.0, 6, (-0.5, 0.5), **options)
-    sums._sums = list(constants)
+    sums._plain, sums._sums = constants[0], list(constants)
     sums._first, sums._last = ends
     return sums
 
@@ -415,7 +463,7 @@ def test_an_upper_bound_has_the_noise_added():
     sums._beyond = lambda counts, tilt, index: 0.0
     law = sums.law([2])
     assert (law.start, law.step) == (1, 2.0)
-    assert high.asked == low.asked == [([2], 1)]
+    assert high.asked == low.asked == [([2], 1, None)]
     raised = np.array([0.875, 0.125, 2.125, 0.625, 0.125])
     scale = np.exp([-2.5, -1.5, -0.5, -0.5, -1.5])
     np.testing.assert_allclose(law.masses, raised * scale, rtol=1e-15)
@@ -446,7 +494,7 @@ def test_a_lower_bound_has_the_noise_removed_and_knows_its_means(moment):
     )
     sums = with_constants(LOWER, one, ends=(3, 5), tail_mass=0.0)
     law = sums.law([2])
-    assert one.asked == [([2], 3), ([2], 3, 5), ([2], 3)]
+    assert one.asked == [([2], 3, None), ([2], 3, 5), ([2], 3, None)]
     noise += Fraction(folded)
     offset_noise += Fraction(folded) * 8
     np.testing.assert_array_equal(
@@ -472,8 +520,8 @@ def test_a_lower_bound_scales_with_the_tilt():
     low = Constant([0.75, 1.0, 2.0, 9, 9], 2.0**-40, tilt=-1.0, log_scale=-3.5)
     sums = with_constants(LOWER, high, low, ends=(1, 5))
     law = sums.law([2])
-    assert high.asked == [([2], 1), ([2], 4, 5), ([2], 1)]
-    assert low.asked == [([2], 1), ([2], 1, 3), ([2], 1)]
+    assert high.asked == [([2], 1, None), ([2], 4, 5), ([2], 1, None)]
+    assert low.asked == [([2], 1, None), ([2], 1, 3), ([2], 1, None)]
     values = np.array([0.75, 1.0, 2.0, 0.5, 4.0]) - 2.0**-40
     scale = np.exp([-2.5, -1.5, -0.5, -0.5, -1.5])
     np.testing.assert_allclose(law.masses, values * scale, rtol=1e-15)
@@ -655,7 +703,7 @@ def test_bounds_with_little_mass_keep_their_ratios(mass):
 def test_an_allocation_with_little_mass_has_a_lower_bound():
     """No ratio was below the mean, which counted what is missing as zero."""
     narrow = summand([0.99, 1.01], [0.25, 0.25], LOWER).pair
-    found = random_allocation.random_allocation(narrow, 20, tail_mass=1e-12)
+    found = random_allocation.random_allocation(narrow, 20, tail_mass=1e-18)
     assert found.masses.sum() == pytest.approx(2.0**-20, rel=1e-9)
     assert found.masses.sum() <= 2.0**-20
     assert found.ratios[[0, -1]] == pytest.approx([0.99, 1.01], rel=1e-12)
@@ -705,7 +753,8 @@ def test_the_mass_error_is_that_of_the_worst_tilt(tilts):
     many = summand(np.full(9000, 2.0), np.full(9000, 2.0**-14), LOWER, 3)
     other = summand([1.0, 2.0], [0.5, 0.5], LOWER, 2)
     sums = sums_of([many, other], 2.0, 10.0, 8, tilts)
-    assert sums.mass_error() == max(tilted.mass_error() for tilted in sums._sums)
+    worst = max(tilted.mass_error() for tilted in sums._sums)
+    assert sums.mass_error() == worst
 
 
 def test_a_group_spreads_by_its_copies_offsets():
@@ -718,6 +767,33 @@ def test_a_group_spreads_by_its_copies_offsets():
     wide = sums_of([summand([0.125, 1.0], [0.5, 0.5], LOWER, 4)], 0.5, 4.0, 14)
     assert wide._first == 0
     assert wide.spread() == 1.0
+
+
+def test_groups_of_groups_spread_further(monkeypatch):
+    """By half of the widest stride, four cells."""
+    monkeypatch.setattr(ordinary_sums, "_FEWEST_POINTS", 1)
+    first = summand([1.0625, 3.0], [0.5, 0.5], LOWER, 4)
+    second = summand([1.0, 2.0 - 2.0**-5], [0.5, 0.5], LOWER, 2)
+    low = sums_of([first, second], 6.0, 16.0, 40)
+    assert low.spread() == (1.25 + 4) / 24
+
+
+@pytest.mark.parametrize("stride", [2, 4, 8])
+def test_stencils_split_and_group_all_of_a_mass(stride):
+    """At each place the shares sum to one, and the mean is kept, in fractions."""
+    split, grouped = ordinary_sums._split(stride), ordinary_sums._grouped(stride)
+    for place in range(stride):
+        shares = {
+            index: Fraction(float(weight))
+            for index in range(-2 * stride, 3 * stride, stride)
+            for offset, weight in zip(split.offsets, split.weights, strict=True)
+            if index + offset == place
+        }
+        assert sum(shares.values()) == 1
+        assert sum(index * share for index, share in shares.items()) == place
+    at = sorted((grouped.offsets % stride).tolist())
+    assert at == list(range(stride)) and np.all(grouped.weights == 1)
+    assert ordinary_sums._split(1) is ordinary_sums._grouped(1) is None
 
 
 def test_a_group_spreads_by_its_index_at_most():

@@ -451,7 +451,7 @@ def test_every_factor_needs_its_count():
     for counts in ([1], [1, 1, 1]):
         for method in (
             tilted.log_moment,
-            tilted._noise,
+            tilted.noise,
             tilted._power,
             tilted._support,
         ):
@@ -492,6 +492,73 @@ def test_sums_of_neighbours_are_within_their_noise(tilt, stride, begin):
         # What gathering and tilting lose is counted apart.
         allowed = found.noise + product.mass_error * wanted
         assert abs(mpmath.mpf(float(value)) - wanted) <= allowed
+
+
+@pytest.mark.parametrize("tilt", [0.0, 0.03, -0.5])
+@pytest.mark.parametrize(
+    ("numerators", "count"), [([2, 5, 4, 3, 2], 200), ([8, 0, 0, 0, 0, 8], 40)]
+)
+@pytest.mark.parametrize(("stride", "begin"), [(4, -3), (8, -7), (8, -4)])
+def test_neighbours_of_a_sum_are_within_their_noise(
+    numerators, count, tilt, stride, begin
+):
+    """Masses and means, of a smooth sum and of one whose frequencies fold."""
+    start, size = -7, 816
+    offsets = np.array([0.25, -0.5, 0.125, 0.375, -0.25, 0.5])[: len(numerators)]
+    masses = np.array(numerators) / 16
+    factor = lattice.Factor(start, masses, count, masses * offsets)
+    tilted = lattice.TiltedSum([factor], tilt, size, CHANGES)
+    folds = 2 * stride * int(tilted._active[-1]) >= size
+    if stride == 4 and tilt >= 0:
+        assert folds is (numerators[0] == 8)
+    weights = np.random.default_rng(stride).random(1 - 2 * begin)
+    exact = exact_power(numerators, count)
+    # 8 times each offset is a whole number.
+    one = [round(8 * x) * n for x, n in zip(offsets, numerators, strict=True)]
+    others = np.array(exact_power(numerators, count - 1), dtype=object)
+    shifts = (count * np.convolve(others, np.array(one, dtype=object))).tolist()
+    first = stride * math.floor((count * start + 380) / stride)
+    stencil = lattice.Stencil(stride, begin, weights)
+    found = tilted.masses([count], first, stencil)
+    means = tilted.moments([count], first, stencil)
+    assert found.values.size == means.values.size == size // stride
+    assert found.noise < 1e-11 and means.noise < 1e-8
+    for number in range(4):
+        index = first + stride * number
+        mass = moment = Fraction(0)
+        for offset, weight in zip(stencil.offsets.tolist(), weights, strict=True):
+            at = index + offset - count * start
+            own = Fraction(exact[at], 16**count) if 0 <= at < len(exact) else 0
+            shift = Fraction(shifts[at], 8 * 16**count) if 0 <= at < len(exact) else 0
+            mass += Fraction(float(weight)) * own
+            moment += Fraction(float(weight)) * (shift + offset * own)
+        for values, wanted in ((found, mass), (means, moment)):
+            at = mpmath.mpf(values.log_scale) - mpmath.mpf(values.tilt) * index
+            wanted = mpmath.mpf(wanted.numerator) / wanted.denominator / mpmath.exp(at)
+            # What gathering and tilting lose is counted apart.
+            allowed = values.noise + tilted.mass_error() * abs(wanted)
+            assert abs(mpmath.mpf(float(values.values[number])) - wanted) <= allowed
+
+
+def test_neighbours_have_each_others_noise():
+    """And 320 roundings of the weights' turns; of means, as far as they are."""
+    masses = np.array([0.25, 0.5, 0.25])
+    factor = lattice.Factor(0, masses, 50, masses * [0.5, 0.25, -0.5])
+    tilted = lattice.TiltedSum([factor], 0.25, 816, CHANGES)
+    weights = np.array([0.5, 1.0, 2.0])
+    stencil = lattice.Stencil(4, -2, weights)
+    each = tilted.noise([50], 320 * 2.0**-53)
+    assert each > tilted.noise([50])
+    weights = weights * np.exp(-0.25 * np.array([-2, -1, 0]))
+    found = tilted.masses([50], 48, stencil).noise
+    assert found == pytest.approx(each * weights.sum(), rel=1e-8)
+    assert found >= each * weights.sum() * (1 + 1e-12)
+    norm = float((tilted._weights[0] * np.abs(factor.offsets)).sum())
+    own = 2 * 50 * norm * tilted.noise([49], 320 * 2.0**-53) * weights.sum()
+    wanted = own + each * (weights @ [2.0, 1.0, 0.0])
+    found = tilted.moments([50], 48, stencil).noise
+    assert found == pytest.approx(wanted, rel=1e-8)
+    assert found >= wanted * (1 + 1e-12)
 
 
 @pytest.mark.parametrize(("tilt", "change"), [(0.5, -1.0), (0.0, 0.5), (0.0, -0.5)])

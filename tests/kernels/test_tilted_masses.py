@@ -37,10 +37,10 @@ class Constant:
         self._moments = moments
         self._offset = offset
 
-    def masses(self, counts, first):
+    def masses(self, counts, first, stencil):
         return self.values
 
-    def moments(self, counts, first):
+    def moments(self, counts, first, stencil):
         return self._moments
 
     def folded_mass(self, counts, low, high):
@@ -142,6 +142,24 @@ def test_moments_err_by_what_folds_times_the_furthest_offset():
     np.testing.assert_array_equal(noise, 2.0**-20 + 8.0 * 2.0**-22)
 
 
+def test_what_folds_onto_neighbours_is_weighed_and_moves_as_far_as_they_are():
+    moments = lattice.TiltedValues(np.array([0.25, -0.5]), 2.0**-20, 0.0, 0.0)
+    one = Constant(value(0.5, 0.0), folded=2.0**-22, moments=moments, offset=8.0)
+    one.tilt, one.asked = 0.0, []
+    one.folded_mass = lambda *range_: one.asked.append(range_) or one.folded
+    stencil = lattice.Stencil(4, -3, np.array([0.5, 3.0, 0.25]))
+    indices = np.array([8, 12], dtype=np.int64)
+    known = tilted_masses.LeastNoise([one], [1], indices, stencil=stencil)
+    assert one.asked == [([1], 5, 11)]
+    folded = 3.0 * 2.0**-22
+    _, noise = known.values()
+    assert np.all(noise - 1e-16 >= folded)
+    np.testing.assert_allclose(noise - 1e-16, folded, rtol=1e-8)
+    _, noise = known.moments()
+    assert np.all(noise - 2.0**-20 >= (8.0 + 3.0) * folded)
+    np.testing.assert_allclose(noise, 2.0**-20 + 11.0 * folded, rtol=1e-8)
+
+
 @pytest.mark.parametrize(
     ("first", "size", "tilts"),
     [
@@ -172,3 +190,57 @@ def test_masses_are_on_their_side(first, size, tilts):
     error = Fraction(max(tilted.mass_error() for tilted in sums))
     for index, low, high in zip(indices, lower, upper, strict=True):
         assert low * (1 - error) <= truth[index] <= high * (1 + error)
+
+
+@pytest.mark.parametrize(
+    ("first", "number", "size", "tilts"),
+    [
+        (8, 7, 32, [-0.5, 0.0, 0.4]),  # Half of the sums fold.
+        (0, 16, 64, [0.0]),
+        (16, 5, 48, [-0.2]),
+    ],
+)
+@pytest.mark.parametrize("begin", [-3, -2])
+def test_sums_of_neighbours_are_on_their_side(first, number, size, tilts, begin):
+    """Of 61 sums on a circle, around every fourth; with what folds onto them."""
+    numerators, count, stride = [4, 2, 1, 1], 20, 4
+    masses = np.array(numerators) / 8
+    offsets = np.array([0.5, -0.25, 0.0, 0.25])
+    factor = lattice.Factor(0, masses, count, masses * offsets)
+    law, shifts = {0: Fraction(1)}, {0: Fraction(0)}
+    for _ in range(count):
+        longer, further = {}, {}
+        for at, mass in law.items():
+            for j, n in enumerate(numerators):
+                chance = Fraction(n, 8)
+                longer[at + j] = longer.get(at + j, 0) + mass * chance
+                shift = shifts[at] + Fraction(float(offsets[j])) * mass
+                further[at + j] = further.get(at + j, 0) + shift * chance
+        law, shifts = longer, further
+    weights = np.array([0.25, 0.5, 0.75, 1.0, 0.75, 0.5, 0.25])
+    weights = weights if begin == -3 else np.ones(4)
+    stencil = lattice.Stencil(stride, begin, weights)
+    indices = first + stride * np.arange(number, dtype=np.int64)
+    changes = [change / size for change in (30.0, 60.0, 120.0)]
+    sums = [lattice.TiltedSum([factor], tilt, size, changes) for tilt in tilts]
+    upper = tilted_masses.raised(sums, [count], indices, stencil=stencil)
+    known = tilted_masses.LeastNoise(sums, [count], indices, stencil=stencil)
+    lower = known.lowered()
+    assert lower.any()
+    error = Fraction(max(tilted.mass_error() for tilted in sums))
+    values, noise = known.moments()
+    (scales,) = {(part.found.log_scale, part.found.tilt) for part in known._parts[:1]}
+    own = range(number)[known._parts[0].own]
+    for position, index in enumerate(indices.tolist()):
+        mass = moment = Fraction(0)
+        for offset, weight in zip(stencil.offsets.tolist(), weights, strict=True):
+            at = Fraction(float(weight))
+            mass += at * law.get(index + offset, 0)
+            moment += at * shifts.get(index + offset, 0)
+            moment += at * offset * law.get(index + offset, 0)
+        assert lower[position] * (1 - error) <= mass
+        assert mass <= upper[position] * (1 + error)
+        if position in own:
+            scale = np.exp(scales[0] - scales[1] * index)
+            wanted = float(moment) / scale
+            assert abs(values[position] - wanted) <= noise[position] * (1 + 1e-9)

@@ -108,7 +108,7 @@ def test_densities_and_growths_on_a_grid(number, reach):
                 for s, w in mixture.shifts
             )
 
-        points = grid.points()
+        points = grid.points
         for at in {0, number // 3, number - 1}:
             point = mpmath.mpf(points[at])
             exact = density(point)
@@ -189,7 +189,7 @@ def test_noise_that_says_little_has_longer_cells(rate, tail_mass):
     assert sum(grid.number for grid in grids) < 0.8 * points or tail_mass < 1e-99
     for grid in grids[:-1]:
         assert grid.high == grids[1].low
-        noise = grid.points()
+        noise = grid.points
         steps = grid.step / 2 * np.append(1 + gaussian_mixture._NODES, 2.0)
         log_q, falls = q.tabulated(grid, steps)
         _, rises = p.tabulated(grid, steps)
