@@ -24,7 +24,8 @@ _SMALLEST_PULL = 2e-4
 # Cells of states and sums, and of factors, over those of a chain on a line.
 _COARSER, _COARSER_FACTORS = 1.8, 0.7
 _NODE, _FAR_NODE = 0.5, 1.0  # Between nodes where losses are, and elsewhere.
-_MOST_BINS, _MOST_WORK = 256, 4e10  # Products: about 10 s.
+_MOST_BINS, _MOST_WORK = 256, 2e11  # Products: about 10 s.
+_DENSITIES = 2000.0  # Products that take as long as a move's share by quadrature.
 _LEAST_GAIN = 0.98  # Of the moment, over that of a chain on a line.
 _ORDER = 2.0  # Of that moment, as in `chain_fits`.
 
@@ -74,9 +75,10 @@ def remove_pair(
 def _products(ring: ring_sums.Ring) -> float:
     """Returns the number of products: of moves, additions, and both arcs' sums."""
     states, places = ring.chain.states.size, ring.chain.places.size
+    steps = ring.chain.length // 2 + 1
     added = ring.chain.factors.size * (4.0 * ring.chain.length + ring.nodes.size)
-    moved = float(states * (ring.chain.length // 2 + 1)) + added + places
-    return moved * states * places * ring.nodes.size
+    moved = states * (steps * places + min(steps, ring.reach) * _DENSITIES)
+    return (moved + (added + places) * places) * states * ring.nodes.size
 
 
 def fit(gram: FloatArray) -> tuple[chain_fits.Fit, int, float] | None:
