@@ -17,6 +17,7 @@ import dp_accounting
 from dp_accounting import dp_event
 import numpy as np
 import questions
+import timing
 
 import dp_accounting_ext as ext
 
@@ -138,7 +139,7 @@ def times(tree: questions.Tree, kind: Callable[..., questions.Accountant]) -> Ti
             job, asked = questions.cold(tree, kind), 1
         spent: list[float] = []
         while len(spent) < _REPEATS and sum(spent) < _SPENT:
-            spent.append(questions.seconds(job))
+            spent.append(timing.seconds(job))
         found.append(min(spent) / asked)
     return Times(found[0], found[1], found[2], answer)
 

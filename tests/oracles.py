@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from fractions import Fraction
+import functools
 import itertools
 import math
 
@@ -71,20 +72,6 @@ def allocation_law(
 
 
 def sum_law(
-    places: Sequence[float], masses: Sequence[float], count: int
-) -> list[tuple[Fraction, Fraction]]:
-    """Returns (place, mass) of the sum of independent copies, by enumeration."""
-    atoms = list(zip(exact(places), exact(masses), strict=True))
-    law = []
-    for combination in itertools.product(atoms, repeat=count):
-        mass = Fraction(1)
-        for _, part in combination:
-            mass *= part
-        law.append((sum((place for place, _ in combination), Fraction(0)), mass))
-    return law
-
-
-def merged_sum_law(
     summands: Sequence[tuple[Sequence[float], Sequence[float], int]],
 ) -> list[tuple[Fraction, Fraction]]:
     """Returns (place, mass) of a sum of copies, each place once, increasing.
@@ -104,23 +91,45 @@ def merged_sum_law(
     return sorted(law.items())
 
 
+def _over_one(numbers: Sequence[Fraction]) -> tuple[list[int], int]:
+    """Returns numerators over the common denominator, and it: sums are of integers."""
+    common = math.lcm(*{number.denominator for number in numbers})
+    return [
+        number.numerator * (common // number.denominator) for number in numbers
+    ], common
+
+
+def exact_total(values: np.ndarray) -> Fraction:
+    """Returns the sum of floats."""
+    return Fraction(sum(_as_integers(values)), 1 << _PLACES)
+
+
 def remove_divergence(
     law: Sequence[tuple[Fraction, Fraction]], kappa: Fraction, infinity: Fraction
 ) -> Fraction:
     """Returns infinity + Σ mass (place − κ)_+."""
-    return infinity + sum(
-        (mass * max(place - kappa, Fraction(0)) for place, mass in law), Fraction(0)
+    places, one = _over_one([place for place, _ in law])
+    masses, unit = _over_one([mass for _, mass in law])
+    level, times = kappa.numerator * one, kappa.denominator
+    total = sum(
+        mass * max(times * place - level, 0)
+        for place, mass in zip(places, masses, strict=True)
     )
+    return infinity + Fraction(total, one * unit * times)
 
 
 def add_divergence(
     law: Sequence[tuple[Fraction, Fraction]], kappa: Fraction, zero: Fraction
 ) -> Fraction:
     """Returns zero + Σ mass (1 − κ place)_+; atoms at zero count in full."""
-    return zero + sum(
-        (mass * max(1 - kappa * place, Fraction(0)) for place, mass in law),
-        Fraction(0),
+    places, one = _over_one([place for place, _ in law])
+    masses, unit = _over_one([mass for _, mass in law])
+    level, times = kappa.denominator * one, kappa.numerator
+    total = sum(
+        mass * max(level - times * place, 0)
+        for place, mass in zip(places, masses, strict=True)
     )
+    return zero + Fraction(total, level * unit)
 
 
 def gaussian_delta(mean: float, epsilon: float) -> mpmath.mpf:
@@ -347,6 +356,16 @@ def shift_mixture_deltas(
     By Neyman and Pearson: the ratio p/q increases where all shifts of P are above
     those of Q, and the divergence is read where it crosses e^ε. The noise has scale 1.
     """
+    return dict(_shift_mixture_deltas(tuple(p), tuple(q), epsilon, laplace))
+
+
+@functools.cache  # One direction is asked for, and then the other.
+def _shift_mixture_deltas(
+    p: tuple[tuple[float, float], ...],
+    q: tuple[tuple[float, float], ...],
+    epsilon: float,
+    laplace: bool,
+) -> dict[str, mpmath.mpf]:
     density_of = _laplace_density if laplace else mpmath.npdf
     below_of = _laplace_below if laplace else _gaussian_below
     with mpmath.workdps(60):

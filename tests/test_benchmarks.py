@@ -30,10 +30,12 @@ def benchmark(name):
 
 stock_pld = benchmark("stock_pld")
 preamble = benchmark("preamble")
+random_allocation = benchmark("random_allocation")
 upstream_suite = benchmark("upstream_suite")
 widths = benchmark("widths")
 
 questions = stock_pld.questions
+timing = questions.timing
 
 GOOD_ROW = stock_pld.Row("row", 1.0, 1.0, 0.9, 0.4, 0.1, goal=3.0)
 
@@ -109,16 +111,26 @@ def test_a_question_is_held_to_its_goal(yardsticks, is_met):
 def test_a_question_three_times_slower_misses_its_goal(monkeypatch):
     """The yardstick is timed beside it: the goal is that of any machine."""
     clock = iter([0.0, 1.0, 10.0, 12.0, 20.0, 21.0] * 20)
-    monkeypatch.setattr(questions.time, "process_time", lambda: next(clock))
+    monkeypatch.setattr(timing.time, "process_time", lambda: next(clock))
     asked = questions.Question("row", lambda: lambda: None, None, 1.5)
     # A yardstick and a question in turn, of one and of two seconds.
     assert questions.measured(asked).yardsticks == pytest.approx(2.0)
     assert questions.violations(questions.measured(asked))
 
 
+def test_the_least_time_is_that_of_the_work():
+    runs = []
+    found = timing.least(lambda: runs.append(sum(range(10**6))), 3)
+    assert len(runs) == 3
+    assert found.result is None
+    assert 0 < found.seconds < 1
+    assert 0 < found.yardsticks < math.inf
+
+
 def test_every_question_has_a_goal_and_an_answer():
     rows = list(questions.questions(short=True))
-    assert len(rows) == len(questions.GOALS) == len({row.name for row in rows})
+    assert len(rows) == len({row.name for row in rows}) == 20
+    assert all(0 < row.goal < math.inf for row in rows)
     kinds = {row.name.split(":")[0].split()[0] for row in rows}
     assert kinds == {"cold", "another", "1000", "pld.from_event"}
     for kind in questions.KINDS:
@@ -132,7 +144,7 @@ def test_every_question_has_a_goal_and_an_answer():
         questions.vector("get_delta", np.linspace(0.0, 1.0, 5), tree),
         questions.written("Laplace", tree, 1.0).ours(),
     ):
-        assert questions.seconds(job) >= 0
+        assert timing.seconds(job) >= 0
 
 
 def test_both_accountants_take_every_case():
@@ -178,10 +190,33 @@ def test_epsilon_of_a_gaussian_gives_its_delta(sigma, delta):
 
 
 @pytest.mark.parametrize(
-    ("gap", "seconds", "count"), [(1e-2, 1.9, 0), (0.03, 1.9, 1), (-0.1, 2.1, 2)]
+    ("gap", "yardsticks", "count"),
+    [(1e-2, 600.0, 0), (0.03, 600.0, 1), (-0.1, 1800.0, 2), (math.nan, math.nan, 2)],
 )
-def test_goals_of_the_inner_evaluation(gap, seconds, count):
-    assert len(preamble.violations(1.0, gap, seconds)) == count
+def test_goals_of_the_inner_evaluation(gap, yardsticks, count):
+    assert len(preamble.violations(1.0, gap, yardsticks)) == count
+
+
+@pytest.mark.parametrize(
+    ("wider", "slower", "missed"), [(1, 1, 0), (3, 1, 1), (1, 3, 1), (3, 3, 2)]
+)
+def test_an_allocation_three_times_slower_or_wider_misses_its_goal(
+    monkeypatch, capsys, wider, slower, missed
+):
+    row = (1.0, 1000, 1, 1, 1e-6)
+    upper = 0.1717308
+    lower = upper * (1 - 1.9e-5 * wider)
+    result = (lower, upper, 0.2 * slower, 20.0, 65.0 * slower)
+    monkeypatch.setattr(random_allocation, "in_a_new_process", lambda *_: result)
+    assert len(random_allocation.held_to_goals(row)) == missed
+    tries = random_allocation.TRIES if missed else 1
+    assert len(capsys.readouterr().out.splitlines()) == tries
+
+
+def test_an_allocation_without_an_answer_misses_its_goal(monkeypatch):
+    monkeypatch.setattr(random_allocation, "in_a_new_process", lambda *_: "none")
+    assert random_allocation.held_to_goals(random_allocation.GRID[2])
+    assert set(random_allocation.GOALS) <= set(random_allocation.GRID)
 
 
 TESTS_OF_A_USER = """

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import functools
+import itertools
 import math
 from typing import Any
 
@@ -31,6 +32,8 @@ FloatArray = npt.NDArray[np.float64]
 IndexArray = npt.NDArray[np.int64]
 Loss = large_losses.HeavyTailedLoss
 Question = Callable[[Loss, FloatArray], FloatArray]
+Simple = anchors.SimpleBound
+Look = Callable[[Simple, FloatArray], FloatArray]
 
 # Of δ, what tails may hold: this much of it moves ε by less than 1e-6 of it.
 _TAIL_SHARE = 1e-6
@@ -78,13 +81,28 @@ class _Laws(Sequence[loss_distribution.LossDistribution]):
 
     def __getitem__(self, place: Any) -> Any:
         part, count = self._parts[place]
+        pair = self._pairs(part).of(self._direction)
+        return loss_distribution.from_pair(pair, self._direction, count)
+
+    def infinity_of_duals(self) -> float:
+        """Returns how likely an infinite loss is with P and Q exchanged.
+
+        One where the other direction has pairs of its own, or a look costs too much.
+        """
+        if len(self._parts) > _MANY:
+            return 1.0
+        chances = []
+        for part, count in self._parts:
+            pairs = self._pairs(part)
+            if pairs.add is not pairs.remove:
+                return 1.0
+            chances.append((pairs.remove.zero_mass, count))
+        return sums.probability_of_any(chances)
+
+    def _pairs(self, part: interface.Mechanism) -> dominating_pair.DirectedPairs:
         if self._points:
-            pairs = interface.rough_pairs_of(part, self._tail_mass, self._points)
-        else:
-            pairs = interface.pairs_of(part, self._bound, self._tail_mass)
-        return loss_distribution.from_pair(
-            pairs.of(self._direction), self._direction, count
-        )
+            return interface.rough_pairs_of(part, self._tail_mass, self._points)
+        return interface.pairs_of(part, self._bound, self._tail_mass)
 
 
 class PrivacyBounds:
@@ -109,6 +127,7 @@ class PrivacyBounds:
         if all(part.is_symmetric() for part in counts):
             self._directions = [Direction.REMOVE]
         self._losses: dict[tuple[Bound, Direction, int, int, bool], Loss] = {}
+        self._duals: dict[int, Simple] = {}
         self._flat: dict[Bound, list[dict[interface.Mechanism, int]]] = {}
 
     def _alternatives(self, bound: Bound) -> list[dict[interface.Mechanism, int]]:
@@ -139,7 +158,13 @@ class PrivacyBounds:
             deltas: (n,) δ.
             enough: (n,) ε below which a bound need not be a good one.
         """
-        if deltas.size == 1 and (enough is None or not enough[0]):
+        if enough is not None and enough.any():
+            found = self._rough_epsilons(deltas, enough)
+            open_ = np.flatnonzero(found > enough)
+            if open_.size:
+                found[open_] = self.upper_epsilons(deltas[open_])
+            return found
+        if deltas.size == 1:
             quick = self._upper_epsilon(float(deltas[0]))
             if quick is not None:
                 return np.array([quick])
@@ -153,51 +178,98 @@ class PrivacyBounds:
         elif self._parts(Bound.UPPER):
             for level, here in anchors.grouped(levels.enough_for(deltas[open_])):
                 asked = open_[here]
-                least = None if enough is None else enough[asked]
-                composed = self._upper_epsilons(level, deltas[asked], least)
+                composed = self._upper_epsilons(level, deltas[asked])
                 found[asked] = np.minimum(found[asked], composed)
         # Closed, so they hold where a ratio does not fit a float.
         found[open_] = self._unamplified_epsilons(deltas[open_], found[open_])
         return found
 
-    def _upper_epsilons(
-        self, level: int, deltas: FloatArray, enough: FloatArray | None
-    ) -> FloatArray:
-        """Returns (n,) upper bounds on ε at (n,) δ of one level."""
-        return self._worst(level, deltas, Loss.epsilons, Loss.simple_epsilons, enough)
+    def _rough_epsilons(self, deltas: FloatArray, enough: FloatArray) -> FloatArray:
+        """Returns (n,) upper bounds on ε at (n,) δ, where that is easy, or more."""
+        # Closed, and all there is where a ratio does not fit a float.
+        found = np.where(self._unamplified_deltas(enough) <= deltas, enough, math.inf)
+        open_ = np.flatnonzero((found > enough) & (enough > 0) & (deltas > 0))
+        found[open_] = self._roughly(
+            levels.enough_for(deltas[open_]),
+            deltas[open_],
+            Loss.epsilons,
+            Simple.epsilons,
+            enough[open_],
+        )
+        return found
 
-    def _upper_deltas(
-        self, level: int, epsilons: FloatArray, enough: FloatArray | None
-    ) -> FloatArray:
-        """Returns (n,) upper bounds on δ at (n,) ε, from the pairs of one level."""
-        return self._worst(level, epsilons, Loss.deltas, Loss.simple_deltas, enough)
+    def _rough_deltas(self, epsilons: FloatArray, enough: FloatArray) -> FloatArray:
+        """Returns (n,) upper bounds on δ at (n,) ε, where that is easy, or more."""
+        found = np.ones(epsilons.shape)
+        asked = np.flatnonzero((enough > 0) & (epsilons >= 0) & np.isfinite(epsilons))
+        found[asked] = self._unamplified_deltas(epsilons[asked])
+        open_ = asked[found[asked] > enough[asked]]
+        found[open_] = self._roughly(
+            levels.enough_for(enough[open_]),
+            epsilons[open_],
+            Loss.deltas,
+            Simple.deltas,
+            enough[open_],
+        )
+        return found
 
-    def _worst(
+    def _roughly(
         self,
-        level: int,
+        numbers: IndexArray,
         asked: FloatArray,
         question: Question,
-        simple: Question,
-        enough: FloatArray | None,
+        look: Look,
+        enough: FloatArray,
+    ) -> FloatArray:
+        """Returns (n,) upper bounds, none of them better than `enough` asks for.
+
+        Simple ones where these do, else those of a rough composition. One that is above
+        `enough` may be of the first direction alone, and then is no bound.
+
+        Args:
+            numbers: (n,) levels.
+            asked: (n,) δ, or ε.
+            question: What is asked.
+            look: The same of simple bounds.
+            enough: (n,) bounds that are good enough, positive.
+        """
+
+        def simple(loss: Loss, here: FloatArray) -> FloatArray:
+            return look(loss.simple, here)
+
+        def roughly(loss: Loss, here: FloatArray) -> FloatArray:
+            return question(loss.roughly, here)
+
+        worst = np.zeros(asked.shape)
+        for level, way in itertools.product(np.unique(numbers), self._directions):
+            open_ = np.flatnonzero((numbers == level) & (worst <= enough))
+            if not open_.size:
+                continue
+            found = self._least(way, int(level), asked[open_], simple, rough=True)
+            again = found > enough[open_]
+            if again.any():
+                left = asked[open_[again]]
+                found[again] = self._least(way, int(level), left, roughly, rough=True)
+            worst[open_] = np.maximum(worst[open_], found)
+        return worst
+
+    def _upper_epsilons(self, level: int, deltas: FloatArray) -> FloatArray:
+        """Returns (n,) upper bounds on ε at (n,) δ of one level."""
+        return self._worst(level, deltas, Loss.epsilons, Simple.epsilons)
+
+    def _upper_deltas(self, level: int, epsilons: FloatArray) -> FloatArray:
+        """Returns (n,) upper bounds on δ at (n,) ε, from the pairs of one level."""
+        return self._worst(level, epsilons, Loss.deltas, Simple.deltas)
+
+    def _worst(
+        self, level: int, asked: FloatArray, question: Question, look: Look
     ) -> FloatArray:
         """Returns the larger answers of both directions, each the least that is known.
 
-        Simple bounds do where they are enough, and the second direction is looked at
-        where one does not rule it out.
+        The second direction is looked at where none rules it out: at first one that the
+        first direction's laws tell.
         """
-        if enough is not None and enough.any():
-            worst = np.max(
-                [
-                    self._least(way, level, asked, simple, rough=True)
-                    for way in self._directions
-                ],
-                axis=0,
-            )
-            open_ = worst > enough
-            if open_.any():
-                worst[open_] = self._worst(level, asked[open_], question, simple, None)
-            return np.asarray(worst)
-        if question is Loss.epsilons:
+        if question is Loss.epsilons and len(self._parts(Bound.UPPER)) > _MANY:
             composed_loss.prepare(
                 [self._loss(Bound.UPPER, way, level).whole for way in self._directions],
                 asked,
@@ -205,11 +277,26 @@ class PrivacyBounds:
         first, *others = self._directions
         worst = self._least(first, level, asked, question)
         for direction in others:
-            open_ = self._least(direction, level, asked, simple) > worst
-            if open_.any():
+            open_ = np.flatnonzero(look(self._dual(level), asked) > worst)
+            if open_.size:
+                second = self._loss(Bound.UPPER, direction, level)
+                open_ = open_[look(second.simple, asked[open_]) > worst[open_]]
+            if open_.size:
+                roughly = question(second.roughly, asked[open_])
+                open_ = open_[roughly > worst[open_]]
+            if open_.size:
                 least = self._least(direction, level, asked[open_], question)
                 worst[open_] = np.maximum(worst[open_], least)
         return worst
+
+    def _dual(self, level: int) -> Simple:
+        """Returns what bounds the second direction, from the laws of the first."""
+        if level not in self._duals:
+            first = self._directions[0]
+            sink = self._laws(Bound.UPPER, first, level).infinity_of_duals()
+            whole = self._loss(Bound.UPPER, first, level).whole
+            self._duals[level] = whole.simple_dual(sink)
+        return self._duals[level]
 
     def _least(
         self,
@@ -263,7 +350,13 @@ class PrivacyBounds:
             epsilons: (n,) ε, in nats.
             enough: (n,) δ below which a bound need not be a good one.
         """
-        if epsilons.size == 1 and (enough is None or not enough[0]):
+        if enough is not None and enough.any():
+            found = self._rough_deltas(epsilons, enough)
+            open_ = np.flatnonzero(found > enough)
+            if open_.size:
+                found[open_] = self.upper_deltas(epsilons[open_])
+            return found
+        if epsilons.size == 1:
             quick = self._upper_delta(float(epsilons[0]))
             if quick is not None:
                 return np.array([quick])
@@ -282,28 +375,30 @@ class PrivacyBounds:
         if self._has_closed_form(Bound.UPPER):
             exact = self._closed_form_deltas(epsilons[open_], Bound.UPPER)
         else:
-            few = None if enough is None else enough[open_]
-            exact = self._at_their_own_level(epsilons[open_], few)
+            exact = self._at_their_own_level(epsilons[open_])
         found[open_] = np.minimum(found[open_], exact)
         return found
 
     def _known(self, level: int) -> list[Loss]:
-        """Returns the composed losses of a level that are there, all or none."""
+        """Returns the composed losses of a level that are there, in order.
+
+        None where the first is not, or another composition may tell more.
+        """
         each = [
             self._losses.get((Bound.UPPER, way, level, 0, False))
             for way in self._directions
         ]
-        found = [loss for loss in each if loss is not None]
-        only = len(found) == len(each) and len(self._alternatives(Bound.UPPER)) == 1
-        return found if only else []
+        if each[0] is None or len(self._alternatives(Bound.UPPER)) > 1:
+            return []
+        return [loss for loss in each if loss is not None]
 
     def _upper_epsilon(self, delta: float) -> float | None:
         """Returns what `upper_epsilons` does at one δ, as `_upper_delta` does."""
         mean = self._mean()
         if not (mean and self._losses and 0 < delta < self._total_variation):
             return None
-        each = self._known(int(levels.enough_for(np.array(delta))))
-        found = _larger(each, delta, Loss.epsilon, Loss.simple_epsilon)
+        level = int(levels.enough_for(np.array(delta)))
+        found = self._larger(level, delta, Loss.epsilon, Simple.epsilon)
         if found is None:
             return None
         if delta >= self._chance_of_more:
@@ -329,18 +424,42 @@ class PrivacyBounds:
         best, level = 1.0, levels.FIRST
         while level >= 0:
             each = self._known(level)
-            if not each:
+            if len(each) < len(self._directions):
                 return None
             log = max(float(loss.about(epsilon)) for loss in each)
             guess = float(np.exp(min(log, 0.0))) * levels.SURELY_MORE
             if levels.is_asked(level, guess):
-                found = _larger(each, epsilon, Loss.delta, Loss.simple_delta)
+                found = self._larger(level, epsilon, Loss.delta, Simple.delta)
                 if found is None:
                     return None
                 best = min(best, found)
                 guess = found
             level = levels.next_one(level, guess)
         return min(best, least)
+
+    def _larger(
+        self,
+        level: int,
+        asked: float,
+        question: Callable[[Loss, float], float | None],
+        look: Callable[[Simple, float], float],
+    ) -> float | None:
+        """Returns what `_worst` does of one question, if all that it needs is there."""
+        each = self._known(level)
+        worst = question(each[0], asked) if each else None
+        if worst is None or len(self._directions) == 1:
+            return worst
+        if look(self._dual(level), asked) <= worst:
+            return worst
+        if len(each) == 1:
+            return None
+        if look(each[1].simple, asked) <= worst:
+            return worst
+        roughly = question(each[1].roughly, asked)
+        if roughly is None or roughly <= worst:
+            return None if roughly is None else worst
+        other = question(each[1], asked)
+        return None if other is None else max(worst, other)
 
     def lower_deltas(self, epsilons: FloatArray, uppers: FloatArray) -> FloatArray:
         """Returns (n,) lower bounds on δ at (n,) ε, which may be infinite.
@@ -379,9 +498,7 @@ class PrivacyBounds:
             numbers[lacking & (numbers == levels.enough_for(uppers))] += 1
         return found
 
-    def _at_their_own_level(
-        self, epsilons: FloatArray, enough: FloatArray | None
-    ) -> FloatArray:
+    def _at_their_own_level(self, epsilons: FloatArray) -> FloatArray:
         """Returns (n,) upper bounds on δ from pairs whose tails are small beside it.
 
         Each answer is certain; one that is no larger than its tails allow for is
@@ -395,13 +512,10 @@ class PrivacyBounds:
                 here = open_[here]
                 guesses = self._about(level, epsilons[here])
                 asked = levels.is_asked(level, guesses)
-                few = None if enough is None else enough[here[asked]]
-                found = self._upper_deltas(level, epsilons[here[asked]], few)
+                found = self._upper_deltas(level, epsilons[here[asked]])
                 best[here[asked]] = np.minimum(best[here[asked]], found)
                 guesses[asked] = found
                 numbers[here] = levels.following(level, guesses)
-                if few is not None:
-                    numbers[here[asked][found <= few]] = -1
             open_ = open_[numbers[open_] >= 0]
         return best
 
@@ -456,10 +570,18 @@ class PrivacyBounds:
         return max(delta for delta in deltas if delta is not None)
 
     def _closed_form_deltas(self, epsilons: FloatArray, bound: Bound) -> FloatArray:
-        return _each(lambda epsilon: self._closed_form_delta(epsilon, bound), epsilons)
+        part = next(iter(self._parts(bound)))
+        each = [
+            part.closed_form_deltas(epsilons, way, bound) for way in self._directions
+        ]
+        known = [deltas for deltas in each if deltas is not None]
+        return np.asarray(functools.reduce(np.maximum, known))
 
     def _closed_form_epsilons(self, deltas: FloatArray, bound: Bound) -> FloatArray:
         part = next(iter(self._parts(bound)))
+        many = part.closed_form_epsilons(deltas, bound)
+        if many is not None:
+            return many
 
         def epsilon(delta: float) -> float:
             known = part.closed_form_epsilon(delta, bound)
@@ -526,36 +648,40 @@ class PrivacyBounds:
         """
         key = bound, direction, level, alternative, rough
         if key not in self._losses:
-            self._compose(bound, level, alternative, rough)
+            ways = [direction]
+            if len(self._alternatives(bound)[alternative]) > _MANY:
+                ways = self._directions  # What two laws are made of is made once.
+            self._compose(ways, bound, level, alternative, rough)
         return self._losses[key]
 
-    def _compose(self, bound: Bound, level: int, alternative: int, rough: bool) -> None:
+    def _laws(
+        self,
+        bound: Bound,
+        direction: Direction,
+        level: int,
+        alternative: int = 0,
+        rough: bool = False,
+    ) -> _Laws:
+        """Returns what `_loss` is composed of."""
         parts = self._alternatives(bound)[alternative]
+        tail_mass = _tail_mass(sum(parts.values()), float(levels.LEVELS[level]))
+        return _Laws(parts, bound, direction, tail_mass, rough=rough)
+
+    def _compose(
+        self,
+        ways: Sequence[Direction],
+        bound: Bound,
+        level: int,
+        alternative: int,
+        rough: bool,
+    ) -> None:
         delta = float(levels.LEVELS[level])
-        tail_mass = _tail_mass(sum(parts.values()), delta)
-        interval = self._interval if bound is Bound.UPPER else math.inf
-        each = [
-            _Laws(parts, bound, way, tail_mass, rough=rough) for way in self._directions
-        ]
+        interval = self._interval if bound is Bound.UPPER and not rough else math.inf
+        each = [self._laws(bound, way, level, alternative, rough) for way in ways]
         surveys = composed_loss.surveys(each, delta)
-        for way, laws, survey in zip(self._directions, each, surveys, strict=True):
+        for way, laws, survey in zip(ways, each, surveys, strict=True):
             loss = Loss(laws, interval, delta, survey)
             self._losses[bound, way, level, alternative, rough] = loss
-
-
-def _larger(
-    losses: Sequence[Loss],
-    asked: float,
-    question: Callable[[Loss, float], float | None],
-    simple: Callable[[Loss, float], float],
-) -> float | None:
-    """Returns the largest answer to one question, if all that are needed are known."""
-    worst = question(losses[0], asked) if losses else None
-    for loss in losses[1:]:
-        if worst is not None and simple(loss, asked) > worst:
-            other = question(loss, asked)
-            worst = None if other is None else max(worst, other)
-    return worst
 
 
 def _each(function: Callable[[float], float], values: FloatArray) -> FloatArray:

@@ -6,6 +6,7 @@ is as accurate as a large one, and what one question computed answers the next.
 """
 
 from collections.abc import Sequence
+import copy
 import dataclasses
 import functools
 import itertools
@@ -28,7 +29,8 @@ FloatArray = npt.NDArray[np.float64]
 # Tuning. In brackets: gap and time for half of it, and twice, over what they are for
 # 10,000 Poisson samples of rate 0.01 and σ = 1 at δ = 1e-6.
 # How far the lattice may move ε, relatively. (0.6 and 1.3, 1.4 and 0.8.)
-_MOVED = 2.9e-6
+_MOVED = 2.75e-6
+_OF_THE_LARGEST = 0.96  # Share of the largest loss interval that is asked for.
 _NEAR_THE_MEAN = 0.015  # The largest loss interval, over the deviation of one loss.
 _RARE = 1e-7  # Share of δ that may become infinite. (The same.)
 _NEGLIGIBLE = 1e-12  # Share of a law that may move to the safe side. (The same.)
@@ -43,15 +45,23 @@ _MOST_POINTS = 1 << 21  # Bounds the memory: 16 MB an array.
 _MANY = 50
 _COARSER = 10.0
 _LESS = 0.85  # Their lattice moves ε by less, as their pairs, which are rough, do too.
+# One that another direction outweighs is composed on so much coarser a lattice first.
+_ROUGHLY = 12.0
 # A direction is not prepared whose ε is surely below that of another, but for what a
 # guess at that may be off.
 _RULED_OUT = 0.95
+_OUTWEIGHED = 1 - 1e-3
 # What is composed atom by atom: a few microseconds for each copy.
 _MOST_ATOMS = 256
 _MOST_COPIES = 100
 _EQUAL = 1e-14  # Losses that count as one, over the largest.
 # Certified: of a sum of a million positive terms, relatively.
 _ROUNDING = 1e-10
+# Of the exponents of a moment under a negative tilt, over the tilt and a loss: two
+# products, a difference and a sum, each of up to twice the largest loss.
+_EXPONENT_ERROR = 16.0
+# What fewer than 10^9 atoms may lack that have lost digits, or all.
+_LOST = 1e9 * floats.SMALLEST_MASS
 
 # What was composed last, for all compositions together.
 _MEMORY: memory.Memory[composed_atoms.Atoms] = memory.Memory(64 << 20)
@@ -78,8 +88,9 @@ class _Sketch:
     group: anchors.Group
 
     @classmethod
-    def of(cls, law: LossDistribution, num_laws: int, dropped: float) -> "_Sketch":
-        """Returns that of one of so many laws, which may lose so much mass."""
+    def of(cls, law: LossDistribution, num_laws: int, delta: float) -> "_Sketch":
+        """Returns that of one of so many laws, for no less than some δ."""
+        dropped = _RARE * delta / num_laws
         above = np.cumsum(law.masses[::-1]) * law.count
         rare = int(np.searchsorted(above, dropped, side="right"))
         high = max(law.masses.size - rare, 1)
@@ -96,7 +107,7 @@ class _Sketch:
             # Losses that are all rounding need not be in order.
             (float(losses.min()), float(losses.max())),
             math.log(max(float(masses.sum()), 1.0)),
-            anchors.Group.of(losses, masses, law.count, num_laws),
+            anchors.Group.of(losses, masses, law.count, num_laws, delta),
         )
 
     def shortened(self, law: LossDistribution, tilt: float) -> LossDistribution:
@@ -209,7 +220,7 @@ class Survey:
 
     def __init__(self, num_laws: int, delta: float) -> None:
         self._num_laws = num_laws
-        self._dropped = _RARE * delta / max(num_laws, 1)
+        self._delta = delta
         # By the places of the laws that are not left with nothing at all.
         self.sketches: dict[int, _Sketch] = {}
         self._small: list[LossDistribution] = []
@@ -221,7 +232,7 @@ class Survey:
             return
         if not law.masses.size:
             law = dataclasses.replace(law, losses=np.zeros(1), masses=np.zeros(1))
-        self.sketches[place] = _Sketch.of(law, self._num_laws, self._dropped)
+        self.sketches[place] = _Sketch.of(law, self._num_laws, self._delta)
         if law.masses.size <= _MOST_ATOMS or self._num_laws == 1:
             self._small.append(law)
         self.is_infinite |= not law.masses.any()
@@ -273,6 +284,8 @@ class ComposedLoss:
     ) -> None:
         self._laws = laws
         self._interval = interval
+        self._coarser = 1.0
+        self._delta = delta
         self._number = next(_NUMBERS)
         if survey is None:
             (survey,) = surveys([laws], delta)
@@ -284,6 +297,14 @@ class ComposedLoss:
         if not self._is_empty:
             self._totals = _totals(list(self._sketches.values()))
 
+    @functools.cached_property
+    def roughly(self) -> "ComposedLoss":
+        """The same on a coarser lattice, as certain, less tight and in less time."""
+        other = copy.copy(self)
+        other._number = next(_NUMBERS)
+        other._coarser = _ROUGHLY
+        return other
+
     @property
     def bound(self) -> Bound:
         """The side that its answers are on; of nothing they are on both."""
@@ -294,7 +315,9 @@ class ComposedLoss:
         """Where it is computed, if it is; not needed where simple bounds do."""
         if not self.is_on_lattice:
             return None
-        return anchors.Anchors(self._groups, self._totals.bound, self._totals.ends[1])
+        return anchors.Anchors(
+            self._groups, self._totals.bound, self._totals.ends[1], self._delta
+        )
 
     @property
     def _groups(self) -> list[anchors.Group]:
@@ -408,7 +431,7 @@ class ComposedLoss:
             open_, keys = open_[moved], there[moved]
         if upper and np.isinf(best).any():
             lost = np.isinf(best)
-            best[lost] = self.simple_epsilons(deltas[lost])
+            best[lost] = self.simple.epsilons(deltas[lost])
         return best
 
     def _atoms(self, key: int) -> composed_atoms.Atoms:
@@ -429,7 +452,7 @@ class ComposedLoss:
         if self._anchors is None:
             raise ValueError("There must be a finite loss. Found none.")
         composition = self._composition(place)
-        for number in self._sketches:
+        for number in reversed(self._sketches):
             law = self._law(number, place.tilt)
             composition.add(law, self._uneven_group(number))
         return composition.atoms()
@@ -463,7 +486,7 @@ class ComposedLoss:
         n h² (1 + tilt) / 12; near the mean it moves δ as much as it does the variance.
         """
         assert self._anchors is not None
-        coarsest = self._interval
+        coarsest = _OF_THE_LARGEST * self._interval * self._coarser
         if len(self._sketches) > _MANY:
             coarsest *= _COARSER
         moved = _MOVED * place.centre
@@ -471,7 +494,7 @@ class ComposedLoss:
             moved *= _LESS
         fine = math.sqrt(12 * moved / (self._totals.copies * (1 + place.tilt)))
         narrow = self._anchors.deviation / math.sqrt(self._totals.copies)
-        fine = min(fine, _NEAR_THE_MEAN * narrow)
+        fine = min(fine, _NEAR_THE_MEAN * narrow) * self._coarser
         largest = max(abs(end) for ends in self._ends for end in ends)
         width = place.high - place.low
         interval = min(fine, coarsest, _COARSEST, width / _FEWEST_POINTS)
@@ -495,44 +518,43 @@ class ComposedLoss:
         )[1]
         return min(factor * self._totals.infinity_mass, 1.0)
 
-    def simple_epsilons(self, deltas: FloatArray) -> FloatArray:
-        """Returns (n,) ε that upper bounds do not exceed, at once and not tight."""
+    @functools.cached_property
+    def simple(self) -> anchors.SimpleBound:
+        """What upper bounds do not exceed, at once and not tight."""
         if not self.is_on_lattice:
-            return np.full(deltas.shape, math.inf)
-        tilts, exponents = self._few_chernoff
-        with np.errstate(divide="ignore", invalid="ignore"):
-            logs = np.log(deltas - self._beyond_all_losses())
-            ends = (exponents - logs[:, np.newaxis]) / tilts
-        best = np.maximum(ends.min(axis=1), 0.0) * (1 + _ROUNDING)
-        return np.where(np.isnan(best), math.inf, best)
+            return anchors.SimpleBound.trivial()
+        tilts, exponents = anchors.few_chernoff(self._groups, self._moment_error)
+        exponents += tilts * self._totals.ratio_error
+        return anchors.SimpleBound(tilts, exponents, self._beyond_all_losses())
 
-    def simple_epsilon(self, delta: float) -> float:
-        """Returns what `simple_epsilons` does at one δ."""
-        rest = delta - self._beyond_all_losses()
-        if not self.is_on_lattice or rest <= 0:
-            return math.inf
-        tilts, exponents = self._few_chernoff
-        ends = (exponents - float(np.log(rest))) / tilts
-        return max(float(ends.min()), 0.0) * (1 + _ROUNDING)
+    def simple_dual(self, infinity_mass: float) -> anchors.SimpleBound:
+        """Returns `simple` of the laws of the same pairs with P and Q exchanged.
 
-    def simple_deltas(self, epsilons: FloatArray) -> FloatArray:
-        """Returns (n,) δ that upper bounds do not exceed, at once and not tight."""
-        if not self.is_on_lattice:
-            return np.ones(epsilons.shape)
-        tilts, exponents = self._few_chernoff
-        logs = (exponents - np.multiply.outer(epsilons, tilts)).min(axis=1)
-        chances = np.exp(np.minimum(logs, 0.0)) * (1 + _ROUNDING)
-        found: FloatArray = np.minimum(chances + self._beyond_all_losses(), 1.0)
-        return found
+        Of upper bounds that are those of pairs, without a look at their atoms.
 
-    def simple_delta(self, epsilon: float) -> float:
-        """Returns what `simple_deltas` does at one ε."""
-        if not self.is_on_lattice:
-            return 1.0
-        tilts, exponents = self._few_chernoff
-        log = min(float((exponents - epsilon * tilts).min()), 0.0)
-        chance = float(np.exp(log)) * (1 + _ROUNDING)
-        return min(chance + self._beyond_all_losses(), 1.0)
+        Args:
+            infinity_mass: The probability that a loss of these laws is infinite.
+        """
+        if self._anchors is None or len(self._sketches) < len(self._laws):
+            return anchors.SimpleBound.trivial()
+        # An exchange counts the errors of masses and ratios, and of losses, once more.
+        error = 2 * self._totals.mass_error + self._totals.copies * _ROUNDING
+        tilted_error, sink = 3 * self._totals.ratio_error, infinity_mass
+        for each in self._sketches.values():
+            count, mass = each.rest.count, float(each.group.masses.sum())
+            # What was left out is above all other losses, which have more of a moment
+            # under a negative tilt than of the mass.
+            error += count * floats.raised(each.rest.infinity_mass + _LOST) / mass
+            largest = max(abs(end) for end in each.ends)
+            tilted_error += count * _EXPONENT_ERROR * largest * floats.UNIT_ROUNDOFF
+            # What P has less of than a float tells is infinite instead.
+            lost = count * each.high * floats.SMALLEST_MASS
+            sink += lost * floats.exponential(-each.ends[0])
+        tilts, exponents = self._anchors.dual_chernoff(error, tilted_error)
+        factor = dominating_pair.allowance(
+            self._totals.bound, len(self._sketches), error, 0.0
+        )[1]
+        return anchors.SimpleBound(tilts, exponents, min(factor * sink, 1.0))
 
     def log_chance(self, epsilon: float) -> float:
         """Returns what `log_chances` does at one ε."""
@@ -549,11 +571,6 @@ class ComposedLoss:
     def _chernoff(self) -> tuple[FloatArray, FloatArray]:
         assert self._anchors is not None
         tilts, exponents = self._anchors.chernoff(self._moment_error)
-        return tilts, exponents + tilts * self._totals.ratio_error
-
-    @functools.cached_property
-    def _few_chernoff(self) -> tuple[FloatArray, FloatArray]:
-        tilts, exponents = anchors.few_chernoff(self._groups, self._moment_error)
         return tilts, exponents + tilts * self._totals.ratio_error
 
     @property
@@ -585,18 +602,20 @@ def prepare(losses: Sequence[ComposedLoss], deltas: FloatArray) -> None:
     for loss in losses:
         if len(loss._sketches) <= _MANY or loss._anchors is None:
             continue
-        if loss.simple_epsilon(float(deltas[0])) < _RULED_OUT * largest:
+        if loss.simple.epsilon(float(deltas[0])) < _RULED_OUT * largest:
             continue  # Another direction will tell more.
         guess = np.maximum(loss._anchors.epsilons(deltas[:1]), 0.0)
-        largest = max(largest, float(guess[0]))
         key = int(loss._anchors.keys(guess)[0])
+        place = loss._anchors.place(key)
+        if float(guess[0]) < _OUTWEIGHED * largest:
+            loss = loss.roughly  # That will do to tell that it is not the larger.
+        largest = max(largest, float(guess[0]))
         if (loss._number, key) in _MEMORY:
             continue
-        place = loss._anchors.place(key)
         needed.append((loss, key, place.tilt, loss._composition(place)))
     if len(needed) < 2:
         return
-    for number in needed[0][0]._sketches:
+    for number in reversed(needed[0][0]._sketches):
         for loss, _, tilt, composition in needed:
             if number in loss._sketches:
                 composition.add(loss._law(number, tilt), loss._uneven_group(number))

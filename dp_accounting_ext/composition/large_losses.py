@@ -16,6 +16,7 @@ infinite loss, whatever is beside it, counts in the first.
 
 from collections.abc import Callable
 from collections.abc import Sequence
+import copy
 import dataclasses
 import functools
 import math
@@ -82,17 +83,17 @@ class HeavyTailedLoss:
         """Returns (n,) guesses at ln δ at (n,) ε, or one; 0 where none is needed."""
         return self.whole.about(epsilons)
 
-    def simple_epsilons(self, deltas: FloatArray) -> FloatArray:
-        """Returns (n,) ε that upper bounds do not exceed, at once and not tight."""
-        return self.whole.simple_epsilons(deltas)
+    @functools.cached_property
+    def roughly(self) -> "HeavyTailedLoss":
+        """The same, as certain, less tight and in less time."""
+        other = copy.copy(self)
+        other.whole = self.whole.roughly
+        return other
 
-    def simple_deltas(self, epsilons: FloatArray) -> FloatArray:
-        """Returns (n,) δ that upper bounds do not exceed, at once and not tight."""
-        return self.whole.simple_deltas(epsilons)
-
-    def simple_delta(self, epsilon: float) -> float:
-        """Returns what `simple_deltas` does at one ε."""
-        return self.whole.simple_delta(epsilon)
+    @property
+    def simple(self) -> anchors.SimpleBound:
+        """What upper bounds do not exceed, at once and not tight."""
+        return self.whole.simple
 
     def deltas(self, epsilons: FloatArray) -> FloatArray:
         """Returns (n,) certified δ at (n,) ε, in nats."""
@@ -126,10 +127,6 @@ class HeavyTailedLoss:
         """
         found = self.whole.epsilon(delta)
         return None if found is None or self._is_heavy(found, delta) else found
-
-    def simple_epsilon(self, delta: float) -> float:
-        """Returns what `simple_epsilons` does at one δ."""
-        return self.whole.simple_epsilon(delta)
 
     def _is_heavy(self, epsilon: float, delta: float) -> bool:
         """Tells what `_may_be_heavy` does of one ε."""

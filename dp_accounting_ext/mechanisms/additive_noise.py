@@ -3,7 +3,11 @@
 import abc
 from collections.abc import Callable
 import dataclasses
+import functools
 import math
+
+import numpy as np
+import numpy.typing as npt
 
 from dp_accounting_ext.amplification import poisson_subsampling
 from dp_accounting_ext.kernels import floats
@@ -18,6 +22,7 @@ from dp_accounting_ext.pairs import shifts
 Bound = dominating_pair.Bound
 Direction = dominating_pair.Direction
 DominatingPair = dominating_pair.DominatingPair
+FloatArray = npt.NDArray[np.float64]
 Shifts = shifts.Shifts
 
 UNSHIFTED = ((0.0, 1.0),)
@@ -141,22 +146,32 @@ class _ShiftMixture(interface.OnePairMechanism):
             return moved(epsilon)
         if rate:
             return poisson_subsampling.delta(moved, rate, epsilon, direction, bound)
-        found = neyman_pearson.delta(
+        found = self.closed_form_deltas(np.array([epsilon]), direction, bound)
+        return None if found is None else float(found[0])
+
+    def closed_form_deltas(
+        self, epsilons: FloatArray, direction: Direction, bound: Bound
+    ) -> FloatArray | None:
+        if self._sample()[0]:
+            return super().closed_form_deltas(epsilons, direction, bound)
+        found = neyman_pearson.deltas(
             self._mixture(self.p),
             self._mixture(self.q),
-            epsilon=epsilon,
+            epsilons=epsilons,
             direction=direction,
             bound=bound,
         )
-        elsewhere = self._elsewhere() if epsilon == 0 else None
-        if elsewhere is None:
-            return found
-        # A product, whose relative error is small however rare a sample is.
-        weight, distance = elsewhere
-        total = weight * self._moved_delta(distance, 0.0, bound)
-        if bound is Bound.UPPER:
-            return min(found, floats.raised(total))
-        return max(found, floats.lowered(total))
+        elsewhere = self._elsewhere() if (epsilons == 0).any() else None
+        if elsewhere is not None:
+            # A product, whose relative error is small however rare a sample is.
+            weight, distance = elsewhere
+            total = weight * self._moved_delta(distance, 0.0, bound)
+            if bound is Bound.UPPER:
+                exact = np.minimum(found, floats.raised(total))
+            else:
+                exact = np.maximum(found, floats.lowered(total))
+            found = np.where(epsilons == 0, exact, found)
+        return found
 
     def _elsewhere(self) -> tuple[float, float] | None:
         """Returns the weight that has another shift in P than in Q, and how far apart.
@@ -186,11 +201,25 @@ class _ShiftMixture(interface.OnePairMechanism):
         if rate == 1:
             return moved(delta)
         if not rate:
-            return None
+            many = self.closed_form_epsilons(np.array([delta]), bound)
+            return None if many is None else float(many[0])
         found = poisson_subsampling.epsilon(moved, rate, delta, bound)
         added = self.closed_form_delta(found, Direction.ADD, Bound.UPPER)
         # Where a record that is added costs more, that is not all.
         return found if added is not None and added <= delta else None
+
+    def closed_form_epsilons(
+        self, deltas: FloatArray, bound: Bound
+    ) -> FloatArray | None:
+        if self._sample()[0]:
+            return None
+        p, q = self._mixture(self.p), self._mixture(self.q)
+        ways = [Direction.REMOVE] if self.is_symmetric() else list(Direction)
+        each = [
+            neyman_pearson.epsilons(p, q, asked=deltas, direction=way, bound=bound)
+            for way in ways
+        ]
+        return np.asarray(functools.reduce(np.maximum, each))
 
     def is_symmetric(self) -> bool:
         # Around the middle of two shifts, or around zero.

@@ -7,6 +7,9 @@ import fractions
 import functools
 import math
 
+import numpy as np
+import numpy.typing as npt
+
 from dp_accounting_ext.kernels import floats
 from dp_accounting_ext.kernels import memory
 from dp_accounting_ext.kernels import sums
@@ -17,6 +20,7 @@ Bound = dominating_pair.Bound
 Direction = dominating_pair.Direction
 DirectedPairs = dominating_pair.DirectedPairs
 DominatingPair = dominating_pair.DominatingPair
+FloatArray = npt.NDArray[np.float64]
 
 # Certified: the smallest tail mass for which cells of a normal law are made.
 _SMALLEST_TAIL_MASS = gaussian_mixture.SMALLEST_TAIL_MASS
@@ -87,8 +91,24 @@ class Mechanism(abc.ABC):
         """Returns a certified δ of one run at ε, where it has a closed form."""
         return None
 
+    def closed_form_deltas(
+        self, epsilons: FloatArray, direction: Direction, bound: Bound
+    ) -> FloatArray | None:
+        """Returns (n,) certified δ of one run at (n,) ε, if it has a closed form."""
+        found = [
+            self.closed_form_delta(each, direction, bound) for each in epsilons.tolist()
+        ]
+        known = [delta for delta in found if delta is not None]
+        return np.array(known) if len(known) == len(found) else None
+
     def closed_form_epsilon(self, delta: float, bound: Bound) -> float | None:
         """Returns a certified ε ≥ 0 of one run at δ, in both directions, likewise."""
+        return None
+
+    def closed_form_epsilons(
+        self, deltas: FloatArray, bound: Bound
+    ) -> FloatArray | None:
+        """Returns (n,) of these at (n,) δ, if all are found sooner than one by one."""
         return None
 
     def gaussian_precision(self) -> float:

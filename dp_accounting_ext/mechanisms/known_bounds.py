@@ -4,6 +4,7 @@ from collections.abc import Mapping
 import dataclasses
 
 import numpy as np
+import numpy.typing as npt
 
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.pairs import dominating_pair
@@ -11,6 +12,7 @@ from dp_accounting_ext.pairs import dominating_pair
 Bound = dominating_pair.Bound
 Direction = dominating_pair.Direction
 DirectedPairs = dominating_pair.DirectedPairs
+FloatArray = npt.NDArray[np.float64]
 
 # Certified: of a chance, relatively, that is a sum of a few products.
 _CHANCE_ERROR = 32 * dominating_pair.UNIT_ROUNDOFF
@@ -54,6 +56,13 @@ class UpperOnly(interface.Mechanism):
         if bound is Bound.LOWER:
             return 0.0
         return self.inner.closed_form_delta(epsilon, direction, bound)
+
+    def closed_form_deltas(
+        self, epsilons: FloatArray, direction: Direction, bound: Bound
+    ) -> FloatArray | None:
+        if bound is Bound.LOWER:
+            return np.zeros(epsilons.shape)
+        return self.inner.closed_form_deltas(epsilons, direction, bound)
 
     def gaussian_precision(self) -> float:
         return self.inner.gaussian_precision()

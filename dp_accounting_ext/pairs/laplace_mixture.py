@@ -56,15 +56,17 @@ class Mixture(shifts.Mixture):
         return masses
 
     @staticmethod
-    def noise_below(point: float) -> tuple[float, float]:
-        if point < 0:
-            return math.exp(point) / 2, _ERROR * (1 - point)
-        return 1 - math.exp(-point) / 2, _ERROR
+    def noise_below(points: FloatArray) -> tuple[FloatArray, FloatArray]:
+        beyond = np.exp(-np.abs(points)) / 2
+        errors = _ERROR * (1 - np.minimum(points, 0.0))
+        return np.where(points < 0, beyond, 1 - beyond), errors
 
     @staticmethod
-    def log_ratio_error(point: float, furthest: float, terms: int) -> float:
+    def log_ratio_error(points: FloatArray, furthest: float, terms: int) -> FloatArray:
         # The ratio changes between the shifts only.
-        return 8 * (1 + 2 * furthest + terms) * floats.UNIT_ROUNDOFF
+        return np.full(
+            points.shape, 8 * (1 + 2 * furthest + terms) * floats.UNIT_ROUNDOFF
+        )
 
     def lowest_threshold(self) -> float:
         return self.lowest()
@@ -72,11 +74,16 @@ class Mixture(shifts.Mixture):
     def highest_threshold(self) -> float:
         return self.highest()
 
-    def log_density(self, point: float) -> float:
-        """Returns the logarithm of the density at a point."""
-        logs = [math.log(w / 2) - abs(s - point) for s, w in self.shifts]
-        largest = max(logs)
-        return largest + math.log(sum(math.exp(log - largest) for log in logs))
+    def log_densities(self, points: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Returns (n,) logarithms of the density, and how fast they grow."""
+        shifts_, weights = self.columns
+        ahead = shifts_ - points[:, np.newaxis]
+        exponents = np.log(weights / 2) - np.abs(ahead)
+        largest = exponents.max(axis=1)
+        terms = np.exp(exponents - largest[:, np.newaxis])
+        totals = terms.sum(axis=1)
+        terms *= np.sign(ahead)
+        return largest + np.log(totals), terms.sum(axis=1) / totals
 
 
 def delta(distance: float, epsilon: float, bound: Bound) -> float:

@@ -5,8 +5,11 @@ divergence is a sum of as many distribution functions as there are shifts.
 """
 
 from collections.abc import Callable
+import functools
 import math
 
+import numpy as np
+import numpy.typing as npt
 from scipy import optimize
 
 from dp_accounting_ext.kernels import floats
@@ -15,6 +18,8 @@ from dp_accounting_ext.pairs import shifts
 
 Bound = dominating_pair.Bound
 Direction = dominating_pair.Direction
+FloatArray = npt.NDArray[np.float64]
+LogRatios = Callable[[FloatArray], tuple[FloatArray, FloatArray, FloatArray]]
 Mixture = shifts.Mixture
 
 # Certified (docs/guarantees.md, "Neyman–Pearson"): products with weights, their sum.
@@ -22,120 +27,257 @@ _ROUNDING = 8 * floats.UNIT_ROUNDOFF
 
 # Tuning: a search that ends early is loose. Limits, and a relative width of ε.
 _DOUBLINGS = 80
+_TRIES = 200
 _NEAR = 50.0  # Most thresholds are in this range, in units of the noise.
 _EPSILON_ERROR = 4e-13
+_LEAST_STEP = 1e-30  # Of ε.
+# Tuning: terms at a time, 2 MB an array.
+_MOST_TERMS = 1 << 18
 
 
-def delta(
-    p: Mixture, q: Mixture, *, epsilon: float, direction: Direction, bound: Bound
-) -> float:
-    """Returns a certified hockey-stick divergence of two mixtures of one noise.
+def deltas(
+    p: Mixture, q: Mixture, *, epsilons: FloatArray, direction: Direction, bound: Bound
+) -> FloatArray:
+    """Returns certified hockey-stick divergences of two mixtures of one noise.
 
     Args:
         p: P; the ratio p/q must increase.
         q: Q.
-        epsilon: ε, in nats.
+        epsilons: (n,) ε, in nats.
         direction: H(P‖Q) (remove), or H(Q‖P).
         bound: The side to err on.
+
+    Returns:
+        (n,) δ, each of which depends on its own ε alone.
 
     Source:
         https://arxiv.org/abs/2403.04867, Theorem 3.8 and Theorem M.2.
     """
-    if epsilon > floats.LARGEST_EXPONENT:
-        return 1.0 if bound is Bound.UPPER else 0.0
-    if direction is Direction.ADD:
-        return _below_threshold(q, p, epsilon, bound)
-    # Mirrored, what P has above a threshold lies below it, and q/p increases.
-    return _below_threshold(p.reflected(), q.reflected(), epsilon, bound)
+    gained, spent = _mirrored(p, q, direction)
+    found = np.full(epsilons.shape, 1.0 if bound is Bound.UPPER else 0.0)
+    (asked,) = np.nonzero(epsilons <= floats.LARGEST_EXPONENT)
+    size = _chunk(gained, spent)
+    for first in range(0, asked.size, size):
+        here = asked[first : first + size]
+        found[here] = _below_thresholds(gained, spent, epsilons[here], bound)
+    return found
 
 
-def _below_threshold(
-    gained: Mixture, spent: Mixture, epsilon: float, bound: Bound
-) -> float:
-    """Returns the supremum over c of gained(x < c) − e^ε spent(x < c).
+def _mirrored(p: Mixture, q: Mixture, direction: Direction) -> tuple[Mixture, Mixture]:
+    """Returns what a divergence is of, and from, so that the ratio decreases.
+
+    Mirrored, what P has above a threshold lies below it.
+    """
+    return (q, p) if direction is Direction.ADD else (p.reflected(), q.reflected())
+
+
+def _chunk(gained: Mixture, spent: Mixture) -> int:
+    """Returns at how many points both are computed at a time."""
+    return max(_MOST_TERMS // (len(gained.shifts) + len(spent.shifts)), 1)
+
+
+def _below_thresholds(
+    gained: Mixture, spent: Mixture, epsilons: FloatArray, bound: Bound
+) -> FloatArray:
+    """Returns (n,) suprema over c of gained(x < c) − e^ε spent(x < c).
 
     Args:
         gained: The law of which the divergence is taken.
         spent: The law it is taken from; the ratio spent/gained increases.
-        epsilon: ε.
+        epsilons: (n,) ε.
         bound: The side to err on.
     """
-    at, beyond, uncertain = _threshold(gained, spent, -epsilon)
-    kappa = math.exp(epsilon)
-    weights: dict[float, float] = {}
-    sizes: dict[float, float] = {}
-    for shift, weight in gained.shifts:
-        weights[shift] = weights.get(shift, 0.0) + weight
-        sizes[shift] = sizes.get(shift, 0.0) + weight
-    for shift, weight in spent.shifts:
-        weights[shift] = weights.get(shift, 0.0) - kappa * weight
-        sizes[shift] = sizes.get(shift, 0.0) + kappa * weight
+    at, beyond, uncertain = _thresholds(gained, spent, -epsilons)
+    nowhere = at == -math.inf
+    at[nowhere] = beyond[nowhere] = 0.0
+    kappas = np.exp(epsilons)[:, np.newaxis]
+    shifts_, gains, costs = _together(gained, spent)
+    costs = kappas * costs
+    sizes = gains + costs
     rounding = gained.weight_error() + spent.weight_error() + _ROUNDING
-    value = slack = 0.0
-    for shift, weight in weights.items():
-        if at == -math.inf:
-            continue
-        mass, error = gained.noise_below(at - shift)
-        value += weight * mass
-        slack += abs(weight) * mass * error
-        slack += sizes[shift] * (mass * rounding + floats.SMALLEST_MASS)
-        if bound is Bound.UPPER:
-            # Any threshold gives a lower bound. Up to the best one the laws differ by
-            # no more than what the ratio there is uncertain by.
-            furthest, _ = gained.noise_below(beyond - shift)
-            slack += 2 * sizes[shift] * furthest * uncertain
-    slack += abs(value) * len(weights) * floats.UNIT_ROUNDOFF
-    value += slack if bound is Bound.UPPER else -slack
-    return min(max(value, 0.0), 1.0)
+    masses, errors = gained.noise_below(at[:, np.newaxis] - shifts_)
+    terms = (gains - costs) * masses
+    values = terms.sum(axis=1)
+    slack = np.abs(terms) * errors + sizes * (masses * rounding + floats.SMALLEST_MASS)
+    slacks = slack.sum(axis=1) + np.abs(values) * shifts_.size * floats.UNIT_ROUNDOFF
+    if bound is Bound.UPPER:
+        # Any threshold gives a lower bound. Up to the best one the laws differ by no
+        # more than what the ratio there is uncertain by.
+        furthest, _ = gained.noise_below(beyond[:, np.newaxis] - shifts_)
+        slacks += 2 * uncertain * (sizes * furthest).sum(axis=1)
+    values += slacks if bound is Bound.UPPER else -slacks
+    values[nowhere] = 0.0
+    return np.asarray(np.minimum(np.maximum(values, 0.0), 1.0))
 
 
-def _threshold(
-    gained: Mixture, spent: Mixture, level: float
-) -> tuple[float, float, float]:
-    """Returns where the logarithm of spent/gained takes a value, and how surely.
+def _together(
+    gained: Mixture, spent: Mixture
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Returns (s,) different shifts, and the weights that either law has there."""
+    (first, gains), (second, costs) = gained.columns, spent.columns
+    shifts_, numbers = np.unique(np.append(first, second), return_inverse=True)
+    numbers = numbers.reshape(-1)
+    weights = np.zeros((2, shifts_.size))
+    np.add.at(weights[0], numbers[: first.size], gains)
+    np.add.at(weights[1], numbers[first.size :], costs)
+    return shifts_, weights[0], weights[1]
+
+
+def _thresholds(
+    gained: Mixture, spent: Mixture, levels: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Returns where the logarithm of spent/gained takes (n,) values, and how surely.
 
     Returns:
-        A point, infinite where the value lies outside the ratio's range; a point
-        surely beyond the right one; and a bound on the difference in between.
+        (n,) points; (n,) points surely beyond the right ones; and bounds on the
+        differences in between. Points are infinite outside the ratio's range.
     """
-
-    def log_ratio(point: float) -> tuple[float, float]:
-        return spent.log_ratio(gained, point)
-
     low, high = gained.lowest_threshold(), spent.highest_threshold()
-    at_low, low_error = log_ratio(low)
-    at_high, high_error = log_ratio(high)
-    if at_low - low_error > level:
-        return -math.inf, -math.inf, 0.0
-    if at_high + high_error < level:
-        return math.inf, math.inf, 0.0
-    if at_low >= level:
-        point = low
-    elif at_high <= level:
-        return high, math.inf, 2 * (level - at_high + high_error)
-    else:
-        near_low, near_high = max(low, -_NEAR), min(high, _NEAR)
-        if log_ratio(near_low)[0] < level < log_ratio(near_high)[0]:
-            low, high = near_low, near_high
-        point = float(
-            optimize.brentq(
-                lambda x: log_ratio(x)[0] - level,
-                low,
-                high,
-                xtol=1e-300,
-                rtol=1e-14,
-                maxiter=1000,
-            )
+    ends = np.array([low, high, max(low, -_NEAR), min(high, _NEAR)])
+    at_ends, _, errors = spent.log_ratios(gained, ends)
+    at, beyond = np.full((2, levels.size), math.inf)
+    uncertain = np.zeros(levels.shape)
+    is_below = levels < at_ends[0] - errors[0]
+    at[is_below] = beyond[is_below] = -math.inf
+    is_last = (levels >= at_ends[1]) & (levels <= at_ends[1] + errors[1])
+    at[is_last] = high
+    uncertain[is_last] = 2 * (levels[is_last] - at_ends[1] + errors[1])
+    (open_,) = np.nonzero((levels < at_ends[1]) & ~is_below)
+    if open_.size:
+        asked = levels[open_]
+        left = np.where(asked > at_ends[2], ends[2], low)
+        right = np.where(asked < at_ends[3], ends[3], high)
+        right[asked <= at_ends[0]] = low
+        at[open_], beyond[open_], uncertain[open_] = _inside(
+            functools.partial(spent.log_ratios, gained), asked, left, right
         )
-    value, error = log_ratio(point)
-    uncertain = 2 * (abs(value - level) + error)
-    step = max(abs(point), 1e-3) * 1e-15
+    return at, beyond, uncertain
+
+
+def _inside(
+    log_ratios: LogRatios, levels: FloatArray, left: FloatArray, right: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Returns what `_thresholds` does for levels in the ratio's range.
+
+    Args:
+        log_ratios: The logarithms at points, their slopes, and errors at most.
+        levels: (n,) values wanted.
+        left: (n,) points that are below the right ones.
+        right: (n,) points above.
+    """
+    points, slopes = _crossings(log_ratios, levels, left, right)
+    values, _, errors = log_ratios(points)
+    uncertain = 2 * (np.abs(values - levels) + errors)
+    with np.errstate(divide="ignore"):
+        steps = np.minimum(uncertain / slopes, floats.LARGEST_LOSS)
+    steps = np.maximum(steps, np.maximum(np.abs(points), 1e-3) * 1e-15)
+    beyond = np.full(points.shape, math.inf)
+    open_ = np.arange(points.size)
     for _ in range(_DOUBLINGS):
-        value, error = log_ratio(point + step)
-        if value - error > level:
-            return point, point + step, uncertain
-        step *= 2
-    return point, math.inf, uncertain
+        there = points[open_] + steps[open_]
+        values, _, errors = log_ratios(there)
+        certain = values - errors > levels[open_]
+        beyond[open_[certain]] = there[certain]
+        open_ = open_[~certain]
+        if not open_.size:
+            break
+        steps *= 2
+    return points, beyond, uncertain
+
+
+def _crossings(
+    log_ratios: LogRatios, levels: FloatArray, left: FloatArray, right: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Returns (n,) points where levels are taken, but for rounding, and slopes near.
+
+    Newton's steps, halfway where one leads out of what is left or gains little.
+    """
+    points, slopes = (left + right) / 2, np.zeros(levels.shape)
+    open_, before = np.arange(levels.size), np.full(levels.shape, math.inf)
+    for _ in range(_TRIES):
+        here = points[open_]
+        values, slope, errors = log_ratios(here)
+        excess = values - levels[open_]
+        slopes[open_] = slope
+        left[open_] = np.where(excess > 0, left[open_], here)
+        right[open_] = np.where(excess > 0, here, right[open_])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            there = here - excess / slope
+        low, high = left[open_], right[open_]
+        leads_in = (there > low) & (there < high)
+        near = np.abs(excess) <= errors
+        halved = near | (np.abs(excess) < before / 2)
+        there = np.where(leads_in & halved, there, (low + high) / 2)
+        # As near as its error tells, one step is left.
+        points[open_] = np.where(near & ~leads_in, here, there)
+        going = ~near & (there != here)
+        if not going.any():
+            break
+        open_, before = open_[going], np.abs(excess[going])
+    return points, slopes
+
+
+def epsilons(
+    p: Mixture, q: Mixture, *, asked: FloatArray, direction: Direction, bound: Bound
+) -> FloatArray:
+    """Returns certified ε ≥ 0 at which two mixtures of one noise have (n,) δ.
+
+    Args:
+        p: P; the ratio p/q must increase.
+        q: Q.
+        asked: (n,) δ in (0, 1).
+        direction: As in `deltas`.
+        bound: The side to err on.
+
+    Source:
+        As `deltas`, inverted.
+    """
+    gained, spent = _mirrored(p, q, direction)
+    size = _chunk(gained, spent)
+    guesses = [
+        _about(gained, spent, asked[first : first + size])
+        for first in range(0, asked.size, size)
+    ]
+    about = np.minimum(np.concatenate([np.zeros(0), *guesses]), floats.LARGEST_EXPONENT)
+    sign = 1.0 if bound is Bound.UPPER else -1.0
+    steps = sign * np.maximum(_EPSILON_ERROR * about, _LEAST_STEP)
+    found: FloatArray = np.maximum(about + steps, 0.0)
+    open_ = np.arange(found.size)
+    while open_.size:
+        there = deltas(p, q, epsilons=found[open_], direction=direction, bound=bound)
+        # Upper bounds stop where even the upper profile is below; lower ones where the
+        # lower profile still is above, or at zero.
+        if bound is Bound.UPPER:
+            open_ = open_[there > asked[open_]]
+            found[open_[found[open_] > floats.LARGEST_EXPONENT]] = math.inf
+            open_ = open_[np.isfinite(found[open_])]
+        else:
+            open_ = open_[(there < asked[open_]) & (found[open_] > 0)]
+        steps *= 2
+        found[open_] = np.maximum(found[open_] + steps[open_], 0.0)
+    return found
+
+
+def _about(gained: Mixture, spent: Mixture, asked: FloatArray) -> FloatArray:
+    """Returns (n,) ε ≥ 0 at (n,) δ, but for rounding.
+
+    A threshold tells ε, and so δ, whose slope follows: that of ε times what is spent.
+    """
+    shifts_, gains, costs = _together(gained, spent)
+
+    def excess(points: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        logs, slopes, errors = spent.log_ratios(gained, points)
+        masses, _ = gained.noise_below(points[:, np.newaxis] - shifts_)
+        cost = (masses * costs).sum(axis=1)
+        cost *= np.exp(np.minimum(-logs, floats.LARGEST_EXPONENT))
+        found = np.maximum((masses * gains).sum(axis=1) - cost, floats.SMALLEST_MASS)
+        return np.log(found), slopes * cost / found, errors
+
+    low = max(gained.lowest_threshold(), -_NEAR)
+    high = min(spent.highest_threshold(), _NEAR)
+    left, right = np.full(asked.shape, low), np.full(asked.shape, high)
+    points, _ = _crossings(excess, np.log(asked), left, right)
+    return np.asarray(np.maximum(-spent.log_ratios(gained, points)[0], 0.0))
 
 
 def epsilon(

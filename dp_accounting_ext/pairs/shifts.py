@@ -4,8 +4,12 @@ import abc
 import dataclasses
 import functools
 
+import numpy as np
+import numpy.typing as npt
+
 from dp_accounting_ext.kernels import floats
 
+FloatArray = npt.NDArray[np.float64]
 Shifts = tuple[tuple[float, float], ...]
 
 # A limit of time and memory.
@@ -29,38 +33,50 @@ class Mixture(abc.ABC):
 
     @staticmethod
     @abc.abstractmethod
-    def noise_below(point: float) -> tuple[float, float]:
+    def noise_below(points: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Returns the noise's distribution function, and its relative error at most."""
 
     @abc.abstractmethod
-    def log_density(self, point: float) -> float:
-        """Returns the logarithm of the density at a point, up to a term that all
-        mixtures of the noise share.
+    def log_densities(self, points: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Returns (n,) logarithms of the density at points, and how fast they grow.
+
+        Both but for terms that all mixtures of the noise share.
         """
 
     @staticmethod
     @abc.abstractmethod
-    def log_ratio_error(point: float, furthest: float, terms: int) -> float:
-        """Bounds the rounding error of a difference of two `log_density`.
+    def log_ratio_error(points: FloatArray, furthest: float, terms: int) -> FloatArray:
+        """Bounds the rounding errors of differences of two `log_densities`.
 
         Args:
-            point: Where they are evaluated.
+            points: (n,) places where they are evaluated.
             furthest: The largest size of any shift.
             terms: How many shifts there are in both.
         """
 
-    def log_ratio(self, other: "Mixture", point: float) -> tuple[float, float]:
-        """Returns ln of this density over another at a point, and its error at most.
+    def log_ratios(
+        self, other: "Mixture", points: FloatArray
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Returns (n,) ln of this density over another, slopes, and errors at most.
 
         The ratio must increase, so that outside its thresholds it is constant, or
         nothing lies there.
         """
-        point = min(max(point, other.lowest_threshold()), self.highest_threshold())
-        value = self.log_density(point) - other.log_density(point)
+        points = np.maximum(points, other.lowest_threshold())
+        points = np.minimum(points, self.highest_threshold())
+        values, slopes = self.log_densities(points)
+        less, fewer = other.log_densities(points)
         furthest = max(self._furthest, other._furthest)
         terms = len(self.shifts) + len(other.shifts)
-        error = self.log_ratio_error(point, furthest, terms)
-        return value, error + self.weight_error() + other.weight_error()
+        errors = self.log_ratio_error(points, furthest, terms)
+        errors = errors + (self.weight_error() + other.weight_error())
+        return values - less, slopes - fewer, errors
+
+    @functools.cached_property
+    def columns(self) -> tuple[FloatArray, FloatArray]:
+        """The (s,) shifts, and their weights."""
+        shifts, weights = np.array(self.shifts).T
+        return shifts, weights
 
     @functools.cached_property
     def _furthest(self) -> float:

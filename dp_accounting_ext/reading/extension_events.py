@@ -92,7 +92,7 @@ def private_sampling(
     reader.require(event, NeighborRel.REPLACE_ONE, NeighborRel.REPLACE_SPECIAL)
     privacy = checks.epsilon(event.epsilon)
     total = fields.real_number("total_mass", event.total_mass)
-    mass = float(checks.base_measure([total], 1, privacy)[0])
+    mass = checks.total_mass(total, privacy)
     largest = checks.largest_masses(event.largest_masses, mass)
     return discrete_outputs.PrivateDraw(
         reached_laws.dominating(privacy, mass, largest),

@@ -184,16 +184,30 @@ def base_measure(value: Any, size: int, privacy: float) -> FloatArray:
             "base_measure must be non-negative and finite. "
             f"Found {found[index]} at index {index}."
         )
-    least, most = math.exp(-privacy / 2), math.exp(privacy / 2)
     mass = float(found.sum())
+    inside = _within("base_measure must have a sum", mass, privacy)
+    return found if mass == inside else found * (inside / mass)
+
+
+def total_mass(value: float, privacy: float) -> float:
+    """Returns the sum of a base measure.
+
+    Raises:
+        ValueError: If no distribution lies in the polytope of such a measure.
+    """
+    return _within("total_mass must be", value, privacy)
+
+
+def _within(must: str, mass: float, privacy: float) -> float:
+    """Returns a base measure's sum, one that rounding put outside moved back in."""
+    least, most = math.exp(-privacy / 2), math.exp(privacy / 2)
     if not least * (1 - MASS_TOLERANCE) <= mass <= most * (1 + MASS_TOLERANCE):
         raise ValueError(
-            f"base_measure must have a sum in [exp(-epsilon / 2), exp(epsilon / 2)] = "
+            f"{must} in [exp(-epsilon / 2), exp(epsilon / 2)] = "
             f"[{least:.6g}, {most:.6g}]. Found {mass:.6g}; scale it."
         )
     # A sum that rounding put outside would leave an empty polytope.
-    inside = min(max(mass, least), most)
-    return found if mass == inside else found * (inside / mass)
+    return min(max(mass, least), most)
 
 
 def largest_masses(value: Any, total_mass: float) -> tuple[float, ...]:

@@ -62,7 +62,7 @@ def mean_of(summands, window=OPEN, points=POINTS):
 
 def exact_law(*summands):
     """The law of the weighted sum, its places with their masses."""
-    return oracles.merged_sum_law(
+    return oracles.sum_law(
         [
             (
                 [0.0, *one.places()],

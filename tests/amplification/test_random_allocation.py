@@ -52,7 +52,7 @@ def test_small_discrete_pairs_against_enumeration(route, data):
     law = [
         (place / steps, mass)
         for place, mass in oracles.sum_law(
-            [0.0, *upper.ratios], [upper.zero_mass, *upper.masses], steps
+            [([0.0, *upper.ratios], [upper.zero_mass, *upper.masses], steps)]
         )
     ]
     infinity = Fraction(upper.infinity_mass)
@@ -249,7 +249,7 @@ def test_pairs_that_leave_a_lattice_nothing_to_show(ratios, masses, steps):
     """Each of them once was a division by zero, an overflow or an empty sum."""
     law = [
         (place / steps, mass)
-        for place, mass in oracles.merged_sum_law([(ratios, masses, steps)])
+        for place, mass in oracles.sum_law([(ratios, masses, steps)])
     ]
     infinity = max(1 - float(np.dot(ratios, masses)), 0.0)
     pairs = {

@@ -18,12 +18,14 @@ from dp_accounting_ext.bounds import privacy_bounds
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import allocated
 from dp_accounting_ext.mechanisms import discrete_outputs
+from dp_accounting_ext.mechanisms import groups
 from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.mechanisms import subsampled
 from dp_accounting_ext.pairs import dominating_pair
 from dp_accounting_ext.pairs import gaussian
 
 Bound = dominating_pair.Bound
+Direction = dominating_pair.Direction
 accountant_of = asked.accountant_of
 Gaussian = additive_noise.Gaussian
 Response = discrete_outputs.RandomizedResponse
@@ -192,6 +194,54 @@ def test_the_worst_of_several_is_the_largest(counts, delta, epsilon):
     lowers = [one.lower_delta(epsilon, one.upper_delta(epsilon)) for one in each]
     assert low <= max(lowers)
     assert (low > 0) == (max(lowers) > 0)
+
+
+ENOUGH = [
+    groups.GroupedNoise(6, 0.8, False, groups.Poisson(0.05)),
+    groups.GroupedNoise(5, 1.5, True, groups.Poisson(0.2)),
+    groups.GroupedNoise(4, 20.0, False, groups.Poisson(0.3)),
+]
+
+
+@pytest.mark.parametrize("group", ENOUGH, ids=range(len(ENOUGH)))
+@pytest.mark.parametrize("count", [1, 30])
+def test_what_is_ruled_out_is_below_what_is_enough(group, count):
+    """Easy bounds are bounds in either direction, and do where they are enough."""
+    deltas, epsilons = np.array([1e-12, 1e-6, 0.01]), np.array([0.01, 0.5, 3.0])
+    for removed in (1, group.group_size):
+        counts = {group.split(removed, group.group_size - removed): count}
+        bounds = privacy_bounds.PrivacyBounds(counts, 1e-4)
+        tight, lower = bounds.upper_epsilons(deltas), bounds.lower_epsilons(deltas)
+        tight_delta = bounds.upper_deltas(epsilons)
+        lower_delta = bounds.lower_deltas(epsilons, tight_delta)
+        for factor in (0.5, 0.999, 1.001, 1.1, 3.0):
+            enough = factor * tight
+            found = bounds.upper_epsilons(deltas, enough)
+            assert (found >= lower).all()
+            assert ((found <= enough) if factor > 1 else (found == tight)).all()
+            enough = factor * tight_delta
+            found = bounds.upper_deltas(epsilons, enough)
+            assert (found >= lower_delta).all()
+            assert ((found <= enough) if factor > 1 else (found == tight_delta)).all()
+
+
+def test_what_is_ruled_out_is_not_composed_tightly(monkeypatch):
+    """Of scenarios that are nearly alike the worst alone is."""
+    group = groups.GroupedNoise(40, 20.0, False, groups.Poisson(0.01))
+    each = [
+        privacy_bounds.PrivacyBounds({group.split(removed, 40 - removed): 300}, 1e-4)
+        for removed in range(40, 19, -1)
+    ]
+    tight = []
+    worst = privacy_bounds.PrivacyBounds._worst
+
+    def counted(self, *args):
+        tight.append(self)
+        return worst(self, *args)
+
+    monkeypatch.setattr(privacy_bounds.PrivacyBounds, "_worst", counted)
+    privacy_bounds.WorstOf(each).upper_epsilons(np.array([1e-6]))
+    assert len(tight) <= 3
 
 
 class TestExtremes:
@@ -467,3 +517,21 @@ def test_a_few_losses_that_fit_no_float_as_a_ratio(loss, runs):
     assert coins_delta(probability, runs, lower) >= 1e-3
     assert coins_delta(probability, runs, upper) <= 1e-3
     assert upper - lower <= 1e-6 * upper
+
+
+SELECTED = {subsampled.on_poisson_sample(0.01, Gaussian(1.0)): 1000}
+
+
+@pytest.mark.parametrize(
+    ("counts", "is_ruled_out"),
+    [(SELECTED, True), ({subsampled.on_poisson_sample(0.5, Gaussian(5.0)): 50}, False)],
+)
+def test_a_direction_that_another_rules_out_is_not_looked_at(counts, is_ruled_out):
+    """Nor is its answer larger; the second time it is no other."""
+    bounds = asked.bounds_of(counts)
+    first = bounds.upper_epsilon(1e-5)
+    made = {key[1] for key in bounds.bounds._losses if key[0] is Bound.UPPER}
+    assert (Direction.ADD in made) is not is_ruled_out
+    loss = bounds.bounds._loss(Bound.UPPER, Direction.ADD, 1)
+    assert first >= float(loss.epsilons(np.array([1e-5]))[0])
+    assert bounds.upper_epsilon(1e-5) == first

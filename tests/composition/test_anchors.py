@@ -26,7 +26,7 @@ def group_of(bound=Bound.UPPER, num_laws=1):
 
 def anchors_of(bound=Bound.UPPER):
     law, group = group_of(bound)
-    return anchors.Anchors([group], bound, RUNS * float(law.losses[-1]))
+    return anchors.Anchors([group], bound, RUNS * float(law.losses[-1]), 1e-270)
 
 
 @pytest.mark.parametrize("num_laws", [1, 40, 10_000])
@@ -88,14 +88,14 @@ def test_a_rare_jump_has_tilts_of_its_own(chance):
         np.array([0.5, 0.5 - chance, chance]),
     )
     group = anchors.Group.of(losses, masses, 5, 1)
-    found = anchors.Anchors([group], Bound.UPPER, 40.0)
+    found = anchors.Anchors([group], Bound.UPPER, 40.0, 1e-270)
     roots = found._roots[found._roots < 30]
     assert (roots[1:] / np.maximum(roots[:-1], 0.25)).max() <= 1.61
 
 
 def test_losses_that_are_equal_but_for_rounding():
     group = anchors.Group.of(np.array([1.0, 1.0 + 2e-16]), np.array([0.5, 0.5]), 3, 1)
-    found = anchors.Anchors([group], Bound.UPPER, 3.0)
+    found = anchors.Anchors([group], Bound.UPPER, 3.0, 1e-270)
     assert found.deviation >= 1e-12
     for key in found.keys(np.array([0.0, 1.0, 2.99, 3.0])):
         place = found.place(int(key))

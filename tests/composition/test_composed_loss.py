@@ -223,7 +223,7 @@ def test_rare_losses_go_to_the_safe_side(bound):
     law = loss_distribution.from_pair(
         gaussian.dominating_pair_of(2.0, bound, tail_mass=1e-20), Direction.REMOVE, 3
     )
-    sketch = composed_loss._Sketch.of(law, 1, 0.2)
+    sketch = composed_loss._Sketch.of(law, 1, 2e6)
     short, raised = sketch.shortened(law, 0.0), sketch.shortened(law, 20.0)
     assert raised.losses.size < short.losses.size < law.losses.size
     for changed in (short, raised):
@@ -248,10 +248,88 @@ def test_simple_bounds_are_no_smaller_than_the_tight_ones(bound, direction):
     deltas = np.geomspace(0.5, 1e-25, 40)
     epsilons = loss.epsilons(deltas)
     if bound is Bound.UPPER:
-        simple = loss.simple_epsilons(deltas)
+        simple = loss.simple.epsilons(deltas)
         assert (simple >= epsilons).all()
         assert (simple <= 1.3 * epsilons + 1.5).all()
-        assert (loss.simple_deltas(epsilons) >= loss.deltas(epsilons)).all()
+        assert (loss.simple.deltas(epsilons) >= loss.deltas(epsilons)).all()
+
+
+@pytest.mark.parametrize("direction", list(Direction))
+@pytest.mark.parametrize(("sigma", "count"), [(1.0, 2), (5.0, 100), (30.0, 1000)])
+def test_rough_answers_are_certain_and_near(sigma, count, direction):
+    loss = gaussian_runs(sigma, count, Bound.UPPER, direction).loss
+    mean = math.sqrt(count) / sigma
+    for delta in (0.3, 1e-6, 1e-25):
+        (tight,) = loss.epsilons(np.array([delta]))
+        (rough,) = loss.roughly.epsilons(np.array([delta]))
+        assert oracles.gaussian_delta(mean, rough) <= delta
+        assert tight < rough < tight * (1 + 2e-3) + 1e-9
+        assert oracles.gaussian_delta(mean, tight) <= loss.roughly.deltas(
+            np.array([tight])
+        )
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_laws_bound_those_with_p_and_q_exchanged(seed):
+    """Two runs of many atoms: all pairs of them, tails that were left out as well."""
+    random = np.random.default_rng(seed)
+    ratios = np.sort(np.exp(random.normal(0.0, 1.5, 400)))
+    masses = random.exponential(1.0, 400) ** 4
+    masses *= (1 - 1e-3) / masses.sum()
+    if seed % 2:  # Only a few of the largest ratios are rare.
+        masses[-30:] *= 1e-12
+    pair = dominating_pair.DominatingPair(ratios, masses, 0.2, 1e-3, Bound.UPPER)
+    law = loss_distribution.from_pair(pair, Direction.REMOVE, 2)
+    loss = composed_loss.ComposedLoss([law], 1e-3, 1e-4)
+    dual = loss.simple_dual(1 - (1 - pair.zero_mass) ** 2)
+    products = np.multiply.outer(ratios, ratios).ravel()
+    chances = np.multiply.outer(masses, masses).ravel()
+    epsilons = np.array([0.0, 0.5, 1.5, 3.0, 5.0])
+    exact = [
+        1 - (1 - 1e-3) ** 2 + math.fsum(chances * np.maximum(1 - k * products, 0.0))
+        for k in np.exp(epsilons).tolist()
+    ]
+    found = dual.deltas(epsilons)
+    assert (found >= exact).all()
+    assert (found <= 10 * np.array(exact)).all()
+    assert (dual.epsilons(np.array(exact)) >= epsilons).all()
+    for epsilon, delta in zip(epsilons.tolist(), exact, strict=True):
+        assert dual.delta(epsilon) == dual.deltas(np.array([epsilon]))[0]
+        assert dual.epsilon(delta) == dual.epsilons(np.array([delta]))[0]
+
+
+@pytest.mark.parametrize("left_out", [1e-7, 0.2])
+def test_moments_of_a_dual_count_what_the_laws_leave_out(left_out):
+    ratios = np.geomspace(0.2, 4.0, 300)
+    masses = np.full(300, 1.0 / 300)
+    pair = dominating_pair.DominatingPair(ratios, masses, 0.0, 0.0, Bound.UPPER)
+    law = loss_distribution.from_pair(pair, Direction.REMOVE, 2)
+    dual = composed_loss.ComposedLoss([law], 1e-3, left_out / 1e-7).simple_dual(0.0)
+    assert dual.tilts.size > 10
+    for tilt, exponent in zip(dual.tilts.tolist(), dual.exponents, strict=True):
+        moment = 2 * math.log(math.fsum(masses * ratios**-tilt))
+        factor = tilt * math.log(tilt) - (1 + tilt) * math.log1p(tilt)
+        assert exponent >= moment + factor
+
+
+def test_ratios_that_p_has_none_of_are_infinite_to_the_dual():
+    """P has 2e-324 of what Q has 2e-20 of, which in a float is nothing."""
+    ratios = np.append(math.exp(-700.0), np.linspace(0.5, 2.0, 300))
+    masses = np.append(2e-20, np.full(300, 1.0 / 300))
+    pair = dominating_pair.DominatingPair(ratios, masses, 0.0, 0.0, Bound.UPPER)
+    law = loss_distribution.from_pair(pair, Direction.REMOVE, 3)
+    assert law.masses[0] == 0
+    dual = composed_loss.ComposedLoss([law], 1e-3, 1e-4).simple_dual(0.0)
+    assert (dual.deltas(np.array([1.0, 600.0])) >= 5.9e-20).all()
+
+
+def test_nothing_is_known_of_a_dual_without_a_lattice():
+    law = loss_distribution.LossDistribution(
+        np.zeros(1), np.ones(1), 0.0, 3, Bound.UPPER
+    )
+    dual = composed_loss.ComposedLoss([law], 1e-3, 1e-4).simple_dual(0.0)
+    assert dual.epsilon(0.5) == dual.epsilons(np.array([0.5]))[0] == math.inf
+    assert dual.delta(1.0) == dual.deltas(np.array([1.0]))[0] == 1.0
 
 
 def test_an_answer_does_not_depend_on_others():

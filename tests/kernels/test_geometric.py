@@ -2,6 +2,7 @@
 
 import collections
 from fractions import Fraction
+import functools
 import itertools
 
 from hypothesis import given
@@ -138,24 +139,27 @@ def cells_by_pairs(x, y, total):
     grids = [
         [
             mpmath.mpf(law.origin) * mpmath.exp(law.step * mpmath.mpf(i))
-            for i in range(n)
+            for i in range(law.masses.size)
         ]
-        for law, n in ((x, x.masses.size), (y, y.masses.size))
+        for law in (x, y)
     ]
+    places = [list(map(mpmath.mpf, law.places())) for law in (x, y)]
+    of_x, of_y = (list(map(mpmath.mpf, law.masses)) for law in (x, y))
+    width = mpmath.expm1(step)
+    low_of = functools.cache(lambda cell: origin * mpmath.exp(step * cell))
     for i, j in itertools.product(range(x.masses.size), range(y.masses.size)):
         place = grids[0][i] + grids[1][j]
         cell = mpmath.log(place / origin) / step
         # The sum of two equal multiples of the origins is on the grid.
         on_grid = i == j
         cell = int(mpmath.nint(cell) if on_grid else mpmath.floor(cell))
-        mass = mpmath.mpf(x.masses[i]) * mpmath.mpf(y.masses[j])
+        mass = of_x[i] * of_y[j]
         shared[cell] += mass
         if total.excess is not None:
             masses[cell] += mass
-            means[cell] += mass * (mpmath.mpf(x.places()[i]) + y.places()[j])
+            means[cell] += mass * (places[0][i] + places[1][j])
             continue
-        low = origin * mpmath.exp(step * cell)
-        share = 0 if on_grid else (place / low - 1) / mpmath.expm1(step)
+        share = 0 if on_grid else (place / low_of(cell) - 1) / width
         masses[cell] += mass * (1 - share)
         masses[cell + 1] += mass * share
         shared[cell + 1] += mass

@@ -57,9 +57,9 @@ def test_gathering_many_errs_by_two_units_at_most(number, signed):
         cells = np.arange(weights.size) % 2
         found = sums.gather(cells, weights)
         for cell in range(found.size):
-            mine = oracles.exact(weights[cell::2])
-            error = abs(Fraction(float(found[cell])) - sum(mine))
-            assert error <= 2 * Fraction(2.0**-53) * sum(map(abs, mine))
+            mine = weights[cell::2]
+            error = abs(Fraction(float(found[cell])) - oracles.exact_total(mine))
+            assert error <= 2 * Fraction(2.0**-53) * oracles.exact_total(abs(mine))
 
 
 @pytest.mark.parametrize(
@@ -101,15 +101,15 @@ def test_a_total_is_off_by_two_roundings(size):
         rng.random(size) ** 20,
         np.exp(-np.linspace(0, 600, size)),
     ):
-        exact = sum(map(Fraction, values.tolist()))
+        exact = oracles.exact_total(values)
         assert abs(Fraction(sums.total(values)) - exact) <= exact * Fraction(2) / 2**53
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 1000, 99_999])
 def test_a_pairwise_sum_is_off_by_the_logarithm_of_its_length(size):
     values = np.random.default_rng(size).standard_normal(size)
-    exact = sum(map(Fraction, values.tolist()))
-    allowed = sum(map(Fraction, np.abs(values).tolist()))
+    exact = oracles.exact_total(values)
+    allowed = oracles.exact_total(np.abs(values))
     allowed *= math.ceil(math.log2(size)) if size > 1 else 0
     assert abs(Fraction(float(sums.pairwise(values))) - exact) <= allowed / 2**53
 
@@ -125,6 +125,6 @@ def test_gathering_neighbours_errs_by_34_units_at_most(number):
     for found, given in zip(each, weights, strict=True):
         assert found.size == 9
         for cell in range(9):
-            mine = oracles.exact(given[cells == cell])
-            error = abs(Fraction(float(found[cell])) - sum(mine))
-            assert error <= 34 * Fraction(2.0**-53) * sum(mine)
+            exact = oracles.exact_total(given[cells == cell])
+            error = abs(Fraction(float(found[cell])) - exact)
+            assert error <= 34 * Fraction(2.0**-53) * exact

@@ -1,6 +1,7 @@
 """Mechanisms with closed forms: Laplace, and those with discrete ratios."""
 
 import fractions
+import functools
 import math
 
 import mpmath
@@ -54,15 +55,22 @@ def test_laplace_loses_no_more_than_one_over_its_scale():
     assert laplace(1e-3, Bound.UPPER).infinity_mass == 1.0
 
 
-@pytest.mark.parametrize(("parameter", "sensitivity"), [(0.3, 1), (1.0, 3), (0.05, 40)])
-@pytest.mark.parametrize("epsilon", EPSILONS)
-def test_discrete_laplace(parameter, sensitivity, epsilon):
+@functools.cache
+def discrete_laplace_laws(parameter, sensitivity):
+    """P and Q, to 60 digits."""
     with mpmath.workdps(60):
         a = mpmath.mpf(parameter)
         outputs = range(-3000, 3000)
         norm = mpmath.tanh(a / 2)
         q = [norm * mpmath.exp(-a * abs(x)) for x in outputs]
         p = [norm * mpmath.exp(-a * abs(x - sensitivity)) for x in outputs]
+    return p, q
+
+
+@pytest.mark.parametrize(("parameter", "sensitivity"), [(0.3, 1), (1.0, 3), (0.05, 40)])
+@pytest.mark.parametrize("epsilon", EPSILONS)
+def test_discrete_laplace(parameter, sensitivity, epsilon):
+    p, q = discrete_laplace_laws(parameter, sensitivity)
     assert_between(
         lambda bound: discrete.discrete_laplace(parameter, sensitivity, bound),
         oracles.discrete_deltas(p, q, epsilon),
@@ -71,9 +79,9 @@ def test_discrete_laplace(parameter, sensitivity, epsilon):
     )
 
 
-@pytest.mark.parametrize(("sigma", "sensitivity"), [(0.4, 1), (1.0, 1), (5.0, 3)])
-@pytest.mark.parametrize("epsilon", EPSILONS)
-def test_discrete_gaussian(sigma, sensitivity, epsilon):
+@functools.cache
+def discrete_gaussian_laws(sigma, sensitivity):
+    """P and Q, to 60 digits."""
     with mpmath.workdps(60):
         variance = 2 * mpmath.mpf(sigma) ** 2
         outputs = range(-300, 301)
@@ -83,6 +91,13 @@ def test_discrete_gaussian(sigma, sensitivity, epsilon):
             mpmath.exp(-(mpmath.mpf(x - sensitivity) ** 2) / variance) / norm
             for x in outputs
         ]
+    return p, q
+
+
+@pytest.mark.parametrize(("sigma", "sensitivity"), [(0.4, 1), (1.0, 1), (5.0, 3)])
+@pytest.mark.parametrize("epsilon", EPSILONS)
+def test_discrete_gaussian(sigma, sensitivity, epsilon):
+    p, q = discrete_gaussian_laws(sigma, sensitivity)
     truths = oracles.discrete_deltas(p, q, epsilon)
     for tail_mass in (1e-30, 1e-6):
         assert_between(

@@ -4,6 +4,7 @@ import itertools
 import math
 
 import mpmath
+import numpy as np
 import oracles
 import pytest
 
@@ -119,23 +120,103 @@ def test_largest_loss_of_laplace_mixtures():
     assert largest == pytest.approx(group * math.log1p(rate * math.expm1(1 / noise)))
 
 
-@pytest.mark.parametrize("delta", [0.3, 1e-4, 1e-12, 1e-40])
-def test_epsilon_inverts_the_profile(delta):
-    p, q = split(4, 0.1, 1.0, 3)
-    mixture = additive_noise.GaussianMixture(p, q)
+DELTAS = [0.3, 1e-4, 1e-12, 1e-40]
 
-    def profile(epsilon, bound):
-        return max(mixture.closed_form_delta(epsilon, way, bound) for way in Direction)
 
-    lower, upper = (
-        neyman_pearson.epsilon(profile, delta, bound)
-        for bound in (Bound.LOWER, Bound.UPPER)
-    )
-    assert lower <= upper <= lower * (1 + 1e-9) + 1e-12
-    truths = oracles.shift_mixture_deltas(p, q, upper)
-    assert max(truths.values()) <= delta
-    truths = oracles.shift_mixture_deltas(p, q, lower)
-    assert max(truths.values()) >= delta or lower == 0
+def epsilons_of(mixture, deltas):
+    return [mixture.closed_form_epsilons(np.array(deltas), bound) for bound in Bound]
+
+
+@pytest.mark.parametrize(("group", "removed"), [(4, 3), (4, 0), (16, 8)])
+def test_epsilons_invert_the_profile(group, removed):
+    p, q = split(group, 0.1, 1.0, removed)
+    uppers, lowers = epsilons_of(additive_noise.GaussianMixture(p, q), DELTAS)
+    for delta, lower, upper in zip(DELTAS, lowers, uppers, strict=True):
+        assert lower <= upper <= lower * (1 + 1e-9) + 1e-12
+        assert max(oracles.shift_mixture_deltas(p, q, upper).values()) <= delta
+        truths = oracles.shift_mixture_deltas(p, q, lower)
+        assert max(truths.values()) >= delta or lower == 0
+
+
+@pytest.mark.parametrize("removed", [0, 2, 4])
+def test_epsilons_of_laplace_noise_invert_the_profile(removed):
+    p, q = split(4, 0.5, 2.0, removed)
+    uppers, lowers = epsilons_of(additive_noise.LaplaceMixture(p, q), DELTAS)
+    for delta, lower, upper in zip(DELTAS, lowers, uppers, strict=True):
+        assert lower <= upper <= lower * (1 + 1e-9) + 1e-12
+        assert max(laplace_truths(p, q, upper).values()) <= delta
+        truths = laplace_truths(p, q, lower)
+        assert max(truths.values()) >= delta or lower == 0
+
+
+@pytest.mark.parametrize("kind", ["GaussianMixture", "LaplaceMixture"])
+def test_many_are_told_what_one_is_and_nearly_as_soon(kind, monkeypatch):
+    mixture = getattr(additive_noise, kind)(*split(5, 0.1, 0.7, 3))
+    asked = []
+    laws = type(mixture._mixture(mixture.p))
+    logs = laws.log_densities
+
+    def counted(law, points):
+        asked.append(points.size)
+        return logs(law, points)
+
+    monkeypatch.setattr(laws, "log_densities", counted)
+    epsilons = np.append(np.linspace(-3.0, 12.0, 60), [1e4, 0.0])
+    deltas = np.geomspace(1e-60, 0.9, 20)
+    for bound in Bound:
+        for way in Direction:
+            each = [mixture.closed_form_delta(x, way, bound) for x in epsilons]
+            asked.clear()
+            many = mixture.closed_form_deltas(epsilons, way, bound)
+            # Steps of a search; one by one it would be as many for each of 62.
+            assert len(asked) < 250
+            assert many.tolist() == each
+        each = [mixture.closed_form_epsilon(x, bound) for x in deltas]
+        asked.clear()
+        assert mixture.closed_form_epsilons(deltas, bound).tolist() == each
+        assert len(asked) < 900
+
+
+@pytest.mark.parametrize("kind", ["GaussianMixture", "LaplaceMixture"])
+def test_the_certified_profile_is_on_the_side_of_every_epsilon(kind):
+    """Rounding may be large beside what δ changes by."""
+    mixture = getattr(additive_noise, kind)(*split(300, 0.01, 9.0, 120))
+    deltas = np.append(np.geomspace(1e-100, 0.03, 40), 0.04 - 2.0 ** -np.arange(6, 50))
+    for bound, epsilons in zip(Bound, epsilons_of(mixture, deltas), strict=True):
+        found = np.max(
+            [mixture.closed_form_deltas(epsilons, way, bound) for way in Direction],
+            axis=0,
+        )
+        if bound is Bound.UPPER:
+            assert (found <= deltas).all()
+        else:
+            assert ((found >= deltas) | (epsilons == 0)).all()
+
+
+def test_beyond_the_largest_loss_nothing_is_left():
+    mixture = additive_noise.GaussianMixture(*split(3, 0.1, 1.0, 3))
+    largest = -3 * math.log(0.9)
+    add = [
+        mixture.closed_form_delta(x, Direction.ADD, Bound.UPPER)
+        for x in (0.9 * largest, largest + 1e-6)
+    ]
+    assert add[0] > add[1] == 0.0
+
+
+def test_many_terms_are_taken_in_parts(monkeypatch):
+    mixture = additive_noise.GaussianMixture(*split(5, 0.1, 0.7, 3))
+    epsilons = np.linspace(-1.0, 5.0, 20)
+    whole = mixture.closed_form_deltas(epsilons, Direction.REMOVE, Bound.UPPER)
+    monkeypatch.setattr(neyman_pearson, "_MOST_TERMS", 30)
+    parts = mixture.closed_form_deltas(epsilons, Direction.REMOVE, Bound.UPPER)
+    assert parts.tolist() == whole.tolist()
+
+
+def test_no_epsilon_whose_exponential_fits_a_float_will_do():
+    mixture = additive_noise.GaussianMixture(((40.0, 1.0),), ((-1.0, 0.5), (0.0, 0.5)))
+    (upper, lower) = epsilons_of(mixture, [1e-6, 0.999])
+    assert upper[0] == math.inf
+    assert lower[0] >= 690.0
 
 
 def test_out_of_range():

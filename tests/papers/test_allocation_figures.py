@@ -36,7 +36,7 @@ SMALL = {
     ),
     "5": (
         allocation_figures.figure_5,
-        {"rates": (0.1,), "block_sizes": (8192, 32_768), "tolerance": 3e-2},
+        {"rates": (0.1,), "block_sizes": (16_384, 32_768), "tolerance": 3e-2},
     ),
     "6": (
         allocation_figures.figure_6,

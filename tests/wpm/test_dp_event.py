@@ -35,7 +35,7 @@ def test_event_goes_through_its_named_tuple(event):
     ("event", "error", "message"),
     [
         (Event(-1.0, 1.0), ValueError, "epsilon must be positive.* Found -1.0"),
-        (Event(1.0, 3.0), ValueError, "base_measure must have a sum .* Found 3"),
+        (Event(1.0, 3.0), ValueError, "total_mass must be in .* Found 3; scale it"),
         (Event(1.0, "1"), TypeError, "total_mass must be a real number"),
         (Event(1.0, 1.0, 0.5), ValueError, "largest_masses must be a list"),
         (Event(1.0, 1.0, "ab"), TypeError, "largest_masses must be an array of real"),

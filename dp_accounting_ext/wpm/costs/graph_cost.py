@@ -36,10 +36,12 @@ class GraphCost(transport_cost.TransportCost):
                 f"graph must be a scipy sparse matrix. Found a {type(graph).__name__}."
             )
         self.order = self.metric_order = checks.order(order)
-        table = sparse.csr_matrix(graph, copy=True)
-        table.sum_duplicates()
-        if table.shape[0] != table.shape[1] or not table.shape[0]:
-            raise ValueError(f"graph must be square. Found shape {table.shape}.")
+        given = graph.tocoo()
+        if given.shape[0] != given.shape[1] or not given.shape[0]:
+            raise ValueError(f"graph must be square. Found shape {given.shape}.")
+        # Those that are named twice are added, as numbers that do not wrap.
+        entries = checks.array("lengths", given.data)
+        table = sparse.csr_matrix((entries, (given.row, given.col)), shape=given.shape)
         lengths = checks.lengths(table.data)
         size = int(table.shape[0])
         self._graph = sparse.csr_matrix(

@@ -74,6 +74,21 @@ def test_rows_are_shortest_paths(seed):
     np.testing.assert_allclose(cost.matrix(), dense_paths(matrix) ** 2, rtol=1e-12)
 
 
+@pytest.mark.parametrize(("dtype", "length"), [("float64", 1.5), ("int8", 100)])
+def test_entries_of_a_matrix_that_are_named_twice_are_added(dtype, length):
+    """As everywhere in SciPy; but narrow integers do not wrap."""
+    lengths, nodes = np.full(4, length, dtype), [1, 1, 1, 2]
+    for graph in (
+        sparse.coo_matrix((lengths, ([0, 0, 0, 1], nodes)), shape=(3, 3)),
+        sparse.csr_matrix((lengths, nodes, [0, 3, 4, 4]), shape=(3, 3)),
+    ):
+        cost = wpm.GraphCost(graph)
+        paths = length * np.array([[0, 3, 4], [3, 0, 1], [4, 1, 0]])
+        np.testing.assert_array_equal(cost.matrix(), paths)
+        # The caller's is left as it was.
+        np.testing.assert_array_equal(graph.data, lengths)
+
+
 def test_parallel_edges_count_as_the_shortest():
     cost = wpm.GraphCost.from_edges([(0, 1), (1, 0), (1, 1)], [3.0, 2.0, 1.0])
     np.testing.assert_array_equal(cost.matrix(), [[0, 2], [2, 0]])

@@ -19,6 +19,7 @@ FloatArray = npt.NDArray[np.float64]
 
 ALGORITHMS = ("newton", "paper")
 _TINY = float(np.finfo(float).tiny)
+_LEAST = 1e-290  # Of the largest cost: costs over λ are finite, and their sums are.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,7 +99,8 @@ def solve(
     inner = polytope.of(outputs)
     # Bounds that underflow to zero count as the least normal number.
     inner = ldp_polytope.LdpPolytope(np.maximum(inner.lower, _TINY), inner.upper)
-    strength = settings.regularization
+    # A smaller share of the largest cost is as good as none, and would overflow.
+    strength = max(settings.regularization, _LEAST * float(cost.max()))
     scaled = cost[:, outputs] / strength
     problem = regularized_problem.Problem(masses, scaled, inner)
     if settings.algorithm == "paper":

@@ -3,6 +3,7 @@
 from hypothesis import given
 from hypothesis import settings
 import numpy as np
+import pytest
 import wpm_oracles
 
 from dp_accounting_ext.wpm.projections.entropic import entropic_projection
@@ -42,3 +43,15 @@ def test_excess_cost_is_within_the_bound(seed, regularization):
 
 def test_bound_is_below_the_papers():
     assert entropic_projection.error_bound(0.1, 30) <= 2 * 0.1 * np.log(30) / 2
+
+
+def test_costs_that_overflow_over_the_parameter_have_an_answer():
+    masses, cost, polytope = positive_case(1)
+    settings = entropic_projection.make_settings(0.05, 1e-6, 100, "newton")
+    found = entropic_projection.solve(masses[0], cost * 1e307, polytope, settings)
+    law = found.distributions[0]
+    assert law.sum() == pytest.approx(1.0, rel=1e-12)
+    assert np.all((law >= polytope.lower * (1 - 1e-12)) & (law <= polytope.upper))
+    reached = wpm_oracles.reaching_cost(masses[0], cost, law)
+    assert reached <= found.values[0] / 1e307 * (1 + 1e-9) < np.inf
+    assert 0 <= found.regularized_gaps[0] < np.inf

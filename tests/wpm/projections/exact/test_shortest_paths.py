@@ -84,6 +84,24 @@ def test_what_may_stay_stays():
     assert found.values[0] == 0 and found.iterations[0] == 0
 
 
+def test_what_its_prices_do_not_prove_is_not_converged(monkeypatch):
+    """Nor is it handed on: another method solves the problem."""
+    generator = np.random.default_rng(0)
+    masses, cost = generator.dirichlet(np.ones(8)), generator.random((8, 8))
+    measure = np.full(8, 1 / 8)
+    polytope = wpm_oracles.polytope_of(measure, 1.0)
+    truth = shortest_paths.solve(masses, cost, polytope, ENOUGH)
+    # Chains that are a tenth of the largest cost too long pass for the cheapest.
+    monkeypatch.setattr(shortest_paths, "_SHORTER", 0.1)
+    found = shortest_paths.solve(masses, cost, polytope, ENOUGH)
+    assert found.values[0] > 1.001 * truth.values[0]
+    assert truth.converged[0] and not found.converged[0]
+    wpm_oracles.assert_in_polytope(found.distributions, polytope)
+    handed = wpm.project(masses, cost, measure, 1.0)
+    assert handed.converged
+    assert handed.value == pytest.approx(truth.values[0], rel=1e-9)
+
+
 def test_it_gives_up_after_so_many_rounds():
     masses, cost = np.array([1.0]), np.array([[0.0, 1.0, 2.0]])
     polytope = ldp_polytope.LdpPolytope(np.full(3, 0.2), np.full(3, 0.5))
