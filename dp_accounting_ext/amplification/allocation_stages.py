@@ -11,7 +11,7 @@ from dp_accounting_ext.pairs import dominating_pair
 from dp_accounting_ext.pairs import exact_means
 
 # Tuning: points of each sum, so that brackets are within about 1e-5 of ε, relatively.
-ADDITIVE_POINTS = 16384
+ADDITIVE_POINTS = 17408
 # A sum on a grid has so many where the loss has this range and this many doublings.
 _GEOMETRIC_POINTS = 4000
 _GEOMETRIC_WIDTH = 20.0
