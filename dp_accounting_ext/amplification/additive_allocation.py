@@ -63,7 +63,7 @@ class _Part:
     @classmethod
     def of(cls, atoms: ordinary_sums.LatticeAtoms, halvings: int = 0) -> "_Part":
         # Each mass is a sum of so many terms, and a group's mean a quotient of two.
-        # Halving adds up to three masses; moments of means, which may cancel by a third.
+        # Halving adds up to three masses; moments may cancel by a third.
         error = 4 * (atoms.masses.size + 4 + 4 * halvings) * floats.UNIT_ROUNDOFF
         place_error = 0.0 if atoms.moments is None else error
         return cls(atoms.places(), atoms.masses, error, place_error)
