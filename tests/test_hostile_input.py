@@ -58,7 +58,7 @@ EVENTS = [
     ext.PLDSubsampleEvent(0.5, Laplace(1.0)),
     ext.RandomAllocationEvent(Gaussian(1.0), 1, 3),
     ext.ScheduledAllocationEvent([Gaussian(1.0)], [1], 3),
-    ext.MatrixAllocationEvent((1.0, 0.5), 1.0, 2, 1),
+    ext.MatrixAllocationEvent((1.0,), 1.0, 2, 1),
     ext.GroupSubsampledEvent(2, Gaussian(1.0)),
     SelfComposed(Gaussian(1.0), 2),
     Composed([Gaussian(1.0)]),

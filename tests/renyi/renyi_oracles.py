@@ -18,18 +18,24 @@ def _integral(
 
 
 def binomial_mixture(members, rate, noise, sign):
-    """Σ_i Binom(i) N(sign i, σ²) over N(0, σ²), as a function of z."""
+    """Σ_i Binom(i) N(sign i, σ²) over N(0, σ²), as a function of z.
+
+    A polynomial in e^{sign z/σ²}.
+    """
     r, s = mpmath.mpf(rate), mpmath.mpf(noise)
     terms = [
-        (mpmath.binomial(members, i) * r**i * (1 - r) ** (members - i), i)
+        mpmath.binomial(members, i)
+        * r**i
+        * (1 - r) ** (members - i)
+        * mpmath.exp(-mpmath.mpf(i * i) / (2 * s**2))
         for i in range(members + 1)
     ]
 
     def density(z):
-        return mpmath.fsum(
-            mass * mpmath.exp((sign * i * z - mpmath.mpf(i * i) / 2) / s**2)
-            for mass, i in terms
-        )
+        power, total = mpmath.exp(sign * z / s**2), mpmath.mpf(0)
+        for term in reversed(terms):
+            total = total * power + term
+        return total
 
     return density
 
@@ -70,7 +76,7 @@ def two_step_moment(power, noise):
         def integrand(x):
             return mpmath.npdf(x) * mpmath.cosh(deviation * x) ** p
 
-        mean = _integral(integrand, -reach, reach, 1.5)
+        mean = 2 * _integral(integrand, 0, reach, 1.5)  # It is even.
         return mpmath.exp(-p / (2 * s**2) + p**2 / (4 * s**2)) * mean
 
 
