@@ -38,16 +38,17 @@ _OFFSET_ERROR = 16 * floats.UNIT_ROUNDOFF
 
 # Tuning. In brackets: gap and time for half of it, and twice, over what they are for
 # σ = 1, t = 1000 at δ = 1e-6.
+_WITHOUT_LARGE = 1.1  # Points of a sum without large ratios, as they are all it costs.
 # What a coarser law adds to the spread, over what its copies' cells do, about.
-_COARSEST_SHARE = 0.3
+_COARSEST_SHARE = 0.1
 _COARSER = 4  # The stride of a law that large ratios join.
 # Cells in a standard deviation with one large ratio, over the points; with several,
 # which are rarer, the same in steps of the multiplicative grid.
-_CELLS_WITH_ONE = 1 / 64  # (1.1 and 0.95, 1 and 1.)
-_STEPS_WITH_SEVERAL = 1 / 8192  # (2.6 and 0.95, 0.6 and 1.2.)
-_COARSER_WITH_MORE = 5.0  # Steps for one more, a thousandth as likely. (1 for all: 1.0
-# and 1.3.)
+_CELLS_WITH_ONE = 1 / 96
+_STEPS_WITH_SEVERAL = 1 / 7000
 _FINEST_STEP, _COARSEST_STEP = 0.001, 0.05  # Of that grid, whatever the deviation.
+# Sets of two large ratios, in tails, below which their grid is coarser.
+_USUAL_WITH_TWO = 5e5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,9 +61,10 @@ class _Part:
     ratio_error: float
 
     @classmethod
-    def of(cls, atoms: ordinary_sums.LatticeAtoms) -> "_Part":
+    def of(cls, atoms: ordinary_sums.LatticeAtoms, halvings: int = 0) -> "_Part":
         # Each mass is a sum of so many terms, and a group's mean a quotient of two.
-        error = 4 * (atoms.masses.size + 4) * floats.UNIT_ROUNDOFF
+        # Halving adds up to three masses; moments of means, which may cancel by a third.
+        error = 4 * (atoms.masses.size + 4 + 4 * halvings) * floats.UNIT_ROUNDOFF
         place_error = 0.0 if atoms.moments is None else error
         return cls(atoms.places(), atoms.masses, error, place_error)
 
@@ -76,7 +78,7 @@ def mean_of(
         summands: The ratios, their numbers of copies and weights; all upper or
             all lower bounds.
         window: From `additive_window.window_of`, for summands with about the same law.
-        points: Number of lattice points in the window.
+        points: Number of lattice points in the window, about.
 
     Returns:
         The pair whose Z is Σ weight · Z_i / Σ weight.
@@ -84,6 +86,8 @@ def mean_of(
     Source:
         https://arxiv.org/abs/2602.17284, section 5.
     """
+    if math.isinf(window.threshold):
+        points = round(_WITHOUT_LARGE * points)
     return _Mean(summands, window, points).pair()
 
 
@@ -131,7 +135,8 @@ class _Mean:
             zero = self._zero + self._fine.zero
             zero += float(masses[places <= 0].sum())
         kept = np.flatnonzero((masses > 0) & (places > 0))
-        kept = kept[np.argsort(places[kept])]
+        # Each part is sorted.
+        kept = kept[np.argsort(places[kept], kind="stable")]
         mass_error = sum(s.count * s.pair.mass_error for s in self._summands)
         mass_error += self._fine.mass_error()
         mass_error += max(part.mass_error for part in parts)
@@ -221,21 +226,31 @@ class _Mean:
         rest = self._rest(way)
         cells = max(_CELLS_WITH_ONE * self._points, 1.0)
         finest = max(self._window.deviation / cells, rest.step)
-        octaves = np.floor(np.log2(places / places[0]))
-        parts = []
-        for octave in np.unique(octaves):
-            own = octaves == octave
-            # Ratios far above the bulk need no cells as fine as it does.
+
+        def of(
+            atoms: ordinary_sums.LatticeAtoms, step: float
+        ) -> ordinary_sums.LatticeAtoms:
+            places, masses = atoms.places(), atoms.masses
+            return ordinary_sums.LatticeAtoms.of(places, masses, step, self._bound)
+
+        weights = self._counts[which] * masses
+        bounds = places[0] * 2.0 ** np.arange(1, 1 + math.log2(places[-1] / places[0]))
+        begin, parts = 0, []
+        coarse = of(rest, finest)
+        for octave, end in enumerate([*places.searchsorted(bounds), places.size]):
+            own = slice(begin, end)
+            begin = end
+            if octave:
+                # Ratios far above the bulk need no cells as fine as it does.
+                coarse = coarse.halved()
+            if not places[own].size:
+                continue
             widest = float(np.ptp(places[own])) / self._points
-            step = max(finest * 2.0**octave, widest)
-            weights = self._counts[which] * masses[own]
+            fit = coarse if widest <= coarse.step else of(rest, widest)
             large = ordinary_sums.LatticeAtoms.of(
-                places[own], weights, step, self._bound
+                places[own], weights[own], fit.step, self._bound
             )
-            coarse = ordinary_sums.LatticeAtoms.of(
-                rest.places(), rest.masses, step, self._bound
-            )
-            parts.append(_Part.of(large.convolved(coarse)))
+            parts.append(_Part.of(large.convolved(fit), halvings=octave))
         return parts
 
     def _with_several(self, way: tuple[int, ...]) -> _Part:
@@ -261,32 +276,41 @@ class _Mean:
     def _grid_step(self, total: int) -> float:
         """Returns a grid step that is fine beside the ordinary sum's deviation.
 
-        The rarer it is that so many ratios are large, the coarser.
+        The rarer it is that so many ratios are large, the coarser: an error is of the
+        order of the step squared, and half of it costs four times as much.
         """
         reach = self._window.high + 2 * self._window.threshold
         step = self._window.deviation / (_STEPS_WITH_SEVERAL * self._points * reach)
-        step = max(step, _FINEST_STEP) * _COARSER_WITH_MORE ** (total - 2)
-        return min(step, _COARSEST_STEP)
+        usual = _USUAL_WITH_TWO * self._window.tail_mass
+        if total > 2:
+            usual = max(usual, self._expected(2))
+        rarity = max(usual / self._expected(total), 1.0)
+        return min(
+            max(step, _FINEST_STEP) * math.sqrt(math.sqrt(rarity)), _COARSEST_STEP
+        )
 
     def _sum_of_large(self, way: tuple[int, ...]) -> geometric.GeometricLaw:
-        """Returns the law of a sum of large ratios alone, two or more of them."""
+        """Returns the law of a sum of large ratios alone, so many of each summand."""
         if way not in self._large_sums:
             total = sum(way)
             which = next(index for index, number in enumerate(way) if number)
             fewer = tuple(n - (i == which) for i, n in enumerate(way))
-            law = self._on_grid(*self._large[which], total)
-            if total == 2:
-                others = self._on_grid(*self._large[fewer.index(1)], total)
-            else:
-                others = self._regridded(self._sum_of_large(fewer), total)
-            same = total == 2 and fewer[which]
-            self._large_sums[way] = geometric.convolve(law if same else others, law)
+            if total == 1:
+                self._large_sums[way] = self._on_grid(*self._large[which], 2)
+                return self._large_sums[way]
+            one = tuple(int(index == which) for index in range(len(way)))
+            law = self._regridded(self._sum_of_large(one), total)
+            same = fewer == one and total == 2
+            others = law if same else self._regridded(self._sum_of_large(fewer), total)
+            self._large_sums[way] = geometric.convolve(others, law)
         return self._large_sums[way]
 
     def _regridded(
         self, law: geometric.GeometricLaw, total: int
     ) -> geometric.GeometricLaw:
-        """Returns a sum of large ratios on the grid for sums of one more."""
+        """Returns a sum of large ratios on the grid for sums of so many."""
+        if law.step == self._grid_step(total):
+            return law
         found = self._on_grid(law.places(), law.masses, total)
         return dataclasses.replace(
             found,

@@ -34,6 +34,9 @@ _FEWEST_POINTS = 4096  # Of a lattice that is made coarser.
 # (30: the same gaps in both directions, a third more time. 1e5: at δ = 1e-10 and σ = .8
 # the other direction is 1.3 times wider.)
 _LEAST_NOISE = 3e3
+# The same of its upper end, where sums are expected to have so many large ratios, or
+# more. (With any large ratios, δ = 1e-11 and σ = 3, t = 300: 12 times wider.)
+_MANY_LARGE, _LEAST_BESIDE_LARGE = 3e-4, 1e11
 # The relative errors of places, tried in turn until others cost the middle no more.
 _PLACE_ERRORS = (1e-13, 1e-12, 1e-11, 1e-10, 1e-9, 1e-8, 1e-7)
 
@@ -82,6 +85,26 @@ class LatticeAtoms:
             moments = np.convolve(self.moments, other.masses)
             moments += np.convolve(self.masses, other.moments)
         return LatticeAtoms(self.step, self.start + other.start, masses, moments)
+
+    def halved(self) -> "LatticeAtoms":
+        """Returns the masses on a lattice of half as many points.
+
+        Those between two of them are split to both, or grouped with the one below.
+        """
+        odd = self.start % 2
+        size = (odd + self.masses.size + 1) // 2 + 1
+        masses = np.zeros(2 * size)
+        masses[odd : odd + self.masses.size] = self.masses
+        even, between = masses[::2], masses[1::2]
+        start, step = (self.start - odd) // 2, 2 * self.step
+        if self.moments is None:
+            split = even + 0.5 * between
+            split[1:] += 0.5 * between[:-1]
+            return LatticeAtoms(step, start, split, None)
+        moments = np.zeros(2 * size)
+        moments[odd : odd + self.masses.size] = self.moments
+        moved = moments[::2] + (moments[1::2] + self.step * between)
+        return LatticeAtoms(step, start, even + between, moved)
 
     def places(self) -> FloatArray:
         """(n,) where the masses are."""
@@ -136,6 +159,11 @@ class OrdinarySums:
     ) -> None:
         self._window = window
         self._left_out = left_out
+        self._large = sum(
+            summand.count
+            * float(summand.pair.masses[summand.places() > window.threshold].sum())
+            for summand in summands
+        )
         self._made: list[lattice.TiltedSum] = []
         self._bound = summands[0].pair.bound
         self._total = sum(s.count * s.weight for s in summands)
@@ -174,11 +202,16 @@ class OrdinarySums:
         return self._under(0.0)
 
     @functools.cached_property
+    def _lowering(self) -> list[lattice.TiltedSum]:
+        """The sum under the tilts that do not raise it."""
+        tilts = [tilt for tilt in self._window.tilts if tilt < 0]
+        return [*(self._under(tilt) for tilt in tilts), self._plain]
+
+    @functools.cached_property
     def _sums(self) -> list[lattice.TiltedSum]:
         """The sum under all tilts of the window."""
-        return [
-            self._under(tilt) if tilt else self._plain for tilt in self._window.tilts
-        ]
+        raising = [tilt for tilt in self._window.tilts if tilt > 0]
+        return [*self._lowering, *(self._under(tilt) for tilt in raising)]
 
     def _under(self, tilt: float) -> lattice.TiltedSum:
         changes = [change / self._size for change in _TILT_CHANGES]
@@ -196,11 +229,16 @@ class OrdinarySums:
         """Returns the sum under the tilts that show a law of so much weight.
 
         Without a tilt all of it, where its noise is about as little as the tails.
+        Where sums with large ratios hide the upper end of those without, no tilt need
+        show it.
         """
         points = self._last - self._first
         noise = weight * self._plain.noise(counts) * points
         if noise <= _LEAST_NOISE * self._window.tail_mass:
             return [self._plain]
+        most = _LEAST_BESIDE_LARGE * self._window.tail_mass
+        if self._large > _MANY_LARGE and noise <= most:
+            return self._lowering
         return self._sums
 
     def mass_error(self) -> float:

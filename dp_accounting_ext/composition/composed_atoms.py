@@ -361,7 +361,9 @@ class Composition:
         many = self._totals.copies >= _UNEVEN_COPIES
         if group is not None and many and law.masses.size >= _UNEVEN_ATOMS:
             masses = group.tilted(self._place.tilt)
-            cells = uneven_cells.UnevenCells.of(group.values, masses, self._interval)
+            cells = uneven_cells.UnevenCells.of(
+                group.values, masses, self._interval, law.bound
+            )
         if cells is None:
             longest = self._interval
             factor, other = loss_distribution.on_lattice(

@@ -29,7 +29,8 @@ FloatArray = npt.NDArray[np.float64]
 # Tuning. In brackets: gap and time for half of it, and twice, over what they are for
 # 10,000 Poisson samples of rate 0.01 and σ = 1 at δ = 1e-6.
 # How far the lattice may move ε, relatively. (0.6 and 1.3, 1.4 and 0.8.)
-_MOVED = 2.9e-6
+_MOVED = 2.75e-6
+_OF_THE_LARGEST = 0.96  # Share of the largest loss interval that is asked for.
 _NEAR_THE_MEAN = 0.015  # The largest loss interval, over the deviation of one loss.
 _RARE = 1e-7  # Share of δ that may become infinite. (The same.)
 _NEGLIGIBLE = 1e-12  # Share of a law that may move to the safe side. (The same.)
@@ -485,7 +486,7 @@ class ComposedLoss:
         n h² (1 + tilt) / 12; near the mean it moves δ as much as it does the variance.
         """
         assert self._anchors is not None
-        coarsest = self._interval * self._coarser
+        coarsest = _OF_THE_LARGEST * self._interval * self._coarser
         if len(self._sketches) > _MANY:
             coarsest *= _COARSER
         moved = _MOVED * place.centre

@@ -17,6 +17,7 @@ Bound = dominating_pair.Bound
 Direction = dominating_pair.Direction
 FloatArray = npt.NDArray[np.float64]
 IndexArray = npt.NDArray[np.int64]
+Stretches = Sequence[tuple[slice, float]]
 
 # Tuning: so many cells an atom are worth leaving out the empty ones.
 _SPARSE = 4
@@ -103,14 +104,8 @@ def on_lattice(
         # Losses that are equal but for rounding need not be in order.
         start = int(cells.min())
         cells -= start
-        # In place: fresh memory costs more than the arithmetic.
-        share = np.subtract(floors, positions, out=positions)
-        share *= interval
-        np.expm1(share, out=share)
-        share /= math.expm1(-interval)
-        raised = np.clip(share, 0.0, 1.0, out=share)
-        raised *= law.masses
-        lowered = np.subtract(law.masses, raised, out=floors)
+        stretches = [(slice(None), interval)]
+        lowered, raised = split(law.masses, positions, floors, stretches)
         size = int(cells.max()) + 2
         gaps = None
         if with_gaps and size > _SPARSE * cells.size:
@@ -122,10 +117,11 @@ def on_lattice(
             masses = gather(cells, lowered, size)
             masses[1:] += gather(cells, raised)
         return lattice.Factor(start, masses, law.count, gaps=gaps), None
-    cells = np.rint(positions).astype(np.int64)
+    nearest = np.rint(positions)
+    cells = nearest.astype(np.int64)
     start = int(cells.min())
-    others = law.masses * np.exp(interval * (cells - positions))
     cells -= start
+    others = grouped(law.masses, positions, nearest, [(slice(None), interval)])
     size = int(cells.max()) + 1
     gaps = None
     if with_gaps and size > _SPARSE * cells.size:
@@ -135,6 +131,52 @@ def on_lattice(
         lattice.Factor(start, gather(cells, law.masses, size), law.count, gaps=gaps),
         lattice.Factor(start, gather(cells, others, size), law.count, gaps=gaps),
     )
+
+
+def split(
+    masses: FloatArray, positions: FloatArray, floors: FloatArray, stretches: Stretches
+) -> tuple[FloatArray, FloatArray]:
+    """Returns (n,) masses that go to the lower ends of cells, and to the upper ones.
+
+    Args:
+        masses: (n,) masses.
+        positions: (n,) places of the losses, in cells; overwritten.
+        floors: (n,) the lower ends of the cells they are in; overwritten.
+        stretches: Which of them are in cells of a length, and that, in nats.
+    """
+    # In place: fresh memory costs more than the arithmetic.
+    share = _moved(positions, floors, stretches)
+    np.expm1(share, out=share)
+    for part, length in stretches:
+        share[part] /= math.expm1(-length)
+    raised = np.clip(share, 0.0, 1.0, out=share)
+    raised *= masses
+    return np.subtract(masses, raised, out=floors), raised
+
+
+def grouped(
+    masses: FloatArray, positions: FloatArray, nearest: FloatArray, stretches: Stretches
+) -> FloatArray:
+    """Returns (n,) Q-masses, over e^{−loss} at the nearest ends of cells.
+
+    Args:
+        masses: (n,) P-masses.
+        positions: (n,) places of the losses, in cells; overwritten.
+        nearest: (n,) the ends nearest to them.
+        stretches: As for `split`.
+    """
+    moved = _moved(positions, nearest, stretches)
+    others = np.exp(moved, out=moved)
+    others *= masses
+    return others
+
+
+def _moved(positions: FloatArray, ends: FloatArray, stretches: Stretches) -> FloatArray:
+    """Returns how far losses are moved, in nats."""
+    moved = np.subtract(ends, positions, out=positions)
+    for part, length in stretches:
+        moved[part] *= length
+    return moved
 
 
 def _numbered(cells: IndexArray, size: int) -> tuple[IndexArray, IndexArray]:

@@ -28,6 +28,8 @@ _IN_A_DOUBLING = 4
 # What a stretch of cells adds to the variance is no more than so much of what a law of
 # cells of size one has added.
 _ADDED = 0.0005
+# Of lower bounds, which move more, and are asked for less often.
+_ADDED_BELOW = 0.0001
 # Certified: the longest cell, in nats; see `composed_atoms`.
 LONGEST = 2.0**-6
 
@@ -46,7 +48,11 @@ class UnevenCells:
 
     @classmethod
     def of(
-        cls, losses: FloatArray, masses: FloatArray, interval: float
+        cls,
+        losses: FloatArray,
+        masses: FloatArray,
+        interval: float,
+        bound: Bound = Bound.UPPER,
     ) -> "UnevenCells | None":
         """Returns cells for a law; None where all are best of size one.
 
@@ -54,6 +60,7 @@ class UnevenCells:
             losses: (n,) its losses, or a few that stand for them, increasing.
             masses: (n,) their masses, under the tilt that matters.
             interval: The lattice's step, in nats.
+            bound: The law's side.
         """
         reach = max(-float(losses[0]), float(losses[-1])) / interval
         doublings = max(math.ceil(math.log2(max(reach / _FIRST_EDGE, 1.0))), 1)
@@ -70,7 +77,8 @@ class UnevenCells:
         # All edges of a doubling are multiples of its scale.
         most = np.repeat(scales, _IN_A_DOUBLING)
         most = np.concatenate([most[::-1], [1], most])
-        wanted = np.sqrt(_ADDED / np.maximum(shares, _ADDED * LONGEST**2))
+        added = _ADDED if bound is Bound.UPPER else _ADDED_BELOW
+        wanted = np.sqrt(added / np.maximum(shares, added * LONGEST**2))
         wanted = np.minimum(np.minimum(wanted, LONGEST / interval), most)
         sizes = np.exp2(np.floor(np.log2(np.maximum(wanted, 1.0)))).astype(np.int64)
         if not (sizes > 1).any():
@@ -126,22 +134,13 @@ def on_lattice(
     numbers = ends.astype(np.int64)
     for (part, size), start, edge in zip(parts, starts, cells.edges, strict=False):
         numbers[part] += start - edge // size
-    # In place: fresh memory costs more than the arithmetic.
-    moved = np.subtract(ends, positions, out=positions)
-    for part, size in parts:
-        moved[part] *= interval * size
+    lengths = [(part, interval * size) for part, size in parts]
     if upper:
-        share = np.expm1(moved, out=moved)
-        for part, size in parts:
-            share[part] /= math.expm1(-interval * size)
-        np.clip(share, 0.0, 1.0, out=share)
-        share *= law.masses
-        lowered = np.subtract(law.masses, share, out=ends)
-        masses, above = sums.gather_neighbours(numbers, [lowered, share], indices.size)
+        lowered, raised = loss_distribution.split(law.masses, positions, ends, lengths)
+        masses, above = sums.gather_neighbours(numbers, [lowered, raised], indices.size)
         masses[1:] += above[:-1]
         return _factor(indices, masses, law.count), None
-    others = np.exp(moved, out=moved)
-    others *= law.masses
+    others = loss_distribution.grouped(law.masses, positions, ends, lengths)
     return (
         _factor(indices, sums.gather(numbers, law.masses, indices.size), law.count),
         _factor(indices, sums.gather(numbers, others, indices.size), law.count),

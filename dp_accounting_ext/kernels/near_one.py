@@ -62,6 +62,7 @@ _NEAREST = 3.0  # |ωd| up to which the series takes it.
 _LIGHT = 2.0**-8  # Of E |ωd|², so much of them; their error is of their own mass.
 _MOST_FAR = 1 << 21  # Of frequencies times weights that are not near, that many.
 _BLOCK = 1 << 12  # Of all terms so many weights at once: they stay in the cache.
+_SUMMED = 1 << 8  # So many products of powers are summed one by one, the rest in pairs.
 
 
 def first_negligible(
@@ -238,7 +239,7 @@ def _far(
     weights: FloatArray, turns: FloatArray, highest: int
 ) -> tuple[ComplexArray, FloatArray]:
     """Returns Σ w (e^{−ij turn} − 1) for j from 0 to the highest, and their errors."""
-    found: ComplexArray = np.array(
+    found: ComplexArray = np.concatenate(
         [
             _powers(
                 weights[begin : begin + _BLOCK], turns[begin : begin + _BLOCK], highest
@@ -248,7 +249,7 @@ def _far(
     )
     errors = np.arange(highest + 1, dtype=np.float64) * _TURN_ERROR
     # Each part of a product's sum has 2 n terms; both together err by the root of 2.
-    errors += 3 * min(_BLOCK, weights.size) + math.log2(len(found)) + _TERM_ERROR
+    errors += 3 * min(_SUMMED, weights.size) + math.log2(len(found)) + _TERM_ERROR
     errors *= floats.UNIT_ROUNDOFF * float(weights.sum())
     total = sums.pairwise(found.T) - float(weights.sum())
     total[0] = errors[0] = 0.0
@@ -256,7 +257,10 @@ def _far(
 
 
 def _powers(weights: FloatArray, turns: FloatArray, highest: int) -> ComplexArray:
-    """Returns Σ w e^{−ij turn}: low powers times high ones, summed one by one."""
+    """Returns (k, highest + 1) parts of Σ w e^{−ij turn}: low powers times high ones.
+
+    Those of each part are summed one by one.
+    """
     step = math.isqrt(highest) + 1
     low, high = np.empty((2, step, weights.size), dtype=np.complex128)
     turn = np.cos(turns) - 1j * np.sin(turns)
@@ -266,8 +270,15 @@ def _powers(weights: FloatArray, turns: FloatArray, highest: int) -> ComplexArra
     turn *= low[-1]
     for before, row in itertools.pairwise(high):
         np.multiply(before, turn, out=row)
-    products = (high @ low.T).reshape(-1)
-    return np.asarray(products[: highest + 1])
+    whole = weights.size // _SUMMED * _SUMMED
+    blocks = [
+        x[:, :whole].reshape(step, -1, _SUMMED).transpose(1, 0, 2) for x in (high, low)
+    ]
+    products = blocks[0] @ blocks[1].transpose(0, 2, 1)
+    if whole < weights.size:
+        rest = high[:, whole:] @ low[:, whole:].T
+        products = np.concatenate([products, rest[np.newaxis]])
+    return np.asarray(products.reshape(len(products), -1)[:, : highest + 1])
 
 
 def _series(moments: FloatArray, relative: FloatArray) -> ComplexArray:

@@ -19,14 +19,17 @@ Law = tuple[FloatArray, FloatArray, int]  # Values, masses, and number of copies
 _SIZE = 2048
 
 
-def grouped(values: FloatArray, masses: FloatArray) -> tuple[FloatArray, FloatArray]:
+def grouped(
+    values: FloatArray, masses: FloatArray, size: int = _SIZE
+) -> tuple[FloatArray, FloatArray]:
     """Returns at most a few thousand atoms: means of neighbours, and their masses.
 
     Args:
         values: (n,) values, increasing.
         masses: (n,) their masses.
+        size: The most atoms.
     """
-    size = min(_SIZE, values.size)
+    size = min(size, values.size)
     starts = np.arange(size) * values.size // size
     totals = np.add.reduceat(masses, starts)
     means = np.add.reduceat(masses * values, starts)
@@ -64,3 +67,18 @@ class Sketch:
             mean += count * centre
             variance += count * sums.dot(weights, (values - centre) ** 2) / total
         return value, mean, variance
+
+    def exponents(self, tilts: FloatArray) -> FloatArray:
+        """Returns ln E e^{tilt · (sum − its tilted mean)} under each of some tilts.
+
+        Chernoff's bound of the chance to be at that mean, or beyond it.
+        """
+        total = np.zeros(tilts.size)
+        for count, values, log_masses in self._laws:
+            exponents = log_masses + np.multiply.outer(tilts, values)
+            largest = exponents.max(axis=1, keepdims=True)
+            weights = np.exp(exponents - largest)
+            totals = weights.sum(axis=1)
+            centres = np.einsum("ij,j->i", weights, values) / totals
+            total += count * (largest[:, 0] + np.log(totals) - tilts * centres)
+        return total

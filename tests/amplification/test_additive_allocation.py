@@ -108,7 +108,7 @@ def test_sums_without_large_ratios_are_those_of_enumeration(bound):
     first = summand([0.5, 1.5], [0.5, 0.5], bound, 3)
     second = summand([0.25, 1.0], [0.25, 0.75], bound, 2, 2.0)
     law = exact_law(first, second)
-    found = additive_allocation.mean_of([first, second], window_to(9.0), points=9 * 64)
+    found = additive_allocation.mean_of([first, second], window_to(9.0), points=9 * 640)
     assert found.bound is bound
     assert np.all(np.diff(found.ratios) > 0)
     for place, mass in law:
@@ -242,6 +242,7 @@ def test_errors_of_the_lattices_are_added(bound):
 
 def test_a_part_counts_the_roundings_of_its_sums():
     atoms = ordinary_sums.LatticeAtoms(0.25, 2, np.array([0.5, 0.25, 0.25]), None)
+    assert additive_allocation._Part.of(atoms, halvings=3).mass_error == 76 * UNIT
     part = additive_allocation._Part.of(atoms)
     np.testing.assert_array_equal(part.places, [0.5, 0.75, 1.0])
     np.testing.assert_array_equal(part.masses, [0.5, 0.25, 0.25])
@@ -259,7 +260,7 @@ def test_what_large_ratios_join_is_coarser_where_there_are_points(bound):
 
 
 @pytest.mark.parametrize(
-    ("count", "stride"), [(4, 1), (13, 1), (14, 2), (53, 2), (54, 4), (214, 8)]
+    ("count", "stride"), [(4, 1), (39, 1), (40, 2), (159, 2), (160, 4), (640, 8)]
 )
 def test_a_sum_is_coarser_the_more_copies_it_has(count, stride):
     mean = mean_of([heavy(Bound.UPPER, count)], window_to(4.0 * count))
@@ -272,6 +273,22 @@ def test_without_large_ratios_no_copy_is_left_out():
     assert mean._fine._left_out == mean._most == 0
     some = mean_of([heavy(Bound.UPPER)], window_to(4.0, 1.0))
     assert some._fine._left_out == some._most >= 1
+
+
+def test_a_sum_without_large_ratios_has_more_points(monkeypatch):
+    made = []
+    monkeypatch.setattr(
+        additive_allocation, "_Mean", lambda *each: made.append(each[2]) or OfNone()
+    )
+    for threshold in (math.inf, 4.0):
+        window = window_to(4.0, threshold)
+        additive_allocation.mean_of([heavy(Bound.UPPER)], window, points=100)
+    assert made == [110, 100]
+
+
+class OfNone:
+    def pair(self):
+        return None
 
 
 def test_large_ratios_are_above_the_threshold():
@@ -311,15 +328,25 @@ def test_masses_of_ways():
 def test_a_step_of_the_large_ratios_is_fine_beside_the_bulk():
     """Its share of the largest sums of interest, here 16, is a part of .5."""
     for points, step in (
-        (8192, 1 / 32),
-        (16384, 1 / 64),
-        (4096, 0.05),
+        (7000, 1 / 32),
+        (14000, 1 / 64),
+        (3500, 0.05),
         (2**23, 0.001),
     ):
         mean = mean_of([heavy(Bound.UPPER)], window_to(12.0, 2.0))
         mean._points = points
         assert mean._grid_step(2) == step
-        assert mean._grid_step(3) == min(5 * step, 0.05)
+        rarity = (mean._expected(2) / mean._expected(3)) ** 0.25
+        assert rarity > 2
+        assert mean._grid_step(3) == pytest.approx(min(rarity * step, 0.05))
+
+
+def test_a_step_is_coarse_where_two_large_ratios_are_as_rare_as_tails():
+    window = window_to(12.0, 2.0, tail_mass=2.0**-20)
+    mean = mean_of([heavy(Bound.UPPER)], window)
+    mean._points = 2**23
+    rarity = (5e5 * 2.0**-20 / mean._expected(2)) ** 0.25
+    assert mean._grid_step(2) == pytest.approx(0.001 * rarity)
 
 
 def large_parts(bound, window=OPEN, points=POINTS):
@@ -327,8 +354,9 @@ def large_parts(bound, window=OPEN, points=POINTS):
 
 
 @pytest.mark.parametrize("bound", BOUNDS)
-def test_one_large_ratio_is_added_octave_by_octave(bound):
+def test_one_large_ratio_is_added_octave_by_octave(bound, monkeypatch):
     """8 and 9 on a lattice of 1/8, 24 on one of 1/4: all sums are exact."""
+    monkeypatch.setattr(additive_allocation, "_CELLS_WITH_ONE", 1 / 64)
     parts = large_parts(bound)
     assert len(parts) == 2
     rest = exact_law(summand(PLACES[:2], MASSES[:2], bound, COUNT - 1))
@@ -388,10 +416,10 @@ def test_what_large_ratios_join_leaves_the_window_as_often_as_they_are():
 @pytest.mark.parametrize(
     ("points", "deviation", "step"),
     [
-        (256, 0.5, 1 / 8),  # Four cells in a deviation.
-        (1024, 0.5, 1 / 32),  # Sixteen.
-        (32, 0.5, 1 / 2),  # One at least,
-        (256, 2.0**-6, 1 / 64),  # and not finer than what they join.
+        (384, 0.5, 1 / 8),  # Four cells in a deviation.
+        (1536, 0.5, 1 / 32),  # Sixteen.
+        (48, 0.5, 1 / 2),  # One at least,
+        (384, 2.0**-6, 1 / 96),  # and not finer than what they join.
     ],
 )
 def test_a_lattice_of_large_ratios_resolves_the_bulk(points, deviation, step):
@@ -400,8 +428,9 @@ def test_a_lattice_of_large_ratios_resolves_the_bulk(points, deviation, step):
     np.testing.assert_allclose(np.diff(parts[1].places), 2 * step, rtol=1e-12)
 
 
-def test_octaves_begin_at_the_first_large_ratio():
+def test_octaves_begin_at_the_first_large_ratio(monkeypatch):
     """From 3: the second begins at 6, the fourth at 24; the third is empty."""
+    monkeypatch.setattr(additive_allocation, "_CELLS_WITH_ONE", 1 / 64)
     places = [0.5, 1.0, 3.0, 5.75, 6.0, 11.5, 24.0]
     masses = [0.5, 0.5 - 5 * 2.0**-12, *[2.0**-12] * 5]
     mean = mean_of([summand(places, masses, Bound.UPPER, COUNT)])

@@ -121,6 +121,41 @@ def test_sums_of_atoms_have_sums_of_places():
     np.testing.assert_array_equal(both.places(), [1.5, 1.5, 2.375, 2.375])
 
 
+@pytest.mark.parametrize("bound", list(Bound))
+@pytest.mark.parametrize("start", [-3, 4, 5])
+@pytest.mark.parametrize("size", [1, 6, 7])
+def test_halving_is_on_its_side_of_the_order(bound, start, size):
+    """In fractions: all numbers are short, and nothing is rounded."""
+    rng = np.random.default_rng(size)
+    masses = 2.0 ** -rng.integers(1, 4, size)
+    moments = None if bound is UPPER else masses * rng.integers(-2, 3, size) / 8
+    atoms = LatticeAtoms(0.5, start, masses, moments)
+    half = atoms.halved()
+    assert (half.step, half.start) == (1.0, start // 2)
+
+    def stick(law, kappa):
+        shifts = np.zeros(law.masses.size) if law.moments is None else law.moments
+        return sum(
+            max((law.start + i) * Fraction(law.step) * m + s - kappa * m, Fraction(0))
+            for i, (m, s) in enumerate(
+                (Fraction(float(m)), Fraction(float(s)))
+                for m, s in zip(law.masses, shifts, strict=True)
+            )
+        )
+
+    assert stick(half, -9) == stick(atoms, -9)
+    assert half.masses.sum() == atoms.masses.sum()
+    sign = 1 if bound is UPPER else -1
+    for kappa in [Fraction(n, 16) for n in range(-40, 80)]:
+        assert sign * (stick(half, kappa) - stick(atoms, kappa)) >= 0
+    for index, mass in enumerate(half.masses):
+        if bound is UPPER and index:
+            # All that is on the new lattice stays there.
+            at = 2 * (half.start + index) - start
+            own = masses[at] if 0 <= at < size else 0.0
+            assert mass >= own
+
+
 def test_sums_of_split_atoms_stay_on_the_lattice():
     x = LatticeAtoms(0.25, 3, np.array([1.0, 2.0]), None)
     y = LatticeAtoms(0.25, 5, np.array([4.0]), None)

@@ -75,3 +75,17 @@ def test_few_atoms_are_kept(size):
     found, masses = sketch.grouped(values, np.full(size, 1 / size))
     np.testing.assert_allclose(found, values, rtol=1e-15)
     np.testing.assert_array_equal(masses, 1 / size)
+
+
+def test_exponents_of_many_tilts_are_those_of_each():
+    tilts = np.array([-3.0, -0.5, 0.0, 0.25, 40.0])
+    for law in (BOTH, sketch.Sketch(LAWS[:1])):
+        for tilt, found in zip(tilts, law.exponents(tilts), strict=True):
+            value, mean, _ = law.cumulants(float(tilt))
+            assert found == pytest.approx(value - tilt * mean, rel=1e-12, abs=1e-12)
+
+
+def test_a_sketch_may_have_fewer_atoms():
+    values, masses = sketch.grouped(np.arange(8.0), np.full(8, 0.125), 4)
+    np.testing.assert_array_equal(values, [0.5, 2.5, 4.5, 6.5])
+    np.testing.assert_array_equal(masses, 0.25)

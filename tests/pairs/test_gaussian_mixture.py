@@ -200,3 +200,15 @@ def test_noise_that_says_little_has_longer_cells(rate, tail_mass):
                 ends = [mpmath.ncdf(mpmath.mpf(x)) for x in noise[cell : cell + 2]]
                 truth = ends[1] - ends[0]
                 assert abs(masses[cell] - truth) <= error * 2.0**-53 * truth
+
+
+@pytest.mark.parametrize("points", [8185, 8192, 8193])
+def test_grids_of_any_size_hold_what_tells_nothing(points):
+    """Where all of a grid may be coarse, a cell is left for the other one."""
+    same = Mixture(((0.0, 1.0),))
+    for bound in Bound:
+        pair = gaussian_mixture.dominating_pair_of(
+            same, same, bound, tail_mass=1e-15, points=points
+        )
+        assert pair.ratios == pytest.approx(1.0, abs=1e-12)
+        assert float(pair.masses.sum()) == pytest.approx(1.0, abs=1e-12)
