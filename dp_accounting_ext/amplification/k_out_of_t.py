@@ -229,9 +229,11 @@ def least(
 
     Of H(P‖Q): a bound where a record is removed, and for duals where one is added.
     """
-    if len(known) == 1 and not cells:
-        return known[0]
-    nodes = _nodes(known, cells)
+    # Where every finite ratio left the floats, a pair tells no more than its sink.
+    finite = [pair for pair in known if pair.ratios.size]
+    if not cells and (len(known) == 1 or not finite):
+        return min(known, key=lambda pair: pair.infinity_mass)
+    nodes = _nodes(finite, cells)
     places = np.exp(nodes)
     values = np.ones(nodes.size)
     for pair in known:
@@ -267,12 +269,12 @@ def _values(pair: DominatingPair, places: FloatArray) -> FloatArray:
 
 def _nodes(known: Sequence[DominatingPair], cells: Sequence[_Cells]) -> FloatArray:
     """Returns (n,) evenly spaced losses at which profiles are compared."""
-    low = min(float(np.log(pair.ratios[0])) for pair in known)
-    high = max(float(np.log(pair.ratios[-1])) for pair in known)
-    high = max([high, *(float(each.losses.max()) for each in cells)])
+    low = min([-1.0, *(float(np.log(pair.ratios[0])) for pair in known)])
+    highs = [float(np.log(pair.ratios[-1])) for pair in known]
+    high = max([0.0, *highs, *(float(each.losses.max()) for each in cells)])
     high, low = (
         min(high, floats.LARGEST_LOSS),
-        max(min(low, -1.0), -floats.LARGEST_LOSS),
+        max(low, -floats.LARGEST_LOSS),
     )
     widths = [float(np.ptp(each.losses)) for each in cells]
     step = min(widths, default=0.0) / _NODES

@@ -325,3 +325,17 @@ def test_shares_of_coarse_rows_are_those_of_a_split():
         assert lower + upper == pytest.approx(1.0, rel=1e-12)
         mean = lower + upper * math.exp(-grid.coarse_step)
         assert mean == pytest.approx(math.exp(-grid.row_step * offset), rel=1e-12)
+
+
+def test_a_pair_without_a_finite_ratio_tells_its_sink_and_no_more():
+    sink = dominating_pair.DominatingPair(
+        np.zeros(0), np.zeros(0), 0.25, 0.75, Bound.UPPER
+    )
+    other = dominating_pair.DominatingPair(
+        np.array([0.5, 2.0]), np.array([0.1, 0.4]), 0.5, 0.6, Bound.UPPER
+    )
+    assert k_out_of_t.least([sink, sink]).infinity_mass == 0.25
+    found = k_out_of_t.least([sink, other])
+    for epsilon in (0.0, 0.5, 3.0):
+        delta = found.hockey_stick(epsilon, dominating_pair.Direction.REMOVE)
+        assert 0.25 <= delta <= 0.2501

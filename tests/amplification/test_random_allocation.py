@@ -342,3 +342,16 @@ def test_lower_bounds_that_lack_mass(spread, steps, share):
     if left > 1e-6:
         total = math.fsum(found.masses)
         assert left * (1 - 1e-4) <= total <= left * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("steps", [1560, 1564, 1570])
+@pytest.mark.parametrize("tail_mass", [1e-8, 1e-10, 1e-12])
+def test_little_is_lost_where_a_sum_ends(steps, tail_mass):
+    """Near the least sum a window's tilt is strong, and what rounding left weighs."""
+    weights = np.array([0.012327989491764592, 0.9876720105082354])
+    ratios = np.array([0.4917669829147709, 0.5082330170852292]) / weights
+    pair = dominating_pair.DominatingPair(
+        ratios[::-1], weights[::-1], 0.0, 0.0, Bound.UPPER
+    )
+    found = random_allocation.random_allocation(pair, steps, tail_mass=tail_mass)
+    assert found.infinity_mass + found.zero_mass <= 1e4 * tail_mass
