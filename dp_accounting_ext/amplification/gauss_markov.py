@@ -39,7 +39,7 @@ _HALVINGS = 24  # Of the first cell of sums.
 _MOST_EVEN_PLACES = 4000.0  # Of sums up to the bulk; few only for tiny variances.
 # To choose between chains: the law of each, with cells so many times as wide.
 _COARSE, _COARSE_TAIL = 2.5, 1e-2
-_MOST_GROWTH = 30.0
+MOST_GROWTH = 30.0
 # From below: cells of states and factors as above, cells of sums relatively.
 # With cells of 0.1 and 0.12 ε is 0.2 % higher, for twice the time.
 _LOWER_CELL, _LOWER_FACTOR_CELL, _LOWER_PLACE = 0.12, 0.15, 0.025
@@ -93,36 +93,56 @@ def upper_pairs(
         the direction REMOVE on the safe side; in the direction ADD Z is divided by the
         most by which it may grow, whatever the path.
     """
-    if chain_fit.variance > _MOST_GROWTH**2:
+    if chain_fit.variance > MOST_GROWTH**2:
         return dominating_pair.DirectedPairs.same(
             dominating_pair.trivial_pair(Bound.UPPER)
         )
-    chain, factor_error = _chain(chain_fit, tail_mass, coarser)
+    chain, factor_error = chain_above(chain_fit, tail_mass=tail_mass, coarser=coarser)
     law = markov_sums.upper_sum(chain)
     shrink = math.exp(-markov_sums.drift(chain))
-    ratios = chain.places / chain_fit.length
-    mass_error = law.mass_error + chain_fit.length * factor_error
+    remove = removed(chain, law, factor_error)
+    add = dataclasses.replace(
+        remove,
+        ratios=remove.ratios * shrink,
+        zero_mass=min(
+            remove.zero_mass + floats.raised(law.lifted_mass * (1 + remove.mass_error)),
+            1.0,
+        ),
+        infinity_mass=max(1 - shrink * float(remove.p_masses.sum()), 0.0),
+        ratio_error=remove.ratio_error + 16 * floats.UNIT_ROUNDOFF,
+    )
+    return dominating_pair.DirectedPairs(remove, add)
+
+
+def removed(
+    chain: markov_sums.Chain,
+    law: markov_sums.SumLaw,
+    factor_error: float,
+    *,
+    grown: float = 1.0,
+) -> dominating_pair.DominatingPair:
+    """Returns the pair of a chain's sum, for the direction REMOVE.
+
+    Args:
+        chain: The chain.
+        law: Of its sum, from above.
+        factor_error: Bound on the relative error of its factors.
+        grown: By how much ratios may be above those of the chain, at least 1.
+    """
+    mass_error = law.mass_error + chain.length * factor_error
     rounding = floats.raised(1 + mass_error)
     kept = law.masses > floats.SMALLEST_MASS
     kept[0] = False
     lost = (law.lost_mass + float(law.masses[~kept].sum())) * rounding
-    remove = dominating_pair.DominatingPair(
-        ratios[kept],
+    return dominating_pair.DominatingPair(
+        chain.places[kept] * (grown / chain.length),
         law.masses[kept],
-        infinity_mass=min(law.lost_mean * rounding / chain_fit.length, 1.0),
+        infinity_mass=min(law.lost_mean * rounding * grown / chain.length, 1.0),
         zero_mass=min(lost, 1.0),
         bound=Bound.UPPER,
         mass_error=mass_error,
         ratio_error=markov_sums.place_error(chain) + factor_error,
     )
-    add = dataclasses.replace(
-        remove,
-        ratios=remove.ratios * shrink,
-        zero_mass=min(lost + law.lifted_mass * rounding, 1.0),
-        infinity_mass=max(1 - shrink * float(remove.p_masses.sum()), 0.0),
-        ratio_error=remove.ratio_error + 16 * floats.UNIT_ROUNDOFF,
-    )
-    return dominating_pair.DirectedPairs(remove, add)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -262,7 +282,7 @@ def lower_pair(
         block: The chain.
         tail_mass: Probability that may be left out.
     """
-    if block.variance > _MOST_GROWTH**2:
+    if block.variance > MOST_GROWTH**2:
         return None
     chain, error = _lower_chain(block, tail_mass)
     totals, masses, sum_error = markov_sums.lower_sum(chain, np.array(block.scales))
@@ -306,10 +326,23 @@ def pair_below(
     )
 
 
-def _chain(
-    chain_fit: Fit, tail_mass: float, coarser: float
+def chain_above(
+    chain_fit: Fit,
+    *,
+    tail_mass: float,
+    coarser: float = 1.0,
+    coarser_factors: float | None = None,
 ) -> tuple[markov_sums.Chain, float]:
-    """Returns the chain with its grids, and the error of its factors' masses."""
+    """Returns the chain with its grids, and the error of its factors' masses.
+
+    Args:
+        chain_fit: The chain.
+        tail_mass: Probability that may be moved to the sinks.
+        coarser: As of `upper_pairs`.
+        coarser_factors: The same for cells of factors, if it differs.
+    """
+    if coarser_factors is None:
+        coarser_factors = coarser
     variance, share = floats.raised(chain_fit.variance), chain_fit.share
     own = variance * max(1 - share, 0.0)
     # The two variances are to add up to v, and their covariances to be large enough.
@@ -331,7 +364,7 @@ def _chain(
     if noise > _NO_NOISE:
         law = gaussian.dominating_pair_of(1 / noise, Bound.UPPER, tail_mass=each)
         factors, chances = _coarse(
-            law, noise, _FACTOR_CELL * coarser * math.sqrt(variance)
+            law, noise, _FACTOR_CELL * coarser_factors * math.sqrt(variance)
         )
         lost = law.infinity_mass
         error = law.mass_error + law.ratio_error + 16 * floats.UNIT_ROUNDOFF

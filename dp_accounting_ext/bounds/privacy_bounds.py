@@ -240,16 +240,18 @@ class PrivacyBounds:
         def roughly(loss: Loss, here: FloatArray) -> FloatArray:
             return question(loss.roughly, here)
 
+        alternatives = range(len(self._alternatives(Bound.UPPER)))
         worst = np.zeros(asked.shape)
         for level, way in itertools.product(np.unique(numbers), self._directions):
             open_ = np.flatnonzero((numbers == level) & (worst <= enough))
-            if not open_.size:
-                continue
-            found = self._least(way, int(level), asked[open_], simple, rough=True)
-            again = found > enough[open_]
-            if again.any():
-                left = asked[open_[again]]
-                found[again] = self._least(way, int(level), left, roughly, rough=True)
+            found = np.full(open_.shape, math.inf)
+            # What one composition rules out no other is made for.
+            for number, ask in itertools.product(alternatives, (simple, roughly)):
+                again = np.flatnonzero(found > enough[open_])
+                if again.size:
+                    loss = self._loss(Bound.UPPER, way, int(level), number, rough=True)
+                    answers = ask(loss, asked[open_[again]])
+                    found[again] = np.minimum(found[again], answers)
             worst[open_] = np.maximum(worst[open_], found)
         return worst
 
@@ -304,12 +306,10 @@ class PrivacyBounds:
         level: int,
         asked: FloatArray,
         question: Question,
-        *,
-        rough: bool = False,
     ) -> FloatArray:
         """Returns the least answers of the compositions that dominate this one."""
         answers = [
-            question(self._loss(Bound.UPPER, direction, level, number, rough), asked)
+            question(self._loss(Bound.UPPER, direction, level, number), asked)
             for number in range(len(self._alternatives(Bound.UPPER)))
         ]
         least: FloatArray = functools.reduce(np.minimum, answers)

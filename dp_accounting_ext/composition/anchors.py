@@ -90,13 +90,20 @@ class Group:
         size = min(masses.size, most)
         starts = np.arange(size) * masses.size // size
         ends = np.append(starts[1:], masses.size - 1)
-        totals = np.add.reduceat(masses, starts)
-        # From the left ends, so that no digit is lost.
-        moments = np.add.reduceat(masses * losses, starts) - totals * losses[starts]
         widths = losses[ends] - losses[starts]
-        moved = np.divide(moments, widths, out=np.zeros_like(moments), where=widths > 0)
-        split = np.append(totals - np.clip(moved, 0.0, totals), 0.0)
-        split[1:] += np.clip(moved, 0.0, totals)
+        sizes = np.diff(np.append(starts, masses.size))
+        # Shares of what is in a cell, a sum of positive terms each: a rare loss that
+        # is far from the others is as exact as they are.
+        beyond = losses - np.repeat(losses[starts], sizes)
+        before = np.repeat(widths, sizes) - beyond
+        moved = np.add.reduceat(masses * beyond, starts)
+        left = np.add.reduceat(masses * before, starts)
+        has_width = widths > 0
+        np.divide(moved, widths, out=moved, where=has_width)
+        np.divide(left, widths, out=left, where=has_width)
+        left[~has_width] = np.add.reduceat(masses, starts)[~has_width]
+        split = np.append(left, 0.0)
+        split[1:] += moved
         starts = np.append(starts, masses.size - 1)
         kept = split > 0
         return cls(starts[kept], losses[starts[kept]], split[kept], count)

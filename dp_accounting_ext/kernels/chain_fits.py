@@ -26,7 +26,7 @@ _GOOD_SLACK = 1e-3  # Tuning: of the variance, to which a grid is refined.
 
 # Tuning.
 CORRELATIONS = np.concatenate([np.linspace(0.0, 0.9, 91), np.linspace(0.905, 0.98, 16)])
-_FINER = np.linspace(-0.01, 0.01, 41)  # Around the best: 0.4 % of ε for 64 bands.
+FINER = np.linspace(-0.01, 0.01, 41)  # Around the best: 0.4 % of ε for 64 bands.
 _FEW_CORRELATIONS = np.concatenate(
     [np.linspace(0.3, 0.86, 15), [0.88, 0.9, 0.92, 0.94, 0.955, 0.97, 0.98]]
 )
@@ -82,8 +82,8 @@ def candidates(gram: FloatArray) -> list[Fit]:
         gram: (b, b) entries, rounded up, at least 0.
     """
     bins, variance = len(gram), float(gram.diagonal().max())
-    around = _largest_by_distance(gram, circle=True) / variance
-    along = _largest_by_distance(gram, circle=False) / variance
+    around = largest_by_distance(gram, circle=True) / variance
+    along = largest_by_distance(gram, circle=False) / variance
     best = [_above_everywhere(variance, around, along)]
     if variance > _MOST_VARIANCE or bins < _FEWEST_BINS:
         return best
@@ -92,7 +92,7 @@ def candidates(gram: FloatArray) -> list[Fit]:
     return best if wider is None else [*best, wider]
 
 
-def _largest_by_distance(gram: FloatArray, *, circle: bool) -> FloatArray:
+def largest_by_distance(gram: FloatArray, *, circle: bool) -> FloatArray:
     """Returns (b,) largest entries at each distance between two bins."""
     bins = len(gram)
     largest = np.zeros(bins)
@@ -116,7 +116,7 @@ def _above_everywhere(variance: float, around: FloatArray, along: FloatArray) ->
     for table in tables:
         for correlation in CORRELATIONS.tolist():
             best, least = _better(best, least, variance, table, correlation)
-    near = best.correlation + _FINER
+    near = best.correlation + FINER
     tables = [table for table in tables if table.size == best.length]
     for correlation in near[(near > 0) & (near < 1)].tolist():
         best, least = _better(best, least, variance, tables[0], correlation)

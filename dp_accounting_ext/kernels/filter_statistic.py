@@ -1,10 +1,10 @@
 """A statistic of noise that moves along a filter: its law with and without a record.
 
 Under Q the y_t are independent N(0, 1). A record is in one of b bins, and moves p
-neighbouring y_t. Whoever sees only S = Σ e^{a x_t − a²/2}, with x an exponential
-filter of y, sees less. The law of S is a recursion over (x, S), and P's is one for each
-position within the p steps. States are split between the points of a grid at random,
-which is seen less still: no error, from below.
+neighbouring y_t. Whoever sees only S = Σ e^{a x_t − a²/2} over the b steps at which
+bins start, with x an exponential filter of y, sees less. The law of S is a recursion
+over (x, S), and P's is one for each position within the p steps. States are split
+between the points of a grid at random, which is seen less still: no error, from below.
 """
 
 import dataclasses
@@ -83,6 +83,10 @@ def laws(statistic: Filter) -> tuple[FloatArray, FloatArray, float]:
                 continue
             shift = float(shifts[steps - 1 - step, position])
             now[:, 2 + position] = moved(shift) @ before
+        if step < width - 1:
+            # No bin starts here: it would add noise to the sum, and nothing else.
+            law = now
+            continue
         for state, adder in enumerate(adders):
             law[state] = (adder @ now[state].T).T
     totals = law.sum(axis=0)

@@ -28,8 +28,12 @@ FloatArray = npt.NDArray[np.float64]
 LARGEST_CELL = 0.5
 _FURTHEST = 10.0
 QUADRATURE_ERROR = 1e-12
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
-_NODES, _WEIGHTS = (1 + _NODES) / 2, _WEIGHTS / 2
+# Cells of at most _NARROW deviations need fewer nodes for it.
+_NARROW = 0.2
+_RULES = [
+    ((1 + nodes) / 2, weights / 2)
+    for nodes, weights in map(np.polynomial.legendre.leggauss, (7, 12))
+]
 # Certified: scipy.special.ndtr is raised by more than it errs, and not asked for less
 # than a float holds.
 _LOWEST_ARGUMENT = -37.0
@@ -118,7 +122,7 @@ class SumLaw:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Moves:
+class Moves:
     """Where the chain goes from each state.
 
     Attributes:
@@ -306,13 +310,13 @@ def place_error(chain: Chain) -> float:
     return (8 * chain.length + 16 + 8 * exponents) * floats.UNIT_ROUNDOFF
 
 
-def _start(chain: Chain) -> _Moves:
+def _start(chain: Chain) -> Moves:
     variance = chain.variance(0)
     mean = np.array([chain.scale * (1 - variance) / 2])
-    return _moves(chain, mean, math.sqrt(variance))
+    return moves(chain, mean, math.sqrt(variance))
 
 
-def _step(chain: Chain, step: int, before: _Moves) -> _Moves:
+def _step(chain: Chain, step: int, before: Moves) -> Moves:
     """Returns the moves from a step to the next one, anew only where they differ."""
     if step and max(chain.reach, 1) < step < chain.length - 1 - chain.reach:
         return before
@@ -321,10 +325,10 @@ def _step(chain: Chain, step: int, before: _Moves) -> _Moves:
     shifts = [chain.scale * (variance - 1) / 2 for variance in variances]
     means = slope * (chain.states + shifts[0]) - shifts[1]
     spread = math.sqrt(variances[1] - slope**2 * variances[0])
-    return _moves(chain, means, spread)
+    return moves(chain, means, spread)
 
 
-def _moves(chain: Chain, means: FloatArray, spread: float) -> _Moves:
+def moves(chain: Chain, means: FloatArray, spread: float) -> Moves:
     """Returns where N(mean, spread²) goes, split between the states around it.
 
     What is further than a band around its mean counts as if it left the grid.
@@ -341,7 +345,7 @@ def _moves(chain: Chain, means: FloatArray, spread: float) -> _Moves:
     moved = means + scale * spread**2
     growth = np.exp(scale * means - scale**2 / 2 * (1 - spread**2))
     ratio_above = growth * _ndtr((moved - states[last]) / spread)
-    return _Moves(matrix, above, floats.raised(1.0) * ratio_above, below)
+    return Moves(matrix, above, floats.raised(1.0) * ratio_above, below)
 
 
 def _band(
@@ -388,7 +392,8 @@ def hats(
     ends = (states - means[:, np.newaxis]) / spread
     nearest = np.minimum(np.abs(ends[:, :-1]), np.abs(ends[:, 1:]))
     far = nearest > _FURTHEST
-    for node, weight in zip(_NODES, _WEIGHTS, strict=True):
+    rule = _RULES[0 if cell.max() <= _NARROW * spread else 1]
+    for node, weight in zip(*rule, strict=True):
         places = ends[:, :-1] + node * np.diff(ends, axis=1)
         places = np.where(far, nearest, places)
         # An exponent of 700 leaves a normal float.

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from dp_accounting_ext.amplification import filtered_bins
 from dp_accounting_ext.amplification import gauss_markov
+from dp_accounting_ext.amplification import gauss_markov_ring
 from dp_accounting_ext.amplification import geometric_allocation
 from dp_accounting_ext.amplification import random_allocation
 from dp_accounting_ext.kernels import bin_grams
@@ -81,8 +82,7 @@ class MatrixAllocation(interface.AmplifiedMechanism):
     def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
         if bound is Bound.UPPER:
             delta = _delta_in_question(tail_mass)
-            chain = gauss_markov.fit(self.gram(bound), delta=delta)
-            return gauss_markov.upper_pairs(chain, tail_mass=tail_mass)
+            return _above(self.gram(bound), delta, tail_mass)
         gram = self.gram(bound)
         independent = independent_bins(gram, bound)
         plain = interface.pairs_of_part(independent, bound, tail_mass)
@@ -127,6 +127,21 @@ class MatrixAllocation(interface.AmplifiedMechanism):
 def _delta_in_question(tail_mass: float) -> float:
     """Returns about the δ of the question that asks for such a tail."""
     return min(tail_mass * _DELTA_OVER_TAIL, _LARGEST_DELTA)
+
+
+def _above(gram: FloatArray, delta: float, tail_mass: float) -> DirectedPairs:
+    """Returns the pairs of a chain, closed where that is better."""
+    chain = gauss_markov.fit(gram, delta=delta)
+    pairs = gauss_markov.upper_pairs(chain, tail_mass=tail_mass)
+    closed = gauss_markov_ring.remove_pair(
+        gram, chain, delta=delta, tail_mass=tail_mass
+    )
+    if closed is None:
+        return pairs
+    # Each is a bound.
+    way = dominating_pair.Direction.REMOVE
+    best = min([pairs.remove, closed], key=lambda pair: pair.epsilon(delta, way))
+    return DirectedPairs(best, pairs.add)
 
 
 def independent_bins(gram: FloatArray, bound: Bound) -> interface.Mechanism:

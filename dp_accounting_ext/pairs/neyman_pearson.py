@@ -31,6 +31,7 @@ _TRIES = 200
 _NEAR = 50.0  # Most thresholds are in this range, in units of the noise.
 _EPSILON_ERROR = 4e-13
 _LEAST_STEP = 1e-30  # Of ε.
+_FURTHER = 1.05  # Steps towards a δ, over what its slope tells.
 # Tuning: terms at a time, 2 MB an array.
 _MOST_TERMS = 1 << 18
 
@@ -234,11 +235,11 @@ def epsilons(
     """
     gained, spent = _mirrored(p, q, direction)
     size = _chunk(gained, spent)
-    guesses = [
-        _about(gained, spent, asked[first : first + size])
-        for first in range(0, asked.size, size)
-    ]
-    about = np.minimum(np.concatenate([np.zeros(0), *guesses]), floats.LARGEST_EXPONENT)
+    about, rates = np.zeros((2, asked.size))
+    for first in range(0, asked.size, size):
+        here = slice(first, first + size)
+        about[here], rates[here] = _about(gained, spent, asked[here])
+    about = np.minimum(about, floats.LARGEST_EXPONENT)
     sign = 1.0 if bound is Bound.UPPER else -1.0
     steps = sign * np.maximum(_EPSILON_ERROR * about, _LEAST_STEP)
     found: FloatArray = np.maximum(about + steps, 0.0)
@@ -247,37 +248,52 @@ def epsilons(
         there = deltas(p, q, epsilons=found[open_], direction=direction, bound=bound)
         # Upper bounds stop where even the upper profile is below; lower ones where the
         # lower profile still is above, or at zero.
-        if bound is Bound.UPPER:
-            open_ = open_[there > asked[open_]]
-            found[open_[found[open_] > floats.LARGEST_EXPONENT]] = math.inf
-            open_ = open_[np.isfinite(found[open_])]
-        else:
-            open_ = open_[(there < asked[open_]) & (found[open_] > 0)]
-        steps *= 2
+        wrong = sign * (there - asked[open_]) > 0
+        wrong &= (found[open_] > 0) | (bound is Bound.UPPER)
+        open_, there = open_[wrong], there[wrong]
+        lost = found[open_] > floats.LARGEST_EXPONENT
+        if bound is Bound.UPPER and lost.any():
+            found[open_[lost]] = math.inf
+            open_, there = open_[~lost], there[~lost]
+        # As far as δ tells that falls as it does nearby, if it is not all rounding, and
+        # further than in the step before.
+        known = np.where(there > floats.SMALLEST_MASS, there, asked[open_])
+        lacking = np.abs(np.log(known / asked[open_]))
+        steps[open_] = sign * np.maximum(
+            _FURTHER * lacking / np.maximum(rates[open_], floats.SMALLEST_MASS),
+            2 * np.abs(steps[open_]),
+        )
         found[open_] = np.maximum(found[open_] + steps[open_], 0.0)
     return found
 
 
-def _about(gained: Mixture, spent: Mixture, asked: FloatArray) -> FloatArray:
-    """Returns (n,) ε ≥ 0 at (n,) δ, but for rounding.
+def _about(
+    gained: Mixture, spent: Mixture, asked: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Returns (n,) ε ≥ 0 at (n,) δ, but for rounding, and how fast ln δ falls there.
 
     A threshold tells ε, and so δ, whose slope follows: that of ε times what is spent.
     """
     shifts_, gains, costs = _together(gained, spent)
 
-    def excess(points: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        logs, slopes, errors = spent.log_ratios(gained, points)
+    def at(points: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+        logs, slopes, _ = spent.log_ratios(gained, points)
         masses, _ = gained.noise_below(points[:, np.newaxis] - shifts_)
         cost = (masses * costs).sum(axis=1)
         cost *= np.exp(np.minimum(-logs, floats.LARGEST_EXPONENT))
         found = np.maximum((masses * gains).sum(axis=1) - cost, floats.SMALLEST_MASS)
-        return np.log(found), slopes * cost / found, errors
+        return -logs, np.log(found), cost / found, slopes * cost / found
+
+    def excess(points: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        _, values, _, slopes = at(points)
+        return values, slopes, np.full(points.shape, _EPSILON_ERROR / 8)
 
     low = max(gained.lowest_threshold(), -_NEAR)
     high = min(spent.highest_threshold(), _NEAR)
     left, right = np.full(asked.shape, low), np.full(asked.shape, high)
     points, _ = _crossings(excess, np.log(asked), left, right)
-    return np.asarray(np.maximum(-spent.log_ratios(gained, points)[0], 0.0))
+    found, _, rates, _ = at(points)
+    return np.maximum(found, 0.0), rates
 
 
 def epsilon(

@@ -141,6 +141,7 @@ def _numbers(values: list[Any], what: str) -> npt.NDArray[np.float64]:
             )
         raise ValueError(
             f"strategy must have each {what} 0 or from {SMALLEST_ENTRY:g} to "
-            f"{LARGEST_ENTRY:g}. Found {values[found]} at {found}."
+            f"{LARGEST_ENTRY:g}: write 0 for what has died out, or {SMALLEST_ENTRY:g} "
+            f"for an upper bound. Found {values[found]} at {found}."
         )
     return numbers

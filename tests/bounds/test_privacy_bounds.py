@@ -244,6 +244,30 @@ def test_what_is_ruled_out_is_not_composed_tightly(monkeypatch):
     assert len(tight) <= 3
 
 
+def test_a_second_composition_is_made_where_the_first_rules_nothing_out(monkeypatch):
+    """A chain of members, of which each pair takes as long as all else."""
+    batches = groups.FixedSize(1000, 20, with_replacement=False)
+    group = groups.GroupedNoise(6, 5.0, False, batches)
+    counts = {group.split(3, 3): 20}
+    bounds = privacy_bounds.PrivacyBounds(counts, 1e-4)
+    alternatives = bounds._alternatives(Bound.UPPER)
+    first, chain = (asked.bounds_of(each).upper_epsilon(1e-6) for each in alternatives)
+    assert chain < first
+    made = []
+    loss = privacy_bounds.PrivacyBounds._loss
+
+    def spied(self, bound, direction, level, alternative=0, rough=False):
+        made.append(alternative)
+        return loss(self, bound, direction, level, alternative, rough)
+
+    monkeypatch.setattr(privacy_bounds.PrivacyBounds, "_loss", spied)
+    for enough, numbers in ((1.01 * first, {0}), ((first + chain) / 2, {0, 1})):
+        made.clear()
+        found = bounds.upper_epsilons(np.array([1e-6]), np.array([enough]))
+        assert found[0] <= enough
+        assert set(made) == numbers
+
+
 class TestExtremes:
     @pytest.mark.parametrize(
         ("event", "count", "delta", "most"),

@@ -2,6 +2,7 @@
 
 import math
 
+import mpmath
 import numpy as np
 import pytest
 
@@ -118,3 +119,27 @@ def test_what_a_tilt_hides_is_hidden_where_it_is_raised_to_as_well():
     assert group.negligible_below(100.0, 1e-12) == 1
     # A little tilt does not hide as much.
     assert group.negligible_below(1.0, 1e-30) == 0
+
+
+@pytest.mark.parametrize("chance", [1e-14, 1e-20, 1e-40])
+@pytest.mark.parametrize("gap", [5.0, 60.0])
+def test_no_moment_of_a_group_is_smaller(chance, gap):
+    """Not of a rare loss far above a likely one in its cell, nor of its mirror."""
+    generator = np.random.default_rng(3)
+    losses = np.sort(generator.normal(size=1500))
+    losses[-1] = losses[-2] + gap
+    masses = generator.random(1500)
+    masses[-2:] = 300.0, chance
+    masses /= masses.sum()
+    tilts = np.array([0.3, 1.0, 4.0, 20.0, -0.3, -4.0, -20.0])
+    for places, weights in ((losses, masses), (-losses[::-1], masses[::-1])):
+        found = anchors.Group.of(places, weights, 1, 1).cumulants(tilts)[0]
+        with mpmath.workdps(50):
+            for tilt, value in zip(tilts.tolist(), found.tolist(), strict=True):
+                truth = mpmath.log(
+                    mpmath.fsum(
+                        mpmath.mpf(weight) * mpmath.exp(mpmath.mpf(tilt) * place)
+                        for place, weight in zip(places, weights, strict=True)
+                    )
+                )
+                assert truth <= value + anchors._ROUNDING

@@ -25,7 +25,7 @@ CHAIN = markov_sums.Chain(
 def test_moves_keep_mass_and_mean():
     spread = 0.8
     means = CHAIN.correlation * CHAIN.states
-    moves = markov_sums._moves(CHAIN, means, spread)
+    moves = markov_sums.moves(CHAIN, means, spread)
     whole = moves.matrix.sum(axis=1) + moves.above
     assert np.allclose(whole, 1, atol=1e-8)
     inside = abs(means) < 1
@@ -54,7 +54,7 @@ def test_moves_against_mpmath(target):
     """Each is the mean of the hat function around a state, to the error allowed."""
     spread, start = 0.8, 90
     mean = CHAIN.correlation * CHAIN.states[start]
-    moves = markov_sums._moves(CHAIN, np.array([mean]), spread)
+    moves = markov_sums.moves(CHAIN, np.array([mean]), spread)
     found = moves.matrix[0, target]
     truth = hat_mean(CHAIN.states, target, float(mean), spread)
     error = markov_sums.QUADRATURE_ERROR
@@ -66,7 +66,7 @@ def test_moves_against_mpmath(target):
 def test_what_is_beyond_a_band_is_counted(start, spread):
     """Below at its first state, above with its probability and its mean ratio."""
     mean = CHAIN.correlation * float(CHAIN.states[start])
-    moves = markov_sums._moves(CHAIN, np.array([mean]), spread)
+    moves = markov_sums.moves(CHAIN, np.array([mean]), spread)
     kept = np.flatnonzero(moves.matrix[0])
     low, high = CHAIN.states[kept[[0, -1]]]
     assert low == CHAIN.states[0] or mean - 10.6 * spread <= low
@@ -81,7 +81,7 @@ def test_what_is_beyond_a_band_is_counted(start, spread):
 
 
 def test_moves_in_blocks_are_the_product():
-    moves = markov_sums._moves(CHAIN, CHAIN.correlation * CHAIN.states, 0.3)
+    moves = markov_sums.moves(CHAIN, CHAIN.correlation * CHAIN.states, 0.3)
     masses = np.random.default_rng(1).random((CHAIN.states.size, 7))
     assert np.allclose(moves.carried(masses), moves.matrix.T @ masses, rtol=1e-13)
 

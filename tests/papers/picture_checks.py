@@ -5,6 +5,23 @@ import numpy as np
 from dp_accounting_ext.studies import drawing
 
 
+class Drawn(dict):
+    """Figures by name, each drawn when it is first asked for: workers share them out.
+
+    Args:
+        figures: What draws each, and its arguments.
+    """
+
+    def __init__(self, figures):
+        super().__init__()
+        self._figures = figures
+
+    def __missing__(self, name):
+        draw, sizes = self._figures[name]
+        self[name] = draw(**sizes)
+        return self[name]
+
+
 def curves_of(picture, panel=0):
     return {curve.label: curve for curve in picture.panels[panel].curves}
 

@@ -30,7 +30,7 @@ SMALL = {
 
 @pytest.fixture(scope="module")
 def pictures():
-    return {name: draw(**sizes) for name, (draw, sizes) in SMALL.items()}
+    return picture_checks.Drawn(SMALL)
 
 
 def test_every_figure_is_here():

@@ -14,7 +14,7 @@ from dp_accounting_ext.validation import strategies
         ((0.0, 1.0), 4, "begin with a positive coefficient. Found 0.0"),
         ((1.0, np.nan), 4, "must be a number. Found nan"),
         ((1.0, np.inf), 4, "Found inf at 1"),
-        ((1.0, 1e-200), 4, "Found 1e-200 at 1"),
+        ((1.0, 1e-200), 4, "write 0 for what has died out.*Found 1e-200 at 1"),
         (((1.0,),), 2, "a row for each of the 2 steps.*Found 1 rows"),
         (((1.0,),) * 1025, 1025, "at most 1024 rows.*Found 1025 rows"),
         (((1.0,), (1.0, 2.0)), 2, "square. Found 1 entries in row 0 of 2"),
