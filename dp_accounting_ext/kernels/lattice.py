@@ -650,16 +650,18 @@ class TiltedProduct:
         self._only_below(self.size // 2 + 1)
         if self._are_few(weights.size):
             values = self._summed(weights, factor.places)
-        else:
-            if factor.gaps is not None:
-                dense = np.zeros(int(factor.gaps[-1]) + 1)
-                dense[factor.gaps] = weights
-                weights = dense
+        elif factor.gaps is None:
             values = self._transform(weights)[self._active]
+        else:
+            dense = np.zeros(int(factor.gaps[-1]) + 1)
+            dense[factor.gaps] = weights
+            values = self._transform(dense)[self._active]
         magnitude = np.log(np.abs(values) + self._error)
         kept = self._log_bound + factor.count * magnitude > _LEFT_OUT_EXPONENT
         self._keep(kept)
-        logarithms = _logarithms(weights, 0, self._active, self.size, factor.count)
+        logarithms = _logarithms(
+            weights, 0, self._active, self.size, factor.count, factor.gaps
+        )
         return near_one.Spectrum(values[kept], self._error, logarithms)
 
     def _are_few(self, number: int) -> bool:
@@ -773,12 +775,17 @@ class TiltedProduct:
 
 
 def _logarithms(
-    weights: FloatArray, start: int, active: IndexArray, size: int, count: int
+    weights: FloatArray,
+    start: int,
+    active: IndexArray,
+    size: int,
+    count: int,
+    gaps: IndexArray | None = None,
 ) -> near_one.Logarithms | None:
     """Returns a spectrum's logarithms, where there are copies enough to want them."""
     if count < _MANY_COPIES or not active.size:
         return None
-    return near_one.logarithms(weights, start, active, size)
+    return near_one.logarithms(weights, start, active, size, gaps)
 
 
 def _transform(values: FloatArray, start: int, size: int) -> ComplexArray:

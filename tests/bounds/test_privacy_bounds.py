@@ -559,3 +559,24 @@ def test_a_direction_that_another_rules_out_is_not_looked_at(counts, is_ruled_ou
     loss = bounds.bounds._loss(Bound.UPPER, Direction.ADD, 1)
     assert first >= float(loss.epsilons(np.array([1e-5]))[0])
     assert bounds.upper_epsilon(1e-5) == first
+
+
+@pytest.mark.parametrize("runs", [700, 1500])
+def test_coins_are_told_no_less_beside_another_mechanism(runs):
+    """Whichever is composed first; alone they are exact binomials."""
+    coins = discrete_outputs.RandomizedResponse(0.6, 2, replace_one=True)
+    other = subsampled.on_poisson_sample(0.01, Gaussian(1.0))
+    answers = [
+        asked.bounds_of(dict(counts))
+        for counts in (
+            [(coins, runs), (other, 100)],
+            [(other, 100), (coins, runs)],
+        )
+    ]
+    for epsilon in (0.33 * runs, 0.38 * runs):
+        least = coins_delta(0.7, runs, epsilon)
+        uppers = [answer.upper_delta(epsilon) for answer in answers]
+        assert least <= min(uppers)
+        assert uppers[0] == pytest.approx(uppers[1], rel=1e-5)
+        for answer, upper in zip(answers, uppers, strict=True):
+            assert answer.lower_delta(epsilon, upper) <= min(uppers)

@@ -617,6 +617,42 @@ def test_a_factor_with_gaps_is_the_same_with_zeros(count, size):
     assert sparse.mass_above(10**7) == whole.mass_above(10**7) == 0
 
 
+@pytest.mark.parametrize("count", [3, 700])
+@pytest.mark.parametrize("tilt", [0.0, 1e-3])
+def test_few_masses_far_apart_after_a_smooth_law(tilt, count):
+    """Their spectrum is summed at the frequencies left, and taken to a power."""
+    size = 1 << 14
+    smooth = np.exp(-0.5 * (np.arange(-60, 61) / 20) ** 2)
+    smooth /= smooth.sum()
+    places, masses = np.array([0, 7]), np.array([0.25, 0.75])
+    product = lattice.TiltedProduct(tilt, size, [1e-4])
+    product.multiply(lattice.Factor(-60, smooth, 40))
+    assert product._active.size < size / 8
+    product.multiply(lattice.Factor(0, masses, count, gaps=places))
+    with mpmath.workdps(40):
+        heads = [
+            mpmath.binomial(count, n)
+            * mpmath.mpf(0.75) ** n
+            * mpmath.mpf(0.25) ** (count - n)
+            for n in range(count + 1)
+        ]
+        heads = np.array([float(mass) for mass in heads])
+    spread = smooth
+    for _ in range(39):
+        spread = np.convolve(spread, smooth)
+    truth = np.zeros(7 * count + spread.size)
+    for number, mass in enumerate(heads):
+        truth[7 * number : 7 * number + spread.size] += mass * spread
+    first = int(0.75 * 7 * count) - 500
+    found = product.masses(first, 1000)
+    indices = first + np.arange(1000)
+    expected = truth[indices + 60 * 40] * np.exp(
+        product.tilt * indices - found.log_scale
+    )
+    np.testing.assert_allclose(found.values, expected, atol=1e-12 + found.noise)
+    assert found.noise < 1e-6 * found.values.max()
+
+
 @pytest.mark.parametrize(
     ("width", "atoms", "ways"), [(30, 3, {"few"}), (120, 120, {"near one"})]
 )
