@@ -342,6 +342,7 @@ class OrdinarySums:
         # What lies above the window goes to its end and to infinity.
         above = self._beyond(counts, self._window.raising, last + 1)
         masses[-1] += above
+        # The mean under all of the tilt is no less than that under a part of it.
         tilt = self._window.raising * self.step
         mean = sum(
             count * factor.mean(tilt)

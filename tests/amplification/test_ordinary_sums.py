@@ -306,15 +306,23 @@ def test_an_upper_law_sends_what_is_outside_to_its_ends_and_the_sinks(counts, we
     assert (first, last) == (46 - moved, 67 - moved)
     truth = masses[first - indices[0] : last + 1 - indices[0]]
     below, above = masses[indices < first], masses[indices > last]
-    below_bound = masses @ np.exp(-1.0 * 0.25 * (indices - (first - 1)))
-    tilted = masses * np.exp(0.75 * 0.25 * (indices - (last + 1)))
+    shares = ordinary_sums._EASED_TILTS
+    below_bound = min(
+        masses @ np.exp(-share * 0.25 * (indices - (first - 1))) for share in shares
+    )
+    above_bound = min(
+        masses @ np.exp(share * 0.75 * 0.25 * (indices - (last + 1)))
+        for share in shares
+    )
+    tilted = masses * np.exp(0.75 * 0.25 * indices)
     raised = law.masses - truth
     assert np.all(raised > 0)
     assert np.all(raised[1:-1] < 1e-12)
     assert below.sum() < below_bound < raised[0] <= below_bound * SAFE
-    assert above.sum() < tilted.sum() < raised[-1] <= tilted.sum() * SAFE
+    assert above.sum() < above_bound < raised[-1] <= above_bound * SAFE
     assert weight * below_bound <= sums.zero <= weight * below_bound * SAFE
-    mean = float(tilted @ indices) * 0.25
+    # The mean under the whole tilt is larger than that under a part of it.
+    mean = above_bound * float(tilted @ indices / tilted.sum()) * 0.25
     assert weight * mean <= sums.lost <= weight * mean * SAFE
     assert weight * (above @ indices[indices > last]) * 0.25 < sums.lost
     if weight == 1.0:
