@@ -12,8 +12,8 @@ groups that all leave or all join (mechanism-agnostic), or from one record's gua
 `--short`: without the stock pair of 65 components and the slowest count.
 
 Exit status 1, with a line for each, if a goal is missed: a tight bound is above an
-earlier one; a number of steps is not the known one; all splits of a group of 16 take
-2 CPU seconds, or a pair of 65 components .5.
+earlier one; a number of steps is not the known one; groups, or a pair of 65
+components, take more CPU time than `≤` beside them says, in yardsticks of `timing.py`.
 
 Source: https://arxiv.org/abs/2403.04867, section 4.
 """

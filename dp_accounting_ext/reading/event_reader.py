@@ -27,6 +27,9 @@ NeighborRel = privacy_accountant.NeighboringRelation
 _MOST_DISTINCT = 2000
 
 
+_SHOWN = 200  # Characters of an event's beginning, and of its end, in an error.
+
+
 class UnsupportedError(Exception):
     """Raised where no mechanism is known for an event.
 
@@ -46,8 +49,17 @@ def refusal(
 ) -> privacy_accountant.UnsupportedEventError:
     """Returns the stock accountant's error for an event, a part of which has none."""
     return privacy_accountant.UnsupportedEventError(
-        f"Unsupported event: {event}. Error: [{message}] caused by subevent {part}."
+        f"Unsupported event: {_shown(event)}. Error: [{message}] caused by subevent "
+        f"{_shown(part)}."
     )
+
+
+def _shown(event: Any) -> str:
+    """Returns an event as it is written, the middle of a long one left out."""
+    text = str(event)
+    if len(text) <= 2 * _SHOWN:
+        return text
+    return f"{text[:_SHOWN]} … {text[-_SHOWN:]}"
 
 
 Part = TypeVar("Part", bound=Hashable)

@@ -106,18 +106,18 @@ class TrainingRun:
         if self.dataset_size is None and self.batch_size is None:
             given("num_steps, or dataset_size and batch_size,", self.num_steps)
             return
-        for name in ("num_steps", "num_selected"):
-            if getattr(self, name) not in (None, 1):
-                raise ValueError(
-                    f"{name} must be left out where dataset_size and batch_size are "
-                    f"given. Found {getattr(self, name)!r}."
-                )
         size = fields.positive_integer(
             "dataset_size", given("dataset_size", self.dataset_size)
         )
         batch = fields.positive_integer(
             "batch_size", given("batch_size", self.batch_size)
         )
+        for name in ("num_steps", "num_selected"):
+            if getattr(self, name) not in (None, 1):
+                raise ValueError(
+                    f"{name} must be left out where dataset_size and batch_size are "
+                    f"given. Found {getattr(self, name)!r}."
+                )
         if batch > size:
             raise ValueError(
                 f"batch_size must be at most dataset_size. Found {batch} of {size}."

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import settings
 from hypothesis import strategies as st
 import newer_events
+import numpy as np
 import oracles
 import pytest
 
@@ -266,3 +267,14 @@ def test_an_event_that_stands_for_nothing_known_is_refused_as_that():
         privacy_accountant.UnsupportedEventError, match="no event describes"
     ):
         accountant_of(stock_events.UnsupportedDpEvent())
+
+
+def test_a_long_event_is_shown_in_short_where_it_is_refused():
+    strategy = np.tril(np.ones((40, 40)))
+    inner = ext.MatrixAllocationEvent(strategy, 4.0, 4, 10)
+    event = ext.PLDSubsampleEvent(0.1, ext.GroupSubsampledEvent(2, inner))
+    with pytest.raises(dp_accounting.UnsupportedEventError) as refused:
+        ext.PLDAccountant().compose(event)
+    text = str(refused.value)
+    assert "put the sampling inside of it" in text
+    assert " … " in text and len(text) < 1200
