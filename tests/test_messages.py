@@ -246,7 +246,7 @@ CASES = [
     (lambda _: checks.epsilon(0), "epsilon must be positive and finite. Found 0."),
     (lambda _: checks.epsilon(1e-15), "epsilon must be at least 1e-12. Found 1e-15."),
     (lambda _: checks.epsilon(200), "epsilon must be at most 160. Found 200."),
-    (lambda _: checks.regularization(0.0), "regularization must be positive and fini"),
+    (lambda _: checks.regularization(0.0), "regularization must be positive and at mo"),
     (lambda _: checks.base_measure([1.0], 2, 1.0), "base_measure must have an entry"),
     (lambda _: checks.base_measure([-1.0], 1, 1.0), "base_measure must be non-negati"),
     (lambda _: checks.base_measure([9.0], 1, 1.0), "base_measure must have a sum in"),

@@ -20,6 +20,7 @@ MOST_MASSES = 4096
 # Integer weights have at most 256 bits, and e^ε has to fit with room to spare. Below
 # the least, bounds of 62 bits leave no room between them.
 LEAST_EPSILON, MOST_EPSILON = 1e-12, 160.0
+MOST_REGULARIZATION = 1e300  # In units of the cost: more, and prices overflow.
 # Sums of larger costs, times e^ε, would leave the floats.
 MOST_COST = 1e200
 
@@ -152,13 +153,13 @@ def regularization(value: Any) -> float:
 
     Raises:
         TypeError: If it is not a real number.
-        ValueError: If it is not positive and finite.
+        ValueError: If it is not positive, or so large that prices overflow.
     """
     number = fields.real_number("regularization", value)
-    if not 0 < number < math.inf:
+    if not 0 < number <= MOST_REGULARIZATION:
         raise ValueError(
-            "regularization must be positive and finite, or None for the exact "
-            f"projection. Found {value}."
+            f"regularization must be positive and at most {MOST_REGULARIZATION:g}, or "
+            f"None for the exact projection. Found {value}."
         )
     return number
 

@@ -28,6 +28,7 @@ BAD_CALLS = [
     ((COST, 1.0, [1, 1, 1]), ValueError, "have a sum in .* Found 3; scale it"),
     ((COST, 1.0, [0.1] * 3), ValueError, "have a sum in .* Found 0.3; scale it"),
     ((COST, 1.0, "uniform", 0.0), ValueError, "regularization must be positive"),
+    ((COST, 1.0, "uniform", 1e301), ValueError, "at most 1e.300.* Found 1e.301"),
     ((COST, 1.0, "uniform", "x"), TypeError, "regularization must be a real number"),
 ]
 
