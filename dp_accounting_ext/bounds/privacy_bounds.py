@@ -35,6 +35,8 @@ Question = Callable[[Loss, FloatArray], FloatArray]
 Simple = anchors.SimpleBound
 Look = Callable[[Simple, FloatArray], FloatArray]
 
+# Two bounds that meet may cross by rounding: so far, relatively and at all.
+_CROSSING, _LEAST_CROSSING = 1e-6, 1e-12
 # Of δ, what tails may hold: this much of it moves ε by less than 1e-6 of it.
 _TAIL_SHARE = 1e-6
 # Tuning: of scenarios the first few, by their upper bounds, are bounded from below.
@@ -766,4 +768,21 @@ class WorstOf:
                 if chosen.size:
                     below = lower_of(scenario, chosen, uppers[number, chosen])
                     lower[chosen] = np.maximum(lower[chosen], below)
-        return np.minimum(lower, upper), upper
+        return in_order(lower, upper), upper
+
+
+def in_order(lower: FloatArray, upper: FloatArray) -> FloatArray:
+    """Returns (n,) lower bounds, none above its upper one by a little rounding.
+
+    Raises:
+        ArithmeticError: If one is above it by more. Then one of the two is wrong, and
+            no answer is better than a bound that may be too small.
+    """
+    crossed = np.flatnonzero(lower > upper * (1 + _CROSSING) + _LEAST_CROSSING)
+    if crossed.size:
+        first = crossed[0]
+        raise ArithmeticError(
+            f"A lower bound, {lower[first]:.17g}, is above the upper one, "
+            f"{upper[first]:.17g}: one is wrong. Please report what was composed."
+        )
+    return np.minimum(lower, upper)

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
+from dp_accounting_ext.bounds import privacy_bounds
 from dp_accounting_ext.composition import loss_distribution
 from dp_accounting_ext.composition import trade_off
 from dp_accounting_ext.mechanisms import additive_noise
@@ -169,7 +170,7 @@ class WorstOf:
             np.max([each.rates(rates, bound) for each in self._scenarios], axis=0)
             for bound in (Bound.LOWER, Bound.UPPER)
         )
-        return np.minimum(lower, upper), upper
+        return privacy_bounds.in_order(lower, upper), upper
 
     def gaussian_parameter(self, least: float) -> tuple[float, float]:
         """Returns a lower and an upper bound on the largest μ(α), least ≤ α ≤ 1/2."""

@@ -166,8 +166,8 @@ def test_sums_fit_a_float(monkeypatch):
         (80.0, 128, 8000),
         (20.0, 2, 8000),
         (80.0, 2, 16000),
-        (20.0, 129, math.ceil(4000 * math.sqrt(1.6))),
-        (20.0, 2**31, math.ceil(4000 * math.sqrt(1.6))),
+        (20.0, 129, math.ceil(4000 * math.sqrt(1.2))),
+        (20.0, 2**31, math.ceil(4000 * math.sqrt(1.2))),
     ],
 )
 def test_points_keep_the_cost(highest, num_steps, points):

@@ -580,3 +580,12 @@ def test_coins_are_told_no_less_beside_another_mechanism(runs):
         assert uppers[0] == pytest.approx(uppers[1], rel=1e-5)
         for answer, upper in zip(answers, uppers, strict=True):
             assert answer.lower_delta(epsilon, upper) <= min(uppers)
+
+
+def test_bounds_that_cross_are_no_answer():
+    """By a little rounding they may; by more one of them is wrong."""
+    upper = np.array([0.0, 1e-300, 2.0])
+    lower = np.array([1e-13, 1e-20, 2.0 + 1e-6])
+    assert privacy_bounds.in_order(lower, upper).tolist() == upper.tolist()
+    with pytest.raises(ArithmeticError, match="2.1, is above the upper one, 2:"):
+        privacy_bounds.in_order(np.array([0.0, 0.0, 2.1]), upper)
