@@ -782,7 +782,7 @@ def in_order(lower: FloatArray, upper: FloatArray) -> FloatArray:
     if crossed.size:
         first = crossed[0]
         raise ArithmeticError(
-            f"A lower bound, {lower[first]:.17g}, is above the upper one, "
-            f"{upper[first]:.17g}: one is wrong. Please report what was composed."
+            f"A lower bound, {float(lower[first])}, is above the upper one, "
+            f"{float(upper[first])}: one is wrong. Please report what was composed."
         )
     return np.minimum(lower, upper)
