@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dp_accounting_ext.kernels import floats
 from dp_accounting_ext.wpm import checks
 from dp_accounting_ext.wpm import private_rows
 from dp_accounting_ext.wpm.costs import dense_cost
@@ -16,6 +17,9 @@ from dp_accounting_ext.wpm.projections.entropic import entropic_projection
 from dp_accounting_ext.wpm.projections.exact import exact_projection
 
 FloatArray = npt.NDArray[np.float64]
+
+# Certified: two scalar products, whose terms' weights sum to one but for rounding.
+_ROUNDING = 8 * floats.UNIT_ROUNDOFF
 
 
 def project(
@@ -90,7 +94,11 @@ def _certified(
         prices = part.prices[0]
         if outputs.size < prices.size:
             prices = duality.complete_prices(prices[outputs], rows, outputs)
-        bounds.append(duality.lower_bound(masses, prices, rows, polytope))
+        bound = duality.lower_bound(masses, prices, rows, polytope)
+        # Prices far above the costs cancel, and leave rounding; no cost is negative.
+        excess = max(float(np.abs(prices).max()) - float(rows.max()), 0.0)
+        bound -= _ROUNDING * (prices.size + inputs.size) * excess
+        bounds.append(max(bound, 0.0))
     whole = solution.joined(parts, polytope.upper.size)
     found = solution.ProjectionResult(
         whole.distributions,
