@@ -315,3 +315,14 @@ def test_a_smaller_dataset_has_larger_shares():
     last = accountant_of(WithoutReplacement(10, 2, tree), 5)
     assert group.get_epsilon_bounds(1e-6)[0] >= 0.99 * last.get_epsilon_bounds(1e-6)[0]
     assert group.get_epsilon(1e-6) > last.get_epsilon(1e-6)
+
+
+def test_a_lower_bound_is_that_of_the_worst_split_though_others_look_worse():
+    """Of splits that are bounded roughly several have larger upper bounds."""
+    batches = dp_accounting.SampledWithoutReplacementDpEvent(
+        500, 10, dp_accounting.LaplaceDpEvent(20.0)
+    )
+    accountant = ext.PLDAccountant()
+    accountant.compose(ext.GroupSubsampledEvent(24, batches), 2)
+    lower, upper = accountant.get_delta_bounds(0.0704)
+    assert 0.99 * upper <= lower <= upper
