@@ -352,6 +352,7 @@ class PLDAccountant(pld_privacy_accountant.PLDAccountant):
         Raises:
             TypeError: If it is not a real number, or an array of these.
             ValueError: If it is NaN.
+            ArithmeticError: If the bounds cross by more than rounding: a fault of ours.
         """
         lower, upper = self._epsilons(
             target_delta, privacy_bounds.WorstOf.epsilon_bounds
@@ -370,6 +371,7 @@ class PLDAccountant(pld_privacy_accountant.PLDAccountant):
         Raises:
             TypeError: If it is not a real number, or an array of these.
             ValueError: If it is NaN.
+            ArithmeticError: If the bounds cross by more than rounding: a fault of ours.
         """
         lower, upper = self._deltas(target_epsilon, privacy_bounds.WorstOf.delta_bounds)
         return lower, upper

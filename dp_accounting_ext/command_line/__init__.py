@@ -47,6 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return parser.BAD_INPUT
     except (ArithmeticError, MemoryError) as error:
         reason = f"beyond what this machine can compute: {type(error).__name__}."
+        if type(error) is ArithmeticError:
+            reason = str(error)  # Of bounds that cross; what Python raises is special.
         text.complain(options.prog, reason)
         return parser.BAD_INPUT
     return 0

@@ -7,6 +7,7 @@ from command_runner import run
 import pytest
 
 import dp_accounting_ext
+from dp_accounting_ext.bounds import privacy_bounds
 
 README_COMMAND = (
     "compare --noise-multiplier 1 --steps 1000 --selected 1 --epochs 10 --delta 1e-6"
@@ -175,3 +176,13 @@ def test_the_version(capsys):
     status, out, err = run(capsys, "--version")
     assert (status, err) == (0, "")
     assert out == f"dp-accounting-ext {dp_accounting_ext.__version__}\n"
+
+
+def test_bounds_that_cross_are_told_as_such(capsys, monkeypatch):
+    monkeypatch.setattr(privacy_bounds, "_CROSSING", -0.5)
+    status, out, err = run(
+        capsys, "compare --noise-multiplier 2 --steps 5 --delta 1e-6"
+    )
+    assert (status, out) == (2, "")
+    assert "A lower bound, " in err and "Please report" in err
+    assert len(err.splitlines()) == 1
