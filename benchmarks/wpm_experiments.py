@@ -1,6 +1,6 @@
 """The experiments of the Wasserstein projection's paper, as tables and pictures.
 
-    python benchmarks/wpm_experiments.py ring [--picture docs/wpm_ring.png]
+    python benchmarks/wpm_experiments.py ring
     python benchmarks/wpm_experiments.py movielens ml-100k/ [--picture hits.png]
     python benchmarks/wpm_experiments.py gowalla loc-gowalla_totalCheckins.txt.gz \
         [--picture errors.png] [--heat-map maps.png] [--learn-seconds 60]
@@ -27,10 +27,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from papers import picture as drawing
+from papers import ring as projection
 
 from dp_accounting_ext import wpm
-from dp_accounting_ext.papers import projection
-from dp_accounting_ext.studies import drawing
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -59,7 +59,7 @@ def progress(what: str) -> None:
 # The ring.
 
 
-def run_ring(epsilon: float, picture: pathlib.Path | None) -> None:
+def run_ring(epsilon: float) -> None:
     cost = projection.ring_cost()
     print(f"Ring of 30, ε = {epsilon:g}, p = 2: W_2 from the input, mean of 50 inputs")
     users = np.random.default_rng(0).dirichlet(
@@ -78,13 +78,6 @@ def run_ring(epsilon: float, picture: pathlib.Path | None) -> None:
         ]
         worst = mechanism.worst_case_cost**0.5
         print(f"{name:<14}{np.mean(reached):>8.3f}   of the worst point {worst:.3f}")
-    data = projection.ring(epsilon)
-    print(f"\nAlgorithm 1, W_2 after passes; exact projection {data.exact:.4f}")
-    print("λ / max C" + "".join(f"{count:>8}" for count in data.passes))
-    for share, curve in data.curves.items():
-        print(f"{share:>9g}" + "".join(f"{value:>8.4f}" for value in curve))
-    if picture:
-        save(projection.figure_1(epsilon, data=data), picture)
 
 
 # MovieLens.
@@ -414,10 +407,10 @@ def draw_lines(
     picture: pathlib.Path,
 ) -> None:
     curves = [
-        drawing.Curve(name, epsilons, column.tolist(), look=look)
+        drawing.Curve(name, epsilons, column.tolist(), style=look)
         for name, column, look in zip(names, table.T, LOOKS, strict=False)
     ]
-    panel = drawing.Panel("", "ε (nats)", label, curves, y_limits=(0.0, None))
+    panel = drawing.Panel("", "ε (nats)", label, curves, "", (0.0, None))
     save(drawing.Picture(label, [panel]), picture)
 
 
@@ -434,10 +427,10 @@ def main() -> None:
     jobs = parser.add_subparsers(dest="job", required=True)
     for name in ("ring", "movielens", "gowalla"):
         job = jobs.add_parser(name)
-        job.add_argument("--picture", type=pathlib.Path)
         if name == "ring":
             job.add_argument("--epsilon", type=float, default=5.0)
         else:
+            job.add_argument("--picture", type=pathlib.Path)
             job.add_argument("path", type=pathlib.Path, nargs="?")
             job.add_argument("--seed", type=int, default=0)
         if name == "gowalla":
@@ -445,7 +438,7 @@ def main() -> None:
             job.add_argument("--learn-seconds", type=float, default=60.0)
     options = parser.parse_args()
     if options.job == "ring":
-        run_ring(options.epsilon, options.picture)
+        run_ring(options.epsilon)
         return
     with tempfile.TemporaryDirectory() as folder:
         path = options.path or made_up(options.job, pathlib.Path(folder))

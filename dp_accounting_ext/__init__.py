@@ -16,6 +16,9 @@ The public names, with help of their own:
     GroupSubsampledEvent      what is promised to a group of records
     certify_by_sampling       a bracket that holds with probability 1 − α
     pld                       privacy loss distributions of events: from_event
+    risk                      what an attacker can do: advantage, true positives, …
+    budget                    noise for a target, runs that remain, privacy filters
+    integrations              Opacus, jax_privacy, prv_accountant
     wpm                       one draw of a private distribution
     mechanisms                what events of one's own are built from
     studies                   training runs: compared, calibrated, in a statement
@@ -25,20 +28,21 @@ import importlib
 from typing import TYPE_CHECKING
 from typing import Any
 
-from dp_accounting_ext.dp_event import GroupSubsampledEvent
-from dp_accounting_ext.dp_event import MatrixAllocationEvent
-from dp_accounting_ext.dp_event import PLDSubsampleEvent
-from dp_accounting_ext.dp_event import RandomAllocationEvent
-from dp_accounting_ext.dp_event import ScheduledAllocationEvent
-from dp_accounting_ext.pld_accountant import PLDAccountant
-from dp_accounting_ext.rdp_accountant import RdpAccountant
-
 if TYPE_CHECKING:
     # They come when they are asked for; a type checker knows them at once.
+    from dp_accounting_ext import budget as budget
     from dp_accounting_ext import mechanisms as mechanisms
     from dp_accounting_ext import pld as pld
+    from dp_accounting_ext import risk as risk
     from dp_accounting_ext import studies as studies
     from dp_accounting_ext import wpm as wpm
+    from dp_accounting_ext.dp_event import GroupSubsampledEvent
+    from dp_accounting_ext.dp_event import MatrixAllocationEvent
+    from dp_accounting_ext.dp_event import PLDSubsampleEvent
+    from dp_accounting_ext.dp_event import RandomAllocationEvent
+    from dp_accounting_ext.dp_event import ScheduledAllocationEvent
+    from dp_accounting_ext.pld_accountant import PLDAccountant
+    from dp_accounting_ext.rdp_accountant import RdpAccountant
     from dp_accounting_ext.sampling_certificate import (
         certify_by_sampling as certify_by_sampling,
     )
@@ -55,20 +59,32 @@ __all__ = [
     "ScheduledAllocationEvent",
 ]
 
-_MODULES = {"mechanisms", "pld", "studies", "wpm"}
-_FUNCTIONS = {"certify_by_sampling": "sampling_certificate"}
+_MODULES = {"budget", "mechanisms", "pld", "risk", "studies", "wpm"}
+# Where each other name is from. Nothing is imported before it is asked for, so that
+# `--version` waits for no library.
+_HOMES = {
+    "GroupSubsampledEvent": "dp_event",
+    "MatrixAllocationEvent": "dp_event",
+    "PLDAccountant": "pld_accountant",
+    "PLDSubsampleEvent": "dp_event",
+    "RandomAllocationEvent": "dp_event",
+    "RdpAccountant": "rdp_accountant",
+    "ScheduledAllocationEvent": "dp_event",
+    "certify_by_sampling": "sampling_certificate",
+}
 
 
 def __getattr__(name: str) -> Any:
-    """Imports a public module when it is first asked for."""
-    if name in _FUNCTIONS:
-        module = importlib.import_module(f"{__name__}.{_FUNCTIONS[name]}")
-        return getattr(module, name)
-    if name not in _MODULES:
+    """Imports a public name when it is first asked for."""
+    if name in _MODULES:
+        return importlib.import_module(f"{__name__}.{name}")
+    if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return importlib.import_module(f"{__name__}.{name}")
+    found = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = found
+    return found
 
 
 def __dir__() -> list[str]:
     """Returns the public names."""
-    return sorted([*__all__, *_FUNCTIONS, *_MODULES])
+    return sorted([*_HOMES, *_MODULES])

@@ -2,7 +2,22 @@
 
 import sys
 
-from dp_accounting_ext import command_line
+import dp_accounting_ext
+
+
+def main() -> int:
+    """Runs a command; for the version alone nothing else is imported.
+
+    Returns:
+        The exit status, as of `command_line.main`.
+    """
+    if sys.argv[1:] == ["--version"]:
+        print(f"dp-accounting-ext {dp_accounting_ext.__version__}")
+        return 0
+    from dp_accounting_ext import command_line
+
+    return command_line.main()
+
 
 if __name__ == "__main__":
-    sys.exit(command_line.main())
+    sys.exit(main())

@@ -8,6 +8,8 @@ from dp_accounting.pld import privacy_loss_distribution as stock
 import numpy as np
 import numpy.typing as npt
 
+from dp_accounting_ext.bounds import privacy_bounds
+from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.mechanisms import allocated
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import groups
@@ -15,7 +17,6 @@ from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.mechanisms import pair_divergences
 from dp_accounting_ext.mechanisms import subsampled
-from dp_accounting_ext.pairs import dominating_pair
 from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.reading import event_table
 from dp_accounting_ext.reading import group_events
@@ -92,6 +93,7 @@ def renyi_divergence_bounds(
     Raises:
         UnsupportedEventError: If the event is not supported.
         TypeError, ValueError: If a field of it, or an order, is not what it should be.
+        ArithmeticError: If the bounds cross: a fault of ours.
 
     Source:
         https://arxiv.org/abs/2403.04867, Definition 2.2.
@@ -108,7 +110,7 @@ def renyi_divergence_bounds(
         above = pair_divergences.divergences(mechanism, alphas, Bound.UPPER)
         lower = np.maximum(lower, np.maximum(*below))
         upper = np.maximum(upper, np.maximum(*above))
-    return np.minimum(lower, upper), upper
+    return privacy_bounds.in_order(lower, upper), upper
 
 
 def _counts_of(

@@ -8,8 +8,8 @@ import dataclasses
 import math
 import threading
 from typing import Any
-from typing import TypeVar
-from typing import cast
+from typing import TypeAlias
+from typing import overload
 
 from dp_accounting import dp_event as stock_dp_event
 from dp_accounting import privacy_accountant
@@ -32,7 +32,7 @@ from dp_accounting_ext.validation import inheritance
 NeighborRel = privacy_accountant.NeighboringRelation
 CompositionErrorDetails = privacy_accountant.PrivacyAccountant.CompositionErrorDetails
 FloatArray = npt.NDArray[np.float64]
-Numbers = TypeVar("Numbers", float, FloatArray)
+Many: TypeAlias = FloatArray | Sequence[float]
 # Tuning: answers that are kept as they are.
 _MOST_ANSWERS = 10_000
 # Bounds of what is composed of nothing.
@@ -304,7 +304,13 @@ class PLDAccountant(pld_privacy_accountant.PLDAccountant):
             )
         return known
 
-    def get_epsilon(self, target_delta: Numbers) -> Numbers:
+    @overload
+    def get_epsilon(self, target_delta: float) -> float: ...
+
+    @overload
+    def get_epsilon(self, target_delta: Many) -> FloatArray: ...
+
+    def get_epsilon(self, target_delta: Any) -> Any:
         """Returns an upper bound on ε at δ, in nats.
 
         Args:
@@ -320,9 +326,15 @@ class PLDAccountant(pld_privacy_accountant.PLDAccountant):
             ValueError: If it is NaN.
         """
         (upper,) = self._epsilons(target_delta, _upper_epsilons)
-        return cast(Numbers, upper)
+        return upper
 
-    def get_delta(self, target_epsilon: Numbers) -> Numbers:
+    @overload
+    def get_delta(self, target_epsilon: float) -> float: ...
+
+    @overload
+    def get_delta(self, target_epsilon: Many) -> FloatArray: ...
+
+    def get_delta(self, target_epsilon: Any) -> Any:
         """Returns an upper bound on δ at ε.
 
         Args:
@@ -336,9 +348,17 @@ class PLDAccountant(pld_privacy_accountant.PLDAccountant):
             ValueError: If it is NaN.
         """
         (upper,) = self._deltas(target_epsilon, _upper_deltas)
-        return cast(Numbers, upper)
+        return upper
 
-    def get_epsilon_bounds(self, target_delta: Numbers) -> tuple[Numbers, Numbers]:
+    @overload
+    def get_epsilon_bounds(self, target_delta: float) -> tuple[float, float]: ...
+
+    @overload
+    def get_epsilon_bounds(
+        self, target_delta: Many
+    ) -> tuple[FloatArray, FloatArray]: ...
+
+    def get_epsilon_bounds(self, target_delta: Any) -> Any:
         """Returns certified bounds on ε at δ: lower ≤ the true ε ≤ upper, in nats.
 
         Args:
@@ -359,7 +379,15 @@ class PLDAccountant(pld_privacy_accountant.PLDAccountant):
         )
         return lower, upper
 
-    def get_delta_bounds(self, target_epsilon: Numbers) -> tuple[Numbers, Numbers]:
+    @overload
+    def get_delta_bounds(self, target_epsilon: float) -> tuple[float, float]: ...
+
+    @overload
+    def get_delta_bounds(
+        self, target_epsilon: Many
+    ) -> tuple[FloatArray, FloatArray]: ...
+
+    def get_delta_bounds(self, target_epsilon: Any) -> Any:
         """Returns certified bounds on δ at ε: lower ≤ the true δ ≤ upper.
 
         Args:
@@ -417,9 +445,19 @@ class PLDAccountant(pld_privacy_accountant.PLDAccountant):
             answers.append(_as_given(filled))
         return answers
 
+    @overload
     def get_true_positive_rates(
-        self, false_positive_rates: Numbers, deltas: FloatArray | None = None
-    ) -> Numbers:
+        self, false_positive_rates: float, deltas: Many | None = None
+    ) -> float: ...
+
+    @overload
+    def get_true_positive_rates(
+        self, false_positive_rates: Many, deltas: Many | None = None
+    ) -> FloatArray: ...
+
+    def get_true_positive_rates(
+        self, false_positive_rates: Any, deltas: Any = None
+    ) -> Any:
         """Returns upper bounds on what a membership test finds.
 
         Args:
@@ -438,9 +476,17 @@ class PLDAccountant(pld_privacy_accountant.PLDAccountant):
         """
         return self.get_true_positive_rate_bounds(false_positive_rates)[1]
 
+    @overload
     def get_true_positive_rate_bounds(
-        self, false_positive_rates: Numbers
-    ) -> tuple[Numbers, Numbers]:
+        self, false_positive_rates: float
+    ) -> tuple[float, float]: ...
+
+    @overload
+    def get_true_positive_rate_bounds(
+        self, false_positive_rates: Many
+    ) -> tuple[FloatArray, FloatArray]: ...
+
+    def get_true_positive_rate_bounds(self, false_positive_rates: Any) -> Any:
         """Returns certified bounds on what the best membership test finds.
 
         Args:
@@ -454,6 +500,7 @@ class PLDAccountant(pld_privacy_accountant.PLDAccountant):
         Raises:
             TypeError: If they are not real numbers.
             ValueError: If one is not in [0, 1].
+            ArithmeticError: If the bounds cross by more than rounding: a fault of ours.
 
         Source:
             https://arxiv.org/abs/1905.02383, section 2 (trade-off functions).
@@ -513,6 +560,7 @@ class PLDAccountant(pld_privacy_accountant.PLDAccountant):
         Raises:
             TypeError: If it is not a real number.
             ValueError: If it is not in its range.
+            ArithmeticError: If the bounds cross by more than rounding: a fault of ours.
 
         Source:
             https://arxiv.org/abs/1905.02383, Definition 4 (μ-GDP).

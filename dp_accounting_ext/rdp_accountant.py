@@ -7,8 +7,8 @@ import dataclasses
 import math
 import threading
 from typing import Any
-from typing import TypeVar
-from typing import cast
+from typing import TypeAlias
+from typing import overload
 
 from dp_accounting import dp_event as stock_dp_event
 from dp_accounting import privacy_accountant
@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dp_accounting_ext.reading import event_reader
+from dp_accounting_ext.reading import event_table
 from dp_accounting_ext.reading import group_events
-from dp_accounting_ext.reading import renyi_events
 from dp_accounting_ext.renyi import conversion
 from dp_accounting_ext.renyi import curves
 from dp_accounting_ext.validation import event_trees
@@ -26,7 +26,7 @@ from dp_accounting_ext.validation import fields
 from dp_accounting_ext.validation import inheritance
 
 FloatArray = npt.NDArray[np.float64]
-Numbers = TypeVar("Numbers", float, FloatArray)
+Many: TypeAlias = FloatArray | Sequence[float]
 NeighborRel = privacy_accountant.NeighboringRelation
 CompositionErrorDetails = privacy_accountant.PrivacyAccountant.CompositionErrorDetails
 
@@ -165,7 +165,7 @@ class RdpAccountant(rdp_privacy_accountant.RdpAccountant):
     def _maybe_compose(
         self, event: stock_dp_event.DpEvent, count: int, do_compose: bool
     ) -> CompositionErrorDetails | None:
-        reader = renyi_events.reader(self._neighboring_relation)
+        reader = event_table.curve_reader(self._neighboring_relation)
         known, earlier = self._state, None
         try:
             size = max(known.group_size, group_events.largest(event))
@@ -256,10 +256,16 @@ class RdpAccountant(rdp_privacy_accountant.RdpAccountant):
             for row in state.rows.tolist()
         )
 
-    def get_epsilon(self, target_delta: Numbers) -> Numbers:
+    @overload
+    def get_epsilon(self, target_delta: float) -> float: ...
+
+    @overload
+    def get_epsilon(self, target_delta: Many) -> FloatArray: ...
+
+    def get_epsilon(self, target_delta: Any) -> Any:
         """Returns an upper bound on ε at δ, in nats; of an array, an array."""
         question = self.get_epsilon_and_optimal_order
-        return cast(Numbers, _each("target_delta", target_delta, question))
+        return _each("target_delta", target_delta, question)
 
     def get_delta_and_optimal_order(self, target_epsilon: float) -> tuple[float, float]:
         """Returns δ at ε, the largest over the splits, and the order that gave it.
@@ -284,10 +290,16 @@ class RdpAccountant(rdp_privacy_accountant.RdpAccountant):
             delta = min((extra + (1 - extra) * delta) * (1 + _ROUNDING), 1.0)
         return delta, order
 
-    def get_delta(self, target_epsilon: Numbers) -> Numbers:
+    @overload
+    def get_delta(self, target_epsilon: float) -> float: ...
+
+    @overload
+    def get_delta(self, target_epsilon: Many) -> FloatArray: ...
+
+    def get_delta(self, target_epsilon: Any) -> Any:
         """Returns an upper bound on δ at ε; of an array, an array."""
         question = self.get_delta_and_optimal_order
-        return cast(Numbers, _each("target_epsilon", target_epsilon, question))
+        return _each("target_epsilon", target_epsilon, question)
 
 
 def _each(

@@ -18,11 +18,11 @@ import numpy.typing as npt
 from scipy import optimize
 
 from dp_accounting_ext import dp_event
-from dp_accounting_ext.kernels import moment_tilts
+from dp_accounting_ext.amplification.matrix import moment_tilts
+from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import matrix_allocation
-from dp_accounting_ext.pairs import dominating_pair
 from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.reading import event_table
 from dp_accounting_ext.reading import extension_events

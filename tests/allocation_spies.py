@@ -3,7 +3,7 @@
 import numpy as np
 
 from dp_accounting_ext.amplification import allocation_routes
-from dp_accounting_ext.pairs import dominating_pair
+from dp_accounting_ext.kernel import dominating_pair
 
 Bound = dominating_pair.Bound
 

@@ -28,9 +28,8 @@ class Asked:
     def upper_delta(self, epsilon):
         return float(self.bounds.upper_deltas(np.array([epsilon]))[0])
 
-    def lower_delta(self, epsilon, upper):
-        lower = self.bounds.lower_deltas(np.array([epsilon]), np.array([upper]))
-        return float(lower[0])
+    def lower_delta(self, epsilon):
+        return float(self.bounds.lower_deltas(np.array([epsilon]))[0])
 
     def epsilon_bounds(self, delta):
         lower, upper = self.bounds.epsilon_bounds(np.array([delta]))

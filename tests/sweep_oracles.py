@@ -1,35 +1,25 @@
-"""What tests of sweeps share: small grids, and tables without their times."""
+"""What tests of sweeps share: small grids, and executors that run or die."""
 
 from concurrent import futures
-import csv
-import io
 import os
 import signal
 
-HEADER = "noise_multiplier,steps,selected,epochs,delta"
-RESULTS = "epsilon_lower,epsilon_upper,seconds,note"
+HEADER = "noise_multiplier,steps_per_epoch,batches_per_record,epochs,delta"
 
 
 def small_grid(num_rows):
     """Distinct settings, each a few dozen milliseconds; every fifth one is bad."""
     lines = [HEADER]
     for i in range(num_rows):
-        selected = 7 if i % 5 == 4 else 1
-        lines.append(f"{1 + i / 7:.3f},{5},{selected},1,1e-6")
+        count = 7 if i % 5 == 4 else 1
+        lines.append(f"{1 + i / 7:.3f},5,{count},1,1e-6")
     return "\n".join(lines) + "\n"
-
-
-def without_times(table):
-    """The cells of a table but for its seconds, each of which must be a number."""
-    rows = list(csv.reader(io.StringIO(table.decode(), newline="")))
-    assert all(float(row[-2]) >= 0 for row in rows[1:])
-    return [[*row[:-2], row[-1]] for row in rows]
 
 
 class Inline(futures.Executor):
     """Runs what it is given, at once; counts it."""
 
-    def __init__(self):
+    def __init__(self, workers=1):
         self.submitted = 0
 
     def submit(self, fn, /, *args, **kwargs):

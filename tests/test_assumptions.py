@@ -13,9 +13,9 @@ from scipy import fft
 from scipy import special
 from scipy import stats
 
-from dp_accounting_ext.composition import trade_off
-from dp_accounting_ext.kernels import lattice
-from dp_accounting_ext.kernels import sums
+from dp_accounting_ext.amplification.k_of_t import plane
+from dp_accounting_ext.bounds import trade_off
+from dp_accounting_ext.kernel import sums
 from dp_accounting_ext.mechanisms import subsampled
 from dp_accounting_ext.pairs import gaussian_mixture
 
@@ -181,7 +181,7 @@ SIZES = [16, 60, 1000, 2**12, 3**8, 5**6, 30000]
 @pytest.mark.parametrize("size", [16, 60, 1000, 2**11, 3**7, 5**5])
 def test_forward_transform(size):
     """Frequencies against the sums that define them, within what is allowed."""
-    allowed = lattice._LEVEL_ERROR * math.log2(size) * UNIT_ROUNDOFF
+    allowed = plane._LEVEL_ERROR * math.log2(size) * UNIT_ROUNDOFF
     for frequency in np.random.default_rng(size).integers(1, size // 2 + 1, 2):
         # Angles are fractions of integers, which have no rounding.
         turns = (int(frequency) * np.arange(size)) % size
@@ -195,7 +195,7 @@ def test_forward_transform(size):
 @pytest.mark.parametrize("size", [2**18, 3**11, 5**7, 2**21])
 def test_long_transforms_of_one_mass(size):
     """The waves themselves: what a transform multiplies with."""
-    allowed = lattice._LEVEL_ERROR * math.log2(size) * UNIT_ROUNDOFF
+    allowed = plane._LEVEL_ERROR * math.log2(size) * UNIT_ROUNDOFF
     rng = np.random.default_rng(size)
     place = int(rng.integers(1, size))
     law = np.zeros(size)
@@ -219,28 +219,11 @@ def test_sines(largest):
 @pytest.mark.parametrize("size", SIZES)
 def test_transforms_there_and_back(size):
     """A round trip errs by a transform's error twice, at most."""
-    allowed = 2 * lattice._LEVEL_ERROR * math.log2(size) * UNIT_ROUNDOFF
+    allowed = 2 * plane._LEVEL_ERROR * math.log2(size) * UNIT_ROUNDOFF
     for law in laws(size, size):
         spectrum = fft.rfft(law)
         weight = 2 * float(np.abs(spectrum).mean()) + 1
         assert np.abs(fft.irfft(spectrum, size) - law).max() <= allowed * weight
-
-
-@pytest.mark.parametrize("count", [1, 2, 5, 40])
-@pytest.mark.parametrize("tilt", [-0.4, 0.0, 0.3])
-def test_noise_of_a_tilted_power_is_bounded(count, tilt):
-    """The law of a sum in exact integers: mass i has C(n, i) 2^-n."""
-    factor = lattice.Factor(0, np.array([0.5, 0.5]), count)
-    size = fft.next_fast_len(4 * count + 16, real=True)
-    tilted = lattice.TiltedSum([factor], tilt, size, [0.5])
-    values = tilted.masses([count], 0)
-    indices = np.arange(size, dtype=np.int64)
-    scale = values.scale(indices)
-    for index in range(size):
-        exact = mpmath.mpf(math.comb(count, index)) / 2**count if index <= count else 0
-        found = float(values.values[index]) * float(scale[index])
-        rounding = tilted.mass_error() * exact
-        assert abs(found - exact) <= values.noise * float(scale[index]) + rounding
 
 
 @pytest.mark.parametrize("size", [10, 1000, 60000])

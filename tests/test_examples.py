@@ -99,7 +99,7 @@ def test_the_gallerys_pictures_are_drawn(tmp_path, capsys):
     gallery.main(["--folder", str(tmp_path), "--points", "3"])
     names = {path.name for path in tmp_path.iterdir()}
     assert names == {"trade_off.png", "calibration.png"}
-    page = (FOLDER.parent / "gallery.md").read_text(encoding="utf-8")
+    page = (FOLDER.parent / "index.md").read_text(encoding="utf-8")
     assert all(f"]({name})" in page for name in names)
     assert "wrote" in capsys.readouterr().out
 

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 
+import dp_accounting_ext
 from dp_accounting_ext import wpm
 
 MOST_EXPENSIVE = 1.15
@@ -24,7 +25,8 @@ def test_it_costs_hardly_more_than_the_library():
     """What it adds to the CPU time of a fresh process, the least of a few runs."""
     code = (
         "import time, dp_accounting; library = time.process_time();"
-        "import dp_accounting_ext; print(library, time.process_time())"
+        "from dp_accounting_ext import PLDAccountant, RdpAccountant;"
+        "print(library, time.process_time())"
     )
     run(code)
     library = ours = math.inf
@@ -40,7 +42,7 @@ def test_it_loads_nothing_but_itself():
     """Neither packages that dp_accounting does not load, nor the solvers of `wpm`."""
     code = (
         "import sys, dp_accounting; before = set(sys.modules);"
-        "import dp_accounting_ext; print(*(set(sys.modules) - before))"
+        "from dp_accounting_ext import *; print(*(set(sys.modules) - before))"
     )
     loaded = run(code).split()
     ours = {name for name in loaded if name.split(".")[0] == "dp_accounting_ext"}
@@ -49,6 +51,26 @@ def test_it_loads_nothing_but_itself():
     # A module an idea, each of a hundred lines or so: what they cost is tested above.
     assert len(ours) <= 110
     assert not {name.split(".")[-1] for name in ours} & SOLVERS
+
+
+def test_the_version_waits_for_no_library():
+    code = (
+        "import runpy, sys; sys.argv = ['dp-accounting-ext', '--version']\n"
+        "try: runpy.run_module('dp_accounting_ext', run_name='__main__')\n"
+        "except SystemExit as end: assert end.code == 0\n"
+        "print(*{'numpy', 'scipy', 'dp_accounting'} & set(sys.modules))"
+    )
+    assert run(code).split() == ["dp-accounting-ext", dp_accounting_ext.__version__]
+
+
+def test_what_is_imported_warns_of_nothing():
+    code = (
+        "import warnings, dp_accounting; warnings.simplefilter('error');"
+        "from dp_accounting_ext import *;"
+        "from dp_accounting_ext import budget, mechanisms, pld, risk, studies, wpm;"
+        "from dp_accounting_ext.integrations import prv_accountant"
+    )
+    assert run(code) == ""
 
 
 def test_modules_and_names_of_wpm_come_when_asked_for():

@@ -15,12 +15,11 @@ import numpy as np
 import pytest
 
 import dp_accounting_ext as ext
+from dp_accounting_ext import risk
 from dp_accounting_ext.studies import calibration
 from dp_accounting_ext.studies import comparison
-from dp_accounting_ext.studies import delta_profile
-from dp_accounting_ext.studies import drawing
-from dp_accounting_ext.studies import grid_file
-from dp_accounting_ext.studies import results_file
+from dp_accounting_ext.studies import curves
+from dp_accounting_ext.studies import sweep
 from dp_accounting_ext.studies import training_run
 from dp_accounting_ext.validation import fields
 from dp_accounting_ext.wpm import checks
@@ -35,52 +34,19 @@ def compose(event, accountant=ext.PLDAccountant):
 
 
 def run(**changes):
-    return lambda _: training_run.TrainingRun(**{"num_steps": 10, **changes})
-
-
-def grid(text):
-    def read(folder):
-        (folder / "grid.csv").write_text(text, encoding="utf-8")
-        return grid_file.read(folder / "grid.csv")
-
-    return read
-
-
-def row(**changes):
-    cells = dict.fromkeys(("noise_multiplier", "steps", "selected", "epochs"), "1")
-    return lambda _: grid_file.read_row({**cells, "delta": "0.1", **changes})
-
-
-def table(content, name="table.csv"):
-    def resume(folder):
-        (folder / "table.csv").write_text(content)
-        whole = grid_file.Grid(("steps",), (("1",),))
-        with results_file.resume(folder / name, whole):
-            pass
-
-    return resume
-
-
-def twice(folder):
-    whole = grid_file.Grid(("steps",), (("1",),))
-    with results_file.resume(folder / "table.csv", whole):
-        table("")(folder)
-
-
-def output(name, **options):
-    return lambda folder: drawing.check_output(folder / name, **options)
+    return lambda _: training_run.TrainingRun(**{"steps_per_epoch": 10, **changes})
 
 
 def profiles(**options):
     setting = training_run.TrainingRun(1.0, 2, 1, 1, 1e-3)
-    return lambda _: delta_profile.profiles(setting, **options)
+    return lambda _: curves.profiles(setting, **options)
 
 
 class Unknown(dp_accounting.DpEvent):
     """Registered nowhere."""
 
 
-HEADER = "noise_multiplier,steps,selected,epochs,delta"
+ADD_OR_REMOVE = privacy_accountant.NeighboringRelation.ADD_OR_REMOVE_ONE
 SETTING = training_run.TrainingRun(None, 10, 1, 1, 1e-6)
 
 CASES = [
@@ -129,8 +95,8 @@ CASES = [
     (run(epochs=2**60), "epochs must be at most 2^53. Found 1152921504606846976."),
     (run(epochs=-0.5), "epochs must be positive and finite. Found -0.5."),
     (
-        run(num_selected=2, epochs=2.5),
-        "epochs must be whole where num_selected is above 1. Found 2.5: round",
+        run(batches_per_record=2, epochs=2.5),
+        "epochs must be whole where batches_per_record is above 1. Found 2.5: round",
     ),
     (
         compose(ext.GroupSubsampledEvent(9999, Gaussian(1.0))),
@@ -152,32 +118,45 @@ CASES = [
     (run(noise_multiplier=0.0), "noise_multiplier must be positive and finite. Found"),
     (run(noise_multiplier=1e20), "noise_multiplier must be in [1e-60, 1e+09]. Found"),
     (
-        run(num_steps=10**6, epochs=10**6),
-        "num_steps times epochs must be at most 1000000000. Found 1000000 times",
+        run(steps_per_epoch=10**6, epochs=10**6),
+        "steps_per_epoch times epochs must be at most 1000000000. Found 1000000 times",
     ),
     (run(delta=1.0), "delta must be in (0, 1). Found 1.0."),
-    (run(num_steps=None), "batch_size, must be given. Found it missing."),
+    (run(steps_per_epoch=None), "batch_size, must be given. Found it missing."),
     (
         run(dataset_size=10, batch_size=2),
-        "num_steps must be left out where dataset_size and batch_size are given.",
+        "steps_per_epoch must be left out where dataset_size and batch_size are given.",
     ),
     (
-        run(num_steps=None, dataset_size=10, batch_size=20),
+        run(steps_per_epoch=None, dataset_size=10, batch_size=20),
         "batch_size must be at most dataset_size. Found 20 of 10.",
     ),
-    (run(sampling="shuffle"), "is the one for shuffled batches. Found 'shuffle'"),
+    (run(sampling="shuffle"), "no-amplification, shuffled. Found 'shuffle'."),
+    (
+        run(batches_per_record=11),
+        "batches_per_record must be at most steps_per_epoch. Found 11 of 10.",
+    ),
+    (run(epochs=0.0), "epochs must be positive and finite. Found 0.0."),
+    (
+        lambda _: run(sampling="shuffled")(_).event,
+        "sampling must be another than 'shuffled or fixed batches' for an event: its",
+    ),
+    (
+        lambda _: run(sampling="shuffled")(_).accountant(ADD_OR_REMOVE),
+        "neighboring_relation must be REPLACE_ONE where sampling is 'shuffled or fixed",
+    ),
     (
         lambda _: comparison.compare(training_run.TrainingRun(1.0, 10)),
         "delta must be given. Found it missing.",
     ),
-    # studies.calibration, studies.delta_profile
+    # studies.calibration, studies.curves
     (
         lambda _: calibration.calibrate(SETTING, -1.0),
-        "epsilon must be positive and finite. Found -1.0.",
+        "epsilon must be positive and at most 690. Found -1.",
     ),
     (
         lambda _: calibration.calibrate(SETTING, 1e5),
-        "epsilon must be at most 690, which promises nothing. Found 100000.",
+        "epsilon must be positive and at most 690. Found 100000.",
     ),
     (
         lambda _: calibration.calibrate(run(delta=1e-15)(None), 1e-12),
@@ -185,26 +164,20 @@ CASES = [
     ),
     (profiles(epsilons=[-1.0]), "epsilons must be finite and not negative. Found [-1"),
     (profiles(num_points=2), "num_points must be at least 3 and at most 10000. Found"),
-    # studies.drawing
-    (output("a.jpg"), "output must end in .pdf, .png or .svg. Found"),
-    (output("a.png", dpi=5), "dpi must be from 20 to 1200. Found 5."),
-    (output("no/a.png"), "output must be in a directory that can be written to. Found"),
-    # studies.grid_file, studies.results_file
-    (grid('"'), "grid must be a CSV file in UTF-8."),
-    (grid(""), "grid must have a header. Found an empty file."),
-    (grid("steps\n"), "grid must have a column noise_multiplier. Found"),
-    (grid(f"{HEADER},colour\n"), "grid's columns must be of noise_multiplier,"),
-    (grid(f"{HEADER},delta\n"), "grid must have one column delta. Found several."),
-    (grid(f"{HEADER}\n1\n"), "grid's rows must have 5 cells. Found 1 on line 2."),
     (
-        grid(f'{HEADER}\n1,1,1,1,"a\nb"\n'),
-        "grid's cells must be of one line. Found a longer one on line 3.",
+        lambda _: curves.trade_offs(SETTING, least_rate=0.0),
+        "least_rate must be in [1e-200, 1). Found 0.0.",
     ),
-    (row(delta="x"), "delta must be a number. Found 'x'."),
-    (row(steps="x"), "steps must be an integer. Found 'x'."),
-    (table("other\n"), "output must be absent, or a table of this grid to go on with."),
-    (table("", "/dev/null"), "output must be a file. Found /dev/null, which is a dev"),
-    (twice, "output must be written by one sweep at a time. Found another that writes"),
+    # studies.sweep
+    (
+        lambda _: sweep.run_of({"colour": "red"}),
+        "columns must be of noise_multiplier, steps_per_epoch,",
+    ),
+    (lambda _: sweep.run_of({"delta": "x"}), "delta must be a number. Found 'x'."),
+    (
+        lambda _: sweep.run_of({"steps": "x"}),
+        "steps_per_epoch must be an integer. Found 'x'.",
+    ),
     (
         lambda _: ext.PLDAccountant().get_delta("high"),
         "target_epsilon must be a real number. Found 'high'.",
@@ -247,6 +220,11 @@ CASES = [
     (lambda _: checks.epsilon(1e-15), "epsilon must be at least 1e-12. Found 1e-15."),
     (lambda _: checks.epsilon(200), "epsilon must be at most 160. Found 200."),
     (lambda _: checks.regularization(0.0), "regularization must be positive and at mo"),
+    (lambda _: checks.relative_gap(0.0), "relative_gap must be positive. Found 0.0."),
+    (
+        lambda _: calibration.calibrate_risk(SETTING, risk.advantage, 1.5),
+        "target must be in (0, 1). Found 1.5.",
+    ),
     (lambda _: checks.base_measure([1.0], 2, 1.0), "base_measure must have an entry"),
     (lambda _: checks.base_measure([-1.0], 1, 1.0), "base_measure must be non-negati"),
     (lambda _: checks.base_measure([9.0], 1, 1.0), "base_measure must have a sum in"),
@@ -324,10 +302,8 @@ EDGE = [
     "validation/fields.py",
     "studies/training_run.py",
     "studies/calibration.py",
-    "studies/delta_profile.py",
-    "studies/drawing.py",
-    "studies/grid_file.py",
-    "studies/results_file.py",
+    "studies/curves.py",
+    "studies/sweep.py",
     "wpm/checks.py",
     "pld_accountant.py",
     "rdp_accountant.py",

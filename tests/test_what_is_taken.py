@@ -9,7 +9,7 @@ import pytest
 import dp_accounting_ext as ext
 from dp_accounting_ext.wpm import dp_event as wpm_dp_event
 
-PAGE = pathlib.Path(__file__).parent.parent / "docs" / "limits.md"
+PAGE = pathlib.Path(__file__).parent.parent / "docs" / "guarantees.md"
 Relation = dp_accounting.NeighboringRelation
 LETTERS = {
     "A": Relation.ADD_OR_REMOVE_ONE,

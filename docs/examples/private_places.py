@@ -1,6 +1,6 @@
-"""A private place for each of 1000 phones of a made-up city, and the map of them.
+"""A private place for each of 200 phones of a made-up city, and the map of them.
 
-    python docs/examples/private_places.py [--users 1000] [--picture city.png]
+    python docs/examples/private_places.py [--users 200] [--picture city.png]
 
 Each phone has a trace of latitudes and longitudes. It is binned to the nearest of 1500
 public places, and one place is released under ε, for whoever changes a whole trace:
@@ -10,6 +10,7 @@ shows where people are, and no trace leaves its phone.
 
 import argparse
 import pathlib
+import sys
 
 import numpy as np
 
@@ -37,7 +38,7 @@ def make_city(generator, users, places=1500, fixes=40):
 def main(arguments=None):
     """Makes the city, draws a place for each phone, and prints what is left."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--users", type=int, default=1000)
+    parser.add_argument("--users", type=int, default=200)
     parser.add_argument("--epsilon", type=float, default=4.0)
     parser.add_argument("--picture", type=pathlib.Path)
     parser.add_argument("--seed", type=int, help="of draws: for tests alone")
@@ -48,33 +49,63 @@ def main(arguments=None):
     # The five lines.
     mechanism = wpm.from_points(city, options.epsilon, metric="haversine")
     counts = [wpm.counts_at(city, trace, metric="haversine") for trace in traces]
-    places = mechanism.sample(np.array(counts), rng=options.seed)
+    places = draw_all(mechanism, np.array(counts), options.seed)
     relation = ext.PLDAccountant().neighboring_relation.REPLACE_ONE
     accountant = ext.PLDAccountant(relation).compose(mechanism.dp_event)
 
     before = np.mean([count / count.sum() for count in counts], axis=0)
     after = np.bincount(places, minlength=len(city)) / options.users
+    expected = mechanism.expected_cost()
     print(f"{options.users} places released, one each, of {len(city)}")
     print(f"a draw is {options.epsilon:g}-private; one more for the same phone costs")
     print(f"as much again: ε of one at δ = 1e-6: {accountant.get_epsilon(1e-6):.4f}")
+    print(
+        f"one draw is {expected.average:.2f} km from its phone in the mean, a phone at"
+    )
+    print(f"any one place counted alike, and {expected.worst:.2f} km at the worst;")
+    print(f"no place has more than {expected.most_likely:.4f} of any phone's law")
     print(f"centre before: {before @ city}, after: {after @ city}")
     if options.picture:
         draw(city, before, after, options)
 
 
+def draw_all(mechanism, counts, seed):
+    """Draws for a hundred phones at a time, and says on standard error how far."""
+    places = []
+    for begin in range(0, len(counts), 100):
+        part = counts[begin : begin + 100]
+        # The same seed for each part would be the same randomness.
+        places.append(
+            mechanism.sample(part, rng=None if seed is None else seed + begin)
+        )
+        print(f"\rdrawn: {begin + len(part)} of {len(counts)}", end="", file=sys.stderr)
+    print(file=sys.stderr)
+    return np.concatenate(places)
+
+
 def draw(city, before, after, options):
-    """Draws the map before and after."""
+    """Draws the maps before and after side by side, with one legend."""
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(1, 2, figsize=(10, 5), layout="constrained")
+    figure, axes = pyplot.subplots(
+        1, 2, figsize=(10, 5), layout="constrained", sharex=True, sharey=True
+    )
     titles = (
         "before: where the phones are",
         f"after: one draw each, ε = {options.epsilon:g}",
     )
+    area = 30 * 3e4 / len(city)
     for shown, title, shares in zip(axes, titles, (before, after), strict=True):
-        shown.scatter(*city.T[::-1], s=2, color="lightgrey")
-        shown.scatter(*city.T[::-1], s=3e4 * shares / len(city) * 30, alpha=0.5)
+        shown.scatter(*city.T[::-1], s=2, color="lightgrey", label="a public place")
+        shown.scatter(*city.T[::-1], s=area * shares, alpha=0.5)
         shown.set(title=title, xlabel="longitude", ylabel="latitude")
+        shown.set_aspect(SCALE[0] / SCALE[1])
+    for share in (0.001, 0.005, 0.02):
+        label = f"{share:.1%} of the phones"
+        shown.scatter([], [], s=area * share, alpha=0.5, color="C0", label=label)
+    figure.legend(
+        *shown.get_legend_handles_labels(), loc="outside lower center", ncol=4
+    )
     figure.savefig(options.picture, dpi=120)
     pyplot.close(figure)
 

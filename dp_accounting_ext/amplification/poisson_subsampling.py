@@ -5,8 +5,8 @@ import math
 
 import numpy as np
 
-from dp_accounting_ext.kernels import floats
-from dp_accounting_ext.pairs import dominating_pair
+from dp_accounting_ext.kernel import dominating_pair
+from dp_accounting_ext.kernel import floats
 
 Bound = dominating_pair.Bound
 Direction = dominating_pair.Direction

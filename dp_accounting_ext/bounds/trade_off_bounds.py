@@ -8,12 +8,13 @@ import numpy as np
 import numpy.typing as npt
 
 from dp_accounting_ext.bounds import privacy_bounds
-from dp_accounting_ext.composition import loss_distribution
-from dp_accounting_ext.composition import trade_off
+from dp_accounting_ext.bounds import trade_off
+from dp_accounting_ext.kernel import dominating_pair
+from dp_accounting_ext.kernel import floats
+from dp_accounting_ext.kernel import lattice_law
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
-from dp_accounting_ext.pairs import dominating_pair
 from dp_accounting_ext.pairs import gaussian_mixture
 
 Bound = dominating_pair.Bound
@@ -25,6 +26,8 @@ _TAIL_SHARE = 1e-6
 _LEAST_RATE = 1e-200
 # Certified: a quotient, a square root and an exponential, relatively.
 _ROUNDING = 1e-12
+# Tuning: curves are asked for everywhere.
+_RESOLUTION = lattice_law.Resolution(scales=6)
 _MOST = 0.5  # Larger false positive rates are small ones of the other direction.
 
 
@@ -38,15 +41,11 @@ class TradeOffBounds:
 
     def __init__(self, counts: Mapping[interface.Mechanism, int], least: float) -> None:
         self._parts = {bound: compositions.flatten(counts, bound) for bound in Bound}
-        precision = math.fsum(
-            n * part.gaussian_precision() for part, n in counts.items()
-        )
-        self._mean = math.sqrt(precision) * (1 + _ROUNDING)
-        self._largest_loss = interface.largest_loss_of(counts)
+        claims = interface.claims_of(counts)
+        self._mean = math.sqrt(claims.gaussian_precision) * (1 + _ROUNDING)
+        self._largest_loss = claims.largest_loss
         self._least = max(least, _LEAST_RATE)
-        self._curves: dict[
-            tuple[Direction, Bound], trade_off.Curve | trade_off.LowerCurve
-        ] = {}
+        self._curves: dict[tuple[Direction, Bound], trade_off.Curve] = {}
         exponent = math.floor(math.log10(self._least * _TAIL_SHARE))
         self._tail = max(10.0**exponent, gaussian_mixture.SMALLEST_TAIL_MASS)
 
@@ -54,7 +53,10 @@ class TradeOffBounds:
         """Returns (n,) bounds on the true positive rates at false positive rates."""
         both = [self._found_and_missed(rates, way, bound)[0] for way in Direction]
         worst: FloatArray = np.maximum(*both)
-        return worst
+        # Among denormals a bound is off by some units: a simple one takes its place.
+        rare = (worst > 0) & (worst < floats.SMALLEST_MASS)
+        known = rates if bound is Bound.LOWER else np.full(1, floats.SMALLEST_MASS)
+        return np.where(rare, known, worst)
 
     def gaussian_parameter(self, least: float, bound: Bound) -> float:
         """Returns a bound on the largest μ(α), least ≤ α ≤ 1/2, in either direction.
@@ -99,8 +101,11 @@ class TradeOffBounds:
             above.append(self._of_the_largest_loss(rates))
             found = np.minimum(found, np.minimum(*(f for f, _ in above)))
             missed = np.maximum(missed, np.maximum(*(m for _, m in above)))
-            return np.minimum(found, 1 - missed * (1 - _ROUNDING)), missed
-        return np.maximum(found, 1 - missed * (1 + _ROUNDING)), missed
+            # The difference from one is rounded, too.
+            most = np.nextafter(1 - missed * (1 - _ROUNDING), 2.0)
+            return np.minimum(found, np.minimum(most, 1.0)), missed
+        least = np.nextafter(1 - missed * (1 + _ROUNDING), 0.0)
+        return np.maximum(found, least), missed
 
     @staticmethod
     def _of_a_gaussian(
@@ -128,30 +133,20 @@ class TradeOffBounds:
         rounding = _ROUNDING if bound is Bound.UPPER else -_ROUNDING
         return (1 + rounding) / part.noise_multiplier
 
-    def _curve(
-        self, direction: Direction, bound: Bound
-    ) -> trade_off.Curve | trade_off.LowerCurve:
+    def _curve(self, direction: Direction, bound: Bound) -> trade_off.Curve:
         key = direction, bound
         if key not in self._curves:
             self._curves[key] = self._make_curve(direction, bound)
         return self._curves[key]
 
-    def _make_curve(
-        self, direction: Direction, bound: Bound
-    ) -> trade_off.Curve | trade_off.LowerCurve:
-        parts = self._parts[bound]
-        if bound is Bound.UPPER or sum(parts.values()) == 1:
-            pairs = interface.pairs_of(compositions.compose(parts), bound, self._tail)
-            return trade_off.Curve(pairs.of(direction), direction)
-        laws = [
-            loss_distribution.from_pair(
-                interface.pairs_of_part(part, bound, self._tail).of(direction),
-                direction,
-                count,
-            )
-            for part, count in parts.items()
-        ]
-        return trade_off.LowerCurve(laws, self._least)
+    def _make_curve(self, direction: Direction, bound: Bound) -> trade_off.Curve:
+        composed = privacy_bounds.composition_of(
+            self._parts[bound], bound, self._tail, _RESOLUTION
+        )
+        found = composed.accurate_in(direction)
+        return trade_off.Curve(
+            found if direction is Direction.REMOVE else found.swapped()
+        )
 
 
 class WorstOf:
@@ -178,4 +173,5 @@ class WorstOf:
             max(each.gaussian_parameter(least, bound) for each in self._scenarios)
             for bound in (Bound.LOWER, Bound.UPPER)
         )
-        return min(lower, upper), upper
+        ordered = privacy_bounds.in_order(np.array([lower]), np.array([upper]))
+        return float(ordered[0]), upper

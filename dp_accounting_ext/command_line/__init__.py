@@ -6,23 +6,24 @@ from collections.abc import Sequence
 import dp_accounting_ext
 from dp_accounting_ext.command_line import calibrate
 from dp_accounting_ext.command_line import compare
+from dp_accounting_ext.command_line import curves
 from dp_accounting_ext.command_line import parser
-from dp_accounting_ext.command_line import profile
 from dp_accounting_ext.command_line import statement
 from dp_accounting_ext.command_line import sweep
 from dp_accounting_ext.command_line import text
 from dp_accounting_ext.command_line import wpm
 
-_SUBCOMMANDS = (compare, calibrate, statement, profile, sweep, wpm)
+_SUBCOMMANDS = (compare, calibrate, statement, curves, sweep, wpm)
 _PROG = "dp-accounting-ext"
-_INTERRUPTED = 130
+_INCOMPLETE, _INTERRUPTED = 1, 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command.
 
     Returns:
-        The exit status: 0, 2 for bad input, 130 where it was interrupted.
+        The exit status: 0, 1 where a part could not be done and the output says which,
+        2 for bad input, 130 where it was interrupted.
     """
     whole = parser.Parser(
         prog=_PROG,
@@ -31,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     version = f"{_PROG} {dp_accounting_ext.__version__}"
     whole.add_argument("--version", action="version", version=version)
-    commands = whole.add_subparsers(dest="command", required=True)
+    commands = parser.add_commands(whole)
     for subcommand in _SUBCOMMANDS:
         subcommand.add_to(commands)
     options = argparse.Namespace(prog=whole.prog)
@@ -39,6 +40,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # What --help prints can fail as any other output can.
         whole.parse_args(arguments, options)
         text.write(options.run(options))
+    except text.IncompleteError as incomplete:
+        text.write(str(incomplete))
+        return _INCOMPLETE
     except KeyboardInterrupt as error:
         text.complain(options.prog, str(error) or "interrupted.")
         return _INTERRUPTED

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Iterator
 import contextlib
+import difflib
 import re
 import sys
 import textwrap
@@ -37,9 +38,25 @@ class Parser(argparse.ArgumentParser):
         text.write(self.format_help())
 
 
+class _Command(Parser):
+    """Names the option that was meant, before those that are missing."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As in argparse."""
+        known = self._option_string_actions
+        for typed in args or ():
+            name = typed.partition("=")[0]
+            if re.fullmatch(r"--[a-z-]+", name) and name not in known:
+                begun = [option for option in known if option.startswith(name)]
+                near = begun or difflib.get_close_matches(name, known)
+                hint = f" Did you mean {' or '.join(near)}?" if near else ""
+                self.error(f"unrecognized arguments: {name}.{hint}")
+        return super().parse_known_args(args, namespace)
+
+
 def _with_what_is_allowed(message: str) -> str:
     """Returns a message of argparse; one that names a type says what that allows."""
-    form = r"argument (--[\w-]+): invalid (\w+) value: (.*)"
+    form = r"argument (--[\w-]+)[^:]*: invalid (\w+) value: (.*)"
     found = re.fullmatch(form, message, re.DOTALL)
     if not found or found[2] not in _KINDS:
         return message
@@ -61,7 +78,7 @@ def named_file(option: str, path: str, remedy: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.filename is None or str(error.filename) != str(path):
+        if error.filename is None or not str(error.filename).startswith(str(path)):
             raise
         raise ValueError(
             f"--{option} must be {remedy}. Found {path!r}: {error.strerror}."
@@ -72,94 +89,103 @@ def as_typed(message: str, options: Collection[str]) -> str:
     """Returns a message that names options as they are typed, not as fields.
 
     Args:
-        message: Of a function that the command calls: "num_steps must be …".
+        message: Of a function that the command calls: "batch_size must be …".
         options: The options of the command, as argparse names them.
     """
 
     def typed(word: re.Match[str]) -> str:
-        is_first, name = word.start() == 0, word[0].removeprefix("num_")
-        if name not in options or not (is_first or "_" in word[0]):
-            return word[0]
+        name, is_first = word[0], word.start() == 0
+        if name not in options or not (is_first or "_" in name):
+            return name
         return f"--{name.replace('_', '-')}"
 
     return re.sub(r"[a-z_]+", typed, message)
 
 
 def add_command(
-    commands: Any, name: str, run: Callable[[argparse.Namespace], str], **texts: str
+    commands: Any,
+    name: str,
+    run: Callable[[argparse.Namespace], str],
+    help: str,
+    epilog: str,
 ) -> argparse.ArgumentParser:
     """Adds a command that prints what `run` returns of its options."""
     command: argparse.ArgumentParser = commands.add_parser(
         name,
+        help=help,
+        description=f"{help[0].upper()}{help[1:]}.",
+        epilog=epilog,
         formatter_class=_Formatter,
         allow_abbrev=False,
-        **texts,
     )
     command.set_defaults(run=run, prog=command.prog)
     command.add_argument("--json", action="store_true", help="print JSON, no table")
     return command
 
 
-def add_noise(command: argparse.ArgumentParser, *, required: bool = True) -> None:
-    """Adds the option of a run's noise."""
-    command.add_argument(
-        "--noise-multiplier",
-        type=float,
-        required=required,
-        metavar="S",
-        help="standard deviation of the noise, over the clip",
+def add_commands(whole: Parser) -> Any:
+    """Returns what `add_command` adds to; without a command, help is printed."""
+    whole.set_defaults(run=lambda options: whole.format_help())
+    return whole.add_subparsers(
+        dest="command", metavar="COMMAND", title="commands", parser_class=_Command
     )
 
 
-def add_training(command: argparse.ArgumentParser) -> None:
-    """Adds the options of a training run, but for its noise."""
-    add_batches(command)
-    command.add_argument(
-        "--delta",
-        type=float,
-        required=True,
-        metavar="D",
-        help="δ, well below 1 / the dataset size",
-    )
-    command.add_argument(
-        "--group-size",
-        type=int,
+def _option(kind: type, metavar: str, help: str, **more: Any) -> dict[str, Any]:
+    return {"type": kind, "metavar": metavar, "help": help, **more}
+
+
+_SCHEMES = ", ".join(studies_training_run.OPTIONS)
+_OPTIONS = {
+    "noise-multiplier": _option(
+        float, "S", "standard deviation of the noise, over the clip", required=True
+    ),
+    "dataset-size": _option(int, "N", "records that are trained on"),
+    "batch-size": _option(int, "B", "records of a batch, on average"),
+    "epochs": _option(
+        float,
+        "E",
+        "passes over the dataset; 2.5 for a run that ends amid the third; default: 1",
         default=1,
-        metavar="G",
-        help="records protected together, such as a user's or a family's; default: 1",
-    )
-
-
-def add_batches(command: argparse.ArgumentParser) -> None:
-    """Adds the options that say how often a record is in a batch."""
-    command.add_argument(
-        "--dataset-size", type=int, metavar="N", help="records that are trained on"
-    )
-    command.add_argument(
-        "--batch-size", type=int, metavar="B", help="records of a batch, on average"
-    )
-    command.add_argument(
-        "--epochs",
-        type=float,
-        default=1,
-        metavar="E",
-        help="passes over the dataset; 2.5 for a run that ends amid the third; "
+    ),
+    "steps-per-epoch": _option(
+        int,
+        "T",
+        "in place of --dataset-size and --batch-size: N / B, not the steps of the "
+        "whole run",
+    ),
+    "batches-per-record": _option(
+        int,
+        "K",
+        "with --steps-per-epoch: batches of an epoch that each record is in; "
         "default: 1",
-    )
-    command.add_argument(
-        "--steps",
-        type=int,
-        metavar="T",
-        help="in place of --dataset-size and --batch-size: steps of one epoch, N / B; "
-        "not of the whole run",
-    )
-    command.add_argument(
-        "--selected",
-        type=int,
         default=1,
-        metavar="K",
-        help="with --steps: steps of an epoch that each record is in; default: 1",
-    )
+    ),
+    "sampling": _option(
+        str, "HOW", f"how batches are drawn: {_SCHEMES}; default: each of these"
+    ),
+    "delta": _option(float, "D", "δ, well below 1 / the dataset size", required=True),
+    "group-size": _option(
+        int,
+        "G",
+        "records protected together, such as a user's or a family's; default: 1",
+        default=1,
+    ),
+}
+_RUN = set(_OPTIONS) - {"noise-multiplier", "delta", "group-size"}
+_OLDER_NAMES = {"steps": "steps_per_epoch", "selected": "batches_per_record"}
+
+
+def add_run(command: argparse.ArgumentParser, *others: str) -> None:
+    """Adds the options of a training run, and others in `_OPTIONS`."""
+    for name, option in _OPTIONS.items():
+        if name in _RUN or name in others:
+            command.add_argument(f"--{name}", **option)
+    hidden = argparse.SUPPRESS
+    for older, name in _OLDER_NAMES.items():
+        command.add_argument(
+            f"--{older}", dest=name, type=int, default=hidden, help=hidden
+        )
 
 
 def training_run(
@@ -168,14 +194,12 @@ def training_run(
     """Returns the run of the options.
 
     Args:
-        options: Of a command with `add_batches`, and perhaps more.
+        options: Of a command with `add_run`, and perhaps more.
         fields: What is not among its options, or in their place.
 
     Raises:
         TypeError, ValueError: If an option is not what its name says.
     """
-    known = vars(options)
-    names = "noise_multiplier", "epochs", "delta", "dataset_size", "batch_size"
-    found = {name: known[name] for name in (*names, "group_size") if name in known}
-    found |= {"num_steps": options.steps, "num_selected": options.selected}
-    return studies_training_run.TrainingRun(**{**found, **fields})
+    names = studies_training_run.TrainingRun.__dataclass_fields__
+    known = {name: value for name, value in vars(options).items() if name in names}
+    return studies_training_run.TrainingRun(**{**known, **fields})

@@ -3,10 +3,8 @@
 import sys
 import threading
 import time
-from types import TracebackType
 
-# Tuning: seconds of silence that nobody minds.
-_PATIENCE = 1.0
+_PATIENCE = 1.0  # Tuning: seconds of silence that nobody minds.
 _WIDTH = 60
 
 
@@ -25,38 +23,31 @@ class Progress:
 
     def __init__(self, unit: str) -> None:
         self._unit = unit
-        self._is_seen = sys.stderr is not None and sys.stderr.isatty()
         self._begin = time.monotonic()
-        self._done, self._total, self._found = 0, 0, 0
+        self._done, self._total = 0, 0
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._renew, daemon=True)
 
     def __enter__(self) -> "Progress":
-        if self._is_seen:
+        if sys.stderr is not None and sys.stderr.isatty():
             self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._ended.set()
-        if self._is_seen:
+        if self._thread.ident is not None:
             self._thread.join()
 
     def show(self, done: int, total: int) -> None:
         """Tells what is done, of how much."""
         self._done, self._total = done, total
-        self._found += 1
 
     def line(self) -> str:
         """Returns what is known by now."""
         spent = time.monotonic() - self._begin
-        if not self._found:
+        if not self._done:
             return f"{self._unit}: {spent:.0f} s"
-        left = spent / self._found * (self._total - self._done)
+        left = spent / self._done * (self._total - self._done)
         return f"{self._done} of {self._total} {self._unit}, about {left:.0f} s left"
 
     def _renew(self) -> None:

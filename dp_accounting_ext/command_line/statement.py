@@ -1,12 +1,14 @@
 """The subcommand statement: what a training run promises, in words."""
 
 import argparse
-import dataclasses
 from typing import Any
 
+from dp_accounting_ext import risk
 from dp_accounting_ext.command_line import parser
 from dp_accounting_ext.command_line import progress_line
 from dp_accounting_ext.command_line import text
+from dp_accounting_ext.studies import comparison
+from dp_accounting_ext.studies import real_loops
 from dp_accounting_ext.studies import statement
 from dp_accounting_ext.studies import training_run
 
@@ -18,47 +20,61 @@ example:
 A text to stand beside a model: ε for one example and, with --group-size, for a
 user with so many; if an example is added or removed, and if it is replaced; for
 each way of drawing batches, with what would break it. Numbers are certified
-upper bounds, rounded up; --json has both bounds in full.
+upper bounds, rounded up; --json has both bounds in full. With --risk, what an
+attacker can do as well; with --loop, what becomes of the promise in a real
+loop.
 """
-_SAMPLING = {
-    scheme.lower().replace(" ", "-"): scheme for scheme in training_run.SCHEMES
-}
 
 
 def add_to(commands: Any) -> None:
     """Adds the subcommand."""
     command = parser.add_command(
-        commands,
-        "statement",
-        _run,
-        help="what a training run promises, in words",
-        epilog=_EPILOG,
+        commands, "statement", _run, "what a training run promises, in words", _EPILOG
     )
-    parser.add_noise(command)
-    parser.add_training(command)
+    parser.add_run(command, "noise-multiplier", "delta", "group-size")
+    form = command.add_mutually_exclusive_group()
+    form.add_argument(
+        "--markdown", action="store_true", help="a section for a model's card"
+    )
+    form.add_argument("--brief", action="store_true", help="three sentences")
     command.add_argument(
-        "--sampling",
-        metavar="HOW",
-        help=f"how batches were drawn: {', '.join(_SAMPLING)}; default: a row for each",
+        "--risk", action="store_true", help="what an attacker can do, in words"
+    )
+    command.add_argument(
+        "--loop",
+        nargs="+",
+        default=[],
+        metavar="PRACTICE",
+        help="what the loop does: " + ", ".join(map(repr, real_loops.PRACTICES)),
     )
 
 
 def _run(options: argparse.Namespace) -> str:
-    if options.sampling not in (None, *_SAMPLING):
-        raise ValueError(
-            f"sampling must be one of {', '.join(_SAMPLING)}, which is the one for "
-            f"shuffled batches. Found {options.sampling!r}."
-        )
-    setting = parser.training_run(options, sampling=_SAMPLING.get(options.sampling))
+    run = parser.training_run(options)
     with progress_line.Progress("statement"):
-        claims = statement.claims(setting)
-    if not options.json:
-        return statement.words(setting, claims)
-    results = [dataclasses.asdict(claim) for claim in claims]
-    return text.as_json(
-        {
-            "setting": text.fields(setting),
-            "warnings": statement.warnings(setting),
-            "results": results,
-        }
-    )
+        rows = statement.claims(run)
+        risks = _risks(run) if options.risk else {}
+    loops = real_loops.in_words(options.loop)
+    if options.json:
+        known = {"setting": run.to_dict(), "warnings": statement.warnings(run)}
+        if options.risk:
+            known["risk"] = risks
+        if loops:
+            known["loop"] = {name: real_loops.PRACTICES[name] for name in options.loop}
+        return text.json_of_rows(known, rows)
+    if options.markdown:
+        shown = statement.card(run, rows)
+    else:
+        shown = (statement.brief if options.brief else statement.words)(run, rows)
+    told = [f"With {scheme}: {words}" for scheme, words in risks.items()]
+    return "\n\n".join([shown, *told, *([loops] if loops else [])])
+
+
+def _risks(run: training_run.TrainingRun) -> dict[str, str]:
+    """Returns risks in words, for each way of drawing batches."""
+    found = {}
+    for each in training_run.schemes_of(run):
+        accountant = each.accountant()
+        adjacency = comparison.ADJACENCIES[accountant.neighboring_relation]
+        found[f"{each.sampling} ({adjacency})"] = risk.in_words(accountant)
+    return found

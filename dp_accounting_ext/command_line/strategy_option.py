@@ -20,22 +20,20 @@ _FORM = f"--strategy must be {_REMEDY}"
 _BUFFERED = "blt:"
 
 
-def event(
-    typed: str, setting: training_run.TrainingRun
-) -> dp_event.MatrixAllocationEvent:
+def event(typed: str, run: training_run.TrainingRun) -> dp_event.MatrixAllocationEvent:
     """Returns the run of a strategy, whose bins are the steps of an epoch.
 
     Args:
         typed: What was given for the option.
-        setting: The run, without what no theorem about such noise covers.
+        run: The run, without what no theorem about such noise covers.
 
     Raises:
         ValueError: If the option, or one beside it, is not what it must be.
         OSError: If it names a file that cannot be read.
     """
-    _check(setting)
-    noise = training_run.given("noise_multiplier", setting.noise_multiplier)
-    run = noise, setting.steps_of_epoch, int(setting.epochs)
+    _check(run)
+    noise = training_run.given("noise_multiplier", run.noise_multiplier)
+    fields = noise, run.num_steps, int(run.epochs)
     if typed.startswith(_BUFFERED):
         parts = typed.removeprefix(_BUFFERED).split(":")
         if len(parts) != 2:
@@ -43,13 +41,16 @@ def event(
         decays, scales = (_numbers(part.split(","), typed) for part in parts)
         try:
             return dp_event.MatrixAllocationEvent.from_buffered_toeplitz(
-                decays, scales, *run
+                decays, scales, *fields
             )
         except ValueError as error:
             raise ValueError(f"--strategy {_BUFFERED} {error}") from None
-    if _is_numbers(typed):
-        return dp_event.MatrixAllocationEvent(_numbers(typed.split(","), typed), *run)
-    return dp_event.MatrixAllocationEvent(_read(typed), *run)
+    rows = [typed.split(",")] if _is_numbers(typed) else _lines(typed)
+    numbers = [_numbers(row, typed) for row in rows]
+    if all(len(row) == 1 for row in numbers):  # A coefficient a line.
+        numbers = [[row[0] for row in numbers]]
+    strategy = numbers[0] if len(numbers) == 1 else numbers
+    return dp_event.MatrixAllocationEvent(strategy, *fields)
 
 
 def _is_numbers(typed: str) -> bool:
@@ -59,19 +60,20 @@ def _is_numbers(typed: str) -> bool:
     return "," in typed and not os.path.exists(typed)
 
 
-def _check(setting: training_run.TrainingRun) -> None:
+def _check(run: training_run.TrainingRun) -> None:
     """Refuses what a strategy does not go with."""
-    if not isinstance(setting.epochs, int):
+    if not isinstance(run.epochs, int):
+        raise ValueError(f"--epochs must be whole with --strategy. Found {run.epochs}.")
+    if run.sampling is not None:
         raise ValueError(
-            f"--epochs must be whole with --strategy. Found {setting.epochs}."
+            f"--sampling must be left out with --strategy. Found {run.sampling}."
         )
-    for option, value in (
-        ("selected", setting.num_selected),
-        ("group-size", setting.group_size),
-    ):
-        if value != 1:
-            raise ValueError(f"--{option} must be 1 with --strategy. Found {value}.")
-    bins, steps = setting.steps_of_epoch, setting.steps_of_epoch * setting.epochs
+    for name in ("batches_per_record", "group_size"):
+        if getattr(run, name) != 1:
+            raise ValueError(
+                f"{name} must be 1 with --strategy. Found {getattr(run, name)}."
+            )
+    bins, steps = run.num_steps, run.num_steps * run.epochs
     if bins > strategies.MOST_BINS or steps > strategies.MOST_STEPS:
         raise ValueError(
             f"--strategy must have at most {strategies.MOST_BINS} steps an epoch, and "
@@ -79,8 +81,8 @@ def _check(setting: training_run.TrainingRun) -> None:
         )
 
 
-def _read(path: str) -> list[float] | list[list[float]]:
-    """Returns the coefficients in a file, one a line or all in one, or the rows."""
+def _lines(path: str) -> list[list[str]]:
+    """Returns the cells of a file."""
     if "\0" in path:
         raise ValueError(f"{_FORM}. Found {path!r}.")
     try:
@@ -88,15 +90,9 @@ def _read(path: str) -> list[float] | list[list[float]]:
             parser.named_file("strategy", path, _REMEDY),
             open(path, encoding="utf-8-sig", newline="") as file,
         ):
-            lines = [line for line in csv.reader(file) if line]
+            return [line for line in csv.reader(file) if line]
     except (UnicodeError, csv.Error):
         raise ValueError(f"{_FORM}. Found other letters in {path!r}.") from None
-    rows = [_numbers(line, path) for line in lines]
-    if len(rows) == 1:
-        return rows[0]
-    if all(len(row) == 1 for row in rows):
-        return [row[0] for row in rows]
-    return rows
 
 
 def _numbers(cells: list[str], typed: str) -> list[float]:

@@ -1,6 +1,9 @@
 """The subcommand sweep: many settings, from a file to a file."""
 
 import argparse
+from collections.abc import Iterator
+from concurrent import futures
+import csv
 import os
 from typing import Any
 
@@ -8,26 +11,34 @@ from dp_accounting_ext.command_line import parser
 from dp_accounting_ext.command_line import progress_line
 from dp_accounting_ext.command_line import text
 from dp_accounting_ext.studies import sweep
+from dp_accounting_ext.studies import training_run
 from dp_accounting_ext.studies import worker_pool
-from dp_accounting_ext.validation import fields
 
 _EPILOG = """\
 example:
-  printf '%s\\n' noise_multiplier,steps,selected,epochs,delta \\
-      1,100,1,10,1e-6 2,100,1,10,1e-6 > grid.csv
+  printf '%s\\n' noise_multiplier,dataset_size,batch_size,epochs,delta \\
+      1,60000,600,10,1e-6 2,60000,600,10,1e-6 > grid.csv
   python -m dp_accounting_ext sweep --grid grid.csv --output table.csv
 
-The grid is a CSV file with columns noise_multiplier, steps (of one epoch),
-selected, epochs and delta and, if you like, scheme ("random allocation", which
-an empty cell is, "Poisson sampling" or "no amplification") and group_size. The
-output has them too, and epsilon_lower, epsilon_upper, seconds (of CPU) and
-note: why a bracket is wide, or why there is none. Rows are appended as they
-are found. A run that was stopped, however it was, goes on where it stopped
-when it is started again.
+The grid is a CSV file with a setting a row. Its columns are noise_multiplier,
+delta, epochs, dataset_size and batch_size (or steps_per_epoch and
+batches_per_record) and, if you like, group_size and sampling: random-allocation
+(which an empty cell is), poisson-sampling, no-amplification or shuffled.
+
+The output has these columns and epsilon_lower, epsilon_upper, seconds (of CPU)
+and note. Each row is added as soon as it is found, so that a stopped run goes
+on where it stopped when it is started again. Rows that the output has are left
+out, wherever they stand in the grid; those without bounds are tried again.
+
+Exit status: 0; 1 if a row has no bounds, and a note that says why; 2 for bad
+input; 130 if interrupted.
 """
-_OUTPUT = "a file, new or of this grid, in a directory that can be written to"
-# Tuning: each is a process with all of NumPy in it.
-_MOST_WORKERS = 1024
+_OUTPUT = "a file, new or with the columns of the grid, that can be written"
+_KILLED = "failed: its worker was killed, as for want of memory"
+_MOST_WORKERS = 1024  # Tuning: each is a process with all of NumPy in it.
+
+Row = dict[str, Any]
+Content = training_run.TrainingRun | tuple[str, ...]
 
 
 def add_to(commands: Any) -> None:
@@ -36,8 +47,8 @@ def add_to(commands: Any) -> None:
         commands,
         "sweep",
         _run,
-        help="ε of many settings, from a file to a file",
-        epilog=_EPILOG,
+        "bounds on ε of many settings, from a file to a file",
+        _EPILOG,
     )
     command.add_argument(
         "--grid", required=True, metavar="FILE", help="settings, a row each"
@@ -48,60 +59,147 @@ def add_to(commands: Any) -> None:
     command.add_argument(
         "--workers",
         type=int,
+        default=os.cpu_count() or 1,
         metavar="N",
         help="processes; default: as many as there are cores",
     )
 
 
 def _run(options: argparse.Namespace) -> str:
-    cores = os.cpu_count() or 1
-    workers = cores if options.workers is None else options.workers
-    if fields.positive_integer("workers", workers) > _MOST_WORKERS:
-        raise ValueError(f"workers must be at most {_MOST_WORKERS}. Found {workers}.")
-    pool = worker_pool.WorkerPool(workers)
-    try:
+    if not 1 <= options.workers <= _MOST_WORKERS:
+        raise ValueError(
+            f"workers must be from 1 to {_MOST_WORKERS}. Found {options.workers}."
+        )
+    with parser.named_file("grid", options.grid, "a CSV file that can be read"):
+        rows = _read(options.grid)
+    with parser.named_file("output", options.output, _OUTPUT):
+        there = _resumed(options.output, [*rows[0], *sweep.RESULTS])
+        left = {_content(row): row for row in rows if _content(row) not in there}
+        found: Row = {"rows": len(rows), "kept": len(rows) - len(left), "added": 0}
+        found |= {"without_bounds": 0, "seconds": 0.0}
         with (
-            parser.named_file("output", options.output, _OUTPUT),
-            parser.named_file("grid", options.grid, "a CSV file that can be read"),
+            open(options.output, "a", encoding="utf-8", newline="") as file,
             progress_line.Progress("rows") as progress,
         ):
-            summary = sweep.sweep(
-                options.grid,
-                options.output,
-                pool,
-                in_flight=max(128, 4 * workers),
-                progress=progress.show,
-            )
-        # Threads that still end when Python does complain on standard error.
-        pool.shutdown()
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt("interrupted; run it again to go on.") from None
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
-    if options.json:
-        return _json(options, summary)
-    return _sentence(options, summary)
+            try:
+                for row in _swept(left, options.workers):
+                    csv.writer(file, lineterminator="\n").writerow(row.values())
+                    file.flush()
+                    found["added"] += 1
+                    found["without_bounds"] += row["epsilon_upper"] is None
+                    found["seconds"] += row["seconds"]
+                    progress.show(found["added"], len(left))
+            except KeyboardInterrupt:
+                raise KeyboardInterrupt("interrupted; run it again to go on.") from None
+    printed = text.as_json({"grid": options.grid, "output": options.output, **found})
+    if not options.json:
+        printed = _sentence(options.output, found)
+    if found["without_bounds"]:
+        raise text.IncompleteError(printed)
+    return printed
 
 
-def _json(options: argparse.Namespace, summary: sweep.Summary) -> str:
-    return text.as_json(
-        {
-            "grid": options.grid,
-            "output": options.output,
-            "rows": summary.num_rows,
-            "kept": summary.num_kept,
-            "added": summary.num_rows - summary.num_kept,
-            "without_bounds": summary.num_without_bounds,
-            "seconds": summary.seconds,
-        }
-    )
-
-
-def _sentence(options: argparse.Namespace, summary: sweep.Summary) -> str:
-    added = summary.num_rows - summary.num_kept
-    words = f"{options.output}: {summary.num_kept} rows kept, {added} added"
-    if added:
-        words += f" in {summary.seconds:.1f} CPU s"
-    if summary.num_without_bounds:
-        words += f", {summary.num_without_bounds} of these without bounds (see note)"
+def _sentence(output: str, found: Row) -> str:
+    words = f"{output}: {found['kept']} rows kept, {found['added']} added"
+    if found["added"]:
+        words += f" in {found['seconds']:.1f} CPU s"
+    if found["without_bounds"]:
+        words += f", {found['without_bounds']} of these without bounds (see note)"
     return words
+
+
+def _swept(left: dict[Content, Row], workers: int) -> Iterator[Row]:
+    """Yields rows with results, also of one that kills its worker, and takes them away.
+
+    Who killed it is not told: all that was running is run again, each row alone.
+    """
+    in_flight = 4 * workers
+    try:
+        with worker_pool.WorkerPool(workers) as pool:
+            rows = list(left.values())
+            for row in sweep.sweep(rows, pool, in_flight=in_flight):
+                del left[_content(row)]
+                yield row
+    except futures.BrokenExecutor:
+        suspects = list(left)[:in_flight]
+        if len(suspects) == 1:
+            yield {**left.pop(suspects[0]), **sweep.failed(_KILLED)}
+            return
+        for each in suspects:
+            yield from _swept({each: left.pop(each)}, 1)
+        yield from _swept(left, workers)
+
+
+def _content(row: Row) -> Content:
+    """Returns what tells rows apart: their runs; their cells, where these are none."""
+    cells = {name: row[name] for name in row if name not in sweep.RESULTS}
+    try:
+        return sweep.run_of(cells)
+    except (TypeError, ValueError):
+        return tuple(cells.values())
+
+
+def _read(path: str) -> list[Row]:
+    """Returns the rows of a CSV file with a header, from columns to cells.
+
+    Raises:
+        OSError: If the file cannot be read.
+        ValueError: If it is no such file.
+    """
+    with open(path, encoding="utf-8-sig", newline="") as file:
+        try:
+            # A quote that is never closed is an error, no cell to the end of the file.
+            lines = [cells for cells in csv.reader(file, strict=True) if cells]
+        except (csv.Error, UnicodeDecodeError) as error:
+            raise ValueError(f"grid must be a CSV file in UTF-8. {error}.") from None
+    if len(lines) < 2:
+        raise ValueError("grid must have a header and a row at least. Found less.")
+    header, *rows = lines
+    sweep.check_columns(header)
+    for number, cells in enumerate(rows, start=1):
+        if len(cells) != len(header) or any(len(c.splitlines()) > 1 for c in cells):
+            raise ValueError(
+                f"grid's rows must have {len(header)} cells of one line each. Found "
+                f"others in row {number}."
+            )
+    return [dict(zip(header, cells, strict=True)) for cells in rows]
+
+
+def _resumed(path: str, header: list[str]) -> set[Content]:
+    """Makes a table fit to be added to; returns what it has bounds of.
+
+    Raises:
+        OSError: If the file cannot be read or written.
+        ValueError: If it is no table with these columns; it is left as it was.
+    """
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise ValueError(f"output must be {_OUTPUT}. Found {path!r}.")
+    before = b""
+    if os.path.exists(path):
+        with open(path, "rb") as file:
+            before = file.read()
+    first = (",".join(header) + "\n").encode()
+    whole = before[: before.rfind(b"\n") + 1]  # The last line may be written in part.
+    if not first.startswith(before[: len(first)]):
+        raise ValueError(
+            f"output must be {_OUTPUT}. Found {path!r}, whose first line is another; "
+            f"name another file."
+        )
+    kept, there = [first], set()
+    for number, line in enumerate(whole.splitlines(keepends=True)[1:], start=2):
+        try:
+            (cells,) = csv.reader([line.decode()], strict=True)
+            row = dict(zip(header, cells, strict=True))
+        except (ValueError, csv.Error):
+            raise ValueError(
+                f"output must be {_OUTPUT}. Found {path!r}, whose line {number} is no "
+                f"row; mend it, or name another file."
+            ) from None
+        if row["epsilon_upper"]:
+            kept.append(line)
+            there.add(_content(row))
+    if b"".join(kept) != before:
+        with open(f"{path}.part", "wb") as file:
+            file.write(b"".join(kept))
+        os.replace(f"{path}.part", path)
+    return there

@@ -1,10 +1,9 @@
 """What the subcommands' output has in common."""
 
-from collections.abc import Iterable
+from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import contextlib
-import dataclasses
 import decimal
 import json
 import math
@@ -13,11 +12,14 @@ import sys
 import textwrap
 from typing import Any
 
-from dp_accounting_ext.studies import calibration
 from dp_accounting_ext.studies import comparison
 from dp_accounting_ext.studies import training_run
 
 _WIDTH, _LEAST_WIDTH = 80, 20
+
+
+class IncompleteError(Exception):
+    """Raised with what is to be printed where only a part of the work was possible."""
 
 
 def write(whole: str) -> None:
@@ -47,67 +49,8 @@ def wrapped(paragraph: str, indent: str = "") -> str:
     return textwrap.fill(paragraph, max(width, _LEAST_WIDTH), subsequent_indent=indent)
 
 
-def bounds(row: comparison.Row | calibration.Row) -> tuple[str, str]:
-    """Returns the bounds on ε, rounded outwards."""
-    return rounded_down(row.epsilon_lower), rounded_up(row.epsilon_upper)
-
-
-def table(
-    title: str,
-    columns: Mapping[str, int],
-    rows: Sequence[Sequence[str]],
-    notes: Sequence[str],
-) -> str:
-    """Returns a title, a table, and notes below it.
-
-    Args:
-        title: A paragraph.
-        columns: From heads to widths; what has a negative one begins at the left.
-        rows: Cells of the columns.
-        notes: As in `with_notes`.
-    """
-
-    def line(cells: Iterable[str]) -> str:
-        aligned = zip(cells, columns.values(), strict=True)
-        return "".join(f"{c:<{-w}}" if w < 0 else f"{c:>{w}}" for c, w in aligned)
-
-    body = with_notes([line(cells) for cells in rows], notes)
-    return "\n".join([wrapped(title), "", line(columns), *body])
-
-
-def with_notes(rows: Sequence[str], notes: Sequence[str]) -> list[str]:
-    """Returns rows, each with the number of its note, and the notes below them.
-
-    Args:
-        rows: Lines of a table.
-        notes: What is to be said of each; "" for nothing. Equal ones are one.
-    """
-    numbers = {note: f"({i})" for i, note in enumerate(_distinct(notes), 1)}
-    lines = [
-        f"{row}  {numbers[note]}" if note else row
-        for row, note in zip(rows, notes, strict=True)
-    ]
-    below = [wrapped(f"{number} {note}", "    ") for note, number in numbers.items()]
-    return [*lines, *[""] * bool(below), *below]
-
-
-def _distinct(notes: Sequence[str]) -> list[str]:
-    return [note for note in dict.fromkeys(notes) if note]
-
-
-def as_json(value: Any) -> str:
-    """Returns JSON; an infinite number is the string "inf", a missing one null."""
-    return json.dumps(_finite(value), indent=2, allow_nan=False)
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, float) and math.isinf(value):
-        return str(value)
-    if isinstance(value, dict):
-        return {name: _finite(part) for name, part in value.items()}
-    if isinstance(value, list):
-        return [_finite(part) for part in value]
-    return value
+def _bound(value: float | None, rounded: Callable[[float], str]) -> str:
+    return "none known" if value is None else rounded(value)
 
 
 def rounded_down(value: float) -> str:
@@ -125,27 +68,79 @@ def _rounded(value: float, rounding: str) -> str:
     return str(context.create_decimal_from_float(value)).lower().replace("inity", "")
 
 
-def fields(setting: training_run.TrainingRun) -> dict[str, Any]:
-    """Returns what is known of a training run, by the names of its fields.
+# Of tables of rows: from heads to what their cells say.
+COLUMNS: Mapping[str, Callable[[comparison.Row], str]] = {
+    "sampling": lambda row: row.sampling,
+    "noise": lambda row: repr(row.noise_multiplier),
+    "ε lower": lambda row: _bound(row.epsilon_lower, rounded_down),
+    "ε upper": lambda row: _bound(row.epsilon_upper, rounded_up),
+    "CPU s": lambda row: f"{row.seconds:.2f}",
+}
 
-    And what is counted of it: `sampling_rate`, `num_samples` and `steps_of_epoch`.
+
+def table(title: str, heads: Sequence[str], rows: Sequence[comparison.Row]) -> str:
+    """Returns a title, a table, the notes of its rows, and what it does not rank.
+
+    Args:
+        title: A paragraph.
+        heads: Of its columns, in `COLUMNS`.
+        rows: What it is of.
     """
-    known = dataclasses.asdict(setting)
-    counted = ("sampling_rate", "num_samples", "steps_of_epoch")
-    known |= {name: getattr(setting, name) for name in counted}
-    return {name: value for name, value in known.items() if value is not None}
+    notes = list(dict.fromkeys(row.note for row in rows if row.note))
+    marks = [f"  ({notes.index(row.note) + 1})" if row.note else "" for row in rows]
+    cells = [[head, *(COLUMNS[head](row) for row in rows)] for head in heads]
+    widths = [max(map(len, column)) for column in cells]
+    lines = [
+        "  ".join(
+            [f"{first:<{widths[0]}}"]
+            + [f"{cell:>{width}}" for cell, width in zip(rest, widths[1:], strict=True)]
+        )
+        + mark
+        for (first, *rest), mark in zip(
+            zip(*cells, strict=True), ["", *marks], strict=True
+        )
+    ]
+    below = [wrapped(f"({i}) {note}", "    ") for i, note in enumerate(notes, start=1)]
+    below += map(wrapped, comparison.unranked_in_words(rows))
+    return "\n".join([wrapped(title), "", *lines, *[""] * bool(below), *below])
 
 
-def training(setting: training_run.TrainingRun) -> str:
+def as_json(value: Any) -> str:
+    """Returns JSON; an infinite number is the string "inf", a missing one null."""
+    return json.dumps(_finite(value), indent=2, allow_nan=False)
+
+
+def json_of_rows(known: Mapping[str, Any], rows: Sequence[comparison.Row]) -> str:
+    """Returns JSON of rows, of what is known of all, and of what they do not rank."""
+    results = [row.to_dict() for row in rows]
+    unranked = [
+        {
+            "sampling": [one.sampling, other.sampling],
+            "adjacency": one.adjacency,
+            "group_size": one.group_size,
+        }
+        for one, other in comparison.unranked(rows)
+    ]
+    return as_json({**known, "results": results, "unranked": unranked})
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and math.isinf(value):
+        return str(value)
+    if isinstance(value, dict):
+        return {name: _finite(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(part) for part in value]
+    return value
+
+
+def training(run: training_run.TrainingRun) -> str:
     """Returns a training run in words, but for its noise."""
-    if setting.dataset_size is None:
-        words = f"{setting.num_selected} of {setting.num_steps} steps"
+    epochs = f"{run.epochs} epoch{'s' * (run.epochs != 1)}"
+    if run.dataset_size is None:
+        words = f"{run.batches_per_record} of {run.num_steps} steps, {epochs}"
     else:
-        words = f"{setting.dataset_size} records in batches of {setting.batch_size}"
-    words += f", {training_run.in_words(setting.epochs)}"
-    if setting.dataset_size is not None:
-        words += f" (t = {setting.steps_of_epoch}; Poisson: {setting.num_samples} "
-        words += f"steps at most, q = {setting.rate_in_words})"
-    if setting.group_size > 1:
-        words += f", groups of {setting.group_size}"
-    return words
+        words = f"{run.dataset_size} records in batches of {run.batch_size}, {epochs} "
+        words += f"(t = {run.num_steps}; Poisson: {run.num_samples} steps at most, "
+        words += f"q = {run.rate_in_words})"
+    return words + f", groups of {run.group_size}" * (run.group_size > 1)

@@ -1,18 +1,18 @@
 """Gaussian and Laplace noise, around one shift or a random one."""
 
 import abc
-from collections.abc import Callable
 import dataclasses
 import functools
-import math
+from typing import ClassVar
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from dp_accounting_ext.amplification import poisson_subsampling
-from dp_accounting_ext.kernels import floats
+from dp_accounting_ext.kernel import dominating_pair
+from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.mechanisms import interface
-from dp_accounting_ext.pairs import dominating_pair
 from dp_accounting_ext.pairs import gaussian
 from dp_accounting_ext.pairs import gaussian_mixture
 from dp_accounting_ext.pairs import laplace_mixture
@@ -39,22 +39,28 @@ class Gaussian(interface.OnePairMechanism):
             self.noise_multiplier, bound, tail_mass=tail_mass
         )
 
-    def closed_form_delta(
-        self, epsilon: float, direction: Direction, bound: Bound
-    ) -> float | None:
-        return gaussian.delta(1 / self.noise_multiplier, epsilon, bound)
+    def closed_form(self, bound: Bound) -> interface.ClosedForm:
+        mean = 1 / self.noise_multiplier
+        return interface.ClosedForm.one_by_one(
+            bound,
+            lambda epsilon, _: gaussian.delta(mean, epsilon, bound),
+            lambda delta: gaussian.epsilon(mean, delta, bound),
+        )
 
-    def closed_form_epsilon(self, delta: float, bound: Bound) -> float | None:
-        return gaussian.epsilon(1 / self.noise_multiplier, delta, bound)
+    def claims(self) -> interface.Claims:
+        return interface.Claims(
+            gaussian_precision=self.noise_multiplier**-2, is_symmetric=True
+        )
 
-    def largest_loss(self) -> float:
-        return math.inf
 
-    def gaussian_precision(self) -> float:
-        return self.noise_multiplier**-2
+class _Noise(Protocol):
+    """The module of a noise: certified profiles of it, moved so far."""
 
-    def is_symmetric(self) -> bool:
-        return True
+    def delta(self, distance: float, epsilon: float, bound: Bound, /) -> float:
+        """Returns δ at ε, in either direction."""
+
+    def epsilon(self, distance: float, delta: float, bound: Bound, /) -> float:
+        """Returns ε ≥ 0 at δ, in either direction."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,6 +81,7 @@ class _ShiftMixture(interface.OnePairMechanism):
 
     p: Shifts
     q: Shifts
+    _noise: ClassVar[_Noise]
 
     def __post_init__(self) -> None:
         most = max(len(self.p), len(self.q))
@@ -94,66 +101,67 @@ class _ShiftMixture(interface.OnePairMechanism):
         """Returns the pair of two mixtures of the noise."""
 
     def pair(self, bound: Bound, tail_mass: float) -> DominatingPair:
-        return self._without_rare(
-            bound, tail_mass, lambda p, q: self._pair(p, q, bound, tail_mass)
-        )
-
-    def _without_rare(
-        self,
-        bound: Bound,
-        tail_mass: float,
-        pair_of: Callable[[Shifts, Shifts], DominatingPair],
-    ) -> DominatingPair:
-        """Returns a pair of the shifts that are not too rare; the others are sinks."""
+        # What is too rare goes to the sinks.
         p, p_lost = without_rare(self.p, tail_mass / 4, bound)
         q, q_lost = without_rare(self.q, tail_mass / 4, bound)
-        pair = pair_of(p, q)
+        pair = self._pair(p, q, bound, tail_mass)
         return dataclasses.replace(
             pair,
             infinity_mass=pair.infinity_mass + p_lost,
             zero_mass=pair.zero_mass + q_lost,
         )
 
-    @abc.abstractmethod
-    def _moved_delta(self, distance: float, epsilon: float, bound: Bound) -> float:
-        """Returns δ at ε of the noise moved so far, in either direction."""
-
-    @abc.abstractmethod
-    def _moved_epsilon(self, distance: float, delta: float, bound: Bound) -> float:
-        """Returns ε ≥ 0 at δ of the noise moved so far, in either direction."""
-
     def _sample(self) -> tuple[float, float]:
         """Returns the chance that P moves the noise, and how far, where Q does not.
 
         The chance is 0 where these are other mixtures.
         """
-        if self.q != UNSHIFTED:
+        if self.q != UNSHIFTED or not any(shift for shift, _ in self.p):
             return 0.0, 0.0
         if len(self.p) == 1:
             return 1.0, self.p[0][0]
         ((first, _), (shift, weight), *others) = self.p
         return (0.0, 0.0) if first or others else (weight, shift)
 
-    def closed_form_delta(
-        self, epsilon: float, direction: Direction, bound: Bound
-    ) -> float | None:
+    def closed_form(self, bound: Bound) -> interface.ClosedForm:
         rate, distance = self._sample()
+        noise = self._noise
 
         def moved(place: float) -> float:
-            return self._moved_delta(distance, place, bound)
+            return noise.delta(distance, place, bound)
 
-        if rate == 1:
-            return moved(epsilon)
+        def delta(place: float, direction: Direction) -> float:
+            if rate == 1:
+                return moved(place)
+            return poisson_subsampling.delta(moved, rate, place, direction, bound)
+
+        def epsilon(target: float) -> float | None:
+            if rate == 1:
+                return noise.epsilon(distance, target, bound)
+            found = poisson_subsampling.epsilon(
+                lambda share: noise.epsilon(distance, share, bound), rate, target, bound
+            )
+            # Where a record that is added costs more, that is not all.
+            added = poisson_subsampling.delta(
+                lambda place: noise.delta(distance, place, Bound.UPPER),
+                rate,
+                found,
+                Direction.ADD,
+                Bound.UPPER,
+            )
+            return found if added <= target else None
+
         if rate:
-            return poisson_subsampling.delta(moved, rate, epsilon, direction, bound)
-        found = self.closed_form_deltas(np.array([epsilon]), direction, bound)
-        return None if found is None else float(found[0])
+            return interface.ClosedForm.one_by_one(bound, delta, epsilon)
+        return interface.ClosedForm(
+            lambda epsilons, direction: self._deltas(epsilons, direction, bound),
+            lambda deltas: self._epsilons(deltas, bound),
+        )
 
-    def closed_form_deltas(
+    def _deltas(
         self, epsilons: FloatArray, direction: Direction, bound: Bound
-    ) -> FloatArray | None:
-        if self._sample()[0]:
-            return super().closed_form_deltas(epsilons, direction, bound)
+    ) -> FloatArray:
+        """Returns (n,) δ at (n,) ε of any two mixtures."""
         found = neyman_pearson.deltas(
             self._mixture(self.p),
             self._mixture(self.q),
@@ -165,13 +173,23 @@ class _ShiftMixture(interface.OnePairMechanism):
         if elsewhere is not None:
             # A product, whose relative error is small however rare a sample is.
             weight, distance = elsewhere
-            total = weight * self._moved_delta(distance, 0.0, bound)
+            total = weight * self._noise.delta(distance, 0.0, bound)
             if bound is Bound.UPPER:
                 exact = np.minimum(found, floats.raised(total))
             else:
                 exact = np.maximum(found, floats.lowered(total))
             found = np.where(epsilons == 0, exact, found)
         return found
+
+    def _epsilons(self, deltas: FloatArray, bound: Bound) -> FloatArray:
+        """Returns (n,) ε ≥ 0 at (n,) δ of any two mixtures, the larger direction's."""
+        p, q = self._mixture(self.p), self._mixture(self.q)
+        ways = [Direction.REMOVE] if self._is_symmetric() else list(Direction)
+        each = [
+            neyman_pearson.epsilons(p, q, asked=deltas, direction=way, bound=bound)
+            for way in ways
+        ]
+        return np.asarray(functools.reduce(np.maximum, each))
 
     def _elsewhere(self) -> tuple[float, float] | None:
         """Returns the weight that has another shift in P than in Q, and how far apart.
@@ -192,36 +210,7 @@ class _ShiftMixture(interface.OnePairMechanism):
             return q[other[0]], next(iter(p)) - other[0]
         return None
 
-    def closed_form_epsilon(self, delta: float, bound: Bound) -> float | None:
-        rate, distance = self._sample()
-
-        def moved(share: float) -> float:
-            return self._moved_epsilon(distance, share, bound)
-
-        if rate == 1:
-            return moved(delta)
-        if not rate:
-            many = self.closed_form_epsilons(np.array([delta]), bound)
-            return None if many is None else float(many[0])
-        found = poisson_subsampling.epsilon(moved, rate, delta, bound)
-        added = self.closed_form_delta(found, Direction.ADD, Bound.UPPER)
-        # Where a record that is added costs more, that is not all.
-        return found if added is not None and added <= delta else None
-
-    def closed_form_epsilons(
-        self, deltas: FloatArray, bound: Bound
-    ) -> FloatArray | None:
-        if self._sample()[0]:
-            return None
-        p, q = self._mixture(self.p), self._mixture(self.q)
-        ways = [Direction.REMOVE] if self.is_symmetric() else list(Direction)
-        each = [
-            neyman_pearson.epsilons(p, q, asked=deltas, direction=way, bound=bound)
-            for way in ways
-        ]
-        return np.asarray(functools.reduce(np.maximum, each))
-
-    def is_symmetric(self) -> bool:
+    def _is_symmetric(self) -> bool:
         # Around the middle of two shifts, or around zero.
         if len(self.p) == len(self.q) == 1:
             return True
@@ -232,57 +221,31 @@ class _ShiftMixture(interface.OnePairMechanism):
 class GaussianMixture(_ShiftMixture):
     """Gaussian noise around random shifts, over its standard deviation."""
 
+    _noise: ClassVar[_Noise] = gaussian
+
     def _mixture(self, weighted: Shifts) -> gaussian_mixture.Mixture:
         return gaussian_mixture.Mixture(weighted)
 
     def _pair(
         self, p: Shifts, q: Shifts, bound: Bound, tail_mass: float
     ) -> DominatingPair:
-        return self._pair_on(p, q, bound, tail_mass, None)
-
-    def _pair_on(
-        self,
-        p: Shifts,
-        q: Shifts,
-        bound: Bound,
-        tail_mass: float,
-        points: int | None,
-    ) -> DominatingPair:
         return gaussian_mixture.dominating_pair_of(
-            self._mixture(p),
-            self._mixture(q),
-            bound,
-            tail_mass=tail_mass,
-            points=points,
+            self._mixture(p), self._mixture(q), bound, tail_mass=tail_mass
         )
 
-    def _moved_delta(self, distance: float, epsilon: float, bound: Bound) -> float:
-        return gaussian.delta(distance, epsilon, bound)
-
-    def _moved_epsilon(self, distance: float, delta: float, bound: Bound) -> float:
-        return gaussian.epsilon(distance, delta, bound)
-
-    def rough_pairs(
-        self, tail_mass: float, points: int
-    ) -> dominating_pair.DirectedPairs:
-        pair = self._without_rare(
-            Bound.UPPER,
-            tail_mass,
-            lambda p, q: self._pair_on(p, q, Bound.UPPER, tail_mass, points),
-        )
-        return dominating_pair.DirectedPairs.same(pair)
-
-    def largest_loss(self) -> float:
-        return math.inf
-
-    def gaussian_precision(self) -> float:
+    def claims(self) -> interface.Claims:
         # Mixtures are no further apart than their furthest components.
-        return (max(s for s, _ in self.p) - min(s for s, _ in self.q)) ** 2
+        furthest = max(s for s, _ in self.p) - min(s for s, _ in self.q)
+        return interface.Claims(
+            gaussian_precision=furthest**2, is_symmetric=self._is_symmetric()
+        )
 
 
 @dataclasses.dataclass(frozen=True)
 class LaplaceMixture(_ShiftMixture):
     """Laplace noise around random shifts, over its parameter."""
+
+    _noise: ClassVar[_Noise] = laplace_mixture
 
     def _mixture(self, weighted: Shifts) -> laplace_mixture.Mixture:
         return laplace_mixture.Mixture(weighted)
@@ -294,17 +257,13 @@ class LaplaceMixture(_ShiftMixture):
             self._mixture(p), self._mixture(q), bound
         )
 
-    def _moved_delta(self, distance: float, epsilon: float, bound: Bound) -> float:
-        return laplace_mixture.delta(distance, epsilon, bound)
-
-    def _moved_epsilon(self, distance: float, delta: float, bound: Bound) -> float:
-        return laplace_mixture.epsilon(distance, delta, bound)
-
-    def largest_loss(self) -> float:
+    def claims(self) -> interface.Claims:
         largest = laplace_mixture.largest_loss(
             self._mixture(self.p), self._mixture(self.q)
         )
-        return largest * interface.LOSS_ROUNDED_UP
+        return interface.Claims(
+            largest * interface.LOSS_ROUNDED_UP, is_symmetric=self._is_symmetric()
+        )
 
 
 def without_rare(

@@ -7,17 +7,17 @@ import math
 
 import numpy as np
 
-from dp_accounting_ext.amplification import allocation_by_sum
-from dp_accounting_ext.amplification import few_out_of_t
-from dp_accounting_ext.amplification import k_out_of_t
-from dp_accounting_ext.amplification import one_large_step
 from dp_accounting_ext.amplification import random_allocation
-from dp_accounting_ext.kernels import floats
+from dp_accounting_ext.amplification.k_of_t import allocation_by_sum
+from dp_accounting_ext.amplification.k_of_t import few_out_of_t
+from dp_accounting_ext.amplification.k_of_t import k_out_of_t
+from dp_accounting_ext.amplification.k_of_t import one_large_step
+from dp_accounting_ext.kernel import dominating_pair
+from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
-from dp_accounting_ext.pairs import dominating_pair
 
 Bound = dominating_pair.Bound
 Direction = dominating_pair.Direction
@@ -50,7 +50,7 @@ def allocate(inner: Mechanism, num_selected: int, num_steps: int) -> Mechanism:
 
 
 @dataclasses.dataclass(frozen=True)
-class RandomAllocation(interface.AmplifiedMechanism):
+class RandomAllocation(Mechanism):
     """k-out-of-t random allocation of a mechanism."""
 
     inner: Mechanism
@@ -196,18 +196,15 @@ class RandomAllocation(interface.AmplifiedMechanism):
         alone = self.num_steps - twos * round((self.num_steps - share) / twos)
         return alone if abs(alone - share) <= _UNEVEN * share else round(share)
 
-    def gaussian_precision(self) -> float:
-        return self.num_selected * self.inner.gaussian_precision()
-
-    def largest_loss(self) -> float:
-        return interface.largest_loss_of({self.inner: self.num_selected})
-
-    def total_variation(self) -> float:
-        return interface.total_variation_of({self.inner: self.num_selected})
+    def claims(self) -> interface.Claims:
+        all_of_them = interface.claims_of({self.inner: self.num_selected})
+        return interface.Claims(
+            all_of_them.largest_loss, gaussian_precision=all_of_them.gaussian_precision
+        )
 
 
 @dataclasses.dataclass(frozen=True)
-class FewOutOfSteps(interface.AmplifiedMechanism):
+class FewOutOfSteps(Mechanism):
     """2- or 3-out-of-t allocation, as bounded by means of groups of steps.
 
     Attributes:
@@ -259,7 +256,7 @@ def allocate_to_schedule(counts: Mapping[Mechanism, int], num_steps: int) -> Mec
 
 
 @dataclasses.dataclass(frozen=True)
-class ScheduledAllocation(interface.AmplifiedMechanism):
+class ScheduledAllocation(Mechanism):
     """One of t steps, which may differ, and of which only the first may have run.
 
     The mean of one ratio a step; of a step that never ran the ratio is 1, and of one
@@ -290,7 +287,11 @@ class ScheduledAllocation(interface.AmplifiedMechanism):
         ) -> dominating_pair.DominatingPair:
             return self._diluted(
                 random_allocation.uneven_allocation(
-                    list(zip(steps, counts, strict=True)), tail_mass=tail_mass
+                    [
+                        random_allocation.Steps(pair, count)
+                        for pair, count in zip(steps, counts, strict=True)
+                    ],
+                    tail_mass=tail_mass,
                 ),
                 sum(counts) / self.num_steps,
             )
@@ -317,21 +318,13 @@ class ScheduledAllocation(interface.AmplifiedMechanism):
             ratio_error=mean.ratio_error + _ROUNDING,
         )
 
-    def gaussian_precision(self) -> float:
+    def claims(self) -> interface.Claims:
         if self.telling:
-            return math.inf
-        return max(part.gaussian_precision() for part, _ in self.items)
-
-    def largest_loss(self) -> float:
-        if self.telling:
-            return math.inf
-        return max(part.largest_loss() for part, _ in self.items)
-
-    def total_variation(self) -> float:
-        ran = math.fsum(
-            count * interface.total_variation(part) for part, count in self.items
+            return interface.Claims()
+        either = interface.claims_of_either([part.claims() for part, _ in self.items])
+        return interface.Claims(
+            either.largest_loss, gaussian_precision=either.gaussian_precision
         )
-        return min(floats.raised(self.telling + ran / self.num_steps), 1.0)
 
 
 def _pairs_of_step(

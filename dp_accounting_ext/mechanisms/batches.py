@@ -18,7 +18,8 @@ import dataclasses
 import math
 
 from dp_accounting_ext.amplification import poisson_subsampling
-from dp_accounting_ext.kernels import floats
+from dp_accounting_ext.kernel import dominating_pair
+from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import chained
 from dp_accounting_ext.mechanisms import compositions
@@ -26,7 +27,6 @@ from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.pairs import chained_pairs
 from dp_accounting_ext.pairs import discrete
-from dp_accounting_ext.pairs import dominating_pair
 from dp_accounting_ext.pairs import profile_pairs
 from dp_accounting_ext.pairs import replaced_draws as replaced_draws_pair
 from dp_accounting_ext.pairs import shifts
@@ -147,14 +147,8 @@ class _Drawn(Mechanism):
         each = [interface.pairs_of_part(m, bound, tail_mass) for m, _ in self.drawn]
         return DirectedPairs.combined(each, mixed)
 
-    def gaussian_precision(self) -> float:
-        return max(part.gaussian_precision() for part, _ in self.drawn)
-
-    def largest_loss(self) -> float:
-        return max(part.largest_loss() for part, _ in self.drawn)
-
-    def is_symmetric(self) -> bool:
-        return all(part.is_symmetric() for part, _ in self.drawn)
+    def claims(self) -> interface.Claims:
+        return interface.claims_of_either([part.claims() for part, _ in self.drawn])
 
 
 def _mixture(
@@ -218,15 +212,14 @@ class _ReplacedDraws(interface.OnePairMechanism):
         single = dict(given).get(1.0, 0.0) * (1 - _CHANCE_ERROR)
         return replaced_draws_pair.dominating_pair_of(apart, each, star, raised, single)
 
-    def gaussian_precision(self) -> float:
+    def claims(self) -> interface.Claims:
         # Two batches coupled draw by draw are as far apart as there are hits.
-        return self.base.on(((_furthest(self.hits), 1.0),), NONE).gaussian_precision()
-
-    def largest_loss(self) -> float:
-        return self.base.on(self.hits, self.hits).largest_loss()
-
-    def is_symmetric(self) -> bool:
-        return True
+        apart = self.base.on(((_furthest(self.hits), 1.0),), NONE).claims()
+        return interface.Claims(
+            self.base.on(self.hits, self.hits).claims().largest_loss,
+            gaussian_precision=apart.gaussian_precision,
+            is_symmetric=True,
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -263,7 +256,9 @@ class Noise(Base):
 
     def _shifts(self, distances: Distances, sign: float) -> Distances:
         noise = sign * self.noise_multiplier
-        return tuple((distance / noise, weight) for distance, weight in distances)
+        return tuple(
+            (distance / noise, weight) for distance, weight in distances if weight
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -313,18 +308,12 @@ class _Answered(Mechanism):
         without = self._answers(known_bounds.NEVER)
         sides = []
         if self.removed[0]:
-            answers = self._answers(self.removed)
-            sides.append(discrete.few_outcomes(answers, without, bound))
+            sides.append((self._answers(self.removed), without))
         if self.inserted[0]:
-            answers = self._answers(self.inserted)
-            sides.append(discrete.few_outcomes(without, answers, bound))
+            sides.append((without, self._answers(self.inserted)))
+        error = discrete.FEW_ERROR + _CHANCE_ERROR
         each = [
-            dataclasses.replace(
-                side,
-                mass_error=side.mass_error + _CHANCE_ERROR,
-                ratio_error=side.ratio_error + 2 * _CHANCE_ERROR,
-            )
-            for side in sides
+            dominating_pair.of_probabilities(p, q, bound, error=error) for p, q in sides
         ]
         if len(each) == 1:
             return DirectedPairs.same(each[0])
@@ -367,7 +356,7 @@ class Neighbours(Base):
         if _furthest(removed) == _furthest(inserted) == 0:
             return compositions.NO_OP
         either = self.mechanism
-        if not either.is_symmetric():
+        if not either.claims().is_symmetric:
             either = EitherWay(either)
         return _Apart(either, self.is_bounded, removed, inserted)
 
@@ -384,24 +373,15 @@ class EitherWay(Mechanism):
             return pairs
         return profile_pairs.maximum([pairs, pairs.swapped()])
 
-    def gaussian_precision(self) -> float:
-        return self.inner.gaussian_precision()
-
-    def largest_loss(self) -> float:
-        return self.inner.largest_loss()
-
-    def total_variation(self) -> float:
-        return interface.total_variation(self.inner)
+    def claims(self) -> interface.Claims:
+        return dataclasses.replace(self.inner.claims(), is_symmetric=True)
 
     def sum_of(self, members: int) -> Mechanism | None:
         return self.inner.sum_of(members)
 
-    def is_symmetric(self) -> bool:
-        return True
-
 
 @dataclasses.dataclass(frozen=True)
-class _Apart(interface.AmplifiedMechanism):
+class _Apart(Mechanism):
     """A mechanism on batches at random distances from one that is common.
 
     Each side is a mixture with the outputs of the common batch, which the output is
@@ -453,20 +433,21 @@ class _Apart(interface.AmplifiedMechanism):
             inner = chained.ChainedSplit(inner, int(distance), 0)
         return interface.pairs_of_part(inner, bound, tail_mass)
 
-    def gaussian_precision(self) -> float:
-        return self._steps() ** 2 * self.inner.gaussian_precision()
-
-    def _steps(self) -> float:
-        """Returns how many neighbours lie between the furthest batches."""
+    def claims(self) -> interface.Claims:
+        inner = self.inner.claims()
+        # So many neighbours lie between the furthest batches.
         furthest = [_furthest(self.removed), _furthest(self.inserted)]
-        return 1.0 if self.is_bounded else math.fsum(furthest)
-
-    def largest_loss(self) -> float:
-        loss = self.inner.largest_loss()
-        if math.isinf(loss):
-            return loss
-        sides = [self._largest_loss(law, loss) for law in (self.removed, self.inserted)]
-        return min(math.fsum(sides), self._steps() * loss) * interface.LOSS_ROUNDED_UP
+        steps = 1.0 if self.is_bounded else math.fsum(furthest)
+        largest = inner.largest_loss
+        if math.isfinite(largest):
+            both = (self.removed, self.inserted)
+            sides = [self._largest_loss(law, largest) for law in both]
+            largest = min(math.fsum(sides), steps * largest)
+        return interface.Claims(
+            largest * interface.LOSS_ROUNDED_UP,
+            gaussian_precision=steps**2 * inner.gaussian_precision,
+            is_symmetric=self.removed == self.inserted,
+        )
 
     def _largest_loss(self, distances: Distances, loss: float) -> float:
         losses = [(min(d, 1.0) if self.is_bounded else d) * loss for d, _ in distances]
@@ -475,6 +456,3 @@ class _Apart(interface.AmplifiedMechanism):
         terms = zip(losses, distances, strict=True)
         grown = math.fsum(w * math.expm1(each) for each, (_, w) in terms)
         return math.log1p(grown * (1 + _CHANCE_ERROR))
-
-    def is_symmetric(self) -> bool:
-        return self.removed == self.inserted

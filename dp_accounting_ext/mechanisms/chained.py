@@ -5,11 +5,11 @@ from collections.abc import Mapping
 import dataclasses
 import math
 
-from dp_accounting_ext.kernels import floats
+from dp_accounting_ext.kernel import dominating_pair
+from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.pairs import chained_pairs
-from dp_accounting_ext.pairs import dominating_pair
 
 Bound = dominating_pair.Bound
 DirectedPairs = dominating_pair.DirectedPairs
@@ -32,7 +32,7 @@ def chain(inner: Mechanism, removed: int, inserted: int) -> Mechanism:
     """
     if inner == compositions.NO_OP or compositions.is_certainly_known(inner):
         return inner
-    if inner.is_symmetric():
+    if inner.claims().is_symmetric:
         # Who leaves is like who joins.
         removed, inserted = removed + inserted, 0
     if (removed, inserted) == (1, 0):
@@ -79,17 +79,13 @@ class ChainedSplit(Mechanism):
                 return chained
             finer = max(finer**2, _SMALLEST_TAIL_MASS)
 
-    def gaussian_precision(self) -> float:
-        members = self.removed + self.inserted
-        return members**2 * self.inner.gaussian_precision()
-
-    def largest_loss(self) -> float:
-        members = self.removed + self.inserted
-        return members * self.inner.largest_loss() * interface.LOSS_ROUNDED_UP
-
-    def total_variation(self) -> float:
-        members = self.removed + self.inserted
-        return min(floats.raised(members * interface.total_variation(self.inner)), 1.0)
+    def claims(self) -> interface.Claims:
+        members, inner = self.removed + self.inserted, self.inner.claims()
+        return interface.Claims(
+            members * inner.largest_loss * interface.LOSS_ROUNDED_UP,
+            gaussian_precision=members**2 * inner.gaussian_precision,
+            is_symmetric=self.removed == self.inserted or inner.is_symmetric,
+        )
 
     def sum_of(self, members: int) -> Mechanism | None:
         return self.inner.sum_of(members * (self.removed + self.inserted))
@@ -99,9 +95,6 @@ class ChainedSplit(Mechanism):
         if bound is Bound.UPPER or revealed is None:
             return {self: 1}
         return {revealed: 1}
-
-    def is_symmetric(self) -> bool:
-        return self.removed == self.inserted or self.inner.is_symmetric()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,14 +118,16 @@ class InARow(Mechanism):
         ]
         return chained_pairs.chain(*both)
 
-    def gaussian_precision(self) -> float:
+    def claims(self) -> interface.Claims:
+        both = interface.claims_of(collections.Counter([self.first, self.second]))
         means = [
-            math.sqrt(each.gaussian_precision()) for each in (self.first, self.second)
+            math.sqrt(each.claims().gaussian_precision)
+            for each in (self.first, self.second)
         ]
-        return floats.raised(sum(means), by=1e-14) ** 2
-
-    def largest_loss(self) -> float:
-        return interface.largest_loss_of(collections.Counter([self.first, self.second]))
+        return interface.Claims(
+            both.largest_loss,
+            gaussian_precision=floats.raised(sum(means), by=1e-14) ** 2,
+        )
 
 
 def _in_a_row(steps: list[tuple[DirectedPairs, int]]) -> DirectedPairs:

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 import dataclasses
 import math
 
-from dp_accounting_ext.kernels import floats
+from dp_accounting_ext.kernel import dominating_pair
+from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.pairs import discrete
-from dp_accounting_ext.pairs import dominating_pair
 
 Bound = dominating_pair.Bound
 Direction = dominating_pair.Direction
@@ -26,11 +26,9 @@ class DiscreteLaplace(interface.OnePairMechanism):
     def pair(self, bound: Bound, tail_mass: float) -> DominatingPair:
         return discrete.discrete_laplace(self.parameter, self.sensitivity, bound)
 
-    def largest_loss(self) -> float:
-        return self.parameter * self.sensitivity * interface.LOSS_ROUNDED_UP
-
-    def is_symmetric(self) -> bool:
-        return True
+    def claims(self) -> interface.Claims:
+        largest = self.parameter * self.sensitivity * interface.LOSS_ROUNDED_UP
+        return interface.Claims(largest, is_symmetric=True)
 
     def sum_of(self, members: int) -> interface.Mechanism | None:
         moved = self.sensitivity * members
@@ -51,11 +49,8 @@ class DiscreteGaussian(interface.OnePairMechanism):
             self.sigma, self.sensitivity, bound, tail_mass=tail_mass
         )
 
-    def largest_loss(self) -> float:
-        return math.inf
-
-    def is_symmetric(self) -> bool:
-        return True
+    def claims(self) -> interface.Claims:
+        return interface.Claims(is_symmetric=True)
 
     def sum_of(self, members: int) -> interface.Mechanism | None:
         moved = self.sensitivity * members
@@ -83,42 +78,35 @@ class RandomizedResponse(interface.OnePairMechanism):
             bound=bound,
         )
 
-    def _laws(self, direction: Direction) -> tuple[list[float], list[float]]:
+    def closed_form(self, bound: Bound) -> interface.ClosedForm | None:
+        if self.noise_parameter < floats.SMALLEST_MASS * self.num_buckets:
+            # Probabilities have not all their digits.
+            return None
         p, q = discrete.responses(
             self.noise_parameter, self.num_buckets, replace_one=self.replace_one
         )
-        return (p, q) if direction is Direction.REMOVE else (q, p)
-
-    def closed_form_delta(
-        self, epsilon: float, direction: Direction, bound: Bound
-    ) -> float | None:
-        if self._is_too_rare():
-            return None
-        return discrete.few_outcomes_delta(*self._laws(direction), epsilon, bound)
-
-    def closed_form_epsilon(self, delta: float, bound: Bound) -> float | None:
-        if self._is_too_rare():
-            return None
-        ways = [Direction.REMOVE] if self.replace_one else list(Direction)
-        return max(
-            discrete.few_outcomes_epsilon(*self._laws(way), delta, bound)
-            for way in ways
+        laws = {Direction.REMOVE: (p, q), Direction.ADD: (q, p)}
+        return interface.ClosedForm.one_by_one(
+            bound,
+            lambda epsilon, way: discrete.few_outcomes_delta(
+                *laws[way], epsilon, bound
+            ),
+            lambda delta: max(
+                discrete.few_outcomes_epsilon(*each, delta, bound)
+                for each in laws.values()
+            ),
         )
 
-    def _is_too_rare(self) -> bool:
-        """Tells whether probabilities have not all their digits."""
-        return self.noise_parameter < floats.SMALLEST_MASS * self.num_buckets
-
-    def largest_loss(self) -> float:
+    def claims(self) -> interface.Claims:
         odds = (1 - self.noise_parameter) / self.noise_parameter
         if self.replace_one:
-            return math.log1p(self.num_buckets * odds) * interface.LOSS_ROUNDED_UP
-        truth = math.log1p((1 - self.noise_parameter) * (self.num_buckets - 1))
-        largest = max(truth, -math.log(self.noise_parameter))
-        return largest * interface.LOSS_ROUNDED_UP
-
-    def is_symmetric(self) -> bool:
-        return self.replace_one
+            largest = math.log1p(self.num_buckets * odds)
+        else:
+            truth = math.log1p((1 - self.noise_parameter) * (self.num_buckets - 1))
+            largest = max(truth, -math.log(self.noise_parameter))
+        return interface.Claims(
+            largest * interface.LOSS_ROUNDED_UP, is_symmetric=self.replace_one
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,18 +125,19 @@ class PrivateDraw(interface.OnePairMechanism):
     def pair(self, bound: Bound, tail_mass: float) -> DominatingPair:
         outcomes = self.dominating if bound is Bound.UPPER else self.attained[0]
         p, q = zip(*outcomes, strict=True)
-        return discrete.few_outcomes(p, q, bound)
+        return dominating_pair.of_probabilities(p, q, bound, error=discrete.FEW_ERROR)
 
     def other_parts(self, bound: Bound) -> Mapping[interface.Mechanism, int]:
         if bound is Bound.UPPER or len(self.attained) == 1:
             return {self: 1}
         return {PrivateDraw(self.dominating, self.attained[1:]): 1}
 
-    def is_symmetric(self) -> bool:
-        return all(
+    def claims(self) -> interface.Claims:
+        is_symmetric = all(
             sorted(laws) == sorted((q, p) for p, q in laws)
             for laws in (self.dominating, *self.attained)
         )
+        return dataclasses.replace(super().claims(), is_symmetric=is_symmetric)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -161,11 +150,5 @@ class PrivacyParameters(interface.OnePairMechanism):
     def pair(self, bound: Bound, tail_mass: float) -> DominatingPair:
         return discrete.privacy_parameters(self.epsilon, self.delta, bound)
 
-    def largest_loss(self) -> float:
-        return self.epsilon if self.delta == 0 else math.inf
-
-    def chance_of_more(self) -> tuple[float, float]:
-        return self.epsilon, self.delta
-
-    def is_symmetric(self) -> bool:
-        return True
+    def claims(self) -> interface.Claims:
+        return interface.Claims(self.epsilon, self.delta, is_symmetric=True)

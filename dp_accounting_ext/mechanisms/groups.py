@@ -6,13 +6,13 @@ from collections.abc import Mapping
 import dataclasses
 import functools
 
+from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.mechanisms import batches
 from dp_accounting_ext.mechanisms import chained
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.mechanisms import subsampled
-from dp_accounting_ext.pairs import dominating_pair
 from dp_accounting_ext.pairs import profile_pairs
 from dp_accounting_ext.pairs import sampled_members
 from dp_accounting_ext.pairs import shifts
@@ -298,7 +298,7 @@ class GroupedByChain(Grouped):
     def _chained(self, removed: int, inserted: int) -> Mechanism:
         if self.is_replaced:
             return chained.chain(self.inner, self.group_size, 0)
-        if removed + inserted > _MOST_SPLITS and not self.inner.is_symmetric():
+        if removed + inserted > _MOST_SPLITS and not self.inner.claims().is_symmetric:
             return chained.chain(batches.EitherWay(self.inner), removed + inserted, 0)
         return chained.chain(self.inner, removed, inserted)
 

@@ -1,20 +1,21 @@
 """What can be composed: the base class, and its dominating pairs when asked for."""
 
 import abc
+from collections.abc import Callable
 from collections.abc import Mapping
-from collections.abc import Sequence
+import dataclasses
 import fractions
-import functools
 import math
 
 import numpy as np
 import numpy.typing as npt
 
-from dp_accounting_ext.kernels import floats
-from dp_accounting_ext.kernels import memory
-from dp_accounting_ext.kernels import sums
-from dp_accounting_ext.pairs import dominating_pair
+from dp_accounting_ext.kernel import dominating_pair
+from dp_accounting_ext.kernel import floats
+from dp_accounting_ext.kernel import memory
+from dp_accounting_ext.kernel import sums
 from dp_accounting_ext.pairs import gaussian_mixture
+from dp_accounting_ext.pairs import neyman_pearson
 
 Bound = dominating_pair.Bound
 Direction = dominating_pair.Direction
@@ -24,7 +25,7 @@ FloatArray = npt.NDArray[np.float64]
 
 # Certified: the smallest tail mass for which cells of a normal law are made.
 _SMALLEST_TAIL_MASS = gaussian_mixture.SMALLEST_TAIL_MASS
-# Tuning: for mechanisms that contain others, tails are powers of it, so that pairs
+# Tuning: for mechanisms that others contain, tails are powers of it, so that pairs
 # that were made once are used again.
 _COARSE_TAILS = 1e6
 # Tuning: the tail of pairs that are asked for what does not depend on δ.
@@ -36,6 +37,79 @@ _MOST_EXACT = 64
 
 # Of all mechanisms together: some hundred pairs of noise.
 _PAIRS: memory.Memory[DirectedPairs] = memory.Memory(64 << 20)
+
+
+@dataclasses.dataclass(frozen=True)
+class Claims:
+    """What is known of one run besides its pairs; bounds are taken at their word.
+
+    What is computed in floats is rounded up.
+
+    Attributes:
+        loss: No loss is larger, in either direction,
+        chance_of_more: but with this probability.
+        gaussian_precision: 1/σ² of a Gaussian mechanism that dominates the run.
+        is_symmetric: Whether both directions have the same profile.
+    """
+
+    loss: float = math.inf
+    chance_of_more: float = 0.0
+    gaussian_precision: float = math.inf
+    is_symmetric: bool = False
+
+    @property
+    def largest_loss(self) -> float:
+        """A bound on the loss whatever is drawn, or inf."""
+        return self.loss if self.chance_of_more == 0 else math.inf
+
+
+@dataclasses.dataclass(frozen=True)
+class ClosedForm:
+    """The certified profile of one run, from one side, at whatever is asked.
+
+    Attributes:
+        deltas: From (n,) ε, in nats, and a direction to (n,) δ.
+        epsilons: From (n,) δ in (0, 1) to (n,) ε ≥ 0, the larger direction's.
+    """
+
+    deltas: Callable[[FloatArray, Direction], FloatArray]
+    epsilons: Callable[[FloatArray], FloatArray]
+
+    @classmethod
+    def one_by_one(
+        cls,
+        bound: Bound,
+        delta: Callable[[float, Direction], float],
+        epsilon: Callable[[float], float | None] | None = None,
+    ) -> "ClosedForm":
+        """Returns the form of functions of one number.
+
+        Args:
+            bound: The side on which they are.
+            delta: From ε and a direction to δ.
+            epsilon: From δ to ε ≥ 0, the larger direction's, where that is known; else
+                it is searched for.
+        """
+
+        def searched(target: float) -> float:
+            found = epsilon(target) if epsilon else None
+            if found is not None:
+                return found
+            return neyman_pearson.epsilon(
+                lambda place, _: max(delta(place, way) for way in Direction),
+                target,
+                bound,
+            )
+
+        return cls(
+            lambda asked, way: each(lambda place: delta(place, way), asked),
+            lambda asked: each(searched, asked),
+        )
+
+
+def each(function: Callable[[float], float], values: FloatArray) -> FloatArray:
+    """Returns the (n,) values of a function of a number."""
+    return np.array([function(value) for value in values.tolist()], dtype=np.float64)
 
 
 class Mechanism(abc.ABC):
@@ -54,14 +128,13 @@ class Mechanism(abc.ABC):
             tail_mass: Probability that may be moved to the sinks.
         """
 
-    def rough_pairs(self, tail_mass: float, points: int) -> DirectedPairs:
-        """Returns upper pairs, less tight than `pairs` and sooner made, if there are.
+    def claims(self) -> Claims:
+        """Returns what is known of one run besides."""
+        return Claims()
 
-        Args:
-            tail_mass: As of `pairs`.
-            points: About how many atoms will do; those of `pairs` do.
-        """
-        return self.pairs(Bound.UPPER, tail_mass)
+    def closed_form(self, bound: Bound) -> ClosedForm | None:
+        """Returns the profile of one run from a side, where it has a closed form."""
+        return None
 
     def parts(self, bound: Bound) -> "Mapping[Mechanism, int]":
         """Returns mechanisms with counts whose composition bounds one run."""
@@ -81,62 +154,6 @@ class Mechanism(abc.ABC):
         """
         return None
 
-    def total_variation(self) -> float:
-        """Returns an upper bound on δ of one run at ε = 0, in either direction."""
-        return 1.0
-
-    def closed_form_delta(
-        self, epsilon: float, direction: Direction, bound: Bound
-    ) -> float | None:
-        """Returns a certified δ of one run at ε, where it has a closed form."""
-        return None
-
-    def closed_form_deltas(
-        self, epsilons: FloatArray, direction: Direction, bound: Bound
-    ) -> FloatArray | None:
-        """Returns (n,) certified δ of one run at (n,) ε, if it has a closed form."""
-        found = [
-            self.closed_form_delta(each, direction, bound) for each in epsilons.tolist()
-        ]
-        known = [delta for delta in found if delta is not None]
-        return np.array(known) if len(known) == len(found) else None
-
-    def closed_form_epsilon(self, delta: float, bound: Bound) -> float | None:
-        """Returns a certified ε ≥ 0 of one run at δ, in both directions, likewise."""
-        return None
-
-    def closed_form_epsilons(
-        self, deltas: FloatArray, bound: Bound
-    ) -> FloatArray | None:
-        """Returns (n,) of these at (n,) δ, if all are found sooner than one by one."""
-        return None
-
-    def gaussian_precision(self) -> float:
-        """Returns 1/σ² of a Gaussian mechanism that dominates one run, or inf."""
-        return math.inf
-
-    def largest_loss(self) -> float:
-        """Returns a bound on the loss of one run in either direction, or inf.
-
-        What is computed in floats is rounded up: the bound is taken at its word.
-        """
-        return math.inf
-
-    def chance_of_more(self) -> tuple[float, float]:
-        """Returns a loss, and the probability, of either direction, of a larger one.
-
-        Both are taken at their word, as of `largest_loss`.
-        """
-        return self.largest_loss(), 0.0
-
-    def is_symmetric(self) -> bool:
-        """Tells whether both directions have the same profile."""
-        return False
-
-    def tail_as_a_part(self, tail_mass: float) -> float:
-        """Returns the tail with which it is computed as a part of another."""
-        return max(tail_mass, _SMALLEST_TAIL_MASS)
-
 
 class OnePairMechanism(Mechanism):
     """A mechanism one pair of which serves both directions."""
@@ -148,62 +165,48 @@ class OnePairMechanism(Mechanism):
     def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
         return DirectedPairs.same(self.pair(bound, tail_mass))
 
-    def largest_loss(self) -> float:
+    def claims(self) -> Claims:
         """Returns the largest loss that the atoms of the upper pair show."""
-        return largest_loss_of_atoms(pairs_of(self, Bound.UPPER, _RARE))
-
-    def total_variation(self) -> float:
-        exact = self.closed_form_delta(0.0, Direction.REMOVE, Bound.UPPER)
-        if exact is not None:
-            return exact
-        return pairs_of(self, Bound.UPPER, _RARE).remove.delta(0.0, Direction.REMOVE)
+        return Claims(largest_loss_of_atoms(pairs_of(self, Bound.UPPER, _RARE)))
 
 
-class AmplifiedMechanism(Mechanism):
-    """A mechanism that runs another on a part of the records.
-
-    It is computed for few different tails: what is used twice on every level of a
-    tree must not be computed for as many tails as there are paths to it.
-    """
-
-    def tail_as_a_part(self, tail_mass: float) -> float:
-        tail_mass = super().tail_as_a_part(tail_mass)
-        return _COARSE_TAILS ** math.floor(math.log(tail_mass, _COARSE_TAILS))
-
-
-def largest_loss_of(counts: Mapping[Mechanism, int]) -> float:
-    """Returns a bound on the loss of a composition: a sum, rounded up."""
-    return _sum_of([(part.largest_loss(), count) for part, count in counts.items()])
-
-
-def chance_of_more_in(counts: Mapping[Mechanism, int]) -> tuple[float, float]:
-    """Returns a loss of a composition, and the probability of a larger one.
-
-    Both are rounded up. If the loss is infinite, the probability is no bound.
-    """
-    losses, log_kept, kept = [], 0.0, fractions.Fraction(1)
+def claims_of(counts: Mapping[Mechanism, int]) -> Claims:
+    """Returns what is known of a composition: all of it rounded up."""
+    known = [(part.claims(), count) for part, count in counts.items()]
     if sum(counts.values()) == 1:
-        loss, chance = next(iter(counts)).chance_of_more()
-        return (loss, chance) if chance < 1 else (0.0, 1.0)
-    for part, count in counts.items():
-        loss, chance = part.chance_of_more()
-        losses.append((loss, count))
-        if chance >= 1:
-            return 0.0, 1.0
-        log_kept += count * math.log1p(-chance)
-        if chance and sum(counts.values()) <= _MOST_EXACT:
-            kept *= (1 - fractions.Fraction(chance)) ** count
-    more = -math.expm1(log_kept) * LOSS_ROUNDED_UP
-    if sum(counts.values()) <= _MOST_EXACT:
-        more = _rounded_up(1 - kept)
-    return _sum_of(losses), min(more, 1.0)
+        return known[0][0]
+    precision = math.fsum(n * c.gaussian_precision for c, n in known)
+    return Claims(
+        _sum_of_losses([(c.loss, n) for c, n in known]),
+        chance_of_any([(c.chance_of_more, n) for c, n in known]),
+        precision * (1 + 4 * floats.UNIT_ROUNDOFF),
+        all(c.is_symmetric for c, _ in known),
+    )
 
 
-def _sum_of(losses: Sequence[tuple[float, int]]) -> float:
+def chance_of_any(chances: list[tuple[float, int]]) -> float:
+    """Returns the probability that any of independent events happens, rounded up.
+
+    Of a few it is the nearest float that is no less: who asks for that δ has it.
+    """
+    if sum(n for chance, n in chances if chance) > _MOST_EXACT:
+        found = sums.probability_of_any(chances) * LOSS_ROUNDED_UP
+        return min(found, 1.0)
+    kept = math.prod(
+        (1 - fractions.Fraction(chance)) ** n for chance, n in chances if chance
+    )
+    return _rounded_up(fractions.Fraction(1 - kept))
+
+
+def _sum_of_losses(losses: list[tuple[float, int]]) -> float:
+    """Returns Σ n l, the nearest float that is no less."""
     if any(math.isinf(loss) for loss, _ in losses):
         return math.inf
-    terms = (count * fractions.Fraction(loss) for loss, count in losses)
-    return _rounded_up(sum(terms, start=fractions.Fraction(0)))
+    total = sum(
+        (count * fractions.Fraction(loss) for loss, count in losses),
+        start=fractions.Fraction(0),
+    )
+    return _rounded_up(total)
 
 
 def _rounded_up(number: fractions.Fraction) -> float:
@@ -211,19 +214,14 @@ def _rounded_up(number: fractions.Fraction) -> float:
     return nearest if nearest >= number else math.nextafter(nearest, math.inf)
 
 
-def total_variation_of(counts: Mapping[Mechanism, int]) -> float:
-    """Returns an upper bound on δ of a composition at ε = 0.
-
-    Two laws may be drawn to be equal but with that probability, and so may runs.
-    """
-    chances = [(total_variation(part), count) for part, count in counts.items()]
-    return min(floats.raised(sums.probability_of_any(chances)), 1.0)
-
-
-@functools.lru_cache(maxsize=256)
-def total_variation(mechanism: Mechanism) -> float:
-    """Returns an upper bound on δ of one run at ε = 0."""
-    return min(mechanism.total_variation(), 1.0)
+def claims_of_either(known: list[Claims]) -> Claims:
+    """Returns what is known of one of several mechanisms, whichever is drawn."""
+    return Claims(
+        max(each.loss for each in known),
+        max(each.chance_of_more for each in known),
+        max(each.gaussian_precision for each in known),
+        all(each.is_symmetric for each in known),
+    )
 
 
 def largest_loss_of_atoms(pairs: DirectedPairs) -> float:
@@ -245,20 +243,11 @@ def pairs_of(mechanism: Mechanism, bound: Bound, tail_mass: float) -> DirectedPa
     )
 
 
-def rough_pairs_of(
-    mechanism: Mechanism, tail_mass: float, points: int
-) -> DirectedPairs:
-    """Returns upper pairs of one run of about so many atoms, if there are."""
-    tail_mass = max(tail_mass, _SMALLEST_TAIL_MASS)
-    if type(mechanism).rough_pairs is Mechanism.rough_pairs:
-        return pairs_of(mechanism, Bound.UPPER, tail_mass)
-
-    def pairs() -> DirectedPairs:
-        return mechanism.rough_pairs(tail_mass, points).map(dominating_pair.certain)
-
-    return _PAIRS.get((mechanism, points, tail_mass), pairs)
-
-
 def pairs_of_part(part: Mechanism, bound: Bound, tail_mass: float) -> DirectedPairs:
-    """Returns the pairs of one run of what another mechanism is made of."""
-    return pairs_of(part, bound, part.tail_as_a_part(tail_mass))
+    """Returns the pairs of one run of what another mechanism is made of.
+
+    They are made for few different tails: what is used twice on every level of a tree
+    must not be computed for as many tails as there are paths to it.
+    """
+    exponent = math.log(max(tail_mass, _SMALLEST_TAIL_MASS), _COARSE_TAILS)
+    return pairs_of(part, bound, _COARSE_TAILS ** math.floor(exponent))

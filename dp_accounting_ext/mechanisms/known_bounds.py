@@ -6,8 +6,8 @@ import dataclasses
 import numpy as np
 import numpy.typing as npt
 
+from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.mechanisms import interface
-from dp_accounting_ext.pairs import dominating_pair
 
 Bound = dominating_pair.Bound
 Direction = dominating_pair.Direction
@@ -35,8 +35,9 @@ class KnownPairs(interface.Mechanism):
             return self.known
         return DirectedPairs.same(dominating_pair.trivial_pair(bound))
 
-    def largest_loss(self) -> float:
-        return interface.largest_loss_of_atoms(self.pairs(Bound.UPPER, 1.0))
+    def claims(self) -> interface.Claims:
+        upper = self.pairs(Bound.UPPER, 1.0)
+        return interface.Claims(interface.largest_loss_of_atoms(upper))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,31 +51,11 @@ class UpperOnly(interface.Mechanism):
             return DirectedPairs.same(dominating_pair.trivial_pair(bound))
         return interface.pairs_of(self.inner, bound, tail_mass)
 
-    def closed_form_delta(
-        self, epsilon: float, direction: Direction, bound: Bound
-    ) -> float | None:
-        if bound is Bound.LOWER:
-            return 0.0
-        return self.inner.closed_form_delta(epsilon, direction, bound)
+    def closed_form(self, bound: Bound) -> interface.ClosedForm | None:
+        return self.inner.closed_form(bound) if bound is Bound.UPPER else None
 
-    def closed_form_deltas(
-        self, epsilons: FloatArray, direction: Direction, bound: Bound
-    ) -> FloatArray | None:
-        if bound is Bound.LOWER:
-            return np.zeros(epsilons.shape)
-        return self.inner.closed_form_deltas(epsilons, direction, bound)
-
-    def gaussian_precision(self) -> float:
-        return self.inner.gaussian_precision()
-
-    def largest_loss(self) -> float:
-        return self.inner.largest_loss()
-
-    def is_symmetric(self) -> bool:
-        return self.inner.is_symmetric()
-
-    def total_variation(self) -> float:
-        return interface.total_variation(self.inner)
+    def claims(self) -> interface.Claims:
+        return self.inner.claims()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,20 +83,12 @@ class Between(interface.Mechanism):
             return self.parts(bound)
         return {self.or_above: 1}
 
-    def gaussian_precision(self) -> float:
-        return self.above.gaussian_precision()
-
-    def largest_loss(self) -> float:
-        return self.above.largest_loss()
-
-    def is_symmetric(self) -> bool:
+    def claims(self) -> interface.Claims:
         known = [self.below, self.above]
         if self.or_above:
             known.append(self.or_above)
-        return all(each.is_symmetric() for each in known)
-
-    def total_variation(self) -> float:
-        return interface.total_variation(self.above)
+        is_symmetric = all(each.claims().is_symmetric for each in known)
+        return dataclasses.replace(self.above.claims(), is_symmetric=is_symmetric)
 
     def sum_of(self, members: int) -> interface.Mechanism | None:
         return self.below.sum_of(members)
@@ -171,8 +144,8 @@ class NonPrivate(interface.OnePairMechanism):
         """Tells whether there is no privacy at all."""
         return self.record == ALWAYS or self.other == ALWAYS
 
-    def is_symmetric(self) -> bool:
-        return self.record == self.other
+    def claims(self) -> interface.Claims:
+        return interface.Claims(is_symmetric=self.record == self.other)
 
     def on_a_sample(self, chance: float) -> "NonPrivate":
         """Returns the same on a Poisson sample, no record replacing another."""

@@ -7,20 +7,18 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from dp_accounting_ext.amplification import filtered_bins
-from dp_accounting_ext.amplification import gauss_markov
-from dp_accounting_ext.amplification import gauss_markov_ring
-from dp_accounting_ext.amplification import geometric_allocation
 from dp_accounting_ext.amplification import random_allocation
-from dp_accounting_ext.kernels import bin_grams
-from dp_accounting_ext.kernels import floats
+from dp_accounting_ext.amplification.matrix import bin_grams
+from dp_accounting_ext.amplification.matrix import filtered_bins
+from dp_accounting_ext.amplification.matrix import gauss_markov
+from dp_accounting_ext.amplification.matrix import gauss_markov_ring
+from dp_accounting_ext.kernel import dominating_pair
+from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import allocated
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
-from dp_accounting_ext.pairs import dominating_pair
-from dp_accounting_ext.pairs import gaussian
 from dp_accounting_ext.validation import strategies
 
 Bound = dominating_pair.Bound
@@ -63,7 +61,7 @@ def allocate(
 
 
 @dataclasses.dataclass(frozen=True)
-class MatrixAllocation(interface.AmplifiedMechanism):
+class MatrixAllocation(interface.Mechanism):
     """A run in which each record draws a bin, and noise is correlated.
 
     Fields as of the event, the strategy as `validation.strategies` returns it.
@@ -116,12 +114,9 @@ class MatrixAllocation(interface.AmplifiedMechanism):
             found += [] if blocks is None else [blocks]
         return found
 
-    def gaussian_precision(self) -> float:
-        return float(self.gram(Bound.UPPER).diagonal().max())
-
-    def total_variation(self) -> float:
-        mean = math.sqrt(floats.raised(self.gaussian_precision()))
-        return gaussian.delta(mean, 0.0, Bound.UPPER)
+    def claims(self) -> interface.Claims:
+        largest = float(self.gram(Bound.UPPER).diagonal().max())
+        return interface.Claims(gaussian_precision=largest)
 
 
 def _delta_in_question(tail_mass: float) -> float:
@@ -175,22 +170,13 @@ def _blocks_below(
 
     Neighbours are cut into blocks; correlations between blocks are left out.
     """
-    means, weights = [], []
+    steps = []
     for block, number in gauss_markov.cut_into_blocks(gram):
         pair = gauss_markov.lower_pair(block, tail_mass=tail_mass / len(gram) / 100)
         if pair is None:
             return None
-        if number > 1:
-            pair = random_allocation.random_allocation(
-                pair, number, tail_mass=tail_mass
-            )
-        means.append(pair)
-        weights.append(number * block.length / len(gram))
-    if len(means) == 1:
-        return means[0]
-    return geometric_allocation.weighted_mean(
-        means, weights, tail_mass=tail_mass, points=random_allocation.UNEVEN_POINTS
-    )
+        steps.append(random_allocation.Steps(pair, number, block.length))
+    return random_allocation.uneven_allocation(steps, tail_mass=tail_mass)
 
 
 @functools.lru_cache(maxsize=16)

@@ -18,11 +18,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from dp_accounting_ext.kernels import floats
+from dp_accounting_ext.kernel import dominating_pair
+from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import renyi_bounded
-from dp_accounting_ext.pairs import dominating_pair
 from dp_accounting_ext.renyi import divergence
 
 Bound = dominating_pair.Bound
@@ -82,7 +82,7 @@ def _of_part(
         return known, known
     pairs = interface.pairs_of(part, bound, _TAIL_MASS)
     remove = _of_pairs(pairs, part, orders, bound)
-    if part.is_symmetric() and pairs.add is pairs.remove:
+    if part.claims().is_symmetric and pairs.add is pairs.remove:
         return remove, remove
     return remove, _of_pairs(pairs.swapped(), part, orders, bound)
 
@@ -98,7 +98,7 @@ def _of_pairs(
         _Side(pairs.remove, Direction.REMOVE),
         _Side(pairs.add, Direction.ADD),
     )
-    largest = part.largest_loss() if bound is Bound.UPPER else math.inf
+    largest = part.claims().largest_loss if bound is Bound.UPPER else math.inf
     found = np.empty(len(orders))
     for place, order in enumerate(orders):
         if math.isinf(order):
@@ -113,10 +113,12 @@ def _of_pairs(
         total = divergence.log_sum(np.array(terms))
         moment = divergence.log_moment_from_excess(total, order)
         found[place] = moment / (order - 1)
+        if bound is Bound.UPPER and total > -math.inf:
+            found[place] = max(found[place], divergence.LEAST)
     if bound is Bound.LOWER:
         lowered: FloatArray = found * (1 - _ROUNDING)
         return lowered
-    precision = part.gaussian_precision()
+    precision = part.claims().gaussian_precision
     found = np.minimum(found * (1 + _ROUNDING), largest)
     if math.isfinite(precision):
         finite = np.array([float(order) for order in orders])
@@ -170,9 +172,9 @@ class _Side:
         Gaussian's, whose share is at most E_G[Z^α; Z > κ*].
         """
         log_sink = math.log(self.sink) + math.log(order / (order - 1))
-        level = part.largest_loss()
+        level = part.claims().largest_loss
         capped = log_sink + (order - 1) * level
-        precision = part.gaussian_precision()
+        precision = part.claims().gaussian_precision
         if not math.isfinite(precision) or precision == 0:
             return capped
         levels = self._highest + _LEVELS

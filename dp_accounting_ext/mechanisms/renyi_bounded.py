@@ -8,8 +8,8 @@ import math
 import numpy as np
 import numpy.typing as npt
 
+from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.mechanisms import interface
-from dp_accounting_ext.pairs import dominating_pair
 from dp_accounting_ext.pairs import renyi_profile
 
 Bound = dominating_pair.Bound
@@ -70,11 +70,12 @@ class RenyiBounded(interface.OnePairMechanism):
             return pair
         return dominating_pair.mixture([everything, pair], [self.told, 1 - self.told])
 
-    def closed_form_delta(
-        self, epsilon: float, direction: Direction, bound: Bound
-    ) -> float | None:
+    def closed_form(self, bound: Bound) -> interface.ClosedForm | None:
         if bound is Bound.LOWER:
-            return max(0.0, -math.expm1(min(epsilon, 0.0)) * (1 - 4 * _UNIT))
+            return None
+        return interface.ClosedForm.one_by_one(bound, self._delta)
+
+    def _delta(self, epsilon: float, direction: Direction) -> float:
         found = renyi_profile.log_delta(
             renyi_profile.ORDERS, self.values, np.array([abs(epsilon)])
         )
@@ -84,11 +85,8 @@ class RenyiBounded(interface.OnePairMechanism):
         delta = self.told + (1 - self.told) * delta
         return min(delta * (1 + 16 * _UNIT), 1.0)
 
-    def chance_of_more(self) -> tuple[float, float]:
-        return math.inf, self.told
-
-    def is_symmetric(self) -> bool:
-        return True
+    def claims(self) -> interface.Claims:
+        return interface.Claims(is_symmetric=True)
 
 
 def _chords(known: FloatArray, values: FloatArray, asked: FloatArray) -> FloatArray:
@@ -106,9 +104,8 @@ def _chords(known: FloatArray, values: FloatArray, asked: FloatArray) -> FloatAr
 
 def composition(counts: Mapping[RenyiBounded, int]) -> RenyiBounded:
     """Returns the composition: divergences add up."""
-    parts: dict[interface.Mechanism, int] = {part: n for part, n in counts.items()}
     total = np.zeros(_ORDERS.size)
     for part, count in counts.items():
         total += count * np.array(part.values)
-    _, told = interface.chance_of_more_in(parts)
+    told = interface.chance_of_any([(part.told, n) for part, n in counts.items()])
     return RenyiBounded.of(total * (1 + 4 * (len(counts) + 1) * _UNIT), told)

@@ -6,11 +6,11 @@ import math
 import numpy as np
 import numpy.typing as npt
 
+from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import renyi_bounded
-from dp_accounting_ext.pairs import dominating_pair
 from dp_accounting_ext.pairs import renyi_profile
 
 Bound = dominating_pair.Bound
@@ -46,7 +46,7 @@ def composition(counts: Mapping[interface.Mechanism, int]) -> RenyiBounded:
 
 def _of_a_gaussian(mechanism: interface.Mechanism) -> RenyiBounded:
     """Returns the bound of the Gaussian that dominates a mechanism, if any does."""
-    precision = mechanism.gaussian_precision()
+    precision = mechanism.claims().gaussian_precision
     return RenyiBounded.of(_ORDERS * (precision / 2 * (1 + 8 * _UNIT)))
 
 
@@ -67,7 +67,7 @@ def _of_its_pairs(mechanism: interface.Mechanism) -> RenyiBounded:
         return RenyiBounded.of(np.zeros(_ORDERS.size), told)
     found = np.maximum(*(_of_a_pair(pair) for pair in each))
     if not told:
-        found = np.minimum(found, mechanism.largest_loss())
+        found = np.minimum(found, mechanism.claims().largest_loss)
     return RenyiBounded.of(found, told)
 
 

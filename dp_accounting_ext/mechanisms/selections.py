@@ -8,13 +8,13 @@ import math
 
 import numpy as np
 
+from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import renyi_bounded
 from dp_accounting_ext.mechanisms import renyi_divergences
 from dp_accounting_ext.pairs import bounded_range
 from dp_accounting_ext.pairs import discrete
-from dp_accounting_ext.pairs import dominating_pair
 from dp_accounting_ext.pairs import renyi_profile
 from dp_accounting_ext.renyi import selection
 
@@ -33,16 +33,13 @@ class ExponentialMechanism(interface.OnePairMechanism):
     def pair(self, bound: Bound, tail_mass: float) -> DominatingPair:
         return bounded_range.dominating_pair_of(self.epsilon, bound)
 
-    def closed_form_delta(
-        self, epsilon: float, direction: Direction, bound: Bound
-    ) -> float | None:
-        return bounded_range.delta(self.epsilon, epsilon, bound)
+    def closed_form(self, bound: Bound) -> interface.ClosedForm:
+        return interface.ClosedForm.one_by_one(
+            bound, lambda place, _: bounded_range.delta(self.epsilon, place, bound)
+        )
 
-    def largest_loss(self) -> float:
-        return self.epsilon
-
-    def is_symmetric(self) -> bool:
-        return True
+    def claims(self) -> interface.Claims:
+        return interface.Claims(self.epsilon, is_symmetric=True)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,32 +61,20 @@ class PermuteAndFlip(interface.OnePairMechanism):
         if bound is Bound.UPPER:
             return self._laplace().pair(bound, tail_mass)
         lie = math.exp(-self.epsilon / 2) / 2
-        if lie < _RAREST:
-            return dominating_pair.trivial_pair(bound)
-        return discrete.few_outcomes((1 - lie, lie), (lie, 1 - lie), bound)
+        return dominating_pair.of_probabilities(
+            (1 - lie, lie), (lie, 1 - lie), bound, error=discrete.FEW_ERROR
+        )
 
-    def closed_form_delta(
-        self, epsilon: float, direction: Direction, bound: Bound
-    ) -> float | None:
-        return self._laplace().closed_form_delta(epsilon, direction, bound)
+    def closed_form(self, bound: Bound) -> interface.ClosedForm | None:
+        return self._laplace().closed_form(bound)
 
-    def closed_form_epsilon(self, delta: float, bound: Bound) -> float | None:
-        return self._laplace().closed_form_epsilon(delta, bound)
-
-    def largest_loss(self) -> float:
-        return self._laplace().largest_loss()
-
-    def is_symmetric(self) -> bool:
-        return True
+    def claims(self) -> interface.Claims:
+        return self._laplace().claims()
 
     def _laplace(self) -> additive_noise.LaplaceMixture:
         return additive_noise.LaplaceMixture(
             ((self.epsilon, 1.0),), additive_noise.UNSHIFTED
         )
-
-
-# Certified: what is rarer has no float of its own.
-_RAREST = 1e-290
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,8 +97,8 @@ class BestOf(interface.Mechanism):
     def parts(self, bound: Bound) -> Mapping[interface.Mechanism, int]:
         return {_best_of(self): 1}
 
-    def is_symmetric(self) -> bool:
-        return True
+    def claims(self) -> interface.Claims:
+        return interface.Claims(is_symmetric=True)
 
 
 @functools.lru_cache(maxsize=64)

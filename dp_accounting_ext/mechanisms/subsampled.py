@@ -3,19 +3,22 @@
 import dataclasses
 import math
 
+import numpy as np
 from scipy import stats
 
 from dp_accounting_ext.amplification import poisson_subsampling
-from dp_accounting_ext.kernels import floats
+from dp_accounting_ext.kernel import dominating_pair
+from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.mechanisms import additive_noise
+from dp_accounting_ext.mechanisms import batches
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
-from dp_accounting_ext.pairs import dominating_pair
 from dp_accounting_ext.pairs import profile_pairs
 from dp_accounting_ext.pairs import shifts
 
 Bound = dominating_pair.Bound
+Direction = dominating_pair.Direction
 DirectedPairs = dominating_pair.DirectedPairs
 DominatingPair = dominating_pair.DominatingPair
 Mechanism = interface.Mechanism
@@ -66,7 +69,7 @@ def poisson_sampled(sampling_probability: float, inner: Mechanism) -> Mechanism:
 
 
 @dataclasses.dataclass(frozen=True)
-class PoissonSampled(interface.AmplifiedMechanism):
+class PoissonSampled(Mechanism):
     """A mechanism on a Poisson sample."""
 
     sampling_probability: float
@@ -79,37 +82,30 @@ class PoissonSampled(interface.AmplifiedMechanism):
             )
         )
 
-    def closed_form_delta(
-        self, epsilon: float, direction: interface.Direction, bound: Bound
-    ) -> float | None:
-        if self.inner.closed_form_delta(0.0, direction, bound) is None:
+    def closed_form(self, bound: Bound) -> interface.ClosedForm | None:
+        inner, rate = self.inner.closed_form(bound), self.sampling_probability
+        if inner is None:
             return None
+        deltas = inner.deltas
 
-        def inner(place: float) -> float:
-            found = self.inner.closed_form_delta(place, direction, bound)
-            assert found is not None
-            return found
+        def delta(epsilon: float, way: Direction) -> float:
+            return poisson_subsampling.delta(
+                lambda place: float(deltas(np.array([place]), way)[0]),
+                rate,
+                epsilon,
+                way,
+                bound,
+            )
 
-        rate = self.sampling_probability
-        return poisson_subsampling.delta(inner, rate, epsilon, direction, bound)
+        return interface.ClosedForm.one_by_one(bound, delta)
 
-    def gaussian_precision(self) -> float:
-        return self.inner.gaussian_precision()
-
-    def largest_loss(self) -> float:
-        loss = self.inner.largest_loss()
-        if loss > 700:
-            return loss
-        sampled = math.log1p(self.sampling_probability * math.expm1(loss))
-        return sampled * interface.LOSS_ROUNDED_UP
-
-    def total_variation(self) -> float:
-        return min(
-            floats.raised(
-                self.sampling_probability * interface.total_variation(self.inner)
-            ),
-            1.0,
-        )
+    def claims(self) -> interface.Claims:
+        inner = self.inner.claims()
+        loss = inner.largest_loss
+        if loss <= floats.LARGEST_EXPONENT:
+            sampled = math.log1p(self.sampling_probability * math.expm1(loss))
+            loss = sampled * interface.LOSS_ROUNDED_UP
+        return interface.Claims(loss, gaussian_precision=inner.gaussian_precision)
 
 
 def sampled_gaussian_replace_one(
@@ -208,14 +204,11 @@ class TruncatedSampledGaussian(interface.OnePairMechanism):
         ratio = either / full * (1 + 3 * _BINOMIAL_ERROR)
         return full, min(ratio * batch / size, 1.0)
 
-    def largest_loss(self) -> float:
-        return math.inf
-
-    def gaussian_precision(self) -> float:
+    def claims(self) -> interface.Claims:
         if self.noise_multiplier == 0:
-            return math.inf
+            return interface.Claims()
         shift = 4 if self._chances()[0] else 2 if self.replace_one else 1
-        return (shift / self.noise_multiplier) ** 2
+        return interface.Claims(gaussian_precision=(shift / self.noise_multiplier) ** 2)
 
 
 def substituted_sample(inner: Mechanism, rate: float) -> Mechanism:
@@ -228,6 +221,9 @@ def substituted_sample(inner: Mechanism, rate: float) -> Mechanism:
     Source:
         https://arxiv.org/abs/2106.08567, Theorem 11 (subset sampling).
     """
+    if not inner.claims().is_symmetric:
+        # Either record may be the one that is replaced.
+        inner = batches.EitherWay(inner)
     return SubstitutedSample(poisson_sampled(rate, inner))
 
 
@@ -247,14 +243,5 @@ class SubstitutedSample(interface.OnePairMechanism):
             return pairs.remove
         return profile_pairs.reflected(pairs.remove)
 
-    def gaussian_precision(self) -> float:
-        return self.sample.gaussian_precision()
-
-    def largest_loss(self) -> float:
-        return self.sample.largest_loss()
-
-    def total_variation(self) -> float:
-        return interface.total_variation(self.sample)
-
-    def is_symmetric(self) -> bool:
-        return True
+    def claims(self) -> interface.Claims:
+        return dataclasses.replace(self.sample.claims(), is_symmetric=True)

@@ -13,8 +13,8 @@ import math
 
 import numpy as np
 
+from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.pairs import discrete
-from dp_accounting_ext.pairs import dominating_pair
 
 Bound = dominating_pair.Bound
 

@@ -3,8 +3,8 @@
 import numpy as np
 import numpy.typing as npt
 
-from dp_accounting_ext.kernels import floats
-from dp_accounting_ext.pairs import dominating_pair
+from dp_accounting_ext.kernel import dominating_pair
+from dp_accounting_ext.kernel import floats
 
 FloatArray = npt.NDArray[np.float64]
 

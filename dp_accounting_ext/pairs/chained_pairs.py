@@ -5,9 +5,10 @@ import dataclasses
 import numpy as np
 import numpy.typing as npt
 
-from dp_accounting_ext.kernels import floats
-from dp_accounting_ext.kernels import geometric
-from dp_accounting_ext.pairs import dominating_pair
+from dp_accounting_ext.kernel import dominating_pair
+from dp_accounting_ext.kernel import floats
+from dp_accounting_ext.kernel import lattice_law
+from dp_accounting_ext.kernel import law_sums
 
 Bound = dominating_pair.Bound
 DirectedPairs = dominating_pair.DirectedPairs
@@ -17,6 +18,8 @@ FloatArray = npt.NDArray[np.float64]
 # Tuning: a chain has the atoms of both its pairs, so that those of a large group would
 # have millions; on a grid of this many the loss moves by 1e-10 of its range squared.
 _MOST_ATOMS = 1 << 16
+# Certified: of a share of a mass, a quotient of two exponentials, and of their sum.
+_SPLIT_ERROR = 64 * floats.UNIT_ROUNDOFF
 
 
 def chain(first: DirectedPairs, second: DirectedPairs) -> DirectedPairs:
@@ -114,12 +117,19 @@ def on_few_atoms(pair: DominatingPair) -> DominatingPair:
     """Returns the pair, its ratios split onto a grid if they are many."""
     if pair.ratios.size <= _MOST_ATOMS:
         return pair
-    step = pair.loss_range() / _MOST_ATOMS
-    law = geometric.from_atoms(pair.ratios, pair.masses, step, grouped=False)
-    return dataclasses.replace(
-        pair,
-        ratios=law.places(),
-        masses=law.masses,
-        mass_error=pair.mass_error + law.mass_error,
-        ratio_error=pair.ratio_error + law.ratio_error,
+    width = pair.loss_range() / _MOST_ATOMS
+    law = law_sums.of_pair(pair, lattice_law.Axis.LOSS)
+    q_mass = law.q_mass()
+    start, masses = lattice_law.placed(law, width)
+    kept = masses[0] > 0
+    places = np.arange(masses.shape[1])[kept]
+    nodes = width * (start + places)
+    rounding = 4 * floats.UNIT_ROUNDOFF * float(np.abs(nodes).max())
+    law = dataclasses.replace(
+        law,
+        values=nodes,
+        masses=masses[:, kept],
+        error=law.error + _SPLIT_ERROR,
+        shift=law.shift + rounding,
     )
+    return law_sums.read(law.without_tiny(q_mass)).dominating_pair()

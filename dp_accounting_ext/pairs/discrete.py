@@ -7,8 +7,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from dp_accounting_ext.kernels import floats
-from dp_accounting_ext.pairs import dominating_pair
+from dp_accounting_ext.kernel import dominating_pair
+from dp_accounting_ext.kernel import floats
 
 Bound = dominating_pair.Bound
 FloatArray = npt.NDArray[np.float64]
@@ -18,8 +18,11 @@ FloatArray = npt.NDArray[np.float64]
 _ERROR = 64 * floats.UNIT_ROUNDOFF
 # Certified (docs/guarantees.md, "a few outcomes"): of a probability made of three
 # operations, a sum of a few, an exponential and a quotient, relatively.
-_FEW_ERROR = 32 * floats.UNIT_ROUNDOFF
+FEW_ERROR = 32 * floats.UNIT_ROUNDOFF
 
+# Certified: the logarithm of a mass, normalised or not, that is above
+# `floats.SMALLEST_MASS` (σ is at most 1e5).
+_LEAST_LOG = -675.0
 # Limits of time and memory: there are as many atoms.
 LARGEST_SENSITIVITY = 1_000_000
 _LARGEST_SIGMA = 1e5
@@ -60,26 +63,6 @@ def privacy_parameters(
     )
 
 
-def few_outcomes(
-    p: Sequence[float], q: Sequence[float], bound: Bound
-) -> dominating_pair.DominatingPair:
-    """Returns the pair of a mechanism with two outcomes, or a few.
-
-    Args:
-        p: P's probabilities, positive, each with its own digits.
-        q: Q's probabilities, likewise.
-        bound: The atoms are exact: the side is only carried along.
-    """
-    outcomes = sorted(
-        (math.log(mine / other), other) for mine, other in zip(p, q, strict=True)
-    )
-    losses, masses = zip(*outcomes, strict=True)
-    ratios, weights, error = _exact(losses, masses)
-    return dominating_pair.DominatingPair(
-        ratios, weights, 0.0, 0.0, bound, error, error
-    )
-
-
 def few_outcomes_delta(
     p: Sequence[float], q: Sequence[float], epsilon: float, bound: Bound
 ) -> float:
@@ -94,7 +77,7 @@ def few_outcomes_delta(
     sign = 1.0 if bound is Bound.UPPER else -1.0
     if epsilon > floats.LARGEST_EXPONENT and bound is Bound.LOWER:
         return 0.0
-    gained, spent = 1 + sign * _FEW_ERROR, 1 - sign * _FEW_ERROR
+    gained, spent = 1 + sign * FEW_ERROR, 1 - sign * FEW_ERROR
     kappa = math.exp(min(epsilon, floats.LARGEST_EXPONENT)) * spent
     above = math.fsum(
         max(mine * gained - kappa * other, 0.0)
@@ -117,7 +100,7 @@ def few_outcomes_epsilon(
         bound: The side to err on.
     """
     sign = 1.0 if bound is Bound.UPPER else -1.0
-    gained, spent = 1 + sign * _FEW_ERROR, 1 - sign * _FEW_ERROR
+    gained, spent = 1 + sign * FEW_ERROR, 1 - sign * FEW_ERROR
     outcomes = list(zip(p, q, strict=True))
     outcomes.sort(key=lambda each: each[1] / each[0])
     found = more = less = 0.0
@@ -126,7 +109,7 @@ def few_outcomes_epsilon(
         excess = more * gained - delta
         if excess > less * spent:
             ratio = math.log(excess / (less * spent))
-            found = max(found, ratio * gained + sign * _FEW_ERROR)
+            found = max(found, ratio * gained + sign * FEW_ERROR)
     return max(found, 0.0)
 
 
@@ -164,19 +147,8 @@ def randomized_response(
     Source:
         Kairouz et al. 2016, https://arxiv.org/abs/1602.07387, section 4.
     """
-    other = noise_parameter / num_buckets
-    truth = 1 - noise_parameter + other
-    if replace_one:
-        loss = math.log(truth) - math.log(other)
-        losses = [-loss, 0.0, loss]
-        probabilities = [truth, (num_buckets - 2) * other, other]
-    else:
-        losses = [math.log(noise_parameter), math.log(truth * num_buckets)]
-        probabilities = [(num_buckets - 1) / num_buckets, 1 / num_buckets]
-    if max(map(abs, losses)) > floats.LARGEST_EXPONENT:
-        return dominating_pair.trivial_pair(bound)
-    ratios, masses, error = _exact(losses, probabilities)
-    return dominating_pair.DominatingPair(ratios, masses, 0.0, 0.0, bound, error, error)
+    p, q = responses(noise_parameter, num_buckets, replace_one=replace_one)
+    return dominating_pair.of_probabilities(p, q, bound, error=FEW_ERROR)
 
 
 def discrete_laplace(
@@ -248,6 +220,11 @@ def discrete_gaussian(
         if widest < 1:
             return dominating_pair.trivial_pair(bound)
         low, high = max(low, -widest), min(high, sensitivity + widest)
+    # No output is so far from either dataset's that its mass does not fit a float.
+    widest = math.floor(sigma * math.sqrt(-2 * _LEAST_LOG)) - sensitivity
+    if widest < 0:
+        return dominating_pair.trivial_pair(bound)
+    low, high = max(low, -widest), min(high, sensitivity + widest)
     outputs = np.arange(low, high + 1, dtype=np.float64)
     exponents = outputs**2 / (2 * sigma**2)
     total = _normalization(sigma)

@@ -4,8 +4,8 @@ import math
 
 from scipy import special
 
-from dp_accounting_ext.kernels import floats
-from dp_accounting_ext.pairs import dominating_pair
+from dp_accounting_ext.kernel import dominating_pair
+from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.pairs import gaussian_mixture
 
 # Certified (docs/guarantees.md, "closed Gaussian δ"): four units of the denormals.
@@ -23,7 +23,6 @@ def dominating_pair_of(
     bound: dominating_pair.Bound,
     *,
     tail_mass: float,
-    points: int | None = None,
 ) -> dominating_pair.DominatingPair:
     """Returns a certified pair of the Gaussian mechanism with sensitivity one.
 
@@ -31,14 +30,12 @@ def dominating_pair_of(
         noise_multiplier: Standard deviation over sensitivity, positive.
         bound: As for `gaussian_mixture.dominating_pair_of`, which says the rest.
         tail_mass: Probability outside the grid on either side.
-        points: Number of grid points.
     """
     return gaussian_mixture.dominating_pair_of(
         gaussian_mixture.Mixture(((1 / noise_multiplier, 1.0),)),
         gaussian_mixture.Mixture(((0.0, 1.0),)),
         bound,
         tail_mass=tail_mass,
-        points=points,
     )
 
 

@@ -1,7 +1,6 @@
 """Gaussian noise around random shifts: one mixture against another."""
 
 from collections.abc import Callable
-from collections.abc import Sequence
 import dataclasses
 import functools
 import math
@@ -11,9 +10,9 @@ import numpy.typing as npt
 from scipy import optimize
 from scipy import special
 
-from dp_accounting_ext.kernels import floats
+from dp_accounting_ext.kernel import dominating_pair
+from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.pairs import cells
-from dp_accounting_ext.pairs import dominating_pair
 from dp_accounting_ext.pairs import shifts
 
 FloatArray = npt.NDArray[np.float64]
@@ -25,26 +24,18 @@ _NDTR_ERROR = 32.0
 _NDTR_GROWTH = 4.0
 # Certified: below it the argument leaves the range for which that is assumed.
 SMALLEST_TAIL_MASS = 1e-290
-# Certified: growth of an exponent over a cell of a coarser grid, at most; quadrature
-# errs by 5e-16 of a mass then.
-_MOST_GROWTH = 2.0**-5
+# Certified: the logarithm of a density over N(0, 1)'s at 0 whose cells, a thousandth
+# wide and more, have masses above `floats.SMALLEST_MASS`.
+_LEAST_DENSITY = -680.0
+# Certified: quadrature of three nodes errs by so much of a mass, times the sixth power
+# of the exponent's growth over the cell; and the growth is no more than this.
+_QUADRATURE = 5e-7
+_MOST_GROWTH = 2.0**-3
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(3)
 
-# Tuning. Half of it or twice: gaps within 3 % (Poisson samples, allocation), times
-# within 6 %, and 1.2.
-POINTS = 1 << 15
-# Tuning: half of them will do for tails half as long, in deviations, and where the mean
-# shift times the tail is less: Poisson samples' first answers take 0.8 of the time, and
-# gaps are 4 % wider, which the lattice makes up for.
-_LONG_TAIL = 16.0
-_FREQUENT = 0.4
-# Tuning: what is below a place is on a grid so many times coarser where it adds no more
-# than this share to what all adds, and changes by no more than that, in nats; looked
-# for among so many places.
-_COARSER = 8
-_ADDED = 0.02
-_FLAT = 0.05
-_SURVEYED = 65
+# Tuning. Half of it or twice: brackets within 5 %, but for one or two runs, where they
+# are some 1e-6 wide.
+POINTS = 1 << 14
 # Tuning: neighbours whose exponentials are products, unless they are too far apart, in
 # nats; and how many blocks of them are multiplied at once.
 _BLOCK = 64
@@ -198,14 +189,13 @@ def dominating_pair_of(
     bound: dominating_pair.Bound,
     *,
     tail_mass: float,
-    points: int | None = None,
 ) -> dominating_pair.DominatingPair:
     """Returns a certified pair of one mixture of shifted Gaussians and another.
 
     No shift of P is below a shift of Q, so that the likelihood ratio increases.
     Masses are sums of positive terms (Gauss–Legendre), never differences of
     distribution functions. The quadrature's own error, w⁶ / 2,000,000 in a cell
-    over which the exponent grows by w, is below what rounding is allowed.
+    over which the exponent grows by w, is counted among the masses' errors.
 
     Args:
         p: P, shifts at least 0, over the noise's standard deviation.
@@ -213,10 +203,9 @@ def dominating_pair_of(
         bound: Upper splits each cell of the noise between its ends, lower groups
             it at its mean.
         tail_mass: Probability outside the grid on either side, at least 1e-290.
-        points: Number of grid points; by default enough for any use here.
 
     Returns:
-        A pair with about n = points atoms, the noise equally spaced, or fewer, where
+        A pair with some thousand atoms, the noise equally spaced, or fewer, where
         it says little; one that says nothing where most losses are beyond 700 nats,
         which fit no float as ratios.
 
@@ -232,15 +221,14 @@ def dominating_pair_of(
     if reach > _LONGEST_REACH:
         return dominating_pair.trivial_pair(bound)
     tail = float(special.ndtri(tail_mass))
-    if points is None:
-        growth = math.sqrt(max(reach * (reach - 2 * tail) / 20, 1.0))
-        share = _share_of_points(p, q, tail)
-        points = math.ceil(POINTS * min(growth, 8.0) * share)
+    growth = math.sqrt(max(reach * (reach - 2 * tail) / 20, 1.0))
     low, high = _ends(p, q, tail)
     if max(p.above(high), q.below(low)) > _MOST_OUTSIDE:
         return dominating_pair.trivial_pair(bound)
-    grids = _grids(p, q, _Grid(low, high, points))
     size = max(abs(low), abs(high)) + reach
+    grown = (high - low) * size
+    points = math.ceil(max(POINTS * min(growth, 8.0), grown / _MOST_GROWTH))
+    quadrature = _QUADRATURE * (grown / (points - 1)) ** 6
     terms = len(p.shifts) + len(q.shifts)
     mass_error = _NDTR_ERROR + _NDTR_GROWTH * size**2 + 2 * terms
     # From the exponents of ratios. The tails' ratios are as uncertain as masses, and
@@ -250,29 +238,18 @@ def dominating_pair_of(
     return _pair_on(
         p,
         q,
-        grids,
+        _Grid(low, high, points),
         bound,
-        mass_error * floats.UNIT_ROUNDOFF + of_weights,
+        mass_error * floats.UNIT_ROUNDOFF + of_weights + quadrature,
         ratio_error * floats.UNIT_ROUNDOFF + of_weights,
     )
-
-
-def _share_of_points(p: Mixture, q: Mixture, tail: float) -> float:
-    """Returns the share of the points that will do for rare shifts and short tails.
-
-    Elsewhere neighbours' losses are so far apart that a lattice shows them one by one.
-    """
-    means = [sum(shift * weight for shift, weight in each.shifts) for each in (p, q)]
-    if (means[0] - means[1]) * -tail > _FREQUENT:
-        return 1.0
-    return min(max(-tail / _LONG_TAIL, 0.5), 1.0)
 
 
 def _ends(p: Mixture, q: Mixture, tail: float) -> tuple[float, float]:
     """Returns between what values of the noise the grid lies.
 
-    Losses beyond ±700 do not fit a float as ratios: they are tail, whatever their
-    mass.
+    Losses beyond ±700 do not fit a float as ratios, and where either law has next to
+    no density its masses do not fit one: both are tail, whatever the other law has.
     """
 
     def loss(point: float) -> float:
@@ -281,7 +258,14 @@ def _ends(p: Mixture, q: Mixture, tail: float) -> tuple[float, float]:
     def where(level: float) -> Callable[[float], float]:
         return lambda point: loss(point) - level
 
+    def from_least(law: Mixture) -> Callable[[float], float]:
+        return lambda point: law.log_density(point) - point**2 / 2 - _LEAST_DENSITY
+
     low, high = q.lowest() + tail, p.highest() - tail
+    if from_least(p)(low) < 0:
+        low = float(optimize.brentq(from_least(p), low, p.highest()))
+    if from_least(q)(high) < 0:
+        high = float(optimize.brentq(from_least(q), q.lowest(), high))
     if loss(low) < -floats.LARGEST_EXPONENT:
         low = float(optimize.brentq(where(-floats.LARGEST_EXPONENT), low, high))
     if loss(high) > floats.LARGEST_EXPONENT:
@@ -289,51 +273,22 @@ def _ends(p: Mixture, q: Mixture, tail: float) -> tuple[float, float]:
     return low, high
 
 
-def _grids(p: Mixture, q: Mixture, grid: _Grid) -> list[_Grid]:
-    """Returns the grid, or two of it: fewer points where the loss hardly changes.
-
-    Below most of a sample's noise the loss is that of no record. What a cell adds to
-    the variance of the loss is its mass times the square of the loss's change.
-    """
-    reach = abs(grid.low) + p.highest() - q.lowest()
-    coarser = min(_COARSER, int(_MOST_GROWTH / (grid.step * reach)))
-    if coarser <= 1:
-        return [grid]
-    rough = _Grid(grid.low, grid.high, _SURVEYED)
-    points = rough.points
-    log_p, log_q = (each.tabulated(rough, np.zeros(1))[0] for each in (p, q))
-    losses = log_p - log_q
-    logs = np.logaddexp(log_p, log_q) - points**2 / 2
-    added = np.exp(logs - logs.max())[1:] * np.diff(losses) ** 2
-    below = np.cumsum(added) <= _ADDED / _COARSER**2 * added.sum()
-    below &= losses[1:] - losses[0] < _FLAT
-    share = int(below.sum()) / (_SURVEYED - 1)
-    # A cell is left for the other grid.
-    length = int(share * (grid.number - 2) / coarser)
-    if not length:
-        return [grid]
-    middle = grid.low + grid.step * coarser * length
-    return [
-        _Grid(grid.low, middle, length + 1),
-        _Grid(middle, grid.high, grid.number - coarser * length),
-    ]
-
-
 def _pair_on(
     p: Mixture,
     q: Mixture,
-    grids: Sequence[_Grid],
+    grid: _Grid,
     bound: dominating_pair.Bound,
     mass_error: float,
     ratio_error: float,
 ) -> dominating_pair.DominatingPair:
-    """Returns the pair whose cells lie between neighbours of grids of the noise."""
-    each = [_tabulated(p, q, grid) for grid in grids]
-    # One grid begins where the one before ends.
-    ratios = np.concatenate([part[0][:-1] for part in each] + [each[-1][0][-1:]])
-    _, masses, excess, span = (np.concatenate(x) for x in zip(*each, strict=True))
-    q_low, p_low = q.below(grids[0].low), p.below(grids[0].low)
-    q_high, p_high = q.above(grids[-1].high), p.above(grids[-1].high)
+    """Returns the pair whose cells lie between neighbours of a grid of the noise."""
+    steps = grid.step / 2 * np.append(1 + _NODES, 2.0)
+    log_p, rises = p.tabulated(grid, steps)
+    log_q, falls = q.tabulated(grid, steps)
+    ratios = np.exp(log_p - log_q)
+    masses, excess, span = _cells(grid.points, log_q, rises, falls)
+    q_low, p_low = q.below(grid.low), p.below(grid.low)
+    q_high, p_high = q.above(grid.high), p.above(grid.high)
     if bound is dominating_pair.Bound.LOWER:
         means = ratios[:-1] * (1 + excess)
         if q_high > floats.SMALLEST_MASS:
@@ -357,16 +312,6 @@ def _pair_on(
         mass_error=mass_error,
         ratio_error=ratio_error,
     )
-
-
-def _tabulated(
-    p: Mixture, q: Mixture, grid: _Grid
-) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Returns the ratios on a grid, and what `_cells` does."""
-    steps = grid.step / 2 * np.append(1 + _NODES, 2.0)
-    log_p, rises = p.tabulated(grid, steps)
-    log_q, falls = q.tabulated(grid, steps)
-    return np.exp(log_p - log_q), *_cells(grid.points, log_q, rises, falls)
 
 
 def _cells(

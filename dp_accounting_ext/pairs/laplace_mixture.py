@@ -6,9 +6,9 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from dp_accounting_ext.kernels import floats
+from dp_accounting_ext.kernel import dominating_pair
+from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.pairs import cells
-from dp_accounting_ext.pairs import dominating_pair
 from dp_accounting_ext.pairs import shifts
 
 FloatArray = npt.NDArray[np.float64]

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import optimize
 
-from dp_accounting_ext.kernels import floats
-from dp_accounting_ext.pairs import dominating_pair
+from dp_accounting_ext.kernel import dominating_pair
+from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.pairs import shifts
 
 Bound = dominating_pair.Bound

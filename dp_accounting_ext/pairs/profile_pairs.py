@@ -7,9 +7,9 @@ import functools
 import numpy as np
 import numpy.typing as npt
 
-from dp_accounting_ext.kernels import floats
-from dp_accounting_ext.kernels import sums
-from dp_accounting_ext.pairs import dominating_pair
+from dp_accounting_ext.kernel import dominating_pair
+from dp_accounting_ext.kernel import floats
+from dp_accounting_ext.kernel import sums
 
 Bound = dominating_pair.Bound
 DirectedPairs = dominating_pair.DirectedPairs

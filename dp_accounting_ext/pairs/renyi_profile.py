@@ -11,7 +11,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from dp_accounting_ext.pairs import dominating_pair
+from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.pairs import profile_pairs
 
 Bound = dominating_pair.Bound

@@ -17,8 +17,8 @@ are i apart from it, as they are from a batch without any.
 import numpy as np
 import numpy.typing as npt
 
-from dp_accounting_ext.kernels import floats
-from dp_accounting_ext.pairs import dominating_pair
+from dp_accounting_ext.kernel import dominating_pair
+from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.pairs import profile_pairs
 
 DominatingPair = dominating_pair.DominatingPair

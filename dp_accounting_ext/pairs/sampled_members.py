@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import itertools
 import math
 
-from dp_accounting_ext.kernels import floats
+from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.pairs import shifts
 
 Shifts = shifts.Shifts

@@ -7,7 +7,7 @@ import functools
 import numpy as np
 import numpy.typing as npt
 
-from dp_accounting_ext.kernels import floats
+from dp_accounting_ext.kernel import floats
 
 FloatArray = npt.NDArray[np.float64]
 Shifts = tuple[tuple[float, float], ...]

@@ -1,5 +1,6 @@
 """From events to what is composed, by tables of their types."""
 
+import abc
 from collections.abc import Callable
 from collections.abc import Hashable
 from collections.abc import Iterable
@@ -62,45 +63,29 @@ def _shown(event: Any) -> str:
     return f"{text[:_SHOWN]} … {text[-_SHOWN:]}"
 
 
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """What is known of a type of events.
+
+    Attributes:
+        fields: The names of the fields that are accounted for: one more, in a newer
+            version, is not ignored.
+        mechanism: From an event and a `Reader` to what it composes, or None. It checks
+            the event's fields.
+        curve: From an event and a `renyi_reader.Reader` to a curve of divergences,
+            where a theorem has one.
+    """
+
+    fields: frozenset[str]
+    mechanism: "Builder | None"
+    curve: Callable[[Any, Any], Any] | None = None
+
+
 Part = TypeVar("Part", bound=Hashable)
 
 
 @dataclasses.dataclass(frozen=True)
-class Row(Generic[Part]):
-    """What is known of a type of events.
-
-    Attributes:
-        builder: From an event and a reader to what it composes. It checks the event's
-            fields.
-        fields: The names of the fields that it accounts for.
-    """
-
-    builder: Callable[[Any, Any], Part]
-    fields: frozenset[str]
-
-
-def row_of(event_type: type, builder: Callable[[Any, Any], Part]) -> Row[Part]:
-    """Returns the row of a type whose every field the builder accounts for."""
-    return Row(builder, frozenset(field_defaults(event_type)))
-
-
-def stock_rows(
-    module: Any, builders: Mapping[str, Callable[[Any, Any], Part]]
-) -> dict[type, Row[Part]]:
-    """Returns rows of those of the stock events that a module has, looked up by name.
-
-    They account for the fields that are known: one more, in a newer version, is not
-    ignored.
-    """
-    return {
-        getattr(module, name): Row(builder, frozenset(_STOCK_FIELDS[name].split()))
-        for name, builder in builders.items()
-        if hasattr(module, name)
-    }
-
-
-@dataclasses.dataclass(frozen=True)
-class TreeReader(Generic[Part]):
+class TreeReader(abc.ABC, Generic[Part]):
     """Reads trees of events, given what the answer depends on besides them.
 
     Attributes:
@@ -110,7 +95,7 @@ class TreeReader(Generic[Part]):
     """
 
     neighboring_relation: NeighborRel
-    rows: Mapping[type, Row[Part]]
+    rows: Mapping[type, Row]
     in_sample: bool = False
 
     def leaves(self, event: stock.DpEvent) -> dict[Part, int]:
@@ -141,11 +126,12 @@ class TreeReader(Generic[Part]):
         """Returns what an event composes that is no composition."""
         for kind in type(event).__mro__:
             if kind in self.rows:
-                return self._built(self.rows[kind].builder, event)
+                return self._built(self.rows[kind], event)
         raise self._unsupported(event)
 
-    def _built(self, builder: Callable[[Any, Any], Part], event: stock.DpEvent) -> Part:
-        return builder(event, self)
+    @abc.abstractmethod
+    def _built(self, row: Row, event: stock.DpEvent) -> Part:
+        """Returns what the row of an event's type says that it composes."""
 
     def _unsupported(self, event: stock.DpEvent) -> UnsupportedError:
         """Returns the error for an event of a type that has no row."""
@@ -253,9 +239,10 @@ class Reader(TreeReader[interface.Mechanism]):
                 f"{self.neighboring_relation}.",
             )
 
-    def _built(
-        self, builder: Callable[[Any, Any], interface.Mechanism], event: stock.DpEvent
-    ) -> interface.Mechanism:
+    def _built(self, row: Row, event: stock.DpEvent) -> interface.Mechanism:
+        builder = row.mechanism
+        if builder is None:
+            raise self._unsupported(event)
         try:
             return builder(event, self)
         except UnsupportedError as error:
@@ -286,30 +273,6 @@ _STOCK_PACKAGE = stock.__name__.split(".")[0]
 _COMPOSITIONS = {
     stock.ComposedDpEvent: frozenset(["events"]),
     stock.SelfComposedDpEvent: frozenset(["event", "count"]),
-}
-# The fields of stock events that are accounted for.
-_STOCK_FIELDS = {
-    "NoOpDpEvent": "",
-    "NonPrivateDpEvent": "",
-    "GaussianDpEvent": "noise_multiplier",
-    "LaplaceDpEvent": "noise_multiplier",
-    "DiscreteLaplaceDpEvent": "noise_parameter sensitivity",
-    "RandomizedResponseDpEvent": "noise_parameter num_buckets",
-    "MixtureOfGaussiansDpEvent": "standard_deviation sensitivities sampling_probs",
-    "TruncatedSubsampledGaussianDpEvent": (
-        "dataset_size sampling_probability truncated_batch_size noise_multiplier"
-    ),
-    "PoissonSampledDpEvent": "sampling_probability event",
-    "SampledWithoutReplacementDpEvent": "source_dataset_size sample_size event",
-    "SampledWithReplacementDpEvent": "source_dataset_size sample_size event",
-    "RandomAllocationDpEvent": "event num_selected num_steps",
-    "EpsilonDeltaDpEvent": "epsilon delta",
-    "ExponentialMechanismDpEvent": "epsilon",
-    "PermuteAndFlipDpEvent": "epsilon",
-    "DiscreteGaussianDpEvent": "sigma sensitivity dimension",
-    "ZCDpEvent": "rho xi",
-    "SingleEpochTreeAggregationDpEvent": "noise_multiplier step_counts",
-    "RepeatAndSelectDpEvent": "event mean shape",
 }
 _KNOWN_RELATIONS = {"ADD_OR_REMOVE_ONE", "REPLACE_ONE", "REPLACE_SPECIAL"}
 

@@ -1,6 +1,5 @@
 """What the Rényi accountant knows of each type of events."""
 
-from collections.abc import Callable
 from collections.abc import Iterator
 import math
 from typing import Any
@@ -10,7 +9,6 @@ from dp_accounting import privacy_accountant
 
 from dp_accounting_ext import dp_event
 from dp_accounting_ext.reading import event_reader
-from dp_accounting_ext.reading import renyi_pairs
 from dp_accounting_ext.reading import renyi_reader
 from dp_accounting_ext.reading import selection_events
 from dp_accounting_ext.renyi import curves
@@ -31,15 +29,18 @@ _REPLACEMENTS = NeighborRel.REPLACE_ONE, NeighborRel.REPLACE_SPECIAL
 _ABSENCES = NeighborRel.ADD_OR_REMOVE_ONE, NeighborRel.REPLACE_SPECIAL
 
 
-def _no_op(event: stock.DpEvent, reader: Reader) -> Curve:
+def no_op(event: stock.DpEvent, reader: Reader) -> Curve:
+    """Reads what tells nothing."""
     return curves.NO_OP
 
 
-def _non_private(event: stock.DpEvent, reader: Reader) -> Curve:
+def non_private(event: stock.DpEvent, reader: Reader) -> Curve:
+    """Reads what has no privacy."""
     return curves.NON_PRIVATE
 
 
-def _gaussian(event: stock.GaussianDpEvent, reader: Reader) -> Curve:
+def gaussian(event: stock.GaussianDpEvent, reader: Reader) -> Curve:
+    """Reads the Gaussian mechanism."""
     return _noise(event.noise_multiplier, reader)
 
 
@@ -53,7 +54,8 @@ def _noise(noise_multiplier: Any, reader: Reader, *, depth: int = 1) -> Curve:
     return curves.gaussian(reader.norms_replaced * math.sqrt(depth) / noise)
 
 
-def _laplace(event: stock.LaplaceDpEvent, reader: Reader) -> Curve:
+def laplace(event: stock.LaplaceDpEvent, reader: Reader) -> Curve:
+    """Reads the Laplace mechanism."""
     if fields.real_number("noise_multiplier", event.noise_multiplier) == math.inf:
         return curves.NO_OP
     noise = fields.noise_multiplier(event.noise_multiplier)
@@ -62,7 +64,7 @@ def _laplace(event: stock.LaplaceDpEvent, reader: Reader) -> Curve:
     return Curve(pure_mechanisms.laplace_rdp, (reader.norms_replaced / noise,))
 
 
-def _epsilon_delta(event: Any, reader: Reader) -> Curve:
+def epsilon_delta(event: Any, reader: Reader) -> Curve:
     """Reads whatever is (ε, δ)-DP.
 
     It is a function of an answer that with probability δ is the data, and else that
@@ -72,11 +74,12 @@ def _epsilon_delta(event: Any, reader: Reader) -> Curve:
     return Curve(pure_mechanisms.pure_dp_rdp, (_epsilon(event),), delta)
 
 
-def _exponential(event: Any, reader: Reader) -> Curve:
+def exponential(event: Any, reader: Reader) -> Curve:
+    """Reads the exponential mechanism."""
     return Curve(pure_mechanisms.bounded_range_rdp, (_epsilon(event),))
 
 
-def _permute_and_flip(event: Any, reader: Reader) -> Curve:
+def permute_and_flip(event: Any, reader: Reader) -> Curve:
     """Reads permute-and-flip, no pair of which is further apart than Laplace noise.
 
     It releases the largest of scores with exponential noise, in units of which
@@ -93,7 +96,7 @@ def _epsilon(event: Any) -> float:
     return fields.scale("epsilon", event.epsilon)
 
 
-def _discrete_gaussian(event: Any, reader: Reader) -> Curve:
+def discrete_gaussian(event: Any, reader: Reader) -> Curve:
     """Reads the discrete Gaussian: as the continuous one at all integer orders.
 
     In between it is below: https://arxiv.org/abs/2004.00010, Proposition 5. An integer
@@ -113,7 +116,8 @@ def _discrete_gaussian(event: Any, reader: Reader) -> Curve:
     return Curve(_concentrated_rdp, (distance**2 / 2, 0.0))
 
 
-def _concentrated(event: stock.ZCDpEvent, reader: Reader) -> Curve:
+def concentrated(event: stock.ZCDpEvent, reader: Reader) -> Curve:
+    """Reads a mechanism whose divergence at the order α is at most ξ + ρα."""
     rho, xi = fields.scale("rho", event.rho), fields.scale("xi", event.xi)
     return Curve(_concentrated_rdp, (rho, xi)) if rho or xi else curves.NO_OP
 
@@ -125,7 +129,7 @@ def _concentrated_rdp(
     return line + xi * (1 + 2.0**-50) if rho else line * 0 + xi
 
 
-def _tree_aggregation(event: Any, reader: Reader) -> Curve:
+def tree_aggregation(event: Any, reader: Reader) -> Curve:
     """Reads sums along trees: a record is in one node of every depth of one tree.
 
     https://arxiv.org/abs/2103.00039, appendix D.
@@ -143,9 +147,10 @@ def _tree_aggregation(event: Any, reader: Reader) -> Curve:
     return _noise(event.noise_multiplier, reader, depth=max(counts).bit_length())
 
 
-def _randomized_response(
+def randomized_response_alone(
     event: stock.RandomizedResponseDpEvent, reader: Reader
 ) -> Curve:
+    """Reads randomized response that runs on no sample."""
     reader.require(event, *_REPLACEMENTS)
     if reader.in_sample:
         raise UnsupportedError(
@@ -167,9 +172,10 @@ def _response(event: stock.RandomizedResponseDpEvent) -> tuple[float, int]:
     return noise, fields.positive_integer("num_buckets", event.num_buckets)
 
 
-def _poisson_sampled(
+def poisson_sampled(
     event: stock.PoissonSampledDpEvent | dp_event.PLDSubsampleEvent, reader: Reader
 ) -> Curve:
+    """Reads an event, or a tree of events, on a Poisson sample."""
     inner = _on_sample(event, reader)
     rate = fields.sampling_probability(event.sampling_probability)
     replaced = reader.neighboring_relation is NeighborRel.REPLACE_ONE
@@ -188,7 +194,7 @@ def _tightened(event: Any, reader: Reader, known: Curve) -> Curve:
     if known.kernel not in curves.LOOSE or known.delta:
         return known
     mechanism = reader.mechanism(event)
-    return Curve(renyi_pairs.least, (known, mechanism)) if mechanism else known
+    return Curve(renyi_reader.least, (known, mechanism)) if mechanism else known
 
 
 def _on_sample(event: Any, reader: Reader) -> Curve:
@@ -204,9 +210,10 @@ def _on_sample(event: Any, reader: Reader) -> Curve:
     return reader.sampled(event.event)
 
 
-def _without_replacement(
+def without_replacement(
     event: stock.SampledWithoutReplacementDpEvent, reader: Reader
 ) -> Curve:
+    """Reads a batch of fixed size, one record of it replaced."""
     reader.require(event, NeighborRel.REPLACE_ONE)
     if isinstance(event.event, stock.RandomizedResponseDpEvent):
         return _response_on_batch(event)
@@ -243,7 +250,8 @@ def _batch(event: stock.SampledWithoutReplacementDpEvent) -> tuple[int, int]:
     return size, batch
 
 
-def _selection(event: stock.RepeatAndSelectDpEvent, reader: Reader) -> Curve:
+def selected(event: stock.RepeatAndSelectDpEvent, reader: Reader) -> Curve:
+    """Reads the best of a random number of runs."""
     for leaf, _ in event_trees.leaves(event.event):
         if isinstance(leaf, dp_event.GroupSubsampledEvent):
             raise UnsupportedError(
@@ -256,7 +264,8 @@ def _selection(event: stock.RepeatAndSelectDpEvent, reader: Reader) -> Curve:
     return inner if inner == curves.NO_OP else curves.selected(inner, mean, shape)
 
 
-def _allocation(event: dp_event.RandomAllocationEvent, reader: Reader) -> Curve:
+def allocation(event: dp_event.RandomAllocationEvent, reader: Reader) -> Curve:
+    """Reads steps of Gaussian noise in k of which each record takes part."""
     reader.require(event, *_ABSENCES)
     inner = _on_sample(event, reader)
     selected, steps = fields.steps(event.num_selected, event.num_steps)
@@ -274,7 +283,8 @@ def _allocation(event: dp_event.RandomAllocationEvent, reader: Reader) -> Curve:
     )
 
 
-def _group(event: dp_event.GroupSubsampledEvent, reader: Reader) -> Curve:
+def group(event: dp_event.GroupSubsampledEvent, reader: Reader) -> Curve:
+    """Reads Gaussian noise as a group of records sees it."""
     if reader.in_sample:
         raise UnsupportedError(
             event,
@@ -314,44 +324,3 @@ def _runs_of_group(
             yield rate, reader.curve(leaf.event), count
         else:
             yield 1.0, reader.curve(leaf), count
-
-
-_STOCK: dict[str, Callable[[Any, Reader], Curve]] = {
-    "NoOpDpEvent": _no_op,
-    "NonPrivateDpEvent": _non_private,
-    "GaussianDpEvent": _gaussian,
-    "LaplaceDpEvent": _laplace,
-    "EpsilonDeltaDpEvent": _epsilon_delta,
-    "ExponentialMechanismDpEvent": _exponential,
-    "PermuteAndFlipDpEvent": _permute_and_flip,
-    "DiscreteGaussianDpEvent": _discrete_gaussian,
-    "ZCDpEvent": _concentrated,
-    "SingleEpochTreeAggregationDpEvent": _tree_aggregation,
-    "RandomizedResponseDpEvent": _randomized_response,
-    "PoissonSampledDpEvent": _poisson_sampled,
-    "SampledWithoutReplacementDpEvent": _without_replacement,
-    "RepeatAndSelectDpEvent": _selection,
-    "RandomAllocationDpEvent": _allocation,
-}
-
-_TABLE: dict[type, event_reader.Row[Curve]] = {
-    event_type: event_reader.row_of(event_type, builder)
-    for event_type, builder in (
-        (dp_event.RandomAllocationEvent, _allocation),
-        (dp_event.PLDSubsampleEvent, _poisson_sampled),
-        (dp_event.GroupSubsampledEvent, _group),
-    )
-}
-
-
-def reader(neighboring_relation: NeighborRel) -> Reader:
-    """Returns what reads the events of an accountant."""
-    return Reader(neighboring_relation, _TABLE)
-
-
-def register_stock_events(module: Any) -> None:
-    """Registers those of the stock events that a module has, looked up by name."""
-    _TABLE.update(event_reader.stock_rows(module, _STOCK))
-
-
-register_stock_events(stock)

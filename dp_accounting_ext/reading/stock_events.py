@@ -8,6 +8,7 @@ from dp_accounting import dp_event as stock
 from dp_accounting import privacy_accountant
 import numpy as np
 
+from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import discrete_outputs
@@ -16,7 +17,6 @@ from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.mechanisms import renyi_bounded
 from dp_accounting_ext.mechanisms import subsampled
 from dp_accounting_ext.pairs import discrete
-from dp_accounting_ext.pairs import dominating_pair
 from dp_accounting_ext.pairs import renyi_profile
 from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.validation import fields

@@ -1,6 +1,7 @@
 """The one place that reads and writes stock privacy loss distributions."""
 
 from collections.abc import Sequence
+import dataclasses
 import math
 import numbers
 
@@ -9,14 +10,14 @@ from dp_accounting.pld import privacy_loss_distribution
 import numpy as np
 import numpy.typing as npt
 
-from dp_accounting_ext.composition import loss_distribution
-from dp_accounting_ext.kernels import floats
-from dp_accounting_ext.kernels import sums
-from dp_accounting_ext.pairs import dominating_pair
+from dp_accounting_ext.kernel import dominating_pair
+from dp_accounting_ext.kernel import floats
+from dp_accounting_ext.kernel import lattice_law
+from dp_accounting_ext.kernel import law_sums
+from dp_accounting_ext.kernel import sums
 from dp_accounting_ext.validation import fields
 
 Bound = dominating_pair.Bound
-Direction = dominating_pair.Direction
 FloatArray = npt.NDArray[np.float64]
 PrivacyLossDistribution = privacy_loss_distribution.PrivacyLossDistribution
 
@@ -201,15 +202,17 @@ def write(
     Raises:
         ValueError: If the losses need more than 25 million intervals.
     """
-    pmfs = [
-        _pmf(loss_distribution.from_pair(pairs.of(direction), direction, 1), interval)
-        for direction in Direction
+    laws = [
+        law_sums.of_pair(each, lattice_law.Axis.LOSS)
+        for each in (pairs.remove, dominating_pair.dual(pairs.add))
     ]
-    return PrivacyLossDistribution(*pmfs)
+    return PrivacyLossDistribution(*(_pmf(law, interval) for law in laws))
 
 
-def _pmf(law: loss_distribution.LossDistribution, interval: float) -> pld_pmf.PLDPmf:
+def _pmf(law: lattice_law.Atoms, interval: float) -> pld_pmf.PLDPmf:
     upper = law.bound is Bound.UPPER
+    if not law.values.size:
+        law = dataclasses.replace(law, values=np.zeros(1), masses=np.zeros((1, 1)))
     finest = _finest_interval(law)
     if interval < finest:
         raise ValueError(
@@ -217,35 +220,28 @@ def _pmf(law: loss_distribution.LossDistribution, interval: float) -> pld_pmf.PL
             f"losses. Found {interval}."
         )
     if upper:
-        shifted = law.losses + law.ratio_error
-        factor, _ = loss_distribution.on_lattice(
-            loss_distribution.LossDistribution(
-                shifted, law.masses, law.infinity_mass, 1, law.bound
-            ),
-            interval,
-            gather=sums.gather_quickly,
-        )
-        start, masses = factor.start, factor.masses
+        raised = dataclasses.replace(law, values=law.values + law.shift)
+        start, (masses,) = lattice_law.placed(raised, interval)
     else:
-        cells = np.floor((law.losses - law.ratio_error) / interval).astype(np.int64)
+        cells = np.floor((law.values - law.shift) / interval).astype(np.int64)
         # dp_accounting finds no ratio for a lower loss.
         known = cells * interval >= -floats.LARGEST_LOSS
         start = int(cells[known][0]) if known.any() else 0
         size = int(cells[-1]) - start + 1
         masses = sums.gather_quickly(
-            cells[known] - start, law.masses[known], max(size, 0)
+            cells[known] - start, law.masses[0, known], max(size, 0)
         )
     # Every loss may be one rounding, every interval two: of the sums here, and of
     # those that dp_accounting makes.
-    roundings = law.losses.size + 2 * masses.size
-    rounding = law.mass_error + _SUMMATION_ERROR
+    roundings = law.values.size + 2 * masses.size
+    rounding = law.error + _SUMMATION_ERROR
     rounding += roundings * floats.UNIT_ROUNDOFF
     if upper:
-        masses = _heavier(masses, rounding, law.infinity_mass)
+        masses = _heavier(masses, rounding, law.over)
     else:
         masses *= max(1 - rounding, 0.0)
     factor_of_sinks = 1 + rounding if upper else max(1 - rounding, 0.0)
-    infinity_mass = min(law.infinity_mass * factor_of_sinks, 1.0)
+    infinity_mass = min(law.over * factor_of_sinks, 1.0)
     occupied = np.flatnonzero(masses)
     if occupied.size <= _SPARSE_SIZE:
         probabilities = {start + int(i): float(masses[i]) for i in occupied}
@@ -256,11 +252,11 @@ def _pmf(law: loss_distribution.LossDistribution, interval: float) -> pld_pmf.PL
     )
 
 
-def _finest_interval(law: loss_distribution.LossDistribution) -> float:
+def _finest_interval(law: lattice_law.Atoms) -> float:
     """Returns the interval below which losses do not fit memory, or integers."""
-    lowest, highest = float(law.losses[0]), float(law.losses[-1])
+    lowest, highest = float(law.values[0]), float(law.values[-1])
     spread = highest - lowest
-    largest = max(abs(lowest), abs(highest)) + law.ratio_error
+    largest = max(abs(lowest), abs(highest)) + law.shift
     return max(spread / _LARGEST_SIZE, largest / fields.LARGEST_INTEGER)
 
 

@@ -61,8 +61,28 @@ class Curve:
 @functools.lru_cache(maxsize=64)
 def _rdp(curve: Curve, orders: tuple[float, ...]) -> FloatArray:
     values = np.array(curve.kernel(orders, *curve.parameters))
+    if not _tells_nothing(curve):
+        # Samples of samples have divergences that fit no float: none of them is 0.
+        values = np.maximum(values, divergence.LEAST)
     values.setflags(write=False)
     return values
+
+
+def _tells_nothing(curve: Curve) -> bool:
+    """Tells whether all divergences of a curve are 0, and not only next to it."""
+    inner = list(_curves_in(curve.parameters))
+    if inner:
+        return all(map(_tells_nothing, inner))
+    return curve.kernel is _nothing or curve.parameters[:1] == (0.0,)
+
+
+def _curves_in(parameters: Iterable[Any]) -> Iterable[Curve]:
+    """Yields the curves that a curve is made of."""
+    for each in parameters:
+        if isinstance(each, Curve):
+            yield each
+        elif isinstance(each, tuple):
+            yield from _curves_in(each)
 
 
 def gaussian_rdp(orders: Sequence[float], distance: float) -> FloatArray:

@@ -3,6 +3,8 @@
 import numpy as np
 import numpy.typing as npt
 
+from dp_accounting_ext.kernel import floats
+
 FloatArray = npt.NDArray[np.float64]
 
 # Order one, the Kullback-Leibler divergence, is answered by the order just above it:
@@ -18,6 +20,9 @@ _ROUND_UP = 1.0 + 1e-11
 # Below this |α log Z| the excess is summed as a power series.
 _SERIES_REACH = 0.25
 _SERIES_TERMS = 16
+
+# Certified: what a divergence that is not 0 is rounded up to.
+LEAST = floats.SMALLEST_MASS
 
 
 def log_excess(losses: FloatArray, order: float) -> FloatArray:

@@ -5,7 +5,7 @@ import math
 import numpy as np
 from scipy import special
 
-from dp_accounting_ext.kernels import floats
+from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.renyi import divergence
 from dp_accounting_ext.renyi import trapezoid
 

@@ -1,100 +1,180 @@
-"""Random allocation beside the ways of drawing batches that it competes with."""
+"""Certified bounds on ε of a training run, for the ways of drawing its batches."""
 
 from collections.abc import Callable
+from collections.abc import Sequence
 import dataclasses
+import itertools
 import math
 import time
+from typing import Any
+from typing import TypeVar
 
 from dp_accounting_ext.studies import training_run
+from dp_accounting_ext.validation import fields
 
+S = TypeVar("S")
+T = TypeVar("T")
 Progress = Callable[[int, int], None]
 
+ADJACENCIES = {
+    training_run.NeighborRel.ADD_OR_REMOVE_ONE: "add or remove",
+    training_run.NeighborRel.REPLACE_ONE: "replace",
+}
 # Tuning: a relative width of brackets that nobody needs to be told of.
 _TIGHT = 1e-3
-_ADD_OR_REMOVE = training_run.NeighborRel.ADD_OR_REMOVE_ONE
+_SHUFFLED = "if a record is replaced; if one is added or removed, no bound is known"
+_UNKNOWN = "no bound is known: without a record, others move to other batches"
 
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One scheme's certified bounds.
+    """Certified bounds on ε of one run.
+
+    What `compare`, `calibrate`, statements and sweeps return; `pandas.DataFrame(rows)`
+    takes a list of them.
 
     Attributes:
-        scheme: What is bounded.
-        epsilon_lower: Lower bound on ε, in nats.
-        epsilon_upper: Upper bound on ε, in nats.
-        seconds: CPU time of both.
-        note: What a reader must know of a bracket that is not tight.
+        sampling: How batches are drawn.
+        adjacency: "add or remove", or "replace".
+        group_size: Number of records that are protected together.
+        noise_multiplier: That of the run, or that which was found.
+        delta: δ.
+        epsilon_lower: Lower bound on ε, in nats; None where no bound is known.
+        epsilon_upper: Upper bound on ε, in nats; None with the lower one.
+        seconds: CPU time.
+        note: What a reader must know beside these.
     """
 
-    scheme: str
-    epsilon_lower: float
-    epsilon_upper: float
+    sampling: str
+    adjacency: str
+    group_size: int
+    noise_multiplier: float
+    delta: float
+    epsilon_lower: float | None
+    epsilon_upper: float | None
     seconds: float
     note: str = ""
 
+    @property
+    def width(self) -> float:
+        """How far apart the bounds are, over the upper one; 0 where there are none."""
+        if self.epsilon_lower is None or not self.epsilon_upper:
+            return 0.0
+        if math.isinf(self.epsilon_upper):
+            return 1.0
+        return (self.epsilon_upper - self.epsilon_lower) / self.epsilon_upper
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether the upper bound need not be close to the truth."""
+        return self.width > _TIGHT
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns all of these by their names."""
+        return {**dataclasses.asdict(self), "is_wide": self.is_wide}
+
 
 def compare(
-    setting: training_run.TrainingRun, *, progress: Progress | None = None
+    run: training_run.TrainingRun, *, progress: Progress | None = None
 ) -> list[Row]:
-    """Returns ε for random allocation, Poisson sampling and no amplification.
+    """Returns ε for each way of drawing batches.
 
-    Of several steps as of one the bracket is that of the mechanism.
+    Of shuffled or fixed batches a record is replaced, and no other is added or removed.
 
     Args:
-        setting: The run; its own way of drawing batches is not looked at.
-        progress: Called with the number of schemes done, and of all, after each.
+        run: The run; of one way alone where its `sampling` is given.
+        progress: Called with the number of rows done, and of all, after each.
+
+    Raises:
+        ValueError: If the group is too large, or noise or δ is not given.
     """
-    rows = []
-    for scheme in training_run.SCHEMES:
-        rows.append(bracket(scheme, setting))
+    return tracked(bracket, training_run.schemes_of(run), progress)
+
+
+def tracked(
+    function: Callable[[S], T], items: Sequence[S], progress: Progress | None
+) -> list[T]:
+    """Returns the function's values, and tells how many are done after each."""
+    found = []
+    for item in items:
+        found.append(function(item))
         if progress:
-            progress(len(rows), len(training_run.SCHEMES))
-    return rows
+            progress(len(found), len(items))
+    return found
 
 
 def bracket(
-    scheme: str,
-    setting: training_run.TrainingRun,
-    *,
-    neighboring_relation: training_run.NeighborRel = _ADD_OR_REMOVE,
+    run: training_run.TrainingRun,
+    neighboring_relation: training_run.NeighborRel | None = None,
 ) -> Row:
-    """Returns the bounds on ε of a training run.
+    """Returns the bounds on ε of a run whose way of drawing batches is given.
 
     Args:
-        scheme: A name in `training_run.SCHEMES`.
-        setting: The run.
-        neighboring_relation: Which datasets are adjacent.
+        run: The run.
+        neighboring_relation: Which datasets are adjacent; by default the run's own.
 
     Raises:
-        ValueError: If there is no such scheme, the group is too large, or noise or δ
-            is not given.
+        ValueError: If the group is too large, or noise, δ or sampling is not given.
     """
-    delta = training_run.given("delta", setting.delta)
-
-    def bounds() -> tuple[float, float]:
-        accountant = training_run.accountant(
-            scheme, setting, neighboring_relation=neighboring_relation
-        )
-        return accountant.get_epsilon_bounds(delta)
-
-    return timed(scheme, bounds, training_run.construction(scheme, setting))
+    delta = training_run.given("delta", run.delta)
+    scheme = training_run.given("sampling", run.sampling)
+    noise = training_run.given("noise_multiplier", run.noise_multiplier)
+    relation = fields.neighboring_relation(
+        neighboring_relation or run.neighboring_relation
+    )
+    adjacency = ADJACENCIES.get(relation, relation.name)
+    of = (scheme, adjacency, run.group_size, noise, delta)
+    if scheme != training_run.SHUFFLED:
+        return timed(of, lambda: run.accountant(relation).get_epsilon_bounds(delta))
+    if relation != training_run.NeighborRel.REPLACE_ONE:
+        return Row(*of, None, None, 0.0, _UNKNOWN)
+    row = timed(of, lambda: run.accountant().get_epsilon_bounds(delta))
+    return dataclasses.replace(row, note=_SHUFFLED)
 
 
 def timed(
-    scheme: str, bounds: Callable[[], tuple[float, float]], construction: str = ""
+    of: tuple[str, str, int, float, float], bounds: Callable[[], tuple[float, float]]
 ) -> Row:
     """Returns a row of what the function returns, and the CPU time that it took."""
     begin = time.process_time()
     lower, upper = bounds()
-    seconds = time.process_time() - begin
-    notes = [note for note in (construction, _note(lower, upper)) if note]
-    return Row(scheme, lower, upper, seconds, ": ".join(notes))
+    row = Row(*of, lower, upper, time.process_time() - begin)
+    return dataclasses.replace(row, note=_note(row))
 
 
-def _note(lower: float, upper: float) -> str:
-    if math.isinf(upper):
+def _note(row: Row) -> str:
+    if row.epsilon_upper == math.inf:
         return "no finite bound"
-    gap = upper - lower
-    if gap > _TIGHT * upper:
-        return f"bracket is {gap / upper:.1%} wide"
+    if row.is_wide:
+        return f"not tight: the bracket is {row.width:.1%} wide"
     return ""
+
+
+def unranked(rows: Sequence[Row]) -> list[tuple[Row, Row]]:
+    """Returns pairs of rows of which either may have the smaller ε.
+
+    Their brackets overlap, and one of them is wide: nobody should choose by its end.
+    """
+    bounded = [row for row in rows if row.epsilon_upper is not None]
+    return [
+        (one, other)
+        for one, other in itertools.combinations(bounded, 2)
+        if one.adjacency == other.adjacency
+        and one.group_size == other.group_size
+        and (one.is_wide or other.is_wide)
+        and _begins_within(one, other)
+        and _begins_within(other, one)
+    ]
+
+
+def unranked_in_words(rows: Sequence[Row]) -> list[str]:
+    """Returns a sentence for each pair of `unranked`."""
+    return [
+        f"Not ranked ({one.adjacency}): brackets overlap, so that either of "
+        f"{one.sampling} and {other.sampling} may have the smaller ε."
+        for one, other in unranked(rows)
+    ]
+
+
+def _begins_within(one: Row, other: Row) -> bool:
+    return (one.epsilon_lower or 0.0) <= (other.epsilon_upper or 0.0)

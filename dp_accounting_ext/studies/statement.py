@@ -1,5 +1,6 @@
 """What a training run promises, in words that can stand beside a model."""
 
+from collections.abc import Iterator
 from collections.abc import Sequence
 import dataclasses
 import decimal
@@ -9,14 +10,10 @@ import textwrap
 from dp_accounting_ext.studies import comparison
 from dp_accounting_ext.studies import training_run
 
-_ADJACENCIES = {
-    training_run.NeighborRel.ADD_OR_REMOVE_ONE: "add or remove",
-    training_run.NeighborRel.REPLACE_ONE: "replace",
-}
 _THOUSANDTH = decimal.Decimal("0.001")
 _LARGE = 1e6
 _WIDTH = 80
-_SCHEME_WIDTH, _NUMBER_WIDTH = 32, 18
+_SCHEME_WIDTH, _NUMBER_WIDTH = 32, 20
 
 _ASSUMPTIONS = {
     training_run.RANDOM_ALLOCATION: (
@@ -35,10 +32,16 @@ _ASSUMPTIONS = {
     ),
     training_run.NO_AMPLIFICATION: (
         "Each example is in {once} of each epoch, once in each; anybody may know in "
-        "which. For batches that are cut from a shuffle this holds where an example is "
-        "replaced, and not where one is added or removed, as others then move to other "
-        "batches. Examples in more batches than that, or twice in one, break it, as do "
-        "more epochs."
+        "which. All others stay in theirs, whether it is there or not. Examples in "
+        "more batches than that, or twice in one, break it, as do more epochs, and "
+        "batches that are cut from a dataset, where an example is added or removed."
+    ),
+    training_run.SHUFFLED: (
+        "The dataset, in an order that does not depend on the examples, shuffled anew "
+        "in each epoch or not, is cut into batches, each example in {once} of each "
+        "epoch, once in each. It holds where an example is replaced by another: where "
+        "one is added or removed, others move to other batches. Examples in more "
+        "batches than that break it, as do more epochs."
     ),
 }
 _ALWAYS = (
@@ -49,74 +52,39 @@ _ALWAYS = (
     "that dataset size, batch size, noise and number of epochs were not chosen by "
     "looking at this data. Runs that tuned them on it count as releases, too."
 )
+_NO_USER = (
+    "Nothing is promised to a user with several examples: that takes a bound on their "
+    "number, the group size."
+)
+_CHANGED = {"add or remove": "is added or removed", "replace": "is replaced"}
 
 
-@dataclasses.dataclass(frozen=True)
-class Claim:
-    """One certified promise.
-
-    Attributes:
-        sampling: How batches are drawn, if the promise is to hold.
-        adjacency: "add or remove", or "replace".
-        group_size: How many examples are protected together: 1, or a user's.
-        epsilon_lower: Lower bound on ε, in nats; None where no bound is known.
-        epsilon_upper: Upper bound on ε, in nats; None with the lower one.
-    """
-
-    sampling: str
-    adjacency: str
-    group_size: int
-    epsilon_lower: float | None
-    epsilon_upper: float | None
-
-
-def claims(setting: training_run.TrainingRun) -> list[Claim]:
+def claims(run: training_run.TrainingRun) -> list[comparison.Row]:
     """Returns what a run promises to an example, and to a user with several.
 
     Args:
-        setting: The run. Where its `sampling` is given, the claims are for that and
-            for batches that are known; else for all schemes. A user has as many
-            examples as its group has records.
+        run: The run; of one way of drawing batches alone where its `sampling` is given.
+            A user has as many examples as its group has records.
 
     Raises:
-        TypeError: If the setting is no `TrainingRun`.
+        TypeError: If the run is no `TrainingRun`.
         ValueError: If noise or δ is not given, or the group is too large.
     """
-    if not isinstance(setting, training_run.TrainingRun):
-        raise TypeError(f"setting must be a TrainingRun. Found {setting!r:.60}.")
-    training_run.given("noise_multiplier", setting.noise_multiplier)
-    chosen = setting.sampling, training_run.NO_AMPLIFICATION
-    schemes = [
-        scheme
-        for scheme in training_run.SCHEMES
-        if setting.sampling is None or scheme in chosen
-    ]
+    if not isinstance(run, training_run.TrainingRun):
+        raise TypeError(f"run must be a TrainingRun. Found {run!r:.60}.")
     return [
-        _claim(scheme, dataclasses.replace(setting, group_size=size), relation)
-        for size in dict.fromkeys((1, setting.group_size))
-        for scheme in schemes
-        for relation in _ADJACENCIES
+        comparison.bracket(dataclasses.replace(each, group_size=size), relation)
+        for size in dict.fromkeys((1, run.group_size))
+        for each in training_run.schemes_of(run)
+        for relation in comparison.ADJACENCIES
     ]
 
 
-def _claim(
-    scheme: str, setting: training_run.TrainingRun, relation: training_run.NeighborRel
-) -> Claim:
-    row = comparison.bracket(scheme, setting, neighboring_relation=relation)
-    return Claim(
-        scheme,
-        _ADJACENCIES[relation],
-        setting.group_size,
-        row.epsilon_lower,
-        row.epsilon_upper,
-    )
-
-
-def privacy_statement(setting: training_run.TrainingRun) -> str:
+def privacy_statement(run: training_run.TrainingRun) -> str:
     """Returns the claims in words, on lines of at most 80 letters.
 
     Args:
-        setting: As in `claims`.
+        run: As in `claims`.
 
     Raises:
         TypeError, ValueError: As `claims` does.
@@ -125,38 +93,80 @@ def privacy_statement(setting: training_run.TrainingRun) -> str:
         Every ε is an upper bound, rounded up; "none known" stands where there is no
         theorem.
     """
-    return words(setting, claims(setting))
+    return words(run, claims(run))
 
 
-def words(setting: training_run.TrainingRun, found: Sequence[Claim]) -> str:
+def words(run: training_run.TrainingRun, rows: Sequence[comparison.Row]) -> str:
     """Returns claims of a run in words, as `privacy_statement` does."""
-    numbers = {
-        scheme: number
-        for number, scheme in enumerate(
-            dict.fromkeys(claim.sampling for claim in found), start=1
-        )
-    }
-    parts = [_wrapped(_of_run(setting)), *map(_wrapped, warnings(setting))]
-    for size in dict.fromkeys(claim.group_size for claim in found):
-        of_size = [claim for claim in found if claim.group_size == size]
-        parts.append(_table(setting, size, of_size, numbers))
-    if setting.group_size == 1:
-        parts.append(
-            _wrapped(
-                "Nothing is promised to a user with several examples: that takes a "
-                "bound on their number, the group size."
-            )
-        )
-    parts += [
-        _wrapped(f"({number}) {_assumptions(scheme, setting)}", "    ")
-        for scheme, number in numbers.items()
+    parts = [textwrap.fill(each, _WIDTH) for each in (_of_run(run), *warnings(run))]
+    for level, lines, notes in _tables(run, rows):
+        head, *body = [
+            f"{name:<{_SCHEME_WIDTH}}" + "".join(f"{c:>{_NUMBER_WIDTH}}" for c in cells)
+            for name, *cells in lines
+        ]
+        body = [f"  {line[: _SCHEME_WIDTH - 2]}{line[_SCHEME_WIDTH:]}" for line in body]
+        parts.append("\n".join([f"{level} is at most", head.rstrip(), *body]))
+        parts += [
+            textwrap.fill(note, _WIDTH, subsequent_indent="    ") for note in notes
+        ]
+    if run.group_size == 1:
+        parts.append(textwrap.fill(_NO_USER, _WIDTH))
+    for number, scheme in enumerate(_schemes(rows), start=1):
+        paragraph = f"({number}) {_assumptions(scheme, run)}"
+        parts.append(textwrap.fill(paragraph, _WIDTH, subsequent_indent="    "))
+    return "\n\n".join([*parts, textwrap.fill(_ALWAYS, _WIDTH)])
+
+
+def card(run: training_run.TrainingRun, rows: Sequence[comparison.Row]) -> str:
+    """Returns claims of a run as Markdown: a section of a model's card."""
+    parts = ["## Differential privacy", _of_run(run), *warnings(run)]
+    for level, lines, notes in _tables(run, rows):
+        head, *body = [f"| {' | '.join(cells)} |" for cells in lines]
+        rule = "|---|" + "---:|" * (len(lines[0]) - 1)
+        parts.append(f"**{level} is at most**")
+        parts.append("\n".join([head, rule, *body]))
+        parts += notes
+    if run.group_size == 1:
+        parts.append(_NO_USER)
+    asked = enumerate(_schemes(rows), start=1)
+    parts.append(
+        "\n".join(f"{number}. {_assumptions(each, run)}" for number, each in asked)
+    )
+    return "\n\n".join([*parts, _ALWAYS])
+
+
+def brief(run: training_run.TrainingRun, rows: Sequence[comparison.Row]) -> str:
+    """Returns claims of a run in three sentences."""
+    promises = []
+    for size in dict.fromkeys(row.group_size for row in rows):
+        who = "one example" if size == 1 else f"{size} examples of one user"
+        for adjacency, changed in _CHANGED.items():
+            of = [
+                row
+                for row in rows
+                if (row.group_size, row.adjacency) == (size, adjacency)
+            ]
+            bounds = [
+                f"{_rounded_up(row.epsilon_upper)} ({row.sampling}"
+                f"{', not tight' * row.is_wide})"
+                for row in of
+                if row.epsilon_upper is not None
+            ]
+            verb = changed if size == 1 else changed.replace("is ", "are ")
+            if bounds:
+                promises.append(f"{', '.join(bounds)} if {who} {verb}")
+    sentences = [
+        _of_run(run),
+        f"At δ = {run.delta!r}, ε is certified to be at most {'; '.join(promises)}.",
+        "It holds for all checkpoints, if batches were drawn as named, each example's "
+        "gradient was clipped, and fresh Gaussian noise was added in every step.",
     ]
-    return "\n\n".join([*parts, _wrapped(_ALWAYS)])
+    return textwrap.fill(" ".join([*warnings(run), *sentences]), _WIDTH)
 
 
-def warnings(setting: training_run.TrainingRun) -> list[str]:
+def warnings(run: training_run.TrainingRun) -> list[str]:
     """Returns what a reader must know before all numbers; mostly nothing."""
-    delta, size = setting.delta, setting.dataset_size
+    delta, size = run.delta, run.dataset_size
     if delta is None or size is None or delta * size < 1:
         return []
     return [
@@ -166,70 +176,78 @@ def warnings(setting: training_run.TrainingRun) -> list[str]:
     ]
 
 
-def _assumptions(scheme: str, setting: training_run.TrainingRun) -> str:
+def _schemes(rows: Sequence[comparison.Row]) -> list[str]:
+    return list(dict.fromkeys(row.sampling for row in rows))
+
+
+def _assumptions(scheme: str, run: training_run.TrainingRun) -> str:
     """Returns what a scheme asks of the batches, and what breaks it."""
-    k = setting.num_selected
-    steps = setting.num_samples
+    k, steps = run.batches_per_record, run.num_samples
     found = _ASSUMPTIONS[scheme].format(
         once="one batch" if k == 1 else f"{k} batches",
-        t=setting.steps_of_epoch,
-        rate=setting.rate_in_words,
+        t=run.num_steps,
+        rate=run.rate_in_words,
         steps=f"{steps} step{'s' * (steps > 1)}",
     )
-    _, part = setting.whole_and_part
+    _, part = run.whole_and_part
     if part and scheme == training_run.RANDOM_ALLOCATION:
-        found += f" The last epoch ended after {part} of its {setting.steps_of_epoch} "
+        found += f" The last epoch ended after {part} of its {run.num_steps} "
         found += "steps; more of them break it, too."
     return found
 
 
-def _of_run(setting: training_run.TrainingRun) -> str:
+def _of_run(run: training_run.TrainingRun) -> str:
     """Returns what ran."""
-    epochs = training_run.in_words(setting.epochs)
-    noise = f"noise multiplier {setting.noise_multiplier!r}"
-    if setting.dataset_size is None:
-        batches = f"{epochs} of {setting.steps_of_epoch} steps, each example in "
-        batches += f"{setting.num_selected} of an epoch"
+    epochs = f"{run.epochs} epoch{'s' * (run.epochs != 1)}"
+    if run.dataset_size is None:
+        batches = f"{epochs} of {run.num_steps} steps, each example in "
+        batches += f"{run.batches_per_record} of an epoch"
     else:
-        batches = f"{setting.dataset_size} examples in batches of "
-        batches += f"{setting.batch_size} on average, {epochs}"
-    return f"DP-SGD: {batches}, {noise}."
+        batches = f"{run.dataset_size} examples in batches of {run.batch_size} on "
+        batches += f"average, {epochs}"
+    return f"DP-SGD: {batches}, noise multiplier {run.noise_multiplier!r}."
 
 
-def _table(
-    setting: training_run.TrainingRun,
-    size: int,
-    found: Sequence[Claim],
-    numbers: dict[str, int],
-) -> str:
-    """Returns the claims of one level, a line a scheme, a column an adjacency."""
-    level = "Example level" if size == 1 else f"User level, {size} examples a user"
-    head = "".join(f"{name:>{_NUMBER_WIDTH}}" for name in _ADJACENCIES.values())
-    lines = [
-        f"{level}: ε at δ = {setting.delta!r} is at most",
-        f"{'':<{_SCHEME_WIDTH}}{head}".rstrip(),
-    ]
-    for scheme, number in numbers.items():
-        line = f"  {f'{scheme} ({number})':<{_SCHEME_WIDTH - 2}}"
-        for claim in found:
-            if claim.sampling == scheme:
-                line += f"{_rounded_up(claim.epsilon_upper):>{_NUMBER_WIDTH}}"
-        lines.append(line)
-    return "\n".join(lines)
+def _tables(
+    run: training_run.TrainingRun, rows: Sequence[comparison.Row]
+) -> Iterator[tuple[str, list[list[str]], list[str]]]:
+    """Yields of each level its name, the cells of a table, and the notes below it."""
+    letters = iter("abcdefghijklmnopqrstuvwxyz")
+    for size in dict.fromkeys(row.group_size for row in rows):
+        level = "Example level" if size == 1 else f"User level, {size} examples a user"
+        of_size = [row for row in rows if row.group_size == size]
+        lines, notes = [["", *dict.fromkeys(row.adjacency for row in of_size)]], []
+        for number, scheme in enumerate(_schemes(rows), start=1):
+            cells = [f"{scheme} ({number})"]
+            for row in of_size:
+                if row.sampling == scheme:
+                    cells.append(_rounded_up(row.epsilon_upper))
+                    if row.is_wide:
+                        letter = next(letters)
+                        cells[-1] += f" ({letter})"
+                        notes.append(f"({letter}) {_of_width(row)}")
+            lines.append(cells)
+        notes += comparison.unranked_in_words(of_size)
+        yield f"{level}: ε at δ = {run.delta!r}", lines, notes
+
+
+def _of_width(row: comparison.Row) -> str:
+    """Returns what is known from below of a bound that need not be tight."""
+    if row.epsilon_upper == math.inf:
+        return "No finite bound is known."
+    lower = _rounded(row.epsilon_lower or 0.0, decimal.ROUND_FLOOR)
+    return f"Not tight: the true ε is {lower} at least."
 
 
 def _rounded_up(value: float | None) -> str:
-    """Returns three decimals, or of a large value seven digits; not below the value."""
-    if value is None:
-        return "none known"
+    return "none known" if value is None else _rounded(value, decimal.ROUND_CEILING)
+
+
+def _rounded(value: float, rounding: str) -> str:
+    """Returns three decimals, or of a large value seven digits, outwards."""
     if math.isinf(value):
         return "inf"
     if value < _LARGE:
-        exact = decimal.Decimal(value)
-        return str(exact.quantize(_THOUSANDTH, rounding=decimal.ROUND_CEILING))
-    context = decimal.Context(prec=7, rounding=decimal.ROUND_CEILING)
+        return str(decimal.Decimal(value).quantize(_THOUSANDTH, rounding=rounding))
+    context = decimal.Context(prec=7, rounding=rounding)
     return f"{context.create_decimal_from_float(value):e}"
-
-
-def _wrapped(paragraph: str, indent: str = "") -> str:
-    return textwrap.fill(paragraph, _WIDTH, subsequent_indent=indent)

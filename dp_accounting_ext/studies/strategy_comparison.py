@@ -1,7 +1,6 @@
 """Runs with correlated noise: balls-in-bins batches, and what competes with them."""
 
 from collections.abc import Callable
-import dataclasses
 import math
 
 from dp_accounting import dp_event as stock
@@ -10,9 +9,6 @@ import numpy.typing as npt
 
 from dp_accounting_ext import dp_event
 from dp_accounting_ext import pld_accountant
-from dp_accounting_ext.kernels import floats
-from dp_accounting_ext.mechanisms import matrix_allocation
-from dp_accounting_ext.pairs import dominating_pair
 from dp_accounting_ext.reading import extension_events
 from dp_accounting_ext.studies import comparison
 
@@ -20,21 +16,8 @@ BALLS_IN_BINS = "balls in bins"
 CYCLIC_POISSON = "cyclic Poisson"
 NO_AMPLIFICATION = "no amplification"
 
-# Certified: a norm is a root of a sum of squares of at most 2^17 numbers.
+# Certified: norms are roots of sums of squares of at most 2^17 sums, none negative.
 _NORM_ERROR = 1e-10
-
-
-@dataclasses.dataclass(frozen=True)
-class _Columns:
-    """What matters of a strategy's columns.
-
-    Attributes:
-        bands: The least p so that columns p apart have no step in common.
-        norms: (n,) their norms.
-    """
-
-    bands: int
-    norms: npt.NDArray[np.float64]
 
 
 def compare(
@@ -62,68 +45,78 @@ def compare(
         cyclic Poisson sampling.
     """
     strategy, noise, bins, epochs = extension_events.matrix_fields(event)
-    columns = _columns(np.array(strategy), bins * epochs)
-    known = matrix_allocation.MatrixAllocation(strategy, noise, bins, epochs)
+    matrix = np.array(strategy)
+    bands, columns, longest_bin = _norms(matrix, bins, epochs)
     schemes: dict[str, Callable[[], tuple[float, float]]] = {
-        BALLS_IN_BINS: lambda: _epsilon(event).get_epsilon_bounds(delta)
+        BALLS_IN_BINS: lambda: _bounds(event, event, delta)
     }
-    if columns.bands <= bins:
-        schemes[CYCLIC_POISSON] = lambda: _cyclic(columns, noise, bins, delta)
-    schemes[NO_AMPLIFICATION] = lambda: _known(known, delta)
-    rows = []
-    for scheme, bounds in schemes.items():
-        rows.append(comparison.timed(scheme, bounds))
-        if progress:
-            progress(len(rows), len(schemes))
-    return rows
+    if bands <= bins:
+        schemes[CYCLIC_POISSON] = lambda: _cyclic(bands, columns, noise, bins, delta)
+    schemes[NO_AMPLIFICATION] = lambda: _bounds(
+        stock.GaussianDpEvent(noise / (longest_bin * (1 - _NORM_ERROR))),
+        stock.GaussianDpEvent(noise / (longest_bin * (1 + _NORM_ERROR))),
+        delta,
+    )
+
+    def row(scheme: str) -> comparison.Row:
+        return comparison.timed(
+            (scheme, "add or remove", 1, noise, delta), schemes[scheme]
+        )
+
+    return comparison.tracked(row, list(schemes), progress)
 
 
-def _epsilon(event: stock.DpEvent) -> pld_accountant.PLDAccountant:
-    return pld_accountant.PLDAccountant().compose(event)
+def _bounds(
+    least: stock.DpEvent, most: stock.DpEvent, delta: float
+) -> tuple[float, float]:
+    """Bounds ε of what is at least the one event and at most the other."""
+    lower, upper = (
+        pld_accountant.PLDAccountant().compose(event).get_epsilon_bounds(delta)
+        for event in (least, most)
+    )
+    return lower[0], upper[1]
 
 
 def _cyclic(
-    columns: _Columns, noise: float, bins: int, delta: float
+    bands: int, norms: npt.NDArray[np.float64], noise: float, bins: int, delta: float
 ) -> tuple[float, float]:
     """Bounds ε of cyclic Poisson sampling.
 
     A record is sampled in the steps of its group, whose columns have no step in common:
     of the first group, in as many whole ones as bands fit into the steps.
     """
-    rate, steps = columns.bands / bins, columns.norms.size
+    steps = norms.size
 
-    def sampled(norm: float, count: int) -> pld_accountant.PLDAccountant:
-        step = stock.PoissonSampledDpEvent(rate, stock.GaussianDpEvent(noise / norm))
-        return _epsilon(stock.SelfComposedDpEvent(step, count))
+    def sampled(norm: float, count: int) -> stock.DpEvent:
+        step = stock.GaussianDpEvent(noise / norm)
+        sample = stock.PoissonSampledDpEvent(bands / bins, step)
+        return stock.SelfComposedDpEvent(sample, count)
 
-    least = float(columns.norms[:: columns.bands][: steps // columns.bands].min())
-    most = float(columns.norms.max())
-    upper = sampled(most * (1 + _NORM_ERROR), math.ceil(steps / columns.bands))
-    lower = sampled(least * (1 - _NORM_ERROR), steps // columns.bands)
-    return lower.get_epsilon_bounds(delta)[0], upper.get_epsilon(delta)
-
-
-def _known(
-    run: matrix_allocation.MatrixAllocation, delta: float
-) -> tuple[float, float]:
-    """Bounds ε where the bin of a record is known: one Gaussian, of the worst bin."""
-    low, high = (
-        math.sqrt(float(run.gram(bound).diagonal().max()))
-        for bound in (dominating_pair.Bound.LOWER, dominating_pair.Bound.UPPER)
-    )
-    events = [
-        stock.GaussianDpEvent(1 / floats.lowered(low)),
-        stock.GaussianDpEvent(1 / floats.raised(high)),
-    ]
-    lower, upper = (_epsilon(event).get_epsilon_bounds(delta) for event in events)
-    return lower[0], upper[1]
+    least = float(norms[::bands][: steps // bands].min()) * (1 - _NORM_ERROR)
+    most = float(norms.max()) * (1 + _NORM_ERROR)
+    lower, upper = steps // bands, math.ceil(steps / bands)
+    return _bounds(sampled(least, lower), sampled(most, upper), delta)
 
 
-def _columns(matrix: npt.NDArray[np.float64], steps: int) -> _Columns:
+def _norms(
+    matrix: npt.NDArray[np.float64], bins: int, epochs: int
+) -> tuple[int, npt.NDArray[np.float64], float]:
+    """Returns the bands, the columns' norms, and the largest norm of a bin's sum.
+
+    Columns that are as many apart as there are bands have no step in common.
+    """
+    steps = bins * epochs
     if matrix.ndim == 1:
-        squares = np.zeros(steps)
-        squares[: matrix.size] = matrix**2
-        # Column i is cut after n − i entries.
-        return _Columns(matrix.size, np.sqrt(np.cumsum(squares)[::-1]))
+        column = np.zeros(steps)
+        column[: matrix.size] = matrix
+        # Column i is cut after n − i entries; the first bin is cut last.
+        norms = np.sqrt(np.cumsum(column**2)[::-1])
+        first = sum(
+            np.concatenate([np.zeros(start), column[: steps - start]])
+            for start in range(0, steps, bins)
+        )
+        return matrix.size, norms, float(np.linalg.norm(first))
     rows, places = np.nonzero(matrix)
-    return _Columns(int((rows - places).max()) + 1, np.linalg.norm(matrix, axis=0))
+    sums = matrix.reshape(steps, epochs, bins).sum(axis=1)
+    longest = float(np.linalg.norm(sums, axis=0).max())
+    return int((rows - places).max()) + 1, np.linalg.norm(matrix, axis=0), longest

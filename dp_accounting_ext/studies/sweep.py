@@ -1,147 +1,135 @@
 """Many settings, on as many processes or machines as there are."""
 
-import collections
 from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
-from collections.abc import Sequence
 from concurrent import futures
 import dataclasses
+import itertools
 import time
+from typing import Any
 
 from dp_accounting_ext.studies import comparison
-from dp_accounting_ext.studies import grid_file
-from dp_accounting_ext.studies import results_file
+from dp_accounting_ext.studies import training_run
 
-Progress = Callable[[int, int], None]
+Cells = Mapping[str, Any]
 
-
-@dataclasses.dataclass(frozen=True)
-class Result:
-    """What one row of a table says of its setting.
-
-    Attributes:
-        epsilon_lower: Lower bound on ε, in nats; None where there is none.
-        epsilon_upper: Upper bound on ε, in nats; None with the lower one.
-        seconds: CPU time.
-        note: Why there are no bounds, or what a reader must know of them; one line.
-    """
-
-    epsilon_lower: float | None
-    epsilon_upper: float | None
-    seconds: float
-    note: str
-
-    def cells(self) -> grid_file.Cells:
-        """Returns the text of `results_file.RESULTS`; no digit of a bound is lost."""
-        lower, upper = (
-            "" if bound is None else repr(float(bound))
-            for bound in (self.epsilon_lower, self.epsilon_upper)
-        )
-        return lower, upper, f"{self.seconds:.3f}", " ".join(self.note.split())
-
-
-@dataclasses.dataclass
-class Summary:
-    """What a sweep did.
-
-    Attributes:
-        num_rows: Rows of the grid.
-        num_kept: Rows that were there before.
-        num_without_bounds: Rows that were added and have no bounds, but a reason.
-        seconds: CPU time of the rows that were added.
-    """
-
-    num_rows: int
-    num_kept: int
-    num_without_bounds: int = 0
-    seconds: float = 0.0
+RESULTS = ("epsilon_lower", "epsilon_upper", "seconds", "note")
+_OTHER_NAMES = {
+    "steps": "steps_per_epoch",
+    "selected": "batches_per_record",
+    "scheme": "sampling",
+}
+_FLOATS = ("noise_multiplier", "epochs", "delta")
+COLUMNS = tuple(field.name for field in dataclasses.fields(training_run.TrainingRun))
 
 
 def sweep(
-    grid: grid_file.Path,
-    output: grid_file.Path,
-    executor: futures.Executor,
-    *,
-    in_flight: int = 128,
-    progress: Progress | None = None,
-) -> Summary:
-    """Bounds ε at every setting of a grid, in its order, and appends them to a table.
+    rows: Iterable[Cells], executor: futures.Executor, *, in_flight: int = 128
+) -> Iterator[dict[str, Any]]:
+    """Yields the rows with bounds on ε, each as soon as it is found.
+
+        list(sweep(frame.to_dict("records"), executor))  # of a pandas.DataFrame
 
     Args:
-        grid: The grid's file, see `grid_file.read`.
-        output: The table's file: the grid's columns and `results_file.RESULTS`. What
-            it has is kept byte for byte, and the rest of the grid is added. It can be
-            killed at any moment, and called again with the same arguments.
-        executor: Where settings are computed: of processes, or of another library
-            that has one machine or many. `bound_row` and its argument are sent to it.
+        rows: From fields of a `TrainingRun` to values or to their text, `sampling` by
+            default random allocation; `steps`, `selected` and `scheme` are other names
+            of `steps_per_epoch`, `batches_per_record` and `sampling`.
+        executor: Where rows are bounded: on processes, or on the machines of another
+            library. `bound_row` and its argument are sent to it.
         in_flight: The largest number of rows handed to the executor at a time.
-        progress: Called with the number of rows done, and of all, after each.
+
+    Yields:
+        The row, with `epsilon_lower` and `epsilon_upper` (in nats; None where there are
+        no bounds), `seconds` of CPU time, and `note`: why there are none, or what a
+        reader must know of them.
 
     Raises:
-        OSError: If a file cannot be read or written.
-        ValueError: If the grid is malformed, or the output of another grid; nothing
-            is written.
-        concurrent.futures.BrokenExecutor: If the executor breaks, all of it. Go on
-            with another one.
-
-    Guarantees:
-        A setting that is no setting, fails, or kills the worker it runs on, has a row
-        with empty bounds and the reason.
+        concurrent.futures.BrokenExecutor: If the executor breaks; what was not yielded
+            can be swept with another one.
     """
-    whole = grid_file.read(grid)
-    with results_file.resume(output, whole) as table:
-        summary = Summary(len(whole.rows), table.num_rows)
-        rest = whole.rows[table.num_rows :]
-        rows = [dict(zip(whole.columns, cells, strict=True)) for cells in rest]
-        results = _in_order(rows, executor, in_flight)
-        for cells, result in zip(rest, results, strict=True):
-            table.append([*cells, *result.cells()])
-            summary.num_without_bounds += result.epsilon_upper is None
-            summary.seconds += result.seconds
-            if progress:
-                progress(table.num_rows, summary.num_rows)
-    return summary
+    left = iter(rows)
+    pending: dict[futures.Future[dict[str, Any]], Cells] = {}
+    while True:
+        for row in itertools.islice(left, in_flight - len(pending)):
+            pending[executor.submit(bound_row, dict(row))] = row
+        if not pending:
+            return
+        done, _ = futures.wait(pending, return_when=futures.FIRST_COMPLETED)
+        for future in [each for each in pending if each in done]:
+            yield {**pending.pop(future), **_outcome(future)}
 
 
-def bound_row(row: Mapping[str, str]) -> Result:
-    """Returns the result of one row, from columns to cells; never raises."""
+def bound_row(row: Cells) -> dict[str, Any]:
+    """Returns the results of one row; never raises."""
     begin = time.process_time()
     try:
-        bracket = comparison.bracket(*grid_file.read_row(row))
+        found = comparison.bracket(run_of(row)).to_dict()
     except (TypeError, ValueError) as error:
-        return Result(None, None, time.process_time() - begin, str(error))
+        return failed(str(error), time.process_time() - begin)
     except Exception as error:  # Whatever it is, the other settings go on.
-        reason = f"failed: {type(error).__name__}: {error}"
-        return Result(None, None, time.process_time() - begin, reason)
-    return Result(
-        bracket.epsilon_lower, bracket.epsilon_upper, bracket.seconds, bracket.note
-    )
+        return failed(_reason(error), time.process_time() - begin)
+    return {name: found[name] for name in RESULTS}
 
 
-def _in_order(
-    rows: Sequence[Mapping[str, str]], executor: futures.Executor, in_flight: int
-) -> Iterator[Result]:
-    """Yields the rows' results in order, a few of them computed ahead."""
-    ahead: collections.deque[futures.Future[Result]] = collections.deque()
+def run_of(row: Cells) -> training_run.TrainingRun:
+    """Returns the run of a row, from fields to values or to their text.
+
+    Raises:
+        TypeError, ValueError: If a cell is not what its column says, naming it.
+    """
+    check_columns(row)
+    known: dict[str, Any] = {"sampling": training_run.RANDOM_ALLOCATION}
+    for column, value in row.items():
+        if value is not None and value == value and value != "":  # NaN: left out.
+            name = _OTHER_NAMES.get(column, column)
+            known[name] = _value(name, value)
+    return training_run.TrainingRun(**known)
+
+
+def check_columns(names: Iterable[str]) -> None:
+    """Raises ValueError unless these are fields of a run, each once."""
+    found = [_OTHER_NAMES.get(name, name) for name in names]
+    for name in found:
+        if name not in COLUMNS or found.count(name) > 1:
+            allowed = ", ".join(COLUMNS)
+            raise ValueError(
+                f"columns must be of {allowed}, each once. Found {name!r}."
+            )
+
+
+def _value(name: str, value: Any) -> Any:
+    """Returns the number that a text means; what is no text, as it is."""
+    if name == "sampling":
+        return value
+    if isinstance(value, float) and value.is_integer() and name not in _FLOATS:
+        return int(value)  # In a column of pandas with gaps.
+    if not isinstance(value, str):
+        return value
+    kind: Callable[[str], float] = float if name in _FLOATS else int
     try:
-        for row in rows:
-            ahead.append(executor.submit(bound_row, row))
-            if len(ahead) >= in_flight:
-                yield _outcome(ahead.popleft())
-        while ahead:
-            yield _outcome(ahead.popleft())
-    finally:
-        for future in ahead:
-            future.cancel()
+        return kind(value)
+    except ValueError:
+        word = "a number" if name in _FLOATS else "an integer"
+        raise ValueError(f"{name} must be {word}. Found {value!r:.60}.") from None
 
 
-def _outcome(future: "futures.Future[Result]") -> Result:
-    """Returns the result, or what became of the worker that was to find it."""
+def _outcome(future: "futures.Future[dict[str, Any]]") -> dict[str, Any]:
+    """Returns the results, or what became of the worker that was to find them."""
     try:
         return future.result()
     except (futures.BrokenExecutor, futures.CancelledError):
         raise
     except Exception as error:
-        reason = f"failed: {type(error).__name__}: {error}"
-        return Result(None, None, 0.0, reason)
+        return failed(_reason(error))
+
+
+def failed(reason: str, seconds: float = 0.0) -> dict[str, Any]:
+    """Returns the results of a row that has no bounds."""
+    note = " ".join(reason.split())
+    return dict(zip(RESULTS, (None, None, seconds, note), strict=True))
+
+
+def _reason(error: Exception) -> str:
+    return f"failed: {type(error).__name__}: {error}"

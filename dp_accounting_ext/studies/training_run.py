@@ -6,6 +6,7 @@ import dataclasses
 import fractions
 import math
 import numbers
+from typing import Any
 from typing import TypeVar
 
 from dp_accounting import dp_event as stock
@@ -17,15 +18,12 @@ from dp_accounting_ext.validation import fields
 
 RANDOM_ALLOCATION = "random allocation"
 POISSON_SAMPLING = "Poisson sampling"
-# Of batches that the adversary may know. Of those that a shuffle is cut into, under
-# REPLACE_ONE alone: with one record less, others move to other batches.
 NO_AMPLIFICATION = "no amplification"
-CHAINED = "chained"
+SHUFFLED = "shuffled or fixed batches"
 
 # Tuning: beyond these the accountant has no useful answer, or none.
 SMALLEST_NOISE = 1e-60
 LARGEST_NOISE = 1e9
-_MOST_STEPS = fields.MOST_RUNS
 
 NeighborRel = privacy_accountant.NeighboringRelation
 T = TypeVar("T")
@@ -43,20 +41,18 @@ class TrainingRun:
     Attributes:
         noise_multiplier: Standard deviation of the noise over the clip, positive; None
             where it is to be found.
-        num_steps: Steps of an epoch, t, not of the run. Of a dataset and batches it is
-            the whole part of their quotient: of more steps ε is no larger.
-        num_selected: Steps of an epoch that each record is in, k; 1 for a dataset with
-            batches.
+        steps_per_epoch: Steps of an epoch, not of the run.
+        batches_per_record: Steps of an epoch that each record is in, k; 1 for a dataset
+            with batches.
         epochs: Number of epochs; of 2.5, the third ends amid its steps, whose number is
-            rounded up. Whole where `num_selected` is above 1.
+            rounded up. Whole where `batches_per_record` is above 1.
         delta: δ, in (0, 1); None where nobody asks for ε.
         group_size: Number of records that are protected together.
-        sampling: How batches are drawn, a name in `SCHEMES`; None where all are asked
-            for. Of batches that are cut from a shuffle, `NO_AMPLIFICATION` is
-            certified under REPLACE_ONE, and nothing under ADD_OR_REMOVE_ONE.
+        sampling: How batches are drawn, a name in `SCHEMES`, or in `OPTIONS`; None
+            where all are asked for.
         dataset_size: Number of records, N.
-        batch_size: Records of a batch, on average, at most N. In place of `num_steps`,
-            along with `dataset_size`.
+        batch_size: Records of a batch, on average, at most N. In place of
+            `steps_per_epoch`, along with `dataset_size`.
 
     Raises:
         TypeError, ValueError: If a field is not what its name says; checked when
@@ -64,8 +60,8 @@ class TrainingRun:
     """
 
     noise_multiplier: float | None = None
-    num_steps: int | None = None
-    num_selected: int = 1
+    steps_per_epoch: int | None = None
+    batches_per_record: int = 1
     epochs: float = 1
     delta: float | None = None
     group_size: int = 1
@@ -77,42 +73,26 @@ class TrainingRun:
         if self.noise_multiplier is not None:
             _check_noise(self.noise_multiplier)
         self._check_batches()
-        _, steps = fields.steps(self.num_selected, self.steps_of_epoch)
-        self._check_epochs(steps)
+        self._check_steps()
         if self.delta is not None:
             fields.real_number("delta", self.delta)
             if not 0 < self.delta < 1:
                 raise ValueError(f"delta must be in (0, 1). Found {self.delta}.")
         fields.positive_integer("group_size", self.group_size)
         if self.sampling is not None:
-            check_scheme("sampling", self.sampling)
-
-    def _check_epochs(self, steps: int) -> None:
-        epochs = _number_of_epochs(self.epochs)
-        if self.num_selected > 1 and not isinstance(epochs, int):
-            raise ValueError(
-                f"epochs must be whole where num_selected is above 1. Found {epochs}: "
-                f"round it up to {math.ceil(epochs)}, whose ε is no smaller."
-            )
-        steps = max(steps, math.ceil(self._batches_of_epoch))
-        if steps * epochs > _MOST_STEPS:
-            raise ValueError(
-                f"num_steps times epochs must be at most {_MOST_STEPS}. "
-                f"Found {steps} times {epochs}."
-            )
-        object.__setattr__(self, "epochs", epochs)  # 2.0 is 2, also in a table.
+            object.__setattr__(self, "sampling", scheme_named(self.sampling))
 
     def _check_batches(self) -> None:
         if self.dataset_size is None and self.batch_size is None:
-            given("num_steps, or dataset_size and batch_size,", self.num_steps)
+            name = "steps_per_epoch, or dataset_size and batch_size,"
+            steps = given(name, self.steps_per_epoch)
+            fields.positive_integer("steps_per_epoch", steps)
             return
-        size = fields.positive_integer(
-            "dataset_size", given("dataset_size", self.dataset_size)
+        size, batch = (
+            fields.positive_integer(name, given(name, getattr(self, name)))
+            for name in ("dataset_size", "batch_size")
         )
-        batch = fields.positive_integer(
-            "batch_size", given("batch_size", self.batch_size)
-        )
-        for name in ("num_steps", "num_selected"):
+        for name in ("steps_per_epoch", "batches_per_record"):
             if getattr(self, name) not in (None, 1):
                 raise ValueError(
                     f"{name} must be left out where dataset_size and batch_size are "
@@ -123,19 +103,37 @@ class TrainingRun:
                 f"batch_size must be at most dataset_size. Found {batch} of {size}."
             )
 
+    def _check_steps(self) -> None:
+        count, epochs = self.batches_per_record, _number_of_epochs(self.epochs)
+        if fields.positive_integer("batches_per_record", count) > self.num_steps:
+            raise ValueError(
+                f"batches_per_record must be at most steps_per_epoch. Found {count} of "
+                f"{self.num_steps}."
+            )
+        if count > 1 and not isinstance(epochs, int):
+            raise ValueError(
+                f"epochs must be whole where batches_per_record is above 1. Found "
+                f"{epochs}: round it up to {math.ceil(epochs)}, whose ε is no smaller."
+            )
+        steps = math.ceil(self._batches_of_epoch)
+        if steps * max(epochs, 1) > fields.MOST_RUNS:
+            raise ValueError(
+                f"steps_per_epoch times epochs must be at most {fields.MOST_RUNS}. "
+                f"Found {steps} times {epochs}."
+            )
+        object.__setattr__(self, "epochs", epochs)  # 2.0 is 2, also in a table.
+
     @property
-    def steps_of_epoch(self) -> int:
-        """Steps of an epoch, t."""
-        if self.dataset_size is not None and self.batch_size is not None:
-            return self.dataset_size // self.batch_size
-        return given("num_steps", self.num_steps)
+    def num_steps(self) -> int:
+        """Steps of an epoch, t; the whole part of N / B, as ε of more is no larger."""
+        return math.floor(self._batches_of_epoch)
 
     @property
     def sampling_rate(self) -> float:
         """The chance that a record is in a step."""
         if self.dataset_size is not None and self.batch_size is not None:
             return self.batch_size / self.dataset_size
-        return self.num_selected / self.steps_of_epoch
+        return self.batches_per_record / self.num_steps
 
     @property
     def num_samples(self) -> int:
@@ -153,41 +151,92 @@ class TrainingRun:
         """The chance that a record is in a step, exactly: "256/60000"."""
         if self.dataset_size is not None:
             return f"{self.batch_size}/{self.dataset_size}"
-        return f"{self.num_selected}/{self.steps_of_epoch}"
+        return f"{self.batches_per_record}/{self.num_steps}"
 
     @property
     def _batches_of_epoch(self) -> fractions.Fraction:
         """Batches that pass over the dataset once."""
         if self.dataset_size is not None and self.batch_size is not None:
             return fractions.Fraction(int(self.dataset_size), int(self.batch_size))
-        return fractions.Fraction(self.steps_of_epoch)
+        return fractions.Fraction(int(given("steps_per_epoch", self.steps_per_epoch)))
 
     @property
     def whole_and_part(self) -> tuple[int, int]:
         """Whole epochs, and the steps of the one that ends early, if one does.
 
         The part is rounded up, and is that of a loader with one batch more, should the
-        dataset leave a rest: so many of `steps_of_epoch` cover both loaders.
+        dataset leave a rest: so many of `num_steps` cover both loaders.
         """
         epochs = _decimal(self.epochs)
         whole = math.floor(epochs)
         part = math.ceil((epochs - whole) * math.ceil(self._batches_of_epoch))
-        return (whole, part) if part < self.steps_of_epoch else (whole + 1, 0)
-
-    @property
-    def step(self) -> stock.GaussianDpEvent:
-        """One step with the record in its batch."""
-        return stock.GaussianDpEvent(given("noise_multiplier", self.noise_multiplier))
+        return (whole, part) if part < self.num_steps else (whole + 1, 0)
 
     @property
     def event(self) -> stock.DpEvent:
         """The whole run, as its group sees it: what an accountant composes.
 
         Raises:
-            ValueError: If sampling or noise_multiplier is not given.
-            event_reader.UnsupportedError: If no bound is known for the group.
+            ValueError: If sampling or noise_multiplier is not given, or batches are
+                shuffled: an event that holds for them under REPLACE_ONE would give an
+                ε that is too small under ADD_OR_REMOVE_ONE. Use `accountant`.
         """
-        return event(given("sampling", self.sampling), self)
+        if self.sampling == SHUFFLED:
+            raise ValueError(
+                f"sampling must be another than {SHUFFLED!r} for an event: its bound "
+                f"holds under REPLACE_ONE alone. Found it; use run.accountant()."
+            )
+        return self._event()
+
+    def _event(self) -> stock.DpEvent:
+        single = SCHEMES[given("sampling", self.sampling)](self)
+        if self.group_size == 1:
+            return single
+        return dp_event.GroupSubsampledEvent(self.group_size, single)
+
+    @property
+    def neighboring_relation(self) -> NeighborRel:
+        """The relation that this way of drawing batches is mostly asked about.
+
+        One record more or less; of shuffled batches, one replaced, for nothing is known
+        of more or less.
+        """
+        if self.sampling == SHUFFLED:
+            return NeighborRel.REPLACE_ONE
+        return NeighborRel.ADD_OR_REMOVE_ONE
+
+    def accountant(
+        self, neighboring_relation: NeighborRel | None = None
+    ) -> pld_accountant.PLDAccountant:
+        """Returns an accountant that has composed the whole run.
+
+        Args:
+            neighboring_relation: Which datasets are adjacent; by default the run's own.
+
+        Raises:
+            ValueError: If sampling or noise_multiplier is not given, the group is too
+                large, or no bound is known, as of shuffled batches where a record is
+                added or removed.
+        """
+        relation = neighboring_relation or self.neighboring_relation
+        if self.sampling == SHUFFLED and relation != NeighborRel.REPLACE_ONE:
+            raise ValueError(
+                f"neighboring_relation must be REPLACE_ONE where sampling is "
+                f"{SHUFFLED!r}: with a record more or less, others move to other "
+                f"batches. Found {getattr(relation, 'name', relation)}."
+            )
+        return pld_accountant.PLDAccountant(relation).compose(self._event())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the fields that are known, and what is counted of them.
+
+        That is `num_steps` (of an epoch), `num_samples` (of the run, at most, by
+        Poisson sampling) and `sampling_rate`.
+        """
+        known = dataclasses.asdict(self)
+        for name in ("num_steps", "num_samples", "sampling_rate"):
+            known[name] = getattr(self, name)
+        return {name: value for name, value in known.items() if value is not None}
 
 
 def given(name: str, value: T | None) -> T:
@@ -199,11 +248,6 @@ def given(name: str, value: T | None) -> T:
     if value is None:
         raise ValueError(f"{name} must be given. Found it missing.")
     return value
-
-
-def in_words(epochs: float) -> str:
-    """Returns "1 epoch", "2 epochs", "2.5 epochs"."""
-    return f"{epochs} epoch" if epochs == 1 else f"{epochs} epochs"
 
 
 def _number_of_epochs(value: float) -> float:
@@ -234,93 +278,71 @@ def _check_noise(value: float) -> None:
         )
 
 
-def _random_allocation(setting: TrainingRun) -> stock.DpEvent:
-    k, t = setting.num_selected, setting.steps_of_epoch
-    whole, part = setting.whole_and_part
+def _step(run: TrainingRun) -> stock.GaussianDpEvent:
+    """Returns one step with the record in its batch."""
+    return stock.GaussianDpEvent(given("noise_multiplier", run.noise_multiplier))
+
+
+def _random_allocation(run: TrainingRun) -> stock.DpEvent:
+    """Returns an allocation of each record to k uniformly drawn steps of each epoch."""
+    k, t = run.batches_per_record, run.num_steps
+    whole, part = run.whole_and_part
     if k == t:
-        return stock.SelfComposedDpEvent(setting.step, t * whole)
-    epoch = dp_event.RandomAllocationEvent(setting.step, k, t)
+        return stock.SelfComposedDpEvent(_step(run), t * whole)
+    epoch = dp_event.RandomAllocationEvent(_step(run), k, t)
     epochs = stock.SelfComposedDpEvent(epoch, whole)
     if not part:
         return epochs
-    last = dp_event.ScheduledAllocationEvent([setting.step], [part], t)
+    last = dp_event.ScheduledAllocationEvent([_step(run)], [part], t)
     return stock.ComposedDpEvent([epochs, last]) if whole else last
 
 
-def _poisson_sampling(setting: TrainingRun) -> stock.DpEvent:
-    sampled = stock.PoissonSampledDpEvent(setting.sampling_rate, setting.step)
-    return stock.SelfComposedDpEvent(sampled, setting.num_samples)
+def _poisson_sampling(run: TrainingRun) -> stock.DpEvent:
+    """Returns samples that each record is in with probability k / t, or B / N."""
+    sampled = stock.PoissonSampledDpEvent(run.sampling_rate, _step(run))
+    return stock.SelfComposedDpEvent(sampled, run.num_samples)
 
 
-def _no_amplification(setting: TrainingRun) -> stock.DpEvent:
-    whole, part = setting.whole_and_part
-    runs = setting.num_selected * whole + min(part, 1)
-    return stock.SelfComposedDpEvent(setting.step, runs)
+def _known_batches(run: TrainingRun) -> stock.DpEvent:
+    """Returns k steps of each epoch that the adversary knows."""
+    whole, part = run.whole_and_part
+    count = run.batches_per_record * whole + min(part, 1)
+    return stock.SelfComposedDpEvent(_step(run), count)
 
 
 SCHEMES: Mapping[str, Callable[[TrainingRun], stock.DpEvent]] = {
     RANDOM_ALLOCATION: _random_allocation,
     POISSON_SAMPLING: _poisson_sampling,
-    NO_AMPLIFICATION: _no_amplification,
+    NO_AMPLIFICATION: _known_batches,
+    SHUFFLED: _known_batches,  # Under REPLACE_ONE alone.
+}
+# What is typed in a command or a file.
+OPTIONS: Mapping[str, str] = {
+    "random-allocation": RANDOM_ALLOCATION,
+    "poisson-sampling": POISSON_SAMPLING,
+    "no-amplification": NO_AMPLIFICATION,
+    "shuffled": SHUFFLED,
 }
 
 
-def check_scheme(name: str, value: str) -> None:
-    """Raises ValueError unless the value is a name in `SCHEMES`."""
-    if value not in SCHEMES:
+def scheme_named(value: str) -> str:
+    """Returns a name in `SCHEMES`, of itself or of a key of `OPTIONS`.
+
+    Raises:
+        ValueError: If it is neither.
+    """
+    found = OPTIONS.get(value, value) if isinstance(value, str) else None
+    if found not in SCHEMES:
         names = ", ".join(map(repr, SCHEMES))
         raise ValueError(
-            f"{name} must be one of {names}, which under REPLACE_ONE is the one for "
-            f"shuffled batches. Found {value!r}."
+            f"sampling must be one of {names}, or {', '.join(OPTIONS)}. Found "
+            f"{value!r}."
         )
+    return found
 
 
-def event(scheme: str, setting: TrainingRun) -> stock.DpEvent:
-    """Returns the whole training run, as the group of the setting sees it.
-
-    Args:
-        scheme: How batches are drawn: a name in `SCHEMES`. Each record is in k
-            uniformly drawn steps of each epoch's t, or in each step with
-            probability k / t (of a dataset, batch_size / dataset_size), or in k steps
-            that the adversary knows.
-        setting: The run.
-
-    Raises:
-        ValueError: If the scheme is not in `SCHEMES`.
-    """
-    check_scheme("scheme", scheme)
-    single = SCHEMES[scheme](setting)
-    if setting.group_size == 1:
-        return single
-    return dp_event.GroupSubsampledEvent(setting.group_size, single)
-
-
-def construction(scheme: str, setting: TrainingRun) -> str:
-    """Returns how an upper bound is made that need not be tight: `CHAINED`, or "".
-
-    No tight bound is known for groups under random allocation.
-    """
-    is_sampled = setting.num_selected < setting.steps_of_epoch
-    is_group = setting.group_size > 1
-    return CHAINED if scheme == RANDOM_ALLOCATION and is_sampled and is_group else ""
-
-
-def accountant(
-    scheme: str,
-    setting: TrainingRun,
-    *,
-    neighboring_relation: NeighborRel = NeighborRel.ADD_OR_REMOVE_ONE,
-) -> pld_accountant.PLDAccountant:
-    """Returns an accountant that has composed the whole training run.
-
-    Args:
-        scheme: As in `event`.
-        setting: As in `event`.
-        neighboring_relation: As in the accountant.
-
-    Raises:
-        ValueError: If the scheme is not in `SCHEMES`, or the group is too large.
-    """
-    composed = pld_accountant.PLDAccountant(neighboring_relation)
-    composed.compose(event(scheme, setting))
-    return composed
+def schemes_of(run: TrainingRun) -> list[TrainingRun]:
+    """Returns the run with each way of drawing batches, or as it is with its own."""
+    if run.sampling is not None:
+        return [run]
+    return [dataclasses.replace(run, sampling=scheme) for scheme in SCHEMES]

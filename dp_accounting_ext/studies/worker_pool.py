@@ -1,95 +1,54 @@
-"""Worker processes, of which any may be killed."""
+"""Worker processes that end with this one, and leave Ctrl-C to it."""
 
-from collections.abc import Callable
 from concurrent import futures
-from concurrent.futures import process
-import functools
 import multiprocessing
 from multiprocessing import connection
 from multiprocessing import resource_tracker
 import os
 import signal
 import threading
-from typing import ParamSpec
-from typing import TypeVar
-
-P = ParamSpec("P")
-T = TypeVar("T")
-
-# A fork of a process with threads may never run; a new process does.
-_CONTEXT = multiprocessing.get_context("spawn")
+from typing import Any
 
 
-class WorkerKilledError(Exception):
-    """Raised for a function whose worker was killed, and a second one, too."""
+class WorkerPool(futures.ProcessPoolExecutor):
+    """A `ProcessPoolExecutor` that leaves no process behind, also if it is killed.
 
-
-class WorkerPool(futures.Executor):
-    """A `ProcessPoolExecutor` that is started anew when a worker is killed.
-
-    Whose worker it was, for want of memory, say, is not told: all that was running
-    fails. Each of these functions is run once more, in a process of its own, so that
-    one which kills its worker again takes no other with it.
+    Its `with` statement ends at once where it ends by an error, or by Ctrl-C.
 
     Args:
         max_workers: Number of processes. They are started when they are needed.
     """
 
     def __init__(self, max_workers: int) -> None:
-        self._max_workers = max_workers
-        self._threads = futures.ThreadPoolExecutor(
-            max_workers, initializer=_leave_interrupts_to_the_caller
-        )
+        # A fork of a process with threads may never run; a new process does.
+        context = multiprocessing.get_context("spawn")
         # Workers end with its other end: when it is closed, or this process is killed.
-        self._theirs, self._alive = _CONTEXT.Pipe(duplex=False)
-        self._lock = threading.Lock()
-        self._processes = self._start(max_workers)
-
-    def submit(
-        self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
-    ) -> futures.Future[T]:
-        """Runs a function in some worker.
-
-        It, what it is given, returns and raises must be such as can be pickled. The
-        future raises `WorkerKilledError` where two workers in turn are killed.
-        """
-        return self._threads.submit(self._run, functools.partial(fn, *args, **kwargs))
-
-    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Ends the processes: with `wait`, after what was submitted; else, at once."""
-        if wait:
-            self._threads.shutdown(wait=True, cancel_futures=cancel_futures)
-        self._alive.close()
-        self._threads.shutdown(wait=wait, cancel_futures=cancel_futures)
-        self._processes.shutdown(wait=wait)
-
-    def _run(self, task: Callable[[], T]) -> T:
-        processes = self._processes
-        try:
-            return processes.submit(task).result()
-        except process.BrokenProcessPool:
-            self._replace(processes)
-        try:
-            with self._start(1) as alone:
-                return alone.submit(task).result()
-        except process.BrokenProcessPool:
-            raise WorkerKilledError("its worker was killed twice") from None
-
-    def _replace(self, broken: futures.ProcessPoolExecutor) -> None:
-        """Starts new processes, unless another thread has."""
-        with self._lock:
-            if self._processes is broken:
-                self._processes = self._start(self._max_workers)
-
-    def _start(self, max_workers: int) -> futures.ProcessPoolExecutor:
-        if self._alive.closed:
-            raise futures.CancelledError
-        return futures.ProcessPoolExecutor(
-            max_workers,
-            mp_context=_CONTEXT,
-            initializer=_end_with,
-            initargs=(self._theirs,),
+        theirs, self._alive = context.Pipe(duplex=False)
+        # Started along with the first worker, it would let interrupts through.
+        resource_tracker.ensure_running()
+        super().__init__(
+            max_workers, mp_context=context, initializer=_end_with, initargs=(theirs,)
         )
+
+    def submit(self, *args: Any, **kwargs: Any) -> "futures.Future[Any]":
+        """As in `Executor`. A worker that this starts never sees a terminal's Ctrl-C.
+
+        It inherits the mask, before it could ignore the signal itself.
+        """
+        if not hasattr(signal, "pthread_sigmask"):
+            return super().submit(*args, **kwargs)
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            return super().submit(*args, **kwargs)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if kind is not None:
+            # First what waits is forgotten: of broken pools Python would complain.
+            self.shutdown(wait=False, cancel_futures=True)
+            self._alive.close()
+        super().__exit__(kind, error, trace)
 
 
 def _end_with(pipe: connection.Connection) -> None:
@@ -100,15 +59,3 @@ def _end_with(pipe: connection.Connection) -> None:
         os._exit(1)
 
     threading.Thread(target=wait, daemon=True).start()
-
-
-def _leave_interrupts_to_the_caller() -> None:
-    """Keeps Ctrl-C, which a terminal sends to all, from processes started here.
-
-    They inherit the mask from the thread that starts them, before they could ignore
-    the signal themselves.
-    """
-    if hasattr(signal, "pthread_sigmask"):
-        # Started along with the first process, it would take the mask away.
-        resource_tracker.ensure_running()
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})

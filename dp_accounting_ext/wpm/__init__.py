@@ -9,25 +9,27 @@ from typing import TYPE_CHECKING
 from typing import Any
 
 if TYPE_CHECKING:
-    from dp_accounting_ext.wpm.base_measures.learned_measure import learn_base_measure
-    from dp_accounting_ext.wpm.base_measures.minimax_measure import minimax_base_measure
-    from dp_accounting_ext.wpm.base_measures.sphere_measure import sphere_scale
-    from dp_accounting_ext.wpm.base_measures.uniform_measure import uniform_base_measure
+    from dp_accounting_ext.wpm.base_measures import learn_base_measure
+    from dp_accounting_ext.wpm.base_measures import minimax_base_measure
+    from dp_accounting_ext.wpm.base_measures import sphere_scale
+    from dp_accounting_ext.wpm.base_measures import uniform_base_measure
     from dp_accounting_ext.wpm.baselines import ExponentialMechanism
     from dp_accounting_ext.wpm.baselines import KLProjectionMechanism
-    from dp_accounting_ext.wpm.costs.cost_matrix import cost_matrix
-    from dp_accounting_ext.wpm.costs.graph_cost import GraphCost
-    from dp_accounting_ext.wpm.costs.line_cost import LineCost
-    from dp_accounting_ext.wpm.costs.point_cost import PointCost
-    from dp_accounting_ext.wpm.costs.point_cost import counts_at
-    from dp_accounting_ext.wpm.costs.transport_cost import TransportCost
+    from dp_accounting_ext.wpm.costs import GraphCost
+    from dp_accounting_ext.wpm.costs import LineCost
+    from dp_accounting_ext.wpm.costs import PointCost
+    from dp_accounting_ext.wpm.costs import TransportCost
+    from dp_accounting_ext.wpm.costs import cost_matrix
+    from dp_accounting_ext.wpm.costs import counts_at
     from dp_accounting_ext.wpm.dp_event import PrivateSamplingEvent
     from dp_accounting_ext.wpm.mechanism import WassersteinProjectionMechanism
     from dp_accounting_ext.wpm.mechanism import from_points
     from dp_accounting_ext.wpm.projections.certified_projection import project
+    from dp_accounting_ext.wpm.sampling_mechanism import ExpectedCost
     from dp_accounting_ext.wpm.sampling_mechanism import NotForRelease
 
 __all__ = [
+    "ExpectedCost",
     "ExponentialMechanism",
     "GraphCost",
     "KLProjectionMechanism",
@@ -48,23 +50,24 @@ __all__ = [
 ]
 
 _HOMES = {
-    "counts_at": "costs.point_cost",
+    "counts_at": "costs",
     "from_points": "mechanism",
-    "PointCost": "costs.point_cost",
-    "LineCost": "costs.line_cost",
-    "GraphCost": "costs.graph_cost",
-    "TransportCost": "costs.transport_cost",
+    "PointCost": "costs",
+    "LineCost": "costs",
+    "GraphCost": "costs",
+    "TransportCost": "costs",
+    "ExpectedCost": "sampling_mechanism",
     "NotForRelease": "sampling_mechanism",
     "ExponentialMechanism": "baselines",
     "KLProjectionMechanism": "baselines",
     "PrivateSamplingEvent": "dp_event",
     "WassersteinProjectionMechanism": "mechanism",
-    "cost_matrix": "costs.cost_matrix",
-    "learn_base_measure": "base_measures.learned_measure",
-    "minimax_base_measure": "base_measures.minimax_measure",
+    "cost_matrix": "costs",
+    "learn_base_measure": "base_measures",
+    "minimax_base_measure": "base_measures",
     "project": "projections.certified_projection",
-    "sphere_scale": "base_measures.sphere_measure",
-    "uniform_base_measure": "base_measures.uniform_measure",
+    "sphere_scale": "base_measures",
+    "uniform_base_measure": "base_measures",
 }
 
 

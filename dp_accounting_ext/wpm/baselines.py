@@ -7,9 +7,9 @@ import numpy as np
 import numpy.typing as npt
 
 from dp_accounting_ext.wpm import checks
+from dp_accounting_ext.wpm import costs
 from dp_accounting_ext.wpm import mechanism
 from dp_accounting_ext.wpm import sampling_mechanism
-from dp_accounting_ext.wpm.costs import dense_cost
 from dp_accounting_ext.wpm.projections import ldp_polytope
 
 FloatArray = npt.NDArray[np.float64]
@@ -45,19 +45,19 @@ class KLProjectionMechanism(sampling_mechanism.SamplingMechanism):
         epsilon: float,
         base_measure: mechanism.BaseMeasure = "uniform",
     ) -> None:
-        costs, privacy = dense_cost.as_cost(cost), checks.epsilon(epsilon)
-        size = costs.shape[1]
-        if costs.shape[0] != size:
+        paid, privacy = costs.as_cost(cost), checks.epsilon(epsilon)
+        size = paid.shape[1]
+        if paid.shape[0] != size:
             raise ValueError(
                 "cost must be square, as inputs and outputs must be the same points "
-                f"for a divergence. Found shape {costs.shape}."
+                f"for a divergence. Found shape {paid.shape}."
             )
         if isinstance(base_measure, str) and base_measure == "uniform":
             scale = math.exp(privacy / 2) / (math.exp(privacy) + size - 1)
             measure = np.full(size, scale)
         else:
-            measure = mechanism.resolve_base_measure(base_measure, costs, privacy)
-        super().__init__(costs, privacy, measure)
+            measure = mechanism.resolve_base_measure(base_measure, paid, privacy)
+        super().__init__(paid, privacy, measure)
 
     def _propose(self, inputs: IndexArray, masses: FloatArray) -> FloatArray:
         allowed = self._base_measure > 0
@@ -93,13 +93,13 @@ class ExponentialMechanism(sampling_mechanism.SamplingMechanism):
     """
 
     def __init__(self, cost: Any, epsilon: float) -> None:
-        costs, privacy = dense_cost.as_cost(cost), checks.epsilon(epsilon)
-        inputs, outputs = costs.shape
+        paid, privacy = costs.as_cost(cost), checks.epsilon(epsilon)
+        inputs, outputs = paid.shape
         step = max(1, _TOGETHER // outputs)
         parts = [np.arange(inputs)[at : at + step] for at in range(0, inputs, step)]
         low, high = np.full(outputs, np.inf), np.zeros(outputs)
         for part in parts:
-            rows = costs.rows(part)
+            rows = paid.rows(part)
             low = np.minimum(low, rows.min(axis=0))
             high = np.maximum(high, rows.max(axis=0))
         sensitivity = float((high - low).max())
@@ -107,8 +107,8 @@ class ExponentialMechanism(sampling_mechanism.SamplingMechanism):
         # The logarithm of a probability is concave in the input.
         least = np.full(outputs, np.inf)
         for part in parts:
-            least = np.minimum(least, self._laws(costs.rows(part)).min(axis=0))
-        super().__init__(costs, privacy, math.exp(privacy / 2) * least)
+            least = np.minimum(least, self._laws(paid.rows(part)).min(axis=0))
+        super().__init__(paid, privacy, math.exp(privacy / 2) * least)
 
     def _propose(self, inputs: IndexArray, masses: FloatArray) -> FloatArray:
         mean_costs = masses @ self._cost.rows(inputs)

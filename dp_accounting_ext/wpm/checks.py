@@ -164,6 +164,19 @@ def regularization(value: Any) -> float:
     return number
 
 
+def relative_gap(value: Any) -> float:
+    """Returns the share of a cost that a gap may have.
+
+    Raises:
+        TypeError: If it is not a real number.
+        ValueError: If it is not positive and finite.
+    """
+    number = fields.real_number("relative_gap", value)
+    if not 0 < number < math.inf:
+        raise ValueError(f"relative_gap must be positive. Found {value}.")
+    return number
+
+
 def base_measure(value: Any, size: int, privacy: float) -> FloatArray:
     """Returns the (k_v,) base measure as floats.
 

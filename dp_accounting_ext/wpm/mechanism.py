@@ -7,18 +7,13 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
+from dp_accounting_ext.wpm import base_measures
 from dp_accounting_ext.wpm import checks
+from dp_accounting_ext.wpm import costs
 from dp_accounting_ext.wpm import sampling_mechanism
-from dp_accounting_ext.wpm.base_measures import minimax_measure
-from dp_accounting_ext.wpm.base_measures import point_costs
-from dp_accounting_ext.wpm.base_measures import uniform_measure
-from dp_accounting_ext.wpm.costs import dense_cost
-from dp_accounting_ext.wpm.costs import graph_cost
-from dp_accounting_ext.wpm.costs import line_cost
-from dp_accounting_ext.wpm.costs import point_cost
-from dp_accounting_ext.wpm.costs import transport_cost
-from dp_accounting_ext.wpm.projections.entropic import entropic_projection
-from dp_accounting_ext.wpm.projections.exact import exact_projection
+from dp_accounting_ext.wpm import worst_cases
+from dp_accounting_ext.wpm.projections import entropic_projection
+from dp_accounting_ext.wpm.projections import exact_projection
 
 FloatArray = npt.NDArray[np.float64]
 IndexArray = npt.NDArray[np.intp]
@@ -38,12 +33,11 @@ class WassersteinProjectionMechanism(sampling_mechanism.SamplingMechanism):
             to be protected.
         regularization: None for the exact projection; λ > 0 for the entropic one, in
             the unit of the costs. Public.
-        relative_gap: The entropic projection stops at a certified gap of the
-            regularised problem that is this share of the cost. What the
-            regularisation itself costs is far more than 1e-3.
-        max_iterations: It stops then in any case.
-        algorithm: Of the entropic projection: "newton", or "paper" for
-            `max_iterations` passes of the paper's Algorithm 1 (which takes 40).
+        relative_gap: By what share of its mean cost a draw may be farther from the
+            input than the nearest private law's: of a draw 1 km away in the mean, a
+            millionth is 1 mm. Of the entropic projection, whose regularisation costs
+            far more, the share of the regularised problem. Public.
+        max_iterations: The entropic projection stops then in any case.
 
     Raises:
         TypeError: If an argument has the wrong type.
@@ -60,23 +54,23 @@ class WassersteinProjectionMechanism(sampling_mechanism.SamplingMechanism):
         base_measure: BaseMeasure = "uniform",
         regularization: float | None = None,
         *,
-        relative_gap: float = 1e-3,
+        relative_gap: float = 1e-6,
         max_iterations: int = 5000,
-        algorithm: str = "newton",
     ) -> None:
-        costs, privacy = dense_cost.as_cost(cost), checks.epsilon(epsilon)
+        paid, privacy = costs.as_cost(cost), checks.epsilon(epsilon)
+        self._gap = checks.relative_gap(relative_gap)
         self._entropic = entropic_projection.make_settings(
-            regularization, relative_gap, max_iterations, algorithm
+            regularization, self._gap, max_iterations
         )
-        measure = resolve_base_measure(base_measure, costs, privacy)
-        super().__init__(costs, privacy, measure)
+        measure = resolve_base_measure(base_measure, paid, privacy)
+        super().__init__(paid, privacy, measure)
 
     @classmethod
     def from_points(
         cls,
         points: npt.ArrayLike,
         epsilon: float,
-        metric: point_cost.Metric = "euclidean",
+        metric: costs.Metric = "euclidean",
         order: float = 1,
         base_measure: BaseMeasure = "uniform",
         *,
@@ -99,7 +93,7 @@ class WassersteinProjectionMechanism(sampling_mechanism.SamplingMechanism):
             TypeError: If an argument has the wrong type.
             ValueError: If an argument is out of range.
         """
-        cost = point_cost.PointCost(points, outputs, metric=metric, order=order)
+        cost = costs.PointCost(points, outputs, metric=metric, order=order)
         return cls(cost, epsilon, base_measure, **options)
 
     @classmethod
@@ -127,7 +121,7 @@ class WassersteinProjectionMechanism(sampling_mechanism.SamplingMechanism):
             TypeError: If an argument has the wrong type.
             ValueError: If an argument is out of range.
         """
-        cost = line_cost.LineCost(inputs, outputs, order=order)
+        cost = costs.LineCost(inputs, outputs, order=order)
         return cls(cost, epsilon, base_measure, **options)
 
     @classmethod
@@ -170,9 +164,9 @@ class WassersteinProjectionMechanism(sampling_mechanism.SamplingMechanism):
                 "epsilon must be a real number: it is required. Found none."
             )
         cost = (
-            graph_cost.GraphCost(edges, order=order)
+            costs.GraphCost(edges, order=order)
             if lengths is None
-            else graph_cost.GraphCost.from_edges(edges, lengths, order=order)
+            else costs.GraphCost.from_edges(edges, lengths, order=order)
         )
         return cls(cost, epsilon, base_measure, **options)
 
@@ -187,13 +181,24 @@ class WassersteinProjectionMechanism(sampling_mechanism.SamplingMechanism):
 
         Above 3·10^7 pairs of inputs and outputs an upper bound of it, for a metric.
         """
-        return point_costs.worst_case_cost(
+        return worst_cases.worst_case_cost(
             self._base_measure, self._cost, self._epsilon
         )
 
+    def _point_costs(self, inputs: IndexArray) -> FloatArray:
+        points = worst_cases.PointCosts(self._cost, self._epsilon)
+        return points.values(self._polytope.upper, inputs)
+
+    def _excess(self, cost: float) -> float:
+        stopped = self._gap * cost
+        if self._entropic is None:
+            return stopped
+        strength, size = self._entropic.regularization, self._cost.shape[1]
+        return stopped + entropic_projection.error_bound(strength, size)
+
     @functools.cached_property
     def _exact(self) -> exact_projection.ExactSolver:
-        return exact_projection.make_solver(self._cost, self._polytope)
+        return exact_projection.make_solver(self._cost, self._polytope, self._gap)
 
     def _propose(self, inputs: IndexArray, masses: FloatArray) -> FloatArray:
         if self._entropic is None:
@@ -203,14 +208,14 @@ class WassersteinProjectionMechanism(sampling_mechanism.SamplingMechanism):
             found = entropic_projection.solve(
                 masses, rows, self._polytope, self._entropic
             )
-        return np.asarray(found.distributions[0])
+        return found.distribution
 
     def _identity(self) -> tuple[Any, ...]:
-        return *super()._identity(), self._entropic
+        return *super()._identity(), self._gap, self._entropic
 
 
 def resolve_base_measure(
-    value: BaseMeasure, cost: transport_cost.TransportCost, epsilon: float
+    value: BaseMeasure, cost: costs.TransportCost, epsilon: float
 ) -> FloatArray:
     """Returns the base measure that a user named or gave.
 
@@ -221,8 +226,8 @@ def resolve_base_measure(
     if not isinstance(value, str):
         return checks.base_measure(value, cost.shape[1], epsilon)
     named: dict[str, Any] = {
-        "uniform": uniform_measure.uniform_base_measure,
-        "minimax": minimax_measure.minimax_base_measure,
+        "uniform": base_measures.uniform_base_measure,
+        "minimax": base_measures.minimax_base_measure,
     }
     if value not in named:
         raise ValueError(

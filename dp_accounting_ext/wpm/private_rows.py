@@ -20,9 +20,9 @@ IndexArray = npt.NDArray[np.intp]
 SUM_TOLERANCE = 1e-6
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class PrivateRows:
-    """Represents n distributions of k inputs.
+    """Represents n distributions of k inputs, and shows none of them when printed.
 
     Attributes:
         starts: (n + 1,) where each user's entries begin, and the end of the last's.
@@ -40,6 +40,9 @@ class PrivateRows:
 
     def __len__(self) -> int:
         return self.starts.size - 1
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({len(self)} of {self.size} inputs, private)"
 
     def row(self, user: int) -> tuple[IndexArray, FloatArray]:
         """Returns the inputs and the masses of one user."""
@@ -84,6 +87,11 @@ def read(name: str, value: Any, size: int) -> PrivateRows:
     if value is None or (not is_sparse and isinstance(value, Mapping | Set | str)):
         kind = "None" if value is None else f"a {type(value).__name__}"
         raise TypeError(f"{name} must be an array of real numbers. Found {kind}.")
+    if isinstance(value, np.ma.MaskedArray):
+        raise TypeError(
+            f"{name} must be an array of real numbers. Found a masked array, whose "
+            "hidden entries would count; fill them in."
+        )
     found: Any = value if is_sparse else fields.number_array(name, value)
     if found.dtype.kind not in "fiu":
         raise TypeError(

@@ -4,18 +4,21 @@ import abc
 from collections.abc import Iterator
 from collections.abc import Sequence
 from concurrent import futures
+import dataclasses
 import functools
 import math
 from typing import Any
 from typing import overload
+import warnings
 
 import numpy as np
 import numpy.typing as npt
 
 from dp_accounting_ext.wpm import checks
+from dp_accounting_ext.wpm import costs
 from dp_accounting_ext.wpm import dp_event
 from dp_accounting_ext.wpm import private_rows
-from dp_accounting_ext.wpm.costs import transport_cost
+from dp_accounting_ext.wpm import worst_cases
 from dp_accounting_ext.wpm.exact_draw import integer_sampler
 from dp_accounting_ext.wpm.exact_draw import integer_weights
 from dp_accounting_ext.wpm.projections import ldp_polytope
@@ -37,6 +40,27 @@ class NotForRelease(np.ndarray):
     """
 
 
+@dataclasses.dataclass(frozen=True)
+class ExpectedCost:
+    """Represents what a draw costs, known before there is any: all of it public.
+
+    Costs are those of the mechanism, distances to the order p.
+
+    Attributes:
+        worst: No user with one input alone costs more in the mean; nor, with a
+            Wasserstein projection, does any other user.
+        average: The mean over all inputs of the cost of a user with that one alone;
+            with a Wasserstein projection, users who together visit all inputs alike
+            cost no more in the mean.
+        most_likely: The largest probability that any output has under any law: so
+            much of a user can stay in one place, at most.
+    """
+
+    worst: float
+    average: float
+    most_likely: float
+
+
 class SamplingMechanism(abc.ABC):
     """Represents a mechanism that releases one draw for each private distribution.
 
@@ -47,7 +71,7 @@ class SamplingMechanism(abc.ABC):
     Cost, ε, base measure and everything made from them are public. What `project` and
     `integer_weights` return is not: only a draw may be released, one for each time
     that `dp_event` is accounted for. How long a call takes may depend on the private
-    distribution; nothing here hides that.
+    distribution, most of all on how many inputs hold mass; nothing here hides that.
 
     Distributions `mu` are (k,) masses or, for a batch, (n, k), dense or as a sparse
     matrix of scipy's. Integers are counts, and divided by their sum. Each row's
@@ -57,7 +81,7 @@ class SamplingMechanism(abc.ABC):
 
     def __init__(
         self,
-        cost: transport_cost.TransportCost,
+        cost: costs.TransportCost,
         epsilon: float,
         base_measure: FloatArray,
     ) -> None:
@@ -68,7 +92,7 @@ class SamplingMechanism(abc.ABC):
         self._bounds = integer_weights.make_bounds(self._polytope, epsilon)
 
     @property
-    def cost(self) -> transport_cost.TransportCost:
+    def cost(self) -> costs.TransportCost:
         """What mass costs to move, from (k) inputs to (k_v) outputs."""
         return self._cost
 
@@ -90,12 +114,37 @@ class SamplingMechanism(abc.ABC):
     @functools.cached_property
     def worst_case_cost(self) -> float:
         """The largest mean cost of a draw from its input, over single-point inputs."""
-        worst = 0.0
-        for place in range(self._cost.shape[0]):
+        return float(self._point_costs(np.arange(self._cost.shape[0])).max())
+
+    def expected_cost(self) -> ExpectedCost:
+        """Returns what draws cost in the mean, from what is public alone.
+
+        Of more than 3·10^7 pairs of inputs and outputs the average is an estimate,
+        from some inputs, and the worst case an upper bound.
+        """
+        inputs, outputs = self._cost.shape
+        count = min(inputs, max(worst_cases.MOST_PAIRS // outputs, 1))
+        chosen = np.linspace(0, inputs - 1, count).astype(np.intp)
+        low, high = self._polytope.lower, self._polytope.upper
+        worst, average = self.worst_case_cost, float(self._point_costs(chosen).mean())
+        return ExpectedCost(
+            worst + self._excess(worst),
+            average + self._excess(average),
+            float(np.minimum(high, 1 - (low.sum() - low)).max()),
+        )
+
+    def _excess(self, cost: float) -> float:
+        """Returns by how much a draw may cost more than `_point_costs` says."""
+        return 0.0
+
+    def _point_costs(self, inputs: IndexArray) -> FloatArray:
+        """Returns (n,) the mean cost of draws of users with one input alone."""
+        found = []
+        for place in inputs:
             point = np.array([place])
             law = self._propose(point, np.ones(1))
-            worst = max(worst, float(law @ self._cost.rows(point)[0]))
-        return worst
+            found.append(float(law @ self._cost.rows(point)[0]))
+        return np.array(found)
 
     @functools.cached_property
     def dp_event(self) -> dp_event.PrivateSamplingEvent:
@@ -241,12 +290,15 @@ class SamplingMechanism(abc.ABC):
             seed = None if source is None else int(source.integers(2**63))
             try:
                 jobs.append(executor.submit(_draw_part, self, part, seed))
-            except RuntimeError as error:
-                raise ValueError(
-                    "executor must take jobs. Found one that refuses them, as after "
-                    "its shutdown."
-                ) from error
-        drawn = [np.asarray(job.result()) for job in jobs]
+                continue
+            except Exception:
+                # Its message may show what it was handed: the private input.
+                pass
+            raise ValueError(
+                "executor must take jobs. Found one that refuses them, as after its "
+                "shutdown."
+            )
+        drawn = [_result(job) for job in jobs]
         return np.concatenate([np.empty(0, dtype=np.int64), *drawn])
 
     @abc.abstractmethod
@@ -268,7 +320,8 @@ class SamplingMechanism(abc.ABC):
         """
         size = self._base_measure.size
         try:
-            with np.errstate(all="ignore"):
+            with np.errstate(all="ignore"), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
                 found = np.asarray(self._propose(inputs, masses), dtype=np.float64)
         except Exception:
             return np.full(size, np.nan)
@@ -317,3 +370,19 @@ def _draw_part(
 ) -> Draws:
     """Returns draws of some users, in a worker."""
     return mechanism._draws(users, _generator(seed))
+
+
+def _result(job: Any) -> Draws:
+    """Returns what a worker drew.
+
+    Raises:
+        RuntimeError: If it drew nothing; without the worker's error, whose message
+            and chain may show the private input.
+    """
+    try:
+        return np.asarray(job.result(), dtype=np.int64)
+    except Exception as error:
+        kind = type(error).__name__
+    raise RuntimeError(
+        f"executor must run its jobs. Found one that ended with a {kind}."
+    )

@@ -10,7 +10,7 @@ import pytest
 import strategies
 
 from dp_accounting_ext.amplification import poisson_subsampling
-from dp_accounting_ext.pairs import dominating_pair
+from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.pairs import gaussian
 from dp_accounting_ext.pairs import laplace_mixture
 

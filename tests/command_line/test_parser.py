@@ -9,21 +9,21 @@ from dp_accounting_ext.studies import training_run
 @pytest.fixture
 def whole():
     whole = parser.Parser(prog="prog", allow_abbrev=False)
-    commands = whole.add_subparsers(required=True)
-    command = parser.add_command(commands, "train", lambda options: "", help="trains")
-    parser.add_training(command)
+    commands = parser.add_commands(whole)
+    command = parser.add_command(commands, "train", lambda options: "", "trains", "")
+    parser.add_run(command, "delta", "group-size")
     return whole
 
 
 def test_the_options_of_a_training_have_defaults(whole):
     options = whole.parse_args(["train", "--steps", "7", "--delta", "1e-6"])
-    assert (options.steps, options.delta) == (7, 1e-6)
-    assert (options.selected, options.epochs, options.group_size) == (1, 1, 1)
+    assert (options.steps_per_epoch, options.delta) == (7, 1e-6)
+    assert (options.batches_per_record, options.epochs, options.group_size) == (1, 1, 1)
     assert options.json is False
     assert options.prog == "prog train"
     assert options.run(options) == ""
     setting = parser.training_run(options, delta=1e-9)
-    assert setting == training_run.TrainingRun(num_steps=7, delta=1e-9)
+    assert setting == training_run.TrainingRun(None, 7, delta=1e-9)
 
 
 def test_the_options_of_a_dataset(whole):
@@ -39,7 +39,7 @@ def test_no_name_is_broken_at_its_hyphens(capsys, monkeypatch):
     whole = parser.Parser(prog="prog")
     commands = whole.add_subparsers()
     names = "first-of-all, second-to-none, third-rate, fourth-estate"
-    command = parser.add_command(commands, "train", lambda options: "", help="")
+    command = parser.add_command(commands, "train", lambda options: "", "trains", "")
     command.add_argument("--name", help=f"one of these names: {names}")
     with pytest.raises(SystemExit):
         whole.parse_args(["train", "--help"])
@@ -51,19 +51,22 @@ def test_steps_are_said_to_be_those_of_an_epoch(whole, capsys):
     with pytest.raises(SystemExit):
         whole.parse_args(["train", "--help"])
     shown = " ".join(capsys.readouterr().out.split())
-    assert "steps of one epoch, N / B; not of the whole run" in shown
+    assert "N / B, not the steps of the whole run" in shown
+    assert "Trains." in shown.partition("options:")[0]
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "the following arguments are required"),
         (["train"], "required: --delta"),
         (
             ["train", "--steps", "x", "--delta", "1"],
             "--steps must be a whole number. Found 'x'.",
         ),
-        (["train", "--step", "7", "--delta", "1"], "arguments: --step 7"),
+        (
+            ["train", "--step", "7"],
+            "--step. Did you mean --steps-per-epoch or",
+        ),
         (
             ["train", "--steps", "7", "--delta", "\n"],
             "--delta must be a number, such as 0.5 or 1e-6. Found",
@@ -90,11 +93,13 @@ def test_help_is_on_standard_output(whole, capsys):
 @pytest.mark.parametrize(
     ("message", "typed"),
     [
-        ("num_steps must be at least 1.", "--steps must be at least 1."),
+        ("steps_per_epoch must be …", "--steps-per-epoch must be …"),
         ("dataset_size must be …", "--dataset-size must be …"),
         ("delta is small at this delta.", "--delta is small at this delta."),
         ("mu must be …; see num_epochs", "mu must be …; see num_epochs"),
     ],
 )
 def test_messages_name_what_was_typed(message, typed):
-    assert parser.as_typed(message, ["steps", "dataset_size", "delta"]) == typed
+    assert (
+        parser.as_typed(message, ["steps_per_epoch", "dataset_size", "delta"]) == typed
+    )

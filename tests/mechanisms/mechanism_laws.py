@@ -4,11 +4,11 @@ import copy
 import math
 import pickle
 
-import mpmath
-import oracles
+import numpy as np
 
+from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.mechanisms import interface
-from dp_accounting_ext.pairs import dominating_pair
+from dp_accounting_ext.pairs import gaussian
 
 Bound = dominating_pair.Bound
 Direction = dominating_pair.Direction
@@ -28,6 +28,11 @@ def bounds_of(mechanism, epsilon, direction, tail_mass=TAIL):
     return low, high
 
 
+def closed_delta(mechanism, epsilon, direction, bound):
+    """Returns δ at ε of a closed form, on a side."""
+    return mechanism.closed_form(bound).deltas(np.array([epsilon]), direction)[0]
+
+
 def assert_laws(mechanism, epsilons=EPSILONS):
     """Holds what a mechanism says of itself against the pairs that it makes."""
     assert pickle.loads(pickle.dumps(mechanism)) == mechanism
@@ -35,64 +40,55 @@ def assert_laws(mechanism, epsilons=EPSILONS):
     for bound in Bound:
         pairs = interface.pairs_of(mechanism, bound, TAIL)
         assert pairs.remove.bound is pairs.add.bound is bound
+    assert_claims(mechanism, epsilons)
     for epsilon in epsilons:
         for direction in Direction:
-            low, high = bounds_of(mechanism, epsilon, direction)
+            _, high = bounds_of(mechanism, epsilon, direction)
+            if mechanism.closed_form(Bound.UPPER) is not None:
+                above = closed_delta(mechanism, epsilon, direction, Bound.UPPER)
+                assert above <= high * (1 + 1e-6) + 1e-12
+
+
+def assert_claims(mechanism, epsilons=EPSILONS):
+    """Every claim is at least what the mechanism's own lower pair shows."""
+    claims = mechanism.claims()
+    mean = math.sqrt(claims.gaussian_precision) * (1 + 1e-15)
+    around = (claims.loss * factor for factor in (0.5, 1, 1 + 1e-9, 1.01))
+    places = [*epsilons, *(place for place in around if place < 1e6)]
+    opposite = {Direction.REMOVE: Direction.ADD, Direction.ADD: Direction.REMOVE}
+    for direction in Direction:
+        for place in places:
+            low, high = bounds_of(mechanism, place, direction)
             assert low <= high
-            _assert_closed_form(mechanism, epsilon, direction)
-        if mechanism.is_symmetric():
-            _assert_symmetry(mechanism, epsilon)
-        if math.isfinite(mechanism.gaussian_precision()):
-            _assert_dominated_by_a_gaussian(mechanism, epsilon)
-    if math.isfinite(mechanism.largest_loss()):
-        _assert_largest_loss(mechanism)
+            if place >= claims.loss:
+                assert low <= claims.chance_of_more
+            assert low <= _gaussian_delta(mean, place)
+            if claims.is_symmetric:
+                assert low <= bounds_of(mechanism, place, opposite[direction])[1]
+        _assert_closed_form(mechanism, np.array(places), direction)
 
 
-def _assert_closed_form(mechanism, epsilon, direction):
+def _gaussian_delta(mean, epsilon):
+    if math.isinf(mean):
+        return 1.0
+    if mean == 0:
+        return max(-math.expm1(epsilon), 0.0) * (1 + 1e-15)
+    return gaussian.delta(mean, epsilon, Bound.UPPER)
+
+
+def _assert_closed_form(mechanism, places, direction):
     """The truth is between the closed forms, and between what the pairs say."""
-    below, above = (
-        mechanism.closed_form_delta(epsilon, direction, bound)
-        for bound in (Bound.LOWER, Bound.UPPER)
-    )
-    if above is None:
-        assert below is None
-        return
-    low, high = bounds_of(mechanism, epsilon, direction)
-    assert 0 <= below <= above <= 1
-    assert low <= above
-    assert below <= high
-    assert above <= high * (1 + 1e-6) + 1e-12
-
-
-def _assert_symmetry(mechanism, epsilon):
-    remove = bounds_of(mechanism, epsilon, Direction.REMOVE)
-    add = bounds_of(mechanism, epsilon, Direction.ADD)
-    assert remove[0] <= add[1]
-    assert add[0] <= remove[1]
-
-
-def _assert_dominated_by_a_gaussian(mechanism, epsilon):
-    """The Gaussian mechanism of that precision tells no less."""
-    with mpmath.workdps(40):
-        mean = mpmath.sqrt(mpmath.mpf(mechanism.gaussian_precision()))
-        kappa = mpmath.exp(mpmath.mpf(epsilon))
-        most = max(1 - kappa, mpmath.mpf(0))
-        if mean:
-            most = oracles.gaussian_delta(mean, epsilon)
-        # It is rounded, as what uses it allows for.
-        most = most * (1 + mpmath.mpf(1e-12))
-    for direction in Direction:
-        assert bounds_of(mechanism, epsilon, direction)[0] <= most
-
-
-def _assert_largest_loss(mechanism):
-    """Below it is every loss of what is dominated, and nearly every of what dominates.
-
-    Losses on a lattice are raised by less than a step of it.
-    """
-    largest = mechanism.largest_loss() * (1 + 1e-12)
-    for direction in Direction:
-        low, _ = bounds_of(mechanism, largest, direction)
-        _, high = bounds_of(mechanism, largest * 1.01 + 1e-9, direction)
-        assert low == 0
-        assert high <= 10 * TAIL
+    above, below = (mechanism.closed_form(bound) for bound in Bound)
+    both = np.array([bounds_of(mechanism, place, direction) for place in places])
+    if above is not None:
+        found = above.deltas(places, direction)
+        assert (both[:, 0] <= found).all()
+        deltas = both[(both[:, 0] > 1e-250) & (both[:, 0] < 1) & (places > 0)]
+        epsilons = places[(both[:, 0] > 1e-250) & (both[:, 0] < 1) & (places > 0)]
+        # Where the lower pair has that δ, ε is no less.
+        assert (above.epsilons(deltas[:, 0]) >= epsilons * (1 - 1e-12)).all()
+    if below is not None:
+        found = below.deltas(places, direction)
+        assert (found <= both[:, 1]).all()
+        if above is not None:
+            assert (found <= above.deltas(places, direction)).all()

@@ -5,8 +5,8 @@ import math
 import mpmath
 import pytest
 
+from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.pairs import bounded_range
-from dp_accounting_ext.pairs import dominating_pair
 
 Bound = dominating_pair.Bound
 Direction = dominating_pair.Direction

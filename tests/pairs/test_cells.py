@@ -12,8 +12,8 @@ import numpy as np
 import oracles
 import pytest
 
+from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.pairs import cells
-from dp_accounting_ext.pairs import dominating_pair
 
 Bound = dominating_pair.Bound
 Direction = dominating_pair.Direction

@@ -8,8 +8,8 @@ import mpmath
 import oracles
 import pytest
 
+from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.pairs import discrete
-from dp_accounting_ext.pairs import dominating_pair
 from dp_accounting_ext.pairs import laplace_mixture
 
 Bound = dominating_pair.Bound

@@ -11,7 +11,7 @@ import oracles
 import pytest
 from scipy import special
 
-from dp_accounting_ext.pairs import dominating_pair
+from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.pairs import gaussian
 from dp_accounting_ext.pairs import gaussian_mixture
 

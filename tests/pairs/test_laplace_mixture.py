@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import mpmath
 import pytest
 
-from dp_accounting_ext.pairs import dominating_pair
+from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.pairs import laplace_mixture
 
 Bound = dominating_pair.Bound

@@ -8,14 +8,18 @@ import numpy as np
 import oracles
 import pytest
 
+from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.mechanisms import additive_noise
-from dp_accounting_ext.pairs import dominating_pair
 from dp_accounting_ext.pairs import laplace_mixture
 from dp_accounting_ext.pairs import neyman_pearson
 from dp_accounting_ext.pairs import sampled_members
 
 Bound = dominating_pair.Bound
 Direction = dominating_pair.Direction
+
+
+def closed_delta(mixture, epsilon, direction, bound):
+    return mixture.closed_form(bound).deltas(np.array([epsilon]), direction)[0]
 
 
 def split(group, rate, noise, removed):
@@ -40,7 +44,7 @@ def test_gaussian_mixtures(group, rate, noise, share):
         for direction in Direction:
             truth = truths[direction.value]
             lower, upper = (
-                mixture.closed_form_delta(epsilon, direction, bound)
+                closed_delta(mixture, epsilon, direction, bound)
                 for bound in (Bound.LOWER, Bound.UPPER)
             )
             assert lower <= truth <= upper
@@ -87,7 +91,7 @@ def test_laplace_mixtures(share):
         for direction in Direction:
             truth = truths[direction.value]
             lower, upper = (
-                mixture.closed_form_delta(epsilon, direction, bound)
+                closed_delta(mixture, epsilon, direction, bound)
                 for bound in (Bound.LOWER, Bound.UPPER)
             )
             assert lower <= truth <= upper
@@ -106,7 +110,7 @@ def test_laplace_pairs_hold_the_closed_profile(share):
         for epsilon in (-0.5, 0.0, 0.3, 1.0):
             for direction in Direction:
                 value = pair.delta(epsilon, direction)
-                closed = mixture.closed_form_delta(epsilon, direction, bound)
+                closed = closed_delta(mixture, epsilon, direction, bound)
                 assert value == pytest.approx(closed, rel=1e-5, abs=1e-12)
 
 
@@ -124,7 +128,7 @@ DELTAS = [0.3, 1e-4, 1e-12, 1e-40]
 
 
 def epsilons_of(mixture, deltas):
-    return [mixture.closed_form_epsilons(np.array(deltas), bound) for bound in Bound]
+    return [mixture.closed_form(bound).epsilons(np.array(deltas)) for bound in Bound]
 
 
 @pytest.mark.parametrize(("group", "removed"), [(4, 3), (4, 0), (16, 8)])
@@ -165,15 +169,15 @@ def test_many_are_told_what_one_is_and_nearly_as_soon(kind, monkeypatch):
     deltas = np.geomspace(1e-60, 0.9, 20)
     for bound in Bound:
         for way in Direction:
-            each = [mixture.closed_form_delta(x, way, bound) for x in epsilons]
+            each = [closed_delta(mixture, x, way, bound) for x in epsilons]
             asked.clear()
-            many = mixture.closed_form_deltas(epsilons, way, bound)
+            many = mixture.closed_form(bound).deltas(epsilons, way)
             # Steps of a search; one by one it would be as many for each of 62.
             assert len(asked) < 250
             assert many.tolist() == each
-        each = [mixture.closed_form_epsilon(x, bound) for x in deltas]
+        each = [mixture.closed_form(bound).epsilons(np.array([x]))[0] for x in deltas]
         asked.clear()
-        assert mixture.closed_form_epsilons(deltas, bound).tolist() == each
+        assert mixture.closed_form(bound).epsilons(deltas).tolist() == each
         assert len(asked) < 900
 
 
@@ -184,7 +188,7 @@ def test_the_certified_profile_is_on_the_side_of_every_epsilon(kind):
     deltas = np.append(np.geomspace(1e-100, 0.03, 40), 0.04 - 2.0 ** -np.arange(6, 50))
     for bound, epsilons in zip(Bound, epsilons_of(mixture, deltas), strict=True):
         found = np.max(
-            [mixture.closed_form_deltas(epsilons, way, bound) for way in Direction],
+            [mixture.closed_form(bound).deltas(epsilons, way) for way in Direction],
             axis=0,
         )
         if bound is Bound.UPPER:
@@ -197,7 +201,7 @@ def test_beyond_the_largest_loss_nothing_is_left():
     mixture = additive_noise.GaussianMixture(*split(3, 0.1, 1.0, 3))
     largest = -3 * math.log(0.9)
     add = [
-        mixture.closed_form_delta(x, Direction.ADD, Bound.UPPER)
+        closed_delta(mixture, x, Direction.ADD, Bound.UPPER)
         for x in (0.9 * largest, largest + 1e-6)
     ]
     assert add[0] > add[1] == 0.0
@@ -206,9 +210,9 @@ def test_beyond_the_largest_loss_nothing_is_left():
 def test_many_terms_are_taken_in_parts(monkeypatch):
     mixture = additive_noise.GaussianMixture(*split(5, 0.1, 0.7, 3))
     epsilons = np.linspace(-1.0, 5.0, 20)
-    whole = mixture.closed_form_deltas(epsilons, Direction.REMOVE, Bound.UPPER)
+    whole = mixture.closed_form(Bound.UPPER).deltas(epsilons, Direction.REMOVE)
     monkeypatch.setattr(neyman_pearson, "_MOST_TERMS", 30)
-    parts = mixture.closed_form_deltas(epsilons, Direction.REMOVE, Bound.UPPER)
+    parts = mixture.closed_form(Bound.UPPER).deltas(epsilons, Direction.REMOVE)
     assert parts.tolist() == whole.tolist()
 
 
@@ -222,8 +226,8 @@ def test_no_epsilon_whose_exponential_fits_a_float_will_do():
 def test_out_of_range():
     mixture = additive_noise.GaussianMixture(((1.0, 1.0),), ((-1.0, 1.0),))
     for direction in Direction:
-        assert mixture.closed_form_delta(1000.0, direction, Bound.UPPER) == 1.0
-        assert mixture.closed_form_delta(1000.0, direction, Bound.LOWER) == 0.0
+        assert closed_delta(mixture, 1000.0, direction, Bound.UPPER) == 1.0
+        assert closed_delta(mixture, 1000.0, direction, Bound.LOWER) == 0.0
 
 
 @pytest.mark.parametrize("step", [1e-200, 0.3])

@@ -8,10 +8,10 @@ import numpy as np
 import oracles
 import strategies
 
+from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import subsampled
-from dp_accounting_ext.pairs import dominating_pair
 from dp_accounting_ext.pairs import profile_pairs
 
 Bound = dominating_pair.Bound

@@ -6,7 +6,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from dp_accounting_ext.pairs import dominating_pair
+from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.pairs import renyi_profile
 
 Direction = dominating_pair.Direction

@@ -1,61 +1,117 @@
-"""Paper 1's algorithm as stated: what it promises, against certified bounds."""
+"""Paper 1's algorithms as stated: what they promise, against certified bounds."""
+
+import math
 
 import dp_accounting
 import numpy as np
+from papers import stated_allocation as stated
 import pytest
 
 import dp_accounting_ext as ext
-from dp_accounting_ext.pairs import dominating_pair
-from dp_accounting_ext.papers import allocation_sums
-from dp_accounting_ext.papers import stated_allocation
+
+DIRECTIONS = ("remove", "add")
 
 
-@pytest.mark.parametrize(
-    ("noise", "steps", "alpha", "beta"),
-    [(1.0, 2, 0.3, 1e-9), (1.0, 100, 0.4, 1e-9), (0.6, 37, 0.8, 1e-10)],
-)
-def test_it_is_above_and_tight_as_asked(noise, steps, alpha, beta):
+def certified(base, num_steps, pessimistic):
+    """Losses of one of t steps in both directions."""
+    event = ext.RandomAllocationEvent(base, 1, num_steps)
+    made = ext.pld.from_event(event, pessimistic_estimate=pessimistic)
+    return {"remove": made._pmf_remove, "add": made._pmf_add}
+
+
+def response_pair(noise, buckets):
+    """Randomized response: two losses apart, and what both answers share."""
+    true, other = 1 - noise + noise / buckets, noise / buckets
+    ratio = math.log(true / other)
+    masses = np.array([other, (buckets - 2) * other, true])
+    return stated.AtomicPair(np.array([-ratio, 0.0, ratio]), masses)
+
+
+PAIRS = [
+    (stated.GaussianPair(1.0), dp_accounting.GaussianDpEvent(1.0), 2, 0.3, 1e-9),
+    (stated.GaussianPair(1.0), dp_accounting.GaussianDpEvent(1.0), 100, 0.4, 1e-9),
+    (stated.GaussianPair(0.6), dp_accounting.GaussianDpEvent(0.6), 37, 0.8, 1e-10),
+]
+
+
+@pytest.mark.parametrize(("pair", "event", "steps", "alpha", "beta"), PAIRS)
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_they_are_above_and_tight_as_asked(pair, event, steps, alpha, beta, direction):
     """Theorem 4.6: at most α to the right, but for β."""
-    stated = stated_allocation.remove(noise, steps, alpha, beta)
-    (sums,) = allocation_sums.compute(noise, steps, allocation_sums.Route.AUTOMATIC)
-    direction = dominating_pair.Direction.REMOVE
+    found = getattr(stated, direction)(pair, steps, alpha, beta)
+    least = certified(event, steps, False)[direction]
+    most = certified(event, steps, True)[direction]
     for epsilon in (-0.5, 0.0, 0.5, 1.0, 2.0, 4.0):
-        found = stated.delta(epsilon)
-        assert found >= sums.lower.delta(epsilon, direction) * (1 - 1e-9)
-        assert found <= sums.upper.delta(epsilon - alpha, direction) + beta
+        delta = found.delta(epsilon)
+        assert delta >= least.get_delta_for_epsilon(epsilon) * (1 - 1e-9)
+        assert delta <= most.get_delta_for_epsilon(epsilon - alpha) + beta
 
 
-def test_its_tails_are_not_lost_in_the_rounding_of_a_sum():
-    stated = stated_allocation.remove(1.0, 1000, 0.2, 1e-12)
-    assert 1e-15 / 1000 < stated.delta(3.0) < 1e-12
-    event = ext.RandomAllocationEvent(dp_accounting.GaussianDpEvent(1.0), 1, 1000)
-    least, _ = ext.PLDAccountant().compose(event).get_delta_bounds(3.0)
-    assert stated.delta(3.0) >= least
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_any_pair_is_taken(direction):
+    """Two outcomes of each of three steps, added up one by one."""
+    pair, steps, alpha = response_pair(0.5, 4), 3, 0.2
+    found = getattr(stated, direction)(pair, steps, alpha, 1e-9)
+    without = pair.masses * np.exp(-pair.losses)
+    mesh = np.meshgrid(*[pair.losses] * steps, indexing="ij")
+    mean = np.mean(np.exp(mesh), axis=0)
+    absent = np.prod(np.meshgrid(*[without] * steps, indexing="ij"), axis=0)
+
+    def truth(epsilon):
+        if direction == "remove":
+            return float((absent * np.maximum(mean - math.exp(epsilon), 0)).sum())
+        return float((absent * np.maximum(1 - math.exp(epsilon) * mean, 0)).sum())
+
+    for epsilon in (0.0, 0.2, 0.7, 1.2):
+        assert truth(epsilon) <= found.delta(epsilon) * (1 + 1e-9)
+        assert found.delta(epsilon) <= truth(epsilon - alpha) + 1e-9
 
 
-def test_it_asks_for_far_more_points_than_are_needed():
-    stated = stated_allocation.remove(1.0, 100, 0.2, 1e-9)
-    event = ext.RandomAllocationEvent(dp_accounting.GaussianDpEvent(1.0), 1, 100)
-    truth = ext.PLDAccountant().compose(event).get_epsilon(1e-6)
-    # Near the answer it is moved up by about a tenth of α.
-    assert stated.delta(truth + 0.1) < 1e-6 < stated.delta(truth)
-    assert stated.masses.size > 1000
+def test_an_infinite_loss_stays_infinite():
+    losses, masses = np.array([-0.5, 0.5]), np.array([0.3, 0.6])
+    pair = stated.AtomicPair(losses, masses, 0.1)
+    assert stated.remove(pair, 5, 0.3, 1e-9).infinite == pytest.approx(0.1, abs=1e-8)
+    assert stated.add(pair.dual(), 5, 0.3, 1e-9).infinite >= 0.1
+    assert pair.dual().infinite == pytest.approx(1 - masses @ np.exp(-losses))
 
 
 def test_sums_are_those_of_all_pairs():
     generator = np.random.default_rng(1)
     one, other = (
-        stated_allocation.Sum(first, 0.05, masses / masses.sum())
+        stated.Sum(first, 0.05, masses / masses.sum())
         for first, masses in zip((0.3, -1.0), generator.random((2, 60)), strict=True)
     )
-    found = stated_allocation._convolved(one, other)
-    assert found.first == pytest.approx(np.log(np.exp(0.3) + np.exp(-1.0)))
     exact = np.exp(one.logarithms)[:, None] + np.exp(other.logarithms)
     masses = one.masses[:, None] * other.masses
-    for level in found.logarithms:
+    up, down = (stated._convolved(one, other, side) for side in (True, False))
+    assert up.first == pytest.approx(np.log(np.exp(0.3) + np.exp(-1.0)))
+    assert down.infinite == 0 and down.masses.sum() == pytest.approx(1)
+    for level in up.logarithms:
         above = float(masses[exact > np.exp(level)].sum())
-        moved = float(found.masses[found.logarithms > level - 1e-9].sum())
-        moved += 1 - float(found.masses.sum())
-        assert above <= moved + 1e-12
-        nearer = float(masses[exact > np.exp(level - 0.05 - 1e-9)].sum())
-        assert moved <= nearer + 1e-12
+        for found, low, high in ((up, 0, 0.05), (down, -0.05, 0)):
+            moved = float(found.masses[found.logarithms > level - 1e-9].sum())
+            moved += found.infinite
+            assert moved >= float(masses[exact > np.exp(level - low)].sum()) - 1e-12
+            nearer = float(masses[exact > np.exp(level - high - 1e-9)].sum())
+            assert moved <= nearer + 1e-12
+        assert above >= 0
+
+
+@pytest.mark.parametrize("steps", [2, 100])
+def test_fourier_sums_are_above_and_near(steps):
+    gaussian = dp_accounting.GaussianDpEvent(1.0)
+    found = stated.fourier(stated.GaussianPair(1.0), steps, 1 << 16, 1e-12)
+    profiles = {"remove": found.remove, "add": found.add}
+    for direction, profile in profiles.items():
+        least = certified(gaussian, steps, False)[direction]
+        most = certified(gaussian, steps, True)[direction]
+        for epsilon in (0.05, 0.1, 0.3):
+            assert profile(epsilon) >= least.get_delta_for_epsilon(epsilon)
+            assert profile(epsilon) <= 1.02 * most.get_delta_for_epsilon(epsilon)
+
+
+def test_epsilon_is_where_the_profile_falls_to_delta():
+    found = stated.epsilon_at(lambda epsilon: math.exp(-epsilon), 1e-3)
+    assert found == pytest.approx(math.log(1e3), rel=1e-8)
+    assert math.exp(-found) <= 1e-3
+    assert stated.epsilon_at(lambda epsilon: 1e-3, 1e-6) == math.inf

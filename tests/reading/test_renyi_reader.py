@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dp_accounting_ext.reading import event_reader
-from dp_accounting_ext.reading import renyi_events
+from dp_accounting_ext.reading import event_table
 from dp_accounting_ext.reading import renyi_reader
 from dp_accounting_ext.renyi import curves
 
@@ -29,7 +29,7 @@ def reader_of(row, relation=NeighborRel.ADD_OR_REMOVE_ONE):
 
 
 def test_the_curves_of_a_tree_are_counted():
-    reader = renyi_events.reader(NeighborRel.ADD_OR_REMOVE_ONE)
+    reader = event_table.curve_reader(NeighborRel.ADD_OR_REMOVE_ONE)
     tree = dp_event.ComposedDpEvent(
         [dp_event.SelfComposedDpEvent(Gaussian(2.0), 3), Gaussian(2.0)]
     )
@@ -42,7 +42,7 @@ def test_a_field_that_is_not_read_is_refused():
     def build(event, reader):
         return curves.gaussian(event.scale)
 
-    row = event_reader.Row(build, frozenset({"scale"}))
+    row = event_reader.Row(frozenset({"scale"}), None, build)
     with pytest.raises(event_reader.UnsupportedError, match="surprise"):
         reader_of(row).curve(NewerEvent(1.0, 2.0))
     # Of its default it means what it meant.
@@ -54,7 +54,7 @@ def test_a_known_event_is_built_with_the_reader():
         assert reader.in_sample
         return curves.gaussian(event.scale * reader.norms_replaced)
 
-    row = event_reader.Row(build, frozenset({"scale", "surprise"}))
+    row = event_reader.Row(frozenset({"scale", "surprise"}), None, build)
     for relation, norms in (
         (NeighborRel.ADD_OR_REMOVE_ONE, 1),
         (NeighborRel.REPLACE_ONE, 2),
@@ -64,7 +64,7 @@ def test_a_known_event_is_built_with_the_reader():
 
 
 def test_unknown_events_and_relations_are_refused_by_name():
-    reader = renyi_events.reader(NeighborRel.REPLACE_SPECIAL)
+    reader = event_table.curve_reader(NeighborRel.REPLACE_SPECIAL)
     with pytest.raises(event_reader.UnsupportedError, match="No Rényi curve is known"):
         reader.curve(NewerEvent(1.0))
     with pytest.raises(event_reader.UnsupportedError, match="REPLACE_ONE"):

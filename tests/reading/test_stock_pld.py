@@ -12,11 +12,11 @@ import oracles
 import pytest
 
 from dp_accounting_ext import pld
+from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import discrete_outputs
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import subsampled
-from dp_accounting_ext.pairs import dominating_pair
 from dp_accounting_ext.reading import stock_pld
 
 Bound = dominating_pair.Bound

@@ -8,58 +8,23 @@ import math
 import re
 from typing import Any
 
-import channels
 from dp_accounting import privacy_accountant
-import newer_truths
-import numpy as np
-import truths
+from flint import arb
+import newer_readings
+import readings
 
 import dp_accounting_ext as ext
 from dp_accounting_ext import pld
-from dp_accounting_ext.mechanisms import interface
-from dp_accounting_ext.pairs import dominating_pair
 
 NeighborRel = privacy_accountant.NeighboringRelation
-Side = channels.Side
-_ROUNDING = 2.0**-51
-_SMALLEST = 1e-60  # No smaller δ is judged.
+Side = readings.Side
+# Probabilities below it underflow (docs/limits.md): nobody is to ask for such a δ.
+SMALLEST = 1e-270
+LARGEST = 1e4  # No larger ε is judged.
 _EITHER = (True, False)  # Ways: whether the record is removed.
-assert newer_truths  # It adds readers to those of the truths.
-
-
-@dataclasses.dataclass(frozen=True)
-class Discrete(interface.Mechanism):
-    """The pair of a `truths.DiscreteEvent`, as its user would write it."""
-
-    without: tuple[int, ...]
-    with_record: tuple[int, ...]
-
-    def pairs(
-        self, bound: dominating_pair.Bound, tail_mass: float
-    ) -> dominating_pair.DirectedPairs:
-        q = np.array(self.without) / sum(self.without)
-        p = np.array(self.with_record) / sum(self.with_record)
-        both = (p > 0) & (q > 0)
-        ratios, masses = p[both] / q[both], q[both]
-        order = np.argsort(ratios, kind="stable")
-        side = 1 if bound is dominating_pair.Bound.UPPER else -1
-        sinks = [
-            min(float(law[other == 0].sum()) * (1 + side * _ROUNDING), 1.0)
-            for law, other in ((p, q), (q, p))
-        ]
-        return dominating_pair.DirectedPairs.same(
-            dominating_pair.DominatingPair(
-                ratios[order], masses[order], *sinks, bound, _ROUNDING, _ROUNDING
-            )
-        )
-
-
-ext.PLDAccountant.register(
-    truths.DiscreteEvent,
-    lambda event, reader: Discrete(
-        tuple(int(w) for w in event.without), tuple(int(w) for w in event.with_record)
-    ),
-)
+# All but the first are among the stock accountant's own.
+_ORDERS = [1.25, 2.0, 3.1, 5.0, 10.7, 32.0, 64.0]
+assert newer_readings  # It adds readers to those of the events.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,15 +34,22 @@ class Question:
     Attributes:
         event: The tree.
         relation: The neighbouring relation.
-        delta: δ, at which ε is asked for.
-        share: Of that ε, what δ is asked for at.
+        deltas: δ at which ε is asked for.
+        shares: Of the ε found, where δ is asked for.
+        epsilons: Where δ is asked for, besides.
+        atoms: Which losses of the tree δ is asked for at, and a hair beside them, as
+            shares of their number.
+        rates: False positive rates.
         interval: Of a privacy loss distribution over that ε; none where it is 0.
     """
 
     event: Any
     relation: NeighborRel
-    delta: float
-    share: float
+    deltas: tuple[float, ...]
+    shares: tuple[float, ...] = (0.5, 1.0)
+    epsilons: tuple[float, ...] = ()
+    atoms: tuple[float, ...] = ()
+    rates: tuple[float, ...] = ()
     interval: float = 0.0
 
 
@@ -108,36 +80,68 @@ class Answer:
 class Truth:
     """Certain bounds on the divergences of an event, of which some may be missing."""
 
-    def __init__(self, question: Question, **sizes: int) -> None:
+    def __init__(self, question: Question, **sizes: Any) -> None:
         arguments = question.event, question.relation
-        self._low = truths.readings(*arguments, Side.LOW, **sizes)
-        self._high = truths.readings(*arguments, Side.HIGH, **sizes)
+        self._low = readings.readings(*arguments, Side.LOW, **sizes)
+        self._high = readings.readings(*arguments, Side.HIGH, **sizes)
 
     @property
     def has_upper(self) -> bool:
         return bool(self._high)
 
-    def lower(self, epsilon: float, ways: Sequence[bool] = _EITHER) -> Any:
+    def lower(self, epsilon: float, ways: Sequence[bool] = _EITHER) -> arb:
         """Returns what δ is at least."""
-        return max(c.delta(epsilon, remove=r)[0] for c in self._low for r in ways)
+        return _most(c.delta(epsilon, remove=r)[0] for c in self._low for r in ways)
 
-    def upper(self, epsilon: float, ways: Sequence[bool] = _EITHER) -> Any:
+    def upper(self, epsilon: float, ways: Sequence[bool] = _EITHER) -> arb:
         """Returns what δ is at most."""
-        return max(c.delta(epsilon, remove=r)[1] for c in self._high for r in ways)
+        return _most(c.delta(epsilon, remove=r)[1] for c in self._high for r in ways)
+
+    def power(self, rate: float) -> tuple[arb, arb]:
+        """Returns bounds on the best true positive rate; the upper may be one."""
+        least, most = (
+            [c.true_positives(rate, remove=r) for c in channels for r in _EITHER]
+            for channels in (self._low, self._high)
+        )
+        upper = _most(high for _, high in most) if most else arb(1)
+        return _most(low for low, _ in least), upper
+
+    def renyi(self, order: float) -> arb:
+        """Returns what the Rényi divergence is at least."""
+        return _most(c.renyi(order, remove=r) for c in self._low for r in _EITHER)
+
+    def losses(self) -> list[float]:
+        """Returns losses of outputs that have both a probability, in order."""
+        found = [
+            abs(float((p / q).log()))
+            for channel in self._low
+            for q, p in zip(*channel.rows, strict=True)
+            if p > 0 and q > 0
+        ]
+        return sorted(found)
 
 
-def judge(question: Question, **sizes: int) -> Answer:
+def _most(values: Iterator[arb]) -> arb:
+    largest = arb(0)
+    for value in values:
+        largest = value if value > largest else largest
+    return largest
+
+
+def judge(question: Question, **sizes: Any) -> Answer:
     """Returns how a tree's bounds compare with the truth; an error is wrong, too."""
     return _judged(question, _judge_accountants, **sizes)
 
 
-def judge_mixed(question: Question, **sizes: int) -> Answer:
+def judge_mixed(question: Question, **sizes: Any) -> Answer:
     """Returns the same of both accountants, each of which may refuse by name."""
     return _judged(question, _judge_or_refused, **sizes)
 
 
-def _judged(question: Question, judged: Callable[..., None], **sizes: int) -> Answer:
+def _judged(question: Question, judged: Callable[..., None], **sizes: Any) -> Answer:
     answer = Answer()
+    rarest = min(1e-22, *question.deltas, *question.rates)
+    sizes.setdefault("rare", max(rarest * 1e-8, 1e-300))
     try:
         judged(question, answer, **sizes)
     except Exception as error:
@@ -145,26 +149,27 @@ def _judged(question: Question, judged: Callable[..., None], **sizes: int) -> An
     return answer
 
 
-def _judge_accountants(question: Question, answer: Answer, **sizes: int) -> None:
+def _judge_accountants(question: Question, answer: Answer, **sizes: Any) -> None:
     accountant = ext.PLDAccountant(question.relation).compose(question.event)
     _judge(question, accountant, Truth(question, **sizes), answer)
 
 
-def _judge_or_refused(question: Question, answer: Answer, **sizes: int) -> None:
-    pld_accountant = ext.PLDAccountant(question.relation)
-    rdp_accountant = ext.RdpAccountant(neighboring_relation=question.relation)
-    taken = [
-        _is_taken(accountant, question, answer)
-        for accountant in (pld_accountant, rdp_accountant)
+def _judge_or_refused(question: Question, answer: Answer, **sizes: Any) -> None:
+    accountants = [
+        ext.PLDAccountant(question.relation),
+        ext.RdpAccountant(neighboring_relation=question.relation),
+        ext.RdpAccountant(_ORDERS, neighboring_relation=question.relation),
     ]
-    answer.refused += taken.count(False)
+    taken = [_is_taken(each, question, answer) for each in accountants]
+    answer.refused += taken[:2].count(False)
     if not any(taken):
         return
     truth = Truth(question, **sizes)
     if taken[0]:
-        _judge(question, pld_accountant, truth, answer)
-    if taken[1]:
-        _judge_renyi(question, rdp_accountant, truth, answer)
+        _judge(question, accountants[0], truth, answer)
+    for accountant, is_taken in zip(accountants[1:], taken[1:], strict=True):
+        if is_taken:
+            _judge_renyi(question, accountant, truth, answer)
 
 
 def _is_taken(accountant: Any, question: Question, answer: Answer) -> bool:
@@ -184,55 +189,88 @@ def _is_taken(accountant: Any, question: Question, answer: Answer) -> bool:
 def _judge_renyi(
     question: Question, accountant: Any, truth: Truth, answer: Answer
 ) -> None:
-    found = accountant.get_epsilon(question.delta)
-    told = f"{question}: ε is {found!r} by Rényi divergences"
-    answer.require(found >= 0, f"{told}, no number")
-    if found < 600:
-        least = truth.lower(found)
-        answer.require(least <= question.delta, f"{told}, but δ is {float(least)!r}")
-    for epsilon in {0.0, question.share * min(found, 600.0)}:
-        delta = accountant.get_delta(epsilon)
-        least = truth.lower(epsilon)
+    for delta in question.deltas:
+        found = accountant.get_epsilon(delta)
+        told = f"{question}: ε at {delta!r} is {found!r} by Rényi divergences"
+        answer.require(found >= 0, f"{told}, no number")
+        if found < LARGEST:
+            least = truth.lower(found)
+            answer.require(least <= delta, f"{told}, but δ is {float(least)!r}")
+        for epsilon in {share * min(found, 600.0) for share in (0.0, *question.shares)}:
+            delta_there = accountant.get_delta(epsilon)
+            least = truth.lower(epsilon)
+            answer.require(
+                least <= max(delta_there, SMALLEST),
+                f"{question}: δ({epsilon!r}) is {delta_there!r} by Rényi divergences, "
+                f"but it is at least {float(least)!r}",
+            )
+    if accountant.extra_delta:
+        return
+    for order, found in zip(
+        accountant.orders.tolist(), accountant.rdp.tolist(), strict=True
+    ):
+        if order not in _ORDERS:
+            continue
+        least = truth.renyi(order)
         answer.require(
-            least <= max(delta, _SMALLEST),
-            f"{question}: δ({epsilon!r}) is {delta!r} by Rényi divergences, but it is "
-            f"at least {float(least)!r}",
+            bool(least <= found) if math.isfinite(found) else found > 0,
+            f"{question}: the divergence of order {order!r} is {found!r}, "
+            f"but it is at least {float(least)!r}",
         )
 
 
 def _judge(question: Question, accountant: Any, truth: Truth, answer: Answer) -> None:
-    low, high = accountant.get_epsilon_bounds(question.delta)
-    _judge_epsilons(question, truth, answer, low, high)
-    top = high if math.isfinite(high) else 1.0
-    for epsilon in {0.0, question.share * top}:
-        if epsilon > 600:
-            continue
+    tops = [
+        _judge_epsilons(question, truth, answer, accountant, delta)
+        for delta in question.deltas
+    ]
+    epsilons = {
+        0.0,
+        *question.epsilons,
+        *(s * top for s in question.shares for top in tops),
+    }
+    epsilons |= set(_beside(truth.losses(), question.atoms))
+    for epsilon in sorted(each for each in epsilons if each <= LARGEST):
         bounds = accountant.get_delta_bounds(epsilon)
         _judge_deltas(question, truth, answer, epsilon, bounds)
-        if question.interval:
-            for ways, both in _distributions(question, epsilon, top):
+        if question.interval and epsilon <= 600:
+            for ways, both in _distributions(question, epsilon, max(tops)):
                 _judge_deltas(question, truth, answer, epsilon, both, ways)
+    for rate in question.rates:
+        low, high = accountant.get_true_positive_rate_bounds(rate)
+        told = f"{question}: true positives at {rate!r} in [{low!r}, {high!r}]"
+        least, most = truth.power(rate)
+        answer.require(0 <= low <= high <= 1, f"{told} out of order")
+        answer.require(bool(least <= high), f"{told}, but at least {float(least)!r}")
+        answer.require(bool(low <= most), f"{told}, but at most {float(most)!r}")
+
+
+def _beside(losses: Sequence[float], places: Sequence[float]) -> Iterator[float]:
+    """Yields losses and their neighbours among floats."""
+    for place in places if losses else ():
+        at = losses[round(place * (len(losses) - 1))]
+        for each in (at, math.nextafter(at, math.inf), math.nextafter(at, -math.inf)):
+            yield max(each, 0.0)
 
 
 def _judge_epsilons(
-    question: Question, truth: Truth, answer: Answer, low: float, high: float
-) -> None:
-    told = f"{question}: ε in [{low!r}, {high!r}]"
+    question: Question, truth: Truth, answer: Answer, accountant: Any, delta: float
+) -> float:
+    """Returns the upper bound, or one where it is infinite."""
+    low, high = accountant.get_epsilon_bounds(delta)
+    told = f"{question}: ε at {delta!r} in [{low!r}, {high!r}]"
     answer.require(0 <= low <= high, f"{told} out of order")
-    if high < 600:
+    if high < LARGEST:
         least = truth.lower(high)
         answer.require(
-            least <= question.delta, f"{told}, but δ is at least {float(least)!r}"
+            bool(least <= delta), f"{told}, but δ is at least {float(least)!r}"
         )
         if high > 1e-6:
             answer.gaps.append((high - low) / high)
-    if low > 600 or not truth.has_upper:
-        return
-    if low > 0:
+    if 0 < low < LARGEST and truth.has_upper:
         most = truth.upper(low)
-        answer.require(
-            most >= question.delta, f"{told}, but δ is at most {float(most)!r}"
-        )
+        answer.require(bool(most >= delta), f"{told}, but δ is at most {float(most)!r}")
+    return high if math.isfinite(high) else 1.0
 
 
 def _judge_deltas(
@@ -248,12 +286,13 @@ def _judge_deltas(
     answer.require(0 <= low <= high <= 1, f"{told} out of order")
     least = truth.lower(epsilon, ways)
     answer.require(
-        least <= max(high, _SMALLEST), f"{told}, but it is at least {float(least)!r}"
+        bool(least <= max(high, SMALLEST)), f"{told}, but at least {float(least)!r}"
     )
     if truth.has_upper:
         most = truth.upper(epsilon, ways)
         answer.require(
-            low <= max(most, _SMALLEST), f"{told}, but it is at most {float(most)!r}"
+            bool(low <= max(float(most.upper()), SMALLEST)),
+            f"{told}, but at most {float(most)!r}",
         )
         if most > 1e-30:
             answer.referee_gaps.append(float((most - least) / most))
@@ -281,7 +320,7 @@ def _distributions(
         [getattr(d, name).get_delta_for_epsilon(epsilon) for d in both]
         for name in ("_pmf_remove", "_pmf_add")
     ]
-    if any(truths.groups(question.event)):
+    if any(readings.groups(question.event)):
         low, high = (max(side) for side in zip(*found, strict=True))
         yield _EITHER, (float(low), float(min(high, 1.0)))
         return

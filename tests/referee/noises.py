@@ -1,69 +1,44 @@
 """Channels of noise around random shifts, in cells, and of discrete mechanisms."""
 
 from collections.abc import Sequence
-import dataclasses
 import fractions
 import functools
 import itertools
-import math
 
-import channels
-import mpmath
-import numpy as np
+import balls
+from balls import ONE
+from balls import ZERO
+from flint import arb
 
 Shifts = tuple[tuple[float, fractions.Fraction], ...]
-Side = channels.Side
-
-_ROUNDING = 1e-13  # Of what is computed to 30 digits and made a float.
-
-
-@dataclasses.dataclass(frozen=True)
-class _Lattice:
-    """Points i h of an output in units of the noise; h divides half a record's shift.
-
-    Probabilities at points are kept, as many cells and shifts ask for the same ones.
-    """
-
-    kind: str
-    scale: float
-    parts: int
-
-    @property
-    def step(self) -> mpmath.mpf:
-        return 1 / (2 * mpmath.mpf(self.scale) * self.parts)
-
-    def index(self, multiple: float) -> int:
-        """Returns the point of so many records' shifts, in halves."""
-        return round(2 * multiple) * self.parts
-
-    def masses(self, shift: int, edges: Sequence[int]) -> list[mpmath.mpf]:
-        """Returns the probabilities of the cells, relatively accurate."""
-        tails = [(0, 1), *(_tails(self, x - shift) for x in edges), (1, 0)]
-        return [
-            right[0] - left[0] if right[0] < left[1] else left[1] - right[1]
-            for left, right in itertools.pairwise(tails)
-        ]
+Side = balls.Side
+ball = balls.ball
 
 
-@functools.lru_cache(maxsize=1 << 18)
-def _tails(lattice: _Lattice, index: int) -> tuple[mpmath.mpf, mpmath.mpf]:
-    """Returns the noise's probabilities below a point and above."""
-    x = abs(index) * lattice.step
-    if lattice.kind == "gaussian":
-        beyond = mpmath.erfc(x / mpmath.sqrt(2)) / 2
+def _tails(kind: str, x: arb) -> tuple[arb, arb]:
+    """Returns the noise's probabilities below a point and above; its scale is one."""
+    size = abs(x)
+    if kind == "gaussian":
+        beyond = (size / arb(2).sqrt()).erfc() / 2
     else:
-        beyond = mpmath.exp(-x) / 2
-    return (1 - beyond, beyond) if index >= 0 else (beyond, 1 - beyond)
+        beyond = (-size).exp() / 2
+    return (1 - beyond, beyond) if x >= 0 else (beyond, 1 - beyond)
 
 
-@functools.lru_cache(maxsize=1 << 18)
-def _density(lattice: _Lattice, index: int) -> mpmath.mpf:
-    """Returns the noise's density at a point, but for a constant."""
-    x = abs(index) * lattice.step
-    return mpmath.exp(-x * x / 2 if lattice.kind == "gaussian" else -x)
+def _masses(kind: str, shift: arb, edges: Sequence[arb]) -> list[arb]:
+    """Returns the probabilities of the cells, each from the tail that is smaller."""
+    tails = [(ZERO, ONE), *(_tails(kind, x - shift) for x in edges), (ONE, ZERO)]
+    return [
+        right[0] - left[0] if right[0] < left[1] else left[1] - right[1]
+        for left, right in itertools.pairwise(tails)
+    ]
 
 
-@functools.lru_cache(maxsize=1024)
+def _log_density(kind: str, x: arb) -> arb:
+    return -x * x / 2 if kind == "gaussian" else -abs(x)
+
+
+@functools.lru_cache(maxsize=512)
 def noise(
     kind: str,
     scale: float,
@@ -71,95 +46,103 @@ def noise(
     q: Shifts,
     side: Side,
     *,
-    cells: int = 300,
+    cells: int = 200,
     reach: float = 12.0,
-) -> channels.Channel:
+) -> balls.Channel:
     """Returns the channel of noise around random shifts, in cells of the output.
 
     Args:
         kind: "gaussian" or "laplace".
         scale: Of the noise, over a record's shift.
-        p: (multiple, weight) of a record's shift, in halves, with the record.
+        p: (multiple, weight) of a record's shift, with the record.
         q: The same without it; for `HIGH` none above any of p's.
         side: Cells are released (LOW), or stand for the extreme ratios in them.
         cells: How many, about.
         reach: How far beyond the shifts cells go, in units of the noise.
     """
-    with mpmath.workdps(30):
-        multiples = sorted({s for s, _ in (*p, *q)})
-        # Laplace noise has the same ratio everywhere beyond the shifts.
-        beyond = reach if kind == "gaussian" else 0.0
-        width = ((multiples[-1] - multiples[0]) / scale + 2 * beyond) / cells
-        parts = math.ceil(1 / (2 * scale * width)) if width else 1
-        lattice = _Lattice(kind, scale, parts)
-        stride = max(int(width / lattice.step), 1)
-        ends = lattice.index(multiples[0]), lattice.index(multiples[-1])
-        steps = math.ceil(beyond / lattice.step)
-        shifts = {lattice.index(s) for s in multiples}
-        edges = sorted({*range(ends[0] - steps, ends[1] + steps, stride), *shifts})
-        p, q = (
-            [
-                (lattice.index(s), mpmath.mpf(w.numerator) / w.denominator)
-                for s, w in law
-            ]
-            for law in (p, q)
-        )
-        masses = []
-        for law in (q, p):
-            each = [[w * m for m in lattice.masses(s, edges)] for s, w in law]
-            masses.append([sum(column) for column in zip(*each, strict=True)])
-        if side is Side.HIGH:
-            masses = _split(lattice, p, q, edges, masses)
-        laws = np.array([[float(x) for x in row] for row in masses])
-    return channels.Channel(laws, _ROUNDING, side)
+    unit = ONE / ball(scale)
+    laws = [[(ball(s) * unit, ball(w)) for s, w in law] for law in (q, p)]
+    places = sorted({s for law in (q, p) for s, _ in law})
+    shifts = [ball(s) * unit for s in places]
+    # Laplace noise has the same ratio everywhere beyond the shifts.
+    beyond = ball(reach) if kind == "gaussian" else ZERO
+    start, stop = shifts[0] - beyond, shifts[-1] + beyond
+    inner = [(start + (stop - start) * i / cells).mid() for i in range(cells + 1)]
+    kinks = shifts if kind == "laplace" else []
+    if kind == "laplace":
+        inner = inner[1:-1]
+    edges = sorted([*inner, *(x.mid() for x in kinks)], key=float)
+    edges = [
+        b for a, b in itertools.pairwise([edges[0] - 1, *edges]) if b > a
+    ]  # None twice.
+    masses = []
+    for law in laws:
+        each = [[w * m for m in _masses(kind, s, edges)] for s, w in law]
+        masses.append([sum(column, ZERO) for column in zip(*each, strict=True)])
+    if side is Side.HIGH:
+        masses = _split(kind, laws, edges, masses)
+    kept = [
+        i
+        for i in range(len(masses[0]))
+        if masses[0][i] > 0 or masses[1][i] > 0 or side is Side.HIGH
+    ]
+    return balls.Channel([[row[i] for i in kept] for row in masses], side)
 
 
 def _split(
-    lattice: _Lattice,
-    p: Sequence[tuple[int, mpmath.mpf]],
-    q: Sequence[tuple[int, mpmath.mpf]],
-    edges: Sequence[int],
-    masses: Sequence[Sequence[mpmath.mpf]],
-) -> list[list[mpmath.mpf]]:
+    kind: str,
+    laws: Sequence[Sequence[tuple[arb, arb]]],
+    edges: Sequence[arb],
+    masses: Sequence[Sequence[arb]],
+) -> list[list[arb]]:
     """Returns each cell's masses at the ratios of its ends: the ratio increases."""
-    ratios = [
-        sum(w * _density(lattice, x - s) for s, w in p)
-        / sum(w * _density(lattice, x - s) for s, w in q)
-        for x in edges
-    ]
-    bounded = lattice.kind == "laplace"
-    outer = (ratios[0], ratios[-1]) if bounded else (0, mpmath.inf)
-    found: list[tuple[mpmath.mpf, mpmath.mpf]] = []
-    ends = itertools.pairwise([outer[0], *ratios, outer[1]])
-    for (low, high), mass_q, mass_p in zip(ends, *masses, strict=True):
-        if high == mpmath.inf:
-            found += [(mass_q, low * mass_q), (mpmath.mpf(0), mass_p - low * mass_q)]
-        elif high - low <= low * mpmath.mpf(10) ** -14:
+
+    def ratio(x: arb) -> arb:
+        logs = [[(_log_density(kind, x - s), w) for s, w in law] for law in laws]
+        top = max((log for law in logs for log, _ in law), key=float)
+        below, above = (
+            sum((w * (log - top).exp() for log, w in law), ZERO) for law in logs
+        )
+        return above / below
+
+    ratios = [ratio(x) for x in edges]
+    found: list[tuple[arb, arb]] = []
+    for i, (mass_q, mass_p) in enumerate(zip(*masses, strict=True)):
+        if kind == "laplace" and i in (0, len(edges)):
+            found.append((mass_q, mass_p))  # One ratio.
+            continue
+        low = ratios[i - 1] if i else ZERO
+        if i == len(edges):
+            found.append((mass_q, low * mass_q))
+            found.append((ZERO, (mass_p - low * mass_q).abs_upper()))
+            continue
+        high = ratios[i]
+        if not high > low:
             found.append((mass_q, mass_p))
-        else:
-            upper = (mass_p - low * mass_q) / (high - low)
-            found += [(mass_q - upper, low * (mass_q - upper)), (upper, high * upper)]
-    # Rounding to 30 digits may leave a mass of −1e-30.
-    return [[max(pair[i], mpmath.mpf(0)) for pair in found] for i in (0, 1)]
+            continue
+        upper = ((mass_p - low * mass_q) / (high - low)).abs_upper()
+        lower = ((high * mass_q - mass_p) / (high - low)).abs_upper()
+        found += [(lower, (low * lower).upper()), (upper, (high * upper).upper())]
+    return [[column[i] for column in found] for i in (0, 1)]
 
 
-def discrete_laplace(parameter: float, sensitivity: int) -> channels.Channel:
+def discrete_laplace(parameter: float, sensitivity: int) -> balls.Channel:
     """Returns the channel of the discrete Laplace mechanism; far outputs are one."""
-    decay = mpmath.exp(-mpmath.mpf(parameter))
+    decay = (-ball(parameter)).exp()
     scale = (1 - decay) / (1 + decay)
 
-    def law(center: int) -> list[mpmath.mpf]:
+    def law(center: int) -> list[arb]:
         # Outputs at most 0, those from 1 to s − 1, and those at least s.
         inner = [scale * decay ** abs(x - center) for x in range(1, sensitivity)]
         tails = [decay ** abs(x - center) / (1 + decay) for x in (0, sensitivity)]
         return [tails[0], *inner, tails[1]]
 
-    return channels.exact(law(0), law(sensitivity))
+    return balls.exact(law(0), law(sensitivity))
 
 
 def randomized_response(
     noise_parameter: float, num_buckets: int, *, replace_one: bool
-) -> channels.Channel:
+) -> balls.Channel:
     """Returns answers to one bucket, and to another or a uniform one."""
     p = fractions.Fraction(noise_parameter)
     other = p / num_buckets
@@ -168,4 +151,4 @@ def randomized_response(
     without = [fractions.Fraction(1, num_buckets)] * num_buckets
     if replace_one:
         without = honest[::-1]
-    return channels.exact(without, honest)
+    return balls.exact(without, honest)

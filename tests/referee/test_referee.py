@@ -29,8 +29,10 @@ ADD, REPLACE, SPECIAL = (
 SMALL = event_trees.SMALL
 EXTREME = dataclasses.replace(SMALL, extremes=True)
 DISCRETE = dataclasses.replace(SMALL, discrete=True)
-SIZES = {"cells": 150, "most": 200}  # Of the referee's channels.
-MIXED_SIZES = {"cells": 100, "most": 120}
+SIZES = {"cells": 120, "most": 150}  # Of the referee's channels.
+MIXED_SIZES = {"cells": 80, "most": 100}
+# Rényi divergences of a high order live far out in the tail.
+EDGE_SIZES = {"cells": 80, "most": 100, "rare": 1e-300}
 SHALLOW = dataclasses.replace(SMALL, depth=1)
 LONGER = dataclasses.replace(SMALL, steps=12, count=12, depth=1, selected=2)
 MIXED = dataclasses.replace(SMALL, steps=8, count=6, depth=2, selected=1, given=False)
@@ -51,28 +53,42 @@ KINDS = {
         event_trees.group_trees(SMALL, replaced=True),
         [REPLACE, SPECIAL],
     ),
+    # Losses from 1e-9 to beyond e^700, counts beside every threshold of the package.
+    "edges": (event_trees.edge_trees(), [ADD, SPECIAL]),
+    "edges of few": (event_trees.edge_trees(discrete=True), [ADD]),
     # Of both accountants, which may refuse: old events and new ones.
     "mixed": (event_trees.mixed_trees(MIXED, ADD), [ADD]),
     "mixed special": (event_trees.mixed_trees(MIXED, SPECIAL), [SPECIAL]),
     "mixed replaced": (event_trees.mixed_trees(MIXED, REPLACE), [REPLACE]),
     "mixed extremes": (event_trees.mixed_trees(MIXED_EXTREMES, ADD), [ADD]),
+    "mixed edges": (event_trees.edge_trees(given=False), [ADD]),
 }
 
 
 def questions(kind):
     trees, relations = KINDS[kind]
     numpy_too = st.sampled_from([lambda event: event, event_trees.with_numpy_scalars])
+    usual = event_trees.log_scale(1e-30, 0.9)
+    deltas = event_trees.edge_deltas if "edge" in kind else usual
+    shares = st.sampled_from([0.1, 0.5, 0.9, 0.999, 1.0])
+    rates = [1e-320, 1e-308, 1e-100, 1e-9, 0.01, 0.5, 0.999]
     return st.builds(
         judge.Question,
         st.builds(lambda change, event: change(event), numpy_too, trees),
         st.sampled_from(relations),
-        event_trees.log_scale(1e-30, 0.9) | st.sampled_from([0.0, 1e-6, 0.5]),
-        st.sampled_from([0.1, 0.5, 0.9, 1.0]),
-        st.sampled_from([0.0, 0.0, 0.0, 0.0, 0.01]),
+        st.lists(deltas, min_size=2, max_size=3).map(tuple),
+        st.tuples(shares, shares),
+        st.lists(event_trees.losses(), max_size=2).map(tuple),
+        st.lists(st.floats(0.0, 1.0), min_size=1, max_size=2).map(tuple),
+        # Mostly none: tests' powers take the longest.
+        st.sampled_from([(), (), (), *((rate,) for rate in rates)]),
+        st.sampled_from([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.01]),
     )
 
 
 def judged_of(kind, question):
+    if kind == "mixed edges":
+        return judge.judge_mixed(question, **EDGE_SIZES)
     if kind.startswith("mixed"):
         return judge.judge_mixed(question, **MIXED_SIZES)
     return judge.judge(question, **SIZES)

@@ -21,8 +21,8 @@ def run(steps, selected, epochs, delta, group=1):
 def accountant_at(row, setting, factor=1.0):
     """An accountant that knows of no calibration."""
     noise = row.noise_multiplier * factor
-    setting = dataclasses.replace(setting, noise_multiplier=noise)
-    return training_run.accountant(row.scheme, setting)
+    noisy = {"noise_multiplier": noise, "sampling": row.sampling}
+    return dataclasses.replace(setting, **noisy).accountant()
 
 
 def six_digits_less(noise):
@@ -75,26 +75,54 @@ def test_less_noise_is_too_little_for_the_mechanism_itself():
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.5, 1e-5), (20.0, 1e-12)])
-def test_no_amplification_is_a_gaussian(epsilon, delta):
-    target = calibration._Target(epsilon, delta, run(30, 2, 8, delta))
-    row = calibration._row(training_run.NO_AMPLIFICATION, target)
-    noise = row.noise_multiplier
-    mean = math.sqrt(16) / noise
+def test_known_batches_are_gaussian(epsilon, delta):
+    setting = dataclasses.replace(run(30, 2, 8, delta), sampling="no-amplification")
+    (row,) = calibration.calibrate(setting, epsilon)
+    mean = math.sqrt(16) / row.noise_multiplier
     assert oracles.gaussian_delta(mean, epsilon) <= delta
     assert oracles.gaussian_delta(mean * (1 + 3e-5), epsilon) > delta
 
 
+@pytest.mark.parametrize("root", [0.0314159, 1.0, 9.99999, 12345.6])
+@pytest.mark.parametrize("steep", [1e-3, 1.0, 30.0, math.inf])
+def test_the_search_ends_at_the_least_noise_of_six_digits(root, steep):
+    """Of what falls gently, steeply or at once, to nothing at all."""
+
+    def question(noisy):
+        if steep == math.inf:
+            return 0.0 if noisy.noise_multiplier >= root else math.inf
+        above = 1 + 1e-14 * (noisy.noise_multiplier < root)
+        return (root / noisy.noise_multiplier) ** steep * above
+
+    noise, note = calibration.least_noise(run(9, 1, 1, 0.1), question, 1.0, 3.0)
+    assert (noise, note) == (root, "")
+
+
 def test_where_any_noise_will_do():
-    target = calibration._Target(1.0, 0.9, run(100, 1, 1, 0.9))
-    noise, note = calibration._least_noise(lambda noise: 0.5, target)
+    setting = run(100, 1, 1, 0.9)
+    noise, note = calibration.least_noise(setting, lambda noisy: 0.5, 1.0, 1.0)
     assert 0 < noise < 0.01
     assert note == "less noise is enough, too"
+
+
+@pytest.mark.parametrize("epsilon", [1e-300, 5e-324])
+def test_hardly_any_loss(epsilon):
+    setting = dataclasses.replace(run(10, 1, 1, 1e-6), sampling="poisson-sampling")
+    (row,) = calibration.calibrate(setting, epsilon)
+    assert row.epsilon_upper <= epsilon
+
+
+def test_shuffled_batches_need_twice_the_noise():
+    *_, known, shuffled = calibration.calibrate(run(50, 1, 2, 1e-6), 2.0)
+    assert shuffled.adjacency == "replace"
+    twice = 2 * known.noise_multiplier
+    assert shuffled.noise_multiplier == pytest.approx(twice, rel=3e-5)
 
 
 def test_a_group_needs_more():
     one = calibration.calibrate(run(50, 1, 2, 1e-6), 2.0)
     allocation, *others = calibration.calibrate(run(50, 1, 2, 1e-6, 3), 2.0)
-    assert allocation.note.startswith("chained: bracket is")
+    assert allocation.is_wide == ("wide" in allocation.note)
     assert allocation.noise_multiplier > one[0].noise_multiplier
     for row, single in zip(others, one[1:], strict=True):
         assert row.noise_multiplier > single.noise_multiplier
@@ -118,10 +146,10 @@ def test_a_target_that_no_noise_meets():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"epsilon": 0.0}, "epsilon must be positive and finite. Found 0.0"),
-        ({"epsilon": math.inf}, "epsilon must be positive and finite. Found inf"),
-        ({"epsilon": 691.0}, "epsilon must be at most 690, which promises nothing"),
-        ({"epsilon": 1e300}, "epsilon must be at most 690, which promises nothing"),
+        ({"epsilon": 0.0}, "epsilon must be positive and at most 690. Found 0"),
+        ({"epsilon": math.inf}, "epsilon must be positive and at most 690. Found inf"),
+        ({"epsilon": 691.0}, "epsilon must be positive and at most 690. Found"),
+        ({"epsilon": 1e300}, "epsilon must be positive and at most 690. Found"),
         ({"epsilon": math.nan}, "epsilon must be a number. Found nan"),
         ({"epsilon": "2"}, "epsilon must be a real number"),
     ],
@@ -134,4 +162,4 @@ def test_bad_fields_are_named(change, message):
 
 def test_a_delta_is_needed():
     with pytest.raises(ValueError, match=r"delta must be given\. Found it missing"):
-        calibration.calibrate(training_run.TrainingRun(num_steps=10), 1.0)
+        calibration.calibrate(training_run.TrainingRun(None, 10), 1.0)

@@ -1,11 +1,24 @@
-"""Ways of drawing batches, side by side."""
+"""Ways of drawing batches, side by side, and what a wide bracket does not rank."""
 
+import dataclasses
+import math
+
+import dp_accounting
 from hypothesis import given
 from hypothesis import settings
 from hypothesis import strategies as st
+import pytest
 
+import dp_accounting_ext as ext
 from dp_accounting_ext.studies import comparison
 from dp_accounting_ext.studies import training_run
+
+ROW = comparison.Row("one", "replace", 1, 1.0, 1e-6, 1.0, 2.0, 0.1)
+
+
+def row(sampling, lower, upper, **changes):
+    ends = {"sampling": sampling, "epsilon_lower": lower, "epsilon_upper": upper}
+    return dataclasses.replace(ROW, **ends, **changes)
 
 
 @settings(max_examples=5, deadline=None)
@@ -16,17 +29,77 @@ from dp_accounting_ext.studies import training_run
     st.integers(1, 5),
     st.sampled_from([0.9, 0.5, 1e-3, 1e-8, 1e-25]),
 )
-def test_any_setting_gives_ordered_rows(noise, steps, selected, epochs, delta):
-    setting = training_run.TrainingRun(
-        noise, steps, min(selected, steps), epochs, delta
-    )
-    for row in comparison.compare(setting):
-        assert 0 <= row.epsilon_lower <= row.epsilon_upper
-        assert row.seconds >= 0
+def test_any_setting_gives_ordered_rows(noise, steps, count, epochs, delta):
+    run = training_run.TrainingRun(noise, steps, min(count, steps), epochs, delta)
+    found = comparison.compare(run)
+    assert [each.sampling for each in found] == list(training_run.SCHEMES)
+    for each in found:
+        assert 0 <= each.epsilon_lower <= each.epsilon_upper
+        assert each.seconds >= 0
+        assert (each.noise_multiplier, each.delta) == (noise, delta)
+
+
+def test_shuffled_batches_have_the_bounds_of_a_replaced_record_and_no_others():
+    """Two records away from each other: a Gaussian twice as far, and nothing else."""
+    run = training_run.TrainingRun(2.0, 7, epochs=3, delta=1e-6, sampling="shuffled")
+    found = comparison.bracket(run)
+    far = ext.PLDAccountant().compose(dp_accounting.GaussianDpEvent(1.0), 3)
+    assert found.adjacency == "replace"
+    assert found.epsilon_lower <= far.get_epsilon_bounds(1e-6)[1]
+    assert found.epsilon_upper >= far.get_epsilon_bounds(1e-6)[0]
+    (alone,) = comparison.compare(run)
+    assert alone.epsilon_upper == found.epsilon_upper
+    add = dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE
+    unknown = comparison.bracket(run, add)
+    assert unknown.epsilon_lower is unknown.epsilon_upper is None
+    assert "no bound is known" in unknown.note and not unknown.is_wide
 
 
 def test_ratios_that_no_float_holds_are_left_out_of_lower_bounds():
     """Without a warning, which users would see."""
-    setting = training_run.TrainingRun(0.05, 10, 1, 10, 1e-300, group_size=3)
-    row = comparison.bracket("Poisson sampling", setting)
-    assert 0 < row.epsilon_lower <= row.epsilon_upper
+    run = training_run.TrainingRun(
+        0.05, 10, 1, 10, 1e-300, 3, sampling="Poisson sampling"
+    )
+    found = comparison.bracket(run)
+    assert 0 < found.epsilon_lower <= found.epsilon_upper
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper", "width"),
+    [
+        (1.0, 2.0, 0.5),
+        (2.0, 2.0, 0.0),
+        (0.0, 0.0, 0.0),
+        (1.0, math.inf, 1.0),
+        (None, None, 0.0),
+    ],
+)
+def test_the_width_of_a_bracket(lower, upper, width):
+    found = row("one", lower, upper)
+    assert found.width == width
+    assert found.to_dict()["is_wide"] == (width > 0)
+
+
+def test_brackets_that_overlap_are_ranked_only_where_both_are_tight():
+    wide, inside, above = row("w", 1.0, 3.0), row("i", 2.0, 2.0), row("a", 3.1, 3.1)
+    assert comparison.unranked([wide, inside, above]) == [(wide, inside)]
+    assert comparison.unranked([inside, wide]) == [(inside, wide)]
+    assert comparison.unranked([inside, inside, above]) == []
+    others = [row("o", 2.0, 2.0, adjacency="add or remove"), row("n", None, None)]
+    others.append(row("g", 2.0, 2.0, group_size=2))
+    assert comparison.unranked([wide, *others]) == []
+    (sentence,) = comparison.unranked_in_words([wide, inside])
+    assert "(replace)" in sentence and "either of w and i may" in sentence
+
+
+def test_a_wide_row_says_so():
+    run = training_run.TrainingRun(0.02, 50, delta=1e-6, sampling="random-allocation")
+    found = comparison.bracket(run)
+    assert found.is_wide and f"{found.width:.1%} wide" in found.note
+
+
+def test_progress_is_told():
+    seen = []
+    run = training_run.TrainingRun(1.0, 5, delta=1e-6)
+    comparison.compare(run, progress=lambda *done: seen.append(done))
+    assert seen == [(done, 4) for done in range(1, 5)]

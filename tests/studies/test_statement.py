@@ -1,6 +1,8 @@
 """A statement claims what accountants certify, and no ε that is less."""
 
+import dataclasses
 import math
+import re
 
 import dp_accounting
 from dp_accounting.pld import privacy_loss_distribution
@@ -9,10 +11,11 @@ import pytest
 from scipy import stats
 
 import dp_accounting_ext as ext
+from dp_accounting_ext.studies import comparison
 from dp_accounting_ext.studies import statement
 from dp_accounting_ext.studies import training_run
 
-KNOWN = "no amplification"
+KNOWN, SHUFFLED = "no amplification", "shuffled or fixed batches"
 RUN = training_run.TrainingRun(
     dataset_size=2000,
     batch_size=100,
@@ -37,7 +40,7 @@ def found():
 
 def test_levels_adjacencies_and_ways_of_sampling(found):
     keys = [(each.group_size, each.sampling, each.adjacency) for each in found]
-    ways = ["random allocation", "Poisson sampling", "no amplification"]
+    ways = ["random allocation", "Poisson sampling", KNOWN, SHUFFLED]
     assert keys == [
         (size, way, adjacency)
         for size in (1, 3)
@@ -67,22 +70,23 @@ def test_a_user_of_a_poisson_sample_is_a_binomial_mixture(found):
 
 
 def test_to_replace_a_known_example_is_twice_as_far(found):
+    assert claim(found, SHUFFLED, "add or remove", 1).epsilon_upper is None
     far = privacy_loss_distribution.from_gaussian_mechanism(1.1 / 2).self_compose(3)
-    one = claim(found, "no amplification", "replace", 1)
-    assert one.epsilon_upper == pytest.approx(far.get_epsilon_for_delta(1e-6), 1e-3)
+    for way in (KNOWN, SHUFFLED):
+        one = claim(found, way, "replace", 1)
+        assert one.epsilon_upper == pytest.approx(far.get_epsilon_for_delta(1e-6), 1e-3)
 
 
 def numbers_of(text):
-    return [
-        float(word)
-        for line in text.splitlines()
-        if line.startswith("  ") and ")  " in line
-        for word in line.split(")")[1].replace("none known", "").split()
-    ]
+    """Numbers of tables, in words or in Markdown."""
+    lines = [line for line in text.splitlines() if re.search(r"\w \(\d\) ", line)]
+    cells = [re.findall(r"\d[\d.e+]*|inf", line.split(")", 1)[1]) for line in lines]
+    return [float(cell) for line in cells for cell in line]
 
 
-def test_words_say_the_numbers_rounded_up(found):
-    text = statement.privacy_statement(RUN)
+@pytest.mark.parametrize("form", [statement.words, statement.card])
+def test_forms_say_the_numbers_rounded_up(found, form):
+    text = form(RUN, found)
     printed = numbers_of(text)
     upper = [each.epsilon_upper for each in found if each.epsilon_upper is not None]
     assert len(printed) == len(upper)
@@ -92,7 +96,48 @@ def test_words_say_the_numbers_rounded_up(found):
     assert "2000 examples in batches of 100" in text
     assert "User level, 3 examples a user" in text
     assert "shuffle" in text
-    assert max(map(len, text.splitlines())) <= 80
+    if form is statement.words:
+        assert text == statement.privacy_statement(RUN)
+        assert max(map(len, text.splitlines())) <= 80
+
+
+def test_wide_rows_have_footnotes_and_are_not_ranked(found):
+    wide = [each for each in found if each.is_wide]
+    for text in (statement.words(RUN, found), statement.card(RUN, found)):
+        marks = re.findall(r"\d \(([a-z])\)", text)
+        notes = re.findall(r"^\(([a-z])\) .* ([\d.]+) at least\.$", text, re.M)
+        assert [mark for mark, _ in notes] == marks == sorted(set(marks))
+        lowers = [float(lower) for _, lower in notes]
+        assert len(lowers) == len(wide)
+        for printed, each in zip(lowers, wide, strict=True):
+            assert printed <= each.epsilon_lower < printed + 1.001e-3
+        assert text.count("Not ranked") == len(comparison.unranked(found))
+    tight = [each for each in found if not each.is_wide]
+    assert "Not tight" not in statement.words(RUN, tight)
+    loose = [
+        dataclasses.replace(each, epsilon_lower=0.0) for each in found if each in tight
+    ]
+    assert "Not ranked (replace)" in statement.words(RUN, loose)
+
+
+def test_the_card_is_markdown(found):
+    card = statement.card(RUN, found)
+    assert card.startswith("## Differential privacy\n\nDP-SGD: ")
+    tables = re.findall(r"^\|  \|.*\n\|---\|---:\|---:\|\n((?:\|.*\|\n)+)", card, re.M)
+    assert [table.count("\n") for table in tables] == [4, 4]
+    assert re.findall(r"^(\d)\. ", card, re.M) == ["1", "2", "3", "4"]
+
+
+def test_three_sentences(found):
+    text = " ".join(statement.brief(RUN, found).split())
+    assert len(re.findall(r"\. (?=[A-Z])", text)) == 2
+    printed = [float(number) for number in re.findall(r"([\d.]+) \([a-zP]", text)]
+    known = [each for each in found if each.epsilon_upper is not None]
+    order = sorted(known, key=lambda each: (each.group_size, each.adjacency))
+    for number, each in zip(printed, order, strict=True):
+        assert each.epsilon_upper <= number < each.epsilon_upper + 1.001e-3
+    assert text.count("not tight") == len([each for each in known if each.is_wide])
+    assert text.count(SHUFFLED) == 2 and text.count("of one user are replaced") == 1
 
 
 def test_words_say_what_was_counted():
@@ -107,9 +152,13 @@ def test_words_say_what_was_counted():
     assert "one batch of t = 3," in text
 
 
-def test_shuffled_batches_have_the_number_of_a_replaced_example_alone():
-    text = " ".join(statement.privacy_statement(RUN).split())
-    assert "a shuffle this holds where an example is replaced, and not where" in text
+def test_only_what_was_asked_for_is_in_the_statement():
+    run = dataclasses.replace(RUN, sampling="shuffled", group_size=1)
+    text = " ".join(statement.privacy_statement(run).split())
+    assert len(statement.claims(run)) == 2
+    assert "none known" in text and "is replaced by another" in text
+    assert "Poisson" not in text and "no amplification" not in text
+    assert "an order that does not depend on the examples" in text
 
 
 def test_examples_in_several_batches_are_not_repeated_ones():
@@ -131,7 +180,7 @@ def test_a_delta_that_publishing_one_example_meets(delta, count):
 
 @pytest.mark.parametrize("question", [statement.claims, statement.privacy_statement])
 def test_a_setting_is_a_training_run(question):
-    with pytest.raises(TypeError, match=r"setting must be a TrainingRun\. Found \{'d"):
+    with pytest.raises(TypeError, match=r"run must be a TrainingRun\. Found \{'d"):
         question({"delta": 1e-6})
 
 
@@ -140,17 +189,14 @@ def test_without_a_bound_on_a_users_examples_a_user_has_no_promise():
     text = statement.privacy_statement(one)
     assert "Nothing is promised to a user with several examples" in text
     assert "joins 2 batches" in text and "Poisson" not in text
-    assert {each.sampling for each in statement.claims(one)} == {
-        "random allocation",
-        "no amplification",
-    }
+    assert {each.sampling for each in statement.claims(one)} == {"random allocation"}
 
 
 @pytest.mark.parametrize("missing", ["delta", "noise_multiplier"])
 def test_what_a_statement_needs(missing):
     fields = {"delta": 1e-6, "noise_multiplier": 1.0, missing: None}
     with pytest.raises(ValueError, match=rf"{missing} must be given\. Found it m"):
-        statement.claims(training_run.TrainingRun(num_steps=5, **fields))
+        statement.claims(training_run.TrainingRun(steps_per_epoch=5, **fields))
 
 
 @pytest.mark.parametrize("noise", [1e-60, 1e-7, 1e9])
@@ -165,5 +211,6 @@ def test_numbers_of_any_size(noise):
 
 
 def test_no_bound_on_epsilon_is_infinite():
-    row = statement.Claim(KNOWN, "replace", 1, 0.0, math.inf)
-    assert "  inf" in statement.words(RUN, [row])
+    row = comparison.Row(KNOWN, "replace", 1, 1.0, 0.1, 0.0, math.inf, 0.0)
+    text = statement.words(RUN, [row])
+    assert "inf (a)" in text and "(a) No finite bound is known." in text

@@ -14,7 +14,7 @@ DELTA = 1e-4
 
 def compared(*fields):
     rows = strategy_comparison.compare(ext.MatrixAllocationEvent(*fields), DELTA)
-    return {row.scheme: (row.epsilon_lower, row.epsilon_upper) for row in rows}
+    return {row.sampling: (row.epsilon_lower, row.epsilon_upper) for row in rows}
 
 
 def known(event):

@@ -81,6 +81,7 @@ def test_counts_are_normalised_as_fractions(counts):
         (sparse.csr_matrix([[np.nan, 1.0]]), ValueError, "mu must be non-negative"),
         (sparse.csr_matrix([[1j, 0]]), TypeError, "mu must be an array of real"),
         (np.array([True, False]), TypeError, "mu must be an array of real"),
+        (np.ma.masked_array([1.0, 0.0], [0, 1]), TypeError, "Found a masked array"),
     ],
 )
 def test_bad_rows(value, error, message):
@@ -112,3 +113,9 @@ def test_counts_beyond_all_integers():
     )
     with pytest.raises(ValueError, match=r"mu must sum to less than 2\^53"):
         private_rows.read("mu", table, 2)
+
+
+def test_no_mass_is_shown():
+    rows = private_rows.read("mu", [SECRET, 1 - SECRET], 2)
+    for shown in (repr(rows), str(rows), f"{[rows.part(0, 1)]}"):
+        assert "0.1" not in shown and "private" in shown

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 import wpm_oracles
 
+from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.mechanisms import discrete_outputs
 from dp_accounting_ext.mechanisms import interface
-from dp_accounting_ext.pairs import dominating_pair
 from dp_accounting_ext.wpm import reached_laws
 
 Bound = dominating_pair.Bound

@@ -68,7 +68,7 @@ def test_checkins(experiments, tmp_path):
 
 
 def test_ring(experiments, capsys):
-    experiments.run_ring(5.0, None)
+    experiments.run_ring(5.0)
     rows = capsys.readouterr().out.splitlines()
     means = [float(row[14:].split()[0]) for row in rows[1:5]]
     assert means[0] < 0.6 * means[2] < 0.6 * means[3]

@@ -9,11 +9,10 @@ from scipy import optimize
 from scipy import sparse
 
 from dp_accounting_ext.wpm import checks
+from dp_accounting_ext.wpm import costs
 from dp_accounting_ext.wpm import private_rows
-from dp_accounting_ext.wpm.costs import dense_cost
+from dp_accounting_ext.wpm.projections import exact_projection
 from dp_accounting_ext.wpm.projections import ldp_polytope
-from dp_accounting_ext.wpm.projections.entropic import regularized_problem
-from dp_accounting_ext.wpm.projections.exact import exact_projection
 
 EPSILONS = [0.01, 0.3, 1.0, 4.0, 10.0, 40.0]
 
@@ -220,21 +219,25 @@ def users_of(*rows):
 def exact(masses, cost, polytope):
     """The exact projection of one user, zeros among the masses and all."""
     rows = np.flatnonzero(masses)
-    solver = exact_projection.make_solver(dense_cost.DenseCost(cost), polytope)
+    solver = exact_projection.make_solver(costs.DenseCost(cost), polytope, 1e-6)
     return solver.solve(rows, masses[rows])
 
 
 seeds = st.integers(0, 2**32 - 1)
 
 
-def problem_of(seed, most=12, strength=0.2):
-    """A regularised problem of a few inputs and outputs."""
-    generator = np.random.default_rng(seed)
-    k, size = generator.integers(2, most, 2)
-    masses = generator.dirichlet(np.full(k, 0.5)) * 0.99 + 0.01 / k
-    epsilon = float(generator.choice([0.3, 1.0, 4.0]))
-    place = generator.uniform(-0.9, 0.9)
-    measure = generator.dirichlet(np.full(size, 2.0)) * np.exp(place * epsilon / 2)
-    polytope = polytope_of(measure, epsilon)
-    cost = generator.random((k, size)) / strength
-    return regularized_problem.Problem(masses, cost, polytope)
+def kinds_of_masses(generator, size):
+    """Users of every kind, by what their masses are like."""
+    heavy = generator.pareto(0.7, size) + 1e-3
+    tiny = np.maximum(generator.dirichlet(np.full(size, 0.3)), 1e-300)
+    found = {
+        "counts": generator.integers(1, 6, size).astype(float),
+        "Dirichlet(1)": generator.dirichlet(np.ones(size)),
+        "Dirichlet(0.3)": tiny,
+        "equal": np.ones(size),
+        "near equal": 1 + 1e-3 * generator.random(size),
+        "heavy-tailed": heavy,
+        "one big": np.append(100.0 * size, generator.random(size - 1)),
+        "one place": np.eye(size)[0],
+    }
+    return {kind: masses / masses.sum() for kind, masses in found.items()}

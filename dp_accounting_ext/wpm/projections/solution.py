@@ -1,6 +1,8 @@
 """What the solvers hand back, and what users get."""
 
+from collections.abc import Sequence
 import dataclasses
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,59 +14,24 @@ BoolArray = npt.NDArray[np.bool_]
 
 @dataclasses.dataclass(frozen=True)
 class Solution:
-    """Solved projections of n users.
+    """The solved projection of one user.
 
     Attributes:
-        distributions: (n, k_v) members of the polytope, up to rounding.
-        prices: (n, k_v) dual prices of the outputs.
-        values: (n,) costs of feasible plans.
-        regularized_gaps: (n,) certified gaps of the regularised problem, zero where
-            there is no regularisation.
-        iterations: (n,) iterations or rounds.
-        converged: (n,) whether the solver's own criterion was met.
+        distribution: (k_v,) member of the polytope, up to rounding.
+        prices: (k_v,) dual prices of the outputs.
+        value: Cost of a feasible plan.
+        rounds: Iterations, or rounds.
+        converged: Whether the solver's own criterion was met.
+        regularized_gap: Certified gap of the regularised problem, zero where there is
+            no regularisation.
     """
 
-    distributions: FloatArray
+    distribution: FloatArray
     prices: FloatArray
-    values: FloatArray
-    regularized_gaps: FloatArray
-    iterations: IntArray
-    converged: BoolArray
-
-
-def one_user(
-    distribution: FloatArray,
-    prices: FloatArray,
-    value: float,
-    rounds: int,
-    converged: bool,
-) -> Solution:
-    """Returns the exact solution of one user."""
-    return Solution(
-        distribution[np.newaxis],
-        prices[np.newaxis],
-        np.array([value]),
-        np.zeros(1),
-        np.array([rounds]),
-        np.array([converged]),
-    )
-
-
-def joined(parts: list[Solution], size: int) -> Solution:
-    """Returns solutions of some users, or of none, as one of k_v outputs."""
-    none = Solution(
-        np.empty((0, size)),
-        np.empty((0, size)),
-        np.empty(0),
-        np.empty(0),
-        np.empty(0, dtype=np.int64),
-        np.empty(0, dtype=np.bool_),
-    )
-    fields = (field.name for field in dataclasses.fields(Solution))
-    everything = [none, *parts]
-    return Solution(
-        *(np.concatenate([getattr(one, name) for one in everything]) for name in fields)
-    )
+    value: float
+    rounds: int
+    converged: bool
+    regularized_gap: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,13 +63,37 @@ class ProjectionResult:
         """The value above the lower bound: how far from optimal, at most."""
         return self.value - self.lower_bound
 
-    def first(self) -> "ProjectionResult":
-        """Returns the result of the only user, as numbers."""
+
+def as_result(
+    parts: Sequence[Solution], bounds: Sequence[float], size: int, *, batch: bool
+) -> ProjectionResult:
+    """Returns what users get: arrays for a batch, numbers for one alone.
+
+    Args:
+        parts: Solutions of n users, or of none.
+        bounds: (n,) what their prices prove.
+        size: The number k_v of outputs.
+        batch: Whether users came as rows.
+    """
+    if not batch:
+        part = parts[0]
         return ProjectionResult(
-            np.atleast_2d(self.distribution)[0],
-            np.atleast_1d(self.value)[0].item(),
-            np.atleast_1d(self.lower_bound)[0].item(),
-            np.atleast_1d(self.regularized_gap)[0].item(),
-            np.atleast_1d(self.iterations)[0].item(),
-            np.atleast_1d(self.converged)[0].item(),
+            part.distribution,
+            part.value,
+            bounds[0],
+            part.regularized_gap,
+            part.rounds,
+            part.converged,
         )
+
+    def column(name: str, kind: Any) -> npt.NDArray[Any]:
+        return np.array([getattr(part, name) for part in parts], dtype=kind)
+
+    return ProjectionResult(
+        column("distribution", np.float64).reshape(len(parts), size),
+        column("value", np.float64),
+        np.array(bounds, dtype=np.float64),
+        column("regularized_gap", np.float64),
+        column("rounds", np.int64),
+        column("converged", np.bool_),
+    )

@@ -1,0 +1,1 @@
+"""The three papers' figures and experiments, drawn by `benchmarks/draw.py`."""

@@ -1,0 +1,133 @@
+"""The cases of private draws: projections, crowds and maps, on public functions.
+
+A case's bounds are those on the cost of the projection; its work is the time of the
+whole job, a mechanism's construction among it where the job is a map.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterator
+import functools
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from dp_accounting_ext import wpm
+
+FloatArray = npt.NDArray[np.float64]
+Bounds = tuple[float, float]
+Job = Callable[[], Bounds]
+
+GAP = 4e-10  # What the exact projection proves is a thousand times less.
+# Name, ε, work, whether short.
+PROJECTIONS = (
+    ("ring of 30", 5.0, 0.2, False),
+    ("20 × 20 grid", 1.0, 20.0, False),
+    ("20 × 20 grid", 4.0, 16.0, True),
+    ("1700 × 250 points", 1.0, 16.0, False),
+    ("1700 × 250 points", 4.0, 16.0, False),
+)
+# ε, λ, work: of 40 users with 80 of 1360 films each, and 250 candidates.
+CROWDS = ((1.0, None, 105.0), (4.0, None, 110.0), (1.0, 0.05, 38.0))
+# Kind, number of places, work, megabytes, whether short: a user with 50 of them.
+MAPS = (
+    ("plane", 20_000, 160.0, 500.0, True),
+    ("plane", 50_000, 300.0, 1000.0, False),
+    ("graph", 10_000, 150.0, 1000.0, False),
+    ("line", 10_000, 40.0, 500.0, True),
+    ("line", 1_000_000, 600.0, 2000.0, False),
+)
+
+
+def projection(name: str, epsilon: float) -> Job:
+    """Returns the exact projection of one private distribution, seeded."""
+    generator = np.random.default_rng(1)
+    concentration = 0.1
+    if name == "ring of 30":
+        apart = np.abs(np.subtract.outer(np.arange(30), np.arange(30)))
+        cost = np.minimum(apart, 30 - apart).astype(float) ** 2
+    elif name == "20 × 20 grid":
+        places = np.stack(np.meshgrid(np.arange(20.0), np.arange(20.0)), axis=-1)
+        cost = wpm.cost_matrix(places.reshape(-1, 2), places.reshape(-1, 2), order=1)
+    else:
+        films = generator.normal(size=(1700, 64))
+        cost = wpm.cost_matrix(films, films[:250], metric="cosine", order=1)
+        concentration = 1.0
+    masses = generator.dirichlet(np.full(cost.shape[0], concentration))
+    measure = np.full(cost.shape[1], 1 / cost.shape[1])
+    return functools.partial(_bounds, masses, cost, measure, epsilon)
+
+
+def _bounds(*arguments: Any) -> Bounds:
+    """Returns bounds on the cost; they enclose it up to rounding, as promised."""
+    found = wpm.project(*arguments)
+    lower, upper = float(np.min(found.lower_bound)), float(np.min(found.value))
+    return lower, max(upper, min(lower, upper * (1 + 1e-9)))
+
+
+def crowd(epsilon: float, regularization: float | None) -> Job:
+    """Returns draws for 40 users, each with 80 of 1360 films."""
+    generator = np.random.default_rng(0)
+    centres = generator.normal(size=(20, 64))
+    films = 0.7 * centres[generator.integers(0, 20, 1610)]
+    films += generator.normal(size=films.shape)
+    users = np.zeros((40, 1360))
+    for user in users:
+        user[generator.choice(1360, 80, replace=False)] = generator.integers(1, 6, 80)
+    cost = wpm.cost_matrix(films[:1360], films[1360:], metric="cosine", order=1)
+    users /= users.sum(axis=1, keepdims=True)
+    mechanism = wpm.WassersteinProjectionMechanism(
+        cost, epsilon, regularization=regularization
+    )
+
+    def job() -> Bounds:
+        mechanism.sample(users)
+        return 1.0, 1.0  # A draw has no bounds.
+
+    return job
+
+
+def large_map(kind: str, size: int) -> Job:
+    """Returns the construction of a map without a matrix, and one user's draw."""
+    generator = np.random.default_rng(1)
+    user = sparse.csr_matrix(
+        (
+            generator.dirichlet(np.ones(50)),
+            ([0] * 50, generator.choice(size, 50, replace=False)),
+        ),
+        shape=(1, size),
+    )
+
+    def job() -> Bounds:
+        places = generator.random((size, 1 if kind == "line" else 2))
+        if kind == "line":
+            make = wpm.WassersteinProjectionMechanism.on_line
+            mechanism = make(places[:, 0], places[:, 0], 2.0)
+        elif kind == "graph":
+            side = round(size**0.5)
+            lattice = sparse.diags([np.ones(side - 1)], [1], shape=(side, side))
+            lengths = sparse.kronsum(lattice, lattice).tocsr()
+            lengths.data *= generator.uniform(0.5, 1.5, lengths.nnz)
+            make = wpm.WassersteinProjectionMechanism.on_graph
+            mechanism = make(lengths, epsilon=2.0)
+        else:
+            mechanism = wpm.from_points(places, 2.0)
+        mechanism.sample(user)
+        return _bounds(user, mechanism.cost, mechanism.base_measure, 2.0)
+
+    return job
+
+
+def rows() -> Iterator[tuple[str, Callable[[], Job], float, float, bool]]:
+    """Yields names, what prepares each job, its work and megabytes, and if short."""
+    for name, epsilon, work, short in PROJECTIONS:
+        prepare = functools.partial(projection, name, epsilon)
+        yield f"{name}, ε = {epsilon:g}", prepare, work, 600.0, short
+    for epsilon, strength, work in CROWDS:
+        label = "exact" if strength is None else f"λ = {strength:g}"
+        prepare = functools.partial(crowd, epsilon, strength)
+        yield f"40 users, ε = {epsilon:g}, {label}", prepare, work, 600.0, True
+    for kind, size, work, most, short in MAPS:
+        prepare = functools.partial(large_map, kind, size)
+        yield f"{kind} of {size:,} places", prepare, work, most, short

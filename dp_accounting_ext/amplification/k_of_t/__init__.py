@@ -1,0 +1,1 @@
+"""k-out-of-t random allocation: a theorem from above, statistics from below."""

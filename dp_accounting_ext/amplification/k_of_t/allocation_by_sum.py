@@ -1,0 +1,338 @@
+"""A lower bound for k-out-of-t random allocation: what a sum over steps reveals.
+
+The composition of k blocks dominates the mechanism, so a lower bound of it is none of
+the mechanism. By data processing, any statistic of the outputs gives one. The statistic
+here is the sum over the t steps of ln(1 + λ(X_i − 1)), λ = k/t, each term rounded to a
+lattice: what would be the privacy loss if the record took part in each step
+independently.
+
+No step is known to hold the record, so that all are rounded alike, and to one lattice.
+Sums are made of positive terms, as in `kernel.lattice_law`, and need no transform.
+"""
+
+from collections.abc import Sequence
+import dataclasses
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from dp_accounting_ext.kernel import dominating_pair
+from dp_accounting_ext.kernel import floats
+from dp_accounting_ext.kernel import lattice_law
+from dp_accounting_ext.kernel import sums
+
+Bound = dominating_pair.Bound
+Direction = dominating_pair.Direction
+FloatArray = npt.NDArray[np.float64]
+
+# Certified: masses below it are left out, before a float has fewer digits, and what a
+# sum of products may have lost to where floats end.
+_TINY, _UNDERFLOW = 1e-270, 1e-300
+# Certified, in units of rounding: of a mass that was gathered, and of its tilt but for
+# what the exponent adds.
+_GATHERED, _TILTED = 8, 16
+# Certified: larger ones are looked at nowhere, as their tilts would not fit a float.
+LARGEST_RATIO = math.exp(600.0)
+
+# Tuning: the lattice has so many points for the sum's deviations, more where a step
+# deviates less than that, and at most so many for the range of a step.
+_POINTS, _MOST_POINTS, _POINTS_OF_STEP = 1 << 14, 1 << 15, 1 << 14
+_OF_DEVIATION = 0.2
+_LEAST_CAP = 2.0**-8  # Of all scores, below which ratios are told apart in any case.
+_LEAST_RANGE = 1e-9  # Of scores, over their size: indices fit an integer.
+_LEFT_OUT = 1e-12  # What is cut off, over the tail that is asked for.
+
+
+@dataclasses.dataclass(frozen=True)
+class Line:
+    """Masses at consecutive lattice indices.
+
+    Attributes:
+        start: The first index.
+        masses: (n,) masses, each at most what it should be.
+        missing: How much all masses together are less than they should be, at most.
+        error: Bound on the relative rounding error of any.
+    """
+
+    start: int
+    masses: FloatArray
+    missing: float = 0.0
+    error: float = 0.0
+
+    def plus(self, other: "Line", cut: float) -> "Line":
+        """Returns the law of the sum, without tails of so much mass each."""
+        masses = lattice_law.convolve(self.masses, other.masses)
+        terms = min(self.masses.size, other.masses.size)
+        missing = self.missing * (float(other.masses.sum()) + other.missing)
+        missing += other.missing * float(self.masses.sum())
+        masses[masses < _TINY] = 0.0
+        missing += (_TINY + _UNDERFLOW) * masses.size
+        first = min(int(np.searchsorted(np.cumsum(masses), cut)), masses.size - 1)
+        above = int(np.searchsorted(np.cumsum(masses[::-1]), cut))
+        last = max(masses.size - above, first + 1)
+        return Line(
+            self.start + other.start + first,
+            masses[first:last],
+            floats.raised(missing + 2 * cut),
+            self.error
+            + other.error
+            + lattice_law.convolution_error(terms)
+            + 2 * floats.UNIT_ROUNDOFF,
+        )
+
+    def at(self, indices: npt.NDArray[np.int64]) -> FloatArray:
+        """Returns the (m,) masses at consecutive indices."""
+        found = np.zeros(indices.size)
+        offset = self.start - int(indices[0])
+        low, high = max(offset, 0), min(offset + self.masses.size, indices.size)
+        if high > low:
+            found[low:high] = self.masses[low - offset : high - offset]
+        return found
+
+
+class _Copies:
+    """Sums of independent copies of one law, each power of two made once."""
+
+    def __init__(self, line: Line, cut: float) -> None:
+        self._powers = [line]
+        self._cut = cut
+
+    def of(self, count: int) -> Line:
+        """Returns the law of the sum of so many; of less than one that of nothing."""
+        total = Line(0, np.ones(1))
+        for digit in range(max(count, 0).bit_length()):
+            if digit == len(self._powers):
+                half = self._powers[-1]
+                self._powers.append(half.plus(half, self._cut))
+            if count >> digit & 1:
+                total = total.plus(self._powers[digit], self._cut)
+        return total
+
+
+def lower_pair(
+    pair: dominating_pair.DominatingPair,
+    num_selected: int,
+    num_steps: int,
+    direction: Direction,
+    *,
+    tail_mass: float,
+) -> dominating_pair.DominatingPair:
+    """Returns a pair dominated, in one direction, by k-out-of-t random allocation.
+
+    Under Q all steps are without the record; under P a uniformly random set of
+    k steps is with it, and the law of the sum does not depend on the set: k
+    steps have the law of ln(1 + λ(X − 1)) under P, the others that under Q.
+
+    Args:
+        pair: A lower bound of one step, n atoms.
+        num_selected: Number of steps with the record, k ≤ t.
+        num_steps: Number of steps, t.
+        direction: Which of the two datasets holds the record.
+        tail_mass: Probability of the rarest sums that are looked at.
+
+    Source:
+        Data processing, https://arxiv.org/abs/2602.17284, Remark 4.7 (lower
+        bounds) for k = 1.
+    """
+    ratios, laws = pair.ratios, (pair.p_masses, pair.masses)
+    if pair.zero_mass > 0 and num_selected < num_steps:
+        ratios = np.append(0.0, ratios)
+        laws = np.append(0.0, laws[0]), np.append(pair.zero_mass, laws[1])
+    seen = ratios <= LARGEST_RATIO
+    ratios, laws = ratios[seen], (laws[0][seen], laws[1][seen])
+    if not tells(ratios, num_selected, num_steps) or not laws[0].any():
+        return dominating_pair.trivial_pair(Bound.LOWER)
+    law = ScoreSums(
+        ratios, laws, num_selected, num_steps, direction, tail_mass=tail_mass
+    )
+    gained, spent = law.gain(), law.cost()
+    gain, cost = law.masses([gained], spent)
+    p, q = (gain, cost) if direction is Direction.REMOVE else (cost, gain)
+    error = law.error + gained.error + spent.error
+    return pair_of(p, q, pair, num_selected, num_steps, error=error)
+
+
+def tells(ratios: FloatArray, num_selected: int, num_steps: int) -> bool:
+    """Tells whether ratios have scores that a lattice of them can tell apart."""
+    if not ratios.size:
+        return False
+    scores = np.log1p(num_selected / num_steps * (ratios - 1))
+    return bool(np.ptp(scores) > _LEAST_RANGE * np.abs(scores).max())
+
+
+class ScoreSums:
+    """The sum over steps of ln(1 + λ(X − 1)) on a lattice, with the record and without.
+
+    Args:
+        ratios: (n,) ratios X of one step, at most e^600. What shows another one in any
+            step is left out of all masses.
+        laws: Their (n,) masses with the record, and without.
+        num_selected: k.
+        num_steps: t.
+        direction: Whether the law with the record is bounded from below and the other
+            from above, or the other way round.
+        tail_mass: Probability of the rarest sums that are looked at.
+
+    Attributes:
+        error: Bound on the relative errors of two masses together, a lower and an
+            upper one, but for the step's own and for those of the sums.
+    """
+
+    def __init__(
+        self,
+        ratios: FloatArray,
+        laws: tuple[FloatArray, FloatArray],
+        num_selected: int,
+        num_steps: int,
+        direction: Direction,
+        *,
+        tail_mass: float,
+    ) -> None:
+        scores = np.log1p(num_selected / num_steps * (ratios - 1))
+        deviation = spread(scores, laws, num_selected, num_steps, direction)
+        widest = 4 * math.sqrt(-2 * math.log(tail_mass)) * deviation
+        if direction is Direction.ADD:
+            # Who has not the record has small ones: large ratios are as one.
+            highest = max(widest / 4, float(np.ptp(scores)) * _LEAST_CAP)
+            scores = np.minimum(scores, scores[0] + highest)
+        step = min(widest / _POINTS, _OF_DEVIATION * deviation / math.sqrt(num_steps))
+        step = max(step, widest / _MOST_POINTS, float(np.ptp(scores)) / _POINTS_OF_STEP)
+        cells = np.rint(scores / step).astype(np.int64)
+        start = int(cells[0])
+        with_record, without = (sums.gather(cells - start, law) for law in laws)
+        # The law that is bounded from above is multiplied by what makes it about the
+        # other: its tails have to be known where the other has its masses.
+        self._sign = 1.0 if direction is Direction.REMOVE else -1.0
+        places = start + np.arange(with_record.size)
+        tilts = np.exp(self._sign * step * places)
+        cut = max(tail_mass * _LEFT_OUT / num_steps, _TINY)
+        copies = num_selected, num_steps - num_selected
+        gained = [(with_record, copies[0]), (without, copies[1])]
+        spent = [(without, num_steps)]
+        if direction is Direction.ADD:
+            gained, spent = spent, gained
+        self._step = step
+        self._gained = [
+            (_Copies(Line(start, masses), cut), count) for masses, count in gained
+        ]
+        self._spent, self._log_totals = [], []
+        for masses, count in spent:
+            tilted = masses * tilts
+            total = float(tilted.sum())
+            line = Line(start, tilted / total, tilted.size * _UNDERFLOW / total)
+            self._spent.append((_Copies(line, cut), count))
+            self._log_totals.append(math.log(total))
+        largest = float(np.abs(step * places).max())
+        largest += max(abs(log) for log in self._log_totals)
+        units = 2 * _GATHERED + _TILTED + places.size + 8 * largest
+        self._cut = cut
+        self.error = num_steps * units * floats.UNIT_ROUNDOFF
+
+    def gain(self, *fewer: int) -> Line:
+        """Returns lower bounds on masses, with so many fewer copies of each factor."""
+        return self._sum(self._gained, fewer)
+
+    def cost(self, *fewer: int) -> Line:
+        """Returns the same, tilted, of what is to be bounded from above."""
+        return self._sum(self._spent, fewer)
+
+    def _sum(
+        self, factors: Sequence[tuple[_Copies, int]], fewer: Sequence[int]
+    ) -> Line:
+        total = Line(0, np.ones(1))
+        left = fewer or [0] * len(factors)
+        for (copies, count), less in zip(factors, left, strict=True):
+            total = total.plus(copies.of(count - less), self._cut)
+        return total
+
+    def masses(self, gains: Sequence[Line], cost: Line, *fewer: int) -> FloatArray:
+        """Returns masses at the indices that the first of the gains has.
+
+        Args:
+            gains: m − 1 lower bounds.
+            cost: The tilted masses of the other law.
+            fewer: How many fewer copies of each of its factors it has.
+
+        Returns:
+            (m, n) masses: lower bounds, and last an upper bound on the other law's.
+        """
+        first = gains[0]
+        indices = np.arange(first.start, first.start + first.masses.size)
+        left = fewer or [0] * len(self._spent)
+        log_total = math.fsum(
+            (count - less) * log
+            for (_, count), log, less in zip(
+                self._spent, self._log_totals, left, strict=True
+            )
+        )
+        exponents = log_total - self._sign * self._step * indices
+        with np.errstate(over="ignore", under="ignore"):
+            above = (cost.at(indices) + cost.missing) * np.exp(exponents)
+        # No more than a probability, so that products with it keep their digits.
+        above = np.minimum(above, 2.0)
+        return np.stack([*(gain.at(indices) for gain in gains), above])
+
+
+def pair_of(
+    p: FloatArray,
+    q: FloatArray,
+    step: dominating_pair.DominatingPair,
+    num_selected: int,
+    num_steps: int,
+    *,
+    error: float,
+) -> dominating_pair.DominatingPair:
+    """Returns the lower pair of what has these masses, P's and Q's.
+
+    Args:
+        p: (n,) masses with the record.
+        q: (n,) masses without it.
+        step: The lower bound of one step that they were computed from.
+        num_selected: k.
+        num_steps: t.
+        error: Bound on the relative errors of a mass in p and one in q together, but
+            for the step's own.
+    """
+    kept = (p > lattice_law.TINY) & (q > lattice_law.TINY)
+    if not kept.any():
+        return dominating_pair.trivial_pair(Bound.LOWER)
+    p, q = p[kept], q[kept]
+    losses = np.log(p) - np.log(q)
+    kept = np.abs(losses) <= floats.LARGEST_LOSS
+    ratios, q = p[kept] / q[kept], q[kept]
+    order = np.argsort(ratios, kind="stable")
+    # A step's masses count as exact; those of P, of k steps, err by their ratios.
+    of_ratios = step.ratio_error + 2 * floats.UNIT_ROUNDOFF
+    return dominating_pair.DominatingPair(
+        ratios[order],
+        q[order],
+        infinity_mass=0.0,
+        zero_mass=0.0,
+        bound=Bound.LOWER,
+        mass_error=num_steps * (step.mass_error + of_ratios) + error,
+        ratio_error=2 * num_selected * of_ratios + error,
+    )
+
+
+def spread(
+    scores: FloatArray,
+    laws: tuple[FloatArray, FloatArray],
+    num_selected: int,
+    num_steps: int,
+    direction: Direction,
+) -> float:
+    """Returns the standard deviation of the sum, the larger one under P or Q.
+
+    Where a record is added that under Q, which has most of the answer's sums.
+    """
+    variances = []
+    for masses in laws:
+        mean = sums.dot(scores, masses)
+        variances.append(sums.dot((scores - mean) ** 2, masses))
+    under_p, under_q = variances
+    mixed = num_selected * under_p + (num_steps - num_selected) * under_q
+    largest = num_steps * under_q
+    if direction is Direction.REMOVE:
+        largest = max(mixed, largest)
+    return math.sqrt(largest)

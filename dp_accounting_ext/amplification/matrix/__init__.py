@@ -1,0 +1,1 @@
+"""Correlated Gaussian noise with balls-in-bins batches: chains above, and below."""

@@ -1,0 +1,48 @@
+"""Inner products of what a strategy matrix makes of the bins of a balls-in-bins run.
+
+Bin i of b adds m_i, the sum of the columns i, i + b, i + 2b, … of an (n, n) matrix.
+All entries are at least 0: sums and products keep their relative accuracy.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from dp_accounting_ext.kernel import floats
+
+FloatArray = npt.NDArray[np.float64]
+
+
+def of_toeplitz(column: FloatArray, num_bins: int, num_epochs: int) -> FloatArray:
+    """Returns the (b, b) inner products of a lower triangular Toeplitz matrix.
+
+    With e_s = Σ_j c_{s − jb}, m_i is e moved by i and cut after n steps, so that
+    m_i · m_{i+d} is the sum of the first n − i − d products e_s e_{s+d}.
+
+    Args:
+        column: (p,) its first column, p ≤ n.
+        num_bins: b.
+        num_epochs: n / b.
+    """
+    steps = num_bins * num_epochs
+    whole = np.zeros(steps)
+    whole[: column.size] = column
+    added = np.cumsum(whole.reshape(num_epochs, num_bins), axis=0).ravel()
+    gram = np.zeros((num_bins, num_bins))
+    for distance in range(num_bins):
+        partial = np.cumsum(added[: steps - distance] * added[distance:])
+        rows = np.arange(num_bins - distance)
+        values = partial[steps - rows - distance - 1]
+        gram[rows, rows + distance] = gram[rows + distance, rows] = values
+    return gram
+
+
+def of_matrix(rows: FloatArray, num_bins: int) -> FloatArray:
+    """Returns the (b, b) inner products of the bins of an (n, n) matrix."""
+    steps = len(rows)
+    added = rows.reshape(steps, steps // num_bins, num_bins).sum(axis=1)
+    return np.asarray(added.T @ added)
+
+
+def error(num_steps: int) -> float:
+    """Returns a bound on the relative error of such a product of n steps."""
+    return 4 * (num_steps + 8) * floats.UNIT_ROUNDOFF

@@ -1,0 +1,462 @@
+"""Sums of functions of a Gaussian Markov chain, on either side of the convex order.
+
+The chain is x_1 ~ N(0, 1), x_{i+1} = r x_i + s ξ with r² + s² = 1. Each step adds
+e^{a x_i − a²/2} W_i to a sum S, with W_i independent variables of mean one. The state
+(x, S) is kept on a grid of either: whatever falls between two points is split between
+them so that its mean stays. What is convex and increasing in the sum is convex in x and
+in S, so that it only grows. Towards both ends the chain may vary more, by a share of
+its variance that falls by r² a step; steps still have the mean one.
+"""
+
+from collections.abc import Sequence
+import dataclasses
+import functools
+import math
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+from scipy import special
+
+from dp_accounting_ext.kernel import floats
+
+FloatArray = npt.NDArray[np.float64]
+
+# Certified: Gauss–Legendre on a cell of at most LARGEST_CELL standard deviations, up to
+# _FURTHEST of them away, errs by less than QUADRATURE_ERROR, relatively. Further away
+# a cell has the largest density that it meets: more mass only raises an upper bound.
+LARGEST_CELL = 0.5
+_FURTHEST = 10.0
+QUADRATURE_ERROR = 1e-12
+# Cells of at most _NARROW deviations need fewer nodes for it.
+_NARROW = 0.2
+_RULES = [
+    ((1 + nodes) / 2, weights / 2)
+    for nodes, weights in map(np.polynomial.legendre.leggauss, (7, 12))
+]
+# Certified: scipy.special.ndtr is raised by more than it errs, and not asked for less
+# than a float holds.
+_LOWEST_ARGUMENT = -37.0
+_RAISED = 1e-9
+
+# Certified: masses below it are dropped, and counted as lost.
+SMALLEST_MASS = 1e-220
+_BLOCK = 64  # Tuning: states of a block of moves; zeros between blocks are left out.
+# Certified: far more than the rounding of a variance that is lowered by it.
+_LESS_VARIANCE = 1e-12
+
+
+@dataclasses.dataclass(frozen=True)
+class Chain:
+    """A chain, what its steps add to the sum, and the grids of both.
+
+    Attributes:
+        states: (n,) evenly spaced values of x, 0 and a among their range.
+        correlation: r, in [0, 1).
+        scale: a ≥ 0.
+        factors: (m,) values of W, increasing and positive.
+        chances: (m,) their probabilities; the rest is that of W = 0.
+        lost_factor: What the mean of W lacks to one, at most.
+        places: (l,) values of S, increasing from 0.
+        length: Number of steps, at least 1.
+        excess: By how much the variance is larger at either end, in [0, 1].
+        reach: Number of steps from an end on which it is larger; not above half of all.
+        smallest_mass: From below, of a state and a cell: less is left out.
+    """
+
+    states: FloatArray
+    correlation: float
+    scale: float
+    factors: FloatArray
+    chances: FloatArray
+    lost_factor: float
+    places: FloatArray
+    length: int
+    excess: float = 0.0
+    reach: int = 0
+    smallest_mass: float = SMALLEST_MASS
+
+    @property
+    def ratios(self) -> FloatArray:
+        """(n,) what a step adds in each state, but for its factor."""
+        return np.asarray(np.exp(self.scale * self.states - self.scale**2 / 2))
+
+    def variance(self, step: int) -> float:
+        """The variance of x_i. States are x_i less half of a times what is above one.
+
+        At distance d from an end it is (1 + e r^{2d}) / (1 + e r^{2 reach}), e the
+        excess, down to one.
+        """
+        distance = min(step, self.length - 1 - step, self.reach)
+        squared = self.correlation**2
+        whole = 1 + self.excess * squared**self.reach
+        return (1 + self.excess * squared**distance) / whole
+
+    def slope(self, step: int) -> float:
+        """The coefficient of x_i in x_{i+1}, which is r but towards the end."""
+        left = self.length - 1 - step
+        if left > self.reach:
+            return self.correlation
+        squared = self.correlation**2
+        grown = 1 + self.excess * squared ** (left - 1)
+        return self.correlation * grown / (1 + self.excess * squared**left)
+
+
+@dataclasses.dataclass(frozen=True)
+class SumLaw:
+    """The law of a sum, larger than the true one.
+
+    Attributes:
+        masses: (l,) of the chain's places.
+        lost_mean: At most so much of the sum's mean is at infinity.
+        lost_mass: At most so much probability was lost above.
+        lifted_mass: At most so much was lifted from below the lowest state.
+        mass_error: Bound on the relative rounding error of any mass.
+    """
+
+    masses: FloatArray
+    lost_mean: float
+    lost_mass: float
+    lifted_mass: float
+    mass_error: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Moves:
+    """Where the chain goes from each state.
+
+    Attributes:
+        matrix: (n, n) probabilities, from rows to columns.
+        above: (n,) probabilities of what is above the highest state.
+        ratio_above: (n,) means of e^{a x − a²/2} there.
+        below: (n,) probabilities of what is below the lowest state.
+    """
+
+    matrix: FloatArray
+    above: FloatArray
+    ratio_above: FloatArray
+    below: FloatArray
+
+    @functools.cached_property
+    def _blocks(self) -> list[tuple[slice, slice, FloatArray]]:
+        """Blocks of columns, and the rows that reach them, transposed."""
+        found = []
+        for start in range(0, self.matrix.shape[1], _BLOCK):
+            columns = slice(start, start + _BLOCK)
+            reached = np.flatnonzero(self.matrix[:, columns].any(axis=1))
+            rows = (
+                slice(int(reached[0]), int(reached[-1]) + 1)
+                if reached.size
+                else slice(0)
+            )
+            block = np.ascontiguousarray(self.matrix[rows, columns].T)
+            found.append((columns, rows, block))
+        return found
+
+    def carried(self, masses: FloatArray) -> FloatArray:
+        """Returns (n, l) masses of states and places after the move."""
+        found = np.empty_like(masses)
+        for columns, rows, block in self._blocks:
+            np.matmul(block, masses[rows], out=found[columns])
+        return found
+
+
+def upper_sum(chain: Chain) -> SumLaw:
+    """Returns the law of the chain's sum, from above.
+
+    Guarantees:
+        E φ of the true sum is at most Σ masses · φ(places), for φ(S) = (S − k)₊ once
+        lost_mean is added, and for φ(S) = (k − S)₊, at sums divided by the growth that
+        `drift` bounds, once k times the lost and lifted masses are added: with the
+        masses raised by their error, and the places by `place_error`.
+    """
+    added = adders(chain)
+    moves = _start(chain)
+    before = np.zeros((chain.states.size, chain.places.size))
+    before[:, 0] = moves.matrix[0]
+    met = np.zeros_like(before)  # All masses that ever met an addition.
+    after, cleared = np.zeros_like(before), 0.0
+    lost_mean = chain.length * float(moves.ratio_above[0])
+    lost_mass, lifted = float(moves.above[0]), float(moves.below[0])
+    for step in range(chain.length):
+        if step:
+            moves = _step(chain, step - 1, moves)
+            masses, totals = after.sum(axis=1), after @ chain.places
+            lost_mean += float(
+                totals @ moves.above + chain.length * (masses @ moves.ratio_above)
+            )
+            lost_mass += float(masses @ moves.above)
+            lifted += float(masses @ moves.below)
+            before = moves.carried(after)
+        met += before
+        after = np.stack(
+            [adder @ row for adder, row in zip(added, before, strict=True)]
+        )
+        small = after < SMALLEST_MASS
+        cleared += float(after[small].sum())
+        after[small] = 0.0
+    most = max(int(np.diff(adder.indptr).max()) for adder in added)
+    operations = chain.states.size + most + 16
+    error = operations * floats.UNIT_ROUNDOFF + 2 * QUADRATURE_ERROR
+    lost_mean += _lost_in_additions(chain, met)
+    # What is cleared had a place, and a ratio for every step that was left.
+    top = float(chain.places[-1] + chain.length * chain.ratios[-1])
+    return SumLaw(
+        masses=after.sum(axis=0),
+        lost_mean=floats.raised(lost_mean + cleared * top),
+        lost_mass=floats.raised(lost_mass + cleared),
+        lifted_mass=floats.raised(lifted),
+        mass_error=chain.length * error,
+    )
+
+
+def lower_sum(chain: Chain, scales: FloatArray) -> tuple[FloatArray, FloatArray, float]:
+    """Returns the law of the chain's sum, from below.
+
+    Args:
+        chain: Its places are about the lower ends of cells of sums: 0, and then evenly
+            spaced logarithms. Its factors are dominated by the true ones.
+        scales: (length,) a of each step, up to the chain's.
+
+    Returns:
+        (k,) sums, increasing; (k,) their masses; and a bound on the relative error of
+        any of either. What left the grids is missing.
+
+    Guarantees:
+        Σ masses · (sums − k)₊ is at most the mean of (S − k)₊ for every k.
+    """
+    cell = float(np.diff(chain.states).max())
+    innovation = (1 - chain.correlation) * (1 + chain.correlation)
+    first_spread, spread = (spread_to_split(part, cell) for part in (1.0, innovation))
+    first = hats(chain.states, np.zeros(1), first_spread, raised=False)
+    means = chain.correlation * chain.states
+    columns = np.ascontiguousarray(hats(chain.states, means, spread, raised=False).T)
+    masses = np.zeros((chain.states.size, chain.places.size))
+    masses[:, 0] = first[0]
+    totals = np.zeros_like(masses)
+    for step, scale in enumerate(scales.tolist()):
+        if step:
+            masses, totals = columns @ masses, columns @ totals
+        ratios = np.exp(scale * chain.states - scale**2 / 2)
+        masses, totals = _grouped_after(chain, ratios, masses, totals)
+    mass, total = masses.sum(axis=0), totals.sum(axis=0)
+    kept = mass > chain.smallest_mass
+    # In an addition a cell gathers from its own state alone.
+    gathered = chain.places.size * chain.factors.size
+    operations = gathered + 4 * chain.states.size + 64
+    each = operations * floats.UNIT_ROUNDOFF + 2 * QUADRATURE_ERROR
+    sums, masses = total[kept] / mass[kept], mass[kept]
+    order = np.argsort(sums, kind="stable")
+    # A mean is a quotient of two sums, and becomes a term of the next step's.
+    return sums[order], masses[order], 4 * chain.length**2 * each
+
+
+def spread_to_split(variance: float, cell: float) -> float:
+    """Returns a deviation s with which N(m, s²), once it is split, is below N(m, V).
+
+    V (1 + √(1 − h² / V)) / 2 is taken for s²: h²/4, and hardly more, less than V.
+
+    Args:
+        variance: V, at least h².
+        cell: h, the widest of the cells between whose ends it is split.
+
+    Guarantees:
+        In the convex order, for every m and every such grid (docs/matrix.md).
+    """
+    squared = variance * (1 + math.sqrt(1 - cell**2 / variance)) / 2
+    return math.sqrt(floats.lowered(squared, _LESS_VARIANCE))
+
+
+def _grouped_after(
+    chain: Chain, ratios: FloatArray, masses: FloatArray, totals: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Returns masses, and masses times sums, after an addition, by state and cell."""
+    count = chain.places.size
+    occupied = masses > chain.smallest_mass
+    rows = np.nonzero(occupied)[0]
+    mass = masses[occupied]
+    means = totals[occupied] / mass
+    new_masses, new_totals = np.zeros(masses.size), np.zeros(masses.size)
+    added, firsts = ratios[rows], rows * count
+    lowest, highest = np.log(chain.places[[1, -1]])
+    each = (count - 2) / (highest - lowest)
+    for factor, chance in zip(chain.factors, chain.chances, strict=True):
+        sums = means + factor * added
+        # Whatever is the cell of a sum, a group has its mean.
+        cells = np.clip((np.log(sums) - lowest) * each + 1, 0, count - 1)
+        cells = cells.astype(np.intp)
+        cells += firsts
+        weights = chance * mass
+        new_masses += np.bincount(cells, weights, masses.size)
+        new_totals += np.bincount(cells, weights * sums, masses.size)
+    return new_masses.reshape(masses.shape), new_totals.reshape(masses.shape)
+
+
+def drift(chain: Chain) -> float:
+    """Bounds the growth, in nats, of a ratio's mean by splits, whatever the path.
+
+    Split once a step, a state moves by less than a cell h with mean 0, and what it
+    moved by decays by r a step, up to a factor 1 + e of an excess e: Hoeffding's lemma
+    for each split.
+    """
+    step = float(np.diff(chain.states).max()) * (1 + chain.excess)
+    innovation = (1 - chain.correlation) * (1 + chain.correlation)
+    return floats.raised((chain.scale * step) ** 2 / 8 / innovation)
+
+
+def place_error(chain: Chain) -> float:
+    """Bounds the relative error of a sum: of ratios, their products, and places."""
+    exponents = chain.scale * float(np.abs(chain.states).max()) + chain.scale**2
+    return (8 * chain.length + 16 + 8 * exponents) * floats.UNIT_ROUNDOFF
+
+
+def _start(chain: Chain) -> Moves:
+    variance = chain.variance(0)
+    mean = np.array([chain.scale * (1 - variance) / 2])
+    return moves(chain, mean, math.sqrt(variance))
+
+
+def _step(chain: Chain, step: int, before: Moves) -> Moves:
+    """Returns the moves from a step to the next one, anew only where they differ."""
+    if step and max(chain.reach, 1) < step < chain.length - 1 - chain.reach:
+        return before
+    slope = chain.slope(step)
+    variances = chain.variance(step), chain.variance(step + 1)
+    shifts = [chain.scale * (variance - 1) / 2 for variance in variances]
+    means = slope * (chain.states + shifts[0]) - shifts[1]
+    spread = math.sqrt(variances[1] - slope**2 * variances[0])
+    return moves(chain, means, spread)
+
+
+def moves(chain: Chain, means: FloatArray, spread: float) -> Moves:
+    """Returns where N(mean, spread²) goes, split between the states around it.
+
+    What is further than a band around its mean counts as if it left the grid.
+    """
+    states, scale = chain.states, chain.scale
+    matrix = hats(states, means, spread, raised=True)
+    first, last = _band(chain, means, spread)
+    columns = np.arange(states.size)
+    matrix[columns < first[:, np.newaxis]] = 0.0
+    matrix[columns > last[:, np.newaxis]] = 0.0
+    below = _ndtr((states[first] - means) / spread)
+    matrix[np.arange(means.size), first] += below
+    above = _ndtr((means - states[last]) / spread)
+    moved = means + scale * spread**2
+    growth = np.exp(scale * means - scale**2 / 2 * (1 - spread**2))
+    ratio_above = growth * _ndtr((moved - states[last]) / spread)
+    return Moves(matrix, above, floats.raised(1.0) * ratio_above, below)
+
+
+def _band(
+    chain: Chain, means: FloatArray, spread: float
+) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """Returns the first and the last state that are told apart, for each mean.
+
+    From x ≥ a on, with no excess, a ratio to come is e^{a x − a²/2} on average, at
+    most.
+    """
+    states = chain.states
+    # As far as the grid reaches: for rare tails, and Rényi divergences, that is far.
+    reach = max(_FURTHEST, -float(states[0])) * spread
+    if chain.excess:
+        reach = math.inf
+    highest = np.maximum(means + reach, chain.scale)
+    first = np.searchsorted(states, means - reach, side="right") - 1
+    last = np.searchsorted(states, highest)
+    most = states.size - 1
+    return np.clip(first, 0, most), np.clip(last, 0, most)
+
+
+def hats(
+    states: FloatArray, means: FloatArray, spread: float, *, raised: bool
+) -> FloatArray:
+    """Returns (means, states) shares of N(mean, spread²) split between its neighbours.
+
+    Args:
+        states: (n,) where it is split to.
+        means: (m,) means.
+        spread: The standard deviation.
+        raised: Whether the furthest shares are raised, or left out.
+
+    Raises:
+        ValueError: If the states are too far apart for the quadrature.
+    """
+    cell = np.diff(states)
+    if cell.max() > LARGEST_CELL * spread:
+        raise ValueError(
+            f"states must be at most {LARGEST_CELL} deviations apart. "
+            f"Found {cell.max() / spread}."
+        )
+    matrix = np.zeros((means.size, states.size))
+    ends = (states - means[:, np.newaxis]) / spread
+    nearest = np.minimum(np.abs(ends[:, :-1]), np.abs(ends[:, 1:]))
+    far = nearest > _FURTHEST
+    rule = _RULES[0 if cell.max() <= _NARROW * spread else 1]
+    for node, weight in zip(*rule, strict=True):
+        places = ends[:, :-1] + node * np.diff(ends, axis=1)
+        places = np.where(far, nearest, places)
+        # An exponent of 700 leaves a normal float.
+        exponents = np.maximum(-(places**2) / 2, -floats.LARGEST_EXPONENT)
+        mass = weight * cell * np.exp(exponents) / (spread * math.sqrt(2 * math.pi))
+        if not raised:
+            mass[far] = 0.0
+        matrix[:, :-1] += (1 - node) * mass
+        matrix[:, 1:] += node * mass
+    return matrix
+
+
+def _ndtr(points: FloatArray) -> FloatArray:
+    """Returns Φ at points, raised."""
+    return np.asarray(
+        special.ndtr(np.maximum(points, _LOWEST_ARGUMENT)) * (1 + _RAISED)
+    )
+
+
+def fits(chain: Chain) -> bool:
+    """Tells whether sums of a chain's ratios fit a float."""
+    largest = chain.scale * float(chain.states.max()) - chain.scale**2 / 2
+    largest += math.log(float(chain.factors.max())) + math.log(chain.length)
+    return largest <= floats.LARGEST_LOSS
+
+
+def adders(chain: Chain) -> Sequence[sparse.csr_matrix]:
+    """Returns for each state the (l, l) matrix that adds its ratio to the sum."""
+    places, count = chain.places, chain.places.size
+    whole = np.arange(count)
+    rest = max(1 - float(chain.chances.sum()), 0.0)
+    found = []
+    for ratio in chain.ratios:
+        added = ratio * chain.factors
+        goals = np.minimum(places + added[:, np.newaxis], places[-1])
+        low = np.searchsorted(places, goals, side="right") - 1
+        low = np.minimum(low, count - 2)
+        share = (goals - places[low]) / (places[low + 1] - places[low])
+        share = np.clip(share, 0.0, 1.0)
+        weights = np.broadcast_to(chain.chances[:, np.newaxis], low.shape)
+        origins = np.broadcast_to(whole, low.shape)
+        rows = np.concatenate([low.ravel(), low.ravel() + 1, whole])
+        values = np.concatenate(
+            [
+                (weights * (1 - share)).ravel(),
+                (weights * share).ravel(),
+                np.full(count, rest),
+            ]
+        )
+        columns = np.concatenate([origins.ravel(), origins.ravel(), whole])
+        kept = values > 0
+        entries = values[kept], (rows[kept], columns[kept])
+        found.append(sparse.csr_matrix(entries, shape=(count, count)))
+    return found
+
+
+def _lost_in_additions(chain: Chain, met: FloatArray) -> float:
+    """Returns what left above the highest place, or the largest factor, at most."""
+    ratios, places = chain.ratios, chain.places
+    lost = chain.lost_factor * float(met.sum(axis=1) @ ratios)
+    for ratio, row in zip(ratios, met, strict=True):
+        for factor, chance in zip(chain.factors, chain.chances, strict=True):
+            above = np.searchsorted(places, places[-1] - ratio * factor)
+            excess = places[above:] + ratio * factor - places[-1]
+            lost += chance * float(row[above:] @ np.maximum(excess, 0.0))
+    return lost

@@ -1,0 +1,310 @@
+"""Samples by which a mean of correlated ratios is integrated, every one bounded.
+
+With m_1 … m_b the means of Gaussians of covariance I, G their inner products, X_i the
+ratio of N(m_i, I) to Q = N(0, I), and Z the mean of the X_i: draw i_1 … i_m, each
+given those before with a probability in proportion to e^{Σ G_ij over those}, whose sum
+is N_l, and y from Q moved by m_{i_1} + … + m_{i_m}. Then
+
+    h = (Π N_l / b) (Z − κ)₊ / Z^m
+
+has the mean E_Q (Z − κ)₊: the tuple and y have the density q(y) Π X_{i_l}(y) / Π N_l,
+and the sum over all tuples of Π X_{i_l} is (b Z)^m. Moved by a tuple, Z is the sum of
+X_i e^{E_i} / b with X_i under Q and E_i the sum of the G_ij over the tuple: a sample is
+the mean of h over several draws of noise, each with each of several tuples, which costs
+little more than to draw them.
+"""
+
+import dataclasses
+import functools
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from dp_accounting_ext.kernel import floats
+
+FloatArray = npt.NDArray[np.float64]
+
+# Tuning: numbers in a block of samples; rows of a block of the covariance's root.
+_BLOCK_SIZE, _ROWS = 1 << 18, 32
+# Tuples are drawn by neighbours where m² of these are at most such a share of bins, and
+# exponents are below the largest.
+_FEW_NEIGHBOURS, _LARGEST_EXPONENT = 0.25, 300.0
+# Work in ns: a bin of a draw of noise, of a round of a tuple, of the product of both,
+# and what a pair costs beside. Tuples by neighbours are so many times as fast.
+_NOISE, _ROUND, _PRODUCT, _PAIR, _FASTER = 20.0, 5.0, 0.1, 100.0, 4.0
+# Of the least eigenvalue over the largest entry: far below what samples can tell.
+_JITTER = 1e-13
+_INDEFINITE = 1e-12  # Of the largest eigenvalue: more is no rounding.
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Means:
+    """b Gaussians by the inner products of their means.
+
+    Attributes:
+        gram: (b, b) G, all at least 0.
+    """
+
+    gram: FloatArray
+
+    @functools.cached_property
+    def growth(self) -> FloatArray:
+        """(b, b) e^G."""
+        return np.asarray(np.exp(self.gram))
+
+    @functools.cached_property
+    def root(self) -> list[tuple[slice, slice, FloatArray]]:
+        """Blocks of a root of G: their rows, columns, and entries.
+
+        Raises:
+            ValueError: If there is none.
+        """
+        size = len(self.gram)
+        whole = self.gram + _JITTER * self.gram.max() * np.eye(size)
+        try:
+            lower = np.linalg.cholesky(whole)
+        except np.linalg.LinAlgError:
+            values, vectors = np.linalg.eigh(whole)
+            if values[0] < -_INDEFINITE * values[-1]:
+                raise ValueError(
+                    "gram must be positive semidefinite. "
+                    f"Found the eigenvalue {values[0]:g}."
+                ) from None
+            lower = vectors * np.sqrt(np.maximum(values, 0.0))
+        blocks = []
+        for start in range(0, size, _ROWS):
+            rows = slice(start, min(start + _ROWS, size))
+            used = np.flatnonzero(lower[rows].any(axis=0))
+            columns = slice(int(used[0]), int(used[-1]) + 1)
+            blocks.append((rows, columns, np.ascontiguousarray(lower[rows, columns].T)))
+        return blocks
+
+    @functools.cached_property
+    def neighbours(self) -> npt.NDArray[np.int64]:
+        """(b, w) whose product with a bin is positive, filled up with others."""
+        order = np.argsort(-self.gram, axis=1, kind="stable")[:, : self.width]
+        return np.ascontiguousarray(order)
+
+    @functools.cached_property
+    def near_growth(self) -> FloatArray:
+        """(b, w) e^G − 1 of a bin with its neighbours."""
+        return np.asarray(np.expm1(np.take_along_axis(self.gram, self.neighbours, 1)))
+
+    @functools.cached_property
+    def meet(self) -> npt.NDArray[np.bool_]:
+        """(b, b) whether two bins may have a neighbour in common."""
+        occupied = self.gram > 0
+        found = np.zeros_like(occupied)
+        for column in self.neighbours.T:
+            found |= occupied[column]
+        return found
+
+    @functools.cached_property
+    def width(self) -> int:
+        """The largest number of bins whose product with one is positive."""
+        return int(np.count_nonzero(self.gram, axis=1).max())
+
+    def has_few_neighbours(self, moment: int) -> bool:
+        """Whether tuples change e^{E_i} in few places."""
+        few = moment**2 * self.width <= _FEW_NEIGHBOURS * len(self.gram)
+        return few and moment * float(self.gram.max()) <= _LARGEST_EXPONENT
+
+    def crossing(self, moment: int) -> tuple[int, int]:
+        """Returns of how many draws of noise, and tuples, a sample is at most."""
+        return (2, 32) if self.has_few_neighbours(moment) else (8, 8)
+
+    def work(self, moment: int, crossing: tuple[int, int]) -> float:
+        """Returns about how many ns a sample costs, the same on every machine."""
+        bins, (noises, tuples) = len(self.gram), crossing
+        each = _ROUND * moment * bins
+        if self.has_few_neighbours(moment):
+            each /= _FASTER
+        pairs = noises * tuples * (_PRODUCT * bins + _PAIR)
+        return noises * _NOISE * bins + tuples * each + pairs
+
+    def log_largest_weight(self, moment: int) -> float:
+        """Bounds ln Π N_l / b: by Hölder's inequality, each by that of l equal bins."""
+        logs = [
+            math.log(float(np.exp(number * self.gram).mean(axis=0).max()))
+            for number in range(1, moment)
+        ]
+        return math.fsum(logs) + 1e-9
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Samples:
+    """What was drawn for one m.
+
+    Attributes:
+        moment: m, at least 2.
+        log_ratios: (n, s, t) ln Z, of each of s draws of noise with each of t tuples.
+        log_weights: (n, t) ln Π N_l / b.
+        log_largest: A bound on any of these weights.
+    """
+
+    moment: int
+    log_ratios: FloatArray
+    log_weights: FloatArray
+    log_largest: float
+
+    @functools.cached_property
+    def _factors(self) -> tuple[FloatArray, FloatArray]:
+        """Of each pair h at κ = 0 and 1 / Z, as if no Z were below 1 / e."""
+        logs = np.maximum(self.log_ratios, -1.0)
+        exponents = self.log_weights[:, np.newaxis, :] + (1 - self.moment) * logs
+        return np.exp(exponents), np.exp(-logs)
+
+    def pairs(self, epsilon: float) -> FloatArray:
+        """Returns (n, s, t) values of h at κ = e^ε, for ε ≥ −1."""
+        weights, inverses = self._factors
+        found = inverses * -math.exp(epsilon)
+        found += 1.0
+        np.maximum(found, 0.0, out=found)
+        found *= weights
+        return found
+
+    def values(self, epsilon: float) -> FloatArray:
+        """Returns (n,) means of h at κ = e^ε over pairs, for ε ≥ −1."""
+        return np.asarray(self.pairs(epsilon).mean(axis=(1, 2)))
+
+    def largest(self, epsilon: float) -> float:
+        """Bounds h: (z − κ) / z^m is largest at z = κ m / (m − 1)."""
+        m = self.moment
+        exponent = self.log_largest - (m - 1) * epsilon
+        exponent += (m - 1) * math.log1p(-1 / m) - math.log(m)
+        return floats.raised(floats.exponential(exponent))
+
+
+def draw(
+    means: Means,
+    moment: int,
+    count: int,
+    generator: np.random.Generator,
+    crossing: tuple[int, int] = (1, 1),
+) -> Samples:
+    """Returns so many samples.
+
+    Args:
+        means: The Gaussians.
+        moment: m.
+        count: Number of samples, n.
+        generator: The source of all randomness.
+        crossing: s and t: draws of noise and tuples of a sample.
+    """
+    noises, tuples = crossing
+    block = max(_BLOCK_SIZE // len(means.gram) // noises, 4)
+    ratios, weights = [], []
+    draw_tuples = _near_tuples if means.has_few_neighbours(moment) else _tuples
+    for start in range(0, count, block):
+        size = min(block, count - start)
+        noise = _noise(means, size * noises, generator).reshape(size, noises, -1)
+        highest = noise.max(axis=2, keepdims=True)
+        noise -= highest
+        np.exp(noise, out=noise)
+        found, logs = draw_tuples(means, moment, noise, tuples, generator)
+        found += highest
+        ratios.append(found)
+        weights.append(logs)
+    return Samples(
+        moment,
+        np.concatenate(ratios),
+        np.concatenate(weights),
+        means.log_largest_weight(moment),
+    )
+
+
+def _tuples(
+    means: Means,
+    moment: int,
+    noise: FloatArray,
+    tuples: int,
+    generator: np.random.Generator,
+) -> tuple[FloatArray, FloatArray]:
+    """Draws tuples, each with the probability that belongs to its indices.
+
+    Args:
+        means: The Gaussians.
+        moment: m.
+        noise: (n, s, b) draws of the X_i under Q.
+        tuples: t.
+        generator: The source of all randomness.
+
+    Returns:
+        (n, s, t) ln Z, and (n, t) ln Π N_l / b.
+    """
+    size, count = len(means.gram), len(noise) * tuples
+    chosen = generator.integers(size, size=count)
+    growth = means.growth[chosen]  # e^{E_i} over e^shift.
+    shifts, log_weights = np.zeros(count), np.zeros(count)
+    for _ in range(1, moment):
+        cumulative = np.cumsum(growth, axis=1)
+        total = cumulative[:, -1]
+        goals = generator.random(count) * total
+        chosen = np.minimum((cumulative <= goals[:, np.newaxis]).sum(axis=1), size - 1)
+        shifts += np.log(total / size)
+        log_weights += shifts
+        growth *= (size / total)[:, np.newaxis]
+        growth *= means.growth[chosen]
+    whole = noise @ growth.reshape(len(noise), tuples, size).transpose(0, 2, 1)
+    log_ratios = np.log(whole / size)
+    log_ratios += shifts.reshape(len(noise), 1, tuples)
+    return log_ratios, log_weights.reshape(len(noise), tuples)
+
+
+def _noise(means: Means, count: int, generator: np.random.Generator) -> FloatArray:
+    """Returns (count, b) draws of g_i − G_ii / 2 under Q."""
+    normal = generator.standard_normal((count, len(means.gram)))
+    noise = np.empty_like(normal)
+    for rows, columns, root in means.root:
+        np.matmul(normal[:, columns], root, out=noise[:, rows])
+    noise -= means.gram.diagonal() / 2
+    return noise
+
+
+def _near_tuples(
+    means: Means,
+    moment: int,
+    noise: FloatArray,
+    tuples: int,
+    generator: np.random.Generator,
+) -> tuple[FloatArray, FloatArray]:
+    """Does what `_tuples` does, by what a tuple changes.
+
+    Σ_i (e^{E_i} − 1) grows with each further index j by Σ_i e^{E_i} (e^{G_ij} − 1),
+    and Σ_i X_i (e^{E_i} − 1) alike, over the neighbours of j.
+    """
+    size, near, count = len(means.gram), means.neighbours, len(noise) * tuples
+    log_weights = np.zeros(count)
+    chosen: list[npt.NDArray[np.int64]] = []
+    changes = np.empty((count, 0))
+    for _ in range(moment):
+        cumulative = np.cumsum(changes, axis=1)
+        total = size + (cumulative[:, -1] if chosen else np.zeros(count))
+        if chosen:
+            log_weights += np.log(total / size)
+        goals = generator.random(count) * total
+        # Up to b each index counts once; beyond are what those before have changed.
+        index = np.minimum(goals.astype(np.int64), size - 1)
+        beyond = np.flatnonzero(goals >= size)
+        if beyond.size:
+            found = cumulative[beyond] <= (goals[beyond] - size)[:, np.newaxis]
+            place = np.minimum(found.sum(axis=1), cumulative.shape[1] - 1)
+            which, offset = np.divmod(place, near.shape[1])
+            index[beyond] = near[np.stack(chosen)[which, beyond], offset]
+        around = near[index]
+        exponents = np.zeros(around.shape)
+        for other in chosen:
+            rows = np.flatnonzero(means.meet[other, index])
+            exponents[rows] += means.gram[other[rows, np.newaxis], around[rows]]
+        change = np.exp(exponents)
+        change *= means.near_growth[index]
+        changes = np.concatenate([changes, change], axis=1)
+        chosen.append(index)
+    places = np.concatenate([near[index] for index in chosen], axis=1)
+    samples = np.repeat(np.arange(len(noise)), tuples)[:, np.newaxis]
+    whole = np.repeat(noise.sum(axis=2, keepdims=True), tuples, axis=2)
+    for number, ratios in enumerate(noise.transpose(1, 0, 2)):
+        added = (changes * ratios[samples, places]).sum(axis=1)
+        whole[:, number] += added.reshape(len(noise), tuples)
+    return np.log(whole / size), log_weights.reshape(len(noise), tuples)

@@ -1,0 +1,416 @@
+"""What still fits into a privacy budget: noise, runs, and events chosen on the way.
+
+- `calibrate`: the least noise, or a common factor of several noises, with which a bound
+  on ε or a risk is at most a target.
+- `remaining`: how many more runs of a fixed event fit.
+- `RenyiFilter`, `GaussianFilter`: for events that are chosen while the outputs of
+  earlier ones are seen. A `PLDAccountant` must not be asked for that: its ε is that of
+  a plan that was fixed before.
+"""
+
+from collections.abc import Callable
+from collections.abc import Sequence
+import copy
+import decimal
+from fractions import Fraction
+import math
+from typing import Any
+
+from dp_accounting import dp_event as stock
+from dp_accounting import privacy_accountant
+from scipy import optimize
+
+from dp_accounting_ext import pld_accountant
+from dp_accounting_ext import rdp_accountant
+from dp_accounting_ext.validation import fields
+
+NeighborRel = privacy_accountant.NeighboringRelation
+Measure = Callable[[pld_accountant.PLDAccountant], tuple[float, float]]
+MakeEvent = Callable[[float], stock.DpEvent]
+
+# Tuning: where searches end.
+_MOST_RUNS = 10**7
+_LEAST_NOISE, _MOST_NOISE = 1e-3, 1e9
+_UPWARDS = decimal.Context(prec=6, rounding=decimal.ROUND_CEILING)
+# Certified: more than the roundings of a few terms, relatively.
+_ROUNDING = 64 * 2.0**-53
+
+
+def calibrate(
+    make_event: MakeEvent,
+    measure: Measure,
+    target: float,
+    *,
+    neighboring_relation: NeighborRel = NeighborRel.ADD_OR_REMOVE_ONE,
+) -> float:
+    """Returns the least noise of six digits with which a measure is within a target.
+
+        calibrate(make_event, risk.advantage, 0.1)
+        calibrate(make_event, lambda a: a.get_epsilon_bounds(1e-6), 2.0)
+
+    Args:
+        make_event: From the noise to the event of the whole run. The number may be a
+            common factor of several noises: then each keeps its share.
+        measure: From an accountant to lower and upper bounds of what is limited, which
+            falls where the noise grows: a function of `risk`, or a method.
+        target: What the upper bound must not exceed.
+        neighboring_relation: As in the accountant.
+
+    Raises:
+        TypeError: If target is not a real number.
+        ValueError: If no noise from 1e-3 to 1e9 meets the target, or all do.
+
+    Guarantees:
+        The upper bound is at most the target at the noise that is returned.
+    """
+    limit = fields.real_number("target", target)
+
+    def excess(noise: float) -> float:
+        accountant = pld_accountant.PLDAccountant(neighboring_relation)
+        accountant.compose(make_event(noise))
+        return _excess(measure(accountant)[1], limit)
+
+    enough = 1.0
+    while excess(enough) > 0:
+        enough *= 2
+        if enough > _MOST_NOISE:
+            raise ValueError(
+                f"target must be such as a noise of at most {_MOST_NOISE:g} meets. "
+                f"Found {target}."
+            )
+    while excess(enough / 2) <= 0:
+        enough /= 2
+        if enough < _LEAST_NOISE:
+            raise ValueError(
+                f"target must be such as noise is needed for. Found {target}, which "
+                f"a noise of {enough:g} meets."
+            )
+    root = optimize.brentq(
+        lambda power: excess(enough * 2.0**power), -1.0, 0.0, xtol=1e-7
+    )
+    noise = _UPWARDS.create_decimal_from_float(enough * 2.0**root)
+    while excess(float(noise)) > 0:
+        noise = noise.next_plus(_UPWARDS)
+    while excess(float(noise.next_minus(_UPWARDS))) <= 0:
+        noise = noise.next_minus(_UPWARDS)
+    return float(noise)
+
+
+def remaining(
+    accountant: pld_accountant.PLDAccountant,
+    event: stock.DpEvent,
+    epsilon: float,
+    delta: float,
+) -> int:
+    """Returns how many more runs of an event fit, so that ε is at most a budget at δ.
+
+    Args:
+        accountant: What has run; it stays as it is.
+        event: What is to run, fixed before it does, as is its number: runs that are
+            chosen by looking at outputs need a filter.
+        epsilon: The budget ε, in nats, non-negative.
+        delta: The budget's δ, in [0, 1].
+
+    Returns:
+        The largest number with which the accountant's bound is within the budget; 0
+        where none fits, at most 10,000,000.
+
+    Raises:
+        TypeError: If epsilon or delta is not a real number.
+        ValueError: If one is outside of its range.
+        UnsupportedEventError: If the accountant does not support the event.
+    """
+    limit = fields.real_number("epsilon", epsilon)
+    if limit < 0:
+        raise ValueError(f"epsilon must be non-negative. Found {epsilon}.")
+    target = fields.probability("delta", delta)
+
+    def excess(runs: float) -> float:
+        after = copy.deepcopy(accountant)
+        after.compose(event, math.floor(runs))
+        return _excess(after.get_epsilon(target), limit)
+
+    if excess(1) > 0:
+        return 0
+    least = 1
+    while excess(2 * least) <= 0:
+        least *= 2
+        if 2 * least > _MOST_RUNS:
+            return least
+    runs = math.floor(optimize.brentq(excess, least, 2 * least, xtol=0.5))
+    while excess(runs) > 0:
+        runs -= 1
+    while excess(runs + 1) <= 0:
+        runs += 1
+    return runs
+
+
+def _excess(found: float, limit: float) -> float:
+    """Returns log(found / limit), at most 0 only if found is at most limit."""
+    if found == limit:
+        return 0.0
+    small, large = 1e-300, 1e300
+    gap = math.log(min(max(found, small), large)) - math.log(
+        min(max(limit, small), large)
+    )
+    return max(gap, small) if found > limit else min(gap, -small)
+
+
+class RenyiFilter:
+    """A budget for events that are chosen while outputs of earlier ones are seen.
+
+        budget = RenyiFilter(epsilon=2.0, delta=1e-6)
+        while budget.may_run(event):
+            event = ...  # Run it; choose the next one by what came out.
+            budget.spend(event)
+
+    At each of m orders α it adds up Rényi divergences, and lets an event run while at
+    one order or more the sum stays within the divergence that gives ε at δ / m.
+
+    Args:
+        epsilon: The budget ε, in nats, positive.
+        delta: The budget's δ, in (0, 1).
+        orders: The orders, above 1; by default the best one of Gaussian noise and a
+            smaller one. For small samples with little noise, one yet smaller is better.
+            They must not depend on the data.
+        neighboring_relation: As in `RdpAccountant`.
+
+    Raises:
+        TypeError: If a number is none.
+        ValueError: If one is outside of its range, or no order can meet the budget.
+
+    Guarantees:
+        All that runs within `may_run` is (ε, δ)-private together, however each event
+        was chosen from the outputs before it. At one order this is the theorem of the
+        source. With m of them, sort the ends of the run by the first order that is
+        within its budget to the end. Of each sort the outputs are those of a run that
+        the filter of this order alone would have let run, (ε, δ / m)-private; the sum
+        over the sorts is (ε, δ).
+
+    Source:
+        https://arxiv.org/abs/2008.11193, Theorem 3.1 and section 4 (a Rényi filter of
+        one order); several orders by the argument above.
+    """
+
+    def __init__(
+        self,
+        epsilon: float,
+        delta: float,
+        *,
+        orders: Sequence[float] | None = None,
+        neighboring_relation: NeighborRel = NeighborRel.ADD_OR_REMOVE_ONE,
+    ) -> None:
+        limit, tail = _budget(epsilon, delta)
+        if orders is None:
+            best = _best_order(limit, tail)
+            orders = [1 + 0.6 * (best - 1), best]
+        self.orders = tuple(fields.real_number("orders", order) for order in orders)
+        for order in self.orders:
+            if not 1.01 <= order < 1e6:
+                raise ValueError(f"orders must be in [1.01, 1e6). Found {order}.")
+        if not self.orders:
+            raise ValueError("orders must hold at least one order. Found none.")
+        share = tail / len(self.orders)
+        self._limits = [_divergence(limit, share, order) for order in self.orders]
+        if max(self._limits) <= 0:
+            raise ValueError(
+                f"epsilon must be larger, or orders: none of {self.orders} gives "
+                f"epsilon {epsilon} at delta {delta}."
+            )
+        self._relation = neighboring_relation
+        self._spent = [0.0] * len(self.orders)
+        self._divergences(stock.NoOpDpEvent())  # It checks the relation.
+
+    @property
+    def spent(self) -> float:
+        """The share of the budget that is spent, at the order where it is least."""
+        shares = [
+            used / limit if limit > 0 else math.inf
+            for used, limit in zip(self._spent, self._limits, strict=True)
+        ]
+        return min(shares)
+
+    def may_run(self, event: stock.DpEvent, count: int = 1) -> bool:
+        """Tells whether an event fits, so many times; it changes nothing.
+
+        Raises:
+            TypeError, ValueError: If a field of the event has no meaning, or it has
+                groups or a δ of its own, which a Rényi divergence does not bound.
+            UnsupportedEventError: If `RdpAccountant` does not support the event.
+        """
+        return self._fits(self._after(event, count))
+
+    def spend(self, event: stock.DpEvent, count: int = 1) -> None:
+        """Counts an event that ran, so many times.
+
+        Raises:
+            TypeError, ValueError, UnsupportedEventError: As `may_run` does, and then
+                nothing changes.
+            RuntimeError: If it did not fit. It is counted, so that nothing else fits,
+                and the budget is not kept.
+        """
+        self._spent = self._after(event, count)
+        if not self._fits(self._spent):
+            raise RuntimeError(
+                "The budget is overrun: ask may_run before an event runs."
+            )
+
+    def _fits(self, spent: Sequence[float]) -> bool:
+        return any(
+            used <= limit for used, limit in zip(spent, self._limits, strict=True)
+        )
+
+    def _after(self, event: stock.DpEvent, count: int) -> list[float]:
+        runs = fields.positive_integer("count", count)
+        return [
+            (used + runs * more) * (1 + _ROUNDING)
+            for used, more in zip(self._spent, self._divergences(event), strict=True)
+        ]
+
+    def _divergences(self, event: stock.DpEvent) -> list[float]:
+        _refuse_groups(event)
+        accountant = rdp_accountant.RdpAccountant(self.orders, self._relation)
+        accountant.compose(event)
+        if accountant.extra_delta:
+            raise ValueError(f"event must have no δ of its own. Found {event!r:.80}.")
+        found: list[float] = accountant.rdp.tolist()
+        return found
+
+
+class GaussianFilter:
+    """A budget for Gaussian noise that is chosen while earlier outputs are seen.
+
+    It is used as `RenyiFilter` is. For Gaussian noise it loses nothing: as much may run
+    as if all had been planned before.
+
+    Args:
+        epsilon: The budget ε, in nats, positive.
+        delta: The budget's δ, in (0, 1).
+        neighboring_relation: As in the accountant.
+
+    Raises:
+        TypeError: If a number is none.
+        ValueError: If one is outside of its range.
+
+    Guarantees:
+        All that runs within `may_run` is together at least as private as one Gaussian
+        mechanism with ε at δ, however each event was chosen.
+
+    Source:
+        https://arxiv.org/abs/2210.17520: where the sum of 1 / σ² never exceeds μ², the
+        whole is μ-GDP.
+    """
+
+    def __init__(
+        self,
+        epsilon: float,
+        delta: float,
+        *,
+        neighboring_relation: NeighborRel = NeighborRel.ADD_OR_REMOVE_ONE,
+    ) -> None:
+        limit, tail = _budget(epsilon, delta)
+        noise = calibrate(
+            stock.GaussianDpEvent,
+            lambda accountant: accountant.get_epsilon_bounds(tail),
+            limit,
+            neighboring_relation=neighboring_relation,
+        )
+        self._limit = 1 / Fraction(noise) ** 2
+        self._spent = Fraction(0)
+
+    @property
+    def spent(self) -> float:
+        """The share of the budget that is spent."""
+        return float(self._spent / self._limit)
+
+    def may_run(self, event: stock.DpEvent, count: int = 1) -> bool:
+        """Tells whether an event fits, so many times; it changes nothing.
+
+        Raises:
+            TypeError, ValueError: If a field of the event has no meaning.
+            UnsupportedEventError: If it has other parts than Gaussian noise.
+        """
+        return self._after(event, count) <= self._limit
+
+    def spend(self, event: stock.DpEvent, count: int = 1) -> None:
+        """Counts an event that ran, so many times.
+
+        Raises:
+            TypeError, ValueError, UnsupportedEventError: As `may_run` does, and then
+                nothing changes.
+            RuntimeError: If it did not fit, as in `RenyiFilter.spend`.
+        """
+        self._spent = self._after(event, count)
+        if self._spent > self._limit:
+            raise RuntimeError(
+                "The budget is overrun: ask may_run before an event runs."
+            )
+
+    def _after(self, event: stock.DpEvent, count: int) -> Fraction:
+        runs = fields.positive_integer("count", count)
+        return self._spent + runs * _precision(event)
+
+
+def _precision(event: stock.DpEvent) -> Fraction:
+    """Returns the sum of 1 / σ² of Gaussian noise, exactly."""
+    if isinstance(event, stock.GaussianDpEvent):
+        noise = fields.noise_multiplier(event.noise_multiplier)
+        if not noise:
+            raise ValueError("noise_multiplier must be positive. Found 0.")
+        return 1 / Fraction(noise) ** 2
+    if isinstance(event, stock.NoOpDpEvent):
+        return Fraction(0)
+    if isinstance(event, stock.SelfComposedDpEvent):
+        count = fields.non_negative_integer("count", event.count)
+        return count * _precision(event.event)
+    if isinstance(event, stock.ComposedDpEvent):
+        return sum(map(_precision, event.events), Fraction(0))
+    raise privacy_accountant.UnsupportedEventError(
+        f"GaussianFilter takes Gaussian noise that is not sampled: use RenyiFilter. "
+        f"Found {event!r:.80}."
+    )
+
+
+def _refuse_groups(event: Any) -> None:
+    """Raises ValueError if an event, or one inside of it, is that of a group."""
+    if type(event).__name__ == "GroupSubsampledEvent":
+        raise ValueError(
+            "event must be that of single records: the size of a group is one for all "
+            "that runs. Found a GroupSubsampledEvent."
+        )
+    inside = getattr(event, "events", [getattr(event, "event", None)])
+    for each in inside:
+        if each is not None:
+            _refuse_groups(each)
+
+
+def _budget(epsilon: float, delta: float) -> tuple[float, float]:
+    limit = fields.real_number("epsilon", epsilon)
+    tail = fields.real_number("delta", delta)
+    if not 0 < limit < math.inf:
+        raise ValueError(f"epsilon must be positive and finite. Found {epsilon}.")
+    if not 0 < tail < 1:
+        raise ValueError(f"delta must be in (0, 1). Found {delta}.")
+    return limit, tail
+
+
+def _divergence(epsilon: float, delta: float, order: float) -> float:
+    """Returns a divergence of an order that gives ε at δ, rounded down.
+
+    Source:
+        https://arxiv.org/abs/2004.00010, Proposition 12.
+    """
+    tail = (math.log(delta) + math.log(order)) / (order - 1)
+    spread = math.log1p(-1 / order)
+    rounding = _ROUNDING * (epsilon - spread + abs(tail) + 1 / (order - 1))
+    return epsilon - spread + tail - rounding
+
+
+def _best_order(epsilon: float, delta: float) -> float:
+    """Returns about the order at which most Gaussian noise fits."""
+    found = optimize.minimize_scalar(
+        lambda x: -_divergence(epsilon, delta, 1 + math.exp(x)) / (1 + math.exp(x)),
+        bounds=(-4.0, 12.0),
+        method="bounded",
+    )
+    return 1 + math.exp(float(found.x))

@@ -1,0 +1,1 @@
+"""Accountants and events for other libraries, each a module that imports its own."""

@@ -1,0 +1,348 @@
+"""Events and certified bounds for jax_privacy's ways of drawing batches.
+
+    from dp_accounting_ext.integrations import jax_privacy as certified
+
+    event = certified.from_strategy(strategy, noise_multiplier)
+
+    tracked = certified.StrategyAccountant(strategy, noise_multiplier)
+    for batch in tracked.batch_iterator(num_examples, rng):  # The strategy's own.
+        …
+    tracked.get_epsilon_bounds(delta)
+
+Where jax_privacy calibrates, `ext.PLDAccountant` itself is the `accountant_fn` that it
+asks for, and an `ext.PLDAccountant(relation)` the `accountant` of older versions;
+`accountant_config()` is what their `DpsgdTrainingAccountant` takes.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+import math
+from typing import Any
+from typing import cast
+
+from dp_accounting import dp_event as stock
+from dp_accounting import privacy_accountant
+from jax_privacy import batch_selection
+import numpy as np
+
+from dp_accounting_ext import dp_event
+from dp_accounting_ext import pld_accountant
+from dp_accounting_ext.validation import fields
+
+NeighborRel = privacy_accountant.NeighboringRelation
+
+# Certified: more than the roundings of a norm and a quotient, relatively.
+_ROUNDING = 1e-12
+
+
+@dataclasses.dataclass(frozen=True)
+class _Setting:
+    """What an event depends on beside the strategy, as in `from_strategy`."""
+
+    noise_multiplier: float
+    matrix: Any
+    num_examples: int | None
+    neighboring_relation: NeighborRel
+
+    @property
+    def step(self) -> stock.DpEvent:
+        """One step whose noise is not correlated with that of others."""
+        return stock.GaussianDpEvent(self.noise_multiplier)
+
+    def number_of_examples(self) -> int:
+        if self.num_examples is None:
+            raise ValueError(
+                "num_examples must be given for batches of a bounded size. Found it "
+                "missing."
+            )
+        return fields.positive_integer("num_examples", self.num_examples)
+
+    def refuse_correlation(self, strategy: Any) -> None:
+        if self.matrix is not None:
+            raise privacy_accountant.UnsupportedEventError(
+                f"No theorem covers correlated noise with {type(strategy).__name__}: "
+                f"use CyclicPoissonSampling with as many bands as its cycle is long, "
+                f"or BallsInBinsSampling."
+            )
+
+
+def from_strategy(
+    strategy: Any,
+    noise_multiplier: float,
+    *,
+    matrix: Any = None,
+    num_examples: int | None = None,
+    neighboring_relation: NeighborRel = NeighborRel.ADD_OR_REMOVE_ONE,
+) -> stock.DpEvent:
+    """Returns the event of all steps of a strategy of `jax_privacy.batch_selection`.
+
+    Args:
+        strategy: How batches are drawn. Of a `UserSelectionStrategy`, whose gradients
+            are clipped for each user, the event is as a user sees it.
+        noise_multiplier: Standard deviation of the noise over the clip. (Where
+            jax_privacy scales noise by a sensitivity of two clips, for REPLACE_ONE,
+            twice its noise multiplier.)
+        matrix: Of correlated noise, the strategy matrix C: its Toeplitz coefficients
+            (c_0, c_1, …), or a `BufferedToeplitz`. The noise_multiplier is over the
+            clip then, not over a column's norm.
+        num_examples: Number of examples (of users), for batches of a bounded size.
+        neighboring_relation: That of the accountant which is to compose the event.
+
+    Raises:
+        TypeError: If it is not a strategy.
+        ValueError: If a field of the strategy has no meaning, or its partition moves
+            examples where one is added or removed.
+        UnsupportedEventError: If no theorem covers the strategy.
+
+    Source:
+        https://arxiv.org/abs/2306.08153 (bands with cyclic Poisson sampling);
+        https://arxiv.org/abs/2410.06266 (correlated noise with balls in bins).
+    """
+    setting = _Setting(
+        fields.noise_multiplier(noise_multiplier),
+        matrix,
+        num_examples,
+        fields.neighboring_relation(neighboring_relation),
+    )
+    strategy = _of_records(strategy)
+    for name, construction in _CONSTRUCTIONS.items():
+        # Of exactly this type: a subclass may draw otherwise.
+        if type(strategy) is getattr(batch_selection, name, None):
+            return construction(strategy, setting)
+    if isinstance(strategy, batch_selection.BatchSelectionStrategy):
+        raise privacy_accountant.UnsupportedEventError(
+            f"No theorem covers {type(strategy).__name__}. Those that are covered are "
+            f"{', '.join(_CONSTRUCTIONS)}."
+        )
+    raise TypeError(f"strategy must be one of batches. Found {strategy!r:.60}.")
+
+
+def _of_records(strategy: Any) -> Any:
+    """Returns the strategy that draws what is protected: examples, or users."""
+    if type(strategy) is batch_selection.UserSelectionStrategy:
+        return strategy.base_strategy
+    return strategy
+
+
+def _cyclic_poisson(strategy: Any, setting: _Setting) -> stock.DpEvent:
+    """Returns a Poisson sample for each cycle: the steps of one group of examples."""
+    cycle = fields.positive_integer("cycle_length", strategy.cycle_length)
+    independent = batch_selection.PartitionType.INDEPENDENT
+    is_independent = strategy.partition_type is independent
+    added = NeighborRel.ADD_OR_REMOVE_ONE
+    if cycle > 1 and setting.neighboring_relation is added and not is_independent:
+        raise ValueError(
+            "partition_type must be INDEPENDENT under ADD_OR_REMOVE_ONE: with one "
+            "example less, EQUAL_SPLIT moves others to other groups. Found "
+            "EQUAL_SPLIT; or use REPLACE_SPECIAL."
+        )
+    noise = setting.noise_multiplier
+    if setting.matrix is not None:
+        column = _coefficients(setting.matrix, strategy.iterations)
+        bands = int(np.flatnonzero(column)[-1]) + 1
+        if bands > cycle:
+            raise privacy_accountant.UnsupportedEventError(
+                f"No theorem covers CyclicPoissonSampling with more bands than "
+                f"cycle_length. Found {bands} and {cycle}."
+            )
+        noise = noise / math.hypot(*column) * (1 - _ROUNDING)
+    rounds = -(-_iterations(strategy) // cycle)
+    if strategy.truncated_batch_size is None:
+        step = stock.GaussianDpEvent(noise)
+        sampled = stock.PoissonSampledDpEvent(strategy.sampling_prob, step)
+        return stock.SelfComposedDpEvent(sampled, rounds)
+    if cycle > 1 and is_independent:
+        raise ValueError(
+            "partition_type must be EQUAL_SPLIT with truncated_batch_size: the size of "
+            "a group must be known. Found INDEPENDENT."
+        )
+    truncated = stock.TruncatedSubsampledGaussianDpEvent(
+        dataset_size=setting.number_of_examples() // cycle,
+        sampling_probability=strategy.sampling_prob,
+        truncated_batch_size=strategy.truncated_batch_size,
+        noise_multiplier=noise,
+    )
+    return stock.SelfComposedDpEvent(truncated, rounds)
+
+
+def _balls_in_bins(strategy: Any, setting: _Setting) -> stock.DpEvent:
+    """Returns one allocation of all cycles: bins are drawn once."""
+    bins = fields.positive_integer("cycle_length", strategy.cycle_length)
+    cycles, rest = divmod(_iterations(strategy), bins)
+    if setting.matrix is not None:
+        if rest:
+            raise ValueError(
+                f"iterations must be a multiple of cycle_length for correlated noise. "
+                f"Found {strategy.iterations} and {bins}."
+            )
+        return dp_event.MatrixAllocationEvent(
+            _coefficients(setting.matrix, strategy.iterations),
+            setting.noise_multiplier,
+            bins,
+            cycles,
+        )
+    whole = stock.SelfComposedDpEvent(setting.step, cycles)
+    if not rest:
+        return dp_event.RandomAllocationEvent(whole, 1, bins)
+    longer = stock.SelfComposedDpEvent(setting.step, cycles + 1)
+    if not cycles:
+        return dp_event.ScheduledAllocationEvent([longer], [rest], bins)
+    counts = [rest, bins - rest]
+    return dp_event.ScheduledAllocationEvent([longer, whole], counts, bins)
+
+
+def _random_allocation(strategy: Any, setting: _Setting) -> stock.DpEvent:
+    setting.refuse_correlation(strategy)
+    if not strategy.total_participations:
+        return stock.NoOpDpEvent()
+    return dp_event.RandomAllocationEvent(
+        setting.step, strategy.total_participations, strategy.iterations
+    )
+
+
+def _fixed_batches(strategy: Any, setting: _Setting) -> stock.DpEvent:
+    setting.refuse_correlation(strategy)
+    kind = (
+        stock.SampledWithReplacementDpEvent
+        if strategy.replace
+        else stock.SampledWithoutReplacementDpEvent
+    )
+    sampled = kind(setting.number_of_examples(), strategy.batch_size, setting.step)
+    return stock.SelfComposedDpEvent(sampled, _iterations(strategy))
+
+
+_CONSTRUCTIONS: Mapping[str, Callable[[Any, _Setting], stock.DpEvent]] = {
+    "CyclicPoissonSampling": _cyclic_poisson,
+    "BallsInBinsSampling": _balls_in_bins,
+    "RandomAllocationSampling": _random_allocation,
+    "FixedBatchSampling": _fixed_batches,
+}
+
+
+def _iterations(strategy: Any) -> int:
+    return fields.positive_integer("iterations", strategy.iterations)
+
+
+def _coefficients(matrix: Any, iterations: int) -> Sequence[float]:
+    """Returns the first column of C, of as many rows as there are steps."""
+    if hasattr(matrix, "buf_decay"):
+        decays, scales = (
+            np.asarray(x, np.float64).reshape(-1).tolist()
+            for x in (matrix.buf_decay, matrix.output_scale)
+        )
+        whole = dp_event.MatrixAllocationEvent.from_buffered_toeplitz(
+            decays, scales, 1.0, 1, iterations
+        )
+        return cast(Sequence[float], whole.strategy)
+    column = fields.real_numbers("matrix", np.asarray(matrix, np.float64))
+    if column.ndim != 1 or not column.any():
+        raise ValueError(
+            f"matrix must be the Toeplitz coefficients of a strategy, or a "
+            f"BufferedToeplitz. Found shape {column.shape}."
+        )
+    coefficients: list[float] = column[:iterations].tolist()
+    return coefficients
+
+
+class StrategyAccountant:
+    """Counts the steps that a strategy's iterator hands out, and bounds their ε.
+
+    Every iterator draws anew, also after a checkpoint; what it had drawn before counts
+    for the steps that ran.
+
+    Args:
+        strategy: As in `from_strategy`.
+        noise_multiplier: As in `from_strategy`.
+        **options: Those of `from_strategy`. With a matrix, one iterator may run: noise
+            that goes on where another ended is none of its theorems'.
+
+    Raises:
+        TypeError, ValueError, UnsupportedEventError: As `from_strategy` does.
+    """
+
+    def __init__(self, strategy: Any, noise_multiplier: float, **options: Any) -> None:
+        from_strategy(strategy, noise_multiplier, **options)
+        self.strategy, self.noise_multiplier = strategy, noise_multiplier
+        self.options = options
+        self._draws: list[int] = []
+
+    def batch_iterator(self, num_examples: Any, rng: Any = None) -> Iterator[Any]:
+        """Yields the strategy's batches, and counts each as it is handed out."""
+        number = len(self._draws)
+        self._draws.append(0)
+        for batch in self.strategy.batch_iterator(num_examples, rng):
+            self._draws[number] += 1
+            yield batch
+
+    def event(self) -> stock.DpEvent:
+        """Returns what ran, as an event.
+
+        Raises:
+            ValueError: If several iterators ran with correlated noise.
+        """
+        draws = [steps for steps in self._draws if steps]
+        if len(draws) > 1 and self.options.get("matrix") is not None:
+            raise ValueError(
+                f"batch_iterator must run once with correlated noise. Found "
+                f"{len(draws)} that ran."
+            )
+        return stock.ComposedDpEvent([self._of_draw(steps) for steps in draws])
+
+    def _of_draw(self, steps: int) -> stock.DpEvent:
+        strategy = _of_records(self.strategy)
+        planned = getattr(strategy, "total_participations", None)
+        if planned is None or steps == strategy.iterations:
+            # Of all others, fewer iterations are the first ones of more.
+            cut = dataclasses.replace(strategy, iterations=steps)
+            return from_strategy(cut, self.noise_multiplier, **self.options)
+        if planned != 1:
+            raise ValueError(
+                f"total_participations must be 1 where a draw has not ended. Found "
+                f"{planned}, and {steps} of {strategy.iterations} steps."
+            )
+        step = stock.GaussianDpEvent(self.noise_multiplier)
+        return dp_event.ScheduledAllocationEvent([step], [steps], strategy.iterations)
+
+    def pld_accountant(self) -> pld_accountant.PLDAccountant:
+        """Returns an accountant that has composed what ran: for risks, and curves."""
+        relation = self.options.get(
+            "neighboring_relation", NeighborRel.ADD_OR_REMOVE_ONE
+        )
+        return pld_accountant.PLDAccountant(relation).compose(self.event())
+
+    def get_epsilon_bounds(self, delta: float) -> tuple[float, float]:
+        """Returns certified bounds on ε at δ: lower ≤ the true ε ≤ upper, in nats."""
+        return self.pld_accountant().get_epsilon_bounds(delta)
+
+    def state_dict(self) -> dict[str, Sequence[int]]:
+        """Returns what a checkpoint keeps: the steps of each draw."""
+        return {"draws": list(self._draws)}
+
+    def load_state_dict(self, state: Mapping[str, Sequence[int]]) -> None:
+        """Takes what `state_dict` gave; iterators that run from now on draw anew.
+
+        Raises:
+            TypeError, ValueError: If it is none; then nothing changes.
+        """
+        self._draws = [
+            fields.non_negative_integer("draws", steps)
+            for steps in fields.sequence("draws", state.get("draws"))
+        ]
+
+
+def accountant_config() -> Any:
+    """Returns the configuration of a certified accountant, for versions to 2.0.
+
+    That is what `jax_privacy.accounting.DpsgdTrainingAccountant` and the functions that
+    calibrate for it take.
+    """
+    from jax_privacy import accounting
+
+    class CertifiedAccountantConfig(accounting.PldAccountantConfig):  # type: ignore[misc]
+        def create_accountant(self) -> pld_accountant.PLDAccountant:
+            return pld_accountant.PLDAccountant()
+
+    return CertifiedAccountantConfig()

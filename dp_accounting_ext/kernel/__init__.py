@@ -1,0 +1,1 @@
+"""The whole arithmetic: laws of sums, and what is read off them."""

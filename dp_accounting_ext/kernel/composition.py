@@ -1,0 +1,117 @@
+"""Compositions: sums of privacy losses, read in both directions."""
+
+from collections.abc import Callable
+from collections.abc import Sequence
+import functools
+
+from dp_accounting_ext.kernel import dominating_pair
+from dp_accounting_ext.kernel import lattice_law
+from dp_accounting_ext.kernel import law_sums
+from dp_accounting_ext.kernel import pair
+from dp_accounting_ext.kernel import profile
+from dp_accounting_ext.kernel import sums
+
+Axis = lattice_law.Axis
+Bound = dominating_pair.Bound
+Direction = dominating_pair.Direction
+DirectedPairs = dominating_pair.DirectedPairs
+DominatingPair = dominating_pair.DominatingPair
+# Pairs, made when they are asked for, with the number of runs of each.
+Parts = Sequence[tuple[Callable[[], DirectedPairs], int]]
+
+# Tuning: a law is read from Q's side, too, if Q's middle is within so many scales of
+# P's, where cells are narrow, and if what Q's sink was given is no more than this over
+# what tails may have.
+_FURTHEST = 12.0
+_GIVEN = 100.0
+# Tuning: so much of Q's mass is missed.
+_SEEN = 1e-7
+
+
+class Composition:
+    """The two laws of a composition, each direction accurate in its own tail.
+
+    Args:
+        parts: Pairs of that side, with the number of runs of each.
+        bound: The side.
+        resolution: Of the lattice.
+        tail_mass: Probability that may go to the sinks (of an upper bound), or be
+            dropped (of a lower one), in all.
+
+    Guarantees:
+        Upper (lower) pairs give an upper (lower) bound, in both directions.
+
+    Source:
+        https://arxiv.org/abs/2106.08567, Theorem 10 (composition).
+    """
+
+    def __init__(
+        self,
+        parts: Parts,
+        bound: Bound,
+        resolution: lattice_law.Resolution,
+        tail_mass: float,
+    ) -> None:
+        self._parts = parts
+        self._bound = bound
+        self._resolution = resolution
+        self._tail_mass = tail_mass
+
+    def accurate_in(self, direction: Direction) -> pair.Pair:
+        """Returns the pair that is accurate in a direction, P with the record."""
+        if direction is Direction.REMOVE or self._serves_both:
+            return self._remove
+        return self._add.swapped()
+
+    def profile(self, direction: Direction) -> profile.Profile:
+        """Returns the privacy profile in a direction."""
+        return self.accurate_in(direction).profile(direction)
+
+    def pairs(self) -> DirectedPairs:
+        """Returns the pairs by their ratios, for what is sampled as a whole."""
+        remove = self._remove.dominating_pair()
+        if self._serves_both:
+            return DirectedPairs.same(remove)
+        return DirectedPairs(remove, self._add.swapped().dominating_pair())
+
+    @functools.cached_property
+    def _is_one(self) -> bool:
+        """Tells whether one pair serves both directions of every part."""
+        return all(make().add is make().remove for make, _ in self._parts)
+
+    @functools.cached_property
+    def _remove(self) -> pair.Pair:
+        return self._sum(lambda pairs: pairs.remove, both=self._is_one)
+
+    @functools.cached_property
+    def _add(self) -> pair.Pair:
+        return self._sum(lambda pairs: dominating_pair.dual(pairs.add), both=False)
+
+    @functools.cached_property
+    def _serves_both(self) -> bool:
+        """Tells whether the pair of a record that is removed serves one that is added.
+
+        Far from P's middle cells are wide, and Q's masses may have gone to the sink.
+        """
+        if not self._is_one:
+            return False
+        found = self._remove
+        sinks = [(make().remove.zero_mass, count) for make, count in self._parts]
+        chance = sums.probability_of_any(sinks)
+        if self._bound is Bound.LOWER and found.q.sum() < (1 - chance) * (1 - _SEEN):
+            # Outputs were left out that are too rare of P's.
+            return False
+        given = found.under - chance
+        return given <= _GIVEN * self._tail_mass and found.distance() <= _FURTHEST
+
+    def _sum(
+        self, side: Callable[[DirectedPairs], DominatingPair], *, both: bool
+    ) -> pair.Pair:
+        laws = (
+            (law_sums.of_pair(side(make()), Axis.LOSS), count)
+            for make, count in self._parts
+        )
+        summed = law_sums.sum_of(
+            laws, self._bound, self._resolution, self._tail_mass, both=both
+        )
+        return law_sums.read(summed)

@@ -1,0 +1,519 @@
+"""The one type that flows through the package: the law of Z = dP/dQ under Q."""
+
+from collections.abc import Callable
+from collections.abc import Sequence
+import dataclasses
+import enum
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from dp_accounting_ext.kernel import floats
+from dp_accounting_ext.kernel import sums
+
+FloatArray = npt.NDArray[np.float64]
+
+UNIT_ROUNDOFF = floats.UNIT_ROUNDOFF  # For mechanisms registered by others.
+
+# Certified: beside it 1e-300 is far less than a rounding.
+_LARGE_BESIDE_RARE = 1e-280
+# Certified: a product, or a sum of a few, of which one is a denormal.
+_DENORMAL_UNITS = 8 * 5e-324
+# Ratios that are equal but for rounding may change places.
+_DISORDER = 1e-9
+# Certified: less likely outputs tell everything, or are left out: ratios of the others
+# fit a float.
+_RARE = 1e-290
+# Certified: up to it 1 / (1 − e) is at most e^{1.01 e}, the factor of `allowance`.
+_LARGEST_ERROR = 0.01
+
+
+class Bound(enum.Enum):
+    """Which side of the true privacy profile a pair certifies."""
+
+    UPPER = "upper"
+    LOWER = "lower"
+
+
+class Direction(enum.Enum):
+    """Which of the two adjacent datasets holds the record."""
+
+    REMOVE = "remove"
+    ADD = "add"
+
+
+@dataclasses.dataclass(frozen=True)
+class DominatingPair:
+    """A pair (P, Q), represented by the law of Z = dP/dQ under Q.
+
+    With atoms z_i of Q-mass q_i, the hockey-stick divergences at κ = e^ε are
+
+        remove: H_κ(P‖Q) = infinity_mass + Σ q_i (z_i − κ)_+
+        add:    H_κ(Q‖P) = zero_mass + Σ q_i (1 − κ z_i)_+
+
+    A pair dominates another in both directions if and only if its Z is larger
+    in the convex order. This is the paper's PLD realization (Definition 3.1 of
+    https://arxiv.org/abs/2602.17284): loss ln z_i with mass q_i z_i.
+
+    Attributes:
+        ratios: (n,) values of Z, positive and increasing.
+        masses: (n,) their probabilities under Q.
+        infinity_mass: P(dQ = 0), the mass of an infinite loss when a record is
+            removed.
+        zero_mass: Q(dP = 0), the mass of an infinite loss when one is added.
+        bound: Whether the pair dominates the mechanism or is dominated by it.
+        mass_error: Bound on the relative rounding error of any mass. Those of a lower
+            pair count as exact: (1 − mass_error) times them, at ratios within
+            ratio_error, is below the mechanism in the order of convex functions ≥ 0.
+        ratio_error: Bound on the relative rounding error of any ratio.
+
+    Guarantees:
+        `delta` and `epsilon` count both errors in on the safe side. Of every atom P's
+        mass and Q's are 0, or at least 1e-300, so that no ratio or e^ε multiplies a
+        mass that has lost its digits: where one is less, both go to the sinks (upper),
+        or it is raised to that (lower), as the pair is made.
+
+    Raises:
+        ValueError: If ratios are not positive, finite and increasing, or masses and
+            errors are not finite and at least 0.
+    """
+
+    ratios: FloatArray
+    masses: FloatArray
+    infinity_mass: float
+    zero_mass: float
+    bound: Bound
+    mass_error: float = 0.0
+    ratio_error: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._check()
+        if (self.ratios[1:] < self.ratios[:-1]).any():
+            order = np.argsort(self.ratios, kind="stable")
+            object.__setattr__(self, "ratios", self.ratios[order])
+            object.__setattr__(self, "masses", self.masses[order])
+        p_masses = self.p_masses
+        rare = np.minimum(self.masses, p_masses) < floats.SMALLEST_MASS
+        if not rare.any():
+            return
+        # A ratio too small for a float is stored as 0.
+        rare &= (self.masses > 0) | (self.ratios == 0)
+        if not rare.any():
+            return
+        if self.bound is Bound.UPPER:
+            self._lose(rare, p_masses)
+        else:
+            self._lift(rare, p_masses)
+
+    def _lose(self, rare: npt.NDArray[np.bool_], p_masses: FloatArray) -> None:
+        """Splits rare atoms between the sinks."""
+        rounding = floats.raised(1 + self.mass_error + self.ratio_error)
+        # What a denormal may lack its ratio multiplies.
+        lacking = self.ratios * (self.masses < floats.SMALLEST_MASS) + 1.0
+        p_lost = float((p_masses + _DENORMAL_UNITS * lacking)[rare].sum()) * rounding
+        q_lost = float((self.masses + _DENORMAL_UNITS)[rare].sum()) * rounding
+        self._set(self.ratios[~rare], self.masses[~rare])
+        object.__setattr__(self, "infinity_mass", self.infinity_mass + p_lost)
+        object.__setattr__(self, "zero_mass", self.zero_mass + q_lost)
+
+    def _lift(self, rare: npt.NDArray[np.bool_], p_masses: FloatArray) -> None:
+        """Raises the lesser mass of rare atoms, which brings P and Q together.
+
+        By 1e-300 at most, which is rounding beside any δ. Where both are rare the atom
+        is dropped.
+        """
+        kept = ~rare | (np.maximum(self.masses, p_masses) >= _LARGE_BESIDE_RARE)
+        lifted = rare[kept]
+        ratios, masses = self.ratios[kept].copy(), self.masses[kept].copy()
+        p_lifted = np.maximum(p_masses[kept][lifted], floats.SMALLEST_MASS)
+        masses[lifted] = np.maximum(masses[lifted], floats.SMALLEST_MASS)
+        # Rounding must not take the product below.
+        ratios[lifted] = p_lifted / masses[lifted] * (1 + 4 * floats.UNIT_ROUNDOFF)
+        order = np.argsort(ratios, kind="stable")
+        self._set(ratios[order], masses[order])
+        rounding = 8 * floats.UNIT_ROUNDOFF
+        object.__setattr__(self, "mass_error", self.mass_error + rounding)
+        object.__setattr__(self, "ratio_error", self.ratio_error + rounding)
+
+    def _set(self, ratios: FloatArray, masses: FloatArray) -> None:
+        """Sets what atoms there are; where there is none, one without mass."""
+        if not ratios.size:
+            ratios, masses = np.ones(1), np.zeros(1)
+        object.__setattr__(self, "ratios", ratios)
+        object.__setattr__(self, "masses", masses)
+
+    def _check(self) -> None:
+        """Raises a ValueError that names what is wrong with the fields."""
+        ratios, masses = self.ratios, self.masses
+        if ratios.shape != masses.shape or ratios.ndim != 1:
+            raise ValueError(
+                "ratios and masses must have one shape, (n,). "
+                f"Found {ratios.shape} and {masses.shape}."
+            )
+        # Comparisons with NaN are false.
+        wrong = ~((ratios >= 0) & (ratios < math.inf))
+        if wrong.any():
+            raise ValueError(
+                f"ratios must be positive and finite. Found {ratios[wrong][0]}."
+            )
+        wrong = ~((masses >= 0) & (masses < math.inf))
+        if wrong.any():
+            raise ValueError(
+                f"masses must be finite and at least 0. Found {masses[wrong][0]}."
+            )
+        wrong = ratios[1:] < ratios[:-1] * (1 - _DISORDER)
+        if wrong.any():
+            place = int(wrong.argmax())
+            raise ValueError(
+                "ratios must be increasing. "
+                f"Found {ratios[place + 1]} after {ratios[place]}."
+            )
+        for name in ("infinity_mass", "zero_mass", "mass_error", "ratio_error"):
+            value = getattr(self, name)
+            if not 0 <= value < math.inf:
+                raise ValueError(
+                    f"{name} must be finite and at least 0. Found {value}."
+                )
+
+    @property
+    def p_masses(self) -> FloatArray:
+        """(n,) probabilities of the ratios under P."""
+        return self.ratios * self.masses
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that it takes."""
+        return self.ratios.nbytes + self.masses.nbytes
+
+    def variance(self) -> float:
+        """Returns the variance of Z under Q, infinite ratios aside."""
+        mean = float(self.p_masses.sum())
+        return (
+            sums.dot(self.masses, (self.ratios - mean) ** 2) + self.zero_mass * mean**2
+        )
+
+    def hockey_stick(self, epsilon: float, direction: Direction) -> float:
+        """Returns the hockey-stick divergence at e^epsilon of the atoms as stored."""
+        kappa = floats.exponential(epsilon)
+        if direction is Direction.REMOVE:
+            above = np.maximum(self.ratios - kappa, 0.0)
+            return self.infinity_mass + sums.dot(self.masses, above)
+        with np.errstate(over="ignore"):
+            scaled = kappa * self.ratios
+        return self.zero_mass + sums.dot(self.masses, np.maximum(1.0 - scaled, 0.0))
+
+    def delta(self, epsilon: float, direction: Direction) -> float:
+        """Returns a certified δ at ε, in nats; it never errs on the unsafe side."""
+        shift, factor = self._allowance()
+        value = factor * self.hockey_stick(epsilon + shift, direction)
+        if self.bound is Bound.UPPER and epsilon < 0:
+            value = max(value, least_delta(epsilon))
+        return min(max(value, 0.0), 1.0)
+
+    def epsilon(self, delta: float, direction: Direction) -> float:
+        """Returns a certified ε ≥ 0 at δ, in nats; inf where a sink exceeds δ."""
+        shift, factor = self._allowance()
+        if factor == 0:  # A lower bound whose errors leave nothing of it.
+            return 0.0
+        order = slice(None, None, -1 if direction is Direction.REMOVE else 1)
+        gain, cost = self.p_masses[order], self.masses[order]
+        sink = self.infinity_mass
+        if direction is Direction.ADD:
+            gain, cost, sink = cost, gain, self.zero_mass
+        log_kappa = _log_kappa(gain, cost, sink, delta / factor)
+        return max(0.0, log_kappa - shift)
+
+    def loss_range(self) -> float:
+        """Returns the largest finite loss minus the smallest, in nats."""
+        return math.log(float(self.ratios[-1])) - math.log(float(self.ratios[0]))
+
+    def _allowance(self) -> tuple[float, float]:
+        """Returns the shift of ε and the factor of δ that make an answer certain."""
+        return allowance(
+            self.bound, self.masses.size, self.mass_error, self.ratio_error
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class DirectedPairs:
+    """A mechanism's pair in each direction; most often one pair serves both.
+
+    Both are the law of Z = dP/dQ under Q, P with the record.
+
+    Attributes:
+        remove: The pair whose divergence H(P‖Q) bounds the mechanism's.
+        add: The pair whose divergence H(Q‖P) does.
+    """
+
+    remove: DominatingPair
+    add: DominatingPair
+
+    def of(self, direction: Direction) -> DominatingPair:
+        """Returns the pair of one direction."""
+        return self.remove if direction is Direction.REMOVE else self.add
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that both take."""
+        other = 0 if self.add is self.remove else self.add.nbytes
+        return self.remove.nbytes + other
+
+    @classmethod
+    def same(cls, pair: DominatingPair) -> "DirectedPairs":
+        """Returns one pair for both directions."""
+        return cls(pair, pair)
+
+    @classmethod
+    def combined(
+        cls,
+        each: Sequence["DirectedPairs"],
+        function: Callable[[Sequence[DominatingPair]], DominatingPair],
+    ) -> "DirectedPairs":
+        """Returns a function of several mechanisms' pairs, in each direction.
+
+        It is computed once where every mechanism has one pair for both.
+        """
+        remove = function([pairs.remove for pairs in each])
+        if all(pairs.add is pairs.remove for pairs in each):
+            return cls.same(remove)
+        return cls(remove, function([pairs.add for pairs in each]))
+
+    def map(
+        self, function: Callable[[DominatingPair], DominatingPair]
+    ) -> "DirectedPairs":
+        """Returns the images of both pairs, computed once where they are one."""
+        return DirectedPairs.combined([self], lambda pairs: function(pairs[0]))
+
+    def swapped(self) -> "DirectedPairs":
+        """Returns the pairs of the same two datasets exchanged."""
+        remove = dual(self.add)
+        if self.add is self.remove:
+            return DirectedPairs.same(remove)
+        return DirectedPairs(remove, dual(self.remove))
+
+
+def least_delta(epsilon: float) -> float:
+    """Returns 1 − e^ε, rounded up: no two laws have less at an ε below 0."""
+    return -math.expm1(epsilon) * (1 + 8 * floats.UNIT_ROUNDOFF)
+
+
+def trivial_pair(bound: Bound) -> DominatingPair:
+    """Returns the pair that dominates all (upper), or is dominated by all (lower)."""
+    if bound is Bound.LOWER:
+        return identity_pair(bound)
+    return DominatingPair(np.ones(1), np.zeros(1), 1.0, 1.0, bound)
+
+
+def identity_pair(bound: Bound) -> DominatingPair:
+    """Returns the pair of what tells nothing: Z is 1."""
+    return DominatingPair(np.ones(1), np.ones(1), 0.0, 0.0, bound)
+
+
+def of_probabilities(
+    p: npt.ArrayLike, q: npt.ArrayLike, bound: Bound, *, error: float
+) -> DominatingPair:
+    """Returns the pair of a mechanism that is known by the chances of its outputs.
+
+    Args:
+        p: (n,) probabilities of n outputs, or of cells of outputs, with the record.
+        q: (n,) probabilities of the same without it, in the same order.
+        bound: The side. What the chances lack to one is unknown: it may be an output
+            that tells everything (upper), or one that tells nothing (lower).
+        error: Bound on the *relative* error of any probability, below 0.003. One float
+            that was rounded once has 2^-53, one that is made of a few operations none
+            of which cancels digits a few times that.
+
+    Raises:
+        ValueError: If p and q have different shapes; if a probability is NaN, negative
+            or above one; if they sum to more than one; or if the error is none.
+
+    Guarantees:
+        The pair dominates the mechanism (upper), or is dominated by it (lower). Outputs
+        that are less likely than 1e-290 under either law tell everything (upper), or
+        are left out (lower).
+    """
+    laws = [np.asarray(law, dtype=np.float64) for law in (p, q)]
+    if laws[0].ndim != 1 or laws[0].shape != laws[1].shape:
+        raise ValueError(
+            "p and q must have one shape, (n,). "
+            f"Found {laws[0].shape} and {laws[1].shape}."
+        )
+    if not 0 <= error <= _LARGEST_ERROR / 3:
+        raise ValueError(f"error must be in [0, 0.003]. Found {error}.")
+    lacking = []
+    for name, law in zip("pq", laws, strict=True):
+        # Comparisons with NaN are false.
+        wrong = ~((law >= 0) & (law <= 1 + error))
+        if wrong.any():
+            raise ValueError(
+                f"{name} must hold probabilities, in [0, 1]. Found {law[wrong][0]}."
+            )
+        total, allowed = math.fsum(law), error + 4 * UNIT_ROUNDOFF
+        if total > 1 + allowed:
+            raise ValueError(f"{name} must sum to at most 1. Found {total}.")
+        lacking.append(1 - total if total < 1 - allowed else 0.0)
+    rare = (laws[0] < _RARE) | (laws[1] < _RARE)
+    known, sinks = [law[~rare] for law in laws], [0.0, 0.0]
+    for place, law in enumerate(laws):
+        # What the other law never does is no rounding.
+        telling = (laws[1 - place] == 0) & (law >= _RARE)
+        sinks[place] = math.fsum(law[telling])
+        if bound is Bound.UPPER:
+            rest = math.fsum(law[rare & ~telling]) + lacking[place]
+            sinks[place] = min((sinks[place] + rest) * (1 + 4 * UNIT_ROUNDOFF), 1.0)
+    ratios, masses = known[0] / known[1], known[1]
+    if not ratios.size:
+        ratios, masses = np.ones(1), np.zeros(1)
+    order = np.argsort(ratios, kind="stable")
+    return DominatingPair(
+        ratios[order],
+        masses[order],
+        infinity_mass=sinks[0],
+        zero_mass=sinks[1],
+        bound=bound,
+        mass_error=error + 8 * UNIT_ROUNDOFF,
+        ratio_error=2.1 * error + 4 * UNIT_ROUNDOFF,
+    )
+
+
+def certain(pair: DominatingPair) -> DominatingPair:
+    """Returns the pair, or what says nothing where it has no atom, or large errors.
+
+    Errors add up from step to step. Their bounds are of first order, so that they
+    must stay well below one.
+    """
+    if pair.ratios.size and pair.mass_error + pair.ratio_error <= _LARGEST_ERROR:
+        return pair
+    return trivial_pair(pair.bound)
+
+
+def without_tails(pair: DominatingPair, tail_mass: float) -> DominatingPair:
+    """Returns the pair without its rarest ratios at either end.
+
+    They go to both sinks (an upper bound: a split to 0 and infinity), or are
+    dropped (a lower one).
+
+    Args:
+        pair: n atoms.
+        tail_mass: The P-mass of high ratios, and the Q-mass of low ones, that goes.
+    """
+    if not pair.p_masses.any():
+        return pair
+    above = np.cumsum(pair.p_masses[::-1])[::-1]
+    low = int(np.searchsorted(np.cumsum(pair.masses), tail_mass))
+    high = int(np.searchsorted(-above, -tail_mass))
+    low, high = min(low, pair.ratios.size - 1), max(high, 1)
+    kept = slice(low, max(high, low + 1))
+    lost_p = lost_q = 0.0
+    if pair.bound is Bound.UPPER:
+        rounding = floats.raised(1 + pair.mass_error + pair.ratio_error)
+        gone = np.ones(pair.ratios.size, dtype=np.bool_)
+        gone[kept] = False
+        lost_p = float(pair.p_masses[gone].sum()) * rounding
+        lost_q = float(pair.masses[gone].sum()) * rounding
+    return dataclasses.replace(
+        pair,
+        ratios=pair.ratios[kept],
+        masses=pair.masses[kept],
+        infinity_mass=pair.infinity_mass + lost_p,
+        zero_mass=pair.zero_mass + lost_q,
+    )
+
+
+def mixture(
+    pairs: Sequence[DominatingPair], weights: Sequence[float]
+) -> DominatingPair:
+    """Returns the pair of a mechanism that draws one of several, and tells which.
+
+    Args:
+        pairs: All upper or all lower bounds.
+        weights: Their probabilities, which sum to one.
+    """
+    ratios = np.concatenate([pair.ratios for pair in pairs])
+    masses = np.concatenate(
+        [weight * pair.masses for pair, weight in zip(pairs, weights, strict=True)]
+    )
+    order = np.argsort(ratios, kind="stable")
+
+    def mean(values: Sequence[float]) -> float:
+        return sum(w * value for w, value in zip(weights, values, strict=True))
+
+    return DominatingPair(
+        ratios[order],
+        masses[order],
+        infinity_mass=mean([pair.infinity_mass for pair in pairs]),
+        zero_mass=mean([pair.zero_mass for pair in pairs]),
+        bound=pairs[0].bound,
+        mass_error=max(pair.mass_error for pair in pairs) + 4 * floats.UNIT_ROUNDOFF,
+        ratio_error=max(pair.ratio_error for pair in pairs),
+    )
+
+
+def allowance(
+    bound: Bound, terms: int, mass_error: float, ratio_error: float
+) -> tuple[float, float]:
+    """Returns how an answer that sums rounded terms is made certain.
+
+    Args:
+        bound: The side to err on.
+        terms: How many terms are summed.
+        mass_error: Bound on the relative error of each mass.
+        ratio_error: Bound on the relative error of each ratio.
+
+    Returns:
+        The amount to add to ε before a divergence is evaluated there, and the
+        factor to multiply the divergence by.
+    """
+    summation = 2 * (terms + 16) * floats.UNIT_ROUNDOFF
+    factor = mass_error + ratio_error + summation
+    shift = ratio_error + summation
+    if bound is Bound.UPPER:
+        # Errors multiply, and (1 + e)^n is more than 1 + n e.
+        return -shift, math.exp(min(1.01 * factor, floats.LARGEST_EXPONENT))
+    return shift, max(1 - factor, 0.0)
+
+
+def dual(pair: DominatingPair) -> DominatingPair:
+    """Returns the pair with P and Q exchanged.
+
+    Source:
+        https://arxiv.org/abs/2602.17284, Algorithm 7 (and Claim A.2).
+    """
+    return dataclasses.replace(
+        pair,
+        ratios=1 / pair.ratios[::-1],
+        masses=pair.p_masses[::-1],
+        infinity_mass=pair.zero_mass,
+        zero_mass=pair.infinity_mass,
+        mass_error=pair.mass_error + pair.ratio_error + floats.UNIT_ROUNDOFF,
+        ratio_error=pair.ratio_error + floats.UNIT_ROUNDOFF,
+    )
+
+
+def _log_kappa(gain: FloatArray, cost: FloatArray, sink: float, delta: float) -> float:
+    """Returns ln κ at which sink + Σ (gain − κ · cost)_+ falls to delta.
+
+    The divergence is the largest of the lines "sink + the sum over the first k
+    atoms", so its inverse is the largest of their inverses. Each line alone is a
+    lower bound, whatever the order.
+
+    Args:
+        gain: (n,) masses that count, from the most extreme ratio inwards.
+        cost: (n,) masses under the other distribution.
+        sink: The mass of an infinite loss.
+        delta: The target.
+
+    Returns:
+        inf where the sink exceeds delta, −inf where no κ > 0 is needed.
+    """
+    if sink > delta:
+        return math.inf
+    excess = np.cumsum(gain) - (delta - sink)
+    slopes = np.cumsum(cost)
+    if ((excess > 0) & (slopes == 0)).any():
+        return math.inf
+    counted = excess > 0
+    if not counted.any():
+        return -math.inf
+    return float((np.log(excess[counted]) - np.log(slopes[counted])).max())

@@ -1,0 +1,254 @@
+"""From pairs to sums of their laws, and back to a pair or a profile."""
+
+from collections.abc import Iterable
+import dataclasses
+
+import numpy as np
+import numpy.typing as npt
+
+from dp_accounting_ext.kernel import dominating_pair
+from dp_accounting_ext.kernel import floats
+from dp_accounting_ext.kernel import lattice_law
+from dp_accounting_ext.kernel import pair
+
+Atoms = lattice_law.Atoms
+Axis = lattice_law.Axis
+Bound = dominating_pair.Bound
+Direction = dominating_pair.Direction
+DominatingPair = dominating_pair.DominatingPair
+FloatArray = npt.NDArray[np.float64]
+
+_UNIT = floats.UNIT_ROUNDOFF
+_TINY = lattice_law.TINY
+
+# Tuning. Sums of atoms are exact up to so many of them, and so many products.
+_MOST_ATOMS = 1 << 12
+_MOST_PRODUCTS = 1 << 17
+# Certified: sums of a great many such ratios fit a float.
+_LARGEST_RATIO = 1e280
+# Certified: values that differ by so much, relatively to the largest, are one.
+_SAME = 64 * _UNIT
+
+
+def of_pair(given: DominatingPair, axis: Axis) -> Atoms:
+    """Returns the law of a pair's losses under P, or of its ratios under Q."""
+    ratios, q = given.ratios, given.masses
+    p = given.p_masses
+    losses = np.log(ratios)
+    kept = (p if axis is Axis.LOSS else q) >= _TINY
+    if axis is Axis.RATIO:
+        kept &= ratios <= _LARGEST_RATIO
+    over, under = given.infinity_mass, given.zero_mass
+    if given.bound is Bound.UPPER and not kept.all():
+        over += float(p[~kept].sum()) * (1 + 1e-9)
+        under += float(q[~kept].sum()) * (1 + 1e-9)
+    ratios, p, q, losses = ratios[kept], p[kept], q[kept], losses[kept]
+    error = given.mass_error + given.ratio_error + 4 * _UNIT
+    if axis is Axis.LOSS:
+        shift = given.ratio_error + 2 * _UNIT * float(np.abs(losses).max(initial=0.0))
+        rows = p[np.newaxis] if given.bound is Bound.UPPER else np.array([p, p])
+        return Atoms(axis, given.bound, losses, rows, over, under, error, 0.0, shift)
+    if under:
+        ratios, q, p = np.append(0.0, ratios), np.append(under, q), np.append(0.0, p)
+        under = 0.0
+    rows = q[np.newaxis] if given.bound is Bound.UPPER else np.array([q, p])
+    shift = given.ratio_error
+    return Atoms(axis, given.bound, ratios, rows, over, under, error, 0.0, shift)
+
+
+def sum_of(
+    parts: Iterable[tuple[Atoms, int]],
+    bound: Bound,
+    resolution: lattice_law.Resolution,
+    tail_mass: float,
+    *,
+    both: bool,
+) -> Atoms:
+    """Returns the law of a sum of independent variables, each so many times.
+
+    Few atoms are added up one by one, so that their sums are exact.
+
+    Args:
+        parts: What is added up, all of one axis and on one side, with counts.
+        bound: That side.
+        resolution: Of the lattice.
+        tail_mass: What may be cut off, in all.
+        both: Whether the sum is read from Q's side as well (of losses).
+    """
+    exact: Atoms | None = None
+    first: Atoms | None = None
+    laws = []
+    for number, (atoms, count) in enumerate(parts):
+        if not atoms.values.size:
+            # Nothing of it is finite, and so of the sum.
+            return dataclasses.replace(atoms, over=_sunk(atoms), under=_sunk(atoms))
+        first = atoms if number == 0 and count == 1 else None
+        few = _power(atoms, count)
+        joined = few if few is None or exact is None else _plus(exact, few)
+        if joined is not None:
+            exact = joined
+            continue
+        fine = resolution.for_copies(count)
+        law = lattice_law.on_lattice(atoms if few is None else few, fine, both=both)
+        if few is None:
+            law = lattice_law.times(law, count, tail_mass, both=both)
+        laws.append(law)
+    if first is not None:
+        return first
+    if exact is not None and not exact.values.size:
+        return exact
+    if not laws:
+        return _nothing(bound) if exact is None else exact
+    if exact is not None:
+        laws.append(lattice_law.on_lattice(exact, resolution, both=both))
+    return lattice_law.sum_of(laws, tail_mass, both=both).atoms()
+
+
+def _nothing(bound: Bound) -> Atoms:
+    """Returns the law of the loss of what tells nothing."""
+    rows = 1 if bound is Bound.UPPER else 2
+    return Atoms(Axis.LOSS, bound, np.zeros(1), np.ones((rows, 1)))
+
+
+def _sunk(atoms: Atoms) -> float:
+    return 1.0 if atoms.bound is Bound.UPPER else 0.0
+
+
+def _power(atoms: Atoms, count: int) -> Atoms | None:
+    """Returns the exact sum of copies, if that has few atoms."""
+    if count == 1:
+        return atoms if atoms.values.size <= _MOST_ATOMS else None
+    if count > 2:
+        spaced = _power_of_spaced(atoms, count)
+        if spaced is not None:
+            return spaced
+    half = _power(atoms, count // 2)
+    if half is None or not half.values.size:
+        return half
+    twice = _plus(half, half)
+    return twice if twice is None or count % 2 == 0 else _plus(twice, atoms)
+
+
+def _power_of_spaced(atoms: Atoms, count: int) -> Atoms | None:
+    """Returns the same where atoms are equally far apart: by their numbers."""
+    values, last = atoms.values, atoms.values.size - 1
+    if not 1 <= last * count < _MOST_ATOMS or atoms.over or atoms.under:
+        return None
+    width = (float(values[-1]) - float(values[0])) / last
+    off = np.abs(values[0] + width * np.arange(last + 1) - values)
+    # Absolutely for losses, relatively for ratios.
+    size = np.max(np.abs(values)) if atoms.axis is Axis.LOSS else 1.0
+    off = off if atoms.axis is Axis.LOSS else off / np.maximum(values, _TINY)
+    if (off > _SAME * size).any():
+        return None
+    law = lattice_law.LatticeLaw(
+        atoms.axis,
+        atoms.bound,
+        1.0,
+        lattice_law.Resolution(),
+        {0: (0, atoms.masses)},
+        centre=0,
+        reach=_MOST_ATOMS,
+        error=atoms.error,
+        rounding=atoms.rounding,
+    )
+    total = law
+    for digit in bin(count)[3:]:
+        total = total.plus(total)
+        total = total.plus(law) if digit == "1" else total
+    start, masses = total.pieces[0]
+    nodes = (start + np.arange(masses.shape[1])).astype(np.float64)
+    copies = count if atoms.axis is Axis.LOSS else 1
+    return Atoms(
+        atoms.axis,
+        atoms.bound,
+        np.asarray(count * float(values[0]) + width * nodes, dtype=np.float64),
+        masses,
+        error=total.error,
+        rounding=total.rounding,
+        shift=copies * (atoms.shift + float(off.max()) + 8 * _UNIT * size),
+    ).without_tiny(atoms.q_mass() ** count)
+
+
+def _plus(one: Atoms, other: Atoms) -> Atoms | None:
+    """Returns the exact sum of two, if that has few atoms; equal ones are one."""
+    if one.values.size * other.values.size > _MOST_PRODUCTS:
+        return None
+    if not (one.values.size and other.values.size):
+        none = other if one.values.size else one
+        sinks = lattice_law.sinks_of_sum(one, other)
+        return dataclasses.replace(
+            none, over=sinks.over, under=sinks.under, shift=sinks.shift
+        )
+    values = np.add.outer(one.values, other.values).ravel()
+    if one.axis is Axis.RATIO and one.bound is Bound.LOWER:
+        (x, mine), (y, theirs) = one.masses, other.masses
+        means = np.multiply.outer(mine, y) + np.multiply.outer(x, theirs)
+        rows = np.array([np.multiply.outer(x, y), means])
+    else:
+        rows = np.array(
+            [
+                np.multiply.outer(x, y)
+                for x, y in zip(one.masses, other.masses, strict=True)
+            ]
+        )
+    rows = rows.reshape(len(rows), -1)
+    order = np.argsort(values, kind="stable")
+    values, rows = values[order], rows[:, order]
+    largest = max(abs(float(values[0])), abs(float(values[-1])))
+    if one.axis is Axis.LOSS:
+        same = np.diff(values) <= _SAME * largest
+    else:
+        same = np.diff(values) <= _SAME * values[:-1]
+    (starts,) = np.nonzero(np.append(True, ~same))
+    if starts.size > _MOST_ATOMS:
+        return None
+    rows = np.add.reduceat(rows, starts, axis=1)
+    most = int(np.diff(np.append(starts, values.size)).max())
+    values = values[starts]
+    # What is one spans no more than so many neighbours; and a sum's own rounding.
+    shift = (_SAME * most + 2 * _UNIT) * (largest if one.axis is Axis.LOSS else 1.0)
+    sinks = lattice_law.sinks_of_sum(one, other)
+    rounding = (most + 4) * _UNIT
+    return Atoms(
+        one.axis,
+        one.bound,
+        values,
+        rows,
+        over=sinks.over,
+        under=sinks.under,
+        error=one.error + other.error + rounding,
+        rounding=one.rounding + other.rounding + rounding,
+        shift=sinks.shift + shift,
+    ).without_tiny(one.q_mass() * other.q_mass())
+
+
+def read(atoms: Atoms, count: int = 1) -> pair.Pair:
+    """Returns the two laws of a sum's loss.
+
+    Args:
+        atoms: A law; of ratios that of the sum of so many steps' ratios.
+        count: How many; 1 for losses.
+    """
+    values, first, last = atoms.values, atoms.masses[0], atoms.masses[-1]
+    p, q = atoms.p_and_q()
+    over, under, shift = atoms.over, atoms.under, atoms.shift
+    if atoms.axis is Axis.LOSS:
+        losses = values
+        if atoms.bound is Bound.LOWER:
+            losses = values - np.log(last / first)
+            shift += 2 * atoms.rounding
+    else:
+        zero = p <= 0
+        under += float(q[zero].sum()) * (
+            1 + 1e-9 if atoms.bound is Bound.UPPER else 1 - 1e-9
+        )
+        p, q = p[~zero] / count, q[~zero]
+        over /= count
+        losses = np.log(p) - np.log(q)
+        if atoms.bound is Bound.LOWER:
+            shift += 2 * atoms.rounding
+    shift += 4 * _UNIT * (1 + float(np.abs(losses).max(initial=0.0)))
+    # The masses of one law follow from the other's, and from a loss within the shift.
+    error = atoms.error + shift
+    return pair.Pair(losses, p, q, over, under, atoms.bound, error, shift)

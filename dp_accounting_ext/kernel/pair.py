@@ -1,0 +1,101 @@
+"""Two laws on the same outputs: what a mechanism is to an accountant."""
+
+import dataclasses
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from dp_accounting_ext.kernel import dominating_pair
+from dp_accounting_ext.kernel import floats
+from dp_accounting_ext.kernel import profile
+
+Bound = dominating_pair.Bound
+Direction = dominating_pair.Direction
+FloatArray = npt.NDArray[np.float64]
+
+# Certified: a smaller probability goes to a sink (upper), or is dropped (lower).
+_SMALLEST = 1e-290
+_MIDDLE = np.array([0.16, 0.5, 0.84])
+
+
+@dataclasses.dataclass(frozen=True)
+class Pair:
+    """Two finite measures, by the loss ln(p / q) of every output.
+
+    Attributes:
+        losses: (n,) losses, in nats, in any order.
+        p: (n,) masses with the record.
+        q: (n,) masses without it. Where losses are large they may be less than any
+            float; nothing that is asked of P's side needs them.
+        over: P's mass of an infinite loss.
+        under: Q's mass of one where P and Q are exchanged.
+        bound: Which side the pair certifies.
+        error: Both masses are those of a bound within a factor of e^±error,
+        shift: and losses within so many nats.
+    """
+
+    losses: FloatArray
+    p: FloatArray
+    q: FloatArray
+    over: float
+    under: float
+    bound: Bound
+    error: float = 0.0
+    shift: float = 0.0
+
+    def profile(self, direction: Direction) -> profile.Profile:
+        """Returns the privacy profile in one direction."""
+        each = self if direction is Direction.REMOVE else self.swapped()
+        sink = each.over
+        kept = each.p > 0
+        if self.bound is Bound.UPPER and not kept.all():
+            sink += each.p.size * _SMALLEST
+        return profile.Profile.of(
+            each.losses[kept], each.p[kept], sink, self.bound, self.error, self.shift
+        )
+
+    def swapped(self) -> "Pair":
+        """Returns the pair with P and Q exchanged."""
+        return dataclasses.replace(
+            self,
+            losses=-self.losses,
+            p=self.q,
+            q=self.p,
+            over=self.under,
+            under=self.over,
+        )
+
+    def distance(self) -> float:
+        """Returns how far Q's middle loss is from P's, over the width of P's."""
+        if not self.losses.size:
+            return 0.0
+        order = np.argsort(self.losses, kind="stable")
+        losses = self.losses[order]
+        p, q = np.cumsum(self.p[order]), np.cumsum(self.q[order])
+        low, middle, high = losses[np.searchsorted(p, _MIDDLE * p[-1])]
+        other = losses[np.searchsorted(q, q[-1] / 2)]
+        apart, width = abs(float(middle - other)), float(high - low) / 2
+        return apart / width if width else math.inf if apart else 0.0
+
+    def dominating_pair(self) -> dominating_pair.DominatingPair:
+        """Returns the pair by its ratios, those that fit a float."""
+        order = np.argsort(self.losses, kind="stable")
+        losses, p, q = self.losses[order], self.p[order], self.q[order]
+        kept = (np.abs(losses) <= floats.LARGEST_LOSS) & (p >= _SMALLEST)
+        kept &= q >= _SMALLEST
+        over, under = self.over, self.under
+        if not kept.any():
+            return dominating_pair.trivial_pair(self.bound)
+        if self.bound is Bound.UPPER:
+            over += float((p[~kept] + _SMALLEST).sum()) * (1 + 1e-9)
+            under += float((q[~kept] + _SMALLEST).sum()) * (1 + 1e-9)
+        return dominating_pair.DominatingPair(
+            np.exp(losses[kept]),
+            q[kept],
+            min(over, 1.0),
+            min(under, 1.0),
+            self.bound,
+            self.error,
+            self.shift + 4 * floats.UNIT_ROUNDOFF,
+        )

@@ -1,1 +1,0 @@
-"""The figures and experiments of the papers, computed again."""

@@ -1,0 +1,197 @@
+"""What an attacker can do, in numbers that people ask for, and in words.
+
+Every function takes a `PLDAccountant` that has composed what ran, and returns bounds on
+what the best attack achieves against any mechanism of this privacy: lower ≤ the truth ≤
+upper. Attacks are those on the record, or group of records, that the accountant's
+neighbours differ in; the attacker knows all other records.
+
+    accountant = ext.PLDAccountant().compose(event)
+    lower, upper = risk.advantage(accountant)
+    print(risk.in_words(accountant))
+"""
+
+from collections.abc import Sequence
+import decimal
+import math
+import textwrap
+
+from dp_accounting_ext import pld_accountant
+from dp_accounting_ext.validation import fields
+
+Bounds = tuple[float, float]
+
+# Certified: a logarithm's rounding moves a success by less, for each nat of it; a
+# quotient of a few products is off by less, relatively.
+_ROUNDING = 16 * 2.0**-53
+# The odds of a smaller one are no float.
+_LEAST_PRIOR = 1e-300
+_RATES = (0.001, 0.01, 0.1)
+_DIGITS = decimal.Context(prec=3, rounding=decimal.ROUND_CEILING)
+
+
+def advantage(accountant: pld_accountant.PLDAccountant) -> Bounds:
+    """Returns bounds on the largest true positive rate less false positive rate.
+
+    This is the total variation of the outputs with the record and without it. It also
+    bounds by how much any attack on the record (its attributes, its reconstruction) can
+    be likelier to succeed than without the outputs.
+
+    Source:
+        https://arxiv.org/abs/2407.02191, section 2.
+    """
+    return accountant.get_delta_bounds(0.0)
+
+
+def membership_success(
+    accountant: pld_accountant.PLDAccountant, prior: float = 0.5
+) -> Bounds:
+    """Returns bounds on the chance that the best guess of membership is right.
+
+    Args:
+        accountant: What ran.
+        prior: The chance that the record is in the dataset, as known without the
+            outputs: π in [1e-300, 1).
+
+    Raises:
+        TypeError: If prior is not a real number.
+        ValueError: If it is not in its range.
+
+    Guarantees:
+        The best guess is right with the chance 1 − π + π δ(ln((1 − π) / π)), of the
+        worse direction.
+
+    Source:
+        https://arxiv.org/abs/2507.06969, on Bayes risk; the formula is the definition
+        of δ.
+    """
+    chance = _inside("prior", prior)
+    odds = math.log1p(-chance) - math.log(chance)
+    spread = _ROUNDING * (1 + abs(odds))
+    # Who guesses the likelier is right so often.
+    least = max(chance, math.nextafter(1 - chance, 0.0))
+    lower, upper = (
+        1 - chance + chance * delta for delta in accountant.get_delta_bounds(odds)
+    )
+    return min(max(lower - spread, least), 1.0), min(max(upper + spread, least), 1.0)
+
+
+def positive_predictive_value(
+    accountant: pld_accountant.PLDAccountant,
+    false_positive_rate: float,
+    prior: float = 0.5,
+) -> Bounds:
+    """Returns bounds on the share of members among those whom a test names.
+
+    Args:
+        accountant: What ran.
+        false_positive_rate: α in (0, 1], of the test. At larger rates the share is no
+            larger; at smaller ones it may be.
+        prior: The share of members among those tested, π in [1e-300, 1).
+
+    Raises:
+        TypeError: If either is not a real number.
+        ValueError: If either is outside of its range.
+
+    Guarantees:
+        The best test has the share π TPR(α) / (π TPR(α) + (1 − π) α).
+    """
+    odds = (1 - _inside("prior", prior)) / prior
+    rate = fields.probability("false_positive_rate", false_positive_rate)
+    if not rate:
+        raise ValueError(
+            "false_positive_rate must be positive: a test that is never wrong names "
+            "members alone. Found 0."
+        )
+    lower, upper = (
+        1 / (1 + odds * (rate / found)) for found in attack_success(accountant, rate)
+    )
+    return lower * (1 - _ROUNDING), min(upper * (1 + _ROUNDING), 1.0)
+
+
+def attack_success(accountant: pld_accountant.PLDAccountant, baseline: float) -> Bounds:
+    """Returns bounds on how often an attack on the record succeeds, at most.
+
+    An attack may reconstruct the record, infer an attribute, re-identify its owner or
+    single it out: what counts as a success may depend on the record, which is drawn
+    from any law. Who has not seen the outputs succeeds with the chance κ at most, the
+    baseline; who has, with the chance TPR(κ) at most.
+
+    Args:
+        accountant: What ran.
+        baseline: κ in [0, 1].
+
+    Raises:
+        TypeError: If baseline is not a real number.
+        ValueError: If it is not in [0, 1].
+
+    Guarantees:
+        For each record z the success is a test of "z took part". It has a rate κ_z
+        where z did not, and TPR(κ_z) at most where it did. As TPR is concave in each
+        direction, the mean of the latter is at most TPR of the mean of κ_z.
+
+    Source:
+        https://arxiv.org/abs/2507.06969 (one bound for all of these).
+    """
+    rate = fields.probability("baseline", baseline)
+    lower, upper = accountant.get_true_positive_rate_bounds(rate)
+    # An accountant's bounds near 1 are one less a small number, which rounds.
+    lower, upper = lower * (1 - _ROUNDING), upper * (1 + _ROUNDING)
+    return max(lower, rate), max(min(upper, 1.0), rate)
+
+
+def in_words(
+    accountant: pld_accountant.PLDAccountant,
+    *,
+    prior: float = 0.5,
+    false_positive_rates: Sequence[float] = _RATES,
+    baseline: float = 1e-6,
+) -> str:
+    """Returns the upper bounds in words, rounded up, on lines of at most 80 letters.
+
+    Args:
+        accountant: What ran.
+        prior: The chance that the record took part, as known without the outputs, in
+            [1e-300, 1).
+        false_positive_rates: Of membership tests, in (0, 1].
+        baseline: The chance of an attack to succeed without the outputs, in [0, 1].
+
+    Raises:
+        TypeError: If one is not a real number.
+        ValueError: If one is outside of its range.
+    """
+    _inside("prior", prior)
+    rates = fields.rates("false_positive_rates", list(false_positive_rates))
+    sentences = [
+        "Of an attacker who knows all other records:",
+        f"- A membership test finds at most {_up(advantage(accountant))} more of the "
+        f"members than of the others: its advantage.",
+        f"- A guess whether the record took part, which it did with a chance of "
+        f"{prior:g}, is right with a chance of at most "
+        f"{_up(membership_success(accountant, prior))}.",
+        f"- An attack that reconstructs the record, infers an attribute, re-identifies "
+        f"its owner or singles it out, and has a chance of {baseline:g} without the "
+        f"outputs, has one of at most {_up(attack_success(accountant, baseline))} "
+        f"with them.",
+        f"- A membership test with a given false positive rate finds at most these "
+        f"shares of the members; and of those whom it names, where {prior:g} of those "
+        f"tested are members, at most these shares are:",
+    ]
+    lines = [textwrap.fill(x, 80, subsequent_indent="  ") for x in sentences]
+    lines.append("  false positive rate     members found   members of the named")
+    for rate in rates.tolist():
+        power = _up(attack_success(accountant, rate))
+        named = _up(positive_predictive_value(accountant, rate, prior))
+        lines.append(f"  {rate:>19g}{power:>18}{named:>23}")
+    return "\n".join(lines)
+
+
+def _up(bounds: Bounds) -> str:
+    """Returns the upper bound with three digits, not below it."""
+    return f"{float(_DIGITS.create_decimal_from_float(bounds[1])):g}"
+
+
+def _inside(name: str, value: float) -> float:
+    number = fields.real_number(name, value)
+    if not _LEAST_PRIOR <= number < 1:
+        raise ValueError(f"{name} must be in [{_LEAST_PRIOR:g}, 1). Found {value}.")
+    return number

@@ -1,0 +1,335 @@
+"""Privacy profiles and trade-off curves, certified on both sides."""
+
+from collections.abc import Sequence
+import dataclasses
+import math
+import textwrap
+import time
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dp_accounting_ext import pld_accountant
+from dp_accounting_ext.studies import comparison
+from dp_accounting_ext.studies import training_run
+from dp_accounting_ext.validation import fields
+
+# Colours that the colour-blind tell apart (Okabe and Ito), and dashes, so that curves
+# are told apart without colours; sizes of groups have marks.
+STYLES: dict[str, dict[str, Any]] = {
+    training_run.RANDOM_ALLOCATION: {"color": "#0072B2", "linestyle": "-"},
+    training_run.POISSON_SAMPLING: {"color": "#D55E00", "linestyle": "--"},
+    training_run.NO_AMPLIFICATION: {"color": "#000000", "linestyle": ":"},
+    training_run.SHUFFLED: {"color": "#009E73", "linestyle": "-."},
+}
+_MARKS = ("", "o", "s", "^", "v", "D", "*", "x")
+_NOTE = "Certified: the truth is on the line, or in its shade."
+_TITLE_LETTERS = 66
+
+# Tuning: where profiles begin and end. Each point is certified, whatever it is.
+_END_OVER_FIRST = 100.0
+_SMALLEST_END = 1e-3  # Of profiles that are all below the smallest δ.
+_HIGHEST_LEVEL = 0.9
+_MOST_POINTS = 10_000
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclasses.dataclass(frozen=True)
+class Curve:
+    """Certified bounds along one scheme's curve.
+
+    `pandas.DataFrame(curve.to_dict())` has a line for each point.
+
+    Attributes:
+        sampling: How batches are drawn.
+        adjacency: "add or remove", or "replace".
+        group_size: Number of records that are protected together.
+        x_name: "epsilon", or "false_positive_rate".
+        y_name: "delta", or "true_positive_rate": the largest one of any test.
+        x: (n,) increasing.
+        lower: (n,) lower bounds, monotone.
+        upper: (n,) upper bounds, monotone.
+        seconds: CPU time of all.
+    """
+
+    sampling: str
+    adjacency: str
+    group_size: int
+    x_name: str
+    y_name: str
+    x: tuple[float, ...]
+    lower: tuple[float, ...]
+    upper: tuple[float, ...]
+    seconds: float
+
+    @property
+    def label(self) -> str:
+        """A name that is the curve's alone."""
+        name = self.sampling
+        if self.group_size > 1:
+            name += f", groups of {self.group_size}"
+        return name + " (replaced)" * (self.adjacency == "replace")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns all of it; x and the bounds by what they are, as `epsilon`."""
+        found = dataclasses.asdict(self)
+        x_name, y_name = found.pop("x_name"), found.pop("y_name")
+        found[x_name] = list(found.pop("x"))
+        for side in ("lower", "upper"):
+            found[f"{y_name}_{side}"] = list(found.pop(side))
+        return found
+
+    def plot(self, ax: Any = None, **style: Any) -> Any:
+        """Draws the upper bound as a line, and what is between the bounds as its shade.
+
+        Args:
+            ax: Axes of matplotlib; if there are none, of a new figure of pyplot.
+            style: Of the line, in place of the scheme's own.
+
+        Returns:
+            The axes, logarithmic.
+
+        Raises:
+            ModuleNotFoundError: If matplotlib is not installed.
+        """
+        if ax is None:
+            from matplotlib import pyplot
+
+            _, ax = pyplot.subplots(layout="constrained")
+        style = {**STYLES[self.sampling], "label": self.label, "lw": 1.2, **style}
+        above = np.array(self.upper) > 0
+        (line,) = ax.plot(
+            np.array(self.x)[above],
+            np.array(self.upper)[above],
+            markevery=max(len(self.x) // 8, 1),
+            markersize=4,
+            **style,
+        )
+        ax.set(xscale="log", yscale="log", xlabel=_LABELS[self.x_name])
+        ax.set_ylabel(_LABELS[self.y_name])
+        bottom = np.maximum(self.lower, 1e-300)  # An axis of logarithms has no zero.
+        ax.fill_between(
+            self.x, bottom, self.upper, color=line.get_color(), alpha=0.2, lw=0
+        )
+        return ax
+
+
+_LABELS = {
+    "epsilon": "ε (nats)",
+    "delta": "δ",
+    "false_positive_rate": "false positive rate",
+    "true_positive_rate": "true positive rate",
+}
+
+
+def plot(curves: Sequence[Curve], ax: Any = None, *, title: str = "") -> Any:
+    """Draws curves on one pair of axes, with a legend beside them.
+
+    Colours and dashes are of ways of drawing batches, marks of sizes of groups.
+
+    Args:
+        curves: Of one kind, one at least.
+        ax: As in `Curve.plot`.
+        title: Broken into lines where it is long.
+
+    Returns:
+        The axes.
+
+    Raises:
+        ModuleNotFoundError: If matplotlib is not installed.
+    """
+    sizes = sorted({curve.group_size for curve in curves})
+    for curve in curves:
+        marker = _MARKS[sizes.index(curve.group_size) % len(_MARKS)]
+        ax = curve.plot(ax, marker=marker)
+    if curves[0].y_name == "true_positive_rate":
+        rates = curves[0].x
+        ax.plot(rates, rates, color="#B9BEC6", lw=1, zorder=1, label="guessing")
+        ax.set_ylim(top=1.0)
+    else:
+        ax.set_ylim(min(map(_last_level, curves)), 1.0)
+    ax.set_title(textwrap.fill(title, _TITLE_LETTERS), fontsize="medium", loc="left")
+    ax.grid(alpha=0.3)
+    ax.spines[["right", "top"]].set_visible(False)
+    ax.legend(
+        loc="upper left",
+        bbox_to_anchor=(1.02, 1),
+        frameon=False,
+        fontsize="small",
+        title=textwrap.fill(_NOTE, 32),
+        title_fontsize="x-small",
+        alignment="left",
+    )
+    return ax
+
+
+def _last_level(curve: Curve) -> float:
+    """Returns the last δ above that where its curve was to end."""
+    return next((upper for upper in curve.upper[-2::-1] if upper > 0), 1e-300)
+
+
+def profiles(
+    run: training_run.TrainingRun,
+    *,
+    group_sizes: Sequence[int] = (),
+    epsilons: Sequence[float] | None = None,
+    num_points: int = 61,
+    progress: comparison.Progress | None = None,
+) -> list[Curve]:
+    """Returns δ as a function of ε of each scheme, for a group of each size.
+
+    Args:
+        run: The run, of one scheme alone where its `sampling` is given. Its δ is the
+            smallest one of interest: a profile ends where its upper bound is below.
+        group_sizes: How many records are protected together, in place of the run's
+            number.
+        epsilons: ε, in nats. If none are given, each profile has a grid of its own,
+            up to where it ends.
+        num_points: Points of such a grid at most, at least 3.
+        progress: Called with the number of profiles done, and of all, after each.
+
+    Raises:
+        TypeError, ValueError: If an argument is not what its name says, or a group is
+            too large.
+    """
+    smallest = training_run.given("delta", run.delta)
+    number = _checked_number(num_points, 3)
+    runs = _runs(run, group_sizes)
+    accountants = [each.accountant() for each in runs]
+    if epsilons is not None:
+        grids = [_checked(epsilons)] * len(runs)
+    else:
+        grids = _grids(accountants, smallest, number)
+
+    def profile(index: int) -> Curve:
+        begin = time.process_time()
+        lower, upper = accountants[index].get_delta_bounds(grids[index])
+        # Up to the first that is below the smallest δ.
+        below = np.flatnonzero(upper < smallest)
+        kept = slice(int(below[0]) + 1) if below.size else slice(None)
+        # δ never increases: what bounds it at one ε bounds it at the others.
+        lower = np.maximum.accumulate(lower[kept][::-1])[::-1]
+        upper = np.minimum.accumulate(upper[kept])
+        names = "epsilon", "delta"
+        return _curve(runs[index], names, grids[index][kept], lower, upper, begin)
+
+    return comparison.tracked(profile, range(len(runs)), progress)
+
+
+def trade_offs(
+    run: training_run.TrainingRun,
+    *,
+    group_sizes: Sequence[int] = (),
+    least_rate: float = 1e-6,
+    num_points: int = 61,
+    progress: comparison.Progress | None = None,
+) -> list[Curve]:
+    """Returns the trade-off curve of each scheme, for a group of each size.
+
+    The best test for whether the record was there, and the best one for whether it was
+    not, have curves of their own: at each rate the larger is bounded.
+
+    Args:
+        run: The run, of one scheme alone where its `sampling` is given; its δ is not
+            used.
+        group_sizes: How many records are protected together, in place of the run's
+            number.
+        least_rate: The least false positive rate, in [1e-200, 1).
+        num_points: Rates of a curve, evenly spaced logarithms, at least 2.
+        progress: Called with the number of curves done, and of all, after each.
+
+    Raises:
+        TypeError, ValueError: If an argument is not what its name says, or a group is
+            too large.
+    """
+    least = fields.real_number("least_rate", least_rate)
+    if not 1e-200 <= least < 1:
+        raise ValueError(f"least_rate must be in [1e-200, 1). Found {least_rate}.")
+    rates = np.geomspace(least, 1.0, _checked_number(num_points, 2))
+    rates[-1] = 1.0
+
+    def trade_off(each: training_run.TrainingRun) -> Curve:
+        begin = time.process_time()
+        found = each.accountant().get_true_positive_rate_bounds(rates)
+        lower, upper = map(np.asarray, found)
+        # What a test finds at one rate, it finds at a larger one.
+        lower = np.maximum.accumulate(lower)
+        upper = np.minimum.accumulate(upper[::-1])[::-1]
+        names = "false_positive_rate", "true_positive_rate"
+        return _curve(each, names, rates, lower, upper, begin)
+
+    return comparison.tracked(trade_off, _runs(run, group_sizes), progress)
+
+
+def _runs(
+    run: training_run.TrainingRun, group_sizes: Sequence[int]
+) -> list[training_run.TrainingRun]:
+    return [
+        each
+        for size in dict.fromkeys(group_sizes or [run.group_size])
+        for each in training_run.schemes_of(dataclasses.replace(run, group_size=size))
+    ]
+
+
+def _curve(
+    run: training_run.TrainingRun,
+    names: tuple[str, str],
+    x: FloatArray,
+    lower: FloatArray,
+    upper: FloatArray,
+    begin: float,
+) -> Curve:
+    return Curve(
+        training_run.given("sampling", run.sampling),
+        comparison.ADJACENCIES[run.neighboring_relation],
+        run.group_size,
+        *names,
+        tuple(x.tolist()),
+        tuple(lower.tolist()),
+        tuple(upper.tolist()),
+        time.process_time() - begin,
+    )
+
+
+def _checked_number(num_points: int, least: int) -> int:
+    number = fields.positive_integer("num_points", num_points)
+    if not least <= number <= _MOST_POINTS:
+        raise ValueError(
+            f"num_points must be at least {least} and at most {_MOST_POINTS}. "
+            f"Found {num_points}."
+        )
+    return number
+
+
+def _checked(epsilons: Sequence[float]) -> FloatArray:
+    """Returns the numbers, increasing."""
+    found = sorted({fields.real_number("epsilons", each) for each in epsilons})
+    if not found or not 0 <= found[0] <= found[-1] < math.inf:
+        raise ValueError(
+            f"epsilons must be finite and not negative. Found {list(epsilons)}."
+        )
+    return np.array(found)
+
+
+def _grids(
+    accountants: Sequence[pld_accountant.PLDAccountant], smallest: float, number: int
+) -> list[FloatArray]:
+    """Returns grids of ε that make smooth curves on logarithmic axes.
+
+    Half of each is evenly spaced in logarithms of ε, where curves are flat, and half
+    in logarithms of δ, where they fall.
+    """
+    half = (number + 1) // 2
+    levels = np.geomspace(max(_HIGHEST_LEVEL, smallest), smallest, number - half + 1)
+    falls = [each.get_epsilon(levels) for each in accountants]
+    falls = [each[np.isfinite(each) & (each > 0)] for each in falls]
+    ends = [each[-1] for each in falls if each.size] or [_SMALLEST_END]
+    first = min(ends) / _END_OVER_FIRST
+    grids = []
+    for fall in falls:
+        end = fall[-1] if fall.size else min(ends)
+        grid = np.union1d(fall[fall > first], np.geomspace(first, end, half))
+        grids.append(grid)
+    return grids

@@ -1,1 +1,0 @@
-"""Public measures that a private draw stays near: uniform, minimax, learned."""

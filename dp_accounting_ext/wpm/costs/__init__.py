@@ -1,1 +1,0 @@
-"""What a unit of mass costs to move: powers of distances, row by row."""

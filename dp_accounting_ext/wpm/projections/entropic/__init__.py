@@ -1,1 +1,0 @@
-"""The entropic projection, and the paper's iteration for it."""

@@ -1,1 +1,0 @@
-"""Exact projections: each module one algorithm."""

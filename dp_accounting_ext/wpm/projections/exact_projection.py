@@ -1,0 +1,129 @@
+"""The exact projection of one user, by the algorithm that suits the public sizes."""
+
+import dataclasses
+import enum
+
+import numpy as np
+import numpy.typing as npt
+
+from dp_accounting_ext.wpm import costs
+from dp_accounting_ext.wpm.projections import column_generation
+from dp_accounting_ext.wpm.projections import duality
+from dp_accounting_ext.wpm.projections import ldp_polytope
+from dp_accounting_ext.wpm.projections import line_sweep
+from dp_accounting_ext.wpm.projections import linear_program
+from dp_accounting_ext.wpm.projections import network_simplex
+from dp_accounting_ext.wpm.projections import price_ascent
+from dp_accounting_ext.wpm.projections import solution
+
+FloatArray = npt.NDArray[np.float64]
+IndexArray = npt.NDArray[np.intp]
+
+# Tuning: outputs up to which POT's network simplex is faster than HiGHS, for whatever
+# part of the inputs holds mass; the most pairs, for its memory; and outputs up to
+# which a program of all of them is faster than prices of the inputs.
+_MOST_SIMPLEX_OUTPUTS, _MOST_SIMPLEX_PAIRS = 300, 10**6
+_MOST_PROGRAM_OUTPUTS = 3000
+
+
+class Algorithm(enum.Enum):
+    """How an exact projection is computed."""
+
+    LINE_SWEEP = "distances on a line: one sweep"
+    NETWORK_SIMPLEX = "small: POT's network simplex, where it is installed"
+    COLUMN_GENERATION = "linear programs that grow by arcs"
+    PRICE_ASCENT = "many outputs: prices of the inputs"
+
+
+def choose_algorithm(cost: costs.TransportCost) -> Algorithm:
+    """Returns what is fastest, by what is public alone.
+
+    Args:
+        cost: What mass costs to move.
+    """
+    inputs, outputs = cost.shape
+    if isinstance(cost, costs.LineCost) and cost.order == 1:
+        return Algorithm.LINE_SWEEP
+    small = outputs <= _MOST_SIMPLEX_OUTPUTS
+    small &= inputs * outputs <= _MOST_SIMPLEX_PAIRS
+    if small and network_simplex.is_installed():
+        return Algorithm.NETWORK_SIMPLEX
+    if outputs <= _MOST_PROGRAM_OUTPUTS:
+        return Algorithm.COLUMN_GENERATION
+    return Algorithm.PRICE_ASCENT
+
+
+@dataclasses.dataclass(frozen=True)
+class ExactSolver:
+    """Projects users exactly, for one cost and polytope.
+
+    Attributes:
+        cost: What mass costs to move.
+        polytope: The allowed distributions.
+        relative_gap: Share of the cost that plan and prices may be apart.
+        algorithm: How.
+        outputs: Those that may hold mass.
+        order: The same, near ones near one another, where the algorithm asks for it.
+    """
+
+    cost: costs.TransportCost
+    polytope: ldp_polytope.LdpPolytope
+    relative_gap: float
+    algorithm: Algorithm
+    outputs: IndexArray
+    order: IndexArray
+
+    def solve(self, inputs: IndexArray, masses: FloatArray) -> solution.Solution:
+        """Returns the exact projection of one user.
+
+        Args:
+            inputs: (s,) the inputs that hold mass.
+            masses: (s,) their positive masses.
+
+        Raises:
+            SolverError: If the linear program behind it fails.
+        """
+        if self.algorithm is Algorithm.LINE_SWEEP:
+            assert isinstance(self.cost, costs.LineCost)
+            return line_sweep.solve(inputs, masses, self.cost, self.polytope)
+        whole = self.cost.rows(inputs)
+        few = self.outputs.size < self.polytope.upper.size
+        rows = np.ascontiguousarray(whole[:, self.outputs]) if few else whole
+        found = self._solve(masses, rows, self.polytope.of(self.outputs))
+        if not few:
+            return found
+        distribution = np.zeros(self.polytope.upper.size)
+        distribution[self.outputs] = found.distribution
+        prices = duality.complete_prices(found.prices, whole, self.outputs)
+        return dataclasses.replace(found, distribution=distribution, prices=prices)
+
+    def _solve(
+        self, masses: FloatArray, rows: FloatArray, inner: ldp_polytope.LdpPolytope
+    ) -> solution.Solution:
+        if self.algorithm is Algorithm.PRICE_ASCENT:
+            problem = price_ascent.Problem(masses, rows, inner)
+            return price_ascent.solve(problem, self.order, self.relative_gap)
+        if self.algorithm is Algorithm.NETWORK_SIMPLEX:
+            try:
+                return network_simplex.solve(masses, rows, inner, self.relative_gap)
+            except linear_program.SolverError:
+                pass  # What POT cannot prove, HiGHS may.
+        return column_generation.solve(masses, rows, inner, self.relative_gap)
+
+
+def make_solver(
+    cost: costs.TransportCost,
+    polytope: ldp_polytope.LdpPolytope,
+    relative_gap: float,
+) -> ExactSolver:
+    """Returns the solver of a cost and a polytope."""
+    algorithm = choose_algorithm(cost)
+    # No output holds more than everything, and a bound beyond it loses digits.
+    polytope = ldp_polytope.LdpPolytope(polytope.lower, np.minimum(polytope.upper, 1.0))
+    outputs = np.flatnonzero(polytope.upper > 0)
+    order = np.arange(outputs.size)
+    if algorithm is Algorithm.PRICE_ASCENT:
+        numbers = np.cumsum(polytope.upper > 0) - 1
+        near = cost.near_order()
+        order = numbers[near[polytope.upper[near] > 0]]
+    return ExactSolver(cost, polytope, relative_gap, algorithm, outputs, order)

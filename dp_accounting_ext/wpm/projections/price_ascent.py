@@ -1,0 +1,484 @@
+"""The exact projection onto many outputs, by the prices of the inputs.
+
+Prices f of the inputs decide all: output j is served by the input with the least
+C_ij − f_i, and holds its least mass where that is above zero, its most where below.
+The dual's value is concave in f, and known for all outputs in one pass.
+
+Newton steps bring f near its optimum, first for a coarse picture of the outputs and
+then for more and more of them; the curvature is counted from the outputs near a
+change of hands. Then linear programs look for better prices within a radius. Outputs
+that cannot change hands there are fixed; of the others, those alike are one group with
+their mean costs. Spread over the members of the groups, in proportion to their bounds,
+a program's plan is a plan of all outputs: so it bounds the cost from above as the
+prices do from below, and the search ends where the bounds meet.
+"""
+
+import dataclasses
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+from scipy.sparse import linalg
+
+from dp_accounting_ext.wpm.projections import column_generation
+from dp_accounting_ext.wpm.projections import ldp_polytope
+from dp_accounting_ext.wpm.projections import linear_program
+from dp_accounting_ext.wpm.projections import solution
+from dp_accounting_ext.wpm.projections import transport_program
+
+FloatArray = npt.NDArray[np.float64]
+IndexArray = npt.NDArray[np.intp]
+
+# All tuning: each solution is proven by its prices, whatever these are.
+# Outputs of the first picture for each input, and how many times more the next has.
+_COARSE = 4
+_FEWEST = 300
+_FINER = 6
+# A block of outputs stays in the cache of a processor.
+_BLOCK = 1 << 13
+_NEWTON_STEPS = 15
+_REFUSALS = 8
+_FIRST_SHARE, _WIDEST_SHARE, _SHARE_OF_MANY = 0.05, 0.3, 300
+# Linear programs: rounds, the first radius as a share of what prices differ by, when a
+# step counts as one to the rim, the parts of a radius that groups tell apart, arcs of
+# each group, and outputs that are so few that each is its own group.
+_MOST_ROUNDS, _FIRST_RADIUS, _AT_THE_RIM = 60, 0.02, 0.9
+_GRAIN, _MOST_DOUBLINGS, _ARCS_EACH, _FEW = 4.0, 64, 6, 1500
+_ROUNDING = 1e-14
+_SLACK = 1e-9
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """One user's mass and the outputs that may hold some.
+
+    Attributes:
+        masses: (s,) positive masses.
+        cost: (s, n) costs.
+        polytope: The allowed distributions, of positive upper bounds: one and the
+            same multiple of the lower ones, or one where that is less.
+    """
+
+    masses: FloatArray
+    cost: FloatArray
+    polytope: ldp_polytope.LdpPolytope
+
+    def part(self, outputs: IndexArray) -> "Problem":
+        """Returns the problem of some outputs, which stand for all."""
+        lower, upper = self.polytope.lower, self.polytope.upper
+        return Problem(
+            self.masses,
+            self.cost[:, outputs],
+            ldp_polytope.LdpPolytope(
+                lower[outputs] * (lower.sum() / lower[outputs].sum()),
+                upper[outputs] * (upper.sum() / upper[outputs].sum()),
+            ),
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Prices:
+    """Prices of the inputs, and what the outputs make of them.
+
+    Attributes:
+        potentials: (s,) prices f.
+        owner: (n,) the input with the least C_ij − f_i.
+        excess: (n,) that least value, which is the price of the output.
+        margin: (n,) by how much the second-best input is worse.
+        held: (n,) the mass that the output holds.
+        value: The dual's value: no plan costs less.
+    """
+
+    potentials: FloatArray
+    owner: npt.NDArray[np.int32]
+    excess: FloatArray
+    margin: FloatArray
+    held: FloatArray
+    value: float
+
+    def nearness(self) -> FloatArray:
+        """Returns how far prices may move before each output changes hands or level."""
+        return np.asarray(np.minimum(self.margin / 2, np.abs(self.excess)))
+
+
+def solve(
+    problem: Problem, order: IndexArray, relative_gap: float
+) -> solution.Solution:
+    """Returns the exact projection of one user.
+
+    Args:
+        problem: What to project.
+        order: (n,) the outputs in an order that has near ones near one another.
+        relative_gap: Stop where plan and prices are this share of the cost apart.
+
+    Returns:
+        A solution; not converged, but feasible and with prices that bound it, where
+        the rounds did not suffice.
+
+    Raises:
+        SolverError: If no program can be solved.
+    """
+    prices = trial = _ascend(
+        problem, _starting_potentials(problem, order, relative_gap)
+    )
+    few = min(_FEW, order.size) - 1
+    groups = _unlike(problem.polytope)
+    rounding = _ROUNDING * float(problem.cost.max())
+    radius = _FIRST_RADIUS * float(np.ptp(prices.potentials))
+    best, law, each, count = np.inf, None, _ARCS_EACH, 0
+    while best - prices.value > relative_gap * prices.value + rounding:
+        if count == _MOST_ROUNDS:
+            break
+        count += 1
+        nearness = prices.nearness()
+        least = float(np.partition(nearness, few)[few])
+        radius = max(radius, least, rounding) or 1.0
+        free = np.flatnonzero(nearness <= radius)
+        finer = np.arange(free.size)
+        if free.size > _FEW:
+            finer = _split(problem, trial, free, groups[free], radius / _GRAIN)
+        groups[free] = groups.max() + 1 + finer
+        region = _region(problem, prices, free, finer, radius, each)
+        try:
+            plan = transport_program.solve(
+                region.arcs, region.supply, region.polytope, 1.0
+            )
+        except linear_program.SolverError:
+            radius /= 4
+            continue
+        trial = _evaluate(problem, prices.potentials + radius * plan.potentials)
+        moved = float(np.ptp(trial.potentials - prices.potentials)) / 2
+        inside = plan.unmoved <= _SLACK
+        if inside:
+            value, found = _spread_out(problem, prices, region, plan)
+            if value < best:
+                best, law = value, found
+        else:
+            # An arc may be missing.
+            each *= 2
+        if trial.value <= prices.value:
+            radius = max(min(radius / 2, 2 * moved), radius / 8)
+        elif inside and moved < _AT_THE_RIM * radius:
+            prices, radius = trial, max(moved / 2, radius / 8)
+        else:
+            prices, radius = _followed(problem, prices, trial), 2 * radius
+    if law is None:
+        best, law = _coarse_plan(problem, prices, order)
+    converged = best - prices.value <= relative_gap * prices.value + rounding
+    law = ldp_polytope.nearest(law, problem.polytope)
+    return solution.Solution(law, prices.excess, best, count, converged)
+
+
+def _unlike(polytope: ldp_polytope.LdpPolytope) -> IndexArray:
+    """Returns (n,) groups of outputs whose bounds are in proportion to one another."""
+    capped = np.where(polytope.upper < 1, 0.0, polytope.lower)
+    return np.unique(capped, return_inverse=True)[1].astype(np.intp)
+
+
+def _coarse_plan(
+    problem: Problem, prices: _Prices, order: IndexArray
+) -> tuple[float, FloatArray]:
+    """Returns the cost and the law of a plan of neighbours as one: there is always one.
+
+    Raises:
+        SolverError: If the program fails.
+    """
+    chunks = np.empty(order.size, dtype=np.intp)
+    chunks[order] = np.arange(order.size) // max(1, order.size // _FEW)
+    both = _unlike(problem.polytope) * order.size + chunks
+    groups = np.unique(both, return_inverse=True)[1]
+    radius = float(np.ptp(problem.cost) + np.ptp(prices.potentials)) or 1.0
+    inputs, free = problem.masses.size, np.arange(order.size)
+    region = _region(problem, prices, free, groups, radius, inputs)
+    plan = transport_program.solve(region.arcs, region.supply, region.polytope)
+    return _spread_out(problem, prices, region, plan)
+
+
+def _followed(problem: Problem, start: _Prices, end: _Prices) -> _Prices:
+    """Returns the best prices further along a step, doubled while the dual rises."""
+    step = end.potentials - start.potentials
+    further = _evaluate(problem, end.potentials + step)
+    while further.value > end.value:
+        step = 2 * step
+        end, further = further, _evaluate(problem, further.potentials + step)
+    return end
+
+
+def _starting_potentials(
+    problem: Problem, order: IndexArray, relative_gap: float
+) -> FloatArray:
+    """Returns prices that are good for coarse pictures of the outputs."""
+    size = problem.cost.shape[1]
+    fewest = max(_COARSE * problem.masses.size, _FEWEST)
+    sizes = [min(size, fewest)]
+    while sizes[-1] * _FINER < size:
+        sizes.append(sizes[-1] * _FINER)
+    coarse = problem.part(_sample(problem, order, sizes[0]))
+    start = column_generation.solve(
+        coarse.masses, coarse.cost, coarse.polytope, relative_gap
+    ).prices
+    potentials = np.asarray((coarse.cost - start).min(axis=1))
+    for count in sizes[1:]:
+        part = problem.part(_sample(problem, order, count))
+        potentials = _ascend(part, potentials).potentials
+    return potentials
+
+
+def _sample(problem: Problem, order: IndexArray, count: int) -> IndexArray:
+    """Returns outputs that stand for equal shares of the mass, along the order."""
+    sums = np.cumsum(problem.polytope.upper[order])
+    places = (np.arange(count) + 0.5) * (sums[-1] / count)
+    chosen = np.minimum(np.searchsorted(sums, places), order.size - 1)
+    return np.asarray(order[np.unique(chosen)])
+
+
+def _evaluate(problem: Problem, potentials: FloatArray) -> _Prices:
+    """Returns what prices of the inputs lead to, once all are raised as one.
+
+    By how much is known: so that the outputs hold one in sum.
+    """
+    size = problem.cost.shape[1]
+    owner, excess = np.zeros(size, dtype=np.int32), np.full(size, np.inf)
+    margin = np.full(size, np.inf)
+    for begin in range(0, size, _BLOCK):
+        part = slice(begin, begin + _BLOCK)
+        _least_two(
+            problem.cost[:, part], potentials, owner[part], excess[part], margin[part]
+        )
+    margin -= excess
+    polytope = problem.polytope
+    level = _level(excess, polytope)
+    potentials, excess = potentials + level, excess - level
+    held = np.where(excess > 0, polytope.lower, polytope.upper)
+    value = float(problem.masses @ potentials + held @ excess)
+    return _Prices(potentials, owner, excess, margin, held, value)
+
+
+def _level(excess: FloatArray, polytope: ldp_polytope.LdpPolytope) -> float:
+    """Returns the price below which outputs are full, if they hold one in sum."""
+    widths = polytope.upper - polytope.lower
+    left = 1 - float(polytope.lower.sum())
+    if widths.min() == widths.max() > 0:
+        last = min(max(int(left / widths[0]), 0), widths.size - 1)
+        return float(np.partition(excess, last)[last])
+    order = np.argsort(excess)
+    place = int(np.searchsorted(np.cumsum(widths[order]), left))
+    return float(excess[order[min(place, widths.size - 1)]])
+
+
+def _least_two(
+    cost: FloatArray,
+    potentials: FloatArray,
+    owner: npt.NDArray[np.int32],
+    least: FloatArray,
+    second: FloatArray,
+) -> None:
+    """Fills in the least and the second C_ij − f_i of each output, and whose it is.
+
+    Row by row in the cache: several times faster than a minimum over columns.
+    """
+    reduced, better = np.empty(least.size), np.empty(least.size, dtype=np.bool_)
+    for place, (row, potential) in enumerate(zip(cost, potentials, strict=True)):
+        np.subtract(row, potential, out=reduced)
+        np.less(reduced, least, out=better)
+        np.copyto(owner, place, where=better)
+        np.minimum(second, np.maximum(least, reduced), out=second)
+        np.minimum(least, reduced, out=least)
+
+
+def _seconds(problem: Problem, prices: _Prices, outputs: IndexArray) -> IndexArray:
+    """Returns the second-best inputs of some outputs."""
+    reduced = problem.cost[:, outputs] - prices.potentials[:, np.newaxis]
+    reduced[prices.owner[outputs], np.arange(outputs.size)] = np.inf
+    return np.asarray(reduced.argmin(axis=0))
+
+
+def _ascend(problem: Problem, potentials: FloatArray) -> _Prices:
+    """Returns better prices, by Newton steps as long as they pay.
+
+    Near a change of hands of width w, the mass that moves from input a to b as f_a
+    falls is what is there over w: so the curvature is counted. It is damped until a
+    step raises the dual (Levenberg and Marquardt).
+    """
+    best = _evaluate(problem, potentials)
+    size = problem.cost.shape[1]
+    share, damping, refusals = _FIRST_SHARE, 0.0, 0
+    missing, done = _missing(problem, best)
+    for _ in range(_NEWTON_STEPS):
+        if done or refusals == _REFUSALS:
+            break
+        curvature = _curvature(problem, best, share)
+        damping = damping or 1e-3 * float(curvature.diagonal().mean())
+        if not damping > 0:
+            break
+        damped = curvature + damping * sparse.identity(missing.size, format="csc")
+        step = linalg.splu(damped.tocsc()).solve(missing)
+        found = _evaluate(problem, best.potentials + step)
+        if found.value > best.value:
+            if refusals == 0:
+                share = max(0.6 * share, min(max(_SHARE_OF_MANY / size, 0.01), 0.2))
+                damping *= 0.3
+            refusals, best = 0, found
+            missing, done = _missing(problem, best)
+        else:
+            refusals += 1
+            # What was counted too near by tells little of what lies further.
+            damping, share = 10 * damping, min(2 * share, _WIDEST_SHARE)
+    return best
+
+
+def _missing(problem: Problem, prices: _Prices) -> tuple[FloatArray, bool]:
+    """Returns what inputs have left over, and whether it is no more than rounding."""
+    inputs = problem.masses.size
+    missing = problem.masses - np.bincount(prices.owner, prices.held, minlength=inputs)
+    enough = float(problem.polytope.upper.max()) * min(inputs, 20)
+    return missing, bool(np.abs(missing).sum() < enough)
+
+
+def _curvature(problem: Problem, prices: _Prices, share: float) -> sparse.csc_matrix:
+    """Returns the (s, s) curvature of the dual, counted from a share of outputs."""
+    size, inputs = prices.margin.size, problem.masses.size
+    nearness = prices.nearness()
+    last = min(int(share * size), size - 1)
+    width = float(np.partition(nearness, last)[last])
+    # Where that many are at once between two inputs, no width is too small.
+    width = max(width, _ROUNDING * float(problem.cost.max()))
+    moving = np.flatnonzero(prices.margin < 2 * width)
+    owners, seconds = prices.owner[moving], _seconds(problem, prices, moving)
+    moved = prices.held[moving] / (4 * width)
+    shape = (inputs, inputs)
+    flows = sparse.csc_matrix((moved, (owners, seconds)), shape=shape)
+    flows = flows + flows.T
+    turning = np.abs(prices.excess) < width
+    widths = (problem.polytope.upper - problem.polytope.lower)[turning]
+    turned = np.bincount(prices.owner[turning], widths / (2 * width), minlength=inputs)
+    diagonal = np.asarray(flows.sum(axis=1)).ravel() + turned
+    return sparse.diags(diagonal, format="csc") - flows
+
+
+@dataclasses.dataclass(frozen=True)
+class _Region:
+    """Prices within a radius of given ones, and what may change there.
+
+    Costs are in units of the radius. What an input has too much or too little costs
+    the radius: so do changes of its price stay within it.
+
+    Attributes:
+        arcs: From inputs to groups of outputs.
+        supply: (s,) what the other outputs leave of the masses.
+        polytope: What groups may hold.
+        fixed: The other outputs.
+        free: Outputs of the groups,
+        groups: and the group of each.
+    """
+
+    arcs: transport_program.Arcs
+    supply: FloatArray
+    polytope: ldp_polytope.LdpPolytope
+    fixed: IndexArray
+    free: IndexArray
+    groups: IndexArray
+
+
+def _region(
+    problem: Problem,
+    prices: _Prices,
+    free: IndexArray,
+    groups: IndexArray,
+    radius: float,
+    each: int,
+) -> _Region:
+    """Returns what may change within a radius, with at most some arcs to each group.
+
+    Outputs that are groups of their own have all arcs.
+    """
+    order = np.argsort(groups, kind="stable")
+    starts = np.flatnonzero(np.diff(groups[order], prepend=-1))
+    chosen = free[order]
+    weights = problem.polytope.upper[chosen]
+    lower = np.add.reduceat(problem.polytope.lower[chosen], starts)
+    upper = np.add.reduceat(weights, starts)
+    reduced = np.empty((problem.masses.size, starts.size))
+    for row, means in zip(problem.cost, reduced, strict=True):
+        np.divide(np.add.reduceat(row[chosen] * weights, starts), upper, out=means)
+    reduced -= prices.potentials[:, np.newaxis]
+    excess = reduced.min(axis=0)
+    reach = excess + 2 * radius
+    if starts.size < free.size and len(reduced) > each:
+        last = np.partition(reduced, each - 1, axis=0)[each - 1]
+        reach = np.minimum(reach, last)
+    inputs, places = np.nonzero(reduced <= reach)
+    # Groups that are far from the level stay at their bound: how far is all the same.
+    level = np.clip(excess / radius, -2.0, 2.0)
+    scaled = (reduced[inputs, places] - excess[places]) / radius + level[places]
+    others = np.ones(prices.owner.size, dtype=np.bool_)
+    others[free] = False
+    fixed = np.flatnonzero(others)
+    spent = np.bincount(
+        prices.owner[fixed], prices.held[fixed], minlength=problem.masses.size
+    )
+    return _Region(
+        transport_program.Arcs(inputs, places, scaled),
+        problem.masses - spent,
+        ldp_polytope.LdpPolytope(lower, upper),
+        fixed,
+        chosen,
+        np.repeat(np.arange(starts.size), np.diff(starts, append=chosen.size)),
+    )
+
+
+def _spread_out(
+    problem: Problem, prices: _Prices, region: _Region, plan: transport_program.Plan
+) -> tuple[float, FloatArray]:
+    """Returns the cost of a plan of groups, spread over their members, and its law."""
+    used = np.flatnonzero(plan.amounts > 0)
+    ends = region.arcs.outputs[used]
+    sizes = np.bincount(region.groups)
+    firsts = (np.cumsum(sizes) - sizes)[ends]
+    counts = sizes[ends]
+    last = np.cumsum(counts)
+    members = np.arange(int(last[-1])) + np.repeat(firsts - last + counts, counts)
+    outputs = region.free[members]
+    shares = problem.polytope.upper[outputs] / np.repeat(
+        region.polytope.upper[ends], counts
+    )
+    inputs = np.append(
+        np.repeat(region.arcs.inputs[used], counts), prices.owner[region.fixed]
+    ).astype(np.intp)
+    outputs = np.append(outputs, region.fixed)
+    amounts = np.append(
+        np.repeat(plan.amounts[used], counts) * shares, prices.held[region.fixed]
+    )
+    arcs = transport_program.Arcs(inputs, outputs, problem.cost[inputs, outputs])
+    return transport_program.feasible(problem.masses, problem.cost, arcs, amounts)
+
+
+def _split(
+    problem: Problem,
+    prices: _Prices,
+    outputs: IndexArray,
+    groups: IndexArray,
+    width: float,
+) -> IndexArray:
+    """Returns the (a,) numbers of finer groups, whose outputs change hands alike.
+
+    Of one group are outputs between the same two inputs and on the same side of the
+    level, whose distances from a change double from one group to the next.
+    """
+    inputs, size = problem.masses.size, prices.owner.size
+    excess = prices.excess[outputs]
+    margin = _doublings(prices.margin[outputs] / 2, width)
+    level = _doublings(np.abs(excess), width)
+    level = np.where(excess > 0, level, -1 - level)
+    keys = prices.owner[outputs].astype(np.int64) * inputs
+    keys = (keys + _seconds(problem, prices, outputs)) * _MOST_DOUBLINGS + margin
+    keys = (2 * keys + 1) * _MOST_DOUBLINGS + level
+    numbers = np.unique(keys, return_inverse=True)[1]
+    found = np.unique(groups * size + numbers, return_inverse=True)[1]
+    return np.asarray(found, dtype=np.intp)
+
+
+def _doublings(distances: FloatArray, width: float) -> IndexArray:
+    """Returns how often a width must double to reach distances."""
+    found = np.ceil(np.log2(np.maximum(distances, width) / width))
+    return np.asarray(np.minimum(found, _MOST_DOUBLINGS - 1), dtype=np.intp)

@@ -1,0 +1,184 @@
+"""What a private draw costs the worst input, which is a single point.
+
+Measures are scaled here to y = βm, the most mass of each output: then 1 ≤ Σy ≤ e^ε,
+no entry need exceed one, and all numbers keep the size of the costs at any ε. Where
+there are too many pairs of inputs and outputs to look at, landmarks stand for all
+inputs.
+"""
+
+from collections.abc import Iterator
+import dataclasses
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from dp_accounting_ext.wpm import costs
+
+FloatArray = npt.NDArray[np.float64]
+IndexArray = npt.NDArray[np.intp]
+
+# Tuning: costs that are sorted once and kept, and those looked at together.
+_KEPT = 1 << 22
+_TOGETHER = 1 << 21
+# Tuning: pairs of inputs and outputs that are looked at one by one, a second or two of
+# points and five of a graph; and those of landmarks.
+MOST_PAIRS = 3 * 10**7
+_LANDMARK_PAIRS = 2 * 10**7
+_FEWEST, _MOST = 16, 256
+
+
+@dataclasses.dataclass(frozen=True)
+class Landmarks:
+    """Inputs that are near all others.
+
+    Attributes:
+        inputs: (n,) the inputs.
+        radius: No input is further from all of them; infinite if that is unknown.
+    """
+
+    inputs: IndexArray
+    radius: float
+
+
+def few_enough(cost: costs.TransportCost) -> bool:
+    """Tells whether all pairs of inputs and outputs can be looked at."""
+    return cost.shape[0] * cost.shape[1] <= MOST_PAIRS
+
+
+def choose_landmarks(cost: costs.TransportCost) -> Landmarks:
+    """Returns landmarks: of a metric, each as far as can be from those before."""
+    inputs, outputs = cost.shape
+    count = min(max(_LANDMARK_PAIRS // outputs, _FEWEST), _MOST, inputs)
+    if cost.metric_order is None:
+        return Landmarks(np.linspace(0, inputs - 1, count).astype(np.intp), math.inf)
+    # The input furthest from any one is at the rim.
+    place = int(cost.between_inputs(0).argmax())
+    found, nearest = [], np.full(inputs, np.inf)
+    for _ in range(count):
+        found.append(place)
+        nearest = np.minimum(nearest, cost.between_inputs(place))
+        place = int(nearest.argmax())
+    return Landmarks(np.unique(found), float(nearest.max()))
+
+
+def bound_everywhere(worst: float, landmarks: Landmarks, order: float) -> float:
+    """Returns an upper bound of φ everywhere from the largest at landmarks.
+
+    The p-th root of φ is a distance from the polytope, so that it changes from one
+    input to another by at most their distance.
+    """
+    return float((worst ** (1 / order) + landmarks.radius) ** order)
+
+
+class PointCosts:
+    """Costs φ_i of the projections of single points, for many measures.
+
+    Args:
+        cost: (k, k_v) costs.
+        epsilon: The privacy parameter ε.
+    """
+
+    def __init__(self, cost: costs.TransportCost, epsilon: float) -> None:
+        self._cost = cost
+        self._least_share = math.exp(-epsilon)
+        self._free_share = -math.expm1(-epsilon)
+        self._everything = np.arange(cost.shape[0])
+        self._kept: tuple[FloatArray, IndexArray] | None = None
+        if cost.shape[0] * cost.shape[1] <= _KEPT:
+            rows = cost.matrix()
+            self._kept = rows, np.argsort(rows, axis=1, kind="stable")
+
+    def values(self, most: FloatArray, inputs: IndexArray | None = None) -> FloatArray:
+        """Returns (n,) the cost of moving each input, a single point.
+
+        Every output holds its least mass e^{−ε} y_j; the rest fills the nearest
+        outputs up to y_j, one after the other.
+
+        Args:
+            most: (k_v,) most masses y = βm.
+            inputs: (n,) which inputs; all if none are given.
+
+        Source:
+            https://arxiv.org/abs/2605.10015, Theorem 3.5.
+        """
+        parts = []
+        for rows, order in self._sorted(self._everything if inputs is None else inputs):
+            filled, _ = self._fill(most, order)
+            ordered = np.take_along_axis(rows, order, axis=1)
+            least = self._least_share * (rows @ most)
+            parts.append(least + (filled * ordered).sum(axis=1))
+        return np.concatenate(parts)
+
+    def tangents(
+        self, most: FloatArray, inputs: IndexArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Returns (n,) τ and (n, k_v) slopes of tangents at a measure.
+
+        φ_i is at least τ + Σ_j [e^{−ε}(C_ij − τ)₊ − (τ − C_ij)₊] y_j for any τ, which
+        is linear in y; it is equal where τ is the cost of the last output that gets
+        more than its least mass.
+
+        Args:
+            most: (k_v,) most masses y = βm.
+            inputs: (n,) which inputs.
+        """
+        thresholds, slopes = [], []
+        for rows, order in self._sorted(inputs):
+            _, last = self._fill(most, order)
+            ordered = np.take_along_axis(rows, order, axis=1)
+            found = ordered[np.arange(last.size), last]
+            excess = rows - found[:, np.newaxis]
+            thresholds.append(found)
+            slopes.append(np.where(excess > 0, self._least_share * excess, excess))
+        return np.concatenate(thresholds), np.concatenate(slopes)
+
+    def _sorted(self, inputs: IndexArray) -> Iterator[tuple[FloatArray, IndexArray]]:
+        """Yields rows of costs and their orders, few at a time."""
+        if self._kept is not None:
+            rows, order = self._kept
+            whole = inputs is self._everything
+            yield (rows, order) if whole else (rows[inputs], order[inputs])
+            return
+        step = max(1, _TOGETHER // self._cost.shape[1])
+        for begin in range(0, inputs.size, step):
+            rows = self._cost.rows(inputs[begin : begin + step])
+            yield rows, np.argsort(rows, axis=1, kind="stable")
+
+    def _fill(
+        self, most: FloatArray, order: IndexArray
+    ) -> tuple[FloatArray, IndexArray]:
+        widths = self._free_share * most[order]
+        before = np.cumsum(widths, axis=1) - widths
+        left = 1 - self._least_share * most.sum()
+        last = np.maximum((before < left).sum(axis=1) - 1, 0)
+        return np.clip(left - before, 0.0, widths), last
+
+
+def worst_case_cost(
+    base_measure: FloatArray, cost: costs.TransportCost, epsilon: float
+) -> float:
+    """Returns the largest cost of a projection onto the measure's polytope.
+
+    Where there are too many pairs of inputs and outputs, an upper bound of it: that
+    of landmarks, and of a metric what lies between them.
+
+    Args:
+        base_measure: (k_v,) masses m.
+        cost: (k, k_v) costs.
+        epsilon: The privacy parameter ε.
+
+    Returns:
+        W_p to the power p. The worst input is a single point, as the projection of
+        a mixture costs at most the mixture of its points' projections.
+
+    Source:
+        https://arxiv.org/abs/2605.10015, Proposition B.2.
+    """
+    most = math.exp(epsilon / 2) * base_measure
+    points = PointCosts(cost, epsilon)
+    if few_enough(cost) or cost.metric_order is None:
+        return float(points.values(most).max())
+    chosen = choose_landmarks(cost)
+    worst = float(points.values(most, chosen.inputs).max())
+    return bound_everywhere(worst, chosen, cost.metric_order)

@@ -1,0 +1,154 @@
+"""Powers on a plane lattice against direct convolution, and how masses are shared."""
+
+from fractions import Fraction
+import math
+
+from hypothesis import given
+from hypothesis import settings
+from hypothesis import strategies as st
+import numpy as np
+import pytest
+
+from dp_accounting_ext.amplification.k_of_t import plane
+
+CHANGES = (0.05, 0.1, 0.2, 0.4, 0.8)
+
+
+def factor_of(seed, size, count, start):
+    """A factor with a few cells, columns beyond the circle among them."""
+    generator = np.random.default_rng(seed)
+    rows = start + generator.integers(0, 6, size)
+    columns = generator.integers(0, 9, size)
+    masses = generator.random(size) ** 4 + 1e-6
+    return plane.Factor(rows, columns, masses / masses.sum(), count)
+
+
+def direct_law(factors):
+    """{(row, column): mass} of the sum, in rational arithmetic."""
+    law = {(0, 0): Fraction(1)}
+    for factor in factors:
+        cells = list(
+            zip(
+                factor.rows.tolist(),
+                factor.columns.tolist(),
+                map(Fraction, factor.masses.tolist()),
+                strict=True,
+            )
+        )
+        for _ in range(factor.count):
+            longer = {}
+            for (row, column), mass in law.items():
+                for down, right, chance in cells:
+                    key = row + down, column + right
+                    longer[key] = longer.get(key, Fraction(0)) + mass * chance
+            law = longer
+    return law
+
+
+def one_row(height):
+    """Weights that take the fine rows of a coarse one, and of no other."""
+    return np.concatenate([np.zeros(height - 1), np.ones(height)])
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(0, 10**6),
+    st.integers(1, 5),
+    st.integers(0, 3),
+    st.integers(1, 4),
+    st.integers(-4, 3),
+    st.floats(-1.0, 1.0),
+    st.sampled_from([1, 2, 4]),
+)
+def test_masses_are_within_their_noise(seed, size, some, more, start, tilt, height):
+    factors = [
+        factor_of(seed, size, some, start),
+        factor_of(seed + 1, size + 1, more, start),
+    ]
+    shape = 64, 16
+    law = plane.TiltedPlane(factors, tilt, shape, CHANGES)
+    first = math.floor(start * (some + more) / height)
+    found = law.masses(one_row(height), first, height=height)
+    assert found.values.shape == (64 // height, 16)
+    expected = np.zeros(found.values.shape)
+    for (row, column), mass in direct_law(factors).items():
+        coarse = row // height - first
+        weight = math.log(float(mass)) + found.tilt * (first + coarse)
+        expected[coarse, column % 16] += math.exp(weight - found.log_scale)
+    error = np.abs(found.values - expected)
+    assert np.all(error <= found.noise + law.mass_error * expected)
+    assert found.noise < 1e-11
+    scale = found.scale()
+    rows = found.rows
+    assert rows[0] == first
+    assert np.allclose(np.log(scale), found.log_scale - found.tilt * rows)
+
+
+def test_noise_grows_with_the_number_of_copies_and_is_small_beside_the_masses():
+    few, many = (
+        plane.TiltedPlane([factor_of(3, 4, count, 0)], 0.0, (512, 64), CHANGES).masses(
+            np.ones(1), 0, height=1
+        )
+        for count in (2, 40)
+    )
+    assert 0 < many.noise < 1e-12 * many.values.max()
+    assert few.noise > 0
+
+
+def test_wide_weights_split_fine_rows_between_two_coarse_ones():
+    factor = plane.Factor(np.array([5]), np.array([1]), np.ones(1), 1)
+    law = plane.TiltedPlane([factor], 0.0, (32, 4), CHANGES)
+    weights = np.array([0.25, 0.5, 0.75, 1.0, 0.75, 0.5, 0.25])
+    found = law.masses(weights, 0, height=4)
+    assert found.values[1, 1] == pytest.approx(0.75, abs=1e-12)
+    assert found.values[2, 1] == pytest.approx(0.25, abs=1e-12)
+    assert np.abs(found.values).sum() == pytest.approx(1.0, abs=1e-11)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 4), st.floats(-0.5, 0.5))
+def test_what_folds_is_bounded(seed, count, tilt):
+    """A torus with too few rows: all beyond its ends lands on it."""
+    factors = [factor_of(seed, 4, count, -2)]
+    law = plane.TiltedPlane(factors, tilt, (8, 16), CHANGES)
+    scale = law.masses(np.ones(1), 0, height=1).log_scale
+    for low, high in ((0, 3), (-3, 1), (2, 2)):
+        beyond = sum(
+            math.exp(math.log(float(mass)) + law._tilt * row - scale)
+            for (row, _), mass in direct_law(factors).items()
+            if row >= low + 8 or row <= high - 8
+        )
+        assert beyond <= law.folded_mass(low, high)
+    for row in range(-10, 20):
+        above = sum(m for (r, _), m in direct_law(factors).items() if r >= row)
+        assert above <= law.mass_above(row)
+
+
+@settings(deadline=None)
+@given(st.floats(-40.0, 40.0), st.floats(1e-5, 2.0))
+def test_shares_keep_the_mass_and_the_mean_of_the_reciprocal(position, step):
+    cells, shares = plane.shares(np.array([position]), step)
+    assert cells[0, 0] <= position < cells[1, 0] + 1e-12
+    assert cells[1, 0] == cells[0, 0] + 1
+    assert (shares >= 0).all()
+    assert shares.sum() == pytest.approx(1.0, rel=1e-11)
+    mean = (shares[:, 0] * np.exp(step * (position - cells[:, 0]))).sum()
+    assert mean == pytest.approx(1.0, rel=1e-11)
+
+
+@given(st.floats(-40.0, 40.0))
+def test_even_shares_keep_the_mass_and_the_mean(position):
+    cells, shares = plane.even_shares(np.array([position]))
+    assert (shares >= 0).all()
+    assert shares.sum() == 1.0
+    assert (shares * cells).sum() == pytest.approx(position, abs=1e-13)
+
+
+def test_equal_cells_are_one():
+    """Cells a turn of the torus apart, and a cell given twice."""
+    factor = plane.Factor(
+        np.array([0, 8, 0]), np.array([1, 5, 1]), np.array([0.25, 0.5, 0.25]), 1
+    )
+    spectrum = factor.transformed(0.0, (8, 4))
+    assert spectrum.shape == (8, 3)
+    assert np.abs(spectrum) == pytest.approx(np.ones((8, 3)), abs=1e-13)

@@ -1,0 +1,126 @@
+"""Correlated means from above: quadrature of few bins, and properties of the fit."""
+
+import correlated_oracles
+from hypothesis import example
+from hypothesis import given
+from hypothesis import settings
+from hypothesis import strategies as st
+import numpy as np
+import pytest
+
+from dp_accounting_ext.amplification.matrix import gauss_markov
+from dp_accounting_ext.kernel import dominating_pair
+
+Direction = dominating_pair.Direction
+
+
+def covariance(found):
+    places = np.arange(found.length)
+    distances = abs(places[:, None] - places)
+    chain = found.share * found.correlation**distances
+    near = places < (found.length + 1) // 2 - 1
+    end = np.outer(near * found.correlation**places, near * found.correlation**places)
+    ends = found.share * found.excess * (end + end[::-1, ::-1])
+    return found.variance * (np.where(distances == 0, 1.0, chain) + ends)
+
+
+@pytest.mark.parametrize(
+    "gram",
+    [
+        [[1.0, 0.6], [0.6, 1.0]],
+        [[0.3, 0.1], [0.1, 0.2]],
+        [[1.5, 0.8, 0.5], [0.8, 1.5, 0.8], [0.5, 0.8, 1.2]],
+    ],
+)
+def test_few_bins_against_quadrature(gram):
+    """The chain without a cut is near the truth, and never below it."""
+    found = gauss_markov.fit(np.array(gram), delta=1e-3)
+    whole = gauss_markov.Fit(found.variance, 0.999, 0.61, len(gram))
+    for chain in (found, whole):
+        pairs = gauss_markov.upper_pairs(chain, tail_mass=1e-14)
+        for direction in Direction:
+            for epsilon in (0.0, 0.3, 1.0, 2.0):
+                truth = correlated_oracles.profile(
+                    gram, epsilon, remove=direction is Direction.REMOVE
+                )
+                assert pairs.of(direction).delta(epsilon, direction) >= truth - 1e-13
+
+
+@pytest.mark.parametrize(("excess", "looseness"), [(0.0, 1.02), (0.5, 1.25)])
+def test_an_exact_chain_is_nearly_attained(excess, looseness):
+    """Few bins are all near an end: there a chain with an excess is a little above."""
+    fit = gauss_markov.Fit(1.0, 1.0, 0.6, 3, excess)
+    gram = covariance(fit)
+    pairs = gauss_markov.upper_pairs(fit, tail_mass=1e-14)
+    for direction in Direction:
+        truth = correlated_oracles.profile(
+            gram, 0.5, remove=direction is Direction.REMOVE
+        )
+        found = pairs.of(direction).delta(0.5, direction)
+        assert truth <= found <= looseness * truth
+
+
+def test_few_correlated_bins_have_a_bound_where_one_is_added():
+    """Small sums are told apart: hardly any mass is taken for a sum of 0."""
+    fit = gauss_markov.Fit(2.5, 0.75, 0.89, 49)
+    pair = gauss_markov.upper_pairs(fit, tail_mass=1e-11).add
+    assert pair.zero_mass < 1e-9
+    assert pair.epsilon(1e-5, Direction.ADD) < 5
+
+
+def test_ends_that_vary_more_add_up():
+    """The second moment of the mean is that of its Gram matrix."""
+    fit = gauss_markov.Fit(0.4, 0.9, 0.5, 9, 0.6)
+    pairs = gauss_markov.upper_pairs(fit, tail_mass=1e-14)
+    known = np.exp(covariance(fit)).mean()
+    found = float(pairs.remove.masses @ pairs.remove.ratios**2)
+    assert known <= found <= 1.01 * known
+
+
+def below(block):
+    """The matrix of a block, from its definition."""
+    scales, places = np.array(block.scales), np.arange(block.length)
+    chain = block.correlation ** abs(places[:, None] - places)
+    return np.outer(scales, scales) * chain + block.own * np.eye(block.length)
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.lists(st.floats(0.01, 1.0), min_size=1, max_size=5), st.integers(2, 9))
+@example([1.0], 4)
+def test_no_block_has_a_larger_covariance(tail, bins):
+    """Neither where bins are alike, nor at the end, where they are not."""
+    gram = correlated_oracles.toeplitz_gram([1.0, *tail], bins, 2, 1.5)
+    start = 0
+    for block, number in gauss_markov.cut_into_blocks(gram):
+        for _ in range(number):
+            places = slice(start, start + block.length)
+            assert np.all(below(block) <= gram[places, places])
+            start += block.length
+    assert start == bins
+
+
+def test_bins_that_all_differ_are_blocks_as_well():
+    """Of one bin each, and of rows that are no Toeplitz matrix's."""
+    gram = np.array([[1.0, 0.5, 0.4], [0.5, 0.8, 0.3], [0.4, 0.3, 0.5]])
+    ((block, number),) = gauss_markov.cut_into_blocks(gram)
+    assert number == 1
+    assert np.all(below(block) <= gram)
+    assert below(block).sum() > 0.9 * gram.sum()
+
+
+@pytest.mark.parametrize("share", [1.0, 0.7])
+def test_an_exact_block_is_nearly_attained_from_below(share):
+    scales = tuple(np.sqrt(share * np.array([1.0, 0.9, 0.7])).tolist())
+    block = gauss_markov.Block(scales, 1 - share, 0.6)
+    pair = gauss_markov.lower_pair(block, tail_mass=1e-14)
+    assert abs(pair.masses.sum() - 1) < 1e-9
+    assert abs(pair.p_masses.sum() - 1) < 1e-9
+    for direction in Direction:
+        for epsilon in (0.0, 0.5, 1.5):
+            truth = correlated_oracles.profile(
+                below(block), epsilon, remove=direction is Direction.REMOVE
+            )
+            found = pair.delta(epsilon, direction)
+            assert found <= truth + 1e-13
+            # Its rarest low ratios are one.
+            assert direction is Direction.ADD or found >= 0.9 * truth

@@ -1,0 +1,186 @@
+"""Sums along a chain, against quadrature with mpmath and closed forms."""
+
+import dataclasses
+import math
+
+import mpmath
+import numpy as np
+import pytest
+from scipy import special
+
+from dp_accounting_ext.amplification.matrix import markov_sums
+
+CHAIN = markov_sums.Chain(
+    states=np.linspace(-7.0, 8.0, 151),
+    correlation=0.6,
+    scale=1.0,
+    factors=np.ones(1),
+    chances=np.ones(1),
+    lost_factor=0.0,
+    places=np.concatenate([[0.0], np.geomspace(1e-2, 3e3, 1500)]),
+    length=2,
+)
+
+
+def test_moves_keep_mass_and_mean():
+    spread = 0.8
+    means = CHAIN.correlation * CHAIN.states
+    moves = markov_sums.moves(CHAIN, means, spread)
+    whole = moves.matrix.sum(axis=1) + moves.above
+    assert np.allclose(whole, 1, atol=1e-8)
+    inside = abs(means) < 1
+    assert np.allclose((moves.matrix @ CHAIN.states)[inside], means[inside], atol=1e-8)
+
+
+@mpmath.workdps(40)
+def hat_mean(states, target, mean, spread):
+    """The mean of the hat function around a state."""
+    states = [mpmath.mpf(float(state)) for state in states]
+    here = states[target]
+    total = mpmath.mpf(0)
+    for other in (target - 1, target + 1):
+        if 0 <= other < len(states):
+            ends = sorted([states[other], here])
+
+            def weighted(y, there=states[other]):
+                return mpmath.npdf(y, mean, spread) * (y - there) / (here - there)
+
+            total += mpmath.quad(weighted, ends)
+    return total
+
+
+@pytest.mark.parametrize("target", [10, 40, 75, 110, 150])
+def test_moves_against_mpmath(target):
+    """Each is the mean of the hat function around a state, to the error allowed."""
+    spread, start = 0.8, 90
+    mean = CHAIN.correlation * CHAIN.states[start]
+    moves = markov_sums.moves(CHAIN, np.array([mean]), spread)
+    found = moves.matrix[0, target]
+    truth = hat_mean(CHAIN.states, target, float(mean), spread)
+    error = markov_sums.QUADRATURE_ERROR
+    assert truth * (1 - error) <= found <= truth * (1 + error)
+
+
+@mpmath.workdps(40)
+@pytest.mark.parametrize(("start", "spread"), [(40, 0.5), (90, 0.25), (90, 0.8)])
+def test_what_is_beyond_a_band_is_counted(start, spread):
+    """Below at its first state, above with its probability and its mean ratio."""
+    mean = CHAIN.correlation * float(CHAIN.states[start])
+    moves = markov_sums.moves(CHAIN, np.array([mean]), spread)
+    kept = np.flatnonzero(moves.matrix[0])
+    low, high = CHAIN.states[kept[[0, -1]]]
+    assert low == CHAIN.states[0] or mean - 10.6 * spread <= low
+    assert high <= max(mean + 10.6 * spread, 1.11)
+    least = mpmath.ncdf((mpmath.mpf(float(low)) - mean) / spread)
+    assert moves.matrix[0, kept[0]] >= moves.below[0] >= least
+    away = (mpmath.mpf(float(high)) - mean) / spread
+    assert moves.above[0] >= mpmath.ncdf(-away)
+    ratio = mpmath.exp(mean - 0.5 + mpmath.mpf(spread) ** 2 / 2)
+    ratio *= mpmath.ncdf(spread - away)
+    assert ratio <= moves.ratio_above[0] <= ratio * (1 + 1e-8)
+
+
+def test_moves_in_blocks_are_the_product():
+    moves = markov_sums.moves(CHAIN, CHAIN.correlation * CHAIN.states, 0.3)
+    masses = np.random.default_rng(1).random((CHAIN.states.size, 7))
+    assert np.allclose(moves.carried(masses), moves.matrix.T @ masses, rtol=1e-13)
+
+
+def test_one_step_is_a_lognormal_variable():
+    law = markov_sums.upper_sum(dataclasses.replace(CHAIN, length=1))
+    assert abs(law.masses.sum() + law.lost_mass - 1) < 1e-9
+    for strike in (0.2, 1.0, 5.0, 60.0):
+        place = (0.5 - math.log(strike)) / 1.0
+        truth = special.ndtr(place) - strike * special.ndtr(place - 1)
+        found = law.masses @ np.maximum(CHAIN.places - strike, 0) + law.lost_mean
+        assert truth <= found <= truth * 1.02 + 1e-9
+
+
+def test_two_steps_dominate_a_sample_of_paths():
+    """Not an exact truth: calls lie above those of ten million paths but for noise."""
+    law = markov_sums.upper_sum(CHAIN)
+    rng = np.random.default_rng(3)
+    first, second = rng.standard_normal((2, 400_000))
+    second = CHAIN.correlation * first + 0.8 * second
+    sums = np.exp(first - 0.5) + np.exp(second - 0.5)
+    for strike in (1.0, 2.0, 6.0):
+        payoffs = np.maximum(sums - strike, 0)
+        truth, noise = payoffs.mean(), payoffs.std() / math.sqrt(sums.size)
+        found = law.masses @ np.maximum(CHAIN.places - strike, 0) + law.lost_mean
+        assert truth - 5 * noise <= found <= (truth + 5 * noise) * 1.03
+
+
+def test_what_leaves_the_grids_is_counted():
+    """A short grid of sums and of states: calls are still those of the whole."""
+    short = dataclasses.replace(
+        CHAIN, states=np.linspace(-3.0, 3.0, 61), places=np.linspace(0.0, 6.0, 601)
+    )
+    law = markov_sums.upper_sum(short)
+    assert law.lost_mean > 1e-2
+    assert law.lost_mass > 1e-3
+    assert law.lifted_mass > 1e-3
+    whole = law.masses @ short.places + law.lost_mean
+    assert whole >= 2
+    reference = markov_sums.upper_sum(CHAIN)
+    for strike in (1.0, 4.0):
+        truth = reference.masses @ np.maximum(CHAIN.places - strike, 0)
+        found = law.masses @ np.maximum(short.places - strike, 0) + law.lost_mean
+        assert found >= truth * 0.999
+
+
+def test_drift_grows_with_cells_and_correlation():
+    coarse = dataclasses.replace(CHAIN, states=CHAIN.states[::2])
+    sticky = dataclasses.replace(CHAIN, correlation=0.9)
+    known = 0.1**2 / 8 / 0.64
+    assert known <= markov_sums.drift(CHAIN) <= known * 1.001
+    assert markov_sums.drift(coarse) > 3.9 * known
+    assert markov_sums.drift(sticky) > 3 * known
+
+
+def test_sums_from_below_are_below_one_and_two_steps():
+    """Calls of one lognormal variable in closed form, of two over those from above."""
+    chain = dataclasses.replace(CHAIN, length=1)
+    sums, masses, error = markov_sums.lower_sum(chain, np.ones(1))
+    assert error < 1e-9
+    for strike in (0.2, 1.0, 5.0, 60.0):
+        place = 0.5 - math.log(strike)
+        truth = special.ndtr(place) - strike * special.ndtr(place - 1)
+        found = masses @ np.maximum(sums - strike, 0)
+        assert 0.9 * truth - 1e-9 <= found <= truth
+    above = markov_sums.upper_sum(CHAIN)
+    sums, masses, _ = markov_sums.lower_sum(CHAIN, np.ones(2))
+    assert np.all(np.diff(sums) > 0)
+    for strike in (0.5, 2.0, 10.0):
+        high = above.masses @ np.maximum(CHAIN.places - strike, 0)
+        found = masses @ np.maximum(sums - strike, 0)
+        assert 0.8 * high <= found <= high
+
+
+@pytest.mark.parametrize("cell", [0.05, 0.3, 0.7, 0.99])
+def test_a_split_variable_is_below_one_of_the_variance_asked_for(cell):
+    """Its calls are chords over cells, all are below those of N(0, 1.7)."""
+    variance = 1.7
+    cell *= math.sqrt(variance)
+    narrow, wide = markov_sums.spread_to_split(variance, cell), math.sqrt(variance)
+
+    def calls(strikes, spread):
+        away = strikes / spread
+        density = np.exp(-(away**2) / 2) / math.sqrt(2 * math.pi)
+        return spread * density - strikes * special.ndtr(-away)
+
+    starts = np.linspace(-5.0, 5.0, 201)
+    for share in np.linspace(0.02, 0.98, 33):
+        chord = (1 - share) * calls(starts, narrow) + share * calls(
+            starts + cell, narrow
+        )
+        assert np.all(chord <= calls(starts + share * cell, wide) + 1e-15)
+    # Of an even split hardly less would do.
+    less = math.sqrt(variance - 0.24 * cell**2)
+    chord = (calls(-cell / 2, less) + calls(cell / 2, less)) / 2
+    assert chord > calls(0.0, wide)
+
+
+def test_states_too_far_apart_are_refused():
+    coarse = dataclasses.replace(CHAIN, states=np.linspace(-7.0, 8.0, 31))
+    with pytest.raises(ValueError, match="at most 0.5 deviations apart. Found 0.6"):
+        markov_sums.upper_sum(coarse)

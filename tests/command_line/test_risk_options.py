@@ -1,0 +1,112 @@
+"""Risks on the command line: noise for them, and statements of them."""
+
+import json
+
+import pytest
+
+from dp_accounting_ext import command_line
+from dp_accounting_ext import risk
+from dp_accounting_ext.studies import calibration
+from dp_accounting_ext.studies import real_loops
+from dp_accounting_ext.studies import training_run
+
+RUN = [
+    *("--dataset-size", "6000", "--batch-size", "60", "--epochs", "2"),
+    *("--delta", "1e-6", "--sampling", "Poisson sampling"),
+]
+SETTING = training_run.TrainingRun(
+    dataset_size=6000,
+    batch_size=60,
+    epochs=2,
+    delta=1e-6,
+    sampling="Poisson sampling",
+)
+
+
+def printed(capsys, *arguments):
+    status = command_line.main([*arguments])
+    return status, capsys.readouterr()
+
+
+def accountant(noise):
+    fields = {**SETTING.to_dict(), "noise_multiplier": noise}
+    names = training_run.TrainingRun.__dataclass_fields__
+    run = training_run.TrainingRun(**{k: v for k, v in fields.items() if k in names})
+    return run.accountant()
+
+
+@pytest.mark.parametrize(
+    ("options", "measure", "target"),
+    [
+        (["--advantage", "0.1"], risk.advantage, 0.1),
+        (
+            ["--tpr", "0.05", "--fpr", "0.01"],
+            lambda a: risk.attack_success(a, 0.01),
+            0.05,
+        ),
+        (
+            ["--ppv", "0.3", "--fpr", "0.01", "--prior", "0.1"],
+            lambda a: risk.positive_predictive_value(a, 0.01, 0.1),
+            0.3,
+        ),
+    ],
+)
+def test_noise_for_a_risk(capsys, options, measure, target):
+    status, out = printed(capsys, "calibrate", *RUN, *options, "--json")
+    assert status == 0
+    (row,) = json.loads(out.out)["results"]
+    noise = row["noise_multiplier"]
+    assert measure(accountant(noise))[1] <= target
+    assert measure(accountant(noise * (1 - 1e-4)))[1] > target
+    status, out = printed(capsys, "calibrate", *RUN, *options)
+    assert status == 0
+    assert f"\u2264 {target:g}" in out.out
+    assert f"{noise:g}" in out.out
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--tpr", "0.05"], "--fpr must be given"),
+        (["--advantage", "1.5"], "must be in (0, 1). Found 1.5"),
+        (["--ppv", "0.3", "--fpr", "0"], "must be positive"),
+        (["--ppv", "0.3", "--fpr", "0.1", "--prior", "2"], "prior must be in"),
+    ],
+)
+def test_risks_that_mean_nothing(capsys, options, message):
+    status, out = printed(capsys, "calibrate", *RUN, *options)
+    assert status == 2
+    assert message in out.err
+
+
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [([], "none"), (["--epsilon", "1", "--tpr", "0.1"], "epsilon and tpr")],
+)
+def test_one_target_is_asked_for(capsys, options, found):
+    status, out = printed(capsys, "calibrate", *RUN, *options)
+    assert status == 2
+    assert f"Found {found}." in out.err
+
+
+def test_a_statement_of_risks_and_of_the_loop(capsys):
+    more = ["--risk", "--loop", "adaptive clipping", "truncated batches"]
+    arguments = ["statement", *RUN, "--noise-multiplier", "1.0", *more]
+    status, out = printed(capsys, *arguments)
+    assert status == 0
+    words = risk.in_words(accountant(1.0))
+    assert f"With Poisson sampling (add or remove): {words}" in out.out
+    assert real_loops.in_words(more[2:]) in out.out
+    assert max(map(len, out.out.splitlines())) <= 100
+    status, out = printed(capsys, *arguments, "--json")
+    found = json.loads(out.out)
+    assert found["risk"] == {"Poisson sampling (add or remove)": words}
+    assert list(found["loop"]) == more[2:]
+    status, out = printed(capsys, *arguments[:-1], "early stopping")
+    assert status == 2
+    assert "Found 'early stopping'" in out.err
+
+
+def test_a_risk_that_is_none():
+    with pytest.raises(ValueError, match="target must be in"):
+        calibration.calibrate_risk(SETTING, risk.advantage, 0.0)

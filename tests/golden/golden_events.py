@@ -1,0 +1,51 @@
+"""Events of golden rows as JSON, and what the package says of a row."""
+
+from typing import Any
+
+import dp_accounting
+from dp_accounting import dp_event as stock
+from dp_accounting import privacy_accountant
+import newer_events
+import registered
+
+import dp_accounting_ext as ext
+from dp_accounting_ext import wpm
+from dp_accounting_ext.reading import event_table
+
+event_table.register_stock_events(newer_events.MODULE)
+_HOMES = (stock, ext, registered, newer_events.MODULE, wpm)
+
+
+def encoded(event: Any) -> Any:
+    """Returns an event as [name, fields …], lists and numbers as they are."""
+    if isinstance(event, dp_accounting.DpEvent):
+        fields = [getattr(event, f.name) for f in type(event).__attrs_attrs__]
+        return {type(event).__name__: [encoded(field) for field in fields]}
+    if isinstance(event, list | tuple):
+        return [encoded(item) for item in event]
+    return event
+
+
+def decoded(value: Any) -> Any:
+    """Returns the event that was encoded."""
+    if isinstance(value, dict):
+        ((name, fields),) = value.items()
+        home = next(home for home in _HOMES if hasattr(home, name))
+        return getattr(home, name)(*map(decoded, fields))
+    return [decoded(item) for item in value] if isinstance(value, list) else value
+
+
+def bracket(row: dict[str, Any]) -> tuple[float, float]:
+    """Returns what the package says of a row, from both sides; zero where it does not.
+
+    The pure bound at an order of Rényi has no lower one in the accountant.
+    """
+    event = decoded(row["event"])
+    relation = privacy_accountant.NeighboringRelation[row["relation"]]
+    if row["what"] == "renyi":
+        accountant = ext.RdpAccountant([row["at"]], neighboring_relation=relation)
+        return row["low"], float(accountant.compose(event).rdp[0])
+    accountant = ext.PLDAccountant(relation).compose(event)
+    if row["what"] == "power":
+        return accountant.get_true_positive_rate_bounds(row["at"])
+    return accountant.get_epsilon_bounds(row["at"])

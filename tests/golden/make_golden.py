@@ -1,0 +1,354 @@
+"""Writes golden.json: what ε, test powers and Rényi divergences of events are.
+
+Nothing of it is computed by the package: closed forms in ball arithmetic where there
+are some, enumeration and the referee's channels (tests/referee) for the rest. Every row
+has a bracket that holds the truth, mostly of 15 equal digits, and the width that the
+package's own bracket may have: 1e-4, where it has been that narrow; else half as much
+again as it was when the row was written.
+
+    PYTHONPATH=tests:tests/referee:tests/golden python tests/golden/make_golden.py
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterator
+import itertools
+import json
+import math
+import multiprocessing
+import pathlib
+from typing import Any
+
+import balls
+from balls import ball
+from dp_accounting import dp_event as stock
+from dp_accounting import privacy_accountant
+from flint import arb
+import golden_events
+import newer_events
+import newer_readings
+import readings
+import registered
+
+import dp_accounting_ext as ext
+
+NeighborRel = privacy_accountant.NeighboringRelation
+ADD, REPLACE, SPECIAL = (
+    NeighborRel.ADD_OR_REMOVE_ONE,
+    NeighborRel.REPLACE_ONE,
+    NeighborRel.REPLACE_SPECIAL,
+)
+Gaussian, Laplace = stock.GaussianDpEvent, stock.LaplaceDpEvent
+DiscreteLaplace = stock.DiscreteLaplaceDpEvent
+Response = stock.RandomizedResponseDpEvent
+Sampled, Composed = stock.PoissonSampledDpEvent, stock.ComposedDpEvent
+Runs, Group = stock.SelfComposedDpEvent, ext.GroupSubsampledEvent
+Allocation, Schedule = ext.RandomAllocationEvent, ext.ScheduledAllocationEvent
+PROCESSES = 4
+PATH = pathlib.Path(__file__).with_name("golden.json")
+assert newer_readings
+
+Row = dict[str, Any]
+Bounds = Callable[[float], tuple[arb, arb]]
+
+
+def normal(x: arb) -> arb:
+    """Returns Φ(x)."""
+    return (-x / arb(2).sqrt()).erfc() / 2
+
+
+def gaussian_delta(mean: arb) -> Bounds:
+    """Returns ε ↦ δ of N(mean, 1) against N(0, 1)."""
+
+    def delta(epsilon: float) -> tuple[arb, arb]:
+        e = ball(epsilon)
+        value = normal(mean / 2 - e / mean) - e.exp() * normal(-mean / 2 - e / mean)
+        return value.lower(), value.upper()
+
+    return delta
+
+
+def laplace_delta(scale: float) -> Bounds:
+    """Returns ε ↦ δ of Laplace noise: 1 − e^{(ε − 1/b)/2}."""
+
+    def delta(epsilon: float) -> tuple[arb, arb]:
+        gap = 1 - ((ball(epsilon) - 1 / ball(scale)) / 2).exp()
+        return gap.lower(), gap.max(balls.ZERO).upper()
+
+    return delta
+
+
+def sampled_gaussian_delta(sigma: float, rate: float) -> Bounds:
+    """Returns ε ↦ δ of one sampled Gaussian, the larger of the two directions."""
+    s, q = ball(sigma), ball(rate)
+
+    def one(kappa: arb, *, remove: bool) -> arb:
+        level = kappa if remove else 1 / kappa
+        inner = (level - 1 + q) / q
+        if not inner > 0:
+            return balls.ZERO if not remove else 1 - kappa
+        at = inner.log() * s + 1 / (2 * s)
+        if remove:
+            with_record = (1 - q) * normal(-at) + q * normal(1 / s - at)
+            return with_record - kappa * normal(-at)
+        with_record = (1 - q) * normal(at) + q * normal(at - 1 / s)
+        return normal(at) - kappa * with_record
+
+    def delta(epsilon: float) -> tuple[arb, arb]:
+        kappa = ball(epsilon).exp()
+        value = one(kappa, remove=True).max(one(kappa, remove=False))
+        return value.lower(), value.upper()
+
+    return delta
+
+
+def channel_delta(event: Any, relation: NeighborRel, rare: float) -> Bounds:
+    """Returns ε ↦ bounds on δ of an event, by the referee; none above counts as 1."""
+    sizes = {"cells": 600, "most": 240, "rare": rare}
+    low, high = (
+        readings.readings(event, relation, side, **sizes)
+        for side in (balls.Side.LOW, balls.Side.HIGH)
+    )
+
+    def delta(epsilon: float) -> tuple[arb, arb]:
+        least = [c.delta(epsilon, remove=r)[0] for c in low for r in (True, False)]
+        most = [c.delta(epsilon, remove=r)[1] for c in high for r in (True, False)]
+        return max(least, key=float), max(most, key=float) if most else arb(1)
+
+    return delta
+
+
+def crossing(exceeds: Callable[[float], bool]) -> float:
+    """Returns the float where a decreasing test turns false, from the side it holds."""
+    low, high = 0.0, 1.0
+    while exceeds(high) and high < 1e6:
+        low, high = high, 2 * high
+    for _ in range(64):
+        middle = (low + high) / 2
+        if middle in (low, high):
+            break
+        low, high = (middle, high) if exceeds(middle) else (low, middle)
+    return low
+
+
+def epsilon_row(
+    event: Any, relation: NeighborRel, delta: float, bounds: Bounds, source: str
+) -> Row | None:
+    """Returns the bracket of ε at δ; none where nothing bounds it well."""
+    low = crossing(lambda e: bounds(e)[0] > delta)
+    high = math.nextafter(crossing(lambda e: bounds(e)[1] > delta), math.inf)
+    if low == 0 or high > 1.2 * low or low > 1e5:
+        return None
+    return {
+        "what": "epsilon",
+        "event": golden_events.encoded(event),
+        "relation": relation.name,
+        "at": delta,
+        "low": low,
+        "high": high,
+        "source": source,
+    }
+
+
+def closed_forms() -> Iterator[Row | None]:
+    for sigma, delta in itertools.product(
+        (0.05, 0.3, 0.8, 1.0, 2.0, 8.0, 100.0), (1e-100, 1e-30, 1e-9, 1e-6, 1e-2, 0.3)
+    ):
+        bounds = gaussian_delta(1 / ball(sigma))
+        yield epsilon_row(Gaussian(sigma), ADD, delta, bounds, "closed form")
+        bounds = gaussian_delta(2 / ball(sigma))
+        yield epsilon_row(Gaussian(sigma), REPLACE, delta, bounds, "closed form")
+    for sigma, count, delta in itertools.product(
+        (1.0, 5.0, 30.0), (2, 100, 10_000), (1e-20, 1e-6)
+    ):
+        bounds = gaussian_delta(ball(count).sqrt() / ball(sigma))
+        event = Runs(Gaussian(sigma), count)
+        yield epsilon_row(event, ADD, delta, bounds, "closed form")
+        size = 3
+        bounds = gaussian_delta(size * ball(count).sqrt() / ball(sigma))
+        yield epsilon_row(Group(size, event), ADD, delta, bounds, "closed form")
+    for scale, delta in itertools.product((0.01, 0.5, 1.0, 20.0), (1e-12, 1e-6, 1e-2)):
+        bounds = laplace_delta(scale)
+        yield epsilon_row(Laplace(scale), ADD, delta, bounds, "closed form")
+    for sigma, rate, delta in itertools.product(
+        (0.1, 0.5, 1.0, 4.0), (1e-6, 1e-3, 0.1, 0.7), (1e-20, 1e-9, 1e-5, 1e-2)
+    ):
+        event = Sampled(rate, Gaussian(sigma))
+        bounds = sampled_gaussian_delta(sigma, rate)
+        yield epsilon_row(event, ADD, delta, bounds, "closed form")
+
+
+def few_outcomes() -> Iterator[tuple[Any, NeighborRel]]:
+    """Yields events that are enumerated exactly."""
+    for noise in (0.1, 0.5):
+        for buckets, count in ((2, 1), (2, 30), (2, 500), (5, 6)):
+            for relation in (REPLACE, SPECIAL):
+                yield Runs(Response(noise, buckets), count), relation
+    for parameter, sensitivity in ((0.1, 1), (1.0, 1), (0.5, 3), (25.0, 1), (380.0, 1)):
+        base = DiscreteLaplace(parameter, sensitivity)
+        for event in (
+            base,
+            Runs(base, 7),
+            Runs(Sampled(0.25, base), 2),
+            Sampled(1e-6, Runs(base, 2)),
+            Allocation(base, 1, 5),
+            Allocation(base, 2, 4),
+            Allocation(base, 3, 3),
+            Schedule([base, Sampled(0.5, base)], [2, 1], 4),
+            Sampled(0.25, Allocation(base, 1, 3)),
+            Composed([Allocation(base, 1, 3), Runs(base, 2)]),
+        ):
+            yield event, ADD
+    for without, with_record in (
+        ((1, 2, 5), (3, 4, 1)),
+        ((0, 1, 7), (2, 5, 1)),
+        ((1, 99), (1, 0)),
+    ):
+        base = registered.DiscreteEvent(without, with_record)
+        for event in (
+            base,
+            Runs(base, 6),
+            Runs(Sampled(0.1, base), 4),
+            Allocation(base, 1, 6),
+            Allocation(base, 2, 5),
+            Allocation(Runs(base, 2), 1, 3),
+        ):
+            yield event, ADD
+    for epsilon, chance in ((0.1, 0.0), (1.0, 1e-9), (5.0, 1e-3)):
+        for count in (1, 10, 100):
+            yield Runs(newer_events.EpsilonDelta(epsilon, chance), count), ADD
+
+
+def noises() -> Iterator[tuple[Any, NeighborRel]]:
+    """Yields events that the referee brackets."""
+    for base in (Gaussian(0.8), Laplace(0.7)):
+        for event in (
+            Runs(Sampled(0.01, base), 100),
+            Runs(Sampled(0.1, base), 10),
+            Sampled(0.3, Runs(base, 2)),
+            Composed([Runs(base, 3), Sampled(0.2, Laplace(2.0))]),
+            Allocation(base, 1, 4),
+            Allocation(base, 1, 32),
+            Runs(Allocation(base, 1, 8), 3),
+            Schedule([base, Gaussian(2.0)], [3, 2], 6),
+        ):
+            yield event, ADD
+        for event in (Runs(Sampled(0.1, base), 10), Sampled(0.3, base)):
+            yield event, REPLACE
+        for batch in (
+            stock.SampledWithoutReplacementDpEvent(20, 3, base),
+            stock.SampledWithReplacementDpEvent(20, 3, base),
+        ):
+            yield batch, ADD
+            yield Runs(batch, 5), ADD
+            yield batch, REPLACE
+        for size in (2, 4):
+            yield Group(size, Runs(Sampled(0.05, base), 8)), ADD
+    yield stock.MixtureOfGaussiansDpEvent(1.0, [0.0, 1.0, 2.0], [0.5, 0.25, 0.25]), ADD
+    yield newer_events.PermuteAndFlip(1.0), ADD
+    yield newer_events.DiscreteGaussian(1.5), ADD
+
+
+def powers() -> Iterator[Row]:
+    """Yields the best test's power: Φ(Φ⁻¹(α) + 1/σ), by the quantile's own α."""
+    for sigma, quantile in itertools.product(
+        (0.05, 0.1, 0.5, 1.0, 5.0), (-37.5, -30.0, -12.0, -6.0, -2.0, 0.0, 1.0)
+    ):
+        rate = float(normal(ball(quantile)).mid())
+        # α is a float: its quantile is within a few ulps of the one it is made from.
+        low, high = (
+            normal(ball(quantile) * (1 + sign * arb(2) ** -48) + 1 / ball(sigma))
+            for sign in ((1, -1) if quantile < 0 else (-1, 1))
+        )
+        yield {
+            "what": "power",
+            "event": golden_events.encoded(Gaussian(sigma)),
+            "relation": ADD.name,
+            "at": rate,
+            "low": float(low.lower()) * (1 - 1e-15),
+            "high": min(float(high.upper()) * (1 + 1e-15), 1.0),
+            "source": "closed form",
+        }
+
+
+def renyi() -> Iterator[Row]:
+    """Yields divergences: α/2σ², Laplace's closed form, sums at integer orders."""
+
+    def row(event: Any, order: float, value: arb) -> Row:
+        return {
+            "what": "renyi",
+            "event": golden_events.encoded(event),
+            "relation": ADD.name,
+            "at": order,
+            "low": math.nextafter(float(value.lower()), 0.0),
+            "high": math.nextafter(float(value.upper()), math.inf),
+            "source": "closed form",
+        }
+
+    for order in (1.5, 3.1, 10.7, 64.0):
+        a = ball(order)
+        for sigma in (0.1, 0.3, 1.0, 20.0):
+            yield row(Gaussian(sigma), order, a / (2 * ball(sigma) ** 2))
+            one = Schedule([Gaussian(sigma)], [1], 1)
+            yield row(one, order, a / (2 * ball(sigma) ** 2))
+        for scale in (0.2, 1.0, 8.0):
+            t = 1 / ball(scale)
+            mean = a / (2 * a - 1) * ((a - 1) * t).exp()
+            mean += (a - 1) / (2 * a - 1) * (-a * t).exp()
+            yield row(Laplace(scale), order, mean.log() / (a - 1))
+    for sigma, rate, order in itertools.product(
+        (0.5, 1.0, 3.0), (1e-4, 0.01, 0.3), (2, 5, 32)
+    ):
+        q, half = ball(rate), 1 / (2 * ball(sigma) ** 2)
+        total = sum(
+            (
+                math.comb(order, i)
+                * (1 - q) ** (order - i)
+                * q**i
+                * ((i * i - i) * half).exp()
+                for i in range(order + 1)
+            ),
+            balls.ZERO,
+        )
+        value = total.log() / (order - 1)
+        yield row(Sampled(rate, Gaussian(sigma)), float(order), value)
+    for sigma, steps in itertools.product((0.5, 1.0, 3.0), (2, 5, 40)):
+        # Order 2 of 1 of t: E Z² = 1 + (e^{1/σ²} − 1)/t; and 3 likewise.
+        grown = (1 / ball(sigma) ** 2).exp() - 1
+        second = (1 + grown / steps).log()
+        yield row(Allocation(Gaussian(sigma), 1, steps), 2.0, second)
+
+
+def with_width(row: Row) -> Row:
+    """Adds the width that a row's bracket may have."""
+    low, high = golden_events.bracket(row)
+    width = (high - low) / high if math.isfinite(high) else 1.0
+    return {**row, "width": 1e-4 if width <= 1e-4 else float(f"{1.5 * width:.2g}")}
+
+
+def judged(task: tuple[Any, NeighborRel, tuple[float, ...]]) -> list[Row]:
+    """Returns the rows of an event that the referee reads."""
+    code, relation, deltas = task
+    event = golden_events.decoded(code)  # Events made at run time are not pickled.
+    bounds = channel_delta(event, relation, min(deltas) * 1e-8)
+    rows = [epsilon_row(event, relation, d, bounds, "referee") for d in deltas]
+    return [with_width(row) for row in rows if row]
+
+
+def main() -> None:
+    known = [row for row in closed_forms() if row]
+    known += [*powers(), *renyi()]
+    encoded = golden_events.encoded
+    tasks = [(encoded(e), r, (1e-40, 1e-9, 1e-3)) for e, r in few_outcomes()]
+    tasks += [(encoded(e), r, (1e-9, 1e-3)) for e, r in noises()]
+    with multiprocessing.Pool(PROCESSES) as pool:
+        rows = list(pool.imap(with_width, known, chunksize=8))
+        print(f"{len(rows)} closed forms", flush=True)
+        for found in pool.imap(judged, tasks):
+            rows += found
+            lines = ",\n".join(json.dumps(row) for row in rows)
+            PATH.write_text(f"[\n{lines}\n]\n")
+    print(f"{len(rows)} rows")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,287 @@
+"""Events of jax_privacy's strategies, and its own calibration with our accountants."""
+
+import dataclasses
+import json
+import math
+
+import dp_accounting
+import jax.numpy as jnp
+from jax_privacy import accounting
+from jax_privacy import batch_selection
+from jax_privacy.experimental import execution_plan
+from jax_privacy.matrix_factorization import buffered_toeplitz
+import numpy as np
+import pytest
+
+import dp_accounting_ext as ext
+from dp_accounting_ext import risk
+from dp_accounting_ext.integrations import jax_privacy as certified
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+Relation = dp_accounting.NeighboringRelation
+Partition = batch_selection.PartitionType
+Poisson = batch_selection.CyclicPoissonSampling
+Bins = batch_selection.BallsInBinsSampling
+Fixed = batch_selection.FixedBatchSampling
+DELTA = 1e-6
+NOISE = 1.5
+STEP = dp_accounting.GaussianDpEvent(NOISE)
+
+
+def repeated(event, count):
+    return dp_accounting.SelfComposedDpEvent(event, count)
+
+
+def epsilon(event, relation=Relation.ADD_OR_REMOVE_ONE):
+    return ext.PLDAccountant(relation).compose(event).get_epsilon(DELTA)
+
+
+SAMPLED = dp_accounting.PoissonSampledDpEvent(0.1, STEP)
+EVENTS = [
+    (Poisson(0.1, 60), {}, repeated(SAMPLED, 60)),
+    (
+        Poisson(0.1, 62, cycle_length=4, partition_type=Partition.INDEPENDENT),
+        {},
+        repeated(SAMPLED, 16),
+    ),
+    (
+        Poisson(0.1, 60, truncated_batch_size=30),
+        {"num_examples": 200, "neighboring_relation": Relation.REPLACE_SPECIAL},
+        repeated(
+            dp_accounting.TruncatedSubsampledGaussianDpEvent(200, 0.1, 30, NOISE), 60
+        ),
+    ),
+    (
+        Poisson(0.1, 60, truncated_batch_size=10, cycle_length=4),
+        {"num_examples": 202, "neighboring_relation": Relation.REPLACE_SPECIAL},
+        repeated(
+            dp_accounting.TruncatedSubsampledGaussianDpEvent(50, 0.1, 10, NOISE), 15
+        ),
+    ),
+    (Bins(60, 20), {}, ext.RandomAllocationEvent(repeated(STEP, 3), 1, 20)),
+    (
+        Bins(50, 20),
+        {},
+        ext.ScheduledAllocationEvent(
+            [repeated(STEP, 3), repeated(STEP, 2)], [10, 10], 20
+        ),
+    ),
+    (
+        Bins(7, 20),
+        {},
+        ext.ScheduledAllocationEvent([repeated(STEP, 1)], [7], 20),
+    ),
+    (
+        Bins(12, 4),
+        {"matrix": [1.0, 0.5]},
+        ext.MatrixAllocationEvent([1.0, 0.5], NOISE, 4, 3),
+    ),
+    (
+        Fixed(20, 10),
+        {"num_examples": 200, "neighboring_relation": Relation.REPLACE_ONE},
+        repeated(dp_accounting.SampledWithoutReplacementDpEvent(200, 20, STEP), 10),
+    ),
+    (
+        Fixed(20, 10, replace=True),
+        {"num_examples": 200, "neighboring_relation": Relation.REPLACE_ONE},
+        repeated(dp_accounting.SampledWithReplacementDpEvent(200, 20, STEP), 10),
+    ),
+]
+
+
+@pytest.mark.parametrize(("strategy", "options", "expected"), EVENTS)
+def test_events_of_strategies(strategy, options, expected):
+    event = certified.from_strategy(strategy, NOISE, **options)
+    assert event == expected
+    relation = options.get("neighboring_relation", Relation.ADD_OR_REMOVE_ONE)
+    assert 0 < epsilon(event, relation) < math.inf
+    users = batch_selection.UserSelectionStrategy(strategy, 2)
+    assert certified.from_strategy(users, NOISE, **options) == expected
+
+
+def test_bands_on_cyclic_samples():
+    """The noise over a column's norm, once for each cycle."""
+    strategy = Poisson(0.1, 62, cycle_length=4, partition_type=Partition.INDEPENDENT)
+    event = certified.from_strategy(strategy, NOISE, matrix=[1.0, 0.6, 0.3, 0.0])
+    noise = event.event.event.noise_multiplier
+    exact = NOISE / math.sqrt(1 + 0.6**2 + 0.3**2)
+    assert exact * (1 - 1e-11) < noise <= exact
+    assert event.count == 16
+    with pytest.raises(dp_accounting.UnsupportedEventError, match="more bands"):
+        certified.from_strategy(strategy, NOISE, matrix=[1.0, 0.6, 0.3, 0.1, 0.1])
+
+
+def test_buffered_noise_with_balls_in_bins():
+    blt = buffered_toeplitz.BufferedToeplitz.build(
+        [0.5, 0.9], [0.2, 0.1], dtype=jnp.float32
+    )
+    event = certified.from_strategy(Bins(12, 4), NOISE, matrix=blt)
+    dense = [float(x) for x in blt.toeplitz_coefs(12)]
+    np.testing.assert_allclose(event.strategy, dense, rtol=1e-6)
+    assert (event.num_bins, event.num_epochs) == (4, 3)
+    with pytest.raises(dp_accounting.UnsupportedEventError, match="more bands"):
+        certified.from_strategy(Poisson(0.1, 12), NOISE, matrix=blt)
+
+
+class Nearly(Poisson):
+    """A subclass may draw otherwise."""
+
+
+@pytest.mark.parametrize(
+    ("strategy", "options", "error", "message"),
+    [
+        (
+            batch_selection.BMinSepSampling(0.1, 60, 4),
+            {},
+            dp_accounting.UnsupportedEventError,
+            "BMinSepSampling",
+        ),
+        (Nearly(0.1, 60), {}, dp_accounting.UnsupportedEventError, "Nearly"),
+        (
+            Fixed(20, 10),
+            {"num_examples": 200, "matrix": [1.0, 0.5]},
+            dp_accounting.UnsupportedEventError,
+            "FixedBatchSampling",
+        ),
+        (Poisson(0.1, 60, cycle_length=4), {}, ValueError, "must be INDEPENDENT"),
+        (
+            Poisson(
+                0.1,
+                60,
+                cycle_length=4,
+                truncated_batch_size=3,
+                partition_type=Partition.INDEPENDENT,
+            ),
+            {"num_examples": 200},
+            ValueError,
+            "must be EQUAL_SPLIT",
+        ),
+        (Fixed(20, 10), {}, ValueError, "num_examples must be given"),
+        (Bins(13, 4), {"matrix": [1.0, 0.5]}, ValueError, "multiple of cycle_length"),
+        (Bins(12, 4), {"matrix": np.eye(12)}, ValueError, "Toeplitz"),
+        (Bins(0, 4), {}, ValueError, "iterations"),
+        ("Poisson", {}, TypeError, "strategy must be"),
+    ],
+)
+def test_what_is_not_covered_is_refused_by_name(strategy, options, error, message):
+    with pytest.raises(error, match=message):
+        certified.from_strategy(strategy, NOISE, **options)
+
+
+@pytest.mark.parametrize("noise", [-1.0, math.nan, "1"])
+def test_noise_that_means_nothing(noise):
+    with pytest.raises((TypeError, ValueError), match="noise_multiplier"):
+        certified.from_strategy(Poisson(0.1, 60), noise)
+
+
+def test_steps_are_counted_as_they_are_handed_out():
+    strategy = Bins(60, 20)
+    tracked = certified.StrategyAccountant(strategy, NOISE)
+    assert tracked.get_epsilon_bounds(DELTA) == (0, 0)
+    batches = list(tracked.batch_iterator(100, 0))
+    expected = list(strategy.batch_iterator(100, 0))
+    assert all(map(np.array_equal, batches, expected)) and len(batches) == 60
+    whole = certified.from_strategy(strategy, NOISE)
+    lower, upper = tracked.get_epsilon_bounds(DELTA)
+    assert lower <= upper == epsilon(whole)
+    assert risk.advantage(tracked.pld_accountant())[1] < 1
+
+
+def test_a_run_that_is_resumed_draws_anew():
+    tracked = certified.StrategyAccountant(Bins(60, 20), NOISE)
+    for number, _ in enumerate(tracked.batch_iterator(100, 0), start=1):
+        if number == 33:
+            break
+    state = json.loads(json.dumps(tracked.state_dict()))
+    resumed = certified.StrategyAccountant(Bins(60, 20), NOISE)
+    resumed.load_state_dict(state)
+    assert resumed.get_epsilon_bounds(DELTA) == tracked.get_epsilon_bounds(DELTA)
+    list(resumed.batch_iterator(100, 1))
+    both = [certified.from_strategy(Bins(n, 20), NOISE) for n in (33, 60)]
+    assert resumed.event() == dp_accounting.ComposedDpEvent(both)
+    for bad in ({}, {"draws": [-1]}, {"draws": 3}):
+        with pytest.raises((TypeError, ValueError), match="draws"):
+            resumed.load_state_dict(bad)
+    assert resumed.event() == dp_accounting.ComposedDpEvent(both)
+
+
+def test_correlated_noise_is_not_resumed():
+    tracked = certified.StrategyAccountant(Bins(8, 4), NOISE, matrix=[1.0, 0.5])
+    for _ in range(2):
+        list(tracked.batch_iterator(100))
+    with pytest.raises(ValueError, match="must run once"):
+        tracked.event()
+
+
+@dataclasses.dataclass(frozen=True)
+class RandomAllocationSampling:
+    """That of newer versions, by its fields."""
+
+    total_participations: int
+    iterations: int
+
+    def batch_iterator(self, num_examples, rng=None):
+        yield from [[]] * self.iterations
+
+
+def test_random_allocation_of_newer_versions(monkeypatch):
+    name = "RandomAllocationSampling"
+    kind = getattr(batch_selection, name, RandomAllocationSampling)
+    monkeypatch.setattr(batch_selection, name, kind, raising=False)
+    for selected in (1, 2):
+        event = certified.from_strategy(kind(selected, 10), NOISE)
+        assert event == ext.RandomAllocationEvent(STEP, selected, 10)
+    assert certified.from_strategy(kind(0, 10), NOISE) == dp_accounting.NoOpDpEvent()
+    tracked = certified.StrategyAccountant(kind(1, 10), NOISE)
+    batches = tracked.batch_iterator(100)
+    for _ in range(4):
+        next(batches)
+    cut = ext.ScheduledAllocationEvent([STEP], [4], 10)
+    assert tracked.event() == dp_accounting.ComposedDpEvent([cut])
+    tracked = certified.StrategyAccountant(kind(2, 10), NOISE)
+    next(tracked.batch_iterator(100))
+    with pytest.raises(ValueError, match="total_participations must be 1"):
+        tracked.event()
+
+
+def test_the_library_calibrates_with_our_accountant():
+    """Its execution plan asks for noise, and its training accountant for ε."""
+    plan = execution_plan.BandMFExecutionPlanConfig(
+        iterations=40,
+        strategy=np.array([1.0, 0.5]),
+        epsilon=1.0,
+        delta=DELTA,
+        sampling_prob=0.2,
+        accountant=ext.PLDAccountant(Relation.REPLACE_SPECIAL),
+    ).plan
+    assert 0.99 < epsilon(plan.dp_event, Relation.REPLACE_SPECIAL) <= 1.0
+    ours = certified.from_strategy(
+        plan.batch_selection_strategy,
+        plan.dp_event.event.event.noise_multiplier * math.sqrt(1.25),
+        matrix=[1.0, 0.5],
+        neighboring_relation=Relation.REPLACE_SPECIAL,
+    )
+    assert math.isclose(
+        epsilon(ours, Relation.REPLACE_SPECIAL),
+        epsilon(plan.dp_event, Relation.REPLACE_SPECIAL),
+        rel_tol=1e-9,
+    )
+
+
+def test_its_training_accountant_takes_ours():
+    accountant = accounting.DpsgdTrainingAccountant(certified.accountant_config())
+    parameters = accounting.DpParams(
+        noise_multipliers=NOISE, num_samples=1000, delta=DELTA, batch_size=100
+    )
+    assert accountant.compute_epsilon(60, parameters) == epsilon(repeated(SAMPLED, 60))
+    noise = accounting.calibrate_noise_multiplier(
+        target_epsilon=1.0,
+        accountant=accountant,
+        batch_sizes=100,
+        num_updates=60,
+        num_samples=1000,
+        target_delta=DELTA,
+    )
+    step = dp_accounting.GaussianDpEvent(noise)
+    sampled = dp_accounting.PoissonSampledDpEvent(0.1, step)
+    assert epsilon(repeated(sampled, 60)) <= 1.0 + 1e-9

@@ -1,0 +1,332 @@
+"""The accountants in Opacus itself: its hooks, calibration, loaders and checkpoints."""
+
+import io
+import itertools
+import json
+import math
+import types
+
+import dp_accounting
+import numpy as np
+import opacus
+from opacus import accountants
+from opacus.accountants import utils
+from opacus.utils import batch_memory_manager
+import pytest
+from scipy import stats
+import torch
+from torch.utils import data
+
+import dp_accounting_ext as ext
+from dp_accounting_ext import risk
+from dp_accounting_ext.integrations import opacus as certified
+
+# Opacus' own, of its random numbers, and PyTorch's of its hooks.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Secure RNG turned off"),
+    pytest.mark.filterwarnings("ignore:Full backward hook"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::FutureWarning"),
+]
+DELTA = 1e-5
+STEP = dp_accounting.GaussianDpEvent(1.0)
+
+
+def composed(*events):
+    accountant = ext.PLDAccountant()
+    for event, count in events:
+        accountant.compose(event, count)
+    return accountant.get_epsilon(DELTA)
+
+
+def poisson(rate, noise=1.0):
+    step = dp_accounting.GaussianDpEvent(noise)
+    return dp_accounting.PoissonSampledDpEvent(rate, step)
+
+
+class Training:
+    """A linear model on made-up data, as Opacus' own example has it."""
+
+    def __init__(self, name, *, num_records=200, batch_size=20, noise=1.0, **options):
+        torch.manual_seed(0)
+        records = data.TensorDataset(
+            torch.randn(num_records, 3), torch.randint(2, (num_records,))
+        )
+        loader = data.DataLoader(records, batch_size=batch_size)
+        self.engine = opacus.PrivacyEngine(accountant=name)
+        if name == "balls_and_bins":
+            loader = certified.balls_and_bins(loader, self.engine.accountant)
+        model = torch.nn.Linear(3, 2)
+        self.model, self.optimizer, self.loader = self.engine.make_private(
+            module=model,
+            optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+            data_loader=loader,
+            noise_multiplier=noise,
+            max_grad_norm=1.0,
+            poisson_sampling=name == "certified",
+            **options,
+        )
+
+    def run(self, loader=None, steps=math.inf, accumulate=1):
+        """Runs an epoch, or the first steps of one."""
+        loss = torch.nn.functional.cross_entropy
+        for number, (features, labels) in enumerate(loader or self.loader):
+            if number >= steps:
+                break
+            loss(self.model(features), labels).backward()
+            if (number + 1) % accumulate == 0:
+                self.optimizer.step()
+                self.optimizer.zero_grad()
+
+    def epsilon(self):
+        return self.engine.get_epsilon(DELTA)
+
+
+def test_poisson_samples():
+    training = Training("certified")
+    training.run()
+    training.run()
+    assert training.engine.accountant.history == [(1.0, 0.1, 20)]
+    assert len(training.engine.accountant) == 20
+    assert training.epsilon() == composed((poisson(0.1), 20))
+    lower, upper = training.engine.accountant.get_epsilon_bounds(DELTA)
+    assert lower <= upper == training.epsilon()
+    assert risk.advantage(training.engine.accountant.pld_accountant())[1] < 1
+
+
+def test_noise_may_change():
+    training = Training("certified")
+    training.run()
+    training.optimizer.noise_multiplier = 2.0
+    training.run()
+    assert training.engine.accountant.history == [(1.0, 0.1, 10), (2.0, 0.1, 10)]
+    expected = composed((poisson(0.1), 10), (poisson(0.1, 2.0), 10))
+    assert training.epsilon() == expected
+
+
+def test_large_batches_in_small_memory():
+    """Virtual steps are one step."""
+    for name, event in (
+        ("certified", (poisson(0.1), 10)),
+        ("balls_and_bins", (ext.RandomAllocationEvent(STEP, 1, 10), 1)),
+    ):
+        training = Training(name)
+        with batch_memory_manager.BatchMemoryManager(
+            data_loader=training.loader,
+            max_physical_batch_size=7,
+            optimizer=training.optimizer,
+        ) as loader:
+            training.run(loader)
+        assert training.epsilon() == composed(event)
+
+
+def test_several_poisson_samples_are_none():
+    accountant = accountants.create_accountant("certified")
+    hook = accountant.get_optimizer_hook_fn(0.1)
+    two = types.SimpleNamespace(accumulated_iterations=2, noise_multiplier=1.0)
+    with pytest.raises(ValueError, match="accumulated_iterations must be 1"):
+        hook(two)
+    assert accountant.history == []
+
+
+def test_epochs_of_balls_and_bins():
+    training = Training("balls_and_bins")
+    training.run()
+    training.run()
+    assert training.engine.accountant.history == [(1.0, 0.1, 20)]
+    epoch = ext.RandomAllocationEvent(STEP, 1, 10)
+    assert training.epsilon() == composed((epoch, 2))
+
+
+def test_an_epoch_that_is_left_early_ends():
+    """The next one draws anew: 4 + 4 steps are not 8 of one draw."""
+    training = Training("balls_and_bins")
+    training.run(steps=4)
+    training.run(steps=4)
+    part = ext.ScheduledAllocationEvent([STEP], [4], 10)
+    assert training.epsilon() == composed((part, 2))
+    together = ext.ScheduledAllocationEvent([STEP], [8], 10)
+    assert training.epsilon() > composed((together, 1))
+    training.run()
+    whole = ext.RandomAllocationEvent(STEP, 1, 10)
+    assert training.epsilon() == composed((part, 2), (whole, 1))
+
+
+def test_accumulated_batches_of_one_draw_are_a_larger_one():
+    training = Training("balls_and_bins")
+    training.run(accumulate=2)
+    assert training.engine.accountant.history == [(1.0, 0.2, 5)]
+    assert training.epsilon() == composed((ext.RandomAllocationEvent(STEP, 1, 5), 1))
+
+
+def test_noise_that_changes_amid_an_epoch():
+    accountant = accountants.create_accountant("balls_and_bins")
+    for noise, steps in ((1.0, 10), (2.0, 5)):
+        for _ in range(steps):
+            accountant.step(noise_multiplier=noise, sample_rate=0.25)
+    two = dp_accounting.GaussianDpEvent(2.0)
+    expected = [
+        (ext.RandomAllocationEvent(STEP, 1, 4), 2),
+        (ext.ScheduledAllocationEvent([STEP, two], [2, 2], 4), 1),
+        (ext.ScheduledAllocationEvent([two], [3], 4), 1),
+    ]
+    assert accountant.get_epsilon(DELTA) == composed(*expected)
+
+
+@pytest.mark.parametrize(
+    ("rate", "remedy"),
+    [(256 / 25_000, "use 1/98"), (3 / 98, "divide that length"), (0.0, "Found 0")],
+)
+def test_rates_that_are_no_epochs(rate, remedy):
+    accountant = accountants.create_accountant("balls_and_bins")
+    with pytest.raises(ValueError, match=f"sample_rate must be .*{remedy}"):
+        accountant.step(noise_multiplier=1.0, sample_rate=rate)
+    assert accountant.history == []
+
+
+def test_a_rate_that_changes_amid_an_epoch():
+    accountant = accountants.create_accountant("balls_and_bins")
+    accountant.step(noise_multiplier=1.0, sample_rate=1 / 98)
+    accountant.step(noise_multiplier=1.0, sample_rate=1 / 49)
+    with pytest.raises(ValueError, match="1/49 after 1/98, of which 97"):
+        accountant.get_epsilon(DELTA)
+
+
+@pytest.mark.parametrize("name", ["certified", "balls_and_bins"])
+@pytest.mark.parametrize("bad", [math.nan, -1.0, "1"])
+def test_steps_that_mean_nothing(name, bad):
+    accountant = accountants.create_accountant(name)
+    for fields in (
+        {"noise_multiplier": bad, "sample_rate": 0.1},
+        {"noise_multiplier": 1.0, "sample_rate": bad},
+    ):
+        with pytest.raises((TypeError, ValueError), match="must be"):
+            accountant.step(**fields)
+    assert accountant.history == []
+    assert accountant.get_epsilon(DELTA) == 0
+
+
+@pytest.mark.parametrize("name", ["certified", "balls_and_bins"])
+def test_noise_for_a_target(name):
+    noise = utils.get_noise_multiplier(
+        target_epsilon=2.0,
+        target_delta=DELTA,
+        sample_rate=1 / 98,
+        steps=980,
+        accountant=name,
+        eps_error=0.1,
+    )
+    step = dp_accounting.GaussianDpEvent(noise)
+    event = {
+        "certified": (poisson(1 / 98, noise), 980),
+        "balls_and_bins": (ext.RandomAllocationEvent(step, 1, 98), 10),
+    }[name]
+    assert 1.98 < composed(event) <= 2.0
+
+
+@pytest.mark.parametrize("name", ["certified", "balls_and_bins"])
+def test_make_private_with_epsilon(name):
+    records = data.TensorDataset(torch.randn(100, 3), torch.randint(2, (100,)))
+    engine = opacus.PrivacyEngine(accountant=name)
+    loader = data.DataLoader(records, batch_size=10)
+    if name == "balls_and_bins":
+        loader = certified.balls_and_bins(loader, engine.accountant)
+    model = torch.nn.Linear(3, 2)
+    _, optimizer, _ = engine.make_private_with_epsilon(
+        module=model,
+        optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+        data_loader=loader,
+        target_epsilon=3.0,
+        target_delta=DELTA,
+        epochs=4,
+        max_grad_norm=1.0,
+        poisson_sampling=name == "certified",
+    )
+    assert len(engine.accountant) == 0
+    assert 0.3 < optimizer.noise_multiplier < 3
+
+
+@pytest.mark.parametrize("name", ["certified", "balls_and_bins"])
+@pytest.mark.parametrize("steps", [10, 4])
+def test_a_checkpoint_is_resumed(name, steps):
+    """After a whole epoch, and amid one: of balls and bins the next draw is new."""
+    first, kept = Training(name), io.BytesIO()
+    first.run(steps=steps)
+    first.engine.save_checkpoint(
+        path=kept, module=first.model, optimizer=first.optimizer
+    )
+    second = Training(name)
+    kept.seek(0)
+    second.engine.load_checkpoint(
+        path=kept, module=second.model, optimizer=second.optimizer
+    )
+    assert second.epsilon() == first.epsilon()
+    first.run(steps=4)
+    second.run(steps=4)
+    assert second.epsilon() == first.epsilon()
+    assert len(second.engine.accountant) == steps + 4
+
+
+@pytest.mark.parametrize("name", ["certified", "balls_and_bins"])
+def test_a_state_survives_json_and_bad_ones_change_nothing(name):
+    accountant = accountants.create_accountant(name)
+    for _ in range(3):
+        accountant.step(noise_multiplier=1.0, sample_rate=0.1)
+    state = json.loads(json.dumps(accountant.state_dict()))
+    other = accountants.create_accountant(name)
+    other.load_state_dict(state)
+    assert other.get_epsilon(DELTA) == accountant.get_epsilon(DELTA)
+    other.step(noise_multiplier=1.0, sample_rate=0.1)
+    assert other.history == [(1.0, 0.1, 4)]
+    if name == "balls_and_bins":  # No sampler told of a new draw: a resumed one is.
+        parts = [ext.ScheduledAllocationEvent([STEP], [n], 10) for n in (3, 1)]
+        assert other.get_epsilon(DELTA) == composed(*((part, 1) for part in parts))
+    for change in (
+        {"history": [(1.0, 0.1, -3)]},
+        {"history": [(math.nan, 0.1, 3)]},
+        {"mechanism": "prv"},
+    ):
+        with pytest.raises((TypeError, ValueError)):
+            other.load_state_dict({**state, **change})
+        assert other.history == [(1.0, 0.1, 4)]
+
+
+def test_the_sampler_has_the_law_that_is_accounted_for():
+    """One batch for each record, uniform, independent of others, anew in each epoch."""
+    records, steps, epochs = 400, 5, 500
+    accountant = accountants.create_accountant("balls_and_bins")
+    sampler = certified.BallsAndBinsSampler(
+        records, steps, accountant, generator=torch.Generator().manual_seed(1)
+    )
+    assert len(sampler) == steps
+    bins = np.empty((epochs, records), dtype=int)
+    for epoch in range(epochs):
+        batches = list(sampler)
+        assert len(batches) == steps
+        assert sorted(itertools.chain(*batches)) == list(range(records))
+        for number, batch in enumerate(batches):
+            bins[epoch, batch] = number
+    counts = np.bincount(bins.ravel(), minlength=steps)
+    assert stats.chisquare(counts).pvalue > 1e-6
+    # A record's bins in two epochs, and two records' bins in one, are independent.
+    for pairs in ((bins[:-1], bins[1:]), (bins[:, :-1], bins[:, 1:])):
+        table = np.histogram2d(pairs[0].ravel(), pairs[1].ravel(), bins=steps)[0]
+        assert stats.chi2_contingency(table).pvalue > 1e-6
+    # Sizes vary as a binomial's do: a shuffled dataset that is cut has one size.
+    sizes = np.apply_along_axis(np.bincount, 1, bins, minlength=steps)
+    variance = records * (1 / steps) * (1 - 1 / steps)
+    assert 0.8 < sizes.var() / variance < 1.2
+
+
+def test_empty_batches_are_steps_too():
+    training = Training("balls_and_bins", num_records=6, batch_size=1)
+    for _ in range(5):
+        training.run()
+    assert len(training.engine.accountant) == 30
+    epoch = ext.RandomAllocationEvent(STEP, 1, 6)
+    assert training.epsilon() == composed((epoch, 5))
+
+
+def test_the_sampler_wants_the_accountant_of_balls_and_bins():
+    with pytest.raises(TypeError, match="balls_and_bins"):
+        certified.BallsAndBinsSampler(9, 3, accountants.create_accountant("certified"))

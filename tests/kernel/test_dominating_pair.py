@@ -1,0 +1,82 @@
+"""The core type: both directions, the dual, combination."""
+
+from fractions import Fraction
+import math
+
+from hypothesis import assume
+from hypothesis import given
+from hypothesis import strategies as st
+import oracles
+import pytest
+import strategies
+
+from dp_accounting_ext.kernel import dominating_pair
+from dp_accounting_ext.pairs import gaussian
+
+Bound = dominating_pair.Bound
+Direction = dominating_pair.Direction
+
+
+@given(strategies.pairs(Bound.UPPER), st.floats(-2.0, 4.0))
+def test_dual_swaps_the_directions(pair, epsilon):
+    swapped = dominating_pair.dual(pair)
+    for direction, other in (
+        (Direction.REMOVE, Direction.ADD),
+        (Direction.ADD, Direction.REMOVE),
+    ):
+        assert swapped.hockey_stick(epsilon, other) == pytest.approx(
+            pair.hockey_stick(epsilon, direction), rel=1e-12, abs=1e-15
+        )
+
+
+@given(
+    strategies.pairs(Bound.UPPER), st.floats(0.0, 4.0), st.sampled_from(list(Direction))
+)
+def test_delta_errs_upwards_of_the_exact_divergence(pair, epsilon, direction):
+    law = list(zip(oracles.exact(pair.ratios), oracles.exact(pair.masses), strict=True))
+    kappa = Fraction(math.exp(epsilon) * (1 - 1e-15))
+    sink = Fraction(
+        pair.infinity_mass if direction is Direction.REMOVE else pair.zero_mass
+    )
+    divergence = (
+        oracles.remove_divergence
+        if direction is Direction.REMOVE
+        else oracles.add_divergence
+    )
+    truth = divergence(law, kappa * Fraction(1 + 2e-15), sink)
+    found = pair.delta(epsilon, direction)
+    assert found >= truth or found == 1.0
+    assert found <= float(divergence(law, kappa, sink)) * (1 + 1e-12) + 1e-14
+
+
+@given(
+    strategies.pairs(Bound.UPPER),
+    st.floats(1e-6, 0.9),
+    st.sampled_from(list(Direction)),
+)
+def test_epsilon_inverts_delta(pair, delta, direction):
+    epsilon = pair.epsilon(delta, direction)
+    sink = pair.infinity_mass if direction is Direction.REMOVE else pair.zero_mass
+    if math.isinf(epsilon):
+        assert sink > delta * (1 - 1e-12)
+        return
+    assert pair.hockey_stick(epsilon, direction) <= delta * (1 + 1e-12)
+    if epsilon > 0:
+        lower = pair.hockey_stick(epsilon * (1 - 1e-9) - 1e-12, direction)
+        assert lower >= delta * (1 - 1e-9)
+
+
+def test_both_directions_agree_on_total_variation():
+    pair = gaussian.dominating_pair_of(1.0, Bound.UPPER, tail_mass=1e-20)
+    assert pair.hockey_stick(0.0, Direction.REMOVE) == pytest.approx(
+        pair.hockey_stick(0.0, Direction.ADD), rel=1e-12
+    )
+
+
+@given(strategies.pairs(Bound.UPPER, sinks=False, most_atoms=3))
+def test_variance_is_that_of_the_ratio(pair):
+    assume(pair.ratios.size > 1)
+    mean = pair.p_masses.sum()
+    assert pair.variance() == pytest.approx(
+        (pair.masses * (pair.ratios - mean) ** 2).sum(), rel=1e-12
+    )

@@ -1,0 +1,308 @@
+"""Sums of laws against exact fractions: both sides, both directions, both axes."""
+
+from fractions import Fraction
+import itertools
+import math
+
+from hypothesis import example
+from hypothesis import given
+from hypothesis import settings
+from hypothesis import strategies as st
+import mpmath
+import numpy as np
+import pytest
+
+from dp_accounting_ext.bounds import trade_off
+from dp_accounting_ext.kernel import composition
+from dp_accounting_ext.kernel import dominating_pair
+from dp_accounting_ext.kernel import lattice_law
+from dp_accounting_ext.kernel import law_sums
+from dp_accounting_ext.kernel import pair
+from dp_accounting_ext.pairs import gaussian
+
+Axis = lattice_law.Axis
+Bound = dominating_pair.Bound
+Direction = dominating_pair.Direction
+_UNIT = 2**50
+
+
+@st.composite
+def laws(draw, most_atoms=4):
+    """P's and Q's probabilities, dyadic; some of them as rare as 1e-15."""
+    size = draw(st.integers(2, most_atoms))
+
+    def law():
+        logs = draw(st.lists(st.floats(-34.0, 0.0), min_size=size, max_size=size))
+        weights = [math.exp(x) for x in logs]
+        units = [int(w / sum(weights) * _UNIT) + 1 for w in weights]
+        units[units.index(max(units))] += _UNIT - sum(units)
+        return [Fraction(u, _UNIT) for u in units]
+
+    return law(), law()
+
+
+def composed(p, q, count):
+    """Returns the two laws of so many runs, by enumeration."""
+    ways = list(itertools.product(range(len(p)), repeat=count))
+    return (
+        [math.prod((law[i] for i in way), start=Fraction(1)) for way in ways]
+        for law in (p, q)
+    )
+
+
+def allocated(p, q, count):
+    """Returns the two laws of 1 of so many steps, by enumeration."""
+    base, mean = [], []
+    for way in itertools.product(range(len(p)), repeat=count):
+        without = math.prod((q[i] for i in way), start=Fraction(1))
+        base.append(without)
+        mean.append(sum(without / q[i] * p[i] for i in way) / count)
+    return mean, base
+
+
+def delta(p, q, kappa):
+    return sum((max(a - kappa * b, Fraction(0)) for a, b in zip(p, q, strict=True)))
+
+
+def pair_of(p, q, bound):
+    ratios, masses = zip(
+        *sorted((float(a / b), float(b)) for a, b in zip(p, q, strict=True)),
+        strict=True,
+    )
+    return dominating_pair.DominatingPair(
+        np.array(ratios), np.array(masses), 0.0, 0.0, bound, 2e-16, 2e-16
+    )
+
+
+def on_the_lattice(atoms, count, cells):
+    """Returns the sum by the lattice alone, however few atoms there are."""
+    fine = lattice_law.Resolution(cells)
+    both = atoms.axis is Axis.LOSS
+    law = lattice_law.on_lattice(atoms, fine, both=both)
+    return lattice_law.times(law, count, 1e-30, both=both).atoms()
+
+
+def profiles(p, q, axis, count, cells):
+    """Returns lower and upper profiles in a direction; exact sums without cells."""
+    found = {}
+    for bound in Bound:
+        atoms = law_sums.of_pair(pair_of(p, q, bound), axis)
+        if cells:
+            atoms = on_the_lattice(atoms, count, cells)
+        else:
+            fine = lattice_law.Resolution()
+            atoms = law_sums.sum_of([(atoms, count)], bound, fine, 1e-30, both=True)
+        found[bound] = law_sums.read(atoms, count if axis is Axis.RATIO else 1)
+    return found
+
+
+def places(p, q, shares):
+    """Returns ε at atoms, a hair beside them, and elsewhere between the ends."""
+    losses = sorted({math.log(a / b) for a, b in zip(p, q, strict=True)})
+    low, high = losses[0] - 0.1, losses[-1] + 0.1
+    near = [losses[int(share * (len(losses) - 1))] for share in shares]
+    away = [low + share * (high - low) for share in shares]
+    return [*near, *(x * (1 - 1e-12) for x in near), *(x + 1e-9 for x in near), *away]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    law=laws(),
+    axis=st.sampled_from(list(Axis)),
+    count=st.integers(1, 5),
+    cells=st.sampled_from([0, 4, 16, 64]),
+    shares=st.lists(st.floats(0, 1), min_size=3, max_size=3),
+)
+def test_truth_is_between(law, axis, count, cells, shares):
+    """No tolerance: floats are compared with fractions as the numbers they are."""
+    p, q = law
+    if p == q:
+        return
+    first, second = (composed if axis is Axis.LOSS else allocated)(p, q, count)
+    first, second = list(first), list(second)
+    found = profiles(p, q, axis, count, cells)
+    for direction in Direction:
+        one, other = first, second
+        if direction is Direction.ADD:
+            one, other = second, first
+        lower, upper = (found[b].profile(direction) for b in (Bound.LOWER, Bound.UPPER))
+        asked = np.array(places(one, other, shares))
+        for epsilon, low, high in zip(
+            asked, lower.deltas(asked), upper.deltas(asked), strict=True
+        ):
+            # e^ε lies between its float's neighbours, and δ falls in between.
+            kappa = math.exp(epsilon)
+            least = delta(one, other, Fraction(math.nextafter(kappa, math.inf)))
+            most = delta(one, other, Fraction(math.nextafter(kappa, 0.0)))
+            assert low <= most
+            assert high >= least
+            if not cells:
+                assert high - low <= 1e-9 * (1 + abs(epsilon))
+            if 0 < least < 1:
+                targets = np.array([float(least)])
+                (under,), (over,) = lower.epsilons(targets), upper.epsilons(targets)
+                assert under <= over
+                if over < 700:
+                    near = delta(one, other, Fraction(math.exp(over)))
+                    assert near <= Fraction(targets[0])
+
+
+@given(
+    masses=st.lists(st.floats(-300.0, 0.0), min_size=2, max_size=40),
+    others=st.lists(st.floats(-300.0, 0.0), min_size=2, max_size=700),
+)
+@settings(max_examples=30, deadline=None)
+@example(masses=[0.0] * 600, others=[-1.0] * 600)
+def test_a_convolution_errs_by_what_is_claimed(masses, others):
+    x, y = (np.exp(np.array(each)) for each in (masses, others))
+    found = lattice_law.convolve(x, y)
+    bound = Fraction(lattice_law.convolution_error(min(x.size, y.size)))
+    exact = [Fraction(0)] * found.size
+    for i, a in enumerate(map(Fraction, x.tolist())):
+        for j, b in enumerate(map(Fraction, y.tolist())):
+            exact[i + j] += a * b
+    for value, truth in zip(found.tolist(), exact, strict=True):
+        if truth > lattice_law.TINY:
+            assert abs(Fraction(value) - truth) <= bound * truth
+
+
+@pytest.mark.parametrize("axis", list(Axis))
+@pytest.mark.parametrize("loss", [300.0, 340.0, 380.0, 600.0, 690.0])
+@pytest.mark.parametrize("count", [2, 3, 7])
+@pytest.mark.parametrize("cells", [0, 16])
+def test_losses_that_hardly_fit_floats(axis, loss, count, cells):
+    """Two outcomes with losses ±x: binomial laws, with 60 digits."""
+    found = {}
+    with mpmath.workdps(60):
+        rare = 1 / (1 + mpmath.exp(mpmath.mpf(loss)))
+        outcomes = [
+            (mpmath.binomial(count, k) * rare ** (count - k) * (1 - rare) ** k, k)
+            for k in range(count + 1)
+        ]
+        if axis is Axis.LOSS:
+            truth = [(m, mpmath.mpf(loss) * (2 * k - count)) for m, k in outcomes]
+        else:
+            # Under Q the likely outcome has the small ratio.
+            truth = []
+            for m, k in outcomes:
+                high, low = count - k, k
+                ratio = high * mpmath.exp(loss) + low * mpmath.exp(-mpmath.mpf(loss))
+                truth.append((m * ratio / count, mpmath.log(ratio / count)))
+    for bound in Bound:
+        masses = np.array([1.0 / (1 + math.exp(-loss)), math.exp(-loss)])
+        step = dominating_pair.DominatingPair(
+            np.exp([-loss, loss]), masses, 0.0, 0.0, bound, 1e-15, 1e-13
+        )
+        atoms = law_sums.of_pair(step, axis)
+        if cells:
+            atoms = on_the_lattice(atoms, count, cells)
+        else:
+            fine = lattice_law.Resolution()
+            atoms = law_sums.sum_of([(atoms, count)], bound, fine, 1e-30, both=False)
+        pair = law_sums.read(atoms, count if axis is Axis.RATIO else 1)
+        found[bound] = pair.profile(Direction.REMOVE)
+    asked = np.array([0.5, 0.9, 0.99, 1.0, 1.3, 1.9]) * loss
+    for epsilon, low, high in zip(
+        asked,
+        found[Bound.LOWER].deltas(asked),
+        found[Bound.UPPER].deltas(asked),
+        strict=True,
+    ):
+        with mpmath.workdps(60):
+            value = mpmath.fsum(
+                m * -mpmath.expm1(mpmath.mpf(epsilon) - x)
+                for m, x in truth
+                if x > epsilon
+            )
+            assert low <= value * (1 + mpmath.mpf(1e-11)) <= high * (1 + 1e-9) + 1e-290
+
+
+def test_nothing_is_lost_of_an_upper_law():
+    """What goes to the sinks, and what stays, is all there was."""
+    rng = np.random.default_rng(3)
+    for _ in range(20):
+        losses = np.sort(rng.normal(0.0, 10 ** rng.uniform(-4, 1.5), 50))
+        p = rng.dirichlet(np.full(50, 0.1)) + 1e-250
+        atoms = lattice_law.Atoms(Axis.LOSS, Bound.UPPER, losses, p[np.newaxis])
+        q = float((p * np.exp(-losses)).sum())
+        for count in (3, 40, 1000):
+            law = lattice_law.on_lattice(atoms, lattice_law.Resolution(8), both=True)
+            total = lattice_law.times(law, count, 1e-12, both=True).atoms()
+            own, other = total.p_and_q()
+            slack = math.exp(total.error + 1e-12)
+            assert (own.sum() + total.over) * slack >= p.sum() ** count
+            if q < 1:
+                assert (other.sum() + total.under) * slack >= q**count
+
+
+@pytest.mark.parametrize("count", [1, 2, 50])
+def test_each_direction_is_accurate_in_its_own_tail(count):
+    """A Gaussian composed is a Gaussian; its two laws are far apart."""
+    mean = 30.0
+    for bound in Bound:
+        step = gaussian.dominating_pair_of(
+            math.sqrt(count) / mean, bound, tail_mass=1e-30
+        )
+        pairs = dominating_pair.DirectedPairs.same(step)
+        both = composition.Composition(
+            [(lambda pairs=pairs: pairs, count)],
+            bound,
+            lattice_law.Resolution(),
+            1e-25,
+        )
+        for direction in Direction:
+            for epsilon in (400.0, 500.0, 560.0):
+                truth = gaussian.delta(mean, epsilon, bound)
+                found = both.profile(direction).deltas(np.array([epsilon]))[0]
+                if bound is Bound.UPPER:
+                    assert truth * (1 - 1e-9) <= found <= truth * 1.05
+                else:
+                    assert truth * 0.95 <= found <= truth * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("count", [2, 3, 7])
+@pytest.mark.parametrize("cells", [0, 64])
+@pytest.mark.parametrize("rare", [Fraction(1, 10**163), Fraction(1, 10**270)])
+def test_what_p_hardly_ever_does_is_in_q_s_sink(rare, cells, count):
+    """Of P it is less than any float, of Q much: e^loss does not fit one either."""
+    p, q = [rare, 1 - rare], [Fraction(1, 5), Fraction(4, 5)]
+    first, second = (list(law) for law in composed(p, q, count))
+    read = profiles(p, q, Axis.LOSS, count, cells)
+    for epsilon in (0.5, 300.0, 650.0):
+        kappa = Fraction(math.exp(epsilon))
+        truth = delta(second, first, kappa)
+        at = np.array([epsilon])
+        found = {b: read[b].profile(Direction.ADD).deltas(at)[0] for b in Bound}
+        assert found[Bound.UPPER] == 1 or found[Bound.UPPER] >= truth
+        assert found[Bound.LOWER] <= truth
+
+
+def test_nothing_is_found_at_no_rate_where_losses_are_finite():
+    """Losses of 750 nats: Q's masses are less than any float, but positive."""
+    law = pair.Pair(
+        np.array([-750.0, 750.0]),
+        np.array([0.0, 1.0]),
+        np.array([1.0, 0.0]),
+        0.0,
+        0.0,
+        Bound.LOWER,
+    )
+    for each in (law, law.swapped()):
+        found = trade_off.Curve(each).true_positive_rates(np.array([0.0, 1e-250]))
+        assert found[0] == 0
+        assert found[1] > 0.99
+
+
+def test_cells_of_thousands_of_nats_leave_lower_laws_numbers():
+    p, q = [Fraction(1, 3), Fraction(2, 3)], [1 - Fraction(1, 10**80)]
+    law = pair_of(p, [*q, 1 - q[0]], Bound.LOWER)
+    atoms = law_sums.of_pair(law, Axis.LOSS)
+    fine = lattice_law.Resolution(4)
+    summed = law_sums.sum_of([(atoms, 20000)], Bound.LOWER, fine, 1e-30, both=True)
+    assert np.isfinite(summed.masses).all()
+    assert (summed.masses > 0).all()
+    if summed.values.size:
+        found = law_sums.read(summed).profile(Direction.REMOVE)
+        deltas = found.deltas(np.array([0.0, 1e3, 2.4e6, 3.7e6]))
+        assert ((deltas >= 0) & (deltas <= 1)).all()
+        assert deltas[-1] == 0

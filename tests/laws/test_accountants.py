@@ -1,0 +1,209 @@
+"""Laws of an accountant: its bounds, its state, its copies and its distributions."""
+
+import copy
+import math
+import pickle
+import threading
+
+import dp_accounting
+from dp_accounting import dp_event as stock
+from dp_accounting import privacy_accountant
+import event_trees
+from hypothesis import assume
+from hypothesis import given
+from hypothesis import strategies as st
+from lawful import MILD
+from lawful import accountant_of
+from lawful import assert_meet
+from lawful import brackets
+from lawful import cases
+from lawful import deltas
+from lawful import law
+import numpy as np
+import pytest
+import registered
+
+import dp_accounting_ext as ext
+from dp_accounting_ext import pld
+
+Composed = stock.ComposedDpEvent
+SelfComposed = stock.SelfComposedDpEvent
+Poisson = stock.PoissonSampledDpEvent
+
+
+@law
+@given(cases, deltas, st.floats(0.0, 1.0))
+def test_bounds_are_ordered(case, delta, share):
+    event, relation = case
+    accountant = accountant_of(event, relation=relation)
+    low, high = accountant.get_epsilon_bounds(delta)
+    assert 0 <= low <= high
+    for epsilon in (0.0, share * (high if math.isfinite(high) else 3.0)):
+        least, most = accountant.get_delta_bounds(epsilon)
+        assert 0 <= least <= most <= 1
+
+
+@law
+@given(cases, deltas)
+def test_epsilon_at_delta_has_that_delta(case, delta):
+    event, relation = case
+    accountant = accountant_of(event, relation=relation)
+    epsilon = accountant.get_epsilon(delta)
+    assume(math.isfinite(epsilon))
+    least, _ = accountant.get_delta_bounds(epsilon)
+    assert least <= delta
+    lower, _ = accountant.get_epsilon_bounds(delta)
+    assert accountant.get_delta(math.nextafter(lower, -1.0)) >= delta or lower == 0
+
+
+@law
+@given(cases, st.lists(deltas, min_size=3, max_size=3))
+def test_profiles_fall(case, points):
+    event, relation = case
+    accountant = accountant_of(event, relation=relation)
+    small, *_, large = sorted(points)
+    assert accountant.get_epsilon_bounds(large)[0] <= accountant.get_epsilon(small)
+    assert accountant.get_delta_bounds(1.0)[0] <= accountant.get_delta(0.5)
+
+
+@law
+@given(cases)
+def test_events_survive_named_tuples_pickles_and_copies(case):
+    event, _ = case
+    assert dp_accounting.DpEvent.from_named_tuple(event.to_named_tuple()) == event
+    assert pickle.loads(pickle.dumps(event)) == event
+    assert copy.deepcopy(event) == event
+
+
+@law
+@given(cases, deltas, st.sampled_from([copy.deepcopy, "pickle"]))
+def test_copies_of_accountants_are_independent(case, delta, way):
+    event, relation = case
+    accountant = accountant_of(event, relation=relation)
+    before = brackets(accountant, delta)
+    copied = (
+        pickle.loads(pickle.dumps(accountant)) if way == "pickle" else way(accountant)
+    )
+    assert brackets(copied, delta) == before
+    copied.compose(event)
+    assert brackets(accountant, delta) == before
+
+
+@law
+@given(cases, deltas)
+def test_numpy_scalars_are_pythons(case, delta):
+    event, relation = case
+    twin = event_trees.with_numpy_scalars(event)
+    assert brackets(accountant_of(twin, relation=relation), delta) == brackets(
+        accountant_of(event, relation=relation), delta
+    )
+
+
+REFUSED = [
+    dp_accounting.UnsupportedDpEvent(),
+    stock.GaussianDpEvent(-1.0),
+    Poisson(1.5, stock.GaussianDpEvent(1.0)),
+    ext.RandomAllocationEvent(stock.GaussianDpEvent(1.0), 3, 2),
+    ext.GroupSubsampledEvent(0, stock.GaussianDpEvent(1.0)),
+    SelfComposed(stock.GaussianDpEvent(1.0), 0),
+    ext.PLDSubsampleEvent(0.5, stock.RandomizedResponseDpEvent(0.5, 2)),
+]
+
+
+@law
+@given(cases, deltas, st.sampled_from(REFUSED))
+def test_refusals_leave_the_accountant_alone(case, delta, refused):
+    event, relation = case
+    accountant = accountant_of(event, relation=relation)
+    before = brackets(accountant, delta), accountant.ledger
+    for tree in (refused, Composed([event, refused]), SelfComposed(refused, 2)):
+        with pytest.raises(
+            (ValueError, TypeError, privacy_accountant.UnsupportedEventError)
+        ):
+            accountant.compose(tree)
+    assert (brackets(accountant, delta), accountant.ledger) == before
+
+
+@law
+@given(event_trees.cases(MILD), st.floats(0.0, 1.0))
+def test_distributions_agree_with_the_accountant(case, share):
+    event, relation = case
+    accountant = accountant_of(event, relation=relation)
+    top = accountant.get_epsilon(1e-6)
+    assume(top < 100)
+    low, high = (
+        pld.from_event(
+            event,
+            neighboring_relation=relation,
+            value_discretization_interval=max(top, 1e-3) / 100,
+            pessimistic_estimate=side,
+        ).get_delta_for_epsilon(share * top)
+        for side in (False, True)
+    )
+    least, most = accountant.get_delta_bounds(share * top)
+    assert low <= most * (1 + 1e-12)
+    assert least <= high * (1 + 1e-12)
+
+
+@law
+@given(cases, st.lists(deltas, min_size=3, max_size=3, unique=True))
+def test_arrays_are_their_numbers_whatever_was_asked_before(case, points):
+    """Bit for bit: in an array, alone, again, and after other questions."""
+    event, relation = case
+    epsilons = [0.0, 0.5, 3.0]
+    whole = accountant_of(event, relation=relation)
+    of_deltas = np.array(whole.get_epsilon_bounds(np.array(points)))
+    of_epsilons = np.array(whole.get_delta_bounds(np.array(epsilons)))
+    alone = accountant_of(event, relation=relation)
+    for accountant in (alone, whole):
+        for i, (delta, epsilon) in enumerate(zip(points, epsilons, strict=True)):
+            assert accountant.get_delta_bounds(epsilon) == tuple(of_epsilons[:, i])
+            assert accountant.get_epsilon_bounds(delta) == tuple(of_deltas[:, i])
+            assert accountant.get_epsilon(delta) == of_deltas[1, i]
+
+
+@law
+@given(cases, deltas)
+def test_threads_ask_the_same_accountant(case, delta):
+    event, relation = case
+    alone = brackets(accountant_of(event, relation=relation), delta)
+    accountant, found = accountant_of(event, relation=relation), []
+    threads = [
+        threading.Thread(target=lambda: found.append(brackets(accountant, delta)))
+        for _ in range(3)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [alone] * 3
+
+
+@law
+@given(cases, deltas)
+def test_chances_of_everything_bound_chances_of_something(case, delta):
+    """What an event claims of all its losses holds for what is certain of some."""
+    event, relation = case
+    accountant = accountant_of(event, relation=relation)
+    assert accountant.get_epsilon_bounds(delta)[0] <= accountant.get_epsilon(0.0)
+    least, _ = accountant.get_delta_bounds(accountant.get_epsilon(0.0))
+    assert least == 0 or math.isinf(accountant.get_epsilon(0.0))
+
+
+@law
+@given(event_trees.few_outcomes(), st.randoms(), st.integers(1, 4), deltas)
+def test_outputs_of_a_registered_mechanism_have_no_order(event, shuffler, t, delta):
+    """Or their order is refused: it is never a reason for another answer."""
+    outputs = list(zip(event.without, event.with_record, strict=True))
+    shuffler.shuffle(outputs)
+    shuffled = registered.ShuffledEvent(*map(tuple, zip(*outputs, strict=True)))
+    one, other = (
+        accountant_of(ext.RandomAllocationEvent(each, 1, t), each)
+        for each in (event, shuffled)
+    )
+    try:
+        brackets(other, delta)
+    except ValueError as error:
+        assert "must be increasing" in str(error)
+    else:
+        assert_meet(one, other, delta)

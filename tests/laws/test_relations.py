@@ -1,0 +1,111 @@
+"""Laws of groups and of neighbouring relations."""
+
+import math
+
+from dp_accounting import dp_event as stock
+import event_trees
+from hypothesis import given
+from hypothesis import strategies as st
+from lawful import ADD
+from lawful import MILD
+from lawful import NeighborRel
+from lawful import accountant_of
+from lawful import assert_no_worse
+from lawful import assert_the_same
+from lawful import brackets
+from lawful import deltas
+from lawful import law
+from lawful import mild_trees
+from lawful import trees
+
+import dp_accounting_ext as ext
+
+Composed = stock.ComposedDpEvent
+SelfComposed = stock.SelfComposedDpEvent
+Poisson = stock.PoissonSampledDpEvent
+
+
+@law
+@given(
+    event_trees.gaussians(MILD) | event_trees.laplaces(MILD),
+    event_trees.rates(MILD),
+    st.integers(1, 20),
+    deltas,
+)
+def test_a_group_of_one_is_a_record(noise, rate, count, delta):
+    event = Composed([SelfComposed(Poisson(rate, noise), count), noise])
+    group = accountant_of(ext.GroupSubsampledEvent(1, event))
+    assert_the_same(group, accountant_of(event), delta)
+
+
+@law
+@given(
+    event_trees.gaussians(MILD) | event_trees.laplaces(MILD),
+    event_trees.rates(MILD),
+    st.integers(1, 8),
+    st.integers(1, 5),
+    st.sampled_from([ADD, NeighborRel.REPLACE_ONE]),
+    deltas,
+)
+def test_larger_groups_never_lose_less(noise, rate, size, count, relation, delta):
+    event = SelfComposed(Poisson(rate, noise), count)
+    small, large = (
+        accountant_of(ext.GroupSubsampledEvent(k, event), relation=relation)
+        for k in (size, size + 1)
+    )
+    assert_no_worse(small, large, delta)
+
+
+@law
+@given(event_trees.group_trees(MILD), st.integers(2, 4), deltas)
+def test_groups_compose_inside_and_outside(group, count, delta):
+    outside = accountant_of(SelfComposed(group, count))
+    one_by_one = accountant_of(*[group] * count)
+    assert_the_same(outside, one_by_one, delta)
+
+
+@law
+@given(
+    mild_trees,
+    st.integers(1, 3),
+    st.integers(1, 3),
+    st.sampled_from(list(NeighborRel)),
+    st.floats(0.0, 2.0),
+    st.floats(0.0, 2.0),
+)
+def test_the_triangle_through_a_third_dataset(event, a, b, relation, one, other):
+    """H of a + b members at κλ is at most that of a at κ, and κ that of b at λ."""
+    whole, first, second = (
+        accountant_of(ext.GroupSubsampledEvent(k, event), relation=relation)
+        for k in (a + b, a, b)
+    )
+    least, _ = whole.get_delta_bounds(one + other)
+    assert least <= first.get_delta(one) + math.exp(one) * second.get_delta(other)
+
+
+@law
+@given(mild_trees, st.integers(1, 20), deltas)
+def test_larger_groups_of_anything_never_lose_less(event, size, delta):
+    small, large = (
+        accountant_of(ext.GroupSubsampledEvent(k, event)) for k in (size, size + 1)
+    )
+    assert_no_worse(small, large, delta)
+    assert_no_worse(accountant_of(event), small, delta)
+
+
+@law
+@given(mild_trees, deltas)
+def test_to_replace_a_record_is_no_less_than_to_remove_it(event, delta):
+    """And no more than to remove it, and to add another."""
+    added = accountant_of(event)
+    replaced = accountant_of(event, relation=NeighborRel.REPLACE_ONE)
+    assert_no_worse(added, replaced, delta)
+    least, _ = replaced.get_delta_bounds(1.0)
+    assert least <= (1 + math.exp(0.5)) * added.get_delta(0.5)
+
+
+@law
+@given(trees, deltas)
+def test_zero_out_is_joining_or_leaving_for_samples(event, delta):
+    special = accountant_of(event, relation=NeighborRel.REPLACE_SPECIAL)
+    assert brackets(special, delta) == brackets(accountant_of(event), delta)

@@ -1,0 +1,235 @@
+"""The papers' figures, with few points, are as the mathematics says."""
+
+import math
+
+import dp_accounting
+import draw
+import numpy as np
+from papers import allocation_figures
+from papers import group_figures
+from papers import mean_estimation
+from papers import picture
+from papers import preamble
+from papers import ring
+import pytest
+
+import dp_accounting_ext as ext
+
+SMALL = {
+    "paper1-figure1": {"steps": (20,), "points": 2},
+    "paper1-figure2": {"batch": 2**20, "points": 3, "numbers": 1 << 14},
+    "paper1-figure3": {"steps": (10,), "alphas": (0.8, 0.4), "counts": (10, 100)},
+    "paper1-figure4": {"settings": ((1.0, 1),), "num_steps": 50, "points": 2},
+    "paper1-figure5": {
+        "rates": (0.1,),
+        "block_sizes": (16_384, 32_768),
+        "tolerance": 3e-2,
+    },
+    "paper1-figure6": {"batches": (2**20,), "points": 3, "numbers": 1 << 14},
+    "paper1-figure7": {"points": 5},
+    "paper1-figure8": {
+        "num_steps": 10,
+        "alphas": (0.4, 0.1),
+        "fourier_points": (16_384, 65_536),
+    },
+    "paper1-figure9": {"steps": (10, 50), "alphas": (0.4, 0.1)},
+    "paper1-figure10": {"num_steps": 20, "selected": (3,), "points": 2},
+    "paper1-figure11": {"num_steps": 8, "selected": (1, 2)},
+    "paper2-figure3": {"truths": (0.75,), "points": 4},
+    "paper2-figure4": {"sizes": (1, 4), "points": 5},
+    "paper2-figure5": {"sizes": (1, 4), "points": 3},
+    "paper2-figure6": {
+        "sizes": (8,),
+        "steps": (60_000, 100_000),
+        "wide_sizes": (1, 2),
+        "wide_steps": (10, 300),
+    },
+    "paper3-figure1": {"passes": (1, 20, 200)},
+}
+
+
+class Drawn(dict):
+    """Figures by name, each made when it is first asked for."""
+
+    def __missing__(self, name):
+        self[name] = draw.FIGURES[name](**SMALL[name])
+        return self[name]
+
+
+@pytest.fixture(scope="module")
+def pictures():
+    return Drawn()
+
+
+def curves_of(made, panel=0):
+    return {curve.label: curve for curve in made.panels[panel].curves}
+
+
+@pytest.mark.parametrize("name", draw.FIGURES)
+def test_every_figure_is_drawn_with_its_table(pictures, name, tmp_path):
+    made = pictures[name]
+    for panel in made.panels:
+        assert len({curve.label for curve in panel.curves}) == len(panel.curves)
+        for curve in panel.curves:
+            assert len(curve.x) == len(curve.upper) and np.isfinite(curve.upper).all()
+            if curve.lower is not None:
+                assert (np.asarray(curve.lower) <= curve.upper).all()
+    picture.draw(made, tmp_path / "picture.png")
+    picture.write_table(made, tmp_path / "picture.csv")
+    assert 5_000 < (tmp_path / "picture.png").stat().st_size < 400_000
+    points = sum(len(curve.x) for panel in made.panels for curve in panel.curves)
+    lines = (tmp_path / "picture.csv").read_text(encoding="utf-8").splitlines()
+    assert len([line for line in lines if not line.startswith("#")]) == 1 + points
+
+
+def test_the_script_draws_what_is_named(tmp_path, capsys):
+    draw.main([str(tmp_path / "new"), "--only", "paper1-figure7", "--format", "svg"])
+    names = {path.name for path in (tmp_path / "new").iterdir()}
+    assert names == {"paper1-figure7.svg", "paper1-figure7.csv"}
+    assert "paper1-figure7.svg" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("number", [1, 10, 11])
+def test_epsilon_falls_with_noise_and_rises_with_steps(pictures, number):
+    sign = 1 if number == 11 else -1
+    for panel in pictures[f"paper1-figure{number}"].panels:
+        for curve in panel.curves:
+            assert (sign * np.diff(curve.upper) > 0).all()
+        *earlier, drawn, poisson = panel.curves
+        for curve in earlier:
+            assert (np.asarray(curve.upper) >= drawn.lower).all()
+        assert (np.asarray(drawn.upper) <= poisson.upper).all()
+
+
+def test_earlier_bounds_of_a_profile_are_on_their_side(pictures):
+    for panel in pictures["paper1-figure6"].panels:
+        curves = {curve.label: np.asarray(curve.upper) for curve in panel.curves}
+        for values in curves.values():
+            assert (np.diff(values) < 0).all()
+        drawn = next(c for c in panel.curves if c.label.endswith("certified"))
+        assert (curves[allocation_figures.COMBINED_LABEL] >= drawn.lower).all()
+        assert (curves[allocation_figures.CHUA_LABEL] <= drawn.upper).all()
+        means = curves[allocation_figures.MEAN_LABEL]
+        assert (curves[allocation_figures.LIMIT_LABEL] >= means).all()
+
+
+def test_poisson_and_allocation_cross(pictures):
+    _, ratio = pictures["paper1-figure7"].panels[1].curves
+    assert ratio.lower[0] > 1 > ratio.upper[-1]
+
+
+def test_simulated_errors_are_as_expected(pictures):
+    curves = curves_of(pictures["paper1-figure4"])
+    for scheme in mean_estimation.SCHEMES:
+        expected = np.asarray(curves[scheme].upper)
+        simulated = np.asarray(curves[f"{scheme}, simulated"].upper)
+        # Six deviations of a mean of squares of normal errors.
+        assert (abs(simulated / expected - 1) < 6 * math.sqrt(2 / 1000)).all()
+    assert curves["random allocation"].upper[-1] < curves["Poisson sampling"].upper[-1]
+
+
+@pytest.mark.parametrize("scheme", mean_estimation.SCHEMES)
+def test_the_expected_error_is_that_of_batches(scheme):
+    """Batches are drawn record by record, as a training would."""
+    rng = np.random.default_rng(1)
+    task = mean_estimation.Task(1.0, dimension=4, num_steps=2, mean=0.3)
+    size, noise, runs = 50, 0.5, 4000
+    values = rng.random((runs, size)) < 0.3
+    batches = np.ones((runs, size))
+    if scheme == mean_estimation.POISSON:
+        batches = (rng.random((runs, size, 2)) < 1 / 2).sum(axis=2)
+    added = rng.normal(0.0, noise * 2.0, (runs, 2)).sum(axis=1)
+    estimates = ((values * batches).sum(axis=1) + added) / size
+    found = np.mean((estimates - 0.3) ** 2)
+    expected = mean_estimation.expected_error(scheme, task, noise, size)
+    assert found == pytest.approx(expected, rel=6 * math.sqrt(2 / runs))
+
+
+def test_the_least_noise_meets_the_target():
+    task = mean_estimation.Task(1.0, delta=1e-6, num_steps=8)
+    noise = mean_estimation.least_noise(mean_estimation.ALLOCATION, task)
+    for factor in (1.0, 1 - 1e-4):
+        event = allocation_figures.allocation(factor * noise, 1, 8)
+        epsilon = ext.PLDAccountant().compose(event).get_epsilon(1e-6)
+        assert (epsilon <= 1.0) == (factor == 1.0)
+    assert noise < mean_estimation.least_noise(mean_estimation.RENYI, task)
+
+
+def test_larger_blocks_need_more_noise(pictures):
+    tight, renyi = pictures["paper1-figure5"].panels[0].curves
+    assert 1 < tight.upper[0] < tight.upper[1] < 1.5
+    assert (np.asarray(renyi.upper) > tight.upper).all()
+
+
+def test_preamble_is_plain_training_where_every_block_is_sent(monkeypatch):
+    monkeypatch.setattr(preamble, "plain_noise", lambda rate: 1.5)
+    setting = preamble.Setting(2**16, 0.1, communication=preamble.DIMENSION)
+    assert setting.num_selected == setting.num_steps == 16
+    noise = setting.noise(1.0)
+    assert noise / math.sqrt(16) == pytest.approx(1.5, rel=1e-15)
+    plain = dp_accounting.SelfComposedDpEvent(
+        dp_accounting.PoissonSampledDpEvent(0.1, dp_accounting.GaussianDpEvent(1.5)),
+        100,
+    )
+    epsilons = [
+        ext.PLDAccountant().compose(event).get_epsilon(1e-6)
+        for event in (setting.event(noise), plain)
+    ]
+    assert epsilons[0] == pytest.approx(epsilons[1], rel=1e-4)
+
+
+def test_both_kinds_of_sums_are_above_the_truth(pictures):
+    for panel in pictures["paper1-figure8"].panels:
+        stated, fourier, certified = panel.curves
+        for curve in (stated, fourier):
+            assert min(curve.upper) >= certified.lower[0]
+            assert curve.upper[0] > curve.upper[-1]
+
+
+def test_moments_are_above_the_closed_form(pictures):
+    made = pictures["paper1-figure9"]
+    for panel, steps in zip(made.panels, (10, 50), strict=True):
+        stated, truth = panel.curves
+        assert truth.upper[0] == pytest.approx(math.log1p((math.e - 1) / steps))
+        assert (np.asarray(stated.upper) >= np.multiply(truth.upper, 1 - 1e-4)).all()
+        assert stated.upper[1] - truth.upper[1] < stated.upper[0] - truth.upper[0]
+
+
+@pytest.mark.parametrize("number", [3, 4, 5, 6])
+def test_tight_group_bounds_are_below_what_was_known(pictures, number):
+    for panel in pictures[f"paper2-figure{number}"].panels:
+        curves = list(panel.curves)
+        for tight, known in zip(curves[::2], curves[1::2], strict=True):
+            assert (np.asarray(tight.upper) <= np.multiply(known.upper, 1.0001)).all()
+
+
+@pytest.mark.parametrize("expected", [1, 66, 18_806, 39_998])
+def test_the_affordable_number_of_steps(expected):
+    asked = []
+
+    def delta(count):
+        asked.append(count)
+        return 1e-6 * count / (expected + 0.5)
+
+    candidates = range(1, 40_000)
+    assert group_figures.affordable_steps(delta, 1e-6, candidates) == expected
+    assert len(asked) <= 1 + math.log2(len(candidates))
+    with pytest.raises(ValueError, match="candidates must hold the answer. Found"):
+        group_figures.affordable_steps(float, 10.0, range(11, 20))
+
+
+def test_the_ring(pictures):
+    laws = curves_of(pictures["paper3-figure1"])
+    for name in ("private distribution", "KL projection", "Wasserstein projection"):
+        assert sum(laws[name].upper) == pytest.approx(1.0)
+    cost, masses = ring.ring_cost(), np.array(laws["private distribution"].upper)
+    reached = [
+        ring.reaching_cost(masses, cost, np.array(laws[name].upper))
+        for name in ("Wasserstein projection", "KL projection")
+    ]
+    assert reached[0] < 0.6 * reached[1]
+    paths = curves_of(pictures["paper3-figure1"], 1)
+    exact = paths["exact projection"].upper[0]
+    assert exact == pytest.approx(reached[0] ** 0.5)
+    finest = paths["λ = 0.0005 max C"].upper
+    assert finest[0] > 2 * exact and exact <= finest[-1] * (1 + 1e-9) < 1.01 * exact

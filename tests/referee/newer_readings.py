@@ -1,0 +1,239 @@
+"""What the events of newer versions of dp_accounting reveal, and selections.
+
+Of each there are mechanisms that the event describes; where one of them is the worst,
+a `HIGH` channel is known as well. Selections and zCDP mechanisms have none.
+"""
+
+from collections.abc import Callable
+from collections.abc import Sequence
+import functools
+import math
+from typing import Any
+
+import balls
+from balls import ball
+from dp_accounting import dp_event as stock
+from flint import arb
+from flint import ctx
+import newer_events
+import readings
+
+import dp_accounting_ext as ext
+from dp_accounting_ext.reading import event_table
+
+Channel = balls.Channel
+Side = balls.Side
+_BITS = 2400  # What is as rare as a float can be is the difference of two chances.
+
+event_table.register_stock_events(newer_events.MODULE)
+
+
+def _response(epsilon: Any, delta: Any) -> Channel:
+    """Returns a truth that is a lie with odds e^−ε, and known to be one or the other.
+
+    Every (ε, δ)-private mechanism is a function of its outcome.
+    """
+    epsilon, delta = ball(epsilon), ball(delta)
+    lie = (1 - delta) / (1 + epsilon.exp())
+    truth = (1 - delta) - lie
+    return balls.exact([delta, truth, lie, 0], [0, lie, truth, delta])
+
+
+def _epsilon_delta(event: Any, referee: readings.Referee) -> list[Channel]:
+    return [_response(event.epsilon, event.delta)]
+
+
+def _exponential(event: Any, referee: readings.Referee) -> list[Channel]:
+    """Returns choices of two candidates, whose losses are t and t − ε."""
+    if referee.side is Side.HIGH:
+        return [_response(event.epsilon, 0.0)]
+    epsilon = ball(event.epsilon)
+    found = []
+    for share in (0.5, 0.9, 0.1):
+        odds = (epsilon * (ball(share) - ball(0.5)) * 4).exp()
+        laws = []
+        for move in (-1, 1):
+            moved = odds * (move * epsilon / 2).exp()
+            laws.append([moved / (1 + moved), 1 / (1 + moved)])
+        found.append(balls.exact(*laws))
+    return found
+
+
+def _permute_and_flip(event: Any, referee: readings.Referee) -> list[Channel]:
+    """Returns choices of two candidates: the worse one wins with chance e^−gap / 2."""
+    epsilon = float(event.epsilon)
+    if referee.side is Side.HIGH:
+        noise = stock.LaplaceDpEvent(1 / epsilon) if epsilon else None
+        one = ((1.0, readings.ONE),)
+        return [referee.noise(noise, one, readings.UNSHIFTED)] if noise else []
+
+    def chances(gap: Any) -> list[Any]:
+        behind = (-abs(gap)).exp() / 2
+        return [behind, 1 - behind] if gap >= 0 else [1 - behind, behind]
+
+    whole = ball(epsilon)
+    gaps = (whole / 2, whole, whole / 5)
+    return [balls.exact(chances(gap - whole), chances(gap)) for gap in gaps]
+
+
+def _discrete_gaussian(event: Any, referee: readings.Referee) -> list[Channel]:
+    """Returns one coordinate moved by all that it can, and many moved by one."""
+    sigma, sensitivity = float(event.sigma), float(event.sensitivity)
+    steps, dimension = math.floor(sensitivity), event.dimension
+    if not steps:
+        # It is read as if it could move; in truth nothing does.
+        return [balls.NO_OP] if referee.side is Side.LOW else []
+    if sigma == 0:
+        return [balls.EVERYTHING]
+    whole = _shifted_integers(sigma, steps, referee)
+    several = min(dimension or 4, math.floor(sensitivity**2))
+    if several == 1:
+        return [whole]
+    if referee.side is Side.HIGH:
+        return []
+    one = _shifted_integers(sigma, 1, referee)
+    return [whole, balls.power(one, min(several, 4), referee.most)]
+
+
+def _shifted_integers(sigma: float, shift: int, referee: readings.Referee) -> Channel:
+    """Returns discrete Gaussian noise on 0 or a shift, with the tails at the ends.
+
+    At the ends there is what can be told of the tails: of which side they are, or all.
+    """
+    reach = math.ceil(9 * sigma) + shift
+    half = 2 * ball(sigma) ** 2
+    places = range(-reach, reach + shift + 1)
+    far = range(-3 * reach - 9, 3 * reach + 9)
+    weights = {x: (-ball(x * x) / half).exp() for x in far}
+    total = sum(weights.values(), balls.ZERO)
+    laws = [[weights[x - move] / total for x in places] for move in (0, shift)]
+    ends = [
+        sum((w for x, w in weights.items() if test(x + move)), balls.ZERO) / total
+        for test in (lambda x: x < places[0], lambda x: x > places[-1])
+        for move in (0, shift)
+    ]
+    if referee.side is Side.HIGH:
+        laws[0] += [ends[0] + ends[2], 0]
+        laws[1] += [0, ends[1] + ends[3]]
+    else:
+        laws[0] += [ends[0], ends[2]]
+        laws[1] += [ends[1], ends[3]]
+    found = balls.exact(*laws)
+    return balls.reduced(balls.bounding(found, referee.side), referee.most)
+
+
+def _zero_concentrated(event: Any, referee: readings.Referee) -> list[Channel]:
+    """Returns Gaussian noise beside randomized response: divergences ρα, and ξ."""
+    rho, xi = float(event.rho), float(event.xi)
+    if referee.side is Side.HIGH:
+        return []
+    parts = [balls.NO_OP]
+    if rho:
+        parts.append(_gaussian(1 / math.sqrt(2 * rho), referee))
+    if xi:
+        parts.append(_response(xi, 0.0))
+    found = parts[0]
+    for part in parts[1:]:
+        found = balls.product(found, part, referee.most)
+    return [found]
+
+
+def _tree_aggregation(event: Any, referee: readings.Referee) -> list[Channel]:
+    """Returns the noisy sums on the way from a leaf to the root of the tallest tree."""
+    if referee.side is Side.HIGH:
+        return []
+    if float(event.noise_multiplier) == 0:
+        return [balls.EVERYTHING]
+    steps = event.step_counts
+    tallest = max(steps) if isinstance(steps, list | tuple) else steps
+    depth = math.ceil(math.log2(int(tallest) + 1))
+    return [_gaussian(float(event.noise_multiplier) / math.sqrt(depth), referee)]
+
+
+def _gaussian(noise_multiplier: float, referee: readings.Referee) -> Channel:
+    """Returns Gaussian noise, a little more for the rounding of a square root."""
+    noise = stock.GaussianDpEvent(noise_multiplier * (1 + 1e-12))
+    return referee.noise(noise, ((1.0, readings.ONE),), readings.UNSHIFTED)
+
+
+@functools.lru_cache(maxsize=64)
+def _runs(mean: float, shape: float) -> Callable[[arb], arb]:
+    """Returns x ↦ E x^K of the number of runs K, Poisson's or one of geometric shape.
+
+    The mean asked for fixes γ; a larger one stands for it, and fewer runs: a lower
+    bound of what the event reveals.
+    """
+    mean = ball(mean)
+    if math.isinf(shape):
+        return lambda x: (mean * (x - 1)).exp()
+    shape = ball(shape)
+
+    def mean_of(gamma: arb) -> arb:
+        if shape == 0:
+            return (1 / gamma - 1) / (1 / gamma).log()
+        return shape * (1 / gamma - 1) / (1 - gamma**shape)
+
+    low, high = arb(2) ** -100, 1 - arb(2) ** -200
+    for _ in range(320):
+        middle = ((low + high) / 2).mid()
+        low, high = (middle, high) if mean_of(middle) > mean else (low, middle)
+    gamma = high
+
+    def at(x: arb) -> arb:
+        rest = 1 - (1 - gamma) * x
+        if shape == 0:
+            return rest.log() / gamma.log()
+        return (rest**-shape - 1) / (gamma**-shape - 1)
+
+    return at
+
+
+def _selection(event: Any, referee: readings.Referee) -> list[Channel]:
+    """Returns the first of some runs, and the one of the largest ratio, or smallest."""
+    if referee.side is Side.HIGH:
+        return []
+    (inner, *_) = referee.cases(event.event)
+    inner = balls.reduced(balls.bounding(inner, Side.LOW), referee.most // 2)
+    order = sorted(range(inner.size), key=lambda i: _ratio(inner, i))
+    with ctx.workprec(_BITS):
+        runs = _runs(float(event.mean), float(event.shape))
+        none = runs(balls.ZERO)
+        first = [[x * (1 - none) for x in law] for law in inner.rows]
+        found = [[[*law, none] for law in first]]
+        for way in (order, order[::-1]):
+            rows = [_best([law[i] for i in way], runs) for law in inner.rows]
+            found.append([[*law, none] for law in rows])
+    return [balls.Channel(rows, Side.LOW) for rows in found]
+
+
+def _ratio(channel: Channel, i: int) -> float:
+    without, with_record = channel.rows
+    if without[i] == 0:
+        return math.inf
+    return float(with_record[i] / without[i])
+
+
+def _best(law: Sequence[arb], runs: Callable[[arb], arb]) -> list[arb]:
+    """Returns the law of the last outcome, in its order, that any run had."""
+    found = []
+    below, before = balls.ZERO, runs(balls.ZERO)
+    for mass in law:
+        below += mass
+        after = runs(below.min(balls.ONE))
+        found.append((after - before).max(balls.ZERO))
+        before = after
+    return found
+
+
+readings.READERS.update(
+    {
+        newer_events.EpsilonDelta: _epsilon_delta,
+        newer_events.Exponential: _exponential,
+        newer_events.PermuteAndFlip: _permute_and_flip,
+        newer_events.DiscreteGaussian: _discrete_gaussian,
+        newer_events.RandomAllocation: readings.READERS[ext.RandomAllocationEvent],
+        stock.ZCDpEvent: _zero_concentrated,
+        stock.SingleEpochTreeAggregationDpEvent: _tree_aggregation,
+        stock.RepeatAndSelectDpEvent: _selection,
+    }
+)

@@ -1,0 +1,508 @@
+"""What a tree of events reveals, from the events' own definitions.
+
+A reading is a list of cases, each a channel: two datasets and values of their records
+that the events allow. The truth is the largest divergence over all cases; `LOW`
+channels bound it from below, so that no upper bound of the package may be less. Where
+a theorem says that the cases listed are the worst ones, `HIGH` channels bound it from
+above. `None` stands for what nothing bounds.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Sequence
+import dataclasses
+import fractions
+import itertools
+import math
+from typing import Any
+
+import balls
+from dp_accounting import dp_event as stock
+from dp_accounting import privacy_accountant
+import noises
+import registered
+
+import dp_accounting_ext as ext
+from dp_accounting_ext import wpm
+
+NeighborRel = privacy_accountant.NeighboringRelation
+Channel = balls.Channel
+Shifts = noises.Shifts
+Side = balls.Side
+ball = balls.ball
+ONE = fractions.Fraction(1)
+UNSHIFTED: Shifts = ((0.0, ONE),)
+SAMPLES = (stock.PoissonSampledDpEvent, ext.PLDSubsampleEvent)
+FIXED = (stock.SampledWithoutReplacementDpEvent, stock.SampledWithReplacementDpEvent)
+NOISES = (stock.GaussianDpEvent, stock.LaplaceDpEvent)
+PLAIN = (*NOISES, stock.NoOpDpEvent, stock.NonPrivateDpEvent)
+
+
+@dataclasses.dataclass(frozen=True)
+class Referee:
+    """How events are read.
+
+    Attributes:
+        relation: The neighbouring relation.
+        side: From where channels bound what they stand for.
+        cells: How many cells noise is cut into.
+        most: How many outputs a channel may have.
+        rare: Probability of what may be told apart from all else.
+        split: Members of a group, or of one, that leave, and that join.
+        exactly: Whether discrete mechanisms are read exactly.
+    """
+
+    relation: NeighborRel
+    side: Side
+    cells: int = 150
+    most: int = 200
+    rare: float = 1e-40
+    split: tuple[int, int] = (1, 0)
+    exactly: bool = True
+
+    def channel(self, event: stock.DpEvent) -> Channel | None:
+        """Returns the channel of a tree all of whose events have one worst case."""
+        cases = self.cases(event)
+        return cases[0] if cases else None
+
+    def cases(self, event: stock.DpEvent) -> list[Channel]:
+        """Returns a channel for each case; none where no bound is known."""
+        if isinstance(event, stock.SelfComposedDpEvent):
+            return self.repeated(self.cases(event.event), int(event.count))
+        if isinstance(event, stock.ComposedDpEvent):
+            return self.composed([self.cases(child) for child in event.events])
+        found = self._single(event)
+        if self.exactly:
+            return found
+        return [balls.bounding(case, self.side) for case in found]
+
+    def composed(self, parts: Sequence[list[Channel]]) -> list[Channel]:
+        found = [balls.NO_OP]
+        for part in parts:
+            pairs = itertools.islice(itertools.product(found, part), 6)
+            found = [balls.product(a, b, self.most) for a, b in pairs]
+        return found
+
+    def repeated(self, cases: list[Channel], count: int) -> list[Channel]:
+        """Returns runs of one case each, and runs that take turns."""
+        found = [balls.power(case, count, self.most, self.rare) for case in cases]
+        if count > 1:
+            for one, other in itertools.islice(itertools.combinations(cases, 2), 3):
+                halves = [
+                    balls.power(case, number, self.most, self.rare)
+                    for case, number in ((one, count // 2), (other, count - count // 2))
+                ]
+                found.append(balls.product(*halves, self.most))
+        return found
+
+    def _single(self, event: Any) -> list[Channel]:
+        if isinstance(event, stock.NoOpDpEvent):
+            return [balls.NO_OP]
+        if isinstance(event, stock.NonPrivateDpEvent):
+            return [balls.EVERYTHING]
+        if isinstance(event, ext.GroupSubsampledEvent):
+            return _Group(self).cases(event.event)
+        if sum(self.split) > (2 if self.relation is NeighborRel.REPLACE_ONE else 1):
+            return _Group(self).cases(event)
+        if isinstance(event, FIXED):
+            return self.fixed_size(event)
+        if self.relation is NeighborRel.REPLACE_ONE:
+            found = self._replaced(event)
+            if found is not None:
+                return found
+            if type(event) not in _ONES_OWN:
+                return self._one_leaves(event)
+        if isinstance(event, SAMPLES):
+            return self._on_a_sample(event)
+        return READERS[type(event)](event, self)
+
+    def _one_leaves(self, event: Any) -> list[Channel]:
+        """Returns a record that another replaces, one that contributes nothing."""
+        if self.side is Side.HIGH:
+            return []
+        absent = dataclasses.replace(self, relation=NeighborRel.ADD_OR_REMOVE_ONE)
+        return absent.cases(event)
+
+    def noise(self, event: Any, p: Shifts, q: Shifts) -> Channel:
+        """Returns noise around random sums, in norms of a record."""
+        scale = float(event.noise_multiplier)
+        if scale == 0:
+            return revealed(p, q)
+        kind = "laplace" if isinstance(event, stock.LaplaceDpEvent) else "gaussian"
+        p, q = (tuple((shift, w) for shift, w in law if w) for law in (p, q))
+        widest = max(abs(shift) for law in (p, q) for shift, _ in law) / scale
+        # Ratios change fast where shifts are large.
+        cells = min(int(self.cells * (1 + widest / 3)), 4 * self.cells)
+        # Beyond it a normal output is as rare.
+        reach = math.ceil(math.sqrt(-2 * math.log(self.rare)))
+        cells = cells * max(reach, 12) // 12
+        return noises.noise(kind, scale, p, q, self.side, cells=cells, reach=reach)
+
+    def _on_a_sample(self, event: Any) -> list[Channel]:
+        rate = float(event.sampling_probability)
+        return [balls.sampled(rate, case) for case in self.cases(event.event)]
+
+    def _replaced(self, event: Any) -> list[Channel] | None:
+        """Returns what a record at +1 replaced by one at −1 changes; or None."""
+        if isinstance(event, NOISES):
+            return [self.noise(event, ((1.0, ONE),), ((-1.0, ONE),))]
+        if isinstance(event, SAMPLES) and isinstance(event.event, PLAIN):
+            if isinstance(event.event, stock.NoOpDpEvent):
+                return [balls.NO_OP]
+            rate = fractions.Fraction(float(event.sampling_probability))
+            p, q = (((0.0, 1 - rate), (s, rate)) for s in (1.0, -1.0))
+            if isinstance(event.event, stock.NonPrivateDpEvent):
+                return [revealed(p, q)]
+            return [self.noise(event.event, p, q)] if rate else [balls.NO_OP]
+        return None
+
+    def fixed_size(self, event: Any) -> list[Channel]:
+        """Returns batches of members at +1 among others at −1.
+
+        In the other dataset they are not, or are others at −1. Members at −1 among
+        others at +1 are the same with the sign changed; which is another case where
+        one run follows another.
+        """
+        if isinstance(event.event, stock.NoOpDpEvent):
+            return [balls.NO_OP]
+        size, batch = int(event.source_dataset_size), int(event.sample_size)
+        if not isinstance(event.event, NOISES):
+            return self._batch_of_any(event.event, batch / size)
+        special = self.relation is NeighborRel.REPLACE_SPECIAL
+        if self.side is Side.HIGH and (special or 0 not in self.split):
+            return []
+        replaced = isinstance(event, stock.SampledWithReplacementDpEvent)
+        if special:
+            law = batch_law(size, batch, self.split[0], replaced)
+            return [
+                self.noise(event.event, tuple((1.0 * i, w) for i, w in law), UNSHIFTED)
+            ]
+        others = size - self.split[0]
+        if self.relation is not NeighborRel.REPLACE_ONE:
+            others -= self.split[1]
+        batches = [
+            batch if replaced else min(batch, others + members)
+            for members in self.split
+        ]
+        found = []
+        for members, own, other in zip(self.split, batches, batches[::-1], strict=True):
+            if not members:
+                continue
+            law = batch_law(others + members, own, members, replaced)
+            sign = -1.0 if found or not self.split[0] else 1.0
+            shifts = tuple((sign * (2.0 * i - own + other), w) for i, w in law)
+            pair = (shifts, UNSHIFTED) if sign > 0 else (UNSHIFTED, shifts)
+            found.append(self.noise(event.event, *pair))
+        return found
+
+    def _batch_of_any(self, event: Any, rate: float) -> list[Channel]:
+        """Returns a batch in which a record has another's place, as often as not."""
+        if self.side is Side.HIGH:
+            return []
+        inside = self
+        if self.relation is NeighborRel.ADD_OR_REMOVE_ONE:
+            inside = dataclasses.replace(self, relation=NeighborRel.REPLACE_ONE)
+        return [balls.sampled(rate, case) for case in inside.cases(event)]
+
+
+def batch_law(
+    size: int, batch: int, members: int, replaced: bool
+) -> list[tuple[int, fractions.Fraction]]:
+    """Returns the law of the number of members in a batch, by counting batches."""
+    if replaced:
+        weights = [
+            math.comb(batch, i) * members**i * (size - members) ** (batch - i)
+            for i in range(batch + 1)
+        ]
+    else:
+        weights = [
+            math.comb(members, i) * math.comb(size - members, batch - i)
+            for i in range(min(members, batch) + 1)
+        ]
+    total = sum(weights)
+    return [(i, fractions.Fraction(w, total)) for i, w in enumerate(weights) if w]
+
+
+def revealed(p: Shifts, q: Shifts) -> Channel:
+    """Returns what tells a sum without noise."""
+    places = sorted({shift for law in (p, q) for shift, _ in law})
+    laws = (
+        [
+            sum((w for s, w in law if s == place), fractions.Fraction(0))
+            for place in places
+        ]
+        for law in (q, p)
+    )
+    return balls.exact(*laws)
+
+
+def inclusions(members: int, rate: float) -> list[tuple[int, fractions.Fraction]]:
+    """Returns the law of the number of members in a Poisson sample, coin by coin."""
+    law = {0: ONE}
+    inside = fractions.Fraction(rate)
+    for _ in range(members):
+        coins: dict[int, fractions.Fraction] = {}
+        for number, weight in law.items():
+            for more, chance in ((0, 1 - inside), (1, inside)):
+                coins[number + more] = coins.get(number + more, 0) + weight * chance
+        law = coins
+    return [(number, weight) for number, weight in law.items() if weight]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Group:
+    """A group as one split of it sees events: those who leave at +1, who join at −1."""
+
+    referee: Referee
+
+    def cases(self, event: stock.DpEvent) -> list[Channel]:
+        referee = self.referee
+        if isinstance(event, stock.SelfComposedDpEvent):
+            return referee.repeated(self.cases(event.event), int(event.count))
+        if isinstance(event, stock.ComposedDpEvent):
+            return referee.composed([self.cases(child) for child in event.events])
+        if not self._is_tight(event):
+            return self._single_member(event)
+        if isinstance(event, FIXED):
+            return referee.fixed_size(event)
+        rate, inner = 1.0, event
+        if isinstance(event, SAMPLES):
+            rate, inner = float(event.sampling_probability), event.event
+        if isinstance(inner, stock.NoOpDpEvent) or rate == 0:
+            return [balls.NO_OP]
+        assert referee.split is not None
+        laws = [inclusions(members, rate) for members in referee.split]
+        if isinstance(inner, stock.NonPrivateDpEvent):
+            p, q = (
+                tuple((float(sign * (i > 0)), weight) for i, weight in law)
+                for sign, law in zip((1, -1), laws, strict=True)
+            )
+            return [revealed(p, q)]
+        if isinstance(inner, stock.RandomizedResponseDpEvent):
+            return self._responses(inner, laws)
+        p, q = (
+            tuple((float(sign * i), weight) for i, weight in law)
+            for sign, law in zip((1, -1), laws, strict=True)
+        )
+        return [referee.noise(inner, p, q)]
+
+    def _is_tight(self, event: Any) -> bool:
+        """Tells whether all splits of the group have a channel of their own."""
+        relation = self.referee.relation
+        if isinstance(event, FIXED):
+            special = relation is NeighborRel.REPLACE_SPECIAL
+            return isinstance(event.event, PLAIN) and not special
+        inner = event.event if isinstance(event, SAMPLES) else event
+        if isinstance(inner, stock.RandomizedResponseDpEvent):
+            return relation is NeighborRel.ADD_OR_REMOVE_ONE
+        return isinstance(inner, PLAIN)
+
+    def _single_member(self, event: stock.DpEvent) -> list[Channel]:
+        """Returns what one who leaves changes, the other members nothing."""
+        if self.referee.side is Side.HIGH or not self.referee.split[0]:
+            return []
+        return dataclasses.replace(self.referee, split=(1, 0)).cases(event)
+
+    def _responses(
+        self, event: Any, laws: Sequence[list[tuple[int, fractions.Fraction]]]
+    ) -> list[Channel]:
+        """Returns answers to: is one who leaves, or: is one who joins, in the batch?"""
+        if self.referee.side is Side.HIGH and 0 not in self.referee.split:
+            return []
+        lie = fractions.Fraction(float(event.noise_parameter)) / 2
+        found = []
+        for index, law in enumerate(laws):
+            chance = sum(weight for number, weight in law if number)
+            if not chance:
+                continue
+            yes = chance * (1 - lie) + (1 - chance) * lie
+            bits = [[lie, 1 - lie], [yes, 1 - yes]]
+            found.append(balls.exact(*(bits if index == 0 else bits[::-1])))
+        return found or [balls.NO_OP]
+
+
+def splits(event: stock.DpEvent, relation: NeighborRel) -> list[tuple[int, int]]:
+    """Returns every way the group of a tree, or its record, can leave and join."""
+    size = max((int(group.group_size) for group in groups(event)), default=1)
+    if relation is NeighborRel.REPLACE_ONE:
+        return [(size, size)]
+    if not any(groups(event)):
+        return [(1, 0)]
+    return [(leaving, size - leaving) for leaving in range(size + 1)]
+
+
+def groups(event: Any) -> Iterator[ext.GroupSubsampledEvent]:
+    if isinstance(event, ext.GroupSubsampledEvent):
+        yield event
+    elif isinstance(event, stock.ComposedDpEvent):
+        for child in event.events:
+            yield from groups(child)
+    elif isinstance(event, stock.SelfComposedDpEvent):
+        yield from groups(event.event)
+
+
+def readings(
+    event: stock.DpEvent, relation: NeighborRel, side: Side, **sizes: int
+) -> list[Channel]:
+    """Returns the channels of all cases of an event; none where nothing is known."""
+    found = []
+    for split in splits(event, relation):
+        cases: list[Channel] = []
+        for exactly in (True, False):
+            referee = Referee(relation, side, split=split, exactly=exactly, **sizes)
+            try:
+                cases = referee.cases(event)
+                break
+            except balls.TooLargeError:
+                continue
+        if not cases and side is Side.HIGH:
+            return []
+        found += cases
+    return found
+
+
+def _gaussian(event: Any, referee: Referee) -> list[Channel]:
+    return [referee.noise(event, ((1.0, ONE),), UNSHIFTED)]
+
+
+def _discrete_laplace(event: Any, referee: Referee) -> list[Channel]:
+    if event.noise_parameter == 0:
+        return [balls.EVERYTHING]
+    return [
+        noises.discrete_laplace(float(event.noise_parameter), int(event.sensitivity))
+    ]
+
+
+def _randomized_response(event: Any, referee: Referee) -> list[Channel]:
+    return [
+        noises.randomized_response(
+            float(event.noise_parameter),
+            int(event.num_buckets),
+            replace_one=referee.relation is NeighborRel.REPLACE_ONE,
+        )
+    ]
+
+
+def _mixture(event: Any, referee: Referee) -> list[Channel]:
+    deviation = float(event.standard_deviation)
+    weights = [fractions.Fraction(float(w)) for w in event.sampling_probs]
+    together: dict[float, fractions.Fraction] = {}
+    for shift, weight in zip(event.sensitivities, weights, strict=True):
+        together[float(shift)] = together.get(float(shift), 0) + weight / sum(weights)
+    p = tuple(sorted((s, w) for s, w in together.items() if w))
+    noise = stock.GaussianDpEvent(deviation)
+    return [referee.noise(noise, p, UNSHIFTED)]
+
+
+def _truncated(event: Any, referee: Referee) -> list[Channel]:
+    """Returns samples cut to a largest batch, of a record at +1 among others at v.
+
+    The batch without the record has min(m, B) of the others, m of whom were drawn.
+    With it, it is full of them unless it is among the B of m + 1 that are kept.
+    """
+    if referee.side is Side.HIGH:
+        return []
+    size, most = int(event.dataset_size), int(event.truncated_batch_size)
+    rate = float(event.sampling_probability)
+    if not (size and most and rate):
+        return [balls.NO_OP]
+    replace_one = referee.relation is NeighborRel.REPLACE_ONE
+    found = []
+    for value in (0, -1):
+        p: dict[float, fractions.Fraction] = {}
+        q: dict[float, fractions.Fraction] = {}
+
+        def law(
+            found: dict[float, fractions.Fraction], record: int, value: int = value
+        ) -> None:
+            for drawn, weight in inclusions(size - 1, rate):
+                kept = min(drawn, most)
+                chance = fractions.Fraction(rate) * min(
+                    ONE, fractions.Fraction(most, drawn + 1)
+                )
+                for others, inside, share in (
+                    (kept, 0, 1 - chance),
+                    (min(drawn, most - 1), 1, chance),
+                ):
+                    total = float(value * others + record * inside)
+                    found[total] = found.get(total, 0) + weight * share
+
+        law(p, 1)
+        if replace_one:
+            law(q, -1)
+        else:
+            for drawn, weight in inclusions(size - 1, rate):
+                total = float(value * min(drawn, most))
+                q[total] = q.get(total, 0) + weight
+        noise = stock.GaussianDpEvent(event.noise_multiplier)
+        found.append(referee.noise(noise, tuple(p.items()), tuple(q.items())))
+    return found
+
+
+def _random_allocation(event: Any, referee: Referee) -> list[Channel]:
+    steps, selected = int(event.num_steps), int(event.num_selected)
+    inner = referee.channel(event.event)
+    if inner is None:
+        return []
+    return [balls.allocated([(inner, steps)], selected, referee.most)]
+
+
+def _scheduled_allocation(event: Any, referee: Referee) -> list[Channel]:
+    steps = []
+    for inner, count in zip(event.events, event.counts, strict=True):
+        channel = referee.channel(inner)
+        if channel is None:
+            return []
+        steps.append((channel, int(count)))
+    # Steps that never ran release nothing, with the record or without.
+    rest = int(event.num_steps) - sum(number for _, number in steps)
+    if rest:
+        steps.append((balls.NO_OP, rest))
+    return [balls.allocated(steps, 1, referee.most)]
+
+
+def _private_sampling(event: Any, referee: Referee) -> list[Channel]:
+    """Returns two laws between the bounds, at opposite ends of 64 equal outputs.
+
+    From above those of outputs as small as may be, which is what 64 can be made of.
+    """
+    number = 64
+    half, mass = ball(event.epsilon) / 2, ball(event.total_mass)
+    least, most = (-half).exp(), half.exp()
+    if referee.side is Side.HIGH:
+        best = (1 - least * mass).min(most * mass - 1) / (most - least)
+        truth, lie = most * best, least * best
+        nothing = 1 - truth - lie
+        return [balls.exact([truth, nothing, lie], [lie, nothing, truth])]
+    low, high = mass / number * least, mass / number * most
+    law, left = [low] * number, 1 - number * low
+    for place in range(number):
+        law[place] += left.max(balls.ZERO).min(high - low)
+        left -= high - low
+    return [balls.exact(law, law[::-1])]
+
+
+def _discrete(event: registered.DiscreteEvent, referee: Referee) -> list[Channel]:
+    """Returns the two laws, as floats or as parts of integer weights."""
+    return [balls.exact(*registered.laws(event))]
+
+
+READERS: dict[type, Callable[[Any, Referee], list[Channel]]] = {
+    stock.GaussianDpEvent: _gaussian,
+    stock.LaplaceDpEvent: _gaussian,
+    stock.DiscreteLaplaceDpEvent: _discrete_laplace,
+    stock.RandomizedResponseDpEvent: _randomized_response,
+    stock.MixtureOfGaussiansDpEvent: _mixture,
+    stock.TruncatedSubsampledGaussianDpEvent: _truncated,
+    ext.RandomAllocationEvent: _random_allocation,
+    ext.ScheduledAllocationEvent: _scheduled_allocation,
+    wpm.PrivateSamplingEvent: _private_sampling,
+    registered.DiscreteEvent: _discrete,
+}
+
+# What has a channel of its own where a record is replaced.
+_ONES_OWN = {
+    stock.RandomizedResponseDpEvent,
+    stock.TruncatedSubsampledGaussianDpEvent,
+    wpm.PrivateSamplingEvent,
+}

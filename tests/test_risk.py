@@ -1,0 +1,191 @@
+"""Risks hold the truth between them where it is known, and agree with one another."""
+
+from fractions import Fraction
+import math
+import pathlib
+
+import dp_accounting
+import mpmath
+import numpy as np
+import pytest
+
+import dp_accounting_ext as ext
+from dp_accounting_ext import risk
+
+Relation = dp_accounting.NeighboringRelation
+NOISES = [0.05, 0.3, 1.0, 2.0, 50.0, 1e6]
+PRIORS = [1e-300, 1e-9, 0.01, 0.3, 0.5, 0.9, 1 - 2**-40]
+RATES = [1e-300, 1e-12, 1e-3, 0.2, 0.5, 0.99, 1.0]
+# Randomized response over two buckets flips an answer with half of this chance.
+PARAMETERS = [1e-6, 0.1, 0.5, 0.9, 1.0]
+
+
+def cdf(x):
+    return mpmath.erfc(-x / mpmath.sqrt(2)) / 2
+
+
+def quantile(rate):
+    """Φ⁻¹, by bisection: no inverse of the library's is asked."""
+    low, high = mpmath.mpf(-60), mpmath.mpf(60)
+    for _ in range(220):
+        middle = (low + high) / 2
+        low, high = (middle, high) if cdf(middle) < rate else (low, middle)
+    return low
+
+
+def gaussian(noise):
+    return ext.PLDAccountant().compose(dp_accounting.GaussianDpEvent(noise))
+
+
+def flipped(parameter):
+    event = dp_accounting.RandomizedResponseDpEvent(parameter, 2)
+    return ext.PLDAccountant(Relation.REPLACE_ONE).compose(event)
+
+
+def flipped_power(parameter, rate):
+    """The trade-off curve of a flipped bit: two straight lines."""
+    flip = mpmath.mpf(parameter) / 2
+    rate = mpmath.mpf(rate)
+    if rate <= flip:
+        return rate * (1 - flip) / flip
+    return 1 - flip + (rate - flip) * flip / (1 - flip)
+
+
+def contains(bounds, truth, width):
+    lower, upper = bounds
+    assert 0 <= lower <= truth <= upper <= 1
+    assert upper - lower <= width
+
+
+@pytest.fixture(autouse=True)
+def digits():
+    with mpmath.workdps(60):
+        yield
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_gaussian_noise(noise):
+    accountant, mean = gaussian(noise), 1 / mpmath.mpf(noise)
+    contains(risk.advantage(accountant), 2 * cdf(mean / 2) - 1, 1e-11)
+    for prior in map(mpmath.mpf, PRIORS):
+        odds = mpmath.log((1 - prior) / prior)
+        truth = prior * cdf(mean / 2 - odds / mean)
+        truth += (1 - prior) * cdf(mean / 2 + odds / mean)
+        found = risk.membership_success(accountant, float(prior))
+        contains(found, truth, 1e-11)
+        for rate in map(mpmath.mpf, RATES):
+            power = 1 if rate == 1 else cdf(quantile(rate) + mean)
+            share = prior * power / (prior * power + (1 - prior) * rate)
+            found = risk.positive_predictive_value(
+                accountant, float(rate), float(prior)
+            )
+            contains(found, share, 1e-9)
+            contains(risk.attack_success(accountant, float(rate)), power, 1e-9)
+
+
+@pytest.mark.parametrize("parameter", PARAMETERS)
+def test_a_flipped_bit(parameter):
+    accountant, flip = flipped(parameter), mpmath.mpf(parameter) / 2
+    contains(risk.advantage(accountant), 1 - 2 * flip, 1e-11)
+    for prior in map(mpmath.mpf, PRIORS):
+        truth = max(prior, 1 - prior, 1 - flip)
+        contains(risk.membership_success(accountant, float(prior)), truth, 1e-11)
+        for rate in RATES:
+            power = flipped_power(parameter, rate)
+            share = prior * power / (prior * power + (1 - prior) * rate)
+            found = risk.positive_predictive_value(accountant, rate, float(prior))
+            contains(found, share, 1e-9)
+            contains(risk.attack_success(accountant, rate), power, 1e-9)
+
+
+EVENTS = {
+    "Poisson": dp_accounting.SelfComposedDpEvent(
+        dp_accounting.PoissonSampledDpEvent(0.01, dp_accounting.GaussianDpEvent(0.8)),
+        1000,
+    ),
+    "allocation": ext.RandomAllocationEvent(dp_accounting.GaussianDpEvent(0.6), 1, 20),
+    "Laplace": dp_accounting.LaplaceDpEvent(1.5),
+    "group": ext.GroupSubsampledEvent(
+        3, dp_accounting.PoissonSampledDpEvent(0.1, dp_accounting.GaussianDpEvent(2.0))
+    ),
+}
+
+
+@pytest.mark.parametrize("name", EVENTS)
+def test_no_risk_is_better_than_the_curve_allows(name):
+    """Every test on the curve is an attack, which each bound must cover."""
+    accountant = ext.PLDAccountant().compose(EVENTS[name])
+    rates = np.concatenate([np.logspace(-8, -1, 15), np.linspace(0.1, 1, 19)])
+    least, most = accountant.get_true_positive_rate_bounds(rates)
+    assert (risk.advantage(accountant)[1] >= least - rates).all()
+    assert risk.advantage(accountant)[0] <= (most - rates).max() + 0.05
+    for prior in (1e-6, 0.2, 0.5, 0.8):
+        right = prior * least + (1 - prior) * (1 - rates)
+        lower, upper = risk.membership_success(accountant, prior)
+        assert upper >= right.max()
+        assert lower <= upper
+        assert Fraction(upper) >= max(Fraction(prior), 1 - Fraction(prior))
+        named = prior * least / (prior * least + (1 - prior) * rates)
+        for rate, share in zip(rates, named, strict=True):
+            found = risk.positive_predictive_value(accountant, float(rate), prior)
+            assert found[1] >= share * (1 - 1e-15)
+
+
+def test_an_attribute_is_not_read_more_often_than_the_bound_says():
+    """Three answers, each as likely; what is guessed is what is released."""
+    parameter, baseline = 0.6, 1 / 3
+    event = dp_accounting.RandomizedResponseDpEvent(parameter, 3)
+    accountant = ext.PLDAccountant(Relation.REPLACE_SPECIAL).compose(event)
+    success = 1 - parameter + parameter / 3
+    assert success <= risk.attack_success(accountant, baseline)[1]
+
+
+def test_nothing_and_everything():
+    nothing = ext.PLDAccountant()
+    assert risk.advantage(nothing) == (0.0, 0.0)
+    assert risk.attack_success(nothing, 0.25)[0] == 0.25
+    assert 0.25 <= risk.attack_success(nothing, 0.25)[1] <= 0.25 + 1e-14
+    lower, upper = risk.positive_predictive_value(nothing, 0.25, 0.5)
+    assert lower <= 0.5 <= upper <= 0.5 + 1e-14
+    told = ext.PLDAccountant().compose(dp_accounting.NonPrivateDpEvent())
+    assert risk.advantage(told) == (1.0, 1.0)
+    assert risk.membership_success(told)[1] == 1.0
+    assert risk.positive_predictive_value(told, 0.5)[1] >= 2 / 3
+
+
+def test_the_words_have_the_numbers_rounded_up():
+    accountant = gaussian(2.0)
+    text = risk.in_words(accountant, false_positive_rates=[0.01], prior=0.25)
+    assert max(map(len, text.splitlines())) <= 80
+    shown = [float(word) for word in text.splitlines()[-1].split()]
+    truths = [
+        risk.attack_success(accountant, 0.01)[1],
+        risk.positive_predictive_value(accountant, 0.01, 0.25)[1],
+    ]
+    assert shown[0] == 0.01
+    for number, truth in zip(shown[1:], truths, strict=True):
+        assert truth <= number <= truth * 1.01
+    assert f"{math.ceil(risk.advantage(accountant)[1] * 1000) / 1000:g}" in text
+
+
+def test_the_page_shows_these_words():
+    step = dp_accounting.PoissonSampledDpEvent(0.01, dp_accounting.GaussianDpEvent(1.0))
+    text = risk.in_words(ext.PLDAccountant().compose(step, 1000))
+    page = pathlib.Path(__file__).parent.parent / "docs" / "risk.md"
+    assert f"```text\n{text}\n```" in page.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("ask", "message"),
+    [
+        (lambda a: risk.membership_success(a, 0.0), "prior must be in"),
+        (lambda a: risk.membership_success(a, 1.0), "prior must be in"),
+        (lambda a: risk.positive_predictive_value(a, 0.0), "must be positive"),
+        (lambda a: risk.positive_predictive_value(a, 2.0), "in .0, 1.. Found 2"),
+        (lambda a: risk.attack_success(a, -0.1), "baseline must be in"),
+        (lambda a: risk.in_words(a, prior=math.nan), "prior must be a number"),
+    ],
+)
+def test_what_has_no_meaning_is_refused(ask, message):
+    with pytest.raises(ValueError, match=message):
+        ask(gaussian(1.0))

@@ -1,0 +1,317 @@
+"""Base measures: against programs, brute force and quadrature."""
+
+from hypothesis import given
+from hypothesis import settings
+from hypothesis import strategies as st
+import mpmath
+import numpy as np
+import pytest
+import wpm_oracles
+
+from dp_accounting_ext import wpm
+from dp_accounting_ext.wpm import base_measures
+from dp_accounting_ext.wpm import costs
+from dp_accounting_ext.wpm import worst_cases
+
+
+@settings(max_examples=40, deadline=None)
+@given(wpm_oracles.seeds)
+def test_worst_case_of_a_measure_is_that_of_points(seed):
+    """φ_i by the linear program; no mixture of points costs more than the worst."""
+    generator = np.random.default_rng(seed)
+    cost, epsilon = wpm_oracles.small_case(seed)
+    measure = wpm_oracles.random_measure(generator, cost.shape[1], epsilon)
+    polytope = wpm_oracles.polytope_of(measure, epsilon)
+    most = np.exp(epsilon / 2) * measure
+    values = worst_cases.PointCosts(costs.DenseCost(cost), epsilon).values(most)
+    for row, point in enumerate(np.eye(len(cost))):
+        truth = wpm_oracles.transport_program(
+            point, cost, polytope.lower, polytope.upper
+        )
+        assert values[row] == pytest.approx(truth, rel=1e-9, abs=1e-12)
+    worst = worst_cases.worst_case_cost(measure, costs.DenseCost(cost), epsilon)
+    assert worst == values.max()
+    mixture = generator.dirichlet(np.ones(len(cost)))
+    assert wpm.project(mixture, cost, measure, epsilon).lower_bound <= worst + 1e-12
+
+
+@settings(max_examples=40, deadline=None)
+@given(wpm_oracles.seeds, st.floats(0, 1))
+def test_worst_case_is_convex_and_lies_above_its_tangents(seed, share):
+    generator = np.random.default_rng(seed)
+    cost, epsilon = wpm_oracles.small_case(seed)
+    size = cost.shape[1]
+    points = worst_cases.PointCosts(costs.DenseCost(cost), epsilon)
+    one, other = (
+        np.exp(epsilon / 2) * wpm_oracles.random_measure(generator, size, epsilon)
+        for _ in range(2)
+    )
+    mixed = share * one + (1 - share) * other
+    mean = share * points.values(one) + (1 - share) * points.values(other)
+    assert (points.values(mixed) <= mean + 1e-12).all()
+    thresholds, slopes = points.tangents(one, np.arange(len(cost)))
+    np.testing.assert_allclose(thresholds + slopes @ one, points.values(one), atol=1e-9)
+    assert (thresholds + slopes @ other <= points.values(other) + 1e-9).all()
+
+
+def test_rows_that_are_not_kept_give_the_same(monkeypatch):
+    generator = np.random.default_rng(0)
+    cost = costs.DenseCost(generator.random((9, 7)))
+    measure = generator.random(7)
+    kept = worst_cases.PointCosts(cost, 1.0)
+    monkeypatch.setattr(worst_cases, "_KEPT", 0)
+    monkeypatch.setattr(worst_cases, "_TOGETHER", 20)
+    fresh = worst_cases.PointCosts(cost, 1.0)
+    np.testing.assert_array_equal(kept.values(measure), fresh.values(measure))
+    some = np.array([5, 2, 8, 0])
+    for one, other in zip(
+        kept.tangents(measure, some), fresh.tangents(measure, some), strict=True
+    ):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_bound_from_landmarks_holds(monkeypatch):
+    """Above the truth, by at most what the metric leaves open."""
+    points = np.random.default_rng(1).random((80, 2))
+    for order in (1, 2):
+        cost = wpm.PointCost(points, order=order)
+        measure = np.full(80, 1 / 80)
+        truth = worst_cases.worst_case_cost(measure, cost, 2.0)
+        with monkeypatch.context() as patched:
+            patched.setattr(worst_cases, "MOST_PAIRS", 0)
+            patched.setattr(worst_cases, "_LANDMARK_PAIRS", 0)
+            bound = worst_cases.worst_case_cost(measure, cost, 2.0)
+        assert truth <= bound
+        radius = bound ** (1 / order) - truth ** (1 / order)
+        assert radius < 0.35
+
+
+def test_no_input_is_further_than_the_radius():
+    points = np.random.default_rng(0).random((3000, 2))
+    cost = wpm.PointCost(points)
+    found = worst_cases.choose_landmarks(cost)
+    distances = cost.rows(found.inputs).min(axis=0)
+    assert distances.max() == found.radius < 0.1
+
+
+def test_what_is_no_metric_has_no_radius():
+    cost = costs.DenseCost(np.random.default_rng(0).random((40, 3)))
+    found = worst_cases.choose_landmarks(cost)
+    assert found.radius == np.inf and found.inputs.size == 40
+
+
+@pytest.mark.parametrize("order", [1.0, 2.0])
+def test_bound_is_a_triangle(order):
+    marks = worst_cases.Landmarks(np.array([0]), 0.5)
+    found = worst_cases.bound_everywhere(4.0, marks, order)
+    assert found == pytest.approx((4 ** (1 / order) + 0.5) ** order)
+
+
+@settings(max_examples=40, deadline=None)
+@given(wpm_oracles.seeds)
+def test_uniform_is_the_best_of_its_kind(seed):
+    cost, epsilon = wpm_oracles.small_case(seed)
+    size = cost.shape[1]
+    found = wpm.uniform_base_measure(cost, epsilon)
+    assert found.converged
+    points = worst_cases.PointCosts(costs.DenseCost(cost), epsilon)
+    most = np.exp(epsilon / 2) * found.base_measure
+    assert points.values(most).max() == pytest.approx(found.value, rel=1e-9, abs=1e-15)
+    for scale in np.geomspace(1, min(size, np.exp(epsilon)), 40):
+        other = points.values(np.full(size, scale / size)).max()
+        assert found.lower_bound <= other * (1 + 1e-12) + 1e-15
+
+
+def test_rows_that_come_when_they_are_worst_give_the_same(monkeypatch):
+    points = np.random.default_rng(0).random((150, 2))
+    cost = wpm.PointCost(points, order=2)
+    whole = wpm.uniform_base_measure(cost, 2.0)
+    monkeypatch.setattr(base_measures, "_KEPT", 0)
+    monkeypatch.setattr(base_measures, "_TOGETHER", 1000)
+    few = wpm.uniform_base_measure(cost, 2.0)
+    assert few.converged
+    assert few.value == pytest.approx(whole.value, rel=1e-9)
+    assert few.base_measure[0] == pytest.approx(whole.base_measure[0], rel=1e-6)
+
+
+def test_landmarks_bound_the_worst_case(monkeypatch):
+    points = np.random.default_rng(0).random((150, 2))
+    cost = wpm.PointCost(points)
+    truth = wpm.uniform_base_measure(cost, 2.0)
+    monkeypatch.setattr(base_measures, "_KEPT", 0)
+    monkeypatch.setattr(worst_cases, "MOST_PAIRS", 0)
+    monkeypatch.setattr(worst_cases, "_LANDMARK_PAIRS", 0)
+    found = wpm.uniform_base_measure(cost, 2.0)
+    assert found.lower_bound <= truth.value * (1 + 1e-9)
+    worst = worst_cases.PointCosts(cost, 2.0).values(np.e * found.base_measure).max()
+    assert worst <= found.value
+    cosine = wpm.PointCost(points, metric="cosine")
+    assert wpm.uniform_base_measure(cosine, 2.0).value == np.inf
+
+
+@settings(max_examples=20, deadline=None)
+@given(wpm_oracles.seeds)
+def test_minimax_is_the_best_of_all_private_channels(seed):
+    cost, epsilon = wpm_oracles.small_case(seed, most=6)
+    found = wpm.minimax_base_measure(cost, epsilon)
+    truth = wpm_oracles.minimax_program(cost, epsilon)
+    assert found.converged
+    assert found.value == pytest.approx(truth, rel=1e-6, abs=1e-9)
+    assert found.lower_bound <= truth + 1e-9
+    assert found.gap <= 1e-6 * found.value + 1e-12
+    assert found.value == pytest.approx(
+        worst_cases.worst_case_cost(found.base_measure, costs.DenseCost(cost), epsilon),
+        rel=1e-12,
+    )
+    channel = wpm_oracles.random_channel(
+        np.random.default_rng(seed), *cost.shape, epsilon
+    )
+    assert found.lower_bound <= (channel * cost).sum(axis=1).max() + 1e-12
+
+
+def test_minimax_of_two_hundred_points():
+    points = np.random.default_rng(0).random((120, 2))
+    cost = wpm.cost_matrix(points, points, order=1)
+    found = wpm.minimax_base_measure(cost, 4.0)
+    uniform = wpm.uniform_base_measure(cost, 4.0)
+    assert found.converged and found.gap <= 1e-6 * found.value
+    assert found.value < 0.8 * uniform.value
+
+
+def clustered_users(generator, points, count):
+    """Visits around one of three homes."""
+    homes = points[generator.integers(0, len(points), 3)]
+    users = np.zeros((count, len(points)))
+    for user in users:
+        home = homes[generator.integers(3)]
+        nearness = np.exp(-np.sum((points - home) ** 2, axis=1) / 0.02)
+        visits = generator.choice(len(points), 15, p=nearness / nearness.sum())
+        np.add.at(user, visits, 1 / 15)
+    return users
+
+
+@pytest.mark.parametrize("capped", [False, True])
+def test_learned_measure_beats_the_others_on_its_users(capped):
+    generator = np.random.default_rng(0)
+    points = generator.random((30, 2))
+    cost = wpm.cost_matrix(points, points, order=1)
+    users = clustered_users(generator, points, 12)
+    minimax = wpm.minimax_base_measure(cost, 2.0)
+    cap = 1.3 * minimax.value if capped else None
+    found = wpm.learn_base_measure(cost, 2.0, users, cap)
+    assert found.converged
+    assert 0 < found.lower_bound <= found.value
+    assert found.gap <= 0.01 * found.value
+    mean = np.mean(wpm.project(users, cost, found.base_measure, 2.0).value)
+    assert mean == pytest.approx(found.value, rel=1e-6)
+    if capped:
+        assert (
+            worst_cases.worst_case_cost(found.base_measure, costs.DenseCost(cost), 2.0)
+            <= cap
+        )
+    uniform = wpm.uniform_base_measure(cost, 2.0)
+    for other in (minimax, uniform):
+        reached = np.mean(wpm.project(users, cost, other.base_measure, 2.0).value)
+        if not capped or other is minimax:
+            assert found.lower_bound <= reached
+        assert found.value < 0.9 * reached
+
+
+def test_a_cap_below_the_minimax_cost_is_an_error():
+    cost = np.random.default_rng(1).random((4, 4))
+    best = wpm.minimax_base_measure(cost, 1.0).value
+    with pytest.raises(ValueError, match="worst_case must be at least the minimax"):
+        wpm.learn_base_measure(cost, 1.0, np.eye(4), best / 2)
+
+
+def sphere_truth(dimension, epsilon, order):
+    """α* and the cost by quadrature and root finding in 40 digits."""
+    with mpmath.workdps(40):
+        d, p = mpmath.mpf(dimension), mpmath.mpf(order)
+        low, high = (
+            mpmath.exp(-mpmath.mpf(epsilon) / 2),
+            mpmath.exp(mpmath.mpf(epsilon) / 2),
+        )
+
+        def cap(x):
+            return mpmath.betainc(d / 2, d / 2, 0, x, regularized=True)
+
+        whole = mpmath.mpf(4) ** (p / 2) * mpmath.beta((d + p) / 2, d / 2)
+        whole /= mpmath.beta(d / 2, d / 2)
+
+        def inside(x):
+            return whole * mpmath.betainc((d + p) / 2, d / 2, 0, x, regularized=True)
+
+        def condition(x):
+            left = (high - low) * inside(x) + low * whole
+            return left - (4 * x) ** (p / 2) * (low + (high - low) * cap(x))
+
+        lower, upper = mpmath.mpf(10) ** -30, mpmath.mpf(1)
+        for _ in range(300):
+            middle = mpmath.sqrt(lower * upper)
+            if condition(middle) > 0:
+                lower = middle
+            else:
+                upper = middle
+        scale = 1 / (low + (high - low) * cap(lower))
+        return float(scale), float((4 * lower) ** (p / 2))
+
+
+@pytest.mark.parametrize("dimension", [1, 2, 9, 50])
+@pytest.mark.parametrize("epsilon", [0.01, 1.0, 8.0, 40.0])
+@pytest.mark.parametrize("order", [1, 2, 3.5])
+def test_sphere_to_twelve_digits(dimension, epsilon, order):
+    scale, cost = sphere_truth(dimension, epsilon, order)
+    assert wpm.sphere_scale(dimension, epsilon, order) == pytest.approx(
+        scale, rel=1e-12
+    )
+    found = base_measures.sphere_worst_case(dimension, epsilon, order)
+    assert found == pytest.approx(cost, rel=1e-12)
+
+
+def test_sphere_condition_is_the_papers_in_its_own_integrals():
+    """The integrals over t, of the density (1 − u²)^{(d−2)/2}, not incomplete betas."""
+    dimension, epsilon, order = 3, 2.0, 2.0
+    cost = base_measures.sphere_worst_case(dimension, epsilon, order)
+    t = 1 - mpmath.mpf(cost) ** (2 / mpmath.mpf(order)) / 2
+    norm = mpmath.gamma((dimension + 1) / 2) / (
+        mpmath.sqrt(mpmath.pi) * mpmath.gamma(mpmath.mpf(dimension) / 2)
+    )
+
+    def density(u):
+        return norm * (1 - u * u) ** (mpmath.mpf(dimension - 2) / 2)
+
+    def distance(u):
+        return (2 - 2 * u) ** (order / 2)
+
+    cap = mpmath.quad(density, [t, 1])
+    inside = mpmath.quad(lambda u: distance(u) * density(u), [t, 1])
+    whole = mpmath.quad(lambda u: distance(u) * density(u), [-1, 1])
+    low, high = np.exp(-epsilon / 2), np.exp(epsilon / 2)
+    assert (high - low) * inside + low * whole == pytest.approx(
+        distance(t) * (low + (high - low) * cap), rel=1e-12
+    )
+    assert wpm.sphere_scale(dimension, epsilon, order) == pytest.approx(
+        float(1 / (low + (high - low) * cap)), rel=1e-12
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 60), st.floats(0.01, 40), st.floats(1, 9), st.floats(0.05, 3))
+def test_sphere_scale_falls_with_the_order(dimension, epsilon, order, more):
+    lower = wpm.sphere_scale(dimension, epsilon, order + more)
+    assert lower < wpm.sphere_scale(dimension, epsilon, order) * (1 + 1e-13)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ((0, 1.0, 2), ValueError, "dimension must be at least 1. Found 0"),
+        ((2.5, 1.0, 2), TypeError, "dimension must be an integer. Found 2.5"),
+        ((2, 1.0, 0.5), ValueError, "order must be at least 1 and finite. Found 0.5"),
+        ((2, 0.0, 2), ValueError, "epsilon must be positive and finite. Found 0.0"),
+    ],
+)
+def test_bad_spheres(arguments, error, message):
+    with pytest.raises(error, match=message):
+        wpm.sphere_scale(*arguments)

@@ -1,0 +1,374 @@
+"""Costs: matrices, points, places on a line, nodes of a graph; binning."""
+
+import math
+
+from hypothesis import given
+from hypothesis import settings
+from hypothesis import strategies as st
+import mpmath
+import numpy as np
+import pytest
+from scipy import sparse
+import wpm_oracles
+
+from dp_accounting_ext import wpm
+from dp_accounting_ext.wpm import costs
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "options", "error", "message"),
+    [
+        ([0, 1], [0, 1], {"order": 0.5}, ValueError, "order must be at least 1"),
+        ([0, 1], [0, 1], {"order": None}, TypeError, "order must be a real number"),
+        ([[0, 1]], [[1]], {}, ValueError, "of one dimension. Found 2 and 1"),
+        ([], [1], {}, ValueError, "inputs must be a list of points"),
+        ([[0, 0]], [[1, 1]], {"metric": "cosine"}, ValueError, "cost must be .*nan"),
+        ([np.inf], [1], {}, ValueError, "inputs must be finite"),
+    ],
+)
+def test_bad_matrices_of_points(inputs, outputs, options, error, message):
+    with pytest.raises(error, match=message):
+        wpm.cost_matrix(inputs, outputs, **options)
+
+
+def test_cost_matrix_is_a_power_of_a_distance():
+    cost = wpm.cost_matrix([[0, 0], [3, 4]], [[0, 0]], order=2)
+    np.testing.assert_allclose(cost, [[0], [25]])
+    cost = wpm.cost_matrix([0, 2], [5], order=1, metric=lambda x, y: abs(x[0] - y[0]))
+    np.testing.assert_allclose(cost, [[5], [3]])
+    same = np.random.default_rng(0).random((40, 9))
+    assert wpm.cost_matrix(same, same, metric="cosine", order=1.5).min() >= 0
+
+
+def test_a_matrix_comes_back():
+    matrix = np.random.default_rng(0).random((3, 4))
+    cost = costs.as_cost(matrix)
+    assert costs.as_cost(cost) is cost
+    np.testing.assert_array_equal(np.asarray(cost), matrix)
+    np.testing.assert_array_equal(cost.rows([2]), matrix[2:])
+
+
+@pytest.mark.parametrize("value", [[[1, -1]], [[np.nan]], [1, 2]])
+def test_bad_matrices(value):
+    with pytest.raises(ValueError, match="cost must be"):
+        costs.as_cost(value)
+
+
+DEGREES = st.tuples(st.floats(-90, 90), st.floats(-180, 180))
+
+
+def great_circle(one, other):
+    """Kilometres by the haversine formula in forty digits."""
+    with mpmath.workdps(40):
+        a, b, c, d = (mpmath.radians(mpmath.mpf(x)) for x in (*one, *other))
+        h = mpmath.sin((c - a) / 2) ** 2
+        h += mpmath.cos(a) * mpmath.cos(c) * mpmath.sin((d - b) / 2) ** 2
+        arc = mpmath.asin(min(mpmath.sqrt(h), 1))
+        return float(2 * mpmath.mpf(costs.EARTH_RADIUS) * arc)
+
+
+@settings(max_examples=100, deadline=None)
+@given(DEGREES, DEGREES)
+def test_haversine(one, other):
+    found = wpm.PointCost([one], [other], metric="haversine").matrix()[0, 0]
+    # Where points are opposite, the arc sine is ill conditioned.
+    assert found == pytest.approx(great_circle(one, other), rel=1e-7, abs=1e-6)
+
+
+def test_a_function_of_two_points():
+    cost = wpm.PointCost([0, 2], [5], metric=lambda x, y: abs(x[0] - y[0]), order=2)
+    np.testing.assert_allclose(cost.matrix(), [[25], [9]])
+    assert cost.metric_order is None
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "cityblock", "chebyshev", "haversine"])
+def test_counts_are_at_the_nearest_point(metric):
+    generator = np.random.default_rng(2)
+    points, trace = 50 * generator.random((30, 2)), 50 * generator.random((200, 2))
+    counts = wpm.counts_at(points, trace, metric=metric)
+    nearest = wpm.PointCost(points, trace, metric=metric).matrix().argmin(axis=0)
+    np.testing.assert_array_equal(counts, np.bincount(nearest, minlength=30))
+    assert counts.dtype == np.int64
+
+
+def test_counts_go_into_a_mechanism():
+    points = np.random.default_rng(3).random((20, 2))
+    mechanism = wpm.from_points(points, 2.0)
+    counts = wpm.counts_at(points, points[[4, 4, 9]])
+    law = mechanism.project(counts)
+    shares = np.zeros(20)
+    shares[[4, 9]] = 2 / 3, 1 / 3
+    np.testing.assert_array_equal(law, mechanism.project(shares))
+
+
+@pytest.mark.parametrize(
+    ("points", "options", "error", "message"),
+    [
+        (
+            [[91.0, 0.0]],
+            {"metric": "haversine"},
+            ValueError,
+            r"in the first column. Found a latitude beyond a pole, 91\.",
+        ),
+        ([[1.0]], {"metric": "haversine"}, ValueError, "points must have two columns"),
+        ([[math.nan, 0.0]], {}, ValueError, "points must be finite"),
+        ([], {}, ValueError, "points must be a list of points"),
+        ([["a", "b"]], {}, TypeError, "points must be an array of real numbers"),
+        ([[1.0, 2.0]], {"outputs": [[1.0]]}, ValueError, "of one dimension"),
+        (
+            [[1.0, 2.0]],
+            {"metric": "nowhere"},
+            ValueError,
+            "metric must be .* Found 'nowhere'",
+        ),
+        ([[1.0, 2.0]], {"metric": None}, TypeError, "metric must be .* Found None"),
+        (
+            [[1.0, 2.0]],
+            {"metric": lambda one, other: "near"},
+            TypeError,
+            "metric must return a real number. Found 'near'",
+        ),
+        ([[1.0], [math.inf]], {}, ValueError, "points must be .* inf at index 1"),
+        (
+            [[0.0, 400.0]],
+            {"metric": "haversine"},
+            ValueError,
+            r"longitudes in \[-360, 360\].* Found 400",
+        ),
+    ],
+)
+def test_bad_points(points, options, error, message):
+    with pytest.raises(error, match=message):
+        wpm.PointCost(points, **options)
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "cityblock", "chebyshev"])
+@pytest.mark.parametrize(
+    ("points", "order"),
+    [
+        ([[0.0, 0.0], [1e202, 0.0], [0.0, 1e202]], 1),
+        ([[0.0, 0.0], [1e150, 0.0], [0.0, 1e150]], 2),
+        ([[1e308, 2.0], [-1e308, 3.0]], 1),
+        ([[48.0, 2.0], [58.0, 3.0], [10.0, 40.0]], 1000),
+    ],
+)
+def test_distances_that_overflow_are_refused(metric, points, order):
+    message = f"points must be such that distances to the order {order} are"
+    with pytest.raises(ValueError, match=message):
+        wpm.PointCost(points, metric=metric, order=order)
+    with pytest.raises(ValueError, match=message):
+        wpm.PointCost(points[:1], points[1:], metric=metric, order=order)
+
+
+def test_distances_that_are_no_known_metric_are_refused_when_met():
+    cost = wpm.PointCost([[0.0], [1e120]], metric=lambda x, y: abs(x - y)[0], order=2)
+    with pytest.raises(ValueError, match="points must be such that distances to"):
+        cost.rows([1])
+
+
+def test_a_point_that_has_no_distances_is_found_before_any_user():
+    points = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]])
+    for inputs, outputs in ((points, points[:2]), (points[:2], points)):
+        with pytest.raises(ValueError, match="Found nan in row"):
+            wpm.PointCost(inputs, outputs, metric="cosine")
+
+
+def test_what_was_given_may_be_changed_after():
+    points = np.random.default_rng(0).random((6, 2))
+    cost = wpm.PointCost(points)
+    before = cost.rows([0])
+    points[:] = 0
+    np.testing.assert_array_equal(cost.rows([0]), before)
+
+
+def test_near_places_may_have_a_high_order():
+    cost = wpm.PointCost([[48.85, 2.35], [48.86, 2.35]], metric="haversine", order=100)
+    assert 1 < cost.matrix().max() < 1.2**100
+
+
+def test_bad_traces_show_no_place():
+    with pytest.raises(ValueError, match="trace must have the dimension") as caught:
+        wpm.counts_at([[0.0, 0.0]], [[0.123456, 1.0, 2.0]])
+    assert "1234" not in str(caught.value)
+    with pytest.raises(ValueError, match="trace must have") as caught:
+        wpm.counts_at([[0.0, 0.0]], [[91.23456, 1.0]], metric="haversine")
+    assert "91.2" not in str(caught.value)
+    with pytest.raises(ValueError, match="trace must have longitudes") as caught:
+        wpm.counts_at([[0.0, 0.0]], [[1.0, 412.3456]], metric="haversine")
+    assert "412.3" not in str(caught.value)
+    with pytest.raises(ValueError, match="trace must be finite") as caught:
+        wpm.counts_at([[0.0, 0.0]], [[0.0, 0.0], [1.0, math.inf]])
+    assert "inf " not in str(caught.value) and "index" not in str(caught.value)
+
+
+def test_points_of_one_number_each_are_on_a_line():
+    line = wpm.from_points([0.0, 1.0, 3.0], 1.0)
+    assert line == wpm.from_points([[0.0], [1.0], [3.0]], 1.0)
+
+
+def test_powers_of_distances():
+    cost = wpm.LineCost([0.0, 2.0], [5.0, -1.0], order=2)
+    np.testing.assert_array_equal(cost.matrix(), [[25, 1], [9, 9]])
+    assert list(wpm.LineCost([3.0, 1.0, 2.0]).near_order()) == [1, 2, 0]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "order", "error", "message"),
+    [
+        ([np.inf], 1, ValueError, "inputs must be a list of finite places"),
+        ([[1.0]], 1, ValueError, "inputs must be a list of finite places"),
+        ([0.0, np.nan], 1, ValueError, "finite places. Found nan at index 1"),
+        ([1e308, -1e308], 1, ValueError, "order 1 are at most 1e.200. Found.* inf"),
+        ([0.0, 61.0], 1000, ValueError, "order 1000 are .* of up to 61; take"),
+        (["a"], 1, TypeError, "inputs must be an array of real numbers"),
+        ([1.0], 0.5, ValueError, "order must be at least 1"),
+    ],
+)
+def test_bad_lines(inputs, order, error, message):
+    with pytest.raises(error, match=message):
+        wpm.LineCost(inputs, order=order)
+
+
+@pytest.mark.parametrize(
+    ("edges", "lengths", "error", "message"),
+    [
+        ([(0.5, 1)], [1], TypeError, "edges must be pairs of integers"),
+        ([0, 1], [1], ValueError, r"edges must be pairs of nodes.*Found shape \(2,\)"),
+        ([(0, -1)], [1], ValueError, "edges must be pairs of nodes.*Found node -1"),
+        # A matrix of so many nodes would fit no memory.
+        (
+            [(0, 1), (1, 10**15)],
+            [1, 1],
+            ValueError,
+            "nodes from zero without gaps: 2 connect nodes 0 to 2 .* 1000000000000000",
+        ),
+        ([(0, 1), (1, 2)], [1e308, 1e308], ValueError, "lengths must be such .* inf"),
+        ([(0, 1)], [1, 2], ValueError, r"each of the 1 edges. Found shape \(2,\)"),
+        ([(0, 1)], [0], ValueError, "lengths must be positive and finite. Found 0.0"),
+        (
+            [(0, 1), (2, 3)],
+            [1, 1],
+            ValueError,
+            "graph must be connected. Found 2 pieces",
+        ),
+    ],
+)
+def test_bad_graphs(edges, lengths, error, message):
+    with pytest.raises(error, match=message):
+        wpm.WassersteinProjectionMechanism.on_graph(edges, lengths, 1.0)
+
+
+def test_what_a_sparse_matrix_goes_without():
+    on_graph = wpm.WassersteinProjectionMechanism.on_graph
+    graph = sparse.csr_matrix([[0, 1.0], [1.0, 0]])
+    with pytest.raises(TypeError, match=r"lengths must be left .* epsilon=1\.0"):
+        on_graph(graph, 1.0)
+    with pytest.raises(TypeError, match="epsilon must be a .* it is required"):
+        on_graph(graph)
+    assert on_graph(graph, epsilon=1.0).epsilon == 1.0
+
+
+def dense_paths(matrix):
+    """Floyd and Warshall."""
+    size = len(matrix)
+    found = np.where(matrix > 0, matrix, np.inf)
+    found = np.minimum(found, found.T)
+    np.fill_diagonal(found, 0)
+    for middle in range(size):
+        found = np.minimum(found, found[:, [middle]] + found[[middle]])
+    return found
+
+
+@settings(max_examples=30, deadline=None)
+@given(wpm_oracles.seeds)
+def test_rows_are_shortest_paths(seed):
+    generator = np.random.default_rng(seed)
+    size = int(generator.integers(2, 12))
+    matrix = np.zeros((size, size))
+    for node in range(1, size):
+        matrix[node, generator.integers(node)] = generator.uniform(0.1, 2)
+    more = generator.random((size, size)) < 0.1
+    matrix[more] = generator.uniform(0.1, 2, more.sum())
+    cost = wpm.GraphCost(sparse.csr_matrix(matrix), order=2)
+    np.testing.assert_allclose(cost.matrix(), dense_paths(matrix) ** 2, rtol=1e-12)
+
+
+@pytest.mark.parametrize(("dtype", "length"), [("float64", 1.5), ("int8", 100)])
+def test_entries_of_a_matrix_that_are_named_twice_are_added(dtype, length):
+    """As everywhere in SciPy; but narrow integers do not wrap."""
+    lengths, nodes = np.full(4, length, dtype), [1, 1, 1, 2]
+    for graph in (
+        sparse.coo_matrix((lengths, ([0, 0, 0, 1], nodes)), shape=(3, 3)),
+        sparse.csr_matrix((lengths, nodes, [0, 3, 4, 4]), shape=(3, 3)),
+    ):
+        cost = wpm.GraphCost(graph)
+        paths = length * np.array([[0, 3, 4], [3, 0, 1], [4, 1, 0]])
+        np.testing.assert_array_equal(cost.matrix(), paths)
+        # The caller's is left as it was.
+        np.testing.assert_array_equal(graph.data, lengths)
+
+
+def test_parallel_edges_count_as_the_shortest():
+    cost = wpm.GraphCost.from_edges([(0, 1), (1, 0), (1, 1)], [3.0, 2.0, 1.0])
+    np.testing.assert_array_equal(cost.matrix(), [[0, 2], [2, 0]])
+
+
+@pytest.mark.parametrize(
+    ("graph", "error", "message"),
+    [
+        (np.eye(2), TypeError, "graph must be a scipy sparse matrix"),
+        (sparse.csr_matrix((2, 3)), ValueError, r"graph must be square.*\(2, 3\)"),
+        (
+            sparse.csr_matrix([[0, -1.0], [0, 0]]),
+            ValueError,
+            "lengths must be positive",
+        ),
+        (sparse.csr_matrix((2, 2)), ValueError, "graph must be connected. Found 2"),
+    ],
+)
+def test_bad_sparse_graphs(graph, error, message):
+    with pytest.raises(error, match=message):
+        wpm.WassersteinProjectionMechanism.on_graph(graph, epsilon=1.0)
+
+
+POINTS = np.random.default_rng(0).random((7, 2))
+EDGES = np.column_stack([np.arange(6), np.arange(1, 7)])
+KINDS = {
+    "dense": lambda order=1: costs.DenseCost(POINTS @ POINTS.T + order),
+    "points": lambda order=1: wpm.PointCost(POINTS, order=order),
+    "line": lambda order=1: wpm.LineCost(POINTS[:, 0], order=order),
+    "graph": lambda order=1: wpm.GraphCost.from_edges(EDGES, np.ones(6), order=order),
+}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_rows_are_those_of_the_matrix(name):
+    cost = KINDS[name]()
+    some = np.array([3, 0, 3])
+    np.testing.assert_array_equal(cost.rows(some), cost.matrix()[some])
+    assert cost.shape == (7, 7)
+    assert sorted(cost.near_order()) == list(range(7))
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_equality_and_words(name):
+    make = KINDS[name]
+    assert make() == make() and hash(make()) == hash(make())
+    assert make() != make(2) and make() != 3
+    assert repr(make()).endswith("(7 inputs, 7 outputs)")
+
+
+@pytest.mark.parametrize("name", ["points", "line", "graph"])
+@pytest.mark.parametrize("order", [1, 2.5])
+def test_a_metric_gives_distances_between_inputs(name, order):
+    cost = KINDS[name](order)
+    assert cost.metric_order == order
+    distances = cost.matrix() ** (1 / order)
+    np.testing.assert_allclose(cost.between_inputs(4), distances[4], atol=1e-12)
+
+
+def test_a_matrix_is_no_metric():
+    cost = KINDS["dense"]()
+    assert cost.metric_order is None
+    with pytest.raises(ValueError, match="cost must be of a metric.*Found a DenseCost"):
+        cost.between_inputs(0)
