@@ -57,12 +57,14 @@ class Curve:
         # Where losses are larger, so is what is found at a rate.
         self._scale = math.exp(sign * pair.shift)
         found = pair.over + np.cumsum(pair.p[order])
-        # Of an output too rare for a float something is spent.
-        least = 0.0 if self._upper else floats.SMALLEST_MASS
-        q = np.maximum(pair.q[order], least)
+        ratios = np.exp(np.minimum(pair.losses[order], floats.LARGEST_EXPONENT))
+        q = pair.q[order]
+        if not self._upper:
+            # Of an output too rare for a float so much is spent, for what it finds.
+            q = np.maximum(q, floats.SMALLEST_MASS)
+            ratios = np.minimum(ratios, pair.p[order] / q)
         self._found = np.append(pair.over, found)
         self._spent = np.append(0.0, np.cumsum(q))
-        ratios = np.exp(np.minimum(pair.losses[order], floats.LARGEST_EXPONENT))
         self._ratios = np.append(ratios, 0.0)
         self.infinity_mass = min(max(self._factor * pair.over, 0.0), 1.0)
 

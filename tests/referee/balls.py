@@ -96,11 +96,11 @@ class Channel:
                 left, power = left - q[i], power + p[i]
             else:
                 # Any share of an output may count; the rest is no better a ratio.
-                share = left / q[i] if q[i] > 0 else ONE
-                share = ZERO if share < 0 else share
-                least = power + share.lower() * p[i]
+                least = left.abs_lower() / q[i].upper() if left > 0 else ZERO
+                most = left / q[i] if q[i] > 0 else ONE
                 slack = (2 * self.blur).exp() * (1 + arb(2) ** -40)
-                return least.lower() / slack, (power + share.upper() * p[i]) * slack
+                found = power + least * p[i], power + most.upper() * p[i]
+                return found[0].lower() / slack, found[1].upper() * slack
         return power.lower(), ONE
 
     def renyi(self, order: Any, *, remove: bool) -> arb:

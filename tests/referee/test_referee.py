@@ -71,7 +71,7 @@ def questions(kind):
     usual = event_trees.log_scale(1e-30, 0.9)
     deltas = event_trees.edge_deltas if "edge" in kind else usual
     shares = st.sampled_from([0.1, 0.5, 0.9, 0.999, 1.0])
-    rates = [1e-320, 1e-308, 1e-100, 1e-9, 0.01, 0.5, 0.999]
+    rates = [1e-320, 1e-308, 1e-300, 1e-100, 1e-9, 0.01, 0.5, 0.999]
     return st.builds(
         judge.Question,
         st.builds(lambda change, event: change(event), numpy_too, trees),
