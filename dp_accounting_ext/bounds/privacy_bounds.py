@@ -104,6 +104,8 @@ class PrivacyBounds:
         if closed is not None:
             exact = closed.epsilons(deltas[open_])
             found[open_] = np.minimum(found[open_], exact)
+            open_ = open_[np.isinf(found[open_])]
+            found[open_] = self._at_most_gaussian(deltas[open_], found[open_])
             return found
         for rough in (True, False) if enough is not None else (False,):
             composed = self._composed_epsilons(deltas[open_], Bound.UPPER, rough)
