@@ -357,9 +357,7 @@ class WorstOf:
 
     def upper_deltas(self, epsilons: FloatArray) -> FloatArray:
         """Returns (n,) upper bounds on δ at (n,) ε."""
-        return np.asarray(
-            self._uppers(PrivacyBounds.upper_deltas, epsilons).max(axis=0)
-        )
+        return np.asarray(self._upper_deltas(epsilons).max(axis=0))
 
     def epsilon_bounds(self, deltas: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Returns (n,) lower and upper bounds on ε at (n,) δ in [0, 1), in nats."""
@@ -370,10 +368,16 @@ class WorstOf:
 
     def delta_bounds(self, epsilons: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Returns (n,) lower and upper bounds on δ at (n,) ε."""
-        return self._bounds(
-            self._uppers(PrivacyBounds.upper_deltas, epsilons),
+        lower, upper = self._bounds(
+            self._upper_deltas(epsilons),
             lambda each, chosen: each.lower_deltas(epsilons[chosen]),
         )
+        return np.where(lower < floats.SMALLEST_MASS, 0.0, lower), upper
+
+    def _upper_deltas(self, epsilons: FloatArray) -> FloatArray:
+        """Returns (s, n) bounds, none of them among the floats with fewer digits."""
+        found = self._uppers(PrivacyBounds.upper_deltas, epsilons)
+        return np.where(found > 0, np.maximum(found, floats.SMALLEST_MASS), found)
 
     def _uppers(
         self,

@@ -122,7 +122,7 @@ class Resolution:
 
     def for_tail(self, tail_mass: float, count: int) -> "Resolution":
         """Returns what keeps the sum of so many ratios from zero, but for a tail."""
-        lowest = min(self.lowest, tail_mass ** (1 / count))
+        lowest = min(self.lowest, tail_mass ** (1 / max(count, 1)))
         return dataclasses.replace(self, lowest=lowest)
 
     def of_levels(self, levels: float) -> "Resolution":
