@@ -287,9 +287,13 @@ class PrivacyBounds:
         part = self._only(bound)
         if part is None:
             return None
-        found = [part.closed_deltas(epsilons, way, bound) for way in self._directions]
-        known = [each for each in found if each is not None]
-        return np.asarray(functools.reduce(np.maximum, known)) if known else None
+        larger: FloatArray | None = None
+        for direction in self._directions:
+            found = part.closed_deltas(epsilons, direction, bound)
+            if found is None:
+                return None
+            larger = found if larger is None else np.maximum(larger, found)
+        return larger
 
     def _at_most_gaussian(self, deltas: FloatArray, found: FloatArray) -> FloatArray:
         """Returns (n,) ε at (n,) δ, no more than of the Gaussian that dominates."""
@@ -357,9 +361,7 @@ class WorstOf:
 
     def upper_deltas(self, epsilons: FloatArray) -> FloatArray:
         """Returns (n,) upper bounds on δ at (n,) ε."""
-        return np.asarray(
-            self._uppers(PrivacyBounds.upper_deltas, epsilons).max(axis=0)
-        )
+        return np.asarray(self._upper_deltas(epsilons).max(axis=0))
 
     def epsilon_bounds(self, deltas: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Returns (n,) lower and upper bounds on ε at (n,) δ in [0, 1), in nats."""
@@ -370,10 +372,16 @@ class WorstOf:
 
     def delta_bounds(self, epsilons: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Returns (n,) lower and upper bounds on δ at (n,) ε."""
-        return self._bounds(
-            self._uppers(PrivacyBounds.upper_deltas, epsilons),
+        lower, upper = self._bounds(
+            self._upper_deltas(epsilons),
             lambda each, chosen: each.lower_deltas(epsilons[chosen]),
         )
+        return np.where(lower < floats.SMALLEST_MASS, 0.0, lower), upper
+
+    def _upper_deltas(self, epsilons: FloatArray) -> FloatArray:
+        """Returns (s, n) bounds, none of them among the floats with fewer digits."""
+        found = self._uppers(PrivacyBounds.upper_deltas, epsilons)
+        return np.where(found > 0, np.maximum(found, floats.SMALLEST_MASS), found)
 
     def _uppers(
         self,
