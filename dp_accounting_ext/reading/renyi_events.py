@@ -25,7 +25,6 @@ NeighborRel = privacy_accountant.NeighboringRelation
 
 # Certified: answers less likely than this are as if they were never given.
 _LEAST_CHANCE = 1e-300
-_REPLACEMENTS = NeighborRel.REPLACE_ONE, NeighborRel.REPLACE_SPECIAL
 _ABSENCES = NeighborRel.ADD_OR_REMOVE_ONE, NeighborRel.REPLACE_SPECIAL
 
 
