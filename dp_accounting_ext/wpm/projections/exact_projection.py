@@ -42,7 +42,7 @@ def choose_algorithm(cost: costs.TransportCost) -> Algorithm:
         cost: What mass costs to move.
     """
     inputs, outputs = cost.shape
-    if isinstance(cost, costs.LineCost) and cost.order == 1:
+    if cost.places_on_line() is not None:
         return Algorithm.LINE_SWEEP
     small = outputs <= _MOST_SIMPLEX_OUTPUTS
     small &= inputs * outputs <= _MOST_SIMPLEX_PAIRS
@@ -84,8 +84,9 @@ class ExactSolver:
             SolverError: If the linear program behind it fails.
         """
         if self.algorithm is Algorithm.LINE_SWEEP:
-            assert isinstance(self.cost, costs.LineCost)
-            return line_sweep.solve(inputs, masses, self.cost, self.polytope)
+            places = self.cost.places_on_line()
+            assert places is not None
+            return line_sweep.solve(places[0][inputs], masses, places[1], self.polytope)
         whole = self.cost.rows(inputs)
         few = self.outputs.size < self.polytope.upper.size
         rows = np.ascontiguousarray(whole[:, self.outputs]) if few else whole
