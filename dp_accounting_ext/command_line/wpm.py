@@ -93,7 +93,7 @@ def add_to(commands: Any) -> None:
     )
     command.add_argument(
         "--metric",
-        help='of points: "haversine" for degrees, "cityblock", "chebyshev" or "cosine"; '
+        help='of points: "haversine" for degrees, "cityblock", "chebyshev", "cosine"; '
         'default: "euclidean"',
     )
     command.add_argument(
