@@ -16,6 +16,8 @@ from dp_accounting_ext.wpm.projections import solution
 
 FloatArray = npt.NDArray[np.float64]
 
+# A gap that is no more than this share of the largest cost is rounding.
+_SMALL = 1e-13
 # Certified: two scalar products, whose terms' weights sum to one but for rounding.
 _ROUNDING = 8 * floats.UNIT_ROUNDOFF
 
@@ -59,38 +61,33 @@ def project(
     allowed = ldp_polytope.from_base_measure(measure, privacy)
     solver = exact_projection.make_solver(paid, allowed, gap)
     parts = [solver.solve(*users.row(user)) for user in range(len(users))]
-    bounds = [
-        _lower_bound(part.prices, *users.row(user), paid, allowed)
-        for user, part in enumerate(parts)
-    ]
-    found = solution.ProjectionResult(
-        np.array([part.distribution for part in parts]).reshape(len(parts), size),
-        np.array([part.value for part in parts], dtype=np.float64),
-        np.array(bounds, dtype=np.float64),
-        np.array([part.rounds for part in parts], dtype=np.int64),
-        np.array([part.converged for part in parts], dtype=np.bool_),
-    )
+    values, bounds, met = np.zeros(len(parts)), np.zeros(len(parts)), []
+    for user, part in enumerate(parts):
+        inputs, masses = users.row(user)
+        rows = paid.rows(inputs)
+        values[user] = part.value
+        bounds[user] = _lower_bound(part.prices, masses, rows, allowed)
+        slack = gap * part.value + _SMALL * float(rows.max())
+        met.append(part.value - bounds[user] <= slack)
+    laws = np.array([part.distribution for part in parts]).reshape(len(parts), size)
+    rounds = np.array([part.rounds for part in parts], dtype=np.int64)
     if users.is_batch:
-        return found
+        return solution.ProjectionResult(
+            laws, values, bounds, rounds, np.array(met, dtype=np.bool_)
+        )
     return solution.ProjectionResult(
-        found.distribution[0],
-        parts[0].value,
-        bounds[0],
-        parts[0].rounds,
-        parts[0].converged,
+        laws[0], float(values[0]), float(bounds[0]), int(rounds[0]), bool(met[0])
     )
 
 
 def _lower_bound(
     prices: FloatArray,
-    inputs: npt.NDArray[np.intp],
     masses: FloatArray,
-    cost: costs.TransportCost,
+    rows: FloatArray,
     polytope: ldp_polytope.LdpPolytope,
 ) -> float:
     """Returns the lower bound that a solution's prices prove."""
-    rows = cost.rows(inputs)
     bound = duality.lower_bound(masses, prices, rows, polytope)
     # Prices far above the costs cancel, and leave rounding; no cost is negative.
     excess = max(float(np.abs(prices).max()) - float(rows.max()), 0.0)
-    return max(bound - _ROUNDING * (prices.size + inputs.size) * excess, 0.0)
+    return max(bound - _ROUNDING * (prices.size + masses.size) * excess, 0.0)

@@ -49,7 +49,7 @@ def solve(
     law, prices = found[:, masses.size :]
     value = float(steps @ np.abs(taken - given))
     law = ldp_polytope.nearest(law, polytope)
-    return solution.Solution(law, prices, value, 1, True)
+    return solution.Solution(law, prices, value, 1)
 
 
 def _minima(

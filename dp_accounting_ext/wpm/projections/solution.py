@@ -17,14 +17,12 @@ class Solution:
         prices: (k_v,) dual prices of the outputs.
         value: Cost of a feasible plan.
         rounds: Linear programs, or one.
-        converged: Whether plan and prices are as near as was asked for.
     """
 
     distribution: FloatArray
     prices: FloatArray
     value: float
     rounds: int
-    converged: bool
 
 
 @dataclasses.dataclass(frozen=True)
