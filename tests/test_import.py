@@ -10,7 +10,7 @@ from dp_accounting_ext import wpm
 
 MOST_EXPENSIVE = 1.15
 FEWEST_ROUNDS, MOST_ROUNDS = 2, 10
-SOLVERS = {"exact_projection", "entropic_projection", "line_projection", "mechanism"}
+SOLVERS = {"exact_projection", "price_ascent", "line_sweep", "mechanism"}
 
 
 def run(code):

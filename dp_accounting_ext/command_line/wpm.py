@@ -93,8 +93,8 @@ def add_to(commands: Any) -> None:
     )
     command.add_argument(
         "--metric",
-        help='of points: "haversine" for degrees, or a metric of SciPy\'s; default: '
-        '"euclidean"',
+        help='of points: "haversine" for degrees, "cityblock", "chebyshev", "cosine"; '
+        'default: "euclidean"',
     )
     command.add_argument(
         "--order", type=float, help="of points: the power of a distance; default: 1"
