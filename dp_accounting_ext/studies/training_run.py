@@ -154,6 +154,14 @@ class TrainingRun:
         return f"{self.batches_per_record}/{self.num_steps}"
 
     @property
+    def in_words(self) -> str:
+        """The dataset or steps, the batches and the epochs."""
+        words = f"{self.dataset_size} records in batches of {self.batch_size}"
+        if self.dataset_size is None:
+            words = f"{self.batches_per_record} of {self.num_steps} steps"
+        return f"{words}, {self.epochs} epoch{'s' * (self.epochs != 1)}"
+
+    @property
     def _batches_of_epoch(self) -> fractions.Fraction:
         """Batches that pass over the dataset once."""
         if self.dataset_size is not None and self.batch_size is not None:
@@ -267,14 +275,10 @@ def _decimal(value: float) -> fractions.Fraction:
 
 def _check_noise(value: float) -> None:
     noise = fields.real_number("noise_multiplier", value)
-    if not 0 < noise < math.inf:
-        raise ValueError(
-            f"noise_multiplier must be positive and finite. Found {value}."
-        )
     if not SMALLEST_NOISE <= noise <= LARGEST_NOISE:
         raise ValueError(
-            f"noise_multiplier must be in [{SMALLEST_NOISE:g}, {LARGEST_NOISE:g}]. "
-            f"Found {noise:g}."
+            f"noise_multiplier must be positive, from {SMALLEST_NOISE:g} to "
+            f"{LARGEST_NOISE:g}. Found {noise:g}."
         )
 
 

@@ -1,6 +1,7 @@
 """profile and trade-off as a shell user meets them."""
 
 import json
+import re
 import sys
 
 import command_runner
@@ -36,7 +37,14 @@ def test_the_table_is_that_of_json_rounded_outwards(capsys, command, names):
     assert status == 0 and max(map(len, table.splitlines())) <= 80
     assert "noise multiplier 1, 1 of 20 steps, 1 epoch" in blocks[0]
     for block, result in zip(blocks[1:], whole["results"], strict=True):
-        name, _, *lines = block.splitlines()
+        name, *lines = block.splitlines()
+        if command.startswith("trade-off"):
+            advantage, right, *lines = lines
+            low, high = map(float, re.findall(r"[\d.]+", advantage))
+            lower, upper = result["advantage_lower"], result["advantage_upper"]
+            assert low <= lower <= upper <= high
+            assert float(re.findall(r"[\d.]+", right)[0]) >= (1 + upper) / 2
+        del lines[0]  # The head of the columns.
         assert name.startswith(result["sampling"])
         assert ("groups of 2" in name) == (result["group_size"] == 2)
         for line, low, high in zip(
@@ -66,7 +74,7 @@ def test_pictures(capsys, tmp_path, command):
     assert all(f"<!-- {name}" in whole for name in SCHEMES)
     assert first.read_bytes() == again.read_bytes()
     path = tmp_path / "a.png"
-    status, out, _ = run(capsys, f"{command} {RUN} --dpi 20 --json --output {path}")
+    status, out, _ = run(capsys, f"{command} {RUN} --json --output {path}")
     assert status == 0 and len(json.loads(out)["results"]) == 4
     assert path.read_bytes().startswith(b"\x89PNG")
 
@@ -74,9 +82,11 @@ def test_pictures(capsys, tmp_path, command):
 BAD = [
     ("profile", "required: --noise-multiplier"),
     ("profile --noise-multiplier 1", "--dataset-size and --batch-size, must be given"),
-    (f"profile {RUN} --dpi 0", "--dpi must be from 20 to 1200. Found 0."),
     (f"profile {RUN} --noise-multiplier 0", "--noise-multiplier must be positive"),
-    (f"profile {RUN} --selected 21", "--batches-per-record must be at most --steps-pe"),
+    (
+        f"profile {RUN} --batches-per-record 21",
+        "--batches-per-record must be at most --steps-pe",
+    ),
     (f"profile {RUN} --group-size 0", "--group-size must be at least 1"),
     (f"profile {RUN} --smallest-delta 0", "--smallest-delta must be in (0, 1)"),
     (f"profile {RUN} --points 2", "--points must be at least 3"),
