@@ -21,8 +21,7 @@ LAYERS = [
     {"bounds", "reading"},
     {"pld", "pld_accountant", "rdp_accountant", "sampling_certificate"},
     {"budget", "risk"},
-    {"integrations"},
-    {"studies"},
+    {"integrations", "studies"},
     {"command_line", "__init__"},
     {"__main__"},
 ]

@@ -53,6 +53,8 @@ def _search(
     options: argparse.Namespace, kind: str, target: float
 ) -> tuple[str, Search]:
     """Returns what is limited, in words, and what finds the noise for it."""
+    if options.fpr is not None and kind in ("epsilon", "advantage"):
+        raise ValueError(f"fpr must be left out with {kind}. Found {options.fpr:g}.")
     if kind == "epsilon":
         return "ε", functools.partial(calibration.calibrate, epsilon=target)
     measure: budget.Measure = risk.advantage

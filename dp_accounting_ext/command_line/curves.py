@@ -15,7 +15,7 @@ from dp_accounting_ext.command_line import progress_line
 from dp_accounting_ext.command_line import text
 from dp_accounting_ext.studies import comparison
 from dp_accounting_ext.studies import curves
-from dp_accounting_ext.studies import training_run
+from dp_accounting_ext.validation import fields
 
 _OF_BOTH = """\
 The ways of drawing batches are those of compare. Both ends are certified; the
@@ -56,77 +56,49 @@ def add_to(commands: Any) -> None:
         words = "records protected together; several make several curves; default: 1"
         parser.add(command, "group-size", int, "G", words, nargs="+", default=[1])
         words = f"points of a curve; default: {_POINTS}, or {_POINTS_OF_PICTURES} of a "
-        parser.add(command, "points", int, "N", f"{words}picture")
+        parser.add(command, "num-points", int, "N", f"{words}picture")
         words = "picture to write: .pdf, .png or .svg"
         parser.add(command, "output", str, "FILE", words)
-    words = "where curves end; default: %(default)g"
-    parser.add(profile, "smallest-delta", float, "D", words, default=1e-12)
+    words = "the smallest δ, where curves end; default: %(default)g"
+    parser.add(profile, "delta", float, "D", words, default=1e-12)
     words = "range of ε; default: of each curve, down to the smallest δ"
     parser.add(profile, "epsilons", float, ("FIRST", "LAST"), words, nargs=2)
     words = "least false positive rate; default: %(default)g"
-    parser.add(trade_off, "smallest-rate", float, "RATE", words, default=1e-6)
+    parser.add(trade_off, "least-rate", float, "RATE", words, default=1e-6)
 
 
 def _profiles(options: argparse.Namespace) -> str:
-    _check_inside("smallest_delta", options.smallest_delta)
-    run = parser.training_run(options, delta=options.smallest_delta, group_size=1)
-    number = _points(options, 3)
-    epsilons = None
+    asked: dict[str, Any] = {"epsilons": None}
     if options.epsilons is not None:
         first, last = options.epsilons
-        if not 0 <= first < last < math.inf:
-            raise ValueError(
-                f"epsilons must be two numbers, 0 ≤ first < last. "
-                f"Found {first:g} {last:g}."
-            )
-        epsilons = np.linspace(first, last, number).tolist()
-
-    def found() -> list[curves.Curve]:
-        sizes = options.group_size
-        return curves.profiles(
-            run, group_sizes=sizes, num_points=number, epsilons=epsilons
-        )
-
-    return _shown(options, "δ(ε)", run, found)
+        with np.errstate(invalid="ignore"):  # Of infinite ends, which are refused.
+            asked["epsilons"] = np.linspace(first, last, _points(options))
+    return _shown(options, "δ(ε)", curves.profiles, asked)
 
 
 def _trade_offs(options: argparse.Namespace) -> str:
-    _check_inside("smallest_rate", options.smallest_rate)
-    run = parser.training_run(options, group_size=1)
-    number = _points(options, 2)
-
-    def found() -> list[curves.Curve]:
-        sizes, least = options.group_size, options.smallest_rate
-        return curves.trade_offs(
-            run, group_sizes=sizes, num_points=number, least_rate=least
-        )
-
-    return _shown(options, "trade-off", run, found)
+    asked = {"least_rate": options.least_rate}
+    return _shown(options, "trade-off", curves.trade_offs, asked)
 
 
-def _check_inside(name: str, value: float) -> None:
-    if not 0 < value < 1:
-        raise ValueError(f"{name} must be in (0, 1). Found {value:g}.")
-
-
-def _points(options: argparse.Namespace, least: int) -> int:
-    if options.points is None:
+def _points(options: argparse.Namespace) -> int:
+    if options.num_points is None:
         return _POINTS_OF_PICTURES if options.output else _POINTS
-    if options.points < least:
-        raise ValueError(f"points must be at least {least}. Found {options.points}.")
-    return int(options.points)
+    return fields.positive_integer("num_points", options.num_points)
 
 
 def _shown(
     options: argparse.Namespace,
     name: str,
-    run: training_run.TrainingRun,
-    question: Callable[[], list[curves.Curve]],
+    question: Callable[..., list[curves.Curve]],
+    asked: dict[str, Any],
 ) -> str:
     """Returns what is printed of the curves; draws them, if there is a file."""
+    run = parser.training_run(options, group_size=1)
     path = None if options.output is None else _checked(pathlib.Path(options.output))
+    asked |= {"group_sizes": options.group_size, "num_points": _points(options)}
     with progress_line.shown(lambda: "curves"):
-        found = question()
+        found = question(run, **asked)
     title = f"{name}, noise multiplier {run.noise_multiplier:g}, {text.training(run)}"
     if path is not None:
         _draw(found, title, path)

@@ -68,12 +68,11 @@ def claims(run: training_run.TrainingRun) -> list[comparison.Row]:
         TypeError: If the run is no `TrainingRun`.
         ValueError: If noise or δ is not given, or the group is too large.
     """
-    if not isinstance(run, training_run.TrainingRun):
-        raise TypeError(f"run must be a TrainingRun. Found {run!r:.60}.")
+    runs = training_run.schemes_of(run)
     return [
         comparison.bracket(dataclasses.replace(each, group_size=size), relation)
         for size in dict.fromkeys((1, run.group_size))
-        for each in training_run.schemes_of(run)
+        for each in runs
         for relation in comparison.ADJACENCIES
     ]
 

@@ -192,7 +192,8 @@ class TrainingRun:
         if self.sampling == SHUFFLED:
             raise ValueError(
                 f"sampling must be another than {SHUFFLED!r} for an event: its bound "
-                f"holds under REPLACE_ONE alone. Found it; use run.accountant()."
+                f"holds under REPLACE_ONE alone. Found {self.sampling!r}: use "
+                f"run.accountant()."
             )
         return self._event()
 
@@ -346,7 +347,13 @@ def scheme_named(value: str) -> str:
 
 
 def schemes_of(run: TrainingRun) -> list[TrainingRun]:
-    """Returns the run with each way of drawing batches, or as it is with its own."""
+    """Returns the run with each way of drawing batches, or as it is with its own.
+
+    Raises:
+        TypeError: If it is no `TrainingRun`.
+    """
+    if not isinstance(run, TrainingRun):
+        raise TypeError(f"run must be a TrainingRun. Found {run!r:.60}.")
     if run.sampling is not None:
         return [run]
     return [dataclasses.replace(run, sampling=scheme) for scheme in SCHEMES]

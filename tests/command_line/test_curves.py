@@ -9,7 +9,7 @@ import pytest
 
 from dp_accounting_ext.studies import training_run
 
-RUN = "--noise-multiplier 1 --steps-per-epoch 20 --points 3"
+RUN = "--noise-multiplier 1 --steps-per-epoch 20 --num-points 3"
 SCHEMES = list(training_run.SCHEMES)
 run = command_runner.run
 
@@ -17,9 +17,9 @@ run = command_runner.run
 @pytest.mark.parametrize(
     ("command", "names"),
     [
-        ("profile --smallest-delta 1e-9", ("epsilon", "delta")),
+        ("profile --delta 1e-9", ("epsilon", "delta")),
         (
-            "trade-off --smallest-rate 1e-4",
+            "trade-off --least-rate 1e-4",
             ("false_positive_rate", "true_positive_rate"),
         ),
     ],
@@ -88,16 +88,17 @@ BAD = [
         "--batches-per-record must be at most --steps-pe",
     ),
     (f"profile {RUN} --group-size 0", "--group-size must be at least 1"),
-    (f"profile {RUN} --smallest-delta 0", "--smallest-delta must be in (0, 1)"),
-    (f"profile {RUN} --points 2", "--points must be at least 3"),
-    (f"profile {RUN} --epsilons 2 1", "--epsilons must be two numbers, 0 ≤ first < l"),
-    (f"profile {RUN} --epsilons nan 1", "--epsilons must be two numbers"),
-    (f"profile {RUN} --epsilons 0 inf", "--epsilons must be two numbers"),
+    (f"profile {RUN} --delta 0", "--delta must be in (0, 1)"),
+    (f"profile {RUN} --num-points 2", "--num-points must be at least 3"),
+    (f"profile {RUN} --num-points -2 --epsilons 1 2", "at least 1. Found -2"),
+    (f"profile {RUN} --epsilons -1 1", "--epsilons must be finite and not negative"),
+    (f"profile {RUN} --epsilons nan 1", "--epsilons must be a number"),
+    (f"profile {RUN} --epsilons 0 inf", "--epsilons must be"),
     (f"profile {RUN} --output profile.jpg", "--output must end in .pdf, .png or .svg"),
     (f"profile {RUN} --output no/profile.png", "--output must be in a directory"),
-    (f"profile {RUN} --smallest-rate 1", "unrecognized arguments: --smallest-rate"),
-    (f"trade-off {RUN} --smallest-rate 0", "--smallest-rate must be in (0, 1)"),
-    (f"trade-off {RUN} --points 1", "--points must be at least 2"),
+    (f"profile {RUN} --least-rate 1", "unrecognized arguments: --least-rate"),
+    (f"trade-off {RUN} --least-rate 0", "--least-rate must be in [1e-200, 1)"),
+    (f"trade-off {RUN} --num-points 1", "--num-points must be at least 2"),
 ]
 
 
