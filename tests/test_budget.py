@@ -283,6 +283,23 @@ def test_few_runs_remain_and_many():
             budget.remaining(accountant, Gaussian(1.0), epsilon, delta)
 
 
+@pytest.mark.parametrize("root", [0.0314159, 1.0, 9.99999, 12345.6])
+@pytest.mark.parametrize("steep", [1e-3, 1.0, 30.0, math.inf])
+def test_the_search_ends_at_the_least_noise_of_six_digits(root, steep):
+    """Of what falls gently, steeply or at once, to nothing at all."""
+
+    def bound(noise):
+        if steep == math.inf:
+            return 0.0 if noise >= root else math.inf
+        return (root / noise) ** steep * (1 + 1e-14 * (noise < root))
+
+    assert budget.least_noise(bound, 1.0, guess=3.0) == root
+
+
+def test_where_any_noise_will_do():
+    assert 0 < budget.least_noise(lambda noise: 0.5, 1.0) < budget.LEAST_NOISE
+
+
 @pytest.mark.parametrize("target", [0.01, 0.1, 0.9])
 def test_noise_for_an_advantage(target):
     """2 Φ(1 / 2σ) − 1 is the advantage."""

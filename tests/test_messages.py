@@ -115,8 +115,8 @@ CASES = [
         "value_discretization_interval must be positive and finite. Found 0.0.",
     ),
     # studies.training_run
-    (run(noise_multiplier=0.0), "noise_multiplier must be positive and finite. Found"),
-    (run(noise_multiplier=1e20), "noise_multiplier must be in [1e-60, 1e+09]. Found"),
+    (run(noise_multiplier=0.0), "noise_multiplier must be positive, from 1e-60 to"),
+    (run(noise_multiplier=1e20), "noise_multiplier must be positive, from 1e-60 to"),
     (
         run(steps_per_epoch=10**6, epochs=10**6),
         "steps_per_epoch times epochs must be at most 1000000000. Found 1000000 times",
@@ -160,7 +160,7 @@ CASES = [
     ),
     (
         lambda _: calibration.calibrate(run(delta=1e-15)(None), 1e-12),
-        "epsilon must be such as a noise_multiplier of at most 1e+09 can meet. Found",
+        "epsilon must be such as a noise of at most 1e+09 meets. Found",
     ),
     (profiles(epsilons=[-1.0]), "epsilons must be finite and not negative. Found [-1"),
     (profiles(num_points=2), "num_points must be at least 3 and at most 10000. Found"),

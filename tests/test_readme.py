@@ -23,7 +23,6 @@ WITHOUT_PYTHON = {
     "CHANGELOG",
     "CONTRIBUTING",
     "measurements",
-    "papers",
     "reference",
 }
 MODULE = "python -m dp_accounting_ext"

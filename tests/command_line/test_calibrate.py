@@ -43,11 +43,17 @@ def test_json_is_the_table(capsys):
         ("--epsilon nan", "--epsilon must be a number. Found nan"),
         (
             "--epsilon 1e-12 --delta 1e-15",
-            "--epsilon must be such as a noise_multiplier",
+            "--epsilon must be such as a noise of at most 1e+09 meets",
         ),
         ("--delta 1", "--delta must be in (0, 1). Found 1"),
-        ("--selected 51", "must be at most --steps-per-epoch. Found 51 of 50"),
-        ("--steps 1000000000000000000000", "--steps-per-epoch must be at most 2^53"),
+        (
+            "--batches-per-record 51",
+            "must be at most --steps-per-epoch. Found 51 of 50",
+        ),
+        (
+            "--steps-per-epoch 1000000000000000000000",
+            "--steps-per-epoch must be at most 2^53",
+        ),
         ("--group-size 5000", "--group-size must be at most 1024. Found 5000"),
         ("--group-size 0", "--group-size must be at least 1. Found 0"),
     ],

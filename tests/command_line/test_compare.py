@@ -12,7 +12,7 @@ from dp_accounting_ext.bounds import privacy_bounds
 from dp_accounting_ext.studies import training_run
 
 README_COMMAND = (
-    "compare --noise-multiplier 1 --steps 1000 --selected 1 --epochs 10 --delta 1e-6"
+    "compare --noise-multiplier 1 --steps-per-epoch 1000 --epochs 10 --delta 1e-6"
 )
 
 
@@ -38,9 +38,8 @@ def test_printed_ends_are_rounded_outwards(capsys):
 
 
 def test_several_steps_have_the_bracket_of_the_mechanism(capsys):
-    command = (
-        "compare --noise-multiplier 1 --steps 1000 --selected 7 --delta 1e-6 --json"
-    )
+    command = "compare --noise-multiplier 1 --steps-per-epoch 1000 --delta 1e-6 --json "
+    command += "--batches-per-record 7"
     status, text, _ = run(capsys, command)
     assert status == 0
     whole = json.loads(text)
@@ -57,7 +56,9 @@ def test_several_steps_have_the_bracket_of_the_mechanism(capsys):
     "options", ["--noise-multiplier 0.01", "--noise-multiplier 0.02"]
 )
 def test_a_bracket_that_is_wide_says_so(capsys, options):
-    status, table, _ = run(capsys, f"compare {options} --steps 50 --delta 1e-6")
+    status, table, _ = run(
+        capsys, f"compare {options} --steps-per-epoch 50 --delta 1e-6"
+    )
     assert status == 0
     lines = table.splitlines()
     assert lines[3].endswith("(1)")
@@ -65,19 +66,22 @@ def test_a_bracket_that_is_wide_says_so(capsys, options):
 
 
 BAD = [
-    ("--noise-multiplier 0", "--noise-multiplier must be positive and finite. Found 0"),
+    (
+        "--noise-multiplier 0",
+        "--noise-multiplier must be positive, from 1e-60 to 1e+09. Found 0",
+    ),
     (
         "--noise-multiplier -1",
-        "--noise-multiplier must be positive and finite. Found -1",
+        "--noise-multiplier must be positive, from 1e-60 to 1e+09. Found -1",
     ),
     ("--noise-multiplier nan", "--noise-multiplier must be a number. Found nan"),
-    ("--noise-multiplier inf", "--noise-multiplier must be positive and finite"),
+    ("--noise-multiplier inf", "--noise-multiplier must be positive, from"),
     ("--noise-multiplier x", "--noise-multiplier must be a number, such as"),
-    ("--steps 0", "--steps-per-epoch must be at least 1. Found 0"),
-    ("--steps 1.5", "--steps must be a whole number. Found '1.5'"),
-    ("--selected 0", "--batches-per-record must be at least 1. Found 0"),
+    ("--steps-per-epoch 0", "--steps-per-epoch must be at least 1. Found 0"),
+    ("--steps-per-epoch 1.5", "--steps-per-epoch must be a whole number. Found '1.5'"),
+    ("--batches-per-record 0", "--batches-per-record must be at least 1. Found 0"),
     (
-        "--selected 11",
+        "--batches-per-record 11",
         "must be at most --steps-per-epoch. Found 11 of 10",
     ),
     ("--epochs 0", "--epochs must be positive and finite. Found 0"),
@@ -94,7 +98,7 @@ BAD = [
 
 @pytest.mark.parametrize(("options", "message"), BAD)
 def test_bad_input_is_one_line_and_status_2(capsys, options, message):
-    base = "compare --noise-multiplier 1 --steps 10 --selected 1 --delta 1e-6 "
+    base = "compare --noise-multiplier 1 --steps-per-epoch 10 --delta 1e-6 "
     status, out, err = run(capsys, base + options)
     assert status == 2
     assert out == ""
@@ -103,7 +107,9 @@ def test_bad_input_is_one_line_and_status_2(capsys, options, message):
     assert len(err.splitlines()) == 1
 
 
-@pytest.mark.parametrize("arguments", ["compare", "compare --steps 10", "confuse"])
+@pytest.mark.parametrize(
+    "arguments", ["compare", "compare --steps-per-epoch 10", "confuse"]
+)
 def test_missing_arguments_are_named(capsys, arguments):
     status, _, err = run(capsys, arguments)
     assert status == 2
@@ -117,7 +123,8 @@ def test_help(capsys, arguments):
     assert "compare" in out
 
 
-GROUP = "compare --noise-multiplier 2 --steps 50 --selected 2 --delta 1e-6 --group-size"
+TWO_OF_50 = "--steps-per-epoch 50 --batches-per-record 2 --delta 1e-6"
+GROUP = f"compare --noise-multiplier 2 {TWO_OF_50} --group-size"
 
 
 def test_groups_have_bounds(capsys):
@@ -127,7 +134,7 @@ def test_groups_have_bounds(capsys):
     assert 0 < allocation["epsilon_lower"] < allocation["epsilon_upper"]
     assert allocation["is_wide"] == ("wide" in allocation["note"])
     # Four records shift by four what one shifts by one.
-    single = "compare --noise-multiplier 0.5 --steps 50 --selected 2 --delta 1e-6"
+    single = f"compare --noise-multiplier 0.5 {TWO_OF_50}"
     _, text, _ = run(capsys, f"{single} --json")
     *_, whole, _ = json.loads(text)["results"]
     assert plain["epsilon_upper"] == pytest.approx(whole["epsilon_upper"], rel=1e-9)
@@ -139,7 +146,7 @@ def test_groups_have_bounds(capsys):
 @pytest.mark.parametrize("command", ["compare", "statement"])
 def test_brackets_that_overlap_are_not_ranked(capsys, command):
     """A row with a wide bracket is made of one with no lower bound."""
-    run_ = "--noise-multiplier 0.7 --steps 20 --delta 1e-6"
+    run_ = "--noise-multiplier 0.7 --steps-per-epoch 20 --delta 1e-6"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
             pld_accountant.PLDAccountant,
@@ -170,7 +177,8 @@ def test_a_group_of_one_is_a_record(capsys):
 
 
 def test_all_steps_of_a_group_are_supported(capsys):
-    command = "compare --noise-multiplier 2 --steps 5 --selected 5 --delta 1e-6 --json"
+    command = "compare --noise-multiplier 2 --steps-per-epoch 5 --delta 1e-6 --json "
+    command += "--batches-per-record 5"
     _, text, _ = run(capsys, f"{command} --group-size 3")
     results = json.loads(text)["results"]
     assert len({result["epsilon_upper"] for result in results[:3]}) == 1
@@ -220,7 +228,7 @@ def test_bounds_that_cross_are_told_as_such(capsys, monkeypatch):
         lambda *asked: halved(*asked) / 2,
     )
     status, out, err = run(
-        capsys, "compare --noise-multiplier 2 --steps 5 --delta 1e-6"
+        capsys, "compare --noise-multiplier 2 --steps-per-epoch 5 --delta 1e-6"
     )
     assert (status, out) == (2, "")
     assert "A lower bound, " in err and "Please report" in err

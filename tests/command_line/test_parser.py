@@ -16,7 +16,7 @@ def whole():
 
 
 def test_the_options_of_a_training_have_defaults(whole):
-    options = whole.parse_args(["train", "--steps", "7", "--delta", "1e-6"])
+    options = whole.parse_args(["train", "--steps-per-epoch", "7", "--delta", "1e-6"])
     assert (options.steps_per_epoch, options.delta) == (7, 1e-6)
     assert (options.batches_per_record, options.epochs, options.group_size) == (1, 1, 1)
     assert options.json is False
@@ -60,15 +60,15 @@ def test_steps_are_said_to_be_those_of_an_epoch(whole, capsys):
     [
         (["train"], "required: --delta"),
         (
-            ["train", "--steps", "x", "--delta", "1"],
-            "--steps must be a whole number. Found 'x'.",
+            ["train", "--steps-per-epoch", "x", "--delta", "1"],
+            "--steps-per-epoch must be a whole number. Found 'x'.",
         ),
         (
             ["train", "--step", "7"],
-            "--step. Did you mean --steps-per-epoch or",
+            "--step. Did you mean --steps-per-epoch?",
         ),
         (
-            ["train", "--steps", "7", "--delta", "\n"],
+            ["train", "--steps-per-epoch", "7", "--delta", "\n"],
             "--delta must be a number, such as 0.5 or 1e-6. Found",
         ),
     ],

@@ -68,7 +68,8 @@ def test_noise_for_a_risk(capsys, options, measure, target):
     ("options", "message"),
     [
         (["--tpr", "0.05"], "--fpr must be given"),
-        (["--advantage", "1.5"], "must be in (0, 1). Found 1.5"),
+        (["--epsilon", "2", "--fpr", "0.01"], "--fpr must be left out with epsilon"),
+        (["--advantage", "1.5"], "--advantage must be in (0, 1). Found 1.5"),
         (["--ppv", "0.3", "--fpr", "0"], "must be positive"),
         (["--ppv", "0.3", "--fpr", "0.1", "--prior", "2"], "prior must be in"),
     ],

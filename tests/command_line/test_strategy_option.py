@@ -14,7 +14,8 @@ from dp_accounting_ext.command_line import strategy_option
 from dp_accounting_ext.studies import training_run
 
 RUN = training_run.TrainingRun(2.0, 3, 1, 2, 1e-3)
-COMMAND = "compare --noise-multiplier 2 --steps 6 --epochs 2 --delta 1e-3 --strategy"
+COMMAND = "compare --noise-multiplier 2 --steps-per-epoch 6 --epochs 2 --delta 1e-3 "
+COMMAND += "--strategy"
 
 
 def strategy(typed):
@@ -90,12 +91,15 @@ def test_the_table_of_a_strategy(capsys):
         ("blt:0.5:-1", "--strategy must have no negative coefficient: no theorem"),
         ("1,-1", "--strategy must have no negative coefficient"),
         ("0,1", "--strategy must begin with a positive coefficient"),
-        ("1 --selected 2", "--batches-per-record must be 1 with --strategy. Found 2"),
-        ("1 --group-size 2", "--group-size must be 1 with --strategy. Found 2"),
+        (
+            "1 --batches-per-record 2",
+            "--batches-per-record must be left out with --strategy. Found 2",
+        ),
+        ("1 --group-size 2", "--group-size must be left out with --strategy. Found 2"),
         ("1 --sampling shuffled", "--sampling must be left out with --strategy. Found"),
         ("1 --epochs 1.5", "--epochs must be whole with --strategy. Found 1.5"),
         (
-            "1 --steps 5000",
+            "1 --steps-per-epoch 5000",
             "at most 4096 steps an epoch, and 131072 in all. Found 5000",
         ),
     ],
@@ -110,10 +114,10 @@ def test_bad_input_is_one_line_and_status_2(capsys, typed, message):
 def test_a_file_that_is_no_matrix(capsys, tmp_path):
     path = tmp_path / "rows.csv"
     for written, message in [
-        (b"1,0\n.5\n", "--strategy must have a row for each of the 12 steps"),
-        (b"", "--strategy must have a coefficient at least"),
-        (b"\xff", "Found other letters in"),
-        (b"1,x", "Found 'x' in"),
+        (b"1,0\n.5\n", "1 in place of 2 numbers in line 2 of"),
+        (b"", "strategy must have a line of numbers at least"),
+        (b"\xff", "Found no text in"),
+        (b"1,x", "Found 'x' in line 1"),
     ]:
         path.write_bytes(written)
         status, out, err = run(capsys, f"{COMMAND} {path}")

@@ -96,10 +96,3 @@ def test_a_wide_row_says_so():
     run = training_run.TrainingRun(0.02, 50, delta=1e-6, sampling="random-allocation")
     found = comparison.bracket(run)
     assert found.is_wide and f"{found.width:.1%} wide" in found.note
-
-
-def test_progress_is_told():
-    seen = []
-    run = training_run.TrainingRun(1.0, 5, delta=1e-6)
-    comparison.compare(run, progress=lambda *done: seen.append(done))
-    assert seen == [(done, 4) for done in range(1, 5)]

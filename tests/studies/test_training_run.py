@@ -72,8 +72,18 @@ def test_an_unknown_scheme_is_named(name):
 @pytest.mark.parametrize(
     ("noise", "steps", "epochs", "message"),
     [
-        (1e-101, 10, 1, "noise_multiplier must be in [1e-60, 1e+09]. Found 1e-101"),
-        (1e10, 10, 1, "noise_multiplier must be in [1e-60, 1e+09]. Found 1e+10"),
+        (
+            1e-101,
+            10,
+            1,
+            "noise_multiplier must be positive, from 1e-60 to 1e+09. Found 1e-101",
+        ),
+        (
+            1e10,
+            10,
+            1,
+            "noise_multiplier must be positive, from 1e-60 to 1e+09. Found 1e+10",
+        ),
         (1.0, 10**13, 1, "steps_per_epoch times epochs must be at most 1000000000."),
         (1.0, 10**400, 1, "steps_per_epoch must be at most 2^53. Found one of 1329"),
         (1.0, 10**6, 10**7, "steps_per_epoch times epochs must be at most"),
