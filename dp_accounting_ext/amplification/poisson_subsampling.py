@@ -45,10 +45,14 @@ def poisson_subsample(
         ratios = np.append(1 - sampling_probability, ratios)
         masses = np.append(zero_mass, masses)
         zero_mass = 0.0
+    infinity_mass = sampling_probability * pair.infinity_mass
+    if pair.infinity_mass and infinity_mass < floats.SMALLEST_MASS:
+        is_upper = pair.bound is Bound.UPPER
+        infinity_mass = floats.SMALLEST_MASS if is_upper else 0.0
     return dominating_pair.DominatingPair(
         ratios,
         masses,
-        infinity_mass=sampling_probability * pair.infinity_mass,
+        infinity_mass=infinity_mass,
         zero_mass=zero_mass,
         bound=pair.bound,
         mass_error=pair.mass_error,

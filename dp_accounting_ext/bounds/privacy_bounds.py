@@ -104,6 +104,8 @@ class PrivacyBounds:
         if closed is not None:
             exact = closed.epsilons(deltas[open_])
             found[open_] = np.minimum(found[open_], exact)
+            open_ = open_[np.isinf(found[open_])]
+            found[open_] = self._at_most_gaussian(deltas[open_], found[open_])
             return found
         for rough in (True, False) if enough is not None else (False,):
             composed = self._composed_epsilons(deltas[open_], Bound.UPPER, rough)
@@ -355,9 +357,7 @@ class WorstOf:
 
     def upper_deltas(self, epsilons: FloatArray) -> FloatArray:
         """Returns (n,) upper bounds on δ at (n,) ε."""
-        return np.asarray(
-            self._uppers(PrivacyBounds.upper_deltas, epsilons).max(axis=0)
-        )
+        return np.asarray(self._upper_deltas(epsilons).max(axis=0))
 
     def epsilon_bounds(self, deltas: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Returns (n,) lower and upper bounds on ε at (n,) δ in [0, 1), in nats."""
@@ -368,10 +368,16 @@ class WorstOf:
 
     def delta_bounds(self, epsilons: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Returns (n,) lower and upper bounds on δ at (n,) ε."""
-        return self._bounds(
-            self._uppers(PrivacyBounds.upper_deltas, epsilons),
+        lower, upper = self._bounds(
+            self._upper_deltas(epsilons),
             lambda each, chosen: each.lower_deltas(epsilons[chosen]),
         )
+        return np.where(lower < floats.SMALLEST_MASS, 0.0, lower), upper
+
+    def _upper_deltas(self, epsilons: FloatArray) -> FloatArray:
+        """Returns (s, n) bounds, none of them among the floats with fewer digits."""
+        found = self._uppers(PrivacyBounds.upper_deltas, epsilons)
+        return np.where(found > 0, np.maximum(found, floats.SMALLEST_MASS), found)
 
     def _uppers(
         self,

@@ -47,7 +47,10 @@ def on_poisson_sample(rate: float, inner: Mechanism) -> Mechanism:
         else None
     )
     if mixture and mixture.q == additive_noise.UNSHIFTED and 0 < rate < 1:
-        return dataclasses.replace(mixture, p=_on_a_sample(rate, mixture.p))
+        sampled = _on_a_sample(rate, mixture.p)
+        # Rarer shifts have fewer digits than a bound may lose.
+        if min(weight for _, weight in sampled) >= floats.SMALLEST_MASS:
+            return dataclasses.replace(mixture, p=sampled)
     return poisson_sampled(rate, inner)
 
 

@@ -242,7 +242,7 @@ def epsilons(
     about = np.minimum(about, floats.LARGEST_EXPONENT)
     sign = 1.0 if bound is Bound.UPPER else -1.0
     steps = sign * np.maximum(_EPSILON_ERROR * about, _LEAST_STEP)
-    found: FloatArray = np.maximum(about + steps, 0.0)
+    found: FloatArray = np.where(about > 0, np.maximum(about + steps, 0.0), 0.0)
     open_ = np.arange(found.size)
     while open_.size:
         there = deltas(p, q, epsilons=found[open_], direction=direction, bound=bound)
