@@ -67,6 +67,9 @@ FAULTS = [
         "        if not rare.any():\n            return\n        # A ratio too",
         "        if rare.any() or not rare.any():\n            return\n"
         "        # A ratio too",
+        f"{KERNEL}/law_sums.py",
+        "    kept = (p if axis is Axis.LOSS else q) >= _TINY\n",
+        "    kept = (p if axis is Axis.LOSS else q) > 0\n",
     ),
     fault(
         "denormals: the rarest outputs of an upper law are left out",
@@ -79,13 +82,16 @@ FAULTS = [
         "",
     ),
     fault(
-        "order: ratios of a pair are taken as they come",
+        "order: ratios and losses are taken as they come",
         f"{KERNEL}/dominating_pair.py",
         "        wrong = ratios[1:] < ratios[:-1] * (1 - _DISORDER)\n",
         "        wrong = np.zeros(1, dtype=np.bool_)\n",
         f"{KERNEL}/dominating_pair.py",
         "        if (self.ratios[1:] < self.ratios[:-1]).any():\n",
         "        if False:\n",
+        f"{KERNEL}/profile.py",
+        '        order = np.argsort(losses, kind="stable")\n',
+        "        order = np.arange(losses.size)\n",
     ),
     fault(
         "order: crossings are cut, and an upper δ is a billionth too small",
@@ -114,7 +120,7 @@ FAULTS = [
         " else 1.0)\n",
         "    shift = 0.0\n",
         f"{KERNEL}/law_sums.py",
-        "    shift += 4 * _UNIT * (1 + float(np.abs(losses).max(initial=0.0)))\n",
+        "    shift += 4 * _UNIT * (1 + largest)\n",
         "    shift = 0.0\n",
     ),
     fault(
