@@ -5,9 +5,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 import mpmath
-import numpy as np
 import pytest
-import strategies
 
 from dp_accounting_ext.amplification import poisson_subsampling
 from dp_accounting_ext.kernel import dominating_pair
@@ -16,58 +14,6 @@ from dp_accounting_ext.pairs import laplace_mixture
 
 Bound = dominating_pair.Bound
 Direction = dominating_pair.Direction
-
-
-@given(
-    strategies.pairs(dominating_pair.Bound.UPPER),
-    st.floats(0.01, 1.0),
-    st.floats(-1.0, 3.0),
-)
-def test_it_is_the_mixture(pair, rate, epsilon):
-    """λP + (1 − λ)Q against Q, computed from the masses of both distributions."""
-    q = np.append(pair.masses, pair.zero_mass)
-    p = np.append(pair.p_masses, 0.0)
-    mixed = rate * p + (1 - rate) * q
-    kappa = np.exp(epsilon)
-    remove = rate * pair.infinity_mass + np.maximum(mixed - kappa * q, 0).sum()
-    add = np.maximum(q - kappa * mixed, 0).sum()
-    found = poisson_subsampling.poisson_subsample(pair, rate)
-    assert found.hockey_stick(epsilon, Direction.REMOVE) == pytest.approx(
-        remove, rel=1e-12, abs=1e-14
-    )
-    assert found.hockey_stick(epsilon, Direction.ADD) == pytest.approx(
-        add, rel=1e-12, abs=1e-14
-    )
-
-
-def test_rate_one_is_the_identity():
-    pair = dominating_pair.DominatingPair(
-        np.array([0.5, 1.5]),
-        np.array([0.4, 0.4]),
-        0.2,
-        0.2,
-        dominating_pair.Bound.UPPER,
-    )
-    found = poisson_subsampling.poisson_subsample(pair, 1.0)
-    np.testing.assert_array_equal(found.ratios, pair.ratios)
-    assert (found.infinity_mass, found.zero_mass) == (0.2, 0.2)
-
-
-@pytest.mark.parametrize("bound", list(dominating_pair.Bound))
-def test_errors_and_side_are_those_of_the_pair(bound):
-    """Three roundings of a ratio: of 1 − λ, of the product and of the sum."""
-    ratios, masses = np.array([0.5, 1.25]), np.array([0.25, 0.75])
-    pair = dominating_pair.DominatingPair(
-        ratios, masses, 0.0, 0.0, bound, mass_error=2.0**-20, ratio_error=2.0**-48
-    )
-    found = poisson_subsampling.poisson_subsample(pair, 0.25)
-    assert found.bound is bound
-    assert found.mass_error == pair.mass_error
-    added = found.ratio_error - pair.ratio_error
-    assert 3 * 2.0**-53 <= added <= 4 * 2.0**-53
-    # Nothing is at zero: no atom for it.
-    np.testing.assert_array_equal(found.ratios, [0.875, 1.0625])
-    np.testing.assert_array_equal(found.masses, masses)
 
 
 def normal_deltas(distance, rate, epsilon):
@@ -162,10 +108,3 @@ def test_epsilon_where_a_record_is_removed(distance, rate, delta):
             truth = max(mpmath.log(1 + rate * (level - 1)), truth)
         assert lower <= truth <= upper
     assert upper - lower <= 1e-10
-
-
-def test_epsilon_where_no_exponential_holds_it():
-    lower, upper = epsilons_between(gaussian, 50.0, 0.5, 1e-6)
-    largest = gaussian.epsilon(50.0, 2e-6, Bound.UPPER)
-    assert largest + math.log(0.5) == pytest.approx(upper, rel=1e-12)
-    assert lower <= upper <= lower * (1 + 1e-10)

@@ -10,7 +10,6 @@ import pytest
 
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.mechanisms import additive_noise
-from dp_accounting_ext.pairs import laplace_mixture
 from dp_accounting_ext.pairs import neyman_pearson
 from dp_accounting_ext.pairs import sampled_members
 
@@ -98,32 +97,6 @@ def test_laplace_mixtures(share):
             assert upper <= lower * (1 + 1e-9) + 1e-12
 
 
-@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
-def test_laplace_pairs_hold_the_closed_profile(share):
-    p, q = split(4, 0.5, 2.0, math.ceil(share * 4))
-    mixture = additive_noise.LaplaceMixture(p, q)
-    for bound in Bound:
-        pair = mixture.pairs(bound, 1e-15).remove
-        assert pair.infinity_mass == pair.zero_mass == 0.0
-        assert abs(pair.masses.sum() - 1) < 1e-12
-        assert abs(pair.p_masses.sum() - 1) < 1e-12
-        for epsilon in (-0.5, 0.0, 0.3, 1.0):
-            for direction in Direction:
-                value = pair.delta(epsilon, direction)
-                closed = closed_delta(mixture, epsilon, direction, bound)
-                assert value == pytest.approx(closed, rel=1e-5, abs=1e-12)
-
-
-def test_largest_loss_of_laplace_mixtures():
-    """All-remove by K members: K ln(1 + r (e^{1/b} − 1)), by the design's formula."""
-    group, rate, noise = 3, 0.4, 1.5
-    p, q = split(group, rate, noise, group)
-    largest = laplace_mixture.largest_loss(
-        laplace_mixture.Mixture(p), laplace_mixture.Mixture(q)
-    )
-    assert largest == pytest.approx(group * math.log1p(rate * math.expm1(1 / noise)))
-
-
 DELTAS = [0.3, 1e-4, 1e-12, 1e-40]
 
 
@@ -142,45 +115,6 @@ def test_epsilons_invert_the_profile(group, removed):
         assert max(truths.values()) >= delta or lower == 0
 
 
-@pytest.mark.parametrize("removed", [0, 2, 4])
-def test_epsilons_of_laplace_noise_invert_the_profile(removed):
-    p, q = split(4, 0.5, 2.0, removed)
-    uppers, lowers = epsilons_of(additive_noise.LaplaceMixture(p, q), DELTAS)
-    for delta, lower, upper in zip(DELTAS, lowers, uppers, strict=True):
-        assert lower <= upper <= lower * (1 + 1e-9) + 1e-12
-        assert max(laplace_truths(p, q, upper).values()) <= delta
-        truths = laplace_truths(p, q, lower)
-        assert max(truths.values()) >= delta or lower == 0
-
-
-@pytest.mark.parametrize("kind", ["GaussianMixture", "LaplaceMixture"])
-def test_many_are_told_what_one_is_and_nearly_as_soon(kind, monkeypatch):
-    mixture = getattr(additive_noise, kind)(*split(5, 0.1, 0.7, 3))
-    asked = []
-    laws = type(mixture._mixture(mixture.p))
-    logs = laws.log_densities
-
-    def counted(law, points):
-        asked.append(points.size)
-        return logs(law, points)
-
-    monkeypatch.setattr(laws, "log_densities", counted)
-    epsilons = np.append(np.linspace(-3.0, 12.0, 60), [1e4, 0.0])
-    deltas = np.geomspace(1e-60, 0.9, 20)
-    for bound in Bound:
-        for way in Direction:
-            each = [closed_delta(mixture, x, way, bound) for x in epsilons]
-            asked.clear()
-            many = mixture.closed_form(bound).deltas(epsilons, way)
-            # Steps of a search; one by one it would be as many for each of 62.
-            assert len(asked) < 250
-            assert many.tolist() == each
-        each = [mixture.closed_form(bound).epsilons(np.array([x]))[0] for x in deltas]
-        asked.clear()
-        assert mixture.closed_form(bound).epsilons(deltas).tolist() == each
-        assert len(asked) < 900
-
-
 @pytest.mark.parametrize("kind", ["GaussianMixture", "LaplaceMixture"])
 def test_the_certified_profile_is_on_the_side_of_every_epsilon(kind):
     """Rounding may be large beside what δ changes by."""
@@ -195,39 +129,6 @@ def test_the_certified_profile_is_on_the_side_of_every_epsilon(kind):
             assert (found <= deltas).all()
         else:
             assert ((found >= deltas) | (epsilons == 0)).all()
-
-
-def test_beyond_the_largest_loss_nothing_is_left():
-    mixture = additive_noise.GaussianMixture(*split(3, 0.1, 1.0, 3))
-    largest = -3 * math.log(0.9)
-    add = [
-        closed_delta(mixture, x, Direction.ADD, Bound.UPPER)
-        for x in (0.9 * largest, largest + 1e-6)
-    ]
-    assert add[0] > add[1] == 0.0
-
-
-def test_many_terms_are_taken_in_parts(monkeypatch):
-    mixture = additive_noise.GaussianMixture(*split(5, 0.1, 0.7, 3))
-    epsilons = np.linspace(-1.0, 5.0, 20)
-    whole = mixture.closed_form(Bound.UPPER).deltas(epsilons, Direction.REMOVE)
-    monkeypatch.setattr(neyman_pearson, "_MOST_TERMS", 30)
-    parts = mixture.closed_form(Bound.UPPER).deltas(epsilons, Direction.REMOVE)
-    assert parts.tolist() == whole.tolist()
-
-
-def test_no_epsilon_whose_exponential_fits_a_float_will_do():
-    mixture = additive_noise.GaussianMixture(((40.0, 1.0),), ((-1.0, 0.5), (0.0, 0.5)))
-    (upper, lower) = epsilons_of(mixture, [1e-6, 0.999])
-    assert upper[0] == math.inf
-    assert lower[0] >= 690.0
-
-
-def test_out_of_range():
-    mixture = additive_noise.GaussianMixture(((1.0, 1.0),), ((-1.0, 1.0),))
-    for direction in Direction:
-        assert closed_delta(mixture, 1000.0, direction, Bound.UPPER) == 1.0
-        assert closed_delta(mixture, 1000.0, direction, Bound.LOWER) == 0.0
 
 
 @pytest.mark.parametrize("step", [1e-200, 0.3])

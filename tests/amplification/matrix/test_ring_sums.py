@@ -63,16 +63,6 @@ def test_few_bins_against_quadrature(bins, reach):
         assert truth <= found <= 1.2 * truth
 
 
-@pytest.mark.parametrize(("bins", "reach"), [(5, 2), (5, 9), (8, 3), (9, 30)])
-def test_second_moments_are_those_of_the_gram_matrix(bins, reach):
-    covariance = SCALE**2 * ring_sums.covariance(R, bins, reach)
-    shift = (covariance.diagonal() - SCALE**2) / 2
-    known = np.exp(covariance + shift[:, np.newaxis] + shift).sum()
-    law = ring_sums.upper_sum(ring(bins, reach))
-    found = law.masses @ CHAIN.places**2
-    assert known <= found <= 1.04 * known
-
-
 def test_factors_are_in_every_bin():
     """Of mean one and second moment 1.25: only squares of a ratio have it."""
     factors, chances = np.array([0.5, 1.5]), np.array([0.5, 0.5])
@@ -95,16 +85,3 @@ def test_what_leaves_the_grids_is_counted():
     for strike in (0.0, 1.0, 5.0, 8.0):
         truth = call(whole, CHAIN.places, strike)
         assert call(law, places, strike) >= truth * 0.995
-
-
-def test_more_nodes_are_closer():
-    laws = [
-        ring_sums.upper_sum(ring(4, 9, nodes))
-        for nodes in (NODES, np.unique(np.append(NODES, np.arange(60, 130, 2))))
-    ]
-    coarse, fine = (call(law, CHAIN.places, 12.0) for law in laws)
-    truth = 4 * correlated_oracles.profile(
-        SCALE**2 * ring_sums.covariance(R, 4, 9), np.log(3.0), remove=True
-    )
-    assert truth <= fine < coarse < 1.2 * truth
-    assert fine < 1.05 * truth
