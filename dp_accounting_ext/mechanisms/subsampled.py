@@ -3,7 +3,6 @@
 import dataclasses
 import math
 
-import numpy as np
 from scipy import stats
 
 from dp_accounting_ext.amplification import poisson_subsampling
@@ -84,23 +83,6 @@ class PoissonSampled(Mechanism):
                 pair, self.sampling_probability
             )
         )
-
-    def closed_form(self, bound: Bound) -> interface.ClosedForm | None:
-        inner, rate = self.inner.closed_form(bound), self.sampling_probability
-        if inner is None:
-            return None
-        deltas = inner.deltas
-
-        def delta(epsilon: float, way: Direction) -> float:
-            return poisson_subsampling.delta(
-                lambda place: float(deltas(np.array([place]), way)[0]),
-                rate,
-                epsilon,
-                way,
-                bound,
-            )
-
-        return interface.ClosedForm.one_by_one(bound, delta)
 
     def claims(self) -> interface.Claims:
         inner = self.inner.claims()
