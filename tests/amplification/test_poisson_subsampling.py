@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 import numpy as np
 import pytest
+import strategies
 
 from dp_accounting_ext.amplification import poisson_subsampling
 from dp_accounting_ext.kernel import dominating_pair

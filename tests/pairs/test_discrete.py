@@ -10,6 +10,7 @@ from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.pairs import discrete
 
 Bound = dominating_pair.Bound
+Direction = dominating_pair.Direction
 
 
 @pytest.mark.parametrize("replace_one", [True, False])
