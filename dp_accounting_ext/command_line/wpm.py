@@ -86,13 +86,6 @@ def add_to(commands: Any) -> None:
     command.add_argument("--show-law", action="store_true", help=words)
 
 
-class _Places(NamedTuple):
-    """The rows of a public file, and what they are called, if they are."""
-
-    numbers: npt.NDArray[np.float64]
-    names: list[str]
-
-
 def _run(options: argparse.Namespace) -> str:
     try:
         found = _plan(options) if options.action == "plan" else _draw(options)
