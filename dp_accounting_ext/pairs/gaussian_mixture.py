@@ -233,6 +233,44 @@ def dominating_pair_of(
         Doroshenko et al. 2022, https://arxiv.org/abs/2207.04380, for splitting.
     """
     shifts.check_order(p, q)
+    return _pair_of(p, q, bound, tail_mass, -math.inf)
+
+
+def pair_beyond(
+    p: Mixture,
+    q: Mixture,
+    start: float,
+    bound: dominating_pair.Bound,
+    *,
+    tail_mass: float,
+) -> dominating_pair.DominatingPair:
+    """Returns a certified pair of mixtures whose ratio increases from one on only.
+
+    Args:
+        p: P, shifts at least 0.
+        q: Q, shifts at least 0, none above the highest of P.
+        start: A value of the noise. Beyond it the ratio increases, and before it the
+            ratio is at most that at it, which is one but for rounding.
+        bound: Upper: the pair bounds H_κ(P‖Q) for κ ≥ 1, and nothing else. Lower: all
+            divergences, in either direction, as any mean over cells does.
+        tail_mass: As for `dominating_pair_of`.
+    """
+    if bound is dominating_pair.Bound.LOWER:
+        return _pair_of(p, q, bound, tail_mass, -math.inf)
+    pair = _pair_of(p, q, bound, tail_mass, start)
+    # The first atom holds all that is before the start: its ratio is one.
+    ratios = np.append(np.minimum(pair.ratios[:1], 1.0), pair.ratios[1:])
+    return dataclasses.replace(pair, ratios=ratios)
+
+
+def _pair_of(
+    p: Mixture,
+    q: Mixture,
+    bound: dominating_pair.Bound,
+    tail_mass: float,
+    start: float,
+) -> dominating_pair.DominatingPair:
+    """Returns the pair of cells of the noise, all beyond a start."""
     reach = p.highest() - q.lowest()
     if reach > _LONGEST_REACH:
         return dominating_pair.trivial_pair(bound)
@@ -240,6 +278,9 @@ def dominating_pair_of(
     growth = math.sqrt(max(reach * (reach - 2 * tail) / 20, 1.0))
     low, high = _ends(p, q, tail)
     if max(p.above(high), q.below(low)) > _MOST_OUTSIDE:
+        return dominating_pair.trivial_pair(bound)
+    low = max(low, start)
+    if low >= high:
         return dominating_pair.trivial_pair(bound)
     size = max(abs(low), abs(high)) + reach
     grown = (high - low) * size

@@ -120,8 +120,7 @@ def dominating_pair_of(
     if bound is Bound.LOWER:
         ratios = np.concatenate([edges[:1], p_masses / q_masses, edges[-1:]])
         masses = np.concatenate([q_ends[:1], q_masses, q_ends[1:]])
-        order = np.argsort(ratios, kind="stable")
-        return cells.lower_pair(ratios[order], masses[order], rounding, 4 * rounding)
+        return cells.lower_pair(ratios, masses, rounding, 4 * rounding)
     edges = np.maximum.accumulate(edges)
     span = np.diff(edges)
     share = np.divide(

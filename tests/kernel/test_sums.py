@@ -21,27 +21,6 @@ def test_dot():
         assert error <= (size + 1) * Fraction(2.0**-53) * terms
 
 
-def test_gather():
-    cells, weights = np.array([3, 0, 3, 1]), np.array([0.5, 0.25, 1.0, 2.0])
-    np.testing.assert_array_equal(sums.gather(cells, weights, 5), [0.25, 2, 0, 1.5, 0])
-
-
-@pytest.mark.parametrize("size", [0, 5])
-def test_gathering_quickly(size):
-    cells, weights = np.array([3, 0, 3, 1]), np.array([0.5, 0.25, 1.0, 2.0])
-    found = sums.gather_quickly(cells, weights, size)
-    np.testing.assert_array_equal(found, [0.25, 2, 0, 1.5, 0][: max(size, 4)])
-    assert sums.gather_quickly(cells[:0], weights[:0], size).dtype == np.float64
-    assert sums.gather_quickly(cells[:0], weights[:0]).size == 0
-
-
-def test_gathering_nothing():
-    found = sums.gather(np.zeros(0, dtype=np.int64), np.zeros(0), 3)
-    assert sums.gather(np.zeros(0, dtype=np.int64), np.zeros(0)).size == 0
-    assert found.dtype == np.float64
-    np.testing.assert_array_equal(found, np.zeros(3))
-
-
 @pytest.mark.parametrize("signed", [False, True])
 @pytest.mark.parametrize("number", [1, 3, 20_000])
 def test_gathering_many_errs_by_two_units_at_most(number, signed):

@@ -1,17 +1,11 @@
 """Laplace mixtures: the largest loss to forty digits, however small it is."""
 
-import math
-
 from hypothesis import given
-from hypothesis import settings
 from hypothesis import strategies as st
 import mpmath
 import pytest
 
-from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.pairs import laplace_mixture
-
-Bound = dominating_pair.Bound
 
 Mixture = laplace_mixture.Mixture
 
@@ -32,7 +26,6 @@ def exact_loss(p, q):
         return max(log_ratio(high), -log_ratio(low))
 
 
-@settings(max_examples=200, deadline=None)
 @given(
     st.floats(-30.0, -0.001), st.floats(-12.0, 3.0), st.sampled_from([0.0, 0.5, 1.0])
 )
@@ -49,10 +42,3 @@ def test_the_largest_loss_of_a_sample(log_rate, log_shift, also_below):
     )
     found = laplace_mixture.largest_loss(Mixture(p), Mixture(q))
     assert found == pytest.approx(float(truth), rel=2e-13)
-
-
-@pytest.mark.parametrize("shift", [1e-3, 1.0, 699.0, 701.0, 1e10])
-def test_the_largest_loss_without_a_sample_is_the_shift(shift):
-    p, q = Mixture(((shift, 1.0),)), Mixture(((0.0, 1.0),))
-    assert laplace_mixture.largest_loss(p, q) == pytest.approx(shift, rel=1e-15)
-    assert math.isfinite(laplace_mixture.largest_loss(p, q))

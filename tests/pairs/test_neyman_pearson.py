@@ -11,9 +11,7 @@ import pytest
 from dp_accounting_ext.bounds import privacy_bounds
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.mechanisms import additive_noise
-from dp_accounting_ext.pairs import gaussian_mixture
 from dp_accounting_ext.pairs import laplace_mixture
-from dp_accounting_ext.pairs import neyman_pearson
 from dp_accounting_ext.pairs import sampled_members
 
 Bound = dominating_pair.Bound
@@ -133,27 +131,6 @@ def test_epsilons_invert_the_profile(kind, truths_of, removed):
         assert max(truths_of(p, q, lower).values()) >= delta or lower == 0
 
 
-def test_many_are_told_what_one_is_and_nearly_as_soon(monkeypatch):
-    mixture = additive_noise.GaussianMixture(*split(5, 0.1, 0.7, 3))
-    asked = []
-    logs = gaussian_mixture.Mixture.log_densities
-
-    def counted(law, points):
-        asked.append(points.size)
-        return logs(law, points)
-
-    monkeypatch.setattr(gaussian_mixture.Mixture, "log_densities", counted)
-    epsilons = np.append(np.linspace(-3.0, 12.0, 60), [1e4, 0.0])
-    for bound in Bound:
-        for way in Direction:
-            each = [closed_delta(mixture, x, way, bound) for x in epsilons]
-            asked.clear()
-            many = mixture.closed_deltas(epsilons, way, bound)
-            # Steps of a search; one by one it would be as many for each of 62.
-            assert len(asked) < 250
-            assert many.tolist() == each
-
-
 def test_beyond_the_largest_loss_nothing_is_left():
     mixture = additive_noise.GaussianMixture(*split(3, 0.1, 1.0, 3))
     largest = -3 * math.log(0.9)
@@ -162,15 +139,6 @@ def test_beyond_the_largest_loss_nothing_is_left():
         for x in (0.9 * largest, largest + 1e-6)
     ]
     assert add[0] > add[1] == 0.0
-
-
-def test_many_terms_are_taken_in_parts(monkeypatch):
-    mixture = additive_noise.GaussianMixture(*split(5, 0.1, 0.7, 3))
-    epsilons = np.linspace(-1.0, 5.0, 20)
-    whole = mixture.closed_deltas(epsilons, Direction.REMOVE, Bound.UPPER)
-    monkeypatch.setattr(neyman_pearson, "_MOST_TERMS", 30)
-    parts = mixture.closed_deltas(epsilons, Direction.REMOVE, Bound.UPPER)
-    assert parts.tolist() == whole.tolist()
 
 
 def test_out_of_range():
