@@ -48,7 +48,7 @@ _ROUNDING = 1e-14
 _SLACK = 1e-9
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Problem:
     """One user's mass and the outputs that may hold some.
 
@@ -76,7 +76,7 @@ class Problem:
         )
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class _Prices:
     """Prices of the inputs, and what the outputs make of them.
 
@@ -355,7 +355,7 @@ def _curvature(problem: Problem, prices: _Prices, share: float) -> sparse.csc_ma
     return sparse.diags(diagonal, format="csc") - flows
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class _Region:
     """Prices within a radius of given ones, and what may change there.
 
