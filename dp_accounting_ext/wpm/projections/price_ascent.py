@@ -36,7 +36,7 @@ _FEWEST = 300
 _FINER = 6
 # A block of outputs stays in the cache of a processor.
 _BLOCK = 1 << 13
-_NEWTON_STEPS = 15
+_NEWTON_STEPS = 5
 _REFUSALS = 8
 _FIRST_SHARE, _WIDEST_SHARE, _SHARE_OF_MANY = 0.05, 0.3, 300
 # Linear programs: rounds, the first radius as a share of what prices differ by, when a
