@@ -137,12 +137,6 @@ FAULTS = [
         "    above = np.rint(places - floors)\n",
     ),
     fault(
-        "rates: a false positive rate among denormals is multiplied by a ratio",
-        f"{PACKAGE}/bounds/trade_off.py",
-        "        rounded = np.where(rates < floats.SMALLEST_MASS, least, rates)\n",
-        "        rounded = np.where(rates < 0.0, least, rates)\n",
-    ),
-    fault(
         "rates: what is found of an output too rare for a float costs nothing",
         f"{PACKAGE}/bounds/trade_off.py",
         "        if not self._upper:\n            # Of an output",

@@ -19,7 +19,8 @@ import pytest
 import dp_accounting_ext as ext
 
 # What the table of Rényi divergences has theorems for, mostly; it refuses the rest.
-noises = event_trees.edge_leaves(given=False) | event_trees.leaves(LARGE)
+gaussians = event_trees.gaussians(LARGE)
+noises = gaussians | event_trees.edge_leaves(given=False) | event_trees.leaves(LARGE)
 steps = st.integers(1, 12)
 coefficients = st.just(0.0) | event_trees.log_scale(1e-30, 1.0)
 strategies = st.lists(coefficients, min_size=1, max_size=3).map(
@@ -49,7 +50,7 @@ amplified = st.one_of(
         st.just(1),
     ),
 )
-trees = noises | amplified | event_trees.mixed_trees(LARGE, ADD)
+trees = noises | amplified | amplified | event_trees.mixed_trees(LARGE, ADD)
 orders = st.lists(st.floats(1.05, 200.0).map(lambda a: round(a, 2)), min_size=1)
 
 
