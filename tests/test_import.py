@@ -9,7 +9,7 @@ import dp_accounting_ext
 
 MOST_EXPENSIVE = 1.15
 FEWEST_ROUNDS, MOST_ROUNDS = 2, 10
-SOLVERS = {"exact_projection", "entropic_projection", "line_projection", "mechanism"}
+SOLVERS = {"exact_projection", "price_ascent", "line_sweep", "mechanism"}
 
 
 def run(code):

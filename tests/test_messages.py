@@ -148,8 +148,8 @@ CASES = [
         "value_discretization_interval must be positive and finite. Found 0.0.",
     ),
     # studies.training_run
-    (run(noise_multiplier=0.0), "noise_multiplier must be positive and finite. Found"),
-    (run(noise_multiplier=1e20), "noise_multiplier must be in [1e-60, 1e+09]. Found"),
+    (run(noise_multiplier=0.0), "noise_multiplier must be positive, from 1e-60 to"),
+    (run(noise_multiplier=1e20), "noise_multiplier must be positive, from 1e-60 to"),
     (
         run(steps_per_epoch=10**6, epochs=10**6),
         "steps_per_epoch times epochs must be at most 1000000000. Found 1000000 times",
@@ -193,7 +193,7 @@ CASES = [
     ),
     (
         lambda _: calibration.calibrate(run(delta=1e-15)(None), 1e-12),
-        "epsilon must be such as a noise_multiplier of at most 1e+09 can meet. Found",
+        "epsilon must be such as a noise of at most 1e+09 meets. Found",
     ),
     (profiles(epsilons=[-1.0]), "epsilons must be finite and not negative. Found [-1"),
     (profiles(num_points=2), "num_points must be at least 3 and at most 10000. Found"),
@@ -375,8 +375,8 @@ CASES = [
     (lambda _: checks.epsilon(0), "epsilon must be positive and finite. Found 0."),
     (lambda _: checks.epsilon(1e-15), "epsilon must be at least 1e-12. Found 1e-15."),
     (lambda _: checks.epsilon(200), "epsilon must be at most 160. Found 200."),
-    (lambda _: checks.regularization(0.0), "regularization must be positive and at mo"),
-    (lambda _: checks.relative_gap(0.0), "relative_gap must be positive. Found 0.0."),
+    (lambda _: checks.relative_gap(0.0), "relative_gap must be in (0, 1). Found 0.0."),
+    (lambda _: checks.metric("far"), "metric must be one of euclidean, cityblock, che"),
     (
         lambda _: calibration.calibrate_risk(SETTING, risk.advantage, 1.5),
         "target must be in (0, 1). Found 1.5.",
@@ -384,11 +384,6 @@ CASES = [
     (lambda _: checks.base_measure([1.0], 2, 1.0), "base_measure must have an entry"),
     (lambda _: checks.base_measure([-1.0], 1, 1.0), "base_measure must be non-negati"),
     (lambda _: checks.base_measure([9.0], 1, 1.0), "base_measure must have a sum in"),
-    (lambda _: checks.places("inputs", []), "inputs must be a list of finite places."),
-    (
-        lambda _: checks.places("inputs", [0.0, math.nan]),
-        "inputs must be a list of finite places. Found nan at index 1.",
-    ),
     (
         lambda _: checks.largest_masses([[1.0]], 1.0),
         "largest_masses must be a list of at most 4096 masses. Found shape (1, 1).",

@@ -21,7 +21,6 @@ WITHOUT_PYTHON = {
     "CHANGELOG",
     "CONTRIBUTING",
     "measurements",
-    "papers",
     "reference",
 }
 MODULE = "python -m dp_accounting_ext"

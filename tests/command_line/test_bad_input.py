@@ -26,8 +26,8 @@ strange = st.sampled_from(STRANGE) | st.text()
 NOISE = ["0.5", "1", "3.7", "20", "1e-50", "1e8", "0.05"]
 SAMPLING = ["random-allocation", "poisson-sampling", "no-amplification", "shuffled"]
 TRAINING = {
-    "--steps": ["1", "2", "7", "30"],
-    "--selected": ["1"] * 6 + ["2", "7"],
+    "--steps-per-epoch": ["1", "2", "7", "30"],
+    "--batches-per-record": ["1"] * 6 + ["2", "7"],
     "--epochs": ["1", "3", "0.5", "2.25"],
     "--delta": ["1e-6", "1e-15", "1e-300", "0.1", "0.9999", "5e-324"],
     "--group-size": ["1", "2", "5"],
@@ -86,8 +86,8 @@ def check(arguments):
 
 
 @given(option_lists({"--noise-multiplier": NOISE, **TRAINING}))
-@example(["--noise-multiplier", "1e-100", "--steps", "10", "--delta", "1e-6"])
-@example(["--noise-multiplier", "1e9", "--steps", "10", "--delta", "1e-6"])
+@example(["--noise-multiplier", "1e-100", "--steps-per-epoch", "10", "--delta", "1e-6"])
+@example(["--noise-multiplier", "1e9", "--steps-per-epoch", "10", "--delta", "1e-6"])
 def test_compare(options):
     check(["compare", *options])
 
@@ -102,7 +102,7 @@ EPSILON = ["1", "0.01", "30", "1e-9", "1e6", "1e300"]
         {
             "--epsilon": EPSILON,
             **TRAINING,
-            "--selected": ["1"],  # A search among several takes ten seconds.
+            "--batches-per-record": ["1"],  # A search among several takes ten seconds.
             "--delta": TARGET_DELTA,
         }
     )
@@ -186,4 +186,4 @@ def test_wpm(cost, masses, options):
         paths[0].write_bytes(cost)
         paths[1].write_bytes(masses)
         files = ["--cost", str(paths[0]), "--distribution", str(paths[1])]
-        check(["wpm", *files, *options, "--sample"])
+        check(["wpm", *files, *options])

@@ -10,7 +10,7 @@ from dp_accounting_ext.bounds import privacy_bounds
 from dp_accounting_ext.studies import training_run
 
 README_COMMAND = (
-    "compare --noise-multiplier 1 --steps 1000 --selected 1 --epochs 10 --delta 1e-6"
+    "compare --noise-multiplier 1 --steps-per-epoch 1000 --epochs 10 --delta 1e-6"
 )
 
 
@@ -28,7 +28,9 @@ def test_printed_ends_are_rounded_outwards(capsys):
     "options", ["--noise-multiplier 0.01", "--noise-multiplier 0.02"]
 )
 def test_a_bracket_that_is_wide_says_so(capsys, options):
-    status, table, _ = run(capsys, f"compare {options} --steps 50 --delta 1e-6")
+    status, table, _ = run(
+        capsys, f"compare {options} --steps-per-epoch 50 --delta 1e-6"
+    )
     assert status == 0
     lines = table.splitlines()
     assert lines[3].endswith("(1)")
@@ -61,7 +63,7 @@ def test_bounds_that_cross_are_told_as_such(capsys, monkeypatch):
         lambda *asked: halved(*asked) / 2,
     )
     status, out, err = run(
-        capsys, "compare --noise-multiplier 2 --steps 5 --delta 1e-6"
+        capsys, "compare --noise-multiplier 2 --steps-per-epoch 5 --delta 1e-6"
     )
     assert (status, out) == (2, "")
     assert "A lower bound, " in err and "Please report" in err

@@ -1,6 +1,7 @@
 """profile and trade-off as a shell user meets them."""
 
 import json
+import re
 import sys
 
 import command_runner
@@ -8,7 +9,7 @@ import pytest
 
 from dp_accounting_ext.studies import training_run
 
-RUN = "--noise-multiplier 1 --steps-per-epoch 20 --points 3"
+RUN = "--noise-multiplier 1 --steps-per-epoch 20 --num-points 3"
 SCHEMES = list(training_run.SCHEMES)
 run = command_runner.run
 
@@ -16,9 +17,9 @@ run = command_runner.run
 @pytest.mark.parametrize(
     ("command", "names"),
     [
-        ("profile --smallest-delta 1e-9", ("epsilon", "delta")),
+        ("profile --delta 1e-9", ("epsilon", "delta")),
         (
-            "trade-off --smallest-rate 1e-4",
+            "trade-off --least-rate 1e-4",
             ("false_positive_rate", "true_positive_rate"),
         ),
     ],
@@ -36,7 +37,14 @@ def test_the_table_is_that_of_json_rounded_outwards(capsys, command, names):
     assert status == 0 and max(map(len, table.splitlines())) <= 80
     assert "noise multiplier 1, 1 of 20 steps, 1 epoch" in blocks[0]
     for block, result in zip(blocks[1:], whole["results"], strict=True):
-        name, _, *lines = block.splitlines()
+        name, *lines = block.splitlines()
+        if command.startswith("trade-off"):
+            advantage, right, *lines = lines
+            low, high = map(float, re.findall(r"[\d.]+", advantage))
+            lower, upper = result["advantage_lower"], result["advantage_upper"]
+            assert low <= lower <= upper <= high
+            assert float(re.findall(r"[\d.]+", right)[0]) >= (1 + upper) / 2
+        del lines[0]  # The head of the columns.
         assert name.startswith(result["sampling"])
         assert ("groups of 2" in name) == (result["group_size"] == 2)
         for line, low, high in zip(
@@ -60,7 +68,7 @@ def test_pictures(capsys, tmp_path, command):
     assert all(f"<!-- {name}" in whole for name in SCHEMES)
     assert first.read_bytes() == again.read_bytes()
     path = tmp_path / "a.png"
-    status, out, _ = run(capsys, f"{command} {RUN} --dpi 20 --json --output {path}")
+    status, out, _ = run(capsys, f"{command} {RUN} --json --output {path}")
     assert status == 0 and len(json.loads(out)["results"]) == 4
     assert path.read_bytes().startswith(b"\x89PNG")
 

@@ -13,7 +13,8 @@ from dp_accounting_ext.command_line import strategy_option
 from dp_accounting_ext.studies import training_run
 
 RUN = training_run.TrainingRun(2.0, 3, 1, 2, 1e-3)
-COMMAND = "compare --noise-multiplier 2 --steps 6 --epochs 2 --delta 1e-3 --strategy"
+COMMAND = "compare --noise-multiplier 2 --steps-per-epoch 6 --epochs 2 --delta 1e-3 "
+COMMAND += "--strategy"
 
 
 def strategy(typed):

@@ -17,7 +17,7 @@ NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 
 @given(NUMBERS)
 def test_seven_digits_are_rounded_outwards(value):
-    low, high = text.rounded_down(value), text.rounded_up(value)
+    low, high = comparison.rounded_down(value), comparison.rounded_up(value)
     assert decimal.Decimal(low) <= decimal.Decimal(value) <= decimal.Decimal(high)
     for printed in (low, high):
         assert len(decimal.Decimal(printed).as_tuple().digits) <= 7
@@ -25,7 +25,7 @@ def test_seven_digits_are_rounded_outwards(value):
     assert gap <= abs(decimal.Decimal(value)) * decimal.Decimal("1.0001e-6")
 
 
-@pytest.mark.parametrize("rounded", [text.rounded_down, text.rounded_up])
+@pytest.mark.parametrize("rounded", [comparison.rounded_down, comparison.rounded_up])
 def test_what_is_no_finite_number(rounded):
     assert rounded(math.inf) == "inf"
 

@@ -8,9 +8,10 @@ import numpy as np
 import oracles
 import pytest
 
+from dp_accounting_ext.bounds import privacy_bounds
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.mechanisms import additive_noise
-from dp_accounting_ext.pairs import neyman_pearson
+from dp_accounting_ext.pairs import laplace_mixture
 from dp_accounting_ext.pairs import sampled_members
 
 Bound = dominating_pair.Bound
@@ -18,7 +19,7 @@ Direction = dominating_pair.Direction
 
 
 def closed_delta(mixture, epsilon, direction, bound):
-    return mixture.closed_form(bound).deltas(np.array([epsilon]), direction)[0]
+    return mixture.closed_deltas(np.array([epsilon]), direction, bound)[0]
 
 
 def split(group, rate, noise, removed):
@@ -82,61 +83,66 @@ def laplace_truths(p, q, epsilon):
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
-def test_laplace_mixtures(share):
+def test_laplace_pairs_hold_the_profile(share):
     p, q = split(4, 0.5, 2.0, math.ceil(share * 4))
     mixture = additive_noise.LaplaceMixture(p, q)
-    for epsilon in (0.2, 0.8):
+    upper, lower = (mixture.pairs(bound, 1e-15).remove for bound in Bound)
+    for pair in (lower, upper):
+        assert pair.infinity_mass == pair.zero_mass == 0.0
+        assert abs(pair.masses.sum() - 1) < 1e-12
+        assert abs(pair.p_masses.sum() - 1) < 1e-12
+    for epsilon in (-0.5, 0.0, 0.2, 0.8, 1.0):
         truths = laplace_truths(p, q, epsilon)
         for direction in Direction:
             truth = truths[direction.value]
-            lower, upper = (
-                closed_delta(mixture, epsilon, direction, bound)
-                for bound in (Bound.LOWER, Bound.UPPER)
-            )
-            assert lower <= truth <= upper
-            assert upper <= lower * (1 + 1e-9) + 1e-12
+            low, high = (pair.delta(epsilon, direction) for pair in (lower, upper))
+            assert low <= truth <= high
+            assert high <= low * (1 + 1e-5) + 1e-11
 
 
-DELTAS = [0.3, 1e-4, 1e-12, 1e-40]
+def test_largest_loss_of_laplace_mixtures():
+    """All-remove by K members: K ln(1 + r (e^{1/b} − 1)), by the design's formula."""
+    group, rate, noise = 3, 0.4, 1.5
+    p, q = split(group, rate, noise, group)
+    largest = laplace_mixture.largest_loss(
+        laplace_mixture.Mixture(p), laplace_mixture.Mixture(q)
+    )
+    assert largest == pytest.approx(group * math.log1p(rate * math.expm1(1 / noise)))
 
 
 def epsilons_of(mixture, deltas):
-    return [mixture.closed_form(bound).epsilons(np.array(deltas)) for bound in Bound]
+    asked = privacy_bounds.PrivacyBounds({mixture: 1}, 1e-4)
+    return asked.lower_epsilons(deltas), asked.upper_epsilons(deltas)
 
 
-@pytest.mark.parametrize(("group", "removed"), [(4, 3), (4, 0), (16, 8)])
-def test_epsilons_invert_the_profile(group, removed):
-    p, q = split(group, 0.1, 1.0, removed)
-    uppers, lowers = epsilons_of(additive_noise.GaussianMixture(p, q), DELTAS)
-    for delta, lower, upper in zip(DELTAS, lowers, uppers, strict=True):
-        assert lower <= upper <= lower * (1 + 1e-9) + 1e-12
-        assert max(oracles.shift_mixture_deltas(p, q, upper).values()) <= delta
-        truths = oracles.shift_mixture_deltas(p, q, lower)
-        assert max(truths.values()) >= delta or lower == 0
+@pytest.mark.parametrize(
+    ("kind", "truths_of"),
+    [("GaussianMixture", oracles.shift_mixture_deltas), ("LaplaceMixture", None)],
+)
+@pytest.mark.parametrize("removed", [0, 3, 4])
+def test_epsilons_invert_the_profile(kind, truths_of, removed):
+    truths_of = truths_of or laplace_truths
+    p, q = split(4, 0.1, 1.0, removed)
+    deltas = np.array([0.3, 1e-4, 1e-12, 1e-40])
+    lowers, uppers = epsilons_of(getattr(additive_noise, kind)(p, q), deltas)
+    for delta, lower, upper in zip(deltas, lowers, uppers, strict=True):
+        assert lower <= upper <= lower * (1 + 1e-5) + 1e-9
+        assert max(truths_of(p, q, upper).values()) <= delta
+        assert max(truths_of(p, q, lower).values()) >= delta or lower == 0
 
 
-@pytest.mark.parametrize("kind", ["GaussianMixture", "LaplaceMixture"])
-def test_the_certified_profile_is_on_the_side_of_every_epsilon(kind):
-    """Rounding may be large beside what δ changes by."""
-    mixture = getattr(additive_noise, kind)(*split(300, 0.01, 9.0, 120))
-    deltas = np.append(np.geomspace(1e-100, 0.03, 40), 0.04 - 2.0 ** -np.arange(6, 50))
-    for bound, epsilons in zip(Bound, epsilons_of(mixture, deltas), strict=True):
-        found = np.max(
-            [mixture.closed_form(bound).deltas(epsilons, way) for way in Direction],
-            axis=0,
-        )
-        if bound is Bound.UPPER:
-            assert (found <= deltas).all()
-        else:
-            assert ((found >= deltas) | (epsilons == 0)).all()
+def test_beyond_the_largest_loss_nothing_is_left():
+    mixture = additive_noise.GaussianMixture(*split(3, 0.1, 1.0, 3))
+    largest = -3 * math.log(0.9)
+    add = [
+        closed_delta(mixture, x, Direction.ADD, Bound.UPPER)
+        for x in (0.9 * largest, largest + 1e-6)
+    ]
+    assert add[0] > add[1] == 0.0
 
 
-@pytest.mark.parametrize("step", [1e-200, 0.3])
-def test_the_search_for_a_tiny_epsilon_ends(step):
-    """A profile that is flat and then falls takes hundreds of bisections."""
-
-    def profile(epsilon, bound):
-        return 0.5 if epsilon < step else 1e-9
-
-    upper, lower = (neyman_pearson.epsilon(profile, 1e-3, bound) for bound in Bound)
-    assert lower < step <= upper < lower * (1 + 1e-11)
+def test_out_of_range():
+    mixture = additive_noise.GaussianMixture(((1.0, 1.0),), ((-1.0, 1.0),))
+    for direction in Direction:
+        assert closed_delta(mixture, 1000.0, direction, Bound.UPPER) == 1.0
+        assert closed_delta(mixture, 1000.0, direction, Bound.LOWER) == 0.0

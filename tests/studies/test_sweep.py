@@ -28,8 +28,14 @@ def quick(monkeypatch):
 
 def test_rows_are_those_of_the_accountant():
     grid = [
-        {**ROW, "sampling": "", "selected": "2", "epochs": "4", "group_size": ""},
-        {**ROW, "scheme": "poisson-sampling", "epochs": 2.5, "group_size": 3},
+        {
+            **ROW,
+            "sampling": "",
+            "batches_per_record": "2",
+            "epochs": "4",
+            "group_size": "",
+        },
+        {**ROW, "sampling": "poisson-sampling", "epochs": 2.5, "group_size": 3},
         {"noise_multiplier": 2, "dataset_size": 90.0, "batch_size": 9, "delta": 1e-9},
         {**ROW, "sampling": "shuffled", "dataset_size": math.nan},
     ]
