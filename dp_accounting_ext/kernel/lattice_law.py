@@ -753,6 +753,9 @@ def settled(law: LatticeLaw, tail_mass: float, *, both: bool) -> LatticeLaw:
     if not law.pieces:
         return law
     atoms = law.atoms()
+    if not atoms.values.size:
+        # All that was finite is less than a float, and counted in the sinks.
+        return dataclasses.replace(law, pieces={})
     law = trimmed(law, atoms, tail_mass)
     shape = _shape(atoms, tail_mass, both)
     while shape.scale > 2 * law.resolution.cells * law.step:
