@@ -175,9 +175,6 @@ def laws(size, seed):
     return [shape / shape.sum() for shape in shapes if shape.sum()]
 
 
-SIZES = [16, 60, 1000, 2**12, 3**8, 5**6, 30000]
-
-
 @pytest.mark.parametrize("size", [16, 60, 1000, 2**11, 3**7, 5**5])
 def test_forward_transform(size):
     """Frequencies against the sums that define them, within what is allowed."""
@@ -190,16 +187,6 @@ def test_forward_transform(size):
             exact = mpmath.fdot((float(m), w) for m, w in zip(law, waves, strict=True))
             found = complex(fft.rfft(law)[frequency])
             assert abs(mpmath.mpc(found) - exact) <= allowed
-
-
-@pytest.mark.parametrize("size", SIZES)
-def test_transforms_there_and_back(size):
-    """A round trip errs by a transform's error twice, at most."""
-    allowed = 2 * plane._LEVEL_ERROR * math.log2(size) * UNIT_ROUNDOFF
-    for law in laws(size, size):
-        spectrum = fft.rfft(law)
-        weight = 2 * float(np.abs(spectrum).mean()) + 1
-        assert np.abs(fft.irfft(spectrum, size) - law).max() <= allowed * weight
 
 
 @pytest.mark.parametrize("size", [10, 1000, 60000])

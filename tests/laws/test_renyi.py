@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lawful import ADD
 from lawful import LARGE
+from lawful import MILD
 from lawful import accountant_of
 from lawful import deltas
 from lawful import law
@@ -51,6 +52,12 @@ amplified = st.one_of(
     ),
 )
 trees = noises | amplified | amplified | event_trees.mixed_trees(LARGE, ADD)
+allocations = st.builds(
+    ext.RandomAllocationEvent,
+    event_trees.gaussians(MILD),
+    st.just(1),
+    st.integers(2, 12),
+)
 orders = st.lists(st.floats(1.05, 200.0).map(lambda a: round(a, 2)), min_size=1)
 
 
@@ -78,7 +85,7 @@ def test_it_is_never_below_what_is_certain_of_the_losses(event, delta):
 
 
 @law
-@given(trees, orders)
+@given(allocations | trees, orders)
 def test_divergences_grow_with_the_order_and_are_numbers(event, orders):
     every = sorted({*orders, 2.0, 2.5, 3.0})
     rdp = renyi_of(event, orders=every).rdp
