@@ -169,8 +169,8 @@ FAULTS = [
     fault(
         "claims: a sample loses no more than its rate times its inner loss",
         f"{PACKAGE}/mechanisms/subsampled.py",
-        "            sampled = math.log1p(self.sampling_probability * math.expm1(loss))\n",
-        "            sampled = self.sampling_probability * loss\n",
+        "math.log1p(self.sampling_probability * math.expm1(loss))\n",
+        "self.sampling_probability * loss\n",
     ),
     fault(
         "answers: an allocation of large losses is no answer but an error",
