@@ -149,6 +149,10 @@ CASES = [
         lambda _: comparison.compare(training_run.TrainingRun(1.0, 10)),
         "delta must be given. Found it missing.",
     ),
+    (
+        lambda _: comparison.compare({"delta": 1e-6}),
+        "run must be a TrainingRun. Found {'delta': 1e-06}.",
+    ),
     # studies.calibration, studies.curves
     (
         lambda _: calibration.calibrate(SETTING, -1.0),
@@ -175,7 +179,7 @@ CASES = [
     ),
     (lambda _: sweep.run_of({"delta": "x"}), "delta must be a number. Found 'x'."),
     (
-        lambda _: sweep.run_of({"steps": "x"}),
+        lambda _: sweep.run_of({"steps_per_epoch": "x"}),
         "steps_per_epoch must be an integer. Found 'x'.",
     ),
     (
