@@ -255,8 +255,8 @@ class RenyiFilter:
         self._limits = [_divergence(limit, share, order) for order in self.orders]
         if max(self._limits) <= 0:
             raise ValueError(
-                f"epsilon must be larger, or orders: none of {self.orders} gives "
-                f"epsilon {epsilon} at delta {delta}."
+                f"epsilon must be larger, or orders others. Found {epsilon} at delta "
+                f"{delta}, which none of {self.orders} gives."
             )
         self._relation = neighboring_relation
         self._spent = [0.0] * len(self.orders)

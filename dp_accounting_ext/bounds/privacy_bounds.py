@@ -15,6 +15,7 @@ from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import lattice_law
 from dp_accounting_ext.kernel import profile
 from dp_accounting_ext.kernel import sums
+from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.pairs import gaussian
@@ -100,14 +101,8 @@ class PrivacyBounds:
             easy = self._gaussian_deltas(enough[open_]) <= deltas[open_]
             found[open_[easy]] = enough[open_[easy]]
             open_ = open_[~easy]
-        closed = self._closed_form(Bound.UPPER)
-        if closed is not None:
-            exact = closed.epsilons(deltas[open_])
-            found[open_] = np.minimum(found[open_], exact)
-            open_ = open_[np.isinf(found[open_])]
-            found[open_] = self._at_most_gaussian(deltas[open_], found[open_])
-            return found
-        for rough in (True, False) if enough is not None else (False,):
+        efforts = (True, False) if enough is not None else (False,)
+        for rough in efforts if self._one_gaussian(Bound.UPPER) is None else ():
             composed = self._composed_epsilons(deltas[open_], Bound.UPPER, rough)
             found[open_] = np.minimum(found[open_], composed)
             if enough is not None:
@@ -119,9 +114,11 @@ class PrivacyBounds:
         """Returns (n,) lower bounds on ε at (n,) δ in [0, 1), in nats."""
         # A larger δ has no larger ε.
         deltas = np.maximum(deltas, _SMALLEST_DELTA)
-        closed = self._closed_form(Bound.LOWER)
-        if closed is not None:
-            return closed.epsilons(deltas)
+        known = self._one_gaussian(Bound.LOWER)
+        if known is not None:
+            return interface.each(
+                lambda delta: gaussian.epsilon(known.mean, delta, Bound.LOWER), deltas
+            )
         return self._composed_epsilons(deltas, Bound.LOWER)
 
     def upper_deltas(
@@ -145,10 +142,9 @@ class PrivacyBounds:
         open_ = np.flatnonzero(asked & (found >= _SMALLEST_DELTA))
         if enough is not None:
             open_ = open_[found[open_] > enough[open_]]
-        closed = self._closed_form(Bound.UPPER)
+        closed = self._closed_deltas(epsilons[open_], Bound.UPPER)
         if closed is not None:
-            exact = self._closed_form_deltas(closed, epsilons[open_])
-            found[open_] = np.minimum(found[open_], exact)
+            found[open_] = np.minimum(found[open_], closed)
             return found
         for rough in (True, False) if enough is not None else (False,):
             composed = self._composed_deltas(epsilons[open_], Bound.UPPER, rough)
@@ -165,11 +161,10 @@ class PrivacyBounds:
         if infinite.any():
             found[infinite] = self._infinite_delta(Bound.LOWER)
         asked = ~infinite & ((epsilons < self._largest) | (self._chance_of_more > 0))
-        closed = self._closed_form(Bound.LOWER)
-        if closed is not None:
-            found[asked] = self._closed_form_deltas(closed, epsilons[asked])
-        else:
-            found[asked] = self._composed_deltas(epsilons[asked], Bound.LOWER)
+        closed = self._closed_deltas(epsilons[asked], Bound.LOWER)
+        if closed is None:
+            closed = self._composed_deltas(epsilons[asked], Bound.LOWER)
+        found[asked] = closed
         return found
 
     def _composed_epsilons(
@@ -277,19 +272,28 @@ class PrivacyBounds:
             return pair.infinity_mass
         return pair.zero_mass
 
-    def _closed_form(self, bound: Bound) -> interface.ClosedForm | None:
-        """Returns the profile of what is one run, if that has a closed form."""
+    def _only(self, bound: Bound) -> interface.Mechanism | None:
+        """Returns what is composed, if that is one run."""
         parts = self._alternatives(bound)[0]
-        if sum(parts.values()) != 1:
-            return None
-        (part,) = parts
-        return part.closed_form(bound)
+        return next(iter(parts)) if sum(parts.values()) == 1 else None
 
-    def _closed_form_deltas(
-        self, closed: interface.ClosedForm, epsilons: FloatArray
-    ) -> FloatArray:
-        found = [closed.deltas(epsilons, way) for way in self._directions]
-        return np.asarray(functools.reduce(np.maximum, found))
+    def _one_gaussian(self, bound: Bound) -> additive_noise.Gaussian | None:
+        """Returns what is composed, if that is a Gaussian."""
+        part = self._only(bound)
+        return part if isinstance(part, additive_noise.Gaussian) else None
+
+    def _closed_deltas(self, epsilons: FloatArray, bound: Bound) -> FloatArray | None:
+        """Returns (n,) δ at (n,) ε of what is one run, if that has a closed form."""
+        part = self._only(bound)
+        if part is None:
+            return None
+        larger: FloatArray | None = None
+        for direction in self._directions:
+            found = part.closed_deltas(epsilons, direction, bound)
+            if found is None:
+                return None
+            larger = found if larger is None else np.maximum(larger, found)
+        return larger
 
     def _at_most_gaussian(self, deltas: FloatArray, found: FloatArray) -> FloatArray:
         """Returns (n,) ε at (n,) δ, no more than of the Gaussian that dominates."""

@@ -76,8 +76,8 @@ def add_to(commands: Any) -> None:
     words = "lines of coordinates, with --points; private"
     parser.add(masses, "trace", str, "FILE", words)
     parser.add(command, "epsilon", float, "EPS", "ε of one draw", required=True)
-    words = 'of points: "haversine" for degrees, or one of SciPy\'s; default: '
-    parser.add(command, "metric", str, "METRIC", f'{words}"euclidean"')
+    words = 'of points: "haversine" for degrees, "cityblock", "chebyshev", "cosine"; '
+    parser.add(command, "metric", str, "METRIC", f'{words}default: "euclidean"')
     words = "of points: the power of a distance; default: 1"
     parser.add(command, "order", float, "ORDER", words)
     words = '"uniform", "minimax", or a file of masses; public; default: "uniform"'

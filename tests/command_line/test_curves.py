@@ -58,12 +58,6 @@ def test_the_table_is_that_of_json_rounded_outwards(capsys, command, names):
         assert len(lines) == len(result[names[0]])
 
 
-def test_a_range_of_epsilon(capsys):
-    command = f"profile {RUN} --epsilons 0 2 --sampling shuffled --json"
-    (result,) = json.loads(run(capsys, command)[1])["results"]
-    assert result["epsilon"] == [0, 1, 2]
-
-
 @pytest.mark.parametrize("command", ["profile", "trade-off"])
 def test_pictures(capsys, tmp_path, command):
     first, again = tmp_path / "a.svg", tmp_path / "b.svg"
@@ -77,41 +71,6 @@ def test_pictures(capsys, tmp_path, command):
     status, out, _ = run(capsys, f"{command} {RUN} --json --output {path}")
     assert status == 0 and len(json.loads(out)["results"]) == 4
     assert path.read_bytes().startswith(b"\x89PNG")
-
-
-BAD = [
-    ("profile", "required: --noise-multiplier"),
-    ("profile --noise-multiplier 1", "--dataset-size and --batch-size, must be given"),
-    (f"profile {RUN} --noise-multiplier 0", "--noise-multiplier must be positive"),
-    (
-        f"profile {RUN} --batches-per-record 21",
-        "--batches-per-record must be at most --steps-pe",
-    ),
-    (f"profile {RUN} --group-size 0", "--group-size must be at least 1"),
-    (f"profile {RUN} --delta 0", "--delta must be in (0, 1)"),
-    (f"profile {RUN} --num-points 2", "--num-points must be at least 3"),
-    (f"profile {RUN} --num-points -2 --epsilons 1 2", "at least 1. Found -2"),
-    (f"profile {RUN} --epsilons -1 1", "--epsilons must be finite and not negative"),
-    (f"profile {RUN} --epsilons nan 1", "--epsilons must be a number"),
-    (f"profile {RUN} --epsilons 0 inf", "--epsilons must be"),
-    (f"profile {RUN} --output profile.jpg", "--output must end in .pdf, .png or .svg"),
-    (f"profile {RUN} --output no/profile.png", "--output must be in a directory"),
-    (f"profile {RUN} --least-rate 1", "unrecognized arguments: --least-rate"),
-    (f"trade-off {RUN} --least-rate 0", "--least-rate must be in [1e-200, 1)"),
-    (f"trade-off {RUN} --num-points 1", "--num-points must be at least 2"),
-]
-
-
-@pytest.mark.parametrize(("command", "message"), BAD)
-def test_bad_input_is_one_line_and_status_2(
-    capsys, tmp_path, monkeypatch, command, message
-):
-    monkeypatch.chdir(tmp_path)
-    status, out, err = run(capsys, command)
-    assert (status, out) == (2, "")
-    assert message in err
-    assert len(err.splitlines()) == 1
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_without_matplotlib(capsys, tmp_path, monkeypatch):

@@ -36,11 +36,6 @@ def test_json_of_finite_numbers_is_read_back(value):
     assert json.loads(text.as_json({"value": value})) == {"value": value}
 
 
-def test_json_of_infinity_is_a_word():
-    found = json.loads(text.as_json({"a": [math.inf, {"b": -math.inf}], "c": None}))
-    assert found == {"a": ["inf", {"b": "-inf"}], "c": None}
-
-
 @given(st.text())
 def test_a_complaint_is_one_line(message):
     stream = io.StringIO()
@@ -59,13 +54,6 @@ def test_letters_that_a_stream_lacks_are_replaced(monkeypatch, encoding):
     assert stream.buffer.getvalue().decode(encoding).endswith(" 1\n")
 
 
-def test_without_streams_nothing_is_printed(monkeypatch):
-    monkeypatch.setattr("sys.stdout", None)
-    monkeypatch.setattr("sys.stderr", None)
-    text.write("whole")
-    text.complain("prog", "message")
-
-
 @pytest.mark.parametrize(
     ("epochs", "group", "words"),
     [
@@ -78,14 +66,6 @@ def test_without_streams_nothing_is_printed(monkeypatch):
 def test_a_training_in_words(epochs, group, words):
     run = training_run.TrainingRun(1.0, 30, 2, epochs, 1e-6, group)
     assert text.training(run) == words
-
-
-def test_a_training_on_a_dataset_in_words():
-    run = training_run.TrainingRun(dataset_size=900, batch_size=30, epochs=2)
-    assert text.training(run) == (
-        "900 records in batches of 30, 2 epochs "
-        "(t = 30; Poisson: 60 steps at most, q = 30/900)"
-    )
 
 
 def test_notes_are_below_their_rows_each_once():

@@ -7,7 +7,6 @@ import math
 import dp_accounting
 from hypothesis import example
 from hypothesis import given
-from hypothesis import settings
 from hypothesis import strategies as st
 import mpmath
 import numpy as np
@@ -107,7 +106,6 @@ def places(p, q, shares):
     return [*near, *(x * (1 - 1e-12) for x in near), *(x + 1e-9 for x in near), *away]
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     law=laws(),
     axis=st.sampled_from(list(Axis)),
@@ -153,7 +151,6 @@ def test_truth_is_between(law, axis, count, cells, shares):
     masses=st.lists(st.floats(-300.0, 0.0), min_size=2, max_size=40),
     others=st.lists(st.floats(-300.0, 0.0), min_size=2, max_size=700),
 )
-@settings(max_examples=30, deadline=None)
 @example(masses=[0.0] * 600, others=[-1.0] * 600)
 def test_a_convolution_errs_by_what_is_claimed(masses, others):
     x, y = (np.exp(np.array(each)) for each in (masses, others))
