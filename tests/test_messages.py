@@ -184,6 +184,10 @@ CASES = [
         "delta must be given. Found it missing.",
     ),
     (lambda _: statement.claims(1.0), "run must be a TrainingRun. Found 1.0."),
+    (
+        lambda _: comparison.compare({"delta": 1e-6}),
+        "run must be a TrainingRun. Found {'delta': 1e-06}.",
+    ),
     # studies.calibration, studies.curves
     (
         lambda _: calibration.calibrate(SETTING, -1.0),
