@@ -73,6 +73,9 @@ _LOWEST = 1e-9
 # Rare losses must not coarsen the bulk: the scale is that of the middle two thirds, at
 # least so small a share of the deviation.
 _LEAST_SCALE = 2.0**-24
+# Where mass falls steeply towards a threshold at zero, cells are narrow there: so much
+# less in half of the distance is steep.
+_STEEP, _MOST_HALVINGS = 2.3, 24
 # Laws that go on for more levels have fewer cells on each of them, but some.
 _MANY_LEVELS, _FEWEST_CELLS = 48, 8
 # Sums of more have more cells in a scale, so that brackets are as narrow; so have sums
@@ -132,6 +135,10 @@ class Atoms:
     from the value: p e^{−loss}, or q · ratio. Lower ones have a second row, which keeps
     the mean of what was merged: Q's masses times e^{value} (LOSS: so they are no more
     than a cell away from P's, however large the loss is), or the sums of q · ratio.
+    Lower laws of ratios may have more such rows, each of another variable that adds up
+    from step to step: then values say no more than which outputs are merged. Values of
+    ratios are differences of such, where they may be negative; then P's mass is what
+    the positive ones have, which bounds what a sum's positive part may lose.
 
     Attributes:
         axis: What is summed.
@@ -167,10 +174,12 @@ class Atoms:
                 return first, last * np.exp(exponents)
         if self.bound is Bound.LOWER:
             return last, first
-        return first * self.values, first
+        return first * np.maximum(self.values, 0.0), first
 
     def mean(self) -> float:
-        """Returns the sum of masses times values."""
+        """Returns the sum of masses times values; of ratios the positive ones."""
+        if self.axis is Axis.RATIO:
+            return sums.dot(self.masses[0], np.maximum(self.values, 0.0))
         return sums.dot(self.masses[0], self.values)
 
     def without_tiny(self, q_mass: float) -> "Atoms":
@@ -294,7 +303,7 @@ class LatticeLaw:
         )
 
     def mean(self) -> float:
-        """Returns the sum of masses times values."""
+        """Returns the sum of masses times values, as `Atoms.mean` does."""
         return self.atoms().mean()
 
     def ends(self) -> tuple[float, float]:
@@ -430,16 +439,18 @@ class LatticeLaw:
         elif self.axis is Axis.RATIO or width <= _FURTHEST_MOVE:
             out[0, :number] += odd[0]
             moved = math.exp(-width) if self.axis is Axis.LOSS else 1.0
-            out[1, :number] += moved * odd[1]
+            out[1:, :number] += moved * odd[1:]
         return start >> 1, out
 
     def _convolved(self, one: Piece, other: Piece) -> Piece:
         """Returns the sums of nodes of one level."""
         (start, x), (begin, y) = one, other
         if self.bound is Bound.LOWER and self.axis is Axis.RATIO:
-            means = convolve(x[1], y[0])
-            means += convolve(x[0], y[1])
-            return start + begin, np.array([convolve(x[0], y[0]), means])
+            means = [
+                convolve(mine, y[0]) + convolve(x[0], theirs)
+                for mine, theirs in zip(x[1:], y[1:], strict=True)
+            ]
+            return start + begin, np.array([convolve(x[0], y[0]), *means])
         found = [convolve(*rows) for rows in zip(x, y, strict=True)]
         return start + begin, np.array(found)
 
@@ -582,8 +593,10 @@ def _shape(atoms: Atoms, both: bool) -> _Shape:
     deviation = math.sqrt(sums.dot(first, apart**2) / cumulated[-1]) * largest
     scale = max((high - low) / 2, deviation * _LEAST_SCALE)
     if atoms.axis is Axis.RATIO:
-        if scale <= _WIDE * middle:
+        if scale <= _WIDE * abs(middle):
             return _Shape(middle, scale)
+        if values[0] < 0:
+            return _Shape(0.0, _scale_at_zero(values, cumulated, scale))
         lowest = np.searchsorted(cumulated, _LOWEST * cumulated[-1])
         return _Shape(0.0, min(scale, 2 * float(values[lowest])))
     if not both:
@@ -593,6 +606,26 @@ def _shape(atoms: Atoms, both: bool) -> _Shape:
     if abs(middle - other) > _FURTHEST * scale:
         return _Shape(middle, scale)
     return _Shape((middle + other) / 2, scale, abs(middle - other) / 2)
+
+
+def _scale_at_zero(values: FloatArray, cumulated: FloatArray, scale: float) -> float:
+    """Returns over what distance below zero the mass of a law's cells grows slowly.
+
+    Args:
+        values: (n,) values, increasing, of either sign.
+        cumulated: (n,) masses up to them.
+        scale: The law's own, the most that is returned.
+    """
+    found = scale
+    for halvings in range(_MOST_HALVINGS):
+        width = math.ldexp(scale, -halvings)
+        places = np.searchsorted(values, [-width, -width / 2, 0.0])
+        low, half, zero = np.append(0.0, cumulated)[places].tolist()
+        if half >= zero:
+            break
+        if zero - low > _STEEP * (zero - half):
+            found = width / 2
+    return found
 
 
 def _levels(atoms: Atoms, scale: float) -> float:
@@ -695,7 +728,9 @@ def trimmed(law: LatticeLaw, atoms: Atoms, tail_mass: float) -> LatticeLaw:
     highest = int(np.searchsorted(-np.cumsum(p[::-1])[::-1], -tail_mass)) - 1
     last = float(values[max(highest, 0)])
     first = float(values[0])
-    if law.axis is Axis.LOSS:
+    if law.axis is Axis.RATIO:
+        last = max(last, 0.0)
+    else:
         below = np.cumsum(np.maximum(p, np.minimum(q, 1.0)))
         lowest = int(np.searchsorted(below, tail_mass))
         first = float(values[min(lowest, values.size - 1)])

@@ -182,9 +182,12 @@ def _plus(one: Atoms, other: Atoms) -> Atoms | None:
         )
     values = np.add.outer(one.values, other.values).ravel()
     if one.axis is Axis.RATIO and one.bound is Bound.LOWER:
-        (x, mine), (y, theirs) = one.masses, other.masses
-        means = np.multiply.outer(mine, y) + np.multiply.outer(x, theirs)
-        rows = np.array([np.multiply.outer(x, y), means])
+        (x, *sums_of_x), (y, *sums_of_y) = one.masses, other.masses
+        means = [
+            np.multiply.outer(mine, y) + np.multiply.outer(x, theirs)
+            for mine, theirs in zip(sums_of_x, sums_of_y, strict=True)
+        ]
+        rows = np.array([np.multiply.outer(x, y), *means])
     else:
         rows = np.array(
             [
