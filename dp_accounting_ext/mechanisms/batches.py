@@ -114,7 +114,7 @@ def on_batches(
     each = [(base.on(part.removed, part.inserted), part.chance) for part in parts]
     each = [(mechanism, chance) for mechanism, chance in each if chance]
     if len(each) > 1:
-        return known_bounds.UpperOnly(_Drawn(tuple(each)))
+        return known_bounds.UpperOnly(Drawn(tuple(each)))
     ((mechanism, _),) = each
     if is_attained or mechanism == compositions.NO_OP:
         return mechanism
@@ -133,16 +133,22 @@ def _furthest(distances: Distances) -> float:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Drawn(Mechanism):
-    """One of several mechanisms, drawn at random; the output tells which."""
+class Drawn(Mechanism):
+    """One of several mechanisms, drawn at random; the output tells which.
+
+    Attributes:
+        drawn: (mechanism, chance); the chances sum to one.
+        error: Bound on the relative error of any chance.
+    """
 
     drawn: tuple[tuple[Mechanism, float], ...]
+    error: float = _CHANCE_ERROR
 
     def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
         weights = [chance for _, chance in self.drawn]
 
         def mixed(pairs: Sequence[DominatingPair]) -> DominatingPair:
-            return _mixture(pairs, weights)
+            return _mixture(pairs, weights, self.error)
 
         each = [interface.pairs_of_part(m, bound, tail_mass) for m, _ in self.drawn]
         return DirectedPairs.combined(each, mixed)
@@ -152,7 +158,9 @@ class _Drawn(Mechanism):
 
 
 def _mixture(
-    pairs: Sequence[DominatingPair], weights: Sequence[float]
+    pairs: Sequence[DominatingPair],
+    weights: Sequence[float],
+    error: float = _CHANCE_ERROR,
 ) -> DominatingPair:
     """Returns the pair of one mechanism of several, with the weights' error.
 
@@ -160,7 +168,7 @@ def _mixture(
         https://arxiv.org/abs/2403.04867, Appendix J (weighted sums of divergences).
     """
     pair = dominating_pair.mixture(pairs, weights)
-    pair = dataclasses.replace(pair, mass_error=pair.mass_error + _CHANCE_ERROR)
+    pair = dataclasses.replace(pair, mass_error=pair.mass_error + error)
     return chained_pairs.on_few_atoms(pair) if pair.bound is Bound.UPPER else pair
 
 
@@ -197,7 +205,7 @@ class _ReplacedDraws(interface.OnePairMechanism):
         moved = [(number, weight) for number, weight in self.hits if number and weight]
         rate = math.fsum(weight for _, weight in moved)
         given = tuple((number, weight / rate) for number, weight in moved)
-        told = _Drawn(
+        told = Drawn(
             tuple(
                 (self.base.on(((number, 1.0),), NONE), weight)
                 for number, weight in given

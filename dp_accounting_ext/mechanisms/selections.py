@@ -33,11 +33,6 @@ class ExponentialMechanism(interface.OnePairMechanism):
     def pair(self, bound: Bound, tail_mass: float) -> DominatingPair:
         return bounded_range.dominating_pair_of(self.epsilon, bound)
 
-    def closed_form(self, bound: Bound) -> interface.ClosedForm:
-        return interface.ClosedForm.one_by_one(
-            bound, lambda place, _: bounded_range.delta(self.epsilon, place, bound)
-        )
-
     def claims(self) -> interface.Claims:
         return interface.Claims(self.epsilon, is_symmetric=True)
 
@@ -64,9 +59,6 @@ class PermuteAndFlip(interface.OnePairMechanism):
         return dominating_pair.of_probabilities(
             (1 - lie, lie), (lie, 1 - lie), bound, error=discrete.FEW_ERROR
         )
-
-    def closed_form(self, bound: Bound) -> interface.ClosedForm | None:
-        return self._laplace().closed_form(bound)
 
     def claims(self) -> interface.Claims:
         return self._laplace().claims()

@@ -3,9 +3,6 @@
 import dataclasses
 import math
 
-import numpy as np
-from scipy import stats
-
 from dp_accounting_ext.amplification import poisson_subsampling
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
@@ -14,6 +11,7 @@ from dp_accounting_ext.mechanisms import batches
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
+from dp_accounting_ext.pairs import gaussian_mixture
 from dp_accounting_ext.pairs import profile_pairs
 from dp_accounting_ext.pairs import shifts
 
@@ -23,10 +21,6 @@ DirectedPairs = dominating_pair.DirectedPairs
 DominatingPair = dominating_pair.DominatingPair
 Mechanism = interface.Mechanism
 Shifts = shifts.Shifts
-
-# Certified: of scipy's binomial tails and of their quotient, relatively; asked by
-# tests/test_assumptions.py.
-_BINOMIAL_ERROR = 1e-9
 
 
 def on_poisson_sample(rate: float, inner: Mechanism) -> Mechanism:
@@ -47,7 +41,10 @@ def on_poisson_sample(rate: float, inner: Mechanism) -> Mechanism:
         else None
     )
     if mixture and mixture.q == additive_noise.UNSHIFTED and 0 < rate < 1:
-        return dataclasses.replace(mixture, p=_on_a_sample(rate, mixture.p))
+        sampled = _on_a_sample(rate, mixture.p)
+        # Rarer shifts have fewer digits than a bound may lose.
+        if min(weight for _, weight in sampled) >= floats.SMALLEST_MASS:
+            return dataclasses.replace(mixture, p=sampled)
     return poisson_sampled(rate, inner)
 
 
@@ -81,23 +78,6 @@ class PoissonSampled(Mechanism):
                 pair, self.sampling_probability
             )
         )
-
-    def closed_form(self, bound: Bound) -> interface.ClosedForm | None:
-        inner, rate = self.inner.closed_form(bound), self.sampling_probability
-        if inner is None:
-            return None
-        deltas = inner.deltas
-
-        def delta(epsilon: float, way: Direction) -> float:
-            return poisson_subsampling.delta(
-                lambda place: float(deltas(np.array([place]), way)[0]),
-                rate,
-                epsilon,
-                way,
-                bound,
-            )
-
-        return interface.ClosedForm.one_by_one(bound, delta)
 
     def claims(self) -> interface.Claims:
         inner = self.inner.claims()
@@ -136,81 +116,6 @@ def _two_point(probability: float, shift: float) -> tuple[tuple[float, float], .
     return ((0.0, 1 - probability), (shift, probability))
 
 
-@dataclasses.dataclass(frozen=True)
-class TruncatedSampledGaussian(interface.OnePairMechanism):
-    """The Gaussian mechanism on a Poisson sample, cut to a largest batch.
-
-    With some probability the batch is full without the record, which then takes
-    another's place; else the sample is a Poisson sample.
-
-    Source:
-        https://arxiv.org/abs/2508.15089, as dp_accounting has it: an upper bound. From
-        below it is that of a record among others that contribute nothing.
-    """
-
-    dataset_size: int
-    sampling_probability: float
-    truncated_batch_size: int
-    noise_multiplier: float
-    replace_one: bool
-
-    def pair(self, bound: Bound, tail_mass: float) -> DominatingPair:
-        # One pair of a mixture of shifts serves both directions.
-        if bound is Bound.LOWER:
-            kept = self._on_a_sample(self._least_chance())
-            return kept.pairs(bound, tail_mass).remove
-        plain = (
-            self._on_a_sample(self.sampling_probability).pairs(bound, tail_mass).remove
-        )
-        full, sampled_when_full = self._chances()
-        if full == 0:
-            return plain
-        rest = sampled_gaussian_replace_one(
-            sampled_when_full, self.noise_multiplier / 2
-        ).pairs(bound, tail_mass)
-        # A complement, which the error of what it is one of may have made too small.
-        not_full = min(1 - full + 2 * _BINOMIAL_ERROR * full, 1.0)
-        mixed = dominating_pair.mixture([rest.remove, plain], [full, not_full])
-        error = mixed.mass_error + _BINOMIAL_ERROR
-        return dataclasses.replace(mixed, mass_error=error)
-
-    def _on_a_sample(self, rate: float) -> Mechanism:
-        if self.replace_one:
-            return sampled_gaussian_replace_one(rate, self.noise_multiplier)
-        inner: Mechanism = known_bounds.NonPrivate()
-        if self.noise_multiplier:
-            inner = additive_noise.Gaussian(self.noise_multiplier)
-        return on_poisson_sample(rate, inner)
-
-    def _least_chance(self) -> float:
-        """Returns the probability that the record is in the batch, or a little less.
-
-        It is drawn, and one of the batch's that are kept of all that were drawn.
-        """
-        size, batch = self.dataset_size, self.truncated_batch_size
-        rate = self.sampling_probability
-        room = float(stats.binom.cdf(batch - 1, size - 1, rate))
-        kept = float(stats.binom.sf(batch, size, rate)) * batch / size
-        return (rate * room + kept) * (1 - 3 * _BINOMIAL_ERROR)
-
-    def _chances(self) -> tuple[float, float]:
-        """Returns the chance of a full batch given the record, and the converse."""
-        size, batch = self.dataset_size, self.truncated_batch_size
-        rate = self.sampling_probability
-        full = float(stats.binom.sf(batch - 1, size - 1, rate))
-        if full == 0:
-            return 0.0, 0.0
-        either = float(stats.binom.sf(batch, size, rate))
-        ratio = either / full * (1 + 3 * _BINOMIAL_ERROR)
-        return full, min(ratio * batch / size, 1.0)
-
-    def claims(self) -> interface.Claims:
-        if self.noise_multiplier == 0:
-            return interface.Claims()
-        shift = 4 if self._chances()[0] else 2 if self.replace_one else 1
-        return interface.Claims(gaussian_precision=(shift / self.noise_multiplier) ** 2)
-
-
 def substituted_sample(inner: Mechanism, rate: float) -> Mechanism:
     """Returns a mechanism on a batch of fixed size, one record of it replaced.
 
@@ -245,3 +150,57 @@ class SubstitutedSample(interface.OnePairMechanism):
 
     def claims(self) -> interface.Claims:
         return dataclasses.replace(self.sample.claims(), is_symmetric=True)
+
+
+def zeroed_sample(noise_multiplier: float, rate: float) -> Mechanism:
+    """Returns Gaussian noise on a batch of fixed size, one record of which is zeroed.
+
+    Args:
+        noise_multiplier: Standard deviation over the bound on a record's norm.
+        rate: Batch size over dataset size.
+    """
+    if rate == 1:
+        # No other record ever takes its place.
+        return additive_noise.Gaussian(noise_multiplier)
+    return ZeroedSample(noise_multiplier, rate)
+
+
+@dataclasses.dataclass(frozen=True)
+class ZeroedSample(interface.OnePairMechanism):
+    """Gaussian noise on a batch of fixed size, where a record contributes nothing.
+
+    In its place in the batch there is another record else, so that the sum moves by
+    x − u with the record and by −u with zero in its place. The worst case for κ ≥ 1 is
+    u = −x where a record is removed, (1 − r) N(0) + r N(2) against (1 − r) N(0) +
+    r N(1), and u = x where one is added, a Poisson sample's. Both are attained: the
+    profile is tight for one run, and not that of two datasets.
+
+    Attributes:
+        noise_multiplier: Standard deviation over the bound on a record's norm.
+        rate: Batch size over dataset size, in (0, 1).
+
+    Source:
+        docs/mathematics.md, "Groups".
+    """
+
+    noise_multiplier: float
+    rate: float
+
+    def pair(self, bound: Bound, tail_mass: float) -> DominatingPair:
+        shift = 1 / self.noise_multiplier
+        removed = gaussian_mixture.pair_beyond(
+            gaussian_mixture.Mixture(_two_point(self.rate, 2 * shift)),
+            gaussian_mixture.Mixture(_two_point(self.rate, shift)),
+            1.5 * shift,
+            bound,
+            tail_mass=tail_mass,
+        )
+        if bound is Bound.LOWER:
+            return removed
+        inner = additive_noise.Gaussian(self.noise_multiplier)
+        sample = on_poisson_sample(self.rate, inner)
+        added = interface.pairs_of(sample, bound, tail_mass).remove
+        return profile_pairs.joined(removed, dominating_pair.dual(added))
+
+    def claims(self) -> interface.Claims:
+        return interface.Claims(gaussian_precision=self.noise_multiplier**-2)

@@ -32,11 +32,13 @@ def lower_pair(
     """Returns the lower bound of cells grouped at their means.
 
     Args:
-        ratios: (n,) means of the ratio under Q, increasing.
+        ratios: (n,) means of the ratio under Q, in any order.
         masses: (n,) Q-masses.
         mass_error: Bound on the relative error of any mass.
         ratio_error: Bound on the relative error of any ratio.
     """
+    order = np.argsort(ratios, kind="stable")
+    ratios, masses = ratios[order], masses[order]
     kept = (masses > floats.SMALLEST_MASS) & (ratios * masses > floats.SMALLEST_MASS)
     return dominating_pair.DominatingPair(
         ratios[kept],

@@ -55,75 +55,6 @@ class Mixture(shifts.Mixture):
         masses: FloatArray = rising * np.expm1(widths) - falling * np.expm1(-widths)
         return masses
 
-    @staticmethod
-    def noise_below(points: FloatArray) -> tuple[FloatArray, FloatArray]:
-        beyond = np.exp(-np.abs(points)) / 2
-        errors = _ERROR * (1 - np.minimum(points, 0.0))
-        return np.where(points < 0, beyond, 1 - beyond), errors
-
-    @staticmethod
-    def log_ratio_error(points: FloatArray, furthest: float, terms: int) -> FloatArray:
-        # The ratio changes between the shifts only.
-        return np.full(
-            points.shape, 8 * (1 + 2 * furthest + terms) * floats.UNIT_ROUNDOFF
-        )
-
-    def lowest_threshold(self) -> float:
-        return self.lowest()
-
-    def highest_threshold(self) -> float:
-        return self.highest()
-
-    def log_densities(self, points: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Returns (n,) logarithms of the density, and how fast they grow."""
-        shifts_, weights = self.columns
-        ahead = shifts_ - points[:, np.newaxis]
-        exponents = np.log(weights / 2) - np.abs(ahead)
-        largest = exponents.max(axis=1)
-        terms = np.exp(exponents - largest[:, np.newaxis])
-        totals = terms.sum(axis=1)
-        terms *= np.sign(ahead)
-        return largest + np.log(totals), terms.sum(axis=1) / totals
-
-
-def delta(distance: float, epsilon: float, bound: Bound) -> float:
-    """Returns δ of Lap(d, 1) against Lap(0, 1) at ε, 1 − e^{(ε − d)/2} for |ε| ≤ d.
-
-    Args:
-        distance: d ≥ 0.
-        epsilon: ε, in nats.
-        bound: The side to err on.
-
-    Source:
-        https://arxiv.org/abs/2403.04867, Theorem M.2, with one shift.
-    """
-    error = _ERROR * (1 + distance + abs(min(epsilon, distance)))
-    if epsilon <= -distance:
-        value = -math.expm1(epsilon)
-    else:
-        value = -math.expm1(min((epsilon - distance) / 2, 0.0))
-    if epsilon == 0:
-        error = _ERROR * value  # Nothing is subtracted.
-    value += error if bound is Bound.UPPER else -error
-    return min(max(value, 0.0), 1.0)
-
-
-def epsilon(distance: float, delta: float, bound: Bound) -> float:
-    """Returns ε ≥ 0 of Lap(d, 1) against Lap(0, 1) at δ, d + 2 ln(1 − δ).
-
-    Args:
-        distance: d ≥ 0.
-        delta: δ in (0, 1).
-        bound: The side to err on.
-
-    Source:
-        As `delta`, inverted.
-    """
-    spent = 2 * math.log1p(-delta)
-    error = _ERROR * (1 + distance - spent)
-    value = distance + spent + (error if bound is Bound.UPPER else -error)
-    return min(max(value, 0.0), distance * (1 + _ERROR))
-
 
 def largest_loss(p: Mixture, q: Mixture) -> float:
     """Returns the largest loss in either direction: that of an end.
@@ -189,8 +120,7 @@ def dominating_pair_of(
     if bound is Bound.LOWER:
         ratios = np.concatenate([edges[:1], p_masses / q_masses, edges[-1:]])
         masses = np.concatenate([q_ends[:1], q_masses, q_ends[1:]])
-        order = np.argsort(ratios, kind="stable")
-        return cells.lower_pair(ratios[order], masses[order], rounding, 4 * rounding)
+        return cells.lower_pair(ratios, masses, rounding, 4 * rounding)
     edges = np.maximum.accumulate(edges)
     span = np.diff(edges)
     share = np.divide(

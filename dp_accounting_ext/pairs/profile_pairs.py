@@ -1,7 +1,6 @@
 """Pairs from profiles: the largest of several, or a reflection."""
 
 from collections.abc import Sequence
-import dataclasses
 import functools
 
 import numpy as np
@@ -157,18 +156,45 @@ def reflected(pair: DominatingPair) -> DominatingPair:
     Source:
         https://arxiv.org/abs/2106.08567, Theorem 11 (sampling a subset, replacing).
     """
-    above = pair.ratios > 1
-    ratios, masses = pair.ratios[above], pair.masses[above]
-    twins = ratios * masses
-    rest = max(1.0 - pair.infinity_mass - float(masses.sum() + twins.sum()), 0.0)
-    rest += 2 * (masses.size + 4) * floats.UNIT_ROUNDOFF  # What a complement may lack.
-    return dataclasses.replace(
-        pair,
-        ratios=np.concatenate([1 / ratios[::-1], [1.0], ratios]),
-        masses=np.concatenate([twins[::-1], [rest], masses]),
-        zero_mass=pair.infinity_mass,
-        mass_error=pair.mass_error + pair.ratio_error + 4 * floats.UNIT_ROUNDOFF,
-        ratio_error=pair.ratio_error + 4 * floats.UNIT_ROUNDOFF,
+    return joined(pair, dominating_pair.dual(pair))
+
+
+def joined(above: DominatingPair, below: DominatingPair) -> DominatingPair:
+    """Returns the pair of two profiles for κ ≥ 1, one for each direction.
+
+    At κ = 1 both directions have one divergence: where the bounds there differ, the
+    smaller profile is raised by a factor.
+
+    Args:
+        above: An upper bound on H_κ(P‖Q); its ratios above one are taken.
+        below: An upper bound on H_κ(Q‖P); its ratios below one are taken.
+    """
+    more, less = above.ratios > 1, below.ratios < 1
+    masses = above.masses[more], below.masses[less]
+    ratios = above.ratios[more], below.ratios[less]
+    apart = (
+        above.infinity_mass + float((masses[0] * (ratios[0] - 1)).sum()),
+        below.zero_mass + float((masses[1] * (1 - ratios[1])).sum()),
+    )
+    rounding = 4 * (masses[0].size + masses[1].size + 8) * floats.UNIT_ROUNDOFF
+    # Where they differ by rounding alone its error says so.
+    raised = [
+        max(apart) / each if each and max(apart) > each * (1 + rounding) else 1.0
+        for each in apart
+    ]
+    high, low = masses[0] * raised[0], masses[1] * raised[1]
+    infinity_mass = above.infinity_mass * raised[0] + (0 if apart[0] else apart[1])
+    zero_mass = below.zero_mass * raised[1] + (0 if apart[1] else apart[0])
+    # What a complement may lack.
+    rest = max(1.0 - zero_mass - float(high.sum() + low.sum()), 0.0) + rounding
+    return DominatingPair(
+        np.concatenate([ratios[1], [1.0], ratios[0]]),
+        np.concatenate([low, [rest], high]),
+        infinity_mass=infinity_mass,
+        zero_mass=zero_mass,
+        bound=Bound.UPPER,
+        mass_error=max(above.mass_error, below.mass_error) + rounding,
+        ratio_error=max(above.ratio_error, below.ratio_error) + rounding,
     )
 
 

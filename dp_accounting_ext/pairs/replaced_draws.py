@@ -26,6 +26,8 @@ FloatArray = npt.NDArray[np.float64]
 
 # Tuning: chords between so many raise ε of one run by 1e-5 of it, of 1000 by less.
 _NODES = 1 << 15
+# Nodes up to this loss are still different floats.
+_LEAST_TOP = 1e-10
 
 
 def dominating_pair_of(
@@ -52,7 +54,9 @@ def dominating_pair_of(
         https://arxiv.org/abs/1807.01647, Theorem 2 (advanced joint convexity).
     """
     top = float(np.log(max(star.ratios[-1], apart.ratios[-1], told.ratios[-1])))
-    kappas = np.exp(np.linspace(0.0, min(max(top, 1e-14), floats.LARGEST_LOSS), _NODES))
+    kappas = np.exp(
+        np.linspace(0.0, min(max(top, _LEAST_TOP), floats.LARGEST_LOSS), _NODES)
+    )
     inner = 1 + (kappas - 1) / rate
     # A larger share of the larger divergence is a bound whatever the rounding.
     share = np.minimum(kappas / inner * (1 + 8 * floats.UNIT_ROUNDOFF), 1.0)

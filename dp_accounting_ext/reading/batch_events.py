@@ -140,11 +140,16 @@ def _one_replaced_by_nothing(
 ) -> interface.Mechanism:
     """Reads a batch where a record is replaced by one that contributes nothing.
 
-    From above, that is a record. From below it is one among others that contribute
-    nothing either.
+    Gaussian noise without replacement is tight. Of all else a bound from above is a
+    record, and from below it is one among others that contribute nothing either.
     """
     above = fixed_size(event, reader.under(NeighborRel.REPLACE_ONE))
     sampling = fixed_sampling(event)
+    if isinstance(event.event, stock.GaussianDpEvent) and not sampling.with_replacement:
+        noise = fields.noise_multiplier(event.event.noise_multiplier)
+        if noise:
+            rate = sampling.sample_size / sampling.dataset_size
+            return subsampled.zeroed_sample(noise, rate)
     if isinstance(event.event, NOISES):
         zeroed = groups.ZeroedOut(*dataclasses.astuple(sampling))
         below = noise_of(event.event, zeroed, 1)

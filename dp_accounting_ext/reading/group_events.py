@@ -13,6 +13,7 @@ from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.reading import batch_events
 from dp_accounting_ext.reading import event_reader
+from dp_accounting_ext.reading import stock_events
 from dp_accounting_ext.validation import event_trees
 from dp_accounting_ext.validation import fields
 from dp_accounting_ext.wpm import dp_event as wpm_dp_event
@@ -167,6 +168,10 @@ def _tight(
     event: stock.DpEvent, size: int, reader: event_reader.Reader
 ) -> interface.Mechanism | None:
     """Returns what a theorem says that a group sees of noise, or of a bit."""
+    if isinstance(event, stock.TruncatedSubsampledGaussianDpEvent):
+        if reader.neighboring_relation is NeighborRel.ADD_OR_REMOVE_ONE:
+            return None
+        return stock_events.truncated_in_group(event, size)
     inner: stock.DpEvent = event
     sampling: groups.Sampling = groups.Unsampled()
     if isinstance(event, _PoissonSample):

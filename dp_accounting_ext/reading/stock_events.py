@@ -15,7 +15,7 @@ from dp_accounting_ext.mechanisms import discrete_outputs
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.mechanisms import renyi_bounded
-from dp_accounting_ext.mechanisms import subsampled
+from dp_accounting_ext.mechanisms import truncated as truncated_samples
 from dp_accounting_ext.pairs import discrete
 from dp_accounting_ext.pairs import renyi_profile
 from dp_accounting_ext.reading import event_reader
@@ -140,6 +140,19 @@ def truncated(
     event: stock.TruncatedSubsampledGaussianDpEvent, reader: event_reader.Reader
 ) -> interface.Mechanism:
     """Reads a Poisson sample of a Gaussian, cut to a largest batch."""
+    one = truncated_in_group(event, 1)
+    if not isinstance(one, truncated_samples.GroupedTruncated):
+        return one
+    if reader.neighboring_relation is NeighborRel.ADD_OR_REMOVE_ONE:
+        return truncated_samples.joining(one.noise_multiplier, one.sampling)
+    replaced = reader.neighboring_relation is NeighborRel.REPLACE_ONE
+    return one.split(1, int(replaced))
+
+
+def truncated_in_group(
+    event: stock.TruncatedSubsampledGaussianDpEvent, group_size: int
+) -> interface.Mechanism:
+    """Reads the same, of a group that is replaced, or contributes nothing."""
     rate = fields.sampling_probability(event.sampling_probability)
     size = fields.non_negative_integer("dataset_size", event.dataset_size)
     batch = fields.non_negative_integer(
@@ -148,8 +161,12 @@ def truncated(
     noise = fields.noise_multiplier(event.noise_multiplier)
     if not (rate and size and batch):
         return compositions.NO_OP
-    replace_one = reader.neighboring_relation is NeighborRel.REPLACE_ONE
-    return subsampled.TruncatedSampledGaussian(size, rate, batch, noise, replace_one)
+    if group_size > size:
+        raise ValueError(
+            f"group_size must be at most dataset_size. Found {group_size} of {size}."
+        )
+    sampling = truncated_samples.Sampling(size, rate, batch)
+    return truncated_samples.GroupedTruncated(group_size, noise, sampling)
 
 
 def privacy_parameters(event: Any, reader: event_reader.Reader) -> interface.Mechanism:

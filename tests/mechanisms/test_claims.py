@@ -28,6 +28,7 @@ from dp_accounting_ext.mechanisms import matrix_allocation
 from dp_accounting_ext.mechanisms import renyi_bounded
 from dp_accounting_ext.mechanisms import selections
 from dp_accounting_ext.mechanisms import subsampled
+from dp_accounting_ext.mechanisms import truncated
 from dp_accounting_ext.pairs import renyi_profile
 
 EPSILONS = (-3.0, -1e-9, 0.0, 1e-12, 1e-3, 0.5, 3.0, 40.0, 690.0)
@@ -82,13 +83,25 @@ SINGLE = st.one_of(
         )
     ),
     st.builds(
-        subsampled.TruncatedSampledGaussian,
-        st.integers(1, 50),
-        rates,
-        st.integers(1, 9),
+        lambda size, noise, drawn, kept, split: truncated.GroupedTruncated(
+            size, noise, truncated.Sampling(drawn, 0.3, kept)
+        ).split(size, split * size),
+        st.integers(1, 6),
         scales,
-        st.booleans(),
+        st.integers(6, 50),
+        st.integers(1, 9),
+        st.integers(0, 1),
     ),
+    st.builds(
+        lambda noise, rate, drawn, kept: truncated.joining(
+            noise, truncated.Sampling(drawn, rate, kept)
+        ),
+        scales,
+        rates,
+        st.integers(1, 50),
+        st.integers(1, 9),
+    ),
+    st.builds(subsampled.zeroed_sample, scales, rates),
     st.builds(
         lambda noise, bins, epochs: matrix_allocation.MatrixAllocation(
             (1.0, 0.5), noise, bins, epochs
@@ -180,13 +193,13 @@ def around(inner):
     )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(SINGLE)
 def test_claims_of_single_mechanisms(mechanism):
     mechanism_laws.assert_claims(mechanism, EPSILONS)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(around(SINGLE))
 def test_claims_of_mechanisms_made_of_others(mechanism):
     mechanism_laws.assert_claims(mechanism, EPSILONS)

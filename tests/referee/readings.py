@@ -398,7 +398,8 @@ def _truncated(event: Any, referee: Referee) -> list[Channel]:
     """Returns samples cut to a largest batch, of a record at +1 among others at v.
 
     The batch without the record has min(m, B) of the others, m of whom were drawn.
-    With it, it is full of them unless it is among the B of m + 1 that are kept.
+    With it, it is full of them unless it is among the B of m + 1 that are kept. A
+    record that is replaced, or contributes nothing, is drawn as before.
     """
     if referee.side is Side.HIGH:
         return []
@@ -406,7 +407,7 @@ def _truncated(event: Any, referee: Referee) -> list[Channel]:
     rate = float(event.sampling_probability)
     if not (size and most and rate):
         return [balls.NO_OP]
-    replace_one = referee.relation is NeighborRel.REPLACE_ONE
+    others = {NeighborRel.REPLACE_ONE: -1, NeighborRel.REPLACE_SPECIAL: 0}
     found = []
     for value in (0, -1):
         p: dict[float, fractions.Fraction] = {}
@@ -428,8 +429,8 @@ def _truncated(event: Any, referee: Referee) -> list[Channel]:
                     found[total] = found.get(total, 0) + weight * share
 
         law(p, 1)
-        if replace_one:
-            law(q, -1)
+        if referee.relation in others:
+            law(q, others[referee.relation])
         else:
             for drawn, weight in inclusions(size - 1, rate):
                 total = float(value * min(drawn, most))

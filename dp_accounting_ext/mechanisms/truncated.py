@@ -1,0 +1,315 @@
+"""Gaussian noise on Poisson samples that are cut to a largest batch.
+
+Of n records each is drawn with probability q, and of those that are drawn B are kept,
+at random. Who is drawn and kept does not depend on what a record contributes: given
+the size s of a batch it is a random set of so many records. So the batch without a
+group of K, t others, has the same law in both datasets, and given it the number of
+members beside it is i with probability in proportion to
+
+    Pr[s = t + i] · Pr[i of K among t + i of n],
+
+which is binomial where t + K < B. Two bounds from above follow, of which either may be
+the less.
+
+*The others are told*: Poisson samples where there is room for the group; else, with
+room for j < K members, their law is binomial up to j, with more at j.
+
+*Who was drawn is told*, whether kept or not: B or more others, and a member takes the
+place of one of them as in a batch of fixed size; or less, and it is a Poisson sample.
+
+From below, others contribute -1 each in a direction of their own, where the output
+tells of t what noise leaves of it.
+"""
+
+from collections.abc import Iterator
+import dataclasses
+import math
+
+import numpy as np
+import numpy.typing as npt
+from scipy import special
+from scipy import stats
+
+from dp_accounting_ext.mechanisms import additive_noise
+from dp_accounting_ext.mechanisms import batches
+from dp_accounting_ext.mechanisms import groups
+from dp_accounting_ext.mechanisms import interface
+from dp_accounting_ext.mechanisms import known_bounds
+from dp_accounting_ext.mechanisms import subsampled
+from dp_accounting_ext.pairs import sampled_members
+from dp_accounting_ext.pairs import shifts
+
+Mechanism = interface.Mechanism
+FloatArray = npt.NDArray[np.float64]
+Shifts = shifts.Shifts
+
+# Certified: of scipy's binomial masses and tails and of their quotient, relatively;
+# asked by tests/test_assumptions.py.
+_BINOMIAL_ERROR = 1e-9
+# What is less likely is left out: losses are asked for no δ as small.
+_LEAST_CHANCE = 1e-290
+# Tuning: with room for more members than this one law of these is above all.
+_MOST_ROOM = 4
+# Certified: a complement that is larger has no error to speak of.
+_LEAST_REST = 0.1
+# Tuning: cells of what tells of the others, in standard deviations of the noise, and
+# how far they go beyond the sizes that matter. With more noise these tell nothing.
+_CELL, _BEYOND, _MOST_NOISE = 0.5, 3.0, 20.0
+# Tuning: a cell that is rarer is left out of a lower bound.
+_RARE_CELL = 1e-16
+# Certified: beyond so many standard deviations there is no noise.
+_NOISE_ENDS = 12.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Sampling:
+    """Poisson samples, cut.
+
+    Attributes:
+        dataset_size: Number of records, n, members of a group among them.
+        rate: Probability that a record is drawn, q, in (0, 1].
+        batch_size: How many are kept at most, B, at least 1.
+    """
+
+    dataset_size: int
+    rate: float
+    batch_size: int
+
+    def chances(self, size: int, least: int) -> Iterator[tuple[int, Shifts]]:
+        """Yields the chances of so many others in a batch, and so many members.
+
+        Args:
+            size: Number of members, K ≤ n.
+            least: The least number of others.
+
+        Yields:
+            The number t of others, and for each i the chance of t others and i
+            members, within 1e-9 of it; what is less likely than 1e-290 is left out.
+        """
+        most, others = self.batch_size, self.dataset_size - size
+        full = float(stats.binom.sf(most - 1, self.dataset_size, self.rate))
+        kept = dict(sampled_members.without_replacement(size, self.dataset_size, most))
+        drawn = dict(sampled_members.poisson(size, self.rate))
+        for number in range(least, min(most, others) + 1):
+            mass, room = self._mass(number, size), most - number
+            found = {i: mass * drawn.get(i, 0.0) for i in range(min(room, size + 1))}
+            if room <= size:
+                found[room] = full * kept.get(room, 0.0)
+            if sum(found.values()) > _LEAST_CHANCE:
+                yield number, tuple((float(i), c) for i, c in found.items() if c)
+
+    def _mass(self, number: int, size: int) -> float:
+        return float(stats.binom.pmf(number, self.dataset_size - size, self.rate))
+
+    def most_of_members(self, size: int, room: int) -> Shifts:
+        """Returns a law that members in a batch do not exceed, with room for more.
+
+        With room for j > room members the weights of the binomial law are those of up
+        to j, times full = Pr[s ≥ B] / Pr[s = B] at j. That j or so many more are there
+        is at most full times as likely as in the binomial law, and that x ≤ room are
+        by at most (full - 1) times the chance of more than room.
+        """
+        drawn = sampled_members.poisson(size, self.rate)
+        of_all = stats.binom(self.dataset_size, self.rate)
+        once = float(of_all.pmf(self.batch_size))
+        raised = 1 + 3 * _BINOMIAL_ERROR
+        full = float(of_all.sf(self.batch_size - 1)) / once * raised if once else 0.0
+        found = [(i, w * full if i > room else w) for i, w in drawn if i]
+        rest = 1 - math.fsum(weight for _, weight in found)
+        if not once or rest < _LEAST_REST:
+            return ((float(size), 1.0),)
+        return ((0.0, rest), *found)
+
+    def fewer(self, size: int, least: int) -> Shifts:
+        """Returns the chances of fewer than least ≤ B − K others, and of members."""
+        others = self.dataset_size - size
+        mass = float(stats.binom.cdf(least - 1, others, self.rate))
+        members = sampled_members.poisson(size, self.rate)
+        return tuple((number, mass * weight) for number, weight in members)
+
+    def full(self) -> tuple[float, float]:
+        """Returns the chances that of the others B or more are drawn, or fewer."""
+        of_them = stats.binom(self.dataset_size - 1, self.rate)
+        return float(of_them.sf(self.batch_size - 1)), float(
+            of_them.cdf(self.batch_size - 1)
+        )
+
+    def place(self) -> float:
+        """Returns the chance that a record is kept of B others or more, rounded up."""
+        full, _ = self.full()
+        kept = float(stats.binom.sf(self.batch_size, self.dataset_size, self.rate))
+        ratio = kept / full * (1 + 3 * _BINOMIAL_ERROR)
+        return min(ratio * self.batch_size / self.dataset_size, 1.0)
+
+    def inclusion(self) -> float:
+        """Returns the chance that a record is in the batch, or a little less."""
+        _, room = self.full()
+        kept = float(stats.binom.sf(self.batch_size, self.dataset_size, self.rate))
+        found = self.rate * room + kept * self.batch_size / self.dataset_size
+        return found * (1 - 3 * _BINOMIAL_ERROR)
+
+
+@dataclasses.dataclass(frozen=True)
+class GroupedTruncated(groups.Grouped):
+    """Gaussian noise on cut samples, where a group's records have other values.
+
+    Where members leave they contribute nothing, and are drawn as before.
+
+    Attributes:
+        group_size: Number of records in the group, K.
+        noise_multiplier: Standard deviation of the noise over the bound on a record's
+            norm.
+        sampling: How the batch is drawn.
+
+    Source:
+        docs/mathematics.md, "Truncated samples" (ours).
+    """
+
+    group_size: int
+    noise_multiplier: float
+    sampling: Sampling
+
+    def split(self, removed: int, inserted: int) -> Mechanism:
+        size, is_replaced = self.group_size, removed == inserted == self.group_size
+        if self.sampling.full()[0] < _LEAST_CHANCE:
+            members = sampled_members.poisson(size, self.sampling.rate)
+            return self._on(members, removed, inserted)
+        one = self._by_place(is_replaced=is_replaced)
+        return known_bounds.Between(
+            self._told_by_noise(removed, inserted),
+            self._told(removed, inserted),
+            groups.GroupedByChain(size, one, is_replaced).split(removed, inserted),
+        )
+
+    def _by_place(self, *, is_replaced: bool) -> Mechanism:
+        """Returns what bounds one member from above: who was drawn is told."""
+        noise, chance = self.noise_multiplier, self.sampling.place()
+        law = sampled_members.poisson(1, self.sampling.rate)
+        fewer = batches.Noise(noise).on(law, law if is_replaced else batches.NONE)
+        if noise == 0:
+            sampled = chance, 1 - chance
+            place: Mechanism = known_bounds.NonPrivate(sampled, sampled)
+        elif is_replaced:
+            inner = additive_noise.Gaussian(noise / 2)
+            place = subsampled.substituted_sample(inner, chance)
+        else:
+            place = subsampled.zeroed_sample(noise, chance)
+        return _either(self.sampling, fewer, place)
+
+    def _on(self, members: Shifts, removed: int, inserted: int) -> Mechanism:
+        """Returns noise on a batch, given the chances of members in it."""
+        total = math.fsum(chance for _, chance in members)
+        law = tuple((number, chance / total) for number, chance in members)
+        noise = batches.Noise(self.noise_multiplier)
+        if removed == inserted == self.group_size:
+            return noise.on(law, law)
+        return noise.on(self._of_these(removed, law), self._of_these(inserted, law))
+
+    def _of_these(self, these: int, law: Shifts) -> Shifts:
+        """Returns the law of how many of these members are among those in a batch."""
+        if these == self.group_size:
+            return law
+        found: dict[float, float] = {}
+        for number, weight in law:
+            among = sampled_members.without_replacement(
+                these, self.group_size, int(number)
+            )
+            for each, share in among:
+                found[each] = found.get(each, 0.0) + weight * share
+        return tuple(found.items())
+
+    def _told(self, removed: int, inserted: int) -> Mechanism:
+        """Returns what bounds it from above: the number of others is told."""
+        size, most = self.group_size, self.sampling.batch_size
+        least = max(most - size, 0)
+        told = [self.sampling.fewer(size, least)]
+        together = 0.0
+        for number, chances in self.sampling.chances(size, least):
+            room = most - number
+            if room <= _MOST_ROOM:
+                # What fills the batch is no less likely than it is, given the others.
+                raised = 1 + 3 * _BINOMIAL_ERROR
+                law = [(i, c * raised if i == room else c) for i, c in chances]
+                told.append(tuple(law))
+            else:
+                together += math.fsum(chance for _, chance in chances)
+        law_of_rest = self.sampling.most_of_members(size, _MOST_ROOM)
+        told.append(tuple((i, weight * together) for i, weight in law_of_rest))
+        return self._drawn(told, removed, inserted)
+
+    def _told_by_noise(self, removed: int, inserted: int) -> Mechanism:
+        """Returns what bounds it from below: cells of a noisy number of others."""
+        size, most = self.group_size, self.sampling.batch_size
+        noise, reach, edges = self.noise_multiplier, 0.0, np.zeros(0)
+        if 0 < noise <= _MOST_NOISE:
+            last = min(size, _MOST_ROOM) / noise + _BEYOND
+            edges = noise * np.arange(-_BEYOND, last + _CELL, _CELL)
+            reach = float(edges[-1]) + _NOISE_ENDS * noise
+        least = max(most - size - math.ceil(reach), 0)
+        cells = np.zeros((edges.size + 1, size + 1))
+        for number, chances in self.sampling.chances(size, least):
+            shares = _shares(edges - (most - number), noise)
+            for i, chance in chances:
+                cells[:, int(i)] += shares * chance
+        for i, chance in self.sampling.fewer(size, least):
+            cells[-1, int(i)] += chance
+        cells[:, 1:] *= 1 - 3 * _BINOMIAL_ERROR
+        laws: list[list[float]] = cells[cells.sum(axis=1) > _RARE_CELL].tolist()
+        told = [tuple((float(i), c) for i, c in enumerate(law) if c) for law in laws]
+        return self._drawn(told, removed, inserted)
+
+    def _drawn(self, told: list[Shifts], removed: int, inserted: int) -> Mechanism:
+        drawn = tuple(
+            (self._on(members, removed, inserted), chance)
+            for members in told
+            if (chance := math.fsum(each for _, each in members)) > _LEAST_CHANCE
+        )
+        return batches.Drawn(drawn, error=2 * _BINOMIAL_ERROR)
+
+
+def _shares(edges: FloatArray, noise: float) -> FloatArray:
+    """Returns the (n + 1,) chances of noise between (n,) edges, and beyond them."""
+    if not edges.size:
+        return np.ones(1)
+    scaled = np.concatenate([[-math.inf], edges / noise, [math.inf]])
+    low, high = scaled[:-1], scaled[1:]
+    # In the tail that is the smaller.
+    above = low > 0
+    first = special.ndtr(np.where(above, -low, high))
+    last = special.ndtr(np.where(above, -high, low))
+    shares: FloatArray = first - last
+    return shares
+
+
+def _either(sampling: Sampling, fewer: Mechanism, place: Mechanism) -> Mechanism:
+    """Returns samples with room for a record, or those where it takes a place."""
+    full, room = sampling.full()
+    drawn = tuple((m, chance) for m, chance in ((fewer, room), (place, full)) if chance)
+    return batches.Drawn(drawn, error=2 * _BINOMIAL_ERROR)
+
+
+def joining(noise_multiplier: float, sampling: Sampling) -> Mechanism:
+    """Returns Gaussian noise on cut samples of n records, or of all of these but one.
+
+    Who was drawn is told: a record that takes another's place moves the sum by two
+    norms, which is not there in the other dataset. From below others contribute
+    nothing.
+
+    Args:
+        noise_multiplier: Standard deviation over the bound on a record's norm.
+        sampling: How the batch is drawn, of n records.
+    """
+
+    def on_a_sample(rate: float, norms: int) -> Mechanism:
+        noise = noise_multiplier / norms
+        inner: Mechanism = known_bounds.NonPrivate()
+        if noise:
+            inner = additive_noise.Gaussian(noise)
+        return subsampled.on_poisson_sample(rate, inner)
+
+    if sampling.full()[0] < _LEAST_CHANCE:
+        return on_a_sample(sampling.rate, 1)
+    fewer, place = on_a_sample(sampling.rate, 1), on_a_sample(sampling.place(), 2)
+    return known_bounds.Between(
+        on_a_sample(sampling.inclusion(), 1), _either(sampling, fewer, place)
+    )
