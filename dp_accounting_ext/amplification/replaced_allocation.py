@@ -38,6 +38,7 @@ from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import lattice_law
 from dp_accounting_ext.kernel import law_sums
+from dp_accounting_ext.pairs import normal_cells
 from dp_accounting_ext.pairs import profile_pairs
 
 Bound = dominating_pair.Bound
@@ -47,18 +48,18 @@ FloatArray = npt.NDArray[np.float64]
 _UNIT = floats.UNIT_ROUNDOFF
 # A limit: further shifts have outputs that do not fit a float.
 LARGEST_SHIFT = 12.0
-# Certified (docs/guarantees.md, "Assumptions"): ndtr up to so many deviations, and its
-# relative error, in units of rounding, at zero and as it grows with the square.
-_FURTHEST, _NDTR, _NDTR_GROWTH = 37.0, 32.0, 4.0
-# Certified, in units of rounding: of what is made of a mass; of an exponential, beside
-# its exponent; of a threshold, a sum of a few products; of a shift, and of a chance.
-_MASS, _EXPONENTIAL, _THRESHOLD, _SHIFT, _CHANCE = 16, 24, 64, 8, 16
+# Certified, in units of rounding: of an exponential, beside its exponent; of a
+# threshold, a sum of a few products; of a shift, and of a chance.
+_EXPONENTIAL, _THRESHOLD, _SHIFT, _CHANCE = 24, 64, 8, 16
+_FURTHEST = normal_cells.FURTHEST
+
+# Of rows: masses, and the sums of one variable and of another.
+_TWO_MEANS = (0, 1, 3)
 
 # Tuning, all of it.
 _SMALLEST = 1e-280  # Of a tail.
 # Cells in a scale, of S with little variance and with much: then losses are large.
 _NARROW, _WIDE, _MUCH = 40, 16, 0.5
-_CELLS = 2048  # Of the noise of one step.
 _RARE = 1e-6  # The chance of any step's noise that is looked at no closer.
 _MEANS = np.array([[0.001, 0.01, 0.03, 0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1]]).T
 # Losses at which the profile is known: about the middle, and relatively.
@@ -163,41 +164,6 @@ def _with_errors(pair: DominatingPair) -> DominatingPair:
         mass_error=pair.mass_error + _CHANCE * _UNIT,
         ratio_error=pair.ratio_error + 2 * _CHANCE * _UNIT,
     )
-
-
-@dataclasses.dataclass(frozen=True)
-class _Noise:
-    """Cells of one step's noise.
-
-    Attributes:
-        ends: (n + 1,) their ends.
-        masses: (3, n) their probabilities, and those of the new and the old record.
-        above: Probabilities above the last end, as the rows of masses.
-        error: Bound on the relative error of any mass.
-    """
-
-    ends: FloatArray
-    masses: FloatArray
-    above: FloatArray
-    error: float
-
-    @classmethod
-    def of(cls, shift: float, low: float, high: float) -> "_Noise":
-        """Returns cells between two values, by differences of the nearer tails."""
-        ends = np.linspace(low, high, _CELLS + 1)
-        places = ends - np.array([[0.0], [-shift], [shift]])
-        below, above = special.ndtr(places), special.ndtr(-places)
-        is_above = places[:, :-1] > 0
-        masses = np.where(is_above, -np.diff(above), np.diff(below))
-        sizes = np.where(
-            is_above, above[:, :-1] + above[:, 1:], below[:, :-1] + below[:, 1:]
-        )
-        furthest = np.maximum(np.abs(places[:, :-1]), np.abs(places[:, 1:]))
-        errors = (_NDTR + _NDTR_GROWTH * furthest**2) * sizes / masses
-        # The argument of a tail is off by a rounding of it.
-        errors += 2 * (1 + furthest) * furthest * sizes / masses
-        error = (float(errors.max()) + _MASS) * _UNIT
-        return cls(ends, masses, floats.raised(1.0) * above[:, -1], error)
 
 
 def _ends(steps: Steps, total: int, tail_mass: float) -> tuple[float, float]:
@@ -323,7 +289,7 @@ def _largest(known: Sequence[_Below], kappas: FloatArray) -> FloatArray:
 
 
 def _atoms(
-    noise: _Noise,
+    noise: normal_cells.NormalCells,
     shift: float,
     kappa: float,
     weight: float,
@@ -348,6 +314,7 @@ def _atoms(
             np.array([base, weight * q, weight * p]),
             error=noise.error,
             rounding=noise.error,
+            degrees=_TWO_MEANS,
         )
     exponents = shift * noise.ends
     old, new = np.exp(exponents - shift**2 / 2), np.exp(-exponents - shift**2 / 2)
@@ -386,7 +353,7 @@ def _sum_of(
         sign = 1 if bound is Bound.UPPER else -1
         shift = steps.shift * (1 + sign * _SHIFT * _UNIT)
         low, high = _ends(steps, number, tail_mass)
-        noise = _Noise.of(shift, low, high)
+        noise = normal_cells.NormalCells.of((0.0, -shift, shift), low, high)
         atoms = _atoms(noise, shift, kappa, steps.chance / unit, bound)
         parts.append((atoms, steps.count))
     cells = _NARROW if _variance(allocation) < _MUCH else _WIDE

@@ -142,10 +142,12 @@ class Atoms:
     from the value: p e^{−loss}, or q · ratio. Lower ones have a second row, which keeps
     the mean of what was merged: Q's masses times e^{value} (LOSS: so they are no more
     than a cell away from P's, however large the loss is), or the sums of q · ratio.
-    Lower laws of ratios may have more such rows, each of another variable that adds up
-    from step to step: then values say no more than which outputs are merged. Values of
-    ratios are differences of such, where they may be negative; then P's mass is what
-    the positive ones have, which bounds what a sum's positive part may lose.
+    Lower laws of ratios may have more rows, each of a degree: of a sum the row of
+    degree d is the sum of products of rows whose degrees add up to d, as for the
+    coefficients of power series. Then values say no more than which outputs are merged.
+
+    Values of ratios are differences of such, where they may be negative; then P's mass
+    is what the positive ones have, which bounds what a sum's positive part may lose.
 
     Attributes:
         axis: What is summed.
@@ -157,6 +159,7 @@ class Atoms:
         error: Masses are those of a bound within a factor of e^±error,
         rounding: in which both rows of a lower law agree but for e^±rounding each.
         shift: And values within so much: nats (LOSS), or relatively (RATIO).
+        degrees: Of the rows of a lower law of ratios.
     """
 
     axis: Axis
@@ -168,6 +171,7 @@ class Atoms:
     error: float = 0.0
     rounding: float = 0.0
     shift: float = 0.0
+    degrees: tuple[int, ...] = (0, 1)
 
     def p_and_q(self) -> tuple[FloatArray, FloatArray]:
         """Returns the (n,) masses of P and of Q, where they fit a float.
@@ -250,8 +254,8 @@ class LatticeLaw:
     """The law of a sum, on step · 2^level · integers.
 
     Attributes:
-        axis: As of `Atoms`, and so are `bound`, `over`, `under`, `error`, `rounding`
-            and `shift`.
+        axis: As of `Atoms`, and so are `bound`, `over`, `under`, `error`, `rounding`,
+            `shift` and `degrees`.
         step: Width of a cell of level 0, a power of two.
         resolution: How many of these are in a scale.
         pieces: By their level, in increasing order.
@@ -271,6 +275,7 @@ class LatticeLaw:
     error: float = 0.0
     rounding: float = 0.0
     shift: float = 0.0
+    degrees: tuple[int, ...] = (0, 1)
 
     def atoms(self) -> Atoms:
         """Returns the law's nodes that have mass."""
@@ -295,6 +300,7 @@ class LatticeLaw:
             self.error,
             self.rounding,
             self.shift,
+            self.degrees,
         )
 
     def _nothing(self) -> Atoms:
@@ -411,6 +417,7 @@ class LatticeLaw:
             theirs = mine if same else _joined(theirs, y)
         sinks = sinks_of_sum(self, other)
         rounding = convolution_error(terms) + (_HALVING * (top + 1) + _SUM) * _UNIT
+        rounding += len(self.degrees) * _UNIT
         law = dataclasses.replace(
             law,
             error=self.error + other.error + rounding,
@@ -453,13 +460,35 @@ class LatticeLaw:
         """Returns the sums of nodes of one level."""
         (start, x), (begin, y) = one, other
         if self.bound is Bound.LOWER and self.axis is Axis.RATIO:
-            means = [
-                convolve(mine, y[0]) + convolve(x[0], theirs)
-                for mine, theirs in zip(x[1:], y[1:], strict=True)
-            ]
-            return start + begin, np.array([convolve(x[0], y[0]), *means])
+            return start + begin, products(x, y, self.degrees, convolve)
         found = [convolve(*rows) for rows in zip(x, y, strict=True)]
         return start + begin, np.array(found)
+
+
+def products(
+    x: FloatArray,
+    y: FloatArray,
+    degrees: Sequence[int],
+    product: Callable[[FloatArray, FloatArray], FloatArray],
+) -> FloatArray:
+    """Returns rows of a product: for each degree all that have it together.
+
+    Args:
+        x: (k, n) rows.
+        y: (k, m) rows.
+        degrees: (k,) their degrees.
+        product: Of two rows.
+    """
+    return np.array(
+        [
+            sum(
+                product(x[degrees.index(low)], y[degrees.index(degree - low)])
+                for low in degrees
+                if degree - low in degrees
+            )
+            for degree in degrees
+        ]
+    )
 
 
 def convolve(x: FloatArray, y: FloatArray) -> FloatArray:
@@ -697,6 +726,7 @@ def on_lattice(atoms: Atoms, resolution: Resolution, *, both: bool) -> LatticeLa
         atoms.error + _SHARE * _UNIT,
         atoms.rounding + _SHARE * _UNIT,
         atoms.shift,
+        atoms.degrees,
     )
     ends = float(atoms.values[0]), float(atoms.values[-1])
     return law._with_underflow(ends, atoms.q_mass)

@@ -1,12 +1,14 @@
-"""Replaced records under random allocation of Gaussian noise.
+"""Replaced records, and groups, under random allocation of Gaussian noise.
 
 What a mechanism is to a record that joins or leaves says what it is to one that is
 replaced: as one of several Gaussian steps, each with its chance, or by a chain.
 """
 
+from collections.abc import Mapping
 import dataclasses
 import math
 
+from dp_accounting_ext.amplification import allocated_group
 from dp_accounting_ext.amplification import replaced_allocation
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
@@ -19,6 +21,7 @@ from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.mechanisms import subsampled
 
 Bound = dominating_pair.Bound
+DirectedPairs = dominating_pair.DirectedPairs
 DominatingPair = dominating_pair.DominatingPair
 Mechanism = interface.Mechanism
 Allocation = replaced_allocation.Allocation
@@ -48,7 +51,7 @@ def replaced(mechanism: Mechanism) -> Mechanism:
         if any(isinstance(block, chained.ChainedSplit) for block in found):
             return chain
         return known_bounds.Between(chain, compositions.compose(found), chain)
-    allocation = _allocation(mechanism)
+    allocation = allocation_of(mechanism)
     if allocation is None or not allocation.steps:
         return chain
     if any(s.shift > replaced_allocation.LARGEST_SHIFT for s in allocation.steps):
@@ -61,6 +64,52 @@ def _in_a_block(block: Mechanism) -> Mechanism:
     if isinstance(block, additive_noise.Gaussian):
         return additive_noise.Gaussian(block.noise_multiplier / 2)
     return replaced(block)
+
+
+@dataclasses.dataclass(frozen=True)
+class AllocatedGroup(Mechanism):
+    """Members of a group under random allocation who leave: a lower bound.
+
+    Attributes:
+        allocation: The steps of one of them, all of which are Gaussian.
+        members: How many leave.
+        revealed: What the sum of all steps' outputs tells, if anything.
+    """
+
+    allocation: Allocation
+    members: int
+    revealed: Mechanism | None
+
+    def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
+        if bound is Bound.UPPER:
+            return DirectedPairs.same(dominating_pair.trivial_pair(bound))
+        return DirectedPairs.same(
+            allocated_group.lower_pair(
+                self.allocation, self.members, tail_mass=tail_mass
+            )
+        )
+
+    def other_parts(self, bound: Bound) -> Mapping[Mechanism, int]:
+        if bound is Bound.UPPER or self.revealed is None:
+            return {self: 1}
+        return {self.revealed: 1}
+
+
+def group_below(mechanism: Mechanism, members: int) -> Mechanism | None:
+    """Returns a lower bound for members who leave an allocation, if one is known.
+
+    Args:
+        mechanism: With one member, against that without.
+        members: How many leave.
+    """
+    if not isinstance(mechanism, _SAMPLES):
+        return None
+    allocation = allocation_of(mechanism)
+    if allocation is None or allocation.telling or not allocation.steps:
+        return None
+    if any(s.shift > replaced_allocation.LARGEST_SHIFT for s in allocation.steps):
+        return None
+    return AllocatedGroup(allocation, members, mechanism.sum_of(members))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,8 +144,12 @@ class ReplacedAllocation(interface.OnePairMechanism):
         )
 
 
-def _allocation(mechanism: Mechanism) -> Allocation | None:
-    """Returns a mechanism as Gaussian steps one of which is drawn, if it is one."""
+def allocation_of(mechanism: Mechanism) -> Allocation | None:
+    """Returns a mechanism as Gaussian steps one of which is drawn, if it is one.
+
+    Args:
+        mechanism: With a record, against that without it.
+    """
     if isinstance(mechanism, known_bounds.NonPrivate):
         telling, silent = mechanism.record
         return Allocation((), silent, telling)
@@ -104,16 +157,16 @@ def _allocation(mechanism: Mechanism) -> Allocation | None:
         return _sample(mechanism)
     if isinstance(mechanism, subsampled.PoissonSampled):
         rate = mechanism.sampling_probability
-        return _drawn([(_allocation(mechanism.inner), rate, 1)], 1 - rate, 0.0)
+        return _drawn([(allocation_of(mechanism.inner), rate, 1)], 1 - rate, 0.0)
     if isinstance(mechanism, allocated.RandomAllocation):
         if mechanism.num_selected > 1:
             return None
         steps = mechanism.num_steps
-        return _drawn([(_allocation(mechanism.inner), 1 / steps, steps)], 0.0, 0.0)
+        return _drawn([(allocation_of(mechanism.inner), 1 / steps, steps)], 0.0, 0.0)
     if isinstance(mechanism, allocated.ScheduledAllocation):
         return _drawn(
             [
-                (_allocation(inner), 1 / mechanism.num_steps, count)
+                (allocation_of(inner), 1 / mechanism.num_steps, count)
                 for inner, count in mechanism.items
             ],
             mechanism.silent,
