@@ -73,6 +73,9 @@ _NEAR_ZERO = 0.125
 # Rare losses must not coarsen the bulk: the scale is that of the middle two thirds, at
 # least so small a share of the deviation.
 _LEAST_SCALE = 2.0**-24
+# Where mass falls steeply towards a threshold at zero, cells are narrow there: so much
+# less in half of the distance is steep.
+_STEEP, _MOST_HALVINGS = 2.3, 24
 # Laws that go on for more levels have fewer cells on each of them, but some.
 _MANY_LEVELS, _FEWEST_CELLS = 48, 8
 # Sums of more have more cells in a scale, so that brackets are as narrow; so have sums
@@ -141,6 +144,12 @@ class Atoms:
     from the value: p e^{−loss}, or q · ratio. Lower ones have a second row, which keeps
     the mean of what was merged: Q's masses times e^{value} (LOSS: so they are no more
     than a cell away from P's, however large the loss is), or the sums of q · ratio.
+    Lower laws of ratios may have more rows, each of a degree: of a sum the row of
+    degree d is the sum of products of rows whose degrees add up to d, as for the
+    coefficients of power series. Then values say no more than which outputs are merged.
+
+    Values of ratios are differences of such, where they may be negative; then P's mass
+    is what the positive ones have, which bounds what a sum's positive part may lose.
 
     Attributes:
         axis: What is summed.
@@ -152,6 +161,7 @@ class Atoms:
         error: Masses are those of a bound within a factor of e^±error,
         rounding: in which both rows of a lower law agree but for e^±rounding each.
         shift: And values within so much: nats (LOSS), or relatively (RATIO).
+        degrees: Of the rows of a lower law of ratios.
     """
 
     axis: Axis
@@ -163,6 +173,7 @@ class Atoms:
     error: float = 0.0
     rounding: float = 0.0
     shift: float = 0.0
+    degrees: tuple[int, ...] = (0, 1)
 
     def p_and_q(self) -> tuple[FloatArray, FloatArray]:
         """Returns the (n,) masses of P and of Q, where they fit a float.
@@ -176,10 +187,12 @@ class Atoms:
                 return first, last * np.exp(exponents)
         if self.bound is Bound.LOWER:
             return last, first
-        return first * self.values, first
+        return first * np.maximum(self.values, 0.0), first
 
     def mean(self) -> float:
-        """Returns the sum of masses times values."""
+        """Returns the sum of masses times values; of ratios the positive ones."""
+        if self.axis is Axis.RATIO:
+            return sums.dot(self.masses[0], np.maximum(self.values, 0.0))
         return sums.dot(self.masses[0], self.values)
 
     def without_tiny(self, q_mass: float) -> "Atoms":
@@ -243,8 +256,8 @@ class LatticeLaw:
     """The law of a sum, on step · 2^level · integers.
 
     Attributes:
-        axis: As of `Atoms`, and so are `bound`, `over`, `under`, `error`, `rounding`
-            and `shift`.
+        axis: As of `Atoms`, and so are `bound`, `over`, `under`, `error`, `rounding`,
+            `shift` and `degrees`.
         step: Width of a cell of level 0, a power of two.
         resolution: How many of these are in a scale.
         pieces: By their level, in increasing order.
@@ -264,6 +277,7 @@ class LatticeLaw:
     error: float = 0.0
     rounding: float = 0.0
     shift: float = 0.0
+    degrees: tuple[int, ...] = (0, 1)
 
     def atoms(self) -> Atoms:
         """Returns the law's nodes that have mass."""
@@ -288,6 +302,7 @@ class LatticeLaw:
             self.error,
             self.rounding,
             self.shift,
+            self.degrees,
         )
 
     def _nothing(self) -> Atoms:
@@ -303,7 +318,7 @@ class LatticeLaw:
         )
 
     def mean(self) -> float:
-        """Returns the sum of masses times values."""
+        """Returns the sum of masses times values, as `Atoms.mean` does."""
         return self.atoms().mean()
 
     def ends(self) -> tuple[float, float]:
@@ -404,6 +419,7 @@ class LatticeLaw:
             theirs = mine if same else _joined(theirs, y)
         sinks = sinks_of_sum(self, other)
         rounding = convolution_error(terms) + (_HALVING * (top + 1) + _SUM) * _UNIT
+        rounding += len(self.degrees) * _UNIT
         law = dataclasses.replace(
             law,
             error=self.error + other.error + rounding,
@@ -439,18 +455,42 @@ class LatticeLaw:
         elif self.axis is Axis.RATIO or width <= _FURTHEST_MOVE:
             out[0, :number] += odd[0]
             moved = math.exp(-width) if self.axis is Axis.LOSS else 1.0
-            out[1, :number] += moved * odd[1]
+            out[1:, :number] += moved * odd[1:]
         return start >> 1, out
 
     def _convolved(self, one: Piece, other: Piece) -> Piece:
         """Returns the sums of nodes of one level."""
         (start, x), (begin, y) = one, other
         if self.bound is Bound.LOWER and self.axis is Axis.RATIO:
-            means = convolve(x[1], y[0])
-            means += convolve(x[0], y[1])
-            return start + begin, np.array([convolve(x[0], y[0]), means])
+            return start + begin, products(x, y, self.degrees, convolve)
         found = [convolve(*rows) for rows in zip(x, y, strict=True)]
         return start + begin, np.array(found)
+
+
+def products(
+    x: FloatArray,
+    y: FloatArray,
+    degrees: Sequence[int],
+    product: Callable[[FloatArray, FloatArray], FloatArray],
+) -> FloatArray:
+    """Returns rows of a product: for each degree all that have it together.
+
+    Args:
+        x: (k, n) rows.
+        y: (k, m) rows.
+        degrees: (k,) their degrees.
+        product: Of two rows.
+    """
+    return np.array(
+        [
+            sum(
+                product(x[degrees.index(low)], y[degrees.index(degree - low)])
+                for low in degrees
+                if degree - low in degrees
+            )
+            for degree in degrees
+        ]
+    )
 
 
 def convolve(x: FloatArray, y: FloatArray) -> FloatArray:
@@ -592,6 +632,10 @@ def _shape(atoms: Atoms, lowest: float, both: bool) -> _Shape:
     deviation = math.sqrt(sums.dot(first, apart**2) / cumulated[-1]) * largest
     scale = max((high - low) / 2, deviation * _LEAST_SCALE)
     if atoms.axis is Axis.RATIO:
+        if values[0] < 0:
+            if scale <= _WIDE * abs(middle):
+                return _Shape(middle, scale)
+            return _Shape(0.0, _scale_at_zero(values, cumulated, scale))
         least = _quantile(atoms, lowest)
         wide = _WIDE if least > _NEAR_ZERO * middle else _WIDE / 2
         if scale <= wide * middle:
@@ -604,6 +648,26 @@ def _shape(atoms: Atoms, lowest: float, both: bool) -> _Shape:
     if abs(middle - other) > _FURTHEST * scale:
         return _Shape(middle, scale)
     return _Shape((middle + other) / 2, scale, abs(middle - other) / 2)
+
+
+def _scale_at_zero(values: FloatArray, cumulated: FloatArray, scale: float) -> float:
+    """Returns over what distance below zero the mass of a law's cells grows slowly.
+
+    Args:
+        values: (n,) values, increasing, of either sign.
+        cumulated: (n,) masses up to them.
+        scale: The law's own, the most that is returned.
+    """
+    found = scale
+    for halvings in range(_MOST_HALVINGS):
+        width = math.ldexp(scale, -halvings)
+        places = np.searchsorted(values, [-width, -width / 2, 0.0])
+        low, half, zero = np.append(0.0, cumulated)[places].tolist()
+        if half >= zero:
+            break
+        if zero - low > _STEEP * (zero - half):
+            found = width / 2
+    return found
 
 
 def _quantile(atoms: Atoms, share: float) -> float:
@@ -665,6 +729,7 @@ def on_lattice(atoms: Atoms, resolution: Resolution, *, both: bool) -> LatticeLa
         atoms.error + _SHARE * _UNIT,
         atoms.rounding + _SHARE * _UNIT,
         atoms.shift,
+        atoms.degrees,
     )
     ends = float(atoms.values[0]), float(atoms.values[-1])
     return law._with_underflow(ends, atoms.q_mass)
@@ -722,7 +787,9 @@ def trimmed(law: LatticeLaw, atoms: Atoms, tail_mass: float) -> LatticeLaw:
     highest = int(np.searchsorted(-np.cumsum(p[::-1])[::-1], -tail_mass)) - 1
     last = float(values[max(highest, 0)])
     first = float(values[0])
-    if law.axis is Axis.LOSS:
+    if law.axis is Axis.RATIO:
+        last = max(last, 0.0)
+    else:
         below = np.cumsum(np.maximum(p, np.minimum(q, 1.0)))
         lowest = int(np.searchsorted(below, tail_mass))
         first = float(values[min(lowest, values.size - 1)])

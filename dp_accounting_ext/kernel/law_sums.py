@@ -155,6 +155,7 @@ def _power_of_spaced(atoms: Atoms, count: int) -> Atoms | None:
         reach=_MOST_ATOMS,
         error=atoms.error,
         rounding=atoms.rounding,
+        degrees=atoms.degrees,
     )
     total = law
     for digit in bin(count)[3:]:
@@ -170,6 +171,7 @@ def _power_of_spaced(atoms: Atoms, count: int) -> Atoms | None:
         masses,
         error=total.error,
         rounding=total.rounding,
+        degrees=atoms.degrees,
         shift=copies * (atoms.shift + float(off.max()) + 8 * _UNIT * size),
     ).without_tiny(atoms.q_mass() ** count)
 
@@ -186,9 +188,9 @@ def _plus(one: Atoms, other: Atoms) -> Atoms | None:
         )
     values = np.add.outer(one.values, other.values).ravel()
     if one.axis is Axis.RATIO and one.bound is Bound.LOWER:
-        (x, mine), (y, theirs) = one.masses, other.masses
-        means = np.multiply.outer(mine, y) + np.multiply.outer(x, theirs)
-        rows = np.array([np.multiply.outer(x, y), means])
+        rows = lattice_law.products(
+            one.masses, other.masses, one.degrees, np.multiply.outer
+        )
     else:
         rows = np.array(
             [
@@ -213,7 +215,7 @@ def _plus(one: Atoms, other: Atoms) -> Atoms | None:
     # What is one spans no more than so many neighbours; and a sum's own rounding.
     shift = (_SAME * most + 2 * _UNIT) * (largest if one.axis is Axis.LOSS else 1.0)
     sinks = lattice_law.sinks_of_sum(one, other)
-    rounding = (most + 4) * _UNIT
+    rounding = (most + 4 + len(one.degrees)) * _UNIT
     return Atoms(
         one.axis,
         one.bound,
@@ -224,6 +226,7 @@ def _plus(one: Atoms, other: Atoms) -> Atoms | None:
         error=one.error + other.error + rounding,
         rounding=one.rounding + other.rounding + rounding,
         shift=sinks.shift + shift,
+        degrees=one.degrees,
     ).without_tiny(one.q_mass() * other.q_mass())
 
 

@@ -12,6 +12,7 @@ from dp_accounting_ext.mechanisms import chained
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
+from dp_accounting_ext.mechanisms import replaced_allocation
 from dp_accounting_ext.mechanisms import subsampled
 from dp_accounting_ext.pairs import profile_pairs
 from dp_accounting_ext.pairs import sampled_members
@@ -291,9 +292,13 @@ class GroupedByChain(Grouped):
 
     def split(self, removed: int, inserted: int) -> Mechanism:
         found = self._chained(removed, inserted)
-        if self.whole is None:
+        below = None
+        if removed + inserted > 1 and not self.is_replaced:
+            # Those who join may contribute nothing.
+            below = replaced_allocation.group_below(self.inner, removed)
+        if self.whole is None and below is None:
             return found
-        return known_bounds.Between(found, found, self.whole)
+        return known_bounds.Between(below or found, found, self.whole)
 
     def _chained(self, removed: int, inserted: int) -> Mechanism:
         if self.is_replaced:

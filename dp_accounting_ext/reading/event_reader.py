@@ -16,9 +16,9 @@ from dp_accounting import dp_event as stock
 from dp_accounting import privacy_accountant
 
 from dp_accounting_ext.mechanisms import additive_noise
-from dp_accounting_ext.mechanisms import chained
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
+from dp_accounting_ext.mechanisms import replaced_allocation
 from dp_accounting_ext.validation import event_trees
 from dp_accounting_ext.validation import fields
 
@@ -251,7 +251,7 @@ class Reader(TreeReader[interface.Mechanism]):
             if error.event is not event or not is_replaced:
                 raise
         absent = self.under(NeighborRel.ADD_OR_REMOVE_ONE)
-        return chained.chain(builder(event, absent), 1, 1)
+        return replaced_allocation.replaced(builder(event, absent))
 
     def _unsupported(self, event: stock.DpEvent) -> UnsupportedError:
         return UnsupportedError(

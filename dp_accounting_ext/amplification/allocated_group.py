@@ -1,0 +1,117 @@
+"""Groups under random allocation of Gaussian noise, from below.
+
+Each of g members takes part in one of several steps, drawn for each on its own; with
+some chance in none. All of them move the noise of step i by s_i in one direction: with
+j of them in it that is N(j s_i, 1). With f_{i,j} the law of any statistic of the step's
+noise then, w_i the chance of step i and w₀ that of none, the sum of the statistics has
+the laws
+
+    Q: Π f_{i,0},   P: g! [z^g] e^{w₀ z} Π (Σ_j f_{i,j} (w_i z)^j / j!)
+
+all products convolutions: positive terms. The statistic is X_i = e^{s_i y_i − s_i²/2}
+times w_i, rounded to cells: of one member their sum is the ratio itself.
+"""
+
+import math
+
+import numpy as np
+from scipy import special
+
+from dp_accounting_ext.amplification import replaced_allocation
+from dp_accounting_ext.kernel import dominating_pair
+from dp_accounting_ext.kernel import floats
+from dp_accounting_ext.kernel import lattice_law
+from dp_accounting_ext.kernel import law_sums
+from dp_accounting_ext.pairs import normal_cells
+
+Bound = dominating_pair.Bound
+DominatingPair = dominating_pair.DominatingPair
+
+_UNIT = floats.UNIT_ROUNDOFF
+# Certified, in units of rounding: of a shift, and what is made of a mass and chances.
+_SHIFT, _MASS = 8, 32
+# Limits: members, and how far they move noise together. Others contribute nothing.
+MOST_MEMBERS, _LARGEST_SHIFT = 8, 24.0
+
+# Tuning, all of it.
+_RESOLUTION = lattice_law.Resolution(cells=32)
+_SMALLEST = 1e-280  # Of a tail.
+_TOGETHER = 3  # More members in one step are too rare to look far.
+
+
+def lower_pair(
+    allocation: replaced_allocation.Allocation, members: int, *, tail_mass: float
+) -> DominatingPair:
+    """Returns a pair that is dominated by an allocation where members leave.
+
+    Args:
+        allocation: The steps, none of which tells all.
+        members: How many leave, at least 1; of more than 8 only 8 contribute anything.
+        tail_mass: Probability of the rarest outputs that are looked at.
+
+    Guarantees:
+        H(P‖Q) and H(Q‖P) of the result are at most those of members who all move the
+        noise in one direction, at every κ ≥ 0.
+
+    Source:
+        docs/mathematics.md, "Groups under random allocation, from below".
+    """
+    furthest = max(each.shift for each in allocation.steps)
+    members = max(1, min(members, MOST_MEMBERS, int(_LARGEST_SHIFT / furthest)))
+    unit = max(each.chance for each in allocation.steps)
+    scale = math.factorial(members) * unit**members
+    parts = [
+        (_atoms(each, members, each.chance / unit, tail_mass), each.count)
+        for each in allocation.steps
+    ]
+    tail = max(tail_mass / scale, _SMALLEST)
+    law = law_sums.sum_of(parts, Bound.LOWER, _RESOLUTION, tail, both=False)
+    silent = [
+        (allocation.silent / unit) ** j / math.factorial(j) for j in range(members + 1)
+    ]
+    p = scale * np.einsum("j,jn->n", silent[::-1], law.masses)
+    q = law.masses[0]
+    kept = (p > floats.SMALLEST_MASS) & (q > floats.SMALLEST_MASS)
+    p, q = p[kept], q[kept]
+    order = np.argsort(p / q, kind="stable")
+    error = law.error + (_MASS + 4 * members) * _UNIT
+    return DominatingPair(
+        (p / q)[order],
+        q[order],
+        infinity_mass=0.0,
+        zero_mass=0.0,
+        bound=Bound.LOWER,
+        mass_error=error,
+        ratio_error=2 * error,
+    )
+
+
+def _atoms(
+    steps: replaced_allocation.Steps, members: int, weight: float, tail_mass: float
+) -> lattice_law.Atoms:
+    """Returns the laws of one step's statistic, a row for each number of members.
+
+    Args:
+        steps: The steps.
+        members: How many there may be.
+        weight: The step's chance over the largest.
+        tail_mass: What may be beyond the cells.
+    """
+    shift = steps.shift * (1 - _SHIFT * _UNIT)
+    deviations = -float(special.ndtri(max(tail_mass / steps.count, _SMALLEST)))
+    low = max(-deviations, members * shift - normal_cells.FURTHEST)
+    high = min(_TOGETHER * shift + deviations, normal_cells.FURTHEST)
+    cells = normal_cells.NormalCells.of(
+        [j * shift for j in range(members + 1)], low, high
+    )
+    factors = np.array([weight**j / math.factorial(j) for j in range(members + 1)])
+    middles = (cells.ends[:-1] + cells.ends[1:]) / 2
+    return lattice_law.Atoms(
+        lattice_law.Axis.RATIO,
+        Bound.LOWER,
+        weight * np.exp(shift * middles - shift**2 / 2),
+        factors[:, np.newaxis] * cells.masses,
+        error=cells.error + (_MASS + members) * _UNIT,
+        rounding=cells.error,
+        degrees=tuple(range(members + 1)),
+    )

@@ -1,0 +1,480 @@
+"""A record that another replaces, under random allocation of Gaussian noise.
+
+One of several steps is drawn, of which step i moves its noise by s_i with the old
+record and by −s_i with the new one; with some chance nothing is drawn, and nothing
+moves. With independent y_i ~ N(0, 1), X_i = e^{s_i y_i − s_i²/2} and
+X′_i = e^{−s_i y_i − s_i²/2},
+
+    S = w₀ + Σ w_i X_i,   S′ = w₀ + Σ w_i X′_i,   H_κ(P‖Q) = E (S − κ S′)₊,
+
+w_i the chance of step i and w₀ that of nothing. No two records are further apart
+(docs/mathematics.md, "A replaced record under random allocation"), and by symmetry the
+profile for κ ≥ 1 says all of it.
+
+Let F_j(c) = E (S − κ_j S′ + c)₊: one sum of independent variables for every c. From
+above, for κ = α κ₁ + (1 − α) κ₂, 0 ≤ α ≤ 1, and any m, the positive part being convex,
+
+    H_κ ≤ α F₁(−m (κ − κ₁)) + (1 − α) F₂(m (κ₂ − κ)).
+
+Both are within the variance of S′ around m, times (κ₂ − κ₁)², of the truth: a few κ_j
+are enough. From below the sum S − κ_j S′, rounded to cells, is a statistic. Its cells'
+probabilities with either record are sums of positive terms, and tests of it are
+attained. More κ_j are taken where they still say more.
+"""
+
+from collections.abc import Callable
+from collections.abc import Sequence
+import dataclasses
+import itertools
+import math
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from scipy import special
+
+from dp_accounting_ext.amplification.k_of_t import minorant
+from dp_accounting_ext.kernel import dominating_pair
+from dp_accounting_ext.kernel import floats
+from dp_accounting_ext.kernel import lattice_law
+from dp_accounting_ext.kernel import law_sums
+from dp_accounting_ext.pairs import normal_cells
+from dp_accounting_ext.pairs import profile_pairs
+
+Bound = dominating_pair.Bound
+DominatingPair = dominating_pair.DominatingPair
+FloatArray = npt.NDArray[np.float64]
+
+_UNIT = floats.UNIT_ROUNDOFF
+# A limit: further shifts have outputs that do not fit a float.
+LARGEST_SHIFT = 12.0
+# Certified, in units of rounding: of an exponential, beside its exponent; of a
+# threshold, a sum of a few products; of a shift, and of a chance.
+_EXPONENTIAL, _THRESHOLD, _SHIFT, _CHANCE = 24, 64, 8, 16
+_FURTHEST = normal_cells.FURTHEST
+
+# Of rows: masses, and the sums of one variable and of another.
+_TWO_MEANS = (0, 1, 3)
+
+# Tuning, all of it.
+_SMALLEST = 1e-280  # Of a tail.
+# Cells in a scale, of S with little variance and with much: then losses are large.
+_NARROW, _WIDE, _MUCH = 40, 16, 0.5
+_RARE = 1e-6  # The chance of any step's noise that is looked at no closer.
+_MEANS = np.array([[0.001, 0.01, 0.03, 0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1]]).T
+# Losses at which the profile is known: about the middle, and relatively.
+_NEAR, _MIDDLE, _STEP = 0.05, 8.0, 0.006
+# How far both sides may be apart, relatively to ε, and how many κ_j there are at most.
+_APART, _MOST, _MOST_WIDE = 4e-4, 24, 48
+_FIRST = np.array([0.0, 0.06, 0.25, 1.0])  # Over the largest loss.
+_USUAL = -14.0  # The logarithm of a δ.
+_SEEN = 1e4  # Over what may be lost: less of a profile may be loose.
+
+
+@dataclasses.dataclass(frozen=True)
+class Steps:
+    """Steps that are alike.
+
+    Attributes:
+        shift: How far a record moves the noise, over its deviation, in (0, 12].
+        chance: That of one of them to be drawn.
+        count: How many there are.
+    """
+
+    shift: float
+    chance: float
+    count: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Allocation:
+    """Steps one of which is drawn; with `silent` and `telling` chances sum to one.
+
+    Attributes:
+        steps: The steps.
+        silent: The chance that nothing is told of the record.
+        telling: The chance that all is.
+    """
+
+    steps: tuple[Steps, ...]
+    silent: float
+    telling: float
+
+
+def upper_pair(allocation: Allocation, *, tail_mass: float) -> DominatingPair:
+    """Returns a pair that dominates the allocation where a record is replaced.
+
+    Args:
+        allocation: The steps.
+        tail_mass: Probability that may be moved to the sinks.
+
+    Guarantees:
+        H(P‖Q) and H(Q‖P) of the result are at least those of any two records, adaptive
+        choices of what they contribute included, at every κ ≥ 0.
+
+    Source:
+        docs/mathematics.md, "A replaced record under random allocation".
+    """
+    grid = _Grid.of(allocation, tail_mass)
+    known = grid.refined(lambda kappa: _Above(allocation, kappa, tail_mass), _least)
+    values = _least(known, grid.kappas)
+    values = np.minimum(values + floats.raised(allocation.telling), 1.0)
+    pair = profile_pairs.symmetric(grid.kappas, values)
+    return _with_errors(pair)
+
+
+def lower_pair(allocation: Allocation, *, tail_mass: float) -> DominatingPair:
+    """Returns a pair that is dominated by the allocation where a record is replaced.
+
+    Args:
+        allocation: The steps.
+        tail_mass: Probability of the rarest outputs that are looked at.
+
+    Guarantees:
+        H(P‖Q) and H(Q‖P) of the result are at most those of the old record at s_i and
+        the new one at −s_i, at every κ ≥ 0.
+    """
+    grid = _Grid.of(allocation, tail_mass)
+    known = grid.refined(lambda kappa: _Below(allocation, kappa, tail_mass), _largest)
+    p, q = _best_tests(known, grid.kappas)
+    # Of the better half: what a test leaves is, with the datasets exchanged, one too.
+    whole = 1 - allocation.telling
+    half = p + q <= whole
+    gains, costs = _hull(np.where(half, p, whole - q), np.where(half, q, whole - p))
+    rest = whole - float(gains.sum()) - float(costs.sum())
+    rest = max(rest - 8 * _UNIT, 0.0)
+    order = np.argsort(gains / costs, kind="stable")
+    ratios, masses = (gains / costs)[order], costs[order]
+    pair = DominatingPair(
+        np.concatenate([1 / ratios[::-1], [1.0], ratios]),
+        np.concatenate([gains[order][::-1], [rest], masses]),
+        infinity_mass=floats.lowered(allocation.telling),
+        zero_mass=floats.lowered(allocation.telling),
+        bound=Bound.LOWER,
+        mass_error=4 * (ratios.size + 16) * _UNIT,
+        ratio_error=8 * _UNIT,
+    )
+    return _with_errors(pair)
+
+
+def _with_errors(pair: DominatingPair) -> DominatingPair:
+    """Returns the pair with the errors of chances, which either law has."""
+    return dataclasses.replace(
+        pair,
+        mass_error=pair.mass_error + _CHANCE * _UNIT,
+        ratio_error=pair.ratio_error + 2 * _CHANCE * _UNIT,
+    )
+
+
+def _ends(steps: Steps, total: int, tail_mass: float) -> tuple[float, float]:
+    """Returns between what values of the noise outputs are looked at one by one.
+
+    Args:
+        steps: The steps.
+        total: How many there are of all kinds.
+        tail_mass: What P may have above.
+    """
+    low = float(special.ndtri(_RARE / total))
+    high = steps.shift - float(special.ndtri(max(tail_mass / total, _SMALLEST)))
+    return max(low, steps.shift - _FURTHEST), min(high, _FURTHEST - steps.shift)
+
+
+class _Above:
+    """The law of S − κ S′ for one κ from above: of Σ r_i (X_i / κ − X′_i).
+
+    Args:
+        allocation: The steps; r_i is their chance over the largest.
+        kappa: κ ≥ 1.
+        tail_mass: Probability that may be lost.
+    """
+
+    def __init__(self, allocation: Allocation, kappa: float, tail_mass: float) -> None:
+        self.kappa = kappa
+        unit = max(each.chance for each in allocation.steps)
+        self._silent = allocation.silent / unit
+        self._mean = (1 - allocation.telling) / unit
+        law = _sum_of(allocation, kappa, tail_mass, Bound.UPPER)
+        self._nodes = law.values + law.shift * np.abs(law.values)
+        self._masses = law.masses[0]
+        self._over, self._under = law.over, law.under
+        terms = 2 * (law.values.size + 16) * _UNIT
+        self._factor = unit * kappa * math.exp(law.error + terms)
+
+    def value(self) -> float:
+        """Returns the upper bound at κ_j itself."""
+        return float(self.values(np.array([self.kappa])).min())
+
+    def values(self, kappas: FloatArray) -> FloatArray:
+        """Returns upper bounds on E (S − κ_j S′ + m (κ_j − κ))₊.
+
+        Args:
+            kappas: (n,) κ.
+
+        Returns:
+            (k, n) bounds, a row for each m.
+        """
+        moved = self._mean * _MEANS * (self.kappa - kappas) / self.kappa
+        silent = self._silent * (self.kappa - 1) / self.kappa
+        places = silent - moved
+        places -= _THRESHOLD * _UNIT * (self._silent + np.abs(moved))
+        found = minorant.values_at(places, self._nodes, self._masses, self._over)
+        # What was lost has no more than its positive part, and the threshold.
+        found += self._under * np.maximum(-places, 0.0)
+        bounds: FloatArray = self._factor * found
+        return bounds
+
+
+def _least(known: Sequence[_Above], kappas: FloatArray) -> FloatArray:
+    """Returns (n,) upper bounds at (n,) κ between the first and the last that is known.
+
+    Args:
+        known: Sums, their κ_j increasing.
+        kappas: (n,) κ, increasing.
+    """
+    found = np.ones(kappas.size)
+    for one, two in itertools.pairwise(known):
+        here = (kappas >= one.kappa) & (kappas <= two.kappa)
+        width = two.kappa - one.kappa
+        both = (two.kappa - kappas[here]) / width * one.values(kappas[here])
+        both += (kappas[here] - one.kappa) / width * two.values(kappas[here])
+        # Either share, and what is made of it, is relatively off by a few roundings.
+        found[here] = np.minimum(found[here], both.min(axis=0) * (1 + 32 * _UNIT))
+    decreasing: FloatArray = np.minimum.accumulate(found)
+    return decreasing
+
+
+class _Below:
+    """Tests of the sum of Σ r_i (X_i / κ − X′_i), rounded to cells.
+
+    Args:
+        allocation: As for `_Above`, and so are the others.
+    """
+
+    def __init__(self, allocation: Allocation, kappa: float, tail_mass: float) -> None:
+        self.kappa = kappa
+        unit = max(each.chance for each in allocation.steps)
+        law = _sum_of(allocation, kappa, tail_mass, Bound.LOWER)
+        masses, q, p = law.masses
+        p = unit * p + allocation.silent * masses
+        q = unit * q + allocation.silent * masses
+        order = np.argsort(-p / q, kind="stable")
+        self._ratios = (p / q)[order]
+        error = law.error + 2 * (masses.size + 16) * _UNIT
+        self._p = np.append(0.0, np.cumsum(p[order])) * math.exp(-error)
+        self._q = np.append(0.0, np.cumsum(q[order])) * math.exp(error)
+
+    def value(self) -> float:
+        """Returns the lower bound at κ_j itself."""
+        return float(_largest([self], np.array([self.kappa]))[0])
+
+    def tests(self, kappas: FloatArray) -> FloatArray:
+        """Returns (2, n) chances under P and Q of tests, the best of it at (n,) κ."""
+        number = np.searchsorted(-self._ratios, -kappas)
+        return np.array([self._p[number], self._q[number]])
+
+
+def _best_tests(known: Sequence[_Below], kappas: FloatArray) -> FloatArray:
+    """Returns (2, n) chances under P and under Q of the best of several sums' tests."""
+    each = np.array([one.tests(kappas) for one in known])
+    best = np.argmax(each[:, 0] - kappas * each[:, 1], axis=0)
+    found: FloatArray = each[best, :, np.arange(kappas.size)].T
+    return found
+
+
+def _largest(known: Sequence[_Below], kappas: FloatArray) -> FloatArray:
+    """Returns (n,) lower bounds at (n,) κ."""
+    p, q = _best_tests(known, kappas)
+    values: FloatArray = p - kappas * q
+    return values
+
+
+def _atoms(
+    noise: normal_cells.NormalCells,
+    shift: float,
+    kappa: float,
+    weight: float,
+    bound: Bound,
+) -> lattice_law.Atoms:
+    """Returns the law of one step's term of the sum.
+
+    Args:
+        noise: Cells of the noise.
+        shift: How far it moves.
+        kappa: κ ≥ 1.
+        weight: What all is multiplied by.
+        bound: The side. From above a cell is split between its ends, with what is below
+            the first; all roundings raise a term, or mass goes to the higher end.
+    """
+    base, q, p = noise.masses
+    if bound is Bound.LOWER:
+        return lattice_law.Atoms(
+            lattice_law.Axis.RATIO,
+            bound,
+            np.sort(weight * (p / kappa - q) / base),
+            np.array([base, weight * q, weight * p]),
+            error=noise.error,
+            rounding=noise.error,
+            degrees=_TWO_MEANS,
+        )
+    exponents = shift * noise.ends
+    old, new = np.exp(exponents - shift**2 / 2), np.exp(-exponents - shift**2 / 2)
+    terms = old / kappa - new
+    off = (_EXPONENTIAL + 4 * (np.abs(exponents) + shift**2)) * _UNIT
+    off = off * (old / kappa + new)
+    mean = (p / kappa - q + 3 * noise.error * (p / kappa + q)) / base
+    # Where ends meet but for rounding all goes to the higher.
+    width = np.diff(terms) - off[1:] - off[:-1]
+    share = np.ones_like(mean)
+    np.divide(mean - terms[:-1] + off[:-1], width, out=share, where=width > 0)
+    share = np.clip(share * (1 + 8 * _UNIT), 0.0, 1.0)
+    masses = np.append(base * (1 - share), 0.0)
+    masses[1:] += base * share
+    masses[0] += float(special.ndtr(noise.ends[0])) * (1 + 1e-9)
+    beyond, _, beyond_p = noise.above.tolist()
+    return lattice_law.Atoms(
+        lattice_law.Axis.RATIO,
+        bound,
+        np.maximum.accumulate(weight * (terms + off)),
+        masses[np.newaxis],
+        over=floats.raised(weight * beyond_p / kappa),
+        under=floats.raised(beyond),
+        error=noise.error,
+    )
+
+
+def _sum_of(
+    allocation: Allocation, kappa: float, tail_mass: float, bound: Bound
+) -> lattice_law.Atoms:
+    """Returns the law of Σ r_i (X_i / κ − X′_i)."""
+    number = sum(each.count for each in allocation.steps)
+    unit = max(each.chance for each in allocation.steps)
+    parts = []
+    for steps in allocation.steps:
+        sign = 1 if bound is Bound.UPPER else -1
+        shift = steps.shift * (1 + sign * _SHIFT * _UNIT)
+        low, high = _ends(steps, number, tail_mass)
+        noise = normal_cells.NormalCells.of((0.0, -shift, shift), low, high)
+        atoms = _atoms(noise, shift, kappa, steps.chance / unit, bound)
+        parts.append((atoms, steps.count))
+    cells = _NARROW if _variance(allocation) < _MUCH else _WIDE
+    tail = max(tail_mass / (unit * kappa), _SMALLEST)
+    resolution = lattice_law.Resolution(cells)
+    return law_sums.sum_of(parts, bound, resolution, tail, both=False)
+
+
+def _variance(allocation: Allocation) -> float:
+    """Returns the variance of S."""
+    return math.fsum(
+        each.count * each.chance**2 * math.expm1(each.shift**2)
+        for each in allocation.steps
+    )
+
+
+Known = TypeVar("Known", _Above, _Below)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Grid:
+    """Some thousand κ ≥ 1 at which a profile is known.
+
+    Attributes:
+        losses: (n,) their logarithms, increasing from 0.
+        seen: Where the profile is less it may be loose.
+        most: Sums that may be made.
+    """
+
+    losses: FloatArray
+    seen: float
+    most: int
+
+    @property
+    def kappas(self) -> FloatArray:
+        """The (n,) κ."""
+        kappas: FloatArray = np.exp(self.losses)
+        return kappas
+
+    @classmethod
+    def of(cls, allocation: Allocation, tail_mass: float) -> "_Grid":
+        """Returns losses from 0 to where the profile has hardly any mass."""
+        deviations = -float(special.ndtri(max(tail_mass, _SMALLEST)))
+        highest = 0.0
+        for steps in allocation.steps:
+            one = steps.shift * (deviations + steps.shift / 2) + math.log(steps.chance)
+            alone = float(np.logaddexp(0.0, one)) + 2
+            furthest = 2 * steps.shift * (deviations + steps.shift)
+            highest = max(highest, min(alone, furthest))
+        highest = min(highest, floats.LARGEST_LOSS)
+        width = math.sqrt(2 * min(_variance(allocation), 1.0))
+        middle = min(_MIDDLE * width, highest / 2)
+        near = np.linspace(0.0, middle, math.ceil(_MIDDLE / _NEAR) + 1)
+        number = math.ceil(math.log(highest / middle) / _STEP)
+        far = np.geomspace(middle, highest, number + 1)[1:]
+        most = _MOST if _variance(allocation) < _MUCH else _MOST_WIDE
+        return cls(np.append(near, far), _SEEN * tail_mass, most)
+
+    def refined(
+        self,
+        sum_at: Callable[[float], Known],
+        bound: Callable[[Sequence[Known], FloatArray], FloatArray],
+    ) -> list[Known]:
+        """Returns sums for a few κ_j, by which the profile is known between them.
+
+        An interval is halved as long as what its middle's own sum says is far from
+        what the sums at its ends said; halves are taken for twice as near.
+
+        Args:
+            sum_at: From κ_j to its sum.
+            bound: From sums and (n,) κ to (n,) bounds.
+        """
+        places = np.searchsorted(self.losses, _FIRST * self.losses[-1]).tolist()
+        known = {place: sum_at(float(self.kappas[place])) for place in places}
+        waiting = [(math.inf, x, y) for x, y in itertools.pairwise(places)]
+        while waiting and len(known) < self.most:
+            waiting.sort()
+            apart, low, high = waiting.pop()
+            half = (self.losses[low] + self.losses[high]) / 2
+            middle = int(np.searchsorted(self.losses, half))
+            if apart <= _APART:
+                break
+            if middle in (low, high):
+                continue
+            here = self.kappas[middle : middle + 1]
+            before = float(bound([known[low], known[high]], here)[0])
+            known[middle] = sum_at(float(here[0]))
+            first, after = known[low].value(), known[middle].value()
+            rest = math.inf
+            if min(before, after) > 0:
+                fall = math.log(first / after) / (half - self.losses[low]) * half
+                rest = abs(math.log(before / after)) / (1 + fall) / 2
+                # Far out fewer questions end.
+                rest /= max(1.0, math.log(after) / _USUAL) ** 2
+            waiting.append((rest, low, middle))
+            if after > self.seen:
+                waiting.append((rest, middle, high))
+        return [known[place] for place in sorted(known)]
+
+
+def _hull(p: FloatArray, q: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Returns what the most powerful of tests add to one another, while p grows faster.
+
+    Args:
+        p: (n,) probabilities under P.
+        q: (n,) the same tests' under Q.
+
+    Returns:
+        (m,) positive increments of p, and of q, with decreasing quotients above one.
+    """
+    order = np.lexsort((-p, q))
+    corners = [(0.0, 0.0)]
+    for x, y in zip(q[order].tolist(), p[order].tolist(), strict=True):
+        if y <= corners[-1][1] or x <= corners[-1][0]:
+            continue
+        while len(corners) > 1:
+            (x0, y0), (x1, y1) = corners[-2:]
+            if (y1 - y0) * (x - x1) > (y - y1) * (x1 - x0):
+                break
+            corners.pop()
+        corners.append((x, y))
+    costs, gains = np.diff(np.array(corners), axis=0).T
+    kept = gains > costs
+    return gains[kept], costs[kept]

@@ -1,0 +1,212 @@
+"""Replaced records, and groups, under random allocation of Gaussian noise.
+
+What a mechanism is to a record that joins or leaves says what it is to one that is
+replaced: as one of several Gaussian steps, each with its chance, or by a chain.
+"""
+
+from collections.abc import Mapping
+import dataclasses
+import math
+
+from dp_accounting_ext.amplification import allocated_group
+from dp_accounting_ext.amplification import replaced_allocation
+from dp_accounting_ext.kernel import dominating_pair
+from dp_accounting_ext.kernel import floats
+from dp_accounting_ext.mechanisms import additive_noise
+from dp_accounting_ext.mechanisms import allocated
+from dp_accounting_ext.mechanisms import chained
+from dp_accounting_ext.mechanisms import compositions
+from dp_accounting_ext.mechanisms import interface
+from dp_accounting_ext.mechanisms import known_bounds
+from dp_accounting_ext.mechanisms import subsampled
+
+Bound = dominating_pair.Bound
+DirectedPairs = dominating_pair.DirectedPairs
+DominatingPair = dominating_pair.DominatingPair
+Mechanism = interface.Mechanism
+Allocation = replaced_allocation.Allocation
+Steps = replaced_allocation.Steps
+
+_SAMPLES = (
+    allocated.RandomAllocation | allocated.ScheduledAllocation
+) | subsampled.PoissonSampled
+
+
+def replaced(mechanism: Mechanism) -> Mechanism:
+    """Returns a mechanism where a record is replaced, from that where one is absent.
+
+    One of several Gaussian steps, on a Poisson sample or not, has a theorem, and so
+    have k of t steps, as blocks. All else is chained: out with the one record, in with
+    the other.
+
+    Args:
+        mechanism: With the record, against that without it.
+    """
+    chain = chained.chain(mechanism, 1, 1)
+    if not isinstance(mechanism, _SAMPLES):
+        return chain
+    if isinstance(mechanism, allocated.RandomAllocation) and mechanism.num_selected > 1:
+        blocks = compositions.unpacked({mechanism.blocks(): 1})
+        found = {_in_a_block(block): count for block, count in blocks.items()}
+        if any(isinstance(block, chained.ChainedSplit) for block in found):
+            return chain
+        return known_bounds.Between(chain, compositions.compose(found), chain)
+    allocation = allocation_of(mechanism)
+    if allocation is None or not allocation.steps:
+        return chain
+    if any(s.shift > replaced_allocation.LARGEST_SHIFT for s in allocation.steps):
+        return chain
+    return ReplacedAllocation(allocation)
+
+
+def _in_a_block(block: Mechanism) -> Mechanism:
+    """Returns what a replaced record changes in a block, which may be one step."""
+    if isinstance(block, additive_noise.Gaussian):
+        return additive_noise.Gaussian(block.noise_multiplier / 2)
+    return replaced(block)
+
+
+@dataclasses.dataclass(frozen=True)
+class AllocatedGroup(Mechanism):
+    """Members of a group under random allocation who leave: a lower bound.
+
+    Attributes:
+        allocation: The steps of one of them, all of which are Gaussian.
+        members: How many leave.
+        revealed: What the sum of all steps' outputs tells, if anything.
+    """
+
+    allocation: Allocation
+    members: int
+    revealed: Mechanism | None
+
+    def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
+        if bound is Bound.UPPER:
+            return DirectedPairs.same(dominating_pair.trivial_pair(bound))
+        return DirectedPairs.same(
+            allocated_group.lower_pair(
+                self.allocation, self.members, tail_mass=tail_mass
+            )
+        )
+
+    def other_parts(self, bound: Bound) -> Mapping[Mechanism, int]:
+        if bound is Bound.UPPER or self.revealed is None:
+            return {self: 1}
+        return {self.revealed: 1}
+
+
+def group_below(mechanism: Mechanism, members: int) -> Mechanism | None:
+    """Returns a lower bound for members who leave an allocation, if one is known.
+
+    Args:
+        mechanism: With one member, against that without.
+        members: How many leave.
+    """
+    if not isinstance(mechanism, _SAMPLES):
+        return None
+    allocation = allocation_of(mechanism)
+    if allocation is None or allocation.telling or not allocation.steps:
+        return None
+    if any(s.shift > replaced_allocation.LARGEST_SHIFT for s in allocation.steps):
+        return None
+    return AllocatedGroup(allocation, members, mechanism.sum_of(members))
+
+
+@dataclasses.dataclass(frozen=True)
+class ReplacedAllocation(interface.OnePairMechanism):
+    """One of several Gaussian steps, of which a record that is replaced has one."""
+
+    allocation: Allocation
+
+    def pair(self, bound: Bound, tail_mass: float) -> DominatingPair:
+        make = (
+            replaced_allocation.upper_pair
+            if bound is Bound.UPPER
+            else replaced_allocation.lower_pair
+        )
+        return make(self.allocation, tail_mass=tail_mass)
+
+    def sum_of(self, members: int) -> Mechanism | None:
+        """Returns what the sum of all steps' outputs tells, if all steps are alike."""
+        alone = len(self.allocation.steps) == 1
+        if not alone or self.allocation.silent or self.allocation.telling:
+            return None
+        (steps,) = self.allocation.steps
+        deviation = math.sqrt(steps.count) / steps.shift
+        return additive_noise.Gaussian(floats.raised(deviation / (2 * members)))
+
+    def claims(self) -> interface.Claims:
+        if self.allocation.telling:
+            return interface.Claims(is_symmetric=True)
+        furthest = 2 * max(steps.shift for steps in self.allocation.steps)
+        return interface.Claims(
+            gaussian_precision=floats.raised(furthest**2, by=1e-14), is_symmetric=True
+        )
+
+
+def allocation_of(mechanism: Mechanism) -> Allocation | None:
+    """Returns a mechanism as Gaussian steps one of which is drawn, if it is one.
+
+    Args:
+        mechanism: With a record, against that without it.
+    """
+    if isinstance(mechanism, known_bounds.NonPrivate):
+        telling, silent = mechanism.record
+        return Allocation((), silent, telling)
+    if isinstance(mechanism, additive_noise.GaussianMixture):
+        return _sample(mechanism)
+    if isinstance(mechanism, subsampled.PoissonSampled):
+        rate = mechanism.sampling_probability
+        return _drawn([(allocation_of(mechanism.inner), rate, 1)], 1 - rate, 0.0)
+    if isinstance(mechanism, allocated.RandomAllocation):
+        if mechanism.num_selected > 1:
+            return None
+        steps = mechanism.num_steps
+        return _drawn([(allocation_of(mechanism.inner), 1 / steps, steps)], 0.0, 0.0)
+    if isinstance(mechanism, allocated.ScheduledAllocation):
+        return _drawn(
+            [
+                (allocation_of(inner), 1 / mechanism.num_steps, count)
+                for inner, count in mechanism.items
+            ],
+            mechanism.silent,
+            mechanism.telling,
+        )
+    parts = compositions.flatten({mechanism: 1}, Bound.UPPER)
+    if not all(isinstance(part, additive_noise.Gaussian) for part in parts):
+        return None
+    precision = interface.claims_of(parts).gaussian_precision
+    return Allocation((Steps(math.sqrt(precision), 1.0, 1),), 0.0, 0.0)
+
+
+def _sample(mixture: additive_noise.GaussianMixture) -> Allocation | None:
+    """Returns a Poisson sample of a Gaussian as a step that is drawn or not."""
+    moved = [(shift, weight) for shift, weight in mixture.p if shift]
+    if mixture.q != additive_noise.UNSHIFTED or len(moved) != 1:
+        return None
+    ((shift, weight),) = moved
+    silent = math.fsum(weight for other, weight in mixture.p if not other)
+    return Allocation((Steps(shift, weight, 1),), silent, 0.0)
+
+
+def _drawn(
+    parts: list[tuple[Allocation | None, float, int]], silent: float, telling: float
+) -> Allocation | None:
+    """Returns one of several mechanisms, or nothing, or all that there is to tell.
+
+    Args:
+        parts: Mechanisms, the chance of one of them, and how many are alike.
+        silent: The chance of nothing.
+        telling: The chance of all.
+    """
+    counts: dict[tuple[float, float], int] = {}
+    for inner, chance, number in parts:
+        if inner is None:
+            return None
+        for each in inner.steps:
+            key = each.shift, chance * each.chance
+            counts[key] = counts.get(key, 0) + number * each.count
+        silent += number * chance * inner.silent
+        telling += number * chance * inner.telling
+    steps = tuple(Steps(*key, count) for key, count in counts.items())
+    return Allocation(steps, silent, telling)

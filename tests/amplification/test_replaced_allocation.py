@@ -1,0 +1,188 @@
+"""Replaced records under 1 of t, against quadrature, published numbers and others."""
+
+import math
+
+import dp_accounting
+import numpy as np
+import pytest
+from scipy import special
+
+import dp_accounting_ext as ext
+from dp_accounting_ext.amplification import replaced_allocation
+from dp_accounting_ext.kernel import dominating_pair
+
+Allocation = replaced_allocation.Allocation
+Steps = replaced_allocation.Steps
+Direction = dominating_pair.Direction
+Relation = dp_accounting.NeighboringRelation
+Gaussian = dp_accounting.GaussianDpEvent
+
+_TAIL = 1e-20
+
+
+def _one_step(shift, kappa, constant):
+    """Returns E (X − κ X′ + c)₊ for one normal variable, in closed form."""
+    root = np.sqrt(constant**2 + 4 * kappa * math.exp(-(shift**2)))
+    # The positive root of u² + c u − κ e^{−s²}, whichever form keeps its digits.
+    with np.errstate(divide="ignore"):
+        u = np.where(
+            constant > 0,
+            2 * kappa * math.exp(-(shift**2)) / (constant + root),
+            (root - constant) / 2,
+        )
+    y = np.log(u) / shift + shift / 2
+    return (
+        special.ndtr(shift - y)
+        - kappa * special.ndtr(-shift - y)
+        + constant * special.ndtr(-y)
+    )
+
+
+def _profile(allocation, kappa):
+    """Returns H_κ of up to three steps, by the trapezoidal rule over all but one."""
+    each = [
+        (steps.shift, steps.chance)
+        for steps in allocation.steps
+        for _ in range(steps.count)
+    ]
+    (shift, chance), *others = each
+    nodes = np.linspace(-12.0, 12.0, 1601 if len(others) == 2 else 20001)
+    density = np.exp(-(nodes**2) / 2) / math.sqrt(2 * math.pi) * (nodes[1] - nodes[0])
+    constant, weight = np.zeros(1), np.ones(1)
+    for other, share in others:
+        # Weights follow the old record, so that its rare outputs are not missed.
+        terms = share * (
+            np.exp(other * nodes - other**2 / 2)
+            - kappa * np.exp(-other * nodes - other**2 / 2)
+        )
+        constant = np.add.outer(constant, terms).ravel()
+        weight = np.multiply.outer(weight, density).ravel()
+    constant = (constant + allocation.silent * (1 - kappa)) / chance
+    value = chance * float((weight * _one_step(shift, kappa, constant)).sum())
+    return value + allocation.telling
+
+
+_FEW_STEPS = [
+    Allocation((Steps(1.0, 0.5, 2),), 0.0, 0.0),
+    Allocation((Steps(0.4, 0.5, 2),), 0.0, 0.0),
+    Allocation((Steps(2.5, 0.5, 2),), 0.0, 0.0),
+    Allocation((Steps(1.0, 1 / 3, 3),), 0.0, 0.0),
+    Allocation((Steps(0.7, 0.2, 2), Steps(1.3, 0.35, 1)), 0.25, 0.0),
+    Allocation((Steps(1.0, 0.05, 2),), 0.9, 0.0),
+    Allocation((Steps(1.5, 0.3, 2),), 0.375, 0.025),
+    Allocation((Steps(0.8, 0.3, 1),), 0.7, 0.0),
+]
+
+
+@pytest.mark.parametrize("allocation", _FEW_STEPS)
+def test_bounds_hold_and_are_near_the_profile_of_few_steps(allocation):
+    upper = replaced_allocation.upper_pair(allocation, tail_mass=_TAIL)
+    lower = replaced_allocation.lower_pair(allocation, tail_mass=_TAIL)
+    for epsilon in (0.0, 0.05, 0.3, 0.9, 1.7, 3.0):
+        truth = _profile(allocation, math.exp(epsilon))
+        if truth - allocation.telling < 1e-9:
+            continue
+        for way in Direction:
+            above, below = upper.delta(epsilon, way), lower.delta(epsilon, way)
+            assert below <= truth <= above
+            assert above - allocation.telling <= 1.06 * (truth - allocation.telling)
+            assert below - allocation.telling >= 0.95 * (truth - allocation.telling)
+        # Who exchanges the datasets has the profile's reflection.
+        swapped = 1 - math.exp(-epsilon) * (1 - truth)
+        for way in Direction:
+            assert lower.delta(-epsilon, way) <= swapped <= upper.delta(-epsilon, way)
+
+
+def test_a_sampled_gaussian_is_the_closed_form():
+    rate, shift = 0.2, 1.25
+    allocation = Allocation((Steps(shift, rate, 1),), 1 - rate, 0.0)
+    upper = replaced_allocation.upper_pair(allocation, tail_mass=_TAIL)
+    lower = replaced_allocation.lower_pair(allocation, tail_mass=_TAIL)
+    event = dp_accounting.PoissonSampledDpEvent(rate, Gaussian(1 / shift))
+    exact = ext.PLDAccountant(Relation.REPLACE_ONE).compose(event)
+    for epsilon in (0.0, 0.1, 0.5, 1.0, 2.0):
+        low, high = exact.get_delta_bounds(epsilon)
+        assert lower.delta(epsilon, Direction.REMOVE) <= high
+        assert upper.delta(epsilon, Direction.REMOVE) >= low
+
+
+def test_of_many_steps_bounds_hold_for_samples():
+    """Importance sampling from P, with 6 standard errors."""
+    shift, steps, epsilon = 1.0, 100, 0.4
+    rng = np.random.default_rng(28)
+    found = []
+    for _ in range(40):
+        noise = rng.standard_normal((5000, steps))
+        noise[:, 0] += shift
+        old = np.exp(shift * noise).sum(axis=1)
+        new = np.exp(-shift * noise).sum(axis=1)
+        found.append(np.maximum(1 - math.exp(epsilon) * new / old, 0.0))
+    values = np.concatenate(found)
+    error = 6 * values.std() / math.sqrt(values.size)
+    allocation = Allocation((Steps(shift, 1 / steps, steps),), 0.0, 0.0)
+    upper = replaced_allocation.upper_pair(allocation, tail_mass=_TAIL)
+    lower = replaced_allocation.lower_pair(allocation, tail_mass=_TAIL)
+    assert upper.delta(epsilon, Direction.REMOVE) >= values.mean() - error
+    assert lower.delta(epsilon, Direction.ADD) <= values.mean() + error
+
+
+def _bounds(event, relation=Relation.REPLACE_ONE, count=1, delta=1e-6):
+    accountant = ext.PLDAccountant(relation).compose(event, count)
+    return accountant.get_epsilon_bounds(delta)
+
+
+@pytest.mark.parametrize(
+    ("sigma", "steps", "epochs", "published", "width"),
+    [
+        # Plain floats on a lattice of their own, to about 5e-4.
+        (1.0, 100, 1, 1.0045, 1e-3),
+        (1.0, 1000, 1, 0.26755, 1e-3),
+        (1.0, 1000, 10, 0.9102, 1e-3),
+        (1.0, 100, 10, 3.195, 1e-3),
+    ],
+)
+def test_numbers_of_the_design(sigma, steps, epochs, published, width):
+    event = ext.RandomAllocationEvent(Gaussian(sigma), 1, steps)
+    lower, upper = _bounds(event, count=epochs)
+    assert upper - lower <= width * upper
+    assert upper == pytest.approx(published, rel=2e-3)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        ext.RandomAllocationEvent(Gaussian(1.1), 1, 60),
+        ext.RandomAllocationEvent(Gaussian(1.1), 4, 60),
+        ext.ScheduledAllocationEvent([Gaussian(1.0), Gaussian(2.0)], [20, 20], 60),
+        dp_accounting.PoissonSampledDpEvent(
+            0.3, ext.RandomAllocationEvent(Gaussian(1.1), 1, 60)
+        ),
+        ext.RandomAllocationEvent(
+            dp_accounting.PoissonSampledDpEvent(0.5, Gaussian(0.8)), 1, 60
+        ),
+    ],
+)
+def test_a_replaced_record_is_between_an_absent_one_and_the_chain(event):
+    lower, upper = _bounds(event)
+    absent = _bounds(event, Relation.ADD_OR_REMOVE_ONE)
+    assert upper >= absent[0]
+    assert lower >= absent[0] * 0.999
+    # A chain costs at least what a group of two that leave and join does.
+    pair = ext.GroupSubsampledEvent(2, event)
+    assert lower <= _bounds(pair, Relation.ADD_OR_REMOVE_ONE)[1]
+
+
+def test_compositions_in_a_step_are_one_gaussian():
+    many = dp_accounting.SelfComposedDpEvent(Gaussian(2.0), 4)
+    one = _bounds(ext.RandomAllocationEvent(Gaussian(1.0), 1, 50))
+    assert _bounds(ext.RandomAllocationEvent(many, 1, 50)) == pytest.approx(
+        one, rel=2e-3
+    )
+
+
+def test_nested_allocations_are_one():
+    inner = ext.RandomAllocationEvent(Gaussian(1.0), 1, 10)
+    one = _bounds(ext.RandomAllocationEvent(Gaussian(1.0), 1, 50))
+    assert _bounds(ext.RandomAllocationEvent(inner, 1, 5)) == pytest.approx(
+        one, rel=2e-3
+    )
