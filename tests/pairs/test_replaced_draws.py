@@ -100,3 +100,33 @@ def test_each_bound_counts_where_it_is_the_smaller():
         assert expected <= found <= expected * 1.001 + 1e-12
         known = one.delta(epsilon, Direction.REMOVE)
         assert known <= star.delta(epsilon, Direction.ADD) <= known * 1.001 + 1e-12
+
+
+@pytest.mark.parametrize(
+    ("size", "draws", "sigma", "runs", "delta", "most"),
+    [
+        (60_000, 64, 2.0, 5000, 1e-5, 0.4573),
+        (100_000, 100, 3.0, 10_000, 1e-6, 0.3776),
+        (60_000, 256, 2.0, 5000, 1e-5, 2.0734),
+    ],
+)
+def test_many_runs_are_below_the_star(size, draws, sigma, runs, delta, most):
+    """Stars of [0.584, 0.549, 2.694]; evenly spaced nodes gave 1.112, 1.444, 2.706."""
+    mechanism, _ = pair_of(size, draws, sigma)
+    hits = sampled_members.with_replacement(1, size, draws)
+    star = asked.bounds_of({batches.Noise(sigma / 2).on(hits, hits): runs}, 1e-4)
+    ours = asked.bounds_of({mechanism: runs}, 1e-4)
+    found = ours.upper_epsilon(delta)
+    assert ours.lower_epsilon(delta) <= found <= min(star.upper_epsilon(delta), most)
+
+
+def test_rare_hits_are_told():
+    mechanism, _ = pair_of(1000, 10, 1.0)
+    usual, chance = mechanism.but_rarely(1e-9)
+    kept = dict(usual.hits)
+    told = math.fsum(weight for i, weight in mechanism.hits if i not in kept)
+    assert 0 < told <= chance <= 1e-9 * (1 + 1e-6)
+    assert math.fsum(kept.values()) == pytest.approx(1.0, abs=1e-15)
+    for number, weight in mechanism.hits:
+        if number in kept:
+            assert kept[number] * (1 - chance) == pytest.approx(weight, rel=1e-12)
