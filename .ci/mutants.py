@@ -2,7 +2,7 @@
 
     python .ci/mutants.py kernel
     python .ci/mutants.py sampler
-    python .ci/mutants.py amplification --module ordinary_sums
+    python .ci/mutants.py amplification --module random_allocation
 
 Works in a temporary copy of the checkout. Prints a row for each module and every
 survivor, with the reason where `explained_mutants.txt` has one. Ends with status 1 if
@@ -29,8 +29,11 @@ ROOT = pathlib.Path(__file__).parent.parent
 EXPLAINED = ROOT / ".ci" / "explained_mutants.txt"
 ORDER = ROOT / ".ci" / "quickest_first.py"
 WPM = "dp_accounting_ext/wpm/exact_draw"
+# Of sums, samples and allocation laws find what their own tests do not.
+LAWS = ["tests/laws/test_trees.py", "tests/golden"]
 TARGETS = {
-    "kernel": (["dp_accounting_ext/kernel/*.py"], ["tests/kernel"]),
+    "kernel": (["dp_accounting_ext/kernel/*.py"], ["tests/kernel", *LAWS]),
+    "pairs": (["dp_accounting_ext/pairs/*.py"], ["tests/pairs", "tests/golden"]),
     "sampler": (
         [
             f"{WPM}/integer_weights.py",
@@ -41,7 +44,7 @@ TARGETS = {
     ),
     "amplification": (
         ["dp_accounting_ext/amplification/*.py"],
-        ["tests/amplification"],
+        ["tests/amplification", *LAWS],
     ),
 }
 SURVIVED, NO_TESTS = 0, 33  # mutmut's codes; others are failures and timeouts.

@@ -3,7 +3,7 @@
     python benchmarks/wpm_experiments.py ring
     python benchmarks/wpm_experiments.py movielens ml-100k/ [--picture hits.png]
     python benchmarks/wpm_experiments.py gowalla loc-gowalla_totalCheckins.txt.gz \
-        [--picture errors.png] [--heat-map maps.png] [--learn-seconds 60]
+        [--picture errors.png] [--heat-map maps.png] [--learn-rounds 40]
 
 Without a path, movielens and gowalla make small data of the same shape themselves.
 
@@ -35,7 +35,6 @@ from dp_accounting_ext import wpm
 FloatArray = npt.NDArray[np.float64]
 
 EPSILONS = (0.2, 0.5, 1.0, 2.0, 3.0, 4.0)
-REGULARIZATION = 0.01
 SCALES = 7
 
 GRID = 20
@@ -135,7 +134,7 @@ def make_task(films: Films, seed: int, candidates: int = 250, size: int = 64) ->
     # Films that no public user rated have no embedding; a common one stands in.
     vectors = (strengths[:size, np.newaxis] * axes[:size]).T
     vectors[np.abs(vectors).sum(axis=1) < 1e-9] = vectors.mean(axis=0)
-    cost = wpm.cost_matrix(vectors[train], vectors[chosen], metric="cosine", order=1)
+    cost = wpm.PointCost(vectors[train], vectors[chosen], metric="cosine").matrix()
     kept = [group[films.ratings[group][:, train].sum(axis=1) > 0] for group in groups]
     inputs, genre_inputs, hits = [], [], []
     for group in kept:
@@ -169,9 +168,7 @@ def hit_rates(task: Task, epsilon: float) -> dict[str, float]:
 
     def projected(scale: float, part: int) -> FloatArray:
         measure = np.full(candidates, scale / candidates)
-        mechanism = wpm.WassersteinProjectionMechanism(
-            task.cost, epsilon, measure, regularization=REGULARIZATION
-        )
+        mechanism = wpm.WassersteinProjectionMechanism(task.cost, epsilon, measure)
         return mechanism.project(task.inputs[part])
 
     def by_genre(scale: float, part: int) -> FloatArray:
@@ -259,19 +256,19 @@ def run_gowalla(
     picture: pathlib.Path | None,
     seed: int,
     runs: int = 5,
-    learn_seconds: float = 60.0,
+    learn_rounds: int = 40,
     heat_map: pathlib.Path | None = None,
 ) -> None:
     users, public = make_visitors(*read_checkins(path), seed)
     side = (np.arange(GRID) + 0.5) / GRID
     cells = np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
-    cost = wpm.cost_matrix(cells, cells, order=1)
+    cost = wpm.PointCost(cells).matrix()
     truth = users.mean(axis=0)
     print(f"Gowalla, Austin, {len(users)} users, one draw each: W_1 of the estimate")
     print("from the users' mean, in sides of the map; mean and deviation of runs")
     table: list[list[float]] = []
     for epsilon in GRID_EPSILONS:
-        mechanisms = grid_mechanisms(cost, epsilon, public, learn_seconds)
+        mechanisms = grid_mechanisms(cost, epsilon, public, learn_rounds)
         if not table:
             print(f"{'ε':>5}" + "".join(f"{name:>16}" for name in mechanisms))
         line, means = f"{epsilon:>5g}", []
@@ -290,21 +287,21 @@ def run_gowalla(
 
 
 def grid_mechanisms(
-    cost: FloatArray, epsilon: float, public: FloatArray, learn_seconds: float
+    cost: FloatArray, epsilon: float, public: FloatArray, learn_rounds: int
 ) -> dict[str, Any]:
-    """Returns the mechanisms that are compared; the learned one if there is time."""
+    """Returns the mechanisms that are compared; a learned one if it has rounds."""
     found: dict[str, Any] = {
         "WPM, uniform": wpm.WassersteinProjectionMechanism(cost, epsilon),
         "WPM, minimax": wpm.WassersteinProjectionMechanism(cost, epsilon, "minimax"),
     }
     progress(f"gowalla: ε = {epsilon:g}, minimax measure")
-    if learn_seconds > 0:
+    if learn_rounds > 0:
         learned = wpm.learn_base_measure(
             cost,
             epsilon,
             public[:100],
             relative_gap=0.05,
-            time_limit=learn_seconds,
+            max_rounds=learn_rounds,
             progress=lambda done, gap: progress(f"learning: {done}, gap {gap:.0%}"),
         )
         measure = learned.base_measure
@@ -435,7 +432,7 @@ def main() -> None:
             job.add_argument("--seed", type=int, default=0)
         if name == "gowalla":
             job.add_argument("--heat-map", type=pathlib.Path)
-            job.add_argument("--learn-seconds", type=float, default=60.0)
+            job.add_argument("--learn-rounds", type=int, default=40)
     options = parser.parse_args()
     if options.job == "ring":
         run_ring(options.epsilon)
@@ -449,7 +446,7 @@ def main() -> None:
                 path,
                 options.picture,
                 options.seed,
-                learn_seconds=options.learn_seconds,
+                learn_rounds=options.learn_rounds,
                 heat_map=options.heat_map,
             )
 

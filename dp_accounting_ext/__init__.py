@@ -31,6 +31,7 @@ from typing import Any
 if TYPE_CHECKING:
     # They come when they are asked for; a type checker knows them at once.
     from dp_accounting_ext import budget as budget
+    from dp_accounting_ext import integrations as integrations
     from dp_accounting_ext import mechanisms as mechanisms
     from dp_accounting_ext import pld as pld
     from dp_accounting_ext import risk as risk
@@ -59,7 +60,7 @@ __all__ = [
     "ScheduledAllocationEvent",
 ]
 
-_MODULES = {"budget", "mechanisms", "pld", "risk", "studies", "wpm"}
+_MODULES = {"budget", "integrations", "mechanisms", "pld", "risk", "studies", "wpm"}
 # Where each other name is from. Nothing is imported before it is asked for, so that
 # `--version` waits for no library.
 _HOMES = {

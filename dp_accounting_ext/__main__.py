@@ -11,7 +11,7 @@ def main() -> int:
     Returns:
         The exit status, as of `command_line.main`.
     """
-    if sys.argv[1:] == ["--version"]:
+    if sys.argv[1:] in (["--version"], ["-V"]):
         print(f"dp-accounting-ext {dp_accounting_ext.__version__}")
         return 0
     from dp_accounting_ext import command_line

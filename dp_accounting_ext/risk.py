@@ -94,6 +94,9 @@ def positive_predictive_value(
 
     Guarantees:
         The best test has the share π TPR(α) / (π TPR(α) + (1 − π) α).
+
+    Source:
+        Bayes' rule; https://arxiv.org/abs/2005.10881, on membership at a prior.
     """
     odds = (1 - _inside("prior", prior)) / prior
     rate = fields.probability("false_positive_rate", false_positive_rate)

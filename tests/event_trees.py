@@ -2,7 +2,9 @@
 
 from collections.abc import Callable
 import dataclasses
+import functools
 import importlib
+import math
 import pkgutil
 from typing import Any
 
@@ -404,21 +406,35 @@ def with_numpy_scalars(event: Any) -> Any:
 # Adversarial ones: what is at the ends of ranges, and beside what the code decides by.
 
 
-def thresholds(most: int = 1_000_000) -> list[int]:
-    """Returns the integers that the package's modules name, where counts may matter.
+@functools.cache
+def named_numbers() -> frozenset[int | float]:
+    """Returns the numbers that the package's modules name.
 
     They are read from the modules, so that a constant that is added is looked at, too.
     """
-    found = {1, 2, 3}
+    found = set()
     for info in pkgutil.walk_packages(ext.__path__, f"{ext.__name__}."):
         if not info.name.endswith("__main__") and ".integrations" not in info.name:
             module = importlib.import_module(info.name)
             found.update(
                 value
                 for name, value in vars(module).items()
-                if name.isupper() and isinstance(value, int) and 2 <= value <= most
+                if name.isupper() and isinstance(value, int | float)
             )
-    return sorted(found)
+    return frozenset(found)
+
+
+def thresholds(most: int = 1_000_000) -> list[int]:
+    """Returns the integers among them, where counts may matter."""
+    named = {n for n in named_numbers() if isinstance(n, int) and 2 <= n <= most}
+    return sorted({1, 2, 3, *named})
+
+
+def beside(low: float, high: float) -> list[float]:
+    """Returns the floats among them that are in a range, and their neighbours."""
+    named = [x for x in named_numbers() if isinstance(x, float) and low <= x <= high]
+    ends = [math.nextafter(x, end) for x in named for end in (0.0, math.inf)]
+    return sorted({*named, *ends})
 
 
 def straddling(most: int, least: int = 1) -> st.SearchStrategy[int]:
@@ -436,7 +452,8 @@ edge_deltas = log_scale(1e-250, 0.999, 60) | st.sampled_from(
 
 def losses() -> st.SearchStrategy[float]:
     """Losses far below one, far above it, and beside the largest exponent of floats."""
-    return log_scale(1e-9, 3.0, 30) | st.floats(20.0, 720.0).map(lambda x: round(x, 2))
+    huge = st.floats(20.0, 720.0).map(lambda x: round(x, 2))
+    return log_scale(1e-9, 3.0, 30) | huge | huge | st.sampled_from(beside(500, 800))
 
 
 @st.composite
@@ -447,6 +464,7 @@ def few_outcomes(draw: Any) -> registered.DiscreteEvent:
     """
     size = draw(st.integers(1, 6))
     rare = st.sampled_from([1e-318, 5e-324, 1e-308, 1e-291, 1e-200, 1e-30, 1e-9])
+    rare |= st.sampled_from(beside(1e-320, 1e-100))
     mass = st.floats(0.01, 0.9 / 6) | rare | st.just(0.0)
     kind = draw(st.sampled_from(["any", "comb", "any"]))
     if kind == "comb":
@@ -455,6 +473,12 @@ def few_outcomes(draw: Any) -> registered.DiscreteEvent:
         both = weights / weights.sum(), weights[::-1] / weights.sum()
         return registered.DiscreteEvent(*(tuple(map(float, law)) for law in both))
     laws = [[draw(mass) for _ in range(size)] for _ in range(2)]
+    place, loss = draw(st.integers(0, size - 1)), draw(losses())
+    likely = laws[0][place] * math.exp(min(loss, 709.0))
+    if draw(st.booleans()) and likely < 0.1:
+        # One output that is far likelier with the record, or without it.
+        laws[1][place] = likely
+        laws = laws[:: draw(st.sampled_from([1, -1]))]
     places = draw(st.tuples(st.integers(0, size), st.integers(0, size)))
     for law, place in zip(laws, places, strict=True):
         law.insert(place, 1 - sum(law))

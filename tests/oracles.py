@@ -15,34 +15,6 @@ def exact(values: Sequence[float]) -> list[Fraction]:
     return [Fraction(float(value)) for value in values]
 
 
-def composed_law(
-    pairs: Sequence, counts: Sequence[int]
-) -> tuple[list[tuple[Fraction, Fraction]], Fraction]:
-    """Returns (ratio, Q-mass) of a composition of pairs by enumeration, P's sink."""
-    atoms = [
-        list(
-            zip(
-                exact([0.0, *pair.ratios]),
-                exact([pair.zero_mass, *pair.masses]),
-                strict=True,
-            )
-        )
-        for pair in pairs
-    ]
-    runs = [law for law, count in zip(atoms, counts, strict=True) for _ in range(count)]
-    finite = Fraction(1)
-    for pair, count in zip(pairs, counts, strict=True):
-        finite *= (1 - Fraction(pair.infinity_mass)) ** count
-    law = [
-        (
-            math.prod((r for r, _ in way), start=Fraction(1)),
-            math.prod((q for _, q in way), start=Fraction(1)),
-        )
-        for way in itertools.product(*runs)
-    ]
-    return law, 1 - finite
-
-
 def allocation_law(
     pair, selected: int, steps: int
 ) -> tuple[list[tuple[Fraction, Fraction]], Fraction]:
@@ -69,26 +41,6 @@ def allocation_law(
         mass = ways * math.prod((atoms[i][1] for i in outputs), start=Fraction(1))
         law.append((symmetric[selected] / math.comb(steps, selected), mass))
     return law, 1 - (1 - Fraction(pair.infinity_mass)) ** selected
-
-
-def sum_law(
-    summands: Sequence[tuple[Sequence[float], Sequence[float], int]],
-) -> list[tuple[Fraction, Fraction]]:
-    """Returns (place, mass) of a sum of copies, each place once, increasing.
-
-    Args:
-        summands: Places, their masses and the number of copies, of each summand.
-    """
-    law = {Fraction(0): Fraction(1)}
-    for places, masses, count in summands:
-        atoms = list(zip(exact(places), exact(masses), strict=True))
-        for _ in range(count):
-            longer: dict[Fraction, Fraction] = {}
-            for (place, mass), (more, chance) in itertools.product(law.items(), atoms):
-                total = place + more
-                longer[total] = longer.get(total, Fraction(0)) + mass * chance
-            law = longer
-    return sorted(law.items())
 
 
 def _over_one(numbers: Sequence[Fraction]) -> tuple[list[int], int]:
@@ -140,48 +92,6 @@ def gaussian_delta(mean: float, epsilon: float) -> mpmath.mpf:
         return first - mpmath.exp(e) * mpmath.ncdf(-m / 2 - e / m)
 
 
-def two_step_delta(sigma: float, epsilon: float, *, remove: bool) -> float:
-    """Returns δ of 1-out-of-2 allocation of a Gaussian, by quadrature.
-
-    Outputs (x, y) are N(0, σ²) each; the ratio is the mean of e^{x/σ² − 1/2σ²} and
-    the same of y. For each x the integral over y is a normal probability.
-    """
-    with mpmath.workdps(30):
-        s, kappa = mpmath.mpf(sigma), mpmath.exp(mpmath.mpf(epsilon))
-
-        def ratio(x: mpmath.mpf) -> mpmath.mpf:
-            return mpmath.exp(x / s**2 - 1 / (2 * s**2))
-
-        def inner(x: mpmath.mpf) -> mpmath.mpf:
-            density = mpmath.npdf(x, 0, s)
-            if remove:
-                # E_y (ratio(x) + ratio(y) − 2κ)_+ / 2
-                level = 2 * kappa - ratio(x)
-                if level <= 0:
-                    return density * (ratio(x) + 1 - 2 * kappa) / 2
-                cut = s**2 * mpmath.log(level) + mpmath.mpf(1) / 2
-                above_q = mpmath.ncdf(-cut / s)
-                above_p = mpmath.ncdf((1 - cut) / s)
-                return density * (above_p - level * above_q) / 2
-            # E_y (1 − κ (ratio(x) + ratio(y)) / 2)_+
-            level = 2 / kappa - ratio(x)
-            if level <= 0:
-                return mpmath.mpf(0)
-            cut = s**2 * mpmath.log(level) + mpmath.mpf(1) / 2
-            below_q = mpmath.ncdf(cut / s)
-            below_p = mpmath.ncdf((cut - 1) / s)
-            return density * kappa * (level * below_q - below_p) / 2
-
-        # The integrand has a kink where ratio(x) reaches the level by itself.
-        level = 2 * kappa if remove else 2 / kappa
-        kink = s**2 * mpmath.log(level) + mpmath.mpf(1) / 2
-        ends = [-14 * s, 1 + 14 * s]
-        grid = sorted(
-            {*(ends[0] + (ends[1] - ends[0]) * i / 12 for i in range(13)), kink}
-        )
-        return float(mpmath.quad(inner, [x for x in grid if ends[0] <= x <= ends[1]]))
-
-
 def max_statistic_delta(
     sigma: float, num_selected: int, num_steps: int, epsilon: float
 ) -> mpmath.mpf:
@@ -201,26 +111,6 @@ def max_statistic_delta(
             p_above = 1 - below ** (t - k) * shifted**k
             best = max(best, p_above - mpmath.exp(epsilon) * q_above)
     return best
-
-
-def monte_carlo_deltas(
-    sigma: float, num_steps: int, epsilon: float, samples: int, seed: int
-) -> dict[str, tuple[float, float]]:
-    """Returns for each direction the estimate of δ and its standard error (k = 1)."""
-    generator = np.random.default_rng(seed)
-    noise = generator.normal(0.0, sigma, (samples, num_steps))
-    shifted = noise.copy()
-    shifted[:, 0] += 1.0
-
-    def losses(outputs: np.ndarray) -> np.ndarray:
-        ratios = np.exp(outputs / sigma**2 - 1 / (2 * sigma**2))
-        return np.log(ratios.mean(axis=1))
-
-    results = {}
-    for name, loss in (("remove", losses(shifted)), ("add", -losses(noise))):
-        values = np.maximum(-np.expm1(epsilon - loss), 0.0)
-        results[name] = float(values.mean()), float(values.std() / math.sqrt(samples))
-    return results
 
 
 _PLACES = 1400  # Of binary numbers: more than the smallest float has.

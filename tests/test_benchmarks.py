@@ -79,41 +79,6 @@ def test_a_case_is_measured_in_a_process_of_its_own(capsys):
     assert capsys.readouterr().out == ""
 
 
-def test_noise_for_a_target():
-    case = held(event=dp_accounting.LaplaceDpEvent, target=2.0, count=1)
-    found = run.measured(case)
-    assert found.ours.upper == pytest.approx(0.5, rel=1e-3)
-    assert "noise" in found.cells() and found.missed() == []
-
-
-def test_a_page_gets_the_sections_that_were_measured(monkeypatch, tmp_path, capsys):
-    page = tmp_path / "page.md"
-    page.write_text("# Measurements\n\nTop.\n\n## Groups\n\nold\n\n## Last\n\nkept\n")
-    monkeypatch.setattr(cases, "every_case", lambda: [LAPLACE])
-    monkeypatch.setattr(run, "measured", lambda case, peers: row())
-    assert run.main(["--write", str(page)]) == 0
-    text = page.read_text()
-    assert text.startswith("# Measurements\n\nTop.\n\nMeasured with Python 3.")
-    assert text.count("Measured with") == 1 and "\n\n## Groups\n\nEvery split" in text
-    assert "| Laplace | 0.9999999 | 1 | 1.0e-07 |" in text and "old" not in text
-    assert text.endswith("\n\n## Last\n\nkept\n")
-    monkeypatch.setattr(run, "measured", lambda case, peers: row(lower=0.5))
-    assert run.main(["--short"]) == 0  # The case is not of the short form.
-    assert run.main([]) == 1
-    assert "MISSED Laplace: gap 0.5" in capsys.readouterr().out
-
-
-def test_random_settings_are_summed_up(monkeypatch, capsys):
-    def measured(case, peers):
-        return row(case, stock_of() if case.ratio is not None else None)
-
-    monkeypatch.setattr(run, "measured", measured)
-    assert run.main(["--random", "8", "--seed", "3"]) == 0
-    assert "8 settings drawn with the seed 3, 0 without" in capsys.readouterr().out
-    first, second = (list(cases.random_cases(9, 5)) for _ in range(2))
-    assert first == second != list(cases.random_cases(9, 6))
-
-
 def test_every_case_has_its_section_and_its_own_name():
     table = cases.every_case()
     assert {case.section for case in table} == set(cases.INTRODUCTIONS)

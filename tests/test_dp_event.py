@@ -1,7 +1,6 @@
 """Events are values: equal, hashable, written and read again, and never changed."""
 
 import copy
-import math
 import pickle
 
 import attr
@@ -61,14 +60,6 @@ def test_an_event_is_its_fields(kind, fields):
 
 
 @pytest.mark.parametrize(("kind", "fields"), EVENTS)
-def test_an_event_cannot_be_changed(kind, fields):
-    event = kind(**fields)
-    for name in (*fields, "another"):
-        with pytest.raises((attr.exceptions.FrozenInstanceError, AttributeError)):
-            setattr(event, name, 1)
-
-
-@pytest.mark.parametrize(("kind", "fields"), EVENTS)
 def test_events_survive_named_tuples_pickles_and_copies(kind, fields):
     event = stock.ComposedDpEvent([kind(**fields), NOISE])
     assert dp_accounting.DpEvent.from_named_tuple(event.to_named_tuple()) == event
@@ -99,18 +90,3 @@ def test_a_buffered_matrix_is_its_first_column():
         [0.5, 0.25], [0.5, 1.0], 1.0, 2, 2
     )
     assert event.strategy == (1.0, 1.5, 0.5, 0.1875)
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        (([0.5], [0.1, 0.2], 1.0, 2, 2), "as many, one a buffer. Found 1 and 2"),
-        (([1.5], [0.1], 1.0, 2, 2), r"decays must be in \[0, 1\]. Found 1.5"),
-        (([0.5], [math.inf], 1.0, 2, 2), "scales must be at most 1e.30 in size"),
-        (([0.5], [math.nan], 1.0, 2, 2), "scales must be a number. Found nan"),
-        (([0.5], [0.1], 1.0, 10**9, 10**9), "num_bins must be at most 4096"),
-    ],
-)
-def test_bad_buffers_are_named(fields, message):
-    with pytest.raises(ValueError, match=message):
-        ext.MatrixAllocationEvent.from_buffered_toeplitz(*fields)

@@ -6,11 +6,10 @@ import subprocess
 import sys
 
 import dp_accounting_ext
-from dp_accounting_ext import wpm
 
 MOST_EXPENSIVE = 1.15
 FEWEST_ROUNDS, MOST_ROUNDS = 2, 10
-SOLVERS = {"exact_projection", "entropic_projection", "line_projection", "mechanism"}
+SOLVERS = {"exact_projection", "price_ascent", "line_sweep", "mechanism"}
 
 
 def run(code):
@@ -71,23 +70,3 @@ def test_what_is_imported_warns_of_nothing():
         "from dp_accounting_ext.integrations import prv_accountant"
     )
     assert run(code) == ""
-
-
-def test_modules_and_names_of_wpm_come_when_asked_for():
-    code = (
-        "import sys, dp_accounting_ext as ext;"
-        "assert 'dp_accounting_ext.pld' not in sys.modules;"
-        "assert {'pld', 'wpm', 'mechanisms', 'studies'} < set(dir(ext));"
-        "print(ext.pld.from_event.__module__, ext.wpm.__name__, hasattr(ext, 'pdl'));"
-        "wpm = ext.wpm;"
-        "assert 'dp_accounting_ext.wpm.mechanism' not in sys.modules;"
-        "assert set(dir(wpm)) == set(wpm.__all__);"
-        "[getattr(wpm, name) for name in wpm.__all__];"
-        "print(wpm.WassersteinProjectionMechanism.__module__)"
-    )
-    expected = ["dp_accounting_ext.pld", "dp_accounting_ext.wpm", "False"]
-    assert run(code).split() == [*expected, "dp_accounting_ext.wpm.mechanism"]
-
-
-def test_a_name_that_wpm_does_not_have():
-    assert not hasattr(wpm, "sinkhorn")

@@ -15,17 +15,21 @@ import numpy as np
 import pytest
 
 import dp_accounting_ext as ext
+from dp_accounting_ext import budget
 from dp_accounting_ext import risk
+from dp_accounting_ext import sampling_certificate
 from dp_accounting_ext.studies import calibration
 from dp_accounting_ext.studies import comparison
 from dp_accounting_ext.studies import curves
 from dp_accounting_ext.studies import sweep
 from dp_accounting_ext.studies import training_run
 from dp_accounting_ext.validation import fields
+from dp_accounting_ext.validation import strategies
 from dp_accounting_ext.wpm import checks
 
 PACKAGE = pathlib.Path(ext.__file__).parent
 Gaussian = dp_accounting.GaussianDpEvent
+Composed = dp_accounting.ComposedDpEvent
 Unsupported = privacy_accountant.UnsupportedEventError
 
 
@@ -42,11 +46,40 @@ def profiles(**options):
     return lambda _: curves.profiles(setting, **options)
 
 
+def certify(event, **options):
+    return lambda _: ext.certify_by_sampling(event, **{"delta": 0.01, **options})
+
+
+def mixture(gram):
+    return lambda _: sampling_certificate.certify_mixture(gram, 0.01)
+
+
+def strategy(value, steps=2):
+    return lambda _: strategies.strategy(value, steps)
+
+
+def buffered(decays, scales):
+    make = ext.MatrixAllocationEvent.from_buffered_toeplitz
+    return lambda _: make(decays, scales, 1.0, 2, 2)
+
+
+def sampled_again_and_again():
+    event = Gaussian(1.0)
+    for _ in range(20):
+        event = dp_accounting.PoissonSampledDpEvent(0.5, event)
+    return event
+
+
 class Unknown(dp_accounting.DpEvent):
     """Registered nowhere."""
 
 
 ADD_OR_REMOVE = privacy_accountant.NeighboringRelation.ADD_OR_REMOVE_ONE
+GROUP = ext.GroupSubsampledEvent(2, Gaussian(9.0))
+MATRIX = ext.MatrixAllocationEvent((1.0, 0.5), 3.0, 4, 1)
+NOTHING = ext.PLDAccountant()
+LOOP = Composed([])
+LOOP.events.append(LOOP)
 SETTING = training_run.TrainingRun(None, 10, 1, 1, 1e-6)
 
 CASES = [
@@ -115,8 +148,8 @@ CASES = [
         "value_discretization_interval must be positive and finite. Found 0.0.",
     ),
     # studies.training_run
-    (run(noise_multiplier=0.0), "noise_multiplier must be positive and finite. Found"),
-    (run(noise_multiplier=1e20), "noise_multiplier must be in [1e-60, 1e+09]. Found"),
+    (run(noise_multiplier=0.0), "noise_multiplier must be positive, from 1e-60 to"),
+    (run(noise_multiplier=1e20), "noise_multiplier must be positive, from 1e-60 to"),
     (
         run(steps_per_epoch=10**6, epochs=10**6),
         "steps_per_epoch times epochs must be at most 1000000000. Found 1000000 times",
@@ -160,7 +193,7 @@ CASES = [
     ),
     (
         lambda _: calibration.calibrate(run(delta=1e-15)(None), 1e-12),
-        "epsilon must be such as a noise_multiplier of at most 1e+09 can meet. Found",
+        "epsilon must be such as a noise of at most 1e+09 meets. Found",
     ),
     (profiles(epsilons=[-1.0]), "epsilons must be finite and not negative. Found [-1"),
     (profiles(num_points=2), "num_points must be at least 3 and at most 10000. Found"),
@@ -185,6 +218,129 @@ CASES = [
     (
         lambda _: ext.PLDAccountant().get_delta(["high"]),
         "target_epsilon must be real numbers. Found ['high'].",
+    ),
+    # risk, budget
+    (lambda _: risk.membership_success(NOTHING, 0.0), "prior must be in [1e-300, 1"),
+    (lambda _: risk.attack_success(NOTHING, -0.1), "baseline must be in"),
+    (
+        lambda _: risk.positive_predictive_value(NOTHING, 0.0),
+        "false_positive_rate must be positive: a test that is never wrong names",
+    ),
+    (lambda _: budget.RenyiFilter(0.0, 0.1), "epsilon must be positive and finite."),
+    (lambda _: budget.GaussianFilter(1.0, 1.0), "delta must be in (0, 1). Found 1"),
+    (
+        lambda _: budget.RenyiFilter(1.0, 0.1, orders=[]),
+        "orders must hold at least one",
+    ),
+    (
+        lambda _: budget.RenyiFilter(1.0, 0.1, orders=[1.0]),
+        "orders must be in [1.01, 1e6). Found 1",
+    ),
+    (
+        lambda _: budget.RenyiFilter(0.1, 1e-6, orders=[2.0]),
+        "epsilon must be larger, or orders others. Found 0.1 at delta 1e-06",
+    ),
+    (
+        lambda _: budget.RenyiFilter(1.0, 0.1).spend(dp_accounting.NonPrivateDpEvent()),
+        "event must have no δ of its own. Found ",
+    ),
+    (
+        lambda _: budget.RenyiFilter(1.0, 0.1).spend(GROUP),
+        "event must be that of single records: the size of a group is one for all that",
+    ),
+    (
+        lambda _: budget.GaussianFilter(1.0, 0.1).spend(Gaussian(0.0)),
+        "noise_multiplier must be positive. Found 0.",
+    ),
+    (
+        lambda _: budget.remaining(NOTHING, Gaussian(1.0), -1.0, 0.1),
+        "epsilon must be non-negative. Found -1.0",
+    ),
+    (
+        lambda _: budget.calibrate(Gaussian, risk.advantage, 1.0),
+        "target must be such as noise is needed for. Found 1",
+    ),
+    (
+        lambda _: budget.calibrate(Gaussian, risk.advantage, -1.0),
+        "target must be such as a noise of at most ",
+    ),
+    # sampling_certificate
+    (certify(Gaussian(1.0)), "event must be a MatrixAllocationEvent, or a RandomAlloc"),
+    (
+        certify(ext.MatrixAllocationEvent((1.0,), 0.0, 2, 1)),
+        "noise_multiplier must be positive. Found 0.",
+    ),
+    (
+        certify(ext.RandomAllocationEvent(Gaussian(0.0), 2, 9)),
+        "event must be a RandomAllocationEvent of Gaussian noise, not 0, to be certi",
+    ),
+    (
+        certify(ext.RandomAllocationEvent(Gaussian(1.0), 2, 92)),
+        " sets, and steps, to be certified by sampling. Found 2 of 92",
+    ),
+    (certify(MATRIX, seed="x"), "seed must be None or a non-negative integer. Found"),
+    (certify(MATRIX, delta=0.0), "delta must be in (0, 1). Found 0"),
+    (certify(MATRIX, most_seconds=0.0), "most_seconds must be positive. Found 0"),
+    (mixture([1.0, 0.5]), "gram must be a square matrix. Found shape (2,)."),
+    (
+        mixture(np.broadcast_to(1.0, (4097, 4097))),
+        "gram must have at most 4096 rows. Found 4097",
+    ),
+    (
+        mixture([[math.nan]]),
+        "gram, products of means over the noise's variance, must have entries in [0, ",
+    ),
+    (mixture(np.zeros((2, 2))), "gram must have an entry above 0. Found none."),
+    (
+        mixture([[1.0, 0.5], [0.4, 1.0]]),
+        "gram must be symmetric. Found entries that differ by 0.1",
+    ),
+    # validation.strategies
+    (strategy(()), "strategy must have a coefficient at least. Found none."),
+    (strategy((0.0, 1.0)), "strategy must begin with a positive coefficient. Found 0"),
+    (strategy((1.0, -0.5)), "strategy must have no negative coefficient"),
+    (
+        strategy((1.0, 1e-200)),
+        ": write 0 for what has died out, or 1e-30 for an upper bound. Found 1e-200",
+    ),
+    (
+        strategy(((1.0,),)),
+        " steps, or be the coefficients of a Toeplitz matrix. Found 1 rows",
+    ),
+    (
+        strategy(((1.0,),) * 1025, 1025),
+        " rows, or be the coefficients of a Toeplitz matrix. Found 1025",
+    ),
+    (strategy(((1.0,), (1.0, 2.0))), "strategy must be square. Found 1 entries in r"),
+    (
+        strategy(((1.0, 0.5), (0.0, 1.0))),
+        "strategy must be lower triangular. Found a positive entry above the diagonal",
+    ),
+    (
+        strategy(((1.0, 0.0), (1.0, 0.0))),
+        "strategy must have a positive diagonal. Found 0 in row 1",
+    ),
+    (
+        compose(ext.MatrixAllocationEvent((1.0,), 1.0, 5000, 1)),
+        "num_bins must be at most 4096. Found 5000",
+    ),
+    (
+        compose(ext.MatrixAllocationEvent((1.0,), 1.0, 4096, 33)),
+        "num_bins times num_epochs must be at most 131072. Found 135168",
+    ),
+    (buffered([0.5], [0.1, 0.2]), "decays and scales must be as many, one a buffer."),
+    (buffered([1.5], [0.1]), "decays must be in [0, 1]. Found 1.5"),
+    (buffered([0.5], [math.inf]), "scales must be at most 1e+30 in size. Found inf"),
+    # validation.event_trees
+    (compose(Composed([1.0])), "event must be a DpEvent. Found 1.0"),
+    (
+        compose(Composed([Gaussian(1.0)] * 300_000)),
+        "event must hold at most 300000 events",
+    ),
+    (compose(LOOP), "event must be nested at most 200 deep"),
+    (
+        compose(sampled_again_and_again()),
+        " times one within another. Found a ",
     ),
     # wpm.checks
     (
@@ -219,8 +375,8 @@ CASES = [
     (lambda _: checks.epsilon(0), "epsilon must be positive and finite. Found 0."),
     (lambda _: checks.epsilon(1e-15), "epsilon must be at least 1e-12. Found 1e-15."),
     (lambda _: checks.epsilon(200), "epsilon must be at most 160. Found 200."),
-    (lambda _: checks.regularization(0.0), "regularization must be positive and at mo"),
-    (lambda _: checks.relative_gap(0.0), "relative_gap must be positive. Found 0.0."),
+    (lambda _: checks.relative_gap(0.0), "relative_gap must be in (0, 1). Found 0.0."),
+    (lambda _: checks.metric("far"), "metric must be one of euclidean, cityblock, che"),
     (
         lambda _: calibration.calibrate_risk(SETTING, risk.advantage, 1.5),
         "target must be in (0, 1). Found 1.5.",
@@ -228,11 +384,6 @@ CASES = [
     (lambda _: checks.base_measure([1.0], 2, 1.0), "base_measure must have an entry"),
     (lambda _: checks.base_measure([-1.0], 1, 1.0), "base_measure must be non-negati"),
     (lambda _: checks.base_measure([9.0], 1, 1.0), "base_measure must have a sum in"),
-    (lambda _: checks.places("inputs", []), "inputs must be a list of finite places."),
-    (
-        lambda _: checks.places("inputs", [0.0, math.nan]),
-        "inputs must be a list of finite places. Found nan at index 1.",
-    ),
     (
         lambda _: checks.largest_masses([[1.0]], 1.0),
         "largest_masses must be a list of at most 4096 masses. Found shape (1, 1).",
@@ -293,13 +444,19 @@ def messages(tmp_path_factory):
 def test_each_is_one_line_of_field_value_and_remedy(messages):
     for message, (_, expected) in zip(messages, CASES, strict=True):
         assert expected in message
-        assert re.match(r"[a-z_]+('s \w+)?( times \w+|, or [\w ]+,)? must ", message)
+        named = r"[a-z_]+('s \w+| out of \w+| and \w+)?( times \w+|,[\w ']+,)? must "
+        assert re.match(named, message), message
         assert re.search(r"Found |CSV file", message), message
         assert "\n" not in message and message.endswith((".", "…")), message
 
 
 EDGE = [
     "validation/fields.py",
+    "validation/event_trees.py",
+    "validation/strategies.py",
+    "risk.py",
+    "budget.py",
+    "sampling_certificate.py",
     "studies/training_run.py",
     "studies/calibration.py",
     "studies/curves.py",

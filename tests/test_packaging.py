@@ -2,6 +2,9 @@
 
 import pathlib
 import re
+import runpy
+import sys
+import types
 
 import dp_accounting_ext
 
@@ -15,7 +18,7 @@ def text_of(name):
 def test_the_version_has_one_home():
     version = dp_accounting_ext.__version__
     assert f"\nversion: {version}\n" in text_of("CITATION.cff")
-    assert 'dynamic = ["version"]' in text_of("pyproject.toml")
+    assert 'dynamic = ["version", "readme"]' in text_of("pyproject.toml")
     assert f"\n## {version}" in text_of("CHANGELOG.md")
 
 
@@ -42,9 +45,16 @@ def test_the_oldest_dependencies_are_those_that_are_allowed():
         assert version.startswith(least), name
 
 
-def test_the_readme_needs_no_files_beside_it():
-    """Where a registry shows it, pictures of the checkout are not there."""
-    assert not re.findall(r"!\[[^]]*\]\((?!https://)", text_of("README.md"))
+def test_the_readme_needs_no_files_beside_it(monkeypatch):
+    """Where a registry shows it, the checkout is not there: no link leads into it."""
+    shown = {}
+    builder = types.SimpleNamespace(setup=lambda **fields: shown.update(fields))
+    monkeypatch.setitem(sys.modules, "setuptools", builder)
+    runpy.run_path(str(ROOT / "setup.py"))
+    page = shown["long_description"]
+    assert re.findall(r"\]\((?!https://)", page) == []
+    assert "](https://github.com/google/differential-privacy" in page
+    assert "all tasks, each as one command" in " ".join(page.split())
 
 
 def test_no_message_installs_a_package_of_this_name():

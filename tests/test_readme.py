@@ -12,8 +12,6 @@ import sys
 import command_runner
 import pytest
 
-from dp_accounting_ext.reading import event_table
-
 ROOT = pathlib.Path(__file__).parent.parent
 PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")),
@@ -23,7 +21,6 @@ WITHOUT_PYTHON = {
     "CHANGELOG",
     "CONTRIBUTING",
     "measurements",
-    "papers",
     "reference",
 }
 MODULE = "python -m dp_accounting_ext"
@@ -49,12 +46,6 @@ def run_in_a_process(command, folder):
     done = subprocess.run(arguments, capture_output=True, text=True, cwd=folder)
     assert done.returncode == 0, done.stderr
     return done.stdout
-
-
-@pytest.fixture
-def own_table(monkeypatch):
-    """What a page registers is forgotten after it."""
-    monkeypatch.setattr(event_table, "_TABLE", dict(event_table._TABLE))
 
 
 def test_there_are_pages():

@@ -9,10 +9,10 @@ import itertools
 
 import numpy as np
 import numpy.typing as npt
-from scipy import optimize
 from scipy import special
 
 from dp_accounting_ext import wpm
+from dp_accounting_ext.wpm.projections import ldp_polytope
 from papers import picture
 
 FloatArray = npt.NDArray[np.float64]
@@ -56,30 +56,18 @@ def iterates(
     K = e^{−C/λ}, in logarithms; Π is the projection in KL divergence onto the laws
     between e^{−ε/2} and e^{ε/2} times the base measure.
 
-    Source: https://arxiv.org/abs/2605.10015, Algorithm 1 and Lemma 4.2.
+    Source: https://arxiv.org/abs/2605.10015, Algorithm 1.
     """
     rows = masses > 0
     kernel, logs = -cost[rows] / regularization, np.log(masses[rows])
-    low, high = base_measure * np.exp([[-epsilon / 2], [epsilon / 2]])
+    polytope = ldp_polytope.from_base_measure(base_measure, epsilon)
     prices = np.zeros(cost.shape[1])
     while True:
         scaled = logs - special.logsumexp(kernel + prices, axis=1)
         reached = special.logsumexp(kernel + scaled[:, np.newaxis], axis=0)
-
-        def law(shift: float, reached: FloatArray = reached) -> FloatArray:
-            return np.asarray(np.clip(np.exp(reached + shift), low, high))
-
-        # The sum of clipped masses grows with the shift, from at most one to at least.
-        ends = np.log(low) - reached, np.log(high) - reached
-        shift = optimize.brentq(
-            lambda shift, law=law: law(shift).sum() - 1,
-            float(ends[0].min()) - 1e-9,
-            float(ends[1].max()) + 1e-9,
-            xtol=1e-14,
-        )
-        projected = law(shift)
-        yield projected / projected.sum()
-        prices = np.log(projected) - reached
+        law = ldp_polytope.kl_projection(reached, polytope)
+        yield law
+        prices = np.log(law) - reached
 
 
 def convergence(

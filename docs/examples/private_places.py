@@ -20,15 +20,19 @@ from dp_accounting_ext import wpm
 CENTRE = np.array([48.86, 2.35])
 # Kilometres of a degree of latitude and of one of longitude, there.
 SCALE = np.array([111.2, 73.2])
+# Kilometres north and east of the centre of where people live and work.
+DISTRICTS = np.array([[4.0, -4.0], [-3.0, 5.0], [-4.0, -3.0]])
 
 
 def make_city(generator, users, places=1500, fixes=40):
     """Returns (places, 2) public places, and a trace of (fixes, 2) for each user."""
     kilometres = 4 * generator.normal(size=(places, 2))
     city = CENTRE + kilometres / SCALE
+    away = np.linalg.norm(kilometres[:, np.newaxis] - DISTRICTS, axis=2).min(axis=1)
+    crowds = np.exp(-(away**2) / 2)
     traces = []
     for _ in range(users):
-        home, work = city[generator.integers(0, places, 2)]
+        home, work = city[generator.choice(places, 2, p=crowds / crowds.sum())]
         at_home = generator.random((fixes, 1)) < 0.6
         noise = 0.15 * generator.normal(size=(fixes, 2)) / SCALE
         traces.append(np.where(at_home, home, work) + noise)
@@ -94,18 +98,25 @@ def draw(city, before, after, options):
         "before: where the phones are",
         f"after: one draw each, ε = {options.epsilon:g}",
     )
-    area = 30 * 3e4 / len(city)
+    latitudes, longitudes = city.T
     for shown, title, shares in zip(axes, titles, (before, after), strict=True):
-        shown.scatter(*city.T[::-1], s=2, color="lightgrey", label="a public place")
-        shown.scatter(*city.T[::-1], s=area * shares, alpha=0.5)
+        cells = shown.hexbin(
+            longitudes,
+            latitudes,
+            C=100 * shares,
+            reduce_C_function=np.sum,
+            gridsize=16,
+            cmap="YlGnBu",
+            vmin=0,
+            vmax=6,
+        )
+        shown.plot(
+            longitudes, latitudes, ".", ms=2, color="grey", label="a public place"
+        )
         shown.set(title=title, xlabel="longitude", ylabel="latitude")
         shown.set_aspect(SCALE[0] / SCALE[1])
-    for share in (0.001, 0.005, 0.02):
-        label = f"{share:.1%} of the phones"
-        shown.scatter([], [], s=area * share, alpha=0.5, color="C0", label=label)
-    figure.legend(
-        *shown.get_legend_handles_labels(), loc="outside lower center", ncol=4
-    )
+    figure.colorbar(cells, ax=axes, label="% of the phones in a cell", extend="max")
+    figure.legend(*shown.get_legend_handles_labels(), loc="outside lower center")
     figure.savefig(options.picture, dpi=120)
     pyplot.close(figure)
 

@@ -15,6 +15,7 @@ from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import lattice_law
 from dp_accounting_ext.kernel import profile
 from dp_accounting_ext.kernel import sums
+from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.pairs import gaussian
@@ -100,12 +101,8 @@ class PrivacyBounds:
             easy = self._gaussian_deltas(enough[open_]) <= deltas[open_]
             found[open_[easy]] = enough[open_[easy]]
             open_ = open_[~easy]
-        closed = self._closed_form(Bound.UPPER)
-        if closed is not None:
-            exact = closed.epsilons(deltas[open_])
-            found[open_] = np.minimum(found[open_], exact)
-            return found
-        for rough in (True, False) if enough is not None else (False,):
+        efforts = (True, False) if enough is not None else (False,)
+        for rough in efforts if self._one_gaussian(Bound.UPPER) is None else ():
             composed = self._composed_epsilons(deltas[open_], Bound.UPPER, rough)
             found[open_] = np.minimum(found[open_], composed)
             if enough is not None:
@@ -117,9 +114,11 @@ class PrivacyBounds:
         """Returns (n,) lower bounds on ε at (n,) δ in [0, 1), in nats."""
         # A larger δ has no larger ε.
         deltas = np.maximum(deltas, _SMALLEST_DELTA)
-        closed = self._closed_form(Bound.LOWER)
-        if closed is not None:
-            return closed.epsilons(deltas)
+        known = self._one_gaussian(Bound.LOWER)
+        if known is not None:
+            return interface.each(
+                lambda delta: gaussian.epsilon(known.mean, delta, Bound.LOWER), deltas
+            )
         return self._composed_epsilons(deltas, Bound.LOWER)
 
     def upper_deltas(
@@ -143,10 +142,9 @@ class PrivacyBounds:
         open_ = np.flatnonzero(asked & (found >= _SMALLEST_DELTA))
         if enough is not None:
             open_ = open_[found[open_] > enough[open_]]
-        closed = self._closed_form(Bound.UPPER)
+        closed = self._closed_deltas(epsilons[open_], Bound.UPPER)
         if closed is not None:
-            exact = self._closed_form_deltas(closed, epsilons[open_])
-            found[open_] = np.minimum(found[open_], exact)
+            found[open_] = np.minimum(found[open_], closed)
             return found
         for rough in (True, False) if enough is not None else (False,):
             composed = self._composed_deltas(epsilons[open_], Bound.UPPER, rough)
@@ -163,11 +161,10 @@ class PrivacyBounds:
         if infinite.any():
             found[infinite] = self._infinite_delta(Bound.LOWER)
         asked = ~infinite & ((epsilons < self._largest) | (self._chance_of_more > 0))
-        closed = self._closed_form(Bound.LOWER)
-        if closed is not None:
-            found[asked] = self._closed_form_deltas(closed, epsilons[asked])
-        else:
-            found[asked] = self._composed_deltas(epsilons[asked], Bound.LOWER)
+        closed = self._closed_deltas(epsilons[asked], Bound.LOWER)
+        if closed is None:
+            closed = self._composed_deltas(epsilons[asked], Bound.LOWER)
+        found[asked] = closed
         return found
 
     def _composed_epsilons(
@@ -275,19 +272,28 @@ class PrivacyBounds:
             return pair.infinity_mass
         return pair.zero_mass
 
-    def _closed_form(self, bound: Bound) -> interface.ClosedForm | None:
-        """Returns the profile of what is one run, if that has a closed form."""
+    def _only(self, bound: Bound) -> interface.Mechanism | None:
+        """Returns what is composed, if that is one run."""
         parts = self._alternatives(bound)[0]
-        if sum(parts.values()) != 1:
-            return None
-        (part,) = parts
-        return part.closed_form(bound)
+        return next(iter(parts)) if sum(parts.values()) == 1 else None
 
-    def _closed_form_deltas(
-        self, closed: interface.ClosedForm, epsilons: FloatArray
-    ) -> FloatArray:
-        found = [closed.deltas(epsilons, way) for way in self._directions]
-        return np.asarray(functools.reduce(np.maximum, found))
+    def _one_gaussian(self, bound: Bound) -> additive_noise.Gaussian | None:
+        """Returns what is composed, if that is a Gaussian."""
+        part = self._only(bound)
+        return part if isinstance(part, additive_noise.Gaussian) else None
+
+    def _closed_deltas(self, epsilons: FloatArray, bound: Bound) -> FloatArray | None:
+        """Returns (n,) δ at (n,) ε of what is one run, if that has a closed form."""
+        part = self._only(bound)
+        if part is None:
+            return None
+        larger: FloatArray | None = None
+        for direction in self._directions:
+            found = part.closed_deltas(epsilons, direction, bound)
+            if found is None:
+                return None
+            larger = found if larger is None else np.maximum(larger, found)
+        return larger
 
     def _at_most_gaussian(self, deltas: FloatArray, found: FloatArray) -> FloatArray:
         """Returns (n,) ε at (n,) δ, no more than of the Gaussian that dominates."""
@@ -355,9 +361,7 @@ class WorstOf:
 
     def upper_deltas(self, epsilons: FloatArray) -> FloatArray:
         """Returns (n,) upper bounds on δ at (n,) ε."""
-        return np.asarray(
-            self._uppers(PrivacyBounds.upper_deltas, epsilons).max(axis=0)
-        )
+        return np.asarray(self._upper_deltas(epsilons).max(axis=0))
 
     def epsilon_bounds(self, deltas: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Returns (n,) lower and upper bounds on ε at (n,) δ in [0, 1), in nats."""
@@ -368,10 +372,16 @@ class WorstOf:
 
     def delta_bounds(self, epsilons: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Returns (n,) lower and upper bounds on δ at (n,) ε."""
-        return self._bounds(
-            self._uppers(PrivacyBounds.upper_deltas, epsilons),
+        lower, upper = self._bounds(
+            self._upper_deltas(epsilons),
             lambda each, chosen: each.lower_deltas(epsilons[chosen]),
         )
+        return np.where(lower < floats.SMALLEST_MASS, 0.0, lower), upper
+
+    def _upper_deltas(self, epsilons: FloatArray) -> FloatArray:
+        """Returns (s, n) bounds, none of them among the floats with fewer digits."""
+        found = self._uppers(PrivacyBounds.upper_deltas, epsilons)
+        return np.where(found > 0, np.maximum(found, floats.SMALLEST_MASS), found)
 
     def _uppers(
         self,

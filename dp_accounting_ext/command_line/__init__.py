@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         allow_abbrev=False,
     )
     version = f"{_PROG} {dp_accounting_ext.__version__}"
-    whole.add_argument("--version", action="version", version=version)
+    whole.add_argument("-V", "--version", action="version", version=version)
     commands = parser.add_commands(whole)
     for subcommand in _SUBCOMMANDS:
         subcommand.add_to(commands)

@@ -56,21 +56,18 @@ def add_to(commands: Any) -> None:
 
 def _run(options: argparse.Namespace) -> str:
     run = parser.training_run(options)
-    rows = _compared(run, options.strategy)
-    if options.json:
-        strategy = {} if options.strategy is None else {"strategy": options.strategy}
-        return text.json_of_rows({"setting": {**run.to_dict(), **strategy}}, rows)
+    setting = run.to_dict()
     title = f"ε at δ = {run.delta:g}, noise multiplier {run.noise_multiplier:g}, "
-    title += text.training(run) + ", correlated noise" * (options.strategy is not None)
+    title += text.training(run)
+    if options.strategy is None:
+        runs = training_run.schemes_of(run)
+        rows = progress_line.mapped("rows", comparison.bracket, runs)
+    else:
+        setting["strategy"] = options.strategy
+        title += ", correlated noise"
+        event = strategy_option.event(options.strategy, run)
+        with progress_line.shown(lambda: "rows"):
+            rows = strategy_comparison.compare(event, options.delta)
+    if options.json:
+        return text.json_of_rows({"setting": setting}, rows)
     return text.table(title, ("sampling", "ε lower", "ε upper", "CPU s"), rows)
-
-
-def _compared(
-    run: training_run.TrainingRun, strategy: str | None
-) -> list[comparison.Row]:
-    with progress_line.Progress("rows") as progress:
-        if strategy is None:
-            return comparison.compare(run, progress=progress.show)
-        event = strategy_option.event(strategy, run)
-        delta = training_run.given("delta", run.delta)
-        return strategy_comparison.compare(event, delta, progress=progress.show)

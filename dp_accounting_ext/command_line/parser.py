@@ -131,61 +131,70 @@ def add_commands(whole: Parser) -> Any:
     )
 
 
-def _option(kind: type, metavar: str, help: str, **more: Any) -> dict[str, Any]:
-    return {"type": kind, "metavar": metavar, "help": help, **more}
+def add(
+    command: Any,
+    name: str,
+    kind: type,
+    metavar: str | tuple[str, ...],
+    help: str,
+    **more: Any,
+) -> None:
+    """Adds an option with a value to a command, or to a group of its options."""
+    command.add_argument(f"--{name}", type=kind, metavar=metavar, help=help, **more)
 
 
 _SCHEMES = ", ".join(studies_training_run.OPTIONS)
-_OPTIONS = {
-    "noise-multiplier": _option(
-        float, "S", "standard deviation of the noise, over the clip", required=True
+_OPTIONS: dict[str, tuple[type, str, str, dict[str, Any]]] = {
+    "noise-multiplier": (
+        float,
+        "S",
+        "standard deviation of the noise, over the clip",
+        {"required": True},
     ),
-    "dataset-size": _option(int, "N", "records that are trained on"),
-    "batch-size": _option(int, "B", "records of a batch, on average"),
-    "epochs": _option(
+    "dataset-size": (int, "N", "records that are trained on", {}),
+    "batch-size": (int, "B", "records of a batch, on average", {}),
+    "epochs": (
         float,
         "E",
         "passes over the dataset; 2.5 for a run that ends amid the third; default: 1",
-        default=1,
+        {"default": 1},
     ),
-    "steps-per-epoch": _option(
+    "steps-per-epoch": (
         int,
         "T",
         "in place of --dataset-size and --batch-size: N / B, not the steps of the "
         "whole run",
+        {},
     ),
-    "batches-per-record": _option(
+    "batches-per-record": (
         int,
         "K",
         "with --steps-per-epoch: batches of an epoch that each record is in; "
         "default: 1",
-        default=1,
+        {"default": 1},
     ),
-    "sampling": _option(
-        str, "HOW", f"how batches are drawn: {_SCHEMES}; default: each of these"
+    "sampling": (
+        str,
+        "HOW",
+        f"how batches are drawn: {_SCHEMES}; default: each of these",
+        {},
     ),
-    "delta": _option(float, "D", "δ, well below 1 / the dataset size", required=True),
-    "group-size": _option(
+    "delta": (float, "D", "δ, well below 1 / the dataset size", {"required": True}),
+    "group-size": (
         int,
         "G",
         "records protected together, such as a user's or a family's; default: 1",
-        default=1,
+        {"default": 1},
     ),
 }
-_RUN = set(_OPTIONS) - {"noise-multiplier", "delta", "group-size"}
-_OLDER_NAMES = {"steps": "steps_per_epoch", "selected": "batches_per_record"}
+_NOT_OF_EVERY_RUN = ("noise-multiplier", "delta", "group-size")
 
 
 def add_run(command: argparse.ArgumentParser, *others: str) -> None:
     """Adds the options of a training run, and others in `_OPTIONS`."""
-    for name, option in _OPTIONS.items():
-        if name in _RUN or name in others:
-            command.add_argument(f"--{name}", **option)
-    hidden = argparse.SUPPRESS
-    for older, name in _OLDER_NAMES.items():
-        command.add_argument(
-            f"--{older}", dest=name, type=int, default=hidden, help=hidden
-        )
+    for name, (kind, metavar, words, more) in _OPTIONS.items():
+        if name not in _NOT_OF_EVERY_RUN or name in others:
+            add(command, name, kind, metavar, words, **more)
 
 
 def training_run(

@@ -1,62 +1,56 @@
 """How far long work is."""
 
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Sequence
+import contextlib
 import sys
 import threading
 import time
+from typing import TypeVar
+
+S = TypeVar("S")
+T = TypeVar("T")
 
 _PATIENCE = 1.0  # Tuning: seconds of silence that nobody minds.
 _WIDTH = 60
 
 
-class Progress:
-    """A line where someone may look at it: what is done, and the time that it takes.
+@contextlib.contextmanager
+def shown(words: Callable[[], str]) -> Iterator[None]:
+    """Shows words, and the time that work takes, where someone may look at it.
 
-    It appears when work takes longer than a second, is renewed every second, also
+    A line appears when work takes longer than a second, is renewed every second, also
     while nothing is finished, and is gone at the end.
-
-        with Progress("rows") as progress:
-            work(progress=progress.show)
-
-    Args:
-        unit: What is counted, in the plural.
     """
+    ended, begin = threading.Event(), time.monotonic()
 
-    def __init__(self, unit: str) -> None:
-        self._unit = unit
-        self._begin = time.monotonic()
-        self._done, self._total = 0, 0
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._renew, daemon=True)
-
-    def __enter__(self) -> "Progress":
-        if sys.stderr is not None and sys.stderr.isatty():
-            self._thread.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._ended.set()
-        if self._thread.ident is not None:
-            self._thread.join()
-
-    def show(self, done: int, total: int) -> None:
-        """Tells what is done, of how much."""
-        self._done, self._total = done, total
-
-    def line(self) -> str:
-        """Returns what is known by now."""
-        spent = time.monotonic() - self._begin
-        if not self._done:
-            return f"{self._unit}: {spent:.0f} s"
-        left = spent / self._done * (self._total - self._done)
-        return f"{self._done} of {self._total} {self._unit}, about {left:.0f} s left"
-
-    def _renew(self) -> None:
-        shown = False
-        while not self._ended.wait(_PATIENCE):
-            self._print(self.line())
-            shown = True
-        if shown:
-            self._print("")
-
-    def _print(self, line: str) -> None:
+    def show(line: str) -> None:
         print(f"\r{line:<{_WIDTH}}\r", end="", file=sys.stderr, flush=True)
+
+    def renew() -> None:
+        is_shown = False
+        while not ended.wait(_PATIENCE):
+            show(f"{words()}, {time.monotonic() - begin:.0f} s")
+            is_shown = True
+        if is_shown:
+            show("")
+
+    thread = threading.Thread(target=renew, daemon=True)
+    if sys.stderr is not None and sys.stderr.isatty():
+        thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        if thread.ident is not None:
+            thread.join()
+
+
+def mapped(unit: str, function: Callable[[S], T], items: Sequence[S]) -> list[T]:
+    """Returns the function's values, and shows how many of them there are."""
+    found: list[T] = []
+    with shown(lambda: f"{len(found)} of {len(items)} {unit}"):
+        for item in items:
+            found.append(function(item))
+    return found

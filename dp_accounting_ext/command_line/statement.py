@@ -51,10 +51,10 @@ def add_to(commands: Any) -> None:
 
 def _run(options: argparse.Namespace) -> str:
     run = parser.training_run(options)
-    with progress_line.Progress("statement"):
+    loops = real_loops.in_words(options.loop)
+    with progress_line.shown(lambda: "statement"):
         rows = statement.claims(run)
         risks = _risks(run) if options.risk else {}
-    loops = real_loops.in_words(options.loop)
     if options.json:
         known = {"setting": run.to_dict(), "warnings": statement.warnings(run)}
         if options.risk:
@@ -62,19 +62,21 @@ def _run(options: argparse.Namespace) -> str:
         if loops:
             known["loop"] = {name: real_loops.PRACTICES[name] for name in options.loop}
         return text.json_of_rows(known, rows)
-    if options.markdown:
-        shown = statement.card(run, rows)
-    else:
-        shown = (statement.brief if options.brief else statement.words)(run, rows)
-    told = [f"With {scheme}: {words}" for scheme, words in risks.items()]
-    return "\n\n".join([shown, *told, *([loops] if loops else [])])
+    form = statement.card if options.markdown else statement.words
+    parts = [(statement.brief if options.brief else form)(run, rows)]
+    for scheme, told in risks.items():
+        # In Markdown a table of plain text stays one between fences.
+        fenced = f"\n\n```text\n{told}\n```" if options.markdown else f" {told}"
+        parts.append(f"With {scheme}:{fenced}")
+    return "\n\n".join([*parts, *[loops] * bool(loops)])
 
 
 def _risks(run: training_run.TrainingRun) -> dict[str, str]:
     """Returns risks in words, for each way of drawing batches."""
     found = {}
     for each in training_run.schemes_of(run):
-        accountant = each.accountant()
-        adjacency = comparison.ADJACENCIES[accountant.neighboring_relation]
-        found[f"{each.sampling} ({adjacency})"] = risk.in_words(accountant)
+        name = f"{each.sampling} ({comparison.ADJACENCIES[each.neighboring_relation]})"
+        if each.group_size > 1:
+            name += f", {each.group_size} records in place of the one record"
+        found[name] = risk.in_words(each.accountant())
     return found

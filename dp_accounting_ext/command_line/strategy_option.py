@@ -1,10 +1,9 @@
 """The option --strategy: a matrix of correlated noise, in three forms."""
 
-import csv
 import os
 
 from dp_accounting_ext import dp_event
-from dp_accounting_ext.command_line import parser
+from dp_accounting_ext.command_line import number_file
 from dp_accounting_ext.studies import training_run
 from dp_accounting_ext.validation import strategies
 
@@ -18,6 +17,8 @@ _REMEDY = (
 )
 _FORM = f"--strategy must be {_REMEDY}"
 _BUFFERED = "blt:"
+# What does not go with it, and what is there where it was not given.
+_ALONE = {"sampling": None, "group_size": 1, "batches_per_record": 1}
 
 
 def event(typed: str, run: training_run.TrainingRun) -> dp_event.MatrixAllocationEvent:
@@ -38,19 +39,20 @@ def event(typed: str, run: training_run.TrainingRun) -> dp_event.MatrixAllocatio
         parts = typed.removeprefix(_BUFFERED).split(":")
         if len(parts) != 2:
             raise ValueError(f"{_FORM}. Found {typed!r}.")
-        decays, scales = (_numbers(part.split(","), typed) for part in parts)
+        decays, scales = (_numbers(part, typed) for part in parts)
         try:
             return dp_event.MatrixAllocationEvent.from_buffered_toeplitz(
                 decays, scales, *fields
             )
         except ValueError as error:
             raise ValueError(f"--strategy {_BUFFERED} {error}") from None
-    rows = [typed.split(",")] if _is_numbers(typed) else _lines(typed)
-    numbers = [_numbers(row, typed) for row in rows]
-    if all(len(row) == 1 for row in numbers):  # A coefficient a line.
-        numbers = [[row[0] for row in numbers]]
-    strategy = numbers[0] if len(numbers) == 1 else numbers
-    return dp_event.MatrixAllocationEvent(strategy, *fields)
+    if _is_numbers(typed):
+        return dp_event.MatrixAllocationEvent(_numbers(typed, typed), *fields)
+    if "\0" in typed:
+        raise ValueError(f"{_FORM}. Found {typed!r}.")
+    table = number_file.read("strategy", typed, remedy=_REMEDY).numbers
+    matrix = table.ravel() if 1 in table.shape else table  # A coefficient a line.
+    return dp_event.MatrixAllocationEvent(matrix.tolist(), *fields)
 
 
 def _is_numbers(typed: str) -> bool:
@@ -64,14 +66,10 @@ def _check(run: training_run.TrainingRun) -> None:
     """Refuses what a strategy does not go with."""
     if not isinstance(run.epochs, int):
         raise ValueError(f"--epochs must be whole with --strategy. Found {run.epochs}.")
-    if run.sampling is not None:
-        raise ValueError(
-            f"--sampling must be left out with --strategy. Found {run.sampling}."
-        )
-    for name in ("batches_per_record", "group_size"):
-        if getattr(run, name) != 1:
+    for name, default in _ALONE.items():
+        if getattr(run, name) != default:
             raise ValueError(
-                f"{name} must be 1 with --strategy. Found {getattr(run, name)}."
+                f"{name} must be left out with --strategy. Found {getattr(run, name)}."
             )
     bins, steps = run.num_steps, run.num_steps * run.epochs
     if bins > strategies.MOST_BINS or steps > strategies.MOST_STEPS:
@@ -81,26 +79,11 @@ def _check(run: training_run.TrainingRun) -> None:
         )
 
 
-def _lines(path: str) -> list[list[str]]:
-    """Returns the cells of a file."""
-    if "\0" in path:
-        raise ValueError(f"{_FORM}. Found {path!r}.")
-    try:
-        with (
-            parser.named_file("strategy", path, _REMEDY),
-            open(path, encoding="utf-8-sig", newline="") as file,
-        ):
-            return [line for line in csv.reader(file) if line]
-    except (UnicodeError, csv.Error):
-        raise ValueError(f"{_FORM}. Found other letters in {path!r}.") from None
-
-
-def _numbers(cells: list[str], typed: str) -> list[float]:
-    numbers = []
-    for cell in cells:
+def _numbers(numbers: str, typed: str) -> list[float]:
+    found = []
+    for cell in numbers.split(","):
         try:
-            numbers.append(float(cell))
+            found.append(float(cell))
         except ValueError:
-            found = f"{cell!r} in {typed!r}"
-            raise ValueError(f"{_FORM}. Found {found}.") from None
-    return numbers
+            raise ValueError(f"{_FORM}. Found {cell!r} in {typed!r}.") from None
+    return found

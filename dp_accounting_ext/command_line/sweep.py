@@ -35,6 +35,7 @@ input; 130 if interrupted.
 """
 _OUTPUT = "a file, new or with the columns of the grid, that can be written"
 _KILLED = "failed: its worker was killed, as for want of memory"
+_KEPT = "surrogateescape"  # Bytes that are no text stay as they are.
 _MOST_WORKERS = 1024  # Tuning: each is a process with all of NumPy in it.
 
 Row = dict[str, Any]
@@ -50,19 +51,11 @@ def add_to(commands: Any) -> None:
         "bounds on ε of many settings, from a file to a file",
         _EPILOG,
     )
-    command.add_argument(
-        "--grid", required=True, metavar="FILE", help="settings, a row each"
-    )
-    command.add_argument(
-        "--output", required=True, metavar="FILE", help="that rows are added to"
-    )
-    command.add_argument(
-        "--workers",
-        type=int,
-        default=os.cpu_count() or 1,
-        metavar="N",
-        help="processes; default: as many as there are cores",
-    )
+    parser.add(command, "grid", str, "FILE", "settings, a row each", required=True)
+    parser.add(command, "output", str, "FILE", "that rows are added to", required=True)
+    cores = os.cpu_count() or 1
+    words = "processes; default: as many as there are cores"
+    parser.add(command, "workers", int, "N", words, default=cores)
 
 
 def _run(options: argparse.Namespace) -> str:
@@ -71,15 +64,16 @@ def _run(options: argparse.Namespace) -> str:
             f"workers must be from 1 to {_MOST_WORKERS}. Found {options.workers}."
         )
     with parser.named_file("grid", options.grid, "a CSV file that can be read"):
-        rows = _read(options.grid)
+        rows = _grid(options.grid)
+    found: Row = {"rows": len(rows), "kept": 0, "added": 0, "without_bounds": 0}
+    found["seconds"] = 0.0
     with parser.named_file("output", options.output, _OUTPUT):
         there = _resumed(options.output, [*rows[0], *sweep.RESULTS])
         left = {_content(row): row for row in rows if _content(row) not in there}
-        found: Row = {"rows": len(rows), "kept": len(rows) - len(left), "added": 0}
-        found |= {"without_bounds": 0, "seconds": 0.0}
+        found["kept"], total = len(rows) - len(left), len(left)
         with (
             open(options.output, "a", encoding="utf-8", newline="") as file,
-            progress_line.Progress("rows") as progress,
+            progress_line.shown(lambda: f"{found['added']} of {total} rows"),
         ):
             try:
                 for row in _swept(left, options.workers):
@@ -88,24 +82,20 @@ def _run(options: argparse.Namespace) -> str:
                     found["added"] += 1
                     found["without_bounds"] += row["epsilon_upper"] is None
                     found["seconds"] += row["seconds"]
-                    progress.show(found["added"], len(left))
             except KeyboardInterrupt:
                 raise KeyboardInterrupt("interrupted; run it again to go on.") from None
-    printed = text.as_json({"grid": options.grid, "output": options.output, **found})
-    if not options.json:
-        printed = _sentence(options.output, found)
+    if options.json:
+        known = {"grid": options.grid, "output": options.output}
+        printed = text.as_json({**known, **found})
+    else:
+        printed = f"{options.output}: {found['kept']} rows kept, {found['added']} added"
+        if found["added"]:
+            printed += f" in {found['seconds']:.1f} CPU s"
+        if found["without_bounds"]:
+            printed += f", {found['without_bounds']} of these without bounds (see note)"
     if found["without_bounds"]:
         raise text.IncompleteError(printed)
     return printed
-
-
-def _sentence(output: str, found: Row) -> str:
-    words = f"{output}: {found['kept']} rows kept, {found['added']} added"
-    if found["added"]:
-        words += f" in {found['seconds']:.1f} CPU s"
-    if found["without_bounds"]:
-        words += f", {found['without_bounds']} of these without bounds (see note)"
-    return words
 
 
 def _swept(left: dict[Content, Row], workers: int) -> Iterator[Row]:
@@ -139,13 +129,8 @@ def _content(row: Row) -> Content:
         return tuple(cells.values())
 
 
-def _read(path: str) -> list[Row]:
-    """Returns the rows of a CSV file with a header, from columns to cells.
-
-    Raises:
-        OSError: If the file cannot be read.
-        ValueError: If it is no such file.
-    """
+def _grid(path: str) -> list[Row]:
+    """Returns the rows of a CSV file with a header, from columns to cells."""
     with open(path, encoding="utf-8-sig", newline="") as file:
         try:
             # A quote that is never closed is an error, no cell to the end of the file.
@@ -172,23 +157,23 @@ def _resumed(path: str, header: list[str]) -> set[Content]:
         OSError: If the file cannot be read or written.
         ValueError: If it is no table with these columns; it is left as it was.
     """
-    if os.path.exists(path) and not os.path.isfile(path):
-        raise ValueError(f"output must be {_OUTPUT}. Found {path!r}.")
-    before = b""
+    before, there = "", set()
     if os.path.exists(path):
-        with open(path, "rb") as file:
+        if not os.path.isfile(path):
+            raise ValueError(f"output must be {_OUTPUT}. Found {path!r}.")
+        with open(path, encoding="utf-8", newline="", errors=_KEPT) as file:
             before = file.read()
-    first = (",".join(header) + "\n").encode()
-    whole = before[: before.rfind(b"\n") + 1]  # The last line may be written in part.
+    first = ",".join(header) + "\n"
     if not first.startswith(before[: len(first)]):
         raise ValueError(
             f"output must be {_OUTPUT}. Found {path!r}, whose first line is another; "
             f"name another file."
         )
-    kept, there = [first], set()
-    for number, line in enumerate(whole.splitlines(keepends=True)[1:], start=2):
+    kept = [first]
+    whole = before[: before.rfind("\n") + 1]  # The last line may be written in part.
+    for number, line in enumerate(whole.split("\n")[1:-1], start=2):
         try:
-            (cells,) = csv.reader([line.decode()], strict=True)
+            (cells,) = csv.reader([line], strict=True)
             row = dict(zip(header, cells, strict=True))
         except (ValueError, csv.Error):
             raise ValueError(
@@ -196,10 +181,12 @@ def _resumed(path: str, header: list[str]) -> set[Content]:
                 f"row; mend it, or name another file."
             ) from None
         if row["epsilon_upper"]:
-            kept.append(line)
+            kept.append(f"{line}\n")
             there.add(_content(row))
-    if b"".join(kept) != before:
-        with open(f"{path}.part", "wb") as file:
-            file.write(b"".join(kept))
+    if "".join(kept) != before:
+        with open(
+            f"{path}.part", "w", encoding="utf-8", newline="", errors=_KEPT
+        ) as file:
+            file.writelines(kept)
         os.replace(f"{path}.part", path)
     return there

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import contextlib
-import decimal
 import json
 import math
 import shutil
@@ -49,31 +48,12 @@ def wrapped(paragraph: str, indent: str = "") -> str:
     return textwrap.fill(paragraph, max(width, _LEAST_WIDTH), subsequent_indent=indent)
 
 
-def _bound(value: float | None, rounded: Callable[[float], str]) -> str:
-    return "none known" if value is None else rounded(value)
-
-
-def rounded_down(value: float) -> str:
-    """Returns seven significant digits, not above the value."""
-    return _rounded(value, decimal.ROUND_FLOOR)
-
-
-def rounded_up(value: float) -> str:
-    """Returns seven significant digits, not below the value."""
-    return _rounded(value, decimal.ROUND_CEILING)
-
-
-def _rounded(value: float, rounding: str) -> str:
-    context = decimal.Context(prec=7, rounding=rounding)
-    return str(context.create_decimal_from_float(value)).lower().replace("inity", "")
-
-
 # Of tables of rows: from heads to what their cells say.
 COLUMNS: Mapping[str, Callable[[comparison.Row], str]] = {
     "sampling": lambda row: row.sampling,
     "noise": lambda row: repr(row.noise_multiplier),
-    "ε lower": lambda row: _bound(row.epsilon_lower, rounded_down),
-    "ε upper": lambda row: _bound(row.epsilon_upper, rounded_up),
+    "ε lower": lambda row: comparison.rounded_down(row.epsilon_lower),
+    "ε upper": lambda row: comparison.rounded_up(row.epsilon_upper),
     "CPU s": lambda row: f"{row.seconds:.2f}",
 }
 
@@ -136,11 +116,8 @@ def _finite(value: Any) -> Any:
 
 def training(run: training_run.TrainingRun) -> str:
     """Returns a training run in words, but for its noise."""
-    epochs = f"{run.epochs} epoch{'s' * (run.epochs != 1)}"
-    if run.dataset_size is None:
-        words = f"{run.batches_per_record} of {run.num_steps} steps, {epochs}"
-    else:
-        words = f"{run.dataset_size} records in batches of {run.batch_size}, {epochs} "
-        words += f"(t = {run.num_steps}; Poisson: {run.num_samples} steps at most, "
+    words = run.in_words
+    if run.dataset_size is not None:
+        words += f" (t = {run.num_steps}; Poisson: {run.num_samples} steps at most, "
         words += f"q = {run.rate_in_words})"
     return words + f", groups of {run.group_size}" * (run.group_size > 1)

@@ -4,12 +4,12 @@ import argparse
 import math
 import sys
 from typing import Any
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from dp_accounting_ext import wpm
+from dp_accounting_ext.command_line import number_file
 from dp_accounting_ext.command_line import parser
 from dp_accounting_ext.command_line import progress_line
 from dp_accounting_ext.command_line import text
@@ -25,7 +25,7 @@ examples:
   printf '48.85,2.35\\n48.86,2.29\\n48.89,2.34\\n' > places.csv
   printf '48.851,2.351\\n48.852,2.349\\n48.861,2.291\\n' > trace.csv
   python -m dp_accounting_ext wpm --points places.csv --trace trace.csv \\
-      --epsilon 2 --metric haversine --sample
+      --epsilon 2 --metric haversine
 
   python -m dp_accounting_ext wpm plan --num-places 200 --epsilon 2
   python -m dp_accounting_ext wpm plan --points places.csv --epsilon 2 \\
@@ -44,23 +44,19 @@ it can leave in place.
 _WARNING = (
     "the law is as private as the input, and not for release: release the draw alone."
 )
-_PRIVATE = frozenset({"distribution", "trace"})
 _DEGREES = (
     "points look like latitudes and longitudes in degrees, and distances are taken as "
     "in a plane; for kilometres write --metric haversine, and if that is meant, "
     "--metric euclidean."
 )
 
+Floats = npt.NDArray[np.float64]
+
 
 def add_to(commands: Any) -> None:
     """Adds the subcommand."""
-    command = parser.add_command(
-        commands,
-        "wpm",
-        _run,
-        help="one draw of a private distribution, close in a metric",
-        epilog=_EPILOG,
-    )
+    words = "one draw of a private distribution, close in a metric"
+    command = parser.add_command(commands, "wpm", _run, words, _EPILOG)
     command.add_argument(
         "action",
         nargs="?",
@@ -69,57 +65,25 @@ def add_to(commands: Any) -> None:
         help="what to do: a draw, or a plan of what draws will cost; default: draw",
     )
     places = command.add_mutually_exclusive_group(required=True)
-    places.add_argument(
-        "--cost", metavar="FILE", help="a line of costs for each input; public"
-    )
-    places.add_argument("--points", metavar="FILE", help="lines of coordinates; public")
-    places.add_argument(
-        "--num-places",
-        type=int,
-        metavar="N",
-        help="of a plan: so many places, spread over a square",
-    )
+    words = "a line of costs for each input; public"
+    parser.add(places, "cost", str, "FILE", words)
+    parser.add(places, "points", str, "FILE", "lines of coordinates; public")
+    words = "of a plan: so many places, spread over a square"
+    parser.add(places, "num-places", int, "N", words)
     masses = command.add_mutually_exclusive_group()
-    masses.add_argument(
-        "--distribution",
-        metavar="FILE",
-        help="a mass, or a count, for each input; private",
-    )
-    masses.add_argument(
-        "--trace", metavar="FILE", help="lines of coordinates, with --points; private"
-    )
-    command.add_argument(
-        "--epsilon", type=float, required=True, metavar="EPS", help="ε of one draw"
-    )
-    command.add_argument(
-        "--metric",
-        help='of points: "haversine" for degrees, or a metric of SciPy\'s; default: '
-        '"euclidean"',
-    )
-    command.add_argument(
-        "--order", type=float, help="of points: the power of a distance; default: 1"
-    )
-    command.add_argument(
-        "--base-measure",
-        default="uniform",
-        metavar="HOW",
-        help='"uniform", "minimax", or a file of masses; public; default: "uniform"',
-    )
-    command.add_argument(
-        "--sample", action="store_true", help="has no effect: a draw is always printed"
-    )
-    command.add_argument(
-        "--show-law",
-        action="store_true",
-        help="print the private law, too: not for release",
-    )
-
-
-class _Places(NamedTuple):
-    """The rows of a public file, and what they are called, if they are."""
-
-    numbers: npt.NDArray[np.float64]
-    names: list[str]
+    words = "a mass, or a count, for each input; private"
+    parser.add(masses, "distribution", str, "FILE", words)
+    words = "lines of coordinates, with --points; private"
+    parser.add(masses, "trace", str, "FILE", words)
+    parser.add(command, "epsilon", float, "EPS", "ε of one draw", required=True)
+    words = 'of points: "haversine" for degrees, "cityblock", "chebyshev", "cosine"; '
+    parser.add(command, "metric", str, "METRIC", f'{words}default: "euclidean"')
+    words = "of points: the power of a distance; default: 1"
+    parser.add(command, "order", float, "ORDER", words)
+    words = '"uniform", "minimax", or a file of masses; public; default: "uniform"'
+    parser.add(command, "base-measure", str, "HOW", words, default="uniform")
+    words = "print the private law, too: not for release"
+    command.add_argument("--show-law", action="store_true", help=words)
 
 
 def _run(options: argparse.Namespace) -> str:
@@ -132,7 +96,7 @@ def _run(options: argparse.Namespace) -> str:
             message = f"distribution {message.removeprefix('mu ')}"
         raise type(error)(message) from None
     plain = options.points is not None and options.metric is None
-    if plain and _are_degrees(_numbers("points", options.points).numbers):
+    if plain and _are_degrees(number_file.read("points", options.points).numbers):
         _warn(options, _DEGREES)
     return found
 
@@ -145,30 +109,27 @@ def _draw(options: argparse.Namespace) -> str:
             "distribution must be a file of masses, or trace one of coordinates. "
             "Found neither."
         )
-    with progress_line.Progress("draw"):
-        mechanism, places = _mechanism(options)
+    with progress_line.shown(lambda: "draw"):
+        mechanism, places, names = _mechanism(options)
         private = _private(options, places)
         # An error names the option, and not the argument of a function.
         private_rows.read("distribution", private, mechanism.cost.shape[0])
         place = mechanism.sample(private)
         drawn: dict[str, Any] = {"sample": place}
-        if places.names:
-            drawn["name"] = places.names[place]
+        if names:
+            drawn["name"] = names[place]
         if options.points is not None:
-            drawn["coordinates"] = places.numbers[place].tolist()
+            drawn["coordinates"] = places[place].tolist()
         if options.show_law:
             drawn["distribution"] = np.asarray(mechanism.project(private)).tolist()
     if options.show_law:
         _warn(options, _WARNING)
     if options.json:
         return text.as_json(drawn)
-    lines = [f"sample: {place}"]
-    if places.names:
-        lines.append(f"name: {places.names[place]}")
-    for name in ("coordinates", "distribution"):
-        if name in drawn:
-            lines.append(f"{name}: " + ",".join(map(repr, drawn[name])))
-    return "\n".join(lines)
+    return "\n".join(
+        f"{name}: {','.join(map(repr, value)) if isinstance(value, list) else value}"
+        for name, value in drawn.items()
+    )
 
 
 def _plan(options: argparse.Namespace) -> str:
@@ -176,8 +137,8 @@ def _plan(options: argparse.Namespace) -> str:
     for name in ("distribution", "trace"):
         if getattr(options, name) is not None:
             raise ValueError(f"{name} must be left out of a plan, which is public.")
-    with progress_line.Progress("plan"):
-        mechanism, _ = _mechanism(options)
+    with progress_line.shown(lambda: "plan"):
+        mechanism, _, _ = _mechanism(options)
         expected = mechanism.expected_cost()
         inputs, outputs = mechanism.cost.shape
         some = np.linspace(0, inputs - 1, min(inputs, 200)).astype(np.intp)
@@ -224,44 +185,42 @@ def _plan(options: argparse.Namespace) -> str:
 
 def _mechanism(
     options: argparse.Namespace,
-) -> tuple[wpm.WassersteinProjectionMechanism, _Places]:
-    """Returns the mechanism, and the public places or columns of costs.
+) -> tuple[wpm.WassersteinProjectionMechanism, Floats, list[str]]:
+    """Returns the mechanism, the public places or costs, and names of outputs, if any.
 
     Raises:
         ValueError: If a file cannot be read or is bad, or options do not go together.
     """
     base_measure = options.base_measure
     if base_measure not in ("uniform", "minimax"):
-        base_measure = _numbers("base-measure", base_measure).numbers.ravel()
-    if options.points is None:
-        found = "--cost" if options.num_places is None else "--num-places"
-        for name in ("trace", "metric", "order"):
-            if getattr(options, name) is not None:
-                raise ValueError(f"{name} must come with --points. Found {found}.")
-    if options.num_places is not None:
-        if options.num_places < 2:
-            raise ValueError(
-                f"num-places must be at least 2. Found {options.num_places}."
-            )
-        spread = np.random.default_rng(0).random((options.num_places, 2))
-        made = wpm.from_points(spread, options.epsilon, base_measure=base_measure)
-        return made, _Places(spread, [])
-    if options.points is None:
-        table = _numbers("cost", options.cost)
+        remedy = '"uniform", "minimax" or a file of numbers that can be read'
+        base_measure = number_file.read("base-measure", base_measure, remedy=remedy)
+        base_measure = base_measure.numbers.ravel()
+    if options.points is not None:
+        order = 1.0 if options.order is None else options.order
+        metric = options.metric or "euclidean"
+        table = number_file.read("points", options.points)
+        points = table.numbers
+        made = wpm.from_points(points, options.epsilon, metric, order, base_measure)
+        return made, points, table.names
+    found = "--cost" if options.num_places is None else "--num-places"
+    for name in ("trace", "metric", "order"):
+        if getattr(options, name) is not None:
+            raise ValueError(f"{name} must come with --points. Found {found}.")
+    if options.num_places is None:
+        table = number_file.read("cost", options.cost)
         made = wpm.WassersteinProjectionMechanism(
             table.numbers, options.epsilon, base_measure
         )
-        return made, table
-    places = _numbers("points", options.points)
-    order = 1.0 if options.order is None else options.order
-    metric = options.metric or "euclidean"
-    return (
-        wpm.from_points(places.numbers, options.epsilon, metric, order, base_measure),
-        places,
-    )
+        return made, table.numbers, table.header
+    if options.num_places < 2:
+        raise ValueError(f"num-places must be at least 2. Found {options.num_places}.")
+    spread = np.random.default_rng(0).random((options.num_places, 2))
+    made = wpm.from_points(spread, options.epsilon, base_measure=base_measure)
+    return made, spread, []
 
 
-def _are_degrees(points: npt.NDArray[np.float64]) -> bool:
+def _are_degrees(points: Floats) -> bool:
     """Tells whether points could well be places on the Earth, close together."""
     if points.shape[1] != 2:
         return False
@@ -275,90 +234,12 @@ def _warn(options: argparse.Namespace, warning: str) -> None:
         print(f"{options.prog}: warning: {warning}", file=sys.stderr)
 
 
-def _private(options: argparse.Namespace, places: _Places) -> npt.NDArray[Any]:
-    """Returns the private masses or counts."""
-    if options.trace is None:
-        return _masses(options.distribution)
-    trace = _numbers("trace", options.trace).numbers
-    metric = options.metric or "euclidean"
-    return wpm.counts_at(places.numbers, trace, metric=metric)
-
-
-def _masses(path: str) -> npt.NDArray[Any]:
-    """Returns masses of a file, or counts if they are whole and more than one."""
-    found = _numbers("distribution", path).numbers.ravel()
+def _private(options: argparse.Namespace, places: Floats) -> npt.NDArray[Any]:
+    """Returns the private masses or counts: whole numbers of more than one in all."""
+    if options.trace is not None:
+        trace = number_file.read("trace", options.trace, is_private=True).numbers
+        return wpm.counts_at(places, trace, metric=options.metric or "euclidean")
+    masses = number_file.read("distribution", options.distribution, is_private=True)
+    found = masses.numbers.ravel()
     whole = bool((found == np.floor(found)).all()) and 1 < found.sum() < 2.0**53
     return found.astype(np.int64) if whole else found
-
-
-def _numbers(name: str, path: str) -> _Places:
-    """Returns the numbers of a plain file of comma-separated values, and names.
-
-    Names are those of columns of costs, in the first line, and those that lines of
-    points begin with.
-
-    Raises:
-        ValueError: If it cannot be read, or holds anything but numbers; what, is told
-            of public files alone.
-    """
-    allowed = "a file of numbers that can be read"
-    if name == "base-measure":
-        allowed = f'"uniform", "minimax" or {allowed}'
-    with parser.named_file(name, path, allowed), open(path, "rb") as file:
-        content = file.read()
-    form = f"{name} must be a file of rows of numbers separated by commas, all of one "
-    form += "length. Found"
-    try:
-        lines = content.decode("utf-8-sig").splitlines()
-    except UnicodeDecodeError:
-        raise ValueError(f"{form} no text in {path}.") from None
-    rows = {at: line.split(",") for at, line in enumerate(lines, 1) if line.strip()}
-    if not rows:
-        least = "point" if name in ("points", "trace") else "number"
-        raise ValueError(f"{name} must have a {least} at least. Found an empty file.")
-    first = next(iter(rows))
-    names: list[str] = []
-    if len(rows) > 1 and not any(map(_is_number, rows[first])):
-        header = [field.strip() for field in rows.pop(first)]
-        names = header if name == "cost" else []
-    if name == "points" and all(
-        len(row) > 1 and not _is_number(row[0]) for row in rows.values()
-    ):
-        names = [row[0].strip() for row in rows.values()]
-        rows = {at: row[1:] for at, row in rows.items()}
-    length = len(next(iter(rows.values())))
-    if name == "cost" and len(names) != length:
-        names = []
-    found = []
-    for at, row in rows.items():
-        try:
-            found.append(_row(row, length))
-        except ValueError as error:
-            what = "something else" if name in _PRIVATE else error
-            raise ValueError(f"{form} {what} in line {at} of {path}.") from None
-    return _Places(np.array(found), names)
-
-
-def _row(fields: list[str], length: int) -> list[float]:
-    """Returns the numbers of a line.
-
-    Raises:
-        ValueError: If they are not so many numbers; with what was found.
-    """
-    try:
-        numbers = [float(field) for field in fields]
-    except ValueError:
-        wrong = next(field for field in fields if not _is_number(field))
-        raise ValueError(f"{wrong!r:.60}") from None
-    if len(numbers) != length:
-        raise ValueError(f"{len(numbers)} in place of {length} numbers")
-    return numbers
-
-
-def _is_number(field: str) -> bool:
-    """Tells numbers from names; one that is misspelt counts as a name."""
-    try:
-        float(field)
-    except ValueError:
-        return False
-    return True

@@ -68,8 +68,8 @@ _FURTHEST = 12.0
 # A ratio's law whose scale is more than this share of its middle has cells in
 # proportion to the ratio, which then are as wide as those around a middle;
 _WIDE = 0.5
-# they stop to shrink towards zero where Q has so little.
-_LOWEST = 1e-9
+# half of that share is enough if what must not reach zero is so near, over the middle.
+_NEAR_ZERO = 0.125
 # Rare losses must not coarsen the bulk: the scale is that of the middle two thirds, at
 # least so small a share of the deviation.
 _LEAST_SCALE = 2.0**-24
@@ -101,10 +101,12 @@ class Resolution:
     Attributes:
         cells: In a scale, at least: the width of a bracket falls as their square.
         scales: On either side of the middle, that are on cells of one width.
+        lowest: Where a ratio's cells shrink with it, they stop where Q has so little.
     """
 
     cells: int = 144
     scales: int = 3
+    lowest: float = 1e-9
 
     @property
     def reach(self) -> int:
@@ -117,6 +119,11 @@ class Resolution:
         finer = _FINER if count < _FEW_COPIES else 1.0
         cells = round(self.cells * finer * math.sqrt(doublings / _DOUBLINGS))
         return dataclasses.replace(self, cells=cells)
+
+    def for_tail(self, tail_mass: float, count: int) -> "Resolution":
+        """Returns what keeps the sum of so many ratios from zero, but for a tail."""
+        lowest = min(self.lowest, tail_mass ** (1 / max(count, 1)))
+        return dataclasses.replace(self, lowest=lowest)
 
     def of_levels(self, levels: float) -> "Resolution":
         """Returns what is fine enough for a law of so many levels."""
@@ -566,11 +573,12 @@ class _Shape:
     apart: float = 0.0
 
 
-def _shape(atoms: Atoms, both: bool) -> _Shape:
+def _shape(atoms: Atoms, lowest: float, both: bool) -> _Shape:
     """Returns the shape of a law.
 
     Args:
         atoms: The law.
+        lowest: Where cells shrink with a ratio, they stop where Q has so little.
         both: Whether the law is read from Q's side as well (of losses).
     """
     values, first = atoms.values, atoms.masses[0]
@@ -582,10 +590,11 @@ def _shape(atoms: Atoms, both: bool) -> _Shape:
     deviation = math.sqrt(sums.dot(first, apart**2) / cumulated[-1]) * largest
     scale = max((high - low) / 2, deviation * _LEAST_SCALE)
     if atoms.axis is Axis.RATIO:
-        if scale <= _WIDE * middle:
+        least = _quantile(atoms, lowest)
+        wide = _WIDE if least > _NEAR_ZERO * middle else _WIDE / 2
+        if scale <= wide * middle:
             return _Shape(middle, scale)
-        lowest = np.searchsorted(cumulated, _LOWEST * cumulated[-1])
-        return _Shape(0.0, min(scale, 2 * float(values[lowest])))
+        return _Shape(0.0, min(scale, 2 * least))
     if not both:
         return _Shape(middle, scale)
     q = np.cumsum(atoms.p_and_q()[1])
@@ -593,6 +602,16 @@ def _shape(atoms: Atoms, both: bool) -> _Shape:
     if abs(middle - other) > _FURTHEST * scale:
         return _Shape(middle, scale)
     return _Shape((middle + other) / 2, scale, abs(middle - other) / 2)
+
+
+def _quantile(atoms: Atoms, share: float) -> float:
+    """Returns the value below which Q has such a share of all positive ratios."""
+    positive = atoms.values > 0
+    cumulated = np.cumsum(atoms.masses[0][positive])
+    if not cumulated.size:
+        return 0.0
+    place = np.searchsorted(cumulated, share * cumulated[-1])
+    return float(atoms.values[positive][place])
 
 
 def _levels(atoms: Atoms, scale: float) -> float:
@@ -613,7 +632,7 @@ def on_lattice(atoms: Atoms, resolution: Resolution, *, both: bool) -> LatticeLa
         resolution: How fine the lattice is.
         both: Whether the law is read from Q's side as well (of losses).
     """
-    shape = _shape(atoms, both)
+    shape = _shape(atoms, resolution.lowest, both)
     scale = max(shape.scale or abs(shape.centre) or 1.0, _SMALLEST_SCALE)
     resolution = resolution.of_levels(_levels(atoms, scale))
     step = 2.0 ** math.floor(math.log2(scale / resolution.cells))
@@ -735,7 +754,7 @@ def settled(law: LatticeLaw, tail_mass: float, *, both: bool) -> LatticeLaw:
         return law
     atoms = law.atoms()
     law = trimmed(law, atoms, tail_mass)
-    shape = _shape(atoms, both)
+    shape = _shape(atoms, tail_mass, both)
     while shape.scale > 2 * law.resolution.cells * law.step:
         law = law.doubled()
     return dataclasses.replace(

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 import dataclasses
+import math
 
 import numpy as np
 import numpy.typing as npt
@@ -75,6 +76,8 @@ def sum_of(
         tail_mass: What may be cut off, in all.
         both: Whether the sum is read from Q's side as well (of losses).
     """
+    parts = list(parts)
+    resolution = resolution.for_tail(tail_mass, sum(count for _, count in parts))
     exact: Atoms | None = None
     first: Atoms | None = None
     laws = []
@@ -239,16 +242,19 @@ def read(atoms: Atoms, count: int = 1) -> pair.Pair:
             losses = values - np.log(last / first)
             shift += 2 * atoms.rounding
     else:
-        zero = p <= 0
+        # Not from P's masses: where ratios are tiny these are less than a float.
+        ratios = values if atoms.bound is Bound.UPPER else last / first
+        zero = ratios <= 0
         under += float(q[zero].sum()) * (
             1 + 1e-9 if atoms.bound is Bound.UPPER else 1 - 1e-9
         )
-        p, q = p[~zero] / count, q[~zero]
+        p, q, ratios = p[~zero] / count, q[~zero], ratios[~zero]
         over /= count
-        losses = np.log(p) - np.log(q)
+        losses = np.log(ratios) - math.log(count)
         if atoms.bound is Bound.LOWER:
             shift += 2 * atoms.rounding
-    shift += 4 * _UNIT * (1 + float(np.abs(losses).max(initial=0.0)))
+    largest = float(np.abs(losses).max(initial=0.0)) + math.log(count)
+    shift += 4 * _UNIT * (1 + largest)
     # The masses of one law follow from the other's, and from a loss within the shift.
     error = atoms.error + shift
     return pair.Pair(losses, p, q, over, under, atoms.bound, error, shift)

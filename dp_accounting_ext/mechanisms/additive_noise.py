@@ -2,14 +2,10 @@
 
 import abc
 import dataclasses
-import functools
-from typing import ClassVar
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from dp_accounting_ext.amplification import poisson_subsampling
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.mechanisms import interface
@@ -39,28 +35,22 @@ class Gaussian(interface.OnePairMechanism):
             self.noise_multiplier, bound, tail_mass=tail_mass
         )
 
-    def closed_form(self, bound: Bound) -> interface.ClosedForm:
-        mean = 1 / self.noise_multiplier
-        return interface.ClosedForm.one_by_one(
-            bound,
-            lambda epsilon, _: gaussian.delta(mean, epsilon, bound),
-            lambda delta: gaussian.epsilon(mean, delta, bound),
+    @property
+    def mean(self) -> float:
+        """The distance of neighbours' sums over the noise's standard deviation."""
+        return 1 / self.noise_multiplier
+
+    def closed_deltas(
+        self, epsilons: FloatArray, direction: Direction, bound: Bound
+    ) -> FloatArray:
+        return interface.each(
+            lambda epsilon: gaussian.delta(self.mean, epsilon, bound), epsilons
         )
 
     def claims(self) -> interface.Claims:
         return interface.Claims(
             gaussian_precision=self.noise_multiplier**-2, is_symmetric=True
         )
-
-
-class _Noise(Protocol):
-    """The module of a noise: certified profiles of it, moved so far."""
-
-    def delta(self, distance: float, epsilon: float, bound: Bound, /) -> float:
-        """Returns δ at ε, in either direction."""
-
-    def epsilon(self, distance: float, delta: float, bound: Bound, /) -> float:
-        """Returns ε ≥ 0 at δ, in either direction."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,7 +71,6 @@ class _ShiftMixture(interface.OnePairMechanism):
 
     p: Shifts
     q: Shifts
-    _noise: ClassVar[_Noise]
 
     def __post_init__(self) -> None:
         most = max(len(self.p), len(self.q))
@@ -111,105 +100,6 @@ class _ShiftMixture(interface.OnePairMechanism):
             zero_mass=pair.zero_mass + q_lost,
         )
 
-    def _sample(self) -> tuple[float, float]:
-        """Returns the chance that P moves the noise, and how far, where Q does not.
-
-        The chance is 0 where these are other mixtures.
-        """
-        if self.q != UNSHIFTED or not any(shift for shift, _ in self.p):
-            return 0.0, 0.0
-        if len(self.p) == 1:
-            return 1.0, self.p[0][0]
-        ((first, _), (shift, weight), *others) = self.p
-        return (0.0, 0.0) if first or others else (weight, shift)
-
-    def closed_form(self, bound: Bound) -> interface.ClosedForm:
-        rate, distance = self._sample()
-        noise = self._noise
-
-        def moved(place: float) -> float:
-            return noise.delta(distance, place, bound)
-
-        def delta(place: float, direction: Direction) -> float:
-            if rate == 1:
-                return moved(place)
-            return poisson_subsampling.delta(moved, rate, place, direction, bound)
-
-        def epsilon(target: float) -> float | None:
-            if rate == 1:
-                return noise.epsilon(distance, target, bound)
-            found = poisson_subsampling.epsilon(
-                lambda share: noise.epsilon(distance, share, bound), rate, target, bound
-            )
-            # Where a record that is added costs more, that is not all.
-            added = poisson_subsampling.delta(
-                lambda place: noise.delta(distance, place, Bound.UPPER),
-                rate,
-                found,
-                Direction.ADD,
-                Bound.UPPER,
-            )
-            return found if added <= target else None
-
-        if rate:
-            return interface.ClosedForm.one_by_one(bound, delta, epsilon)
-        return interface.ClosedForm(
-            lambda epsilons, direction: self._deltas(epsilons, direction, bound),
-            lambda deltas: self._epsilons(deltas, bound),
-        )
-
-    def _deltas(
-        self, epsilons: FloatArray, direction: Direction, bound: Bound
-    ) -> FloatArray:
-        """Returns (n,) δ at (n,) ε of any two mixtures."""
-        found = neyman_pearson.deltas(
-            self._mixture(self.p),
-            self._mixture(self.q),
-            epsilons=epsilons,
-            direction=direction,
-            bound=bound,
-        )
-        elsewhere = self._elsewhere() if (epsilons == 0).any() else None
-        if elsewhere is not None:
-            # A product, whose relative error is small however rare a sample is.
-            weight, distance = elsewhere
-            total = weight * self._noise.delta(distance, 0.0, bound)
-            if bound is Bound.UPPER:
-                exact = np.minimum(found, floats.raised(total))
-            else:
-                exact = np.maximum(found, floats.lowered(total))
-            found = np.where(epsilons == 0, exact, found)
-        return found
-
-    def _epsilons(self, deltas: FloatArray, bound: Bound) -> FloatArray:
-        """Returns (n,) ε ≥ 0 at (n,) δ of any two mixtures, the larger direction's."""
-        p, q = self._mixture(self.p), self._mixture(self.q)
-        ways = [Direction.REMOVE] if self._is_symmetric() else list(Direction)
-        each = [
-            neyman_pearson.epsilons(p, q, asked=deltas, direction=way, bound=bound)
-            for way in ways
-        ]
-        return np.asarray(functools.reduce(np.maximum, each))
-
-    def _elsewhere(self) -> tuple[float, float] | None:
-        """Returns the weight that has another shift in P than in Q, and how far apart.
-
-        None where several have. Weights sum to one, so that what one law has less at
-        the only shift of the other is what it has elsewhere.
-        """
-        p, q = dict(self.p), dict(self.q)
-        if len(p) < len(self.p) or len(q) < len(self.q):
-            return None
-        alone = [shift for shift in p if shift not in q]
-        other = [shift for shift in q if shift not in p]
-        if len(alone) == len(other) == 1 and len(p) == len(q):
-            same = all(p[shift] == q[shift] for shift in p if shift in q)
-            if same and p[alone[0]] == q[other[0]]:
-                return p[alone[0]], alone[0] - other[0]
-        if len(p) == len(other) == 1 and len(q) == 2:
-            return q[other[0]], next(iter(p)) - other[0]
-        return None
-
     def _is_symmetric(self) -> bool:
         # Around the middle of two shifts, or around zero.
         if len(self.p) == len(self.q) == 1:
@@ -221,8 +111,6 @@ class _ShiftMixture(interface.OnePairMechanism):
 class GaussianMixture(_ShiftMixture):
     """Gaussian noise around random shifts, over its standard deviation."""
 
-    _noise: ClassVar[_Noise] = gaussian
-
     def _mixture(self, weighted: Shifts) -> gaussian_mixture.Mixture:
         return gaussian_mixture.Mixture(weighted)
 
@@ -231,6 +119,17 @@ class GaussianMixture(_ShiftMixture):
     ) -> DominatingPair:
         return gaussian_mixture.dominating_pair_of(
             self._mixture(p), self._mixture(q), bound, tail_mass=tail_mass
+        )
+
+    def closed_deltas(
+        self, epsilons: FloatArray, direction: Direction, bound: Bound
+    ) -> FloatArray:
+        return neyman_pearson.deltas(
+            self._mixture(self.p),
+            self._mixture(self.q),
+            epsilons=epsilons,
+            direction=direction,
+            bound=bound,
         )
 
     def claims(self) -> interface.Claims:
@@ -244,8 +143,6 @@ class GaussianMixture(_ShiftMixture):
 @dataclasses.dataclass(frozen=True)
 class LaplaceMixture(_ShiftMixture):
     """Laplace noise around random shifts, over its parameter."""
-
-    _noise: ClassVar[_Noise] = laplace_mixture
 
     def _mixture(self, weighted: Shifts) -> laplace_mixture.Mixture:
         return laplace_mixture.Mixture(weighted)

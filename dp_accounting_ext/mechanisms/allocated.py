@@ -11,7 +11,6 @@ from dp_accounting_ext.amplification import random_allocation
 from dp_accounting_ext.amplification.k_of_t import allocation_by_sum
 from dp_accounting_ext.amplification.k_of_t import few_out_of_t
 from dp_accounting_ext.amplification.k_of_t import k_out_of_t
-from dp_accounting_ext.amplification.k_of_t import one_large_step
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.mechanisms import additive_noise
@@ -27,9 +26,7 @@ Mechanism = interface.Mechanism
 # Certified: a sum of positive terms, each a few products and sums of its own.
 _ROUNDING = 16 * dominating_pair.UNIT_ROUNDOFF
 
-# Tuning: δ of a question over the tail that it asks for (`bounds.privacy_bounds`).
-_DELTA_OVER_TAIL = 1e6
-_LARGEST_DELTA = 0.1
+# Tuning.
 # Draws, and steps for each, from which blocks of 2 draws gain nothing and take up to a
 # second. (30 of 1000 steps, σ = 0.7, 3; 205 of 10,000, 1.42; 20 of 4000, 1: the same to
 # five digits. Ten runs of 100 of 1000, σ = 2, need them: 0.28 % wide, and 0.44 %.)
@@ -79,15 +76,9 @@ class RandomAllocation(Mechanism):
             )
             added = [dominating_pair.dual(pairs.add) for pairs in known]
             return DirectedPairs(remove, dominating_pair.dual(k_out_of_t.least(added)))
-        either = [
-            lower_pair(
-                step.remove, self.num_selected, self.num_steps, tail_mass=tail_mass
-            )
-            for lower_pair in (k_out_of_t.lower_pair, one_large_step.lower_pair)
-        ]
-        # Either is a bound. The tail is that of a question, of a δ about so large.
-        delta = min(tail_mass * _DELTA_OVER_TAIL, _LARGEST_DELTA)
-        better = max(either, key=lambda pair: pair.epsilon(delta, Direction.REMOVE))
+        remove = k_out_of_t.lower_pair(
+            step.remove, self.num_selected, self.num_steps, tail_mass=tail_mass
+        )
         add = allocation_by_sum.lower_pair(
             step.add,
             self.num_selected,
@@ -95,7 +86,7 @@ class RandomAllocation(Mechanism):
             Direction.ADD,
             tail_mass=tail_mass,
         )
-        return DirectedPairs(better, add)
+        return DirectedPairs(remove, add)
 
     def _has_many_draws(self) -> bool:
         """Tells whether the theorem is less than blocks of a few draws."""

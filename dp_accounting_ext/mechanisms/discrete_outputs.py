@@ -5,7 +5,6 @@ import dataclasses
 import math
 
 from dp_accounting_ext.kernel import dominating_pair
-from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.pairs import discrete
 
@@ -76,25 +75,6 @@ class RandomizedResponse(interface.OnePairMechanism):
             self.num_buckets,
             replace_one=self.replace_one,
             bound=bound,
-        )
-
-    def closed_form(self, bound: Bound) -> interface.ClosedForm | None:
-        if self.noise_parameter < floats.SMALLEST_MASS * self.num_buckets:
-            # Probabilities have not all their digits.
-            return None
-        p, q = discrete.responses(
-            self.noise_parameter, self.num_buckets, replace_one=self.replace_one
-        )
-        laws = {Direction.REMOVE: (p, q), Direction.ADD: (q, p)}
-        return interface.ClosedForm.one_by_one(
-            bound,
-            lambda epsilon, way: discrete.few_outcomes_delta(
-                *laws[way], epsilon, bound
-            ),
-            lambda delta: max(
-                discrete.few_outcomes_epsilon(*each, delta, bound)
-                for each in laws.values()
-            ),
         )
 
     def claims(self) -> interface.Claims:

@@ -15,7 +15,6 @@ from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import memory
 from dp_accounting_ext.kernel import sums
 from dp_accounting_ext.pairs import gaussian_mixture
-from dp_accounting_ext.pairs import neyman_pearson
 
 Bound = dominating_pair.Bound
 Direction = dominating_pair.Direction
@@ -23,8 +22,6 @@ DirectedPairs = dominating_pair.DirectedPairs
 DominatingPair = dominating_pair.DominatingPair
 FloatArray = npt.NDArray[np.float64]
 
-# Certified: the smallest tail mass for which cells of a normal law are made.
-_SMALLEST_TAIL_MASS = gaussian_mixture.SMALLEST_TAIL_MASS
 # Tuning: for mechanisms that others contain, tails are powers of it, so that pairs
 # that were made once are used again.
 _COARSE_TAILS = 1e6
@@ -63,50 +60,6 @@ class Claims:
         return self.loss if self.chance_of_more == 0 else math.inf
 
 
-@dataclasses.dataclass(frozen=True)
-class ClosedForm:
-    """The certified profile of one run, from one side, at whatever is asked.
-
-    Attributes:
-        deltas: From (n,) ε, in nats, and a direction to (n,) δ.
-        epsilons: From (n,) δ in (0, 1) to (n,) ε ≥ 0, the larger direction's.
-    """
-
-    deltas: Callable[[FloatArray, Direction], FloatArray]
-    epsilons: Callable[[FloatArray], FloatArray]
-
-    @classmethod
-    def one_by_one(
-        cls,
-        bound: Bound,
-        delta: Callable[[float, Direction], float],
-        epsilon: Callable[[float], float | None] | None = None,
-    ) -> "ClosedForm":
-        """Returns the form of functions of one number.
-
-        Args:
-            bound: The side on which they are.
-            delta: From ε and a direction to δ.
-            epsilon: From δ to ε ≥ 0, the larger direction's, where that is known; else
-                it is searched for.
-        """
-
-        def searched(target: float) -> float:
-            found = epsilon(target) if epsilon else None
-            if found is not None:
-                return found
-            return neyman_pearson.epsilon(
-                lambda place, _: max(delta(place, way) for way in Direction),
-                target,
-                bound,
-            )
-
-        return cls(
-            lambda asked, way: each(lambda place: delta(place, way), asked),
-            lambda asked: each(searched, asked),
-        )
-
-
 def each(function: Callable[[float], float], values: FloatArray) -> FloatArray:
     """Returns the (n,) values of a function of a number."""
     return np.array([function(value) for value in values.tolist()], dtype=np.float64)
@@ -132,8 +85,10 @@ class Mechanism(abc.ABC):
         """Returns what is known of one run besides."""
         return Claims()
 
-    def closed_form(self, bound: Bound) -> ClosedForm | None:
-        """Returns the profile of one run from a side, where it has a closed form."""
+    def closed_deltas(
+        self, epsilons: FloatArray, direction: Direction, bound: Bound
+    ) -> FloatArray | None:
+        """Returns certified (n,) δ of one run at (n,) ε, where these need no pair."""
         return None
 
     def parts(self, bound: Bound) -> "Mapping[Mechanism, int]":
@@ -236,7 +191,7 @@ def largest_loss_of_atoms(pairs: DirectedPairs) -> float:
 
 def pairs_of(mechanism: Mechanism, bound: Bound, tail_mass: float) -> DirectedPairs:
     """Returns the pairs of one run; those that were made last are kept."""
-    tail_mass = max(tail_mass, _SMALLEST_TAIL_MASS)
+    tail_mass = max(tail_mass, gaussian_mixture.SMALLEST_TAIL_MASS)
     return _PAIRS.get(
         (mechanism, bound, tail_mass),
         lambda: mechanism.pairs(bound, tail_mass).map(dominating_pair.certain),
@@ -249,5 +204,7 @@ def pairs_of_part(part: Mechanism, bound: Bound, tail_mass: float) -> DirectedPa
     They are made for few different tails: what is used twice on every level of a tree
     must not be computed for as many tails as there are paths to it.
     """
-    exponent = math.log(max(tail_mass, _SMALLEST_TAIL_MASS), _COARSE_TAILS)
+    exponent = math.log(
+        max(tail_mass, gaussian_mixture.SMALLEST_TAIL_MASS), _COARSE_TAILS
+    )
     return pairs_of(part, bound, _COARSE_TAILS ** math.floor(exponent))

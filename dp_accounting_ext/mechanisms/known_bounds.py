@@ -51,9 +51,6 @@ class UpperOnly(interface.Mechanism):
             return DirectedPairs.same(dominating_pair.trivial_pair(bound))
         return interface.pairs_of(self.inner, bound, tail_mass)
 
-    def closed_form(self, bound: Bound) -> interface.ClosedForm | None:
-        return self.inner.closed_form(bound) if bound is Bound.UPPER else None
-
     def claims(self) -> interface.Claims:
         return self.inner.claims()
 

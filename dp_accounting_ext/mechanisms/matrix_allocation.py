@@ -9,9 +9,7 @@ import numpy.typing as npt
 
 from dp_accounting_ext.amplification import random_allocation
 from dp_accounting_ext.amplification.matrix import bin_grams
-from dp_accounting_ext.amplification.matrix import filtered_bins
 from dp_accounting_ext.amplification.matrix import gauss_markov
-from dp_accounting_ext.amplification.matrix import gauss_markov_ring
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.mechanisms import additive_noise
@@ -27,12 +25,6 @@ FloatArray = npt.NDArray[np.float64]
 
 # Tuning: bins whose ratios differ are told apart in so many classes.
 _MOST_CLASSES = 6
-# Tuning: the largest G_ii up to which a filter of the noise tells more than blocks do:
-# for 0.6 its ε is 15 to 22 % above theirs, for 2.5 up to 5 % below.
-_SMALL_VARIANCE = 1.25
-# Tuning: from so many bins for a band on, blocks are not tried beside a filter. With
-# 1.3 and 2.5 they are better, by 14 and 0.5 %, with 4 and 5 not, by 13 and 6 %.
-_MANY_BINS = 4
 # Tuning: δ of a question over the tail that it asks for (`bounds.privacy_bounds`).
 _DELTA_OVER_TAIL, _LARGEST_DELTA = 1e6, 0.1
 
@@ -80,39 +72,21 @@ class MatrixAllocation(interface.Mechanism):
     def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
         if bound is Bound.UPPER:
             delta = _delta_in_question(tail_mass)
-            return _above(self.gram(bound), delta, tail_mass)
+            chain = gauss_markov.fit(self.gram(bound), delta=delta)
+            return gauss_markov.upper_pairs(chain, tail_mass=tail_mass)
         gram = self.gram(bound)
         independent = independent_bins(gram, bound)
         plain = interface.pairs_of_part(independent, bound, tail_mass)
         # Each is a bound.
         delta = _delta_in_question(tail_mass)
-        correlated = self._correlated_below(gram, tail_mass)
+        blocks = _blocks_below(gram, tail_mass)
+        if blocks is None:
+            return plain
 
         def best(way: dominating_pair.Direction) -> dominating_pair.DominatingPair:
-            return max(
-                [plain.of(way), *correlated], key=lambda pair: pair.epsilon(delta, way)
-            )
+            return max(plain.of(way), blocks, key=lambda pair: pair.epsilon(delta, way))
 
         return DirectedPairs(*(best(way) for way in dominating_pair.Direction))
-
-    def _correlated_below(
-        self, gram: FloatArray, tail_mass: float
-    ) -> list[dominating_pair.DominatingPair]:
-        """Returns pairs that are below the run, and know of its correlations."""
-        bands = self.num_bins + 1
-        if not isinstance(self.strategy[0], tuple):
-            bands = len(self.strategy)
-        filtered = None
-        if bands <= self.num_bins and gram.max() <= _SMALL_VARIANCE:
-            column = np.array(self.strategy) / self.noise_multiplier
-            filtered = filtered_bins.lower_pair(
-                column, self.num_bins, self.num_epochs, tail_mass=tail_mass
-            )
-        found = [] if filtered is None else [filtered]
-        if not found or self.num_bins < _MANY_BINS * bands:
-            blocks = _blocks_below(gram, tail_mass)
-            found += [] if blocks is None else [blocks]
-        return found
 
     def claims(self) -> interface.Claims:
         largest = float(self.gram(Bound.UPPER).diagonal().max())
@@ -122,21 +96,6 @@ class MatrixAllocation(interface.Mechanism):
 def _delta_in_question(tail_mass: float) -> float:
     """Returns about the δ of the question that asks for such a tail."""
     return min(tail_mass * _DELTA_OVER_TAIL, _LARGEST_DELTA)
-
-
-def _above(gram: FloatArray, delta: float, tail_mass: float) -> DirectedPairs:
-    """Returns the pairs of a chain, closed where that is better."""
-    chain = gauss_markov.fit(gram, delta=delta)
-    pairs = gauss_markov.upper_pairs(chain, tail_mass=tail_mass)
-    closed = gauss_markov_ring.remove_pair(
-        gram, chain, delta=delta, tail_mass=tail_mass
-    )
-    if closed is None:
-        return pairs
-    # Each is a bound.
-    way = dominating_pair.Direction.REMOVE
-    best = min([pairs.remove, closed], key=lambda pair: pair.epsilon(delta, way))
-    return DirectedPairs(best, pairs.add)
 
 
 def independent_bins(gram: FloatArray, bound: Bound) -> interface.Mechanism:

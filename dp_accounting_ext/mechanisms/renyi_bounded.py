@@ -70,21 +70,6 @@ class RenyiBounded(interface.OnePairMechanism):
             return pair
         return dominating_pair.mixture([everything, pair], [self.told, 1 - self.told])
 
-    def closed_form(self, bound: Bound) -> interface.ClosedForm | None:
-        if bound is Bound.LOWER:
-            return None
-        return interface.ClosedForm.one_by_one(bound, self._delta)
-
-    def _delta(self, epsilon: float, direction: Direction) -> float:
-        found = renyi_profile.log_delta(
-            renyi_profile.ORDERS, self.values, np.array([abs(epsilon)])
-        )
-        delta = math.exp(float(found[0]))
-        if epsilon < 0:
-            delta = -math.expm1(epsilon) + math.exp(epsilon) * delta
-        delta = self.told + (1 - self.told) * delta
-        return min(delta * (1 + 16 * _UNIT), 1.0)
-
     def claims(self) -> interface.Claims:
         return interface.Claims(is_symmetric=True)
 

@@ -44,11 +44,6 @@ class ExponentialMechanism(interface.OnePairMechanism):
         values = pure_mechanisms.bounded_range_rdp(renyi_profile.ORDERS, self.epsilon)
         return {renyi_bounded.RenyiBounded.of(values): 1}
 
-    def closed_form(self, bound: Bound) -> interface.ClosedForm:
-        return interface.ClosedForm.one_by_one(
-            bound, lambda place, _: bounded_range.delta(self.epsilon, place, bound)
-        )
-
     def claims(self) -> interface.Claims:
         return interface.Claims(self.epsilon, is_symmetric=True)
 
@@ -75,9 +70,6 @@ class PermuteAndFlip(interface.OnePairMechanism):
         return dominating_pair.of_probabilities(
             (1 - lie, lie), (lie, 1 - lie), bound, error=discrete.FEW_ERROR
         )
-
-    def closed_form(self, bound: Bound) -> interface.ClosedForm | None:
-        return self._laplace().closed_form(bound)
 
     def claims(self) -> interface.Claims:
         return self._laplace().claims()

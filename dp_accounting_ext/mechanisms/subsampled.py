@@ -3,8 +3,6 @@
 import dataclasses
 import math
 
-import numpy as np
-
 from dp_accounting_ext.amplification import poisson_subsampling
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
@@ -43,7 +41,10 @@ def on_poisson_sample(rate: float, inner: Mechanism) -> Mechanism:
         else None
     )
     if mixture and mixture.q == additive_noise.UNSHIFTED and 0 < rate < 1:
-        return dataclasses.replace(mixture, p=_on_a_sample(rate, mixture.p))
+        sampled = _on_a_sample(rate, mixture.p)
+        # Rarer shifts have fewer digits than a bound may lose.
+        if min(weight for _, weight in sampled) >= floats.SMALLEST_MASS:
+            return dataclasses.replace(mixture, p=sampled)
     return poisson_sampled(rate, inner)
 
 
@@ -77,23 +78,6 @@ class PoissonSampled(Mechanism):
                 pair, self.sampling_probability
             )
         )
-
-    def closed_form(self, bound: Bound) -> interface.ClosedForm | None:
-        inner, rate = self.inner.closed_form(bound), self.sampling_probability
-        if inner is None:
-            return None
-        deltas = inner.deltas
-
-        def delta(epsilon: float, way: Direction) -> float:
-            return poisson_subsampling.delta(
-                lambda place: float(deltas(np.array([place]), way)[0]),
-                rate,
-                epsilon,
-                way,
-                bound,
-            )
-
-        return interface.ClosedForm.one_by_one(bound, delta)
 
     def claims(self) -> interface.Claims:
         inner = self.inner.claims()

@@ -58,25 +58,3 @@ def dominating_pair_of(epsilon: float, bound: Bound) -> dominating_pair.Dominati
     return dominating_pair.DominatingPair(
         np.exp(losses), masses, 0.0, 0.0, bound, error, error
     )
-
-
-def delta(bounded_range: float, epsilon: float, bound: Bound) -> float:
-    """Returns the largest δ at ε of one run; some mechanism attains it.
-
-    Args:
-        bounded_range: The length of the interval, positive, in nats.
-        epsilon: ε, in nats.
-        bound: The side to err on.
-
-    Source:
-        Dong et al. 2020, https://arxiv.org/abs/1909.13830, section 3.
-    """
-    if epsilon >= bounded_range:
-        return 0.0
-    if epsilon <= -bounded_range:
-        value = -math.expm1(epsilon)
-    else:
-        value = math.expm1((epsilon - bounded_range) / 2) ** 2
-        value /= -math.expm1(-bounded_range)
-    sign = 1 if bound is Bound.UPPER else -1
-    return min(max(value * (1 + sign * _ERROR), 0.0), 1.0)

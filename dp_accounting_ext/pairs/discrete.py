@@ -63,56 +63,6 @@ def privacy_parameters(
     )
 
 
-def few_outcomes_delta(
-    p: Sequence[float], q: Sequence[float], epsilon: float, bound: Bound
-) -> float:
-    """Returns δ at ε of two laws with a few outcomes, Σ (p − e^ε q)_+.
-
-    Args:
-        p: P's probabilities, each with its own digits.
-        q: Q's.
-        epsilon: ε, in nats.
-        bound: The side to err on.
-    """
-    sign = 1.0 if bound is Bound.UPPER else -1.0
-    if epsilon > floats.LARGEST_EXPONENT and bound is Bound.LOWER:
-        return 0.0
-    gained, spent = 1 + sign * FEW_ERROR, 1 - sign * FEW_ERROR
-    kappa = math.exp(min(epsilon, floats.LARGEST_EXPONENT)) * spent
-    above = math.fsum(
-        max(mine * gained - kappa * other, 0.0)
-        for mine, other in zip(p, q, strict=True)
-    )
-    return min(above * gained, 1.0)
-
-
-def few_outcomes_epsilon(
-    p: Sequence[float], q: Sequence[float], delta: float, bound: Bound
-) -> float:
-    """Returns ε ≥ 0 at δ of two laws with a few outcomes.
-
-    The largest of those at which the likeliest outcomes, however many, have δ.
-
-    Args:
-        p: P's probabilities, positive, each with its own digits.
-        q: Q's.
-        delta: The target, in (0, 1).
-        bound: The side to err on.
-    """
-    sign = 1.0 if bound is Bound.UPPER else -1.0
-    gained, spent = 1 + sign * FEW_ERROR, 1 - sign * FEW_ERROR
-    outcomes = list(zip(p, q, strict=True))
-    outcomes.sort(key=lambda each: each[1] / each[0])
-    found = more = less = 0.0
-    for mine, other in outcomes:
-        more, less = more + mine, less + other
-        excess = more * gained - delta
-        if excess > less * spent:
-            ratio = math.log(excess / (less * spent))
-            found = max(found, ratio * gained + sign * FEW_ERROR)
-    return max(found, 0.0)
-
-
 def responses(
     noise_parameter: float, num_buckets: int, *, replace_one: bool
 ) -> tuple[list[float], list[float]]:

@@ -22,6 +22,8 @@ FloatArray = npt.NDArray[np.float64]
 # growth with the square of the argument.
 _NDTR_ERROR = 32.0
 _NDTR_GROWTH = 4.0
+# Certified: so many standard deviations away a normal law has no mass.
+FURTHEST = 1e9
 # Certified: below it the argument leaves the range for which that is assumed.
 SMALLEST_TAIL_MASS = 1e-290
 # Certified: the logarithm of a density over N(0, 1)'s at 0 whose cells, a thousandth
@@ -62,13 +64,9 @@ class Mixture(shifts.Mixture):
 
     @staticmethod
     def noise_below(points: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Returns the noise's distribution function, and its relative error at most."""
         errors = _NDTR_ERROR + _NDTR_GROWTH * np.minimum(points, 0.0) ** 2
         return special.ndtr(points), errors * floats.UNIT_ROUNDOFF
-
-    @staticmethod
-    def log_ratio_error(points: FloatArray, furthest: float, terms: int) -> FloatArray:
-        units = 8 + terms + 2 * furthest * (np.abs(points) + furthest)
-        return units * floats.UNIT_ROUNDOFF
 
     def log_densities(self, points: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Returns (n,) logarithms of the density over that of N(0, 1), and slopes."""
@@ -80,6 +78,24 @@ class Mixture(shifts.Mixture):
         totals = terms.sum(axis=1)
         terms *= self._slopes
         return largest + np.log(totals), terms.sum(axis=1) / totals
+
+    def log_ratios(
+        self, other: "Mixture", points: FloatArray
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Returns (n,) ln of this density over another, slopes, and errors at most."""
+        points = np.clip(points, -FURTHEST, FURTHEST)
+        values, slopes = self.log_densities(points)
+        less, fewer = other.log_densities(points)
+        furthest = max(abs(shift) for shift, _ in self.shifts + other.shifts)
+        terms = len(self.shifts) + len(other.shifts)
+        units = 8 + terms + 2 * furthest * (np.abs(points) + furthest)
+        errors = units * floats.UNIT_ROUNDOFF
+        errors = errors + (self.weight_error() + other.weight_error())
+        return values - less, slopes - fewer, errors
+
+    def reflected(self) -> "Mixture":
+        """Returns the mixture of the opposite shifts."""
+        return Mixture(tuple((-shift, weight) for shift, weight in self.shifts))
 
     def log_density(self, point: float) -> float:
         """Returns the logarithm of the density over that of N(0, 1) at a point."""

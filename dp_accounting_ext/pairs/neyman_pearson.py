@@ -1,7 +1,8 @@
-"""The exact privacy profile where the likelihood ratio increases.
+"""The exact privacy profile of two mixtures of Gaussians, one to either side.
 
-The best test of P against Q then is "above a threshold", so the hockey-stick
-divergence is a sum of as many distribution functions as there are shifts.
+The likelihood ratio increases. The best test of P against Q then is "above a
+threshold", so the hockey-stick divergence is a sum of as many distribution functions as
+there are shifts.
 """
 
 from collections.abc import Callable
@@ -10,28 +11,24 @@ import math
 
 import numpy as np
 import numpy.typing as npt
-from scipy import optimize
 
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
-from dp_accounting_ext.pairs import shifts
+from dp_accounting_ext.pairs import gaussian_mixture
 
 Bound = dominating_pair.Bound
 Direction = dominating_pair.Direction
 FloatArray = npt.NDArray[np.float64]
 LogRatios = Callable[[FloatArray], tuple[FloatArray, FloatArray, FloatArray]]
-Mixture = shifts.Mixture
+Mixture = gaussian_mixture.Mixture
 
 # Certified (docs/guarantees.md, "Neyman–Pearson"): products with weights, their sum.
 _ROUNDING = 8 * floats.UNIT_ROUNDOFF
 
-# Tuning: a search that ends early is loose. Limits, and a relative width of ε.
+# Tuning: a search that ends early is loose.
 _DOUBLINGS = 80
 _TRIES = 200
 _NEAR = 50.0  # Most thresholds are in this range, in units of the noise.
-_EPSILON_ERROR = 4e-13
-_LEAST_STEP = 1e-30  # Of ε.
-_FURTHER = 1.05  # Steps towards a δ, over what its slope tells.
 # Tuning: terms at a time, 2 MB an array.
 _MOST_TERMS = 1 << 18
 
@@ -39,7 +36,7 @@ _MOST_TERMS = 1 << 18
 def deltas(
     p: Mixture, q: Mixture, *, epsilons: FloatArray, direction: Direction, bound: Bound
 ) -> FloatArray:
-    """Returns certified hockey-stick divergences of two mixtures of one noise.
+    """Returns certified hockey-stick divergences of two mixtures.
 
     Args:
         p: P; the ratio p/q must increase.
@@ -52,7 +49,7 @@ def deltas(
         (n,) δ, each of which depends on its own ε alone.
 
     Source:
-        https://arxiv.org/abs/2403.04867, Theorem 3.8 and Theorem M.2.
+        https://arxiv.org/abs/2403.04867, Theorem 3.8.
     """
     gained, spent = _mirrored(p, q, direction)
     found = np.full(epsilons.shape, 1.0 if bound is Bound.UPPER else 0.0)
@@ -115,7 +112,10 @@ def _together(
     gained: Mixture, spent: Mixture
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Returns (s,) different shifts, and the weights that either law has there."""
-    (first, gains), (second, costs) = gained.columns, spent.columns
+    (first, gains), (second, costs) = (
+        np.array(gained.shifts).T,
+        np.array(spent.shifts).T,
+    )
     shifts_, numbers = np.unique(np.append(first, second), return_inverse=True)
     numbers = numbers.reshape(-1)
     weights = np.zeros((2, shifts_.size))
@@ -133,8 +133,8 @@ def _thresholds(
         (n,) points; (n,) points surely beyond the right ones; and bounds on the
         differences in between. Points are infinite outside the ratio's range.
     """
-    low, high = gained.lowest_threshold(), spent.highest_threshold()
-    ends = np.array([low, high, max(low, -_NEAR), min(high, _NEAR)])
+    low, high = -gaussian_mixture.FURTHEST, gaussian_mixture.FURTHEST
+    ends = np.array([low, high, -_NEAR, _NEAR])
     at_ends, _, errors = spent.log_ratios(gained, ends)
     at, beyond = np.full((2, levels.size), math.inf)
     uncertain = np.zeros(levels.shape)
@@ -216,119 +216,3 @@ def _crossings(
             break
         open_, before = open_[going], np.abs(excess[going])
     return points, slopes
-
-
-def epsilons(
-    p: Mixture, q: Mixture, *, asked: FloatArray, direction: Direction, bound: Bound
-) -> FloatArray:
-    """Returns certified ε ≥ 0 at which two mixtures of one noise have (n,) δ.
-
-    Args:
-        p: P; the ratio p/q must increase.
-        q: Q.
-        asked: (n,) δ in (0, 1).
-        direction: As in `deltas`.
-        bound: The side to err on.
-
-    Source:
-        As `deltas`, inverted.
-    """
-    gained, spent = _mirrored(p, q, direction)
-    size = _chunk(gained, spent)
-    about, rates = np.zeros((2, asked.size))
-    for first in range(0, asked.size, size):
-        here = slice(first, first + size)
-        about[here], rates[here] = _about(gained, spent, asked[here])
-    about = np.minimum(about, floats.LARGEST_EXPONENT)
-    sign = 1.0 if bound is Bound.UPPER else -1.0
-    steps = sign * np.maximum(_EPSILON_ERROR * about, _LEAST_STEP)
-    found: FloatArray = np.maximum(about + steps, 0.0)
-    open_ = np.arange(found.size)
-    while open_.size:
-        there = deltas(p, q, epsilons=found[open_], direction=direction, bound=bound)
-        # Upper bounds stop where even the upper profile is below; lower ones where the
-        # lower profile still is above, or at zero.
-        wrong = sign * (there - asked[open_]) > 0
-        wrong &= (found[open_] > 0) | (bound is Bound.UPPER)
-        open_, there = open_[wrong], there[wrong]
-        lost = found[open_] > floats.LARGEST_EXPONENT
-        if bound is Bound.UPPER and lost.any():
-            found[open_[lost]] = math.inf
-            open_, there = open_[~lost], there[~lost]
-        # As far as δ tells that falls as it does nearby, if it is not all rounding, and
-        # further than in the step before.
-        known = np.where(there > floats.SMALLEST_MASS, there, asked[open_])
-        lacking = np.abs(np.log(known / asked[open_]))
-        steps[open_] = sign * np.maximum(
-            _FURTHER * lacking / np.maximum(rates[open_], floats.SMALLEST_MASS),
-            2 * np.abs(steps[open_]),
-        )
-        found[open_] = np.maximum(found[open_] + steps[open_], 0.0)
-    return found
-
-
-def _about(
-    gained: Mixture, spent: Mixture, asked: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Returns (n,) ε ≥ 0 at (n,) δ, but for rounding, and how fast ln δ falls there.
-
-    A threshold tells ε, and so δ, whose slope follows: that of ε times what is spent.
-    """
-    shifts_, gains, costs = _together(gained, spent)
-
-    def at(points: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-        logs, slopes, _ = spent.log_ratios(gained, points)
-        masses, _ = gained.noise_below(points[:, np.newaxis] - shifts_)
-        cost = (masses * costs).sum(axis=1)
-        cost *= np.exp(np.minimum(-logs, floats.LARGEST_EXPONENT))
-        found = np.maximum((masses * gains).sum(axis=1) - cost, floats.SMALLEST_MASS)
-        return -logs, np.log(found), cost / found, slopes * cost / found
-
-    def excess(points: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        _, values, _, slopes = at(points)
-        return values, slopes, np.full(points.shape, _EPSILON_ERROR / 8)
-
-    low = max(gained.lowest_threshold(), -_NEAR)
-    high = min(spent.highest_threshold(), _NEAR)
-    left, right = np.full(asked.shape, low), np.full(asked.shape, high)
-    points, _ = _crossings(excess, np.log(asked), left, right)
-    found, _, rates, _ = at(points)
-    return np.maximum(found, 0.0), rates
-
-
-def epsilon(
-    delta_at: Callable[[float, Bound], float], delta: float, bound: Bound
-) -> float:
-    """Returns a certified ε ≥ 0 at δ, where a certified profile is on its side.
-
-    Args:
-        delta_at: δ at ε, on either side.
-        delta: The target, in (0, 1).
-        bound: The side to err on.
-    """
-    low, high = 0.0, 1.0
-    while delta_at(high, bound) > delta:
-        low, high = high, 2 * high
-        if high > 1e6:
-            return math.inf if bound is Bound.UPPER else low
-    if not low and delta_at(0.0, bound) <= delta:
-        return 0.0
-
-    def excess(point: float) -> float:
-        return math.log(max(delta_at(point, bound), floats.SMALLEST_MASS) / delta)
-
-    point = float(
-        optimize.brentq(
-            excess, low, high, rtol=_EPSILON_ERROR, xtol=1e-300, maxiter=2000
-        )
-    )
-    # Upper bounds stop where even the upper profile is below; lower ones where the
-    # lower profile still is above.
-    step = _EPSILON_ERROR * point
-    if bound is Bound.UPPER:
-        while point < high and delta_at(point, bound) > delta:
-            point, step = min(point + step, high), 2 * step
-        return point
-    while point > low and delta_at(point, bound) <= delta:
-        point, step = max(point - step, low), 2 * step
-    return point

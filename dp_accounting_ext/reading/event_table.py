@@ -39,7 +39,7 @@ _STOCK: dict[str, tuple[str, event_reader.Builder, CurveBuilder | None]] = {
     "RandomizedResponseDpEvent": (
         "noise_parameter num_buckets",
         stock_events.randomized_response,
-        renyi_events.randomized_response_alone,
+        None,
     ),
     "MixtureOfGaussiansDpEvent": (
         "standard_deviation sensitivities sampling_probs",

@@ -151,26 +151,6 @@ def tree_aggregation(event: Any, reader: Reader) -> Curve:
     return _noise(event.noise_multiplier, reader, depth=max(counts).bit_length())
 
 
-def randomized_response_alone(
-    event: stock.RandomizedResponseDpEvent, reader: Reader
-) -> Curve:
-    """Reads randomized response that runs on no sample."""
-    reader.require(event, *_REPLACEMENTS)
-    if reader.in_sample:
-        raise UnsupportedError(
-            event,
-            "`RandomizedResponseDpEvent` cannot run on a sample: nothing says what a "
-            "record outside of it answers.",
-        )
-    noise, buckets = _response(event)
-    if buckets == 1 or noise == 1:
-        return curves.NO_OP
-    if noise / buckets < _LEAST_CHANCE:
-        return curves.NON_PRIVATE
-    replace_one = reader.neighboring_relation is NeighborRel.REPLACE_ONE
-    return Curve(pure_mechanisms.randomized_response_rdp, (noise, buckets, replace_one))
-
-
 def _response(event: stock.RandomizedResponseDpEvent) -> tuple[float, int]:
     noise = fields.probability("noise_parameter", event.noise_parameter)
     return noise, fields.positive_integer("num_buckets", event.num_buckets)

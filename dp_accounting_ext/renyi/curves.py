@@ -15,7 +15,6 @@ from dp_accounting_ext.renyi import divergence
 from dp_accounting_ext.renyi import group_subsampling
 from dp_accounting_ext.renyi import sampling
 from dp_accounting_ext.renyi import selection
-from dp_accounting_ext.renyi import substituted_gaussian
 
 FloatArray = divergence.FloatArray
 
@@ -230,13 +229,10 @@ def on_poisson_sample(inner: Curve, rate: float) -> Curve:
 
 def on_batch(inner: Curve, fraction: float) -> Curve:
     """Returns the curve of a mechanism on a batch, one record replaced by another."""
-    distance = inner.distance()
     if fraction == 1:
         return inner
     if fraction == 0 or inner == NO_OP:
         return NO_OP
-    if distance is not None:
-        return Curve(substituted_gaussian.batch_rdp, (distance, fraction))
     return _amplified(_batch, inner, fraction)
 
 

@@ -109,32 +109,6 @@ def laplace_rdp(orders: Sequence[float], epsilon: float) -> FloatArray:
     return np.array([single(order) for order in orders])
 
 
-def randomized_response_rdp(
-    orders: Sequence[float],
-    noise_parameter: float,
-    num_buckets: int,
-    replace_one: bool,
-) -> FloatArray:
-    """Returns the RDP of randomized response, the larger of both directions.
-
-    Args:
-        orders: Rényi orders α ≥ 1, inf included.
-        noise_parameter: p in (0, 1): with this probability the answer is uniform.
-        num_buckets: k ≥ 2, the number of answers.
-        replace_one: Whether a record's answer becomes another's; else a uniform one.
-    """
-    kept, even = 1 - noise_parameter, noise_parameter / num_buckets
-    if replace_one:
-        loss = math.log1p(kept / even)
-        masses = [even, kept + even, (num_buckets - 2) * even]
-        return discrete_rdp(orders, masses, (loss, -loss, 0.0))
-    losses = (math.log1p((num_buckets - 1) * kept), math.log(noise_parameter))
-    uniform = (1 / num_buckets, 1 - 1 / num_buckets)
-    one_way = discrete_rdp(orders, uniform, losses)
-    answers = (kept + even, (num_buckets - 1) * even)
-    return np.maximum(one_way, discrete_rdp(orders, answers, (-losses[0], -losses[1])))
-
-
 def discrete_rdp(
     orders: Sequence[float], masses: Sequence[float], losses: Sequence[float]
 ) -> FloatArray:

@@ -3,18 +3,14 @@
 from collections.abc import Callable
 from collections.abc import Sequence
 import dataclasses
+import decimal
 import itertools
 import math
 import time
 from typing import Any
-from typing import TypeVar
 
 from dp_accounting_ext.studies import training_run
 from dp_accounting_ext.validation import fields
-
-S = TypeVar("S")
-T = TypeVar("T")
-Progress = Callable[[int, int], None]
 
 ADJACENCIES = {
     training_run.NeighborRel.ADD_OR_REMOVE_ONE: "add or remove",
@@ -74,33 +70,15 @@ class Row:
         return {**dataclasses.asdict(self), "is_wide": self.is_wide}
 
 
-def compare(
-    run: training_run.TrainingRun, *, progress: Progress | None = None
-) -> list[Row]:
-    """Returns ε for each way of drawing batches.
+def compare(run: training_run.TrainingRun) -> list[Row]:
+    """Returns ε for each way of drawing batches, of one alone if the run names it.
 
     Of shuffled or fixed batches a record is replaced, and no other is added or removed.
-
-    Args:
-        run: The run; of one way alone where its `sampling` is given.
-        progress: Called with the number of rows done, and of all, after each.
 
     Raises:
         ValueError: If the group is too large, or noise or δ is not given.
     """
-    return tracked(bracket, training_run.schemes_of(run), progress)
-
-
-def tracked(
-    function: Callable[[S], T], items: Sequence[S], progress: Progress | None
-) -> list[T]:
-    """Returns the function's values, and tells how many are done after each."""
-    found = []
-    for item in items:
-        found.append(function(item))
-        if progress:
-            progress(len(found), len(items))
-    return found
+    return [bracket(each) for each in training_run.schemes_of(run)]
 
 
 def bracket(
@@ -174,6 +152,23 @@ def unranked_in_words(rows: Sequence[Row]) -> list[str]:
         f"{one.sampling} and {other.sampling} may have the smaller ε."
         for one, other in unranked(rows)
     ]
+
+
+def rounded_down(value: float | None, digits: int = 7) -> str:
+    """Returns so many significant digits, not above the value."""
+    return _rounded(value, digits, decimal.ROUND_FLOOR)
+
+
+def rounded_up(value: float | None, digits: int = 7) -> str:
+    """Returns so many significant digits, not below the value."""
+    return _rounded(value, digits, decimal.ROUND_CEILING)
+
+
+def _rounded(value: float | None, digits: int, rounding: str) -> str:
+    if value is None:
+        return "none known"
+    context = decimal.Context(prec=digits, rounding=rounding)
+    return str(context.create_decimal_from_float(value)).lower().replace("inity", "")
 
 
 def _begins_within(one: Row, other: Row) -> bool:

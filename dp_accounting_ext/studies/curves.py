@@ -1,5 +1,7 @@
 """Privacy profiles and trade-off curves, certified on both sides."""
 
+from collections.abc import Callable
+from collections.abc import Iterator
 from collections.abc import Sequence
 import dataclasses
 import math
@@ -11,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dp_accounting_ext import pld_accountant
+from dp_accounting_ext import risk
 from dp_accounting_ext.studies import comparison
 from dp_accounting_ext.studies import training_run
 from dp_accounting_ext.validation import fields
@@ -26,6 +29,12 @@ STYLES: dict[str, dict[str, Any]] = {
 _MARKS = ("", "o", "s", "^", "v", "D", "*", "x")
 _NOTE = "Certified: the truth is on the line, or in its shade."
 _TITLE_LETTERS = 66
+_LABELS = {
+    "epsilon": "ε (nats)",
+    "delta": "δ",
+    "false_positive_rate": "false positive rate",
+    "true_positive_rate": "true positive rate",
+}
 
 # Tuning: where profiles begin and end. Each point is certified, whatever it is.
 _END_OVER_FIRST = 100.0
@@ -34,6 +43,8 @@ _HIGHEST_LEVEL = 0.9
 _MOST_POINTS = 10_000
 
 FloatArray = npt.NDArray[np.float64]
+Points = tuple[FloatArray, FloatArray, FloatArray]
+Accountant = pld_accountant.PLDAccountant
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,6 +62,7 @@ class Curve:
         x: (n,) increasing.
         lower: (n,) lower bounds, monotone.
         upper: (n,) upper bounds, monotone.
+        advantage: Bounds on the largest true positive rate less false positive rate.
         seconds: CPU time of all.
     """
 
@@ -62,6 +74,7 @@ class Curve:
     x: tuple[float, ...]
     lower: tuple[float, ...]
     upper: tuple[float, ...]
+    advantage: tuple[float, float]
     seconds: float
 
     @property
@@ -79,6 +92,7 @@ class Curve:
         found[x_name] = list(found.pop("x"))
         for side in ("lower", "upper"):
             found[f"{y_name}_{side}"] = list(found.pop(side))
+        found["advantage_lower"], found["advantage_upper"] = found.pop("advantage")
         return found
 
     def plot(self, ax: Any = None, **style: Any) -> Any:
@@ -98,30 +112,18 @@ class Curve:
             from matplotlib import pyplot
 
             _, ax = pyplot.subplots(layout="constrained")
-        style = {**STYLES[self.sampling], "label": self.label, "lw": 1.2, **style}
-        above = np.array(self.upper) > 0
-        (line,) = ax.plot(
-            np.array(self.x)[above],
-            np.array(self.upper)[above],
-            markevery=max(len(self.x) // 8, 1),
-            markersize=4,
-            **style,
-        )
-        ax.set(xscale="log", yscale="log", xlabel=_LABELS[self.x_name])
-        ax.set_ylabel(_LABELS[self.y_name])
-        bottom = np.maximum(self.lower, 1e-300)  # An axis of logarithms has no zero.
+        marks = {"markevery": max(len(self.x) // 8, 1), "markersize": 4, "lw": 1.2}
+        style = {**STYLES[self.sampling], **marks, "label": self.label, **style}
+        # An axis of logarithms has no zero.
+        line = np.where(np.array(self.upper) > 0, self.upper, np.nan)
+        (drawn,) = ax.plot(self.x, line, **style)
+        bottom = np.maximum(self.lower, 1e-300)
         ax.fill_between(
-            self.x, bottom, self.upper, color=line.get_color(), alpha=0.2, lw=0
+            self.x, bottom, self.upper, color=drawn.get_color(), alpha=0.2, lw=0
         )
+        ax.set(xscale="log", xlabel=_LABELS[self.x_name])
+        ax.set(yscale="log", ylabel=_LABELS[self.y_name])
         return ax
-
-
-_LABELS = {
-    "epsilon": "ε (nats)",
-    "delta": "δ",
-    "false_positive_rate": "false positive rate",
-    "true_positive_rate": "true positive rate",
-}
 
 
 def plot(curves: Sequence[Curve], ax: Any = None, *, title: str = "") -> Any:
@@ -149,7 +151,9 @@ def plot(curves: Sequence[Curve], ax: Any = None, *, title: str = "") -> Any:
         ax.plot(rates, rates, color="#B9BEC6", lw=1, zorder=1, label="guessing")
         ax.set_ylim(top=1.0)
     else:
-        ax.set_ylim(min(map(_last_level, curves)), 1.0)
+        # The last point of a profile is where it was to end, and may be far below.
+        ends = [[y for y in curve.upper[:-1] if y > 0] for curve in curves]
+        ax.set_ylim(min((end[-1] for end in ends if end), default=1e-300), 1.0)
     ax.set_title(textwrap.fill(title, _TITLE_LETTERS), fontsize="medium", loc="left")
     ax.grid(alpha=0.3)
     ax.spines[["right", "top"]].set_visible(False)
@@ -165,18 +169,12 @@ def plot(curves: Sequence[Curve], ax: Any = None, *, title: str = "") -> Any:
     return ax
 
 
-def _last_level(curve: Curve) -> float:
-    """Returns the last δ above that where its curve was to end."""
-    return next((upper for upper in curve.upper[-2::-1] if upper > 0), 1e-300)
-
-
 def profiles(
     run: training_run.TrainingRun,
     *,
     group_sizes: Sequence[int] = (),
     epsilons: Sequence[float] | None = None,
     num_points: int = 61,
-    progress: comparison.Progress | None = None,
 ) -> list[Curve]:
     """Returns δ as a function of ε of each scheme, for a group of each size.
 
@@ -188,7 +186,6 @@ def profiles(
         epsilons: ε, in nats. If none are given, each profile has a grid of its own,
             up to where it ends.
         num_points: Points of such a grid at most, at least 3.
-        progress: Called with the number of profiles done, and of all, after each.
 
     Raises:
         TypeError, ValueError: If an argument is not what its name says, or a group is
@@ -201,21 +198,21 @@ def profiles(
     if epsilons is not None:
         grids = [_checked(epsilons)] * len(runs)
     else:
-        grids = _grids(accountants, smallest, number)
+        grids = list(_grids(accountants, smallest, number))
 
-    def profile(index: int) -> Curve:
-        begin = time.process_time()
-        lower, upper = accountants[index].get_delta_bounds(grids[index])
+    def points(accountant: Accountant, x: FloatArray) -> Points:
+        lower, upper = accountant.get_delta_bounds(x)
         # Up to the first that is below the smallest δ.
         below = np.flatnonzero(upper < smallest)
         kept = slice(int(below[0]) + 1) if below.size else slice(None)
         # δ never increases: what bounds it at one ε bounds it at the others.
         lower = np.maximum.accumulate(lower[kept][::-1])[::-1]
-        upper = np.minimum.accumulate(upper[kept])
-        names = "epsilon", "delta"
-        return _curve(runs[index], names, grids[index][kept], lower, upper, begin)
+        return x[kept], lower, np.minimum.accumulate(upper[kept])
 
-    return comparison.tracked(profile, range(len(runs)), progress)
+    return [
+        _curve(each, "epsilon", "delta", accountant, grid, points)
+        for each, accountant, grid in zip(runs, accountants, grids, strict=True)
+    ]
 
 
 def trade_offs(
@@ -224,7 +221,6 @@ def trade_offs(
     group_sizes: Sequence[int] = (),
     least_rate: float = 1e-6,
     num_points: int = 61,
-    progress: comparison.Progress | None = None,
 ) -> list[Curve]:
     """Returns the trade-off curve of each scheme, for a group of each size.
 
@@ -238,7 +234,6 @@ def trade_offs(
             number.
         least_rate: The least false positive rate, in [1e-200, 1).
         num_points: Rates of a curve, evenly spaced logarithms, at least 2.
-        progress: Called with the number of curves done, and of all, after each.
 
     Raises:
         TypeError, ValueError: If an argument is not what its name says, or a group is
@@ -250,17 +245,17 @@ def trade_offs(
     rates = np.geomspace(least, 1.0, _checked_number(num_points, 2))
     rates[-1] = 1.0
 
-    def trade_off(each: training_run.TrainingRun) -> Curve:
-        begin = time.process_time()
-        found = each.accountant().get_true_positive_rate_bounds(rates)
-        lower, upper = map(np.asarray, found)
+    def points(accountant: Accountant, x: FloatArray) -> Points:
+        lower, upper = accountant.get_true_positive_rate_bounds(x)
         # What a test finds at one rate, it finds at a larger one.
-        lower = np.maximum.accumulate(lower)
         upper = np.minimum.accumulate(upper[::-1])[::-1]
-        names = "false_positive_rate", "true_positive_rate"
-        return _curve(each, names, rates, lower, upper, begin)
+        return x, np.maximum.accumulate(lower), upper
 
-    return comparison.tracked(trade_off, _runs(run, group_sizes), progress)
+    names = "false_positive_rate", "true_positive_rate"
+    return [
+        _curve(each, *names, each.accountant(), rates, points)
+        for each in _runs(run, group_sizes)
+    ]
 
 
 def _runs(
@@ -275,20 +270,24 @@ def _runs(
 
 def _curve(
     run: training_run.TrainingRun,
-    names: tuple[str, str],
+    x_name: str,
+    y_name: str,
+    accountant: Accountant,
     x: FloatArray,
-    lower: FloatArray,
-    upper: FloatArray,
-    begin: float,
+    points: Callable[[Accountant, FloatArray], Points],
 ) -> Curve:
+    begin = time.process_time()
+    x, lower, upper = points(accountant, x)
     return Curve(
         training_run.given("sampling", run.sampling),
         comparison.ADJACENCIES[run.neighboring_relation],
         run.group_size,
-        *names,
+        x_name,
+        y_name,
         tuple(x.tolist()),
         tuple(lower.tolist()),
         tuple(upper.tolist()),
+        risk.advantage(accountant),
         time.process_time() - begin,
     )
 
@@ -314,22 +313,19 @@ def _checked(epsilons: Sequence[float]) -> FloatArray:
 
 
 def _grids(
-    accountants: Sequence[pld_accountant.PLDAccountant], smallest: float, number: int
-) -> list[FloatArray]:
-    """Returns grids of ε that make smooth curves on logarithmic axes.
+    accountants: Sequence[Accountant], smallest: float, number: int
+) -> Iterator[FloatArray]:
+    """Yields grids of ε that make smooth curves on logarithmic axes.
 
     Half of each is evenly spaced in logarithms of ε, where curves are flat, and half
-    in logarithms of δ, where they fall.
+    in logarithms of δ, where they fall. All begin at one ε.
     """
     half = (number + 1) // 2
     levels = np.geomspace(max(_HIGHEST_LEVEL, smallest), smallest, number - half + 1)
     falls = [each.get_epsilon(levels) for each in accountants]
     falls = [each[np.isfinite(each) & (each > 0)] for each in falls]
-    ends = [each[-1] for each in falls if each.size] or [_SMALLEST_END]
-    first = min(ends) / _END_OVER_FIRST
-    grids = []
+    least = min((each[-1] for each in falls if each.size), default=_SMALLEST_END)
+    first = least / _END_OVER_FIRST
     for fall in falls:
-        end = fall[-1] if fall.size else min(ends)
-        grid = np.union1d(fall[fall > first], np.geomspace(first, end, half))
-        grids.append(grid)
-    return grids
+        end = fall[-1] if fall.size else least
+        yield np.union1d(fall[fall > first], np.geomspace(first, end, half))

@@ -1,4 +1,9 @@
-"""What real training loops do, and whether their promise survives it."""
+"""What real training loops do, and whether their promise survives it.
+
+Sources: division by what depends on the data, https://arxiv.org/abs/2605.15648;
+adaptive clipping, https://arxiv.org/abs/1905.03871; augmentations,
+https://arxiv.org/abs/2204.13650.
+"""
 
 from collections.abc import Iterable
 import textwrap

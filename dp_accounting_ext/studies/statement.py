@@ -3,17 +3,15 @@
 from collections.abc import Iterator
 from collections.abc import Sequence
 import dataclasses
-import decimal
 import math
 import textwrap
+from typing import NamedTuple
 
 from dp_accounting_ext.studies import comparison
 from dp_accounting_ext.studies import training_run
 
-_THOUSANDTH = decimal.Decimal("0.001")
-_LARGE = 1e6
+_DIGITS = 4
 _WIDTH = 80
-_SCHEME_WIDTH, _NUMBER_WIDTH = 32, 20
 
 _ASSUMPTIONS = {
     training_run.RANDOM_ALLOCATION: (
@@ -70,12 +68,11 @@ def claims(run: training_run.TrainingRun) -> list[comparison.Row]:
         TypeError: If the run is no `TrainingRun`.
         ValueError: If noise or δ is not given, or the group is too large.
     """
-    if not isinstance(run, training_run.TrainingRun):
-        raise TypeError(f"run must be a TrainingRun. Found {run!r:.60}.")
+    runs = training_run.schemes_of(run)
     return [
         comparison.bracket(dataclasses.replace(each, group_size=size), relation)
         for size in dict.fromkeys((1, run.group_size))
-        for each in training_run.schemes_of(run)
+        for each in runs
         for relation in comparison.ADJACENCIES
     ]
 
@@ -98,41 +95,31 @@ def privacy_statement(run: training_run.TrainingRun) -> str:
 
 def words(run: training_run.TrainingRun, rows: Sequence[comparison.Row]) -> str:
     """Returns claims of a run in words, as `privacy_statement` does."""
-    parts = [textwrap.fill(each, _WIDTH) for each in (_of_run(run), *warnings(run))]
-    for level, lines, notes in _tables(run, rows):
-        head, *body = [
-            f"{name:<{_SCHEME_WIDTH}}" + "".join(f"{c:>{_NUMBER_WIDTH}}" for c in cells)
-            for name, *cells in lines
+    parts = []
+    for part in _parts(run, rows):
+        if isinstance(part, str):
+            notes = "    " * part.startswith("(")
+            parts.append(textwrap.fill(part, _WIDTH, subsequent_indent=notes))
+            continue
+        lines = [
+            "".join([f"  {name:<30}", *(f"{cell:>20}" for cell in cells)])
+            for name, *cells in part.lines
         ]
-        body = [f"  {line[: _SCHEME_WIDTH - 2]}{line[_SCHEME_WIDTH:]}" for line in body]
-        parts.append("\n".join([f"{level} is at most", head.rstrip(), *body]))
-        parts += [
-            textwrap.fill(note, _WIDTH, subsequent_indent="    ") for note in notes
-        ]
-    if run.group_size == 1:
-        parts.append(textwrap.fill(_NO_USER, _WIDTH))
-    for number, scheme in enumerate(_schemes(rows), start=1):
-        paragraph = f"({number}) {_assumptions(scheme, run)}"
-        parts.append(textwrap.fill(paragraph, _WIDTH, subsequent_indent="    "))
-    return "\n\n".join([*parts, textwrap.fill(_ALWAYS, _WIDTH)])
+        parts.append("\n".join([part.title, *lines]))
+    return "\n\n".join(parts)
 
 
 def card(run: training_run.TrainingRun, rows: Sequence[comparison.Row]) -> str:
     """Returns claims of a run as Markdown: a section of a model's card."""
-    parts = ["## Differential privacy", _of_run(run), *warnings(run)]
-    for level, lines, notes in _tables(run, rows):
-        head, *body = [f"| {' | '.join(cells)} |" for cells in lines]
-        rule = "|---|" + "---:|" * (len(lines[0]) - 1)
-        parts.append(f"**{level} is at most**")
-        parts.append("\n".join([head, rule, *body]))
-        parts += notes
-    if run.group_size == 1:
-        parts.append(_NO_USER)
-    asked = enumerate(_schemes(rows), start=1)
-    parts.append(
-        "\n".join(f"{number}. {_assumptions(each, run)}" for number, each in asked)
-    )
-    return "\n\n".join([*parts, _ALWAYS])
+    parts = ["## Differential privacy"]
+    for part in _parts(run, rows):
+        if isinstance(part, str):
+            parts.append(part)
+            continue
+        head, *body = [f"| {' | '.join(cells)} |" for cells in part.lines]
+        rule = "|---|" + "---:|" * (len(part.lines[0]) - 1)
+        parts += [f"**{part.title}**", "\n".join([head, rule, *body])]
+    return "\n\n".join(parts)
 
 
 def brief(run: training_run.TrainingRun, rows: Sequence[comparison.Row]) -> str:
@@ -147,7 +134,7 @@ def brief(run: training_run.TrainingRun, rows: Sequence[comparison.Row]) -> str:
                 if (row.group_size, row.adjacency) == (size, adjacency)
             ]
             bounds = [
-                f"{_rounded_up(row.epsilon_upper)} ({row.sampling}"
+                f"{comparison.rounded_up(row.epsilon_upper, _DIGITS)} ({row.sampling}"
                 f"{', not tight' * row.is_wide})"
                 for row in of
                 if row.epsilon_upper is not None
@@ -176,10 +163,6 @@ def warnings(run: training_run.TrainingRun) -> list[str]:
     ]
 
 
-def _schemes(rows: Sequence[comparison.Row]) -> list[str]:
-    return list(dict.fromkeys(row.sampling for row in rows))
-
-
 def _assumptions(scheme: str, run: training_run.TrainingRun) -> str:
     """Returns what a scheme asks of the batches, and what breaks it."""
     k, steps = run.batches_per_record, run.num_samples
@@ -198,56 +181,49 @@ def _assumptions(scheme: str, run: training_run.TrainingRun) -> str:
 
 def _of_run(run: training_run.TrainingRun) -> str:
     """Returns what ran."""
-    epochs = f"{run.epochs} epoch{'s' * (run.epochs != 1)}"
-    if run.dataset_size is None:
-        batches = f"{epochs} of {run.num_steps} steps, each example in "
-        batches += f"{run.batches_per_record} of an epoch"
-    else:
-        batches = f"{run.dataset_size} examples in batches of {run.batch_size} on "
-        batches += f"average, {epochs}"
-    return f"DP-SGD: {batches}, noise multiplier {run.noise_multiplier!r}."
+    return f"DP-SGD: {run.in_words}, noise multiplier {run.noise_multiplier!r}."
 
 
-def _tables(
+class _Table(NamedTuple):
+    """Bounds on ε of one level: the first line is the head of the columns."""
+
+    title: str
+    lines: list[list[str]]
+
+
+def _parts(
     run: training_run.TrainingRun, rows: Sequence[comparison.Row]
-) -> Iterator[tuple[str, list[list[str]], list[str]]]:
-    """Yields of each level its name, the cells of a table, and the notes below it."""
+) -> Iterator[str | _Table]:
+    """Yields paragraphs and tables: what ran, what is promised, and what it asks."""
+    yield from (_of_run(run), *warnings(run))
+    schemes = {row.sampling: None for row in rows}
     letters = iter("abcdefghijklmnopqrstuvwxyz")
     for size in dict.fromkeys(row.group_size for row in rows):
         level = "Example level" if size == 1 else f"User level, {size} examples a user"
         of_size = [row for row in rows if row.group_size == size]
         lines, notes = [["", *dict.fromkeys(row.adjacency for row in of_size)]], []
-        for number, scheme in enumerate(_schemes(rows), start=1):
+        for number, scheme in enumerate(schemes, start=1):
             cells = [f"{scheme} ({number})"]
             for row in of_size:
                 if row.sampling == scheme:
-                    cells.append(_rounded_up(row.epsilon_upper))
+                    cells.append(comparison.rounded_up(row.epsilon_upper, _DIGITS))
                     if row.is_wide:
                         letter = next(letters)
                         cells[-1] += f" ({letter})"
                         notes.append(f"({letter}) {_of_width(row)}")
             lines.append(cells)
-        notes += comparison.unranked_in_words(of_size)
-        yield f"{level}: ε at δ = {run.delta!r}", lines, notes
+        yield _Table(f"{level}: ε at δ = {run.delta!r} is at most", lines)
+        yield from (*notes, *comparison.unranked_in_words(of_size))
+    if run.group_size == 1:
+        yield _NO_USER
+    for number, scheme in enumerate(schemes, start=1):
+        yield f"({number}) {_assumptions(scheme, run)}"
+    yield _ALWAYS
 
 
 def _of_width(row: comparison.Row) -> str:
     """Returns what is known from below of a bound that need not be tight."""
     if row.epsilon_upper == math.inf:
         return "No finite bound is known."
-    lower = _rounded(row.epsilon_lower or 0.0, decimal.ROUND_FLOOR)
+    lower = comparison.rounded_down(row.epsilon_lower, _DIGITS)
     return f"Not tight: the true ε is {lower} at least."
-
-
-def _rounded_up(value: float | None) -> str:
-    return "none known" if value is None else _rounded(value, decimal.ROUND_CEILING)
-
-
-def _rounded(value: float, rounding: str) -> str:
-    """Returns three decimals, or of a large value seven digits, outwards."""
-    if math.isinf(value):
-        return "inf"
-    if value < _LARGE:
-        return str(decimal.Decimal(value).quantize(_THOUSANDTH, rounding=rounding))
-    context = decimal.Context(prec=7, rounding=rounding)
-    return f"{context.create_decimal_from_float(value):e}"

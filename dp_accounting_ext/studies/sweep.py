@@ -1,6 +1,5 @@
 """Many settings, on as many processes or machines as there are."""
 
-from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
@@ -16,11 +15,6 @@ from dp_accounting_ext.studies import training_run
 Cells = Mapping[str, Any]
 
 RESULTS = ("epsilon_lower", "epsilon_upper", "seconds", "note")
-_OTHER_NAMES = {
-    "steps": "steps_per_epoch",
-    "selected": "batches_per_record",
-    "scheme": "sampling",
-}
 _FLOATS = ("noise_multiplier", "epochs", "delta")
 COLUMNS = tuple(field.name for field in dataclasses.fields(training_run.TrainingRun))
 
@@ -34,8 +28,7 @@ def sweep(
 
     Args:
         rows: From fields of a `TrainingRun` to values or to their text, `sampling` by
-            default random allocation; `steps`, `selected` and `scheme` are other names
-            of `steps_per_epoch`, `batches_per_record` and `sampling`.
+            default random allocation.
         executor: Where rows are bounded: on processes, or on the machines of another
             library. `bound_row` and its argument are sent to it.
         in_flight: The largest number of rows handed to the executor at a time.
@@ -66,8 +59,6 @@ def bound_row(row: Cells) -> dict[str, Any]:
     begin = time.process_time()
     try:
         found = comparison.bracket(run_of(row)).to_dict()
-    except (TypeError, ValueError) as error:
-        return failed(str(error), time.process_time() - begin)
     except Exception as error:  # Whatever it is, the other settings go on.
         return failed(_reason(error), time.process_time() - begin)
     return {name: found[name] for name in RESULTS}
@@ -81,38 +72,42 @@ def run_of(row: Cells) -> training_run.TrainingRun:
     """
     check_columns(row)
     known: dict[str, Any] = {"sampling": training_run.RANDOM_ALLOCATION}
-    for column, value in row.items():
+    for name, value in row.items():
         if value is not None and value == value and value != "":  # NaN: left out.
-            name = _OTHER_NAMES.get(column, column)
             known[name] = _value(name, value)
     return training_run.TrainingRun(**known)
 
 
 def check_columns(names: Iterable[str]) -> None:
     """Raises ValueError unless these are fields of a run, each once."""
-    found = [_OTHER_NAMES.get(name, name) for name in names]
+    found = list(names)
     for name in found:
         if name not in COLUMNS or found.count(name) > 1:
-            allowed = ", ".join(COLUMNS)
             raise ValueError(
-                f"columns must be of {allowed}, each once. Found {name!r}."
+                f"columns must be of {', '.join(COLUMNS)}, each once. Found {name!r}."
             )
 
 
 def _value(name: str, value: Any) -> Any:
     """Returns the number that a text means; what is no text, as it is."""
+    is_whole = name not in _FLOATS
     if name == "sampling":
         return value
-    if isinstance(value, float) and value.is_integer() and name not in _FLOATS:
+    if isinstance(value, float) and value.is_integer() and is_whole:
         return int(value)  # In a column of pandas with gaps.
     if not isinstance(value, str):
         return value
-    kind: Callable[[str], float] = float if name in _FLOATS else int
     try:
-        return kind(value)
+        return int(value) if is_whole else float(value)
     except ValueError:
-        word = "a number" if name in _FLOATS else "an integer"
+        word = "an integer" if is_whole else "a number"
         raise ValueError(f"{name} must be {word}. Found {value!r:.60}.") from None
+
+
+def failed(reason: str, seconds: float = 0.0) -> dict[str, Any]:
+    """Returns the results of a row that has no bounds."""
+    note = " ".join(reason.split())
+    return dict(zip(RESULTS, (None, None, seconds, note), strict=True))
 
 
 def _outcome(future: "futures.Future[dict[str, Any]]") -> dict[str, Any]:
@@ -125,11 +120,6 @@ def _outcome(future: "futures.Future[dict[str, Any]]") -> dict[str, Any]:
         return failed(_reason(error))
 
 
-def failed(reason: str, seconds: float = 0.0) -> dict[str, Any]:
-    """Returns the results of a row that has no bounds."""
-    note = " ".join(reason.split())
-    return dict(zip(RESULTS, (None, None, seconds, note), strict=True))
-
-
 def _reason(error: Exception) -> str:
-    return f"failed: {type(error).__name__}: {error}"
+    is_of_input = isinstance(error, TypeError | ValueError)
+    return f"{'' if is_of_input else f'failed: {type(error).__name__}: '}{error}"

@@ -154,6 +154,14 @@ class TrainingRun:
         return f"{self.batches_per_record}/{self.num_steps}"
 
     @property
+    def in_words(self) -> str:
+        """The dataset or steps, the batches and the epochs."""
+        words = f"{self.dataset_size} records in batches of {self.batch_size}"
+        if self.dataset_size is None:
+            words = f"{self.batches_per_record} of {self.num_steps} steps"
+        return f"{words}, {self.epochs} epoch{'s' * (self.epochs != 1)}"
+
+    @property
     def _batches_of_epoch(self) -> fractions.Fraction:
         """Batches that pass over the dataset once."""
         if self.dataset_size is not None and self.batch_size is not None:
@@ -184,7 +192,8 @@ class TrainingRun:
         if self.sampling == SHUFFLED:
             raise ValueError(
                 f"sampling must be another than {SHUFFLED!r} for an event: its bound "
-                f"holds under REPLACE_ONE alone. Found it; use run.accountant()."
+                f"holds under REPLACE_ONE alone. Found {self.sampling!r}: use "
+                f"run.accountant()."
             )
         return self._event()
 
@@ -267,14 +276,10 @@ def _decimal(value: float) -> fractions.Fraction:
 
 def _check_noise(value: float) -> None:
     noise = fields.real_number("noise_multiplier", value)
-    if not 0 < noise < math.inf:
-        raise ValueError(
-            f"noise_multiplier must be positive and finite. Found {value}."
-        )
     if not SMALLEST_NOISE <= noise <= LARGEST_NOISE:
         raise ValueError(
-            f"noise_multiplier must be in [{SMALLEST_NOISE:g}, {LARGEST_NOISE:g}]. "
-            f"Found {noise:g}."
+            f"noise_multiplier must be positive, from {SMALLEST_NOISE:g} to "
+            f"{LARGEST_NOISE:g}. Found {noise:g}."
         )
 
 
@@ -342,7 +347,13 @@ def scheme_named(value: str) -> str:
 
 
 def schemes_of(run: TrainingRun) -> list[TrainingRun]:
-    """Returns the run with each way of drawing batches, or as it is with its own."""
+    """Returns the run with each way of drawing batches, or as it is with its own.
+
+    Raises:
+        TypeError: If it is no `TrainingRun`.
+    """
+    if not isinstance(run, TrainingRun):
+        raise TypeError(f"run must be a TrainingRun. Found {run!r:.60}.")
     if run.sampling is not None:
         return [run]
     return [dataclasses.replace(run, sampling=scheme) for scheme in SCHEMES]

@@ -30,7 +30,9 @@ def event_tree(event: Any) -> None:
             raise TypeError(f"event must be a DpEvent. Found {node!r}.")
         name = type(node).__name__
         if found > MOST_EVENTS:
-            raise ValueError(f"event must hold at most {MOST_EVENTS} events.")
+            raise ValueError(
+                f"event must hold at most {MOST_EVENTS} events. Found more."
+            )
         if depth > DEEPEST:
             raise ValueError(
                 f"event must be nested at most {DEEPEST} deep. "

@@ -16,10 +16,8 @@ if TYPE_CHECKING:
     from dp_accounting_ext.wpm.baselines import ExponentialMechanism
     from dp_accounting_ext.wpm.baselines import KLProjectionMechanism
     from dp_accounting_ext.wpm.costs import GraphCost
-    from dp_accounting_ext.wpm.costs import LineCost
     from dp_accounting_ext.wpm.costs import PointCost
     from dp_accounting_ext.wpm.costs import TransportCost
-    from dp_accounting_ext.wpm.costs import cost_matrix
     from dp_accounting_ext.wpm.costs import counts_at
     from dp_accounting_ext.wpm.dp_event import PrivateSamplingEvent
     from dp_accounting_ext.wpm.mechanism import WassersteinProjectionMechanism
@@ -33,13 +31,11 @@ __all__ = [
     "ExponentialMechanism",
     "GraphCost",
     "KLProjectionMechanism",
-    "LineCost",
     "NotForRelease",
     "PointCost",
     "PrivateSamplingEvent",
     "TransportCost",
     "WassersteinProjectionMechanism",
-    "cost_matrix",
     "counts_at",
     "from_points",
     "learn_base_measure",
@@ -49,36 +45,25 @@ __all__ = [
     "uniform_base_measure",
 ]
 
-_HOMES = {
-    "counts_at": "costs",
-    "from_points": "mechanism",
-    "PointCost": "costs",
-    "LineCost": "costs",
-    "GraphCost": "costs",
-    "TransportCost": "costs",
-    "ExpectedCost": "sampling_mechanism",
-    "NotForRelease": "sampling_mechanism",
-    "ExponentialMechanism": "baselines",
-    "KLProjectionMechanism": "baselines",
-    "PrivateSamplingEvent": "dp_event",
-    "WassersteinProjectionMechanism": "mechanism",
-    "cost_matrix": "costs",
-    "learn_base_measure": "base_measures",
-    "minimax_base_measure": "base_measures",
-    "project": "projections.certified_projection",
-    "sphere_scale": "base_measures",
-    "uniform_base_measure": "base_measures",
-}
+# Where the names are; the first of these load least.
+_HOMES = (
+    "dp_event",
+    "costs",
+    "sampling_mechanism",
+    "base_measures",
+    "baselines",
+    "projections.certified_projection",
+    "mechanism",
+)
 
 
 def __getattr__(name: str) -> Any:
     """Imports a public name from its module, once."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = importlib.import_module(f"{__name__}.{_HOMES[name]}")
-    value = getattr(module, name)
-    globals()[name] = value
-    return value
+    for home in _HOMES if name in __all__ else ():
+        module = importlib.import_module(f"{__name__}.{home}")
+        if name in vars(module):
+            return globals().setdefault(name, vars(module)[name])
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -69,7 +69,7 @@ class KLProjectionMechanism(sampling_mechanism.SamplingMechanism):
             logs = np.where(held > 0, np.log(held), floor)
         inner = self._polytope.of(np.flatnonzero(allowed))
         law = np.zeros(allowed.size)
-        law[allowed] = ldp_polytope.kl_projection(logs[np.newaxis], inner)[0]
+        law[allowed] = ldp_polytope.kl_projection(logs, inner)
         return law
 
 

@@ -14,13 +14,13 @@ from dp_accounting_ext.validation import fields
 
 FloatArray = npt.NDArray[np.float64]
 
+METRICS = ("euclidean", "cityblock", "chebyshev", "haversine", "cosine")
 MASS_TOLERANCE = 1e-9
 # Of larger measures an event knows so many outputs.
 MOST_MASSES = 4096
 # Integer weights have at most 256 bits, and e^ε has to fit with room to spare. Below
 # the least, bounds of 62 bits leave no room between them.
 LEAST_EPSILON, MOST_EPSILON = 1e-12, 160.0
-MOST_REGULARIZATION = 1e300  # In units of the cost: more, and prices overflow.
 # Sums of larger costs, times e^ε, would leave the floats.
 MOST_COST = 1e200
 
@@ -73,6 +73,20 @@ def order(value: Any) -> float:
     if not 1 <= number < math.inf:
         raise ValueError(f"order must be at least 1 and finite. Found {value}.")
     return number
+
+
+def metric(value: Any) -> str:
+    """Returns the name of a distance.
+
+    Raises:
+        ValueError: If it is none of `METRICS`.
+    """
+    if not isinstance(value, str) or value not in METRICS:
+        raise ValueError(
+            f"metric must be one of {', '.join(METRICS)}; a matrix of costs serves for "
+            f"others. Found {value!r:.60}."
+        )
+    return value
 
 
 def largest_distance(name: str, distance: float, power: float) -> None:
@@ -148,32 +162,16 @@ def epsilon(value: Any) -> float:
     return number
 
 
-def regularization(value: Any) -> float:
-    """Returns λ as a float.
-
-    Raises:
-        TypeError: If it is not a real number.
-        ValueError: If it is not positive, or so large that prices overflow.
-    """
-    number = fields.real_number("regularization", value)
-    if not 0 < number <= MOST_REGULARIZATION:
-        raise ValueError(
-            f"regularization must be positive and at most {MOST_REGULARIZATION:g}, or "
-            f"None for the exact projection. Found {value}."
-        )
-    return number
-
-
 def relative_gap(value: Any) -> float:
     """Returns the share of a cost that a gap may have.
 
     Raises:
         TypeError: If it is not a real number.
-        ValueError: If it is not positive and finite.
+        ValueError: If it is not in (0, 1).
     """
     number = fields.real_number("relative_gap", value)
-    if not 0 < number < math.inf:
-        raise ValueError(f"relative_gap must be positive. Found {value}.")
+    if not 0 < number < 1:
+        raise ValueError(f"relative_gap must be in (0, 1). Found {value}.")
     return number
 
 
@@ -254,25 +252,3 @@ def largest_masses(value: Any, total_mass: float) -> tuple[float, ...]:
             f"Found {mass:g}."
         )
     return tuple(found.tolist())
-
-
-def places(name: str, value: Any) -> FloatArray:
-    """Returns (k,) places on a line.
-
-    Raises:
-        TypeError: If they are not real numbers.
-        ValueError: If they are not a list of finite ones.
-    """
-    found = array(name, value)
-    if found.ndim != 1 or not found.size:
-        raise ValueError(
-            f"{name} must be a list of finite places. Found shape {found.shape}."
-        )
-    wrong = ~np.isfinite(found)
-    if wrong.any():
-        index = int(np.flatnonzero(wrong)[0])
-        raise ValueError(
-            f"{name} must be a list of finite places. "
-            f"Found {found[index]} at index {index}."
-        )
-    return found

@@ -1,12 +1,11 @@
 """What a unit of mass costs to move: powers of distances, a row for each input.
 
-A matrix, points in a space or on a sphere, places on a line, nodes of a graph. No
-matrix of all inputs and outputs need exist: a projection asks for the rows of the
-inputs that hold mass. All of it is public.
+A matrix, points in a space or on a sphere, nodes of a graph. No matrix of all inputs
+and outputs need exist: a projection asks for the rows of the inputs that hold mass. All
+of it is public.
 """
 
 import abc
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,20 +19,13 @@ from dp_accounting_ext.wpm import checks
 
 FloatArray = npt.NDArray[np.float64]
 IndexArray = npt.NDArray[np.intp]
-Metric = str | Callable[[FloatArray, FloatArray], float]
 
 # The mean radius of the Earth, in kilometres (IUGG).
 EARTH_RADIUS = 6371.0088
-_METRICS = frozenset({"euclidean", "cityblock", "chebyshev", "haversine"})
-# Rounding may take a cosine distance of zero below it by this.
-_ROUNDING = 1e-12
 
 
 class TransportCost(abc.ABC):
     """Represents costs C_ij = d(x_i, v_j)^p of moving a unit of mass.
-
-    No matrix of all inputs and outputs need exist: a projection asks for the rows of
-    the inputs that hold mass. All of it is public.
 
     Attributes:
         shape: The numbers (k, k_v) of inputs and outputs.
@@ -71,18 +63,9 @@ class TransportCost(abc.ABC):
         """
         return np.arange(self.shape[1])
 
-    def _identity(self) -> tuple[Any, ...]:
-        """Returns what makes two costs of one class equal."""
-        return (self.matrix(),)
-
-    def __eq__(self, other: object) -> bool:
-        if type(self) is not type(other) or not isinstance(other, TransportCost):
-            return NotImplemented
-        pairs = zip(self._identity(), other._identity(), strict=True)
-        return all(np.array_equal(one, two) for one, two in pairs)
-
-    def __hash__(self) -> int:
-        return hash((type(self), self.shape))
+    def places_on_line(self) -> tuple[FloatArray, FloatArray] | None:
+        """Returns (k,) inputs and (k_v,) outputs if costs are distances on a line."""
+        return None
 
     def __repr__(self) -> str:
         inputs, outputs = self.shape
@@ -107,17 +90,6 @@ class DenseCost(TransportCost):
     def rows(self, inputs: npt.ArrayLike) -> FloatArray:
         return np.asarray(self._matrix[np.asarray(inputs, dtype=np.intp)])
 
-    def matrix(self) -> FloatArray:
-        return self._matrix
-
-    def __array__(
-        self, dtype: npt.DTypeLike | None = None, copy: bool | None = None
-    ) -> npt.NDArray[Any]:
-        """Returns the matrix, so that a cost serves where a matrix is asked for."""
-        if copy is False:
-            return np.asarray(self._matrix, dtype=dtype)
-        return np.array(self._matrix, dtype=dtype)
-
 
 def as_cost(value: Any) -> TransportCost:
     """Returns a cost as it is, or a matrix as one.
@@ -126,9 +98,7 @@ def as_cost(value: Any) -> TransportCost:
         TypeError: If a matrix is not one of real numbers.
         ValueError: If its shape or an entry is wrong.
     """
-    if isinstance(value, TransportCost):
-        return value
-    return DenseCost(value)
+    return value if isinstance(value, TransportCost) else DenseCost(value)
 
 
 class PointCost(TransportCost):
@@ -138,13 +108,12 @@ class PointCost(TransportCost):
         points: (k, dimensions) points x_i that a distribution may have mass on, or
             (k,) on a line; latitudes and longitudes in degrees for "haversine".
         outputs: (k_v, dimensions) points v_j that may be released; None for `points`.
-        metric: "haversine" for kilometres on a sphere, a metric of
-            `scipy.spatial.distance.cdist` that needs no parameters, or a function of
-            two points.
+        metric: "euclidean", "cityblock", "chebyshev", "haversine" for kilometres on a
+            sphere, or "cosine", which is no metric. A matrix serves for others.
         order: The order p ≥ 1 of the Wasserstein distance.
 
     Raises:
-        TypeError: If the points, the order or a distance are not real numbers.
+        TypeError: If the points or the order are not real numbers.
         ValueError: If points are not finite or differ in dimension, the metric is
             unknown, the order is below one, or powers of distances are too large to
             be summed.
@@ -155,70 +124,49 @@ class PointCost(TransportCost):
         points: npt.ArrayLike,
         outputs: npt.ArrayLike | None = None,
         *,
-        metric: Metric = "euclidean",
+        metric: str = "euclidean",
         order: float = 1,
     ) -> None:
-        self._order = checks.order(order)
-        if not isinstance(metric, str) and not callable(metric):
-            raise TypeError(
-                f"metric must be a name or a function of two points. Found {metric!r}."
-            )
-        self._metric: Any = metric
-        self._points = checks.points("points", points)
-        self._outputs = self._points
+        self._order, self._metric = checks.order(order), checks.metric(metric)
+        self._points = self._outputs = self._placed("points", points)
         if outputs is not None:
-            self._outputs = checks.points("outputs", outputs)
+            self._outputs = self._placed("outputs", outputs)
         if self._points.shape[1] != self._outputs.shape[1]:
             raise ValueError(
                 "points and outputs must be of one dimension. "
                 f"Found {self._points.shape[1]} and {self._outputs.shape[1]}."
             )
-        if metric == "haversine":
-            self._points = on_sphere("points", self._points)
-            self._outputs = on_sphere("outputs", self._outputs)
         self.shape = (len(self._points), len(self._outputs))
-        if isinstance(metric, str) and metric in _METRICS:
+        extent = 2.0
+        if metric != "cosine":
             self.metric_order = self._order
-        # A bad metric is found out here, and not at the first projection, whose error
-        # would be that of a private distribution.
-        if not isinstance(metric, str):
-            _check_number(metric(self._points[0], self._outputs[0]))
-        try:
-            self._distances(self._points[:1], self._outputs)
-            self._distances(self._points, self._outputs[:1])
-        except ValueError as error:
-            if "Unknown Distance Metric" not in str(error):
-                raise
-            raise ValueError(
-                'metric must be "haversine", for degrees, a function, or of '
-                'scipy.spatial.distance.cdist, as "euclidean" and "cityblock" are. '
-                f"Found {metric!r:.60}."
-            ) from None
-        if self.metric_order is not None:
             # No two points are further apart than corners of a box around all.
-            low, high = (
-                end([end(self._points, axis=0), end(self._outputs, axis=0)], axis=0)
-                for end in (np.min, np.max)
-            )
+            both = self._points, self._outputs
+            low = np.min([np.min(part, axis=0) for part in both], axis=0)
+            high = np.max([np.max(part, axis=0) for part in both], axis=0)
             extent = self._distances(low[np.newaxis], high[np.newaxis])[0, 0]
-            checks.largest_distance("points", extent, self._order)
+        checks.largest_distance("points", extent, self._order)
 
     def rows(self, inputs: npt.ArrayLike) -> FloatArray:
         chosen = self._points[np.asarray(inputs, dtype=np.intp)]
         found = self._distances(chosen, self._outputs)
-        if self.metric_order is None:
-            checks.largest_distance("points", float(found.max()), self._order)
         if self._order != 1:
             found **= self._order
         return found
 
     def between_inputs(self, place: int) -> FloatArray:
-        return np.asarray(
-            self._distances(self._points[place : place + 1], self._points)[0]
-        )
+        if self.metric_order is None:
+            return super().between_inputs(place)
+        here = self._points[place : place + 1]
+        return np.asarray(self._distances(here, self._points)[0])
 
     def near_order(self) -> IndexArray:
         return np.asarray(spatial.cKDTree(self._outputs).indices, dtype=np.intp)
+
+    def places_on_line(self) -> tuple[FloatArray, FloatArray] | None:
+        if self._points.shape[1] > 1 or self.metric_order != 1:
+            return None
+        return self._points[:, 0], self._outputs[:, 0]
 
     def nearest_inputs(self, places: npt.ArrayLike) -> IndexArray:
         """Returns the (n,) indices of the points nearest to n places.
@@ -227,34 +175,44 @@ class PointCost(TransportCost):
             TypeError: If the places are not real numbers.
             ValueError: If they are not finite, or of another dimension.
         """
-        found = checks.points("trace", places)
-        if self._metric == "haversine":
-            found = on_sphere("trace", found)
+        found = self._placed("trace", places)
         if found.shape[1] != self._points.shape[1]:
             raise ValueError(
                 "trace must have the dimension of the points. "
                 f"Found {found.shape[1]} and {self._points.shape[1]}."
             )
-        norms = {"euclidean": 2.0, "haversine": 2.0, "cityblock": 1.0}
-        if isinstance(self._metric, str) and self._metric in norms:
-            tree = spatial.cKDTree(self._points)
-            return np.asarray(tree.query(found, p=norms[self._metric])[1], np.intp)
-        each = [self._distances(place[np.newaxis], self._points) for place in found]
-        return np.array([int(one.argmin()) for one in each], dtype=np.intp)
+        if self._metric == "cosine":
+            each = [self._distances(row[np.newaxis], self._points) for row in found]
+            return np.array([int(one.argmin()) for one in each], dtype=np.intp)
+        norm = {"cityblock": 1.0, "chebyshev": np.inf}.get(self._metric, 2.0)
+        tree = spatial.cKDTree(self._points)
+        return np.asarray(tree.query(found, p=norm)[1], np.intp)
+
+    def _placed(self, name: str, places: npt.ArrayLike) -> FloatArray:
+        """Returns checked points, those of degrees on the unit sphere."""
+        found = checks.points(name, places)
+        if self._metric == "haversine":
+            return on_sphere(name, found)
+        if self._metric == "cosine":
+            largest = np.abs(found).max(axis=1, keepdims=True)
+            if not largest.all():
+                raise ValueError(
+                    f'{name} must have a direction each for metric "cosine". Found a '
+                    "point of zeros."
+                )
+            return np.asarray(found / largest)
+        return found
 
     def _distances(self, left: FloatArray, right: FloatArray) -> FloatArray:
         if self._metric == "haversine":
             chords = distance.cdist(left, right)
             return np.asarray(2 * EARTH_RADIUS * np.arcsin(np.minimum(chords / 2, 1)))
-        found = np.asarray(distance.cdist(left, right, self._metric), dtype=np.float64)
-        found[(found < 0) & (found > -_ROUNDING)] = 0.0
-        # A metric of SciPy's is finite for finite points, but for those of direction.
-        if self.metric_order is None:
-            checks.cost(found)
-        return found
-
-    def _identity(self) -> tuple[Any, ...]:
-        return self._points, self._outputs, self._metric, self._order
+        # On a line all are the same, and squares might underflow.
+        line = left.shape[1] == 1 and self._metric != "cosine"
+        metric: Any = "cityblock" if line else self._metric
+        found = np.asarray(distance.cdist(left, right, metric))
+        # Rounding may take a cosine distance of zero below it.
+        return np.maximum(found, 0.0, out=found) if metric == "cosine" else found
 
 
 def on_sphere(name: str, places: FloatArray) -> FloatArray:
@@ -269,51 +227,24 @@ def on_sphere(name: str, places: FloatArray) -> FloatArray:
             f'{name} must have two columns for metric "haversine": latitudes and '
             f"longitudes, in degrees. Found {places.shape[1]}."
         )
-    beyond = np.abs(places[:, 0]) > 90
-    if beyond.any():
-        found = "a latitude beyond a pole"
-        if name != "trace":  # Which is private, and so are the values in it.
-            found += f", {places[beyond][0, 0]:g}"
-        raise ValueError(
-            f'{name} must have latitudes in [-90, 90] for metric "haversine", in the '
-            f"first column. Found {found}."
-        )
-    beyond = np.abs(places[:, 1]) > 360
-    if beyond.any():
-        found = "one beyond"
-        if name != "trace":
-            found = f"{places[beyond][0, 1]:g}"
-        raise ValueError(
-            f'{name} must have longitudes in [-360, 360] for metric "haversine", in '
-            f"the second column. Found {found}."
-        )
+    for column, (what, most) in enumerate((("latitudes", 90), ("longitudes", 360))):
+        beyond = np.abs(places[:, column]) > most
+        if beyond.any():
+            # A trace is private, and so are the values in it.
+            value = "one" if name == "trace" else f"{places[beyond][0, column]:g}"
+            raise ValueError(
+                f'{name} must have {what} in [-{most}, {most}] for metric "haversine", '
+                f"in column {column + 1} of 2. Found {value} beyond."
+            )
     latitudes, longitudes = np.radians(places).T
+    flat = np.cos(latitudes)
     return np.column_stack(
-        [
-            np.cos(latitudes) * np.cos(longitudes),
-            np.cos(latitudes) * np.sin(longitudes),
-            np.sin(latitudes),
-        ]
+        [flat * np.cos(longitudes), flat * np.sin(longitudes), np.sin(latitudes)]
     )
 
 
-def _check_number(found: Any) -> None:
-    """Checks what a function of two points returns.
-
-    Raises:
-        TypeError: If it is no real number.
-    """
-    try:
-        if not isinstance(found, str | bytes):
-            float(found)
-            return
-    except (TypeError, ValueError):
-        pass
-    raise TypeError(f"metric must return a real number. Found {found!r:.60}.")
-
-
 def counts_at(
-    points: npt.ArrayLike, trace: npt.ArrayLike, *, metric: Metric = "euclidean"
+    points: npt.ArrayLike, trace: npt.ArrayLike, *, metric: str = "euclidean"
 ) -> npt.NDArray[np.int64]:
     """Returns how often a trace is at each point, by the nearest one.
 
@@ -333,56 +264,6 @@ def counts_at(
     nearest = PointCost(points, metric=metric).nearest_inputs(trace)
     counts = np.bincount(nearest, minlength=np.shape(points)[0])
     return np.asarray(counts, dtype=np.int64)
-
-
-class LineCost(TransportCost):
-    """Represents powers of distances on a line.
-
-    Args:
-        inputs: (k,) places that a distribution may have mass on.
-        outputs: (k_v,) places that may be released; None for `inputs`.
-        order: The order p ≥ 1 of the Wasserstein distance.
-
-    Raises:
-        TypeError: If they are not real numbers.
-        ValueError: If they are not lists of finite ones, the order is below one, or
-            powers of their distances are too large to be summed.
-    """
-
-    def __init__(
-        self,
-        inputs: npt.ArrayLike,
-        outputs: npt.ArrayLike | None = None,
-        *,
-        order: float = 1,
-    ) -> None:
-        self.order = self.metric_order = checks.order(order)
-        self.inputs = checks.places("inputs", inputs)
-        self.outputs = self.inputs
-        if outputs is not None:
-            self.outputs = checks.places("outputs", outputs)
-        both = self.inputs, self.outputs
-        with np.errstate(over="ignore"):
-            extent = max(map(np.max, both)) - min(map(np.min, both))
-        checks.largest_distance("places", extent, self.order)
-        self.shape = (self.inputs.size, self.outputs.size)
-
-    def rows(self, inputs: npt.ArrayLike) -> FloatArray:
-        chosen = self.inputs[np.asarray(inputs, dtype=np.intp)]
-        found = np.subtract.outer(chosen, self.outputs)
-        np.abs(found, out=found)
-        if self.order != 1:
-            found **= self.order
-        return np.asarray(found)
-
-    def between_inputs(self, place: int) -> FloatArray:
-        return np.asarray(np.abs(self.inputs - self.inputs[place]))
-
-    def near_order(self) -> IndexArray:
-        return np.argsort(self.outputs, kind="stable")
-
-    def _identity(self) -> tuple[Any, ...]:
-        return self.inputs, self.outputs, self.order
 
 
 class GraphCost(TransportCost):
@@ -406,7 +287,7 @@ class GraphCost(TransportCost):
             raise TypeError(
                 f"graph must be a scipy sparse matrix. Found a {type(graph).__name__}."
             )
-        self.order = self.metric_order = checks.order(order)
+        self._order = self.metric_order = checks.order(order)
         given = graph.tocoo()
         if given.shape[0] != given.shape[1] or not given.shape[0]:
             raise ValueError(f"graph must be square. Found shape {given.shape}.")
@@ -424,7 +305,7 @@ class GraphCost(TransportCost):
         self.shape = (size, size)
         # No two nodes are further apart than by way of the first.
         furthest = 2 * float(self.between_inputs(0).max())
-        checks.largest_distance("lengths", furthest, self.order)
+        checks.largest_distance("lengths", furthest, self._order)
 
     @classmethod
     def from_edges(
@@ -465,7 +346,7 @@ class GraphCost(TransportCost):
     def rows(self, inputs: npt.ArrayLike) -> FloatArray:
         chosen = np.asarray(inputs, dtype=np.intp)
         found = np.atleast_2d(self._paths(chosen))
-        return found if self.order == 1 else np.asarray(found**self.order)
+        return found if self._order == 1 else np.asarray(found**self._order)
 
     def between_inputs(self, place: int) -> FloatArray:
         return np.asarray(self._paths(np.array([place]))[0])
@@ -477,10 +358,6 @@ class GraphCost(TransportCost):
 
     def _paths(self, starts: IndexArray) -> FloatArray:
         return np.asarray(csgraph.dijkstra(self._graph, directed=False, indices=starts))
-
-    def _identity(self) -> tuple[Any, ...]:
-        table = self._graph
-        return table.data, table.indices, table.indptr, self.order
 
 
 def _pairs(edges: Any) -> IndexArray:
@@ -505,37 +382,3 @@ def _pairs(edges: Any) -> IndexArray:
             f"to {most} at most. Found node {pairs.max()}."
         )
     return pairs.astype(np.intp)
-
-
-def cost_matrix(
-    inputs: npt.ArrayLike,
-    outputs: npt.ArrayLike,
-    *,
-    metric: Metric = "euclidean",
-    order: float = 2,
-) -> FloatArray:
-    """Returns the costs C_ij = d(x_i, v_j)^p.
-
-    Args:
-        inputs: (k, dimensions) points x_i a distribution may have mass on, or (k,)
-            on a line. Public, as is everything but the distributions.
-        outputs: (k_v, dimensions) points v_j that may be released, or (k_v,).
-        metric: As for `PointCost`, which does without the matrix.
-        order: The order p ≥ 1 of the Wasserstein distance.
-
-    Returns:
-        The (k, k_v) costs.
-
-    Raises:
-        TypeError: If the points or the order are not real numbers.
-        ValueError: If the points differ in dimension, a distance is negative or not
-            finite, or the order is below one.
-    """
-    left, right = checks.points("inputs", inputs), checks.points("outputs", outputs)
-    if left.shape[1] != right.shape[1]:
-        raise ValueError(
-            "inputs and outputs must be of one dimension. "
-            f"Found {left.shape[1]} and {right.shape[1]}."
-        )
-    cost = PointCost(left, right, metric=metric, order=order)
-    return checks.cost(cost.matrix())

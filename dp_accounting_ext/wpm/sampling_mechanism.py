@@ -2,13 +2,11 @@
 
 import abc
 from collections.abc import Iterator
-from collections.abc import Sequence
 from concurrent import futures
 import dataclasses
 import functools
 import math
 from typing import Any
-from typing import overload
 import warnings
 
 import numpy as np
@@ -119,7 +117,7 @@ class SamplingMechanism(abc.ABC):
     def expected_cost(self) -> ExpectedCost:
         """Returns what draws cost in the mean, from what is public alone.
 
-        Of more than 3·10^7 pairs of inputs and outputs the average is an estimate,
+        Of more than 10^7 pairs of inputs and outputs the average is an estimate,
         from some inputs, and the worst case an upper bound.
         """
         inputs, outputs = self._cost.shape
@@ -199,33 +197,6 @@ class SamplingMechanism(abc.ABC):
         weights = np.concatenate([none, *self._weights(users)])
         found = weights if users.is_batch else weights[0]
         return np.asarray(found).view(NotForRelease)
-
-    @overload
-    def sample(
-        self,
-        mu: Sequence[float],
-        *,
-        rng: int | np.random.Generator | None = None,
-        executor: futures.Executor | None = None,
-    ) -> int: ...
-
-    @overload
-    def sample(
-        self,
-        mu: Sequence[Sequence[float]],
-        *,
-        rng: int | np.random.Generator | None = None,
-        executor: futures.Executor | None = None,
-    ) -> Draws: ...
-
-    @overload
-    def sample(
-        self,
-        mu: Any,
-        *,
-        rng: int | np.random.Generator | None = None,
-        executor: futures.Executor | None = None,
-    ) -> Any: ...
 
     def sample(
         self,
@@ -326,20 +297,6 @@ class SamplingMechanism(abc.ABC):
         except Exception:
             return np.full(size, np.nan)
         return found if found.shape == (size,) else np.full(size, np.nan)
-
-    def _identity(self) -> tuple[Any, ...]:
-        """Returns what makes two mechanisms of one class equal, beside the measure."""
-        return self._epsilon, self._cost
-
-    def __eq__(self, other: object) -> bool:
-        if type(self) is not type(other) or not isinstance(other, SamplingMechanism):
-            return NotImplemented
-        return self._identity() == other._identity() and np.array_equal(
-            self._base_measure, other._base_measure
-        )
-
-    def __hash__(self) -> int:
-        return hash((type(self), self._epsilon, self._cost))
 
     def __repr__(self) -> str:
         mass = float(self._base_measure.sum())

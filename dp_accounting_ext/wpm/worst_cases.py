@@ -7,7 +7,6 @@ inputs.
 """
 
 from collections.abc import Iterator
-import dataclasses
 import math
 
 import numpy as np
@@ -21,37 +20,24 @@ IndexArray = npt.NDArray[np.intp]
 # Tuning: costs that are sorted once and kept, and those looked at together.
 _KEPT = 1 << 22
 _TOGETHER = 1 << 21
-# Tuning: pairs of inputs and outputs that are looked at one by one, a second or two of
-# points and five of a graph; and those of landmarks.
-MOST_PAIRS = 3 * 10**7
-_LANDMARK_PAIRS = 2 * 10**7
+# Tuning: pairs of inputs and outputs that are looked at one by one, about a second of
+# points; above it, the fewest and the most landmarks.
+MOST_PAIRS = 10**7
 _FEWEST, _MOST = 16, 256
 
 
-@dataclasses.dataclass(frozen=True)
-class Landmarks:
-    """Inputs that are near all others.
+def choose_landmarks(cost: costs.TransportCost) -> tuple[IndexArray, float]:
+    """Returns all inputs if they are few, else, of a metric, inputs far apart.
 
-    Attributes:
-        inputs: (n,) the inputs.
-        radius: No input is further from all of them; infinite if that is unknown.
+    Also returned is how far any input is from the nearest of them, at most.
     """
-
-    inputs: IndexArray
-    radius: float
-
-
-def few_enough(cost: costs.TransportCost) -> bool:
-    """Tells whether all pairs of inputs and outputs can be looked at."""
-    return cost.shape[0] * cost.shape[1] <= MOST_PAIRS
-
-
-def choose_landmarks(cost: costs.TransportCost) -> Landmarks:
-    """Returns landmarks: of a metric, each as far as can be from those before."""
     inputs, outputs = cost.shape
-    count = min(max(_LANDMARK_PAIRS // outputs, _FEWEST), _MOST, inputs)
+    count = min(max(MOST_PAIRS // outputs, _FEWEST), inputs)
+    if count == inputs:
+        return np.arange(inputs), 0.0
+    count = min(count, _MOST)
     if cost.metric_order is None:
-        return Landmarks(np.linspace(0, inputs - 1, count).astype(np.intp), math.inf)
+        return np.linspace(0, inputs - 1, count).astype(np.intp), math.inf
     # The input furthest from any one is at the rim.
     place = int(cost.between_inputs(0).argmax())
     found, nearest = [], np.full(inputs, np.inf)
@@ -59,16 +45,7 @@ def choose_landmarks(cost: costs.TransportCost) -> Landmarks:
         found.append(place)
         nearest = np.minimum(nearest, cost.between_inputs(place))
         place = int(nearest.argmax())
-    return Landmarks(np.unique(found), float(nearest.max()))
-
-
-def bound_everywhere(worst: float, landmarks: Landmarks, order: float) -> float:
-    """Returns an upper bound of φ everywhere from the largest at landmarks.
-
-    The p-th root of φ is a distance from the polytope, so that it changes from one
-    input to another by at most their distance.
-    """
-    return float((worst ** (1 / order) + landmarks.radius) ** order)
+    return np.unique(found), float(nearest.max())
 
 
 class PointCosts:
@@ -175,10 +152,12 @@ def worst_case_cost(
     Source:
         https://arxiv.org/abs/2605.10015, Proposition B.2.
     """
+    inputs, radius = choose_landmarks(cost)
+    order = cost.metric_order or 1.0
+    if math.isinf(radius):
+        inputs, radius = np.arange(cost.shape[0]), 0.0
     most = math.exp(epsilon / 2) * base_measure
-    points = PointCosts(cost, epsilon)
-    if few_enough(cost) or cost.metric_order is None:
-        return float(points.values(most).max())
-    chosen = choose_landmarks(cost)
-    worst = float(points.values(most, chosen.inputs).max())
-    return bound_everywhere(worst, chosen, cost.metric_order)
+    worst = float(PointCosts(cost, epsilon).values(most, inputs).max())
+    # The p-th root of φ is a distance from the polytope, so that it changes from one
+    # input to another by at most their distance.
+    return float((worst ** (1 / order) + radius) ** order) if radius else worst

@@ -3,7 +3,6 @@
 import json
 
 from command_runner import run
-import pytest
 
 from dp_accounting_ext.studies import training_run
 
@@ -33,27 +32,3 @@ def test_json_is_the_table(capsys):
     (result,) = whole["results"]
     assert float(table.splitlines()[-1].split()[2]) == result["noise_multiplier"]
     assert result["epsilon_lower"] <= result["epsilon_upper"] <= 2
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ("--epsilon 0", "--epsilon must be positive and at most 690. Found 0"),
-        ("--epsilon 1e5", "--epsilon must be positive and at most 690. Found 100000"),
-        ("--epsilon nan", "--epsilon must be a number. Found nan"),
-        (
-            "--epsilon 1e-12 --delta 1e-15",
-            "--epsilon must be such as a noise_multiplier",
-        ),
-        ("--delta 1", "--delta must be in (0, 1). Found 1"),
-        ("--selected 51", "must be at most --steps-per-epoch. Found 51 of 50"),
-        ("--steps 1000000000000000000000", "--steps-per-epoch must be at most 2^53"),
-        ("--group-size 5000", "--group-size must be at most 1024. Found 5000"),
-        ("--group-size 0", "--group-size must be at least 1. Found 0"),
-    ],
-)
-def test_bad_input_is_one_line_and_status_2(capsys, options, message):
-    status, out, err = run(capsys, f"{COMMAND} {options}")
-    assert (status, out) == (2, "")
-    assert message in err
-    assert err.count("\n") == 1

@@ -6,7 +6,6 @@ import pytest
 
 from dp_accounting_ext import command_line
 from dp_accounting_ext import risk
-from dp_accounting_ext.studies import calibration
 from dp_accounting_ext.studies import real_loops
 from dp_accounting_ext.studies import training_run
 
@@ -64,31 +63,6 @@ def test_noise_for_a_risk(capsys, options, measure, target):
     assert f"{noise:g}" in out.out
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--tpr", "0.05"], "--fpr must be given"),
-        (["--advantage", "1.5"], "must be in (0, 1). Found 1.5"),
-        (["--ppv", "0.3", "--fpr", "0"], "must be positive"),
-        (["--ppv", "0.3", "--fpr", "0.1", "--prior", "2"], "prior must be in"),
-    ],
-)
-def test_risks_that_mean_nothing(capsys, options, message):
-    status, out = printed(capsys, "calibrate", *RUN, *options)
-    assert status == 2
-    assert message in out.err
-
-
-@pytest.mark.parametrize(
-    ("options", "found"),
-    [([], "none"), (["--epsilon", "1", "--tpr", "0.1"], "epsilon and tpr")],
-)
-def test_one_target_is_asked_for(capsys, options, found):
-    status, out = printed(capsys, "calibrate", *RUN, *options)
-    assert status == 2
-    assert f"Found {found}." in out.err
-
-
 def test_a_statement_of_risks_and_of_the_loop(capsys):
     more = ["--risk", "--loop", "adaptive clipping", "truncated batches"]
     arguments = ["statement", *RUN, "--noise-multiplier", "1.0", *more]
@@ -105,8 +79,3 @@ def test_a_statement_of_risks_and_of_the_loop(capsys):
     status, out = printed(capsys, *arguments[:-1], "early stopping")
     assert status == 2
     assert "Found 'early stopping'" in out.err
-
-
-def test_a_risk_that_is_none():
-    with pytest.raises(ValueError, match="target must be in"):
-        calibration.calibrate_risk(SETTING, risk.advantage, 0.0)

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-COMPARE = "compare --noise-multiplier 2 --steps 5 --delta 1e-6"
+COMPARE = "compare --noise-multiplier 2 --steps-per-epoch 5 --delta 1e-6"
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="Windows has no sh")
 
 
@@ -41,7 +41,9 @@ def test_no_room(arguments, tmp_path):
     assert b"File too large" in done.stderr
 
 
-@pytest.mark.parametrize("arguments", [COMPARE, "compare --steps x", "--help"])
+@pytest.mark.parametrize(
+    "arguments", [COMPARE, "compare --steps-per-epoch x", "--help"]
+)
 def test_closed_streams(arguments):
     done = shell(f"$command {arguments} >&- 2>&-")
     assert done.returncode in (0, 2)
@@ -56,7 +58,7 @@ def test_letters_that_the_terminal_lacks():
 
 
 def test_bad_input_in_a_shell():
-    done = shell("$command compare --steps 5 --delta 1 --noise-multiplier 1")
+    done = shell("$command compare --steps-per-epoch 5 --delta 1 --noise-multiplier 1")
     assert done.returncode == 2
     assert done.stdout == b""
     assert done.stderr == (

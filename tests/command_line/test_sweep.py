@@ -106,21 +106,6 @@ def test_killed_and_interrupted_and_resumed(paths, expected):
     assert table(paths[1]) == expected
 
 
-@posix
-def test_progress_is_shown_on_a_terminal(paths):
-    master, slave = os.openpty()
-    paths[0].write_text(sweep_oracles.small_grid(3))
-    process = start(paths, stderr=slave)
-    out, _ = process.communicate(timeout=300)
-    os.close(slave)
-    shown = os.read(master, 10_000).decode()
-    os.close(master)
-    # The first while processes start, on a slow machine.
-    assert "rows: 1 s" in shown or " of 3 rows" in shown
-    assert "\n" not in shown
-    assert "3 added" in out
-
-
 def deadly(row):
     """Kills its worker for one row, and always."""
     if row["noise_multiplier"] == "1.143":
@@ -161,20 +146,6 @@ class TestInThisProcess:
         assert self.counts(capsys, paths) == (ROWS - 2, 2, 2)
         assert table(paths[1]) == expected
 
-    def test_rows_are_told_apart_by_content(self, capsys, paths):
-        paths[0].write_text(sweep_oracles.small_grid(3))
-        assert self.counts(capsys, paths) == (0, 3, 0)
-        before = paths[1].read_bytes()
-        lines = paths[0].read_text().splitlines()
-        inserted = [lines[0], "9,5,1,1,1e-6", lines[3], lines[1].replace("5,1", "5,01")]
-        inserted += ["1,5,6,1,1e-6", lines[2], "9.0,5,1,1.0,1e-06"]
-        paths[0].write_text("\n".join(inserted) + "\n")
-        assert self.counts(capsys, paths) == (4, 2, 1)
-        assert paths[1].read_bytes().startswith(before)
-        paths[0].write_text(paths[0].read_text().replace("1,5,6,", "1,5,2,"))
-        assert self.counts(capsys, paths) == (5, 1, 0)
-        assert len(table(paths[1])) == 6
-
     def test_from_every_length_of_the_file(self, capsys, paths):
         paths[0].write_text(sweep_oracles.small_grid(2))
         self.sweep(capsys, paths)
@@ -206,40 +177,3 @@ class TestInThisProcess:
         assert (status, out) == (2, "") and err.count("\n") == 1
         assert "--output must be a file, new or with the columns of the grid" in err
         assert paths[1].read_bytes() == content
-
-    @pytest.mark.parametrize(
-        ("rest", "message"),
-        [
-            ("--workers 0", "--workers must be from 1 to 1024. Found 0"),
-            ("--workers x", "--workers must be a whole number"),
-            ("--grid nowhere.csv", "--grid must be a CSV file that can be read. Found"),
-            ("--grid .", "directory"),
-            ("--output .", "--output must be a file"),
-            ("--output nowhere/table.csv", "--output must be a file, new or with"),
-            ("--output /dev/null", "--output must be a file"),
-        ],
-    )
-    def test_bad_input(self, capsys, paths, rest, message):
-        status, out, err = self.sweep(capsys, paths, rest)
-        assert (status, out) == (2, "")
-        assert message in err
-        assert err.count("\n") == 1
-
-    @pytest.mark.parametrize(
-        ("content", "message"),
-        [
-            ("", "must have a header and a row at least"),
-            ("delta\n", "must have a header and a row at least"),
-            (f"{sweep_oracles.HEADER}\n1\n", "must have 5 cells of one line each. Fou"),
-            ('delta\n"a\nb"\n', "cells of one line each. Found others in row 1"),
-            ('"', "must be a CSV file in UTF-8"),
-            ("colour\nred\n", "columns must be of noise_multiplier,"),
-            ("delta,delta\n1,1\n", "each once. Found 'delta'"),
-        ],
-    )
-    def test_a_malformed_grid(self, capsys, paths, content, message):
-        paths[0].write_text(content)
-        status, _, err = self.sweep(capsys, paths)
-        assert status == 2
-        assert message in err and err.count("\n") == 1
-        assert not paths[1].exists()

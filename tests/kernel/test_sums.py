@@ -21,27 +21,6 @@ def test_dot():
         assert error <= (size + 1) * Fraction(2.0**-53) * terms
 
 
-def test_gather():
-    cells, weights = np.array([3, 0, 3, 1]), np.array([0.5, 0.25, 1.0, 2.0])
-    np.testing.assert_array_equal(sums.gather(cells, weights, 5), [0.25, 2, 0, 1.5, 0])
-
-
-@pytest.mark.parametrize("size", [0, 5])
-def test_gathering_quickly(size):
-    cells, weights = np.array([3, 0, 3, 1]), np.array([0.5, 0.25, 1.0, 2.0])
-    found = sums.gather_quickly(cells, weights, size)
-    np.testing.assert_array_equal(found, [0.25, 2, 0, 1.5, 0][: max(size, 4)])
-    assert sums.gather_quickly(cells[:0], weights[:0], size).dtype == np.float64
-    assert sums.gather_quickly(cells[:0], weights[:0]).size == 0
-
-
-def test_gathering_nothing():
-    found = sums.gather(np.zeros(0, dtype=np.int64), np.zeros(0), 3)
-    assert sums.gather(np.zeros(0, dtype=np.int64), np.zeros(0)).size == 0
-    assert found.dtype == np.float64
-    np.testing.assert_array_equal(found, np.zeros(3))
-
-
 @pytest.mark.parametrize("signed", [False, True])
 @pytest.mark.parametrize("number", [1, 3, 20_000])
 def test_gathering_many_errs_by_two_units_at_most(number, signed):
@@ -91,40 +70,3 @@ def test_any_of_has_no_negative_zero():
 def test_any_of_what_is_certain(certain):
     """Bounds on chances may be above one."""
     assert sums.probability_of_any([(0.5, 2), (certain, 1)]) == 1.0
-
-
-@pytest.mark.parametrize("size", [1, 2, 1000, 99_999])
-def test_a_total_is_off_by_two_roundings(size):
-    rng = np.random.default_rng(size)
-    for values in (
-        np.full(size, 0.1),
-        rng.random(size) ** 20,
-        np.exp(-np.linspace(0, 600, size)),
-    ):
-        exact = oracles.exact_total(values)
-        assert abs(Fraction(sums.total(values)) - exact) <= exact * Fraction(2) / 2**53
-
-
-@pytest.mark.parametrize("size", [1, 2, 3, 1000, 99_999])
-def test_a_pairwise_sum_is_off_by_the_logarithm_of_its_length(size):
-    values = np.random.default_rng(size).standard_normal(size)
-    exact = oracles.exact_total(values)
-    allowed = oracles.exact_total(np.abs(values))
-    allowed *= math.ceil(math.log2(size)) if size > 1 else 0
-    assert abs(Fraction(float(sums.pairwise(values))) - exact) <= allowed / 2**53
-
-
-@pytest.mark.parametrize("number", [1, 31, 32, 33, 5000])
-def test_gathering_neighbours_errs_by_34_units_at_most(number):
-    """In whatever order the cells come, and with cells that hold nothing."""
-    generator = np.random.default_rng(number)
-    weights = generator.lognormal(0.0, 20.0, (2, number))
-    cells = np.sort(generator.integers(0, 7, number))
-    cells[number // 2] = 3
-    each = sums.gather_neighbours(cells, list(weights), 9)
-    for found, given in zip(each, weights, strict=True):
-        assert found.size == 9
-        for cell in range(9):
-            exact = oracles.exact_total(given[cells == cell])
-            error = abs(Fraction(float(found[cell])) - exact)
-            assert error <= 34 * Fraction(2.0**-53) * exact

@@ -16,7 +16,6 @@ from hypothesis import Phase
 from hypothesis import settings
 from hypothesis import strategies as st
 import numpy as np
-import pytest
 
 import dp_accounting_ext as ext
 
@@ -78,19 +77,6 @@ def assert_meet(one, other, delta):
     """Requires brackets that meet."""
     for (low, high), (low_2, high_2) in pairs_of_brackets(one, other, delta):
         assert low <= high_2 and low_2 <= high
-
-
-def assert_the_same(one, other, delta, *, rel=1e-6):
-    """Requires brackets that meet, of about the same ends."""
-    assert_meet(one, other, delta)
-    for (low, high), (low_2, high_2) in zip(
-        brackets(one, delta), brackets(other, delta), strict=True
-    ):
-        if math.isfinite(high):
-            assert high == pytest.approx(high_2, rel=rel, abs=1e-12)
-            assert low == pytest.approx(low_2, rel=rel, abs=1e-12)
-        else:
-            assert math.isinf(high_2)
 
 
 def assert_no_worse(better, worse, delta):

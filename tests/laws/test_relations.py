@@ -10,8 +10,8 @@ from lawful import ADD
 from lawful import MILD
 from lawful import NeighborRel
 from lawful import accountant_of
+from lawful import assert_meet
 from lawful import assert_no_worse
-from lawful import assert_the_same
 from lawful import brackets
 from lawful import deltas
 from lawful import law
@@ -35,7 +35,7 @@ Poisson = stock.PoissonSampledDpEvent
 def test_a_group_of_one_is_a_record(noise, rate, count, delta):
     event = Composed([SelfComposed(Poisson(rate, noise), count), noise])
     group = accountant_of(ext.GroupSubsampledEvent(1, event))
-    assert_the_same(group, accountant_of(event), delta)
+    assert_meet(group, accountant_of(event), delta)
 
 
 @law
@@ -61,7 +61,7 @@ def test_larger_groups_never_lose_less(noise, rate, size, count, relation, delta
 def test_groups_compose_inside_and_outside(group, count, delta):
     outside = accountant_of(SelfComposed(group, count))
     one_by_one = accountant_of(*[group] * count)
-    assert_the_same(outside, one_by_one, delta)
+    assert_meet(outside, one_by_one, delta)
 
 
 @law

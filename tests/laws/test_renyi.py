@@ -21,7 +21,8 @@ import dp_accounting_ext as ext
 # What the table of Rényi divergences has theorems for, mostly; it refuses the rest.
 noises = event_trees.edge_leaves(given=False) | event_trees.leaves(LARGE)
 steps = st.integers(1, 12)
-strategies = st.lists(st.floats(0.0, 1.0), min_size=1, max_size=3).map(
+coefficients = st.just(0.0) | event_trees.log_scale(1e-30, 1.0)
+strategies = st.lists(coefficients, min_size=1, max_size=3).map(
     lambda tail: (1.0, *tail)
 )
 amplified = st.one_of(

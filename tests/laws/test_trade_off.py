@@ -2,6 +2,7 @@
 
 import math
 
+import event_trees
 from hypothesis import given
 from hypothesis import strategies as st
 from lawful import accountant_of
@@ -9,7 +10,9 @@ from lawful import cases
 from lawful import law
 from scipy import special
 
-rates = st.floats(-320.0, 0.0).map(lambda x: 10.0**x) | st.sampled_from([0.0, 0.5])
+rates = st.floats(-320.0, 0.0).map(lambda x: 10.0**x) | st.sampled_from(
+    [0.0, 0.5, *event_trees.beside(1e-320, 1e-100)]
+)
 
 
 @law

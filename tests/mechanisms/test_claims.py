@@ -193,13 +193,13 @@ def around(inner):
     )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(SINGLE)
 def test_claims_of_single_mechanisms(mechanism):
     mechanism_laws.assert_claims(mechanism, EPSILONS)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(around(SINGLE))
 def test_claims_of_mechanisms_made_of_others(mechanism):
     mechanism_laws.assert_claims(mechanism, EPSILONS)

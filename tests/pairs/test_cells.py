@@ -12,11 +12,7 @@ import numpy as np
 import oracles
 import pytest
 
-from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.pairs import cells
-
-Bound = dominating_pair.Bound
-Direction = dominating_pair.Direction
 
 
 @st.composite
@@ -75,25 +71,6 @@ def test_ends_keep_both_masses(law):
     assert sum(oracles.exact(split)) == sum(oracles.exact(masses))
     mean = sum(oracles.exact(means(edges, shares) * masses))
     assert sum(oracles.exact(ratios * split)) == mean
-
-
-def test_no_more_than_a_cells_mass_is_moved():
-    """Rounding may make a share more than one, and no mass is below zero."""
-    _, split = cells.upper_atoms(np.array([1.0, 2.0]), np.ones(1), np.array([1.5]))
-    assert split.tolist() == [0.0, 1.0]
-
-
-@given(cut_laws(), st.floats(-4.0, 5.0))
-def test_a_lower_pair_is_below_the_cells(law, epsilon):
-    edges, masses, shares = law
-    places = means(edges, shares)
-    pair = cells.lower_pair(places, masses, 1e-12, 1e-13)
-    assert pair.bound is Bound.LOWER
-    assert pair.infinity_mass == pair.zero_mass == 0
-    assert (pair.mass_error, pair.ratio_error) == (1e-12, 1e-13)
-    for direction in Direction:
-        truth = oracles.stored_delta(pair, epsilon, direction)
-        assert pair.delta(epsilon, direction) <= truth
 
 
 @pytest.mark.parametrize("kept", [0, 1, 2])

@@ -110,33 +110,3 @@ def test_gaussians_are_exact(sigma, members):
             found = chained.of(direction).epsilon(delta, direction)
             assert found >= lower
             assert found <= upper * (1 + 1e-5)
-
-
-def test_a_chain_of_many_atoms_is_split_onto_a_grid():
-    pair = gaussian.dominating_pair_of(2.0, Bound.UPPER, tail_mass=1e-20)
-    chained = chained_pairs.chain_one_way(pair, pair)
-    assert chained.ratios.size < 70_000
-    for epsilon in (0.0, 1.0, 3.0):
-        truth = gaussian.delta(1.0, epsilon, Bound.LOWER)
-        assert truth <= chained.delta(epsilon, Direction.REMOVE) <= truth * (1 + 1e-5)
-
-
-def test_what_has_no_privacy_and_what_tells_nothing():
-    pair = gaussian.dominating_pair_of(1.0, Bound.UPPER, tail_mass=1e-20)
-    nothing = dominating_pair.identity_pair(Bound.UPPER)
-    all_of_it = dominating_pair.trivial_pair(Bound.UPPER)
-    for chained in (
-        chained_pairs.chain_one_way(pair, nothing),
-        chained_pairs.chain_one_way(nothing, pair),
-    ):
-        found = chained.delta(0.5, Direction.REMOVE)
-        truth = pair.delta(0.5, Direction.REMOVE)
-        assert truth <= found <= truth * (1 + 1e-9)
-    assert chained_pairs.chain_one_way(pair, all_of_it).infinity_mass == 1.0
-    assert chained_pairs.chain_one_way(all_of_it, pair).infinity_mass == 1.0
-
-
-def test_lower_bounds_are_refused():
-    pair = gaussian.dominating_pair_of(1.0, Bound.LOWER, tail_mass=1e-20)
-    with pytest.raises(ValueError, match="must be upper bounds"):
-        chained_pairs.chain_one_way(pair, pair)

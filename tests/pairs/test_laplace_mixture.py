@@ -1,17 +1,11 @@
 """Laplace mixtures: the largest loss to forty digits, however small it is."""
 
-import math
-
 from hypothesis import given
-from hypothesis import settings
 from hypothesis import strategies as st
 import mpmath
 import pytest
 
-from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.pairs import laplace_mixture
-
-Bound = dominating_pair.Bound
 
 Mixture = laplace_mixture.Mixture
 
@@ -32,7 +26,6 @@ def exact_loss(p, q):
         return max(log_ratio(high), -log_ratio(low))
 
 
-@settings(max_examples=200, deadline=None)
 @given(
     st.floats(-30.0, -0.001), st.floats(-12.0, 3.0), st.sampled_from([0.0, 0.5, 1.0])
 )
@@ -49,38 +42,3 @@ def test_the_largest_loss_of_a_sample(log_rate, log_shift, also_below):
     )
     found = laplace_mixture.largest_loss(Mixture(p), Mixture(q))
     assert found == pytest.approx(float(truth), rel=2e-13)
-
-
-@pytest.mark.parametrize("shift", [1e-3, 1.0, 699.0, 701.0, 1e10])
-def test_the_largest_loss_without_a_sample_is_the_shift(shift):
-    p, q = Mixture(((shift, 1.0),)), Mixture(((0.0, 1.0),))
-    assert laplace_mixture.largest_loss(p, q) == pytest.approx(shift, rel=1e-15)
-    assert math.isfinite(laplace_mixture.largest_loss(p, q))
-
-
-@pytest.mark.parametrize("distance", [1e-6, 0.1, 1.0, 30.0])
-@pytest.mark.parametrize("epsilon", [-40.0, -1.0, -0.05, 0.0, 0.05, 0.9, 2.0, 29.0])
-def test_one_shift_in_closed_form(distance, epsilon):
-    """Against the integral over where P is larger, in 40 digits."""
-    with mpmath.workdps(40):
-        d, e = mpmath.mpf(distance), mpmath.mpf(epsilon)
-        # The loss is 2 x − d between 0 and d: P is larger from (e + d) / 2 on.
-        place = min(max((e + d) / 2, 0), d)
-        above_p = 1 - mpmath.exp(place - d) / 2
-        above_q = mpmath.exp(-place) / 2
-        truth = max(above_p - mpmath.exp(e) * above_q, 1 - mpmath.exp(e), 0)
-    lower, upper = (
-        laplace_mixture.delta(distance, epsilon, bound)
-        for bound in (Bound.LOWER, Bound.UPPER)
-    )
-    assert lower <= truth <= upper
-    assert upper - lower <= 1e-12
-    if 1e-12 < truth < 1 and epsilon >= 0:
-        low, high = (
-            laplace_mixture.epsilon(distance, float(truth), bound)
-            for bound in (Bound.LOWER, Bound.UPPER)
-        )
-        assert high - low <= 1e-11
-        # δ as a float is off by its rounding, and ε by twice that over 1 − δ.
-        rounding = 1e-11 + 4e-16 / float(1 - truth)
-        assert low - rounding <= epsilon <= high + rounding

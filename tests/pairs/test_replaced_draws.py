@@ -4,15 +4,12 @@ import math
 
 import asked
 import mpmath
-import numpy as np
 import oracles
 import pytest
 
 from dp_accounting_ext.kernel import dominating_pair
-from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import batches
 from dp_accounting_ext.mechanisms import interface
-from dp_accounting_ext.pairs import replaced_draws
 from dp_accounting_ext.pairs import sampled_members
 
 Bound = dominating_pair.Bound
@@ -60,46 +57,6 @@ def test_it_is_no_more_than_the_theorem_and_less_for_many_runs(size, draws, sigm
         assert found > least * theirs
     # 18.05 for 17.78, and 126.3 for 61.2.
     assert found < 0.99 * theirs
-
-
-def test_of_few_hits_two_datasets_attain_it():
-    """Theorem L.5 gives 3.6432: its datasets share no batch without a hit."""
-    mechanism, _ = pair_of(1000, 10, 1.0)
-    found = asked.bounds_of({mechanism: 1}, 1e-4)
-    lower, upper = found.lower_epsilon(1e-5), found.upper_epsilon(1e-5)
-    assert 3.6331 < lower <= upper < lower + 1e-4
-
-
-def test_one_draw_is_a_batch_of_one():
-    """Where none is drawn twice the profile is that of sampling a subset."""
-    _, pair = pair_of(20, 1, 2.0)
-    for epsilon in (0.0, 0.3, 1.0):
-        p = [(0.0, 0.95), (1.0, 0.05)]
-        truth = oracles.shift_mixture_deltas(p, [(0.0, 1.0)], epsilon)["remove"]
-        for direction in Direction:
-            found = pair.delta(epsilon, direction)
-            assert truth <= found <= truth * (1 + mpmath.mpf("1e-5"))
-
-
-def test_each_bound_counts_where_it_is_the_smaller():
-    laplace = additive_noise.laplace(1.0)
-    one = interface.pairs_of(laplace, Bound.UPPER, 1e-20).remove
-    worse = interface.pairs_of(additive_noise.laplace(0.5), Bound.UPPER, 1e-20).remove
-    trivial = dominating_pair.trivial_pair(Bound.UPPER)
-    sampled = replaced_draws.dominating_pair_of(one, worse, trivial, 0.25, 0.0)
-    star = replaced_draws.dominating_pair_of(trivial, trivial, one, 1.0, 0.0)
-    for epsilon in np.linspace(0.0, 0.9, 7):
-        kappa = 1 + math.expm1(epsilon) / 0.25
-        share = math.exp(epsilon) / kappa
-        near, far = (
-            each.hockey_stick(math.log(kappa), Direction.REMOVE)
-            for each in (one, worse)
-        )
-        expected = 0.25 * ((1 - share) * near + share * far)
-        found = sampled.delta(epsilon, Direction.REMOVE)
-        assert expected <= found <= expected * 1.001 + 1e-12
-        known = one.delta(epsilon, Direction.REMOVE)
-        assert known <= star.delta(epsilon, Direction.ADD) <= known * 1.001 + 1e-12
 
 
 @pytest.mark.parametrize(

@@ -8,50 +8,6 @@ import pytest
 from dp_accounting_ext.pairs import sampled_members
 
 
-def assert_weights(found, truth):
-    assert sum(weight for _, weight in found) == pytest.approx(1.0, rel=1e-12)
-    for shift, weight in found:
-        exact = truth(int(shift))
-        assert abs(Fraction(weight) - exact) <= exact * Fraction(4, 10**13)
-    kept = {int(shift) for shift, _ in found}
-    return kept
-
-
-@pytest.mark.parametrize(
-    ("members", "rate"), [(1, 0.25), (16, 1e-3), (64, 1e-4), (5, 0.9)]
-)
-def test_poisson(members, rate):
-    exact = Fraction(rate)
-
-    def truth(i):
-        return math.comb(members, i) * exact**i * (1 - exact) ** (members - i)
-
-    kept = assert_weights(sampled_members.poisson(members, rate), truth)
-    assert kept == set(range(members + 1))
-
-
-@pytest.mark.parametrize(
-    ("members", "size", "batch"), [(1, 10, 3), (4, 10, 8), (16, 60_000, 600), (9, 9, 4)]
-)
-def test_without_replacement(members, size, batch):
-    def truth(i):
-        ways = math.comb(members, i) * math.comb(size - members, batch - i)
-        return Fraction(ways, math.comb(size, batch))
-
-    found = sampled_members.without_replacement(members, size, batch)
-    kept = assert_weights(found, truth)
-    assert kept == {i for i in range(members + 1) if 0 <= batch - i <= size - members}
-
-
-def test_with_replacement():
-    chance = Fraction(4 / 50)
-
-    def truth(i):
-        return math.comb(20, i) * chance**i * (1 - chance) ** (20 - i)
-
-    assert_weights(sampled_members.with_replacement(4, 50, 20), truth)
-
-
 @pytest.mark.parametrize("members", [0, 3])
 def test_ends(members):
     assert sampled_members.unsampled(members) == ((float(members), 1.0),)

@@ -1,7 +1,5 @@
 """Earlier bounds on random allocation: on their side of the certified ones."""
 
-import math
-
 import dp_accounting
 from dp_accounting.rdp import rdp_privacy_accountant
 import numpy as np
@@ -63,33 +61,6 @@ def test_each_number_is_what_its_authors_software_says(row):
     assert found == pytest.approx(theirs, rel=agreement)
 
 
-@pytest.mark.parametrize(
-    ("setting", "combined", "dong"),
-    [
-        ((1.0, 1, 1000), 0.290842, 1.26454),
-        ((1.0, 1, 100), 1.31789, 1.97117),
-    ],
-)
-def test_epsilons_are_what_their_authors_software_says(setting, combined, dong):
-    """The same package's allocation_epsilon_combined, a search to 1e-3, and DCO."""
-    found = earlier_allocation.combined_epsilon(*setting, 1e-6)
-    assert found == pytest.approx(combined, rel=3e-4)
-    found = earlier_allocation.dong_epsilon(*setting, 1e-6)
-    assert found == pytest.approx(dong, rel=1e-5)
-
-
-def test_where_several_steps_are_drawn_each_round_adds_its_shift():
-    """The package counts the shift of one round however many there are."""
-    noise, selected, steps, epsilon = 1.0, 4, 400, 1.0
-    found = earlier_allocation.direct_add_delta(noise, selected, steps, epsilon)
-    mean = math.sqrt(selected**2 / steps) / noise
-    shift = (1 - selected / steps) / (2 * noise**2)
-    one = oracles.gaussian_delta(mean, epsilon - shift)
-    each = oracles.gaussian_delta(mean, epsilon - selected * shift)
-    assert float(one) == pytest.approx(0.000475389, rel=1e-4)
-    assert found == pytest.approx(float(each), rel=1e-9)
-
-
 def certified(noise, selected, steps):
     step = dp_accounting.GaussianDpEvent(noise)
     event = ext.RandomAllocationEvent(step, selected, steps)
@@ -107,27 +78,6 @@ def test_all_bounds_of_a_profile_are_on_their_side(epsilon):
     assert least == pytest.approx(float(exact), rel=1e-3)
 
 
-@pytest.mark.parametrize("direction", [REMOVE, ADD])
-def test_each_method_alone_is_a_bound(direction):
-    noise, steps = 1.0, 50
-    for epsilon in (0.3, 0.8):
-        lower, _ = certified(noise, 1, steps).get_delta_bounds(epsilon)
-        setting = noise, 1, steps, epsilon
-        found = [
-            earlier_allocation.decomposition_delta(*setting, direction),
-            earlier_allocation.recursive_delta(*setting, direction),
-        ]
-        if direction == REMOVE:
-            # The larger direction here.
-            assert min(found) >= lower
-            assert earlier_allocation.direct_remove_delta(*setting) >= lower
-        else:
-            shift = (1 - 1 / steps) / 2
-            exact = oracles.gaussian_delta(1 / math.sqrt(steps), epsilon - shift)
-            direct = earlier_allocation.direct_add_delta(*setting)
-            assert direct == pytest.approx(float(exact), rel=1e-9)
-
-
 def test_a_monte_carlo_mean_is_near_and_its_limit_above():
     epsilons = [0.5, 1.0, 2.0]
     means, limits = earlier_allocation.monte_carlo_deltas(
@@ -143,10 +93,3 @@ def test_a_monte_carlo_mean_is_near_and_its_limit_above():
         truth = accountant.get_delta(epsilon)
         assert mean == pytest.approx(truth, rel=0.05)
         assert truth <= limit <= 1.2 * truth
-
-
-def test_limits_are_those_of_the_relative_entropy():
-    assert earlier_allocation.upper_limit(0.0, 1000, 0.05) == pytest.approx(
-        -math.expm1(math.log(0.05) / 1000)
-    )
-    assert earlier_allocation.upper_limit(1.0, 10, 0.05) == 1.0

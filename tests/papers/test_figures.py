@@ -2,14 +2,12 @@
 
 import math
 
-import dp_accounting
 import draw
 import numpy as np
 from papers import allocation_figures
 from papers import group_figures
 from papers import mean_estimation
 from papers import picture
-from papers import preamble
 from papers import ring
 import pytest
 
@@ -82,13 +80,6 @@ def test_every_figure_is_drawn_with_its_table(pictures, name, tmp_path):
     assert len([line for line in lines if not line.startswith("#")]) == 1 + points
 
 
-def test_the_script_draws_what_is_named(tmp_path, capsys):
-    draw.main([str(tmp_path / "new"), "--only", "paper1-figure7", "--format", "svg"])
-    names = {path.name for path in (tmp_path / "new").iterdir()}
-    assert names == {"paper1-figure7.svg", "paper1-figure7.csv"}
-    assert "paper1-figure7.svg" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize("number", [1, 10, 11])
 def test_epsilon_falls_with_noise_and_rises_with_steps(pictures, number):
     sign = 1 if number == 11 else -1
@@ -111,21 +102,6 @@ def test_earlier_bounds_of_a_profile_are_on_their_side(pictures):
         assert (curves[allocation_figures.CHUA_LABEL] <= drawn.upper).all()
         means = curves[allocation_figures.MEAN_LABEL]
         assert (curves[allocation_figures.LIMIT_LABEL] >= means).all()
-
-
-def test_poisson_and_allocation_cross(pictures):
-    _, ratio = pictures["paper1-figure7"].panels[1].curves
-    assert ratio.lower[0] > 1 > ratio.upper[-1]
-
-
-def test_simulated_errors_are_as_expected(pictures):
-    curves = curves_of(pictures["paper1-figure4"])
-    for scheme in mean_estimation.SCHEMES:
-        expected = np.asarray(curves[scheme].upper)
-        simulated = np.asarray(curves[f"{scheme}, simulated"].upper)
-        # Six deviations of a mean of squares of normal errors.
-        assert (abs(simulated / expected - 1) < 6 * math.sqrt(2 / 1000)).all()
-    assert curves["random allocation"].upper[-1] < curves["Poisson sampling"].upper[-1]
 
 
 @pytest.mark.parametrize("scheme", mean_estimation.SCHEMES)
@@ -153,29 +129,6 @@ def test_the_least_noise_meets_the_target():
         epsilon = ext.PLDAccountant().compose(event).get_epsilon(1e-6)
         assert (epsilon <= 1.0) == (factor == 1.0)
     assert noise < mean_estimation.least_noise(mean_estimation.RENYI, task)
-
-
-def test_larger_blocks_need_more_noise(pictures):
-    tight, renyi = pictures["paper1-figure5"].panels[0].curves
-    assert 1 < tight.upper[0] < tight.upper[1] < 1.5
-    assert (np.asarray(renyi.upper) > tight.upper).all()
-
-
-def test_preamble_is_plain_training_where_every_block_is_sent(monkeypatch):
-    monkeypatch.setattr(preamble, "plain_noise", lambda rate: 1.5)
-    setting = preamble.Setting(2**16, 0.1, communication=preamble.DIMENSION)
-    assert setting.num_selected == setting.num_steps == 16
-    noise = setting.noise(1.0)
-    assert noise / math.sqrt(16) == pytest.approx(1.5, rel=1e-15)
-    plain = dp_accounting.SelfComposedDpEvent(
-        dp_accounting.PoissonSampledDpEvent(0.1, dp_accounting.GaussianDpEvent(1.5)),
-        100,
-    )
-    epsilons = [
-        ext.PLDAccountant().compose(event).get_epsilon(1e-6)
-        for event in (setting.event(noise), plain)
-    ]
-    assert epsilons[0] == pytest.approx(epsilons[1], rel=1e-4)
 
 
 def test_both_kinds_of_sums_are_above_the_truth(pictures):

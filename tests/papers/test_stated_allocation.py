@@ -75,28 +75,6 @@ def test_an_infinite_loss_stays_infinite():
     assert pair.dual().infinite == pytest.approx(1 - masses @ np.exp(-losses))
 
 
-def test_sums_are_those_of_all_pairs():
-    generator = np.random.default_rng(1)
-    one, other = (
-        stated.Sum(first, 0.05, masses / masses.sum())
-        for first, masses in zip((0.3, -1.0), generator.random((2, 60)), strict=True)
-    )
-    exact = np.exp(one.logarithms)[:, None] + np.exp(other.logarithms)
-    masses = one.masses[:, None] * other.masses
-    up, down = (stated._convolved(one, other, side) for side in (True, False))
-    assert up.first == pytest.approx(np.log(np.exp(0.3) + np.exp(-1.0)))
-    assert down.infinite == 0 and down.masses.sum() == pytest.approx(1)
-    for level in up.logarithms:
-        above = float(masses[exact > np.exp(level)].sum())
-        for found, low, high in ((up, 0, 0.05), (down, -0.05, 0)):
-            moved = float(found.masses[found.logarithms > level - 1e-9].sum())
-            moved += found.infinite
-            assert moved >= float(masses[exact > np.exp(level - low)].sum()) - 1e-12
-            nearer = float(masses[exact > np.exp(level - high - 1e-9)].sum())
-            assert moved <= nearer + 1e-12
-        assert above >= 0
-
-
 @pytest.mark.parametrize("steps", [2, 100])
 def test_fourier_sums_are_above_and_near(steps):
     gaussian = dp_accounting.GaussianDpEvent(1.0)
@@ -108,10 +86,3 @@ def test_fourier_sums_are_above_and_near(steps):
         for epsilon in (0.05, 0.1, 0.3):
             assert profile(epsilon) >= least.get_delta_for_epsilon(epsilon)
             assert profile(epsilon) <= 1.02 * most.get_delta_for_epsilon(epsilon)
-
-
-def test_epsilon_is_where_the_profile_falls_to_delta():
-    found = stated.epsilon_at(lambda epsilon: math.exp(-epsilon), 1e-3)
-    assert found == pytest.approx(math.log(1e3), rel=1e-8)
-    assert math.exp(-found) <= 1e-3
-    assert stated.epsilon_at(lambda epsilon: 1e-3, 1e-6) == math.inf

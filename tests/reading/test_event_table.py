@@ -1,6 +1,5 @@
 """Every event of the table: special values, what is refused, and events of others."""
 
-import dataclasses
 import math
 
 import asked
@@ -9,28 +8,19 @@ import dp_accounting
 from dp_accounting import dp_event as stock_events
 from dp_accounting import privacy_accountant
 import mpmath
-import numpy as np
 import oracles
 import pytest
 
 import dp_accounting_ext as ext
-from dp_accounting_ext.kernel import dominating_pair
-from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import discrete_outputs
-from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.reading import event_table
 
 NeighborRel = privacy_accountant.NeighboringRelation
 accountant_of = asked.accountant_of
 Gaussian = dp_accounting.GaussianDpEvent
-Laplace = dp_accounting.LaplaceDpEvent
-Poisson = dp_accounting.PoissonSampledDpEvent
 Composed = dp_accounting.ComposedDpEvent
 SelfComposed = dp_accounting.SelfComposedDpEvent
-
-
-RANDOMIZED_RESPONSE = stock_events.RandomizedResponseDpEvent(0.5, 4)
 
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)
@@ -47,24 +37,8 @@ class TwiceEvent(dp_accounting.DpEvent):
     event: dp_accounting.DpEvent
 
 
-@dataclasses.dataclass(frozen=True)
-class CoinFlip(interface.Mechanism):
-    """A third party's mechanism: a coin that tells with probability 1/4."""
-
-    def pairs(self, bound, tail_mass):
-        pair = dominating_pair.DominatingPair(
-            np.ones(1), np.array([0.75]), 0.25, 0.25, bound
-        )
-        return dominating_pair.DirectedPairs.same(pair)
-
-
-@pytest.fixture
-def registry(monkeypatch):
-    monkeypatch.setattr(event_table, "_TABLE", dict(event_table._TABLE))
-
-
 class TestRegister:
-    def test_events_of_ones_own(self, registry):
+    def test_events_of_ones_own(self, own_table):
         assert not ext.PLDAccountant().supports(StaircaseEvent(1.0))
         ext.PLDAccountant.register(
             StaircaseEvent,
@@ -86,7 +60,7 @@ class TestRegister:
             truth = max(oracles.discrete_deltas(p, q, epsilon).values())
             assert truth <= sampled.get_delta(epsilon) <= truth * (1 + 1e-2)
 
-    def test_inner_events_are_read_by_the_reader(self, registry):
+    def test_inner_events_are_read_by_the_reader(self, own_table):
         ext.PLDAccountant.register(
             TwiceEvent,
             lambda event, reader: compositions.compose(
@@ -98,21 +72,6 @@ class TestRegister:
         unsupported = TwiceEvent(stock_events.UnsupportedDpEvent())
         assert not ext.PLDAccountant().supports(unsupported)
 
-    def test_mechanisms_of_ones_own(self, registry):
-        ext.PLDAccountant.register(StaircaseEvent, lambda event, reader: CoinFlip())
-        accountant = accountant_of(StaircaseEvent(0.0), 2)
-        lower, upper = accountant.get_delta_bounds(3.0)
-        assert lower <= 1 - 0.75**2 <= upper
-        assert upper <= lower * (1 + 4e-9)
-
-    def test_subclasses_are_their_parents_unless_registered(self, registry):
-        class QuietGaussian(Gaussian):
-            pass
-
-        assert accountant_of(QuietGaussian(1.0)).get_epsilon(1e-6) == accountant_of(
-            Gaussian(1.0)
-        ).get_epsilon(1e-6)
-
     @pytest.mark.parametrize(
         ("event_type", "construction", "message"),
         [
@@ -121,11 +80,11 @@ class TestRegister:
             (StaircaseEvent, 5, "construction must be callable. Found 5"),
         ],
     )
-    def test_bad_registrations(self, registry, event_type, construction, message):
+    def test_bad_registrations(self, own_table, event_type, construction, message):
         with pytest.raises(TypeError, match=message):
             ext.PLDAccountant.register(event_type, construction)
 
-    def test_upstreams_random_allocation_where_it_exists(self, registry):
+    def test_upstreams_random_allocation_where_it_exists(self, own_table):
         @attr.s(frozen=True, slots=True, auto_attribs=True)
         class RandomAllocationDpEvent(dp_accounting.DpEvent):
             event: dp_accounting.DpEvent
@@ -161,17 +120,3 @@ def test_every_stock_event_has_a_builder_or_is_refused():
             assert not ext.PLDAccountant().supports(event)
     assert {"GaussianDpEvent", "LaplaceDpEvent", "NoOpDpEvent"}.isdisjoint(unread)
     assert "UnsupportedDpEvent" in unread
-
-
-class Louder(stock_events.GaussianDpEvent):
-    """A Gaussian event by its fields alone."""
-
-
-def test_a_subclass_with_a_mechanism_of_its_own_is_no_parent(monkeypatch):
-    """To neither accountant: it was a Gaussian event to the Rényi accountant."""
-    monkeypatch.setattr(event_table, "_TABLE", dict(event_table._TABLE))
-    ext.PLDAccountant.register(
-        Louder, lambda event, _: additive_noise.Gaussian(event.noise_multiplier / 3)
-    )
-    found = ext.RdpAccountant([2.0]).compose(Louder(1.0)).rdp
-    assert 9.0 <= found[0] <= 9.0 * (1 + 1e-5)

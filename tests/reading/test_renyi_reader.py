@@ -3,7 +3,6 @@
 import attr
 import dp_accounting
 from dp_accounting import dp_event
-import numpy as np
 import pytest
 
 from dp_accounting_ext.reading import event_reader
@@ -12,8 +11,6 @@ from dp_accounting_ext.reading import renyi_reader
 from dp_accounting_ext.renyi import curves
 
 NeighborRel = dp_accounting.NeighboringRelation
-Gaussian = dp_event.GaussianDpEvent
-ORDERS = (2.0, 8.0)
 
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)
@@ -28,16 +25,6 @@ def reader_of(row, relation=NeighborRel.ADD_OR_REMOVE_ONE):
     return renyi_reader.Reader(relation, {NewerEvent: row})
 
 
-def test_the_curves_of_a_tree_are_counted():
-    reader = event_table.curve_reader(NeighborRel.ADD_OR_REMOVE_ONE)
-    tree = dp_event.ComposedDpEvent(
-        [dp_event.SelfComposedDpEvent(Gaussian(2.0), 3), Gaussian(2.0)]
-    )
-    assert reader.curve(tree).rdp(ORDERS) == pytest.approx(
-        4 * np.array(ORDERS) / 8, rel=1e-12
-    )
-
-
 def test_a_field_that_is_not_read_is_refused():
     def build(event, reader):
         return curves.gaussian(event.scale)
@@ -47,20 +34,6 @@ def test_a_field_that_is_not_read_is_refused():
         reader_of(row).curve(NewerEvent(1.0, 2.0))
     # Of its default it means what it meant.
     assert reader_of(row).curve(NewerEvent(1.0)) == curves.gaussian(1.0)
-
-
-def test_a_known_event_is_built_with_the_reader():
-    def build(event, reader):
-        assert reader.in_sample
-        return curves.gaussian(event.scale * reader.norms_replaced)
-
-    row = event_reader.Row(frozenset({"scale", "surprise"}), None, build)
-    for relation, norms in (
-        (NeighborRel.ADD_OR_REMOVE_ONE, 1),
-        (NeighborRel.REPLACE_ONE, 2),
-    ):
-        found = reader_of(row, relation).sampled(NewerEvent(0.5))
-        assert found.distance() == pytest.approx(0.5 * norms, rel=1e-14)
 
 
 def test_unknown_events_and_relations_are_refused_by_name():

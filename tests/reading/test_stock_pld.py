@@ -1,14 +1,11 @@
 """The stock library's distributions, read and written."""
 
 import math
-import subprocess
-import sys
 
 import dp_accounting
 from dp_accounting.pld import pld_pmf
 from dp_accounting.pld import privacy_loss_distribution
 import numpy as np
-import oracles
 import pytest
 
 from dp_accounting_ext import pld
@@ -85,11 +82,6 @@ class TestStockDistributions:
         found = pld.poisson_subsample(given, 0.5)
         assert found.get_delta_for_epsilon(600.0) >= 0.5 * mass
 
-    def test_losses_are_raised_no_further_than_they_must(self):
-        """Of −0.1 alone Σ p e^{−loss} is above one: it becomes zero, not 600."""
-        found = pld.poisson_subsample(sparse({6000: 1e-290, -1: 1.0}), 1.0)
-        assert found.get_delta_for_epsilon(0.0) <= 1e-9
-
     @pytest.mark.parametrize("pessimistic", [True, False])
     @pytest.mark.parametrize(
         "losses",
@@ -117,45 +109,6 @@ class TestStockDistributions:
                 assert found <= truth * (1 + 1e-12)
         allocated = pld.random_allocation(given, 1, 3)
         assert 0 <= allocated.get_delta_for_epsilon(0.5) <= 1
-
-    @pytest.mark.parametrize("interval", [1e10, 1e300])
-    @pytest.mark.parametrize("pessimistic", [True, False])
-    def test_vast_intervals(self, interval, pessimistic):
-        found = pld.from_event(
-            Gaussian(1.0),
-            value_discretization_interval=interval,
-            pessimistic_estimate=pessimistic,
-        )
-        truth = oracles.gaussian_delta(1.0, 0.0)
-        delta = found.get_delta_for_epsilon(0.0)
-        assert (delta >= truth) if pessimistic else (delta <= truth)
-        assert found.get_epsilon_for_delta(0.5) >= 0
-
-    def test_a_million_atoms_within_memory_and_time(self):
-        code = """
-import resource
-import numpy as np
-from dp_accounting.pld import pld_pmf, privacy_loss_distribution
-from dp_accounting_ext import pld
-from dp_accounting_ext.mechanisms import additive_noise
-from dp_accounting_ext.validation import event_trees
-from dp_accounting_ext.mechanisms import interface
-from dp_accounting_ext.mechanisms import additive_noise
-from dp_accounting_ext.validation import event_trees
-from dp_accounting_ext.mechanisms import interface
-from dp_accounting_ext.mechanisms import allocated
-indices = np.random.default_rng(1).integers(-10**10, 10**10, 10**6).tolist()
-sparse = pld_pmf.SparsePLDPmf(dict.fromkeys(indices, 1e-6), 1e-4, 0.0, True)
-given = privacy_loss_distribution.PrivacyLossDistribution(sparse)
-delta = pld.poisson_subsample(given, 0.5).get_delta_for_epsilon(1.0)
-assert 0.2497 <= delta <= 0.5, delta
-usage = resource.getrusage(resource.RUSAGE_SELF)
-print(usage.ru_maxrss / 1024)
-"""
-        done = subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, check=True
-        )
-        assert float(done.stdout) < 2048
 
 
 MECHANISMS = [
@@ -195,16 +148,3 @@ def test_what_is_written_is_on_the_side_of_its_pairs(mechanism, interval, bound)
                 assert known >= stocks
                 assert known >= ours
             assert stocks == pytest.approx(known, abs=interval)
-
-
-def test_an_interval_that_does_not_fit_memory_is_refused():
-    pairs = interface.pairs_of(MECHANISMS[0], Bound.UPPER, 1e-14)
-    remedy = r"^value_discretization_interval must be at least .* Found 1e-12\.$"
-    with pytest.raises(ValueError, match=remedy):
-        stock_pld.write(pairs, 1e-12)
-
-
-@pytest.mark.parametrize("value", [None, 1.0, "pld", pld_pmf])
-def test_what_is_no_distribution(value):
-    with pytest.raises(TypeError, match=r"must be a PrivacyLossDistribution. Found"):
-        stock_pld.read(value)

@@ -377,9 +377,11 @@ class _Apart:
         others: dict[Any, Row] = {}
         for i, column in enumerate(zip(*channel.rows, strict=True)):
             q, p = column[0], column[1]
-            if p > 0 and q > 0:
+            # Of balls that are all error there is no number.
+            loss = float((p / q).log()) if p > 0 and q > 0 else math.nan
+            if math.isfinite(loss):
                 finite.append(i)
-                losses.append(float((p / q).log()))
+                losses.append(loss)
                 weights.append(max(float(p), float(q)))
             elif channel.side is Side.HIGH:
                 # Split to both ends; what is in doubt is raised there.
@@ -392,7 +394,7 @@ class _Apart:
             channel,
             np.array(finite, dtype=int)[order],
             np.array(losses)[order],
-            np.maximum(np.array(weights)[order], 1e-300),
+            np.clip(np.array(weights)[order], 1e-300, 1.0),
             [end for end in others.values() if any(x != 0 for x in end)],
         )
 
@@ -603,11 +605,10 @@ class _Lattice:
 
     def channel(self) -> Channel:
         ends = [(self.sinks[0], ZERO), (ZERO, self.sinks[1])]
-        columns = [
-            (a, b)
-            for a, b in [*zip(self.q, self.p, strict=True), *ends]
-            if (a > 0 or b > 0) and (self.side is Side.HIGH or (a >= 0 and b >= 0))
-        ]
-        return Channel(
-            [list(row) for row in zip(*columns, strict=True)], self.side, self.blur
-        )
+        columns = [*zip(self.q, self.p, strict=True), *ends]
+        if self.side is Side.HIGH:
+            columns = [(a.abs_upper(), b.abs_upper()) for a, b in columns]
+        # What is in doubt a lower bound leaves out.
+        kept = [(a, b) for a, b in columns if (a > 0 or b > 0) and a >= 0 and b >= 0]
+        rows = [[column[i] for column in kept] for i in (0, 1)]
+        return Channel(rows, self.side, self.blur)

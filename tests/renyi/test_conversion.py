@@ -68,12 +68,3 @@ def test_an_epsilon_whose_products_do_not_fit(epsilon):
         assert 0 <= found <= (1e-300 if curve <= epsilon else 1)
         found, _ = conversion.delta([2.0, 64.0], [curve] * 2, epsilon)
         assert 0 <= found <= (1e-300 if curve <= 1 else 1)
-
-
-def test_ends():
-    assert conversion.epsilon([2.0], [0.0], 0.0)[0] == 0
-    assert conversion.epsilon([2.0], [1e-9], 0.0)[0] == math.inf
-    assert conversion.epsilon([2.0], [math.inf], 1.0)[0] == math.inf
-    assert conversion.delta([2.0], [math.inf], math.inf)[0] == 1
-    assert conversion.delta([2.0], [5.0], math.inf)[0] == 0
-    assert conversion.delta([2.0], [0.0], 0.0)[0] == 0

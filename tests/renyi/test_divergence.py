@@ -1,12 +1,9 @@
 """Excesses over the mean, moments and sums, without cancellation."""
 
-import math
-
 from hypothesis import given
 from hypothesis import strategies as st
 import mpmath
 import numpy as np
-import pytest
 
 from dp_accounting_ext.renyi import divergence
 
@@ -27,20 +24,6 @@ def test_excess_keeps_its_relative_accuracy(loss, order):
         assert abs(got - mpmath.log(truth)) <= allowed
 
 
-def test_excess_of_no_mass_is_one():
-    assert divergence.log_excess(np.array([-np.inf, 0.0]), 3.0).tolist() == [
-        0.0,
-        -math.inf,
-    ]
-
-
-def test_log_sum():
-    assert divergence.log_sum(np.array([])) == -math.inf
-    assert divergence.log_sum(np.full(4, -2000.0)) == pytest.approx(
-        -2000 + math.log(4), rel=1e-15
-    )
-
-
 @given(st.floats(-600.0, 600.0), st.floats(1.0 + 1e-9, 4096.0))
 def test_the_moment_is_that_of_its_excess(log_excess, order):
     found = divergence.log_moment_from_excess(log_excess, order)
@@ -51,23 +34,9 @@ def test_the_moment_is_that_of_its_excess(log_excess, order):
         assert divergence.rdp_from_moment(found, order) >= truth / (order - 1)
 
 
-@given(st.floats(1e-300, 1e300))
-def test_values_are_raised_by_more_than_their_rounding(value):
-    assert value * (1 + 1e-12) < divergence.rounded_up(value) < value * (1 + 1e-10)
-    assert divergence.rounded_up(0.0) == 0.0
-
-
 @given(st.floats(1e-6, 1e3), st.floats(1.0, 4096.0))
 def test_the_divergence_of_two_gaussians(distance, order):
     with mpmath.workdps(40):
         truth = mpmath.mpf(order) * mpmath.mpf(distance) ** 2 / 2
         found = divergence.gaussian_rdp(distance, order)
         assert truth <= found <= truth * (1 + mpmath.mpf(1e-10))
-
-
-@pytest.mark.parametrize("noise", [0.0, 1e-300, 1e-60, 1e-50, 1.0, 1e50, 1e60, 1e300])
-def test_noise_is_never_more_than_it_was(noise):
-    found = divergence.noise_within_range(noise)
-    assert 0 <= found <= noise
-    assert found == noise or not 1e-50 <= noise <= 1e50
-    assert found == 0 or found**-2 < math.inf

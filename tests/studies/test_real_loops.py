@@ -3,7 +3,6 @@
 import math
 
 import dp_accounting
-import numpy as np
 import pytest
 
 import dp_accounting_ext as ext
@@ -50,40 +49,3 @@ def test_several_poisson_samples_are_more_than_a_larger_one():
     mixture = dp_accounting.dp_event.MixtureOfGaussiansDpEvent(1.0, [0, 1, 2], both)
     larger = dp_accounting.PoissonSampledDpEvent(2 * rate, Gaussian(1.0))
     assert epsilon(mixture)[0] > epsilon(larger)[1]
-
-
-def test_truncated_batches_cost_more():
-    truncated = dp_accounting.TruncatedSubsampledGaussianDpEvent(1000, 0.05, 40, 1.0)
-    plain = dp_accounting.PoissonSampledDpEvent(0.05, Gaussian(1.0))
-    assert epsilon(truncated)[1] > epsilon(plain)[1]
-
-
-def test_the_size_of_a_batch_tells_who_is_in_it():
-    """Noise over the size: two laws of one mean differ by their spread alone."""
-    sizes, rate = np.arange(4), 0.5
-    without = [0.25, 0.5, 0.25, 0.0]
-    added = np.convolve(without[:3], [1 - rate, rate])
-    spread = 1.0 / np.maximum(sizes, 1)
-    points = np.linspace(-8, 8, 200_001)
-    laws = [
-        sum(
-            chance * np.exp(-((points / width) ** 2) / 2) / width
-            for chance, width in zip(chances, spread, strict=True)
-        )
-        for chances in (without, added)
-    ]
-    # Gradients of zero: a mechanism that fixed its divisor would tell nothing.
-    assert np.abs(laws[0] - laws[1]).sum() / laws[0].sum() / 2 > 0.02
-
-
-def test_a_run_that_may_stop_has_the_plan_s_epsilon():
-    """Two answers of a bit; a run that stops after a no tells as much as both."""
-    flip, kappa = 0.3, math.exp(0.5)
-    yes, no = (1 - flip, flip), (flip, 1 - flip)
-
-    def divergence(ends):
-        return sum(max(p - kappa * q, 0.0) for p, q in ends)
-
-    both = [(a * c, b * d) for a, b in (yes, no) for c, d in (yes, no)]
-    stopped = [no] + [(yes[0] * c, yes[1] * d) for c, d in (yes, no)]
-    assert divergence([yes, no]) < divergence(stopped) <= divergence(both)

@@ -2,7 +2,6 @@
 
 from concurrent import futures
 import math
-import threading
 
 import pytest
 import sweep_oracles
@@ -29,8 +28,14 @@ def quick(monkeypatch):
 
 def test_rows_are_those_of_the_accountant():
     grid = [
-        {**ROW, "sampling": "", "selected": "2", "epochs": "4", "group_size": ""},
-        {**ROW, "scheme": "poisson-sampling", "epochs": 2.5, "group_size": 3},
+        {
+            **ROW,
+            "sampling": "",
+            "batches_per_record": "2",
+            "epochs": "4",
+            "group_size": "",
+        },
+        {**ROW, "sampling": "poisson-sampling", "epochs": 2.5, "group_size": 3},
         {"noise_multiplier": 2, "dataset_size": 90.0, "batch_size": 9, "delta": 1e-9},
         {**ROW, "sampling": "shuffled", "dataset_size": math.nan},
     ]
@@ -52,75 +57,8 @@ def test_rows_are_those_of_the_accountant():
     assert "wide" in found[0]["note"]
 
 
-@pytest.mark.parametrize(
-    ("cells", "reason"),
-    [
-        ({"noise_multiplier": "0"}, "noise_multiplier must be positive and finite."),
-        ({"noise_multiplier": "x"}, "noise_multiplier must be a number. Found 'x'."),
-        ({"noise_multiplier": ""}, "noise_multiplier must be given. Found it missing."),
-        ({"selected": "11"}, "batches_per_record must be at most steps_per_epoch. Fo"),
-        ({"steps_per_epoch": "1.5"}, "steps_per_epoch must be an integer. Found '1.5'"),
-        ({"delta": "1e400"}, "delta must be in (0, 1). Found inf."),
-        ({"sampling": "shuffling"}, "sampling must be one of"),
-        ({"group_size": "4000", "sampling": "no-amplification"}, "group_size must be"),
-        ({"colour": "red"}, "columns must be of noise_multiplier,"),
-        ({"steps": "10"}, "columns must be of noise_multiplier,"),
-    ],
-)
-def test_bad_settings_have_a_reason(cells, reason):
-    (row,) = sweep.sweep([{**ROW, **cells}], Inline())
-    assert row["epsilon_lower"] is row["epsilon_upper"] is None
-    assert row["note"].startswith(reason)
-
-
-@pytest.mark.parametrize("error", [MemoryError("no\nmore"), KeyError("inner")])
-def test_a_setting_that_fails_has_a_reason_of_one_line(monkeypatch, error):
-    def fail(*arguments):
-        raise error
-
-    monkeypatch.setattr(sweep.comparison, "bracket", fail)
-    (row,) = sweep.sweep([ROW], Inline())
-    assert row["note"].startswith(f"failed: {type(error).__name__}: ")
-    assert len(row["note"].splitlines()) == 1
-
-
 @pytest.mark.usefixtures("quick")
 class TestExecutors:
-    def test_only_so_many_rows_are_in_flight(self):
-        pending, most, lock = [0], [0], threading.Lock()
-
-        class Counting(futures.ThreadPoolExecutor):
-            def submit(self, fn, /, *args, **kwargs):
-                with lock:
-                    pending[0] += 1
-                    most[0] = max(most[0], pending[0])
-                return super().submit(fn, *args, **kwargs)
-
-        with Counting(3) as executor:
-            found = []
-            for row in sweep.sweep(rows(50), executor, in_flight=8):
-                pending[0] -= 1
-                found.append(row)
-        assert len(found) == 50 and most[0] <= 8
-
-    def test_rows_come_as_soon_as_they_are_found(self, monkeypatch):
-        ordinary, others = sweep.bound_row, threading.Event()
-
-        def first_is_last(row):
-            if row["noise_multiplier"] == 1:
-                assert others.wait(60)
-            return ordinary(row)
-
-        monkeypatch.setattr(sweep, "bound_row", first_is_last)
-        noises = []
-        with futures.ThreadPoolExecutor(2) as executor:
-            for row in sweep.sweep(rows(6), executor):
-                noises.append(row["noise_multiplier"])
-                if len(noises) == 5:
-                    others.set()
-        assert noises[-1] == 1
-        assert sorted(noises) == [row["noise_multiplier"] for row in rows(6)]
-
     @pytest.mark.parametrize("error", [futures.BrokenExecutor(), OSError("lost")])
     def test_an_executor_that_breaks_is_told_and_a_lost_row_has_a_reason(self, error):
         class Failing(Inline):
@@ -139,13 +77,6 @@ class TestExecutors:
         else:
             notes = [row["note"] for row in found]
             assert notes == ["", "", "failed: OSError: lost", ""]
-
-    def test_who_stops_early_leaves_nothing_behind(self):
-        executor = futures.ThreadPoolExecutor(1)
-        found = sweep.sweep(rows(500), executor, in_flight=100)
-        next(found)
-        found.close()
-        executor.shutdown()
 
 
 @pytest.mark.slow

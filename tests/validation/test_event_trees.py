@@ -51,38 +51,6 @@ def test_leaves_are_the_runs_of_a_tree(event):
     event_trees.event_tree(event)
 
 
-@given(trees, st.lists(st.integers(1, 9), max_size=4), st.integers(1, 9))
-def test_repetitions_multiply(event, counts, count):
-    repeated = event
-    product = count
-    for number in counts:
-        repeated = SelfComposed(repeated, number)
-        product *= number
-    core, total = event_trees.repeated(repeated, count)
-    assert not isinstance(core, SelfComposed)
-    assert sorted(runs(core) * total) == sorted(runs(event) * product)
-
-
-@pytest.mark.parametrize("count", [0, -1, 2**53 + 1])
-def test_counts_that_no_float_holds(count):
-    event = SelfComposed(LEAVES[0], count)
-    for reading in (
-        lambda: list(event_trees.leaves(event)),
-        lambda: event_trees.repeated(event, 1),
-        lambda: event_trees.repeated(LEAVES[0], count),
-    ):
-        with pytest.raises(ValueError, match=r"^count must be at (least|most)"):
-            reading()
-
-
-def test_counts_that_are_no_integers():
-    event = SelfComposed(LEAVES[0], 1.5)
-    with pytest.raises(TypeError, match=r"^count must be an integer. Found 1.5"):
-        list(event_trees.leaves(event))
-    with pytest.raises(TypeError, match=r"^count must be an integer. Found 1.5"):
-        event_trees.repeated(event, 1)
-
-
 def nested(wrap, depth):
     event = LEAVES[0]
     for _ in range(depth):
@@ -118,20 +86,6 @@ def test_samples_may_be_nested_so_deep_and_no_deeper(wrap):
         event_trees.event_tree(wrap(deepest))
 
 
-def test_a_tree_may_hold_so_many_events_and_no_more():
-    children = [LEAVES[0]] * (event_trees.MOST_EVENTS - 1)
-    event_trees.event_tree(Composed(children))
-    with pytest.raises(ValueError, match=r"^event must hold at most 300000 events"):
-        event_trees.event_tree(Composed([*children, LEAVES[0]]))
-
-
-def test_a_tree_that_holds_itself():
-    event = Composed([])
-    event.events.append(event)
-    with pytest.raises(ValueError, match="nested at most 200 deep"):
-        event_trees.event_tree(event)
-
-
 @attr.s(frozen=True, auto_attribs=True)
 class Other(dp_accounting.DpEvent):
     """A third party's event, with an event in a field of the usual name."""
@@ -163,28 +117,6 @@ def test_events_must_be_a_sequence(events):
     ):
         with pytest.raises(TypeError, match=r"^events must be a sequence. Found a \w"):
             reading()
-
-
-def test_a_ledger_is_described_by_events_and_counts():
-    gaussian = dp_accounting.GaussianDpEvent(1.0)
-    composed = dp_accounting.ComposedDpEvent(
-        [
-            dp_accounting.SelfComposedDpEvent(
-                dp_accounting.SelfComposedDpEvent(gaussian, 2), 3
-            ),
-            dp_accounting.NoOpDpEvent(),
-            *[dp_accounting.LaplaceDpEvent(float(i)) for i in range(1, 20)],
-        ]
-    )
-    lines = event_trees.described(composed).splitlines()
-    assert lines[0] == "  6 × GaussianDpEvent(noise_multiplier=1.0)"
-    assert lines[1] == "  1 × LaplaceDpEvent(noise_multiplier=1.0)"
-    assert lines[-1] == "  and 11 more" and len(lines) == 10
-    assert event_trees.described(dp_accounting.NoOpDpEvent()) == "  nothing"
-    large = dp_accounting.ComposedDpEvent(
-        [dp_accounting.ComposedDpEvent([gaussian] * 99)]
-    )
-    assert max(map(len, event_trees.described(large).splitlines())) < 320
 
 
 @pytest.mark.parametrize("accountant", [ext.PLDAccountant(), ext.RdpAccountant()])

@@ -33,7 +33,7 @@ def test_projection_is_closer_than_the_baselines():
 
 def test_kl_mechanism_is_the_published_one():
     """max(μ / r, 1 / (e^ε + k − 1)), also where masses are zero."""
-    cost = wpm.cost_matrix(points(6), points(6))
+    cost = wpm.PointCost(points(6))
     mechanism = wpm.KLProjectionMechanism(cost, 1.5)
     masses = np.array([0.6, 0.3, 0.1, 0.0, 0.0, 0.0])
     floor = 1 / (np.exp(1.5) + 5)
@@ -45,7 +45,7 @@ def test_kl_mechanism_is_the_published_one():
 
 
 def test_kl_mechanism_with_support_that_cannot_hold_all():
-    cost = wpm.cost_matrix(points(4), points(4))
+    cost = wpm.PointCost(points(4))
     measure = np.array([0.1, 0.4, 0.4, 0.1])
     mechanism = wpm.KLProjectionMechanism(cost, 0.5, measure)
     law = mechanism.project([1.0, 0.0, 0.0, 0.0])
@@ -55,7 +55,7 @@ def test_kl_mechanism_with_support_that_cannot_hold_all():
 
 
 def test_kl_mechanism_fills_what_has_any_mass_first():
-    cost = wpm.cost_matrix(points(4), points(4))
+    cost = wpm.PointCost(points(4))
     measure = np.array([0.1, 0.4, 0.4, 0.1])
     mechanism = wpm.KLProjectionMechanism(cost, 0.5, measure)
     law = mechanism.project([1 - 1e-7, 1e-7, 0.0, 0.0])

@@ -84,7 +84,7 @@ def test_made_up_data_go_through(experiments, tmp_path, capsys, monkeypatch):
     checkins, maps = tmp_path / "checkins.txt", tmp_path / "maps.png"
     experiments.write_checkins(checkins, users=12)
     experiments.run_gowalla(
-        checkins, tmp_path / "errors.png", 0, 2, learn_seconds=0.5, heat_map=maps
+        checkins, tmp_path / "errors.png", 0, 2, learn_rounds=2, heat_map=maps
     )
     experiments.write_films(tmp_path, users=30, films=60)
     experiments.run_movielens(tmp_path, tmp_path / "hits.png", 0)

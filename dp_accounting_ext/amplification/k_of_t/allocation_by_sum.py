@@ -33,7 +33,7 @@ _TINY, _UNDERFLOW = 1e-270, 1e-300
 # what the exponent adds.
 _GATHERED, _TILTED = 8, 16
 # Certified: larger ones are looked at nowhere, as their tilts would not fit a float.
-LARGEST_RATIO = math.exp(600.0)
+_LARGEST_RATIO = math.exp(600.0)
 
 # Tuning: the lattice has so many points for the sum's deviations, more where a step
 # deviates less than that, and at most so many for the range of a step.
@@ -91,23 +91,17 @@ class Line:
         return found
 
 
-class _Copies:
-    """Sums of independent copies of one law, each power of two made once."""
-
-    def __init__(self, line: Line, cut: float) -> None:
-        self._powers = [line]
-        self._cut = cut
-
-    def of(self, count: int) -> Line:
-        """Returns the law of the sum of so many; of less than one that of nothing."""
-        total = Line(0, np.ones(1))
-        for digit in range(max(count, 0).bit_length()):
-            if digit == len(self._powers):
-                half = self._powers[-1]
-                self._powers.append(half.plus(half, self._cut))
-            if count >> digit & 1:
-                total = total.plus(self._powers[digit], self._cut)
-        return total
+def _sum_of(factors: Sequence[tuple[Line, int]], cut: float) -> Line:
+    """Returns the law of a sum of independent copies of each factor, so many."""
+    total = Line(0, np.ones(1))
+    for power, count in factors:
+        while count:
+            if count & 1:
+                total = total.plus(power, cut)
+            count >>= 1
+            if count:
+                power = power.plus(power, cut)
+    return total
 
 
 def lower_pair(
@@ -139,21 +133,18 @@ def lower_pair(
     if pair.zero_mass > 0 and num_selected < num_steps:
         ratios = np.append(0.0, ratios)
         laws = np.append(0.0, laws[0]), np.append(pair.zero_mass, laws[1])
-    seen = ratios <= LARGEST_RATIO
+    seen = ratios <= _LARGEST_RATIO
     ratios, laws = ratios[seen], (laws[0][seen], laws[1][seen])
-    if not tells(ratios, num_selected, num_steps) or not laws[0].any():
+    if not _tells(ratios, num_selected, num_steps) or not laws[0].any():
         return dominating_pair.trivial_pair(Bound.LOWER)
-    law = ScoreSums(
-        ratios, laws, num_selected, num_steps, direction, tail_mass=tail_mass
+    gain, cost, error = _masses(
+        ratios, laws, num_selected, num_steps, direction, tail_mass
     )
-    gained, spent = law.gain(), law.cost()
-    gain, cost = law.masses([gained], spent)
     p, q = (gain, cost) if direction is Direction.REMOVE else (cost, gain)
-    error = law.error + gained.error + spent.error
-    return pair_of(p, q, pair, num_selected, num_steps, error=error)
+    return _pair_of(p, q, pair, num_selected, num_steps, error)
 
 
-def tells(ratios: FloatArray, num_selected: int, num_steps: int) -> bool:
+def _tells(ratios: FloatArray, num_selected: int, num_steps: int) -> bool:
     """Tells whether ratios have scores that a lattice of them can tell apart."""
     if not ratios.size:
         return False
@@ -161,8 +152,15 @@ def tells(ratios: FloatArray, num_selected: int, num_steps: int) -> bool:
     return bool(np.ptp(scores) > _LEAST_RANGE * np.abs(scores).max())
 
 
-class ScoreSums:
-    """The sum over steps of ln(1 + λ(X − 1)) on a lattice, with the record and without.
+def _masses(
+    ratios: FloatArray,
+    laws: tuple[FloatArray, FloatArray],
+    num_selected: int,
+    num_steps: int,
+    direction: Direction,
+    tail_mass: float,
+) -> tuple[FloatArray, FloatArray, float]:
+    """Returns masses of the sum over steps of ln(1 + λ(X − 1)) on a lattice.
 
     Args:
         ratios: (n,) ratios X of one step, at most e^600. What shows another one in any
@@ -174,113 +172,61 @@ class ScoreSums:
             from above, or the other way round.
         tail_mass: Probability of the rarest sums that are looked at.
 
-    Attributes:
-        error: Bound on the relative errors of two masses together, a lower and an
-            upper one, but for the step's own and for those of the sums.
+    Returns:
+        (m,) lower bounds, (m,) upper bounds on the other law's, and a bound on the
+        relative errors of both together, but for the step's own.
     """
-
-    def __init__(
-        self,
-        ratios: FloatArray,
-        laws: tuple[FloatArray, FloatArray],
-        num_selected: int,
-        num_steps: int,
-        direction: Direction,
-        *,
-        tail_mass: float,
-    ) -> None:
-        scores = np.log1p(num_selected / num_steps * (ratios - 1))
-        deviation = spread(scores, laws, num_selected, num_steps, direction)
-        widest = 4 * math.sqrt(-2 * math.log(tail_mass)) * deviation
-        if direction is Direction.ADD:
-            # Who has not the record has small ones: large ratios are as one.
-            highest = max(widest / 4, float(np.ptp(scores)) * _LEAST_CAP)
-            scores = np.minimum(scores, scores[0] + highest)
-        step = min(widest / _POINTS, _OF_DEVIATION * deviation / math.sqrt(num_steps))
-        step = max(step, widest / _MOST_POINTS, float(np.ptp(scores)) / _POINTS_OF_STEP)
-        cells = np.rint(scores / step).astype(np.int64)
-        start = int(cells[0])
-        with_record, without = (sums.gather(cells - start, law) for law in laws)
-        # The law that is bounded from above is multiplied by what makes it about the
-        # other: its tails have to be known where the other has its masses.
-        self._sign = 1.0 if direction is Direction.REMOVE else -1.0
-        places = start + np.arange(with_record.size)
-        tilts = np.exp(self._sign * step * places)
-        cut = max(tail_mass * _LEFT_OUT / num_steps, _TINY)
-        copies = num_selected, num_steps - num_selected
-        gained = [(with_record, copies[0]), (without, copies[1])]
-        spent = [(without, num_steps)]
-        if direction is Direction.ADD:
-            gained, spent = spent, gained
-        self._step = step
-        self._gained = [
-            (_Copies(Line(start, masses), cut), count) for masses, count in gained
-        ]
-        self._spent, self._log_totals = [], []
-        for masses, count in spent:
-            tilted = masses * tilts
-            total = float(tilted.sum())
-            line = Line(start, tilted / total, tilted.size * _UNDERFLOW / total)
-            self._spent.append((_Copies(line, cut), count))
-            self._log_totals.append(math.log(total))
-        largest = float(np.abs(step * places).max())
-        largest += max(abs(log) for log in self._log_totals)
-        units = 2 * _GATHERED + _TILTED + places.size + 8 * largest
-        self._cut = cut
-        self.error = num_steps * units * floats.UNIT_ROUNDOFF
-
-    def gain(self, *fewer: int) -> Line:
-        """Returns lower bounds on masses, with so many fewer copies of each factor."""
-        return self._sum(self._gained, fewer)
-
-    def cost(self, *fewer: int) -> Line:
-        """Returns the same, tilted, of what is to be bounded from above."""
-        return self._sum(self._spent, fewer)
-
-    def _sum(
-        self, factors: Sequence[tuple[_Copies, int]], fewer: Sequence[int]
-    ) -> Line:
-        total = Line(0, np.ones(1))
-        left = fewer or [0] * len(factors)
-        for (copies, count), less in zip(factors, left, strict=True):
-            total = total.plus(copies.of(count - less), self._cut)
-        return total
-
-    def masses(self, gains: Sequence[Line], cost: Line, *fewer: int) -> FloatArray:
-        """Returns masses at the indices that the first of the gains has.
-
-        Args:
-            gains: m − 1 lower bounds.
-            cost: The tilted masses of the other law.
-            fewer: How many fewer copies of each of its factors it has.
-
-        Returns:
-            (m, n) masses: lower bounds, and last an upper bound on the other law's.
-        """
-        first = gains[0]
-        indices = np.arange(first.start, first.start + first.masses.size)
-        left = fewer or [0] * len(self._spent)
-        log_total = math.fsum(
-            (count - less) * log
-            for (_, count), log, less in zip(
-                self._spent, self._log_totals, left, strict=True
-            )
-        )
-        exponents = log_total - self._sign * self._step * indices
-        with np.errstate(over="ignore", under="ignore"):
-            above = (cost.at(indices) + cost.missing) * np.exp(exponents)
-        # No more than a probability, so that products with it keep their digits.
-        above = np.minimum(above, 2.0)
-        return np.stack([*(gain.at(indices) for gain in gains), above])
+    scores = np.log1p(num_selected / num_steps * (ratios - 1))
+    deviation = _spread(scores, laws, num_selected, num_steps, direction)
+    widest = 4 * math.sqrt(-2 * math.log(tail_mass)) * deviation
+    if direction is Direction.ADD:
+        # Who has not the record has small ones: large ratios are as one.
+        highest = max(widest / 4, float(np.ptp(scores)) * _LEAST_CAP)
+        scores = np.minimum(scores, scores[0] + highest)
+    step = min(widest / _POINTS, _OF_DEVIATION * deviation / math.sqrt(num_steps))
+    step = max(step, widest / _MOST_POINTS, float(np.ptp(scores)) / _POINTS_OF_STEP)
+    cells = np.rint(scores / step).astype(np.int64)
+    start = int(cells[0])
+    with_record, without = (sums.gather(cells - start, law) for law in laws)
+    # The law that is bounded from above is multiplied by what makes it about the
+    # other: its tails have to be known where the other has its masses.
+    sign = 1.0 if direction is Direction.REMOVE else -1.0
+    places = start + np.arange(with_record.size)
+    tilts = np.exp(sign * step * places)
+    cut = max(tail_mass * _LEFT_OUT / num_steps, _TINY)
+    drawn = [(with_record, num_selected), (without, num_steps - num_selected)]
+    gained, spent = drawn, [(without, num_steps)]
+    if direction is Direction.ADD:
+        gained, spent = spent, gained
+    tilted, logs = [], []
+    for masses, count in spent:
+        weights = masses * tilts
+        total = float(weights.sum())
+        line = Line(start, weights / total, weights.size * _UNDERFLOW / total)
+        tilted.append((line, count))
+        logs.append(math.log(total))
+    gain = _sum_of([(Line(start, masses), count) for masses, count in gained], cut)
+    cost = _sum_of(tilted, cut)
+    indices = np.arange(gain.start, gain.start + gain.masses.size)
+    log_total = math.fsum(
+        count * log for (_, count), log in zip(spent, logs, strict=True)
+    )
+    with np.errstate(over="ignore", under="ignore"):
+        above = cost.at(indices) + cost.missing
+        above *= np.exp(log_total - sign * step * indices)
+    largest = float(np.abs(step * places).max()) + max(abs(log) for log in logs)
+    units = 2 * _GATHERED + _TILTED + places.size + 8 * largest
+    error = num_steps * units * floats.UNIT_ROUNDOFF + gain.error + cost.error
+    # No more than a probability, so that products with it keep their digits.
+    return gain.masses, np.minimum(above, 2.0), error
 
 
-def pair_of(
+def _pair_of(
     p: FloatArray,
     q: FloatArray,
     step: dominating_pair.DominatingPair,
     num_selected: int,
     num_steps: int,
-    *,
     error: float,
 ) -> dominating_pair.DominatingPair:
     """Returns the lower pair of what has these masses, P's and Q's.
@@ -315,7 +261,7 @@ def pair_of(
     )
 
 
-def spread(
+def _spread(
     scores: FloatArray,
     laws: tuple[FloatArray, FloatArray],
     num_selected: int,

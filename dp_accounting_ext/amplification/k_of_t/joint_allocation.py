@@ -25,8 +25,6 @@ from dp_accounting_ext.kernel import sums
 FloatArray = npt.NDArray[np.float64]
 IndexArray = npt.NDArray[np.int64]
 
-UNIT_ROUNDOFF = floats.UNIT_ROUNDOFF
-
 # Tuning: speed and tightness only. With these the lattice costs some 5e-4 of ε.
 COARSE_ROWS = 1024
 _COLUMNS = 128  # Twice as many where cells are few: it moves ε by 1e-3 at k = 10.
@@ -420,7 +418,7 @@ class Grid:
         """Bounds what L errs by from the rounding of scores and of their places."""
         score, _ = scores(steps.ratios, self.rate)
         largest = float(np.abs(score).max())
-        return steps.num_steps * (8 + 16 * largest) * UNIT_ROUNDOFF
+        return steps.num_steps * (8 + 16 * largest) * floats.UNIT_ROUNDOFF
 
     def law(
         self,
@@ -444,7 +442,7 @@ def log_binomial(num_selected: int, num_steps: int, rate: float) -> tuple[float,
     others = (num_steps - num_selected) * math.log1p(-rate)
     value = math.fsum([*logs.tolist(), chosen, others])
     size = float(np.abs(logs).sum()) + 2 * logs.size + abs(chosen) + abs(others)
-    return value, 8 * UNIT_ROUNDOFF * (size + num_steps)
+    return value, 8 * floats.UNIT_ROUNDOFF * (size + num_steps)
 
 
 def variance_floor(

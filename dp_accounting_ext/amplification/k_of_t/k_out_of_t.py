@@ -31,8 +31,6 @@ Bound = dominating_pair.Bound
 DominatingPair = dominating_pair.DominatingPair
 FloatArray = npt.NDArray[np.float64]
 
-UNIT_ROUNDOFF = floats.UNIT_ROUNDOFF
-
 # Certified: e^V / I₀(V) is concave from here on, and increases by less than this.
 CONCAVE_FROM = 0.8
 STEEPEST = 1.2001
@@ -195,18 +193,24 @@ def _upper_cells(
     ratio_error = (
         grid.ratio_error(steps) + binomial_error + (total + 1) * pair.ratio_error
     )
-    ratio_error += (_BESSEL_ERROR + 8 * largest) * UNIT_ROUNDOFF
+    ratio_error += (_BESSEL_ERROR + 8 * largest) * floats.UNIT_ROUNDOFF
     return _Cells(
         losses=losses.ravel(),
         masses=masses.ravel(),
         sink=floats.raised(
             sums.probability_of_any([(pair.infinity_mass, selected)]) + lost
         ),
-        mass_error=total * (pair.mass_error + pair.ratio_error + 2 * UNIT_ROUNDOFF)
+        mass_error=total
+        * (pair.mass_error + pair.ratio_error + 2 * floats.UNIT_ROUNDOFF)
         + law.mass_error,
         ratio_error=ratio_error,
         valid_from=valid_from + 2 * ratio_error,
     )
+
+
+def _error_of_step(pair: DominatingPair) -> float:
+    """Bounds the relative error of a mass of one step, under P or Q."""
+    return pair.mass_error + pair.ratio_error + 2 * floats.UNIT_ROUNDOFF
 
 
 def _tent(grid: joint_allocation.Grid) -> FloatArray:
@@ -237,7 +241,7 @@ def least(
     if not (values < 1).any():
         return known[0]
     ratios, masses, sink = minorant.atoms_above(places, values)
-    error = 8 * (ratios.size + 16) * UNIT_ROUNDOFF
+    error = 8 * (ratios.size + 16) * floats.UNIT_ROUNDOFF
     return DominatingPair(
         ratios,
         masses,
@@ -289,7 +293,7 @@ def _profile(cells: _Cells, nodes: FloatArray) -> FloatArray:
     masses = sums.gather_quickly(
         places.ravel() + 1, (shares * cells.masses[kept]).ravel(), nodes.size + 2
     )[1 : nodes.size + 1]
-    mass_error = cells.mass_error + places.size * UNIT_ROUNDOFF
+    mass_error = cells.mass_error + places.size * floats.UNIT_ROUNDOFF
     ratios = np.exp(nodes)
     shift, factor = dominating_pair.allowance(
         Bound.UPPER, nodes.size, mass_error, cells.ratio_error + _NODE_ERROR
@@ -344,7 +348,9 @@ def lower_pair(
     kept = (gain > floats.SMALLEST_MASS) & (cost > floats.SMALLEST_MASS)
     ratios = gain[kept] / cost[kept]
     order = np.argsort(ratios, kind="stable")
-    error = 2 * num_steps * (pair.mass_error + pair.ratio_error + 2 * UNIT_ROUNDOFF)
+    error = (
+        2 * num_steps * (pair.mass_error + pair.ratio_error + 2 * floats.UNIT_ROUNDOFF)
+    )
     error += max(look.mass_error() for look in looks)
     return DominatingPair(
         ratios[order],

@@ -7,8 +7,6 @@ from dp_accounting_ext.kernel import floats
 
 FloatArray = npt.NDArray[np.float64]
 
-UNIT_ROUNDOFF = floats.UNIT_ROUNDOFF
-
 _SMALLEST = 1e-250
 
 

@@ -24,8 +24,6 @@ FloatArray = npt.NDArray[np.float64]
 ComplexArray = npt.NDArray[np.complex128]
 IndexArray = npt.NDArray[np.int64]
 
-UNIT_ROUNDOFF = floats.UNIT_ROUNDOFF
-
 # Certified, in units of rounding: a butterfly level, relative to the sum of absolute
 # inputs below it (Higham, Accuracy and Stability of Numerical Algorithms, Theorem 24.2,
 # has 7 for radix 2 with accurate twiddle factors), and a product of spectra.
@@ -100,7 +98,7 @@ class Factor:
         largest = abs(tilt) * float(np.abs(self.rows).max())
         largest += float(np.abs(self._log_masses).max()) + abs(self.log_moment(tilt))
         units = _TILTING_ERROR + _OF_EXPONENT * largest + math.log2(self.rows.size)
-        return units * UNIT_ROUNDOFF
+        return units * floats.UNIT_ROUNDOFF
 
     def transformed(self, tilt: float, shape: tuple[int, int]) -> ComplexArray:
         """Returns the transform of the tilted, normalised law on a torus."""
@@ -168,7 +166,7 @@ class TiltedPlane:
         self._counts = [factor.count for factor in factors]
         self._shape = shape
         self._size = shape[0] * shape[1]
-        self._error = _LEVEL_ERROR * math.log2(self._size) * UNIT_ROUNDOFF
+        self._error = _LEVEL_ERROR * math.log2(self._size) * floats.UNIT_ROUNDOFF
         self._tilt = tilt
         self._changes = changes
         main = factors[-1].transformed(tilt, shape)
@@ -190,7 +188,7 @@ class TiltedPlane:
         """
         units = SHARE_ERROR * sum(self._counts) + _KERNEL_ERROR
         units += 16 * floats.LARGEST_LOG + 8 * abs(self._log_moment(self._tilt))
-        return units * UNIT_ROUNDOFF + sum(
+        return units * floats.UNIT_ROUNDOFF + sum(
             factor.count * factor.tilting_error(self._tilt) for factor in self._factors
         )
 
@@ -242,7 +240,7 @@ class TiltedPlane:
             magnitude = np.log(np.abs(spectrum) + self._error)
             log_bound += count * magnitude
             relative += count * self._error * np.exp(-magnitude)
-        rounding = 2 * self._error + _MULTIPLY_ERROR * UNIT_ROUNDOFF * (
+        rounding = 2 * self._error + _MULTIPLY_ERROR * floats.UNIT_ROUNDOFF * (
             sum(self._counts) + self._shape[0]
         )
         error = float(((rounding + relative) * np.exp(log_bound)).sum())

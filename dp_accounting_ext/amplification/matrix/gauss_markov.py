@@ -97,56 +97,37 @@ def upper_pairs(
         return dominating_pair.DirectedPairs.same(
             dominating_pair.trivial_pair(Bound.UPPER)
         )
-    chain, factor_error = chain_above(chain_fit, tail_mass=tail_mass, coarser=coarser)
+    chain, factor_error = _chain_above(chain_fit, tail_mass=tail_mass, coarser=coarser)
     if not markov_sums.fits(chain):
         return dominating_pair.DirectedPairs.same(
             dominating_pair.trivial_pair(Bound.UPPER)
         )
     law = markov_sums.upper_sum(chain)
-    shrink = math.exp(-markov_sums.drift(chain))
-    remove = removed(chain, law, factor_error)
-    add = dataclasses.replace(
-        remove,
-        ratios=remove.ratios * shrink,
-        zero_mass=min(
-            remove.zero_mass + floats.raised(law.lifted_mass * (1 + remove.mass_error)),
-            1.0,
-        ),
-        infinity_mass=max(1 - shrink * float(remove.p_masses.sum()), 0.0),
-        ratio_error=remove.ratio_error + 16 * floats.UNIT_ROUNDOFF,
-    )
-    return dominating_pair.DirectedPairs(remove, add)
-
-
-def removed(
-    chain: markov_sums.Chain,
-    law: markov_sums.SumLaw,
-    factor_error: float,
-    *,
-    grown: float = 1.0,
-) -> dominating_pair.DominatingPair:
-    """Returns the pair of a chain's sum, for the direction REMOVE.
-
-    Args:
-        chain: The chain.
-        law: Of its sum, from above.
-        factor_error: Bound on the relative error of its factors.
-        grown: By how much ratios may be above those of the chain, at least 1.
-    """
     mass_error = law.mass_error + chain.length * factor_error
     rounding = floats.raised(1 + mass_error)
     kept = law.masses > floats.SMALLEST_MASS
     kept[0] = False
     lost = (law.lost_mass + float(law.masses[~kept].sum())) * rounding
-    return dominating_pair.DominatingPair(
-        chain.places[kept] * (grown / chain.length),
+    remove = dominating_pair.DominatingPair(
+        chain.places[kept] / chain.length,
         law.masses[kept],
-        infinity_mass=min(law.lost_mean * rounding * grown / chain.length, 1.0),
+        infinity_mass=min(law.lost_mean * rounding / chain.length, 1.0),
         zero_mass=min(lost, 1.0),
         bound=Bound.UPPER,
         mass_error=mass_error,
         ratio_error=markov_sums.place_error(chain) + factor_error,
     )
+    shrink = math.exp(-markov_sums.drift(chain))
+    add = dataclasses.replace(
+        remove,
+        ratios=remove.ratios * shrink,
+        zero_mass=min(
+            remove.zero_mass + floats.raised(law.lifted_mass * (1 + mass_error)), 1.0
+        ),
+        infinity_mass=max(1 - shrink * float(remove.p_masses.sum()), 0.0),
+        ratio_error=remove.ratio_error + 16 * floats.UNIT_ROUNDOFF,
+    )
+    return dominating_pair.DirectedPairs(remove, add)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -298,10 +279,10 @@ def lower_pair(
     totals, masses, sum_error = markov_sums.lower_sum(chain, np.array(block.scales))
     ratios = totals / block.length
     error = sum_error + block.length * error + markov_sums.place_error(chain)
-    return pair_below(ratios, masses, error)
+    return _pair_below(ratios, masses, error)
 
 
-def pair_below(
+def _pair_below(
     ratios: FloatArray, masses: FloatArray, error: float
 ) -> dominating_pair.DominatingPair | None:
     """Returns a pair below a run, from a law of ratios that is missing some mass.
@@ -336,12 +317,8 @@ def pair_below(
     )
 
 
-def chain_above(
-    chain_fit: Fit,
-    *,
-    tail_mass: float,
-    coarser: float = 1.0,
-    coarser_factors: float | None = None,
+def _chain_above(
+    chain_fit: Fit, *, tail_mass: float, coarser: float
 ) -> tuple[markov_sums.Chain, float]:
     """Returns the chain with its grids, and the error of its factors' masses.
 
@@ -349,10 +326,7 @@ def chain_above(
         chain_fit: The chain.
         tail_mass: Probability that may be moved to the sinks.
         coarser: As of `upper_pairs`.
-        coarser_factors: The same for cells of factors, if it differs.
     """
-    if coarser_factors is None:
-        coarser_factors = coarser
     variance, share = floats.raised(chain_fit.variance), chain_fit.share
     own = variance * max(1 - share, 0.0)
     # The two variances are to add up to v, and their covariances to be large enough.
@@ -374,7 +348,7 @@ def chain_above(
     if noise > _NO_NOISE:
         law = gaussian.dominating_pair_of(1 / noise, Bound.UPPER, tail_mass=each)
         factors, chances = _coarse(
-            law, noise, _FACTOR_CELL * coarser_factors * math.sqrt(variance)
+            law, noise, _FACTOR_CELL * coarser * math.sqrt(variance)
         )
         lost = law.infinity_mass
         error = law.mass_error + law.ratio_error + 16 * floats.UNIT_ROUNDOFF

@@ -39,8 +39,8 @@ def solve(
         relative_gap: Stop where plan and prices are this share of the cost apart.
 
     Returns:
-        A solution; not converged, but feasible and with prices that bound it, where
-        the programs were too many or too large.
+        A solution; where the programs were too many or too large, a feasible one with
+        prices that bound it from further away.
 
     Raises:
         SolverError: If the solver fails.
@@ -52,7 +52,7 @@ def solve(
     arcs = _first_arcs(masses, cost, polytope)
     rounding = _ROUNDING * float(cost.max())
     best_bound, best_prices = -np.inf, np.zeros(polytope.upper.size)
-    last, converged, rounds, worked = np.inf, False, 0, 0
+    last, rounds, worked = np.inf, 0, 0
     while rounds < _MOST_ROUNDS and worked <= _MOST_ARCS:
         rounds, worked = rounds + 1, worked + arcs.size
         inputs, outputs = np.divmod(arcs, cost.shape[1])
@@ -62,8 +62,7 @@ def solve(
         bound = duality.lower_bound(masses, plan.prices, cost, polytope)
         if bound > best_bound:
             best_bound, best_prices = bound, plan.prices
-        converged = value - best_bound <= relative_gap * value + rounding
-        if converged:
+        if value - best_bound <= relative_gap * value + rounding:
             break
         reduced = cost - plan.potentials[:, np.newaxis] - plan.prices
         wanted = _wanted(reduced.ravel(), _EACH * (masses.size + outputs.size))
@@ -74,7 +73,7 @@ def solve(
             break
         arcs, last = grown, min(value, last)
     law = ldp_polytope.nearest(held, polytope)
-    return solution.Solution(law, best_prices, value, rounds, converged)
+    return solution.Solution(law, best_prices, value, rounds)
 
 
 def _wanted(reduced: FloatArray, most: int) -> IndexArray:

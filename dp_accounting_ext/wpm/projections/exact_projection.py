@@ -19,18 +19,17 @@ from dp_accounting_ext.wpm.projections import solution
 FloatArray = npt.NDArray[np.float64]
 IndexArray = npt.NDArray[np.intp]
 
-# Tuning: outputs up to which POT's network simplex is faster than HiGHS, for whatever
-# part of the inputs holds mass; the most pairs, for its memory; and outputs up to
-# which a program of all of them is faster than prices of the inputs.
-_MOST_SIMPLEX_OUTPUTS, _MOST_SIMPLEX_PAIRS = 300, 10**6
-_MOST_PROGRAM_OUTPUTS = 3000
+# Tuning: outputs up to which POT's network simplex, or else programs of HiGHS, are
+# faster than prices of the inputs, and the most pairs for the simplex: with them it
+# takes some 700 MB.
+_FEW_OUTPUTS, _MOST_SIMPLEX_PAIRS = 3000, 10**7
 
 
 class Algorithm(enum.Enum):
     """How an exact projection is computed."""
 
     LINE_SWEEP = "distances on a line: one sweep"
-    NETWORK_SIMPLEX = "small: POT's network simplex, where it is installed"
+    NETWORK_SIMPLEX = "few outputs: POT's network simplex, where it is installed"
     COLUMN_GENERATION = "linear programs that grow by arcs"
     PRICE_ASCENT = "many outputs: prices of the inputs"
 
@@ -42,15 +41,13 @@ def choose_algorithm(cost: costs.TransportCost) -> Algorithm:
         cost: What mass costs to move.
     """
     inputs, outputs = cost.shape
-    if isinstance(cost, costs.LineCost) and cost.order == 1:
+    if cost.places_on_line() is not None:
         return Algorithm.LINE_SWEEP
-    small = outputs <= _MOST_SIMPLEX_OUTPUTS
-    small &= inputs * outputs <= _MOST_SIMPLEX_PAIRS
-    if small and network_simplex.is_installed():
+    if outputs > _FEW_OUTPUTS:
+        return Algorithm.PRICE_ASCENT
+    if inputs * outputs <= _MOST_SIMPLEX_PAIRS and network_simplex.is_installed():
         return Algorithm.NETWORK_SIMPLEX
-    if outputs <= _MOST_PROGRAM_OUTPUTS:
-        return Algorithm.COLUMN_GENERATION
-    return Algorithm.PRICE_ASCENT
+    return Algorithm.COLUMN_GENERATION
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,8 +81,9 @@ class ExactSolver:
             SolverError: If the linear program behind it fails.
         """
         if self.algorithm is Algorithm.LINE_SWEEP:
-            assert isinstance(self.cost, costs.LineCost)
-            return line_sweep.solve(inputs, masses, self.cost, self.polytope)
+            places = self.cost.places_on_line()
+            assert places is not None
+            return line_sweep.solve(places[0][inputs], masses, places[1], self.polytope)
         whole = self.cost.rows(inputs)
         few = self.outputs.size < self.polytope.upper.size
         rows = np.ascontiguousarray(whole[:, self.outputs]) if few else whole

@@ -3,8 +3,7 @@
 Along the line, the cost is the integral of |F_μ − F_q|. As a function of F_q it is
 convex and piecewise linear place by place; its breakpoints are kept in two heaps on
 either side of its minimum (the slope trick), shifted where an output adds its least
-and most mass. This takes O((k + k_v) log(k + k_v)). On long lines all places
-between two inputs are passed at once.
+and most mass. This takes O((k + k_v) log(k + k_v)).
 """
 
 import heapq
@@ -13,70 +12,44 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from dp_accounting_ext.wpm import costs
-from dp_accounting_ext.wpm.projections import gap_sweep
 from dp_accounting_ext.wpm.projections import ldp_polytope
 from dp_accounting_ext.wpm.projections import solution
 
 FloatArray = npt.NDArray[np.float64]
-IndexArray = npt.NDArray[np.intp]
-
-# Places, each with its weight, the least first.
-_Heap = list[tuple[float, float]]
 
 # Sums along a line of so many places are off by less than that.
 _ROUNDING, _ROUNDING_EACH = 1e-12, 1e-16
-# Tuning: outputs from which on gaps between inputs are passed as a whole. A million
-# places with 50 inputs take 1.2 s in place of 7; 10,000 take 22 ms in place of 47.
-_LONG_LINE = 100_000
 
 
 def solve(
-    inputs: IndexArray,
+    inputs: FloatArray,
     masses: FloatArray,
-    cost: costs.LineCost,
+    outputs: FloatArray,
     polytope: ldp_polytope.LdpPolytope,
 ) -> solution.Solution:
     """Returns the exact projection of one user, for p = 1.
 
     Args:
-        inputs: (s,) the inputs that hold mass.
+        inputs: (s,) places of the inputs that hold mass.
         masses: (s,) their masses.
-        cost: Where inputs and outputs are.
-        polytope: The allowed distributions.
-
-    Returns:
-        A solution of one row.
+        outputs: (k_v,) places of the outputs.
+        polytope: The allowed distributions, of bounds at most one.
     """
-    places = np.concatenate([cost.inputs[inputs], cost.outputs])
+    places = np.concatenate([inputs, outputs])
     order = np.argsort(places, kind="stable")
     steps = np.append(np.diff(places[order]), 0.0)
     none = np.zeros(masses.size)
-    supplied = np.append(masses, np.zeros(polytope.upper.size))[order]
     least = np.append(none, polytope.lower)[order]
-    # Beyond one a bound means nothing, and breakpoints would lose their digits.
-    most = np.minimum(np.append(none, polytope.upper), 1.0)[order]
-    given = np.cumsum(supplied)
-    if polytope.upper.size >= _LONG_LINE:
-        starts = np.unique(np.append(0, np.flatnonzero(order < masses.size)))
-        minima = gap_sweep.minima(given, least, most, steps, starts).tolist()
-    else:
-        minima = _minima(given, least, most, steps)
-    taken = _cumulated(minima, least, most)
+    most = np.append(none, polytope.upper)[order]
+    given = np.cumsum(np.append(masses, np.zeros(outputs.size))[order])
+    taken = _cumulated(_minima(given, least, most, steps), least, most)
     held = np.diff(taken, prepend=0.0)
-    prices = _prices(taken - given, held, least, most, steps)
-    size = polytope.upper.size
-    distribution, sorted_prices = np.zeros(size), np.zeros(size)
-    outputs = order >= masses.size
-    found = order[outputs] - masses.size
-    distribution[found], sorted_prices[found] = held[outputs], prices[outputs]
-    return solution.Solution(
-        ldp_polytope.nearest(distribution, polytope),
-        sorted_prices,
-        float(steps @ np.abs(taken - given)),
-        1,
-        True,
-    )
+    found = np.empty((2, order.size))
+    found[:, order] = held, _prices(taken - given, held, least, most, steps)
+    law, prices = found[:, masses.size :]
+    value = float(steps @ np.abs(taken - given))
+    law = ldp_polytope.nearest(law, polytope)
+    return solution.Solution(law, prices, value, 1)
 
 
 def _minima(
@@ -90,55 +63,48 @@ def _minima(
     """
     # A heap has its least element first: the left one holds shift − place, the right
     # one place − shift.
-    left = [(0.0, math.inf)]
-    right = [(0.0, math.inf)]
+    left, right = [(0.0, math.inf)], [(0.0, math.inf)]
+    push, pop = heapq.heappush, heapq.heappop
     left_shift = right_shift = 0.0
     minima = []
-    rows = zip(
-        given.tolist(), least.tolist(), most.tolist(), steps.tolist(), strict=True
-    )
-    for mass, low, high, step in rows:
+    rows = given.tolist(), least.tolist(), most.tolist(), steps.tolist()
+    for mass, low, high, step in zip(*rows, strict=True):
         minima.append(left_shift - left[0][0])
         left_shift += low
         right_shift += high
         if step <= 0:
             continue
-        shift = left_shift - right_shift
         if mass < left_shift - left[0][0]:
-            heapq.heappush(left, (left_shift - mass, 2 * step))
-            _pass_on(left, right, step, shift)
+            source, target, place = left, right, left_shift - mass
         elif mass > right_shift + right[0][0]:
-            heapq.heappush(right, (mass - right_shift, 2 * step))
-            _pass_on(right, left, step, shift)
+            source, target, place = right, left, mass - right_shift
         else:
-            heapq.heappush(left, (left_shift - mass, step))
-            heapq.heappush(right, (mass - right_shift, step))
+            push(left, (left_shift - mass, step))
+            push(right, (mass - right_shift, step))
+            continue
+        # The minimum moves by as much weight as the step adds beyond it.
+        push(source, (place, 2 * step))
+        shift, moving = left_shift - right_shift, step
+        while moving > 0:
+            place, weight = source[0]
+            if weight > moving:
+                source[0] = place, weight - moving  # Still the least.
+                weight = moving
+            else:
+                pop(source)
+            push(target, (shift - place, weight))
+            moving -= weight
     return minima
-
-
-def _pass_on(source: _Heap, target: _Heap, weight: float, shift: float) -> None:
-    """Moves the nearest breakpoints, of some weight in all, to the other heap."""
-    while weight > 0:
-        place, found = source[0]
-        if found > weight:
-            heapq.heapreplace(source, (place, found - weight))
-            found = weight
-        else:
-            heapq.heappop(source)
-        heapq.heappush(target, (shift - place, found))
-        weight -= found
 
 
 def _cumulated(minima: list[float], least: FloatArray, most: FloatArray) -> FloatArray:
     """Returns F_q at each place: from one, backwards, as near the minima as allowed."""
-    taken = np.empty(len(minima))
-    current = 1.0
-    lows, highs = least.tolist(), most.tolist()
-    for place in range(len(minima) - 1, -1, -1):
-        taken[place] = current
-        nearest = max(minima[place], current - highs[place])
-        current = min(nearest, current - lows[place])
-    return taken
+    taken, current = [], 1.0
+    rows = minima[::-1], least[::-1].tolist(), most[::-1].tolist()
+    for minimum, low, high in zip(*rows, strict=True):
+        taken.append(current)
+        current = min(max(minimum, current - high), current - low)
+    return np.array(taken[::-1])
 
 
 def _prices(

@@ -58,10 +58,11 @@ def solve(
     ot: Any = importlib.import_module("ot")
     inputs, size = cost.shape
     largest = float(cost.max()) or 1.0
-    table = np.zeros((inputs + 1, 2 * size))
-    np.divide(cost, largest, out=table[:-1, :size])
-    table[:-1, size:] = table[:-1, :size]
-    table[-1, :size] = _FORBIDDEN
+    # Outputs are the sources: so pivots are a third of those of the other way round.
+    table = np.zeros((2, size, inputs + 1))
+    np.divide(cost.T, largest, out=table[0, :, :-1])
+    table[1, :, :-1] = table[0, :, :-1]
+    table[0, :, -1] = _FORBIDDEN
     wanted = np.concatenate([polytope.lower, polytope.upper - polytope.lower])
     supply = np.append(masses, max(float(wanted.sum() - masses.sum()), 0.0))
     wanted *= supply.sum() / wanted.sum()
@@ -69,16 +70,21 @@ def solve(
         # A warning would tell of a private distribution.
         warnings.simplefilter("ignore")
         flows, found = ot.emd(
-            supply, wanted, table, _MOST_PIVOTS, log=True, check_marginals=False
+            wanted,
+            supply,
+            table.reshape(2 * size, inputs + 1),
+            _MOST_PIVOTS,
+            log=True,
+            center_dual=False,
+            check_marginals=False,
         )
-    moved = flows[:-1, :size] + flows[:-1, size:]
-    rows, columns = np.nonzero(moved > 0)
-    arcs = transport_program.Arcs(rows, columns, cost[rows, columns])
-    value, held = transport_program.feasible(masses, cost, arcs, moved[rows, columns])
-    potentials = largest * found["u"][:-1, np.newaxis]
+    columns, rows = np.nonzero(flows[:, :-1])
+    arcs = transport_program.Arcs(rows, columns % size, cost[rows, columns % size])
+    value, held = transport_program.feasible(masses, cost, arcs, flows[columns, rows])
+    potentials = largest * found["v"][:-1, np.newaxis]
     prices = (cost - potentials).min(axis=0)
     bound = duality.lower_bound(masses, prices, cost, polytope)
     if not abs(value - bound) <= relative_gap * value + _ROUNDING * largest:
         raise linear_program.SolverError("The network simplex did not prove its plan.")
     law = ldp_polytope.nearest(held, polytope)
-    return solution.Solution(law, prices, value, 1, True)
+    return solution.Solution(law, prices, value, 1)

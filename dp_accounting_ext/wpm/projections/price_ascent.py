@@ -112,8 +112,8 @@ def solve(
         relative_gap: Stop where plan and prices are this share of the cost apart.
 
     Returns:
-        A solution; not converged, but feasible and with prices that bound it, where
-        the rounds did not suffice.
+        A solution; where the rounds did not suffice, a feasible one with prices that
+        bound it from further away.
 
     Raises:
         SolverError: If no program can be solved.
@@ -164,9 +164,8 @@ def solve(
             prices, radius = _followed(problem, prices, trial), 2 * radius
     if law is None:
         best, law = _coarse_plan(problem, prices, order)
-    converged = best - prices.value <= relative_gap * prices.value + rounding
     law = ldp_polytope.nearest(law, problem.polytope)
-    return solution.Solution(law, prices.excess, best, count, converged)
+    return solution.Solution(law, prices.excess, best, count)
 
 
 def _unlike(polytope: ldp_polytope.LdpPolytope) -> IndexArray:

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import settings
 from hypothesis import strategies as st
 import numpy as np
-import pytest
 
 from dp_accounting_ext.amplification.matrix import chain_fits
 
@@ -34,7 +33,7 @@ def moment(gram, order):
     return total / len(gram) ** order
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 @given(COLUMNS, st.integers(2, 12), st.sampled_from([1.2, 3.0]))
 def test_moments_are_above_those_of_the_bins(tail, bins, sigma):
     gram = correlated_oracles.toeplitz_gram([1.0, *tail], bins, 2, sigma)
@@ -45,7 +44,7 @@ def test_moments_are_above_those_of_the_bins(tail, bins, sigma):
             assert moment(covariance(fit), order) >= truth * (1 - 1e-12)
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 @given(COLUMNS, st.integers(2, 9))
 def test_the_first_is_above_every_entry_of_any_window(tail, bins):
     gram = correlated_oracles.toeplitz_gram([1.0, *tail], bins, 2, 1.5)
@@ -102,16 +101,3 @@ def test_both_ends_of_a_cut_circle_vary_enough():
     outer = np.where(abs(np.subtract.outer(range(size), range(size))) >= half, 1, 0)
     flipped = ends[::-1] * outer  # a bᵀ, entry by entry above what connects them.
     assert np.all(flipped >= across * (1 - 1e-9))
-
-
-def test_a_chain_is_cheaper_in_the_wider_sense():
-    gram, _ = band(16, 128, 0.625)
-    first, wider = chain_fits.candidates(gram)
-    assert chain_fits.moment(wider, 1.0) < 0.9 * chain_fits.moment(first, 1.0)
-
-
-@pytest.mark.parametrize("size", [1, 2, 7])
-def test_equal_and_lone_bins(size):
-    assert chain_fits.candidates(np.full((size, size), 2.0))[0].length == 1
-    alone = chain_fits.candidates(np.eye(size))
-    assert (alone[0].length, alone[0].share) == (size, 0.0)

@@ -22,16 +22,6 @@ CHAIN = markov_sums.Chain(
 )
 
 
-def test_moves_keep_mass_and_mean():
-    spread = 0.8
-    means = CHAIN.correlation * CHAIN.states
-    moves = markov_sums.moves(CHAIN, means, spread)
-    whole = moves.matrix.sum(axis=1) + moves.above
-    assert np.allclose(whole, 1, atol=1e-8)
-    inside = abs(means) < 1
-    assert np.allclose((moves.matrix @ CHAIN.states)[inside], means[inside], atol=1e-8)
-
-
 @mpmath.workdps(40)
 def hat_mean(states, target, mean, spread):
     """The mean of the hat function around a state."""
@@ -80,12 +70,6 @@ def test_what_is_beyond_a_band_is_counted(start, spread):
     assert ratio <= moves.ratio_above[0] <= ratio * (1 + 1e-8)
 
 
-def test_moves_in_blocks_are_the_product():
-    moves = markov_sums.moves(CHAIN, CHAIN.correlation * CHAIN.states, 0.3)
-    masses = np.random.default_rng(1).random((CHAIN.states.size, 7))
-    assert np.allclose(moves.carried(masses), moves.matrix.T @ masses, rtol=1e-13)
-
-
 def test_one_step_is_a_lognormal_variable():
     law = markov_sums.upper_sum(dataclasses.replace(CHAIN, length=1))
     assert abs(law.masses.sum() + law.lost_mass - 1) < 1e-9
@@ -94,47 +78,6 @@ def test_one_step_is_a_lognormal_variable():
         truth = special.ndtr(place) - strike * special.ndtr(place - 1)
         found = law.masses @ np.maximum(CHAIN.places - strike, 0) + law.lost_mean
         assert truth <= found <= truth * 1.02 + 1e-9
-
-
-def test_two_steps_dominate_a_sample_of_paths():
-    """Not an exact truth: calls lie above those of ten million paths but for noise."""
-    law = markov_sums.upper_sum(CHAIN)
-    rng = np.random.default_rng(3)
-    first, second = rng.standard_normal((2, 400_000))
-    second = CHAIN.correlation * first + 0.8 * second
-    sums = np.exp(first - 0.5) + np.exp(second - 0.5)
-    for strike in (1.0, 2.0, 6.0):
-        payoffs = np.maximum(sums - strike, 0)
-        truth, noise = payoffs.mean(), payoffs.std() / math.sqrt(sums.size)
-        found = law.masses @ np.maximum(CHAIN.places - strike, 0) + law.lost_mean
-        assert truth - 5 * noise <= found <= (truth + 5 * noise) * 1.03
-
-
-def test_what_leaves_the_grids_is_counted():
-    """A short grid of sums and of states: calls are still those of the whole."""
-    short = dataclasses.replace(
-        CHAIN, states=np.linspace(-3.0, 3.0, 61), places=np.linspace(0.0, 6.0, 601)
-    )
-    law = markov_sums.upper_sum(short)
-    assert law.lost_mean > 1e-2
-    assert law.lost_mass > 1e-3
-    assert law.lifted_mass > 1e-3
-    whole = law.masses @ short.places + law.lost_mean
-    assert whole >= 2
-    reference = markov_sums.upper_sum(CHAIN)
-    for strike in (1.0, 4.0):
-        truth = reference.masses @ np.maximum(CHAIN.places - strike, 0)
-        found = law.masses @ np.maximum(short.places - strike, 0) + law.lost_mean
-        assert found >= truth * 0.999
-
-
-def test_drift_grows_with_cells_and_correlation():
-    coarse = dataclasses.replace(CHAIN, states=CHAIN.states[::2])
-    sticky = dataclasses.replace(CHAIN, correlation=0.9)
-    known = 0.1**2 / 8 / 0.64
-    assert known <= markov_sums.drift(CHAIN) <= known * 1.001
-    assert markov_sums.drift(coarse) > 3.9 * known
-    assert markov_sums.drift(sticky) > 3 * known
 
 
 def test_sums_from_below_are_below_one_and_two_steps():

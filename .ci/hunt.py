@@ -1,0 +1,90 @@
+"""Searches for a fault by the referee's trees and the laws, a few of each in turn.
+
+    python .ci/hunt.py SEED SECONDS
+
+Prints what failed first, and after how much CPU time; ends with status 3 if anything
+did. `PYTHONPATH` has the package, the tests, and those of laws and referee.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterator
+import importlib
+import os
+import sys
+import time
+import traceback
+
+EXAMPLES = 6  # Before the next one has its turn.
+os.environ["LAW_EXAMPLES"] = str(EXAMPLES)
+
+import hypothesis  # noqa: E402
+import test_referee  # noqa: E402
+
+# Trees with parameters at their ends have most of the turns.
+EDGES = ("edges", "edges of few", "mixed edges", "mixed extremes")
+LAWS = ("trees", "relations", "accountants", "renyi", "trade_off", "matrices")
+MOST = 300  # Letters of what is told.
+Turn = tuple[str, Callable[[int], None]]
+
+
+def of_kind(kind: str) -> Turn:
+    """Returns a turn of one kind of the referee's trees."""
+
+    def run(number: int) -> None:
+        @hypothesis.seed(number)
+        @test_referee.quietly(EXAMPLES, phases=[hypothesis.Phase.generate])
+        @hypothesis.given(test_referee.questions(kind))
+        def judged(question: object) -> None:
+            assert test_referee.judged_of(kind, question).violations == []
+
+        judged()
+
+    return f"the referee, {kind}", run
+
+
+def laws() -> list[Turn]:
+    """Returns a turn of each law."""
+    found: list[Turn] = []
+    for module in LAWS:
+        for name, law in vars(importlib.import_module(f"test_{module}")).items():
+            if hasattr(law, "hypothesis"):
+
+                def run(number: int, law: Callable[[], None] = law) -> None:
+                    hypothesis.seed(number)(law)()
+
+                found.append((f"laws, {name}", run))
+    return found
+
+
+def turns() -> Iterator[Turn]:
+    """Yields what is tried, for ever."""
+    others = [kind for kind in test_referee.KINDS if kind not in EDGES]
+    every = laws()
+    while True:
+        for place, kind in enumerate(others):
+            yield of_kind(EDGES[place % len(EDGES)])
+            yield of_kind(EDGES[(place + 1) % len(EDGES)])
+            yield of_kind(kind)
+            yield from every[place :: len(others)]
+
+
+def main() -> int:
+    """Searches until something fails or the time is over."""
+    seed, seconds = int(sys.argv[1]), float(sys.argv[2])
+    start = time.process_time()
+    for number, (name, run) in enumerate(turns(), start=seed):
+        if time.process_time() - start > seconds:
+            return 0
+        try:
+            run(number)
+        except Exception as error:
+            line = traceback.extract_tb(error.__traceback__)[-1].line
+            notes = " ".join(getattr(error, "__notes__", []))
+            told = " ".join(f"{error} {line} {notes}".split())[:MOST]
+            print(f"{time.process_time() - start:.0f} s, {name}: {told}")
+            return 3
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

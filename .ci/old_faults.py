@@ -1,0 +1,268 @@
+"""Puts faults like those of old into the package, one by one: the laws must find each.
+
+    python .ci/old_faults.py
+    python .ci/old_faults.py --only sinks --minutes 2
+
+Works in a temporary copy. For each fault it searches the referee's trees and the laws,
+a few examples of each in turn, until one fails or the time is over; CPU time counts. It
+prints what found the fault, and after how long. Ends with status 1 if one was not found
+or, without any fault, something fails.
+"""
+
+import argparse
+import itertools
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+from typing import NamedTuple
+
+ROOT = pathlib.Path(__file__).parent.parent
+PACKAGE = "dp_accounting_ext"
+HUNT = ROOT / ".ci" / "hunt.py"
+
+
+class Fault(NamedTuple):
+    """A change of the code: each old text, found once in its file, becomes the new."""
+
+    name: str
+    changes: tuple[tuple[str, str, str], ...]
+
+
+def fault(name: str, *changes: str) -> Fault:
+    """Returns a fault from a file, an old text and a new one, as often as need be."""
+    return Fault(name, tuple(zip(*[iter(changes)] * 3, strict=True)))
+
+
+KERNEL = f"{PACKAGE}/kernel"
+FAULTS = [
+    fault(
+        "sinks: what underflows in a sum is lost",
+        f"{KERNEL}/lattice_law.py",
+        "    lost = _UNDERFLOW * cells\n",
+        "    return 0.0, 0.0\n    lost = _UNDERFLOW * cells\n",
+        f"{KERNEL}/lattice_law.py",
+        "    lost_p += float(p[gone].sum())\n"
+        "    lost_q += float(np.minimum(q[gone], 1.0).sum())\n",
+        "",
+    ),
+    fault(
+        "sinks: rare masses of a pair are dropped on their way into a sum",
+        f"{KERNEL}/law_sums.py",
+        "    if given.bound is Bound.UPPER and not kept.all():\n        over +=",
+        "    if False:\n        over +=",
+    ),
+    fault(
+        "sinks: tails that are cut off go nowhere",
+        f"{KERNEL}/lattice_law.py",
+        "        over=law.over + lost_p,\n        under=min(law.under + lost_q, 1.0),\n"
+        "    )\n\n\ndef settled",
+        "    )\n\n\ndef settled",
+    ),
+    fault(
+        "denormals: masses among them are multiplied by ratios of e^690",
+        f"{KERNEL}/dominating_pair.py",
+        "        if not rare.any():\n            return\n        # A ratio too",
+        "        if rare.any() or not rare.any():\n            return\n"
+        "        # A ratio too",
+        f"{KERNEL}/law_sums.py",
+        "    kept = (p if axis is Axis.LOSS else q) >= _TINY\n",
+        "    kept = (p if axis is Axis.LOSS else q) > 0\n",
+    ),
+    fault(
+        "denormals: the rarest outputs of an upper law are left out",
+        f"{KERNEL}/dominating_pair.py",
+        '        object.__setattr__(self, "infinity_mass", self.infinity_mass'
+        " + p_lost)",
+        "",
+        f"{KERNEL}/dominating_pair.py",
+        '        object.__setattr__(self, "zero_mass", self.zero_mass + q_lost)\n',
+        "",
+    ),
+    fault(
+        "order: ratios and losses are taken as they come",
+        f"{KERNEL}/dominating_pair.py",
+        "        wrong = ratios[1:] < ratios[:-1] * (1 - _DISORDER)\n",
+        "        wrong = np.zeros(1, dtype=np.bool_)\n",
+        f"{KERNEL}/dominating_pair.py",
+        "        if (self.ratios[1:] < self.ratios[:-1]).any():\n",
+        "        if False:\n",
+        f"{KERNEL}/profile.py",
+        '        order = np.argsort(losses, kind="stable")\n',
+        "        order = np.arange(losses.size)\n",
+    ),
+    fault(
+        "order: crossings are cut, and an upper δ is a billionth too small",
+        f"{PACKAGE}/bounds/privacy_bounds.py",
+        "    crossed = np.flatnonzero(lower > upper)\n",
+        "    lower = np.minimum(lower, upper)\n"
+        "    crossed = np.flatnonzero(lower > upper)\n",
+        f"{KERNEL}/profile.py",
+        "        found = (found + self.sink) * math.exp(sign * self.error)\n",
+        "        found = (found + self.sink) * math.exp(sign * self.error)\n"
+        "        found = found * (1 - 1e-9 * (sign > 0))\n",
+    ),
+    fault(
+        "rounding: δ and ε of a profile err the wrong way",
+        f"{KERNEL}/profile.py",
+        "        sign = 1.0 if self.bound is Bound.UPPER else -1.0\n        moved",
+        "        sign = -1.0 if self.bound is Bound.UPPER else 1.0\n        moved",
+        f"{KERNEL}/profile.py",
+        "        sign = 1.0 if self.bound is Bound.UPPER else -1.0\n        goals",
+        "        sign = -1.0 if self.bound is Bound.UPPER else 1.0\n        goals",
+    ),
+    fault(
+        "rounding: losses that are merged are not off by anything",
+        f"{KERNEL}/law_sums.py",
+        "    shift = (_SAME * most + 2 * _UNIT) * (largest if one.axis is Axis.LOSS"
+        " else 1.0)\n",
+        "    shift = 0.0\n",
+        f"{KERNEL}/law_sums.py",
+        "    shift += 4 * _UNIT * (1 + largest)\n",
+        "    shift = 0.0\n",
+    ),
+    fault(
+        "split: an odd node of an upper law joins the lower one",
+        f"{KERNEL}/lattice_law.py",
+        "            out[:, :number] += lower * odd\n"
+        "            out[:, 1 : 1 + number] += upper * odd\n",
+        "            out[:, :number] += (lower + upper) * odd\n",
+    ),
+    fault(
+        "split: an atom of an upper law goes to the nearer node",
+        f"{KERNEL}/lattice_law.py",
+        "    above = places - floors\n",
+        "    above = np.rint(places - floors)\n",
+    ),
+    fault(
+        "rates: a false positive rate among denormals is multiplied by a ratio",
+        f"{PACKAGE}/bounds/trade_off.py",
+        "        rounded = np.where(rates < floats.SMALLEST_MASS, least, rates)\n",
+        "        rounded = np.where(rates < 0.0, least, rates)\n",
+    ),
+    fault(
+        "rates: what is found of an output too rare for a float costs nothing",
+        f"{PACKAGE}/bounds/trade_off.py",
+        "        if not self._upper:\n            # Of an output",
+        "        if False:\n            # Of an output",
+    ),
+    fault(
+        "Rényi: a fractional order of an allocation has the moment below it",
+        f"{PACKAGE}/renyi/random_allocation.py",
+        "                moment += share * moments[below + 1]\n",
+        "                moment += share * moments[below]\n",
+    ),
+    fault(
+        "Rényi: what a pair's sink holds has no moment",
+        f"{PACKAGE}/mechanisms/pair_divergences.py",
+        "        if above.sink and bound is Bound.UPPER:\n",
+        "        if False:\n",
+    ),
+    fault(
+        "Rényi: matrices' divergences are no numbers",
+        f"{PACKAGE}/mechanisms/pair_divergences.py",
+        "    precision = part.claims().gaussian_precision\n    found = np.minimum(",
+        "    precision = part.claims().gaussian_precision\n"
+        "    found[~(found < 1e3)] = math.nan\n    found = np.minimum(",
+    ),
+    fault(
+        "directions: a fixed batch is read the one way alone",
+        f"{PACKAGE}/mechanisms/batches.py",
+        "            either = EitherWay(either)\n",
+        "            pass\n",
+    ),
+    fault(
+        "directions: one pair serves both where Q is far from P",
+        f"{KERNEL}/composition.py",
+        "        given = found.under - chance\n",
+        "        return True\n        given = found.under - chance\n",
+        f"{KERNEL}/lattice_law.py",
+        "    lost_q += float(np.minimum(q[gone], 1.0).sum())\n",
+        "",
+    ),
+    fault(
+        "claims: a sample loses no more than its rate times its inner loss",
+        f"{PACKAGE}/amplification/poisson_subsampling.py",
+        "        found = math.log1p(rate * math.expm1(largest))\n",
+        "        found = rate * largest\n",
+    ),
+    fault(
+        "answers: an allocation of large losses is no answer but an error",
+        f"{KERNEL}/pair.py",
+        "        if not kept.any():\n            return dominating_pair.trivial_pair",
+        "        if not kept.all():\n            raise ZeroDivisionError\n"
+        "        if not kept.any():\n            return dominating_pair.trivial_pair",
+    ),
+]
+
+
+def copied(folder: pathlib.Path) -> None:
+    """Copies the package and the tests."""
+    for name in (PACKAGE, "tests"):
+        ignore = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / name, folder / name, ignore=ignore)
+
+
+def put_in(folder: pathlib.Path, chosen: Fault) -> dict[pathlib.Path, str]:
+    """Changes the code. Returns what its files held before."""
+    before: dict[pathlib.Path, str] = {}
+    for name, old, new in chosen.changes:
+        path = folder / name
+        text = path.read_text()
+        before.setdefault(path, text)
+        if text.count(old) != 1:
+            sys.exit(f"{chosen.name}: {name} has this {text.count(old)} times: {old!r}")
+        path.write_text(text.replace(old, new))
+    return before
+
+
+def hunted(folder: pathlib.Path, seed: int, seconds: float) -> str:
+    """Returns what the search found first, and after how long, or nothing."""
+    tests = folder / "tests"
+    paths = [folder, tests, *(tests / name for name in ("laws", "referee", "golden"))]
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", HUNT, str(seed), str(seconds)],
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(map(str, paths)),
+            "OMP_NUM_THREADS": "1",
+            "PYTHONDONTWRITEBYTECODE": "1",
+        },
+        capture_output=True,
+        text=True,
+        cwd=folder,
+    )
+    if done.returncode not in (0, 3):
+        sys.exit(done.stderr)
+    return done.stdout.strip()
+
+
+def main() -> int:
+    """Puts in each fault in turn, and prints what finds it."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", default="", help="part of the names of faults")
+    parser.add_argument("--minutes", type=float, default=1.0, help="of CPU, for each")
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    missed = 0
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        copied(folder)
+        print("| fault | found by |\n|---|---|")
+        none = [] if options.only else [Fault("(none)", ())]
+        for chosen in itertools.chain(none, FAULTS):
+            if options.only not in chosen.name:
+                continue
+            before = put_in(folder, chosen)
+            found = hunted(folder, options.seed, 60 * options.minutes)
+            for path, text in before.items():
+                path.write_text(text)
+            missed += bool(found) == (not chosen.changes)
+            print(f"| {chosen.name} | {found or 'nothing'} |", flush=True)
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
