@@ -29,7 +29,6 @@ NeighborRel = privacy_accountant.NeighboringRelation
 _LEAST_CHANCE = 1e-300
 # Tuning: less leaves higher moments to rarer hits; of a million runs it is 1e-14 of δ.
 _RARE_HITS = 1e-20
-_REPLACEMENTS = NeighborRel.REPLACE_ONE, NeighborRel.REPLACE_SPECIAL
 _ABSENCES = NeighborRel.ADD_OR_REMOVE_ONE, NeighborRel.REPLACE_SPECIAL
 
 
