@@ -14,8 +14,9 @@ import sys
 import time
 import traceback
 
-EXAMPLES = 6  # Before the next one has its turn.
-os.environ["LAW_EXAMPLES"] = str(EXAMPLES)
+# Before the next one has its turn. Laws take less time than the referee.
+EXAMPLES, LAW_EXAMPLES = 3, 6
+os.environ["LAW_EXAMPLES"] = str(LAW_EXAMPLES)
 
 import hypothesis  # noqa: E402
 import test_referee  # noqa: E402

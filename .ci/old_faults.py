@@ -62,16 +62,6 @@ FAULTS = [
         "    )\n\n\ndef settled",
     ),
     fault(
-        "denormals: masses among them are multiplied by ratios of e^690",
-        f"{KERNEL}/dominating_pair.py",
-        "        if not rare.any():\n            return\n        # A ratio too",
-        "        if rare.any() or not rare.any():\n            return\n"
-        "        # A ratio too",
-        f"{KERNEL}/law_sums.py",
-        "    kept = (p if axis is Axis.LOSS else q) >= _TINY\n",
-        "    kept = (p if axis is Axis.LOSS else q) > 0\n",
-    ),
-    fault(
         "denormals: the rarest outputs of an upper law are left out",
         f"{KERNEL}/dominating_pair.py",
         '        object.__setattr__(self, "infinity_mass", self.infinity_mass'
@@ -137,12 +127,6 @@ FAULTS = [
         "    above = np.rint(places - floors)\n",
     ),
     fault(
-        "rates: a false positive rate among denormals is multiplied by a ratio",
-        f"{PACKAGE}/bounds/trade_off.py",
-        "        rounded = np.where(rates < floats.SMALLEST_MASS, least, rates)\n",
-        "        rounded = np.where(rates < 0.0, least, rates)\n",
-    ),
-    fault(
         "rates: what is found of an output too rare for a float costs nothing",
         f"{PACKAGE}/bounds/trade_off.py",
         "        if not self._upper:\n            # Of an output",
@@ -184,9 +168,9 @@ FAULTS = [
     ),
     fault(
         "claims: a sample loses no more than its rate times its inner loss",
-        f"{PACKAGE}/amplification/poisson_subsampling.py",
-        "        found = math.log1p(rate * math.expm1(largest))\n",
-        "        found = rate * largest\n",
+        f"{PACKAGE}/mechanisms/subsampled.py",
+        "math.log1p(self.sampling_probability * math.expm1(loss))\n",
+        "self.sampling_probability * loss\n",
     ),
     fault(
         "answers: an allocation of large losses is no answer but an error",

@@ -473,11 +473,11 @@ def few_outcomes(draw: Any) -> registered.DiscreteEvent:
         both = weights / weights.sum(), weights[::-1] / weights.sum()
         return registered.DiscreteEvent(*(tuple(map(float, law)) for law in both))
     laws = [[draw(mass) for _ in range(size)] for _ in range(2)]
-    place, loss = draw(st.integers(0, size - 1)), draw(losses())
-    likely = laws[0][place] * math.exp(min(loss, 709.0))
+    place, loss, mass = draw(st.integers(0, size - 1)), draw(losses()), draw(rare)
+    likely = mass * math.exp(min(loss, 709.0))
     if draw(st.booleans()) and likely < 0.1:
         # One output that is far likelier with the record, or without it.
-        laws[1][place] = likely
+        laws[0][place], laws[1][place] = mass, likely
         laws = laws[:: draw(st.sampled_from([1, -1]))]
     places = draw(st.tuples(st.integers(0, size), st.integers(0, size)))
     for law, place in zip(laws, places, strict=True):

@@ -92,27 +92,6 @@ def gaussian_delta(mean: float, epsilon: float) -> mpmath.mpf:
         return first - mpmath.exp(e) * mpmath.ncdf(-m / 2 - e / m)
 
 
-def max_statistic_delta(
-    sigma: float, num_selected: int, num_steps: int, epsilon: float
-) -> mpmath.mpf:
-    """Returns a lower bound on δ (remove): what the largest output reveals.
-
-    Chua et al. 2024, https://arxiv.org/abs/2412.16802: the supremum over c of
-    P(max > c) − e^ε Q(max > c).
-    """
-    best = mpmath.mpf(0)
-    k, t = num_selected, num_steps
-    with mpmath.workdps(40):
-        for threshold in np.linspace(0, 1 + 9 * sigma, 600):
-            c = mpmath.mpf(float(threshold))
-            below = mpmath.ncdf(c / sigma)
-            shifted = mpmath.ncdf((c - 1) / sigma)
-            q_above = 1 - below**t
-            p_above = 1 - below ** (t - k) * shifted**k
-            best = max(best, p_above - mpmath.exp(epsilon) * q_above)
-    return best
-
-
 _PLACES = 1400  # Of binary numbers: more than the smallest float has.
 
 

@@ -30,8 +30,8 @@ class DiscreteEvent(dp_accounting.DpEvent):
         with_record: Of the same outputs with it.
     """
 
-    without: tuple[float, ...]
-    with_record: tuple[float, ...]
+    without: tuple[float, ...] = attr.ib(converter=tuple)
+    with_record: tuple[float, ...] = attr.ib(converter=tuple)
 
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)

@@ -7,7 +7,6 @@ import cases
 import dp_accounting
 import pytest
 import run
-import timing
 
 LAPLACE = cases.Case(
     "Groups", "Laplace", dp_accounting.LaplaceDpEvent(1.0), 1, gap=1e-6, ratio=0.0
@@ -77,12 +76,3 @@ def test_a_case_is_measured_in_a_process_of_its_own(capsys):
     assert 0 < later.ours.later < 0.1 and "ms" in later.cells()
     assert run.apart(lambda: 1 / 0) is None
     assert capsys.readouterr().out == ""
-
-
-def test_every_case_has_its_section_and_its_own_name():
-    table = cases.every_case()
-    assert {case.section for case in table} == set(cases.INTRODUCTIONS)
-    assert len({(case.section, case.name) for case in table}) == len(table)
-    short = [case for case in table if case.short]
-    assert {case.section for case in short} >= {"Groups", "PREAMBLE", "k of t"}
-    assert 0 < timing.yardstick() < 1

@@ -365,6 +365,14 @@ def test_two_of_three_of_large_losses():
     assert_holds(accountant, law, [0.5, 70.0, 100.0, 158.0])
 
 
+def test_runs_of_which_hardly_anything_is_finite():
+    """An IndexError was raised: (9/17)^999 is less than the masses that are kept."""
+    law = (0.4375, 0.0, 0.5625), (0.25, 0.5, 0.25)
+    accountant = ext.PLDAccountant().compose(OutcomesEvent(*law), 999)
+    lower, upper = accountant.get_delta_bounds(0.5)
+    assert 1 - 1e-6 < lower <= 1 - mpmath.mpf(2) ** -999 <= upper
+
+
 # 11. Bounds that cross are no answer.
 
 

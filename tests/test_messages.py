@@ -21,6 +21,7 @@ from dp_accounting_ext import sampling_certificate
 from dp_accounting_ext.studies import calibration
 from dp_accounting_ext.studies import comparison
 from dp_accounting_ext.studies import curves
+from dp_accounting_ext.studies import statement
 from dp_accounting_ext.studies import sweep
 from dp_accounting_ext.studies import training_run
 from dp_accounting_ext.validation import fields
@@ -182,6 +183,11 @@ CASES = [
         lambda _: comparison.compare(training_run.TrainingRun(1.0, 10)),
         "delta must be given. Found it missing.",
     ),
+    (lambda _: statement.claims(1.0), "run must be a TrainingRun. Found 1.0."),
+    (
+        lambda _: comparison.compare({"delta": 1e-6}),
+        "run must be a TrainingRun. Found {'delta': 1e-06}.",
+    ),
     # studies.calibration, studies.curves
     (
         lambda _: calibration.calibrate(SETTING, -1.0),
@@ -208,7 +214,7 @@ CASES = [
     ),
     (lambda _: sweep.run_of({"delta": "x"}), "delta must be a number. Found 'x'."),
     (
-        lambda _: sweep.run_of({"steps": "x"}),
+        lambda _: sweep.run_of({"steps_per_epoch": "x"}),
         "steps_per_epoch must be an integer. Found 'x'.",
     ),
     (

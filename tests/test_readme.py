@@ -138,14 +138,3 @@ def test_links_between_pages_lead_somewhere(page):
     mentioned = re.findall(r"`((?:docs|benchmarks|tests)/[\w/]+\.py)", page.read_text())
     for target in mentioned:
         assert (ROOT / target).exists(), target
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_googles_library_has_one_name(page):
-    """The noun is dp_accounting, the adjective stock."""
-    # Names of files may hold other words.
-    text = re.sub(r"`[^`]*`", "`…`", " ".join(page.read_text().split()))
-    others = r"\b[Uu]pstream|\bhost\b|\b[Tt]he library\b"
-    others += r"|\b[Tt]he stock\b(?! (accountant|Rényi|grid|`))"
-    found = [match.group() for match in re.finditer(others, text)]
-    assert not found

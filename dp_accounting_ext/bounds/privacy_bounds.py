@@ -101,8 +101,11 @@ class PrivacyBounds:
             easy = self._gaussian_deltas(enough[open_]) <= deltas[open_]
             found[open_[easy]] = enough[open_[easy]]
             open_ = open_[~easy]
-        efforts = (True, False) if enough is not None else (False,)
-        for rough in efforts if self._one_gaussian(Bound.UPPER) is None else ():
+        closed = self._gaussian_epsilons(deltas[open_], Bound.UPPER)
+        if closed is not None:
+            found[open_] = np.minimum(found[open_], closed)
+            return found
+        for rough in (True, False) if enough is not None else (False,):
             composed = self._composed_epsilons(deltas[open_], Bound.UPPER, rough)
             found[open_] = np.minimum(found[open_], composed)
             if enough is not None:
@@ -114,11 +117,9 @@ class PrivacyBounds:
         """Returns (n,) lower bounds on ε at (n,) δ in [0, 1), in nats."""
         # A larger δ has no larger ε.
         deltas = np.maximum(deltas, _SMALLEST_DELTA)
-        known = self._one_gaussian(Bound.LOWER)
-        if known is not None:
-            return interface.each(
-                lambda delta: gaussian.epsilon(known.mean, delta, Bound.LOWER), deltas
-            )
+        closed = self._gaussian_epsilons(deltas, Bound.LOWER)
+        if closed is not None:
+            return closed
         return self._composed_epsilons(deltas, Bound.LOWER)
 
     def upper_deltas(
@@ -277,10 +278,15 @@ class PrivacyBounds:
         parts = self._alternatives(bound)[0]
         return next(iter(parts)) if sum(parts.values()) == 1 else None
 
-    def _one_gaussian(self, bound: Bound) -> additive_noise.Gaussian | None:
-        """Returns what is composed, if that is a Gaussian."""
+    def _gaussian_epsilons(self, deltas: FloatArray, bound: Bound) -> FloatArray | None:
+        """Returns (n,) ε at (n,) δ of what is composed, if that is a Gaussian."""
         part = self._only(bound)
-        return part if isinstance(part, additive_noise.Gaussian) else None
+        if not isinstance(part, additive_noise.Gaussian):
+            return None
+        mean = part.mean
+        return interface.each(
+            lambda delta: gaussian.epsilon(mean, delta, bound), deltas
+        )
 
     def _closed_deltas(self, epsilons: FloatArray, bound: Bound) -> FloatArray | None:
         """Returns (n,) δ at (n,) ε of what is one run, if that has a closed form."""
@@ -300,7 +306,7 @@ class PrivacyBounds:
         if math.isinf(self._mean) or not self._mean:
             return np.minimum(found, self._mean)
         # One δ tells whether a search would find less.
-        less = self._gaussian_deltas(found) <= deltas
+        less = np.isinf(found) | (self._gaussian_deltas(found) <= deltas)
         found[less] = interface.each(
             lambda delta: gaussian.epsilon(self._mean, delta, Bound.UPPER), deltas[less]
         )

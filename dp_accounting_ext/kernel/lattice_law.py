@@ -83,6 +83,8 @@ _MANY_LEVELS, _FEWEST_CELLS = 48, 8
 _DOUBLINGS, _FEW_COPIES, _FINER = 10, 100, 2.0
 # A limit: the narrowest width has all its digits.
 _SMALLEST_SCALE = 1e-285
+# Certified: indices have so many binary digits, so that nodes are floats.
+_DIGITS = 52
 _QUANTILES = np.array([0.16, 0.5, 0.84])
 
 
@@ -700,6 +702,7 @@ def on_lattice(atoms: Atoms, resolution: Resolution, *, both: bool) -> LatticeLa
     scale = max(shape.scale or abs(shape.centre) or 1.0, _SMALLEST_SCALE)
     resolution = resolution.of_levels(_levels(atoms, scale))
     step = 2.0 ** math.floor(math.log2(scale / resolution.cells))
+    step = max(step, _narrowest(shape.centre))
     reach = _reach(shape, step, resolution)
     centre = round(shape.centre / step)
     # The first level at which the distance is no more than the reach.
@@ -730,6 +733,11 @@ def on_lattice(atoms: Atoms, resolution: Resolution, *, both: bool) -> LatticeLa
     )
     ends = float(atoms.values[0]), float(atoms.values[-1])
     return law._with_underflow(ends, atoms.q_mass)
+
+
+def _narrowest(centre: float) -> float:
+    """Returns the width at which the index of a place is an integer in floats."""
+    return math.ldexp(1.0, math.frexp(abs(centre))[1] - _DIGITS) if centre else 0.0
 
 
 def placed(atoms: Atoms, width: float) -> Piece:
@@ -820,9 +828,13 @@ def settled(law: LatticeLaw, tail_mass: float, *, both: bool) -> LatticeLaw:
     if not law.pieces:
         return law
     atoms = law.atoms()
+    if not atoms.values.size:
+        # All that was finite is less than a float, and counted in the sinks.
+        return dataclasses.replace(law, pieces={})
     law = trimmed(law, atoms, tail_mass)
     shape = _shape(atoms, tail_mass, both)
-    while shape.scale > 2 * law.resolution.cells * law.step:
+    widest = 2 * law.resolution.cells
+    while shape.scale > widest * law.step or law.step < _narrowest(shape.centre):
         law = law.doubled()
     return dataclasses.replace(
         law,

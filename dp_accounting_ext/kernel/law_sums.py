@@ -141,7 +141,8 @@ def _power_of_spaced(atoms: Atoms, count: int) -> Atoms | None:
     off = np.abs(values[0] + width * np.arange(last + 1) - values)
     # Absolutely for losses, relatively for ratios.
     size = np.max(np.abs(values)) if atoms.axis is Axis.LOSS else 1.0
-    off = off if atoms.axis is Axis.LOSS else off / np.maximum(values, _TINY)
+    with np.errstate(over="ignore"):
+        off = off if atoms.axis is Axis.LOSS else off / np.maximum(values, _TINY)
     if (off > _SAME * size).any():
         return None
     law = lattice_law.LatticeLaw(

@@ -184,19 +184,34 @@ def replaced_draws(base: Base, hits: Distances) -> Mechanism:
     """
     if not _furthest(hits):
         return compositions.NO_OP
-    return _ReplacedDraws(base, hits)
+    return ReplacedDraws(base, hits)
 
 
 @dataclasses.dataclass(frozen=True)
-class _ReplacedDraws(interface.OnePairMechanism):
+class ReplacedDraws(interface.OnePairMechanism):
     """Batches with draws of one group, or of another in the same places.
 
     From below it is a group that others are unlike in the same way: they, and those
     that take the group's places, are all the same.
+
+    Attributes:
+        base: The mechanism that runs on a batch.
+        hits: Law of the number of draws that hit the group, in either dataset.
     """
 
     base: Base
     hits: Distances
+
+    def but_rarely(self, chance: float) -> tuple["ReplacedDraws", float]:
+        """Returns what it is but for an event of either dataset, and its probability.
+
+        Args:
+            chance: The most that numbers of hits may have that are left out.
+        """
+        kept, lost = additive_noise.without_rare(self.hits, chance, Bound.UPPER)
+        whole = math.fsum(weight for _, weight in kept)
+        usual = tuple((number, weight / whole) for number, weight in kept)
+        return ReplacedDraws(self.base, usual), lost
 
     def pair(self, bound: Bound, tail_mass: float) -> DominatingPair:
         one_sided = self.base.on(self.hits, NONE)

@@ -225,6 +225,26 @@ class GroupedNoise(Grouped):
 
 
 @dataclasses.dataclass(frozen=True)
+class GroupedBetween(Grouped):
+    """What lies between two mechanisms, as a group sees them.
+
+    Attributes:
+        group_size: Number of records in the group, K.
+        below: What it dominates.
+        above: What dominates it.
+    """
+
+    group_size: int
+    below: Grouped
+    above: Grouped
+
+    def split(self, removed: int, inserted: int) -> Mechanism:
+        return known_bounds.Between(
+            self.below.split(removed, inserted), self.above.split(removed, inserted)
+        )
+
+
+@dataclasses.dataclass(frozen=True)
 class GroupedNonPrivate(Grouped):
     """What has no privacy, where it runs on any member of a group.
 

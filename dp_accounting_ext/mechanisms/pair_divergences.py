@@ -24,7 +24,9 @@ from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import renyi_bounded
+from dp_accounting_ext.mechanisms import subsampled
 from dp_accounting_ext.renyi import divergence
+from dp_accounting_ext.renyi import sampling
 
 Bound = dominating_pair.Bound
 Direction = dominating_pair.Direction
@@ -98,7 +100,27 @@ def _of_part(
     remove = _of_pairs(pairs, part, orders, bound)
     if part.claims().is_symmetric and pairs.add is pairs.remove:
         return remove, remove
-    return remove, _of_pairs(pairs.swapped(), part, orders, bound)
+    add = _of_pairs(pairs.swapped(), part, orders, bound)
+    if bound is Bound.UPPER and isinstance(part, subsampled.PoissonSampled):
+        return _of_sample(part, orders, remove), _of_sample(part, orders, add)
+    return remove, add
+
+
+def _of_sample(
+    part: subsampled.PoissonSampled, orders: Sequence[float], found: FloatArray
+) -> FloatArray:
+    """Returns upper bounds, of what is sampled where a sink leaves none of pairs."""
+    finite = np.array([float(order) for order in orders])
+    unknown = np.isinf(found) & np.isfinite(finite)
+    if not unknown.any():
+        return found
+    found = found.copy()
+    found[unknown] = sampling.poisson_rdp(
+        finite[unknown].tolist(),
+        lambda asked: upper_rdp(asked, part.inner),
+        part.sampling_probability,
+    )
+    return found
 
 
 def _of_pairs(

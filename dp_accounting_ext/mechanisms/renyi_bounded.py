@@ -39,21 +39,12 @@ class RenyiBounded(interface.OnePairMechanism):
         """Returns the mechanism of (k,) bounds at `renyi_profile.ORDERS`."""
         return cls(tuple(float(value) for value in values), told)
 
-    @classmethod
-    def at_orders(
-        cls, orders: Sequence[float], values: Sequence[float]
-    ) -> "RenyiBounded":
-        """Returns the mechanism of bounds at other orders, above one.
+    def at(self, orders: Sequence[float]) -> FloatArray:
+        """Returns (n,) bounds at n orders above one, by chords.
 
         Between orders (α − 1) times the divergence is convex, so that chords are
         upper bounds; below all of them the divergence is no larger than at the first.
         """
-        order = np.argsort(orders)
-        alpha, bounds = np.asarray(orders)[order], np.asarray(values)[order]
-        return cls.of(_chords(alpha, bounds, _ORDERS))
-
-    def at(self, orders: Sequence[float]) -> FloatArray:
-        """Returns (n,) bounds at n orders above one, by chords as `at_orders` does."""
         asked = np.array([float(order) for order in orders])
         return _chords(_ORDERS, np.array(self.values), asked)
 

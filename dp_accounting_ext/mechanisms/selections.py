@@ -16,6 +16,7 @@ from dp_accounting_ext.mechanisms import renyi_divergences
 from dp_accounting_ext.pairs import bounded_range
 from dp_accounting_ext.pairs import discrete
 from dp_accounting_ext.pairs import renyi_profile
+from dp_accounting_ext.renyi import pure_mechanisms
 from dp_accounting_ext.renyi import selection
 
 Bound = dominating_pair.Bound
@@ -26,12 +27,22 @@ DominatingPair = dominating_pair.DominatingPair
 
 @dataclasses.dataclass(frozen=True)
 class ExponentialMechanism(interface.OnePairMechanism):
-    """The ε-private exponential mechanism, whose losses span ε at most."""
+    """The ε-private exponential mechanism, whose losses span ε at most.
+
+    Its profile is attained by another span for each κ. Of many runs its divergences,
+    which are of one span for each order, can say less: the least of both is taken.
+    """
 
     epsilon: float
 
     def pair(self, bound: Bound, tail_mass: float) -> DominatingPair:
         return bounded_range.dominating_pair_of(self.epsilon, bound)
+
+    def other_parts(self, bound: Bound) -> Mapping[interface.Mechanism, int]:
+        if bound is Bound.LOWER:
+            return self.parts(bound)
+        values = pure_mechanisms.bounded_range_rdp(renyi_profile.ORDERS, self.epsilon)
+        return {renyi_bounded.RenyiBounded.of(values): 1}
 
     def claims(self) -> interface.Claims:
         return interface.Claims(self.epsilon, is_symmetric=True)

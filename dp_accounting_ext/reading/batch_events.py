@@ -1,12 +1,14 @@
 """Events on a sample of the records: Poisson samples and batches of fixed size."""
 
 import dataclasses
+import math
 
 import attr
 from dp_accounting import dp_event as stock
 from dp_accounting import privacy_accountant
 
 from dp_accounting_ext import dp_event
+from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.mechanisms import batches
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import discrete_outputs
@@ -15,6 +17,7 @@ from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.mechanisms import subsampled
 from dp_accounting_ext.reading import event_reader
+from dp_accounting_ext.validation import event_trees
 from dp_accounting_ext.validation import fields
 
 NeighborRel = privacy_accountant.NeighboringRelation
@@ -24,6 +27,7 @@ NOISES = (
     | stock.NoOpDpEvent
     | stock.NonPrivateDpEvent
 )
+POISSON_SAMPLES = stock.PoissonSampledDpEvent | dp_event.PLDSubsampleEvent
 _MOST_DRAWS = 100_000
 # Of these no two batches are further apart than neighbours.
 _ANSWERS = discrete_outputs.RandomizedResponse | discrete_outputs.PrivateDraw
@@ -36,12 +40,59 @@ def poisson_sampled(
     """Reads an event, or a tree of events, on a Poisson sample."""
     rate = fields.sampling_probability(event.sampling_probability)
     if reader.neighboring_relation is NeighborRel.REPLACE_ONE:
+        both = merged(event)
+        if both is not None:
+            more, less = (poisson_sampled(each, reader) for each in both)
+            return more if more == less else known_bounds.Between(less, more)
         if isinstance(event.event, NOISES):
             return _replaced_on_a_sample(event.event, rate)
         reader.require(
             event, NeighborRel.ADD_OR_REMOVE_ONE, NeighborRel.REPLACE_SPECIAL
         )
     return subsampled.on_poisson_sample(rate, reader.sampled(event.event))
+
+
+def merged(
+    event: stock.PoissonSampledDpEvent | dp_event.PLDSubsampleEvent,
+) -> list[stock.PoissonSampledDpEvent] | None:
+    """Returns the one sample of one noise that a sample is, rounded up, and down.
+
+    A sample of a sample is one of the product of the rates, of every member of a group
+    alike, and Gaussians on one sample are one with less noise. None where it is one
+    already, or where it is no such.
+    """
+    rate = fields.sampling_probability(event.sampling_probability)
+    leaves, depth = list(event_trees.leaves(event.event)), 0
+    while len(leaves) == 1 and leaves[0][1] == 1:
+        inner = leaves[0][0]
+        if not isinstance(inner, POISSON_SAMPLES):
+            break
+        rate *= fields.sampling_probability(inner.sampling_probability)
+        leaves, depth = list(event_trees.leaves(inner.event)), depth + 1
+    noises = [
+        (fields.noise_multiplier(each.noise_multiplier), count)
+        for each, count in leaves
+        if isinstance(each, stock.GaussianDpEvent)
+    ]
+    runs = sum(count for _, count in leaves)
+    is_one = runs == 1 and isinstance(leaves[0][0], NOISES)
+    if len(noises) < len(leaves) and not is_one:
+        return None
+    if runs == 0 or rate == 0 or (runs == 1 and not depth):
+        return None
+    if runs > 1 and any(noise == 0 for noise, _ in noises):
+        leaves, runs = [(stock.NonPrivateDpEvent(), 1)], 1
+    found = []
+    for sign in (1, -1):
+        up = 1 + sign * 4 * (depth + 1) * floats.UNIT_ROUNDOFF
+        noise: stock.DpEvent = leaves[0][0]
+        if runs > 1:
+            least = min(noise for noise, _ in noises)
+            more = math.fsum(count * (least / noise) ** 2 for noise, count in noises)
+            down = 1 - sign * 8 * floats.UNIT_ROUNDOFF
+            noise = stock.GaussianDpEvent(down * least / math.sqrt(more))
+        found.append(stock.PoissonSampledDpEvent(min(rate * up, 1.0), noise))
+    return found
 
 
 def _replaced_on_a_sample(event: stock.DpEvent, rate: float) -> interface.Mechanism:

@@ -64,7 +64,7 @@ _STOCK: dict[str, tuple[str, event_reader.Builder, CurveBuilder | None]] = {
     "SampledWithReplacementDpEvent": (
         "source_dataset_size sample_size event",
         batch_events.fixed_size,
-        None,
+        renyi_events.with_replacement,
     ),
     "RandomAllocationDpEvent": (
         "event num_selected num_steps",

@@ -21,7 +21,6 @@ from dp_accounting_ext.wpm import dp_event as wpm_dp_event
 NeighborRel = privacy_accountant.NeighboringRelation
 
 _Answers = stock.RandomizedResponseDpEvent | wpm_dp_event.PrivateSamplingEvent
-_PoissonSample = stock.PoissonSampledDpEvent | dp_event.PLDSubsampleEvent
 _FixedSize = (
     stock.SampledWithoutReplacementDpEvent | stock.SampledWithReplacementDpEvent
 )
@@ -174,7 +173,13 @@ def _tight(
         return stock_events.truncated_in_group(event, size)
     inner: stock.DpEvent = event
     sampling: groups.Sampling = groups.Unsampled()
-    if isinstance(event, _PoissonSample):
+    if isinstance(event, batch_events.POISSON_SAMPLES):
+        both = batch_events.merged(event)
+        if both is not None:
+            more, less = (_tight(each, size, reader) for each in both)
+            if isinstance(more, groups.Grouped) and isinstance(less, groups.Grouped):
+                return groups.GroupedBetween(size, less, more)
+            return more
         rate = fields.sampling_probability(event.sampling_probability)
         inner, sampling = event.event, groups.Poisson(rate)
         if rate == 0:

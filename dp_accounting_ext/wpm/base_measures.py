@@ -83,11 +83,13 @@ def uniform_base_measure(cost: Any, epsilon: float) -> MeasureResult:
         ValueError: If an argument is out of range.
     """
     paid, privacy = costs.as_cost(cost), checks.epsilon(epsilon)
-    known = paid.rows(worst_cases.choose_landmarks(paid)[0])
-    most, value, lower, rounds = _best_scale(known, privacy)
+    known, radius = worst_cases.choose_landmarks(paid)
+    most, value, lower, rounds = _best_scale(paid.rows(known), privacy)
     measure = np.full(paid.shape[1], most * math.exp(-privacy / 2))
-    if len(known) < paid.shape[0]:
+    if math.isinf(radius):
         value = worst_cases.worst_case_cost(measure, paid, privacy)
+    else:
+        value = worst_cases.bound_nearby(value, radius, paid)
     converged = value - lower <= _CONVERGED * value
     return MeasureResult(measure, value, min(lower, value), rounds, converged)
 

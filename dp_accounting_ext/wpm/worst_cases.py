@@ -48,6 +48,16 @@ def choose_landmarks(cost: costs.TransportCost) -> tuple[IndexArray, float]:
     return np.unique(found), float(nearest.max())
 
 
+def bound_nearby(worst: float, radius: float, cost: costs.TransportCost) -> float:
+    """Returns an upper bound of φ within a radius of inputs from their largest.
+
+    The p-th root of φ is a distance from the polytope, so that it changes from one
+    input to another by at most their distance.
+    """
+    order = cost.metric_order or 1.0
+    return float((worst ** (1 / order) + radius) ** order) if radius else worst
+
+
 class PointCosts:
     """Costs φ_i of the projections of single points, for many measures.
 
@@ -153,11 +163,8 @@ def worst_case_cost(
         https://arxiv.org/abs/2605.10015, Proposition B.2.
     """
     inputs, radius = choose_landmarks(cost)
-    order = cost.metric_order or 1.0
     if math.isinf(radius):
         inputs, radius = np.arange(cost.shape[0]), 0.0
     most = math.exp(epsilon / 2) * base_measure
     worst = float(PointCosts(cost, epsilon).values(most, inputs).max())
-    # The p-th root of φ is a distance from the polytope, so that it changes from one
-    # input to another by at most their distance.
-    return float((worst ** (1 / order) + radius) ** order) if radius else worst
+    return bound_nearby(worst, radius, cost)

@@ -34,12 +34,6 @@ def test_a_terminal_shows_one_line_that_is_gone_at_the_end(terminal):
     assert max(len(part) for part in shown.split("\r")) <= 79
 
 
-def test_quick_work_shows_nothing(terminal, monkeypatch):
-    monkeypatch.setattr(progress_line, "_PATIENCE", 1.0)
-    assert progress_line.mapped("rows", str, [1]) == ["1"]
-    assert terminal.getvalue() == ""
-
-
 def test_an_error_ends_it(terminal):
     with pytest.raises(KeyboardInterrupt), progress_line.shown(lambda: "draw"):
         while not terminal.getvalue():
@@ -48,12 +42,3 @@ def test_an_error_ends_it(terminal):
     length = len(terminal.getvalue())
     time.sleep(0.05)
     assert len(terminal.getvalue()) == length
-
-
-@pytest.mark.parametrize("stream", [io.StringIO(), None])
-def test_what_is_no_terminal_shows_nothing(monkeypatch, stream):
-    monkeypatch.setattr("sys.stderr", stream)
-    monkeypatch.setattr(progress_line, "_PATIENCE", 0.001)
-    with progress_line.shown(lambda: "draw"):
-        time.sleep(0.01)
-    assert stream is None or stream.getvalue() == ""

@@ -11,7 +11,6 @@ import pytest
 
 from dp_accounting_ext.command_line import text
 from dp_accounting_ext.studies import comparison
-from dp_accounting_ext.studies import training_run
 
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 
@@ -52,20 +51,6 @@ def test_letters_that_a_stream_lacks_are_replaced(monkeypatch, encoding):
     monkeypatch.setattr("sys.stdout", stream)
     text.write("ε ≤ 1")
     assert stream.buffer.getvalue().decode(encoding).endswith(" 1\n")
-
-
-@pytest.mark.parametrize(
-    ("epochs", "group", "words"),
-    [
-        (1, 1, "2 of 30 steps, 1 epoch"),
-        (4, 1, "2 of 30 steps, 4 epochs"),
-        (4, 3, "2 of 30 steps, 4 epochs, groups of 3"),
-        (4.0, 1, "2 of 30 steps, 4 epochs"),
-    ],
-)
-def test_a_training_in_words(epochs, group, words):
-    run = training_run.TrainingRun(1.0, 30, 2, epochs, 1e-6, group)
-    assert text.training(run) == words
 
 
 def test_notes_are_below_their_rows_each_once():

@@ -124,54 +124,6 @@ class TestWpm:
         assert text.startswith("200 places, ε = 2\n")
         assert max(map(len, text.splitlines())) <= 80
 
-    @pytest.mark.parametrize(
-        ("rest", "message"),
-        [
-            (
-                "--points {places} --trace {far} --metric haversine",
-                "trace must have lat",
-            ),
-            ("--points {places} --trace {places} --metric nowhere", "Found 'nowhere'"),
-            ("--cost {places} --distribution {trace} --order 2", "must come with"),
-            ("--points {far} --trace {trace} --metric haversine", "Found 91"),
-            ("--points {places} --distribution {far}", "distribution must"),
-            (
-                "--cost {places} --trace {trace}",
-                "trace must come with --points. Found --cost",
-            ),
-            ("--points {places} --trace {trace} --order 0.5", "order must be"),
-            ("--points {places} --cost {places} --trace {trace}", "not allowed with"),
-            ("--points {places}", "distribution must be a file of masses, or trace"),
-            ("--num-places 9 --trace {trace}", "num-places must come with plan"),
-            ("plan --num-places 1", "num-places must be at least 2. Found 1"),
-            ("plan --points {places} --trace {trace}", "trace must be left out"),
-        ],
-    )
-    def test_bad_places(self, capsys, places, rest, message):
-        files = {name: places / f"{name}.csv" for name in ("places", "trace", "far")}
-        status, out, err = run(capsys, f"wpm {rest.format(**files)} --epsilon 1")
-        assert (status, out) == (2, "")
-        assert message in err
-        assert err.count("\n") == 1
-        assert "91.23" not in err or "--points {far}" in rest
-
-    @pytest.mark.parametrize(
-        ("rest", "options", "message"),
-        [
-            ("--epsilon -1", {}, "epsilon must be positive"),
-            ("--epsilon 2", {"masses": "none.csv"}, "none.csv"),
-            ("--epsilon 2", {"masses": "bad.csv"}, "distribution must be a file"),
-            ("--epsilon 2", {"cost": "m.csv"}, "--distribution must have a mass"),
-            ("--epsilon 2 --base-measure nowhere.csv", {}, "nowhere.csv"),
-        ],
-    )
-    def test_bad_input(self, capsys, files, rest, options, message):
-        status, out, err = self.wpm(capsys, files, rest, **options)
-        assert (status, out) == (2, "")
-        assert message in err
-        assert err.count("\n") == 1
-        assert "secret" not in err
-
 
 BAD_LINES = [
     ("latitude,longitude\n1,2\n\n3,here\n", "'here' in line 4 of"),
@@ -196,38 +148,3 @@ def test_a_bad_line_is_named_and_shown_if_it_is_public(
         status, _, err = run(capsys, command)
         assert status == 2 and f"{private} must be" in err
         assert f"Found something else {where}" in err and "'here'" not in err
-
-
-def test_files_of_nothing(capsys, tmp_path):
-    empty, zeros = tmp_path / "empty.csv", tmp_path / "zeros.csv"
-    empty.write_text("\n")
-    zeros.write_text("0,0\n")
-    _, _, err = run(capsys, f"wpm --points {zeros} --trace {empty} --epsilon 1")
-    assert "--trace must have a line of numbers at least. Found an empty file." in err
-    _, _, err = run(capsys, f"wpm --cost {zeros} --distribution {empty} --epsilon 1")
-    assert (
-        "--distribution must have a line of numbers at least. Found an empty file."
-        in err
-    )
-    (tmp_path / "points.csv").write_text("0\n1\n")
-    points = tmp_path / "points.csv"
-    _, _, err = run(capsys, f"wpm --points {points} --distribution {zeros} --epsilon 1")
-    assert "--distribution must have some mass in each row. Found none." in err
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ("--points nosuch.csv", "--points must be a file of numbers that can be read"),
-        ("--cost nosuch.csv", "--cost must be a file of numbers that can be read"),
-        (
-            "--cost nosuch.csv --base-measure huh",
-            '--base-measure must be "uniform", "minimax" or a file of numbers that can '
-            "be read. Found 'huh': No such file or directory.",
-        ),
-    ],
-)
-def test_a_file_that_is_not_there_is_named_by_its_option(capsys, options, message):
-    status, out, err = run(capsys, f"wpm --distribution x --epsilon 1 {options}")
-    assert (status, out) == (2, "")
-    assert message in err and "Errno" not in err and err.count("\n") == 1

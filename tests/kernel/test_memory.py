@@ -1,7 +1,5 @@
 """What is kept, what is forgotten, and that it makes no difference."""
 
-from concurrent import futures
-
 import numpy as np
 
 from dp_accounting_ext.kernel import memory
@@ -36,15 +34,3 @@ def test_a_value_that_is_too_large_is_kept_alone():
     assert kept.nbytes == 50
     kept.clear()
     assert kept.nbytes == 0
-
-
-def test_threads_share_a_memory():
-    kept = memory.Memory(1000)
-
-    def ask(number):
-        return kept.get(number % 37, made(100 + number % 37)).size == 100 + number % 37
-
-    with futures.ThreadPoolExecutor(8) as pool:
-        assert all(pool.map(ask, range(5000)))
-    assert kept.nbytes <= 1000
-    assert kept.nbytes == sum(value.size for value in kept._values.values())

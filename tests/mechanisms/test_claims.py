@@ -14,7 +14,6 @@ import mechanism_laws
 import numpy as np
 import pytest
 
-from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import allocated
 from dp_accounting_ext.mechanisms import batches
@@ -236,30 +235,3 @@ def test_the_law_finds_what_is_not_so(claimed):
     mechanism_laws.assert_claims(Boastful(interface.Claims()))
     with pytest.raises(AssertionError):
         mechanism_laws.assert_claims(Boastful(claimed))
-
-
-@pytest.mark.parametrize(
-    ("counts", "loss", "chance"),
-    [
-        ({}, 0.0, 0.0),
-        ({discrete_outputs.PrivacyParameters(0.5, 0.25): 1}, 0.5, 0.25),
-        ({discrete_outputs.PrivacyParameters(0.5, 0.25): 2}, 1.0, 1 - 0.75**2),
-        (
-            {
-                discrete_outputs.PrivacyParameters(0.5, 0.25): 1,
-                discrete_outputs.PrivacyParameters(1.0): 3,
-            },
-            3.5,
-            0.25,
-        ),
-    ],
-)
-def test_who_asks_for_the_delta_of_a_composition_has_its_epsilon(counts, loss, chance):
-    claims = interface.claims_of(counts)
-    assert (claims.loss, claims.chance_of_more) == (loss, chance)
-
-
-def test_the_chance_of_any_of_many_is_rounded_up():
-    chance = dominating_pair.UNIT_ROUNDOFF
-    found = interface.chance_of_any([(chance, 1000)])
-    assert 1000 * chance * (1 - 1e-12) <= found <= 1000 * chance * (1 + 1e-11)

@@ -57,3 +57,33 @@ def test_it_is_no_more_than_the_theorem_and_less_for_many_runs(size, draws, sigm
         assert found > least * theirs
     # 18.05 for 17.78, and 126.3 for 61.2.
     assert found < 0.99 * theirs
+
+
+@pytest.mark.parametrize(
+    ("size", "draws", "sigma", "runs", "delta", "most"),
+    [
+        (60_000, 64, 2.0, 5000, 1e-5, 0.4573),
+        (100_000, 100, 3.0, 10_000, 1e-6, 0.3776),
+        (60_000, 256, 2.0, 5000, 1e-5, 2.0734),
+    ],
+)
+def test_many_runs_are_below_the_star(size, draws, sigma, runs, delta, most):
+    """Stars of [0.584, 0.549, 2.694]; evenly spaced nodes gave 1.112, 1.444, 2.706."""
+    mechanism, _ = pair_of(size, draws, sigma)
+    hits = sampled_members.with_replacement(1, size, draws)
+    star = asked.bounds_of({batches.Noise(sigma / 2).on(hits, hits): runs}, 1e-4)
+    ours = asked.bounds_of({mechanism: runs}, 1e-4)
+    found = ours.upper_epsilon(delta)
+    assert ours.lower_epsilon(delta) <= found <= min(star.upper_epsilon(delta), most)
+
+
+def test_rare_hits_are_told():
+    mechanism, _ = pair_of(1000, 10, 1.0)
+    usual, chance = mechanism.but_rarely(1e-9)
+    kept = dict(usual.hits)
+    told = math.fsum(weight for i, weight in mechanism.hits if i not in kept)
+    assert 0 < told <= chance <= 1e-9 * (1 + 1e-6)
+    assert math.fsum(kept.values()) == pytest.approx(1.0, abs=1e-15)
+    for number, weight in mechanism.hits:
+        if number in kept:
+            assert kept[number] * (1 - chance) == pytest.approx(weight, rel=1e-12)

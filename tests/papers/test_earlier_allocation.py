@@ -2,8 +2,6 @@
 
 import dp_accounting
 from dp_accounting.rdp import rdp_privacy_accountant
-import numpy as np
-import oracles
 from papers import earlier_allocation
 import pytest
 
@@ -65,31 +63,3 @@ def certified(noise, selected, steps):
     step = dp_accounting.GaussianDpEvent(noise)
     event = ext.RandomAllocationEvent(step, selected, steps)
     return ext.PLDAccountant().compose(event)
-
-
-@pytest.mark.parametrize("epsilon", [0.5, 1.0, 3.0])
-def test_all_bounds_of_a_profile_are_on_their_side(epsilon):
-    noise, steps = 0.5, 100
-    lower, upper = certified(noise, 1, steps).get_delta_bounds(epsilon)
-    assert lower <= earlier_allocation.combined_delta(noise, 1, steps, epsilon)
-    least = earlier_allocation.max_statistic_delta(noise, steps, epsilon)
-    assert 0.8 * lower < least <= upper
-    exact = oracles.max_statistic_delta(noise, 1, steps, epsilon)
-    assert least == pytest.approx(float(exact), rel=1e-3)
-
-
-def test_a_monte_carlo_mean_is_near_and_its_limit_above():
-    epsilons = [0.5, 1.0, 2.0]
-    means, limits = earlier_allocation.monte_carlo_deltas(
-        0.5,
-        20,
-        epsilons,
-        samples=40_000,
-        confidence=0.999,
-        generator=np.random.default_rng(3),
-    )
-    accountant = certified(0.5, 1, 20)
-    for epsilon, mean, limit in zip(epsilons, means, limits, strict=True):
-        truth = accountant.get_delta(epsilon)
-        assert mean == pytest.approx(truth, rel=0.05)
-        assert truth <= limit <= 1.2 * truth

@@ -6,12 +6,9 @@ import draw
 import numpy as np
 from papers import allocation_figures
 from papers import group_figures
-from papers import mean_estimation
 from papers import picture
 from papers import ring
 import pytest
-
-import dp_accounting_ext as ext
 
 SMALL = {
     "paper1-figure1": {"steps": (20,), "points": 2},
@@ -102,33 +99,6 @@ def test_earlier_bounds_of_a_profile_are_on_their_side(pictures):
         assert (curves[allocation_figures.CHUA_LABEL] <= drawn.upper).all()
         means = curves[allocation_figures.MEAN_LABEL]
         assert (curves[allocation_figures.LIMIT_LABEL] >= means).all()
-
-
-@pytest.mark.parametrize("scheme", mean_estimation.SCHEMES)
-def test_the_expected_error_is_that_of_batches(scheme):
-    """Batches are drawn record by record, as a training would."""
-    rng = np.random.default_rng(1)
-    task = mean_estimation.Task(1.0, dimension=4, num_steps=2, mean=0.3)
-    size, noise, runs = 50, 0.5, 4000
-    values = rng.random((runs, size)) < 0.3
-    batches = np.ones((runs, size))
-    if scheme == mean_estimation.POISSON:
-        batches = (rng.random((runs, size, 2)) < 1 / 2).sum(axis=2)
-    added = rng.normal(0.0, noise * 2.0, (runs, 2)).sum(axis=1)
-    estimates = ((values * batches).sum(axis=1) + added) / size
-    found = np.mean((estimates - 0.3) ** 2)
-    expected = mean_estimation.expected_error(scheme, task, noise, size)
-    assert found == pytest.approx(expected, rel=6 * math.sqrt(2 / runs))
-
-
-def test_the_least_noise_meets_the_target():
-    task = mean_estimation.Task(1.0, delta=1e-6, num_steps=8)
-    noise = mean_estimation.least_noise(mean_estimation.ALLOCATION, task)
-    for factor in (1.0, 1 - 1e-4):
-        event = allocation_figures.allocation(factor * noise, 1, 8)
-        epsilon = ext.PLDAccountant().compose(event).get_epsilon(1e-6)
-        assert (epsilon <= 1.0) == (factor == 1.0)
-    assert noise < mean_estimation.least_noise(mean_estimation.RENYI, task)
 
 
 def test_both_kinds_of_sums_are_above_the_truth(pictures):

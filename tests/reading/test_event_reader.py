@@ -4,7 +4,6 @@ import asked
 import dp_accounting
 from dp_accounting import privacy_accountant
 import newer_events
-import numpy as np
 import pytest
 
 import dp_accounting_ext as ext
@@ -63,14 +62,3 @@ def test_what_states_its_own_privacy_states_it_of_its_own_relation(own_table):
         ):
             accountant.compose(event)
         assert ext.PLDAccountant().supports(event)
-
-
-def test_a_long_event_is_shown_in_short_where_it_is_refused():
-    strategy = np.tril(np.ones((40, 40)))
-    inner = ext.MatrixAllocationEvent(strategy, 4.0, 4, 10)
-    event = ext.PLDSubsampleEvent(0.1, ext.GroupSubsampledEvent(2, inner))
-    with pytest.raises(dp_accounting.UnsupportedEventError) as refused:
-        ext.PLDAccountant().compose(event)
-    text = str(refused.value)
-    assert "put the sampling inside of it" in text
-    assert " … " in text and len(text) < 1200

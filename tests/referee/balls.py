@@ -155,7 +155,8 @@ def merged(channel: Channel) -> Channel:
             together[key] = [a + b for a, b in zip(together[key], column, strict=True)]
         else:
             together[key] = list(column)
-    rows = [list(row) for row in zip(*together.values(), strict=True)]
+    every = together.values()
+    rows = [[each[i] for each in every] for i in range(len(channel.rows))]
     blur = channel.blur
     if len(together) < channel.size:
         blur = blur + arb(2) ** (2 - _ALIKE)
@@ -405,7 +406,8 @@ class _Apart:
 
     def beside(self, columns: Sequence[Sequence[arb]]) -> Channel:
         """Returns these outputs beside the others."""
-        rows = [list(row) for row in zip(*columns, *self.ends, strict=True)]
+        every = [*columns, *self.ends]
+        rows = [[each[i] for each in every] for i in range(len(self.channel.rows))]
         return dataclasses.replace(self.channel, rows=rows)
 
     def split(self, nodes: np.ndarray) -> list[arb]:

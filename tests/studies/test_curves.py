@@ -68,14 +68,6 @@ def test_trade_offs_of_known_batches_are_gaussian(trade_offs, scheme, far, size)
             assert low <= truth <= high <= low * (1 + 1e-9)
 
 
-def test_bounds_are_the_accountants():
-    run = training_run.TrainingRun(1.0, 10, delta=1e-12, sampling=POISSON)
-    (curve,) = curves.profiles(run, epsilons=(2.0, 0.0, 1))
-    assert curve.x == (0.0, 1.0, 2.0)
-    for at, *bounds in zip(curve.x, curve.lower, curve.upper, strict=True):
-        assert tuple(bounds) == run.accountant().get_delta_bounds(at)
-
-
 def test_pictures_tell_curves_apart(profiles, trade_offs):
     """Colours and dashes are of schemes, marks of sizes of groups."""
     for found, count in ((profiles, 8), (trade_offs, 9)):

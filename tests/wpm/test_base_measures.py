@@ -34,25 +34,6 @@ def test_worst_case_of_a_measure_is_that_of_points(seed):
     assert wpm.project(mixture, cost, measure, epsilon).lower_bound <= worst + 1e-12
 
 
-@settings(max_examples=40, deadline=None)
-@given(wpm_oracles.seeds, st.floats(0, 1))
-def test_worst_case_is_convex_and_lies_above_its_tangents(seed, share):
-    generator = np.random.default_rng(seed)
-    cost, epsilon = wpm_oracles.small_case(seed)
-    size = cost.shape[1]
-    points = worst_cases.PointCosts(costs.DenseCost(cost), epsilon)
-    one, other = (
-        np.exp(epsilon / 2) * wpm_oracles.random_measure(generator, size, epsilon)
-        for _ in range(2)
-    )
-    mixed = share * one + (1 - share) * other
-    mean = share * points.values(one) + (1 - share) * points.values(other)
-    assert (points.values(mixed) <= mean + 1e-12).all()
-    thresholds, slopes = points.tangents(one, np.arange(len(cost)))
-    np.testing.assert_allclose(thresholds + slopes @ one, points.values(one), atol=1e-9)
-    assert (thresholds + slopes @ other <= points.values(other) + 1e-9).all()
-
-
 def test_rows_that_are_not_kept_give_the_same(monkeypatch):
     generator = np.random.default_rng(0)
     cost = costs.DenseCost(generator.random((9, 7)))
@@ -126,15 +107,6 @@ def test_minimax_is_the_best_of_all_private_channels(seed):
         np.random.default_rng(seed), *cost.shape, epsilon
     )
     assert found.lower_bound <= (channel * cost).sum(axis=1).max() + 1e-12
-
-
-def test_minimax_of_two_hundred_points():
-    points = np.random.default_rng(0).random((120, 2))
-    cost = wpm.PointCost(points)
-    found = wpm.minimax_base_measure(cost, 4.0)
-    uniform = wpm.uniform_base_measure(cost, 4.0)
-    assert found.converged and found.gap <= 1e-6 * found.value
-    assert found.value < 0.8 * uniform.value
 
 
 def clustered_users(generator, points, count):

@@ -11,15 +11,6 @@ from dp_accounting_ext.wpm.projections import duality
 from dp_accounting_ext.wpm.projections import ldp_polytope
 
 
-def test_value_is_the_cost_of_reaching_the_distribution():
-    masses, cost, measure, epsilon = wpm_oracles.random_case(np.random.default_rng(5))
-    found = wpm.project(masses, cost, measure, epsilon)
-    law = found.distribution
-    assert found.value == pytest.approx(
-        wpm_oracles.reaching_cost(masses, cost, law), rel=1e-9
-    )
-
-
 def test_a_batch_is_its_users():
     generator = np.random.default_rng(3)
     cost = generator.random((9, 7))

@@ -10,7 +10,6 @@ from hypothesis import settings
 from hypothesis import strategies as st
 import mpmath
 import numpy as np
-import pytest
 import wpm_oracles
 
 from dp_accounting_ext.kernel import dominating_pair
@@ -113,59 +112,6 @@ def test_small_outputs_have_a_closed_form(epsilon, place):
         exact = max(min(1 - least * total, total / least - 1), 0)
         assert low <= exact <= high
         assert high - low <= 1e-13 * (1 + epsilon)
-
-
-@pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
-@pytest.mark.parametrize(
-    ("place", "known"), [(-0.8, 1), (0.3, 40), (0.9, 2), (0, 4096)]
-)
-def test_many_equal_outputs_are_nearly_as_small_as_may_be(epsilon, place, known):
-    total = math.exp(place * epsilon / 2)
-    masses = [total / 10**5] * known
-    for share in SHARES:
-        order = share * epsilon
-        low, high = bounds_of(epsilon, total, masses, order)
-        least, most = bounds_of(epsilon, total, (), order)
-        assert low <= most and high >= least
-        assert low >= least - 4e-5 * total * math.exp(epsilon / 2) and high <= most * (
-            1 + 1e-9
-        )
-
-
-@settings(max_examples=25, deadline=None)
-@given(wpm_oracles.seeds)
-def test_two_draws_are_within_what_two_pairs_say(seed):
-    """Over all vertices of three outputs, in both draws."""
-    generator = np.random.default_rng(seed)
-    epsilon = float(generator.choice([0.3, 1.0, 3.0]))
-    masses = np.sort(generator.dirichlet(np.ones(3)))[::-1]
-    masses = masses * np.exp(generator.uniform(-0.9, 0.9) * epsilon / 2)
-    least, most = np.exp(-epsilon / 2) * masses, np.exp(epsilon / 2) * masses
-    laws = []
-    for order in itertools.permutations(range(3)):
-        law, left = least.copy(), 1 - least.sum()
-        for place in order:
-            added = min(left, most[place] - law[place])
-            law[place] += added
-            left -= added
-        laws.append(law)
-    pairs = list(itertools.product(laws, repeat=2))
-    total = math.fsum(masses)
-    upper = np.array(reached_laws.dominating(epsilon, total, masses.tolist()))
-    lowers = reached_laws.attained(epsilon, total, masses.tolist())
-    for share in SHARES:
-        order = np.exp(2 * share * epsilon)
-
-        def apart(one, other, order=order):
-            p = np.multiply.outer(one[0], other[0])
-            return np.maximum(p - order * np.multiply.outer(one[1], other[1]), 0).sum()
-
-        truth = max(apart(one, other) for one in pairs for other in pairs)
-        assert truth <= apart(upper.T, upper.T) + 1e-13 * order
-        for laws_of_one in lowers:
-            lower = np.array(laws_of_one).T
-            assert apart(lower, lower) <= truth + 1e-13 * order
-            assert apart(lower[::-1], lower[::-1]) <= truth + 1e-13 * order
 
 
 def test_no_room_between_the_bounds_leaves_nothing_to_tell():

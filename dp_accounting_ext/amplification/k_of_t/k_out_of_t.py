@@ -200,9 +200,7 @@ def _upper_cells(
         sink=floats.raised(
             sums.probability_of_any([(pair.infinity_mass, selected)]) + lost
         ),
-        mass_error=total
-        * (pair.mass_error + pair.ratio_error + 2 * floats.UNIT_ROUNDOFF)
-        + law.mass_error,
+        mass_error=total * _error_of_step(pair) + law.mass_error,
         ratio_error=ratio_error,
         valid_from=valid_from + 2 * ratio_error,
     )
@@ -348,9 +346,7 @@ def lower_pair(
     kept = (gain > floats.SMALLEST_MASS) & (cost > floats.SMALLEST_MASS)
     ratios = gain[kept] / cost[kept]
     order = np.argsort(ratios, kind="stable")
-    error = (
-        2 * num_steps * (pair.mass_error + pair.ratio_error + 2 * floats.UNIT_ROUNDOFF)
-    )
+    error = 2 * num_steps * _error_of_step(pair)
     error += max(look.mass_error() for look in looks)
     return DominatingPair(
         ratios[order],

@@ -22,7 +22,7 @@ class SolverError(RuntimeError):
     """Raised where no attempt at a linear program succeeds."""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Optimum:
     """An optimal vertex.
 

@@ -36,7 +36,7 @@ _FEWEST = 300
 _FINER = 6
 # A block of outputs stays in the cache of a processor.
 _BLOCK = 1 << 13
-_NEWTON_STEPS = 15
+_NEWTON_STEPS = 5
 _REFUSALS = 8
 _FIRST_SHARE, _WIDEST_SHARE, _SHARE_OF_MANY = 0.05, 0.3, 300
 # Linear programs: rounds, the first radius as a share of what prices differ by, when a
@@ -48,7 +48,7 @@ _ROUNDING = 1e-14
 _SLACK = 1e-9
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Problem:
     """One user's mass and the outputs that may hold some.
 
@@ -76,7 +76,7 @@ class Problem:
         )
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class _Prices:
     """Prices of the inputs, and what the outputs make of them.
 
@@ -355,7 +355,7 @@ def _curvature(problem: Problem, prices: _Prices, share: float) -> sparse.csc_ma
     return sparse.diags(diagonal, format="csc") - flows
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class _Region:
     """Prices within a radius of given ones, and what may change there.
 

@@ -8,7 +8,7 @@ import numpy.typing as npt
 FloatArray = npt.NDArray[np.float64]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Solution:
     """The solved projection of one user.
 

@@ -19,7 +19,7 @@ _COST_SCALE = 1e2
 _LEAST_COST = 1e-290
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Arcs:
     """Pairs of inputs and outputs between which mass may move.
 
@@ -34,7 +34,7 @@ class Arcs:
     cost: FloatArray
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Plan:
     """An optimal plan on some arcs, with the dual prices of the program.
 

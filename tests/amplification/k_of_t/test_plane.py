@@ -109,11 +109,3 @@ def test_shares_keep_the_mass_and_the_mean_of_the_reciprocal(position, step):
     assert shares.sum() == pytest.approx(1.0, rel=1e-11)
     mean = (shares[:, 0] * np.exp(step * (position - cells[:, 0]))).sum()
     assert mean == pytest.approx(1.0, rel=1e-11)
-
-
-@given(st.floats(-40.0, 40.0))
-def test_even_shares_keep_the_mass_and_the_mean(position):
-    cells, shares = plane.even_shares(np.array([position]))
-    assert (shares >= 0).all()
-    assert shares.sum() == 1.0
-    assert (shares * cells).sum() == pytest.approx(position, abs=1e-13)
