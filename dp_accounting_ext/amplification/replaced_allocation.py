@@ -356,10 +356,15 @@ def _sum_of(
         noise = normal_cells.NormalCells.of((0.0, -shift, shift), low, high)
         atoms = _atoms(noise, shift, kappa, steps.chance / unit, bound)
         parts.append((atoms, steps.count))
-    cells = _NARROW if _variance(allocation) < _MUCH else _WIDE
+    cells = _NARROW if is_narrow(allocation) else _WIDE
     tail = max(tail_mass / (unit * kappa), _SMALLEST)
     resolution = lattice_law.Resolution(cells)
     return law_sums.sum_of(parts, bound, resolution, tail, both=False)
+
+
+def is_narrow(allocation: Allocation) -> bool:
+    """Tells whether S has so little variance that a few κ_j say all."""
+    return _variance(allocation) < _MUCH
 
 
 def _variance(allocation: Allocation) -> float:
@@ -409,7 +414,7 @@ class _Grid:
         near = np.linspace(0.0, middle, math.ceil(_MIDDLE / _NEAR) + 1)
         number = math.ceil(math.log(highest / middle) / _STEP)
         far = np.geomspace(middle, highest, number + 1)[1:]
-        most = _MOST if _variance(allocation) < _MUCH else _MOST_WIDE
+        most = _MOST if is_narrow(allocation) else _MOST_WIDE
         return cls(np.append(near, far), _SEEN * tail_mass, most)
 
     def refined(

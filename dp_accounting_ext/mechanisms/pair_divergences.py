@@ -11,6 +11,7 @@ that bounds H(Q‖P), each of φ itself: no digit cancels, and every cell counts
 side.
 """
 
+from collections.abc import Mapping
 from collections.abc import Sequence
 import math
 
@@ -58,7 +59,20 @@ def divergences(
     Source:
         https://arxiv.org/abs/2602.17284, section 3 (from a loss to Rényi divergences).
     """
-    parts = compositions.flatten({mechanism: 1}, bound)
+    first = compositions.flatten({mechanism: 1}, bound)
+    other = compositions.flatten({mechanism: 1}, bound, other=True)
+    remove, add = _of_parts(first, orders, bound)
+    if bound is Bound.UPPER and other != first:
+        # Either is a bound.
+        removed, added = _of_parts(other, orders, bound)
+        remove, add = np.minimum(remove, removed), np.minimum(add, added)
+    return remove, add
+
+
+def _of_parts(
+    parts: Mapping[interface.Mechanism, int], orders: Sequence[float], bound: Bound
+) -> tuple[FloatArray, FloatArray]:
+    """Returns both directions' divergences of a composition."""
     remove, add = np.zeros(len(orders)), np.zeros(len(orders))
     for part, count in parts.items():
         both = _of_part(part, orders, bound)

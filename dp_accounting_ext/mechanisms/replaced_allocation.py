@@ -56,7 +56,11 @@ def replaced(mechanism: Mechanism) -> Mechanism:
         return chain
     if any(s.shift > replaced_allocation.LARGEST_SHIFT for s in allocation.steps):
         return chain
-    return ReplacedAllocation(allocation)
+    exact = ReplacedAllocation(allocation)
+    if replaced_allocation.is_narrow(allocation):
+        return exact
+    # Its profile may be loose between the places where it is known.
+    return known_bounds.Between(exact, exact, chain)
 
 
 def _in_a_block(block: Mechanism) -> Mechanism:
