@@ -88,28 +88,6 @@ class PoissonSampled(Mechanism):
         return interface.Claims(loss, gaussian_precision=inner.gaussian_precision)
 
 
-def sampled_gaussian_replace_one(
-    sampling_probability: float, noise_multiplier: float
-) -> Mechanism:
-    """Returns the Gaussian mechanism on a Poisson sample where a record is replaced.
-
-    Both datasets sample the record's place with probability λ; it shifts the sum
-    by +1 in one and by −1 in the other.
-
-    Source:
-        https://arxiv.org/abs/2403.04867, Theorem 3.7, for one record removed and one
-        inserted under one draw.
-    """
-    if noise_multiplier == 0:
-        sampled = sampling_probability, 1 - sampling_probability
-        return known_bounds.NonPrivate(sampled, sampled)
-    shift = 1 / noise_multiplier
-    return additive_noise.GaussianMixture(
-        _two_point(sampling_probability, shift),
-        _two_point(sampling_probability, -shift),
-    )
-
-
 def _two_point(probability: float, shift: float) -> tuple[tuple[float, float], ...]:
     if probability == 1:
         return ((shift, 1.0),)
