@@ -263,12 +263,13 @@ def _finest_interval(law: lattice_law.Atoms) -> float:
 def _heavier(masses: FloatArray, error: float, infinity_mass: float) -> FloatArray:
     """Returns masses whose every upper tail is certain to be heavy enough.
 
-    Tails grow by the relative error, but not above what is left of one: the lowest
-    losses pay for it.
+    Tails grow by the relative error, but not above what is left of one, and what the
+    sums of dp_accounting may round away: the lowest losses pay for it.
     """
     tails = np.cumsum(masses[::-1])
     tails *= 1 + error
-    np.minimum(tails, max(1 - infinity_mass, 0.0), out=tails)
+    rounding = (masses.size + 4) * floats.UNIT_ROUNDOFF
+    np.minimum(tails, max(1 - infinity_mass, 0.0) * (1 + rounding), out=tails)
     heavier = np.empty_like(tails)
     heavier[-1:] = tails[:1]
     np.subtract(tails[:0:-1], tails[-2::-1], out=heavier[:-1])
