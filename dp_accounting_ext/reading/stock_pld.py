@@ -25,6 +25,8 @@ _LARGEST_SIZE = 25_000_000
 _MOST_ATOMS = 10_000_000
 _SPARSE_SIZE = 1000
 _SUMMATION_ERROR = 1e-12
+# Masses may sum to so much more than one: a hundred roundings.
+_ABOVE_ONE = 1e-14
 
 
 def read(
@@ -263,13 +265,13 @@ def _finest_interval(law: lattice_law.Atoms) -> float:
 def _heavier(masses: FloatArray, error: float, infinity_mass: float) -> FloatArray:
     """Returns masses whose every upper tail is certain to be heavy enough.
 
-    Tails grow by the relative error, but not above what is left of one, and what the
-    sums of dp_accounting may round away: the lowest losses pay for it.
+    Tails grow by the relative error, but not above what is left of one and a little, as
+    dp_accounting rounds its sums: the lowest losses pay for it.
     """
     tails = np.cumsum(masses[::-1])
     tails *= 1 + error
-    rounding = (masses.size + 4) * floats.UNIT_ROUNDOFF
-    np.minimum(tails, max(1 - infinity_mass, 0.0) * (1 + rounding), out=tails)
+    most = max(1 - infinity_mass, 0.0) * (1 + _ABOVE_ONE)
+    np.minimum(tails, most, out=tails)
     heavier = np.empty_like(tails)
     heavier[-1:] = tails[:1]
     np.subtract(tails[:0:-1], tails[-2::-1], out=heavier[:-1])
