@@ -14,13 +14,11 @@ import sys
 import time
 import traceback
 
+import hypothesis
+import test_referee
+
 # Before the next one has its turn. Laws take less time than the referee.
 EXAMPLES, LAW_EXAMPLES = 3, 6
-os.environ["LAW_EXAMPLES"] = str(LAW_EXAMPLES)
-
-import hypothesis  # noqa: E402
-import test_referee  # noqa: E402
-
 # Trees with parameters at their ends have most of the turns.
 EDGES = ("edges", "edges of few", "mixed edges", "mixed extremes")
 LAWS = ("trees", "relations", "accountants", "renyi", "trade_off", "matrices")
@@ -45,6 +43,8 @@ def of_kind(kind: str) -> Turn:
 
 def laws() -> list[Turn]:
     """Returns a turn of each law."""
+    # Read where the laws are imported.
+    os.environ["LAW_EXAMPLES"] = str(LAW_EXAMPLES)
     found: list[Turn] = []
     for module in LAWS:
         for name, law in vars(importlib.import_module(f"test_{module}")).items():

@@ -18,11 +18,8 @@ GAP = 1e-6
 Algorithm = exact_projection.Algorithm
 KINDS = list(wpm_oracles.kinds_of_masses(np.random.default_rng(0), 5))
 SCENES = ["plane", "line", "duplicates", "zero distances", "ties", "far apart"]
-needs_pot = pytest.mark.skipif(
-    not network_simplex.is_installed(), reason="POT is not installed"
-)
 GENERAL = [
-    pytest.param(Algorithm.NETWORK_SIMPLEX, marks=needs_pot),
+    Algorithm.NETWORK_SIMPLEX,
     Algorithm.COLUMN_GENERATION,
     Algorithm.PRICE_ASCENT,
 ]
@@ -151,7 +148,6 @@ def test_no_prices_leave_a_coarse_plan(monkeypatch):
     wpm_oracles.assert_in_polytope(coarse.distribution, polytope)
 
 
-@needs_pot
 def test_what_the_simplex_cannot_prove_goes_to_a_program(monkeypatch):
     generator = np.random.default_rng(0)
     masses, cost = generator.dirichlet(np.ones(9)), generator.random((9, 7))
