@@ -308,7 +308,7 @@ def test_cells_of_thousands_of_nats_leave_lower_laws_numbers():
 
 
 def test_an_output_too_rare_for_a_float_finds_no_more_than_it_has():
-    """At just the rate that is spent on it: its ratio of e^600 is not to be used."""
+    """Near the rate that is spent on it: its ratio of e^600 is not to be used."""
     law = pair.Pair(
         np.array([600.0, -1e-9]),
         np.array([1e-200, 1.0]),
@@ -316,6 +316,7 @@ def test_an_output_too_rare_for_a_float_finds_no_more_than_it_has():
         0.0,
         0.0,
         Bound.LOWER,
+        error=1e-12,
     )
     rates = np.array([1e-300, 1e-299, 1e-250])
     found = trade_off.Curve(law).true_positive_rates(rates)
