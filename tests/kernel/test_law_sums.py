@@ -316,7 +316,7 @@ def test_an_output_too_rare_for_a_float_finds_no_more_than_it_has():
         0.0,
         0.0,
         Bound.LOWER,
-        error=1e-12,
+        shift=1e-12,
     )
     rates = np.array([1e-300, 1e-299, 1e-250])
     found = trade_off.Curve(law).true_positive_rates(rates)
