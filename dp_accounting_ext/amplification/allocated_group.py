@@ -12,6 +12,7 @@ all products convolutions: positive terms. The statistic is X_i = e^{s_i y_i −
 times w_i, rounded to cells: of one member their sum is the ratio itself.
 """
 
+import functools
 import math
 
 import numpy as np
@@ -61,7 +62,10 @@ def lower_pair(
     unit = max(each.chance for each in allocation.steps)
     scale = math.factorial(members) * unit**members
     parts = [
-        (_atoms(each, members, each.chance / unit, tail_mass), each.count)
+        (
+            functools.partial(_atoms, each, members, each.chance / unit, tail_mass),
+            each.count,
+        )
         for each in allocation.steps
     ]
     tail = max(tail_mass / scale, _SMALLEST)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 import dataclasses
+import functools
 
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
@@ -82,7 +83,7 @@ def uneven_allocation(
     if len(steps) == 1 and steps[0].count == 1:
         return steps[0].pair
     summed = law_sums.sum_of(
-        ((_weighted(each), each.count) for each in steps),
+        [(functools.partial(_weighted, each), each.count) for each in steps],
         steps[0].pair.bound,
         resolution,
         tail_mass,

@@ -26,6 +26,7 @@ from collections.abc import Callable
 from collections.abc import Sequence
 import dataclasses
 import itertools
+import functools
 import math
 from typing import TypeVar
 
@@ -354,8 +355,9 @@ def _sum_of(
         shift = steps.shift * (1 + sign * _SHIFT * _UNIT)
         low, high = _ends(steps, number, tail_mass)
         noise = normal_cells.NormalCells.of((0.0, -shift, shift), low, high)
-        atoms = _atoms(noise, shift, kappa, steps.chance / unit, bound)
-        parts.append((atoms, steps.count))
+        chance = steps.chance / unit
+        make = functools.partial(_atoms, noise, shift, kappa, chance, bound)
+        parts.append((make, steps.count))
     cells = _NARROW if is_narrow(allocation) else _WIDE
     tail = max(tail_mass / (unit * kappa), _SMALLEST)
     resolution = lattice_law.Resolution(cells)

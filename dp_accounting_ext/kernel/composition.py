@@ -75,43 +75,57 @@ class Composition:
         return DirectedPairs(remove, self._add.swapped().dominating_pair())
 
     @functools.cached_property
-    def _is_one(self) -> bool:
-        """Tells whether one pair serves both directions of every part."""
-        return all(make().add is make().remove for make, _ in self._parts)
-
-    @functools.cached_property
     def _remove(self) -> pair.Pair:
-        return self._sum(lambda pairs: pairs.remove, both=self._is_one)
+        return self._removed[0]
 
     @functools.cached_property
-    def _add(self) -> pair.Pair:
-        return self._sum(lambda pairs: dominating_pair.dual(pairs.add), both=False)
-
-    @functools.cached_property
-    def _serves_both(self) -> bool:
-        """Tells whether the pair of a record that is removed serves one that is added.
+    def _removed(self) -> tuple[pair.Pair, bool]:
+        """The pair, and whether it serves a record that is added as well.
 
         Far from P's middle cells are wide, and Q's masses may have gone to the sink.
         """
-        if not self._is_one:
-            return False
-        found = self._remove
-        sinks = [(make().remove.zero_mass, count) for make, count in self._parts]
+        sinks: list[tuple[float, int]] = []
+        is_one = True
+
+        def side(pairs: DirectedPairs, count: int) -> DominatingPair:
+            nonlocal is_one
+            is_one &= pairs.is_one
+            sinks.append((pairs.remove.zero_mass, count))
+            return pairs.remove
+
+        # Parts are mostly of one kind, and made but once.
+        both = not self._parts or self._parts[0][0]().is_one
+        found = self._sum(side, both=both)
+        if not (is_one and both):
+            return found, False
         chance = sums.probability_of_any(sinks)
         if self._bound is Bound.LOWER and found.q.sum() < (1 - chance) * (1 - _SEEN):
             # Outputs were left out that are too rare of P's.
-            return False
+            return found, False
         given = found.under - chance
-        return given <= _GIVEN * self._tail_mass and found.distance() <= _FURTHEST
+        serves = given <= _GIVEN * self._tail_mass and found.distance() <= _FURTHEST
+        return found, serves
+
+    @functools.cached_property
+    def _add(self) -> pair.Pair:
+        return self._sum(lambda pairs, _: dominating_pair.dual(pairs.add), both=False)
+
+    @property
+    def _serves_both(self) -> bool:
+        """Tells whether one pair serves both directions."""
+        return self._removed[1]
 
     def _sum(
-        self, side: Callable[[DirectedPairs], DominatingPair], *, both: bool
+        self, side: Callable[[DirectedPairs, int], DominatingPair], *, both: bool
     ) -> pair.Pair:
-        laws = (
-            (law_sums.of_pair(side(make()), Axis.LOSS), count)
+        def law_of(make: Callable[[], DirectedPairs], count: int) -> lattice_law.Atoms:
+            return law_sums.of_pair(side(make(), count), Axis.LOSS)
+
+        parts = [
+            (functools.partial(law_of, make, count), count)
             for make, count in self._parts
-        )
+        ]
         summed = law_sums.sum_of(
-            laws, self._bound, self._resolution, self._tail_mass, both=both
+            parts, self._bound, self._resolution, self._tail_mass, both=both
         )
         return law_sums.read(summed)

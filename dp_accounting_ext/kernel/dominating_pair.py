@@ -254,9 +254,14 @@ class DirectedPairs:
         return self.remove if direction is Direction.REMOVE else self.add
 
     @property
+    def is_one(self) -> bool:
+        """Whether one pair serves both directions."""
+        return self.add is self.remove
+
+    @property
     def nbytes(self) -> int:
         """The memory that both take."""
-        other = 0 if self.add is self.remove else self.add.nbytes
+        other = 0 if self.is_one else self.add.nbytes
         return self.remove.nbytes + other
 
     @classmethod
@@ -275,7 +280,7 @@ class DirectedPairs:
         It is computed once where every mechanism has one pair for both.
         """
         remove = function([pairs.remove for pairs in each])
-        if all(pairs.add is pairs.remove for pairs in each):
+        if all(pairs.is_one for pairs in each):
             return cls.same(remove)
         return cls(remove, function([pairs.add for pairs in each]))
 
@@ -288,7 +293,7 @@ class DirectedPairs:
     def swapped(self) -> "DirectedPairs":
         """Returns the pairs of the same two datasets exchanged."""
         remove = dual(self.add)
-        if self.add is self.remove:
+        if self.is_one:
             return DirectedPairs.same(remove)
         return DirectedPairs(remove, dual(self.remove))
 

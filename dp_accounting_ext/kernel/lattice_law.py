@@ -118,17 +118,16 @@ class Resolution:
         """How many cells of its level a piece may be away from the middle."""
         return 2 * self.scales * self.cells
 
-    def for_copies(self, count: int) -> "Resolution":
-        """Returns what is fine enough for a sum of so many: every doubling rounds."""
+    def for_sum(self, count: int, tail_mass: float) -> "Resolution":
+        """Returns what is fine enough for a sum of so many, but for a tail.
+
+        Every doubling rounds; and ratios must not reach zero before the sum does.
+        """
         doublings = max(count.bit_length(), _DOUBLINGS)
         finer = _FINER if count < _FEW_COPIES else 1.0
         cells = round(self.cells * finer * math.sqrt(doublings / _DOUBLINGS))
-        return dataclasses.replace(self, cells=cells)
-
-    def for_tail(self, tail_mass: float, count: int) -> "Resolution":
-        """Returns what keeps the sum of so many ratios from zero, but for a tail."""
         lowest = min(self.lowest, tail_mass ** (1 / max(count, 1)))
-        return dataclasses.replace(self, lowest=lowest)
+        return dataclasses.replace(self, cells=cells, lowest=lowest)
 
     def of_levels(self, levels: float) -> "Resolution":
         """Returns what is fine enough for a law of so many levels."""
@@ -709,6 +708,7 @@ def on_lattice(atoms: Atoms, resolution: Resolution, *, both: bool) -> LatticeLa
     digits, exponents = np.frexp(np.abs(atoms.values - centre * step))
     unit, exponent = math.frexp(reach * step)
     levels = np.maximum(exponents - exponent + (digits > unit), 0)
+    levels[digits == 0] = 0  # Whose exponent is that of 1.
     pieces: dict[int, Piece] = {}
     for level in np.unique(levels).tolist():
         (here,) = np.nonzero(levels == level)
@@ -864,7 +864,13 @@ def times(law: LatticeLaw, count: int, tail_mass: float, *, both: bool) -> Latti
 
 
 def sum_of(laws: Sequence[LatticeLaw], tail_mass: float, *, both: bool) -> LatticeLaw:
-    """Returns the law of the sum of independent variables, narrow ones first."""
+    """Returns the law of the sum of independent variables, narrow ones first.
+
+    Args:
+        laws: What is added up.
+        tail_mass: What each addition may cut off.
+        both: Whether the sum is read from Q's side as well (of losses).
+    """
     laws = sorted(laws, key=lambda law: law.step)
     total = laws[0]
     for law in laws[1:]:
@@ -872,5 +878,5 @@ def sum_of(laws: Sequence[LatticeLaw], tail_mass: float, *, both: bool) -> Latti
             total = total.doubled()
         while law.step < total.step:
             law = law.doubled()
-        total = settled(total.plus(law), tail_mass / len(laws), both=both)
+        total = settled(total.plus(law), tail_mass, both=both)
     return total

@@ -1,6 +1,7 @@
 """From pairs to sums of their laws, and back to a pair or a profile."""
 
-from collections.abc import Iterable
+from collections.abc import Callable
+from collections.abc import Sequence
 import dataclasses
 import math
 
@@ -17,6 +18,7 @@ Axis = lattice_law.Axis
 Bound = dominating_pair.Bound
 Direction = dominating_pair.Direction
 DominatingPair = dominating_pair.DominatingPair
+LatticeLaw = lattice_law.LatticeLaw
 FloatArray = npt.NDArray[np.float64]
 
 _UNIT = floats.UNIT_ROUNDOFF
@@ -58,7 +60,7 @@ def of_pair(given: DominatingPair, axis: Axis) -> Atoms:
 
 
 def sum_of(
-    parts: Iterable[tuple[Atoms, int]],
+    parts: Sequence[tuple[Callable[[], Atoms], int]],
     bound: Bound,
     resolution: lattice_law.Resolution,
     tail_mass: float,
@@ -67,43 +69,48 @@ def sum_of(
 ) -> Atoms:
     """Returns the law of a sum of independent variables, each so many times.
 
-    Few atoms are added up one by one, so that their sums are exact.
+    Few atoms are added up one by one, so that their sums are exact. A law on a lattice
+    is added to what has cells of its width, as soon as it is made: it is then rounded
+    as often as that width doubles, and few laws wait.
 
     Args:
-        parts: What is added up, all of one axis and on one side, with counts.
+        parts: What is added up, all of one axis and on one side, made when it is its
+            turn, with counts.
         bound: That side.
         resolution: Of the lattice.
         tail_mass: What may be cut off, in all.
         both: Whether the sum is read from Q's side as well (of losses).
     """
-    parts = list(parts)
-    resolution = resolution.for_tail(tail_mass, sum(count for _, count in parts))
+    if len(parts) == 1 and parts[0][1] == 1:
+        return parts[0][0]()
+    resolution = resolution.for_sum(sum(count for _, count in parts), tail_mass)
+    tail_mass /= len(parts) + 1
     exact: Atoms | None = None
-    first: Atoms | None = None
-    laws = []
-    for number, (atoms, count) in enumerate(parts):
+    waiting: dict[float, LatticeLaw] = {}
+    for make, count in parts:
+        atoms = make()
         if not atoms.values.size:
             # Nothing of it is finite, and so of the sum.
             return dataclasses.replace(atoms, over=_sunk(atoms), under=_sunk(atoms))
-        first = atoms if number == 0 and count == 1 else None
         few = _power(atoms, count)
         joined = few if few is None or exact is None else _plus(exact, few)
         if joined is not None:
             exact = joined
             continue
-        fine = resolution.for_copies(count)
-        law = lattice_law.on_lattice(atoms if few is None else few, fine, both=both)
+        law = lattice_law.on_lattice(few or atoms, resolution, both=both)
         if few is None:
             law = lattice_law.times(law, count, tail_mass, both=both)
-        laws.append(law)
-    if first is not None:
-        return first
-    if exact is not None and not exact.values.size:
+        while law.step in waiting:
+            law = waiting.pop(law.step).plus(law)
+            law = lattice_law.settled(law, tail_mass, both=both)
+        waiting[law.step] = law
+    if exact is not None and (not exact.values.size or not waiting):
         return exact
-    if not laws:
-        return _nothing(bound) if exact is None else exact
+    laws = list(waiting.values())
     if exact is not None:
         laws.append(lattice_law.on_lattice(exact, resolution, both=both))
+    if not laws:
+        return _nothing(bound)
     return lattice_law.sum_of(laws, tail_mass, both=both).atoms()
 
 

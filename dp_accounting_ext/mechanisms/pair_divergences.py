@@ -98,7 +98,7 @@ def _of_part(
         return known, known
     pairs = interface.pairs_of(part, bound, _TAIL_MASS)
     remove = _of_pairs(pairs, part, orders, bound)
-    if part.claims().is_symmetric and pairs.add is pairs.remove:
+    if part.claims().is_symmetric and pairs.is_one:
         return remove, remove
     add = _of_pairs(pairs.swapped(), part, orders, bound)
     if bound is Bound.UPPER and isinstance(part, subsampled.PoissonSampled):

@@ -61,7 +61,7 @@ def _of_its_pairs(mechanism: interface.Mechanism) -> RenyiBounded:
     each = [pairs.remove, dominating_pair.dual(pairs.add)]
     told = max(max(pair.infinity_mass, pair.zero_mass) for pair in each)
     told = min(told * (1 + max(pair.mass_error for pair in each) + 4 * _UNIT), 1.0)
-    if told and pairs.add is not pairs.remove:
+    if told and not pairs.is_one:
         return _of_a_gaussian(mechanism)
     if told == 1:
         return RenyiBounded.of(np.zeros(_ORDERS.size), told)
