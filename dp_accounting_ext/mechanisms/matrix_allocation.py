@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from dp_accounting_ext.amplification import random_allocation
 from dp_accounting_ext.amplification.matrix import bin_grams
+from dp_accounting_ext.amplification.matrix import filtered_bins
 from dp_accounting_ext.amplification.matrix import gauss_markov
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
@@ -25,8 +26,15 @@ FloatArray = npt.NDArray[np.float64]
 
 # Tuning: bins whose ratios differ are told apart in so many classes.
 _MOST_CLASSES = 6
-# Tuning: δ of a question over the tail that it asks for (`bounds.privacy_bounds`).
-_DELTA_OVER_TAIL, _LARGEST_DELTA = 1e6, 0.1
+# Tuning: the largest G_ii up to which a filter of the noise tells more than blocks do:
+# for 0.6 its ε is 15 to 22 % above theirs, for 2.5 up to 5 % below.
+_SMALL_VARIANCE = 1.25
+# Tuning: from so many bins for a band on, blocks are not tried beside a filter. With
+# 1.3 and 2.5 they are better, by 14 and 0.5 %, with 4 and 5 not, by 13 and 6 %.
+_MANY_BINS = 4
+# Tuning: the least δ that a law answers, over its tail (`bounds.privacy_bounds`); and of
+# its logarithm so much is that of the δ that is mostly asked for.
+_DELTA_OVER_TAIL, _MOSTLY = 1e7, 0.4
 
 
 def allocate(
@@ -79,14 +87,33 @@ class MatrixAllocation(interface.Mechanism):
         plain = interface.pairs_of_part(independent, bound, tail_mass)
         # Each is a bound.
         delta = _delta_in_question(tail_mass)
-        blocks = _blocks_below(gram, tail_mass)
-        if blocks is None:
-            return plain
+        correlated = self._correlated_below(gram, tail_mass)
 
         def best(way: dominating_pair.Direction) -> dominating_pair.DominatingPair:
-            return max(plain.of(way), blocks, key=lambda pair: pair.epsilon(delta, way))
+            return max(
+                [plain.of(way), *correlated], key=lambda pair: pair.epsilon(delta, way)
+            )
 
         return DirectedPairs(*(best(way) for way in dominating_pair.Direction))
+
+    def _correlated_below(
+        self, gram: FloatArray, tail_mass: float
+    ) -> list[dominating_pair.DominatingPair]:
+        """Returns pairs that are below the run, and know of its correlations."""
+        bands = self.num_bins + 1
+        if not isinstance(self.strategy[0], tuple):
+            bands = len(self.strategy)
+        filtered = None
+        if bands <= self.num_bins and gram.max() <= _SMALL_VARIANCE:
+            column = np.array(self.strategy) / self.noise_multiplier
+            filtered = filtered_bins.lower_pair(
+                column, self.num_bins, self.num_epochs, tail_mass=tail_mass
+            )
+        found = [] if filtered is None else [filtered]
+        if not found or self.num_bins < _MANY_BINS * bands:
+            blocks = _blocks_below(gram, tail_mass)
+            found += [] if blocks is None else [blocks]
+        return found
 
     def claims(self) -> interface.Claims:
         largest = float(self.gram(Bound.UPPER).diagonal().max())
@@ -94,8 +121,8 @@ class MatrixAllocation(interface.Mechanism):
 
 
 def _delta_in_question(tail_mass: float) -> float:
-    """Returns about the δ of the question that asks for such a tail."""
-    return min(tail_mass * _DELTA_OVER_TAIL, _LARGEST_DELTA)
+    """Returns about the δ that a law with such a tail is asked for: 1e-6 for 1e-22."""
+    return min(tail_mass * _DELTA_OVER_TAIL, 1.0) ** _MOSTLY
 
 
 def independent_bins(gram: FloatArray, bound: Bound) -> interface.Mechanism:

@@ -279,10 +279,10 @@ def lower_pair(
     totals, masses, sum_error = markov_sums.lower_sum(chain, np.array(block.scales))
     ratios = totals / block.length
     error = sum_error + block.length * error + markov_sums.place_error(chain)
-    return _pair_below(ratios, masses, error)
+    return pair_below(ratios, masses, error)
 
 
-def _pair_below(
+def pair_below(
     ratios: FloatArray, masses: FloatArray, error: float
 ) -> dominating_pair.DominatingPair | None:
     """Returns a pair below a run, from a law of ratios that is missing some mass.
