@@ -80,7 +80,7 @@ _STEEP, _MOST_HALVINGS = 2.3, 24
 _MANY_LEVELS, _FEWEST_CELLS = 48, 8
 # Sums of more have more cells in a scale, so that brackets are as narrow; so have sums
 # of a few copies, which take little time.
-_DOUBLINGS, _FEW_COPIES, _FINER = 10, 100, 2.0
+_DOUBLINGS, _FEW_COPIES, _FINER = 14, 64, 2.0
 # A limit: the narrowest width has all its digits.
 _SMALLEST_SCALE = 1e-285
 # Certified: indices have so many binary digits, so that nodes are floats.
