@@ -25,8 +25,8 @@ attained. More κ_j are taken where they still say more.
 from collections.abc import Callable
 from collections.abc import Sequence
 import dataclasses
-import itertools
 import functools
+import itertools
 import math
 from typing import TypeVar
 
@@ -34,7 +34,6 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from dp_accounting_ext.amplification.k_of_t import minorant
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import lattice_law
@@ -218,7 +217,7 @@ class _Above:
         silent = self._silent * (self.kappa - 1) / self.kappa
         places = silent - moved
         places -= _THRESHOLD * _UNIT * (self._silent + np.abs(moved))
-        found = minorant.values_at(places, self._nodes, self._masses, self._over)
+        found = profile_pairs.values_at(places, self._nodes, self._masses, self._over)
         # What was lost has no more than its positive part, and the threshold.
         found += self._under * np.maximum(-places, 0.0)
         bounds: FloatArray = self._factor * found

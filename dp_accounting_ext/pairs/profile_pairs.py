@@ -1,52 +1,144 @@
-"""Pairs from profiles: the largest of several, or a reflection."""
+"""Pairs from profiles, which are convex, decreasing and piecewise linear functions."""
 
 from collections.abc import Sequence
 import functools
+import math
 
 import numpy as np
 import numpy.typing as npt
 
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
-from dp_accounting_ext.kernel import sums
 
 Bound = dominating_pair.Bound
 DirectedPairs = dominating_pair.DirectedPairs
 DominatingPair = dominating_pair.DominatingPair
 FloatArray = npt.NDArray[np.float64]
 
-# Tuning: each choice is certified. Not measured.
-_CLEARLY = 1e-9  # Relative difference from which one profile counts as tighter.
+# Certified: positive values are raised to where floats have all their digits.
+SMALLEST = 1e-250
+# Profiles of two datasets in either order are one line through this place and 1.
+_MIRRORED = -1.0
 
 
-class Profile:
-    """The divergences E(Z − κ)_+ of a pair, as a function of κ."""
+def values_at(
+    places: FloatArray, ratios: FloatArray, masses: FloatArray, sink: float
+) -> FloatArray:
+    """Returns (m,) values sink + Σ mass · (ratio − place)_+ of n atoms at places.
 
-    def __init__(self, pair: DominatingPair) -> None:
-        self.ratios = pair.ratios
-        self._infinity = pair.infinity_mass
-        self._q = np.append(np.cumsum(pair.masses[::-1])[::-1], 0.0)
-        self._p = np.append(np.cumsum(pair.p_masses[::-1])[::-1], 0.0)
+    All summands are positive: the relative error is at most 2 (n + 4) units of
+    rounding.
 
-    def at(self, kappa: FloatArray) -> FloatArray:
-        """Returns the (n,) divergences at each κ, up to `rounding` of a P-mass."""
-        first = np.searchsorted(self.ratios, kappa)
-        values: FloatArray = self._infinity + self._p[first] - kappa * self._q[first]
-        return values
+    Args:
+        places: (m,) non-negative places.
+        ratios: (n,) increasing.
+        masses: (n,) non-negative.
+        sink: The value beyond all ratios.
+    """
+    slopes = np.cumsum(masses[::-1])[::-1]
+    falls = np.append(slopes[1:] * np.diff(ratios), 0.0)
+    values = np.append(sink + np.cumsum(falls[::-1])[::-1], sink)
+    above = np.append(ratios, np.inf)
+    following = np.searchsorted(ratios, places)
+    gaps = np.where(following < ratios.size, above[following] - places, 0.0)
+    found: FloatArray = values[following] + np.append(slopes, 0.0)[following] * gaps
+    return found
 
-    def masses_above(self, kappa: FloatArray) -> FloatArray:
-        """Returns the (n,) Q-masses above each κ."""
-        masses: FloatArray = self._q[np.searchsorted(self.ratios, kappa, "right")]
-        return masses
 
-    def p_masses_from(self, kappa: FloatArray) -> FloatArray:
-        """Returns the (n,) P-masses at or above each κ."""
-        masses: FloatArray = self._p[np.searchsorted(self.ratios, kappa)]
-        return masses
+def values(pair: DominatingPair, places: FloatArray) -> FloatArray:
+    """Returns (m,) upper bounds on H_κ(P‖Q) of an upper pair, with its errors.
 
-    def rounding(self) -> float:
-        """Returns what a divergence is off by at most, over the P-mass from κ on."""
-        return 4 * (self.ratios.size + 16) * floats.UNIT_ROUNDOFF
+    Args:
+        pair: The pair.
+        places: (m,) κ ≥ 0.
+    """
+    shift, factor = dominating_pair.allowance(
+        Bound.UPPER, pair.ratios.size, pair.mass_error, pair.ratio_error
+    )
+    found = values_at(
+        places * math.exp(shift), pair.ratios, pair.masses, pair.infinity_mass
+    )
+    bounds: FloatArray = factor * found
+    return bounds
+
+
+def pair_above(places: FloatArray, bounds: FloatArray) -> DominatingPair:
+    """Returns an upper pair, where a record is removed, of bounds on its profile.
+
+    Args:
+        places: (n,) κ, positive and increasing.
+        bounds: (n,) upper bounds on H_κ(P‖Q), at least one of them below one.
+    """
+    ratios, masses, sink = atoms_above(places, bounds)
+    error = 8 * (ratios.size + 16) * floats.UNIT_ROUNDOFF
+    return DominatingPair(
+        ratios,
+        masses,
+        infinity_mass=min(sink, 1.0),
+        zero_mass=max(1.0 - float(masses.sum()), 0.0) + error,
+        bound=Bound.UPPER,
+        mass_error=error,
+        ratio_error=error,
+    )
+
+
+def atoms_above(
+    places: FloatArray, bounds: FloatArray, start: float = 0.0
+) -> tuple[FloatArray, FloatArray, float]:
+    """Returns atoms whose function is at least a convex one, of which bounds are known.
+
+    That is their greatest convex minorant, but for rounding: a convex function that is
+    at most `bounds` at `places`, at most one at the start, and does not increase, is
+    below it.
+
+    Args:
+        places: (n,) positive and increasing.
+        bounds: (n,) upper bounds; one that is zero is taken at its word.
+        start: Where the function is one.
+
+    Returns:
+        (m,) places of the atoms, m ≤ n; (m,) their masses; and the value beyond.
+
+    Guarantees:
+        `values_at` of the atoms, computed in floats, is at least `bounds` at each of
+        the atoms' places, and one at the start.
+
+    Source:
+        https://arxiv.org/abs/2602.17284, Claim B.3, for the convex order: the minorant
+        of the least of two upper bounds is one.
+    """
+    places = np.append(start, places)
+    raised = np.where(bounds > 0, np.maximum(bounds, SMALLEST), 0.0)
+    heights = np.minimum.accumulate(np.append(1.0, raised))
+    corners = _lower_hull(places, heights)
+    places, heights = places[corners], heights[corners]
+    slopes = np.append((heights[:-1] - heights[1:]) / np.diff(places), 0.0)
+    masses = np.maximum(slopes[:-1] - slopes[1:], 0.0)
+    sink = float(heights[-1])
+    found = values_at(places, places[1:], masses, sink)
+    # Where rounding has lowered a corner all is raised.
+    rise = floats.raised(
+        float((heights / np.maximum(found, floats.SMALLEST_MASS)).max(initial=1.0))
+    )
+    return places[1:], masses * rise, sink * rise
+
+
+def _lower_hull(places: FloatArray, values: FloatArray) -> npt.NDArray[np.intp]:
+    """Returns the corners of the greatest convex minorant, the first and last among."""
+    corners: list[int] = []
+    slopes: list[float] = []
+    x, y = places.tolist(), values.tolist()
+    for index in range(len(x)):
+        while corners:
+            last = corners[-1]
+            slope = (y[index] - y[last]) / (x[index] - x[last])
+            if not slopes or slope > slopes[-1]:
+                slopes.append(slope)
+                break
+            corners.pop()
+            slopes.pop()
+        corners.append(index)
+    return np.array(corners, dtype=np.intp)
 
 
 def maximum(pairs: Sequence[DirectedPairs]) -> DirectedPairs:
@@ -71,77 +163,18 @@ def maximum(pairs: Sequence[DirectedPairs]) -> DirectedPairs:
 def _larger(one: DominatingPair, other: DominatingPair) -> DominatingPair:
     """Returns a pair whose profile is at least those of two, of a removed record.
 
-    Between the places of two atoms profiles are lines. Where one is the larger all
-    around, its atoms are taken as they are; where the larger changes, a chord.
+    Between the places of two atoms profiles are lines, which may cross.
     """
-    pairs, profiles = (one, other), (Profile(one), Profile(other))
     places = np.union1d(one.ratios, other.ratios)
-    places = np.union1d(places, _crossings(profiles, places))
-    choice = _larger_at(profiles, places)
-    first, second = (profile.masses_above(places) for profile in profiles)
-    slopes = np.where(choice, second, first)
-    changes = np.flatnonzero(choice[1:] != choice[:-1])
-    values = np.where(choice, profiles[1].at(places), profiles[0].at(places))
-    chords = (values[changes] - values[changes + 1]) / np.diff(places)[changes]
-    # A chord of a convex function lies between the slopes at its ends.
-    ends = first[changes], second[changes]
-    slopes[changes] = np.clip(chords, np.minimum(*ends), np.maximum(*ends))
-    masses = np.where(choice, *(_masses_at(pair, places) for pair in reversed(pairs)))
-    # A mass is the change of the slope; at the ends of a chord only as a difference.
-    joints = np.union1d(changes, changes + 1)
-    whole = float(pairs[int(choice[0])].masses.sum())
-    steep = np.where(joints > 0, slopes[joints - 1], whole)
-    error = max(profile.rounding() for profile in profiles)
-    masses[joints] = np.maximum(steep - slopes[joints], 0.0) + error * steep
-    kept = masses > 0
-    return DominatingPair(
-        places[kept],
-        masses[kept],
-        infinity_mass=max(pair.infinity_mass for pair in pairs),
-        zero_mass=max(pair.zero_mass for pair in pairs),
-        bound=Bound.UPPER,
-        mass_error=max(pair.mass_error for pair in pairs) + error,
-        ratio_error=max(pair.ratio_error for pair in pairs) + error,
-    )
-
-
-def _masses_at(pair: DominatingPair, places: FloatArray) -> FloatArray:
-    """Returns (n,) masses of a pair's atoms at places, all of them among these."""
-    cells = np.searchsorted(places, pair.ratios)
-    return sums.gather(cells, pair.masses, places.size)
-
-
-def _larger_at(
-    profiles: tuple[Profile, Profile], places: FloatArray
-) -> npt.NDArray[np.bool_]:
-    """Tells at which of (n,) places the second of two profiles is the larger.
-
-    Where rounding decides, as at the next larger place where it does not: what is
-    lost so is within the rounding that is allowed.
-    """
-    here, there = (profile.at(places) for profile in profiles)
-    noise = sum(
-        profile.rounding() * profile.p_masses_from(places) for profile in profiles
-    )
-    sure = np.abs(there - here) > noise
-    sure[-1] = True
-    last = np.where(sure, np.arange(places.size), places.size)
-    nearest = np.minimum.accumulate(last[::-1])[::-1]
-    larger: npt.NDArray[np.bool_] = (there > here)[nearest]
-    return larger
-
-
-def _crossings(profiles: tuple[Profile, Profile], places: FloatArray) -> FloatArray:
-    """Returns where the larger of two profiles changes, between neighbouring places."""
-    choice = _larger_at(profiles, places)
-    changes = np.flatnonzero(choice[1:] != choice[:-1])
-    gaps = np.abs(profiles[0].at(places) - profiles[1].at(places))
-    before, after = gaps[changes], gaps[changes + 1]
-    total = before + after
-    share = np.divide(before, total, out=np.zeros_like(total), where=total > 0)
-    inside = (share > _CLEARLY) & (share < 1 - _CLEARLY)
-    crossings: FloatArray = (places[changes] + share * np.diff(places)[changes])[inside]
-    return crossings
+    apart = values(one, places) - values(other, places)
+    (crossed,) = np.nonzero(np.sign(apart[1:]) * np.sign(apart[:-1]) < 0)
+    share = apart[crossed] / (apart[crossed] - apart[crossed + 1])
+    between = places[crossed] + share * np.diff(places)[crossed]
+    places = np.union1d(places, between)
+    larger = np.maximum(values(one, places), values(other, places))
+    if not (larger < 1).any():
+        return max(one, other, key=lambda pair: pair.infinity_mass)
+    return pair_above(places, larger)
 
 
 def reflected(pair: DominatingPair) -> DominatingPair:
@@ -201,8 +234,9 @@ def joined(above: DominatingPair, below: DominatingPair) -> DominatingPair:
 def symmetric(kappas: FloatArray, deltas: FloatArray) -> DominatingPair:
     """Returns a pair, the same both ways, of values that bound a profile at κ ≥ 1.
 
-    The profile is convex: it lies below the convex minorant of chords between the
-    values as well, and that is the pair's.
+    Below 1 the profile is that of two datasets exchanged, 1 − κ + κ H_{1/κ}: every atom
+    has its inverse for a twin. From the inverse of the first to itself it is a line, as
+    long as no two atoms are nearer to one than that.
 
     Args:
         kappas: (n,) places, increasing from 1.
@@ -212,62 +246,11 @@ def symmetric(kappas: FloatArray, deltas: FloatArray) -> DominatingPair:
         https://arxiv.org/abs/2106.08567, Proposition 11 (profiles that belong to a
         pair).
     """
-    corners = _corners(kappas, deltas)
-    return _symmetric_pair(kappas[corners], deltas[corners])
-
-
-def _corners(kappas: FloatArray, deltas: FloatArray) -> npt.NDArray[np.int64]:
-    """Returns the indices of the corners, at κ ≥ 1, of a convex minorant.
-
-    The function goes on below 1 as the profile of two datasets exchanged does, with
-    the inverse of every corner for a corner. From the inverse of the first corner to
-    itself it is a line, no steeper than the next.
-
-    Args:
-        kappas: (n,) places, increasing from 1.
-        deltas: (n,) values there, decreasing.
-    """
-    corners: list[int] = []
-
-    def slope(i: int, j: int) -> float:
-        return float((deltas[j] - deltas[i]) / (kappas[j] - kappas[i]))
-
-    for place in range(kappas.size):
-        while len(corners) > 1 and slope(corners[-2], corners[-1]) >= slope(
-            corners[-1], place
-        ):
-            corners.pop()
-        corners.append(place)
-    first = 0
-    while first + 1 < len(corners):
-        here = corners[first]
-        if slope(here, corners[first + 1]) >= -(1 - deltas[here]) / (kappas[here] + 1):
-            break
-        first += 1
-    return np.array(corners[first:], dtype=np.int64)
-
-
-def _symmetric_pair(kappas: FloatArray, deltas: FloatArray) -> DominatingPair:
-    """Returns a pair, the same both ways, whose profile is nowhere below corners.
-
-    Args:
-        kappas: (n,) places of the corners, increasing from 1 or more.
-        deltas: (n,) values there, of a convex function.
-    """
-    slopes = np.append(np.diff(deltas) / np.diff(kappas), 0.0)
-    before = np.append(-(1 - deltas[0]) / (kappas[0] + 1), slopes[:-1])
-    masses = np.maximum(slopes - before, 0.0)
-    twins = (kappas * masses)[::-1]
-    ratios = np.concatenate([1 / kappas[::-1], kappas])
-    masses = np.concatenate([twins, masses])
-    sink = float(deltas[-1])
-    # The check: what the atoms give, by sums of positive terms, where lines meet.
-    above = np.cumsum(masses[:0:-1])[::-1]
-    found = sink + np.append(np.cumsum((np.diff(ratios) * above)[::-1])[::-1], 0.0)
-    goals = np.concatenate([1 - (1 - deltas[::-1]) / kappas[::-1], deltas])
+    places, masses, sink = atoms_above(kappas, deltas, _MIRRORED)
+    ratios = np.concatenate([1 / places[::-1], places])
+    masses = np.concatenate([(places * masses)[::-1], masses])
+    # Both laws must have all of their mass.
     whole = sink + float((masses * ratios).sum())
-    asked = goals > 0
-    lacking = max(float((goals[asked] / found[asked]).max()) - 1, 1 / whole - 1, 0.0)
     rounding = 8 * (ratios.size + 16) * floats.UNIT_ROUNDOFF
     return DominatingPair(
         ratios,
@@ -275,6 +258,6 @@ def _symmetric_pair(kappas: FloatArray, deltas: FloatArray) -> DominatingPair:
         infinity_mass=sink,
         zero_mass=sink,
         bound=Bound.UPPER,
-        mass_error=lacking + rounding,
+        mass_error=max(1 / whole - 1, 0.0) + rounding,
         ratio_error=rounding,
     )

@@ -72,13 +72,5 @@ def dominating_pair_of(
 
 def _values(pair: DominatingPair, kappas: FloatArray) -> FloatArray:
     """Returns (n,) upper bounds on H(P‖Q) of a pair at κ ≥ 1, decreasing."""
-    profile = profile_pairs.Profile(pair)
-    shift, factor = dominating_pair.allowance(
-        pair.bound, pair.ratios.size, pair.mass_error, pair.ratio_error
-    )
-    shifted = kappas * (np.exp(shift) - 4 * floats.UNIT_ROUNDOFF)
-    values = profile.at(shifted)
-    # Tails of P and of Q are subtracted: what either may be off by.
-    values += profile.rounding() * profile.p_masses_from(shifted)
-    least: FloatArray = np.minimum.accumulate(np.maximum(values * factor, 0.0))
+    least: FloatArray = np.minimum.accumulate(profile_pairs.values(pair, kappas))
     return least

@@ -92,7 +92,9 @@ def profiles(p, q, axis, count, cells):
             atoms = on_the_lattice(atoms, count, cells)
         else:
             fine = lattice_law.Resolution()
-            atoms = law_sums.sum_of([(lambda: atoms, count)], bound, fine, 1e-30, both=True)
+            atoms = law_sums.sum_of(
+                [(lambda: atoms, count)], bound, fine, 1e-30, both=True
+            )
         found[bound] = law_sums.read(atoms, count if axis is Axis.RATIO else 1)
     return found
 
@@ -197,7 +199,9 @@ def test_losses_that_hardly_fit_floats(axis, loss, count, cells):
             atoms = on_the_lattice(atoms, count, cells)
         else:
             fine = lattice_law.Resolution()
-            atoms = law_sums.sum_of([(lambda: atoms, count)], bound, fine, 1e-30, both=False)
+            atoms = law_sums.sum_of(
+                [(lambda: atoms, count)], bound, fine, 1e-30, both=False
+            )
         pair = law_sums.read(atoms, count if axis is Axis.RATIO else 1)
         found[bound] = pair.profile(Direction.REMOVE)
     asked = np.array([0.5, 0.9, 0.99, 1.0, 1.3, 1.9]) * loss
@@ -297,7 +301,9 @@ def test_cells_of_thousands_of_nats_leave_lower_laws_numbers():
     law = pair_of(p, [*q, 1 - q[0]], Bound.LOWER)
     atoms = law_sums.of_pair(law, Axis.LOSS)
     fine = lattice_law.Resolution(4)
-    summed = law_sums.sum_of([(lambda: atoms, 20000)], Bound.LOWER, fine, 1e-30, both=True)
+    summed = law_sums.sum_of(
+        [(lambda: atoms, 20000)], Bound.LOWER, fine, 1e-30, both=True
+    )
     assert np.isfinite(summed.masses).all()
     assert (summed.masses > 0).all()
     if summed.values.size:

@@ -21,11 +21,11 @@ from scipy import special
 from dp_accounting_ext.amplification.k_of_t import allocation_by_sum
 from dp_accounting_ext.amplification.k_of_t import few_out_of_t
 from dp_accounting_ext.amplification.k_of_t import joint_allocation
-from dp_accounting_ext.amplification.k_of_t import minorant
 from dp_accounting_ext.amplification.k_of_t import plane
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import sums
+from dp_accounting_ext.pairs import profile_pairs
 
 Bound = dominating_pair.Bound
 DominatingPair = dominating_pair.DominatingPair
@@ -233,34 +233,13 @@ def least(
     places = np.exp(nodes)
     values = np.ones(nodes.size)
     for pair in known:
-        np.minimum(values, _values(pair, places), out=values)
+        np.minimum(values, profile_pairs.values(pair, places), out=values)
     for each in cells:
         np.minimum(values, _profile(each, nodes), out=values)
     if not (values < 1).any():
         return known[0]
-    ratios, masses, sink = minorant.atoms_above(places, values)
-    error = 8 * (ratios.size + 16) * floats.UNIT_ROUNDOFF
-    return DominatingPair(
-        ratios,
-        masses,
-        infinity_mass=min(sink, 1.0),
-        zero_mass=max(1.0 - float(masses.sum()), 0.0) + error,
-        bound=Bound.UPPER,
-        mass_error=error,
-        ratio_error=error,
-    )
-
-
-def _values(pair: DominatingPair, places: FloatArray) -> FloatArray:
-    """Returns (m,) values of a pair's profile at places, with its errors."""
-    shift, factor = dominating_pair.allowance(
-        Bound.UPPER, pair.ratios.size, pair.mass_error, pair.ratio_error
-    )
-    found = minorant.values_at(
-        places * math.exp(shift), pair.ratios, pair.masses, pair.infinity_mass
-    )
-    values: FloatArray = factor * found
-    return values
+    # What is less than a float is not zero.
+    return profile_pairs.pair_above(places, np.maximum(values, profile_pairs.SMALLEST))
 
 
 def _nodes(known: Sequence[DominatingPair], cells: Sequence[_Cells]) -> FloatArray:
@@ -296,7 +275,7 @@ def _profile(cells: _Cells, nodes: FloatArray) -> FloatArray:
     shift, factor = dominating_pair.allowance(
         Bound.UPPER, nodes.size, mass_error, cells.ratio_error + _NODE_ERROR
     )
-    values = minorant.values_at(ratios, ratios, masses / ratios, sink)
+    values = profile_pairs.values_at(ratios, ratios, masses / ratios, sink)
     above = np.cumsum(masses[::-1])[::-1]
     # Moving all ratios up by the error adds less than the error times the mass above.
     values = factor * (values - shift * above)
