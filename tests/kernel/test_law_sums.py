@@ -93,7 +93,7 @@ def profiles(p, q, axis, count, cells):
         else:
             fine = lattice_law.Resolution()
             atoms = law_sums.sum_of(
-                [(lambda: atoms, count)], bound, fine, 1e-30, both=True
+                [(lambda atoms=atoms: atoms, count)], bound, fine, 1e-30, both=True
             )
         found[bound] = law_sums.read(atoms, count if axis is Axis.RATIO else 1)
     return found
@@ -200,7 +200,7 @@ def test_losses_that_hardly_fit_floats(axis, loss, count, cells):
         else:
             fine = lattice_law.Resolution()
             atoms = law_sums.sum_of(
-                [(lambda: atoms, count)], bound, fine, 1e-30, both=False
+                [(lambda atoms=atoms: atoms, count)], bound, fine, 1e-30, both=False
             )
         pair = law_sums.read(atoms, count if axis is Axis.RATIO else 1)
         found[bound] = pair.profile(Direction.REMOVE)
