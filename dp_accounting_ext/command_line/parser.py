@@ -119,7 +119,7 @@ def add_command(
         allow_abbrev=False,
     )
     command.set_defaults(run=run, prog=command.prog)
-    command.add_argument("--json", action="store_true", help="print JSON, no table")
+    add_flag(command, "json", "print JSON, no table")
     return command
 
 
@@ -143,57 +143,38 @@ def add(
     command.add_argument(f"--{name}", type=kind, metavar=metavar, help=help, **more)
 
 
+def add_flag(command: Any, name: str, help: str) -> None:
+    """Adds an option without a value."""
+    command.add_argument(f"--{name}", action="store_true", help=help)
+
+
 _SCHEMES = ", ".join(studies_training_run.OPTIONS)
-_OPTIONS: dict[str, tuple[type, str, str, dict[str, Any]]] = {
-    "noise-multiplier": (
-        float,
-        "S",
-        "standard deviation of the noise, over the clip",
-        {"required": True},
-    ),
-    "dataset-size": (int, "N", "records that are trained on", {}),
-    "batch-size": (int, "B", "records of a batch, on average", {}),
-    "epochs": (
-        float,
-        "E",
-        "passes over the dataset; 2.5 for a run that ends amid the third; default: 1",
-        {"default": 1},
-    ),
-    "steps-per-epoch": (
-        int,
-        "T",
-        "in place of --dataset-size and --batch-size: N / B, not the steps of the "
-        "whole run",
-        {},
-    ),
-    "batches-per-record": (
-        int,
-        "K",
-        "with --steps-per-epoch: batches of an epoch that each record is in; "
-        "default: 1",
-        {"default": 1},
-    ),
-    "sampling": (
-        str,
-        "HOW",
-        f"how batches are drawn: {_SCHEMES}; default: each of these",
-        {},
-    ),
-    "delta": (float, "D", "δ, well below 1 / the dataset size", {"required": True}),
-    "group-size": (
-        int,
-        "G",
-        "records protected together, such as a user's or a family's; default: 1",
-        {"default": 1},
-    ),
+_OF_RUNS: dict[str, tuple[type, str, str]] = {
+    "noise-multiplier": (float, "S", "standard deviation of the noise, over the clip"),
+    "dataset-size": (int, "N", "records that are trained on"),
+    "batch-size": (int, "B", "records of a batch, on average"),
+    "epochs": (float, "E", "passes over the dataset; 2.5 ends amid the third"),
+    "steps-per-epoch": (int, "T", "steps of one epoch, in place of these two"),
+    "batches-per-record": (int, "K", "with it: steps of an epoch that a record is in"),
+    "sampling": (str, "HOW", f"how batches are drawn: {_SCHEMES}; default: each"),
+    "delta": (float, "D", "δ, well below 1 / the dataset size"),
+    "group-size": (int, "G", "records protected together, as those of a user"),
 }
-_NOT_OF_EVERY_RUN = ("noise-multiplier", "delta", "group-size")
+_OF_SOME = ("noise-multiplier", "delta", "group-size")
 
 
-def add_run(command: argparse.ArgumentParser, *others: str) -> None:
-    """Adds the options of a training run, and others in `_OPTIONS`."""
-    for name, (kind, metavar, words, more) in _OPTIONS.items():
-        if name not in _NOT_OF_EVERY_RUN or name in others:
+def add_run(
+    command: argparse.ArgumentParser,
+    *some: str,
+    required: Collection[str] = ("noise-multiplier", "delta"),
+) -> None:
+    """Adds the options of a training run, among them some that not every one has."""
+    fields = studies_training_run.TrainingRun.__dataclass_fields__
+    for name, (kind, metavar, words) in _OF_RUNS.items():
+        if name not in _OF_SOME or name in some:
+            default = fields[name.replace("-", "_")].default
+            words += f"; default: {default}" * (default is not None)
+            more = {"required": name in required, "default": default}
             add(command, name, kind, metavar, words, **more)
 
 

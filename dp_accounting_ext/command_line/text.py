@@ -11,6 +11,7 @@ import sys
 import textwrap
 from typing import Any
 
+from dp_accounting_ext.bounds import decimals
 from dp_accounting_ext.studies import comparison
 from dp_accounting_ext.studies import training_run
 
@@ -52,14 +53,14 @@ def wrapped(paragraph: str, indent: str = "") -> str:
 COLUMNS: Mapping[str, Callable[[comparison.Row], str]] = {
     "sampling": lambda row: row.sampling,
     "noise": lambda row: repr(row.noise_multiplier),
-    "ε lower": lambda row: comparison.rounded_down(row.epsilon_lower),
-    "ε upper": lambda row: comparison.rounded_up(row.epsilon_upper),
+    "ε lower": lambda row: decimals.rounded_down(row.epsilon_lower),
+    "ε upper": lambda row: decimals.rounded_up(row.epsilon_upper),
     "CPU s": lambda row: f"{row.seconds:.2f}",
 }
 
 
 def table(title: str, heads: Sequence[str], rows: Sequence[comparison.Row]) -> str:
-    """Returns a title, a table, the notes of its rows, and what it does not rank.
+    """Returns a title, a table, and the notes of its rows.
 
     Args:
         title: A paragraph.
@@ -67,21 +68,11 @@ def table(title: str, heads: Sequence[str], rows: Sequence[comparison.Row]) -> s
         rows: What it is of.
     """
     notes = list(dict.fromkeys(row.note for row in rows if row.note))
-    marks = [f"  ({notes.index(row.note) + 1})" if row.note else "" for row in rows]
-    cells = [[head, *(COLUMNS[head](row) for row in rows)] for head in heads]
-    widths = [max(map(len, column)) for column in cells]
-    lines = [
-        "  ".join(
-            [f"{first:<{widths[0]}}"]
-            + [f"{cell:>{width}}" for cell, width in zip(rest, widths[1:], strict=True)]
-        )
-        + mark
-        for (first, *rest), mark in zip(
-            zip(*cells, strict=True), ["", *marks], strict=True
-        )
-    ]
+    lines = comparison.aligned([heads, *([COLUMNS[h](r) for h in heads] for r in rows)])
+    for number, row in enumerate(rows, start=1):
+        if row.note:
+            lines[number] += f"  ({notes.index(row.note) + 1})"
     below = [wrapped(f"({i}) {note}", "    ") for i, note in enumerate(notes, start=1)]
-    below += map(wrapped, comparison.unranked_in_words(rows))
     return "\n".join([wrapped(title), "", *lines, *[""] * bool(below), *below])
 
 
@@ -91,17 +82,8 @@ def as_json(value: Any) -> str:
 
 
 def json_of_rows(known: Mapping[str, Any], rows: Sequence[comparison.Row]) -> str:
-    """Returns JSON of rows, of what is known of all, and of what they do not rank."""
-    results = [row.to_dict() for row in rows]
-    unranked = [
-        {
-            "sampling": [one.sampling, other.sampling],
-            "adjacency": one.adjacency,
-            "group_size": one.group_size,
-        }
-        for one, other in comparison.unranked(rows)
-    ]
-    return as_json({**known, "results": results, "unranked": unranked})
+    """Returns JSON of rows, and of what is known of all."""
+    return as_json({**known, "results": [row.to_dict() for row in rows]})
 
 
 def _finite(value: Any) -> Any:

@@ -1,6 +1,8 @@
 """Certified bounds on ε of a training run, for the ways of drawing its batches."""
 
 from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Sequence
 import dataclasses
 import math
 import time
@@ -119,3 +121,17 @@ def timed(
         note = f"not tight: the bracket is {row.width:.1%} wide; which of two rows is "
         note += "less is open where their brackets overlap"
     return dataclasses.replace(row, note=note)
+
+
+def aligned(lines: Iterable[Sequence[str]], gap: str = "  ") -> list[str]:
+    """Returns lines of cells as columns: the first one flush left, the others right."""
+    (first, *rest) = zip(*lines, strict=True)
+    columns = [
+        _padded(first, str.ljust),
+        *(_padded(cells, str.rjust) for cells in rest),
+    ]
+    return [gap.join(cells) for cells in zip(*columns, strict=True)]
+
+
+def _padded(cells: Sequence[str], pad: Callable[[str, int], str]) -> list[str]:
+    return [pad(cell, max(map(len, cells))) for cell in cells]
