@@ -43,7 +43,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt as error:
         text.complain(options.prog, str(error) or "interrupted.")
         return _INTERRUPTED
-    except (TypeError, ValueError, OSError, ModuleNotFoundError) as error:
+    except OSError as error:
+        path, reason = error.filename, error.strerror
+        found = f"{path!r} must be a file that can be opened. Found: {reason}."
+        text.complain(options.prog, str(error) if path is None else found)
+        return parser.BAD_INPUT
+    except (TypeError, ValueError, ModuleNotFoundError) as error:
         text.complain(options.prog, parser.as_typed(str(error), vars(options)))
         return parser.BAD_INPUT
     except (ArithmeticError, MemoryError) as error:

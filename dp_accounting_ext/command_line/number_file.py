@@ -1,11 +1,10 @@
 """Plain files of numbers separated by commas."""
 
+import pathlib
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-
-from dp_accounting_ext.command_line import parser
 
 
 class Table(NamedTuple):
@@ -26,7 +25,6 @@ def read(
     option: str,
     path: str,
     *,
-    remedy: str = "a file of numbers that can be read",
     is_private: bool = False,
 ) -> Table:
     """Returns the numbers of a file, and names.
@@ -34,19 +32,18 @@ def read(
     Args:
         option: That named it, as it is typed, without its hyphens.
         path: Of the file.
-        remedy: What the option must be.
         is_private: Whether errors must not show what the file holds.
 
     Raises:
-        ValueError: If it cannot be read, or has other lines.
+        OSError: If it cannot be read.
+        ValueError: If it has other lines.
     """
     form = f"{option} must be a file of rows of numbers separated by commas, all of "
     form += "one length. Found"
-    with parser.named_file(option, path, remedy), open(path, encoding="utf-8-sig") as f:
-        try:
-            lines = f.read().splitlines()
-        except UnicodeDecodeError:
-            raise ValueError(f"{form} no text in {path}.") from None
+    try:
+        lines = pathlib.Path(path).read_text(encoding="utf-8-sig").splitlines()
+    except UnicodeDecodeError:
+        raise ValueError(f"{form} no text in {path}.") from None
     rows = {at: line.split(",") for at, line in enumerate(lines, 1) if line.strip()}
     header, names = [], []
     first = next(iter(rows), 0)

@@ -3,8 +3,6 @@
 import argparse
 from collections.abc import Callable
 from collections.abc import Collection
-from collections.abc import Iterator
-import contextlib
 import difflib
 import re
 import sys
@@ -16,7 +14,6 @@ from dp_accounting_ext.command_line import text
 from dp_accounting_ext.studies import training_run as studies_training_run
 
 BAD_INPUT = 2
-_KINDS = {"float": "a number, such as 0.5 or 1e-6", "int": "a whole number"}
 
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):
@@ -30,7 +27,7 @@ class Parser(argparse.ArgumentParser):
     """Says what is wrong in one line."""
 
     def error(self, message: str) -> NoReturn:
-        text.complain(self.prog, _with_what_is_allowed(message))
+        text.complain(self.prog, message)
         sys.exit(BAD_INPUT)
 
     def print_help(self, file: Any = None) -> None:
@@ -52,37 +49,6 @@ class _Command(Parser):
                 hint = f" Did you mean {' or '.join(near)}?" if near else ""
                 self.error(f"unrecognized arguments: {name}.{hint}")
         return super().parse_known_args(args, namespace)
-
-
-def _with_what_is_allowed(message: str) -> str:
-    """Returns a message of argparse; one that names a type says what that allows."""
-    form = r"argument (--[\w-]+)[^:]*: invalid (\w+) value: (.*)"
-    found = re.fullmatch(form, message, re.DOTALL)
-    if not found or found[2] not in _KINDS:
-        return message
-    return f"{found[1]} must be {_KINDS[found[2]]}. Found {found[3]}."
-
-
-@contextlib.contextmanager
-def named_file(option: str, path: str, remedy: str) -> Iterator[None]:
-    """Says of a file that cannot be opened which option named it, and what to do.
-
-    Args:
-        option: As it is typed, without its hyphens.
-        path: What was found.
-        remedy: What it must be.
-
-    Raises:
-        ValueError: If the system refuses this path.
-    """
-    try:
-        yield
-    except OSError as error:
-        if error.filename is None or not str(error.filename).startswith(str(path)):
-            raise
-        raise ValueError(
-            f"--{option} must be {remedy}. Found {path!r}: {error.strerror}."
-        ) from None
 
 
 def as_typed(message: str, options: Collection[str]) -> str:

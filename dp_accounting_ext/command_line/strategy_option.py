@@ -57,10 +57,9 @@ def event(typed: str, run: training_run.TrainingRun) -> dp_event.MatrixAllocatio
             )
         except ValueError as error:
             raise ValueError(f"--strategy {_BUFFERED} {error}") from None
-    is_path = not set(typed) <= set("0123456789.,+-eE ") and "\0" not in typed
-    if not is_path or ("," in typed and not os.path.exists(typed)):
+    if "\0" in typed or not os.path.exists(typed):
         return dp_event.MatrixAllocationEvent(_numbers(typed), *of_run)
-    table = number_file.read("strategy", typed, remedy=_REMEDY).numbers
+    table = number_file.read("strategy", typed).numbers
     matrix = table.ravel() if 1 in table.shape else table  # A coefficient a line.
     return dp_event.MatrixAllocationEvent(matrix.tolist(), *of_run)
 

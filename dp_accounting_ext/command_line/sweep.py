@@ -62,24 +62,22 @@ def _run(options: argparse.Namespace) -> str:
         raise ValueError(
             f"workers must be from 1 to {_MOST_WORKERS}. Found {options.workers}."
         )
-    with parser.named_file("grid", options.grid, "a CSV file that can be read"):
-        rows = _grid(options.grid)
+    rows = _grid(options.grid)
     added: list[Row] = []
-    with parser.named_file("output", options.output, _OUTPUT):
-        there = _resumed(options.output, [*rows[0], *sweep.RESULTS])
-        left = {_content(row): row for row in rows if _content(row) not in there}
-        kept, total = len(rows) - len(left), len(left)
-        with (
-            open(options.output, "a", encoding="utf-8", newline="") as file,
-            progress_line.shown(lambda: f"{len(added)} of {total} rows"),
-        ):
-            try:
-                for row in _swept(left, options.workers):
-                    csv.writer(file, lineterminator="\n").writerow(row.values())
-                    file.flush()
-                    added.append(row)
-            except KeyboardInterrupt:
-                raise KeyboardInterrupt("interrupted; run it again to go on.") from None
+    there = _resumed(options.output, [*rows[0], *sweep.RESULTS])
+    left = {_content(row): row for row in rows if _content(row) not in there}
+    kept, total = len(rows) - len(left), len(left)
+    with (
+        open(options.output, "a", encoding="utf-8", newline="") as file,
+        progress_line.shown(lambda: f"{len(added)} of {total} rows"),
+    ):
+        try:
+            for row in _swept(left, options.workers):
+                csv.writer(file, lineterminator="\n").writerow(row.values())
+                file.flush()
+                added.append(row)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt("interrupted; run it again to go on.") from None
     seconds = sum(row["seconds"] for row in added)
     bare = sum(row["epsilon_upper"] is None for row in added)
     printed = f"{options.output}: {kept} rows kept, {len(added)} added"

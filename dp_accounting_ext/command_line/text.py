@@ -6,7 +6,6 @@ from collections.abc import Sequence
 import contextlib
 import json
 import math
-import shutil
 import sys
 import textwrap
 from typing import Any
@@ -15,7 +14,7 @@ from dp_accounting_ext.bounds import decimals
 from dp_accounting_ext.studies import comparison
 from dp_accounting_ext.studies import training_run
 
-_WIDTH, _LEAST_WIDTH = 80, 20
+WIDTH = 80
 
 
 class IncompleteError(Exception):
@@ -43,12 +42,6 @@ def complain(prog: str, message: str) -> None:
         print(f"{prog}: error: {' '.join(message.split())}", file=sys.stderr)
 
 
-def wrapped(paragraph: str, indent: str = "") -> str:
-    """Returns a paragraph on lines that fit the terminal, or a page of 80 letters."""
-    width = min(shutil.get_terminal_size().columns, _WIDTH)
-    return textwrap.fill(paragraph, max(width, _LEAST_WIDTH), subsequent_indent=indent)
-
-
 # Of tables of rows: from heads to what their cells say.
 COLUMNS: Mapping[str, Callable[[comparison.Row], str]] = {
     "sampling": lambda row: row.sampling,
@@ -72,8 +65,9 @@ def table(title: str, heads: Sequence[str], rows: Sequence[comparison.Row]) -> s
     for number, row in enumerate(rows, start=1):
         if row.note:
             lines[number] += f"  ({notes.index(row.note) + 1})"
-    below = [wrapped(f"({i}) {note}", "    ") for i, note in enumerate(notes, start=1)]
-    return "\n".join([wrapped(title), "", *lines, *[""] * bool(below), *below])
+    numbered = [f"({number}) {note}" for number, note in enumerate(notes, start=1)]
+    above, *below = (textwrap.fill(words, WIDTH) for words in (title, *numbered))
+    return "\n".join([above, "", *lines, *[""] * bool(below), *below])
 
 
 def as_json(value: Any) -> str:

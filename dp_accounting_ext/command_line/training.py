@@ -6,6 +6,7 @@ import functools
 import math
 import os
 import pathlib
+import textwrap
 from typing import Any
 
 import numpy as np
@@ -290,7 +291,7 @@ def _shown(
         return text.as_json({"setting": setting, "results": results})
     if picture:
         return f"wrote {options.output}"
-    return "\n\n".join([text.wrapped(title), *map(_table, found)])
+    return "\n\n".join([textwrap.fill(title, text.WIDTH), *map(_table, found)])
 
 
 def _table(curve: curves.Curve) -> str:

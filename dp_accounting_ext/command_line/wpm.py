@@ -177,9 +177,7 @@ def _mechanism(
     """
     base_measure = options.base_measure
     if base_measure not in ("uniform", "minimax"):
-        remedy = '"uniform", "minimax" or a file of numbers that can be read'
-        base_measure = number_file.read("base-measure", base_measure, remedy=remedy)
-        base_measure = base_measure.numbers.ravel()
+        base_measure = number_file.read("base-measure", base_measure).numbers.ravel()
     if options.points is not None:
         order = 1.0 if options.order is None else options.order
         metric = options.metric or "euclidean"
