@@ -53,9 +53,10 @@ def calibrate(
     if measure is None:
         delta = training_run.given("delta", run.delta)
 
-        def measure(accountant: pld_accountant.PLDAccountant) -> float:
+        def epsilon(accountant: pld_accountant.PLDAccountant) -> float:
             return accountant.get_epsilon(delta)
 
+        measure = epsilon
     runs = training_run.schemes_of(run)
     return [_calibrated(each, measure, limit, name) for each in runs]
 

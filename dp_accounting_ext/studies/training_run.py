@@ -321,7 +321,7 @@ def scheme_named(value: str) -> str:
     Raises:
         ValueError: If it is neither.
     """
-    found = OPTIONS.get(value, value) if isinstance(value, str) else None
+    found = OPTIONS.get(value, value) if isinstance(value, str) else ""
     if found not in SCHEMES:
         names = ", ".join(map(repr, SCHEMES))
         raise ValueError(
