@@ -12,7 +12,6 @@ from typing import Any
 
 from dp_accounting_ext.bounds import decimals
 from dp_accounting_ext.studies import comparison
-from dp_accounting_ext.studies import training_run
 
 WIDTH = 80
 
@@ -88,12 +87,3 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_finite(part) for part in value]
     return value
-
-
-def training(run: training_run.TrainingRun) -> str:
-    """Returns a training run in words, but for its noise."""
-    words = run.in_words
-    if run.dataset_size is not None:
-        words += f" (t = {run.num_steps}; Poisson: {run.num_samples} steps at most, "
-        words += f"q = {run.rate_in_words})"
-    return words + f", groups of {run.group_size}" * (run.group_size > 1)

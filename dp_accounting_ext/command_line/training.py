@@ -167,7 +167,7 @@ def _compare(options: argparse.Namespace) -> str:
     run = parser.training_run(options)
     setting = run.to_dict()
     title = f"ε at δ = {run.delta:g}, noise multiplier {run.noise_multiplier:g}, "
-    title += text.training(run)
+    title += run.in_words
     if options.strategy is None:
         runs = training_run.schemes_of(run)
         rows = progress_line.mapped("rows", comparison.bracket, runs)
@@ -215,7 +215,7 @@ def _calibrate(options: argparse.Namespace) -> str:
         title += f" {'at' if kind == 'epsilon' else '(ε at'} δ = {run.delta:g}"
         title += ")" * (kind != "epsilon")
         heads[2:2] = ["ε lower", "ε upper"]
-    return text.table(f"{title}, {text.training(run)}", heads, rows)
+    return text.table(f"{title}, {run.in_words}", heads, rows)
 
 
 def _statement(options: argparse.Namespace) -> str:
@@ -232,7 +232,9 @@ def _statement(options: argparse.Namespace) -> str:
             known["loop"] = {name: real_loops.PRACTICES[name] for name in options.loop}
         return text.json_of_rows(known, rows)
     parts = ["## Differential privacy"] * options.markdown
-    parts.append((statement.brief if options.brief else statement.words)(run, rows))
+    parts.append(
+        (statement.brief if options.brief else statement.privacy_statement)(run, rows)
+    )
     for scheme, told in risks.items():
         # In Markdown a table of plain text stays one between fences.
         fenced = f"\n\n```text\n{told}\n```" if options.markdown else f" {told}"
@@ -279,7 +281,7 @@ def _shown(
     """Returns what is printed of the curves; draws them, if there is a file."""
     run = parser.training_run(options, group_size=1)
     asked |= {"group_sizes": options.group_size, "num_points": _points(options)}
-    title = f"{name}, noise multiplier {run.noise_multiplier:g}, {text.training(run)}"
+    title = f"{name}, noise multiplier {run.noise_multiplier:g}, {run.in_words}"
     picture = _picture(pathlib.Path(options.output)) if options.output else None
     with progress_line.shown(lambda: "curves"):
         found = question(run, **asked)

@@ -107,7 +107,7 @@ def _draw(options: argparse.Namespace) -> str:
         raise ValueError("num-places must come with plan. Found a draw.")
     if options.distribution is None and options.trace is None:
         raise ValueError(
-            "distribution must be a file of masses, or trace one of coordinates. "
+            "distribution must be a file of masses, or --trace one of coordinates. "
             "Found neither."
         )
     with progress_line.shown(lambda: "draw"):

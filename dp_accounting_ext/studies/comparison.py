@@ -118,8 +118,8 @@ def timed(
     if row.epsilon_upper == math.inf:
         note = "no finite bound"
     elif row.is_wide:
-        note = f"not tight: the bracket is {row.width:.1%} wide; which of two rows is "
-        note += "less is open where their brackets overlap"
+        note = f"not tight: the bracket is {row.width:.1%} wide; where brackets "
+        note += "overlap, either row may have the smaller ε"
     return dataclasses.replace(row, note=note)
 
 

@@ -77,11 +77,14 @@ def claims(run: training_run.TrainingRun) -> list[comparison.Row]:
     ]
 
 
-def privacy_statement(run: training_run.TrainingRun) -> str:
+def privacy_statement(
+    run: training_run.TrainingRun, rows: Sequence[comparison.Row] | None = None
+) -> str:
     """Returns the claims in words, on lines of at most 80 letters.
 
     Args:
         run: As in `claims`.
+        rows: What `claims` returned, if it was asked.
 
     Raises:
         TypeError, ValueError: As `claims` does.
@@ -90,14 +93,7 @@ def privacy_statement(run: training_run.TrainingRun) -> str:
         Every ε is an upper bound, rounded up; "none known" stands where there is no
         theorem.
     """
-    return words(run, claims(run))
-
-
-def words(run: training_run.TrainingRun, rows: Sequence[comparison.Row]) -> str:
-    """Returns claims of a run in words, as `privacy_statement` does.
-
-    What ran, what is promised, and what it asks. Tables are those of Markdown.
-    """
+    rows = claims(run) if rows is None else rows
     parts = [_of_run(run), *warnings(run)]
     schemes = list(dict.fromkeys(row.sampling for row in rows))
     letters = iter("abcdefghijklmnopqrstuvwxyz")

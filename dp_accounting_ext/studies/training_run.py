@@ -183,11 +183,17 @@ class TrainingRun:
 
     @property
     def in_words(self) -> str:
-        """The dataset or steps, the batches and the epochs."""
-        words = f"{self.dataset_size} records in batches of {self.batch_size}"
-        if self.dataset_size is None:
-            words = f"{self.batches_per_record} of {self.num_steps} steps"
-        return f"{words}, {self.epochs} epoch{'s' * (self.epochs != 1)}"
+        """The dataset or steps, the batches and the epochs; groups, if any."""
+        words, counted = f"{self.batches_per_record} of {self.num_steps} steps", ""
+        if self.dataset_size is not None:
+            words = f"{self.dataset_size} records in batches of {self.batch_size}"
+            counted = f" (t = {self.num_steps}"
+            if self.sampling in (None, POISSON_SAMPLING):
+                counted += f"; Poisson: {self.num_samples} steps at most, "
+                counted += f"q = {self.rate_in_words}"
+            counted += ")"
+        words += f", {self.epochs} epoch{'s' * (self.epochs != 1)}{counted}"
+        return words + f", groups of {self.group_size}" * (self.group_size > 1)
 
     @property
     def event(self) -> stock.DpEvent:
@@ -323,10 +329,8 @@ def scheme_named(value: str) -> str:
     """
     found = OPTIONS.get(value, value) if isinstance(value, str) else ""
     if found not in SCHEMES:
-        names = ", ".join(map(repr, SCHEMES))
         raise ValueError(
-            f"sampling must be one of {names}, or {', '.join(OPTIONS)}. Found "
-            f"{value!r}."
+            f"sampling must be one of {', '.join(OPTIONS)}. Found {value!r}."
         )
     return found
 

@@ -51,7 +51,7 @@ def test_shuffled_batches_have_the_bounds_of_a_replaced_record_and_no_others():
     ("bounds", "said"),
     [
         ((1.0, 1.0), ""),
-        ((1.0, 2.0), "50.0% wide; which of two rows is less is open"),
+        ((1.0, 2.0), "50.0% wide; where brackets overlap, either row may"),
         ((0.0, math.inf), "no finite bound"),
     ],
 )

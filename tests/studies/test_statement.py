@@ -70,7 +70,7 @@ def numbers_of(text):
 
 
 def test_a_statement_says_the_numbers_rounded_up(found):
-    text = statement.words(RUN, found)
+    text = statement.privacy_statement(RUN, found)
     printed = numbers_of(text)
     upper = [each.epsilon_upper for each in found if each.epsilon_upper is not None]
     assert len(printed) == len(upper)
@@ -97,5 +97,5 @@ def test_numbers_of_any_size(noise):
 
 def test_no_bound_on_epsilon_is_infinite():
     row = comparison.Row(KNOWN, "replace", 1, 1.0, 0.1, 0.0, math.inf, 0.0)
-    text = statement.words(RUN, [row])
+    text = statement.privacy_statement(RUN, [row])
     assert "inf (a)" in text and "(a) No finite bound is known." in text
