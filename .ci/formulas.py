@@ -16,7 +16,7 @@ _FORMULA = re.compile(
 # Tags, and what stays as it is written.
 _TAGS = re.compile(r"(<(pre|code|math)\b.*?</\2>|<[^>]*>)", re.DOTALL)
 _PART = r"(?:\{([^{}]*)\}|(\|[^|]+\||[−±-]?[^\W_²³]+))"
-_INDEX = re.compile(rf"(?<![A-Za-z0-9_])([^\W_]′?)_{_PART}")
+_INDEX = re.compile(rf"(?<![A-Za-z0-9_])([^\W_][′']?)_{_PART}")
 _EXPONENT = re.compile(rf"(?<=[\w)\]′>])\^{_PART}")
 
 

@@ -95,23 +95,22 @@ def _run(options: argparse.Namespace) -> str:
 def _swept(left: dict[Content, Row], workers: int) -> Iterator[Row]:
     """Yields rows with results, also of one that kills its worker, and takes them away.
 
-    Who killed it is not told: all that was running is run again, each row alone.
+    Who killed it is not told: what was running is run again, each row alone.
     """
-    in_flight = 4 * workers
-    try:
-        with WorkerPool(workers) as pool:
-            rows = list(left.values())
-            for row in sweep.sweep(rows, pool, in_flight=in_flight):
-                del left[_content(row)]
-                yield row
-    except futures.BrokenExecutor:
-        suspects = list(left)[:in_flight]
-        if len(suspects) == 1:
-            yield {**left.pop(suspects[0]), **sweep.without_bounds(_KILLED)}
-            return
-        for each in suspects:
-            yield from _swept({each: left.pop(each)}, 1)
-        yield from _swept(left, workers)
+    in_flight, alone = 4 * workers, False
+    while left:
+        rows = list(left.values())[: in_flight if alone else None]
+        try:
+            with WorkerPool(1 if alone else workers) as pool:
+                at_once = 1 if alone else in_flight
+                for row in sweep.sweep(rows, pool, in_flight=at_once):
+                    del left[_content(row)]
+                    yield row
+            alone = False
+        except futures.BrokenExecutor:
+            if alone:
+                yield {**left.pop(next(iter(left))), **sweep.without_bounds(_KILLED)}
+            alone = not alone
 
 
 class WorkerPool(futures.ProcessPoolExecutor):
