@@ -19,12 +19,12 @@ def calibrate(
     target: float,
     measure: budget.Measure | None = None,
     *,
-    name: str = "epsilon",
+    name: str | None = None,
 ) -> list[comparison.Row]:
     """Returns the noise that each way of drawing batches needs, and ε with it.
 
         calibrate(run, 2.0)
-        calibrate(run, 0.1, risk.advantage, name="advantage")
+        calibrate(run, 0.1, risk.advantage)
 
     Args:
         run: The run, whose noise is not looked at; of one way of drawing batches alone
@@ -33,7 +33,7 @@ def calibrate(
             most `LARGEST_EPSILON`; with a measure, what it must not exceed, in (0, 1].
         measure: In place of ε, from an accountant to a risk or to bounds on it: a
             function of `dp_accounting_ext.risk`.
-        name: Of the target, in errors.
+        name: Of the target, in errors; "epsilon" or "target" by default.
 
     Raises:
         TypeError, ValueError: If the target is not what it should be, δ is not given,
@@ -44,6 +44,7 @@ def calibrate(
         returned, and is not at the next smaller number of six digits: what is lost is
         less than 1e-5 of the noise, and the width of the bracket.
     """
+    name = name or ("epsilon" if measure is None else "target")
     limit = fields.real_number(name, target)
     most = LARGEST_EPSILON if measure is None else 1.0
     if not 0 < limit <= most:

@@ -197,7 +197,12 @@ def profiles(
     if epsilons is None:
         grids = list(_grids(accountants, smallest, number))
     else:
-        grids = [np.unique(fields.real_numbers("epsilons", list(epsilons)))] * len(runs)
+        grid = np.unique(fields.real_numbers("epsilons", list(epsilons)))
+        if not grid.size or not 0 <= grid[0] <= grid[-1] < np.inf:
+            raise ValueError(
+                f"epsilons must be finite and not negative. Found {list(epsilons)}."
+            )
+        grids = [grid] * len(runs)
 
     def points(accountant: Accountant, x: FloatArray) -> Points:
         lower, upper = accountant.get_delta_bounds(x)
