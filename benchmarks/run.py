@@ -249,7 +249,7 @@ def as_table(rows: Sequence[Row]) -> str:
     columns = [each for each in columns if each != "yardsticks"]
     lines = [columns, ["---"] * len(columns)]
     lines += [[each.get(column, "") for column in columns] for each in cells]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return "\n".join(f"|{'|'.join(line)}|" for line in lines)
 
 
 def of_random_cases(rows: Sequence[Row], seed: int) -> str:

@@ -4,10 +4,10 @@
   on ε or a risk is at most a target.
 - `remaining`: how many more runs of a fixed event fit.
 - `RenyiFilter`, `GaussianFilter`: for events that are chosen while the outputs of
-  earlier ones are seen. A `PLDAccountant` must not be asked for that: its ε is that of
-  a plan that was fixed before.
+  earlier ones are seen; for these the ε of a `PLDAccountant` does not hold.
 """
 
+import abc
 from collections.abc import Callable
 from collections.abc import Sequence
 import copy
@@ -15,7 +15,6 @@ import decimal
 from fractions import Fraction
 import functools
 import math
-from typing import Any
 
 from dp_accounting import dp_event as stock
 from dp_accounting import privacy_accountant
@@ -23,10 +22,12 @@ from scipy import optimize
 
 from dp_accounting_ext import pld_accountant
 from dp_accounting_ext import rdp_accountant
+from dp_accounting_ext.reading import group_events
+from dp_accounting_ext.validation import event_trees
 from dp_accounting_ext.validation import fields
 
 NeighborRel = privacy_accountant.NeighboringRelation
-Measure = Callable[[pld_accountant.PLDAccountant], tuple[float, float]]
+Measure = Callable[[pld_accountant.PLDAccountant], float | tuple[float, float]]
 MakeEvent = Callable[[float], stock.DpEvent]
 
 # Tuning: where searches end.
@@ -55,9 +56,9 @@ def calibrate(
     Args:
         make_event: From the noise to the event of the whole run. The number may be a
             common factor of several noises: then each keeps its share.
-        measure: From an accountant to lower and upper bounds of what is limited, which
-            falls where the noise grows: a function of `risk`, or a method.
-        target: What the upper bound must not exceed.
+        measure: From an accountant to what is limited, or to lower and upper bounds of
+            it; it falls where the noise grows: a function of `risk`, or a method.
+        target: What it, or the upper bound, must not exceed.
         neighboring_relation: As in the accountant.
 
     Raises:
@@ -68,9 +69,9 @@ def calibrate(
         As of `least_noise`.
     """
 
-    def bound(noise: float) -> float:
+    def bound(noise: float) -> float | tuple[float, float]:
         accountant = pld_accountant.PLDAccountant(neighboring_relation)
-        return measure(accountant.compose(make_event(noise)))[1]
+        return measure(accountant.compose(make_event(noise)))
 
     noise = least_noise(bound, target)
     if noise < LEAST_NOISE:
@@ -82,25 +83,24 @@ def calibrate(
 
 
 def least_noise(
-    bound: Callable[[float], float],
+    bound: Callable[[float], float | tuple[float, float]],
     target: float,
     *,
-    guess: float = 1.0,
     name: str = "target",
 ) -> float:
     """Returns the least noise of six digits at which a bound is within a target.
 
     Args:
-        bound: Of the noise; it falls where the noise grows.
-        target: What the bound must not exceed.
-        guess: Where the search begins.
+        bound: From the noise to a bound, or to a lower and an upper one; it falls where
+            the noise grows.
+        target: What the bound, or the upper one, must not exceed.
         name: Of the target, in errors.
 
     Returns:
         The noise; one below `LEAST_NOISE` where less would do, too.
 
     Raises:
-        TypeError: If target is not a real number.
+        TypeError: If target, or what is to be limited, is not a real number.
         ValueError: If no noise up to 1e9 meets it.
 
     Guarantees:
@@ -111,9 +111,11 @@ def least_noise(
 
     @functools.cache
     def excess(noise: float) -> float:
-        return _excess(bound(noise), limit)
+        found = bound(noise)
+        upper = found[1] if isinstance(found, tuple) else found
+        return _excess(fields.real_number("measure", upper), limit)
 
-    enough = guess
+    enough = 1.0
     while excess(enough) > 0:
         enough *= _WIDENING
         if enough > _MOST_NOISE:
@@ -124,10 +126,9 @@ def least_noise(
     while enough >= LEAST_NOISE and excess(enough / _WIDENING) <= 0:
         enough /= _WIDENING
     if enough >= LEAST_NOISE:
-        start = enough
         # In logarithms a bound is nearly straight, so that a few steps find the root.
         enough /= _WIDENING ** optimize.brentq(
-            lambda power: excess(start / _WIDENING**power), 0.0, 1.0, xtol=1e-7
+            lambda power: excess(enough / _WIDENING**power), 0.0, 1.0, xtol=1e-7
         )
     noise = _UPWARDS.create_decimal_from_float(enough)
     while excess(float(noise)) > 0:
@@ -191,13 +192,68 @@ def _excess(found: float, limit: float) -> float:
     if found == limit:
         return 0.0
     small, large = 1e-300, 1e300
-    gap = math.log(min(max(found, small), large)) - math.log(
-        min(max(limit, small), large)
-    )
-    return max(gap, small) if found > limit else min(gap, -small)
+    one, other = (math.log(min(max(x, small), large)) for x in (found, limit))
+    return max(one - other, small) if found > limit else min(one - other, -small)
 
 
-class RenyiFilter:
+class _Filter(abc.ABC):
+    """What is spent of limits, of which one must hold to the end."""
+
+    def __init__(self, limits: list[float]) -> None:
+        self._limits = limits
+        self._spent = [0.0] * len(limits)
+
+    @abc.abstractmethod
+    def _costs(self, event: stock.DpEvent) -> list[float]:
+        """Returns what a run costs, of each limit; not below it, up to a rounding."""
+
+    @property
+    def spent(self) -> float:
+        """The share of the budget that is spent, of the limit where it is least."""
+        return min(
+            used / limit if limit > 0 else math.inf
+            for used, limit in zip(self._spent, self._limits, strict=True)
+        )
+
+    def may_run(self, event: stock.DpEvent, count: int = 1) -> bool:
+        """Tells whether an event fits, so many times; it changes nothing.
+
+        Raises:
+            TypeError, ValueError: If a field of the event has no meaning. Of a
+                `RenyiFilter` also if it has groups or a δ of its own, which a Rényi
+                divergence does not bound.
+            UnsupportedEventError: If `RdpAccountant` does not support the event; of a
+                `GaussianFilter` if it has other parts than Gaussian noise.
+        """
+        return self._fits(self._after(event, count))
+
+    def spend(self, event: stock.DpEvent, count: int = 1) -> None:
+        """Counts an event that ran, so many times.
+
+        Raises:
+            TypeError, ValueError, UnsupportedEventError: As `may_run` does, and then
+                nothing changes.
+            RuntimeError: If it did not fit. It is counted, so that nothing else fits,
+                and the budget is not kept.
+        """
+        self._spent = self._after(event, count)
+        if not self._fits(self._spent):
+            raise RuntimeError("The budget is overrun: ask may_run before a run.")
+
+    def _fits(self, spent: list[float]) -> bool:
+        return any(
+            used <= limit for used, limit in zip(spent, self._limits, strict=True)
+        )
+
+    def _after(self, event: stock.DpEvent, count: int) -> list[float]:
+        runs = fields.positive_integer("count", count)
+        return [
+            (used + runs * more) * (1 + _ROUNDING)
+            for used, more in zip(self._spent, self._costs(event), strict=True)
+        ]
+
+
+class RenyiFilter(_Filter):
     """A budget for events that are chosen while outputs of earlier ones are seen.
 
         budget = RenyiFilter(epsilon=2.0, delta=1e-6)
@@ -246,79 +302,35 @@ class RenyiFilter:
             best = _best_order(limit, tail)
             orders = [1 + 0.6 * (best - 1), best]
         self.orders = tuple(fields.real_number("orders", order) for order in orders)
-        for order in self.orders:
-            if not 1.01 <= order < 1e6:
-                raise ValueError(f"orders must be in [1.01, 1e6). Found {order}.")
-        if not self.orders:
-            raise ValueError("orders must hold at least one order. Found none.")
+        if not self.orders or not all(1.01 <= order < 1e6 for order in self.orders):
+            raise ValueError(
+                f"orders must be one or more in [1.01, 1e6). Found {self.orders}."
+            )
         share = tail / len(self.orders)
-        self._limits = [_divergence(limit, share, order) for order in self.orders]
+        super().__init__([_divergence(limit, share, order) for order in self.orders])
         if max(self._limits) <= 0:
             raise ValueError(
                 f"epsilon must be larger, or orders others. Found {epsilon} at delta "
                 f"{delta}, which none of {self.orders} gives."
             )
         self._relation = neighboring_relation
-        self._spent = [0.0] * len(self.orders)
-        self._divergences(stock.NoOpDpEvent())  # It checks the relation.
+        self._costs(stock.NoOpDpEvent())  # It checks the relation.
 
-    @property
-    def spent(self) -> float:
-        """The share of the budget that is spent, at the order where it is least."""
-        shares = [
-            used / limit if limit > 0 else math.inf
-            for used, limit in zip(self._spent, self._limits, strict=True)
-        ]
-        return min(shares)
-
-    def may_run(self, event: stock.DpEvent, count: int = 1) -> bool:
-        """Tells whether an event fits, so many times; it changes nothing.
-
-        Raises:
-            TypeError, ValueError: If a field of the event has no meaning, or it has
-                groups or a δ of its own, which a Rényi divergence does not bound.
-            UnsupportedEventError: If `RdpAccountant` does not support the event.
-        """
-        return self._fits(self._after(event, count))
-
-    def spend(self, event: stock.DpEvent, count: int = 1) -> None:
-        """Counts an event that ran, so many times.
-
-        Raises:
-            TypeError, ValueError, UnsupportedEventError: As `may_run` does, and then
-                nothing changes.
-            RuntimeError: If it did not fit. It is counted, so that nothing else fits,
-                and the budget is not kept.
-        """
-        self._spent = self._after(event, count)
-        if not self._fits(self._spent):
-            raise RuntimeError(
-                "The budget is overrun: ask may_run before an event runs."
+    def _costs(self, event: stock.DpEvent) -> list[float]:
+        event_trees.event_tree(event)
+        if group_events.largest(event) > 1:
+            raise ValueError(
+                "event must be that of single records: the size of a group is one for "
+                "all that runs. Found a GroupSubsampledEvent."
             )
-
-    def _fits(self, spent: Sequence[float]) -> bool:
-        return any(
-            used <= limit for used, limit in zip(spent, self._limits, strict=True)
-        )
-
-    def _after(self, event: stock.DpEvent, count: int) -> list[float]:
-        runs = fields.positive_integer("count", count)
-        return [
-            (used + runs * more) * (1 + _ROUNDING)
-            for used, more in zip(self._spent, self._divergences(event), strict=True)
-        ]
-
-    def _divergences(self, event: stock.DpEvent) -> list[float]:
-        _refuse_groups(event)
         accountant = rdp_accountant.RdpAccountant(self.orders, self._relation)
         accountant.compose(event)
         if accountant.extra_delta:
             raise ValueError(f"event must have no δ of its own. Found {event!r:.80}.")
-        found: list[float] = accountant.rdp.tolist()
-        return found
+        return [float(divergence) for divergence in accountant.rdp]
 
 
-class GaussianFilter:
+class GaussianFilter(_Filter):
     """A budget for Gaussian noise that is chosen while earlier outputs are seen.
 
     It is used as `RenyiFilter` is. For Gaussian noise it loses nothing: as much may run
@@ -356,73 +368,24 @@ class GaussianFilter:
             limit,
             neighboring_relation=neighboring_relation,
         )
-        self._limit = 1 / Fraction(noise) ** 2
-        self._spent = Fraction(0)
+        super().__init__([(1 - _ROUNDING) / noise**2])
 
-    @property
-    def spent(self) -> float:
-        """The share of the budget that is spent."""
-        return float(self._spent / self._limit)
-
-    def may_run(self, event: stock.DpEvent, count: int = 1) -> bool:
-        """Tells whether an event fits, so many times; it changes nothing.
-
-        Raises:
-            TypeError, ValueError: If a field of the event has no meaning.
-            UnsupportedEventError: If it has other parts than Gaussian noise.
-        """
-        return self._after(event, count) <= self._limit
-
-    def spend(self, event: stock.DpEvent, count: int = 1) -> None:
-        """Counts an event that ran, so many times.
-
-        Raises:
-            TypeError, ValueError, UnsupportedEventError: As `may_run` does, and then
-                nothing changes.
-            RuntimeError: If it did not fit, as in `RenyiFilter.spend`.
-        """
-        self._spent = self._after(event, count)
-        if self._spent > self._limit:
-            raise RuntimeError(
-                "The budget is overrun: ask may_run before an event runs."
-            )
-
-    def _after(self, event: stock.DpEvent, count: int) -> Fraction:
-        runs = fields.positive_integer("count", count)
-        return self._spent + runs * _precision(event)
-
-
-def _precision(event: stock.DpEvent) -> Fraction:
-    """Returns the sum of 1 / σ² of Gaussian noise, exactly."""
-    if isinstance(event, stock.GaussianDpEvent):
-        noise = fields.noise_multiplier(event.noise_multiplier)
-        if not noise:
-            raise ValueError("noise_multiplier must be positive. Found 0.")
-        return 1 / Fraction(noise) ** 2
-    if isinstance(event, stock.NoOpDpEvent):
-        return Fraction(0)
-    if isinstance(event, stock.SelfComposedDpEvent):
-        count = fields.non_negative_integer("count", event.count)
-        return count * _precision(event.event)
-    if isinstance(event, stock.ComposedDpEvent):
-        return sum(map(_precision, event.events), Fraction(0))
-    raise privacy_accountant.UnsupportedEventError(
-        f"GaussianFilter takes Gaussian noise that is not sampled: use RenyiFilter. "
-        f"Found {event!r:.80}."
-    )
-
-
-def _refuse_groups(event: Any) -> None:
-    """Raises ValueError if an event, or one inside of it, is that of a group."""
-    if type(event).__name__ == "GroupSubsampledEvent":
-        raise ValueError(
-            "event must be that of single records: the size of a group is one for all "
-            "that runs. Found a GroupSubsampledEvent."
-        )
-    inside = getattr(event, "events", [getattr(event, "event", None)])
-    for each in inside:
-        if each is not None:
-            _refuse_groups(each)
+    def _costs(self, event: stock.DpEvent) -> list[float]:
+        event_trees.event_tree(event)
+        precision = Fraction(0)  # The sum of 1 / σ², exactly.
+        for leaf, count in event_trees.leaves(event):
+            if isinstance(leaf, stock.NoOpDpEvent):
+                continue
+            if not isinstance(leaf, stock.GaussianDpEvent):
+                raise privacy_accountant.UnsupportedEventError(
+                    f"GaussianFilter takes Gaussian noise that is not sampled: use "
+                    f"RenyiFilter. Found {leaf!r:.80}."
+                )
+            noise = fields.noise_multiplier(leaf.noise_multiplier)
+            if not noise:
+                raise ValueError("noise_multiplier must be positive. Found 0.")
+            precision += count / Fraction(noise) ** 2
+        return [float(min(precision, Fraction(10**300)))]  # No budget is so large.
 
 
 def _budget(epsilon: float, delta: float) -> tuple[float, float]:

@@ -1,9 +1,10 @@
 """What an attacker can do, in numbers that people ask for, and in words.
 
-Every function takes a `PLDAccountant` that has composed what ran, and returns bounds on
-what the best attack achieves against any mechanism of this privacy: lower ≤ the truth ≤
-upper. Attacks are those on the record, or group of records, that the accountant's
-neighbours differ in; the attacker knows all other records.
+Every function takes a `PLDAccountant` that has composed what ran (and raises TypeError
+of anything else). It returns bounds on what the best attack achieves against any
+mechanism of this privacy: lower ≤ the truth ≤ upper. Attacks are those on the record,
+or group of records, that the accountant's neighbours differ in; the attacker knows all
+other records.
 
     accountant = ext.PLDAccountant().compose(event)
     lower, upper = risk.advantage(accountant)
@@ -11,11 +12,12 @@ neighbours differ in; the attacker knows all other records.
 """
 
 from collections.abc import Sequence
-import decimal
 import math
 import textwrap
+from typing import Any
 
 from dp_accounting_ext import pld_accountant
+from dp_accounting_ext.bounds import decimals
 from dp_accounting_ext.validation import fields
 
 Bounds = tuple[float, float]
@@ -26,7 +28,7 @@ _ROUNDING = 16 * 2.0**-53
 # The odds of a smaller one are no float.
 _LEAST_PRIOR = 1e-300
 _RATES = (0.001, 0.01, 0.1)
-_DIGITS = decimal.Context(prec=3, rounding=decimal.ROUND_CEILING)
+_DIGITS = 3
 
 
 def advantage(accountant: pld_accountant.PLDAccountant) -> Bounds:
@@ -39,7 +41,7 @@ def advantage(accountant: pld_accountant.PLDAccountant) -> Bounds:
     Source:
         https://arxiv.org/abs/2407.02191, section 2.
     """
-    return accountant.get_delta_bounds(0.0)
+    return _checked(accountant).get_delta_bounds(0.0)
 
 
 def membership_success(
@@ -70,7 +72,8 @@ def membership_success(
     # Who guesses the likelier is right so often.
     least = max(chance, math.nextafter(1 - chance, 0.0))
     lower, upper = (
-        1 - chance + chance * delta for delta in accountant.get_delta_bounds(odds)
+        1 - chance + chance * delta
+        for delta in _checked(accountant).get_delta_bounds(odds)
     )
     return min(max(lower - spread, least), 1.0), min(max(upper + spread, least), 1.0)
 
@@ -136,7 +139,7 @@ def attack_success(accountant: pld_accountant.PLDAccountant, baseline: float) ->
         https://arxiv.org/abs/2507.06969 (one bound for all of these).
     """
     rate = fields.probability("baseline", baseline)
-    lower, upper = accountant.get_true_positive_rate_bounds(rate)
+    lower, upper = _checked(accountant).get_true_positive_rate_bounds(rate)
     # An accountant's bounds near 1 are one less a small number, which rounds.
     lower, upper = lower * (1 - _ROUNDING), upper * (1 + _ROUNDING)
     return max(lower, rate), max(min(upper, 1.0), rate)
@@ -190,7 +193,16 @@ def in_words(
 
 def _up(bounds: Bounds) -> str:
     """Returns the upper bound with three digits, not below it."""
-    return f"{float(_DIGITS.create_decimal_from_float(bounds[1])):g}"
+    return f"{float(decimals.rounded_up(bounds[1], _DIGITS)):g}"
+
+
+def _checked(accountant: Any) -> pld_accountant.PLDAccountant:
+    if not isinstance(accountant, pld_accountant.PLDAccountant):
+        raise TypeError(
+            f"accountant must be a PLDAccountant that has composed what ran, as "
+            f"PLDAccountant().compose(event). Found {accountant!r:.60}."
+        )
+    return accountant
 
 
 def _inside(name: str, value: float) -> float:

@@ -108,7 +108,7 @@ def test_the_best_adversary_of_a_renyi_filter_stays_within_the_budget(
 def test_the_best_adversary_of_the_natural_filter_does_not():
     """Why a PLD accountant is no filter."""
     epsilon, delta = 1.0, 0.1
-    assert largest_delta(natural_filter(epsilon, delta), epsilon, 5) > delta
+    assert largest_delta(natural_filter(epsilon, delta), epsilon, 5) > 1.15 * delta
 
 
 def test_ten_thousand_sequences_of_gaussian_noise_are_within_the_budget():

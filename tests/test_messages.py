@@ -126,7 +126,10 @@ CASES = [
         compose(ext.RandomAllocationEvent(Gaussian(1.0), 1, 10**10)),
         "num_steps must be at most 1000000000. Found 10000000000.",
     ),
-    (run(epochs=2**60), "epochs must be at most 2^53. Found 1152921504606846976."),
+    (
+        run(group_size=2**60),
+        "group_size must be at most 2^53. Found 1152921504606846976",
+    ),
     (run(epochs=-0.5), "epochs must be positive and finite. Found -0.5."),
     (
         run(batches_per_record=2, epochs=2.5),
@@ -228,6 +231,11 @@ CASES = [
     # risk, budget
     (lambda _: risk.membership_success(NOTHING, 0.0), "prior must be in [1e-300, 1"),
     (lambda _: risk.attack_success(NOTHING, -0.1), "baseline must be in"),
+    (lambda _: risk.advantage(0.5), "accountant must be a PLDAccountant that has comp"),
+    (
+        lambda _: budget.calibrate(Gaussian, lambda _: None, 1.0),
+        "measure must be a real number. Found None.",
+    ),
     (
         lambda _: risk.positive_predictive_value(NOTHING, 0.0),
         "false_positive_rate must be positive: a test that is never wrong names",
@@ -236,11 +244,11 @@ CASES = [
     (lambda _: budget.GaussianFilter(1.0, 1.0), "delta must be in (0, 1). Found 1"),
     (
         lambda _: budget.RenyiFilter(1.0, 0.1, orders=[]),
-        "orders must hold at least one",
+        "orders must be one or more in [1.01, 1e6). Found ().",
     ),
     (
         lambda _: budget.RenyiFilter(1.0, 0.1, orders=[1.0]),
-        "orders must be in [1.01, 1e6). Found 1",
+        "orders must be one or more in [1.01, 1e6). Found (1.0,).",
     ),
     (
         lambda _: budget.RenyiFilter(0.1, 1e-6, orders=[2.0]),
@@ -384,8 +392,8 @@ CASES = [
     (lambda _: checks.relative_gap(0.0), "relative_gap must be in (0, 1). Found 0.0."),
     (lambda _: checks.metric("far"), "metric must be one of euclidean, cityblock, che"),
     (
-        lambda _: calibration.calibrate_risk(SETTING, risk.advantage, 1.5),
-        "target must be in (0, 1). Found 1.5.",
+        lambda _: calibration.calibrate(SETTING, 1.5, risk.advantage),
+        "target must be positive and at most 1. Found 1.5.",
     ),
     (lambda _: checks.base_measure([1.0], 2, 1.0), "base_measure must have an entry"),
     (lambda _: checks.base_measure([-1.0], 1, 1.0), "base_measure must be non-negati"),

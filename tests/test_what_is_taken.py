@@ -68,7 +68,7 @@ def test_the_page_says_so():
     page = " ".join(PAGE.read_text(encoding="utf-8").split())
     assert "`RdpAccountant` takes the events that `PLDAccountant` takes" in page
     for refused in (
-        "| randomized response, draws by `wpm` | refused |",
-        "| sums along trees (`SingleEpochTreeAggregationDpEvent`) | refused |",
+        "|randomized response, draws by `wpm`|refused|",
+        "|sums along trees (`SingleEpochTreeAggregationDpEvent`)|refused|",
     ):
         assert refused in page

@@ -4,16 +4,13 @@ import argparse
 from collections.abc import Sequence
 
 import dp_accounting_ext
-from dp_accounting_ext.command_line import calibrate
-from dp_accounting_ext.command_line import compare
-from dp_accounting_ext.command_line import curves
 from dp_accounting_ext.command_line import parser
-from dp_accounting_ext.command_line import statement
 from dp_accounting_ext.command_line import sweep
 from dp_accounting_ext.command_line import text
+from dp_accounting_ext.command_line import training
 from dp_accounting_ext.command_line import wpm
 
-_SUBCOMMANDS = (compare, calibrate, statement, curves, sweep, wpm)
+_MODULES = (training, sweep, wpm)
 _PROG = "dp-accounting-ext"
 _INCOMPLETE, _INTERRUPTED = 1, 130
 
@@ -33,8 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     version = f"{_PROG} {dp_accounting_ext.__version__}"
     whole.add_argument("-V", "--version", action="version", version=version)
     commands = parser.add_commands(whole)
-    for subcommand in _SUBCOMMANDS:
-        subcommand.add_to(commands)
+    for module in _MODULES:
+        module.add_to(commands)
     options = argparse.Namespace(prog=whole.prog)
     try:
         # What --help prints can fail as any other output can.
@@ -46,7 +43,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt as error:
         text.complain(options.prog, str(error) or "interrupted.")
         return _INTERRUPTED
-    except (TypeError, ValueError, OSError, ModuleNotFoundError) as error:
+    except OSError as error:
+        path, reason = error.filename, error.strerror
+        found = f"{path!r} must be a file that can be opened. Found: {reason}."
+        text.complain(options.prog, str(error) if path is None else found)
+        return parser.BAD_INPUT
+    except (TypeError, ValueError, ModuleNotFoundError) as error:
         text.complain(options.prog, parser.as_typed(str(error), vars(options)))
         return parser.BAD_INPUT
     except (ArithmeticError, MemoryError) as error:

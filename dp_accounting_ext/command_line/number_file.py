@@ -1,11 +1,10 @@
 """Plain files of numbers separated by commas."""
 
+import pathlib
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-
-from dp_accounting_ext.command_line import parser
 
 
 class Table(NamedTuple):
@@ -26,7 +25,6 @@ def read(
     option: str,
     path: str,
     *,
-    remedy: str = "a file of numbers that can be read",
     is_private: bool = False,
 ) -> Table:
     """Returns the numbers of a file, and names.
@@ -34,32 +32,27 @@ def read(
     Args:
         option: That named it, as it is typed, without its hyphens.
         path: Of the file.
-        remedy: What the option must be.
         is_private: Whether errors must not show what the file holds.
 
     Raises:
-        ValueError: If it cannot be read, or has other lines.
+        OSError: If it cannot be read.
+        ValueError: If it has other lines.
     """
-    with parser.named_file(option, path, remedy), open(path, "rb") as file:
-        content = file.read()
     form = f"{option} must be a file of rows of numbers separated by commas, all of "
     form += "one length. Found"
     try:
-        lines = content.decode("utf-8-sig").splitlines()
+        lines = pathlib.Path(path).read_text(encoding="utf-8-sig").splitlines()
     except UnicodeDecodeError:
         raise ValueError(f"{form} no text in {path}.") from None
     rows = {at: line.split(",") for at, line in enumerate(lines, 1) if line.strip()}
-    if not rows:
-        raise ValueError(
-            f"{option} must have a line of numbers at least. Found an empty file."
-        )
     header, names = [], []
-    first = next(iter(rows))
+    first = next(iter(rows), 0)
     if len(rows) > 1 and not any(map(_is_number, rows[first])):
         header = [cell.strip() for cell in rows.pop(first)]
     if all(len(row) > 1 and not _is_number(row[0]) for row in rows.values()):
-        names = [row[0].strip() for row in rows.values()]
-        rows = {at: row[1:] for at, row in rows.items()}
+        names = [row.pop(0).strip() for row in rows.values()]
+    if not rows:
+        raise ValueError(f"{form} an empty file.")
     length = len(next(iter(rows.values())))
     for at, row in rows.items():
         found = next((repr(cell)[:60] for cell in row if not _is_number(cell)), "")

@@ -3,8 +3,6 @@
 import argparse
 from collections.abc import Callable
 from collections.abc import Collection
-from collections.abc import Iterator
-import contextlib
 import difflib
 import re
 import sys
@@ -16,7 +14,6 @@ from dp_accounting_ext.command_line import text
 from dp_accounting_ext.studies import training_run as studies_training_run
 
 BAD_INPUT = 2
-_KINDS = {"float": "a number, such as 0.5 or 1e-6", "int": "a whole number"}
 
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):
@@ -30,7 +27,7 @@ class Parser(argparse.ArgumentParser):
     """Says what is wrong in one line."""
 
     def error(self, message: str) -> NoReturn:
-        text.complain(self.prog, _with_what_is_allowed(message))
+        text.complain(self.prog, message)
         sys.exit(BAD_INPUT)
 
     def print_help(self, file: Any = None) -> None:
@@ -52,37 +49,6 @@ class _Command(Parser):
                 hint = f" Did you mean {' or '.join(near)}?" if near else ""
                 self.error(f"unrecognized arguments: {name}.{hint}")
         return super().parse_known_args(args, namespace)
-
-
-def _with_what_is_allowed(message: str) -> str:
-    """Returns a message of argparse; one that names a type says what that allows."""
-    form = r"argument (--[\w-]+)[^:]*: invalid (\w+) value: (.*)"
-    found = re.fullmatch(form, message, re.DOTALL)
-    if not found or found[2] not in _KINDS:
-        return message
-    return f"{found[1]} must be {_KINDS[found[2]]}. Found {found[3]}."
-
-
-@contextlib.contextmanager
-def named_file(option: str, path: str, remedy: str) -> Iterator[None]:
-    """Says of a file that cannot be opened which option named it, and what to do.
-
-    Args:
-        option: As it is typed, without its hyphens.
-        path: What was found.
-        remedy: What it must be.
-
-    Raises:
-        ValueError: If the system refuses this path.
-    """
-    try:
-        yield
-    except OSError as error:
-        if error.filename is None or not str(error.filename).startswith(str(path)):
-            raise
-        raise ValueError(
-            f"--{option} must be {remedy}. Found {path!r}: {error.strerror}."
-        ) from None
 
 
 def as_typed(message: str, options: Collection[str]) -> str:
@@ -119,7 +85,7 @@ def add_command(
         allow_abbrev=False,
     )
     command.set_defaults(run=run, prog=command.prog)
-    command.add_argument("--json", action="store_true", help="print JSON, no table")
+    add_flag(command, "json", "print JSON, no table")
     return command
 
 
@@ -143,57 +109,38 @@ def add(
     command.add_argument(f"--{name}", type=kind, metavar=metavar, help=help, **more)
 
 
+def add_flag(command: Any, name: str, help: str) -> None:
+    """Adds an option without a value."""
+    command.add_argument(f"--{name}", action="store_true", help=help)
+
+
 _SCHEMES = ", ".join(studies_training_run.OPTIONS)
-_OPTIONS: dict[str, tuple[type, str, str, dict[str, Any]]] = {
-    "noise-multiplier": (
-        float,
-        "S",
-        "standard deviation of the noise, over the clip",
-        {"required": True},
-    ),
-    "dataset-size": (int, "N", "records that are trained on", {}),
-    "batch-size": (int, "B", "records of a batch, on average", {}),
-    "epochs": (
-        float,
-        "E",
-        "passes over the dataset; 2.5 for a run that ends amid the third; default: 1",
-        {"default": 1},
-    ),
-    "steps-per-epoch": (
-        int,
-        "T",
-        "in place of --dataset-size and --batch-size: N / B, not the steps of the "
-        "whole run",
-        {},
-    ),
-    "batches-per-record": (
-        int,
-        "K",
-        "with --steps-per-epoch: batches of an epoch that each record is in; "
-        "default: 1",
-        {"default": 1},
-    ),
-    "sampling": (
-        str,
-        "HOW",
-        f"how batches are drawn: {_SCHEMES}; default: each of these",
-        {},
-    ),
-    "delta": (float, "D", "δ, well below 1 / the dataset size", {"required": True}),
-    "group-size": (
-        int,
-        "G",
-        "records protected together, such as a user's or a family's; default: 1",
-        {"default": 1},
-    ),
+_OF_RUNS: dict[str, tuple[type, str, str]] = {
+    "noise-multiplier": (float, "S", "standard deviation of the noise, over the clip"),
+    "dataset-size": (int, "N", "records that are trained on"),
+    "batch-size": (int, "B", "records of a batch, on average"),
+    "epochs": (float, "E", "passes over the dataset; 2.5 ends amid the third"),
+    "steps-per-epoch": (int, "T", "steps of one epoch, in place of these two"),
+    "batches-per-record": (int, "K", "with it: steps of an epoch that a record is in"),
+    "sampling": (str, "HOW", f"how batches are drawn: {_SCHEMES}; default: each"),
+    "delta": (float, "D", "δ, well below 1 / the dataset size"),
+    "group-size": (int, "G", "records protected together, as those of a user"),
 }
-_NOT_OF_EVERY_RUN = ("noise-multiplier", "delta", "group-size")
+_OF_SOME = ("noise-multiplier", "delta", "group-size")
 
 
-def add_run(command: argparse.ArgumentParser, *others: str) -> None:
-    """Adds the options of a training run, and others in `_OPTIONS`."""
-    for name, (kind, metavar, words, more) in _OPTIONS.items():
-        if name not in _NOT_OF_EVERY_RUN or name in others:
+def add_run(
+    command: argparse.ArgumentParser,
+    *some: str,
+    required: Collection[str] = ("noise-multiplier", "delta"),
+) -> None:
+    """Adds the options of a training run, among them some that not every one has."""
+    fields = studies_training_run.TrainingRun.__dataclass_fields__
+    for name, (kind, metavar, words) in _OF_RUNS.items():
+        if name not in _OF_SOME or name in some:
+            default = fields[name.replace("-", "_")].default
+            words += f"; default: {default}" * (default is not None)
+            more = {"required": name in required, "default": default}
             add(command, name, kind, metavar, words, **more)
 
 

@@ -23,28 +23,26 @@ def shown(words: Callable[[], str]) -> Iterator[None]:
     A line appears when work takes longer than a second, is renewed every second, also
     while nothing is finished, and is gone at the end.
     """
-    ended, begin = threading.Event(), time.monotonic()
-
-    def show(line: str) -> None:
-        print(f"\r{line:<{_WIDTH}}\r", end="", file=sys.stderr, flush=True)
-
-    def renew() -> None:
-        is_shown = False
-        while not ended.wait(_PATIENCE):
-            show(f"{words()}, {time.monotonic() - begin:.0f} s")
-            is_shown = True
-        if is_shown:
-            show("")
-
-    thread = threading.Thread(target=renew, daemon=True)
-    if sys.stderr is not None and sys.stderr.isatty():
-        thread.start()
+    if sys.stderr is None or not sys.stderr.isatty():
+        yield
+        return
+    ended = threading.Event()
+    thread = threading.Thread(target=_renew, args=(words, ended), daemon=True)
+    thread.start()
     try:
         yield
     finally:
         ended.set()
-        if thread.ident is not None:
-            thread.join()
+        thread.join()
+
+
+def _renew(words: Callable[[], str], ended: threading.Event) -> None:
+    begin, line = time.monotonic(), ""
+    while not ended.wait(_PATIENCE):
+        line = f"{words()}, {time.monotonic() - begin:.0f} s"
+        print(f"\r{line:<{_WIDTH}}\r", end="", file=sys.stderr, flush=True)
+    if line:
+        print(f"\r{'':<{_WIDTH}}\r", end="", file=sys.stderr, flush=True)
 
 
 def mapped(unit: str, function: Callable[[S], T], items: Sequence[S]) -> list[T]:

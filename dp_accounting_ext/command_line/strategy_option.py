@@ -15,7 +15,6 @@ _REMEDY = (
     "numbers such as 1,0.5,0.25, or blt:0.9,0.5:0.1,0.2, or a file of numbers "
     "separated by commas"
 )
-_FORM = f"--strategy must be {_REMEDY}"
 _BUFFERED = "blt:"
 # What does not go with it, and what is there where it was not given.
 _ALONE = {"sampling": None, "group_size": 1, "batches_per_record": 1}
@@ -32,58 +31,41 @@ def event(typed: str, run: training_run.TrainingRun) -> dp_event.MatrixAllocatio
         ValueError: If the option, or one beside it, is not what it must be.
         OSError: If it names a file that cannot be read.
     """
-    _check(run)
-    noise = training_run.given("noise_multiplier", run.noise_multiplier)
-    fields = noise, run.num_steps, int(run.epochs)
-    if typed.startswith(_BUFFERED):
-        parts = typed.removeprefix(_BUFFERED).split(":")
-        if len(parts) != 2:
-            raise ValueError(f"{_FORM}. Found {typed!r}.")
-        decays, scales = (_numbers(part, typed) for part in parts)
-        try:
-            return dp_event.MatrixAllocationEvent.from_buffered_toeplitz(
-                decays, scales, *fields
-            )
-        except ValueError as error:
-            raise ValueError(f"--strategy {_BUFFERED} {error}") from None
-    if _is_numbers(typed):
-        return dp_event.MatrixAllocationEvent(_numbers(typed, typed), *fields)
-    if "\0" in typed:
-        raise ValueError(f"{_FORM}. Found {typed!r}.")
-    table = number_file.read("strategy", typed, remedy=_REMEDY).numbers
-    matrix = table.ravel() if 1 in table.shape else table  # A coefficient a line.
-    return dp_event.MatrixAllocationEvent(matrix.tolist(), *fields)
-
-
-def _is_numbers(typed: str) -> bool:
-    """Tells whether numbers were meant, right or wrong, and no file."""
-    if all(letter in "0123456789.,+-eE " for letter in typed):
-        return True
-    return "," in typed and not os.path.exists(typed)
-
-
-def _check(run: training_run.TrainingRun) -> None:
-    """Refuses what a strategy does not go with."""
-    if not isinstance(run.epochs, int):
-        raise ValueError(f"--epochs must be whole with --strategy. Found {run.epochs}.")
     for name, default in _ALONE.items():
         if getattr(run, name) != default:
             raise ValueError(
                 f"{name} must be left out with --strategy. Found {getattr(run, name)}."
             )
+    if not isinstance(run.epochs, int):
+        raise ValueError(f"--epochs must be whole with --strategy. Found {run.epochs}.")
     bins, steps = run.num_steps, run.num_steps * run.epochs
     if bins > strategies.MOST_BINS or steps > strategies.MOST_STEPS:
         raise ValueError(
             f"--strategy must have at most {strategies.MOST_BINS} steps an epoch, and "
             f"{strategies.MOST_STEPS} in all. Found {bins} and {steps}."
         )
-
-
-def _numbers(numbers: str, typed: str) -> list[float]:
-    found = []
-    for cell in numbers.split(","):
+    noise = training_run.given("noise_multiplier", run.noise_multiplier)
+    of_run = noise, bins, run.epochs
+    if typed.startswith(_BUFFERED):
+        parts = typed.removeprefix(_BUFFERED).split(":")
+        if len(parts) != 2:
+            raise ValueError(f"--strategy must be {_REMEDY}. Found {typed!r}.")
+        decays, scales = map(_numbers, parts)
         try:
-            found.append(float(cell))
-        except ValueError:
-            raise ValueError(f"{_FORM}. Found {cell!r} in {typed!r}.") from None
-    return found
+            return dp_event.MatrixAllocationEvent.from_buffered_toeplitz(
+                decays, scales, *of_run
+            )
+        except ValueError as error:
+            raise ValueError(f"--strategy {_BUFFERED} {error}") from None
+    if "\0" in typed or not os.path.exists(typed):
+        return dp_event.MatrixAllocationEvent(_numbers(typed), *of_run)
+    table = number_file.read("strategy", typed).numbers
+    matrix = table.ravel() if 1 in table.shape else table  # A coefficient a line.
+    return dp_event.MatrixAllocationEvent(matrix.tolist(), *of_run)
+
+
+def _numbers(typed: str) -> list[float]:
+    try:
+        return [float(cell) for cell in typed.split(",")]
+    except ValueError:
+        raise ValueError(f"--strategy must be {_REMEDY}. Found {typed!r}.") from None

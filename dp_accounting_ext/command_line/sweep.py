@@ -4,7 +4,12 @@ import argparse
 from collections.abc import Iterator
 from concurrent import futures
 import csv
+import multiprocessing
+from multiprocessing import resource_tracker
 import os
+import pathlib
+import signal
+import threading
 from typing import Any
 
 from dp_accounting_ext.command_line import parser
@@ -12,7 +17,6 @@ from dp_accounting_ext.command_line import progress_line
 from dp_accounting_ext.command_line import text
 from dp_accounting_ext.studies import sweep
 from dp_accounting_ext.studies import training_run
-from dp_accounting_ext.studies import worker_pool
 
 _EPILOG = """\
 example:
@@ -44,13 +48,8 @@ Content = training_run.TrainingRun | tuple[str, ...]
 
 def add_to(commands: Any) -> None:
     """Adds the subcommand."""
-    command = parser.add_command(
-        commands,
-        "sweep",
-        _run,
-        "bounds on ε of many settings, from a file to a file",
-        _EPILOG,
-    )
+    words = "bounds on ε of many settings, from a file to a file"
+    command = parser.add_command(commands, "sweep", _run, words, _EPILOG)
     parser.add(command, "grid", str, "FILE", "settings, a row each", required=True)
     parser.add(command, "output", str, "FILE", "that rows are added to", required=True)
     cores = os.cpu_count() or 1
@@ -63,37 +62,32 @@ def _run(options: argparse.Namespace) -> str:
         raise ValueError(
             f"workers must be from 1 to {_MOST_WORKERS}. Found {options.workers}."
         )
-    with parser.named_file("grid", options.grid, "a CSV file that can be read"):
-        rows = _grid(options.grid)
-    found: Row = {"rows": len(rows), "kept": 0, "added": 0, "without_bounds": 0}
-    found["seconds"] = 0.0
-    with parser.named_file("output", options.output, _OUTPUT):
-        there = _resumed(options.output, [*rows[0], *sweep.RESULTS])
-        left = {_content(row): row for row in rows if _content(row) not in there}
-        found["kept"], total = len(rows) - len(left), len(left)
-        with (
-            open(options.output, "a", encoding="utf-8", newline="") as file,
-            progress_line.shown(lambda: f"{found['added']} of {total} rows"),
-        ):
-            try:
-                for row in _swept(left, options.workers):
-                    csv.writer(file, lineterminator="\n").writerow(row.values())
-                    file.flush()
-                    found["added"] += 1
-                    found["without_bounds"] += row["epsilon_upper"] is None
-                    found["seconds"] += row["seconds"]
-            except KeyboardInterrupt:
-                raise KeyboardInterrupt("interrupted; run it again to go on.") from None
+    rows = _grid(options.grid)
+    added: list[Row] = []
+    there = _resumed(options.output, [*rows[0], *sweep.RESULTS])
+    left = {_content(row): row for row in rows if _content(row) not in there}
+    kept, total = len(rows) - len(left), len(left)
+    with (
+        open(options.output, "a", encoding="utf-8", newline="") as file,
+        progress_line.shown(lambda: f"{len(added)} of {total} rows"),
+    ):
+        try:
+            for row in _swept(left, options.workers):
+                csv.writer(file, lineterminator="\n").writerow(row.values())
+                file.flush()
+                added.append(row)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt("interrupted; run it again to go on.") from None
+    seconds = sum(row["seconds"] for row in added)
+    bare = sum(row["epsilon_upper"] is None for row in added)
+    printed = f"{options.output}: {kept} rows kept, {len(added)} added"
+    printed += f" in {seconds:.1f} CPU s" * bool(added)
+    printed += f", {bare} of these without bounds (see note)" * bool(bare)
     if options.json:
-        known = {"grid": options.grid, "output": options.output}
-        printed = text.as_json({**known, **found})
-    else:
-        printed = f"{options.output}: {found['kept']} rows kept, {found['added']} added"
-        if found["added"]:
-            printed += f" in {found['seconds']:.1f} CPU s"
-        if found["without_bounds"]:
-            printed += f", {found['without_bounds']} of these without bounds (see note)"
-    if found["without_bounds"]:
+        known = {"grid": options.grid, "output": options.output, "rows": len(rows)}
+        known |= {"kept": kept, "added": len(added), "without_bounds": bare}
+        printed = text.as_json({**known, "seconds": seconds})
+    if bare:
         raise text.IncompleteError(printed)
     return printed
 
@@ -101,23 +95,65 @@ def _run(options: argparse.Namespace) -> str:
 def _swept(left: dict[Content, Row], workers: int) -> Iterator[Row]:
     """Yields rows with results, also of one that kills its worker, and takes them away.
 
-    Who killed it is not told: all that was running is run again, each row alone.
+    Who killed it is not told: what was running is run again, each row alone.
     """
-    in_flight = 4 * workers
-    try:
-        with worker_pool.WorkerPool(workers) as pool:
-            rows = list(left.values())
-            for row in sweep.sweep(rows, pool, in_flight=in_flight):
-                del left[_content(row)]
-                yield row
-    except futures.BrokenExecutor:
-        suspects = list(left)[:in_flight]
-        if len(suspects) == 1:
-            yield {**left.pop(suspects[0]), **sweep.failed(_KILLED)}
-            return
-        for each in suspects:
-            yield from _swept({each: left.pop(each)}, 1)
-        yield from _swept(left, workers)
+    in_flight, alone = 4 * workers, False
+    while left:
+        rows = list(left.values())[: in_flight if alone else None]
+        try:
+            with WorkerPool(1 if alone else workers) as pool:
+                at_once = 1 if alone else in_flight
+                for row in sweep.sweep(rows, pool, in_flight=at_once):
+                    del left[_content(row)]
+                    yield row
+            alone = False
+        except futures.BrokenExecutor:
+            if alone:
+                yield {**left.pop(next(iter(left))), **sweep.without_bounds(_KILLED)}
+            alone = not alone
+
+
+class WorkerPool(futures.ProcessPoolExecutor):
+    """Processes that end with this one, also if it is killed, and leave Ctrl-C to it.
+
+    Its `with` statement ends at once where it ends by an error, or by Ctrl-C.
+    """
+
+    def __init__(self, workers: int) -> None:
+        # A fork of a process with threads may never run; a new process does.
+        context = multiprocessing.get_context("spawn")
+        # Started along with the first worker, it would let interrupts through.
+        resource_tracker.ensure_running()
+        super().__init__(workers, mp_context=context, initializer=_end_with_parent)
+
+    def submit(self, *args: Any, **kwargs: Any) -> "futures.Future[Any]":
+        """As in `Executor`; a worker that this starts inherits a mask of interrupts."""
+        if not hasattr(signal, "pthread_sigmask"):
+            return super().submit(*args, **kwargs)
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            return super().submit(*args, **kwargs)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if kind is not None:
+            # First what waits is forgotten: of broken pools Python would complain.
+            self.shutdown(wait=False, cancel_futures=True)
+            for worker in multiprocessing.active_children():
+                worker.kill()
+        super().__exit__(kind, error, trace)
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+
+    def wait() -> None:
+        if parent is not None:
+            parent.join()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 def _content(row: Row) -> Content:
@@ -157,7 +193,7 @@ def _resumed(path: str, header: list[str]) -> set[Content]:
         OSError: If the file cannot be read or written.
         ValueError: If it is no table with these columns; it is left as it was.
     """
-    before, there = "", set()
+    before = ""
     if os.path.exists(path):
         if not os.path.isfile(path):
             raise ValueError(f"output must be {_OUTPUT}. Found {path!r}.")
@@ -169,7 +205,7 @@ def _resumed(path: str, header: list[str]) -> set[Content]:
             f"output must be {_OUTPUT}. Found {path!r}, whose first line is another; "
             f"name another file."
         )
-    kept = [first]
+    kept: dict[str, Content] = {}
     whole = before[: before.rfind("\n") + 1]  # The last line may be written in part.
     for number, line in enumerate(whole.split("\n")[1:-1], start=2):
         try:
@@ -181,12 +217,10 @@ def _resumed(path: str, header: list[str]) -> set[Content]:
                 f"row; mend it, or name another file."
             ) from None
         if row["epsilon_upper"]:
-            kept.append(f"{line}\n")
-            there.add(_content(row))
-    if "".join(kept) != before:
-        with open(
-            f"{path}.part", "w", encoding="utf-8", newline="", errors=_KEPT
-        ) as file:
-            file.writelines(kept)
-        os.replace(f"{path}.part", path)
-    return there
+            kept[line] = _content(row)
+    after = first + "".join(f"{line}\n" for line in kept)
+    if after != before:
+        part = pathlib.Path(f"{path}.part")
+        part.write_text(after, encoding="utf-8", newline="", errors=_KEPT)
+        part.replace(path)
+    return set(kept.values())

@@ -6,15 +6,14 @@ from collections.abc import Sequence
 import contextlib
 import json
 import math
-import shutil
 import sys
 import textwrap
 from typing import Any
 
+from dp_accounting_ext.bounds import decimals
 from dp_accounting_ext.studies import comparison
-from dp_accounting_ext.studies import training_run
 
-_WIDTH, _LEAST_WIDTH = 80, 20
+WIDTH = 80
 
 
 class IncompleteError(Exception):
@@ -42,24 +41,18 @@ def complain(prog: str, message: str) -> None:
         print(f"{prog}: error: {' '.join(message.split())}", file=sys.stderr)
 
 
-def wrapped(paragraph: str, indent: str = "") -> str:
-    """Returns a paragraph on lines that fit the terminal, or a page of 80 letters."""
-    width = min(shutil.get_terminal_size().columns, _WIDTH)
-    return textwrap.fill(paragraph, max(width, _LEAST_WIDTH), subsequent_indent=indent)
-
-
 # Of tables of rows: from heads to what their cells say.
 COLUMNS: Mapping[str, Callable[[comparison.Row], str]] = {
     "sampling": lambda row: row.sampling,
     "noise": lambda row: repr(row.noise_multiplier),
-    "ε lower": lambda row: comparison.rounded_down(row.epsilon_lower),
-    "ε upper": lambda row: comparison.rounded_up(row.epsilon_upper),
+    "ε lower": lambda row: decimals.rounded_down(row.epsilon_lower),
+    "ε upper": lambda row: decimals.rounded_up(row.epsilon_upper),
     "CPU s": lambda row: f"{row.seconds:.2f}",
 }
 
 
 def table(title: str, heads: Sequence[str], rows: Sequence[comparison.Row]) -> str:
-    """Returns a title, a table, the notes of its rows, and what it does not rank.
+    """Returns a title, a table, and the notes of its rows.
 
     Args:
         title: A paragraph.
@@ -67,22 +60,13 @@ def table(title: str, heads: Sequence[str], rows: Sequence[comparison.Row]) -> s
         rows: What it is of.
     """
     notes = list(dict.fromkeys(row.note for row in rows if row.note))
-    marks = [f"  ({notes.index(row.note) + 1})" if row.note else "" for row in rows]
-    cells = [[head, *(COLUMNS[head](row) for row in rows)] for head in heads]
-    widths = [max(map(len, column)) for column in cells]
-    lines = [
-        "  ".join(
-            [f"{first:<{widths[0]}}"]
-            + [f"{cell:>{width}}" for cell, width in zip(rest, widths[1:], strict=True)]
-        )
-        + mark
-        for (first, *rest), mark in zip(
-            zip(*cells, strict=True), ["", *marks], strict=True
-        )
-    ]
-    below = [wrapped(f"({i}) {note}", "    ") for i, note in enumerate(notes, start=1)]
-    below += map(wrapped, comparison.unranked_in_words(rows))
-    return "\n".join([wrapped(title), "", *lines, *[""] * bool(below), *below])
+    lines = comparison.aligned([heads, *([COLUMNS[h](r) for h in heads] for r in rows)])
+    for number, row in enumerate(rows, start=1):
+        if row.note:
+            lines[number] += f"  ({notes.index(row.note) + 1})"
+    numbered = [f"({number}) {note}" for number, note in enumerate(notes, start=1)]
+    above, *below = (textwrap.fill(words, WIDTH) for words in (title, *numbered))
+    return "\n".join([above, "", *lines, *[""] * bool(below), *below])
 
 
 def as_json(value: Any) -> str:
@@ -91,17 +75,8 @@ def as_json(value: Any) -> str:
 
 
 def json_of_rows(known: Mapping[str, Any], rows: Sequence[comparison.Row]) -> str:
-    """Returns JSON of rows, of what is known of all, and of what they do not rank."""
-    results = [row.to_dict() for row in rows]
-    unranked = [
-        {
-            "sampling": [one.sampling, other.sampling],
-            "adjacency": one.adjacency,
-            "group_size": one.group_size,
-        }
-        for one, other in comparison.unranked(rows)
-    ]
-    return as_json({**known, "results": results, "unranked": unranked})
+    """Returns JSON of rows, and of what is known of all."""
+    return as_json({**known, "results": [row.to_dict() for row in rows]})
 
 
 def _finite(value: Any) -> Any:
@@ -112,12 +87,3 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_finite(part) for part in value]
     return value
-
-
-def training(run: training_run.TrainingRun) -> str:
-    """Returns a training run in words, but for its noise."""
-    words = run.in_words
-    if run.dataset_size is not None:
-        words += f" (t = {run.num_steps}; Poisson: {run.num_samples} steps at most, "
-        words += f"q = {run.rate_in_words})"
-    return words + f", groups of {run.group_size}" * (run.group_size > 1)

@@ -50,6 +50,16 @@ _DEGREES = (
     "--metric euclidean."
 )
 
+_PLAN = """\
+{places} places, ε = {epsilon:g}
+  stays where it was, of a user at one place   {most_that_stays:.4g} at most
+    with any ε-private draw of as many   {most_that_stays_with_any_draw:.4g} at most
+    for half of a user to stay, ε must be   {epsilon_for_half_to_stay:.4g} at least
+  mean {unit}
+    average user   {cost_of_average_user:.4g}
+    worst user   {cost_of_worst_user:.4g}
+    a place at random, which tells nothing   {cost_of_a_place_at_random:.4g}"""
+
 Floats = npt.NDArray[np.float64]
 
 
@@ -57,12 +67,10 @@ def add_to(commands: Any) -> None:
     """Adds the subcommand."""
     words = "one draw of a private distribution, close in a metric"
     command = parser.add_command(commands, "wpm", _run, words, _EPILOG)
+    actions = ("draw", "plan")
+    words = "what to do: a draw, or a plan of what draws will cost; default: draw"
     command.add_argument(
-        "action",
-        nargs="?",
-        choices=("draw", "plan"),
-        default="draw",
-        help="what to do: a draw, or a plan of what draws will cost; default: draw",
+        "action", nargs="?", choices=actions, default="draw", help=words
     )
     places = command.add_mutually_exclusive_group(required=True)
     words = "a line of costs for each input; public"
@@ -83,18 +91,11 @@ def add_to(commands: Any) -> None:
     words = '"uniform", "minimax", or a file of masses; public; default: "uniform"'
     parser.add(command, "base-measure", str, "HOW", words, default="uniform")
     words = "print the private law, too: not for release"
-    command.add_argument("--show-law", action="store_true", help=words)
+    parser.add_flag(command, "show-law", words)
 
 
 def _run(options: argparse.Namespace) -> str:
-    try:
-        found = _plan(options) if options.action == "plan" else _draw(options)
-    except (TypeError, ValueError) as error:
-        # The library's name of it is no option.
-        message = str(error)
-        if message.startswith("mu "):
-            message = f"distribution {message.removeprefix('mu ')}"
-        raise type(error)(message) from None
+    found = _plan(options) if options.action == "plan" else _draw(options)
     plain = options.points is not None and options.metric is None
     if plain and _are_degrees(number_file.read("points", options.points).numbers):
         _warn(options, _DEGREES)
@@ -106,7 +107,7 @@ def _draw(options: argparse.Namespace) -> str:
         raise ValueError("num-places must come with plan. Found a draw.")
     if options.distribution is None and options.trace is None:
         raise ValueError(
-            "distribution must be a file of masses, or trace one of coordinates. "
+            "distribution must be a file of masses, or --trace one of coordinates. "
             "Found neither."
         )
     with progress_line.shown(lambda: "draw"):
@@ -142,45 +143,28 @@ def _plan(options: argparse.Namespace) -> str:
         expected = mechanism.expected_cost()
         inputs, outputs = mechanism.cost.shape
         some = np.linspace(0, inputs - 1, min(inputs, 200)).astype(np.intp)
-        blind = float(mechanism.cost.rows(some).mean())
-    # No private draw does better than randomized response.
-    best = 1 / (1 + (outputs - 1) * math.exp(-options.epsilon))
-    half = math.log(max(outputs - 1, 1))
+        found = {
+            "places": outputs,
+            "epsilon": options.epsilon,
+            "most_that_stays": expected.most_likely,
+            # No private draw does better than randomized response.
+            "most_that_stays_with_any_draw": 1
+            / (1 + (outputs - 1) * math.exp(-options.epsilon)),
+            "epsilon_for_half_to_stay": math.log(max(outputs - 1, 1)),
+            "cost_of_average_user": expected.average,
+            "cost_of_worst_user": expected.worst,
+            "cost_of_a_place_at_random": float(mechanism.cost.rows(some).mean()),
+        }
     if options.json:
-        return text.as_json(
-            {
-                "places": outputs,
-                "epsilon": options.epsilon,
-                "most_that_stays": expected.most_likely,
-                "most_that_stays_with_any_draw": best,
-                "epsilon_for_half_to_stay": half,
-                "cost_of_average_user": expected.average,
-                "cost_of_worst_user": expected.worst,
-                "cost_of_a_place_at_random": blind,
-            }
-        )
+        return text.as_json(found)
     unit = "cost of a draw"
     if options.num_places is not None:
         unit = "distance of a draw, in sides of the square"
     elif options.points is not None:
-        unit = "distance of a draw"
-        if options.metric == "haversine":
-            unit += ", in km"
+        unit = "distance of a draw" + ", in km" * (options.metric == "haversine")
         if options.order not in (None, 1.0):
             unit += f", to the power {options.order:g}"
-    return "\n".join(
-        [
-            f"{outputs} places, ε = {options.epsilon:g}",
-            f"  stays where it was, of a user at one place   {expected.most_likely:.4g}"
-            " at most",
-            f"    with any ε-private draw of {outputs} places   {best:.4g} at most",
-            f"    for half of a user to stay, ε must be   {half:.4g} at least",
-            f"  mean {unit}",
-            f"    average user   {expected.average:.4g}",
-            f"    worst user   {expected.worst:.4g}",
-            f"    a place at random, which tells nothing   {blind:.4g}",
-        ]
-    )
+    return _PLAN.format(unit=unit, **found)
 
 
 def _mechanism(
@@ -193,9 +177,7 @@ def _mechanism(
     """
     base_measure = options.base_measure
     if base_measure not in ("uniform", "minimax"):
-        remedy = '"uniform", "minimax" or a file of numbers that can be read'
-        base_measure = number_file.read("base-measure", base_measure, remedy=remedy)
-        base_measure = base_measure.numbers.ravel()
+        base_measure = number_file.read("base-measure", base_measure).numbers.ravel()
     if options.points is not None:
         order = 1.0 if options.order is None else options.order
         metric = options.metric or "euclidean"
@@ -203,16 +185,14 @@ def _mechanism(
         points = table.numbers
         made = wpm.from_points(points, options.epsilon, metric, order, base_measure)
         return made, points, table.names
-    found = "--cost" if options.num_places is None else "--num-places"
     for name in ("trace", "metric", "order"):
         if getattr(options, name) is not None:
-            raise ValueError(f"{name} must come with --points. Found {found}.")
-    if options.num_places is None:
+            raise ValueError(f"{name} must come with --points. Found another source.")
+    if options.cost is not None:
         table = number_file.read("cost", options.cost)
-        made = wpm.WassersteinProjectionMechanism(
-            table.numbers, options.epsilon, base_measure
-        )
-        return made, table.numbers, table.header
+        costs = table.numbers
+        made = wpm.WassersteinProjectionMechanism(costs, options.epsilon, base_measure)
+        return made, costs, table.header
     if options.num_places < 2:
         raise ValueError(f"num-places must be at least 2. Found {options.num_places}.")
     spread = np.random.default_rng(0).random((options.num_places, 2))

@@ -8,4 +8,3 @@ from dp_accounting_ext.studies import statement as statement
 from dp_accounting_ext.studies import strategy_comparison as strategy_comparison
 from dp_accounting_ext.studies import sweep as sweep
 from dp_accounting_ext.studies import training_run as training_run
-from dp_accounting_ext.studies import worker_pool as worker_pool

@@ -1,8 +1,6 @@
 """The least noise that meets a privacy target, for each way of drawing batches."""
 
-from collections.abc import Callable
 import dataclasses
-import math
 import time
 
 from dp_accounting_ext import budget
@@ -16,100 +14,71 @@ from dp_accounting_ext.validation import fields
 LARGEST_EPSILON = 690.0
 
 
-def calibrate(run: training_run.TrainingRun, epsilon: float) -> list[comparison.Row]:
+def calibrate(
+    run: training_run.TrainingRun,
+    target: float,
+    measure: budget.Measure | None = None,
+    *,
+    name: str | None = None,
+) -> list[comparison.Row]:
     """Returns the noise that each way of drawing batches needs, and ε with it.
+
+        calibrate(run, 2.0)
+        calibrate(run, 0.1, risk.advantage)
 
     Args:
         run: The run, whose noise is not looked at; of one way of drawing batches alone
-            where its `sampling` is given.
-        epsilon: ε that must not be exceeded at the run's δ, in nats; positive, and at
-            most `LARGEST_EPSILON`.
+            where its `sampling` is given. Its δ may be missing where a risk is limited.
+        target: ε that must not be exceeded at the run's δ, in nats, positive and at
+            most `LARGEST_EPSILON`; with a measure, what it must not exceed, in (0, 1].
+        measure: In place of ε, from an accountant to a risk or to bounds on it: a
+            function of `dp_accounting_ext.risk`.
+        name: Of the target, in errors; "epsilon" or "target" by default.
 
     Raises:
-        TypeError, ValueError: If epsilon is not what it should be, δ is not given, the
-            group is too large, or no noise up to 1e9 is enough.
+        TypeError, ValueError: If the target is not what it should be, δ is not given,
+            the group is too large, or no noise up to 1e9 is enough.
 
     Guarantees:
-        ε is certified to be at most the target at the noise that is returned, and
-        is not at the next smaller number of six digits: what is lost is less than
-        1e-5 of the noise, and the width of the bracket.
+        What is limited is certified to be at most the target at the noise that is
+        returned, and is not at the next smaller number of six digits: what is lost is
+        less than 1e-5 of the noise, and the width of the bracket.
     """
-    target = fields.real_number("epsilon", epsilon)
-    if not 0 < target <= LARGEST_EPSILON:
-        raise ValueError(
-            f"epsilon must be positive and at most {LARGEST_EPSILON:g}. "
-            f"Found {epsilon:g}."
-        )
-    delta = training_run.given("delta", run.delta)
-    return [
-        _calibrated(
-            each,
-            lambda accountant: accountant.get_epsilon(delta),
-            target,
-            "epsilon",
-            _guess(each, target, delta),
-        )
-        for each in training_run.schemes_of(run)
-    ]
-
-
-def calibrate_risk(
-    run: training_run.TrainingRun,
-    measure: budget.Measure,
-    target: float,
-    *,
-    name: str = "target",
-) -> list[comparison.Row]:
-    """Returns the noise with which a risk is at most a target, and ε at the run's δ.
-
-    Args:
-        run: As in `calibrate`.
-        measure: From an accountant to bounds on the risk: a function of
-            `dp_accounting_ext.risk`.
-        target: What the risk must not exceed, in (0, 1).
-        name: Of the target, in errors.
-
-    Raises:
-        TypeError, ValueError: If target is not what it should be, δ is not given, the
-            group is too large, or no noise up to 1e9 is enough.
-
-    Guarantees:
-        The upper bound on the risk is at most the target at the noise that is returned.
-    """
+    name = name or ("epsilon" if measure is None else "target")
     limit = fields.real_number(name, target)
-    if not 0 < limit < 1:
-        raise ValueError(f"{name} must be in (0, 1). Found {target}.")
-    return [
-        _calibrated(each, lambda accountant: measure(accountant)[1], limit, name, 1.0)
-        for each in training_run.schemes_of(run)
-    ]
+    most = LARGEST_EPSILON if measure is None else 1.0
+    if not 0 < limit <= most:
+        raise ValueError(
+            f"{name} must be positive and at most {most:g}. Found {limit:g}."
+        )
+    if measure is None:
+        delta = training_run.given("delta", run.delta)
+
+        def epsilon(accountant: pld_accountant.PLDAccountant) -> float:
+            return accountant.get_epsilon(delta)
+
+        measure = epsilon
+    runs = training_run.schemes_of(run)
+    return [_calibrated(each, measure, limit, name) for each in runs]
 
 
 def _calibrated(
-    run: training_run.TrainingRun,
-    question: Callable[[pld_accountant.PLDAccountant], float],
-    target: float,
-    name: str,
-    guess: float,
+    run: training_run.TrainingRun, measure: budget.Measure, target: float, name: str
 ) -> comparison.Row:
     begin = time.process_time()
 
-    def bound(noise: float) -> float:
-        noisy = dataclasses.replace(run, noise_multiplier=noise)
-        return question(noisy.accountant())
+    def noisy(noise: float) -> training_run.TrainingRun:
+        return dataclasses.replace(run, noise_multiplier=noise)
 
-    noise = budget.least_noise(bound, target, guess=guess, name=name)
-    row = comparison.bracket(dataclasses.replace(run, noise_multiplier=noise))
-    if noise < budget.LEAST_NOISE:
-        row = dataclasses.replace(row, note="less noise is enough, too")
-    return dataclasses.replace(row, seconds=time.process_time() - begin)
-
-
-def _guess(run: training_run.TrainingRun, epsilon: float, delta: float) -> float:
-    """Returns about the noise that is needed without amplification."""
-    # Of a Gaussian of mean m, ε is about m² / 2 + m √(2 log(1/δ)).
-    slope = math.sqrt(-2 * math.log(delta))
-    mean = 2 * epsilon / (slope + math.hypot(slope, math.sqrt(2 * epsilon)))
-    runs = run.batches_per_record * math.ceil(run.epochs)
-    enough = run.group_size * math.sqrt(runs) / max(mean, 1e-200)
-    return min(enough, training_run.LARGEST_NOISE)
+    noise = budget.least_noise(
+        lambda noise: measure(noisy(noise).accountant()), target, name=name
+    )
+    if run.delta is not None:
+        row = comparison.bracket(noisy(noise))
+    else:
+        scheme = training_run.given("sampling", run.sampling)
+        adjacency = comparison.ADJACENCIES[run.neighboring_relation]
+        of = (scheme, adjacency, run.group_size, noise)
+        row = comparison.Row(*of, None, None, None, 0.0)
+    note = row.note if noise >= budget.LEAST_NOISE else "less noise is enough, too"
+    return dataclasses.replace(row, note=note, seconds=time.process_time() - begin)

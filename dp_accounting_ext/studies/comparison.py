@@ -1,10 +1,9 @@
 """Certified bounds on ε of a training run, for the ways of drawing its batches."""
 
 from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Sequence
 import dataclasses
-import decimal
-import itertools
 import math
 import time
 from typing import Any
@@ -34,7 +33,7 @@ class Row:
         adjacency: "add or remove", or "replace".
         group_size: Number of records that are protected together.
         noise_multiplier: That of the run, or that which was found.
-        delta: δ.
+        delta: δ; None where nobody asks for ε.
         epsilon_lower: Lower bound on ε, in nats; None where no bound is known.
         epsilon_upper: Upper bound on ε, in nats; None with the lower one.
         seconds: CPU time.
@@ -45,7 +44,7 @@ class Row:
     adjacency: str
     group_size: int
     noise_multiplier: float
-    delta: float
+    delta: float | None
     epsilon_lower: float | None
     epsilon_upper: float | None
     seconds: float
@@ -95,19 +94,18 @@ def bracket(
         ValueError: If the group is too large, or noise, δ or sampling is not given.
     """
     delta = training_run.given("delta", run.delta)
-    scheme = training_run.given("sampling", run.sampling)
     noise = training_run.given("noise_multiplier", run.noise_multiplier)
     relation = fields.neighboring_relation(
         neighboring_relation or run.neighboring_relation
     )
     adjacency = ADJACENCIES.get(relation, relation.name)
+    scheme = training_run.given("sampling", run.sampling)
     of = (scheme, adjacency, run.group_size, noise, delta)
-    if scheme != training_run.SHUFFLED:
-        return timed(of, lambda: run.accountant(relation).get_epsilon_bounds(delta))
-    if relation != training_run.NeighborRel.REPLACE_ONE:
+    is_shuffled = scheme == training_run.SHUFFLED
+    if is_shuffled and relation != training_run.NeighborRel.REPLACE_ONE:
         return Row(*of, None, None, 0.0, _UNKNOWN)
-    row = timed(of, lambda: run.accountant().get_epsilon_bounds(delta))
-    return dataclasses.replace(row, note=_SHUFFLED)
+    row = timed(of, lambda: run.accountant(relation).get_epsilon_bounds(delta))
+    return dataclasses.replace(row, note=_SHUFFLED) if is_shuffled else row
 
 
 def timed(
@@ -115,61 +113,25 @@ def timed(
 ) -> Row:
     """Returns a row of what the function returns, and the CPU time that it took."""
     begin = time.process_time()
-    lower, upper = bounds()
-    row = Row(*of, lower, upper, time.process_time() - begin)
-    return dataclasses.replace(row, note=_note(row))
-
-
-def _note(row: Row) -> str:
+    row = Row(*of, *bounds(), time.process_time() - begin)
+    note = ""
     if row.epsilon_upper == math.inf:
-        return "no finite bound"
-    if row.is_wide:
-        return f"not tight: the bracket is {row.width:.1%} wide"
-    return ""
+        note = "no finite bound"
+    elif row.is_wide:
+        note = f"not tight: the bracket is {row.width:.1%} wide; where brackets "
+        note += "overlap, either row may have the smaller ε"
+    return dataclasses.replace(row, note=note)
 
 
-def unranked(rows: Sequence[Row]) -> list[tuple[Row, Row]]:
-    """Returns pairs of rows of which either may have the smaller ε.
-
-    Their brackets overlap, and one of them is wide: nobody should choose by its end.
-    """
-    bounded = [row for row in rows if row.epsilon_upper is not None]
-    return [
-        (one, other)
-        for one, other in itertools.combinations(bounded, 2)
-        if one.adjacency == other.adjacency
-        and one.group_size == other.group_size
-        and (one.is_wide or other.is_wide)
-        and _begins_within(one, other)
-        and _begins_within(other, one)
+def aligned(lines: Iterable[Sequence[str]], gap: str = "  ") -> list[str]:
+    """Returns lines of cells as columns: the first one flush left, the others right."""
+    (first, *rest) = zip(*lines, strict=True)
+    columns = [
+        _padded(first, str.ljust),
+        *(_padded(cells, str.rjust) for cells in rest),
     ]
+    return [gap.join(cells) for cells in zip(*columns, strict=True)]
 
 
-def unranked_in_words(rows: Sequence[Row]) -> list[str]:
-    """Returns a sentence for each pair of `unranked`."""
-    return [
-        f"Not ranked ({one.adjacency}): brackets overlap, so that either of "
-        f"{one.sampling} and {other.sampling} may have the smaller ε."
-        for one, other in unranked(rows)
-    ]
-
-
-def rounded_down(value: float | None, digits: int = 7) -> str:
-    """Returns so many significant digits, not above the value."""
-    return _rounded(value, digits, decimal.ROUND_FLOOR)
-
-
-def rounded_up(value: float | None, digits: int = 7) -> str:
-    """Returns so many significant digits, not below the value."""
-    return _rounded(value, digits, decimal.ROUND_CEILING)
-
-
-def _rounded(value: float | None, digits: int, rounding: str) -> str:
-    if value is None:
-        return "none known"
-    context = decimal.Context(prec=digits, rounding=rounding)
-    return str(context.create_decimal_from_float(value)).lower().replace("inity", "")
-
-
-def _begins_within(one: Row, other: Row) -> bool:
-    return (one.epsilon_lower or 0.0) <= (other.epsilon_upper or 0.0)
+def _padded(cells: Sequence[str], pad: Callable[[str, int], str]) -> list[str]:
+    return [pad(cell, max(map(len, cells))) for cell in cells]

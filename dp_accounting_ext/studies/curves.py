@@ -4,7 +4,6 @@ from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Sequence
 import dataclasses
-import math
 import textwrap
 import time
 from typing import Any
@@ -195,24 +194,26 @@ def profiles(
     number = _checked_number(num_points, 3)
     runs = _runs(run, group_sizes)
     accountants = [each.accountant() for each in runs]
-    if epsilons is not None:
-        grids = [_checked(epsilons)] * len(runs)
-    else:
+    if epsilons is None:
         grids = list(_grids(accountants, smallest, number))
+    else:
+        grid = np.unique(fields.real_numbers("epsilons", list(epsilons)))
+        if not grid.size or not 0 <= grid[0] <= grid[-1] < np.inf:
+            raise ValueError(
+                f"epsilons must be finite and not negative. Found {list(epsilons)}."
+            )
+        grids = [grid] * len(runs)
 
     def points(accountant: Accountant, x: FloatArray) -> Points:
         lower, upper = accountant.get_delta_bounds(x)
         # Up to the first that is below the smallest δ.
-        below = np.flatnonzero(upper < smallest)
-        kept = slice(int(below[0]) + 1) if below.size else slice(None)
+        kept = slice(1 + int(np.argmax(np.append(upper, 0.0) < smallest)))
         # δ never increases: what bounds it at one ε bounds it at the others.
         lower = np.maximum.accumulate(lower[kept][::-1])[::-1]
         return x[kept], lower, np.minimum.accumulate(upper[kept])
 
-    return [
-        _curve(each, "epsilon", "delta", accountant, grid, points)
-        for each, accountant, grid in zip(runs, accountants, grids, strict=True)
-    ]
+    of_all = zip(runs, accountants, grids, strict=True)
+    return [_curve("epsilon", "delta", points, *each) for each in of_all]
 
 
 def trade_offs(
@@ -243,7 +244,6 @@ def trade_offs(
     if not 1e-200 <= least < 1:
         raise ValueError(f"least_rate must be in [1e-200, 1). Found {least_rate}.")
     rates = np.geomspace(least, 1.0, _checked_number(num_points, 2))
-    rates[-1] = 1.0
 
     def points(accountant: Accountant, x: FloatArray) -> Points:
         lower, upper = accountant.get_true_positive_rate_bounds(x)
@@ -253,7 +253,7 @@ def trade_offs(
 
     names = "false_positive_rate", "true_positive_rate"
     return [
-        _curve(each, *names, each.accountant(), rates, points)
+        _curve(*names, points, each, each.accountant(), rates)
         for each in _runs(run, group_sizes)
     ]
 
@@ -269,12 +269,12 @@ def _runs(
 
 
 def _curve(
-    run: training_run.TrainingRun,
     x_name: str,
     y_name: str,
+    points: Callable[[Accountant, FloatArray], Points],
+    run: training_run.TrainingRun,
     accountant: Accountant,
     x: FloatArray,
-    points: Callable[[Accountant, FloatArray], Points],
 ) -> Curve:
     begin = time.process_time()
     x, lower, upper = points(accountant, x)
@@ -300,16 +300,6 @@ def _checked_number(num_points: int, least: int) -> int:
             f"Found {num_points}."
         )
     return number
-
-
-def _checked(epsilons: Sequence[float]) -> FloatArray:
-    """Returns the numbers, increasing."""
-    found = sorted({fields.real_number("epsilons", each) for each in epsilons})
-    if not found or not 0 <= found[0] <= found[-1] < math.inf:
-        raise ValueError(
-            f"epsilons must be finite and not negative. Found {list(epsilons)}."
-        )
-    return np.array(found)
 
 
 def _grids(

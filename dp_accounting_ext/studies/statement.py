@@ -1,12 +1,12 @@
 """What a training run promises, in words that can stand beside a model."""
 
-from collections.abc import Iterator
 from collections.abc import Sequence
 import dataclasses
 import math
+import re
 import textwrap
-from typing import NamedTuple
 
+from dp_accounting_ext.bounds import decimals
 from dp_accounting_ext.studies import comparison
 from dp_accounting_ext.studies import training_run
 
@@ -77,11 +77,14 @@ def claims(run: training_run.TrainingRun) -> list[comparison.Row]:
     ]
 
 
-def privacy_statement(run: training_run.TrainingRun) -> str:
+def privacy_statement(
+    run: training_run.TrainingRun, rows: Sequence[comparison.Row] | None = None
+) -> str:
     """Returns the claims in words, on lines of at most 80 letters.
 
     Args:
         run: As in `claims`.
+        rows: What `claims` returned, if it was asked.
 
     Raises:
         TypeError, ValueError: As `claims` does.
@@ -90,36 +93,37 @@ def privacy_statement(run: training_run.TrainingRun) -> str:
         Every ε is an upper bound, rounded up; "none known" stands where there is no
         theorem.
     """
-    return words(run, claims(run))
+    rows = claims(run) if rows is None else rows
+    parts = [_of_run(run), *warnings(run)]
+    schemes = list(dict.fromkeys(row.sampling for row in rows))
+    letters = iter("abcdefghijklmnopqrstuvwxyz")
+    for size in dict.fromkeys(row.group_size for row in rows):
+        level = "Example level" if size == 1 else f"User level, {size} examples a user"
+        of_size = [row for row in rows if row.group_size == size]
+        lines, notes = [["", *dict.fromkeys(row.adjacency for row in of_size)]], []
+        for number, scheme in enumerate(schemes, start=1):
+            lines.append([f"{scheme} ({number})"])
+            for row in of_size:
+                if row.sampling == scheme:
+                    cell = decimals.rounded_up(row.epsilon_upper, _DIGITS)
+                    if row.is_wide:
+                        letter = next(letters)
+                        cell += f" ({letter})"
+                        notes.append(f"({letter}) {_of_width(row)}")
+                    lines[-1].append(cell)
+        parts += [f"{level}: ε at δ = {run.delta!r} is at most", _table(lines), *notes]
+    parts += [_NO_USER] * (run.group_size == 1)
+    for number, scheme in enumerate(schemes, start=1):
+        parts.append(f"({number}) {_assumptions(scheme, run)}")
+    parts.append(_ALWAYS)
+    return "\n\n".join(
+        part if part.startswith("|") else textwrap.fill(part, _WIDTH) for part in parts
+    )
 
 
-def words(run: training_run.TrainingRun, rows: Sequence[comparison.Row]) -> str:
-    """Returns claims of a run in words, as `privacy_statement` does."""
-    parts = []
-    for part in _parts(run, rows):
-        if isinstance(part, str):
-            notes = "    " * part.startswith("(")
-            parts.append(textwrap.fill(part, _WIDTH, subsequent_indent=notes))
-            continue
-        lines = [
-            "".join([f"  {name:<30}", *(f"{cell:>20}" for cell in cells)])
-            for name, *cells in part.lines
-        ]
-        parts.append("\n".join([part.title, *lines]))
-    return "\n\n".join(parts)
-
-
-def card(run: training_run.TrainingRun, rows: Sequence[comparison.Row]) -> str:
-    """Returns claims of a run as Markdown: a section of a model's card."""
-    parts = ["## Differential privacy"]
-    for part in _parts(run, rows):
-        if isinstance(part, str):
-            parts.append(part)
-            continue
-        head, *body = [f"| {' | '.join(cells)} |" for cells in part.lines]
-        rule = "|---|" + "---:|" * (len(part.lines[0]) - 1)
-        parts += [f"**{part.title}**", "\n".join([head, rule, *body])]
-    return "\n\n".join(parts)
+def _table(lines: list[list[str]]) -> str:
+    head, *body = [f"| {line} |" for line in comparison.aligned(lines, " | ")]
+    return "\n".join([head, re.sub("[^|]", "-", head), *body])
 
 
 def brief(run: training_run.TrainingRun, rows: Sequence[comparison.Row]) -> str:
@@ -134,7 +138,7 @@ def brief(run: training_run.TrainingRun, rows: Sequence[comparison.Row]) -> str:
                 if (row.group_size, row.adjacency) == (size, adjacency)
             ]
             bounds = [
-                f"{comparison.rounded_up(row.epsilon_upper, _DIGITS)} ({row.sampling}"
+                f"{decimals.rounded_up(row.epsilon_upper, _DIGITS)} ({row.sampling}"
                 f"{', not tight' * row.is_wide})"
                 for row in of
                 if row.epsilon_upper is not None
@@ -184,46 +188,9 @@ def _of_run(run: training_run.TrainingRun) -> str:
     return f"DP-SGD: {run.in_words}, noise multiplier {run.noise_multiplier!r}."
 
 
-class _Table(NamedTuple):
-    """Bounds on ε of one level: the first line is the head of the columns."""
-
-    title: str
-    lines: list[list[str]]
-
-
-def _parts(
-    run: training_run.TrainingRun, rows: Sequence[comparison.Row]
-) -> Iterator[str | _Table]:
-    """Yields paragraphs and tables: what ran, what is promised, and what it asks."""
-    yield from (_of_run(run), *warnings(run))
-    schemes = {row.sampling: None for row in rows}
-    letters = iter("abcdefghijklmnopqrstuvwxyz")
-    for size in dict.fromkeys(row.group_size for row in rows):
-        level = "Example level" if size == 1 else f"User level, {size} examples a user"
-        of_size = [row for row in rows if row.group_size == size]
-        lines, notes = [["", *dict.fromkeys(row.adjacency for row in of_size)]], []
-        for number, scheme in enumerate(schemes, start=1):
-            cells = [f"{scheme} ({number})"]
-            for row in of_size:
-                if row.sampling == scheme:
-                    cells.append(comparison.rounded_up(row.epsilon_upper, _DIGITS))
-                    if row.is_wide:
-                        letter = next(letters)
-                        cells[-1] += f" ({letter})"
-                        notes.append(f"({letter}) {_of_width(row)}")
-            lines.append(cells)
-        yield _Table(f"{level}: ε at δ = {run.delta!r} is at most", lines)
-        yield from (*notes, *comparison.unranked_in_words(of_size))
-    if run.group_size == 1:
-        yield _NO_USER
-    for number, scheme in enumerate(schemes, start=1):
-        yield f"({number}) {_assumptions(scheme, run)}"
-    yield _ALWAYS
-
-
 def _of_width(row: comparison.Row) -> str:
     """Returns what is known from below of a bound that need not be tight."""
     if row.epsilon_upper == math.inf:
         return "No finite bound is known."
-    lower = comparison.rounded_down(row.epsilon_lower, _DIGITS)
+    lower = decimals.rounded_down(row.epsilon_lower, _DIGITS)
     return f"Not tight: the true ε is {lower} at least."

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from concurrent import futures
 import dataclasses
 import itertools
-import time
 from typing import Any
 
 from dp_accounting_ext.studies import comparison
@@ -55,13 +54,12 @@ def sweep(
 
 
 def bound_row(row: Cells) -> dict[str, Any]:
-    """Returns the results of one row; never raises."""
-    begin = time.process_time()
-    try:
-        found = comparison.bracket(run_of(row)).to_dict()
-    except Exception as error:  # Whatever it is, the other settings go on.
-        return failed(_reason(error), time.process_time() - begin)
-    return {name: found[name] for name in RESULTS}
+    """Returns the results of one row.
+
+    Raises:
+        TypeError, ValueError: If a cell is not what its column says, naming it.
+    """
+    return comparison.bracket(run_of(row)).to_dict()
 
 
 def run_of(row: Cells) -> training_run.TrainingRun:
@@ -90,36 +88,30 @@ def check_columns(names: Iterable[str]) -> None:
 
 def _value(name: str, value: Any) -> Any:
     """Returns the number that a text means; what is no text, as it is."""
-    is_whole = name not in _FLOATS
-    if name == "sampling":
-        return value
-    if isinstance(value, float) and value.is_integer() and is_whole:
+    kind, word = (float, "a number") if name in _FLOATS else (int, "an integer")
+    if isinstance(value, float) and value.is_integer() and kind is int:
         return int(value)  # In a column of pandas with gaps.
-    if not isinstance(value, str):
+    if not isinstance(value, str) or name == "sampling":
         return value
     try:
-        return int(value) if is_whole else float(value)
+        return kind(value)
     except ValueError:
-        word = "an integer" if is_whole else "a number"
         raise ValueError(f"{name} must be {word}. Found {value!r:.60}.") from None
 
 
-def failed(reason: str, seconds: float = 0.0) -> dict[str, Any]:
-    """Returns the results of a row that has no bounds."""
-    note = " ".join(reason.split())
-    return dict(zip(RESULTS, (None, None, seconds, note), strict=True))
+def without_bounds(note: str) -> dict[str, Any]:
+    """Returns the results of a row that has no bounds, and says why."""
+    return dict(zip(RESULTS, (None, None, 0.0, " ".join(note.split())), strict=True))
 
 
 def _outcome(future: "futures.Future[dict[str, Any]]") -> dict[str, Any]:
-    """Returns the results, or what became of the worker that was to find them."""
+    """Returns the results, or what became of the row or of its worker."""
     try:
-        return future.result()
+        found = future.result()
     except (futures.BrokenExecutor, futures.CancelledError):
         raise
-    except Exception as error:
-        return failed(_reason(error))
-
-
-def _reason(error: Exception) -> str:
-    is_of_input = isinstance(error, TypeError | ValueError)
-    return f"{'' if is_of_input else f'failed: {type(error).__name__}: '}{error}"
+    except (TypeError, ValueError) as error:
+        return without_bounds(str(error))
+    except Exception as error:  # Whatever it is, the other settings go on.
+        return without_bounds(f"failed: {type(error).__name__}: {error}")
+    return {name: found[name] for name in RESULTS}

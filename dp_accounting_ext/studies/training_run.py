@@ -5,7 +5,6 @@ from collections.abc import Mapping
 import dataclasses
 import fractions
 import math
-import numbers
 from typing import Any
 from typing import TypeVar
 
@@ -70,17 +69,27 @@ class TrainingRun:
     batch_size: int | None = None
 
     def __post_init__(self) -> None:
-        if self.noise_multiplier is not None:
-            _check_noise(self.noise_multiplier)
-        self._check_batches()
-        self._check_steps()
-        if self.delta is not None:
-            fields.real_number("delta", self.delta)
-            if not 0 < self.delta < 1:
-                raise ValueError(f"delta must be in (0, 1). Found {self.delta}.")
-        fields.positive_integer("group_size", self.group_size)
+        epochs = fields.real_number("epochs", self.epochs)
+        if not 0 < epochs < math.inf:
+            raise ValueError(f"epochs must be positive and finite. Found {epochs}.")
+        whole = int(epochs) if epochs.is_integer() else epochs
+        object.__setattr__(self, "epochs", whole)  # 2.0 is 2, also in a table.
         if self.sampling is not None:
             object.__setattr__(self, "sampling", scheme_named(self.sampling))
+        if self.noise_multiplier is not None:
+            noise = fields.real_number("noise_multiplier", self.noise_multiplier)
+            if not SMALLEST_NOISE <= noise <= LARGEST_NOISE:
+                raise ValueError(
+                    f"noise_multiplier must be positive, from {SMALLEST_NOISE:g} to "
+                    f"{LARGEST_NOISE:g}. Found {noise:g}."
+                )
+        if self.delta is not None:
+            delta = fields.real_number("delta", self.delta)
+            if not 0 < delta < 1:
+                raise ValueError(f"delta must be in (0, 1). Found {delta}.")
+        fields.positive_integer("group_size", self.group_size)
+        self._check_batches()
+        self._check_steps()
 
     def _check_batches(self) -> None:
         if self.dataset_size is None and self.batch_size is None:
@@ -104,7 +113,7 @@ class TrainingRun:
             )
 
     def _check_steps(self) -> None:
-        count, epochs = self.batches_per_record, _number_of_epochs(self.epochs)
+        count, epochs = self.batches_per_record, self.epochs
         if fields.positive_integer("batches_per_record", count) > self.num_steps:
             raise ValueError(
                 f"batches_per_record must be at most steps_per_epoch. Found {count} of "
@@ -121,7 +130,13 @@ class TrainingRun:
                 f"steps_per_epoch times epochs must be at most {fields.MOST_RUNS}. "
                 f"Found {steps} times {epochs}."
             )
-        object.__setattr__(self, "epochs", epochs)  # 2.0 is 2, also in a table.
+
+    @property
+    def _batches_of_epoch(self) -> fractions.Fraction:
+        """Batches that pass over the dataset once."""
+        if self.dataset_size is not None and self.batch_size is not None:
+            return fractions.Fraction(int(self.dataset_size), int(self.batch_size))
+        return fractions.Fraction(int(given("steps_per_epoch", self.steps_per_epoch)))
 
     @property
     def num_steps(self) -> int:
@@ -131,9 +146,7 @@ class TrainingRun:
     @property
     def sampling_rate(self) -> float:
         """The chance that a record is in a step."""
-        if self.dataset_size is not None and self.batch_size is not None:
-            return self.batch_size / self.dataset_size
-        return self.batches_per_record / self.num_steps
+        return float(self.batches_per_record / self._batches_of_epoch)
 
     @property
     def num_samples(self) -> int:
@@ -142,9 +155,24 @@ class TrainingRun:
         So many does a loop take that ends each epoch with a smaller batch; with one
         that goes on where the dataset ends, there are fewer.
         """
-        epochs, steps = _decimal(self.epochs), math.ceil(self._batches_of_epoch)
-        whole = math.floor(epochs)
-        return whole * steps + math.ceil((epochs - whole) * steps)
+        whole, part = self._whole_and_rest
+        return whole * math.ceil(self._batches_of_epoch) + part
+
+    @property
+    def whole_and_part(self) -> tuple[int, int]:
+        """Whole epochs, and the steps of the one that ends early, if one does.
+
+        The part is rounded up, and is that of a loader with one batch more, should the
+        dataset leave a rest: so many of `num_steps` cover both loaders.
+        """
+        whole, part = self._whole_and_rest
+        return (whole, part) if part < self.num_steps else (whole + 1, 0)
+
+    @property
+    def _whole_and_rest(self) -> tuple[int, int]:
+        # Of the number that is printed: 0.07 of 100 steps are 7 of them, not 8.
+        whole, rest = divmod(fractions.Fraction(repr(self.epochs)), 1)
+        return int(whole), math.ceil(rest * math.ceil(self._batches_of_epoch))
 
     @property
     def rate_in_words(self) -> str:
@@ -155,30 +183,17 @@ class TrainingRun:
 
     @property
     def in_words(self) -> str:
-        """The dataset or steps, the batches and the epochs."""
-        words = f"{self.dataset_size} records in batches of {self.batch_size}"
-        if self.dataset_size is None:
-            words = f"{self.batches_per_record} of {self.num_steps} steps"
-        return f"{words}, {self.epochs} epoch{'s' * (self.epochs != 1)}"
-
-    @property
-    def _batches_of_epoch(self) -> fractions.Fraction:
-        """Batches that pass over the dataset once."""
-        if self.dataset_size is not None and self.batch_size is not None:
-            return fractions.Fraction(int(self.dataset_size), int(self.batch_size))
-        return fractions.Fraction(int(given("steps_per_epoch", self.steps_per_epoch)))
-
-    @property
-    def whole_and_part(self) -> tuple[int, int]:
-        """Whole epochs, and the steps of the one that ends early, if one does.
-
-        The part is rounded up, and is that of a loader with one batch more, should the
-        dataset leave a rest: so many of `num_steps` cover both loaders.
-        """
-        epochs = _decimal(self.epochs)
-        whole = math.floor(epochs)
-        part = math.ceil((epochs - whole) * math.ceil(self._batches_of_epoch))
-        return (whole, part) if part < self.num_steps else (whole + 1, 0)
+        """The dataset or steps, the batches and the epochs; groups, if any."""
+        words, counted = f"{self.batches_per_record} of {self.num_steps} steps", ""
+        if self.dataset_size is not None:
+            words = f"{self.dataset_size} records in batches of {self.batch_size}"
+            counted = f" (t = {self.num_steps}"
+            if self.sampling in (None, POISSON_SAMPLING):
+                counted += f"; Poisson: {self.num_samples} steps at most, "
+                counted += f"q = {self.rate_in_words}"
+            counted += ")"
+        words += f", {self.epochs} epoch{'s' * (self.epochs != 1)}{counted}"
+        return words + f", groups of {self.group_size}" * (self.group_size > 1)
 
     @property
     def event(self) -> stock.DpEvent:
@@ -259,30 +274,6 @@ def given(name: str, value: T | None) -> T:
     return value
 
 
-def _number_of_epochs(value: float) -> float:
-    """Returns a whole number as an int."""
-    if isinstance(value, numbers.Integral):
-        return fields.positive_integer("epochs", value)
-    found = fields.real_number("epochs", value)
-    if not 0 < found < math.inf:
-        raise ValueError(f"epochs must be positive and finite. Found {value}.")
-    return int(found) if found.is_integer() else found
-
-
-def _decimal(value: float) -> fractions.Fraction:
-    """Returns the number that is printed: 0.07 of 100 steps are 7 of them, not 8."""
-    return fractions.Fraction(repr(value))
-
-
-def _check_noise(value: float) -> None:
-    noise = fields.real_number("noise_multiplier", value)
-    if not SMALLEST_NOISE <= noise <= LARGEST_NOISE:
-        raise ValueError(
-            f"noise_multiplier must be positive, from {SMALLEST_NOISE:g} to "
-            f"{LARGEST_NOISE:g}. Found {noise:g}."
-        )
-
-
 def _step(run: TrainingRun) -> stock.GaussianDpEvent:
     """Returns one step with the record in its batch."""
     return stock.GaussianDpEvent(given("noise_multiplier", run.noise_multiplier))
@@ -336,12 +327,10 @@ def scheme_named(value: str) -> str:
     Raises:
         ValueError: If it is neither.
     """
-    found = OPTIONS.get(value, value) if isinstance(value, str) else None
+    found = OPTIONS.get(value, value) if isinstance(value, str) else ""
     if found not in SCHEMES:
-        names = ", ".join(map(repr, SCHEMES))
         raise ValueError(
-            f"sampling must be one of {names}, or {', '.join(OPTIONS)}. Found "
-            f"{value!r}."
+            f"sampling must be one of {', '.join(OPTIONS)}. Found {value!r}."
         )
     return found
 

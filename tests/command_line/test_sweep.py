@@ -16,7 +16,6 @@ import sweep_oracles
 
 from dp_accounting_ext.command_line import sweep as command
 from dp_accounting_ext.studies import sweep
-from dp_accounting_ext.studies import worker_pool
 
 posix = pytest.mark.skipif(
     os.name != "posix", reason="Windows has neither these signals nor pty"
@@ -128,7 +127,7 @@ def test_a_row_that_kills_its_worker_takes_no_other_with_it(monkeypatch):
 class TestInThisProcess:
     @pytest.fixture(autouse=True)
     def _inline(self, monkeypatch):
-        monkeypatch.setattr(worker_pool, "WorkerPool", sweep_oracles.Inline)
+        monkeypatch.setattr(command, "WorkerPool", sweep_oracles.Inline)
 
     def sweep(self, capsys, paths, rest="--json"):
         grid, output = paths

@@ -1,22 +1,16 @@
-"""Ways of drawing batches, side by side, and what a wide bracket does not rank."""
+"""Ways of drawing batches, side by side, and what is said of a wide bracket."""
 
-import dataclasses
+import math
 
 import dp_accounting
 from hypothesis import given
 from hypothesis import settings
 from hypothesis import strategies as st
+import pytest
 
 import dp_accounting_ext as ext
 from dp_accounting_ext.studies import comparison
 from dp_accounting_ext.studies import training_run
-
-ROW = comparison.Row("one", "replace", 1, 1.0, 1e-6, 1.0, 2.0, 0.1)
-
-
-def row(sampling, lower, upper, **changes):
-    ends = {"sampling": sampling, "epsilon_lower": lower, "epsilon_upper": upper}
-    return dataclasses.replace(ROW, **ends, **changes)
 
 
 @settings(max_examples=5)
@@ -53,13 +47,15 @@ def test_shuffled_batches_have_the_bounds_of_a_replaced_record_and_no_others():
     assert "no bound is known" in unknown.note and not unknown.is_wide
 
 
-def test_brackets_that_overlap_are_ranked_only_where_both_are_tight():
-    wide, inside, above = row("w", 1.0, 3.0), row("i", 2.0, 2.0), row("a", 3.1, 3.1)
-    assert comparison.unranked([wide, inside, above]) == [(wide, inside)]
-    assert comparison.unranked([inside, wide]) == [(inside, wide)]
-    assert comparison.unranked([inside, inside, above]) == []
-    others = [row("o", 2.0, 2.0, adjacency="add or remove"), row("n", None, None)]
-    others.append(row("g", 2.0, 2.0, group_size=2))
-    assert comparison.unranked([wide, *others]) == []
-    (sentence,) = comparison.unranked_in_words([wide, inside])
-    assert "(replace)" in sentence and "either of w and i may" in sentence
+@pytest.mark.parametrize(
+    ("bounds", "said"),
+    [
+        ((1.0, 1.0), ""),
+        ((1.0, 2.0), "50.0% wide; where brackets overlap, either row may"),
+        ((0.0, math.inf), "no finite bound"),
+    ],
+)
+def test_a_bracket_that_is_wide_says_so(bounds, said):
+    found = comparison.timed(("one", "replace", 1, 1.0, 1e-6), lambda: bounds)
+    assert (found.epsilon_lower, found.epsilon_upper) == bounds
+    assert said in found.note and bool(said) == bool(found.note) == found.is_wide

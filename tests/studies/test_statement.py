@@ -63,15 +63,14 @@ def test_to_replace_a_known_example_is_twice_as_far(found):
 
 
 def numbers_of(text):
-    """Numbers of tables, in words or in Markdown."""
+    """Numbers of tables."""
     lines = [line for line in text.splitlines() if re.search(r"\w \(\d\) ", line)]
     cells = [re.findall(r"\d[\d.e+]*|inf", line.split(")", 1)[1]) for line in lines]
     return [float(cell) for line in cells for cell in line]
 
 
-@pytest.mark.parametrize("form", [statement.words, statement.card])
-def test_forms_say_the_numbers_rounded_up(found, form):
-    text = form(RUN, found)
+def test_a_statement_says_the_numbers_rounded_up(found):
+    text = statement.privacy_statement(RUN, found)
     printed = numbers_of(text)
     upper = [each.epsilon_upper for each in found if each.epsilon_upper is not None]
     assert len(printed) == len(upper)
@@ -81,9 +80,8 @@ def test_forms_say_the_numbers_rounded_up(found, form):
     assert "2000 records in batches of 100" in text
     assert "User level, 3 examples a user" in text
     assert "shuffle" in text
-    if form is statement.words:
-        assert text == statement.privacy_statement(RUN)
-        assert max(map(len, text.splitlines())) <= 80
+    assert text == statement.privacy_statement(RUN)
+    assert max(map(len, text.splitlines())) <= 80
 
 
 @pytest.mark.parametrize("noise", [1e-60, 1e-7, 1e9])
@@ -99,5 +97,5 @@ def test_numbers_of_any_size(noise):
 
 def test_no_bound_on_epsilon_is_infinite():
     row = comparison.Row(KNOWN, "replace", 1, 1.0, 0.1, 0.0, math.inf, 0.0)
-    text = statement.words(RUN, [row])
+    text = statement.privacy_statement(RUN, [row])
     assert "inf (a)" in text and "(a) No finite bound is known." in text
