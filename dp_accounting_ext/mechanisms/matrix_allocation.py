@@ -87,7 +87,7 @@ class MatrixAllocation(interface.Mechanism):
         plain = interface.pairs_of_part(independent, bound, tail_mass)
         # Each is a bound.
         delta = _delta_in_question(tail_mass)
-        correlated = self._correlated_below(gram, tail_mass)
+        correlated = self._correlated_below(gram, delta, tail_mass)
 
         def best(way: dominating_pair.Direction) -> dominating_pair.DominatingPair:
             return max(
@@ -97,9 +97,12 @@ class MatrixAllocation(interface.Mechanism):
         return DirectedPairs(*(best(way) for way in dominating_pair.Direction))
 
     def _correlated_below(
-        self, gram: FloatArray, tail_mass: float
+        self, gram: FloatArray, delta: float, tail_mass: float
     ) -> list[dominating_pair.DominatingPair]:
-        """Returns pairs that are below the run, and know of its correlations."""
+        """Returns pairs that are below the run, and know of its correlations.
+
+        A filter takes long: it is looked at no further than one δ needs.
+        """
         bands = self.num_bins + 1
         if not isinstance(self.strategy[0], tuple):
             bands = len(self.strategy)
@@ -107,7 +110,10 @@ class MatrixAllocation(interface.Mechanism):
         if bands <= self.num_bins and gram.max() <= _SMALL_VARIANCE:
             column = np.array(self.strategy) / self.noise_multiplier
             filtered = filtered_bins.lower_pair(
-                column, self.num_bins, self.num_epochs, tail_mass=tail_mass
+                column,
+                self.num_bins,
+                self.num_epochs,
+                tail_mass=max(delta / _DELTA_OVER_TAIL, tail_mass),
             )
         found = [] if filtered is None else [filtered]
         if not found or self.num_bins < _MANY_BINS * bands:
