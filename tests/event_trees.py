@@ -72,7 +72,8 @@ def rates(sizes: Sizes) -> st.SearchStrategy[float]:
     usual = log_scale(0.01, 1.0)
     if not sizes.extremes:
         return usual
-    return usual | log_scale(1e-8, 1.0) | st.sampled_from([0.0, 1.0, 1e-12, 1 - 1e-9])
+    ends = [0.0, 1.0, 1e-12, 1e-100, 1 - 1e-9]
+    return usual | log_scale(1e-8, 1.0) | st.sampled_from(ends)
 
 
 def gaussians(sizes: Sizes) -> Events:

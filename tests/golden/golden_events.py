@@ -46,6 +46,9 @@ def bracket(row: dict[str, Any]) -> tuple[float, float]:
         accountant = ext.RdpAccountant([row["at"]], neighboring_relation=relation)
         return row["low"], float(accountant.compose(event).rdp[0])
     accountant = ext.PLDAccountant(relation).compose(event)
-    if row["what"] == "power":
-        return accountant.get_true_positive_rate_bounds(row["at"])
-    return accountant.get_epsilon_bounds(row["at"])
+    asked = {
+        "power": accountant.get_true_positive_rate_bounds,
+        "delta": accountant.get_delta_bounds,
+        "epsilon": accountant.get_epsilon_bounds,
+    }
+    return asked[row["what"]](row["at"])

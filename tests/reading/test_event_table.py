@@ -8,14 +8,18 @@ import dp_accounting
 from dp_accounting import dp_event as stock_events
 from dp_accounting import privacy_accountant
 import mpmath
+import numpy as np
 import oracles
 import pytest
 
 import dp_accounting_ext as ext
+from dp_accounting_ext import mechanisms
+from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import discrete_outputs
 from dp_accounting_ext.reading import event_table
 
+Bound = dominating_pair.Bound
 NeighborRel = privacy_accountant.NeighboringRelation
 accountant_of = asked.accountant_of
 Gaussian = dp_accounting.GaussianDpEvent
@@ -83,6 +87,20 @@ class TestRegister:
     def test_bad_registrations(self, own_table, event_type, construction, message):
         with pytest.raises(TypeError, match=message):
             ext.PLDAccountant.register(event_type, construction)
+
+    def test_a_crossing_far_below_any_delta_is_not_hidden(self, own_table):
+        """All of δ below 1e-12 were moved together, whatever they were."""
+
+        class Wrong(mechanisms.OnePairMechanism):
+            def pair(self, bound, tail_mass):
+                gain = 1e-30 if bound is Bound.UPPER else 1e-28
+                masses = np.array([1 - gain / 1e10, gain / 1e10])
+                ratios = np.array([1.0, 1e10])
+                return dominating_pair.DominatingPair(ratios, masses, 0.0, 0.0, bound)
+
+        ext.PLDAccountant.register(StaircaseEvent, lambda event, reader: Wrong())
+        with pytest.raises(ArithmeticError, match="is above the upper one"):
+            accountant_of(StaircaseEvent(1.0)).get_delta_bounds(3.0)
 
     def test_upstreams_random_allocation_where_it_exists(self, own_table):
         @attr.s(frozen=True, slots=True, auto_attribs=True)

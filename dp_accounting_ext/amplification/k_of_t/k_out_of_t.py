@@ -314,10 +314,14 @@ def lower_pair(
     grid = joint_allocation.Grid.of([anchor for _, anchor in anchors], num_steps)
     if not grid.holds(steps):
         return _by_sum(pair, num_selected, num_steps, tail_mass)
-    looks = [
-        _Look(grid, ordinary, anchor)
+    tilted = [
+        (ordinary, anchor, ordinary.sketch.tilt_without(anchor.rate, anchor.tilt))
         for ordinary, anchor in anchors
-        if anchor.tilt * grid.coarse_step <= _STEEPEST_ROW
+    ]
+    looks = [
+        _Look(grid, ordinary, anchor, under_q)
+        for ordinary, anchor, under_q in tilted
+        if max(anchor.tilt, under_q) * grid.coarse_step <= _STEEPEST_ROW
     ]
     if not looks:
         return _by_sum(pair, num_selected, num_steps, tail_mass)
@@ -327,15 +331,17 @@ def lower_pair(
     order = np.argsort(ratios, kind="stable")
     error = 2 * num_steps * _error_of_step(pair)
     error += max(look.mass_error() for look in looks)
+    # Q's masses are raised, but what is made of the pair counts them as one at most.
+    whole = max(1.0, floats.raised(math.fsum(cost[kept])))
     return DominatingPair(
         ratios[order],
-        cost[kept][order],
+        cost[kept][order] / whole,
         infinity_mass=floats.lowered(
             sums.probability_of_any([(pair.infinity_mass, num_selected)])
         ),
         zero_mass=0.0,
         bound=Bound.LOWER,
-        mass_error=error,
+        mass_error=error + floats.UNIT_ROUNDOFF,
         ratio_error=2 * error,
     )
 
@@ -389,6 +395,7 @@ class _Look:
         grid: The cells.
         steps: The steps, but for some large ratios.
         anchor: Where it is looked at.
+        under_q: The tilt of Q's law.
     """
 
     def __init__(
@@ -396,10 +403,10 @@ class _Look:
         grid: joint_allocation.Grid,
         steps: joint_allocation.Steps,
         anchor: joint_allocation.Anchor,
+        under_q: float,
     ) -> None:
         self.grid = grid
         _, without = grid.factors(steps, Bound.UPPER)
-        under_q = steps.sketch.tilt_without(anchor.rate, anchor.tilt)
         self._laws = (
             grid.law(
                 list(grid.factors(steps, Bound.LOWER)), anchor.tilt, anchor.changes
