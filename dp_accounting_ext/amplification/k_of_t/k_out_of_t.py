@@ -331,19 +331,32 @@ def lower_pair(
     order = np.argsort(ratios, kind="stable")
     error = 2 * num_steps * _error_of_step(pair)
     error += max(look.mass_error() for look in looks)
-    # Q's masses are raised, but what is made of the pair counts them as one at most.
-    whole = max(1.0, floats.raised(math.fsum(cost[kept])))
+    masses = _one_at_most(cost[kept][order])
     return DominatingPair(
         ratios[order],
-        cost[kept][order] / whole,
+        masses,
         infinity_mass=floats.lowered(
             sums.probability_of_any([(pair.infinity_mass, num_selected)])
         ),
         zero_mass=0.0,
         bound=Bound.LOWER,
-        mass_error=error + floats.UNIT_ROUNDOFF,
+        mass_error=error,
         ratio_error=2 * error,
     )
+
+
+def _one_at_most(masses: FloatArray) -> FloatArray:
+    """Returns Q's masses without those of the smallest ratios, beyond a sum of one.
+
+    Raised masses may add up to more, which counts in what is made of many such pairs.
+    A divergence is no larger without an atom.
+
+    Args:
+        masses: (n,) masses of increasing ratios.
+    """
+    above = np.append(np.cumsum(masses[::-1])[-2::-1], 0.0)
+    kept: FloatArray = np.clip(floats.lowered(1.0) - above, 0.0, masses)
+    return kept
 
 
 def _by_sum(
