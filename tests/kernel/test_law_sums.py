@@ -329,12 +329,11 @@ def test_an_output_too_rare_for_a_float_finds_no_more_than_it_has():
     assert (found <= np.maximum(1e-200, 2 * rates)).all()
 
 
-@pytest.mark.parametrize("steps", [2, 5, 30])
-@pytest.mark.parametrize("delta", [1e-6, 1e-54, 1e-120, 1e-240])
-def test_rare_events_of_few_steps_are_as_tight_as_others(steps, delta):
+@pytest.mark.parametrize(("steps", "count"), [(2, 1), (2, 20), (30, 20)])
+def test_rare_events_of_few_steps_are_as_tight_as_others(steps, count):
     """Sums of few ratios come near zero: these cells must not end there."""
     step = ext.RandomAllocationEvent(dp_accounting.GaussianDpEvent(1.0), 1, steps)
-    for count in (1, 20):
-        accountant = ext.PLDAccountant().compose(step, count)
+    accountant = ext.PLDAccountant().compose(step, count)
+    for delta in (1e-54, 1e-240):
         lower, upper = accountant.get_epsilon_bounds(delta)
         assert lower <= upper <= lower * (1 + 1e-4)
