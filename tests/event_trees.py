@@ -1,6 +1,7 @@
 """Hypothesis strategies for trees of every supported event."""
 
 from collections.abc import Callable
+from collections.abc import Sequence
 import dataclasses
 import functools
 import importlib
@@ -377,16 +378,28 @@ def cases(sizes: Sizes) -> st.SearchStrategy[tuple[Any, NeighborRel]]:
     )
 
 
-def fields_changed(event: Any, change: Callable[[Any], Any]) -> Any:
-    """Returns a tree with a change made to each of its numbers."""
+def fields_changed(
+    event: Any, change: Callable[[Any], Any], names: Sequence[str] = ()
+) -> Any:
+    """Returns a tree with a change made to its numbers, or to those of some names."""
     if isinstance(event, dp_accounting.DpEvent):
-        names = [field.name for field in attr.fields(type(event))]
-        values = {n: fields_changed(getattr(event, n), change) for n in names}
-        if isinstance(event, stock.SelfComposedDpEvent):
-            values["count"] = event.count
+        values = {}
+        for field in attr.fields(type(event)):
+            value = getattr(event, field.name)
+            is_number = not isinstance(value, dp_accounting.DpEvent | list | tuple)
+            # The ledger counts in Python's integers.
+            kept = field.name == "count" if not names else field.name not in names
+            if not (is_number and kept):
+                value = fields_changed(value, change, names)
+            values[field.name] = value
         return type(event)(**values)
     if isinstance(event, list | tuple):
-        return type(event)(fields_changed(item, change) for item in event)
+        return type(event)(
+            item
+            if names and not isinstance(item, dp_accounting.DpEvent)
+            else fields_changed(item, change, names)
+            for item in event
+        )
     return change(event)
 
 

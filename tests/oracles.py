@@ -43,6 +43,33 @@ def allocation_law(
     return law, 1 - (1 - Fraction(pair.infinity_mass)) ** selected
 
 
+def coin_divergence(
+    selected: int, steps: int, kappa: Fraction, *, is_removed: bool = True
+) -> Fraction:
+    """Returns δ of k of t coins, fair but for the k: the number of ones tells all."""
+
+    def ones(tosses: int, chance: Fraction) -> list[Fraction]:
+        return [
+            math.comb(tosses, n) * chance**n * (1 - chance) ** (tosses - n)
+            for n in range(tosses + 1)
+        ]
+
+    q = ones(steps, Fraction(1, 2))
+    first, second = (
+        ones(selected, Fraction(3, 4)),
+        ones(steps - selected, Fraction(1, 2)),
+    )
+    p = [
+        sum(
+            first[n] * second[total - n]
+            for n in range(max(0, total - steps + selected), min(selected, total) + 1)
+        )
+        for total in range(steps + 1)
+    ]
+    gain, cost = (p, q) if is_removed else (q, p)
+    return sum(max(g - kappa * c, Fraction(0)) for g, c in zip(gain, cost, strict=True))
+
+
 def _over_one(numbers: Sequence[Fraction]) -> tuple[list[int], int]:
     """Returns numerators over the common denominator, and it: sums are of integers."""
     common = math.lcm(*{number.denominator for number in numbers})

@@ -1,20 +1,16 @@
 """The Rényi accountant as a user of dp_accounting meets it."""
 
-import copy
 import math
-import pickle
 
 import dp_accounting
 from dp_accounting import dp_event as stock_dp_event
 from dp_accounting import privacy_accountant
 from dp_accounting.rdp import rdp_privacy_accountant
-import newer_events
 import numpy as np
 import pytest
 
 from dp_accounting_ext import dp_event
 from dp_accounting_ext import rdp_accountant
-from dp_accounting_ext.reading import event_table
 
 NeighborRel = privacy_accountant.NeighboringRelation
 Unsupported = privacy_accountant.UnsupportedEventError
@@ -109,28 +105,6 @@ class TestHost:
             assert getattr(ours, name)(target) == pytest.approx(
                 getattr(stock, name)(target), rel=1e-9
             )
-
-
-event_table.register_stock_events(newer_events.MODULE)
-
-
-class TestThreads:
-    @pytest.mark.parametrize(
-        "duplicate",
-        [copy.copy, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))],
-        ids=["copy", "deepcopy", "pickle"],
-    )
-    def test_copies_share_nothing(self, duplicate):
-        ours = accountant().compose(Group(2, Gaussian(2.0)))
-        before = ours.rdp, ours.ledger, ours.get_delta(1.0)
-        twin = duplicate(ours)
-        twin.compose(Group(2, Gaussian(2.0)), 5)
-        assert twin.ledger == SelfComposed(Group(2, Gaussian(2.0)), 6)
-        np.testing.assert_array_equal(ours.rdp, before[0])
-        assert (ours.ledger, ours.get_delta(1.0)) == before[1:]
-        fresh = duplicate(accountant())
-        fresh.compose(Group(3, Gaussian(2.0)))
-        assert twin.get_delta(1.0) > before[2]
 
 
 class TestLimits:

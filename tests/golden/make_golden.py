@@ -294,6 +294,28 @@ def powers() -> Iterator[Row]:
         if rate < 1e-280 and sigma < 0.5:
             both = Composed([Gaussian(sigma), hardly])
             yield row_of("power", both, rate, low, arb(1))
+    for rate, scale in itertools.product((1e-9, 0.01, 0.29, 0.4, 0.7), (0.5, 2.0)):
+        # Up to 1/2g, up to 1/2, and beyond.
+        growth, a = (1 / ball(scale)).exp(), ball(rate)
+        if 2 * a * growth < 1:
+            value = a * growth
+        else:
+            value = 1 - (1 / (4 * a * growth) if rate <= 0.5 else (1 - a) / growth)
+        yield row_of("power", Laplace(scale), rate, value, value)
+    for rate, chance in itertools.product((1e-12, 1e-6, 0.01, 0.5), (1e-3, 0.1)):
+        # Removed: x > c. Added: x < c, where the sample has the rate below c.
+        q, low = ball(chance), quantile(rate)[0]
+        removed = [
+            (1 - q) * normal(ball(c)) + q * normal(ball(c) + 1) for c in quantile(rate)
+        ]
+        c = crossing(
+            lambda x, q=q, low=low, rate=rate: (
+                (1 - q) * normal(ball(low) + x) + q * normal(ball(low) + x - 1) < rate
+            )
+        )
+        added = [normal(ball(low) + c), normal(ball(low) + math.nextafter(c, 9.0))]
+        both = [one.max(other) for one, other in zip(removed, added, strict=True)]
+        yield row_of("power", Sampled(chance, Gaussian(1.0)), rate, *both)
 
 
 def far_out() -> Iterator[Row]:
@@ -397,6 +419,15 @@ def renyi() -> Iterator[Row]:
         )
         value = total.log() / (order - 1)
         yield row(Sampled(rate, Gaussian(sigma)), float(order), value)
+    for rate, order in itertools.product((0.01, 0.3), (2, 3, 8)):
+        # Of two noises on one sample, by the binomial theorem.
+        q, b, total = ball(rate), ball(2.0), balls.ZERO
+        for i in range(order + 1):
+            laplace = i * ((i - 1) / b).exp() + (i - 1) * (-i / b).exp()
+            moment = (ball(i) * (i - 1) / 2).exp() * laplace / (2 * i - 1)
+            total += math.comb(order, i) * q**i * (1 - q) ** (order - i) * moment
+        event = Sampled(rate, Composed([Gaussian(1.0), Laplace(2.0)]))
+        yield row(event, float(order), total.log() / (order - 1))
     for sigma, steps in itertools.product((0.5, 1.0, 3.0), (2, 5, 40)):
         # Order 2 of 1 of t: E Z² = 1 + (e^{1/σ²} − 1)/t; and 3 likewise.
         grown = (1 / ball(sigma) ** 2).exp() - 1

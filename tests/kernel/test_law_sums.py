@@ -8,7 +8,6 @@ import dp_accounting
 from hypothesis import example
 from hypothesis import given
 from hypothesis import strategies as st
-import mpmath
 import numpy as np
 import pytest
 
@@ -165,59 +164,6 @@ def test_a_convolution_errs_by_what_is_claimed(masses, others):
     for value, truth in zip(found.tolist(), exact, strict=True):
         if truth > lattice_law.TINY:
             assert abs(Fraction(value) - truth) <= bound * truth
-
-
-@pytest.mark.parametrize("axis", list(Axis))
-@pytest.mark.parametrize("loss", [300.0, 340.0, 380.0, 600.0, 690.0])
-@pytest.mark.parametrize("count", [2, 3, 7])
-@pytest.mark.parametrize("cells", [0, 16])
-def test_losses_that_hardly_fit_floats(axis, loss, count, cells):
-    """Two outcomes with losses ±x: binomial laws, with 60 digits."""
-    found = {}
-    with mpmath.workdps(60):
-        rare = 1 / (1 + mpmath.exp(mpmath.mpf(loss)))
-        outcomes = [
-            (mpmath.binomial(count, k) * rare ** (count - k) * (1 - rare) ** k, k)
-            for k in range(count + 1)
-        ]
-        if axis is Axis.LOSS:
-            truth = [(m, mpmath.mpf(loss) * (2 * k - count)) for m, k in outcomes]
-        else:
-            # Under Q the likely outcome has the small ratio.
-            truth = []
-            for m, k in outcomes:
-                high, low = count - k, k
-                ratio = high * mpmath.exp(loss) + low * mpmath.exp(-mpmath.mpf(loss))
-                truth.append((m * ratio / count, mpmath.log(ratio / count)))
-    for bound in Bound:
-        masses = np.array([1.0 / (1 + math.exp(-loss)), math.exp(-loss)])
-        step = dominating_pair.DominatingPair(
-            np.exp([-loss, loss]), masses, 0.0, 0.0, bound, 1e-15, 1e-13
-        )
-        atoms = law_sums.of_pair(step, axis)
-        if cells:
-            atoms = on_the_lattice(atoms, count, cells)
-        else:
-            fine = lattice_law.Resolution()
-            atoms = law_sums.sum_of(
-                [(lambda atoms=atoms: atoms, count)], bound, fine, 1e-30, both=False
-            )
-        pair = law_sums.read(atoms, count if axis is Axis.RATIO else 1)
-        found[bound] = pair.profile(Direction.REMOVE)
-    asked = np.array([0.5, 0.9, 0.99, 1.0, 1.3, 1.9]) * loss
-    for epsilon, low, high in zip(
-        asked,
-        found[Bound.LOWER].deltas(asked),
-        found[Bound.UPPER].deltas(asked),
-        strict=True,
-    ):
-        with mpmath.workdps(60):
-            value = mpmath.fsum(
-                m * -mpmath.expm1(mpmath.mpf(epsilon) - x)
-                for m, x in truth
-                if x > epsilon
-            )
-            assert low <= value * (1 + mpmath.mpf(1e-11)) <= high * (1 + 1e-9) + 1e-290
 
 
 def test_nothing_is_lost_of_an_upper_law():
