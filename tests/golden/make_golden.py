@@ -200,7 +200,7 @@ def closed_forms() -> Iterator[Row | None]:
 
 def few_outcomes() -> Iterator[tuple[Any, NeighborRel]]:
     """Yields events that are enumerated exactly."""
-    for noise in (0.1, 0.5):
+    for noise in (1e-9, 0.1, 0.5, 0.999):
         for buckets, count in ((2, 1), (2, 30), (2, 500), (5, 6)):
             for relation in (REPLACE, SPECIAL):
                 yield Runs(Response(noise, buckets), count), relation
@@ -339,6 +339,13 @@ def far_out() -> Iterator[Row]:
         if shown > RARE:
             event = Allocation(Gaussian(sigma), 1, 2)
             yield row_of("delta", event, epsilon, shown, high)
+    for rho, deviations in itertools.product((1e-6, 1.0, 30.0), (-1.0, 1.0, 5.0)):
+        # A Gaussian has these divergences; nothing bounds them all from above.
+        mean = (2 * ball(rho)).sqrt()
+        epsilon = rho + deviations * math.sqrt(2 * rho)
+        if epsilon > 0:
+            low = gaussian_delta(mean)(epsilon)[0]
+            yield row_of("delta", stock.ZCDpEvent(rho, 0.0), epsilon, low, arb(1))
     # Twice a rare sample of rare outputs; and registered masses among the denormals.
     rare = Sampled(1.75e-10, DiscreteLaplace(372.45, 1))
     tasks = [(Runs(rare, 2), (1.0, 340.0, 349.5, 690.0, 699.7, 705.0))]

@@ -1,15 +1,11 @@
 """Every event of the table: special values, what is refused, and events of others."""
 
-import math
-
 import asked
 import attr
 import dp_accounting
 from dp_accounting import dp_event as stock_events
 from dp_accounting import privacy_accountant
-import mpmath
 import numpy as np
-import oracles
 import pytest
 
 import dp_accounting_ext as ext
@@ -51,18 +47,6 @@ class TestRegister:
         accountant = accountant_of(StaircaseEvent(0.5), 20)
         assert accountant.get_epsilon(1e-6) < 10.0
         assert accountant.get_epsilon(0.0) == pytest.approx(10.0)
-        sampled = accountant_of(ext.RandomAllocationEvent(StaircaseEvent(0.5), 1, 9))
-        # Nine ratios of e^±½, the mean of which is binomial but for its scale.
-        with mpmath.workdps(40):
-            growth = mpmath.exp(0.5)
-            up = 1 / (1 + growth)
-            p, q = [], []
-            for ups in range(10):
-                q.append(math.comb(9, ups) * up**ups * (1 - up) ** (9 - ups))
-                p.append(q[-1] * (ups * growth + (9 - ups) / growth) / 9)
-        for epsilon in (0.1, 0.42):
-            truth = max(oracles.discrete_deltas(p, q, epsilon).values())
-            assert truth <= sampled.get_delta(epsilon) <= truth * (1 + 1e-2)
 
     def test_inner_events_are_read_by_the_reader(self, own_table):
         ext.PLDAccountant.register(
