@@ -504,6 +504,27 @@ def few_outcomes(draw: Any) -> registered.DiscreteEvent:
     return registered.DiscreteEvent(*map(tuple, laws))
 
 
+@st.composite
+def edge_runs(draw: Any, *, most: int = 12) -> Any:
+    """Runs with an output that one dataset hardly ever has, and something else or not.
+
+    Of several it is less than a float in one of them, and likely in the other.
+    """
+    rare = st.sampled_from([1e-308, 1e-291, 1e-200, 1e-163, 1e-143, 1e-30])
+    chance = draw(rare | st.sampled_from(beside(1e-320, 1e-100)))
+    likely, share, other = (draw(st.floats(1e-3, 0.4)) for _ in range(3))
+    laws = [(chance, share, 1 - share - chance), (likely, other, 1 - other - likely)]
+    event = registered.DiscreteEvent(*laws[:: draw(st.sampled_from([1, -1]))])
+    kind = draw(st.sampled_from(["alone", "alone", "sample", "allocation"]))
+    if kind == "sample":
+        event = stock.PoissonSampledDpEvent(0.25, event)
+    elif kind == "allocation":
+        event = ext.RandomAllocationEvent(event, 1, draw(st.integers(2, 3)))
+    runs = stock.SelfComposedDpEvent(event, draw(straddling(most, 2)))
+    besides = draw(st.just([]) | st.lists(edge_leaves(), min_size=1, max_size=1))
+    return stock.ComposedDpEvent([runs, *besides])
+
+
 def edge_leaves(*, discrete: bool = False, given: bool = True) -> Events:
     """Mechanisms whose losses are tiny or huge."""
     kinds = [
