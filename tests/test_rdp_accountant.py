@@ -88,24 +88,6 @@ class TestHost:
         assert ours.orders.tolist() == list(rdp_privacy_accountant.DEFAULT_RDP_ORDERS)
         assert ours.neighboring_relation is NeighborRel.ADD_OR_REMOVE_ONE
 
-    def test_stock_events_are_the_stock_s(self):
-        tree = Composed(
-            [
-                SelfComposed(Poisson(0.01, Gaussian(1.1)), 100),
-                Gaussian(4.0),
-                dp_accounting.LaplaceDpEvent(9.0),
-                dp_accounting.ZCDpEvent(0.01),
-            ]
-        )
-        orders = [2.0, 4.0, 8.0, 32.0]
-        ours = accountant(orders=orders).compose(tree)
-        stock = rdp_privacy_accountant.RdpAccountant(orders).compose(tree)
-        np.testing.assert_allclose(ours.rdp, stock.rdp, rtol=1e-10)
-        for name, target in (("get_epsilon", 1e-6), ("get_delta", 2.0)):
-            assert getattr(ours, name)(target) == pytest.approx(
-                getattr(stock, name)(target), rel=1e-9
-            )
-
 
 class TestLimits:
     def test_orders_of_any_size(self):

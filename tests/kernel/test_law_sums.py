@@ -12,12 +12,10 @@ import numpy as np
 import pytest
 
 import dp_accounting_ext as ext
-from dp_accounting_ext.bounds import trade_off
 from dp_accounting_ext.kernel import composition
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import lattice_law
 from dp_accounting_ext.kernel import law_sums
-from dp_accounting_ext.kernel import pair
 from dp_accounting_ext.pairs import gaussian
 
 Axis = lattice_law.Axis
@@ -209,39 +207,6 @@ def test_each_direction_is_accurate_in_its_own_tail(count):
                     assert truth * 0.95 <= found <= truth * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("count", [2, 3, 7])
-@pytest.mark.parametrize("cells", [0, 64])
-@pytest.mark.parametrize("rare", [Fraction(1, 10**163), Fraction(1, 10**270)])
-def test_what_p_hardly_ever_does_is_in_q_s_sink(rare, cells, count):
-    """Of P it is less than any float, of Q much: e^loss does not fit one either."""
-    p, q = [rare, 1 - rare], [Fraction(1, 5), Fraction(4, 5)]
-    first, second = (list(law) for law in composed(p, q, count))
-    read = profiles(p, q, Axis.LOSS, count, cells)
-    for epsilon in (0.5, 300.0, 650.0):
-        kappa = Fraction(math.exp(epsilon))
-        truth = delta(second, first, kappa)
-        at = np.array([epsilon])
-        found = {b: read[b].profile(Direction.ADD).deltas(at)[0] for b in Bound}
-        assert found[Bound.UPPER] == 1 or found[Bound.UPPER] >= truth
-        assert found[Bound.LOWER] <= truth
-
-
-def test_nothing_is_found_at_no_rate_where_losses_are_finite():
-    """Losses of 750 nats: Q's masses are less than any float, but positive."""
-    law = pair.Pair(
-        np.array([-750.0, 750.0]),
-        np.array([0.0, 1.0]),
-        np.array([1.0, 0.0]),
-        0.0,
-        0.0,
-        Bound.LOWER,
-    )
-    for each in (law, law.swapped()):
-        found = trade_off.Curve(each).true_positive_rates(np.array([0.0, 1e-250]))
-        assert found[0] == 0
-        assert found[1] > 0.99
-
-
 def test_cells_of_thousands_of_nats_leave_lower_laws_numbers():
     p, q = [Fraction(1, 3), Fraction(2, 3)], [1 - Fraction(1, 10**80)]
     law = pair_of(p, [*q, 1 - q[0]], Bound.LOWER)
@@ -257,22 +222,6 @@ def test_cells_of_thousands_of_nats_leave_lower_laws_numbers():
         deltas = found.deltas(np.array([0.0, 1e3, 2.4e6, 3.7e6]))
         assert ((deltas >= 0) & (deltas <= 1)).all()
         assert deltas[-1] == 0
-
-
-def test_an_output_too_rare_for_a_float_finds_no_more_than_it_has():
-    """Near the rate that is spent on it: its ratio of e^600 is not to be used."""
-    law = pair.Pair(
-        np.array([600.0, -1e-9]),
-        np.array([1e-200, 1.0]),
-        np.array([0.0, 1.0]),
-        0.0,
-        0.0,
-        Bound.LOWER,
-        shift=1e-12,
-    )
-    rates = np.array([1e-300, 1e-299, 1e-250])
-    found = trade_off.Curve(law).true_positive_rates(rates)
-    assert (found <= np.maximum(1e-200, 2 * rates)).all()
 
 
 @pytest.mark.parametrize(("steps", "count"), [(2, 1), (2, 20), (30, 20)])

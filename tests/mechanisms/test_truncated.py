@@ -170,23 +170,6 @@ def test_chances(size, members, most):
     assert 0 <= included - Fraction(sampling.inclusion()) <= 1e-8
 
 
-@pytest.mark.parametrize("members", [3, 6, 9])
-@pytest.mark.parametrize("most", [9, 12, 14])
-@pytest.mark.parametrize("room", [0, 1, 2])
-def test_more_room_has_one_law_above(members, most, room):
-    """Of every batch with more room: each tail is no more than that of the law."""
-    size, rate = 20, 0.3
-    sampling = truncated.Sampling(size, rate, most)
-    above = dict(sampling.most_of_members(members, room))
-    for number, chances in sampling.chances(members, max(most - members, 0)):
-        if most - number > room:
-            total = math.fsum(chance for _, chance in chances)
-            for least in range(1, members + 1):
-                tail = math.fsum(c for i, c in chances if i >= least) / total
-                bound = math.fsum(c for i, c in above.items() if i >= least)
-                assert tail <= bound
-
-
 def of_noise_told(sampling, sigma, members, replaced, epsilon):
     """Returns δ of others at −1 in a direction of their own, by quadrature."""
     joint = list(sampling.chances(members, 0))

@@ -86,23 +86,6 @@ class TestRegister:
         with pytest.raises(ArithmeticError, match="is above the upper one"):
             accountant_of(StaircaseEvent(1.0)).get_delta_bounds(3.0)
 
-    def test_upstreams_random_allocation_where_it_exists(self, own_table):
-        @attr.s(frozen=True, slots=True, auto_attribs=True)
-        class RandomAllocationDpEvent(dp_accounting.DpEvent):
-            event: dp_accounting.DpEvent
-            num_selected: int
-            num_steps: int
-
-        class FutureModule:
-            pass
-
-        FutureModule.RandomAllocationDpEvent = RandomAllocationDpEvent
-        event_table.register_stock_events(FutureModule)
-        fields = Gaussian(1.0), 2, 11
-        upstream = accountant_of(RandomAllocationDpEvent(*fields))
-        ours = accountant_of(ext.RandomAllocationEvent(*fields))
-        assert upstream.get_epsilon(1e-6) == ours.get_epsilon(1e-6)
-
 
 def test_every_stock_event_has_a_builder_or_is_refused():
     """A stock event that is new is refused, and never read as something else."""
