@@ -4,6 +4,7 @@ from dp_accounting import dp_event as stock
 import event_trees
 from hypothesis import given
 from hypothesis import strategies as st
+from lawful import NeighborRel
 from lawful import accountant_of
 from lawful import any_trees
 from lawful import assert_meet
@@ -80,10 +81,23 @@ def test_rates_of_zero_and_one(event, delta):
 
 
 @law
-@given(any_trees, st.floats(0.1, 1.0), st.floats(0.1, 1.0), deltas)
-def test_a_sample_of_a_sample(event, rate, other, delta):
-    twice = accountant_of(Poisson(rate, ext.PLDSubsampleEvent(other, event)))
-    once = accountant_of(Poisson(rate * other, event))
+@given(
+    any_trees,
+    st.floats(0.1, 1.0),
+    st.floats(0.1, 1.0),
+    st.sampled_from([1, 1, 3]),
+    st.sampled_from(list(NeighborRel)),
+    deltas,
+)
+def test_a_sample_of_a_sample(event, rate, other, size, relation, delta):
+    """Of a group too, and of any relation."""
+    trees = [
+        Poisson(rate, ext.PLDSubsampleEvent(other, event)),
+        Poisson(rate * other, event),
+    ]
+    if size > 1:
+        trees = [ext.GroupSubsampledEvent(size, tree) for tree in trees]
+    twice, once = (accountant_of(tree, relation=relation) for tree in trees)
     # The product of the rates is rounded.
     for one, same in zip(brackets(twice, delta), brackets(once, delta), strict=True):
         assert one[0] <= same[1] * (1 + 1e-9) + 1e-12

@@ -17,39 +17,6 @@ Composed = dp_accounting.ComposedDpEvent
 SelfComposed = dp_accounting.SelfComposedDpEvent
 NonPrivate = dp_accounting.NonPrivateDpEvent
 
-# A tree, and the sample that it is.
-SAME = [
-    (Poisson(0.2, Poisson(0.5, Gaussian(1.0))), Poisson(0.1, Gaussian(1.0))),
-    (Poisson(0.3, Poisson(0.7, Laplace(2.0))), Poisson(0.21, Laplace(2.0))),
-    (
-        Poisson(0.1, SelfComposed(Gaussian(2.0), 4)),
-        Poisson(0.1, Gaussian(1.0)),
-    ),
-    (
-        Poisson(0.5, Poisson(0.2, Composed([Gaussian(3.0), Gaussian(4.0)]))),
-        Poisson(0.1, Gaussian(2.4)),
-    ),
-    (Poisson(0.4, Poisson(0.5, NonPrivate())), Poisson(0.2, NonPrivate())),
-    (
-        Poisson(0.4, Composed([Gaussian(1.0), Gaussian(0.0)])),
-        Poisson(0.4, NonPrivate()),
-    ),
-]
-
-
-@pytest.mark.parametrize("relation", list(NeighborRel))
-@pytest.mark.parametrize("size", [1, 3])
-@pytest.mark.parametrize(("tree", "sample"), SAME)
-def test_a_sample_of_a_sample_is_one(tree, sample, size, relation):
-    found, known = (
-        ext.PLDAccountant(relation)
-        .compose(ext.GroupSubsampledEvent(size, event), 3)
-        .get_delta_bounds(1.0)
-        for event in (tree, sample)
-    )
-    assert found[0] <= known[1] and known[0] <= found[1]
-    assert found == pytest.approx(known, rel=1e-9)
-
 
 def test_what_is_merged_lies_on_either_side():
     rates = (0.1, 0.3, 0.7)
