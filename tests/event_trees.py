@@ -198,7 +198,9 @@ def batches_of_any(draw: Any, sizes: Sizes, members: int = 1) -> Any:
     """Batches without replacement that run a tree."""
     batch = draw(st.integers(1, 4))
     size = draw(st.integers(batch + members, 20))
-    inner = draw(sampled_trees(dataclasses.replace(sizes, depth=1)))
+    # Of few outputs, with and without a record as unlike as they may be, or any.
+    few = discrete_events() if sizes.given else st.nothing()
+    inner = draw(few | sampled_trees(dataclasses.replace(sizes, depth=1)))
     return stock.SampledWithoutReplacementDpEvent(size, batch, inner)
 
 

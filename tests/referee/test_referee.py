@@ -46,6 +46,7 @@ KINDS = {
     "longer": (event_trees.sampled_trees(LONGER), [ADD]),
     "extremes": (event_trees.sampled_trees(EXTREME), [ADD]),
     "batches": (event_trees.record_trees(SMALL), [ADD]),
+    "batches of any": (event_trees.batches_of_any(SMALL), [ADD, REPLACE, SPECIAL]),
     "replaced": (event_trees.replaced_trees(SMALL), [REPLACE]),
     "special": (event_trees.special_trees(SMALL), [SPECIAL]),
     "groups": (event_trees.group_trees(SMALL), [ADD]),
