@@ -9,6 +9,7 @@ did. `PYTHONPATH` has the package, the tests, and those of laws and referee.
 from collections.abc import Callable
 from collections.abc import Iterator
 import importlib
+import itertools
 import os
 import sys
 import time
@@ -17,10 +18,10 @@ import traceback
 import hypothesis
 import test_referee
 
-# Before the next one has its turn. Laws take less time than the referee.
-EXAMPLES, LAW_EXAMPLES = 3, 6
+# Before the next one has its turn: few, so that a minute is enough for each.
+EXAMPLES, LAW_EXAMPLES = 2, 2
 # Trees with parameters at their ends have most of the turns.
-EDGES = ("edges", "edges of few", "mixed edges", "mixed extremes")
+EDGES = ("edges", "edges of few", "edges of runs", "mixed edges", "mixed extremes")
 LAWS = ("trees", "relations", "accountants", "renyi", "trade_off", "matrices")
 MOST = 300  # Letters of what is told.
 Turn = tuple[str, Callable[[int], None]]
@@ -60,13 +61,13 @@ def laws() -> list[Turn]:
 def turns() -> Iterator[Turn]:
     """Yields what is tried, for ever."""
     others = [kind for kind in test_referee.KINDS if kind not in EDGES]
+    kinds = itertools.cycle(itertools.chain(*zip(itertools.cycle(EDGES), others)))
     every = laws()
     while True:
-        for place, kind in enumerate(others):
-            yield of_kind(EDGES[place % len(EDGES)])
-            yield of_kind(EDGES[(place + 1) % len(EDGES)])
-            yield of_kind(kind)
-            yield from every[place :: len(others)]
+        for place, law in enumerate(every):
+            yield law
+            if place % 2:
+                yield of_kind(next(kinds))
 
 
 def main() -> int:

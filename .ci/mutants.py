@@ -43,7 +43,7 @@ TARGETS = {
         ["tests/wpm/exact_draw"],
     ),
     "amplification": (
-        ["dp_accounting_ext/amplification/*.py"],
+        ["dp_accounting_ext/amplification/**/*.py"],
         ["tests/amplification", *LAWS],
     ),
 }

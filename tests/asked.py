@@ -28,17 +28,6 @@ class Asked:
     def upper_delta(self, epsilon):
         return float(self.bounds.upper_deltas(np.array([epsilon]))[0])
 
-    def lower_delta(self, epsilon):
-        return float(self.bounds.lower_deltas(np.array([epsilon]))[0])
-
-    def epsilon_bounds(self, delta):
-        lower, upper = self.bounds.epsilon_bounds(np.array([delta]))
-        return float(lower[0]), float(upper[0])
-
-    def delta_bounds(self, epsilon):
-        lower, upper = self.bounds.delta_bounds(np.array([epsilon]))
-        return float(lower[0]), float(upper[0])
-
 
 def bounds_of(counts, interval=1e-4):
     return Asked(privacy_bounds.PrivacyBounds(counts, interval))

@@ -1,6 +1,7 @@
 """Hypothesis strategies for trees of every supported event."""
 
 from collections.abc import Callable
+from collections.abc import Sequence
 import dataclasses
 import functools
 import importlib
@@ -12,7 +13,6 @@ import attr
 import dp_accounting
 from dp_accounting import dp_event as stock
 from dp_accounting import privacy_accountant
-from hypothesis import assume
 from hypothesis import strategies as st
 import newer_events
 import numpy as np
@@ -72,7 +72,8 @@ def rates(sizes: Sizes) -> st.SearchStrategy[float]:
     usual = log_scale(0.01, 1.0)
     if not sizes.extremes:
         return usual
-    return usual | log_scale(1e-8, 1.0) | st.sampled_from([0.0, 1.0, 1e-12, 1 - 1e-9])
+    ends = [0.0, 1.0, 1e-12, 1e-100, 1 - 1e-9]
+    return usual | log_scale(1e-8, 1.0) | st.sampled_from(ends)
 
 
 def gaussians(sizes: Sizes) -> Events:
@@ -197,7 +198,9 @@ def batches_of_any(draw: Any, sizes: Sizes, members: int = 1) -> Any:
     """Batches without replacement that run a tree."""
     batch = draw(st.integers(1, 4))
     size = draw(st.integers(batch + members, 20))
-    inner = draw(sampled_trees(dataclasses.replace(sizes, depth=1)))
+    # Of few outputs, with and without a record as unlike as they may be, or any.
+    few = discrete_events() if sizes.given else st.nothing()
+    inner = draw(few | sampled_trees(dataclasses.replace(sizes, depth=1)))
     return stock.SampledWithoutReplacementDpEvent(size, batch, inner)
 
 
@@ -376,16 +379,28 @@ def cases(sizes: Sizes) -> st.SearchStrategy[tuple[Any, NeighborRel]]:
     )
 
 
-def fields_changed(event: Any, change: Callable[[Any], Any]) -> Any:
-    """Returns a tree with a change made to each of its numbers."""
+def fields_changed(
+    event: Any, change: Callable[[Any], Any], names: Sequence[str] = ()
+) -> Any:
+    """Returns a tree with a change made to its numbers, or to those of some names."""
     if isinstance(event, dp_accounting.DpEvent):
-        names = [field.name for field in attr.fields(type(event))]
-        values = {n: fields_changed(getattr(event, n), change) for n in names}
-        if isinstance(event, stock.SelfComposedDpEvent):
-            values["count"] = event.count
+        values = {}
+        for field in attr.fields(type(event)):
+            value = getattr(event, field.name)
+            is_number = not isinstance(value, dp_accounting.DpEvent | list | tuple)
+            # The ledger counts in Python's integers.
+            kept = field.name == "count" if not names else field.name not in names
+            if not (is_number and kept):
+                value = fields_changed(value, change, names)
+            values[field.name] = value
         return type(event)(**values)
     if isinstance(event, list | tuple):
-        return type(event)(fields_changed(item, change) for item in event)
+        return type(event)(
+            item
+            if names and not isinstance(item, dp_accounting.DpEvent)
+            else fields_changed(item, change, names)
+            for item in event
+        )
     return change(event)
 
 
@@ -463,7 +478,10 @@ def few_outcomes(draw: Any) -> registered.DiscreteEvent:
     The last output has what the others leave.
     """
     size = draw(st.integers(1, 6))
-    rare = st.sampled_from([1e-318, 5e-324, 1e-308, 1e-291, 1e-200, 1e-30, 1e-9])
+    # Squares of some are less than any float.
+    rare = st.sampled_from(
+        [1e-318, 5e-324, 1e-308, 1e-291, 1e-200, 1e-163, 1e-30, 1e-9]
+    )
     rare |= st.sampled_from(beside(1e-320, 1e-100))
     mass = st.floats(0.01, 0.9 / 6) | rare | st.just(0.0)
     kind = draw(st.sampled_from(["any", "comb", "any"]))
@@ -474,7 +492,7 @@ def few_outcomes(draw: Any) -> registered.DiscreteEvent:
         return registered.DiscreteEvent(*(tuple(map(float, law)) for law in both))
     laws = [[draw(mass) for _ in range(size)] for _ in range(2)]
     place, loss, mass = draw(st.integers(0, size - 1)), draw(losses()), draw(rare)
-    likely = mass * math.exp(min(loss, 709.0))
+    likely = draw(st.sampled_from([mass * math.exp(min(loss, 709.0)), 0.05]))
     if draw(st.booleans()) and likely < 0.1:
         # One output that is far likelier with the record, or without it.
         laws[0][place], laws[1][place] = mass, likely
@@ -482,9 +500,31 @@ def few_outcomes(draw: Any) -> registered.DiscreteEvent:
     places = draw(st.tuples(st.integers(0, size), st.integers(0, size)))
     for law, place in zip(laws, places, strict=True):
         law.insert(place, 1 - sum(law))
-    # At least one output that is likely in both.
-    assume(any(min(a, b) > 1e-250 for a, b in zip(*laws, strict=True)))
+    if not any(min(a, b) > 1e-250 for a, b in zip(*laws, strict=True)):
+        # At least one output is likely in both.
+        laws = [[*(x / 2 for x in law), 0.5] for law in laws]
     return registered.DiscreteEvent(*map(tuple, laws))
+
+
+@st.composite
+def edge_runs(draw: Any, *, most: int = 12) -> Any:
+    """Runs with an output that one dataset hardly ever has, and something else or not.
+
+    Of several it is less than a float in one of them, and likely in the other.
+    """
+    rare = st.sampled_from([1e-308, 1e-291, 1e-200, 1e-163, 1e-143, 1e-30])
+    chance = draw(rare | st.sampled_from(beside(1e-320, 1e-100)))
+    likely, share, other = (draw(st.floats(1e-3, 0.4)) for _ in range(3))
+    laws = [(chance, share, 1 - share - chance), (likely, other, 1 - other - likely)]
+    event = registered.DiscreteEvent(*laws[:: draw(st.sampled_from([1, -1]))])
+    kind = draw(st.sampled_from(["alone", "alone", "sample", "allocation"]))
+    if kind == "sample":
+        event = stock.PoissonSampledDpEvent(0.25, event)
+    elif kind == "allocation":
+        event = ext.RandomAllocationEvent(event, 1, draw(st.integers(2, 3)))
+    runs = stock.SelfComposedDpEvent(event, draw(straddling(most, 2)))
+    besides = draw(st.just([]) | st.lists(edge_leaves(), min_size=1, max_size=1))
+    return stock.ComposedDpEvent([runs, *besides])
 
 
 def edge_leaves(*, discrete: bool = False, given: bool = True) -> Events:

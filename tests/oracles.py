@@ -43,6 +43,33 @@ def allocation_law(
     return law, 1 - (1 - Fraction(pair.infinity_mass)) ** selected
 
 
+def coin_divergence(
+    selected: int, steps: int, kappa: Fraction, *, is_removed: bool = True
+) -> Fraction:
+    """Returns δ of k of t coins, fair but for the k: the number of ones tells all."""
+
+    def ones(tosses: int, chance: Fraction) -> list[Fraction]:
+        return [
+            math.comb(tosses, n) * chance**n * (1 - chance) ** (tosses - n)
+            for n in range(tosses + 1)
+        ]
+
+    q = ones(steps, Fraction(1, 2))
+    first, second = (
+        ones(selected, Fraction(3, 4)),
+        ones(steps - selected, Fraction(1, 2)),
+    )
+    p = [
+        sum(
+            first[n] * second[total - n]
+            for n in range(max(0, total - steps + selected), min(selected, total) + 1)
+        )
+        for total in range(steps + 1)
+    ]
+    gain, cost = (p, q) if is_removed else (q, p)
+    return sum(max(g - kappa * c, Fraction(0)) for g, c in zip(gain, cost, strict=True))
+
+
 def _over_one(numbers: Sequence[Fraction]) -> tuple[list[int], int]:
     """Returns numerators over the common denominator, and it: sums are of integers."""
     common = math.lcm(*{number.denominator for number in numbers})
@@ -127,26 +154,6 @@ def stored_delta(pair, epsilon: float, direction) -> mpmath.mpf:
         if is_remove:
             return mpmath.mpf(pair.infinity_mass) + excess
         return mpmath.mpf(pair.zero_mass) + kappa * excess
-
-
-def binomial_shifts(
-    members: int, chance, step, *, draws_from: int = 1
-) -> list[tuple[mpmath.mpf, mpmath.mpf]]:
-    """Returns shifts i·step with binomial weights, to some 40 digits.
-
-    Args:
-        members: How many are drawn, each on its own.
-        chance: Probability of each, times `draws_from`.
-        step: Shift of one, as a quotient (numerator, denominator).
-        draws_from: What the chance is out of.
-    """
-    with mpmath.workdps(60):
-        p = mpmath.mpf(chance) / draws_from
-        unit = mpmath.mpf(step[0]) / mpmath.mpf(step[1])
-        return [
-            (i * unit, mpmath.binomial(members, i) * p**i * (1 - p) ** (members - i))
-            for i in range(members + 1)
-        ]
 
 
 def _gaussian_below(x: mpmath.mpf) -> mpmath.mpf:
@@ -268,30 +275,3 @@ def _shift_mixture_deltas(
         at = crossing(1 / kappa)
         add = below(q, at) - kappa * below(p, at)
         return {"remove": max(remove, mpmath.mpf(0)), "add": max(add, mpmath.mpf(0))}
-
-
-def laplace_delta(scale: float, epsilon: float) -> mpmath.mpf:
-    """Returns δ of Lap(1, b) against Lap(0, b): 1 − e^{(ε − 1/b)/2} in its range."""
-    with mpmath.workdps(60):
-        largest = 1 / mpmath.mpf(scale)
-        e = mpmath.mpf(epsilon)
-        if e >= largest:
-            return mpmath.mpf(0)
-        if e <= -largest:
-            return 1 - mpmath.exp(e)
-        return 1 - mpmath.exp((e - largest) / 2)
-
-
-def discrete_deltas(
-    p: Sequence[mpmath.mpf], q: Sequence[mpmath.mpf], epsilon: float
-) -> dict[str, mpmath.mpf]:
-    """Returns δ of two laws on the same outcomes at ε, both ways."""
-    with mpmath.workdps(60):
-        kappa = mpmath.exp(mpmath.mpf(epsilon))
-        zero = mpmath.mpf(0)
-        return {
-            "remove": sum(
-                (max(a - kappa * b, zero) for a, b in zip(p, q, strict=True))
-            ),
-            "add": sum((max(b - kappa * a, zero) for a, b in zip(p, q, strict=True))),
-        }

@@ -79,7 +79,8 @@ class Discrete(mechanisms.Mechanism):
             (math.nextafter if is_upper else _below)(float(sink), 1.0) if sink else 0.0
             for sink in sinks
         ]
-        ratios, masses = (np.array(row) for row in zip(*atoms, strict=True))
+        # Where no output has a ratio that fits a float, an atom without mass.
+        ratios, masses = np.array(atoms or [(1.0, 0.0)]).T
         return dominating_pair.DirectedPairs.same(
             dominating_pair.DominatingPair(
                 ratios, masses, *ends, bound, _ROUNDING, _ROUNDING

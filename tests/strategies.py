@@ -24,3 +24,9 @@ def pairs(draw, bound, *, most_atoms=4, sinks=True):
     masses *= (1 - zero) / masses.sum()
     ratios *= (1 - infinity) / (ratios @ masses)
     return dominating_pair.DominatingPair(ratios, masses, infinity, zero, bound)
+
+
+def coin(bound, **errors):
+    """A bit that is uniform without the record and 1 in 3 of 4 cases with it."""
+    law = np.array([0.5, 1.5]), np.array([0.5, 0.5])
+    return dominating_pair.DominatingPair(*law, 0.0, 0.0, bound, **errors)

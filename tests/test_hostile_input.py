@@ -162,7 +162,7 @@ EXTREMES = [
     (Poisson(1e-100, Gaussian(1.0)), 10),
     (Poisson(1e-100, Laplace(1.0)), 1),
     (Poisson(1 - 1e-16, Gaussian(1.0)), 10),
-    (ext.RandomAllocationEvent(Gaussian(0.03), 1, 1000), 1),
+    (ext.RandomAllocationEvent(Gaussian(0.03), 1, 50), 1),
     (ext.RandomAllocationEvent(Gaussian(1.0), 10**9 - 1, 10**9), 1),
     (stock_events.DiscreteLaplaceDpEvent(1e-5, 10**6), 3),
     (stock_events.TruncatedSubsampledGaussianDpEvent(10**12, 0.01, 5 * 10**9, 1.0), 1),

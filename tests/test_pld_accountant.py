@@ -1,8 +1,6 @@
 """The accountant as a user of dp_accounting meets it."""
 
-import copy
 import math
-import pickle
 
 import dp_accounting
 import numpy as np
@@ -75,21 +73,10 @@ class TestSpecialValues:
 
 
 class TestManyQuestions:
-    """Arrays in, arrays out; and no answer depends on what else was asked."""
-
-    EVENTS = (
-        dp_accounting.PoissonSampledDpEvent(0.01, Gaussian(1.0)),
-        dp_accounting.LaplaceDpEvent(3.0),
-        allocation(1.0, 1, 20),
-        ext.GroupSubsampledEvent(
-            2, dp_accounting.PoissonSampledDpEvent(0.1, Gaussian(2.0))
-        ),
-    )
-    DELTAS = (-0.1, 0.0, 1e-30, 1e-12, 1e-6, 1e-3, 0.2, 1.0, 3.0)
-    EPSILONS = (-math.inf, -50.0, -0.5, 0.0, 0.3, 1.0, 4.0, 1e4, math.inf)
+    """Arrays in, arrays out; in their shape."""
 
     def test_shapes_are_kept(self):
-        accountant = composed(self.EVENTS[1], 2)
+        accountant = composed(dp_accounting.LaplaceDpEvent(3.0), 2)
         deltas = np.geomspace(1e-9, 0.1, 6).reshape(2, 3)
         epsilons = accountant.get_epsilon(deltas)
         assert epsilons.shape == (2, 3)
@@ -100,24 +87,3 @@ class TestManyQuestions:
         assert accountant.get_delta(np.zeros((0, 4))).shape == (0, 4)
         assert type(accountant.get_epsilon(np.float32(1e-3))) is float
         assert type(accountant.get_delta(np.array(1.0))) is float
-
-
-class TestCopies:
-    """What is composed on a copy, or in another thread, is not on the original."""
-
-    @pytest.mark.parametrize(
-        "copied", [copy.copy, copy.deepcopy, lambda a: pickle.loads(pickle.dumps(a))]
-    )
-    def test_they_share_nothing(self, copied):
-        accountant = ext.PLDAccountant().compose(Gaussian(4.0))
-        before = accountant.get_epsilon_bounds(1e-6)
-        ledger = accountant.ledger
-        twin = copied(accountant)
-        assert twin.get_epsilon_bounds(1e-6) == before
-        twin.compose(Gaussian(0.5), 3)
-        assert accountant.get_epsilon_bounds(1e-6) == before
-        assert accountant.ledger == ledger != twin.ledger
-        assert twin.neighboring_relation is accountant.neighboring_relation
-        empty = ext.PLDAccountant()
-        copied(empty).compose(ext.GroupSubsampledEvent(3, Gaussian(1.0)))
-        assert empty.compose(Gaussian(4.0)).get_epsilon_bounds(1e-6) == before

@@ -1,20 +1,16 @@
 """The Rényi accountant as a user of dp_accounting meets it."""
 
-import copy
 import math
-import pickle
 
 import dp_accounting
 from dp_accounting import dp_event as stock_dp_event
 from dp_accounting import privacy_accountant
 from dp_accounting.rdp import rdp_privacy_accountant
-import newer_events
 import numpy as np
 import pytest
 
 from dp_accounting_ext import dp_event
 from dp_accounting_ext import rdp_accountant
-from dp_accounting_ext.reading import event_table
 
 NeighborRel = privacy_accountant.NeighboringRelation
 Unsupported = privacy_accountant.UnsupportedEventError
@@ -91,46 +87,6 @@ class TestHost:
         assert isinstance(ours, rdp_privacy_accountant.RdpAccountant)
         assert ours.orders.tolist() == list(rdp_privacy_accountant.DEFAULT_RDP_ORDERS)
         assert ours.neighboring_relation is NeighborRel.ADD_OR_REMOVE_ONE
-
-    def test_stock_events_are_the_stock_s(self):
-        tree = Composed(
-            [
-                SelfComposed(Poisson(0.01, Gaussian(1.1)), 100),
-                Gaussian(4.0),
-                dp_accounting.LaplaceDpEvent(9.0),
-                dp_accounting.ZCDpEvent(0.01),
-            ]
-        )
-        orders = [2.0, 4.0, 8.0, 32.0]
-        ours = accountant(orders=orders).compose(tree)
-        stock = rdp_privacy_accountant.RdpAccountant(orders).compose(tree)
-        np.testing.assert_allclose(ours.rdp, stock.rdp, rtol=1e-10)
-        for name, target in (("get_epsilon", 1e-6), ("get_delta", 2.0)):
-            assert getattr(ours, name)(target) == pytest.approx(
-                getattr(stock, name)(target), rel=1e-9
-            )
-
-
-event_table.register_stock_events(newer_events.MODULE)
-
-
-class TestThreads:
-    @pytest.mark.parametrize(
-        "duplicate",
-        [copy.copy, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))],
-        ids=["copy", "deepcopy", "pickle"],
-    )
-    def test_copies_share_nothing(self, duplicate):
-        ours = accountant().compose(Group(2, Gaussian(2.0)))
-        before = ours.rdp, ours.ledger, ours.get_delta(1.0)
-        twin = duplicate(ours)
-        twin.compose(Group(2, Gaussian(2.0)), 5)
-        assert twin.ledger == SelfComposed(Group(2, Gaussian(2.0)), 6)
-        np.testing.assert_array_equal(ours.rdp, before[0])
-        assert (ours.ledger, ours.get_delta(1.0)) == before[1:]
-        fresh = duplicate(accountant())
-        fresh.compose(Group(3, Gaussian(2.0)))
-        assert twin.get_delta(1.0) > before[2]
 
 
 class TestLimits:

@@ -21,7 +21,7 @@ def composed(event, count=1, relation=NeighborRel.ADD_OR_REMOVE_ONE):
     return ext.PLDAccountant(relation).compose(event, count)
 
 
-@pytest.mark.parametrize("interval", [1e-3, 1e-4, 1e-5])
+@pytest.mark.parametrize("interval", [1e-3, 1e-4])
 def test_distributions_are_realizations(interval):
     """Masses sum to one at most, and Σ p e^{−loss} does."""
     event = Poisson(0.01, Gaussian(1.0))

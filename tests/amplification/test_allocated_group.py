@@ -80,31 +80,6 @@ def test_of_one_member_it_is_the_allocation():
     assert exact * 0.999 <= found <= exact
 
 
-@pytest.mark.parametrize(
-    ("steps", "members", "published"),
-    [(1000, 2, 0.36449), (1000, 4, 0.7631), (100, 2, 1.7449), (100, 4, 3.3773)],
-)
-def test_lower_bounds_of_groups_are_those_of_the_design(steps, members, published):
-    epoch = ext.RandomAllocationEvent(dp_accounting.GaussianDpEvent(1.0), 1, steps)
-    event = ext.GroupSubsampledEvent(members, epoch)
-    lower, upper = ext.PLDAccountant().compose(event).get_epsilon_bounds(1e-6)
-    assert lower == pytest.approx(published, rel=3e-3)
-    assert lower <= upper
-
-
-def test_lower_bounds_grow_with_the_group_and_with_epochs():
-    epoch = ext.RandomAllocationEvent(dp_accounting.GaussianDpEvent(1.0), 1, 200)
-
-    def lower(members, epochs):
-        accountant = ext.PLDAccountant()
-        accountant.compose(ext.GroupSubsampledEvent(members, epoch), epochs)
-        return accountant.get_epsilon_bounds(1e-6)[0]
-
-    found = [lower(members, 1) for members in (2, 3, 5)]
-    assert found == sorted(found)
-    assert lower(2, 2) > found[0]
-
-
 def test_more_than_eight_members_count_as_eight():
     allocation = Allocation((Steps(1.0, 0.01, 100),), 0.0, 0.0)
     eight, many = (

@@ -35,19 +35,6 @@ def test_it_is_the_mixture(pair, rate, epsilon):
     )
 
 
-def test_rate_one_is_the_identity():
-    pair = dominating_pair.DominatingPair(
-        np.array([0.5, 1.5]),
-        np.array([0.4, 0.4]),
-        0.2,
-        0.2,
-        dominating_pair.Bound.UPPER,
-    )
-    found = poisson_subsampling.poisson_subsample(pair, 1.0)
-    np.testing.assert_array_equal(found.ratios, pair.ratios)
-    assert (found.infinity_mass, found.zero_mass) == (0.2, 0.2)
-
-
 @pytest.mark.parametrize("bound", list(dominating_pair.Bound))
 def test_errors_and_side_are_those_of_the_pair(bound):
     """Three roundings of a ratio: of 1 − λ, of the product and of the sum."""

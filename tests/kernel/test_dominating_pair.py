@@ -5,6 +5,7 @@ import math
 
 from hypothesis import given
 from hypothesis import strategies as st
+import numpy as np
 import oracles
 import pytest
 import strategies
@@ -62,3 +63,22 @@ def test_epsilon_inverts_delta(pair, delta, direction):
     if epsilon > 0:
         lower = pair.hockey_stick(epsilon * (1 - 1e-9) - 1e-12, direction)
         assert lower >= delta * (1 - 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("ratios", "masses", "message"),
+    [
+        # An ε of 2e-13 was answered, for 19.459.
+        ((7e8, 1e-9), (1e-9, 0.3), "ratios must be increasing. Found 1e-09 after 7"),
+        ((0.5, math.nan), (0.5, 0.5), "ratios must be positive and finite. Found nan"),
+        ((-0.5, 2.0), (0.5, 0.5), "ratios must be positive and finite. Found -0.5"),
+        ((0.5, math.inf), (0.5, 0.5), "ratios must be positive and finite. Found inf"),
+        ((0.5, 2.0), (0.5, math.nan), "masses must be finite and at least 0. Found na"),
+        ((0.5, 2.0), (0.5, -0.1), "masses must be finite and at least 0. Found -0.1"),
+        ((0.5, 2.0), (0.5,), r"must have one shape, \(n,\). Found \(2,\) and \(1,\)"),
+    ],
+)
+def test_pairs_of_others_are_checked(ratios, masses, message):
+    arrays = np.array(ratios), np.array(masses)
+    with pytest.raises(ValueError, match=message):
+        dominating_pair.DominatingPair(*arrays, 0.0, 0.0, Bound.UPPER)

@@ -8,17 +8,14 @@ import dp_accounting
 from hypothesis import example
 from hypothesis import given
 from hypothesis import strategies as st
-import mpmath
 import numpy as np
 import pytest
 
 import dp_accounting_ext as ext
-from dp_accounting_ext.bounds import trade_off
 from dp_accounting_ext.kernel import composition
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import lattice_law
 from dp_accounting_ext.kernel import law_sums
-from dp_accounting_ext.kernel import pair
 from dp_accounting_ext.pairs import gaussian
 
 Axis = lattice_law.Axis
@@ -167,59 +164,6 @@ def test_a_convolution_errs_by_what_is_claimed(masses, others):
             assert abs(Fraction(value) - truth) <= bound * truth
 
 
-@pytest.mark.parametrize("axis", list(Axis))
-@pytest.mark.parametrize("loss", [300.0, 340.0, 380.0, 600.0, 690.0])
-@pytest.mark.parametrize("count", [2, 3, 7])
-@pytest.mark.parametrize("cells", [0, 16])
-def test_losses_that_hardly_fit_floats(axis, loss, count, cells):
-    """Two outcomes with losses ±x: binomial laws, with 60 digits."""
-    found = {}
-    with mpmath.workdps(60):
-        rare = 1 / (1 + mpmath.exp(mpmath.mpf(loss)))
-        outcomes = [
-            (mpmath.binomial(count, k) * rare ** (count - k) * (1 - rare) ** k, k)
-            for k in range(count + 1)
-        ]
-        if axis is Axis.LOSS:
-            truth = [(m, mpmath.mpf(loss) * (2 * k - count)) for m, k in outcomes]
-        else:
-            # Under Q the likely outcome has the small ratio.
-            truth = []
-            for m, k in outcomes:
-                high, low = count - k, k
-                ratio = high * mpmath.exp(loss) + low * mpmath.exp(-mpmath.mpf(loss))
-                truth.append((m * ratio / count, mpmath.log(ratio / count)))
-    for bound in Bound:
-        masses = np.array([1.0 / (1 + math.exp(-loss)), math.exp(-loss)])
-        step = dominating_pair.DominatingPair(
-            np.exp([-loss, loss]), masses, 0.0, 0.0, bound, 1e-15, 1e-13
-        )
-        atoms = law_sums.of_pair(step, axis)
-        if cells:
-            atoms = on_the_lattice(atoms, count, cells)
-        else:
-            fine = lattice_law.Resolution()
-            atoms = law_sums.sum_of(
-                [(lambda atoms=atoms: atoms, count)], bound, fine, 1e-30, both=False
-            )
-        pair = law_sums.read(atoms, count if axis is Axis.RATIO else 1)
-        found[bound] = pair.profile(Direction.REMOVE)
-    asked = np.array([0.5, 0.9, 0.99, 1.0, 1.3, 1.9]) * loss
-    for epsilon, low, high in zip(
-        asked,
-        found[Bound.LOWER].deltas(asked),
-        found[Bound.UPPER].deltas(asked),
-        strict=True,
-    ):
-        with mpmath.workdps(60):
-            value = mpmath.fsum(
-                m * -mpmath.expm1(mpmath.mpf(epsilon) - x)
-                for m, x in truth
-                if x > epsilon
-            )
-            assert low <= value * (1 + mpmath.mpf(1e-11)) <= high * (1 + 1e-9) + 1e-290
-
-
 def test_nothing_is_lost_of_an_upper_law():
     """What goes to the sinks, and what stays, is all there was."""
     rng = np.random.default_rng(3)
@@ -263,39 +207,6 @@ def test_each_direction_is_accurate_in_its_own_tail(count):
                     assert truth * 0.95 <= found <= truth * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("count", [2, 3, 7])
-@pytest.mark.parametrize("cells", [0, 64])
-@pytest.mark.parametrize("rare", [Fraction(1, 10**163), Fraction(1, 10**270)])
-def test_what_p_hardly_ever_does_is_in_q_s_sink(rare, cells, count):
-    """Of P it is less than any float, of Q much: e^loss does not fit one either."""
-    p, q = [rare, 1 - rare], [Fraction(1, 5), Fraction(4, 5)]
-    first, second = (list(law) for law in composed(p, q, count))
-    read = profiles(p, q, Axis.LOSS, count, cells)
-    for epsilon in (0.5, 300.0, 650.0):
-        kappa = Fraction(math.exp(epsilon))
-        truth = delta(second, first, kappa)
-        at = np.array([epsilon])
-        found = {b: read[b].profile(Direction.ADD).deltas(at)[0] for b in Bound}
-        assert found[Bound.UPPER] == 1 or found[Bound.UPPER] >= truth
-        assert found[Bound.LOWER] <= truth
-
-
-def test_nothing_is_found_at_no_rate_where_losses_are_finite():
-    """Losses of 750 nats: Q's masses are less than any float, but positive."""
-    law = pair.Pair(
-        np.array([-750.0, 750.0]),
-        np.array([0.0, 1.0]),
-        np.array([1.0, 0.0]),
-        0.0,
-        0.0,
-        Bound.LOWER,
-    )
-    for each in (law, law.swapped()):
-        found = trade_off.Curve(each).true_positive_rates(np.array([0.0, 1e-250]))
-        assert found[0] == 0
-        assert found[1] > 0.99
-
-
 def test_cells_of_thousands_of_nats_leave_lower_laws_numbers():
     p, q = [Fraction(1, 3), Fraction(2, 3)], [1 - Fraction(1, 10**80)]
     law = pair_of(p, [*q, 1 - q[0]], Bound.LOWER)
@@ -313,28 +224,11 @@ def test_cells_of_thousands_of_nats_leave_lower_laws_numbers():
         assert deltas[-1] == 0
 
 
-def test_an_output_too_rare_for_a_float_finds_no_more_than_it_has():
-    """Near the rate that is spent on it: its ratio of e^600 is not to be used."""
-    law = pair.Pair(
-        np.array([600.0, -1e-9]),
-        np.array([1e-200, 1.0]),
-        np.array([0.0, 1.0]),
-        0.0,
-        0.0,
-        Bound.LOWER,
-        shift=1e-12,
-    )
-    rates = np.array([1e-300, 1e-299, 1e-250])
-    found = trade_off.Curve(law).true_positive_rates(rates)
-    assert (found <= np.maximum(1e-200, 2 * rates)).all()
-
-
-@pytest.mark.parametrize("steps", [2, 5, 30])
-@pytest.mark.parametrize("delta", [1e-6, 1e-54, 1e-120, 1e-240])
-def test_rare_events_of_few_steps_are_as_tight_as_others(steps, delta):
+@pytest.mark.parametrize(("steps", "count"), [(2, 1), (2, 20), (30, 20)])
+def test_rare_events_of_few_steps_are_as_tight_as_others(steps, count):
     """Sums of few ratios come near zero: these cells must not end there."""
     step = ext.RandomAllocationEvent(dp_accounting.GaussianDpEvent(1.0), 1, steps)
-    for count in (1, 20):
-        accountant = ext.PLDAccountant().compose(step, count)
+    accountant = ext.PLDAccountant().compose(step, count)
+    for delta in (1e-54, 1e-240):
         lower, upper = accountant.get_epsilon_bounds(delta)
         assert lower <= upper <= lower * (1 + 1e-4)

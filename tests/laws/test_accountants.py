@@ -76,17 +76,29 @@ def test_events_survive_named_tuples_pickles_and_copies(case):
 
 
 @law
-@given(cases, deltas, st.sampled_from([copy.deepcopy, "pickle"]))
-def test_copies_of_accountants_are_independent(case, delta, way):
+@given(
+    cases,
+    deltas,
+    st.sampled_from(
+        [copy.copy, copy.deepcopy, lambda a: pickle.loads(pickle.dumps(a))]
+    ),
+)
+def test_copies_of_accountants_are_independent(case, delta, copied):
+    """Of either accountant, and of an empty one, which has yet to see a group."""
     event, relation = case
     accountant = accountant_of(event, relation=relation)
-    before = brackets(accountant, delta)
-    copied = (
-        pickle.loads(pickle.dumps(accountant)) if way == "pickle" else way(accountant)
-    )
-    assert brackets(copied, delta) == before
-    copied.compose(event)
-    assert brackets(accountant, delta) == before
+    before = brackets(accountant, delta), accountant.ledger
+    twin = copied(accountant)
+    assert brackets(twin, delta) == before[0]
+    twin.compose(event)
+    assert (brackets(accountant, delta), accountant.ledger) == before
+    assert twin.ledger != before[1]
+    noise = stock.GaussianDpEvent(2.0)
+    for empty in (ext.PLDAccountant(), ext.RdpAccountant([2.0, 9.0])):
+        copied(empty).compose(ext.GroupSubsampledEvent(3, noise))
+        before = empty.compose(noise).get_delta(1.0), empty.ledger
+        copied(empty).compose(noise, 5)
+        assert (empty.get_delta(1.0), empty.ledger) == before
 
 
 @law

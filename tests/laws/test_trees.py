@@ -1,10 +1,10 @@
 """Laws of trees: two ways to say one mechanism, and mechanisms that tell less."""
 
-import dp_accounting
 from dp_accounting import dp_event as stock
 import event_trees
 from hypothesis import given
 from hypothesis import strategies as st
+from lawful import NeighborRel
 from lawful import accountant_of
 from lawful import any_trees
 from lawful import assert_meet
@@ -81,28 +81,27 @@ def test_rates_of_zero_and_one(event, delta):
 
 
 @law
-@given(any_trees, st.floats(0.1, 1.0), st.floats(0.1, 1.0), deltas)
-def test_a_sample_of_a_sample(event, rate, other, delta):
-    twice = accountant_of(Poisson(rate, ext.PLDSubsampleEvent(other, event)))
-    once = accountant_of(Poisson(rate * other, event))
+@given(
+    any_trees,
+    st.floats(0.1, 1.0),
+    st.floats(0.1, 1.0),
+    st.sampled_from([1, 1, 3]),
+    st.sampled_from(list(NeighborRel)),
+    deltas,
+)
+def test_a_sample_of_a_sample(event, rate, other, size, relation, delta):
+    """Of a group too, and of any relation."""
+    trees = [
+        Poisson(rate, ext.PLDSubsampleEvent(other, event)),
+        Poisson(rate * other, event),
+    ]
+    if size > 1:
+        trees = [ext.GroupSubsampledEvent(size, tree) for tree in trees]
+    twice, once = (accountant_of(tree, relation=relation) for tree in trees)
     # The product of the rates is rounded.
     for one, same in zip(brackets(twice, delta), brackets(once, delta), strict=True):
         assert one[0] <= same[1] * (1 + 1e-9) + 1e-12
         assert same[0] <= one[1] * (1 + 1e-9) + 1e-12
-
-
-def changed(event, names, change):
-    """Returns a tree with a change made to the fields of these names."""
-    if isinstance(event, dp_accounting.DpEvent):
-        fields = {}
-        for name in [field.name for field in type(event).__attrs_attrs__]:
-            value = getattr(event, name)
-            value = changed(value, names, change)
-            fields[name] = change(value) if name in names else value
-        return type(event)(**fields)
-    if isinstance(event, list | tuple):
-        return type(event)(changed(item, names, change) for item in event)
-    return event
 
 
 @law
@@ -110,7 +109,7 @@ def changed(event, names, change):
 def test_more_noise_never_tells_more(case, factor, delta):
     event, relation = case
     names = "noise_multiplier", "standard_deviation"
-    noisier = changed(event, names, lambda noise: noise * factor)
+    noisier = event_trees.fields_changed(event, lambda noise: noise * factor, names)
     assert_no_worse(
         accountant_of(noisier, relation=relation),
         accountant_of(event, relation=relation),
@@ -119,9 +118,14 @@ def test_more_noise_never_tells_more(case, factor, delta):
 
 
 @law
-@given(any_trees, st.floats(0.0, 1.0), deltas)
+@given(any_trees, st.just(0.0) | st.floats(1e-100, 1.0), deltas)
 def test_smaller_samples_never_tell_more(event, factor, delta):
-    rarer = changed(event, ("sampling_probability",), lambda rate: rate * factor)
+    rarer = event_trees.fields_changed(
+        # No rate is smaller.
+        event,
+        lambda rate: rate * factor if rate * factor >= 1e-100 else 0.0,
+        ("sampling_probability",),
+    )
     assert_no_worse(accountant_of(rarer), accountant_of(event), delta)
     assert_no_worse(accountant_of(Poisson(factor, event)), accountant_of(event), delta)
 

@@ -32,8 +32,21 @@ def closed_delta(mechanism, epsilon, direction, bound):
     return None if found is None else found[0]
 
 
+def assert_masses(mechanism):
+    """Neither law of a lower pair has a mass above one, nor of an upper one below."""
+    for bound, sign in ((Bound.LOWER, 1), (Bound.UPPER, -1)):
+        pairs = interface.pairs_of(mechanism, bound, TAIL)
+        for pair in (pairs.remove, pairs.add):
+            error = pair.mass_error + 2 * pair.ratio_error + pair.masses.size * 2**-52
+            q = math.fsum([*pair.masses, pair.zero_mass])
+            p = math.fsum([*pair.p_masses, pair.infinity_mass])
+            assert sign * (q - 1) <= error
+            assert sign * (p - 1) <= error
+
+
 def assert_claims(mechanism, epsilons=EPSILONS):
     """Every claim is at least what the mechanism's own lower pair shows."""
+    assert_masses(mechanism)
     claims = mechanism.claims()
     mean = math.sqrt(claims.gaussian_precision) * (1 + 1e-15)
     around = (claims.loss * factor for factor in (0.5, 1, 1 + 1e-9, 1.01))

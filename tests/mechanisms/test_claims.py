@@ -85,10 +85,10 @@ SINGLE = st.one_of(
         lambda size, noise, drawn, kept, split: truncated.GroupedTruncated(
             size, noise, truncated.Sampling(drawn, 0.3, kept)
         ).split(size, split * size),
-        st.integers(1, 6),
+        st.integers(1, 3),
         scales,
-        st.integers(6, 50),
-        st.integers(1, 9),
+        st.integers(6, 9),
+        st.integers(1, 5),
         st.integers(0, 1),
     ),
     st.builds(

@@ -20,7 +20,6 @@ from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import subsampled
 from dp_accounting_ext.mechanisms import truncated
-from dp_accounting_ext.pairs import sampled_members
 
 Bound = dominating_pair.Bound
 Direction = dominating_pair.Direction
@@ -112,27 +111,9 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize(("size", "most"), [(3, 1), (4, 2), (5, 3), (5, 4), (4, 5)])
-@pytest.mark.parametrize("others", OTHERS)
-@pytest.mark.parametrize("relation", list(NeighborRel))
-def test_one_record(size, most, others, relation):
-    rate, sigma = Fraction(1, 4), 0.8
-    accountant = ext.PLDAccountant(relation)
-    accountant.compose(Truncated(size, float(rate), most, sigma))
-    batches = batches_of(size, rate, most)
-    each = list(itertools.islice(itertools.cycle(OTHERS[others]), size - 1))
-    p = noisy_sums(batches, [1.0, *each], sigma)
-    if relation is NeighborRel.ADD_OR_REMOVE_ONE:
-        q = noisy_sums(batches_of(size - 1, rate, most), each, sigma)
-    else:
-        record = 0.0 if relation is NeighborRel.REPLACE_SPECIAL else -1.0
-        q = noisy_sums(batches, [record, *each], sigma)
-    for epsilon in EPSILONS:
-        truth = max(at_most_the_truth(p, q, epsilon), at_most_the_truth(q, p, epsilon))
-        assert truth <= accountant.get_delta(epsilon)
-
-
-@pytest.mark.parametrize("split", [(2, 0), (1, 1), (3, 0), (2, 1), (2, 2), (3, 3)])
+@pytest.mark.parametrize(
+    "split", [(1, 0), (2, 0), (1, 1), (3, 0), (2, 1), (2, 2), (3, 3)]
+)
 @pytest.mark.parametrize("others", OTHERS)
 @pytest.mark.parametrize("most", [1, 3, 4])
 def test_groups(split, others, most):
@@ -189,23 +170,6 @@ def test_chances(size, members, most):
     assert 0 <= included - Fraction(sampling.inclusion()) <= 1e-8
 
 
-@pytest.mark.parametrize("members", [3, 6, 9])
-@pytest.mark.parametrize("most", [9, 12, 14])
-@pytest.mark.parametrize("room", [0, 1, 2])
-def test_more_room_has_one_law_above(members, most, room):
-    """Of every batch with more room: each tail is no more than that of the law."""
-    size, rate = 20, 0.3
-    sampling = truncated.Sampling(size, rate, most)
-    above = dict(sampling.most_of_members(members, room))
-    for number, chances in sampling.chances(members, max(most - members, 0)):
-        if most - number > room:
-            total = math.fsum(chance for _, chance in chances)
-            for least in range(1, members + 1):
-                tail = math.fsum(c for i, c in chances if i >= least) / total
-                bound = math.fsum(c for i, c in above.items() if i >= least)
-                assert tail <= bound
-
-
 def of_noise_told(sampling, sigma, members, replaced, epsilon):
     """Returns δ of others at −1 in a direction of their own, by quadrature."""
     joint = list(sampling.chances(members, 0))
@@ -256,8 +220,7 @@ def test_the_lower_bound_is_of_two_datasets(size, members, most, replaced):
 
 
 @pytest.mark.parametrize(
-    ("batch", "width", "least"),
-    [(280, 0.33, 1.89), (300, 0.025, 1.871), (320, 1e-3, 1.86)],
+    ("batch", "width", "least"), [(280, 0.33, 1.89), (320, 1e-3, 1.86)]
 )
 def test_the_default_path_of_training(batch, width, least):
     event = Truncated(60_000, 256 / 60_000, batch, 1.1)
@@ -277,16 +240,6 @@ def test_what_is_never_cut_is_a_poisson_sample(relation):
             for each in (event, plain)
         ]
         assert found[0] == pytest.approx(found[1], rel=1e-9)
-
-
-def test_extreme_sizes():
-    """Ends of floats: sizes of which no batch is cut, or every one is."""
-    for most in (5 * 10**9, 10**10, 2 * 10**10):
-        event = Truncated(10**12, 0.01, most, 2.0)
-        for relation in NeighborRel:
-            accountant = ext.PLDAccountant(relation).compose(event)
-            lower, upper = accountant.get_epsilon_bounds(1e-6)
-            assert 0 < lower <= upper < 10
 
 
 def test_a_group_is_no_larger_than_the_dataset():
@@ -320,53 +273,6 @@ class TestZeroedSample:
             for way in Direction:
                 assert found[way] <= float(worst[way]) * (1 + 1e-4) + 1e-12
 
-    def test_in_a_plane(self):
-        """u and x in no one line: the noise's plane, on a fine grid."""
-        rate, sigma = 0.3, 1.0
-        pairs = interface.pairs_of(
-            subsampled.zeroed_sample(sigma, rate), Bound.UPPER, 1e-30
-        )
-        axis = np.linspace(-8, 8, 401)
-        x, y = np.meshgrid(axis, axis)
-
-        def mixture(place):
-            moved = np.exp(-((x - place[0]) ** 2 + (y - place[1]) ** 2) / 2)
-            return (1 - rate) * np.exp(-(x**2 + y**2) / 2) + rate * moved
-
-        whole = mixture((0.0, 0.0)).sum()
-        for one, other in itertools.product(np.linspace(0, math.pi, 7), repeat=2):
-            u = np.array([math.cos(one), math.sin(one)])
-            record = np.array([math.cos(other), math.sin(other)])
-            p, q = mixture(record - u), mixture(-u)
-            for kappa in (0.9, 1.1, 1.5, 3.0):
-                truth = np.maximum(p - kappa * q, 0).sum() / whole
-                # The grid's own error, where a line cuts it.
-                assert (
-                    truth
-                    <= pairs.remove.delta(math.log(kappa), Direction.REMOVE) + 1e-4
-                )
-
-    @pytest.mark.parametrize("others", OTHERS)
-    def test_all_batches(self, others):
-        """Five records, batches of two: under REPLACE_SPECIAL."""
-        sigma, size, batch = 0.9, 5, 2
-        event = dp_accounting.SampledWithoutReplacementDpEvent(
-            size, batch, Gaussian(sigma)
-        )
-        accountant = ext.PLDAccountant(NeighborRel.REPLACE_SPECIAL).compose(event)
-        drawn = list(itertools.combinations(range(size), batch))
-        batches = {each: Fraction(1, len(drawn)) for each in drawn}
-        each = list(itertools.islice(itertools.cycle(OTHERS[others]), size - 1))
-        p, q = (noisy_sums(batches, [v, *each], sigma) for v in (1.0, 0.0))
-        for epsilon in EPSILONS:
-            truth = max(
-                at_most_the_truth(p, q, epsilon), at_most_the_truth(q, p, epsilon)
-            )
-            lower, upper = accountant.get_delta_bounds(epsilon)
-            assert truth <= upper
-            if others == "all against" and epsilon >= 0:
-                assert lower <= truth * (1 + 1e-12) and upper <= truth * (1 + 1e-4)
-
     def test_many_runs(self):
         """The goal: a bracket of 0.6 %, where 2 norms were the upper end."""
         event = dp_accounting.SampledWithoutReplacementDpEvent(
@@ -380,13 +286,3 @@ class TestZeroedSample:
         bounds = asked.bounds_of({subsampled.zeroed_sample(1.3, 1.0): 1}, 1e-4)
         noise = ext.PLDAccountant().compose(Gaussian(1.3))
         assert bounds.upper_epsilon(1e-5) == noise.get_epsilon(1e-5)
-
-
-def test_members_of_a_split_are_drawn_of_the_members():
-    """Who leaves and who joins are two parts of one group."""
-    law = sampled_members.poisson(4, 0.3)
-    sampling = truncated.Sampling(100, 0.3, 99)
-    grouped = truncated.GroupedTruncated(4, 1.0, sampling)
-    found = grouped._of_these(3, law)
-    exact = dict(sampled_members.poisson(3, 0.3))
-    assert dict(found) == pytest.approx(exact)

@@ -4,8 +4,6 @@ from fractions import Fraction
 import math
 
 from hypothesis import given
-from hypothesis import strategies as st
-import numpy as np
 import oracles
 import pytest
 import strategies
@@ -46,50 +44,6 @@ def test_the_chain_is_the_least_over_all_splits(first, second):
         found = chained.delta(epsilon, Direction.REMOVE)
         assert found >= min(truth, 1)
         assert found <= truth + Fraction(1, 10**9)
-
-
-@st.composite
-def three_laws(draw):
-    """Laws of one output under three datasets, some without some of the outputs."""
-    size = draw(st.integers(2, 5))
-    masses = st.lists(st.integers(0, 9), min_size=size, max_size=size)
-    laws = [draw(masses.filter(any)) for _ in range(3)]
-    return [[Fraction(m, sum(law)) for m in law] for law in laws]
-
-
-def pair_of(p, q):
-    ratios = {}
-    for mine, other in zip(p, q, strict=True):
-        if mine and other:
-            ratios[mine / other] = ratios.get(mine / other, Fraction(0)) + other
-    places = sorted(ratios)
-    infinity = sum((a for a, b in zip(p, q, strict=True) if not b), Fraction(0))
-    zero = sum((b for a, b in zip(p, q, strict=True) if not a), Fraction(0))
-    return dominating_pair.DominatingPair(
-        np.array([float(z) for z in places]),
-        np.array([float(ratios[z]) for z in places]),
-        float(infinity),
-        float(zero),
-        Bound.UPPER,
-        mass_error=4e-16,
-        ratio_error=4e-16,
-    )
-
-
-@given(three_laws())
-def test_it_bounds_the_outer_datasets_both_ways(laws):
-    one, two, three = laws
-    chained = chained_pairs.chain(
-        DirectedPairs.same(pair_of(one, two)), DirectedPairs.same(pair_of(two, three))
-    )
-    for epsilon in EPSILONS:
-        kappa = Fraction(math.exp(epsilon))
-        for p, q, direction in (
-            (one, three, Direction.REMOVE),
-            (three, one, Direction.ADD),
-        ):
-            truth = sum(max(a - kappa * b, 0) for a, b in zip(p, q, strict=True))
-            assert chained.of(direction).delta(epsilon, direction) >= truth
 
 
 @pytest.mark.parametrize("sigma", [1.0, 3.0, 20.0])

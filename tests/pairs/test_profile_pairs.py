@@ -38,7 +38,8 @@ def test_the_maximum_of_profiles(pairs):
 def test_reflection(rate, sigma, epsilon):
     sample = subsampled.on_poisson_sample(rate, additive_noise.Gaussian(sigma))
     both = profile_pairs.reflected(sample.pairs(Bound.UPPER, 1e-12).remove)
-    p = oracles.binomial_shifts(1, rate, (1, sigma))
+    with mpmath.workdps(60):
+        p = [(0, 1 - mpmath.mpf(rate)), (1 / mpmath.mpf(sigma), mpmath.mpf(rate))]
     truth = oracles.shift_mixture_deltas(p, [(0, 1)], epsilon)["remove"]
     for direction in Direction:
         found = both.delta(epsilon, direction)

@@ -10,11 +10,6 @@ import pytest
 
 from dp_accounting_ext import pld
 from dp_accounting_ext.kernel import dominating_pair
-from dp_accounting_ext.mechanisms import additive_noise
-from dp_accounting_ext.mechanisms import discrete_outputs
-from dp_accounting_ext.mechanisms import interface
-from dp_accounting_ext.mechanisms import subsampled
-from dp_accounting_ext.reading import stock_pld
 
 Bound = dominating_pair.Bound
 
@@ -81,70 +76,3 @@ class TestStockDistributions:
         given = sparse({6890: mass, 0: 1 - mass})
         found = pld.poisson_subsample(given, 0.5)
         assert found.get_delta_for_epsilon(600.0) >= 0.5 * mass
-
-    @pytest.mark.parametrize("pessimistic", [True, False])
-    @pytest.mark.parametrize(
-        "losses",
-        [
-            {},
-            {1: 0.0},
-            {1: 5e-324},
-            {-9000: 0.5, 1: 0.5},
-            {7000: 5e-324, 6000: 1e-310, -1: 1.0},
-            {-(10**10): 0.3, 0: 0.3, 10**10: 0.4},
-            {5: 0.3, -3: 0.3, 1: 0.4},
-        ],
-    )
-    def test_what_is_answered(self, losses, pessimistic):
-        """A first bound: H of a sample is the rate times H at a larger order."""
-        given = sparse(losses, pessimistic=pessimistic)
-        sampled = pld.poisson_subsample(given, 0.5)
-        for epsilon in (0.0, 0.3, 2.0):
-            inner = math.log1p(math.expm1(epsilon) / 0.5)
-            truth = 0.5 * given._pmf_remove.get_delta_for_epsilon(inner)
-            found = sampled._pmf_remove.get_delta_for_epsilon(epsilon)
-            if pessimistic:
-                assert found >= truth * (1 - 1e-12)
-            else:
-                assert found <= truth * (1 + 1e-12)
-        allocated = pld.random_allocation(given, 1, 3)
-        assert 0 <= allocated.get_delta_for_epsilon(0.5) <= 1
-
-
-MECHANISMS = [
-    additive_noise.Gaussian(1.3),
-    additive_noise.laplace(0.8),
-    discrete_outputs.DiscreteLaplace(0.5, 2),
-    discrete_outputs.RandomizedResponse(0.3, 4, True),
-    subsampled.on_poisson_sample(0.1, additive_noise.Gaussian(0.7)),
-]
-
-
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-@pytest.mark.parametrize("interval", [1e-3, 0.1])
-@pytest.mark.parametrize("bound", Bound)
-def test_what_is_written_is_on_the_side_of_its_pairs(mechanism, interval, bound):
-    """Read by the stock library, and read again by this one."""
-    pairs = interface.pairs_of(mechanism, bound, 1e-14)
-    written = stock_pld.write(pairs, interval)
-    again, found = stock_pld.read(written)
-    assert found == interval
-    pmfs = {
-        dominating_pair.Direction.REMOVE: written._pmf_remove,
-        dominating_pair.Direction.ADD: written._pmf_add,
-    }
-    other = Bound.LOWER if bound is Bound.UPPER else Bound.UPPER
-    opposite = interface.pairs_of(mechanism, other, 1e-14)
-    for direction, pmf in pmfs.items():
-        assert pmf._pessimistic_estimate == (bound is Bound.UPPER)
-        assert again.of(direction).bound is bound
-        for epsilon in (0.0, 0.25, 1.0):
-            known = opposite.of(direction).delta(epsilon, direction)
-            stocks = pmf.get_delta_for_epsilon(epsilon)
-            ours = again.of(direction).delta(epsilon, direction)
-            if bound is Bound.UPPER:
-                assert known <= stocks <= ours * (1 + 1e-9) + 1e-15
-            else:
-                assert known >= stocks
-                assert known >= ours
-            assert stocks == pytest.approx(known, abs=interval)

@@ -46,6 +46,7 @@ KINDS = {
     "longer": (event_trees.sampled_trees(LONGER), [ADD]),
     "extremes": (event_trees.sampled_trees(EXTREME), [ADD]),
     "batches": (event_trees.record_trees(SMALL), [ADD]),
+    "batches of any": (event_trees.batches_of_any(SMALL), [ADD, REPLACE, SPECIAL]),
     "replaced": (event_trees.replaced_trees(SMALL), [REPLACE]),
     "special": (event_trees.special_trees(SMALL), [SPECIAL]),
     "groups": (event_trees.group_trees(SMALL), [ADD]),
@@ -56,6 +57,7 @@ KINDS = {
     # Losses from 1e-9 to beyond e^700, counts beside every threshold of the package.
     "edges": (event_trees.edge_trees(), [ADD, SPECIAL]),
     "edges of few": (event_trees.edge_trees(discrete=True), [ADD]),
+    "edges of runs": (event_trees.edge_runs(), [ADD, SPECIAL]),
     # Of both accountants, which may refuse: old events and new ones.
     "mixed": (event_trees.mixed_trees(MIXED, ADD), [ADD]),
     "mixed special": (event_trees.mixed_trees(MIXED, SPECIAL), [SPECIAL]),
@@ -71,8 +73,10 @@ def questions(kind):
     usual = event_trees.log_scale(1e-30, 0.9)
     deltas = event_trees.edge_deltas if "edge" in kind else usual
     shares = st.sampled_from([0.1, 0.5, 0.9, 0.999, 1.0])
-    rates = [1e-320, 1e-308, 1e-100, 1e-9, 0.01, 0.5, 0.999]
+    rates = [0.0, 1e-320, 1e-308, 1e-100, 1e-9, 0.01, 0.5, 0.999]
     rates += event_trees.beside(1e-320, 1e-250)
+    # Mostly none is asked for: tests' powers take the longest, but of few outputs.
+    powers = st.sampled_from(rates).map(lambda rate: (rate,))
     return st.builds(
         judge.Question,
         st.builds(lambda change, event: change(event), numpy_too, trees),
@@ -81,8 +85,9 @@ def questions(kind):
         st.tuples(shares, shares),
         st.lists(event_trees.losses(), max_size=2).map(tuple),
         st.lists(st.floats(0.0, 1.0), min_size=1, max_size=2).map(tuple),
-        # Mostly none: tests' powers take the longest.
-        st.just(()) | st.just(()) | st.sampled_from(rates).map(lambda rate: (rate,)),
+        st.just((0.0,)) | powers
+        if kind == "edges of runs"
+        else st.just(()) | st.just(()) | powers,
         st.sampled_from([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.01]),
     )
 

@@ -314,10 +314,14 @@ def lower_pair(
     grid = joint_allocation.Grid.of([anchor for _, anchor in anchors], num_steps)
     if not grid.holds(steps):
         return _by_sum(pair, num_selected, num_steps, tail_mass)
-    looks = [
-        _Look(grid, ordinary, anchor)
+    tilted = [
+        (ordinary, anchor, ordinary.sketch.tilt_without(anchor.rate, anchor.tilt))
         for ordinary, anchor in anchors
-        if anchor.tilt * grid.coarse_step <= _STEEPEST_ROW
+    ]
+    looks = [
+        _Look(grid, ordinary, anchor, under_q)
+        for ordinary, anchor, under_q in tilted
+        if max(anchor.tilt, under_q) * grid.coarse_step <= _STEEPEST_ROW
     ]
     if not looks:
         return _by_sum(pair, num_selected, num_steps, tail_mass)
@@ -327,9 +331,10 @@ def lower_pair(
     order = np.argsort(ratios, kind="stable")
     error = 2 * num_steps * _error_of_step(pair)
     error += max(look.mass_error() for look in looks)
+    masses = _one_at_most(cost[kept][order])
     return DominatingPair(
         ratios[order],
-        cost[kept][order],
+        masses,
         infinity_mass=floats.lowered(
             sums.probability_of_any([(pair.infinity_mass, num_selected)])
         ),
@@ -338,6 +343,20 @@ def lower_pair(
         mass_error=error,
         ratio_error=2 * error,
     )
+
+
+def _one_at_most(masses: FloatArray) -> FloatArray:
+    """Returns Q's masses without those of the smallest ratios, beyond a sum of one.
+
+    Raised masses may add up to more, which counts in what is made of many such pairs.
+    A divergence is no larger without an atom.
+
+    Args:
+        masses: (n,) masses of increasing ratios.
+    """
+    above = np.append(np.cumsum(masses[::-1])[-2::-1], 0.0)
+    kept: FloatArray = np.clip(floats.lowered(1.0) - above, 0.0, masses)
+    return kept
 
 
 def _by_sum(
@@ -389,6 +408,7 @@ class _Look:
         grid: The cells.
         steps: The steps, but for some large ratios.
         anchor: Where it is looked at.
+        under_q: The tilt of Q's law.
     """
 
     def __init__(
@@ -396,10 +416,10 @@ class _Look:
         grid: joint_allocation.Grid,
         steps: joint_allocation.Steps,
         anchor: joint_allocation.Anchor,
+        under_q: float,
     ) -> None:
         self.grid = grid
         _, without = grid.factors(steps, Bound.UPPER)
-        under_q = steps.sketch.tilt_without(anchor.rate, anchor.tilt)
         self._laws = (
             grid.law(
                 list(grid.factors(steps, Bound.LOWER)), anchor.tilt, anchor.changes

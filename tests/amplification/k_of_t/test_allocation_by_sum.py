@@ -6,7 +6,6 @@ import math
 from hypothesis import given
 from hypothesis import settings
 from hypothesis import strategies as st
-import numpy as np
 import oracles
 import pytest
 import strategies
@@ -36,39 +35,6 @@ def test_it_is_below_a_mechanism_with_sinks(pair, data):
             assert found.delta(epsilon, direction) <= divergence(law, kappa, sink)
 
 
-def coin(**errors):
-    """A bit that is uniform without the record and 1 in 3 of 4 cases with it."""
-    return dominating_pair.DominatingPair(
-        np.array([0.5, 1.5]), np.array([0.5, 0.5]), 0.0, 0.0, Bound.LOWER, **errors
-    )
-
-
-def heads(tosses, chance):
-    """(tosses + 1,) the binomial law, exactly."""
-    return [
-        math.comb(tosses, n) * chance**n * (1 - chance) ** (tosses - n)
-        for n in range(tosses + 1)
-    ]
-
-
-def coin_divergence(selected, steps, kappa, direction):
-    """Of k coins out of t, whose number of ones is all that there is to know."""
-    q = heads(steps, Fraction(1, 2))
-    first, second = (
-        heads(selected, Fraction(3, 4)),
-        heads(steps - selected, Fraction(1, 2)),
-    )
-    p = [
-        sum(
-            first[n] * second[total - n]
-            for n in range(max(0, total - steps + selected), min(selected, total) + 1)
-        )
-        for total in range(steps + 1)
-    ]
-    gain, cost = (p, q) if direction is Direction.REMOVE else (q, p)
-    return sum(max(g - kappa * c, 0) for g, c in zip(gain, cost, strict=True))
-
-
 @pytest.mark.parametrize("direction", list(Direction))
 @pytest.mark.parametrize(
     ("selected", "steps", "epsilons"),
@@ -81,13 +47,15 @@ def coin_divergence(selected, steps, kappa, direction):
 )
 def test_nothing_is_lost_where_the_sum_tells_all(direction, selected, steps, epsilons):
     pair = allocation_by_sum.lower_pair(
-        coin(), selected, steps, direction, tail_mass=1e-14
+        strategies.coin(Bound.LOWER), selected, steps, direction, tail_mass=1e-14
     )
     assert pair.bound is Bound.LOWER
     for epsilon in epsilons:
         # κ is moved against the bound by more than the rounding of exp.
         kappa = Fraction(math.exp(epsilon)) * (1 - Fraction(1, 2**50))
-        truth = coin_divergence(selected, steps, kappa, direction)
+        truth = oracles.coin_divergence(
+            selected, steps, kappa, is_removed=direction is Direction.REMOVE
+        )
         found = pair.delta(epsilon, direction)
         assert (1 - ACCURACY) * truth <= found <= truth
 
@@ -101,7 +69,12 @@ def test_errors_of_the_step_are_carried_and_those_of_the_sums_added(
     """A product of t masses, and of k ratios, errs t and k times as much as one."""
     exact, rough = (
         allocation_by_sum.lower_pair(step, 4, 50, Direction.REMOVE, tail_mass=1e-12)
-        for step in (coin(), coin(mass_error=mass_error, ratio_error=ratio_error))
+        for step in (
+            strategies.coin(Bound.LOWER),
+            strategies.coin(
+                Bound.LOWER, mass_error=mass_error, ratio_error=ratio_error
+            ),
+        )
     )
     carried = rough.mass_error - exact.mass_error
     assert carried == pytest.approx(50 * (mass_error + ratio_error), rel=1e-6)
@@ -111,23 +84,3 @@ def test_errors_of_the_step_are_carried_and_those_of_the_sums_added(
     # 50 masses of each law, gathered and tilted.
     for error in (exact.mass_error, exact.ratio_error):
         assert 2 * 50 * 16 * 2.0**-53 <= error < 2 * 50 * 600 * 2.0**-53
-
-
-def test_many_equal_masses_do_not_add_up_to_more():
-    """A sum, one after another, of 100000 equal masses errs to one side."""
-    number, large, steps = 100_000, 0.093, 100
-    mass = (1 - large) / number
-    low = (1 - 2 * large) / (1 - large)
-    ratios = np.append(low * (1 + 1e-9 * np.arange(number) / number), 2.0)
-    step = dominating_pair.DominatingPair(
-        ratios, np.append(np.full(number, mass), large), 0.0, 0.0, Bound.LOWER
-    )
-    found = allocation_by_sum.lower_pair(
-        step, 2, steps, Direction.ADD, tail_mass=1e-14
-    ).delta(-5.0, Direction.ADD)
-    total = number * Fraction(mass) + Fraction(large)
-    mean = Fraction(mass) * Fraction(math.fsum(ratios[:-1])) + 2 * Fraction(large)
-    # Products of two ratios are below e^5, so that this is linear in their mean.
-    kappa = Fraction(math.exp(-5.0)) * (1 - Fraction(1, 2**50))
-    truth = total**steps - kappa * mean**2 * total ** (steps - 2)
-    assert (1 - 1e-8) * truth < found <= truth

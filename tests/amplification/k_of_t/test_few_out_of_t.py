@@ -47,17 +47,15 @@ def test_it_dominates_the_mechanism(pair, selected, data):
 )
 def test_it_dominates_groups_of_unequal_sizes(selected, steps, looseness):
     """A coin, tossed in every step: the number of ones is all there is to know."""
-    pair = dominating_pair.DominatingPair(
-        np.array([0.5, 1.5]), np.array([0.5, 0.5]), 0.0, 0.0, Bound.UPPER
-    )
+    pair = strategies.coin(Bound.UPPER)
     found = few_out_of_t.few_out_of_t(pair, selected, steps, tail_mass=1e-12)
-    law, _ = oracles.allocation_law(pair, selected, steps)
     for epsilon in (0.0, 0.2, 0.4, 0.6):
         kappa = Fraction(math.exp(epsilon)) * (1 + Fraction(1, 2**50))
-        truth = oracles.remove_divergence(law, kappa, 0)
-        assert truth <= found.delta(epsilon, REMOVE) <= looseness * truth
-        truth = oracles.add_divergence(law, kappa, 0)
-        assert truth <= found.delta(epsilon, ADD) <= looseness * truth
+        for way in Direction:
+            truth = oracles.coin_divergence(
+                selected, steps, kappa, is_removed=way is REMOVE
+            )
+            assert truth <= found.delta(epsilon, way) <= looseness * truth
 
 
 def test_errors_and_sinks_of_the_step_are_carried():
