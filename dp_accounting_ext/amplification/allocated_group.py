@@ -8,8 +8,10 @@ the laws
 
     Q: Π f_{i,0},   P: g! [z^g] e^{w₀ z} Π (Σ_j f_{i,j} (w_i z)^j / j!)
 
-all products convolutions: positive terms. The statistic is X_i = e^{s_i y_i − s_i²/2}
-times w_i, rounded to cells: of one member their sum is the ratio itself.
+all products convolutions: positive terms. The statistic is the logarithm of
+Σ_n (λ w_i)^n e^{n s_i y_i − n² s_i²/2} / n! for some λ, rounded to cells: but for how
+many members are expected, the sum is the logarithm of the ratio
+(`allocated_group_above`).
 """
 
 import functools
@@ -18,6 +20,7 @@ import math
 import numpy as np
 from scipy import special
 
+from dp_accounting_ext.amplification import allocated_group_above
 from dp_accounting_ext.amplification import replaced_allocation
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
@@ -36,7 +39,9 @@ MOST_MEMBERS, _LARGEST_SHIFT = 8, 24.0
 
 # Tuning, all of it.
 _RESOLUTION = lattice_law.Resolution(cells=32)
-_SMALLEST = 1e-280  # Of a tail.
+_SMALLEST, _LARGEST_TAIL = 1e-280, 1e-9
+# λ is the best for a δ over the tail, at most.
+_DELTA_OVER_TAIL, _LEAST_EXPONENT, _SMALL_RATE = 1e16, 4.0, 1e-3
 _TOGETHER = 3  # More members in one step are too rare to look far.
 
 
@@ -61,14 +66,19 @@ def lower_pair(
     members = max(1, min(members, MOST_MEMBERS, int(_LARGEST_SHIFT / furthest)))
     unit = max(each.chance for each in allocation.steps)
     scale = math.factorial(members) * unit**members
-    parts = [
-        (
-            functools.partial(_atoms, each, members, each.chance / unit, tail_mass),
-            each.count,
+    # Of one member the sum of the ratios is all: its logarithms for a small λ.
+    rate = members / 2 if members > 1 else _SMALL_RATE
+    if members > 1 and len(allocation.steps) == 1:
+        exponent = -math.log(tail_mass * _DELTA_OVER_TAIL)
+        (steps,) = allocation.steps
+        rate, _ = allocated_group_above.rate_and_tilt(
+            steps, allocation.silent, members, max(exponent, _LEAST_EXPONENT)
         )
+    parts = [
+        (functools.partial(_atoms, each, members, unit, rate, tail_mass), each.count)
         for each in allocation.steps
     ]
-    tail = max(tail_mass / scale, _SMALLEST)
+    tail = min(max(tail_mass / scale, _SMALLEST), _LARGEST_TAIL)
     law = law_sums.sum_of(parts, Bound.LOWER, _RESOLUTION, tail, both=False)
     silent = [
         (allocation.silent / unit) ** j / math.factorial(j) for j in range(members + 1)
@@ -91,14 +101,19 @@ def lower_pair(
 
 
 def _atoms(
-    steps: replaced_allocation.Steps, members: int, weight: float, tail_mass: float
+    steps: replaced_allocation.Steps,
+    members: int,
+    unit: float,
+    rate: float,
+    tail_mass: float,
 ) -> lattice_law.Atoms:
     """Returns the laws of one step's statistic, a row for each number of members.
 
     Args:
         steps: The steps.
         members: How many there may be.
-        weight: The step's chance over the largest.
+        unit: The largest chance of any step.
+        rate: λ.
         tail_mass: What may be beyond the cells.
     """
     shift = steps.shift * (1 - _SHIFT * _UNIT)
@@ -108,12 +123,14 @@ def _atoms(
     cells = normal_cells.NormalCells.of(
         [j * shift for j in range(members + 1)], low, high
     )
+    weight = steps.chance / unit
     factors = np.array([weight**j / math.factorial(j) for j in range(members + 1)])
     middles = (cells.ends[:-1] + cells.ends[1:]) / 2
+    values, _, _ = allocated_group_above.counted(middles, steps, rate)
     return lattice_law.Atoms(
         lattice_law.Axis.RATIO,
         Bound.LOWER,
-        weight * np.exp(shift * middles - shift**2 / 2),
+        values + rate * steps.chance,
         factors[:, np.newaxis] * cells.masses,
         error=cells.error + (_MASS + members) * _UNIT,
         rounding=cells.error,

@@ -17,7 +17,7 @@ Mechanism = interface.Mechanism
 
 # Tuning: a chain multiplies a tail's mass by e^ε or so; its pairs are made again with
 # the square of the tail until what is left of it is no more than this many times the
-# tail that was asked for, or until no float holds a smaller one.
+# tail that was asked for, until that no longer helps, or no float holds a smaller one.
 _MOST_GROWN = 100.0
 _SMALLEST_TAIL_MASS = 1e-280
 
@@ -65,19 +65,8 @@ class ChainedSplit(Mechanism):
         if bound is Bound.LOWER:
             pairs = interface.pairs_of_part(self.inner, bound, tail_mass)
             return pairs if self.removed else pairs.swapped()
-        finer = tail_mass
-        while True:
-            leave = interface.pairs_of_part(self.inner, bound, finer)
-            chained = _in_a_row(
-                [(leave, self.removed), (leave.swapped(), self.inserted)]
-            )
-            grown = max(chained.remove.infinity_mass, chained.add.zero_mass)
-            known = max(leave.remove.infinity_mass, leave.add.zero_mass)
-            if grown <= _MOST_GROWN * tail_mass or known > _MOST_GROWN * finer:
-                return chained
-            if finer <= _SMALLEST_TAIL_MASS:
-                return chained
-            finer = max(finer**2, _SMALLEST_TAIL_MASS)
+        joining = (self.inner, self.inserted, True)
+        return _in_a_row([(self.inner, self.removed, False), joining], tail_mass)
 
     def claims(self) -> interface.Claims:
         members, inner = self.removed + self.inserted, self.inner.claims()
@@ -112,11 +101,7 @@ class InARow(Mechanism):
     def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
         if bound is Bound.LOWER:
             return DirectedPairs.same(dominating_pair.trivial_pair(bound))
-        both = [
-            interface.pairs_of_part(each, bound, tail_mass)
-            for each in (self.first, self.second)
-        ]
-        return chained_pairs.chain(*both)
+        return _in_a_row([(self.first, 1, False), (self.second, 1, False)], tail_mass)
 
     def claims(self) -> interface.Claims:
         both = interface.claims_of(collections.Counter([self.first, self.second]))
@@ -130,7 +115,38 @@ class InARow(Mechanism):
         )
 
 
-def _in_a_row(steps: list[tuple[DirectedPairs, int]]) -> DirectedPairs:
+def _in_a_row(
+    links: list[tuple[Mechanism, int, bool]], tail_mass: float
+) -> DirectedPairs:
+    """Returns the chain of mechanisms, with tails that stay small.
+
+    Args:
+        links: Mechanisms, each so many times, and whether its datasets are exchanged.
+        tail_mass: What the chain's tails may be about.
+    """
+    finer, before = tail_mass, math.inf
+    while True:
+        pairs = [
+            (interface.pairs_of_part(part, Bound.UPPER, finer), number, is_swapped)
+            for part, number, is_swapped in links
+            if number
+        ]
+        known = max(
+            max(each.remove.infinity_mass, each.add.zero_mass) for each, *_ in pairs
+        )
+        chained = _joined(
+            [(each.swapped() if swap else each, number) for each, number, swap in pairs]
+        )
+        grown = max(chained.remove.infinity_mass, chained.add.zero_mass)
+        if grown <= _MOST_GROWN * tail_mass or known >= before:
+            return chained
+        if finer <= _SMALLEST_TAIL_MASS:
+            return chained
+        before = known
+        finer = max(finer**2, _SMALLEST_TAIL_MASS)
+
+
+def _joined(steps: list[tuple[DirectedPairs, int]]) -> DirectedPairs:
     """Returns the chain of pairs, each so many times, by doubling."""
     chained: DirectedPairs | None = None
     for pairs, number in steps:

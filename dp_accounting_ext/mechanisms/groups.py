@@ -311,21 +311,33 @@ class GroupedByChain(Grouped):
     whole: Mechanism | None = None
 
     def split(self, removed: int, inserted: int) -> Mechanism:
-        found = self._chained(removed, inserted)
-        below = None
-        if removed + inserted > 1 and not self.is_replaced:
+        above = self._above(removed, inserted)
+        below = above
+        if not self.is_replaced and not self.inner.claims().is_symmetric:
             # Those who join may contribute nothing.
-            below = replaced_allocation.group_below(self.inner, removed)
-        if self.whole is None and below is None:
-            return found
-        return known_bounds.Between(below or found, found, self.whole)
+            leave = replaced_allocation.group(self.inner, removed)
+            if isinstance(leave, replaced_allocation.AllocatedGroup):
+                below = leave
+        if self.whole is None and below == above:
+            return above
+        return known_bounds.Between(below, above, self.whole)
 
-    def _chained(self, removed: int, inserted: int) -> Mechanism:
+    def _above(self, removed: int, inserted: int) -> Mechanism:
         if self.is_replaced:
             return chained.chain(self.inner, self.group_size, 0)
-        if removed + inserted > _MOST_SPLITS and not self.inner.claims().is_symmetric:
+        if self.inner.claims().is_symmetric:
+            return chained.chain(self.inner, removed, inserted)
+        if removed + inserted > _MOST_SPLITS:
             return chained.chain(batches.EitherWay(self.inner), removed + inserted, 0)
-        return chained.chain(self.inner, removed, inserted)
+        leave = replaced_allocation.group(self.inner, removed)
+        if not isinstance(leave, replaced_allocation.AllocatedGroup):
+            return chained.chain(self.inner, removed, inserted)
+        if not inserted:
+            return leave
+        if removed == inserted:
+            return chained.InARow(leave, chained.chain(leave, 0, 1))
+        # Where few join a chain of them is hardly more.
+        return chained.InARow(leave, chained.chain(self.inner, 0, inserted))
 
 
 @dataclasses.dataclass(frozen=True)

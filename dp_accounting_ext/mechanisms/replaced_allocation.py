@@ -9,6 +9,7 @@ import dataclasses
 import math
 
 from dp_accounting_ext.amplification import allocated_group
+from dp_accounting_ext.amplification import allocated_group_above
 from dp_accounting_ext.amplification import replaced_allocation
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
@@ -72,48 +73,66 @@ def _in_a_block(block: Mechanism) -> Mechanism:
 
 @dataclasses.dataclass(frozen=True)
 class AllocatedGroup(Mechanism):
-    """Members of a group under random allocation who leave: a lower bound.
+    """Members of a group under random allocation who leave.
 
     Attributes:
-        allocation: The steps of one of them, all of which are Gaussian.
-        members: How many leave.
-        revealed: What the sum of all steps' outputs tells, if anything.
+        inner: The mechanism with one of them, against that without.
+        members: How many leave, at least 2.
+        allocation: Its steps, all of which are Gaussian.
     """
 
-    allocation: Allocation
+    inner: Mechanism
     members: int
-    revealed: Mechanism | None
+    allocation: Allocation
 
     def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
-        if bound is Bound.UPPER:
-            return DirectedPairs.same(dominating_pair.trivial_pair(bound))
-        return DirectedPairs.same(
-            allocated_group.lower_pair(
-                self.allocation, self.members, tail_mass=tail_mass
+        if bound is Bound.LOWER:
+            return DirectedPairs.same(
+                allocated_group.lower_pair(
+                    self.allocation, self.members, tail_mass=tail_mass
+                )
             )
+        known = interface.pairs_of(self._chain, bound, tail_mass)
+        if len(self.allocation.steps) > 1:
+            return known
+        remove = allocated_group_above.upper_pair(
+            self.allocation, self.members, known.remove, tail_mass=tail_mass
         )
+        return DirectedPairs(remove, known.add)
 
     def other_parts(self, bound: Bound) -> Mapping[Mechanism, int]:
-        if bound is Bound.UPPER or self.revealed is None:
+        revealed = self.sum_of(1)
+        if bound is Bound.UPPER or revealed is None:
             return {self: 1}
-        return {self.revealed: 1}
+        return {revealed: 1}
+
+    def sum_of(self, members: int) -> Mechanism | None:
+        return self.inner.sum_of(members * self.members)
+
+    def claims(self) -> interface.Claims:
+        return self._chain.claims()
+
+    @property
+    def _chain(self) -> Mechanism:
+        return chained.chain(self.inner, self.members, 0)
 
 
-def group_below(mechanism: Mechanism, members: int) -> Mechanism | None:
-    """Returns a lower bound for members who leave an allocation, if one is known.
+def group(mechanism: Mechanism, members: int) -> Mechanism:
+    """Returns a mechanism where members leave, from that where one leaves.
 
     Args:
         mechanism: With one member, against that without.
         members: How many leave.
     """
-    if not isinstance(mechanism, _SAMPLES):
-        return None
+    chain = chained.chain(mechanism, members, 0)
+    if members < 2 or not isinstance(mechanism, _SAMPLES):
+        return chain
     allocation = allocation_of(mechanism)
     if allocation is None or allocation.telling or not allocation.steps:
-        return None
+        return chain
     if any(s.shift > replaced_allocation.LARGEST_SHIFT for s in allocation.steps):
-        return None
-    return AllocatedGroup(allocation, members, mechanism.sum_of(members))
+        return chain
+    return AllocatedGroup(mechanism, members, allocation)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,5 +1,6 @@
-"""Groups under 1 of t, from below, against quadrature and what is known of one."""
+"""Groups under 1 of t against quadrature, fractions and what is known of one."""
 
+import fractions
 import itertools
 import math
 
@@ -9,6 +10,7 @@ import pytest
 
 import dp_accounting_ext as ext
 from dp_accounting_ext.amplification import allocated_group
+from dp_accounting_ext.amplification import allocated_group_above
 from dp_accounting_ext.amplification import replaced_allocation
 from dp_accounting_ext.kernel import dominating_pair
 
@@ -80,6 +82,27 @@ def test_of_one_member_it_is_the_allocation():
     assert exact * 0.999 <= found <= exact
 
 
+@pytest.mark.parametrize(
+    ("steps", "members", "sampled"),
+    # By importance samples: some 2e-3, 2e-2 and 5e-2 of it are their error.
+    [(100, 2, 1.7545), (100, 4, 3.509), (100, 8, 6.864)],
+)
+def test_brackets_of_groups_are_about_what_samples_tell(steps, members, sampled):
+    epoch = ext.RandomAllocationEvent(dp_accounting.GaussianDpEvent(1.0), 1, steps)
+    event = ext.GroupSubsampledEvent(members, epoch)
+    lower, upper = ext.PLDAccountant().compose(event).get_epsilon_bounds(1e-6)
+    assert sampled * 0.98 < lower <= upper < sampled * 1.02
+    assert upper < lower * (1.005 if members == 2 else 1.025)
+
+
+@pytest.mark.parametrize(("members", "width"), [(2, 5e-3), (4, 0.01), (8, 0.025)])
+def test_brackets_of_groups_in_many_steps_are_narrow(members, width):
+    epoch = ext.RandomAllocationEvent(dp_accounting.GaussianDpEvent(1.0), 1, 1000)
+    event = ext.GroupSubsampledEvent(members, epoch)
+    lower, upper = ext.PLDAccountant().compose(event).get_epsilon_bounds(1e-6)
+    assert lower <= upper < lower * (1 + width)
+
+
 def test_more_than_eight_members_count_as_eight():
     allocation = Allocation((Steps(1.0, 0.01, 100),), 0.0, 0.0)
     eight, many = (
@@ -87,3 +110,67 @@ def test_more_than_eight_members_count_as_eight():
         for members in (8, 1000)
     )
     assert eight.epsilon(1e-6, Direction.REMOVE) == many.epsilon(1e-6, Direction.REMOVE)
+
+
+@pytest.mark.parametrize("members", [2, 3, 5])
+@pytest.mark.parametrize(
+    "allocation",
+    [
+        Allocation((Steps(1.0, 0.5, 2),), 0.0, 0.0),
+        Allocation((Steps(0.2, 0.5, 2),), 0.0, 0.0),
+        Allocation((Steps(2.0, 0.05, 2),), 0.9, 0.0),
+    ],
+)
+def test_upper_bounds_are_above_the_profile_of_two_steps(allocation, members):
+    # Nothing else is known, so that what is found is the theorems' alone.
+    nothing = dominating_pair.trivial_pair(dominating_pair.Bound.UPPER)
+    pair = allocated_group_above.upper_pair(
+        allocation, members, nothing, tail_mass=1e-24
+    )
+    law = _law(allocation, members)
+    for epsilon in (0.0, 0.1, 0.5, 1.0, 2.0, 4.0):
+        truth = _profile(*law, epsilon, Direction.REMOVE)
+        found = pair.delta(epsilon, Direction.REMOVE)
+        # The rule errs by its kink, with the square of its step.
+        assert found >= truth * (1 - 1e-4) - 1e-9
+        if members == 2 and truth > 1e-4:
+            assert found <= 2 * truth
+
+
+def _moment_bound_holds(roots, rest, members):
+    """Tells whether (Z − S^g + …) ≤ what one root has, in exact fractions."""
+    coefficients = [
+        rest**j / math.factorial(j) for j in range(members + 1)
+    ]  # Of e^{rest z}.
+    for root in roots:
+        coefficients = [
+            x + (root * coefficients[j - 1] if j else 0)
+            for j, x in enumerate(coefficients)
+        ]
+    ratio = math.factorial(members) * coefficients[members]
+    first = rest + sum(roots)
+    # Roots are chosen so that A is rational: 3, 4, 12, 84 have 5, 13 and 85.
+    squares = sum(root**2 for root in roots)
+    root = fractions.Fraction(
+        math.isqrt(squares.numerator), math.isqrt(squares.denominator)
+    )
+    assert root**2 == squares
+    bound = (first - root) ** (members - 1) * (first + (members - 1) * root)
+    return ratio <= bound and (members > 2 or ratio == bound)
+
+
+@pytest.mark.parametrize("members", range(2, 9))
+@pytest.mark.parametrize("scale", [fractions.Fraction(1, 100), 1, 7])
+def test_the_bound_by_moments_holds_in_fractions(members, scale):
+    triples = [(1,), (3, 4), (3, 4, 12), (3, 4, 12, 84), (2, 3, 6), (1, 4, 8), (2,) * 4]
+    for roots in triples:
+        for rest in (0, fractions.Fraction(1, 9), 5):
+            scaled = [fractions.Fraction(root) * scale for root in roots]
+            assert _moment_bound_holds(scaled, fractions.Fraction(rest), members)
+
+
+def test_a_pair_that_is_less_stays():
+    allocation = Allocation((Steps(0.2, 0.01, 100),), 0.0, 0.0)
+    known = dominating_pair.identity_pair(dominating_pair.Bound.UPPER)
+    found = allocated_group_above.upper_pair(allocation, 4, known, tail_mass=1e-20)
+    assert found.delta(0.01, Direction.REMOVE) <= 1e-12

@@ -35,7 +35,7 @@ _ABOVE, _BELOW = 16.0, 16.0  # Exponents of what of a tilted law is out of the w
 _DEVIATIONS = 9.0  # Of V, above its mean.
 _SKETCH_SIZE = 256
 _FEWEST_DIGITS = 1e-300  # Certified: smaller floats may have few.
-_LARGEST_INDEX = 2.0**52  # Certified: floats hold all integers up to it.
+LARGEST_INDEX = 2.0**52  # Certified: floats hold all integers up to it.
 # At its saddle point's tilt large ratios make a law wide: it is tilted less, at most so
 # many times, until its window is not too wide beside another.
 EASED, _MOST_EASED = 0.75, 12
@@ -381,7 +381,7 @@ class Grid:
         score, variance = steps.statistic(steps.ratios, self.rate)
         rows = float(np.abs(score).max()) / self.row_step
         columns = float(variance.max()) / self.column_step
-        return steps.num_steps * max(rows, columns) < _LARGEST_INDEX
+        return steps.num_steps * max(rows, columns) < LARGEST_INDEX
 
     def factors(
         self, steps: Steps, bound: dominating_pair.Bound

@@ -126,7 +126,7 @@ def upper_pair(
     sketch = steps.sketch
     cells = []
     few = num_selected <= few_out_of_t.MOST_DRAWS
-    exponents = _exponents(_EXPONENTS_OF_FEW if few else _EXPONENTS, tail_mass)
+    exponents = exponents_up_to(_EXPONENTS_OF_FEW if few else _EXPONENTS, tail_mass)
     for exponent in exponents:
         tilt = math.copysign(sketch.tilt(abs(exponent)), exponent)
         rate = min(sketch.rate(tilt), joint_allocation.HIGHEST_RATE)
@@ -372,7 +372,7 @@ def _by_sum(
     )
 
 
-def _exponents(first: Sequence[float], tail_mass: float) -> list[float]:
+def exponents_up_to(first: Sequence[float], tail_mass: float) -> list[float]:
     """Returns exponents, and further ones, up to a little less than that of a tail."""
     last = -math.log(tail_mass) - _SPARE
     exponents = list(first)
@@ -389,7 +389,7 @@ def _lower_anchors(
     typical = max(_TYPICAL * -math.log(tail_mass * _DELTA_OVER_TAIL), _LEAST_TYPICAL)
     rate = sketch.rate(sketch.tilt(typical))
     anchors = []
-    for exponent in _exponents(_LOWER_EXPONENTS, tail_mass):
+    for exponent in exponents_up_to(_LOWER_EXPONENTS, tail_mass):
         tilt = joint_allocation.EASED * sketch.tilt(exponent, rate)
         ordinary, _ = steps.without_largest(math.exp(-exponent - _RARE))
         anchors.append((ordinary, ordinary.sketch.eased(rate, tilt, _LOWER_WIDEST)))
