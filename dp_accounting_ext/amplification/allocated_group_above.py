@@ -57,6 +57,8 @@ _UNIT = floats.UNIT_ROUNDOFF
 _EXPONENTIAL, _OF_EXPONENT, _SHIFT, _TERMS = 24, 4, 8, 64
 # A limit: terms of h, so many of them, fit a float.
 _LARGEST_LOG = 600.0
+# Certified: more than any probability, and a great many of it fit a float.
+_MOST_MASS = 1e290
 
 # Tuning, all of it.
 _EXPONENTS = (0.5, 2.0, 4.0, 6.5, 9.0, 11.5, 14.0, 16.5, 19.0, 23.0, 27.0)
@@ -460,9 +462,11 @@ def _by_moments(noise: _Noise, exponent: float) -> _Cells | None:
         losses = (g - 1) * np.log(apart) + np.log(total + (g - 1) * root)
     lowest = noise.silent + float(law.rows[0])
     is_cut = law.is_tilted and lowest > 0
+    with np.errstate(over="ignore"):
+        masses = law.masses[inside] * np.exp(losses[inside])
     return _collapsed(
         losses[inside],
-        law.masses[inside] * np.exp(losses[inside]),
+        masses,
         noise.lost + law.mass_above(noise.silent, g),
         law.mass_error,
         (16 * g + 64) * _UNIT,
@@ -481,8 +485,9 @@ def _tilt_of_moments(noise: _Noise, first: FloatArray, exponent: float) -> float
     for tilt in (_TILTS / deviation).tolist():
         log, tilted = _tilted(weights, tilt * places)
         mean = steps.count * sums.dot(tilted, places)
-        spread = steps.count * sums.dot(tilted, places**2) - mean**2 / steps.count
-        here = tilt * mean - steps.count * log + math.log1p(2.5 * tilt * spread**0.5)
+        apart = (places - mean / steps.count) ** 2
+        spread = math.sqrt(steps.count * sums.dot(tilted, apart))
+        here = tilt * mean - steps.count * log + math.log1p(2.5 * tilt * spread)
         if here - noise.members * math.log1p(mean) > exponent:
             break
         found = tilt
@@ -662,6 +667,8 @@ def _collapsed(
     valid_from: float,
 ) -> _Cells | None:
     """Returns cells on evenly spaced losses, those below −1 left out, or nothing."""
+    # Where noise has more than one, what is known is one.
+    masses = np.minimum(masses, _MOST_MASS)
     beyond = losses > floats.LARGEST_LOSS
     sink += float(masses[beyond].sum()) * (1 + 1e-9)
     seen = (losses > -1.0) & ~beyond
