@@ -200,19 +200,20 @@ class PointCost(TransportCost):
                     f'{name} must have a direction each for metric "cosine". Found a '
                     "point of zeros."
                 )
-            return np.asarray(found / largest)
+            found = found / largest
+            return np.asarray(found / np.linalg.norm(found, axis=1, keepdims=True))
         return found
 
     def _distances(self, left: FloatArray, right: FloatArray) -> FloatArray:
         if self._metric == "haversine":
             chords = distance.cdist(left, right)
             return np.asarray(2 * EARTH_RADIUS * np.arcsin(np.minimum(chords / 2, 1)))
+        if self._metric == "cosine":
+            # Rounding may take a distance of zero below it.
+            return np.asarray(np.maximum(1 - left @ right.T, 0.0))
         # On a line all are the same, and squares might underflow.
-        line = left.shape[1] == 1 and self._metric != "cosine"
-        metric: Any = "cityblock" if line else self._metric
-        found = np.asarray(distance.cdist(left, right, metric))
-        # Rounding may take a cosine distance of zero below it.
-        return np.maximum(found, 0.0, out=found) if metric == "cosine" else found
+        metric: Any = "cityblock" if left.shape[1] == 1 else self._metric
+        return np.asarray(distance.cdist(left, right, metric))
 
 
 def on_sphere(name: str, places: FloatArray) -> FloatArray:

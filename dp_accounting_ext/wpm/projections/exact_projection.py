@@ -11,26 +11,21 @@ from dp_accounting_ext.wpm.projections import column_generation
 from dp_accounting_ext.wpm.projections import duality
 from dp_accounting_ext.wpm.projections import ldp_polytope
 from dp_accounting_ext.wpm.projections import line_sweep
-from dp_accounting_ext.wpm.projections import linear_program
-from dp_accounting_ext.wpm.projections import network_simplex
 from dp_accounting_ext.wpm.projections import price_ascent
 from dp_accounting_ext.wpm.projections import solution
 
 FloatArray = npt.NDArray[np.float64]
 IndexArray = npt.NDArray[np.intp]
 
-# Tuning: outputs up to which POT's network simplex, or else programs of HiGHS, are
-# faster than prices of the inputs, and the most pairs for the simplex: with them it
-# takes some 700 MB.
-_FEW_OUTPUTS, _MOST_SIMPLEX_PAIRS = 3000, 10**7
+# Tuning: outputs up to which programs are faster than prices of the inputs.
+_FEW_OUTPUTS = 3000
 
 
 class Algorithm(enum.Enum):
     """How an exact projection is computed."""
 
     LINE_SWEEP = "distances on a line: one sweep"
-    NETWORK_SIMPLEX = "few outputs: POT's network simplex, where it is installed"
-    COLUMN_GENERATION = "linear programs that grow by arcs"
+    COLUMN_GENERATION = "few outputs: programs that grow by arcs"
     PRICE_ASCENT = "many outputs: prices of the inputs"
 
 
@@ -40,13 +35,10 @@ def choose_algorithm(cost: costs.TransportCost) -> Algorithm:
     Args:
         cost: What mass costs to move.
     """
-    inputs, outputs = cost.shape
     if cost.places_on_line() is not None:
         return Algorithm.LINE_SWEEP
-    if outputs > _FEW_OUTPUTS:
+    if cost.shape[1] > _FEW_OUTPUTS:
         return Algorithm.PRICE_ASCENT
-    if inputs * outputs <= _MOST_SIMPLEX_PAIRS and network_simplex.is_installed():
-        return Algorithm.NETWORK_SIMPLEX
     return Algorithm.COLUMN_GENERATION
 
 
@@ -101,11 +93,6 @@ class ExactSolver:
         if self.algorithm is Algorithm.PRICE_ASCENT:
             problem = price_ascent.Problem(masses, rows, inner)
             return price_ascent.solve(problem, self.order, self.relative_gap)
-        if self.algorithm is Algorithm.NETWORK_SIMPLEX:
-            try:
-                return network_simplex.solve(masses, rows, inner, self.relative_gap)
-            except linear_program.SolverError:
-                pass  # What POT cannot prove, HiGHS may.
         return column_generation.solve(masses, rows, inner, self.relative_gap)
 
 

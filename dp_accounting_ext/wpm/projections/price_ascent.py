@@ -371,7 +371,7 @@ class _Region:
         groups: and the group of each.
     """
 
-    arcs: transport_program.Arcs
+    arcs: solution.Arcs
     supply: FloatArray
     polytope: ldp_polytope.LdpPolytope
     fixed: IndexArray
@@ -417,7 +417,7 @@ def _region(
         prices.owner[fixed], prices.held[fixed], minlength=problem.masses.size
     )
     return _Region(
-        transport_program.Arcs(inputs, places, scaled),
+        solution.Arcs(inputs, places, scaled),
         problem.masses - spent,
         ldp_polytope.LdpPolytope(lower, upper),
         fixed,
@@ -427,7 +427,7 @@ def _region(
 
 
 def _spread_out(
-    problem: Problem, prices: _Prices, region: _Region, plan: transport_program.Plan
+    problem: Problem, prices: _Prices, region: _Region, plan: solution.Plan
 ) -> tuple[float, FloatArray]:
     """Returns the cost of a plan of groups, spread over their members, and its law."""
     used = np.flatnonzero(plan.amounts > 0)
@@ -448,7 +448,7 @@ def _spread_out(
     amounts = np.append(
         np.repeat(plan.amounts[used], counts) * shares, prices.held[region.fixed]
     )
-    arcs = transport_program.Arcs(inputs, outputs, problem.cost[inputs, outputs])
+    arcs = solution.Arcs(inputs, outputs, problem.cost[inputs, outputs])
     return transport_program.feasible(problem.masses, problem.cost, arcs, amounts)
 
 
