@@ -54,7 +54,7 @@ def solve(
     arcs = _first_arcs(masses, cost, polytope)
     rounding = _ROUNDING * float(cost.max())
     best_bound, best_prices = -np.inf, np.zeros(polytope.upper.size)
-    last, rounds, worked = np.inf, 0, 0
+    rounds, worked = 0, 0
     while rounds < _MOST_ROUNDS and worked <= _MOST_ARCS:
         rounds, worked = rounds + 1, worked + arcs.size
         known = solution.Arcs(*np.divmod(arcs, cost.shape[1]), cost.ravel()[arcs])
@@ -67,12 +67,9 @@ def solve(
             break
         reduced = cost - plan.potentials[:, np.newaxis] - plan.prices
         wanted = _wanted(reduced.ravel(), _EACH * sum(cost.shape))
-        # Where the value falls no program returns, and arcs may be forgotten.
-        kept = arcs[plan.amounts > 0] if value < last else arcs
-        grown = np.union1d(kept, wanted)
-        if grown.size == arcs.size and np.array_equal(grown, arcs):
+        known_before, arcs = arcs.size, np.union1d(arcs, wanted)
+        if arcs.size == known_before:
             break
-        arcs, last = grown, min(value, last)
     law = ldp_polytope.nearest(held, polytope)
     return solution.Solution(law, best_prices, value, rounds)
 
