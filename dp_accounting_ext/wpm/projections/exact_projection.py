@@ -51,8 +51,8 @@ class ExactSolver:
         polytope: The allowed distributions.
         relative_gap: Share of the cost that plan and prices may be apart.
         algorithm: How.
-        outputs: Those that may hold mass.
-        order: The same, near ones near one another, where the algorithm asks for it.
+        outputs: Those that may hold mass, near ones near one another where the
+            algorithm asks for it.
     """
 
     cost: costs.TransportCost
@@ -60,7 +60,6 @@ class ExactSolver:
     relative_gap: float
     algorithm: Algorithm
     outputs: IndexArray
-    order: IndexArray
 
     def solve(self, inputs: IndexArray, masses: FloatArray) -> solution.Solution:
         """Returns the exact projection of one user.
@@ -76,15 +75,19 @@ class ExactSolver:
             places = self.cost.places_on_line()
             assert places is not None
             return line_sweep.solve(places[0][inputs], masses, places[1], self.polytope)
-        whole = self.cost.rows(inputs)
-        few = self.outputs.size < self.polytope.upper.size
-        rows = np.ascontiguousarray(whole[:, self.outputs]) if few else whole
+        size = self.polytope.upper.size
+        if np.array_equal(self.outputs, np.arange(size)):
+            rows = self.cost.rows(inputs)
+            return self._solve(masses, rows, self.polytope)
+        rows = self.cost.rows_to(inputs, self.outputs)
         found = self._solve(masses, rows, self.polytope.of(self.outputs))
-        if not few:
-            return found
-        distribution = np.zeros(self.polytope.upper.size)
+        distribution, prices = np.zeros((2, size))
         distribution[self.outputs] = found.distribution
-        prices = duality.complete_prices(found.prices, whole, self.outputs)
+        if self.outputs.size < size:
+            whole = self.cost.rows(inputs)
+            prices = duality.complete_prices(found.prices, whole, self.outputs)
+        else:
+            prices[self.outputs] = found.prices
         return dataclasses.replace(found, distribution=distribution, prices=prices)
 
     def _solve(
@@ -92,7 +95,7 @@ class ExactSolver:
     ) -> solution.Solution:
         if self.algorithm is Algorithm.PRICE_ASCENT:
             problem = price_ascent.Problem(masses, rows, inner)
-            return price_ascent.solve(problem, self.order, self.relative_gap)
+            return price_ascent.solve(problem, self.relative_gap)
         return column_generation.solve(masses, rows, inner, self.relative_gap)
 
 
@@ -105,10 +108,8 @@ def make_solver(
     algorithm = choose_algorithm(cost)
     # No output holds more than everything, and a bound beyond it loses digits.
     polytope = ldp_polytope.LdpPolytope(polytope.lower, np.minimum(polytope.upper, 1.0))
-    outputs = np.flatnonzero(polytope.upper > 0)
-    order = np.arange(outputs.size)
+    outputs = np.arange(polytope.upper.size)
     if algorithm is Algorithm.PRICE_ASCENT:
-        numbers = np.cumsum(polytope.upper > 0) - 1
-        near = cost.near_order()
-        order = numbers[near[polytope.upper[near] > 0]]
-    return ExactSolver(cost, polytope, relative_gap, algorithm, outputs, order)
+        outputs = cost.near_order()
+    outputs = outputs[polytope.upper[outputs] > 0]
+    return ExactSolver(cost, polytope, relative_gap, algorithm, outputs)

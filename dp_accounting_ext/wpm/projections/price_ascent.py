@@ -14,6 +14,7 @@ prices do from below, and the search ends where the bounds meet.
 """
 
 import dataclasses
+import functools
 
 import numpy as np
 import numpy.typing as npt
@@ -34,8 +35,8 @@ IndexArray = npt.NDArray[np.intp]
 _COARSE = 4
 _FEWEST = 300
 _FINER = 6
-# A block of outputs stays in the cache of a processor.
-_BLOCK = 1 << 13
+# Outputs of a block, which stays in the cache of a processor.
+_BLOCK = 1 << 11
 _NEWTON_STEPS = 5
 _REFUSALS = 8
 _FIRST_SHARE, _WIDEST_SHARE, _SHARE_OF_MANY = 0.05, 0.3, 300
@@ -54,7 +55,7 @@ class Problem:
 
     Attributes:
         masses: (s,) positive masses.
-        cost: (s, n) costs.
+        cost: (s, n) costs; it is faster where near outputs follow one another.
         polytope: The allowed distributions, of positive upper bounds: one and the
             same multiple of the lower ones, or one where that is less.
     """
@@ -62,6 +63,13 @@ class Problem:
     masses: FloatArray
     cost: FloatArray
     polytope: ldp_polytope.LdpPolytope
+
+    @functools.cached_property
+    def ranges(self) -> tuple[FloatArray, FloatArray]:
+        """The (s, blocks) least and largest costs of blocks of outputs."""
+        starts = np.arange(0, self.cost.shape[1], _BLOCK)
+        least = np.minimum.reduceat(self.cost, starts, axis=1)
+        return least, np.maximum.reduceat(self.cost, starts, axis=1)
 
     def part(self, outputs: IndexArray) -> "Problem":
         """Returns the problem of some outputs, which stand for all."""
@@ -82,7 +90,8 @@ class _Prices:
 
     Attributes:
         potentials: (s,) prices f.
-        owner: (n,) the input with the least C_ij − f_i.
+        owner: (n,) the input with the least C_ij − f_i,
+        second: (n,) and the one with the second least.
         excess: (n,) that least value, which is the price of the output.
         margin: (n,) by how much the second-best input is worse.
         held: (n,) the mass that the output holds.
@@ -91,6 +100,7 @@ class _Prices:
 
     potentials: FloatArray
     owner: npt.NDArray[np.int32]
+    second: npt.NDArray[np.int32]
     excess: FloatArray
     margin: FloatArray
     held: FloatArray
@@ -101,14 +111,11 @@ class _Prices:
         return np.asarray(np.minimum(self.margin / 2, np.abs(self.excess)))
 
 
-def solve(
-    problem: Problem, order: IndexArray, relative_gap: float
-) -> solution.Solution:
+def solve(problem: Problem, relative_gap: float) -> solution.Solution:
     """Returns the exact projection of one user.
 
     Args:
         problem: What to project.
-        order: (n,) the outputs in an order that has near ones near one another.
         relative_gap: Stop where plan and prices are this share of the cost apart.
 
     Returns:
@@ -118,10 +125,8 @@ def solve(
     Raises:
         SolverError: If no program can be solved.
     """
-    prices = trial = _ascend(
-        problem, _starting_potentials(problem, order, relative_gap)
-    )
-    few = min(_FEW, order.size) - 1
+    prices = trial = _ascend(problem, _starting_potentials(problem, relative_gap))
+    few = min(_FEW, prices.owner.size) - 1
     groups = _unlike(problem.polytope)
     rounding = _ROUNDING * float(problem.cost.max())
     radius = _FIRST_RADIUS * float(np.ptp(prices.potentials))
@@ -163,7 +168,7 @@ def solve(
         else:
             prices, radius = _followed(problem, prices, trial), 2 * radius
     if law is None:
-        best, law = _coarse_plan(problem, prices, order)
+        best, law = _coarse_plan(problem, prices)
     law = ldp_polytope.nearest(law, problem.polytope)
     return solution.Solution(law, prices.excess, best, count)
 
@@ -174,20 +179,17 @@ def _unlike(polytope: ldp_polytope.LdpPolytope) -> IndexArray:
     return np.unique(capped, return_inverse=True)[1].astype(np.intp)
 
 
-def _coarse_plan(
-    problem: Problem, prices: _Prices, order: IndexArray
-) -> tuple[float, FloatArray]:
+def _coarse_plan(problem: Problem, prices: _Prices) -> tuple[float, FloatArray]:
     """Returns the cost and the law of a plan of neighbours as one: there is always one.
 
     Raises:
         SolverError: If the program fails.
     """
-    chunks = np.empty(order.size, dtype=np.intp)
-    chunks[order] = np.arange(order.size) // max(1, order.size // _FEW)
-    both = _unlike(problem.polytope) * order.size + chunks
+    inputs, size = problem.cost.shape
+    free = np.arange(size)
+    both = _unlike(problem.polytope) * size + free // max(1, size // _FEW)
     groups = np.unique(both, return_inverse=True)[1]
     radius = float(np.ptp(problem.cost) + np.ptp(prices.potentials)) or 1.0
-    inputs, free = problem.masses.size, np.arange(order.size)
     region = _region(problem, prices, free, groups, radius, inputs)
     plan = transport_program.solve(region.arcs, region.supply, region.polytope)
     return _spread_out(problem, prices, region, plan)
@@ -203,32 +205,30 @@ def _followed(problem: Problem, start: _Prices, end: _Prices) -> _Prices:
     return end
 
 
-def _starting_potentials(
-    problem: Problem, order: IndexArray, relative_gap: float
-) -> FloatArray:
+def _starting_potentials(problem: Problem, relative_gap: float) -> FloatArray:
     """Returns prices that are good for coarse pictures of the outputs."""
     size = problem.cost.shape[1]
     fewest = max(_COARSE * problem.masses.size, _FEWEST)
     sizes = [min(size, fewest)]
     while sizes[-1] * _FINER < size:
         sizes.append(sizes[-1] * _FINER)
-    coarse = problem.part(_sample(problem, order, sizes[0]))
+    coarse = problem.part(_sample(problem, sizes[0]))
     start = column_generation.solve(
         coarse.masses, coarse.cost, coarse.polytope, relative_gap
     ).prices
     potentials = np.asarray((coarse.cost - start).min(axis=1))
     for count in sizes[1:]:
-        part = problem.part(_sample(problem, order, count))
+        part = problem.part(_sample(problem, count))
         potentials = _ascend(part, potentials).potentials
     return potentials
 
 
-def _sample(problem: Problem, order: IndexArray, count: int) -> IndexArray:
-    """Returns outputs that stand for equal shares of the mass, along the order."""
-    sums = np.cumsum(problem.polytope.upper[order])
+def _sample(problem: Problem, count: int) -> IndexArray:
+    """Returns outputs that stand for equal shares of the mass, in their order."""
+    sums = np.cumsum(problem.polytope.upper)
     places = (np.arange(count) + 0.5) * (sums[-1] / count)
-    chosen = np.minimum(np.searchsorted(sums, places), order.size - 1)
-    return np.asarray(order[np.unique(chosen)])
+    chosen = np.minimum(np.searchsorted(sums, places), sums.size - 1)
+    return np.asarray(chosen[np.diff(chosen, prepend=-1) > 0])
 
 
 def _evaluate(problem: Problem, potentials: FloatArray) -> _Prices:
@@ -237,20 +237,23 @@ def _evaluate(problem: Problem, potentials: FloatArray) -> _Prices:
     By how much is known: so that the outputs hold one in sum.
     """
     size = problem.cost.shape[1]
-    owner, excess = np.zeros(size, dtype=np.int32), np.full(size, np.inf)
-    margin = np.full(size, np.inf)
-    for begin in range(0, size, _BLOCK):
-        part = slice(begin, begin + _BLOCK)
-        _least_two(
-            problem.cost[:, part], potentials, owner[part], excess[part], margin[part]
-        )
+    owner, second = np.zeros((2, size), dtype=np.int32)
+    excess, margin = np.full((2, size), np.inf)
+    least, largest = (costs - potentials[:, np.newaxis] for costs in problem.ranges)
+    last = min(1, potentials.size - 1)
+    # In a block two inputs are at most so far: others that are further do not count.
+    near = least <= np.partition(largest, last, axis=0)[last]
+    for block, counts in enumerate(near.T):
+        part = slice(block * _BLOCK, (block + 1) * _BLOCK)
+        found = owner[part], second[part], excess[part], margin[part]
+        _least_two(problem.cost[:, part], potentials, np.flatnonzero(counts), *found)
     margin -= excess
     polytope = problem.polytope
     level = _level(excess, polytope)
     potentials, excess = potentials + level, excess - level
     held = np.where(excess > 0, polytope.lower, polytope.upper)
     value = float(problem.masses @ potentials + held @ excess)
-    return _Prices(potentials, owner, excess, margin, held, value)
+    return _Prices(potentials, owner, second, excess, margin, held, value)
 
 
 def _level(excess: FloatArray, polytope: ldp_polytope.LdpPolytope) -> float:
@@ -268,28 +271,28 @@ def _level(excess: FloatArray, polytope: ldp_polytope.LdpPolytope) -> float:
 def _least_two(
     cost: FloatArray,
     potentials: FloatArray,
+    inputs: IndexArray,
     owner: npt.NDArray[np.int32],
+    runner_up: npt.NDArray[np.int32],
     least: FloatArray,
     second: FloatArray,
 ) -> None:
-    """Fills in the least and the second C_ij − f_i of each output, and whose it is.
+    """Fills in the least and the second C_ij − f_i of each output, and whose they are.
 
     Row by row in the cache: several times faster than a minimum over columns.
     """
-    reduced, better = np.empty(least.size), np.empty(least.size, dtype=np.bool_)
-    for place, (row, potential) in enumerate(zip(cost, potentials, strict=True)):
-        np.subtract(row, potential, out=reduced)
+    reduced, higher = np.empty(least.size), np.empty(least.size)
+    better, closer = np.empty((2, least.size), dtype=np.bool_)
+    for place in inputs:
+        np.subtract(cost[place], potentials[place], out=reduced)
+        np.less(reduced, second, out=closer)
         np.less(reduced, least, out=better)
+        np.copyto(runner_up, place, where=closer)
+        np.copyto(runner_up, owner, where=better)
         np.copyto(owner, place, where=better)
-        np.minimum(second, np.maximum(least, reduced), out=second)
+        np.maximum(least, reduced, out=higher)
+        np.minimum(second, higher, out=second)
         np.minimum(least, reduced, out=least)
-
-
-def _seconds(problem: Problem, prices: _Prices, outputs: IndexArray) -> IndexArray:
-    """Returns the second-best inputs of some outputs."""
-    reduced = problem.cost[:, outputs] - prices.potentials[:, np.newaxis]
-    reduced[prices.owner[outputs], np.arange(outputs.size)] = np.inf
-    return np.asarray(reduced.argmin(axis=0))
 
 
 def _ascend(problem: Problem, potentials: FloatArray) -> _Prices:
@@ -343,7 +346,7 @@ def _curvature(problem: Problem, prices: _Prices, share: float) -> sparse.csc_ma
     # Where that many are at once between two inputs, no width is too small.
     width = max(width, _ROUNDING * float(problem.cost.max()))
     moving = np.flatnonzero(prices.margin < 2 * width)
-    owners, seconds = prices.owner[moving], _seconds(problem, prices, moving)
+    owners, seconds = prices.owner[moving], prices.second[moving]
     moved = prices.held[moving] / (4 * width)
     shape = (inputs, inputs)
     flows = sparse.csc_matrix((moved, (owners, seconds)), shape=shape)
@@ -470,7 +473,7 @@ def _split(
     level = _doublings(np.abs(excess), width)
     level = np.where(excess > 0, level, -1 - level)
     keys = prices.owner[outputs].astype(np.int64) * inputs
-    keys = (keys + _seconds(problem, prices, outputs)) * _MOST_DOUBLINGS + margin
+    keys = (keys + prices.second[outputs]) * _MOST_DOUBLINGS + margin
     keys = (2 * keys + 1) * _MOST_DOUBLINGS + level
     numbers = np.unique(keys, return_inverse=True)[1]
     found = np.unique(groups * size + numbers, return_inverse=True)[1]
