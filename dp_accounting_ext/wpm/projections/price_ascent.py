@@ -4,13 +4,12 @@ Prices f of the inputs decide all: output j is served by the input with the leas
 C_ij − f_i, and holds its least mass where that is above zero, its most where below.
 The dual's value is concave in f, and known for all outputs in one pass.
 
-Newton steps bring f near its optimum, first for a coarse picture of the outputs and
-then for more and more of them; the curvature is counted from the outputs near a
-change of hands. Then linear programs look for better prices within a radius. Outputs
-that cannot change hands there are fixed; of the others, those alike are one group with
-their mean costs. Spread over the members of the groups, in proportion to their bounds,
-a program's plan is a plan of all outputs: so it bounds the cost from above as the
-prices do from below, and the search ends where the bounds meet.
+Linear programs look for better prices within a radius. Outputs that cannot change
+hands there are fixed; of the others, those alike are one group with their mean costs.
+Spread over the members of the groups, in proportion to their bounds, a program's plan
+is a plan of all outputs: so it bounds the cost from above as the prices do from below,
+and the search ends where the bounds meet. It goes from a coarse picture of the outputs
+to finer ones, each with the prices and the radius of the one before.
 """
 
 import dataclasses
@@ -18,8 +17,6 @@ import functools
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
-from scipy.sparse import linalg
 
 from dp_accounting_ext.wpm.projections import column_generation
 from dp_accounting_ext.wpm.projections import ldp_polytope
@@ -31,15 +28,11 @@ FloatArray = npt.NDArray[np.float64]
 IndexArray = npt.NDArray[np.intp]
 
 # All tuning: each solution is proven by its prices, whatever these are.
-# Outputs of the first picture for each input, and how many times more the next has.
-_COARSE = 4
-_FEWEST = 300
-_FINER = 6
+# Outputs of the first picture for each input, how many times more the next has, and
+# what is proven of all but the last.
+_COARSE, _FEWEST, _FINER, _COARSE_GAP = 4, 300, 6, 1e-2
 # Outputs of a block, which stays in the cache of a processor.
 _BLOCK = 1 << 11
-_NEWTON_STEPS = 5
-_REFUSALS = 8
-_FIRST_SHARE, _WIDEST_SHARE, _SHARE_OF_MANY = 0.05, 0.3, 300
 # Linear programs: rounds, the first radius as a share of what prices differ by, when a
 # step counts as one to the rim, the parts of a radius that groups tell apart, arcs of
 # each group, and outputs that are so few that each is its own group.
@@ -125,11 +118,55 @@ def solve(problem: Problem, relative_gap: float) -> solution.Solution:
     Raises:
         SolverError: If no program can be solved.
     """
-    prices = trial = _ascend(problem, _starting_potentials(problem, relative_gap))
+    fewest = max(_COARSE * problem.masses.size, _FEWEST)
+    sizes = [problem.cost.shape[1]]
+    while sizes[-1] > _FINER * fewest:
+        sizes.append(sizes[-1] // _FINER)
+    first = problem.part(_sample(problem, min(fewest, sizes[-1])))
+    start = column_generation.solve(
+        first.masses, first.cost, first.polytope, _COARSE_GAP
+    )
+    potentials = (first.cost - start.prices).min(axis=1)
+    radius = _FIRST_RADIUS * float(np.ptp(potentials))
+    for size in sizes[:0:-1]:
+        picture = problem.part(_sample(problem, size))
+        found = _search(picture, potentials, radius, _COARSE_GAP)
+        potentials, radius = found.prices.potentials, found.radius
+    found = _search(problem, potentials, radius, relative_gap)
+    value, law = found.value, found.law
+    if law is None:
+        value, law = _coarse_plan(problem, found.prices)
+    law = ldp_polytope.nearest(law, problem.polytope)
+    return solution.Solution(law, found.prices.excess, value, found.rounds)
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class _Found:
+    """What a search found.
+
+    Attributes:
+        prices: The best prices.
+        value: The least cost of a plan,
+        law: and what it leads to, or None if there is none.
+        radius: Within which to look on.
+        rounds: Programs.
+    """
+
+    prices: _Prices
+    value: float
+    law: FloatArray | None
+    radius: float
+    rounds: int
+
+
+def _search(
+    problem: Problem, potentials: FloatArray, radius: float, relative_gap: float
+) -> _Found:
+    """Returns better prices, and a plan, by programs within radii."""
+    prices = trial = _evaluate(problem, potentials)
     few = min(_FEW, prices.owner.size) - 1
     groups = _unlike(problem.polytope)
     rounding = _ROUNDING * float(problem.cost.max())
-    radius = _FIRST_RADIUS * float(np.ptp(prices.potentials))
     best, law, each, count = np.inf, None, _ARCS_EACH, 0
     while best - prices.value > relative_gap * prices.value + rounding:
         if count == _MOST_ROUNDS:
@@ -166,11 +203,8 @@ def solve(problem: Problem, relative_gap: float) -> solution.Solution:
         elif inside and moved < _AT_THE_RIM * radius:
             prices, radius = trial, max(moved / 2, radius / 8)
         else:
-            prices, radius = _followed(problem, prices, trial), 2 * radius
-    if law is None:
-        best, law = _coarse_plan(problem, prices)
-    law = ldp_polytope.nearest(law, problem.polytope)
-    return solution.Solution(law, prices.excess, best, count)
+            prices, radius = trial, 2 * radius
+    return _Found(prices, best, law, radius, count)
 
 
 def _unlike(polytope: ldp_polytope.LdpPolytope) -> IndexArray:
@@ -193,34 +227,6 @@ def _coarse_plan(problem: Problem, prices: _Prices) -> tuple[float, FloatArray]:
     region = _region(problem, prices, free, groups, radius, inputs)
     plan = transport_program.solve(region.arcs, region.supply, region.polytope)
     return _spread_out(problem, prices, region, plan)
-
-
-def _followed(problem: Problem, start: _Prices, end: _Prices) -> _Prices:
-    """Returns the best prices further along a step, doubled while the dual rises."""
-    step = end.potentials - start.potentials
-    further = _evaluate(problem, end.potentials + step)
-    while further.value > end.value:
-        step = 2 * step
-        end, further = further, _evaluate(problem, further.potentials + step)
-    return end
-
-
-def _starting_potentials(problem: Problem, relative_gap: float) -> FloatArray:
-    """Returns prices that are good for coarse pictures of the outputs."""
-    size = problem.cost.shape[1]
-    fewest = max(_COARSE * problem.masses.size, _FEWEST)
-    sizes = [min(size, fewest)]
-    while sizes[-1] * _FINER < size:
-        sizes.append(sizes[-1] * _FINER)
-    coarse = problem.part(_sample(problem, sizes[0]))
-    start = column_generation.solve(
-        coarse.masses, coarse.cost, coarse.polytope, relative_gap
-    ).prices
-    potentials = np.asarray((coarse.cost - start).min(axis=1))
-    for count in sizes[1:]:
-        part = problem.part(_sample(problem, count))
-        potentials = _ascend(part, potentials).potentials
-    return potentials
 
 
 def _sample(problem: Problem, count: int) -> IndexArray:
@@ -293,69 +299,6 @@ def _least_two(
         np.maximum(least, reduced, out=higher)
         np.minimum(second, higher, out=second)
         np.minimum(least, reduced, out=least)
-
-
-def _ascend(problem: Problem, potentials: FloatArray) -> _Prices:
-    """Returns better prices, by Newton steps as long as they pay.
-
-    Near a change of hands of width w, the mass that moves from input a to b as f_a
-    falls is what is there over w: so the curvature is counted. It is damped until a
-    step raises the dual (Levenberg and Marquardt).
-    """
-    best = _evaluate(problem, potentials)
-    size = problem.cost.shape[1]
-    share, damping, refusals = _FIRST_SHARE, 0.0, 0
-    missing, done = _missing(problem, best)
-    for _ in range(_NEWTON_STEPS):
-        if done or refusals == _REFUSALS:
-            break
-        curvature = _curvature(problem, best, share)
-        damping = damping or 1e-3 * float(curvature.diagonal().mean())
-        if not damping > 0:
-            break
-        damped = curvature + damping * sparse.identity(missing.size, format="csc")
-        step = linalg.splu(damped.tocsc()).solve(missing)
-        found = _evaluate(problem, best.potentials + step)
-        if found.value > best.value:
-            if refusals == 0:
-                share = max(0.6 * share, min(max(_SHARE_OF_MANY / size, 0.01), 0.2))
-                damping *= 0.3
-            refusals, best = 0, found
-            missing, done = _missing(problem, best)
-        else:
-            refusals += 1
-            # What was counted too near by tells little of what lies further.
-            damping, share = 10 * damping, min(2 * share, _WIDEST_SHARE)
-    return best
-
-
-def _missing(problem: Problem, prices: _Prices) -> tuple[FloatArray, bool]:
-    """Returns what inputs have left over, and whether it is no more than rounding."""
-    inputs = problem.masses.size
-    missing = problem.masses - np.bincount(prices.owner, prices.held, minlength=inputs)
-    enough = float(problem.polytope.upper.max()) * min(inputs, 20)
-    return missing, bool(np.abs(missing).sum() < enough)
-
-
-def _curvature(problem: Problem, prices: _Prices, share: float) -> sparse.csc_matrix:
-    """Returns the (s, s) curvature of the dual, counted from a share of outputs."""
-    size, inputs = prices.margin.size, problem.masses.size
-    nearness = prices.nearness()
-    last = min(int(share * size), size - 1)
-    width = float(np.partition(nearness, last)[last])
-    # Where that many are at once between two inputs, no width is too small.
-    width = max(width, _ROUNDING * float(problem.cost.max()))
-    moving = np.flatnonzero(prices.margin < 2 * width)
-    owners, seconds = prices.owner[moving], prices.second[moving]
-    moved = prices.held[moving] / (4 * width)
-    shape = (inputs, inputs)
-    flows = sparse.csc_matrix((moved, (owners, seconds)), shape=shape)
-    flows = flows + flows.T
-    turning = np.abs(prices.excess) < width
-    widths = (problem.polytope.upper - problem.polytope.lower)[turning]
-    turned = np.bincount(prices.owner[turning], widths / (2 * width), minlength=inputs)
-    diagonal = np.asarray(flows.sum(axis=1)).ravel() + turned
-    return sparse.diags(diagonal, format="csc") - flows
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
