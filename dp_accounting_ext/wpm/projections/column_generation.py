@@ -1,8 +1,8 @@
-"""The exact projection of a user, by linear programs that grow by the arcs they lack.
+"""The exact projection of a user, by programs that grow by the arcs they lack.
 
-A program knows only the arcs from inputs to their nearest outputs and back, and those
-of one feasible plan; its prices name the arcs that it lacks, and those that it need
-not know any more. The lower bound that the prices prove ends the search.
+A program knows only arcs between near inputs and outputs, and those of one feasible
+plan; its prices name the arcs that it lacks. The lower bound that they prove ends the
+search. Small problems have all arcs at once.
 """
 
 import numpy as np
@@ -67,8 +67,8 @@ def solve(
             break
         reduced = cost - plan.potentials[:, np.newaxis] - plan.prices
         wanted = _wanted(reduced.ravel(), _EACH * sum(cost.shape))
-        known_before, arcs = arcs.size, np.union1d(arcs, wanted)
-        if arcs.size == known_before:
+        arcs = np.union1d(arcs, wanted)
+        if arcs.size == known.cost.size:
             break
     law = ldp_polytope.nearest(held, polytope)
     return solution.Solution(law, best_prices, value, rounds)

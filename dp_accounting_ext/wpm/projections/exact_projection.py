@@ -8,7 +8,6 @@ import numpy.typing as npt
 
 from dp_accounting_ext.wpm import costs
 from dp_accounting_ext.wpm.projections import column_generation
-from dp_accounting_ext.wpm.projections import duality
 from dp_accounting_ext.wpm.projections import ldp_polytope
 from dp_accounting_ext.wpm.projections import line_sweep
 from dp_accounting_ext.wpm.projections import price_ascent
@@ -74,7 +73,9 @@ class ExactSolver:
         if self.algorithm is Algorithm.LINE_SWEEP:
             places = self.cost.places_on_line()
             assert places is not None
-            return line_sweep.solve(places[0][inputs], masses, places[1], self.polytope)
+            return line_sweep.solve(
+                places[0][inputs], masses, places[1], self.polytope, self.relative_gap
+            )
         size = self.polytope.upper.size
         if np.array_equal(self.outputs, np.arange(size)):
             rows = self.cost.rows(inputs)
@@ -84,10 +85,11 @@ class ExactSolver:
         distribution, prices = np.zeros((2, size))
         distribution[self.outputs] = found.distribution
         if self.outputs.size < size:
+            # The greatest prices that leave the nearest output of an input as near.
+            nearest = (rows - found.prices).min(axis=1)
             whole = self.cost.rows(inputs)
-            prices = duality.complete_prices(found.prices, whole, self.outputs)
-        else:
-            prices[self.outputs] = found.prices
+            prices = (whole - nearest[:, np.newaxis]).min(axis=0)
+        prices[self.outputs] = found.prices
         return dataclasses.replace(found, distribution=distribution, prices=prices)
 
     def _solve(

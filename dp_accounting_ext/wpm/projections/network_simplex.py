@@ -16,7 +16,6 @@ from dp_accounting_ext.wpm.projections import linear_program
 from dp_accounting_ext.wpm.projections import solution
 
 FloatArray = npt.NDArray[np.float64]
-IndexArray = npt.NDArray[np.intp]
 
 # The first version that takes chosen arcs alone.
 _OLDEST = (0, 9, 7)
@@ -99,7 +98,8 @@ def solve(
     moved = (flows.row < 2 * size) & (flows.col < inputs)
     keys = flows.col[moved].astype(np.intp) * size + flows.row[moved] % size
     places = np.searchsorted(arcs.inputs * size + outputs, keys)
-    amounts = np.bincount(places, flows.data[moved], minlength=cost.size)
+    amounts = np.zeros(cost.size)
+    np.add.at(amounts, places, flows.data[moved])
     potentials *= largest
     prices = np.full(size, np.inf)
     np.minimum.at(prices, outputs, arcs.cost - potentials[arcs.inputs])

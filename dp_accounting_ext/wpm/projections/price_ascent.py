@@ -99,10 +99,6 @@ class _Prices:
     held: FloatArray
     value: float
 
-    def nearness(self) -> FloatArray:
-        """Returns how far prices may move before each output changes hands or level."""
-        return np.asarray(np.minimum(self.margin / 2, np.abs(self.excess)))
-
 
 def solve(problem: Problem, relative_gap: float) -> solution.Solution:
     """Returns the exact projection of one user.
@@ -116,7 +112,7 @@ def solve(problem: Problem, relative_gap: float) -> solution.Solution:
         bound it from further away.
 
     Raises:
-        SolverError: If no program can be solved.
+        SolverError: If no program leads to a plan.
     """
     fewest = max(_COARSE * problem.masses.size, _FEWEST)
     sizes = [problem.cost.shape[1]]
@@ -130,39 +126,19 @@ def solve(problem: Problem, relative_gap: float) -> solution.Solution:
     radius = _FIRST_RADIUS * float(np.ptp(potentials))
     for size in sizes[:0:-1]:
         picture = problem.part(_sample(problem, size))
-        found = _search(picture, potentials, radius, _COARSE_GAP)
-        potentials, radius = found.prices.potentials, found.radius
-    found = _search(problem, potentials, radius, relative_gap)
-    value, law = found.value, found.law
-    if law is None:
-        value, law = _coarse_plan(problem, found.prices)
-    law = ldp_polytope.nearest(law, problem.polytope)
-    return solution.Solution(law, found.prices.excess, value, found.rounds)
-
-
-@dataclasses.dataclass(frozen=True, repr=False)
-class _Found:
-    """What a search found.
-
-    Attributes:
-        prices: The best prices.
-        value: The least cost of a plan,
-        law: and what it leads to, or None if there is none.
-        radius: Within which to look on.
-        rounds: Programs.
-    """
-
-    prices: _Prices
-    value: float
-    law: FloatArray | None
-    radius: float
-    rounds: int
+        prices, radius, _ = _search(picture, potentials, radius, _COARSE_GAP)
+        potentials = prices.potentials
+    return _search(problem, potentials, radius, relative_gap)[2]
 
 
 def _search(
     problem: Problem, potentials: FloatArray, radius: float, relative_gap: float
-) -> _Found:
-    """Returns better prices, and a plan, by programs within radii."""
+) -> tuple[_Prices, float, solution.Solution]:
+    """Returns better prices, within which radius to look on, and what they lead to.
+
+    Raises:
+        SolverError: If no program leads to a plan.
+    """
     prices = trial = _evaluate(problem, potentials)
     few = min(_FEW, prices.owner.size) - 1
     groups = _unlike(problem.polytope)
@@ -172,7 +148,8 @@ def _search(
         if count == _MOST_ROUNDS:
             break
         count += 1
-        nearness = prices.nearness()
+        # How far prices may move before an output changes hands or level.
+        nearness = np.minimum(prices.margin / 2, np.abs(prices.excess))
         least = float(np.partition(nearness, few)[few])
         radius = max(radius, least, rounding) or 1.0
         free = np.flatnonzero(nearness <= radius)
@@ -204,29 +181,16 @@ def _search(
             prices, radius = trial, max(moved / 2, radius / 8)
         else:
             prices, radius = trial, 2 * radius
-    return _Found(prices, best, law, radius, count)
+    if law is None:
+        raise linear_program.SolverError("No prices of the inputs led to a plan.")
+    law = ldp_polytope.nearest(law, problem.polytope)
+    return prices, radius, solution.Solution(law, prices.excess, best, count)
 
 
 def _unlike(polytope: ldp_polytope.LdpPolytope) -> IndexArray:
     """Returns (n,) groups of outputs whose bounds are in proportion to one another."""
     capped = np.where(polytope.upper < 1, 0.0, polytope.lower)
     return np.unique(capped, return_inverse=True)[1].astype(np.intp)
-
-
-def _coarse_plan(problem: Problem, prices: _Prices) -> tuple[float, FloatArray]:
-    """Returns the cost and the law of a plan of neighbours as one: there is always one.
-
-    Raises:
-        SolverError: If the program fails.
-    """
-    inputs, size = problem.cost.shape
-    free = np.arange(size)
-    both = _unlike(problem.polytope) * size + free // max(1, size // _FEW)
-    groups = np.unique(both, return_inverse=True)[1]
-    radius = float(np.ptp(problem.cost) + np.ptp(prices.potentials)) or 1.0
-    region = _region(problem, prices, free, groups, radius, inputs)
-    plan = transport_program.solve(region.arcs, region.supply, region.polytope)
-    return _spread_out(problem, prices, region, plan)
 
 
 def _sample(problem: Problem, count: int) -> IndexArray:

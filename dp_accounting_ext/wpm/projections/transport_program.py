@@ -75,15 +75,14 @@ def _by_program(
     bounds[count:first, 0] = _MASS_SCALE * polytope.lower
     bounds[count:first, 1] = _MASS_SCALE * polytope.upper
     costs = [arcs.cost, np.zeros(columns), np.full(2 * spare, penalty or 0.0)]
-    found = linear_program.solve(
+    variables, duals = linear_program.solve(
         scale * np.concatenate(costs),
         matrix,
         np.concatenate([_MASS_SCALE * supply, np.zeros(columns)]),
         bounds,
         equal=True,
     )
-    moved = np.maximum(found.variables / _MASS_SCALE, 0.0)
-    duals = found.duals / scale
+    moved, duals = np.maximum(variables / _MASS_SCALE, 0.0), duals / scale
     unmoved = float(moved[first:].sum())
     return solution.Plan(moved[:count], duals[:rows], duals[rows:], unmoved)
 
@@ -106,8 +105,8 @@ def feasible(
     factors = np.divide(masses, sums, out=np.zeros_like(masses), where=sums > 0)
     moved *= factors[inputs]
     value = float(moved @ arcs.cost[used])
-    columns = np.bincount(arcs.outputs[used], moved, minlength=cost.shape[1])
-    columns = columns.astype(float)
+    columns = np.zeros(cost.shape[1])
+    np.add.at(columns, arcs.outputs[used], moved)
     # Masses below a solver's tolerance may not have been moved at all.
     nearest = cost[empty].argmin(axis=1)
     np.add.at(columns, nearest, masses[empty])
