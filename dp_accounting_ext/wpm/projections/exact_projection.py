@@ -78,8 +78,7 @@ class ExactSolver:
             )
         size = self.polytope.upper.size
         if np.array_equal(self.outputs, np.arange(size)):
-            rows = self.cost.rows(inputs)
-            return self._solve(masses, rows, self.polytope)
+            return self._solve(masses, self.cost.rows(inputs), self.polytope)
         rows = self.cost.rows_to(inputs, self.outputs)
         found = self._solve(masses, rows, self.polytope.of(self.outputs))
         distribution, prices = np.zeros((2, size))

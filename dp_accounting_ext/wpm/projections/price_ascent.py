@@ -173,8 +173,7 @@ def _search(
             if value < best:
                 best, law = value, found
         else:
-            # An arc may be missing.
-            each *= 2
+            each *= 2  # An arc may be missing.
         if trial.value <= prices.value:
             radius = max(min(radius / 2, 2 * moved), radius / 8)
         elif inside and moved < _AT_THE_RIM * radius:
