@@ -20,7 +20,7 @@ IndexArray = npt.NDArray[np.intp]
 # Tuning: arcs of each input and output, and multiples of what an output may hold, from
 # which on inputs have arcs of their own; columns that tell how near arcs are; pairs
 # that POT is given at once. What is best after so many programs is certified too.
-_EACH, _LARGE, _SAMPLED, _AT_ONCE = 6, (0, 1, 8, 64), 32, 40_000
+_EACH, _LARGE, _SAMPLED, _AT_ONCE = 3, (0, 1, 8, 64), 32, 40_000
 _MOST_ROUNDS = 60
 _ROUNDING = 1e-14
 
