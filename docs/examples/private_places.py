@@ -63,11 +63,9 @@ def main(arguments=None):
     print(f"{options.users} places released, one each, of {len(city)}")
     print(f"a draw is {options.epsilon:g}-private; one more for the same phone costs")
     print(f"as much again: ε of one at δ = 1e-6: {accountant.get_epsilon(1e-6):.4f}")
-    print(
-        f"one draw is {expected.average:.2f} km from its phone in the mean, a phone at"
-    )
-    print(f"any one place counted alike, and {expected.worst:.2f} km at the worst;")
-    print(f"no place has more than {expected.most_likely:.4f} of any phone's law")
+    print(f"a draw for a phone that stays in one place is {expected.average:.2f} km")
+    print(f"away, the mean of all places, and {expected.worst:.2f} km at the worst;")
+    print(f"no place is drawn with a probability above {expected.most_likely:.4f}")
     print(f"centre before: {before @ city}, after: {after @ city}")
     if options.picture:
         draw(city, before, after, options)

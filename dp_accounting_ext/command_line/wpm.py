@@ -76,7 +76,7 @@ def add_to(commands: Any) -> None:
     words = "a line of costs for each input; public"
     parser.add(places, "cost", str, "FILE", words)
     parser.add(places, "points", str, "FILE", "lines of coordinates; public")
-    words = "of a plan: so many places, spread over a square"
+    words = "for a plan without a file: N places in a square"
     parser.add(places, "num-places", int, "N", words)
     masses = command.add_mutually_exclusive_group()
     words = "a mass, or a count, for each input; private"

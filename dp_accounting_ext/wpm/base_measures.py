@@ -334,7 +334,7 @@ class _Cuts:
         )
         total = sparse.csc_array([np.append(np.ones(size), np.zeros(functions))])
         tangents = sparse.hstack([sparse.csc_array(self._slopes), levels])
-        found = linear_program.solve(
+        variables, duals = linear_program.solve(
             np.append(np.zeros(size), self._weights),
             sparse.vstack([tangents, total, -total], format="csc"),
             np.concatenate([-self._intercepts, [self._most_mass, -1.0]]),
@@ -342,9 +342,9 @@ class _Cuts:
             equal=False,
         )
         # The solver's y, with its sum and its entries within the limits.
-        clipped = np.clip(found.variables[:size], 0.0, 1.0)
+        clipped = np.clip(variables[:size], 0.0, 1.0)
         mass = min(max(float(clipped.sum()), 1.0), self._most_mass)
-        return clipped * (mass / clipped.sum()), self._bound(-found.duals[:count])
+        return clipped * (mass / clipped.sum()), self._bound(-duals[:count])
 
     def _bound(self, shares: FloatArray) -> float:
         """Returns the least value of a sum of the tangents, a knapsack.

@@ -41,6 +41,10 @@ class TransportCost(abc.ABC):
     def rows(self, inputs: npt.ArrayLike) -> FloatArray:
         """Returns the (n, k_v) costs of n inputs, by their indices."""
 
+    def rows_to(self, inputs: IndexArray, outputs: IndexArray) -> FloatArray:
+        """Returns the (n, m) costs of n inputs to m outputs."""
+        return self.rows(inputs)[:, outputs]
+
     def matrix(self) -> FloatArray:
         """Returns all (k, k_v) costs: for small ones."""
         return self.rows(np.arange(self.shape[0]))
@@ -148,11 +152,10 @@ class PointCost(TransportCost):
         checks.largest_distance("points", extent, self._order)
 
     def rows(self, inputs: npt.ArrayLike) -> FloatArray:
-        chosen = self._points[np.asarray(inputs, dtype=np.intp)]
-        found = self._distances(chosen, self._outputs)
-        if self._order != 1:
-            found **= self._order
-        return found
+        return self._powers(np.asarray(inputs, dtype=np.intp), self._outputs)
+
+    def rows_to(self, inputs: IndexArray, outputs: IndexArray) -> FloatArray:
+        return self._powers(inputs, self._outputs[outputs])
 
     def between_inputs(self, place: int) -> FloatArray:
         if self.metric_order is None:
@@ -200,19 +203,26 @@ class PointCost(TransportCost):
                     f'{name} must have a direction each for metric "cosine". Found a '
                     "point of zeros."
                 )
-            return np.asarray(found / largest)
+            found = found / largest
+            return np.asarray(found / np.linalg.norm(found, axis=1, keepdims=True))
+        return found
+
+    def _powers(self, inputs: IndexArray, outputs: FloatArray) -> FloatArray:
+        found = self._distances(self._points[inputs], outputs)
+        if self._order != 1:
+            found **= self._order
         return found
 
     def _distances(self, left: FloatArray, right: FloatArray) -> FloatArray:
         if self._metric == "haversine":
             chords = distance.cdist(left, right)
             return np.asarray(2 * EARTH_RADIUS * np.arcsin(np.minimum(chords / 2, 1)))
+        if self._metric == "cosine":
+            # Rounding may take a distance of zero below it.
+            return np.asarray(np.maximum(1 - left @ right.T, 0.0))
         # On a line all are the same, and squares might underflow.
-        line = left.shape[1] == 1 and self._metric != "cosine"
-        metric: Any = "cityblock" if line else self._metric
-        found = np.asarray(distance.cdist(left, right, metric))
-        # Rounding may take a cosine distance of zero below it.
-        return np.maximum(found, 0.0, out=found) if metric == "cosine" else found
+        metric: Any = "cityblock" if left.shape[1] == 1 else self._metric
+        return np.asarray(distance.cdist(left, right, metric))
 
 
 def on_sphere(name: str, places: FloatArray) -> FloatArray:

@@ -55,18 +55,6 @@ def test_bounds_of_outputs_far_above_one():
     assert found == pytest.approx(0.7, rel=1e-15)
 
 
-def test_completed_prices_leave_the_nearest_as_near():
-    generator = np.random.default_rng(0)
-    cost, outputs = generator.random((5, 8)), np.array([0, 2, 3, 7])
-    prices = generator.normal(size=4)
-    completed = duality.complete_prices(prices, cost, outputs)
-    np.testing.assert_array_equal(completed[outputs], prices)
-    nearest = (cost[:, outputs] - prices).min(axis=1)
-    np.testing.assert_allclose((cost - completed).min(axis=1), nearest, atol=1e-15)
-    higher = completed + np.where(np.isin(np.arange(8), outputs), 0, 1e-6)
-    assert ((cost - higher).min(axis=1) < nearest).any()
-
-
 @settings(max_examples=50, deadline=None)
 @given(wpm_oracles.seeds)
 def test_kl_projection_satisfies_its_conditions(seed):

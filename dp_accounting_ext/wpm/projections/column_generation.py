@@ -1,8 +1,8 @@
-"""The exact projection of a user, by linear programs that grow by the arcs they lack.
+"""The exact projection of a user, by programs that grow by the arcs they lack.
 
-A program knows only the arcs from inputs to their nearest outputs and back, and those
-of one feasible plan; its prices name the arcs that it lacks, and those that it need
-not know any more. The lower bound that the prices prove ends the search.
+A program knows only arcs between near inputs and outputs, and those of one feasible
+plan; its prices name the arcs that it lacks. The lower bound that they prove ends the
+search. Small problems have all arcs at once.
 """
 
 import numpy as np
@@ -10,17 +10,18 @@ import numpy.typing as npt
 
 from dp_accounting_ext.wpm.projections import duality
 from dp_accounting_ext.wpm.projections import ldp_polytope
+from dp_accounting_ext.wpm.projections import network_simplex
 from dp_accounting_ext.wpm.projections import solution
 from dp_accounting_ext.wpm.projections import transport_program
 
 FloatArray = npt.NDArray[np.float64]
 IndexArray = npt.NDArray[np.intp]
 
-# Tuning: outputs of each input and inputs of each output in the first program, and
-# arcs for each of both that later ones have. Of programs of so many arcs in all: some
-# minutes. What is best then is certified too.
-_NEAREST, _EACH = 6, 6
-_MOST_ROUNDS, _MOST_ARCS = 200, 4_000_000
+# Tuning: arcs of each input and output, and multiples of what an output may hold, from
+# which on inputs have arcs of their own; columns that tell how near arcs are; pairs
+# that POT is given at once. What is best after so many programs is certified too.
+_EACH, _LARGE, _SAMPLED, _AT_ONCE = 3, (0, 1, 8, 64), 32, 40_000
+_MOST_ROUNDS = 60
 _ROUNDING = 1e-14
 
 
@@ -39,7 +40,7 @@ def solve(
         relative_gap: Stop where plan and prices are this share of the cost apart.
 
     Returns:
-        A solution; where the programs were too many or too large, a feasible one with
+        A solution; where the programs were too many, a feasible one with
         prices that bound it from further away.
 
     Raises:
@@ -52,11 +53,10 @@ def solve(
     arcs = _first_arcs(masses, cost, polytope)
     rounding = _ROUNDING * float(cost.max())
     best_bound, best_prices = -np.inf, np.zeros(polytope.upper.size)
-    last, rounds, worked = np.inf, 0, 0
-    while rounds < _MOST_ROUNDS and worked <= _MOST_ARCS:
-        rounds, worked = rounds + 1, worked + arcs.size
-        inputs, outputs = np.divmod(arcs, cost.shape[1])
-        known = transport_program.Arcs(inputs, outputs, cost[inputs, outputs])
+    rounds, alone = 0, False
+    while rounds < _MOST_ROUNDS:
+        rounds += 1
+        known = solution.Arcs(*np.divmod(arcs, cost.shape[1]), cost.ravel()[arcs])
         plan = transport_program.solve(known, masses, polytope)
         value, held = transport_program.feasible(masses, cost, known, plan.amounts)
         bound = duality.lower_bound(masses, plan.prices, cost, polytope)
@@ -65,13 +65,14 @@ def solve(
         if value - best_bound <= relative_gap * value + rounding:
             break
         reduced = cost - plan.potentials[:, np.newaxis] - plan.prices
-        wanted = _wanted(reduced.ravel(), _EACH * (masses.size + outputs.size))
-        # Where the value falls no program returns, and arcs may be forgotten.
-        kept = arcs[plan.amounts > 0] if value < last else arcs
-        grown = np.union1d(kept, wanted)
-        if grown.size == arcs.size and np.array_equal(grown, arcs):
+        wanted = _wanted(reduced.ravel(), _EACH * sum(cost.shape))
+        grown = np.union1d(arcs, wanted)
+        if grown.size > arcs.size:
+            arcs = grown
+        elif alone:
             break
-        arcs, last = grown, min(value, last)
+        else:  # Those in use are solved alone, to more digits.
+            arcs, alone = arcs[plan.amounts > 0], True
     law = ldp_polytope.nearest(held, polytope)
     return solution.Solution(law, best_prices, value, rounds)
 
@@ -87,32 +88,42 @@ def _wanted(reduced: FloatArray, most: int) -> IndexArray:
 def _first_arcs(
     masses: FloatArray, cost: FloatArray, polytope: ldp_polytope.LdpPolytope
 ) -> IndexArray:
-    """Arcs i·k_v + j between near ones, and those of a plan that is feasible.
+    """Returns arcs i·k_v + j between near ones, and those of a plan that is feasible.
 
-    An output is near inputs that would reach far if all were alone.
+    What is near an output may not suffice to fill it: so the inputs of some mass, those
+    of more and those of much more have arcs, too.
     """
-    size = cost.shape[1]
-    share = float(polytope.upper.sum()) / size
-    reached = np.minimum((masses / share).astype(np.intp) + 1, size - 1)
-    ordered = np.sort(cost, axis=1)
-    radii = ordered[np.arange(masses.size), reached]
-    inputs, outputs = _least_of_rows(cost, _NEAREST)
-    turned, back = _least_of_rows((cost - radii[:, np.newaxis]).T, _NEAREST)
+    inputs, size = cost.shape
+    if cost.size <= _AT_ONCE and network_simplex.is_installed():
+        return np.arange(cost.size)
+    share = float(polytope.upper.mean())
     middle = np.full(size, 1 / size)
-    corner = _corner_arcs(masses, ldp_polytope.nearest(middle, polytope))
-    return np.unique(
-        np.concatenate([inputs * size + outputs, back * size + turned, corner])
-    )
+    arcs = [
+        np.arange(inputs) * size + cost.argmin(axis=1),
+        _corner_arcs(masses, ldp_polytope.nearest(middle, polytope)),
+    ]
+    for least in _LARGE:
+        arcs.append(_near(cost, np.flatnonzero(masses >= least * share)))
+    return np.unique(np.concatenate(arcs))
 
 
-def _least_of_rows(values: FloatArray, count: int) -> tuple[IndexArray, IndexArray]:
-    """Returns the rows and columns of the least few values of every row."""
-    rows, columns = values.shape
-    if count >= columns:
-        found = np.broadcast_to(np.arange(columns), values.shape)
-    else:
-        found = np.argpartition(values, count - 1, axis=1)[:, :count]
-    return np.repeat(np.arange(rows), found.shape[1]), found.ravel()
+def _near(cost: FloatArray, inputs: IndexArray) -> IndexArray:
+    """Returns arcs of some inputs, those that cost little more than an output's least.
+
+    From some columns it is known what the arcs cost that are not too many.
+    """
+    if not inputs.size:
+        return inputs
+    rows = cost[inputs]
+    rows -= rows.min(axis=0)
+    some = rows[:, :: max(1, rows.shape[1] // _SAMPLED)].ravel()
+    share = min(_EACH * sum(rows.shape) / rows.size, 1.0)
+    last = int(share * (some.size - 1))
+    found = np.flatnonzero(rows.ravel() <= np.partition(some, last)[last])
+    # Many may cost the same.
+    found = found[:: max(1, found.size // (2 * _EACH * sum(rows.shape)))]
+    places, outputs = np.divmod(found, rows.shape[1])
+    return np.asarray(inputs[places] * rows.shape[1] + outputs)
 
 
 def _corner_arcs(masses: FloatArray, demands: FloatArray) -> IndexArray:

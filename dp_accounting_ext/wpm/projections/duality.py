@@ -6,7 +6,6 @@ import numpy.typing as npt
 from dp_accounting_ext.wpm.projections import ldp_polytope
 
 FloatArray = npt.NDArray[np.float64]
-IndexArray = npt.NDArray[np.intp]
 
 # Tuning: costs that are looked at together, so that they stay in the cache.
 _TOGETHER = 1 << 15
@@ -38,23 +37,3 @@ def lower_bound(
         rows = slice(begin, begin + step)
         bound += float(masses[rows] @ (cost[rows] - prices).min(axis=1))
     return bound
-
-
-def complete_prices(
-    prices: FloatArray, cost: FloatArray, outputs: IndexArray
-) -> FloatArray:
-    """Returns prices in which outputs that hold nothing have one that costs nothing.
-
-    Args:
-        prices: (n,) prices of the outputs that may hold something.
-        cost: (s, k_v) costs.
-        outputs: (n,) these outputs.
-
-    Returns:
-        (k_v,) the same, with the greatest prices of the other outputs that leave the
-        nearest output of every input as near.
-    """
-    nearest = (cost[:, outputs] - prices).min(axis=1)
-    completed = np.asarray((cost - nearest[:, np.newaxis]).min(axis=0))
-    completed[outputs] = prices
-    return completed

@@ -8,29 +8,23 @@ import numpy.typing as npt
 
 from dp_accounting_ext.wpm import costs
 from dp_accounting_ext.wpm.projections import column_generation
-from dp_accounting_ext.wpm.projections import duality
 from dp_accounting_ext.wpm.projections import ldp_polytope
 from dp_accounting_ext.wpm.projections import line_sweep
-from dp_accounting_ext.wpm.projections import linear_program
-from dp_accounting_ext.wpm.projections import network_simplex
 from dp_accounting_ext.wpm.projections import price_ascent
 from dp_accounting_ext.wpm.projections import solution
 
 FloatArray = npt.NDArray[np.float64]
 IndexArray = npt.NDArray[np.intp]
 
-# Tuning: outputs up to which POT's network simplex, or else programs of HiGHS, are
-# faster than prices of the inputs, and the most pairs for the simplex: with them it
-# takes some 700 MB.
-_FEW_OUTPUTS, _MOST_SIMPLEX_PAIRS = 3000, 10**7
+# Tuning: outputs up to which programs are faster than prices of the inputs.
+_FEW_OUTPUTS = 3000
 
 
 class Algorithm(enum.Enum):
     """How an exact projection is computed."""
 
     LINE_SWEEP = "distances on a line: one sweep"
-    NETWORK_SIMPLEX = "few outputs: POT's network simplex, where it is installed"
-    COLUMN_GENERATION = "linear programs that grow by arcs"
+    COLUMN_GENERATION = "few outputs: programs that grow by arcs"
     PRICE_ASCENT = "many outputs: prices of the inputs"
 
 
@@ -40,13 +34,10 @@ def choose_algorithm(cost: costs.TransportCost) -> Algorithm:
     Args:
         cost: What mass costs to move.
     """
-    inputs, outputs = cost.shape
     if cost.places_on_line() is not None:
         return Algorithm.LINE_SWEEP
-    if outputs > _FEW_OUTPUTS:
+    if cost.shape[1] > _FEW_OUTPUTS:
         return Algorithm.PRICE_ASCENT
-    if inputs * outputs <= _MOST_SIMPLEX_PAIRS and network_simplex.is_installed():
-        return Algorithm.NETWORK_SIMPLEX
     return Algorithm.COLUMN_GENERATION
 
 
@@ -59,8 +50,8 @@ class ExactSolver:
         polytope: The allowed distributions.
         relative_gap: Share of the cost that plan and prices may be apart.
         algorithm: How.
-        outputs: Those that may hold mass.
-        order: The same, near ones near one another, where the algorithm asks for it.
+        outputs: Those that may hold mass, near ones near one another where the
+            algorithm asks for it.
     """
 
     cost: costs.TransportCost
@@ -68,7 +59,6 @@ class ExactSolver:
     relative_gap: float
     algorithm: Algorithm
     outputs: IndexArray
-    order: IndexArray
 
     def solve(self, inputs: IndexArray, masses: FloatArray) -> solution.Solution:
         """Returns the exact projection of one user.
@@ -83,16 +73,22 @@ class ExactSolver:
         if self.algorithm is Algorithm.LINE_SWEEP:
             places = self.cost.places_on_line()
             assert places is not None
-            return line_sweep.solve(places[0][inputs], masses, places[1], self.polytope)
-        whole = self.cost.rows(inputs)
-        few = self.outputs.size < self.polytope.upper.size
-        rows = np.ascontiguousarray(whole[:, self.outputs]) if few else whole
+            return line_sweep.solve(
+                places[0][inputs], masses, places[1], self.polytope, self.relative_gap
+            )
+        size = self.polytope.upper.size
+        if np.array_equal(self.outputs, np.arange(size)):
+            return self._solve(masses, self.cost.rows(inputs), self.polytope)
+        rows = self.cost.rows_to(inputs, self.outputs)
         found = self._solve(masses, rows, self.polytope.of(self.outputs))
-        if not few:
-            return found
-        distribution = np.zeros(self.polytope.upper.size)
+        distribution, prices = np.zeros((2, size))
         distribution[self.outputs] = found.distribution
-        prices = duality.complete_prices(found.prices, whole, self.outputs)
+        if self.outputs.size < size:
+            # The greatest prices that leave the nearest output of an input as near.
+            nearest = (rows - found.prices).min(axis=1)
+            whole = self.cost.rows(inputs)
+            prices = (whole - nearest[:, np.newaxis]).min(axis=0)
+        prices[self.outputs] = found.prices
         return dataclasses.replace(found, distribution=distribution, prices=prices)
 
     def _solve(
@@ -100,12 +96,7 @@ class ExactSolver:
     ) -> solution.Solution:
         if self.algorithm is Algorithm.PRICE_ASCENT:
             problem = price_ascent.Problem(masses, rows, inner)
-            return price_ascent.solve(problem, self.order, self.relative_gap)
-        if self.algorithm is Algorithm.NETWORK_SIMPLEX:
-            try:
-                return network_simplex.solve(masses, rows, inner, self.relative_gap)
-            except linear_program.SolverError:
-                pass  # What POT cannot prove, HiGHS may.
+            return price_ascent.solve(problem, self.relative_gap)
         return column_generation.solve(masses, rows, inner, self.relative_gap)
 
 
@@ -118,10 +109,8 @@ def make_solver(
     algorithm = choose_algorithm(cost)
     # No output holds more than everything, and a bound beyond it loses digits.
     polytope = ldp_polytope.LdpPolytope(polytope.lower, np.minimum(polytope.upper, 1.0))
-    outputs = np.flatnonzero(polytope.upper > 0)
-    order = np.arange(outputs.size)
+    outputs = np.arange(polytope.upper.size)
     if algorithm is Algorithm.PRICE_ASCENT:
-        numbers = np.cumsum(polytope.upper > 0) - 1
-        near = cost.near_order()
-        order = numbers[near[polytope.upper[near] > 0]]
-    return ExactSolver(cost, polytope, relative_gap, algorithm, outputs, order)
+        outputs = cost.near_order()
+    outputs = outputs[polytope.upper[outputs] > 0]
+    return ExactSolver(cost, polytope, relative_gap, algorithm, outputs)

@@ -1,6 +1,5 @@
 """Linear programs by SciPy's HiGHS, with attempts that follow a failure."""
 
-import dataclasses
 from typing import Any
 
 import numpy as np
@@ -22,23 +21,12 @@ class SolverError(RuntimeError):
     """Raised where no attempt at a linear program succeeds."""
 
 
-@dataclasses.dataclass(frozen=True, repr=False)
-class Optimum:
-    """An optimal vertex.
-
-    Attributes:
-        variables: (n,) its place.
-        duals: (rows,) by how much the optimum rises with a row's right-hand side.
-    """
-
-    variables: FloatArray
-    duals: FloatArray
-
-
 def solve(
     costs: FloatArray, matrix: Any, sides: FloatArray, bounds: Any, *, equal: bool
-) -> Optimum:
-    """Returns the least c·x with bounds on x, and A x equal to or at most b.
+) -> tuple[FloatArray, FloatArray]:
+    """Returns where c·x is least with bounds on x, and A x equal to or at most b.
+
+    Also returned is by how much it rises with each of b.
 
     Args:
         costs: (n,) the c.
@@ -62,5 +50,5 @@ def solve(
         found = linprog(costs, bounds=bounds, method=method, options=options, **rows)
         if found.status == 0:
             duals = found.eqlin if equal else found.ineqlin
-            return Optimum(np.asarray(found.x), np.asarray(duals.marginals))
+            return np.asarray(found.x), np.asarray(duals.marginals)
     raise SolverError(f"The linear program could not be solved: {found.message}")

@@ -4,21 +4,19 @@ Prices f of the inputs decide all: output j is served by the input with the leas
 C_ij − f_i, and holds its least mass where that is above zero, its most where below.
 The dual's value is concave in f, and known for all outputs in one pass.
 
-Newton steps bring f near its optimum, first for a coarse picture of the outputs and
-then for more and more of them; the curvature is counted from the outputs near a
-change of hands. Then linear programs look for better prices within a radius. Outputs
-that cannot change hands there are fixed; of the others, those alike are one group with
-their mean costs. Spread over the members of the groups, in proportion to their bounds,
-a program's plan is a plan of all outputs: so it bounds the cost from above as the
-prices do from below, and the search ends where the bounds meet.
+Linear programs look for better prices within a radius. Outputs that cannot change
+hands there are fixed; of the others, those alike are one group with their mean costs.
+Spread over the members of the groups, in proportion to their bounds, a program's plan
+is a plan of all outputs: so it bounds the cost from above as the prices do from below,
+and the search ends where the bounds meet. It goes from a coarse picture of the outputs
+to finer ones, each with the prices and the radius of the one before.
 """
 
 import dataclasses
+import functools
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
-from scipy.sparse import linalg
 
 from dp_accounting_ext.wpm.projections import column_generation
 from dp_accounting_ext.wpm.projections import ldp_polytope
@@ -30,15 +28,11 @@ FloatArray = npt.NDArray[np.float64]
 IndexArray = npt.NDArray[np.intp]
 
 # All tuning: each solution is proven by its prices, whatever these are.
-# Outputs of the first picture for each input, and how many times more the next has.
-_COARSE = 4
-_FEWEST = 300
-_FINER = 6
-# A block of outputs stays in the cache of a processor.
-_BLOCK = 1 << 13
-_NEWTON_STEPS = 5
-_REFUSALS = 8
-_FIRST_SHARE, _WIDEST_SHARE, _SHARE_OF_MANY = 0.05, 0.3, 300
+# Outputs of the first picture for each input, how many times more the next has, and
+# what is proven of all but the last.
+_COARSE, _FEWEST, _FINER, _COARSE_GAP = 4, 300, 6, 1e-2
+# Outputs of a block, which stays in the cache of a processor.
+_BLOCK = 1 << 11
 # Linear programs: rounds, the first radius as a share of what prices differ by, when a
 # step counts as one to the rim, the parts of a radius that groups tell apart, arcs of
 # each group, and outputs that are so few that each is its own group.
@@ -54,7 +48,7 @@ class Problem:
 
     Attributes:
         masses: (s,) positive masses.
-        cost: (s, n) costs.
+        cost: (s, n) costs; it is faster where near outputs follow one another.
         polytope: The allowed distributions, of positive upper bounds: one and the
             same multiple of the lower ones, or one where that is less.
     """
@@ -62,6 +56,13 @@ class Problem:
     masses: FloatArray
     cost: FloatArray
     polytope: ldp_polytope.LdpPolytope
+
+    @functools.cached_property
+    def ranges(self) -> tuple[FloatArray, FloatArray]:
+        """The (s, blocks) least and largest costs of blocks of outputs."""
+        starts = np.arange(0, self.cost.shape[1], _BLOCK)
+        least = np.minimum.reduceat(self.cost, starts, axis=1)
+        return least, np.maximum.reduceat(self.cost, starts, axis=1)
 
     def part(self, outputs: IndexArray) -> "Problem":
         """Returns the problem of some outputs, which stand for all."""
@@ -82,7 +83,8 @@ class _Prices:
 
     Attributes:
         potentials: (s,) prices f.
-        owner: (n,) the input with the least C_ij − f_i.
+        owner: (n,) the input with the least C_ij − f_i,
+        second: (n,) and the one with the second least.
         excess: (n,) that least value, which is the price of the output.
         margin: (n,) by how much the second-best input is worse.
         held: (n,) the mass that the output holds.
@@ -91,24 +93,18 @@ class _Prices:
 
     potentials: FloatArray
     owner: npt.NDArray[np.int32]
+    second: npt.NDArray[np.int32]
     excess: FloatArray
     margin: FloatArray
     held: FloatArray
     value: float
 
-    def nearness(self) -> FloatArray:
-        """Returns how far prices may move before each output changes hands or level."""
-        return np.asarray(np.minimum(self.margin / 2, np.abs(self.excess)))
 
-
-def solve(
-    problem: Problem, order: IndexArray, relative_gap: float
-) -> solution.Solution:
+def solve(problem: Problem, relative_gap: float) -> solution.Solution:
     """Returns the exact projection of one user.
 
     Args:
         problem: What to project.
-        order: (n,) the outputs in an order that has near ones near one another.
         relative_gap: Stop where plan and prices are this share of the cost apart.
 
     Returns:
@@ -116,21 +112,44 @@ def solve(
         bound it from further away.
 
     Raises:
-        SolverError: If no program can be solved.
+        SolverError: If no program leads to a plan.
     """
-    prices = trial = _ascend(
-        problem, _starting_potentials(problem, order, relative_gap)
+    fewest = max(_COARSE * problem.masses.size, _FEWEST)
+    sizes = [problem.cost.shape[1]]
+    while sizes[-1] > _FINER * fewest:
+        sizes.append(sizes[-1] // _FINER)
+    first = problem.part(_sample(problem, min(fewest, sizes[-1])))
+    start = column_generation.solve(
+        first.masses, first.cost, first.polytope, _COARSE_GAP
     )
-    few = min(_FEW, order.size) - 1
+    potentials = (first.cost - start.prices).min(axis=1)
+    radius = _FIRST_RADIUS * float(np.ptp(potentials))
+    for size in sizes[:0:-1]:
+        picture = problem.part(_sample(problem, size))
+        prices, radius, _ = _search(picture, potentials, radius, _COARSE_GAP)
+        potentials = prices.potentials
+    return _search(problem, potentials, radius, relative_gap)[2]
+
+
+def _search(
+    problem: Problem, potentials: FloatArray, radius: float, relative_gap: float
+) -> tuple[_Prices, float, solution.Solution]:
+    """Returns better prices, within which radius to look on, and what they lead to.
+
+    Raises:
+        SolverError: If no program leads to a plan.
+    """
+    prices = trial = _evaluate(problem, potentials)
+    few = min(_FEW, prices.owner.size) - 1
     groups = _unlike(problem.polytope)
     rounding = _ROUNDING * float(problem.cost.max())
-    radius = _FIRST_RADIUS * float(np.ptp(prices.potentials))
     best, law, each, count = np.inf, None, _ARCS_EACH, 0
     while best - prices.value > relative_gap * prices.value + rounding:
         if count == _MOST_ROUNDS:
             break
         count += 1
-        nearness = prices.nearness()
+        # How far prices may move before an output changes hands or level.
+        nearness = np.minimum(prices.margin / 2, np.abs(prices.excess))
         least = float(np.partition(nearness, few)[few])
         radius = max(radius, least, rounding) or 1.0
         free = np.flatnonzero(nearness <= radius)
@@ -154,18 +173,17 @@ def solve(
             if value < best:
                 best, law = value, found
         else:
-            # An arc may be missing.
-            each *= 2
+            each *= 2  # An arc may be missing.
         if trial.value <= prices.value:
             radius = max(min(radius / 2, 2 * moved), radius / 8)
         elif inside and moved < _AT_THE_RIM * radius:
             prices, radius = trial, max(moved / 2, radius / 8)
         else:
-            prices, radius = _followed(problem, prices, trial), 2 * radius
+            prices, radius = trial, 2 * radius
     if law is None:
-        best, law = _coarse_plan(problem, prices, order)
+        raise linear_program.SolverError("No prices of the inputs led to a plan.")
     law = ldp_polytope.nearest(law, problem.polytope)
-    return solution.Solution(law, prices.excess, best, count)
+    return prices, radius, solution.Solution(law, prices.excess, best, count)
 
 
 def _unlike(polytope: ldp_polytope.LdpPolytope) -> IndexArray:
@@ -174,61 +192,12 @@ def _unlike(polytope: ldp_polytope.LdpPolytope) -> IndexArray:
     return np.unique(capped, return_inverse=True)[1].astype(np.intp)
 
 
-def _coarse_plan(
-    problem: Problem, prices: _Prices, order: IndexArray
-) -> tuple[float, FloatArray]:
-    """Returns the cost and the law of a plan of neighbours as one: there is always one.
-
-    Raises:
-        SolverError: If the program fails.
-    """
-    chunks = np.empty(order.size, dtype=np.intp)
-    chunks[order] = np.arange(order.size) // max(1, order.size // _FEW)
-    both = _unlike(problem.polytope) * order.size + chunks
-    groups = np.unique(both, return_inverse=True)[1]
-    radius = float(np.ptp(problem.cost) + np.ptp(prices.potentials)) or 1.0
-    inputs, free = problem.masses.size, np.arange(order.size)
-    region = _region(problem, prices, free, groups, radius, inputs)
-    plan = transport_program.solve(region.arcs, region.supply, region.polytope)
-    return _spread_out(problem, prices, region, plan)
-
-
-def _followed(problem: Problem, start: _Prices, end: _Prices) -> _Prices:
-    """Returns the best prices further along a step, doubled while the dual rises."""
-    step = end.potentials - start.potentials
-    further = _evaluate(problem, end.potentials + step)
-    while further.value > end.value:
-        step = 2 * step
-        end, further = further, _evaluate(problem, further.potentials + step)
-    return end
-
-
-def _starting_potentials(
-    problem: Problem, order: IndexArray, relative_gap: float
-) -> FloatArray:
-    """Returns prices that are good for coarse pictures of the outputs."""
-    size = problem.cost.shape[1]
-    fewest = max(_COARSE * problem.masses.size, _FEWEST)
-    sizes = [min(size, fewest)]
-    while sizes[-1] * _FINER < size:
-        sizes.append(sizes[-1] * _FINER)
-    coarse = problem.part(_sample(problem, order, sizes[0]))
-    start = column_generation.solve(
-        coarse.masses, coarse.cost, coarse.polytope, relative_gap
-    ).prices
-    potentials = np.asarray((coarse.cost - start).min(axis=1))
-    for count in sizes[1:]:
-        part = problem.part(_sample(problem, order, count))
-        potentials = _ascend(part, potentials).potentials
-    return potentials
-
-
-def _sample(problem: Problem, order: IndexArray, count: int) -> IndexArray:
-    """Returns outputs that stand for equal shares of the mass, along the order."""
-    sums = np.cumsum(problem.polytope.upper[order])
+def _sample(problem: Problem, count: int) -> IndexArray:
+    """Returns outputs that stand for equal shares of the mass, in their order."""
+    sums = np.cumsum(problem.polytope.upper)
     places = (np.arange(count) + 0.5) * (sums[-1] / count)
-    chosen = np.minimum(np.searchsorted(sums, places), order.size - 1)
-    return np.asarray(order[np.unique(chosen)])
+    chosen = np.minimum(np.searchsorted(sums, places), sums.size - 1)
+    return np.asarray(chosen[np.diff(chosen, prepend=-1) > 0])
 
 
 def _evaluate(problem: Problem, potentials: FloatArray) -> _Prices:
@@ -237,20 +206,23 @@ def _evaluate(problem: Problem, potentials: FloatArray) -> _Prices:
     By how much is known: so that the outputs hold one in sum.
     """
     size = problem.cost.shape[1]
-    owner, excess = np.zeros(size, dtype=np.int32), np.full(size, np.inf)
-    margin = np.full(size, np.inf)
-    for begin in range(0, size, _BLOCK):
-        part = slice(begin, begin + _BLOCK)
-        _least_two(
-            problem.cost[:, part], potentials, owner[part], excess[part], margin[part]
-        )
+    owner, second = np.zeros((2, size), dtype=np.int32)
+    excess, margin = np.full((2, size), np.inf)
+    least, largest = (costs - potentials[:, np.newaxis] for costs in problem.ranges)
+    last = min(1, potentials.size - 1)
+    # In a block two inputs are at most so far: others that are further do not count.
+    near = least <= np.partition(largest, last, axis=0)[last]
+    for block, counts in enumerate(near.T):
+        part = slice(block * _BLOCK, (block + 1) * _BLOCK)
+        found = owner[part], second[part], excess[part], margin[part]
+        _least_two(problem.cost[:, part], potentials, np.flatnonzero(counts), *found)
     margin -= excess
     polytope = problem.polytope
     level = _level(excess, polytope)
     potentials, excess = potentials + level, excess - level
     held = np.where(excess > 0, polytope.lower, polytope.upper)
     value = float(problem.masses @ potentials + held @ excess)
-    return _Prices(potentials, owner, excess, margin, held, value)
+    return _Prices(potentials, owner, second, excess, margin, held, value)
 
 
 def _level(excess: FloatArray, polytope: ldp_polytope.LdpPolytope) -> float:
@@ -268,91 +240,28 @@ def _level(excess: FloatArray, polytope: ldp_polytope.LdpPolytope) -> float:
 def _least_two(
     cost: FloatArray,
     potentials: FloatArray,
+    inputs: IndexArray,
     owner: npt.NDArray[np.int32],
+    runner_up: npt.NDArray[np.int32],
     least: FloatArray,
     second: FloatArray,
 ) -> None:
-    """Fills in the least and the second C_ij − f_i of each output, and whose it is.
+    """Fills in the least and the second C_ij − f_i of each output, and whose they are.
 
     Row by row in the cache: several times faster than a minimum over columns.
     """
-    reduced, better = np.empty(least.size), np.empty(least.size, dtype=np.bool_)
-    for place, (row, potential) in enumerate(zip(cost, potentials, strict=True)):
-        np.subtract(row, potential, out=reduced)
+    reduced, higher = np.empty(least.size), np.empty(least.size)
+    better, closer = np.empty((2, least.size), dtype=np.bool_)
+    for place in inputs:
+        np.subtract(cost[place], potentials[place], out=reduced)
+        np.less(reduced, second, out=closer)
         np.less(reduced, least, out=better)
+        np.copyto(runner_up, place, where=closer)
+        np.copyto(runner_up, owner, where=better)
         np.copyto(owner, place, where=better)
-        np.minimum(second, np.maximum(least, reduced), out=second)
+        np.maximum(least, reduced, out=higher)
+        np.minimum(second, higher, out=second)
         np.minimum(least, reduced, out=least)
-
-
-def _seconds(problem: Problem, prices: _Prices, outputs: IndexArray) -> IndexArray:
-    """Returns the second-best inputs of some outputs."""
-    reduced = problem.cost[:, outputs] - prices.potentials[:, np.newaxis]
-    reduced[prices.owner[outputs], np.arange(outputs.size)] = np.inf
-    return np.asarray(reduced.argmin(axis=0))
-
-
-def _ascend(problem: Problem, potentials: FloatArray) -> _Prices:
-    """Returns better prices, by Newton steps as long as they pay.
-
-    Near a change of hands of width w, the mass that moves from input a to b as f_a
-    falls is what is there over w: so the curvature is counted. It is damped until a
-    step raises the dual (Levenberg and Marquardt).
-    """
-    best = _evaluate(problem, potentials)
-    size = problem.cost.shape[1]
-    share, damping, refusals = _FIRST_SHARE, 0.0, 0
-    missing, done = _missing(problem, best)
-    for _ in range(_NEWTON_STEPS):
-        if done or refusals == _REFUSALS:
-            break
-        curvature = _curvature(problem, best, share)
-        damping = damping or 1e-3 * float(curvature.diagonal().mean())
-        if not damping > 0:
-            break
-        damped = curvature + damping * sparse.identity(missing.size, format="csc")
-        step = linalg.splu(damped.tocsc()).solve(missing)
-        found = _evaluate(problem, best.potentials + step)
-        if found.value > best.value:
-            if refusals == 0:
-                share = max(0.6 * share, min(max(_SHARE_OF_MANY / size, 0.01), 0.2))
-                damping *= 0.3
-            refusals, best = 0, found
-            missing, done = _missing(problem, best)
-        else:
-            refusals += 1
-            # What was counted too near by tells little of what lies further.
-            damping, share = 10 * damping, min(2 * share, _WIDEST_SHARE)
-    return best
-
-
-def _missing(problem: Problem, prices: _Prices) -> tuple[FloatArray, bool]:
-    """Returns what inputs have left over, and whether it is no more than rounding."""
-    inputs = problem.masses.size
-    missing = problem.masses - np.bincount(prices.owner, prices.held, minlength=inputs)
-    enough = float(problem.polytope.upper.max()) * min(inputs, 20)
-    return missing, bool(np.abs(missing).sum() < enough)
-
-
-def _curvature(problem: Problem, prices: _Prices, share: float) -> sparse.csc_matrix:
-    """Returns the (s, s) curvature of the dual, counted from a share of outputs."""
-    size, inputs = prices.margin.size, problem.masses.size
-    nearness = prices.nearness()
-    last = min(int(share * size), size - 1)
-    width = float(np.partition(nearness, last)[last])
-    # Where that many are at once between two inputs, no width is too small.
-    width = max(width, _ROUNDING * float(problem.cost.max()))
-    moving = np.flatnonzero(prices.margin < 2 * width)
-    owners, seconds = prices.owner[moving], _seconds(problem, prices, moving)
-    moved = prices.held[moving] / (4 * width)
-    shape = (inputs, inputs)
-    flows = sparse.csc_matrix((moved, (owners, seconds)), shape=shape)
-    flows = flows + flows.T
-    turning = np.abs(prices.excess) < width
-    widths = (problem.polytope.upper - problem.polytope.lower)[turning]
-    turned = np.bincount(prices.owner[turning], widths / (2 * width), minlength=inputs)
-    diagonal = np.asarray(flows.sum(axis=1)).ravel() + turned
-    return sparse.diags(diagonal, format="csc") - flows
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -371,7 +280,7 @@ class _Region:
         groups: and the group of each.
     """
 
-    arcs: transport_program.Arcs
+    arcs: solution.Arcs
     supply: FloatArray
     polytope: ldp_polytope.LdpPolytope
     fixed: IndexArray
@@ -417,7 +326,7 @@ def _region(
         prices.owner[fixed], prices.held[fixed], minlength=problem.masses.size
     )
     return _Region(
-        transport_program.Arcs(inputs, places, scaled),
+        solution.Arcs(inputs, places, scaled),
         problem.masses - spent,
         ldp_polytope.LdpPolytope(lower, upper),
         fixed,
@@ -427,7 +336,7 @@ def _region(
 
 
 def _spread_out(
-    problem: Problem, prices: _Prices, region: _Region, plan: transport_program.Plan
+    problem: Problem, prices: _Prices, region: _Region, plan: solution.Plan
 ) -> tuple[float, FloatArray]:
     """Returns the cost of a plan of groups, spread over their members, and its law."""
     used = np.flatnonzero(plan.amounts > 0)
@@ -448,7 +357,7 @@ def _spread_out(
     amounts = np.append(
         np.repeat(plan.amounts[used], counts) * shares, prices.held[region.fixed]
     )
-    arcs = transport_program.Arcs(inputs, outputs, problem.cost[inputs, outputs])
+    arcs = solution.Arcs(inputs, outputs, problem.cost[inputs, outputs])
     return transport_program.feasible(problem.masses, problem.cost, arcs, amounts)
 
 
@@ -470,7 +379,7 @@ def _split(
     level = _doublings(np.abs(excess), width)
     level = np.where(excess > 0, level, -1 - level)
     keys = prices.owner[outputs].astype(np.int64) * inputs
-    keys = (keys + _seconds(problem, prices, outputs)) * _MOST_DOUBLINGS + margin
+    keys = (keys + prices.second[outputs]) * _MOST_DOUBLINGS + margin
     keys = (2 * keys + 1) * _MOST_DOUBLINGS + level
     numbers = np.unique(keys, return_inverse=True)[1]
     found = np.unique(groups * size + numbers, return_inverse=True)[1]

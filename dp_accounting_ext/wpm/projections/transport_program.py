@@ -1,6 +1,4 @@
-"""Transport along chosen arcs to outputs between bounds, by HiGHS."""
-
-import dataclasses
+"""Transport along chosen arcs to outputs between bounds, by POT or by HiGHS."""
 
 import numpy as np
 import numpy.typing as npt
@@ -8,6 +6,8 @@ from scipy import sparse
 
 from dp_accounting_ext.wpm.projections import ldp_polytope
 from dp_accounting_ext.wpm.projections import linear_program
+from dp_accounting_ext.wpm.projections import network_simplex
+from dp_accounting_ext.wpm.projections import solution
 
 FloatArray = npt.NDArray[np.float64]
 IndexArray = npt.NDArray[np.intp]
@@ -19,49 +19,13 @@ _COST_SCALE = 1e2
 _LEAST_COST = 1e-290
 
 
-@dataclasses.dataclass(frozen=True, repr=False)
-class Arcs:
-    """Pairs of inputs and outputs between which mass may move.
-
-    Attributes:
-        inputs: (arcs,) where they begin.
-        outputs: (arcs,) where they end.
-        cost: (arcs,) what a unit costs.
-    """
-
-    inputs: IndexArray
-    outputs: IndexArray
-    cost: FloatArray
-
-
-@dataclasses.dataclass(frozen=True, repr=False)
-class Plan:
-    """An optimal plan on some arcs, with the dual prices of the program.
-
-    Attributes:
-        amounts: (arcs,) masses moved.
-        potentials: (s,) duals f of the inputs.
-        prices: (n,) duals g of the outputs.
-        unmoved: What inputs lack or have too much, in sum.
-    """
-
-    amounts: FloatArray
-    potentials: FloatArray
-    prices: FloatArray
-    unmoved: float
-
-
 def solve(
-    arcs: Arcs,
+    arcs: solution.Arcs,
     supply: FloatArray,
     polytope: ldp_polytope.LdpPolytope,
     penalty: float | None = None,
-) -> Plan:
+) -> solution.Plan:
     """Returns the cheapest plan that empties the inputs, and its prices.
-
-    The program's variables are what arcs move, what outputs hold and, with a penalty,
-    what each input lacks or has too much; its rows say that inputs are emptied and
-    that outputs hold what arrives.
 
     Args:
         arcs: Where mass may move.
@@ -71,7 +35,27 @@ def solve(
             bounds the inputs' prices. None if all must be moved.
 
     Raises:
-        SolverError: If the solver fails.
+        SolverError: If the solvers fail.
+    """
+    if network_simplex.is_installed():
+        try:
+            return network_simplex.solve(arcs, supply, polytope, penalty)
+        except linear_program.SolverError:
+            pass  # What POT cannot solve, HiGHS may.
+    return _by_program(arcs, supply, polytope, penalty)
+
+
+def _by_program(
+    arcs: solution.Arcs,
+    supply: FloatArray,
+    polytope: ldp_polytope.LdpPolytope,
+    penalty: float | None,
+) -> solution.Plan:
+    """Returns the plan as a program of HiGHS.
+
+    Its variables are what arcs move, what outputs hold and, with a penalty, what each
+    input lacks or has too much; its rows say that inputs are emptied and that outputs
+    hold what arrives.
     """
     count, rows, columns = arcs.cost.size, supply.size, polytope.upper.size
     spare = 0 if penalty is None else rows
@@ -91,20 +75,20 @@ def solve(
     bounds[count:first, 0] = _MASS_SCALE * polytope.lower
     bounds[count:first, 1] = _MASS_SCALE * polytope.upper
     costs = [arcs.cost, np.zeros(columns), np.full(2 * spare, penalty or 0.0)]
-    found = linear_program.solve(
+    variables, duals = linear_program.solve(
         scale * np.concatenate(costs),
         matrix,
         np.concatenate([_MASS_SCALE * supply, np.zeros(columns)]),
         bounds,
         equal=True,
     )
-    moved = np.maximum(found.variables / _MASS_SCALE, 0.0)
-    duals = found.duals / scale
-    return Plan(moved[:count], duals[:rows], duals[rows:], float(moved[first:].sum()))
+    moved, duals = np.maximum(variables / _MASS_SCALE, 0.0), duals / scale
+    unmoved = float(moved[first:].sum())
+    return solution.Plan(moved[:count], duals[:rows], duals[rows:], unmoved)
 
 
 def feasible(
-    masses: FloatArray, cost: FloatArray, arcs: Arcs, amounts: FloatArray
+    masses: FloatArray, cost: FloatArray, arcs: solution.Arcs, amounts: FloatArray
 ) -> tuple[float, FloatArray]:
     """Returns the cost of a plan with its rows made exact, and its columns.
 
@@ -114,12 +98,15 @@ def feasible(
         arcs: Where mass moves.
         amounts: (arcs,) what they move, up to a solver's tolerance.
     """
-    sums = np.bincount(arcs.inputs, amounts, minlength=masses.size)
+    used = np.flatnonzero(amounts > 0)
+    inputs, moved = arcs.inputs[used], amounts[used]
+    sums = np.bincount(inputs, moved, minlength=masses.size)
     empty = np.flatnonzero(sums <= 0)
     factors = np.divide(masses, sums, out=np.zeros_like(masses), where=sums > 0)
-    scaled = amounts * factors[arcs.inputs]
-    value = float(scaled @ arcs.cost)
-    columns = np.bincount(arcs.outputs, scaled, minlength=cost.shape[1]).astype(float)
+    moved *= factors[inputs]
+    value = float(moved @ arcs.cost[used])
+    columns = np.zeros(cost.shape[1])
+    np.add.at(columns, arcs.outputs[used], moved)
     # Masses below a solver's tolerance may not have been moved at all.
     nearest = cost[empty].argmin(axis=1)
     np.add.at(columns, nearest, masses[empty])
