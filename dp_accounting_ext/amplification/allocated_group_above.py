@@ -539,6 +539,8 @@ def _by_counts(noise: _Noise, exponent: float) -> _Cells | None:
     log_chance = _log_chance(g, rate)
     added = rate * noise.silent * (1 - 8 * _UNIT)
     log_chances = k_out_of_t.log_reciprocal(law.columns + added) + log_chance
+    if log_chances.min() < -floats.LARGEST_EXPONENT:
+        return None
     lost, valid_from = law.mass_above(0.0, 0.0), -math.inf
     if law.is_tilted:
         log_mass = float(log_chances[0]) - exponent - _RARE
@@ -549,9 +551,11 @@ def _by_counts(noise: _Noise, exponent: float) -> _Cells | None:
     lost *= math.exp(-float(log_chances[0]))
     largest = float(np.abs(law.rows[[0, -1]]).max()) + abs(log_chance) + rate
     rounding = steps.count * off + 64 * (1 + largest) * _UNIT
+    with np.errstate(over="ignore"):
+        masses = law.masses * np.exp(-log_chances)
     return _collapsed(
         (law.rows[:, np.newaxis] - log_chances).ravel(),
-        (law.masses * np.exp(-log_chances)).ravel(),
+        masses.ravel(),
         noise.lost + floats.raised(lost),
         law.mass_error,
         rounding,
