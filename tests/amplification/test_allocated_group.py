@@ -103,6 +103,18 @@ def test_brackets_of_groups_in_many_steps_are_narrow(members, width):
     assert lower <= upper < lower * (1 + width)
 
 
+def test_one_member_more_than_eight_tells_little_more():
+    """A chain of nine would be at more than twice that."""
+    epoch = ext.RandomAllocationEvent(dp_accounting.GaussianDpEvent(1.0), 1, 100)
+    eight, nine = (
+        ext.PLDAccountant()
+        .compose(ext.GroupSubsampledEvent(members, epoch))
+        .get_epsilon(1e-6)
+        for members in (8, 9)
+    )
+    assert eight <= nine <= 1.3 * eight
+
+
 def test_more_than_eight_members_count_as_eight():
     allocation = Allocation((Steps(1.0, 0.01, 100),), 0.0, 0.0)
     eight, many = (
