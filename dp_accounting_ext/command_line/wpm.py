@@ -53,8 +53,8 @@ _DEGREES = (
 _PLAN = """\
 {places} places, ε = {epsilon:g}
   stays where it was, of a user at one place   {most_that_stays:.4g} at most
-    with any ε-private draw of as many   {most_that_stays_with_any_draw:.4g} at most
-    for half of a user to stay, ε must be   {epsilon_for_half_to_stay:.4g} at least
+    at every place, by any ε-private draw   {most_that_stays_with_any_draw:.4g} at most
+    for half to stay at every place, ε must be   {epsilon_for_half_to_stay:.4g} at least
   mean {unit}
     average user   {cost_of_average_user:.4g}
     worst user   {cost_of_worst_user:.4g}
@@ -104,7 +104,7 @@ def _run(options: argparse.Namespace) -> str:
 
 def _draw(options: argparse.Namespace) -> str:
     if options.num_places is not None:
-        raise ValueError("num-places must come with plan. Found a draw.")
+        raise ValueError("--num-places must come with plan. Found a draw.")
     if options.distribution is None and options.trace is None:
         raise ValueError(
             "distribution must be a file of masses, or --trace one of coordinates. "
