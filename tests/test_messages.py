@@ -370,8 +370,18 @@ CASES = [
     (lambda _: checks.order(0), "order must be at least 1 and finite. Found 0."),
     (
         lambda _: checks.largest_distance("points", 61.0, 1000.0),
-        "points must be such that distances to the order 1000 are at most 1e+200. "
-        "Found a distance of up to 61; take a larger unit, or a smaller order.",
+        "points must be such that distances to the order 1000 are up to 1e-200 to "
+        "1e+200. Found a distance of up to 61; take another unit, or a smaller order.",
+    ),
+    (
+        lambda _: checks.cost(np.full((2, 2), 1e-300)),
+        "cost must have a largest entry from 1e-200 to 1e+200, or zeros alone. "
+        "Found 1e-300; take another unit.",
+    ),
+    (
+        lambda _: checks.cost([np.ma.masked_array([1.0, 2.0], [0, 1])]),
+        "cost must be an array of real numbers. Found a masked array, whose hidden "
+        "entries would count; fill them in.",
     ),
     (
         lambda _: checks.points("points", np.zeros((2, 0))),

@@ -107,8 +107,14 @@ def number_array(name: str, value: Any) -> npt.NDArray[Any]:
     """Returns the value as an array, integers as integers.
 
     Raises:
-        TypeError: If it does not consist of real numbers.
+        TypeError: If it does not consist of real numbers, or some are masked.
     """
+    rows = value if isinstance(value, list | tuple) else [value]
+    if any(isinstance(row, np.ma.MaskedArray) for row in rows):
+        raise TypeError(
+            f"{name} must be an array of real numbers. Found a masked array, whose "
+            "hidden entries would count; fill them in."
+        )
     try:
         with warnings.catch_warnings():
             # An old NumPy warns of rows of unequal lengths, a newer one refuses them.

@@ -21,8 +21,8 @@ MOST_MASSES = 4096
 # Integer weights have at most 256 bits, and e^ε has to fit with room to spare. Below
 # the least, bounds of 62 bits leave no room between them.
 LEAST_EPSILON, MOST_EPSILON = 1e-12, 160.0
-# Sums of larger costs, times e^ε, would leave the floats.
-MOST_COST = 1e200
+# Sums of larger costs, times e^ε, would leave the floats, and shares of smaller ones.
+LEAST_COST, MOST_COST = 1e-200, 1e200
 
 
 def array(name: str, value: Any) -> FloatArray:
@@ -44,7 +44,7 @@ def cost(value: Any) -> FloatArray:
 
     Raises:
         TypeError: If they are not real numbers.
-        ValueError: If they are not a matrix, or some are negative or not finite.
+        ValueError: If they are not a matrix, negative, not finite, or out of scale.
     """
     found = array("cost", value)
     if found.ndim != 2 or 0 in found.shape:
@@ -58,6 +58,12 @@ def cost(value: Any) -> FloatArray:
         raise ValueError(
             "cost must be non-negative and finite. "
             f"Found {found[row, column]} in row {row}, column {column}."
+        )
+    largest = float(found.max())
+    if largest and not LEAST_COST <= largest <= MOST_COST:
+        raise ValueError(
+            f"cost must have a largest entry from {LEAST_COST:g} to {MOST_COST:g}, or "
+            f"zeros alone. Found {largest:g}; take another unit."
         )
     return found
 
@@ -93,15 +99,15 @@ def largest_distance(name: str, distance: float, power: float) -> None:
     """Checks that the largest distance, to the order, is a cost that can be summed.
 
     Raises:
-        ValueError: If it is above `MOST_COST`.
+        ValueError: If it is above `MOST_COST`, or positive and below `LEAST_COST`.
     """
     with np.errstate(over="ignore"):
         largest = np.float64(distance) ** power
-    if not largest <= MOST_COST:
+    if distance and not LEAST_COST <= largest <= MOST_COST:
         raise ValueError(
-            f"{name} must be such that distances to the order {power:g} are at most "
-            f"{MOST_COST:g}. Found a distance of up to {distance:g}; take a larger "
-            "unit, or a smaller order."
+            f"{name} must be such that distances to the order {power:g} are up to "
+            f"{LEAST_COST:g} to {MOST_COST:g}. Found a distance of up to {distance:g}; "
+            "take another unit, or a smaller order."
         )
 
 

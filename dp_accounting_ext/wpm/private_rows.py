@@ -87,11 +87,6 @@ def read(name: str, value: Any, size: int) -> PrivateRows:
     if value is None or (not is_sparse and isinstance(value, Mapping | Set | str)):
         kind = "None" if value is None else f"a {type(value).__name__}"
         raise TypeError(f"{name} must be an array of real numbers. Found {kind}.")
-    if isinstance(value, np.ma.MaskedArray):
-        raise TypeError(
-            f"{name} must be an array of real numbers. Found a masked array, whose "
-            "hidden entries would count; fill them in."
-        )
     found: Any = value if is_sparse else fields.number_array(name, value)
     if found.dtype.kind not in "fiu":
         raise TypeError(

@@ -16,7 +16,6 @@ IndexArray = npt.NDArray[np.intp]
 # them out of sight.
 _MASS_SCALE = 1e5
 _COST_SCALE = 1e2
-_LEAST_COST = 1e-290
 
 
 def solve(
@@ -60,7 +59,7 @@ def _by_program(
     count, rows, columns = arcs.cost.size, supply.size, polytope.upper.size
     spare = 0 if penalty is None else rows
     largest = max(float(np.abs(arcs.cost).max()), penalty or 0.0)
-    scale = _COST_SCALE / largest if largest > _LEAST_COST else 1.0
+    scale = _COST_SCALE / largest if largest else 1.0
     held, left = np.arange(columns), np.arange(spare)
     first = count + columns
     rows_of = [arcs.inputs, rows + arcs.outputs, rows + held, left, left]
