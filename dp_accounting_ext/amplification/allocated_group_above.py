@@ -145,18 +145,8 @@ def _while_less(
 
 
 @dataclasses.dataclass(frozen=True)
-class _Cells:
-    """An upper bound on Z in cells: masses times Z, and ln Z, increasing.
-
-    Valid for ln κ from `valid_from` on.
-    """
-
-    losses: FloatArray
-    masses: FloatArray
-    sink: float
-    mass_error: float
-    ratio_error: float
-    valid_from: float
+class _Cells(k_out_of_t.Cells):
+    """An upper bound on Z in cells: masses times Z, and ln Z, increasing."""
 
     def values(self, losses: FloatArray) -> FloatArray:
         """Returns (m,) bounds on E(Z − κ)₊ at (m,) ln κ, one where none is known."""

@@ -84,7 +84,8 @@ def sum_of(
     if len(parts) == 1 and parts[0][1] == 1:
         return parts[0][0]()
     resolution = resolution.for_sum(sum(count for _, count in parts), tail_mass)
-    tail_mass /= len(parts) + 1
+    # Each part is added up, and then added.
+    tail_mass /= 2 * max(len(parts), 1)
     exact: Atoms | None = None
     waiting: dict[float, LatticeLaw] = {}
     for make, count in parts:

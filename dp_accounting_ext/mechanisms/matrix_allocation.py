@@ -113,7 +113,7 @@ class MatrixAllocation(interface.Mechanism):
                 column,
                 self.num_bins,
                 self.num_epochs,
-                tail_mass=max(delta / _DELTA_OVER_TAIL, tail_mass),
+                tail_mass=delta / _DELTA_OVER_TAIL,
             )
         found = [] if filtered is None else [filtered]
         if not found or self.num_bins < _MANY_BINS * bands:

@@ -67,7 +67,7 @@ def pair_above(places: FloatArray, bounds: FloatArray) -> DominatingPair:
 
     Args:
         places: (n,) κ, positive and increasing.
-        bounds: (n,) upper bounds on H_κ(P‖Q), at least one of them below one.
+        bounds: (n,) upper bounds on H_κ(P‖Q).
     """
     ratios, masses, sink = atoms_above(places, bounds)
     error = 8 * (ratios.size + 16) * floats.UNIT_ROUNDOFF
@@ -171,10 +171,7 @@ def _larger(one: DominatingPair, other: DominatingPair) -> DominatingPair:
     share = apart[crossed] / (apart[crossed] - apart[crossed + 1])
     between = places[crossed] + share * np.diff(places)[crossed]
     places = np.union1d(places, between)
-    larger = np.maximum(values(one, places), values(other, places))
-    if not (larger < 1).any():
-        return max(one, other, key=lambda pair: pair.infinity_mass)
-    return pair_above(places, larger)
+    return pair_above(places, np.maximum(values(one, places), values(other, places)))
 
 
 def reflected(pair: DominatingPair) -> DominatingPair:

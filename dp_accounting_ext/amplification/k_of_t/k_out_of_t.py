@@ -79,7 +79,7 @@ def log_reciprocal(variance: FloatArray) -> FloatArray:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Cells:
+class Cells:
     """A bound in cells: masses under P, and the logarithm of the ratio of each.
 
     Valid for ln κ from `valid_from` on, whatever lies below.
@@ -155,7 +155,7 @@ def _upper_cells(
     grid: joint_allocation.Grid,
     lost: float,
     exponent: float,
-) -> _Cells:
+) -> Cells:
     """Returns the theorem's bound for one λ, accurate about one tilt.
 
     Args:
@@ -194,7 +194,7 @@ def _upper_cells(
         grid.ratio_error(steps) + binomial_error + (total + 1) * pair.ratio_error
     )
     ratio_error += (_BESSEL_ERROR + 8 * largest) * floats.UNIT_ROUNDOFF
-    return _Cells(
+    return Cells(
         losses=losses.ravel(),
         masses=masses.ravel(),
         sink=floats.raised(
@@ -219,7 +219,7 @@ def _tent(grid: joint_allocation.Grid) -> FloatArray:
 
 
 def least(
-    known: Sequence[DominatingPair], cells: Sequence[_Cells] = ()
+    known: Sequence[DominatingPair], cells: Sequence[Cells] = ()
 ) -> DominatingPair:
     """Returns the pair of the least profile of upper pairs, and of cells.
 
@@ -242,7 +242,7 @@ def least(
     return profile_pairs.pair_above(places, np.maximum(values, profile_pairs.SMALLEST))
 
 
-def _nodes(known: Sequence[DominatingPair], cells: Sequence[_Cells]) -> FloatArray:
+def _nodes(known: Sequence[DominatingPair], cells: Sequence[Cells]) -> FloatArray:
     """Returns (n,) evenly spaced losses at which profiles are compared."""
     low = min([-1.0, *(float(np.log(pair.ratios[0])) for pair in known)])
     highs = [float(np.log(pair.ratios[-1])) for pair in known]
@@ -259,7 +259,7 @@ def _nodes(known: Sequence[DominatingPair], cells: Sequence[_Cells]) -> FloatArr
     return nodes
 
 
-def _profile(cells: _Cells, nodes: FloatArray) -> FloatArray:
+def _profile(cells: Cells, nodes: FloatArray) -> FloatArray:
     """Returns a cells' profile at (n,) nodes, one where it is not known."""
     step = float(nodes[1] - nodes[0])
     positions = (cells.losses - nodes[0]) / step
