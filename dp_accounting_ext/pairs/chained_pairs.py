@@ -95,6 +95,8 @@ def chain_one_way(first: DominatingPair, second: DominatingPair) -> DominatingPa
         1 + 4 * rounding
     )
     zero_mass = second.zero_mass + (spent[~kept].sum() + slack) * (1 + 4 * rounding)
+    # Lengths too short to be told apart have a large ratio there: what Q lacks by it.
+    zero_mass = max(float(zero_mass), 1.0 - float(spent[kept].sum()))
     if not kept.any():
         return dominating_pair.trivial_pair(Bound.UPPER)
     errors = first.mass_error + second.mass_error

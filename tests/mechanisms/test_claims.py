@@ -7,6 +7,7 @@ import dataclasses
 import math
 
 from hypothesis import HealthCheck
+from hypothesis import example
 from hypothesis import given
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -199,6 +200,7 @@ def test_claims_of_single_mechanisms(mechanism):
 
 
 @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@example(chained.chain(additive_noise.Gaussian(1.0), 1, 2))
 @given(around(SINGLE))
 def test_claims_of_mechanisms_made_of_others(mechanism):
     mechanism_laws.assert_claims(mechanism, EPSILONS)
