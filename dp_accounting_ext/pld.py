@@ -12,6 +12,7 @@ from dp_accounting_ext.bounds import privacy_bounds
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.mechanisms import allocated
 from dp_accounting_ext.mechanisms import compositions
+from dp_accounting_ext.mechanisms import divergences
 from dp_accounting_ext.mechanisms import groups
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
@@ -107,9 +108,10 @@ def renyi_divergence_bounds(
     for scenario in groups.scenarios(counts, replace_one=replace_one):
         mechanism = compositions.compose(scenario)
         below = pair_divergences.divergences(mechanism, alphas, Bound.LOWER)
-        above = pair_divergences.divergences(mechanism, alphas, Bound.UPPER)
+        removed, added, told = divergences.both_ways(mechanism, alphas)
         lower = np.maximum(lower, np.maximum(*below))
-        upper = np.maximum(upper, np.maximum(*above))
+        above = np.full(len(alphas), np.inf) if told else np.maximum(removed, added)
+        upper = np.maximum(upper, above)
     return privacy_bounds.in_order(lower, upper), upper
 
 

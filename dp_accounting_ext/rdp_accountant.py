@@ -16,11 +16,12 @@ from dp_accounting.rdp import rdp_privacy_accountant
 import numpy as np
 import numpy.typing as npt
 
+from dp_accounting_ext.mechanisms import groups
+from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.reading import event_table
 from dp_accounting_ext.reading import group_events
 from dp_accounting_ext.renyi import conversion
-from dp_accounting_ext.renyi import curves
 from dp_accounting_ext.validation import event_trees
 from dp_accounting_ext.validation import fields
 from dp_accounting_ext.validation import inheritance
@@ -35,6 +36,8 @@ CompositionErrorDetails = privacy_accountant.PrivacyAccountant.CompositionErrorD
 _COMPOSING = threading.RLock()
 # Certified: a product and a sum, and one of their ratio's.
 _ROUNDING = 8 * 2.0**-53
+# A limit of time: each split of a larger group would have pairs of its own.
+_MOST_MEMBERS = 64
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,7 +74,8 @@ class RdpAccountant(rdp_privacy_accountant.RdpAccountant):
       response, and `SampledWithoutReplacementDpEvent` likewise (REPLACE_ONE);
     - `SampledWithoutReplacementDpEvent` over `RandomizedResponseDpEvent` with two
       buckets (REPLACE_ONE), the answer to a bit query of the batch;
-    - `RandomAllocationEvent` over `GaussianDpEvent`;
+    - `RandomAllocationEvent` over `GaussianDpEvent`, at integer orders from 2 on (of k > 1
+      steps of t, that of k blocks);
     - `GroupSubsampledEvent` over `GaussianDpEvent`, Poisson samples of it, and
       compositions of those. The splits of the group are composed one by one; ε and δ
       are the largest over all of them. The largest group sees all that is composed.
@@ -165,13 +169,13 @@ class RdpAccountant(rdp_privacy_accountant.RdpAccountant):
     def _maybe_compose(
         self, event: stock_dp_event.DpEvent, count: int, do_compose: bool
     ) -> CompositionErrorDetails | None:
-        reader = event_table.curve_reader(self._neighboring_relation)
+        reader = event_table.reader(self._neighboring_relation)
         known, earlier = self._state, None
         try:
             size = max(known.group_size, group_events.largest(event))
-            counts = reader.counts(group_events.seen_by(event, size))
+            counts = self._parts(reader, event, size)
             if size > known.group_size:
-                earlier = reader.counts(group_events.seen_by(self.ledger, size))
+                earlier = self._parts(reader, self.ledger, size)
         except event_reader.UnsupportedError as error:
             return CompositionErrorDetails(error.event, error.message)
         except (TypeError, ValueError):
@@ -192,13 +196,30 @@ class RdpAccountant(rdp_privacy_accountant.RdpAccountant):
         # Another thread has composed what a group of another size sees.
         return self._maybe_compose(event, count, do_compose)
 
-    def _state_of(self, counts: dict[curves.Curve, int], size: int) -> _State:
+    def _parts(
+        self, reader: event_reader.Reader, event: stock_dp_event.DpEvent, size: int
+    ) -> dict[interface.Mechanism, int]:
+        """Returns the mechanisms that a group of a size sees of an event."""
+        parts = reader.parts(group_events.seen_by(event, size))
+        if size > _MOST_MEMBERS and not all(map(groups.has_row_theorem, parts)):
+            raise event_reader.UnsupportedError(
+                event,
+                f"Groups of more than {_MOST_MEMBERS} have Rényi divergences of "
+                "Gaussian noise alone, on Poisson samples or on all records. "
+                "dp_accounting_ext.PLDAccountant takes more.",
+            )
+        return parts
+
+    def _state_of(self, counts: dict[interface.Mechanism, int], size: int) -> _State:
         """Returns the state after what a group of a size sees."""
         state = _State(np.zeros((1, len(self._orders))), 0.0, size)
+        replace_one = self._neighboring_relation is NeighborRel.REPLACE_ONE
         for part, count in counts.items():
-            rows = np.atleast_2d(part.rdp(self._order_values))
-            single = _State(rows, part.log_kept(), size)
-            state = state.after(single, count)
+            rows, told = groups.rdp_rows(
+                part, self._order_values, replace_one=replace_one
+            )
+            kept = math.log1p(-told) * (1 + _ROUNDING) if told < 1 else -math.inf
+            state = state.after(_State(rows, kept, size), count)
         return state
 
     @property
@@ -215,7 +236,7 @@ class RdpAccountant(rdp_privacy_accountant.RdpAccountant):
     @property
     def extra_delta(self) -> float:
         """The probability of telling everything: `rdp` holds where it does not."""
-        return curves.told(self._state.log_kept)
+        return _told(self._state.log_kept)
 
     @property
     def rdp(self) -> FloatArray:
@@ -246,7 +267,7 @@ class RdpAccountant(rdp_privacy_accountant.RdpAccountant):
         if target < 0:
             raise ValueError(f"target_delta must be non-negative. Found {target}.")
         state = self._state
-        extra = curves.told(state.log_kept)
+        extra = _told(state.log_kept)
         # δ = 1 − (1 − δ_extra)(1 − δ_rest), the rest rounded down.
         if extra == 1 or target < extra:
             return math.inf, 0.0
@@ -285,7 +306,7 @@ class RdpAccountant(rdp_privacy_accountant.RdpAccountant):
             conversion.delta(self._order_values, row, target)
             for row in state.rows.tolist()
         )
-        extra = curves.told(state.log_kept)
+        extra = _told(state.log_kept)
         if extra:
             delta = min((extra + (1 - extra) * delta) * (1 + _ROUNDING), 1.0)
         return delta, order
@@ -300,6 +321,11 @@ class RdpAccountant(rdp_privacy_accountant.RdpAccountant):
         """Returns an upper bound on δ at ε; of an array, an array."""
         question = self.get_delta_and_optimal_order
         return _each("target_epsilon", target_epsilon, question)
+
+
+def _told(log_kept: float) -> float:
+    """Returns δ of log(1 − δ), rounded up."""
+    return min(-math.expm1(log_kept) * (1 + _ROUNDING), 1.0)
 
 
 def _each(

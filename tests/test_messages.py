@@ -521,7 +521,7 @@ def test_every_message_of_the_edge_is_here(name, messages):
     ("event", "accountant", "remedy"),
     [
         (Unknown(), ext.PLDAccountant, "`PLDAccountant.register` takes one"),
-        (Unknown(), ext.RdpAccountant, "`PLDAccountant` may take it"),
+        (Unknown(), ext.RdpAccountant, "`PLDAccountant.register` takes one"),
         (
             ext.GroupSubsampledEvent(2, ext.GroupSubsampledEvent(2, Gaussian(1.0))),
             ext.PLDAccountant,

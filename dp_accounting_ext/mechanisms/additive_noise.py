@@ -1,7 +1,9 @@
 """Gaussian and Laplace noise, around one shift or a random one."""
 
 import abc
+from collections.abc import Sequence
 import dataclasses
+import math
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +16,9 @@ from dp_accounting_ext.pairs import gaussian_mixture
 from dp_accounting_ext.pairs import laplace_mixture
 from dp_accounting_ext.pairs import neyman_pearson
 from dp_accounting_ext.pairs import shifts
+from dp_accounting_ext.renyi import divergence
+from dp_accounting_ext.renyi import group_subsampling
+from dp_accounting_ext.renyi import pure_mechanisms
 
 Bound = dominating_pair.Bound
 Direction = dominating_pair.Direction
@@ -46,6 +51,9 @@ class Gaussian(interface.OnePairMechanism):
         return interface.each(
             lambda epsilon: gaussian.delta(self.mean, epsilon, bound), epsilons
         )
+
+    def rdp(self, orders: Sequence[float]) -> interface.Divergences:
+        return interface.Divergences(divergence.gaussian_rdp(self.mean, orders))
 
     def claims(self) -> interface.Claims:
         return interface.Claims(
@@ -100,6 +108,16 @@ class _ShiftMixture(interface.OnePairMechanism):
             zero_mass=pair.zero_mass + q_lost,
         )
 
+    def sampled_from(self) -> tuple[float, interface.Mechanism] | None:
+        moved = [(shift, weight) for shift, weight in self.p if shift]
+        if self.q != UNSHIFTED or not 0 < len(moved) < len(self.p):
+            return None
+        rate = math.fsum(weight for _, weight in moved)
+        given = tuple((shift, weight / rate) for shift, weight in moved)
+        # All ratios increase with the output, so that more weight of any is no less.
+        raised = min(floats.raised(rate, 16 * floats.UNIT_ROUNDOFF), 1.0)
+        return raised, dataclasses.replace(self, p=given)
+
     def _is_symmetric(self) -> bool:
         # Around the middle of two shifts, or around zero.
         if len(self.p) == len(self.q) == 1:
@@ -132,6 +150,23 @@ class GaussianMixture(_ShiftMixture):
             bound=bound,
         )
 
+    def rdp(self, orders: Sequence[float]) -> interface.Divergences | None:
+        """Returns those of a Poisson sample: of one record, or of one replaced."""
+        if len(self.p) != 2 or self.p[0][0] != 0:
+            return None
+        shift, rate = self.p[1]
+        if self.q == UNSHIFTED:
+            members = 1
+        elif sorted(self.q) == sorted((-s, weight) for s, weight in self.p):
+            members = 2
+        else:
+            return None
+        noise = floats.lowered(1 / shift, 1e-15)
+        rows = group_subsampling.group_rdp(orders, members, rate, noise)
+        # Of two members one leaves and the other joins.
+        either = rows if members == 1 else rows[1:2]
+        return interface.Divergences(either.max(axis=0))
+
     def claims(self) -> interface.Claims:
         # Mixtures are no further apart than their furthest components.
         furthest = max(s for s, _ in self.p) - min(s for s, _ in self.q)
@@ -153,6 +188,12 @@ class LaplaceMixture(_ShiftMixture):
         return laplace_mixture.dominating_pair_of(
             self._mixture(p), self._mixture(q), bound
         )
+
+    def rdp(self, orders: Sequence[float]) -> interface.Divergences | None:
+        if len(self.p) > 1 or self.q != UNSHIFTED:
+            return None
+        ((shift, _),) = self.p
+        return interface.Divergences(pure_mechanisms.laplace_rdp(orders, shift))
 
     def claims(self) -> interface.Claims:
         largest = laplace_mixture.largest_loss(

@@ -17,6 +17,9 @@ from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
+from dp_accounting_ext.mechanisms import pair_divergences
+from dp_accounting_ext.renyi import divergence
+from dp_accounting_ext.renyi import random_allocation as renyi_allocation
 
 Bound = dominating_pair.Bound
 Direction = dominating_pair.Direction
@@ -63,7 +66,7 @@ class RandomAllocation(Mechanism):
                 )
             )
         if bound is Bound.UPPER:
-            designs = [self.blocks()]
+            designs: list[Mechanism] = [self.blocks()]
             if not self._has_many_draws():
                 designs.append(self.in_few())
             known = [design.pairs(bound, tail_mass) for design in designs]
@@ -88,6 +91,38 @@ class RandomAllocation(Mechanism):
         )
         return DirectedPairs(remove, add)
 
+    def loss_tail(self, direction: Direction) -> tuple[float, float]:
+        """Returns, where Gaussian noise hides a record that joins, that of a mean.
+
+        The mean of products of k ratios is at least their geometric mean, the product
+        of all t ratios to the power k / t.
+        """
+        step = compositions.as_gaussian(self.inner)
+        if direction is Direction.REMOVE or step is None:
+            return super().loss_tail(direction)
+        moved = self.num_selected * step.mean * interface.LOSS_ROUNDED_UP
+        return moved * step.mean / 2, moved / math.sqrt(self.num_steps)
+
+    def rdp(self, orders: Sequence[float]) -> interface.Divergences | None:
+        """Returns those of Gaussian steps: of blocks, by a theorem and by pairs.
+
+        That of removing is exact at integer orders for one step of t.
+        """
+        step = compositions.as_gaussian(self.inner)
+        if step is None or not divergence.noise_within_range(step.noise_multiplier):
+            return None
+        noise = floats.lowered(step.noise_multiplier, 1e-15)
+        above = [max(float(order), divergence.LOWEST_ORDER) for order in orders]
+        total = np.zeros((2, len(above)))
+        for block, count in self.blocks().items:
+            steps = block.num_steps if isinstance(block, RandomAllocation) else 1
+            known = renyi_allocation.both_directions(above, noise, steps)
+            if steps > 1:
+                by_pairs = pair_divergences.divergences(block, above, Bound.UPPER)
+                known = np.minimum(known, by_pairs)
+            total += count * known
+        return interface.Divergences(total.max(axis=0) * (1 + _ROUNDING))
+
     def _has_many_draws(self) -> bool:
         """Tells whether the theorem is less than blocks of a few draws."""
         share = self.num_steps / self.num_selected
@@ -111,7 +146,7 @@ class RandomAllocation(Mechanism):
             floats.raised(deviation / (self.num_selected * members))
         )
 
-    def blocks(self) -> Mechanism:
+    def blocks(self) -> compositions.Composed:
         """Returns the 1-out-of-b allocations whose composition dominates one run.
 
         The t steps are cut into k blocks of ⌊t/k⌋ and ⌈t/k⌉ steps, at random,

@@ -125,6 +125,15 @@ def flatten(
     return merged | {m: n for m, n in flat.items() if m not in gaussians}
 
 
+def as_gaussian(mechanism: Mechanism) -> additive_noise.Gaussian | None:
+    """Returns the Gaussian that composed Gaussians are, rounded up, or None."""
+    parts = list(flatten({mechanism: 1}, Bound.UPPER).items())
+    if len(parts) == 1 and parts[0][1] == 1:
+        part = parts[0][0]
+        return part if isinstance(part, additive_noise.Gaussian) else None
+    return None
+
+
 def in_small_steps(
     counts: Mapping[Mechanism, int], bound: Bound
 ) -> dict[Mechanism, int]:

@@ -1,12 +1,16 @@
 """Mechanisms with discrete outputs."""
 
 from collections.abc import Mapping
+from collections.abc import Sequence
 import dataclasses
 import math
 
 from dp_accounting_ext.kernel import dominating_pair
+from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.pairs import discrete
+from dp_accounting_ext.renyi import divergence
+from dp_accounting_ext.renyi import pure_mechanisms
 
 Bound = dominating_pair.Bound
 Direction = dominating_pair.Direction
@@ -48,6 +52,15 @@ class DiscreteGaussian(interface.OnePairMechanism):
             self.sigma, self.sensitivity, bound, tail_mass=tail_mass
         )
 
+    def rdp(self, orders: Sequence[float]) -> interface.Divergences:
+        """Returns those of Gaussian noise: exact at integer orders, above between.
+
+        Source:
+            https://arxiv.org/abs/2004.00010, Proposition 5.
+        """
+        distance = self.sensitivity / self.sigma
+        return interface.Divergences(divergence.gaussian_rdp(distance, orders))
+
     def claims(self) -> interface.Claims:
         return interface.Claims(is_symmetric=True)
 
@@ -68,6 +81,11 @@ class RandomizedResponse(interface.OnePairMechanism):
     noise_parameter: float
     num_buckets: int
     replace_one: bool
+
+    @property
+    def is_one_bit(self) -> bool:
+        """Whether there are two buckets, and floats hold what a wrong answer tells."""
+        return self.num_buckets == 2 and self.noise_parameter >= floats.SMALLEST_MASS
 
     def pair(self, bound: Bound, tail_mass: float) -> DominatingPair:
         return discrete.randomized_response(
@@ -129,6 +147,18 @@ class PrivacyParameters(interface.OnePairMechanism):
 
     def pair(self, bound: Bound, tail_mass: float) -> DominatingPair:
         return discrete.privacy_parameters(self.epsilon, self.delta, bound)
+
+    def rdp(self, orders: Sequence[float]) -> interface.Divergences:
+        """Returns those of randomized response, unless all is told.
+
+        An (ε, δ)-private mechanism is a function of an answer that with probability δ
+        is the data, and else that of ε-private randomized response.
+
+        Source:
+            https://arxiv.org/abs/1311.0776, Theorem 3.4.
+        """
+        response = pure_mechanisms.pure_dp_rdp(orders, self.epsilon)
+        return interface.Divergences(response, self.delta)
 
     def claims(self) -> interface.Claims:
         return interface.Claims(self.epsilon, self.delta, is_symmetric=True)

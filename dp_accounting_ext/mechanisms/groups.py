@@ -3,13 +3,17 @@
 import abc
 import collections
 from collections.abc import Mapping
+from collections.abc import Sequence
 import dataclasses
 import functools
+
+import numpy as np
 
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.mechanisms import batches
 from dp_accounting_ext.mechanisms import chained
 from dp_accounting_ext.mechanisms import compositions
+from dp_accounting_ext.mechanisms import divergences
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.mechanisms import replaced_allocation
@@ -17,11 +21,13 @@ from dp_accounting_ext.mechanisms import subsampled
 from dp_accounting_ext.pairs import profile_pairs
 from dp_accounting_ext.pairs import sampled_members
 from dp_accounting_ext.pairs import shifts
+from dp_accounting_ext.renyi import group_subsampling
 
 Bound = dominating_pair.Bound
 DirectedPairs = dominating_pair.DirectedPairs
 Mechanism = interface.Mechanism
 Shifts = shifts.Shifts
+FloatArray = interface.FloatArray
 
 # Tuning: of larger groups one chain bounds all splits: of who leaves or joins,
 # whichever is worse. Its cost is that of one split, a second for an allocation, and it
@@ -163,6 +169,34 @@ class Grouped(Mechanism):
     def split(self, removed: int, inserted: int) -> Mechanism:
         """Returns the mechanism where so many members leave, and so many join."""
 
+    def rdp_rows(
+        self, orders: Sequence[float], *, replace_one: bool
+    ) -> interface.Divergences:
+        """Returns Rényi divergences, (K + 1, n) for n orders: a row for each split.
+
+        Row K₋ is of the split in which so many members leave. Where the group is
+        replaced, all of it is in either dataset: the rows are equal.
+
+        Args:
+            orders: (n,) orders α ≥ 1.
+            replace_one: Whether the whole group is replaced.
+        """
+        size = self.group_size
+        if replace_one:
+            values, told = divergences.of(self.split(size, size), orders)
+            return interface.Divergences(np.tile(values, (size + 1, 1)), told)
+        rows: dict[int, FloatArray] = {}
+        chances = []
+        for removed in range(size, (size - 1) // 2, -1):
+            # A split and its reverse are the two directions of one.
+            leave, join, told = divergences.both_ways(
+                self.split(removed, size - removed), orders
+            )
+            rows[removed], rows[size - removed] = leave, join
+            chances.append(told)
+        ordered = [rows[removed] for removed in range(size + 1)]
+        return interface.Divergences(np.array(ordered), max(chances))
+
     def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
         # A split is to be chosen first: see `scenarios`.
         return dominating_pair.DirectedPairs.same(dominating_pair.trivial_pair(bound))
@@ -199,6 +233,28 @@ class GroupedNoise(Grouped):
             return mixture
         one_by_one = self._one_by_one(removed, inserted)
         return known_bounds.Between(noise.on(*attained), mixture, one_by_one)
+
+    def has_row_theorem(self) -> bool:
+        """Tells whether a theorem has Rényi divergences of all splits at once."""
+        is_sampled = isinstance(self.sampling, Poisson | Unsampled)
+        return is_sampled and not self.is_laplace
+
+    def rdp_rows(
+        self, orders: Sequence[float], *, replace_one: bool
+    ) -> interface.Divergences:
+        if not self.has_row_theorem():
+            return super().rdp_rows(orders, replace_one=replace_one)
+        size = self.group_size
+        rate = self.sampling.rate if isinstance(self.sampling, Poisson) else 1.0
+        if not replace_one:
+            return interface.Divergences(
+                group_subsampling.group_rdp(orders, size, rate, self.noise_multiplier)
+            )
+        # Of twice as many the split of which half leave.
+        rows = group_subsampling.group_rdp(
+            orders, 2 * size, rate, self.noise_multiplier
+        )
+        return interface.Divergences(np.tile(rows[size], (size + 1, 1)))
 
     def _one_by_one(self, removed: int, inserted: int) -> Mechanism | None:
         """Returns the chain of members who replace others, and of those who leave.
@@ -239,6 +295,11 @@ class GroupedBetween(Grouped):
     group_size: int
     below: Grouped
     above: Grouped
+
+    def rdp_rows(
+        self, orders: Sequence[float], *, replace_one: bool
+    ) -> interface.Divergences:
+        return self.above.rdp_rows(orders, replace_one=replace_one)
 
     def split(self, removed: int, inserted: int) -> Mechanism:
         return known_bounds.Between(
@@ -368,6 +429,31 @@ class GroupedAnswers(Grouped):
         reports = [self.inner] * removed + [joining] * inserted
         every = compositions.compose(collections.Counter(reports))
         return known_bounds.Between(reports[0], every) if every != reports[0] else every
+
+
+def has_row_theorem(part: Mechanism) -> bool:
+    """Tells whether a group's Rényi divergences need no pair for each of its splits."""
+    if isinstance(part, GroupedBetween):
+        return has_row_theorem(part.above)
+    if isinstance(part, GroupedNoise):
+        return part.has_row_theorem()
+    return not isinstance(part, Grouped) or isinstance(part, GroupedNonPrivate)
+
+
+def rdp_rows(
+    part: Mechanism, orders: Sequence[float], *, replace_one: bool
+) -> interface.Divergences:
+    """Returns Rényi divergences, a row for each split of a group, or one row.
+
+    Args:
+        part: A mechanism, as a record or a group sees it.
+        orders: (n,) orders α ≥ 1.
+        replace_one: Whether the whole group is replaced.
+    """
+    if isinstance(part, Grouped):
+        return part.rdp_rows(orders, replace_one=replace_one)
+    values, told = divergences.of(part, orders)
+    return interface.Divergences(values[np.newaxis], told)
 
 
 @functools.lru_cache(maxsize=256)

@@ -3,9 +3,11 @@
 import abc
 from collections.abc import Callable
 from collections.abc import Mapping
+from collections.abc import Sequence
 import dataclasses
 import fractions
 import math
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -60,6 +62,20 @@ class Claims:
         return self.loss if self.chance_of_more == 0 else math.inf
 
 
+class Divergences(NamedTuple):
+    """Rényi divergences of one run, but for an event of small probability.
+
+    Attributes:
+        values: (n,) upper bounds at n orders, in nats, of the larger direction, on what
+            is released unless that event happens.
+        told: The probability, whatever the data, of the event, in which everything may
+            be told.
+    """
+
+    values: FloatArray
+    told: float = 0.0
+
+
 def each(function: Callable[[float], float], values: FloatArray) -> FloatArray:
     """Returns the (n,) values of a function of a number."""
     return np.array([function(value) for value in values.tolist()], dtype=np.float64)
@@ -89,6 +105,33 @@ class Mechanism(abc.ABC):
         self, epsilons: FloatArray, direction: Direction, bound: Bound
     ) -> FloatArray | None:
         """Returns certified (n,) δ of one run at (n,) ε, where these need no pair."""
+        return None
+
+    def loss_tail(self, direction: Direction) -> tuple[float, float]:
+        """Returns mean and deviation of a normal variable that the loss may not exceed.
+
+        The profile in that direction is at most that of a loss with this law, however
+        far out; infinite where none is known. Rounded up.
+        """
+        precision = self.claims().gaussian_precision * LOSS_ROUNDED_UP
+        return precision / 2, math.sqrt(precision)
+
+    def rdp(self, orders: Sequence[float]) -> Divergences | None:
+        """Returns what a theorem says of Rényi divergences, if one does.
+
+        Where none does, they are those of what is composed, or of the pairs.
+
+        Args:
+            orders: (n,) Rényi orders α ≥ 1, inf included.
+        """
+        return None
+
+    def sampled_from(self) -> "tuple[float, Mechanism] | None":
+        """Returns the rate, and what runs on the sample, of a Poisson sample.
+
+        Of any other mechanism None. A sample of what is returned has no smaller
+        divergence, and that of Poisson samples is increasing in their rate.
+        """
         return None
 
     def parts(self, bound: Bound) -> "Mapping[Mechanism, int]":

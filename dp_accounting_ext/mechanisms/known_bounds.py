@@ -1,6 +1,7 @@
 """Mechanisms of which only one side is known, or that have no privacy."""
 
 from collections.abc import Mapping
+from collections.abc import Sequence
 import dataclasses
 
 import numpy as np
@@ -50,6 +51,9 @@ class UpperOnly(interface.Mechanism):
         if bound is Bound.LOWER:
             return DirectedPairs.same(dominating_pair.trivial_pair(bound))
         return interface.pairs_of(self.inner, bound, tail_mass)
+
+    def parts(self, bound: Bound) -> Mapping[interface.Mechanism, int]:
+        return {self.inner if bound is Bound.UPPER else self: 1}
 
     def claims(self) -> interface.Claims:
         return self.inner.claims()
@@ -136,6 +140,10 @@ class NonPrivate(interface.OnePairMechanism):
             mass_error=self.error,
             ratio_error=2 * self.error,
         )
+
+    def rdp(self, orders: Sequence[float]) -> interface.Divergences:
+        told = max(self.record[0], self.other[0]) * (1 + self.error)
+        return interface.Divergences(np.zeros(len(orders)), min(told, 1.0))
 
     def is_certain(self) -> bool:
         """Tells whether there is no privacy at all."""

@@ -24,19 +24,21 @@ from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import renyi_bounded
-from dp_accounting_ext.mechanisms import subsampled
 from dp_accounting_ext.renyi import divergence
-from dp_accounting_ext.renyi import sampling
 
 Bound = dominating_pair.Bound
 Direction = dominating_pair.Direction
 DirectedPairs = dominating_pair.DirectedPairs
 FloatArray = npt.NDArray[np.float64]
 
+_UNIT = floats.UNIT_ROUNDOFF
+
 # Tuning: what the tails may hold. At a high order the largest ratios decide.
 _TAIL_MASS = 1e-280
-# Tuning: from how many levels on a Gaussian's tail may be taken for a pair's sink.
-_LEVELS = np.linspace(0.0, floats.LARGEST_EXPONENT, 701)
+# Tuning: how far beyond a pair's atoms a normal tail may be taken for its sink.
+_LEVELS = np.append(
+    np.geomspace(1e-9, 1.0, 200), np.linspace(0.0, floats.LARGEST_EXPONENT, 701)
+)
 # Certified (docs/guarantees.md): of log_excess and of a sum of its terms, relatively;
 # of a normal tail's logarithm, whose argument errs by a few roundings.
 _ROUNDING = 1e-12
@@ -82,11 +84,50 @@ def _of_parts(
     return remove * rounded, add * rounded
 
 
-def upper_rdp(orders: Sequence[float], mechanism: interface.Mechanism) -> FloatArray:
-    """Returns the larger direction's upper bounds at orders α ≥ 1, as a curve's."""
+def upper(
+    mechanism: interface.Mechanism, orders: Sequence[float]
+) -> interface.Divergences:
+    """Returns upper bounds at orders α ≥ 1 that the pairs of a mechanism have.
+
+    Where one pair serves both directions, and nothing bounds the far tail, the
+    mechanism is a function of what has the pair's laws, and what tells everything is
+    one event of both.
+    """
     above = [max(float(order), divergence.LOWEST_ORDER) for order in orders]
-    larger: FloatArray = np.maximum(*divergences(mechanism, above, Bound.UPPER))
-    return larger
+    pairs = interface.pairs_of(mechanism, Bound.UPPER, _TAIL_MASS)
+    claims = mechanism.claims()
+    is_bounded = min(claims.largest_loss, claims.gaussian_precision) < math.inf
+    each = [pairs.remove, dominating_pair.dual(pairs.add)]
+    sinks = [mass for p in each for mass in (p.infinity_mass, p.zero_mass)]
+    if is_bounded or not any(sinks) or not pairs.is_one:
+        found = np.maximum(*_of_part(mechanism, above, Bound.UPPER))
+        return interface.Divergences(found)
+    told = max(sinks) * (1 + max(p.mass_error for p in each) + 4 * _UNIT)
+    if told >= 1:
+        return interface.Divergences(np.zeros(len(above)), 1.0)
+    found = np.maximum(*(_without_sinks(pair, above) for pair in each))
+    return interface.Divergences(found, told)
+
+
+def _without_sinks(
+    pair: dominating_pair.DominatingPair, orders: Sequence[float]
+) -> FloatArray:
+    """Returns the divergences of P from Q, of both what has finite losses."""
+    with np.errstate(divide="ignore"):
+        log_masses, losses = np.log(pair.p_masses), np.log(pair.ratios)
+    highest, largest = float(losses.max()), float(np.abs(losses).max())
+    finite = np.array([order for order in orders if math.isfinite(order)])
+    moments = np.array(
+        [divergence.log_sum(log_masses + (order - 1) * losses) for order in finite]
+    )
+    moments -= finite * math.log(float(pair.p_masses.sum()))
+    error = pair.mass_error + (losses.size + 16) * _UNIT
+    slack = 2 * error * finite / (finite - 1)
+    slack += pair.ratio_error + 16 * (1 + largest) * _UNIT
+    found = np.full(len(orders), max(highest, 0.0) + pair.ratio_error + 16 * _UNIT)
+    rest = moments / (finite - 1) + math.log(float(pair.masses.sum()))
+    found[np.isfinite(orders)] = np.maximum(rest, 0.0) + 2 * slack
+    return found
 
 
 def _of_part(
@@ -94,47 +135,40 @@ def _of_part(
 ) -> tuple[FloatArray, FloatArray]:
     """Returns both directions' divergences of one run of what has no parts."""
     if isinstance(part, renyi_bounded.RenyiBounded):
-        known = part.at(orders) if bound is Bound.UPPER else np.zeros(len(orders))
+        if bound is Bound.LOWER:
+            return np.zeros(len(orders)), np.zeros(len(orders))
+        values, told = part.rdp(orders)
+        known = values if not told else np.full(len(orders), math.inf)
         return known, known
     pairs = interface.pairs_of(part, bound, _TAIL_MASS)
-    remove = _of_pairs(pairs, part, orders, bound)
+    remove = _of_pairs(pairs, part, orders, Direction.REMOVE, bound)
     if part.claims().is_symmetric and pairs.is_one:
         return remove, remove
-    add = _of_pairs(pairs.swapped(), part, orders, bound)
-    if bound is Bound.UPPER and isinstance(part, subsampled.PoissonSampled):
-        return _of_sample(part, orders, remove), _of_sample(part, orders, add)
-    return remove, add
-
-
-def _of_sample(
-    part: subsampled.PoissonSampled, orders: Sequence[float], found: FloatArray
-) -> FloatArray:
-    """Returns upper bounds, of what is sampled where a sink leaves none of pairs."""
-    finite = np.array([float(order) for order in orders])
-    unknown = np.isinf(found) & np.isfinite(finite)
-    if not unknown.any():
-        return found
-    found = found.copy()
-    found[unknown] = sampling.poisson_rdp(
-        finite[unknown].tolist(),
-        lambda asked: upper_rdp(asked, part.inner),
-        part.sampling_probability,
-    )
-    return found
+    return remove, _of_pairs(pairs.swapped(), part, orders, Direction.ADD, bound)
 
 
 def _of_pairs(
     pairs: DirectedPairs,
     part: interface.Mechanism,
     orders: Sequence[float],
+    direction: Direction,
     bound: Bound,
 ) -> FloatArray:
-    """Returns the (n,) divergences of P from Q."""
+    """Returns the (n,) divergences of P from Q, which is one direction of a mechanism.
+
+    Args:
+        pairs: Those of P and Q: of the mechanism, or swapped.
+        part: The mechanism.
+        orders: (n,) orders.
+        direction: Which of its directions it is.
+        bound: The side.
+    """
     above, below = (
         _Side(pairs.remove, Direction.REMOVE),
         _Side(pairs.add, Direction.ADD),
     )
     largest = part.claims().largest_loss if bound is Bound.UPPER else math.inf
+    tail = part.loss_tail(direction)
     found = np.empty(len(orders))
     for place, order in enumerate(orders):
         if math.isinf(order):
@@ -142,7 +176,7 @@ def _of_pairs(
             continue
         terms = [above.log_mean_excess(order), below.log_mean_excess(order)]
         if above.sink and bound is Bound.UPPER:
-            terms.append(above.log_sink_excess(order, part))
+            terms.append(above.log_sink_excess(order, largest, tail))
         if math.inf in terms:
             found[place] = math.inf
             continue
@@ -200,24 +234,30 @@ class _Side:
             total = float(np.logaddexp(total, math.log(self.sink)))
         return total
 
-    def log_sink_excess(self, order: float, part: interface.Mechanism) -> float:
+    def log_sink_excess(
+        self, order: float, largest: float, tail: tuple[float, float]
+    ) -> float:
         """Returns log of what the sink adds to E φ(Z) / (α − 1), at most.
 
         Up to a level κ* above all ratios the profile is what the sink holds, and beyond
-        it that of what dominates the mechanism: nothing, where no loss is larger, or a
-        Gaussian's, whose share is at most E_G[Z^α; Z > κ*].
+        it that of what bounds the loss: nothing, where no loss is larger, or a normal
+        variable, whose share is at most E[e^{(α − 1) L}; L > ln κ*].
+
+        Args:
+            order: α.
+            largest: No loss is larger.
+            tail: Mean and deviation of the normal variable, or inf.
         """
         log_sink = math.log(self.sink) + math.log(order / (order - 1))
-        level = part.claims().largest_loss
-        capped = log_sink + (order - 1) * level
-        precision = part.claims().gaussian_precision
-        if not math.isfinite(precision) or precision == 0:
+        slope, (mean, deviation) = order - 1, tail
+        capped = log_sink + slope * largest
+        if not math.isfinite(deviation) or deviation == 0:
             return capped
         levels = self._highest + _LEVELS
-        distance = math.sqrt(precision) * (1 + _ROUNDING)
-        reach = order * distance - (levels / distance + distance / 2)
-        whole, beyond = order * (order - 1) * distance**2 / 2, special.log_ndtr(reach)
+        reach = (mean - levels) / deviation + slope * deviation
+        whole = slope * mean + (slope * deviation) ** 2 / 2
+        beyond = special.log_ndtr(reach)
         rounding = _ROUNDING * (1 + whole - beyond)
-        tails = whole + beyond + rounding - math.log(order - 1)
-        both = np.logaddexp(log_sink + (order - 1) * levels, tails)
+        tails = whole + beyond + rounding - math.log(slope)
+        both = np.logaddexp(log_sink + slope * levels, tails)
         return min(capped, float(both.min()))

@@ -39,14 +39,15 @@ class RenyiBounded(interface.OnePairMechanism):
         """Returns the mechanism of (k,) bounds at `renyi_profile.ORDERS`."""
         return cls(tuple(float(value) for value in values), told)
 
-    def at(self, orders: Sequence[float]) -> FloatArray:
-        """Returns (n,) bounds at n orders above one, by chords.
+    def rdp(self, orders: Sequence[float]) -> interface.Divergences:
+        """Returns bounds by chords.
 
         Between orders (α − 1) times the divergence is convex, so that chords are
         upper bounds; below all of them the divergence is no larger than at the first.
         """
         asked = np.array([float(order) for order in orders])
-        return _chords(_ORDERS, np.array(self.values), asked)
+        found = _chords(_ORDERS, np.array(self.values), asked)
+        return interface.Divergences(found, self.told)
 
     def pair(self, bound: Bound, tail_mass: float) -> dominating_pair.DominatingPair:
         if bound is Bound.LOWER:
@@ -63,6 +64,30 @@ class RenyiBounded(interface.OnePairMechanism):
 
     def claims(self) -> interface.Claims:
         return interface.Claims(is_symmetric=True)
+
+
+@dataclasses.dataclass(frozen=True)
+class Concentrated(interface.OnePairMechanism):
+    """A mechanism whose divergence of the order α is at most ξ + ρα, in nats."""
+
+    rho: float
+    xi: float = 0.0
+
+    def rdp(self, orders: Sequence[float]) -> interface.Divergences:
+        line = np.array(orders) * self.rho if self.rho else np.zeros(len(orders))
+        return interface.Divergences((line + self.xi) * (1 + 8 * _UNIT))
+
+    def pair(self, bound: Bound, tail_mass: float) -> dominating_pair.DominatingPair:
+        return self._bounded().pair(bound, tail_mass)
+
+    def parts(self, bound: Bound) -> Mapping[interface.Mechanism, int]:
+        return {self._bounded(): 1}
+
+    def claims(self) -> interface.Claims:
+        return interface.Claims(is_symmetric=True)
+
+    def _bounded(self) -> RenyiBounded:
+        return RenyiBounded.of(self.rdp(renyi_profile.ORDERS).values)
 
 
 def _chords(known: FloatArray, values: FloatArray, asked: FloatArray) -> FloatArray:

@@ -3,16 +3,13 @@
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
-import functools
 import math
-
-import numpy as np
 
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.mechanisms import additive_noise
+from dp_accounting_ext.mechanisms import divergences
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import renyi_bounded
-from dp_accounting_ext.mechanisms import renyi_divergences
 from dp_accounting_ext.pairs import bounded_range
 from dp_accounting_ext.pairs import discrete
 from dp_accounting_ext.pairs import renyi_profile
@@ -38,10 +35,14 @@ class ExponentialMechanism(interface.OnePairMechanism):
     def pair(self, bound: Bound, tail_mass: float) -> DominatingPair:
         return bounded_range.dominating_pair_of(self.epsilon, bound)
 
+    def rdp(self, orders: Sequence[float]) -> interface.Divergences:
+        found = pure_mechanisms.bounded_range_rdp(orders, self.epsilon)
+        return interface.Divergences(found)
+
     def other_parts(self, bound: Bound) -> Mapping[interface.Mechanism, int]:
         if bound is Bound.LOWER:
             return self.parts(bound)
-        values = pure_mechanisms.bounded_range_rdp(renyi_profile.ORDERS, self.epsilon)
+        values, _ = self.rdp(renyi_profile.ORDERS)
         return {renyi_bounded.RenyiBounded.of(values): 1}
 
     def claims(self) -> interface.Claims:
@@ -71,6 +72,18 @@ class PermuteAndFlip(interface.OnePairMechanism):
             (1 - lie, lie), (lie, 1 - lie), bound, error=discrete.FEW_ERROR
         )
 
+    def rdp(self, orders: Sequence[float]) -> interface.Divergences | None:
+        """Returns those of Laplace noise: no pair of laws is further apart.
+
+        It releases the largest of scores with exponential noise, in units of which
+        neighbours' scores move by less than ε against each other. Let G(s) be the
+        probability that the largest noisy score in a set of outcomes is above that
+        outside of it by s. Maxima of exponential variables have hazard rates of at most
+        one, so that −G' ≤ min(G, 1 − G), and equal for the Laplace law: G(s + ε) is no
+        less than Laplace noise with the same G(s) has it.
+        """
+        return self._laplace().rdp(orders)
+
     def claims(self) -> interface.Claims:
         return self._laplace().claims()
 
@@ -95,28 +108,30 @@ class BestOf(interface.Mechanism):
     shape: float
 
     def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
-        return interface.pairs_of(_best_of(self), bound, tail_mass)
+        return interface.pairs_of(self._bounded(), bound, tail_mass)
+
+    def rdp(self, orders: Sequence[float]) -> interface.Divergences:
+        """Returns those of the selection, unless any of the runs tells everything.
+
+        That none of K runs does has probability E (1 − δ)^K ≥ 1 − δ E K, and leaves K a
+        law of the same shape and of a smaller mean.
+        """
+        values = selection.selection_rdp(
+            orders,
+            lambda asked: divergences.of(self.inner, asked).values,
+            self.mean,
+            self.shape,
+        )
+        told = self.mean * divergences.of(self.inner, orders).told
+        rounded = told * (1 + 8 * dominating_pair.UNIT_ROUNDOFF)
+        return interface.Divergences(values, min(rounded, 1.0))
 
     def parts(self, bound: Bound) -> Mapping[interface.Mechanism, int]:
-        return {_best_of(self): 1}
+        return {self._bounded(): 1}
 
     def claims(self) -> interface.Claims:
         return interface.Claims(is_symmetric=True)
 
-
-@functools.lru_cache(maxsize=64)
-def _best_of(best: BestOf) -> renyi_bounded.RenyiBounded:
-    """Returns the bound of a selection, as `curves.selected` has it of a curve."""
-    inner = renyi_divergences.of_mechanism(best.inner)
-    orders = renyi_profile.ORDERS
-    # Divergences increase with the order: what holds at the next one does here.
-    values = np.append(inner.values, math.inf)
-
-    def curve(asked: Sequence[float]) -> selection.FloatArray:
-        found: selection.FloatArray = values[np.searchsorted(orders, asked)]
-        return found
-
-    told = min(best.mean * inner.told * (1 + 8 * dominating_pair.UNIT_ROUNDOFF), 1.0)
-    return renyi_bounded.RenyiBounded.of(
-        selection.selection_rdp(orders, curve, best.mean, best.shape), told
-    )
+    def _bounded(self) -> renyi_bounded.RenyiBounded:
+        values, told = divergences.of(self, renyi_profile.ORDERS)
+        return renyi_bounded.RenyiBounded.of(values, told)

@@ -1,5 +1,6 @@
 """Mechanisms on a sample of the records."""
 
+from collections.abc import Sequence
 import dataclasses
 import math
 
@@ -9,11 +10,15 @@ from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import batches
 from dp_accounting_ext.mechanisms import compositions
+from dp_accounting_ext.mechanisms import discrete_outputs
+from dp_accounting_ext.mechanisms import divergences
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.pairs import gaussian_mixture
 from dp_accounting_ext.pairs import profile_pairs
 from dp_accounting_ext.pairs import shifts
+from dp_accounting_ext.renyi import randomized_response
+from dp_accounting_ext.renyi import sampling
 
 Bound = dominating_pair.Bound
 Direction = dominating_pair.Direction
@@ -79,6 +84,17 @@ class PoissonSampled(Mechanism):
             )
         )
 
+    def rdp(self, orders: Sequence[float]) -> interface.Divergences | None:
+        """Returns those of Gaussian noise, however often it runs on the sample."""
+        noise = compositions.as_gaussian(self.inner)
+        if noise is None:
+            return None
+        sample = on_poisson_sample(self.sampling_probability, noise)
+        return None if sample == self else divergences.of(sample, orders)
+
+    def sampled_from(self) -> tuple[float, Mechanism]:
+        return self.sampling_probability, self.inner
+
     def claims(self) -> interface.Claims:
         inner = self.inner.claims()
         loss = inner.largest_loss
@@ -125,6 +141,19 @@ class SubstitutedSample(interface.OnePairMechanism):
         if bound is Bound.LOWER:
             return pairs.remove
         return profile_pairs.reflected(pairs.remove)
+
+    def rdp(self, orders: Sequence[float]) -> interface.Divergences:
+        if not isinstance(self.sample, PoissonSampled):
+            return divergences.of(self.sample, orders)
+        inner, rate = self.sample.inner, self.sample.sampling_probability
+        if isinstance(inner, discrete_outputs.RandomizedResponse) and inner.is_one_bit:
+            response = randomized_response.batch_rdp(
+                orders, inner.noise_parameter, rate
+            )
+            return interface.Divergences(response)
+        return divergences.of_sample(
+            self, rate, inner, orders, sampling.without_replacement_rdp
+        )
 
     def claims(self) -> interface.Claims:
         return dataclasses.replace(self.sample.claims(), is_symmetric=True)

@@ -1,15 +1,11 @@
 """From events to what is composed, by tables of their types."""
 
-import abc
 from collections.abc import Callable
-from collections.abc import Hashable
 from collections.abc import Iterable
 from collections.abc import Mapping
 import dataclasses
 import functools
 from typing import Any
-from typing import Generic
-from typing import TypeVar
 
 import attr
 from dp_accounting import dp_event as stock
@@ -70,47 +66,83 @@ class Row:
     Attributes:
         fields: The names of the fields that are accounted for: one more, in a newer
             version, is not ignored.
-        mechanism: From an event and a `Reader` to what it composes, or None. It checks
-            the event's fields.
-        curve: From an event and a `renyi_reader.Reader` to a curve of divergences,
-            where a theorem has one.
+        mechanism: From an event and a `Reader` to what it composes. It checks the
+            event's fields.
     """
 
     fields: frozenset[str]
-    mechanism: "Builder | None"
-    curve: Callable[[Any, Any], Any] | None = None
-
-
-Part = TypeVar("Part", bound=Hashable)
+    mechanism: "Builder"
 
 
 @dataclasses.dataclass(frozen=True)
-class TreeReader(abc.ABC, Generic[Part]):
+class Reader:
     """Reads trees of events, given what the answer depends on besides them.
+
+    Where a record is replaced, what has no builder of its own for that is read as a
+    record that leaves and another that joins.
 
     Attributes:
         neighboring_relation: The accountant's.
         rows: From types of events to what reads them.
         in_sample: Whether the event runs on a sample of the records.
+        is_derived: Whether the relation is not the accountant's, but one from which
+            the accountant's follows.
     """
 
     neighboring_relation: NeighborRel
     rows: Mapping[type, Row]
     in_sample: bool = False
+    is_derived: bool = False
 
-    def leaves(self, event: stock.DpEvent) -> dict[Part, int]:
-        """Returns what a tree of events composes, each with the number of its runs.
+    def mechanism(self, event: stock.DpEvent) -> interface.Mechanism:
+        """Returns what an event, or a tree of events, composes.
 
         Raises:
-            UnsupportedError: If nothing is known of some part of it.
+            UnsupportedError: If no mechanism is known for some part of it.
             TypeError, ValueError: If a field is not what it should be.
         """
         self._check_known(event)
-        counts: dict[Part, int] = {}
+        counts: dict[interface.Mechanism, int] = {}
         for leaf, count in event_trees.leaves(event):
             part = self.single(leaf)
             counts[part] = counts.get(part, 0) + count
-        return counts
+        check_counts(counts)
+        check_distinct(count_distinct(counts))
+        return compositions.compose(counts)
+
+    def parts(self, event: stock.DpEvent) -> dict[interface.Mechanism, int]:
+        """Returns the mechanisms that an event composes, as `mechanism` does."""
+        return compositions.unpacked({self.mechanism(event): 1})
+
+    def sampled(self, event: stock.DpEvent) -> interface.Mechanism:
+        """Returns what an event composes that runs on a sample of the records."""
+        return dataclasses.replace(self, in_sample=True).mechanism(event)
+
+    def require_own_relation(self, event: stock.DpEvent) -> None:
+        """Raises `UnsupportedError` for what is stated of another relation.
+
+        What is stated of a mechanism, that it is (ε, δ)-private, is of the
+        accountant's relation. Of a batch of fixed size, or of a replaced record on a
+        Poisson sample, the theorems ask for another.
+        """
+        if self.is_derived:
+            raise UnsupportedError(
+                event,
+                f"`{type(event).__name__}` states what one record changes under the "
+                "neighboring_relation of the accountant; here another counts: "
+                f"{self.neighboring_relation}.",
+            )
+
+    def single(self, event: stock.DpEvent) -> interface.Mechanism:
+        """Returns what an event composes that is no composition."""
+        for kind in type(event).__mro__:
+            if kind in self.rows:
+                return self._built(self.rows[kind], event)
+        raise UnsupportedError(
+            event,
+            f"No mechanism is known for `{type(event).__name__}`; "
+            "`PLDAccountant.register` takes one.",
+        )
 
     def require(self, event: stock.DpEvent, *relations: NeighborRel) -> None:
         """Raises `UnsupportedError` unless the relation is one of these."""
@@ -122,20 +154,23 @@ class TreeReader(abc.ABC, Generic[Part]):
                 f"`{type(event).__name__}`. Found {self.neighboring_relation}.",
             )
 
-    def single(self, event: stock.DpEvent) -> Part:
-        """Returns what an event composes that is no composition."""
-        for kind in type(event).__mro__:
-            if kind in self.rows:
-                return self._built(self.rows[kind], event)
-        raise self._unsupported(event)
+    def under(self, relation: NeighborRel) -> "Reader":
+        """Returns what reads events under a relation, to derive another from it."""
+        if relation is self.neighboring_relation:
+            return self
+        return dataclasses.replace(self, neighboring_relation=relation, is_derived=True)
 
-    @abc.abstractmethod
-    def _built(self, row: Row, event: stock.DpEvent) -> Part:
+    def _built(self, row: Row, event: stock.DpEvent) -> interface.Mechanism:
         """Returns what the row of an event's type says that it composes."""
-
-    def _unsupported(self, event: stock.DpEvent) -> UnsupportedError:
-        """Returns the error for an event of a type that has no row."""
-        return UnsupportedError(event, f"`{type(event).__name__}` is not known.")
+        try:
+            return row.mechanism(event, self)
+        except UnsupportedError as error:
+            is_replaced = self.neighboring_relation is NeighborRel.REPLACE_ONE
+            # What is wrong inside of an event is wrong in any relation.
+            if error.event is not event or not is_replaced:
+                raise
+        absent = self.under(NeighborRel.ADD_OR_REMOVE_ONE)
+        return replaced_allocation.replaced(row.mechanism(event, absent))
 
     def _check_known(self, event: stock.DpEvent) -> None:
         """Raises `UnsupportedError` for what is newer than the table, anywhere.
@@ -188,83 +223,6 @@ class TreeReader(abc.ABC, Generic[Part]):
             if kind in _COMPOSITIONS:
                 return names - _COMPOSITIONS[kind]
         return frozenset()
-
-
-@dataclasses.dataclass(frozen=True)
-class Reader(TreeReader[interface.Mechanism]):
-    """Reads events as mechanisms.
-
-    Where a record is replaced, what has no builder of its own for that is read as a
-    record that leaves and another that joins.
-
-    Attributes:
-        is_derived: Whether the relation is not the accountant's, but one from which
-            the accountant's follows.
-    """
-
-    is_derived: bool = False
-
-    def mechanism(self, event: stock.DpEvent) -> interface.Mechanism:
-        """Returns what an event, or a tree of events, composes.
-
-        Raises:
-            UnsupportedError: If no mechanism is known for some part of it.
-            TypeError, ValueError: If a field is not what it should be.
-        """
-        counts = self.leaves(event)
-        check_counts(counts)
-        check_distinct(count_distinct(counts))
-        return compositions.compose(counts)
-
-    def parts(self, event: stock.DpEvent) -> dict[interface.Mechanism, int]:
-        """Returns the mechanisms that an event composes, as `mechanism` does."""
-        return compositions.unpacked({self.mechanism(event): 1})
-
-    def sampled(self, event: stock.DpEvent) -> interface.Mechanism:
-        """Returns what an event composes that runs on a sample of the records."""
-        return dataclasses.replace(self, in_sample=True).mechanism(event)
-
-    def require_own_relation(self, event: stock.DpEvent) -> None:
-        """Raises `UnsupportedError` for what is stated of another relation.
-
-        What is stated of a mechanism, that it is (ε, δ)-private, is of the
-        accountant's relation. Of a batch of fixed size, or of a replaced record on a
-        Poisson sample, the theorems ask for another.
-        """
-        if self.is_derived:
-            raise UnsupportedError(
-                event,
-                f"`{type(event).__name__}` states what one record changes under the "
-                "neighboring_relation of the accountant; here another counts: "
-                f"{self.neighboring_relation}.",
-            )
-
-    def _built(self, row: Row, event: stock.DpEvent) -> interface.Mechanism:
-        builder = row.mechanism
-        if builder is None:
-            raise self._unsupported(event)
-        try:
-            return builder(event, self)
-        except UnsupportedError as error:
-            is_replaced = self.neighboring_relation is NeighborRel.REPLACE_ONE
-            # What is wrong inside of an event is wrong in any relation.
-            if error.event is not event or not is_replaced:
-                raise
-        absent = self.under(NeighborRel.ADD_OR_REMOVE_ONE)
-        return replaced_allocation.replaced(builder(event, absent))
-
-    def _unsupported(self, event: stock.DpEvent) -> UnsupportedError:
-        return UnsupportedError(
-            event,
-            f"No mechanism is known for `{type(event).__name__}`; "
-            "`PLDAccountant.register` takes one.",
-        )
-
-    def under(self, relation: NeighborRel) -> "Reader":
-        """Returns what reads events under a relation, to derive another from it."""
-        if relation is self.neighboring_relation:
-            return self
-        return dataclasses.replace(self, neighboring_relation=relation, is_derived=True)
 
 
 Builder = Callable[[Any, Reader], interface.Mechanism]

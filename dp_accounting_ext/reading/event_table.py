@@ -1,6 +1,5 @@
 """The table from types of events to what reads them, for both accountants."""
 
-from collections.abc import Callable
 from typing import Any
 
 from dp_accounting import dp_event as stock
@@ -11,100 +10,78 @@ from dp_accounting_ext.reading import batch_events
 from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.reading import extension_events
 from dp_accounting_ext.reading import group_events
-from dp_accounting_ext.reading import renyi_events
-from dp_accounting_ext.reading import renyi_reader
 from dp_accounting_ext.reading import selection_events
 from dp_accounting_ext.reading import stock_events
-from dp_accounting_ext.renyi import curves
 from dp_accounting_ext.wpm import dp_event as wpm_dp_event
 
-CurveBuilder = Callable[[Any, renyi_reader.Reader], curves.Curve]
-
-# Of the stock events: the fields that are accounted for, what reads them as a
-# mechanism, and what as a curve of Rényi divergences.
-_STOCK: dict[str, tuple[str, event_reader.Builder, CurveBuilder | None]] = {
-    "NoOpDpEvent": ("", stock_events.no_op, renyi_events.no_op),
-    "NonPrivateDpEvent": ("", stock_events.non_private, renyi_events.non_private),
+# Of the stock events: the fields that are accounted for, and what reads them.
+_STOCK: dict[str, tuple[str, event_reader.Builder]] = {
+    "NoOpDpEvent": ("", stock_events.no_op),
+    "NonPrivateDpEvent": ("", stock_events.non_private),
     "GaussianDpEvent": (
         "noise_multiplier",
         stock_events.gaussian,
-        renyi_events.gaussian,
     ),
-    "LaplaceDpEvent": ("noise_multiplier", stock_events.laplace, renyi_events.laplace),
+    "LaplaceDpEvent": ("noise_multiplier", stock_events.laplace),
     "DiscreteLaplaceDpEvent": (
         "noise_parameter sensitivity",
         stock_events.discrete_laplace,
-        None,
     ),
     "RandomizedResponseDpEvent": (
         "noise_parameter num_buckets",
         stock_events.randomized_response,
-        None,
     ),
     "MixtureOfGaussiansDpEvent": (
         "standard_deviation sensitivities sampling_probs",
         stock_events.mixture_of_gaussians,
-        None,
     ),
     "TruncatedSubsampledGaussianDpEvent": (
         "dataset_size sampling_probability truncated_batch_size noise_multiplier",
         stock_events.truncated,
-        None,
     ),
     "PoissonSampledDpEvent": (
         "sampling_probability event",
         batch_events.poisson_sampled,
-        renyi_events.poisson_sampled,
     ),
     "SampledWithoutReplacementDpEvent": (
         "source_dataset_size sample_size event",
         batch_events.fixed_size,
-        renyi_events.without_replacement,
     ),
     "SampledWithReplacementDpEvent": (
         "source_dataset_size sample_size event",
         batch_events.fixed_size,
-        renyi_events.with_replacement,
     ),
     "RandomAllocationDpEvent": (
         "event num_selected num_steps",
         extension_events.random_allocation,
-        renyi_events.allocation,
     ),
     "EpsilonDeltaDpEvent": (
         "epsilon delta",
         stock_events.privacy_parameters,
-        renyi_events.epsilon_delta,
     ),
     "ExponentialMechanismDpEvent": (
         "epsilon",
         selection_events.exponential,
-        renyi_events.exponential,
     ),
     "PermuteAndFlipDpEvent": (
         "epsilon",
         selection_events.permute_and_flip,
-        renyi_events.permute_and_flip,
     ),
     "DiscreteGaussianDpEvent": (
         "sigma sensitivity dimension",
         stock_events.discrete_gaussian,
-        renyi_events.discrete_gaussian,
     ),
     "ZCDpEvent": (
         "rho xi",
         stock_events.zero_concentrated,
-        renyi_events.concentrated,
     ),
     "SingleEpochTreeAggregationDpEvent": (
         "noise_multiplier step_counts",
         stock_events.tree_aggregation,
-        renyi_events.tree_aggregation,
     ),
     "RepeatAndSelectDpEvent": (
         "event mean shape",
         selection_events.repeat_and_select,
-        renyi_events.selected,
     ),
 }
 
@@ -121,13 +98,6 @@ def reader(
     """
     event_reader.check_relation(neighboring_relation)
     return event_reader.Reader(neighboring_relation, _TABLE)
-
-
-def curve_reader(
-    neighboring_relation: privacy_accountant.NeighboringRelation,
-) -> renyi_reader.Reader:
-    """Returns what reads the events of an accountant as Rényi curves."""
-    return renyi_reader.Reader(neighboring_relation, _TABLE)
 
 
 def register(event_type: type[stock.DpEvent], builder: event_reader.Builder) -> None:
@@ -151,36 +121,24 @@ def register(event_type: type[stock.DpEvent], builder: event_reader.Builder) -> 
     _add(event_type, builder)
 
 
-def _add(
-    event_type: type,
-    builder: event_reader.Builder,
-    curve: CurveBuilder | None = None,
-) -> None:
-    """Adds the row of a type whose every field the builders account for."""
+def _add(event_type: type, builder: event_reader.Builder) -> None:
+    """Adds the row of a type whose every field the builder accounts for."""
     known = frozenset(event_reader.field_defaults(event_type))
-    _TABLE[event_type] = event_reader.Row(known, builder, curve)
+    _TABLE[event_type] = event_reader.Row(known, builder)
 
 
 def register_stock_events(module: Any) -> None:
     """Registers those of the stock events that a module has, looked up by name."""
-    for name, (known, builder, curve) in _STOCK.items():
+    for name, (known, builder) in _STOCK.items():
         if hasattr(module, name):
-            row = event_reader.Row(frozenset(known.split()), builder, curve)
+            row = event_reader.Row(frozenset(known.split()), builder)
             _TABLE[getattr(module, name)] = row
 
 
 register_stock_events(stock)
-_add(
-    dp_event.RandomAllocationEvent,
-    extension_events.random_allocation,
-    renyi_events.allocation,
-)
+_add(dp_event.RandomAllocationEvent, extension_events.random_allocation)
 _add(dp_event.ScheduledAllocationEvent, extension_events.scheduled_allocation)
 _add(dp_event.MatrixAllocationEvent, extension_events.matrix_allocation)
-_add(
-    dp_event.PLDSubsampleEvent,
-    batch_events.poisson_sampled,
-    renyi_events.poisson_sampled,
-)
-_add(dp_event.GroupSubsampledEvent, group_events.group, renyi_events.group)
+_add(dp_event.PLDSubsampleEvent, batch_events.poisson_sampled)
+_add(dp_event.GroupSubsampledEvent, group_events.group)
 _add(wpm_dp_event.PrivateSamplingEvent, extension_events.private_sampling)

@@ -6,9 +6,7 @@ from typing import Any
 
 from dp_accounting import dp_event as stock
 from dp_accounting import privacy_accountant
-import numpy as np
 
-from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import discrete_outputs
@@ -17,7 +15,6 @@ from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.mechanisms import renyi_bounded
 from dp_accounting_ext.mechanisms import truncated as truncated_samples
 from dp_accounting_ext.pairs import discrete
-from dp_accounting_ext.pairs import renyi_profile
 from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.validation import fields
 
@@ -185,13 +182,7 @@ def zero_concentrated(event: Any, reader: event_reader.Reader) -> interface.Mech
     """Reads a mechanism whose divergence at the order α is at most ξ + ρα."""
     reader.require_own_relation(event)
     rho, xi = fields.scale("rho", event.rho), fields.scale("xi", event.xi)
-    return _concentrated(rho, xi) if rho or xi else compositions.NO_OP
-
-
-def _concentrated(rho: float, xi: float) -> interface.Mechanism:
-    orders = np.array(renyi_profile.ORDERS)
-    rounding = 1 + 8 * dominating_pair.UNIT_ROUNDOFF
-    return renyi_bounded.RenyiBounded.of((xi + rho * orders) * rounding)
+    return renyi_bounded.Concentrated(rho, xi) if rho or xi else compositions.NO_OP
 
 
 def discrete_gaussian(event: Any, reader: event_reader.Reader) -> interface.Mechanism:
@@ -219,12 +210,12 @@ def discrete_gaussian(event: Any, reader: event_reader.Reader) -> interface.Mech
     steps = norms * math.floor(sensitivity)
     rho = (norms * sensitivity / sigma) ** 2 / 2
     if not discrete.is_discrete_gaussian(sigma, steps):
-        return _concentrated(rho, 0.0)
+        return renyi_bounded.Concentrated(rho)
     one = discrete_outputs.DiscreteGaussian(sigma, steps)
     # A record moves one coordinate by one, one that is replaced perhaps two.
     if dimension == 1 or (norms == 1 and sensitivity**2 < 2):
         return one
-    return known_bounds.Between(one, _concentrated(rho, 0.0))
+    return known_bounds.Between(one, renyi_bounded.Concentrated(rho))
 
 
 def tree_aggregation(event: Any, reader: event_reader.Reader) -> interface.Mechanism:

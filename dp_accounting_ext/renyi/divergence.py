@@ -1,5 +1,7 @@
 """From likelihood ratios to Rényi divergences, without cancellation."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
@@ -102,9 +104,13 @@ def noise_within_range(noise: float) -> float:
     return 0.0 if noise < _LEAST_NOISE else min(noise, _MOST_NOISE)
 
 
-def gaussian_rdp(distance: float, order: float) -> float:
-    """Returns the divergence of N(distance, 1) from N(0, 1): α distance² / 2."""
-    return rounded_up(order * distance**2 / 2)
+def gaussian_rdp(distance: float, orders: Sequence[float]) -> FloatArray:
+    """Returns the (n,) divergences of N(distance, 1) from N(0, 1): α distance² / 2."""
+    if distance == 0:  # Of every order, also of an infinite one.
+        return np.zeros(len(orders))
+    slope = distance**2 / 2 * (1 + 8 * floats.UNIT_ROUNDOFF)
+    found: FloatArray = np.array(orders) * slope
+    return found
 
 
 def log_sum(log_terms: FloatArray) -> float:

@@ -76,7 +76,7 @@ def _group_rdp(
     elif noise == 0:
         rows = np.full((group_size + 1, len(orders)), np.inf)
     elif rate == 1:
-        row = [divergence.gaussian_rdp(group_size / noise, order) for order in orders]
+        row = divergence.gaussian_rdp(group_size / noise, orders)
         rows = np.tile(row, (group_size + 1, 1))
     else:
         rows = np.array(
@@ -106,10 +106,10 @@ class Split:
         """Returns (n,) logarithms of q."""
         return log_mixture(-points, self.inserted, self.rate, self.noise)
 
-    def unamplified_rdp(self, order: float) -> float:
+    def unamplified_rdp(self, orders: Sequence[float]) -> FloatArray:
         """Returns the RDP of the furthest components, which no mixture exceeds."""
         distance = (self.removed + self.inserted) / self.noise
-        return divergence.gaussian_rdp(distance, order)
+        return divergence.gaussian_rdp(distance, orders)
 
     def log_least_excess(self) -> float:
         """Returns about the logarithm of the divergence at small orders.
@@ -118,7 +118,7 @@ class Split:
         """
         size, spread = self.removed + self.inserted, self.rate * (1 - self.rate)
         variance = self.noise**2 + self.inserted * spread
-        return min(0.0, math.log((self.rate * size) ** 2 / variance))
+        return min(0.0, 2 * math.log(self.rate * size) - math.log(variance))
 
     def step(self, order: float, log_error: float) -> float:
         """Returns a step for ∫ p^α q^{1−α} dN(0, σ²) of so small a relative error.
@@ -217,7 +217,7 @@ def _log_binomial(members: int, rate: float) -> FloatArray:
 
 def _split_rdp(orders: tuple[float, ...], split: Split) -> FloatArray:
     """Returns the RDP of a split at every order, the cheapest certain way for each."""
-    result = np.array([split.unamplified_rdp(order) for order in orders])
+    result = split.unamplified_rdp(orders)
     convolved = _convolved_moments(orders, split)
     lower = 0.0
     for upper in (*_BANDS, divergence.HIGHEST_ORDER):
@@ -250,7 +250,8 @@ def _quadrature(orders: Sequence[float], split: Split) -> list[float]:
     first = math.floor(begin / step)
     last = math.ceil(split.end_of_transitions(highest) / step)
     if (last - first) * (split.removed + split.inserted + 2) > _MOST_TERMS:
-        return [split.unamplified_rdp(order) for order in orders]
+        unamplified: list[float] = split.unamplified_rdp(orders).tolist()
+        return unamplified
     points = np.arange(first, last + 1, dtype=np.float64) * step
     log_q = split.log_q(points)
     losses = split.log_p(points) - log_q

@@ -1,0 +1,135 @@
+"""Rényi divergences of mechanisms: by their theorems, or else by their pairs."""
+
+from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
+import functools
+
+import numpy as np
+
+from dp_accounting_ext.kernel import dominating_pair
+from dp_accounting_ext.kernel import floats
+from dp_accounting_ext.mechanisms import compositions
+from dp_accounting_ext.mechanisms import interface
+from dp_accounting_ext.mechanisms import known_bounds
+from dp_accounting_ext.mechanisms import pair_divergences
+from dp_accounting_ext.renyi import divergence
+from dp_accounting_ext.renyi import sampling
+
+Bound = dominating_pair.Bound
+Divergences = interface.Divergences
+FloatArray = interface.FloatArray
+
+
+def of(mechanism: interface.Mechanism, orders: Sequence[float]) -> Divergences:
+    """Returns upper bounds on the divergences of a mechanism; the last are kept.
+
+    Args:
+        mechanism: Anything that has pairs.
+        orders: (n,) Rényi orders α ≥ 1, inf included.
+    """
+    return _of(mechanism, tuple(float(order) for order in orders))
+
+
+def both_ways(
+    mechanism: interface.Mechanism, orders: Sequence[float]
+) -> tuple[FloatArray, FloatArray, float]:
+    """Returns bounds of P‖Q and of Q‖P, and the chance that all is told.
+
+    Args:
+        mechanism: Anything that has pairs.
+        orders: (n,) Rényi orders α ≥ 1.
+    """
+    larger, told = of(mechanism, orders)
+    if told:
+        return larger, larger, told
+    above = [max(float(order), divergence.LOWEST_ORDER) for order in orders]
+    found = pair_divergences.divergences(mechanism, above, Bound.UPPER)
+    removed, added = (np.minimum(larger, each) for each in found)
+    return removed, added, 0.0
+
+
+@functools.lru_cache(maxsize=64)
+def _of(mechanism: interface.Mechanism, orders: tuple[float, ...]) -> Divergences:
+    found = mechanism.rdp(orders)
+    if found is None:
+        found = _by_parts(mechanism, orders)
+    values = found.values
+    if not _tells_nothing(mechanism):
+        # Samples of samples have divergences that fit no float: none of them is 0.
+        values = np.maximum(values, divergence.LEAST)
+    values.setflags(write=False)
+    return Divergences(values, found.told)
+
+
+def _tells_nothing(mechanism: interface.Mechanism) -> bool:
+    """Tells whether what is left of a mechanism where not all is told tells nothing."""
+    if isinstance(mechanism, compositions.Composed):
+        return all(_tells_nothing(part) for part, _ in mechanism.items)
+    return isinstance(mechanism, known_bounds.NonPrivate)
+
+
+def _by_parts(mechanism: interface.Mechanism, orders: tuple[float, ...]) -> Divergences:
+    """Returns the bounds of what bounds a mechanism, or else of its pairs."""
+    itself = {mechanism: 1}
+    parts, others = mechanism.parts(Bound.UPPER), mechanism.other_parts(Bound.UPPER)
+    sample = mechanism.sampled_from()
+    if sample is not None:
+        return of_sample(mechanism, *sample, orders, sampling.poisson_rdp)
+    if parts == itself:
+        found = pair_divergences.upper(mechanism, orders)
+    else:
+        found = _of_composition(parts, orders)
+    if others in (parts, itself):
+        return found
+    other = _of_composition(others, orders)
+    if other.told > found.told:
+        return found
+    # Either is a bound.
+    return Divergences(np.minimum(found.values, other.values), found.told)
+
+
+def of_sample(
+    sampled: interface.Mechanism,
+    rate: float,
+    inner: interface.Mechanism,
+    orders: Sequence[float],
+    theorem: Callable[[Sequence[float], sampling.Curve, float], FloatArray],
+) -> Divergences:
+    """Returns a theorem's bounds on a sample, or what its pairs say where that is less.
+
+    That of any mechanism on a sample knows of it no more than its divergences. What
+    tells everything does so of a record in the sample. With probability 1 − δ the
+    sampled mechanism is that of the theorem; else it is the same for both datasets, but
+    for the sampled record's share of the batches.
+
+    Args:
+        sampled: The sample.
+        rate: The record's share of the batches.
+        inner: What runs on the sample.
+        orders: (n,) orders.
+        theorem: From orders, the curve of what is sampled and the rate to bounds.
+    """
+    values = theorem(orders, lambda asked: of(inner, asked).values, rate)
+    told = of(inner, orders).told
+    if told:
+        rounded = rate * told * (1 + 4 * floats.UNIT_ROUNDOFF)
+        return Divergences(values, min(rounded, 1.0))
+    found = pair_divergences.upper(sampled, orders)
+    if found.told:
+        return Divergences(values)
+    return Divergences(np.minimum(values, found.values))
+
+
+def _of_composition(
+    counts: Mapping[interface.Mechanism, int], orders: tuple[float, ...]
+) -> Divergences:
+    """Returns the sum of the parts' divergences."""
+    total = np.zeros(len(orders))
+    told = []
+    for part, count in counts.items():
+        found = of(part, orders)
+        total += count * found.values
+        told.append((found.told, count))
+    rounded = 1 + 4 * (len(counts) + 1) * floats.UNIT_ROUNDOFF
+    return Divergences(total * rounded, interface.chance_of_any(told))
