@@ -74,8 +74,8 @@ class RdpAccountant(rdp_privacy_accountant.RdpAccountant):
       response, and `SampledWithoutReplacementDpEvent` likewise (REPLACE_ONE);
     - `SampledWithoutReplacementDpEvent` over `RandomizedResponseDpEvent` with two
       buckets (REPLACE_ONE), the answer to a bit query of the batch;
-    - `RandomAllocationEvent` over `GaussianDpEvent`, at integer orders from 2 on (of k > 1
-      steps of t, that of k blocks);
+    - `RandomAllocationEvent` over `GaussianDpEvent`, at integer orders from 2 on (of
+      k > 1 steps of t, that of k blocks);
     - `GroupSubsampledEvent` over `GaussianDpEvent`, Poisson samples of it, and
       compositions of those. The splits of the group are composed one by one; ε and δ
       are the largest over all of them. The largest group sees all that is composed.
