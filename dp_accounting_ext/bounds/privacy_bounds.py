@@ -273,33 +273,30 @@ class PrivacyBounds:
             return pair.infinity_mass
         return pair.zero_mass
 
-    def _only(self, bound: Bound) -> interface.Mechanism | None:
-        """Returns what is composed, if that is one run."""
-        parts = self._alternatives(bound)[0]
-        return next(iter(parts)) if sum(parts.values()) == 1 else None
+    def _gaussian(self, bound: Bound) -> float | None:
+        """Returns the mean of the one Gaussian that is composed, if that is all."""
+        part = next(iter(parts := self._alternatives(bound)[0]), None)
+        if sum(parts.values()) == 1 and isinstance(part, additive_noise.Gaussian):
+            return part.mean
+        return None
 
     def _gaussian_epsilons(self, deltas: FloatArray, bound: Bound) -> FloatArray | None:
         """Returns (n,) ε at (n,) δ of what is composed, if that is a Gaussian."""
-        part = self._only(bound)
-        if not isinstance(part, additive_noise.Gaussian):
+        mean = self._gaussian(bound)
+        if mean is None:
             return None
-        mean = part.mean
         return interface.each(
             lambda delta: gaussian.epsilon(mean, delta, bound), deltas
         )
 
     def _closed_deltas(self, epsilons: FloatArray, bound: Bound) -> FloatArray | None:
-        """Returns (n,) δ at (n,) ε of what is one run, if that has a closed form."""
-        part = self._only(bound)
-        if part is None:
+        """Returns (n,) δ at (n,) ε of what is composed, if that is a Gaussian."""
+        mean = self._gaussian(bound)
+        if mean is None:
             return None
-        larger: FloatArray | None = None
-        for direction in self._directions:
-            found = part.closed_deltas(epsilons, direction, bound)
-            if found is None:
-                return None
-            larger = found if larger is None else np.maximum(larger, found)
-        return larger
+        return interface.each(
+            lambda epsilon: gaussian.delta(mean, epsilon, bound), epsilons
+        )
 
     def _at_most_gaussian(self, deltas: FloatArray, found: FloatArray) -> FloatArray:
         """Returns (n,) ε at (n,) δ, no more than of the Gaussian that dominates."""

@@ -14,7 +14,6 @@ from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.pairs import gaussian
 from dp_accounting_ext.pairs import gaussian_mixture
 from dp_accounting_ext.pairs import laplace_mixture
-from dp_accounting_ext.pairs import neyman_pearson
 from dp_accounting_ext.pairs import shifts
 from dp_accounting_ext.renyi import divergence
 from dp_accounting_ext.renyi import group_subsampling
@@ -44,13 +43,6 @@ class Gaussian(interface.OnePairMechanism):
     def mean(self) -> float:
         """The distance of neighbours' sums over the noise's standard deviation."""
         return 1 / self.noise_multiplier
-
-    def closed_deltas(
-        self, epsilons: FloatArray, direction: Direction, bound: Bound
-    ) -> FloatArray:
-        return interface.each(
-            lambda epsilon: gaussian.delta(self.mean, epsilon, bound), epsilons
-        )
 
     def rdp(self, orders: Sequence[float]) -> interface.Divergences:
         return interface.Divergences(divergence.gaussian_rdp(self.mean, orders))
@@ -137,17 +129,6 @@ class GaussianMixture(_ShiftMixture):
     ) -> DominatingPair:
         return gaussian_mixture.dominating_pair_of(
             self._mixture(p), self._mixture(q), bound, tail_mass=tail_mass
-        )
-
-    def closed_deltas(
-        self, epsilons: FloatArray, direction: Direction, bound: Bound
-    ) -> FloatArray:
-        return neyman_pearson.deltas(
-            self._mixture(self.p),
-            self._mixture(self.q),
-            epsilons=epsilons,
-            direction=direction,
-            bound=bound,
         )
 
     def rdp(self, orders: Sequence[float]) -> interface.Divergences | None:

@@ -101,12 +101,6 @@ class Mechanism(abc.ABC):
         """Returns what is known of one run besides."""
         return Claims()
 
-    def closed_deltas(
-        self, epsilons: FloatArray, direction: Direction, bound: Bound
-    ) -> FloatArray | None:
-        """Returns certified (n,) δ of one run at (n,) ε, where these need no pair."""
-        return None
-
     def loss_tail(self, direction: Direction) -> tuple[float, float]:
         """Returns mean and deviation of a normal variable that the loss may not exceed.
 

@@ -62,12 +62,6 @@ class Mixture(shifts.Mixture):
         """Returns the probability above a point."""
         return sum(w * float(special.ndtr(s - point)) for s, w in self.shifts)
 
-    @staticmethod
-    def noise_below(points: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Returns the noise's distribution function, and its relative error at most."""
-        errors = _NDTR_ERROR + _NDTR_GROWTH * np.minimum(points, 0.0) ** 2
-        return special.ndtr(points), errors * floats.UNIT_ROUNDOFF
-
     def log_densities(self, points: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Returns (n,) logarithms of the density over that of N(0, 1), and slopes."""
         exponents = np.multiply.outer(points, self._slopes)
@@ -299,6 +293,7 @@ def _pair_of(
         bound,
         mass_error * floats.UNIT_ROUNDOFF + of_weights + quadrature,
         ratio_error * floats.UNIT_ROUNDOFF + of_weights,
+        tail_mass,
     )
 
 
@@ -337,6 +332,7 @@ def _pair_on(
     bound: dominating_pair.Bound,
     mass_error: float,
     ratio_error: float,
+    tail_mass: float,
 ) -> dominating_pair.DominatingPair:
     """Returns the pair whose cells lie between neighbours of a grid of the noise."""
     steps = grid.step / 2 * np.append(1 + _NODES, 2.0)
@@ -348,7 +344,9 @@ def _pair_on(
     q_high, p_high = q.above(grid.high), p.above(grid.high)
     if bound is dominating_pair.Bound.LOWER:
         means = ratios[:-1] * (1 + excess)
-        if q_high > floats.SMALLEST_MASS:
+        # Where P has little beyond, both laws go without: a lowered ratio is a lower
+        # bound where a record is removed alone.
+        if p_high > 4 * tail_mass and q_high > floats.SMALLEST_MASS:
             lowered = (1 - 4 * mass_error) * p_high / q_high
             means = np.append(means, lowered)
             masses = np.append(masses, q_high)
