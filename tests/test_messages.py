@@ -215,7 +215,7 @@ CASES = [
         lambda _: sweep.run_of({"colour": "red"}),
         "columns must be of noise_multiplier, steps_per_epoch,",
     ),
-    (lambda _: sweep.run_of({"delta": "x"}), "delta must be a number. Found 'x'."),
+    (lambda _: sweep.run_of({"delta": "x"}), "delta must be a real number. Found"),
     (
         lambda _: sweep.run_of({"steps_per_epoch": "x"}),
         "steps_per_epoch must be an integer. Found 'x'.",

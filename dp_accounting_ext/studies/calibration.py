@@ -48,8 +48,9 @@ def calibrate(
     limit = fields.real_number(name, target)
     most = LARGEST_EPSILON if measure is None else 1.0
     if not 0 < limit <= most:
+        remedy = ": for 0 no noise is enough; 0.001 is hardly more" * (limit == 0)
         raise ValueError(
-            f"{name} must be positive and at most {most:g}. Found {limit:g}."
+            f"{name} must be positive and at most {most:g}. Found {limit:g}{remedy}."
         )
     if measure is None:
         delta = training_run.given("delta", run.delta)

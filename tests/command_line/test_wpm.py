@@ -107,7 +107,7 @@ class TestWpm:
     def test_degrees_in_a_plane_are_warned_of(self, capsys, places):
         command = f"wpm --points {places / 'places.csv'} --epsilon 2"
         command += f" --trace {places / 'trace.csv'}"
-        assert "--metric haversine" in run(capsys, command)[2]
+        assert "--metric should be haversine" in run(capsys, command)[2]
         assert run(capsys, command + " --metric euclidean")[2] == ""
         square = places / "square.csv"
         square.write_text("0.5,0.25\n-0.5,0.75\n")
