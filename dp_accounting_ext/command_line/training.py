@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from dp_accounting_ext import budget
-from dp_accounting_ext import risk
+from dp_accounting_ext.accountants import budget
+from dp_accounting_ext.accountants import risk
 from dp_accounting_ext.bounds import decimals
 from dp_accounting_ext.command_line import parser
 from dp_accounting_ext.command_line import strategy_option
@@ -135,10 +135,12 @@ def add_to(commands: Any) -> None:
     parser.add(command, "loop", str, words, nargs="+")
 
     words = "bounds on δ at many ε, as a table or picture"
-    profile = parser.add_command(commands, "profile", _profiles, words, _PROFILE, usage)
+    profile = parser.add_command(
+        commands, "profile", _profiles, words, _PROFILE, "--noise-multiplier X"
+    )
     words = "what membership tests find at each rate of false alarms"
     trade_off = parser.add_command(
-        commands, "trade-off", _trade_offs, words, _TRADE_OFF, usage
+        commands, "trade-off", _trade_offs, words, _TRADE_OFF, "--noise-multiplier X"
     )
     for command in (profile, trade_off):
         parser.add_run(command, "delta", "group_size")
@@ -277,7 +279,8 @@ def _shown(
     found = question(*runs, num_points=_points(options), **asked)
     title = f"{name}, noise multiplier {run.noise_multiplier:g}, {run.in_words}"
     if picture:
-        _draw(picture, found, title, options.output)
+        curves.plot(found, picture.add_subplot(), title=title)
+        picture.savefig(options.output, dpi=_DOTS)
     if options.json:
         setting = {**run.to_dict(), "group_size": sizes}
         return text.as_json({"setting": setting, "results": found})
@@ -312,15 +315,3 @@ def _picture(path: pathlib.Path) -> Any:
         raise ValueError(f"output must end in .pdf, .png or .svg. Found {path}.")
     path.open("ab").close()
     return figure.Figure(figsize=_SIZE, layout="constrained")
-
-
-def _draw(
-    picture: Any, found: list[curves.Curve], title: str, path: pathlib.Path
-) -> None:
-    """Writes a picture; the same numbers make the same file."""
-    import matplotlib
-
-    dates: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
-    with matplotlib.rc_context({"svg.hashsalt": "dp_accounting_ext"}):
-        curves.plot(found, picture.add_subplot(), title=title)
-        picture.savefig(path, dpi=_DOTS, metadata=dates.get(path.suffix[1:].lower()))

@@ -3,8 +3,8 @@
 import dataclasses
 import time
 
-from dp_accounting_ext import budget
-from dp_accounting_ext import pld_accountant
+from dp_accounting_ext.accountants import budget
+from dp_accounting_ext.accountants import pld_accountant
 from dp_accounting_ext.studies import comparison
 from dp_accounting_ext.studies import training_run
 from dp_accounting_ext.validation import fields

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dp_accounting_ext import pld_accountant
-from dp_accounting_ext import risk
+from dp_accounting_ext.accountants import pld_accountant
+from dp_accounting_ext.accountants import risk
 from dp_accounting_ext.studies import comparison
 from dp_accounting_ext.studies import training_run
 from dp_accounting_ext.validation import fields

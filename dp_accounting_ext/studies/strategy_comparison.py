@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dp_accounting_ext import dp_event
-from dp_accounting_ext import pld_accountant
+from dp_accounting_ext.accountants import pld_accountant
 from dp_accounting_ext.reading import extension_events
 from dp_accounting_ext.studies import comparison
 
