@@ -97,7 +97,7 @@ def add(command: Any, name: str, kind: type, help: str, **more: Any) -> None:
         more |= {"action": "store_true"}
     else:
         more = {"type": kind, "metavar": _METAVARS[kind], **more}
-        help += "; default: %(default)s" * ("default" in more)
+        help += "; default: %(default)s" * (more.get("default") is not None)
     command.add_argument(option(name), help=help, **more)
 
 
@@ -120,8 +120,7 @@ def add_run(command: argparse.ArgumentParser, *others: str) -> None:
     fields = studies_training_run.TrainingRun.__dataclass_fields__
     for name, (kind, words) in _OF_RUNS.items():
         if name not in others:
-            default = fields[name].default
-            add(command, name, kind, words, **({"default": default} if default else {}))
+            add(command, name, kind, words, default=fields[name].default)
 
 
 def training_run(

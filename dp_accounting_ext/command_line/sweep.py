@@ -71,8 +71,9 @@ def _run(options: argparse.Namespace) -> str:
                 found["seconds"] += row["seconds"]
     except KeyboardInterrupt:
         raise KeyboardInterrupt("interrupted; run it again to go on.") from None
-    printed = "{output}: {kept} rows kept, {added} added in {seconds:.1f} CPU s, "
-    printed += "{without_bounds} of these without bounds (see note)"
+    printed = "{output}: {kept} rows kept, {added} added in {seconds:.1f} CPU s"
+    if found["without_bounds"]:
+        printed += ", {without_bounds} of these without bounds (see note)"
     printed = text.as_json(found) if options.json else printed.format(**found)
     if found["without_bounds"]:
         raise text.IncompleteError(printed)

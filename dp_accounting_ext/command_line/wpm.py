@@ -80,9 +80,8 @@ def add_to(commands: Any) -> None:
     parser.add(command, "epsilon", float, "ε of one draw", required=True)
     words = "of points: haversine for degrees, cityblock, chebyshev, cosine; default: "
     parser.add(command, "metric", str, f"{words}euclidean")
-    parser.add(
-        command, "order", float, "of points: the power of a distance; default: 1"
-    )
+    words = "of points: the power of a distance; default: 1"
+    parser.add(command, "order", float, words)
     words = "uniform, minimax, or a file of masses; public"
     parser.add(command, "base-measure", str, words, default="uniform")
     words = "print the private law, too: not for release"
@@ -164,13 +163,13 @@ def _mechanism(
         ValueError: If a file cannot be read or is bad, or options do not go together.
     """
     base_measure = options.base_measure
-    if os.path.exists(base_measure):
+    if base_measure not in ("uniform", "minimax"):
+        if not os.path.exists(base_measure):
+            raise ValueError(
+                "base_measure must be uniform, minimax, or a file of masses. "
+                f"Found {base_measure!r}."
+            )
         base_measure = number_file.read("base-measure", base_measure).numbers.ravel()
-    elif base_measure not in ("uniform", "minimax"):
-        raise ValueError(
-            "base_measure must be uniform, minimax, or a file of masses. "
-            f"Found {base_measure!r}."
-        )
     if options.points is not None:
         order = 1.0 if options.order is None else options.order
         table = number_file.read("points", options.points)
