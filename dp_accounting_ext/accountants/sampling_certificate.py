@@ -4,11 +4,9 @@ They are apart from the accountants, which never sample: what is returned here i
 with probability α, over the draws of this program alone.
 """
 
-from collections.abc import Callable
 import dataclasses
 import itertools
 import math
-import numbers
 import time
 from typing import Any
 
@@ -201,7 +199,11 @@ def certify_mixture(
         capitals of bets, here with stakes that a pilot fixed.
     """
     began = time.process_time()
-    _check(delta, failure_probability, relative_width)
+    _check(
+        delta=delta,
+        failure_probability=failure_probability,
+        relative_width=relative_width,
+    )
     if not fields.real_number("most_seconds", most_seconds) > 0:
         raise ValueError(f"most_seconds must be positive. Found {most_seconds}.")
     _check_seed(seed)
@@ -254,18 +256,13 @@ def _checked_gram(gram: Any) -> FloatArray:
     return found
 
 
-def _check(delta: Any, failure_probability: Any, relative_width: Any) -> None:
-    checks: list[tuple[str, Any, Callable[[float], bool]]] = [
-        ("delta", delta, lambda x: 0 < x < 1),
-        ("failure_probability", failure_probability, lambda x: 0 < x < 1),
-        ("relative_width", relative_width, lambda x: 0 < x < 1),
-    ]
-    for name, value, holds in checks:
-        if not holds(fields.real_number(name, value)):
+def _check(**numbers: Any) -> None:
+    for name, value in numbers.items():
+        if not 0 < fields.real_number(name, value) < 1:
             raise ValueError(f"{name} must be in (0, 1). Found {value}.")
 
 
 def _check_seed(seed: Any) -> None:
-    whole = isinstance(seed, numbers.Integral) and not isinstance(seed, bool)
+    whole = isinstance(seed, int | np.integer) and not isinstance(seed, bool)
     if seed is not None and not (whole and seed >= 0):
         raise TypeError(f"seed must be None or a non-negative integer. Found {seed!r}.")
