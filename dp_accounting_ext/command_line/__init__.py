@@ -27,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         epilog="With --version alone, the version is printed.",
         allow_abbrev=False,
     )
-    whole.set_defaults(run=lambda options: whole.format_help())
+    whole.set_defaults(run=lambda options: ({}, whole.format_help()), json=False)
     commands = whole.add_subparsers(
         dest="command", metavar="COMMAND", title="commands", parser_class=parser.Parser
     )
@@ -41,14 +41,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise ValueError(parser.unrecognized(unknown[0], vars(options)))
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always", UserWarning)
-            printed = options.run(options)
+            known, printed = options.run(options)
         for warning in warned:
             told = parser.as_typed(str(warning.message), vars(options))
             text.complain(options.prog, told, "warning")
-        text.write(printed)
-    except text.IncompleteError as incomplete:
-        text.write(str(incomplete))
-        return _INCOMPLETE
+        text.write(text.as_json(known) if options.json else printed)
     except KeyboardInterrupt as error:
         text.complain(options.prog, str(error) or "interrupted.")
         return _INTERRUPTED
@@ -62,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ) as error:
         text.complain(options.prog, _reason(error, options))
         return parser.BAD_INPUT
-    return 0
+    return _INCOMPLETE if known.get("without_bounds") else 0
 
 
 def _reason(error: Exception, options: argparse.Namespace) -> str:

@@ -14,6 +14,9 @@ from typing import NoReturn
 from dp_accounting_ext.command_line import text
 from dp_accounting_ext.studies import training_run as studies_training_run
 
+# What a command prints as JSON, and as text.
+Printed = tuple[dict[str, Any], str]
+
 BAD_INPUT = 2
 _METAVARS = {int: "N", float: "X", str: "NAME", pathlib.Path: "FILE"}
 _NO_OPTIONS = {"command", "prog", "run"}  # What else a namespace has.
@@ -71,12 +74,12 @@ def unrecognized(typed: str, options: Collection[str]) -> str:
 def add_command(
     commands: Any,
     name: str,
-    run: Callable[[argparse.Namespace], str],
+    run: Callable[[argparse.Namespace], Printed],
     help: str,
     epilog: str,
     usage: str,
 ) -> argparse.ArgumentParser:
-    """Adds a command that prints what `run` returns of its options."""
+    """Adds a command that prints what `run` returns of its options, in either form."""
     command: argparse.ArgumentParser = commands.add_parser(
         name,
         help=help,

@@ -49,7 +49,7 @@ def add_to(commands: Any) -> None:
     parser.add(command, "workers", int, "processes at a time", default=cores)
 
 
-def _run(options: argparse.Namespace) -> str:
+def _run(options: argparse.Namespace) -> parser.Printed:
     number = fields.positive_integer("workers", options.workers)
     rows = _rows("grid", options.grid.read_bytes())
     sweep.check_columns(rows[0])
@@ -74,10 +74,7 @@ def _run(options: argparse.Namespace) -> str:
     printed = "{output}: {kept} rows kept, {added} added in {seconds:.1f} CPU s"
     if found["without_bounds"]:
         printed += ", {without_bounds} of these without bounds (see note)"
-    printed = text.as_json(found) if options.json else printed.format(**found)
-    if found["without_bounds"]:
-        raise text.IncompleteError(printed)
-    return printed
+    return found, printed.format(**found)
 
 
 def _content(row: Row) -> Content:

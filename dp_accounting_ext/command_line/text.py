@@ -20,10 +20,6 @@ WIDTH = 80
 T = TypeVar("T")
 
 
-class IncompleteError(Exception):
-    """Raised with what is to be printed where only a part of the work was possible."""
-
-
 def write(whole: str) -> None:
     """Prints on standard output; letters that it does not have are replaced.
 

@@ -159,7 +159,7 @@ def add_to(commands: Any) -> None:
     )
 
 
-def _compare(options: argparse.Namespace) -> str:
+def _compare(options: argparse.Namespace) -> parser.Printed:
     run = parser.training_run(options)
     setting = run.to_dict()
     if options.strategy is None:
@@ -170,14 +170,13 @@ def _compare(options: argparse.Namespace) -> str:
         event = strategy_option.event(options.strategy, run)
         delta = training_run.given("delta", run.delta)
         rows = strategy_comparison.compare(event, delta)
-    if options.json:
-        return text.as_json({"setting": setting, "results": rows})
     title = f"ε at δ = {run.delta:g}, noise multiplier {run.noise_multiplier:g}, "
     title += run.in_words + ", correlated noise" * (options.strategy is not None)
-    return text.table(title, ("sampling", "ε lower", "ε upper", "CPU s"), rows)
+    table = text.table(title, ("sampling", "ε lower", "ε upper", "CPU s"), rows)
+    return {"setting": setting, "results": rows}, table
 
 
-def _calibrate(options: argparse.Namespace) -> str:
+def _calibrate(options: argparse.Namespace) -> parser.Printed:
     run = parser.training_run(options)
     (kind,) = (name for name in _TARGETS if getattr(options, name) is not None)
     target, prior = getattr(options, kind), options.prior
@@ -200,31 +199,27 @@ def _calibrate(options: argparse.Namespace) -> str:
     )
     runs = training_run.schemes_of(run)
     rows = [row for (row,) in text.counted(map(search, runs), len(runs))]
-    if options.json:
-        known = {"target": {**asked, **run.to_dict()}, "results": rows}
-        return text.as_json(known)
     title = f"noise multiplier for {words} ≤ {target:g}"
     heads = ["sampling", "noise", "CPU s"]
     if run.delta is not None:
         at = "at δ = {}" if kind == "epsilon" else "(ε at δ = {})"
         title += f" {at.format(f'{run.delta:g}')}"
         heads[2:2] = ["ε lower", "ε upper"]
-    return text.table(f"{title}, {run.in_words}", heads, rows)
+    table = text.table(f"{title}, {run.in_words}", heads, rows)
+    return {"target": {**asked, **run.to_dict()}, "results": rows}, table
 
 
-def _statement(options: argparse.Namespace) -> str:
+def _statement(options: argparse.Namespace) -> parser.Printed:
     run = parser.training_run(options)
     practices = options.loop or []
     loops = real_loops.in_words(practices)
     rows = statement.claims(run)
     risks = _risks(run) if options.risk else {}
-    if options.json:
-        known = {"setting": run.to_dict(), "warnings": statement.warnings(run)}
-        if options.risk:
-            known["risk"] = risks
-        if loops:
-            known["loop"] = {name: real_loops.PRACTICES[name] for name in practices}
-        return text.as_json({**known, "results": rows})
+    known = {"setting": run.to_dict(), "warnings": statement.warnings(run)}
+    if options.risk:
+        known["risk"] = risks
+    if loops:
+        known["loop"] = {name: real_loops.PRACTICES[name] for name in practices}
     parts = ["## Differential privacy"] * options.markdown
     in_words = statement.brief if options.brief else statement.privacy_statement
     parts.append(in_words(run, rows))
@@ -232,7 +227,8 @@ def _statement(options: argparse.Namespace) -> str:
         # In Markdown a table of plain text stays one between fences.
         fenced = f"\n\n```text\n{told}\n```" if options.markdown else f" {told}"
         parts.append(f"With {scheme}:{fenced}")
-    return "\n\n".join([*parts, *[loops] * bool(loops)])
+    printed = "\n\n".join([*parts, *[loops] * bool(loops)])
+    return {**known, "results": rows}, printed
 
 
 def _risks(run: training_run.TrainingRun) -> dict[str, str]:
@@ -246,7 +242,7 @@ def _risks(run: training_run.TrainingRun) -> dict[str, str]:
     return found
 
 
-def _profiles(options: argparse.Namespace) -> str:
+def _profiles(options: argparse.Namespace) -> parser.Printed:
     epsilons = options.epsilons
     if epsilons is not None:
         with np.errstate(invalid="ignore"):  # Of infinite ends, which are refused.
@@ -255,7 +251,7 @@ def _profiles(options: argparse.Namespace) -> str:
     return _shown(options, "δ(ε)", curves.profiles, epsilons=epsilons)
 
 
-def _trade_offs(options: argparse.Namespace) -> str:
+def _trade_offs(options: argparse.Namespace) -> parser.Printed:
     least_rate = options.least_rate
     return _shown(options, "trade-off", curves.trade_offs, least_rate=least_rate)
 
@@ -270,7 +266,7 @@ def _shown(
     name: str,
     question: Callable[..., list[curves.Curve]],
     **asked: Any,
-) -> str:
+) -> parser.Printed:
     """Returns what is printed of the curves; draws them, if there is a file."""
     run = parser.training_run(options, group_size=1)
     sizes = options.group_size or [1]
@@ -281,12 +277,11 @@ def _shown(
     if picture:
         curves.plot(found, picture.add_subplot(), title=title)
         picture.savefig(options.output, dpi=_DOTS)
-    if options.json:
-        setting = {**run.to_dict(), "group_size": sizes}
-        return text.as_json({"setting": setting, "results": found})
-    if options.output:
-        return f"wrote {options.output}"
-    return "\n\n".join([textwrap.fill(title, text.WIDTH), *map(_table, found)])
+    setting = {**run.to_dict(), "group_size": sizes}
+    printed = "\n\n".join([textwrap.fill(title, text.WIDTH), *map(_table, found)])
+    if picture:
+        printed = f"wrote {options.output}"
+    return {"setting": setting, "results": found}, printed
 
 
 def _table(curve: curves.Curve) -> str:

@@ -13,7 +13,6 @@ import numpy.typing as npt
 from dp_accounting_ext import wpm
 from dp_accounting_ext.command_line import number_file
 from dp_accounting_ext.command_line import parser
-from dp_accounting_ext.command_line import text
 from dp_accounting_ext.wpm import private_rows
 
 _EPILOG = """\
@@ -88,11 +87,11 @@ def add_to(commands: Any) -> None:
     parser.add(command, "show-law", bool, words)
 
 
-def _run(options: argparse.Namespace) -> str:
+def _run(options: argparse.Namespace) -> parser.Printed:
     return _plan(options) if options.action == "plan" else _draw(options)
 
 
-def _draw(options: argparse.Namespace) -> str:
+def _draw(options: argparse.Namespace) -> parser.Printed:
     if options.num_places is not None:
         raise ValueError("--num-places must come with plan. Found a draw.")
     if options.distribution is None and options.trace is None:
@@ -113,15 +112,13 @@ def _draw(options: argparse.Namespace) -> str:
     if options.show_law:
         drawn["distribution"] = np.asarray(mechanism.project(private)).tolist()
         warnings.warn(_WARNING, stacklevel=1)
-    if options.json:
-        return text.as_json(drawn)
-    return "\n".join(
+    return drawn, "\n".join(
         f"{name}: {','.join(map(repr, value)) if isinstance(value, list) else value}"
         for name, value in drawn.items()
     )
 
 
-def _plan(options: argparse.Namespace) -> str:
+def _plan(options: argparse.Namespace) -> parser.Printed:
     """Returns what draws will cost, from what is public."""
     for name in ("distribution", "trace"):
         if getattr(options, name) is not None:
@@ -142,8 +139,6 @@ def _plan(options: argparse.Namespace) -> str:
         "cost_of_worst_user": expected.worst,
         "cost_of_a_place_at_random": float(mechanism.cost.rows(some).mean()),
     }
-    if options.json:
-        return text.as_json(found)
     unit = "cost of a draw"
     if options.num_places is not None:
         unit = "distance of a draw, in sides of the square"
@@ -151,7 +146,7 @@ def _plan(options: argparse.Namespace) -> str:
         unit = "distance of a draw" + ", in km" * (options.metric == "haversine")
         if options.order not in (None, 1.0):
             unit += f", to the power {options.order:g}"
-    return _PLAN.format(unit=unit, **found)
+    return found, _PLAN.format(unit=unit, **found)
 
 
 def _mechanism(

@@ -11,7 +11,7 @@ from dp_accounting_ext.studies import training_run
 def whole():
     whole = parser.Parser(prog="prog", allow_abbrev=False)
     commands = whole.add_subparsers(parser_class=parser.Parser)
-    run = "train", lambda options: "", "trains", "", "--delta D"
+    run = "train", lambda options: ({}, ""), "trains", "", "--delta D"
     parser.add_run(parser.add_command(commands, *run), "noise_multiplier")
     return whole
 
@@ -22,7 +22,7 @@ def test_the_options_of_a_training_have_defaults(whole):
     assert (options.batches_per_record, options.epochs, options.group_size) == (1, 1, 1)
     assert options.json is False
     assert options.prog == "prog train"
-    assert options.run(options) == ""
+    assert options.run(options) == ({}, "")
     setting = parser.training_run(options, delta=1e-9)
     assert "noise_multiplier" not in vars(options)
     assert setting == training_run.TrainingRun(None, 7, delta=1e-9)
