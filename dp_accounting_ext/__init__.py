@@ -30,23 +30,26 @@ from typing import Any
 
 if TYPE_CHECKING:
     # They come when they are asked for; a type checker knows them at once.
-    from dp_accounting_ext import budget as budget
     from dp_accounting_ext import integrations as integrations
     from dp_accounting_ext import mechanisms as mechanisms
-    from dp_accounting_ext import pld as pld
-    from dp_accounting_ext import risk as risk
     from dp_accounting_ext import studies as studies
     from dp_accounting_ext import wpm as wpm
+    from dp_accounting_ext.accountants import budget as budget
+    from dp_accounting_ext.accountants import pld as pld
+    from dp_accounting_ext.accountants import risk as risk
+    from dp_accounting_ext.accountants import (
+        sampling_certificate as sampling_certificate,
+    )
+    from dp_accounting_ext.accountants.pld_accountant import PLDAccountant
+    from dp_accounting_ext.accountants.rdp_accountant import RdpAccountant
+    from dp_accounting_ext.accountants.sampling_certificate import (
+        certify_by_sampling as certify_by_sampling,
+    )
     from dp_accounting_ext.dp_event import GroupSubsampledEvent
     from dp_accounting_ext.dp_event import MatrixAllocationEvent
     from dp_accounting_ext.dp_event import PLDSubsampleEvent
     from dp_accounting_ext.dp_event import RandomAllocationEvent
     from dp_accounting_ext.dp_event import ScheduledAllocationEvent
-    from dp_accounting_ext.pld_accountant import PLDAccountant
-    from dp_accounting_ext.rdp_accountant import RdpAccountant
-    from dp_accounting_ext.sampling_certificate import (
-        certify_by_sampling as certify_by_sampling,
-    )
 
 __version__ = "0.1.0"
 
@@ -60,25 +63,34 @@ __all__ = [
     "ScheduledAllocationEvent",
 ]
 
-_MODULES = {"budget", "integrations", "mechanisms", "pld", "risk", "studies", "wpm"}
-# Where each other name is from. Nothing is imported before it is asked for, so that
-# `--version` waits for no library.
+# Where modules and other names are from. Nothing is imported before it is asked for, so
+# that `--version` waits for no library.
+_MODULES = {
+    "budget": "accountants.budget",
+    "integrations": "integrations",
+    "mechanisms": "mechanisms",
+    "pld": "accountants.pld",
+    "risk": "accountants.risk",
+    "sampling_certificate": "accountants.sampling_certificate",
+    "studies": "studies",
+    "wpm": "wpm",
+}
 _HOMES = {
     "GroupSubsampledEvent": "dp_event",
     "MatrixAllocationEvent": "dp_event",
-    "PLDAccountant": "pld_accountant",
+    "PLDAccountant": "accountants.pld_accountant",
     "PLDSubsampleEvent": "dp_event",
     "RandomAllocationEvent": "dp_event",
-    "RdpAccountant": "rdp_accountant",
+    "RdpAccountant": "accountants.rdp_accountant",
     "ScheduledAllocationEvent": "dp_event",
-    "certify_by_sampling": "sampling_certificate",
+    "certify_by_sampling": "accountants.sampling_certificate",
 }
 
 
 def __getattr__(name: str) -> Any:
     """Imports a public name when it is first asked for."""
     if name in _MODULES:
-        return importlib.import_module(f"{__name__}.{name}")
+        return importlib.import_module(f"{__name__}.{_MODULES[name]}")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     found = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)

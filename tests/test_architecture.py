@@ -19,8 +19,7 @@ LAYERS = [
     {"amplification"},
     {"mechanisms"},
     {"bounds", "reading"},
-    {"pld", "pld_accountant", "rdp_accountant", "sampling_certificate"},
-    {"budget", "risk"},
+    {"accountants"},
     {"integrations", "studies"},
     {"command_line", "__init__"},
     {"__main__"},
@@ -137,7 +136,9 @@ def known_names():
         module = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
         found.add(module.removesuffix(".__init__"))
         if path.stem == "__init__":
-            exported = re.findall(r" import (\w+)$", path.read_text(), re.MULTILINE)
+            exported = re.findall(
+                r" import (?:\w+ as )?(\w+)$", path.read_text(), re.MULTILINE
+            )
             found |= {f"{path.parent.name}.{name}" for name in exported}
     return found
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dp_accounting_ext import dp_event
-from dp_accounting_ext import rdp_accountant
+from dp_accounting_ext.accountants import rdp_accountant
 
 NeighborRel = privacy_accountant.NeighboringRelation
 Unsupported = privacy_accountant.UnsupportedEventError

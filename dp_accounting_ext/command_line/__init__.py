@@ -2,15 +2,14 @@
 
 import argparse
 from collections.abc import Sequence
+import warnings
 
-import dp_accounting_ext
 from dp_accounting_ext.command_line import parser
 from dp_accounting_ext.command_line import sweep
 from dp_accounting_ext.command_line import text
 from dp_accounting_ext.command_line import training
 from dp_accounting_ext.command_line import wpm
 
-_MODULES = (training, sweep, wpm)
 _PROG = "dp-accounting-ext"
 _INCOMPLETE, _INTERRUPTED = 1, 130
 
@@ -25,36 +24,54 @@ def main(arguments: Sequence[str] | None = None) -> int:
     whole = parser.Parser(
         prog=_PROG,
         description="Certified privacy accounting, and private draws.",
+        epilog="With --version alone, the version is printed.",
         allow_abbrev=False,
     )
-    version = f"{_PROG} {dp_accounting_ext.__version__}"
-    whole.add_argument("-V", "--version", action="version", version=version)
-    commands = parser.add_commands(whole)
-    for module in _MODULES:
+    whole.set_defaults(run=lambda options: ({}, whole.format_help()), json=False)
+    commands = whole.add_subparsers(
+        dest="command", metavar="COMMAND", title="commands", parser_class=parser.Parser
+    )
+    for module in (training, sweep, wpm):
         module.add_to(commands)
     options = argparse.Namespace(prog=whole.prog)
     try:
         # What --help prints can fail as any other output can.
-        whole.parse_args(arguments, options)
-        text.write(options.run(options))
-    except text.IncompleteError as incomplete:
-        text.write(str(incomplete))
-        return _INCOMPLETE
+        _, unknown = whole.parse_known_args(arguments, options)
+        if unknown:
+            raise ValueError(parser.unrecognized(unknown[0], vars(options)))
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always", UserWarning)
+            known, printed = options.run(options)
+        for warning in warned:
+            told = parser.as_typed(str(warning.message), vars(options))
+            text.complain(options.prog, told, "warning")
+        text.write(text.as_json(known) if options.json else printed)
     except KeyboardInterrupt as error:
         text.complain(options.prog, str(error) or "interrupted.")
         return _INTERRUPTED
-    except OSError as error:
-        path, reason = error.filename, error.strerror
-        found = f"{path!r} must be a file that can be opened. Found: {reason}."
-        text.complain(options.prog, str(error) if path is None else found)
+    except (
+        OSError,
+        ModuleNotFoundError,
+        TypeError,
+        ValueError,
+        ArithmeticError,
+        MemoryError,
+    ) as error:
+        text.complain(options.prog, _reason(error, options))
         return parser.BAD_INPUT
-    except (TypeError, ValueError, ModuleNotFoundError) as error:
-        text.complain(options.prog, parser.as_typed(str(error), vars(options)))
-        return parser.BAD_INPUT
-    except (ArithmeticError, MemoryError) as error:
-        reason = f"beyond what this machine can compute: {type(error).__name__}."
-        if type(error) is ArithmeticError:
-            reason = str(error)  # Of bounds that cross; what Python raises is special.
-        text.complain(options.prog, reason)
-        return parser.BAD_INPUT
-    return 0
+    return _INCOMPLETE if known.get("without_bounds") else 0
+
+
+def _reason(error: Exception, options: argparse.Namespace) -> str:
+    """Returns what is wrong, and mostly what would do."""
+    if isinstance(error, OSError) and error.filename is not None:
+        path = repr(error.filename)
+        return f"{path} must be a file that can be opened. Found: {error.strerror}."
+    if isinstance(error, ModuleNotFoundError):
+        wanted = f"{error.name} must be installed. Found none; run python -m pip "
+        return f"{wanted}install {error.name}."
+    # Of bounds that cross it is ArithmeticError itself; what Python raises is special.
+    special = isinstance(error, ArithmeticError) and type(error) is not ArithmeticError
+    if special or isinstance(error, MemoryError):
+        return f"beyond what this machine can compute: {type(error).__name__}."
+    return parser.as_typed(str(error), vars(options))

@@ -23,7 +23,7 @@ class Table(NamedTuple):
 
 def read(
     option: str,
-    path: str,
+    path: str | pathlib.Path,
     *,
     is_private: bool = False,
 ) -> Table:
@@ -44,6 +44,9 @@ def read(
         lines = pathlib.Path(path).read_text(encoding="utf-8-sig").splitlines()
     except UnicodeDecodeError:
         raise ValueError(f"{form} no text in {path}.") from None
+    for at, line in enumerate(lines, 1):
+        if ";" in line:
+            raise ValueError(f"{form} semicolons in line {at} of {path}; write commas.")
     rows = {at: line.split(",") for at, line in enumerate(lines, 1) if line.strip()}
     header, names = [], []
     first = next(iter(rows), 0)

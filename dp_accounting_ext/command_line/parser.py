@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Callable
 from collections.abc import Collection
 import difflib
+import pathlib
 import re
 import sys
 import textwrap
@@ -13,7 +14,12 @@ from typing import NoReturn
 from dp_accounting_ext.command_line import text
 from dp_accounting_ext.studies import training_run as studies_training_run
 
+# What a command prints as JSON, and as text.
+Printed = tuple[dict[str, Any], str]
+
 BAD_INPUT = 2
+_METAVARS = {int: "N", float: "X", str: "NAME", pathlib.Path: "FILE"}
+_NO_OPTIONS = {"command", "prog", "run"}  # What else a namespace has.
 
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):
@@ -35,20 +41,9 @@ class Parser(argparse.ArgumentParser):
         text.write(self.format_help())
 
 
-class _Command(Parser):
-    """Names the option that was meant, before those that are missing."""
-
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """As in argparse."""
-        known = self._option_string_actions
-        for typed in args or ():
-            name = typed.partition("=")[0]
-            if re.fullmatch(r"--[a-z-]+", name) and name not in known:
-                begun = [option for option in known if option.startswith(name)]
-                near = begun or difflib.get_close_matches(name, known)
-                hint = f" Did you mean {' or '.join(near)}?" if near else ""
-                self.error(f"unrecognized arguments: {name}.{hint}")
-        return super().parse_known_args(args, namespace)
+def option(name: str) -> str:
+    """Returns a field's name as it is typed."""
+    return f"--{name.replace('_', '-')}"
 
 
 def as_typed(message: str, options: Collection[str]) -> str:
@@ -60,88 +55,75 @@ def as_typed(message: str, options: Collection[str]) -> str:
     """
 
     def typed(word: re.Match[str]) -> str:
-        name, is_first = word[0], word.start() == 0
-        if name not in options or not (is_first or "_" in name):
-            return name
-        return f"--{name.replace('_', '-')}"
+        is_option = word[0] in options and (word.start() == 0 or "_" in word[0])
+        return option(word[0]) if is_option else word[0]
 
     return re.sub(r"[a-z_]+", typed, message)
+
+
+def unrecognized(typed: str, options: Collection[str]) -> str:
+    """Returns what is wrong with a word, and the options that may have been meant."""
+    known = [option(name) for name in options if name not in _NO_OPTIONS]
+    name = typed.partition("=")[0]
+    near = [each for each in known if name[:2] == "--" and each.startswith(name)]
+    near = near or difflib.get_close_matches(name, known)
+    hint = f" Did you mean {' or '.join(near)}?" if near else ""
+    return f"unrecognized arguments: {name}.{hint}"
 
 
 def add_command(
     commands: Any,
     name: str,
-    run: Callable[[argparse.Namespace], str],
+    run: Callable[[argparse.Namespace], Printed],
     help: str,
     epilog: str,
+    usage: str,
 ) -> argparse.ArgumentParser:
-    """Adds a command that prints what `run` returns of its options."""
+    """Adds a command that prints what `run` returns of its options, in either form."""
     command: argparse.ArgumentParser = commands.add_parser(
         name,
         help=help,
+        usage=f"%(prog)s {usage} [options]",
         description=f"{help[0].upper()}{help[1:]}.",
         epilog=epilog,
         formatter_class=_Formatter,
         allow_abbrev=False,
     )
     command.set_defaults(run=run, prog=command.prog)
-    add_flag(command, "json", "print JSON, no table")
+    add(command, "json", bool, "print JSON, no table")
     return command
 
 
-def add_commands(whole: Parser) -> Any:
-    """Returns what `add_command` adds to; without a command, help is printed."""
-    whole.set_defaults(run=lambda options: whole.format_help())
-    return whole.add_subparsers(
-        dest="command", metavar="COMMAND", title="commands", parser_class=_Command
-    )
-
-
-def add(
-    command: Any,
-    name: str,
-    kind: type,
-    metavar: str | tuple[str, ...],
-    help: str,
-    **more: Any,
-) -> None:
-    """Adds an option with a value to a command, or to a group of its options."""
-    command.add_argument(f"--{name}", type=kind, metavar=metavar, help=help, **more)
-
-
-def add_flag(command: Any, name: str, help: str) -> None:
-    """Adds an option without a value."""
-    command.add_argument(f"--{name}", action="store_true", help=help)
+def add(command: Any, name: str, kind: type, help: str, **more: Any) -> None:
+    """Adds an option to a command, or to a group; of the type bool, without a value."""
+    if kind is bool:
+        more |= {"action": "store_true"}
+    else:
+        more = {"type": kind, "metavar": _METAVARS[kind], **more}
+        help += "; default: %(default)s" * (more.get("default") is not None)
+    command.add_argument(option(name), help=help, **more)
 
 
 _SCHEMES = ", ".join(studies_training_run.OPTIONS)
-_OF_RUNS: dict[str, tuple[type, str, str]] = {
-    "noise-multiplier": (float, "S", "standard deviation of the noise, over the clip"),
-    "dataset-size": (int, "N", "records that are trained on"),
-    "batch-size": (int, "B", "records of a batch, on average"),
-    "epochs": (float, "E", "passes over the dataset; 2.5 ends amid the third"),
-    "steps-per-epoch": (int, "T", "steps of one epoch, in place of these two"),
-    "batches-per-record": (int, "K", "with it: steps of an epoch that a record is in"),
-    "sampling": (str, "HOW", f"how batches are drawn: {_SCHEMES}; default: each"),
-    "delta": (float, "D", "δ, well below 1 / the dataset size"),
-    "group-size": (int, "G", "records protected together, as those of a user"),
+_OF_RUNS: dict[str, tuple[type, str]] = {
+    "dataset_size": (int, "records that are trained on"),
+    "batch_size": (int, "records of a batch, on average"),
+    "epochs": (float, "passes over the dataset; 2.5 ends amid the third"),
+    "steps_per_epoch": (int, "steps of one epoch, in place of dataset and batch size"),
+    "batches_per_record": (int, "with it: steps of an epoch that a record is in"),
+    "sampling": (str, f"how batches are drawn: {_SCHEMES}; default: each"),
+    "noise_multiplier": (float, "standard deviation of the noise, over the clip"),
+    "delta": (float, "δ, well below 1 / the dataset size"),
+    "group_size": (int, "records protected together, as those of a user"),
 }
-_OF_SOME = ("noise-multiplier", "delta", "group-size")
 
 
-def add_run(
-    command: argparse.ArgumentParser,
-    *some: str,
-    required: Collection[str] = ("noise-multiplier", "delta"),
-) -> None:
-    """Adds the options of a training run, among them some that not every one has."""
+def add_run(command: argparse.ArgumentParser, *others: str) -> None:
+    """Adds the options of a training run, but others that the command has, or lacks."""
     fields = studies_training_run.TrainingRun.__dataclass_fields__
-    for name, (kind, metavar, words) in _OF_RUNS.items():
-        if name not in _OF_SOME or name in some:
-            default = fields[name.replace("-", "_")].default
-            words += f"; default: {default}" * (default is not None)
-            more = {"required": name in required, "default": default}
-            add(command, name, kind, metavar, words, **more)
+    for name, (kind, words) in _OF_RUNS.items():
+        if name not in others:
+            add(command, name, kind, words, default=fields[name].default)
 
 
 def training_run(
@@ -156,6 +138,5 @@ def training_run(
     Raises:
         TypeError, ValueError: If an option is not what its name says.
     """
-    names = studies_training_run.TrainingRun.__dataclass_fields__
-    known = {name: value for name, value in vars(options).items() if name in names}
+    known = {name: value for name, value in vars(options).items() if name in _OF_RUNS}
     return studies_training_run.TrainingRun(**{**known, **fields})

@@ -5,15 +5,10 @@ import os
 from dp_accounting_ext import dp_event
 from dp_accounting_ext.command_line import number_file
 from dp_accounting_ext.studies import training_run
-from dp_accounting_ext.validation import strategies
 
 HELP = (
     "correlated noise: 1,0.5,0.25 for a banded Toeplitz matrix, "
     "blt:DECAYS:SCALES for a BLT, or a file of coefficients or of rows"
-)
-_REMEDY = (
-    "numbers such as 1,0.5,0.25, or blt:0.9,0.5:0.1,0.2, or a file of numbers "
-    "separated by commas"
 )
 _BUFFERED = "blt:"
 # What does not go with it, and what is there where it was not given.
@@ -38,34 +33,27 @@ def event(typed: str, run: training_run.TrainingRun) -> dp_event.MatrixAllocatio
             )
     if not isinstance(run.epochs, int):
         raise ValueError(f"--epochs must be whole with --strategy. Found {run.epochs}.")
-    bins, steps = run.num_steps, run.num_steps * run.epochs
-    if bins > strategies.MOST_BINS or steps > strategies.MOST_STEPS:
-        raise ValueError(
-            f"--strategy must have at most {strategies.MOST_BINS} steps an epoch, and "
-            f"{strategies.MOST_STEPS} in all. Found {bins} and {steps}."
-        )
     noise = training_run.given("noise_multiplier", run.noise_multiplier)
-    of_run = noise, bins, run.epochs
-    if typed.startswith(_BUFFERED):
-        parts = typed.removeprefix(_BUFFERED).split(":")
-        if len(parts) != 2:
-            raise ValueError(f"--strategy must be {_REMEDY}. Found {typed!r}.")
-        decays, scales = map(_numbers, parts)
-        try:
-            return dp_event.MatrixAllocationEvent.from_buffered_toeplitz(
-                decays, scales, *of_run
-            )
-        except ValueError as error:
-            raise ValueError(f"--strategy {_BUFFERED} {error}") from None
-    if "\0" in typed or not os.path.exists(typed):
-        return dp_event.MatrixAllocationEvent(_numbers(typed), *of_run)
-    table = number_file.read("strategy", typed).numbers
-    matrix = table.ravel() if 1 in table.shape else table  # A coefficient a line.
-    return dp_event.MatrixAllocationEvent(matrix.tolist(), *of_run)
-
-
-def _numbers(typed: str) -> list[float]:
+    of_run = noise, run.num_steps, run.epochs
+    if os.path.exists(typed):
+        table = number_file.read("strategy", typed).numbers
+        matrix = table.ravel() if 1 in table.shape else table  # A coefficient a line.
+        return dp_event.MatrixAllocationEvent(matrix.tolist(), *of_run)
     try:
-        return [float(cell) for cell in typed.split(",")]
+        parts = [
+            [float(cell) for cell in part.split(",")]
+            for part in typed.removeprefix(_BUFFERED).split(":")
+        ]
     except ValueError:
-        raise ValueError(f"--strategy must be {_REMEDY}. Found {typed!r}.") from None
+        parts = []
+    if len(parts) != 1 + typed.startswith(_BUFFERED):
+        raise ValueError(
+            "--strategy must be numbers such as 1,0.5,0.25, or blt:0.9,0.5:0.1,0.2, or "
+            f"a file of numbers separated by commas. Found {typed!r}."
+        )
+    if len(parts) == 1:
+        return dp_event.MatrixAllocationEvent(parts[0], *of_run)
+    decays, scales = parts
+    return dp_event.MatrixAllocationEvent.from_buffered_toeplitz(
+        decays, scales, *of_run
+    )

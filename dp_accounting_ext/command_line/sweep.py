@@ -1,22 +1,18 @@
 """The subcommand sweep: many settings, from a file to a file."""
 
 import argparse
-from collections.abc import Iterator
-from concurrent import futures
 import csv
-import multiprocessing
-from multiprocessing import resource_tracker
+import io
 import os
 import pathlib
-import signal
-import threading
 from typing import Any
 
 from dp_accounting_ext.command_line import parser
-from dp_accounting_ext.command_line import progress_line
 from dp_accounting_ext.command_line import text
+from dp_accounting_ext.command_line import workers
 from dp_accounting_ext.studies import sweep
 from dp_accounting_ext.studies import training_run
+from dp_accounting_ext.validation import fields
 
 _EPILOG = """\
 example:
@@ -37,10 +33,6 @@ out, wherever they stand in the grid; those without bounds are tried again.
 Exit status: 0; 1 if a row has no bounds, and a note that says why; 2 for bad
 input; 130 if interrupted.
 """
-_OUTPUT = "a file, new or with the columns of the grid, that can be written"
-_KILLED = "failed: its worker was killed, as for want of memory"
-_KEPT = "surrogateescape"  # Bytes that are no text stay as they are.
-_MOST_WORKERS = 1024  # Tuning: each is a process with all of NumPy in it.
 
 Row = dict[str, Any]
 Content = training_run.TrainingRun | tuple[str, ...]
@@ -49,111 +41,40 @@ Content = training_run.TrainingRun | tuple[str, ...]
 def add_to(commands: Any) -> None:
     """Adds the subcommand."""
     words = "bounds on ε of many settings, from a file to a file"
-    command = parser.add_command(commands, "sweep", _run, words, _EPILOG)
-    parser.add(command, "grid", str, "FILE", "settings, a row each", required=True)
-    parser.add(command, "output", str, "FILE", "that rows are added to", required=True)
+    usage = "--grid FILE --output FILE"
+    command = parser.add_command(commands, "sweep", _run, words, _EPILOG, usage)
+    parser.add(command, "grid", pathlib.Path, "settings, a row each", required=True)
+    parser.add(command, "output", pathlib.Path, "what rows are added to", required=True)
     cores = os.cpu_count() or 1
-    words = "processes; default: as many as there are cores"
-    parser.add(command, "workers", int, "N", words, default=cores)
+    parser.add(command, "workers", int, "processes at a time", default=cores)
 
 
-def _run(options: argparse.Namespace) -> str:
-    if not 1 <= options.workers <= _MOST_WORKERS:
-        raise ValueError(
-            f"workers must be from 1 to {_MOST_WORKERS}. Found {options.workers}."
-        )
-    rows = _grid(options.grid)
-    added: list[Row] = []
+def _run(options: argparse.Namespace) -> parser.Printed:
+    number = fields.positive_integer("workers", options.workers)
+    rows = _rows("grid", options.grid.read_bytes())
+    sweep.check_columns(rows[0])
     there = _resumed(options.output, [*rows[0], *sweep.RESULTS])
     left = {_content(row): row for row in rows if _content(row) not in there}
-    kept, total = len(rows) - len(left), len(left)
-    with (
-        open(options.output, "a", encoding="utf-8", newline="") as file,
-        progress_line.shown(lambda: f"{len(added)} of {total} rows"),
-    ):
-        try:
-            for row in _swept(left, options.workers):
+    found: dict[str, Any] = {"grid": str(options.grid), "output": str(options.output)}
+    found |= {"rows": len(rows), "kept": len(rows) - len(left)}
+    found |= {"added": 0, "without_bounds": 0, "seconds": 0.0}
+    try:
+        with (
+            open(options.output, "a", encoding="utf-8", newline="") as file,
+            workers.Workers(number) as pool,
+        ):
+            for row in text.counted(sweep.sweep(left.values(), pool), len(left)):
                 csv.writer(file, lineterminator="\n").writerow(row.values())
                 file.flush()
-                added.append(row)
-        except KeyboardInterrupt:
-            raise KeyboardInterrupt("interrupted; run it again to go on.") from None
-    seconds = sum(row["seconds"] for row in added)
-    bare = sum(row["epsilon_upper"] is None for row in added)
-    printed = f"{options.output}: {kept} rows kept, {len(added)} added"
-    printed += f" in {seconds:.1f} CPU s" * bool(added)
-    printed += f", {bare} of these without bounds (see note)" * bool(bare)
-    if options.json:
-        known = {"grid": options.grid, "output": options.output, "rows": len(rows)}
-        known |= {"kept": kept, "added": len(added), "without_bounds": bare}
-        printed = text.as_json({**known, "seconds": seconds})
-    if bare:
-        raise text.IncompleteError(printed)
-    return printed
-
-
-def _swept(left: dict[Content, Row], workers: int) -> Iterator[Row]:
-    """Yields rows with results, also of one that kills its worker, and takes them away.
-
-    Who killed it is not told: what was running is run again, each row alone.
-    """
-    in_flight, alone = 4 * workers, False
-    while left:
-        rows = list(left.values())[: in_flight if alone else None]
-        try:
-            with WorkerPool(1 if alone else workers) as pool:
-                at_once = 1 if alone else in_flight
-                for row in sweep.sweep(rows, pool, in_flight=at_once):
-                    del left[_content(row)]
-                    yield row
-            alone = False
-        except futures.BrokenExecutor:
-            if alone:
-                yield {**left.pop(next(iter(left))), **sweep.without_bounds(_KILLED)}
-            alone = not alone
-
-
-class WorkerPool(futures.ProcessPoolExecutor):
-    """Processes that end with this one, also if it is killed, and leave Ctrl-C to it.
-
-    Its `with` statement ends at once where it ends by an error, or by Ctrl-C.
-    """
-
-    def __init__(self, workers: int) -> None:
-        # A fork of a process with threads may never run; a new process does.
-        context = multiprocessing.get_context("spawn")
-        # Started along with the first worker, it would let interrupts through.
-        resource_tracker.ensure_running()
-        super().__init__(workers, mp_context=context, initializer=_end_with_parent)
-
-    def submit(self, *args: Any, **kwargs: Any) -> "futures.Future[Any]":
-        """As in `Executor`; a worker that this starts inherits a mask of interrupts."""
-        if not hasattr(signal, "pthread_sigmask"):
-            return super().submit(*args, **kwargs)
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        try:
-            return super().submit(*args, **kwargs)
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        if kind is not None:
-            # First what waits is forgotten: of broken pools Python would complain.
-            self.shutdown(wait=False, cancel_futures=True)
-            for worker in multiprocessing.active_children():
-                worker.kill()
-        super().__exit__(kind, error, trace)
-
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-
-    def wait() -> None:
-        if parent is not None:
-            parent.join()
-        os._exit(1)
-
-    threading.Thread(target=wait, daemon=True).start()
+                found["added"] += 1
+                found["without_bounds"] += row["epsilon_upper"] is None
+                found["seconds"] += row["seconds"]
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("interrupted; run it again to go on.") from None
+    printed = "{output}: {kept} rows kept, {added} added in {seconds:.1f} CPU s"
+    if found["without_bounds"]:
+        printed += ", {without_bounds} of these without bounds (see note)"
+    return found, printed.format(**found)
 
 
 def _content(row: Row) -> Content:
@@ -165,62 +86,56 @@ def _content(row: Row) -> Content:
         return tuple(cells.values())
 
 
-def _grid(path: str) -> list[Row]:
-    """Returns the rows of a CSV file with a header, from columns to cells."""
-    with open(path, encoding="utf-8-sig", newline="") as file:
-        try:
-            # A quote that is never closed is an error, no cell to the end of the file.
-            lines = [cells for cells in csv.reader(file, strict=True) if cells]
-        except (csv.Error, UnicodeDecodeError) as error:
-            raise ValueError(f"grid must be a CSV file in UTF-8. {error}.") from None
-    if len(lines) < 2:
-        raise ValueError("grid must have a header and a row at least. Found less.")
-    header, *rows = lines
-    sweep.check_columns(header)
-    for number, cells in enumerate(rows, start=1):
-        if len(cells) != len(header) or any(len(c.splitlines()) > 1 for c in cells):
+def _rows(option: str, content: bytes) -> list[Row]:
+    """Returns the rows of a CSV file, from columns to cells of one line each."""
+    try:
+        # A quote that is never closed is an error, no cell to the end of the file.
+        lines = io.StringIO(content.decode("utf-8-sig"), newline="")
+        table = csv.DictReader(lines, strict=True)
+        rows = list(table)
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise ValueError(f"{option} must be a CSV file in UTF-8. {error}.") from None
+    if not rows:
+        raise ValueError(f"{option} must have a header and a row. Found less.")
+    for number, row in enumerate(rows, start=1):
+        is_whole = len(row) == len(table.fieldnames or ()) and None not in row.values()
+        if not is_whole or any(len(cell.splitlines()) > 1 for cell in row.values()):
             raise ValueError(
-                f"grid's rows must have {len(header)} cells of one line each. Found "
-                f"others in row {number}."
+                f"{option}'s rows must have a cell of one line for each column, and "
+                f"columns other names. Found others in row {number}."
             )
-    return [dict(zip(header, cells, strict=True)) for cells in rows]
+    return rows
 
 
-def _resumed(path: str, header: list[str]) -> set[Content]:
+def _resumed(path: pathlib.Path, header: list[str]) -> set[Content]:
     """Makes a table fit to be added to; returns what it has bounds of.
 
     Raises:
         OSError: If the file cannot be read or written.
         ValueError: If it is no table with these columns; it is left as it was.
     """
-    before = ""
-    if os.path.exists(path):
-        if not os.path.isfile(path):
-            raise ValueError(f"output must be {_OUTPUT}. Found {path!r}.")
-        with open(path, encoding="utf-8", newline="", errors=_KEPT) as file:
-            before = file.read()
-    first = ",".join(header) + "\n"
-    if not first.startswith(before[: len(first)]):
+    before = path.read_bytes() if path.exists() else b""
+    first = f"{','.join(header)}\n".encode()
+    whole = before[: before.rfind(b"\n") + 1]  # The last line may be written in part.
+    rows: list[Row] = []
+    try:
+        if before[: len(first)] != first[: len(before)]:
+            raise ValueError("Its first line is another.")
+        if len(whole) > len(first):
+            rows = _rows("output", whole)
+        if len(rows) + 1 < whole.count(b"\n"):
+            raise ValueError("It has empty lines.")
+    except ValueError as error:
         raise ValueError(
-            f"output must be {_OUTPUT}. Found {path!r}, whose first line is another; "
-            f"name another file."
-        )
-    kept: dict[str, Content] = {}
-    whole = before[: before.rfind("\n") + 1]  # The last line may be written in part.
-    for number, line in enumerate(whole.split("\n")[1:-1], start=2):
-        try:
-            (cells,) = csv.reader([line], strict=True)
-            row = dict(zip(header, cells, strict=True))
-        except (ValueError, csv.Error):
-            raise ValueError(
-                f"output must be {_OUTPUT}. Found {path!r}, whose line {number} is no "
-                f"row; mend it, or name another file."
-            ) from None
-        if row["epsilon_upper"]:
-            kept[line] = _content(row)
-    after = first + "".join(f"{line}\n" for line in kept)
+            f"output must be a file, new or with the columns of the grid and of "
+            f"results; name another one, or mend it. Found {str(path)!r}. {error}"
+        ) from None
+    rows = [row for row in rows if row["epsilon_upper"]]
+    table = io.StringIO()
+    csv.writer(table, lineterminator="\n").writerows(row.values() for row in rows)
+    after = first + table.getvalue().encode()
     if after != before:
         part = pathlib.Path(f"{path}.part")
-        part.write_text(after, encoding="utf-8", newline="", errors=_KEPT)
+        part.write_bytes(after)
         part.replace(path)
-    return set(kept.values())
+    return {_content(row) for row in rows}

@@ -1,6 +1,8 @@
 """What the subcommands' output has in common."""
 
 from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import contextlib
@@ -9,15 +11,13 @@ import math
 import sys
 import textwrap
 from typing import Any
+from typing import TypeVar
 
 from dp_accounting_ext.bounds import decimals
 from dp_accounting_ext.studies import comparison
 
 WIDTH = 80
-
-
-class IncompleteError(Exception):
-    """Raised with what is to be printed where only a part of the work was possible."""
+T = TypeVar("T")
 
 
 def write(whole: str) -> None:
@@ -35,10 +35,24 @@ def write(whole: str) -> None:
         print(whole.encode(encoding, "replace").decode(encoding), flush=True)
 
 
-def complain(prog: str, message: str) -> None:
+def complain(prog: str, message: str, kind: str = "error") -> None:
     """Prints one line on standard error, whatever the message."""
     if sys.stderr is not None:
-        print(f"{prog}: error: {' '.join(message.split())}", file=sys.stderr)
+        print(f"{prog}: {kind}: {' '.join(message.split())}", file=sys.stderr)
+
+
+def counted(found: Iterable[T], total: int) -> Iterator[T]:
+    """Yields what is found; shows how much of it, where someone may look at it."""
+
+    def show(words: str) -> None:
+        if sys.stderr is not None and sys.stderr.isatty():
+            print(f"\r{words:<{WIDTH - 1}}\r", end="", file=sys.stderr, flush=True)
+
+    show(f"0 of {total}")
+    for number, each in enumerate(found, start=1):
+        yield each
+        show(f"{number} of {total}")
+    show("")
 
 
 # Of tables of rows: from heads to what their cells say.
@@ -70,16 +84,12 @@ def table(title: str, heads: Sequence[str], rows: Sequence[comparison.Row]) -> s
 
 
 def as_json(value: Any) -> str:
-    """Returns JSON; an infinite number is the string "inf", a missing one null."""
+    """Returns JSON, also of rows and curves; inf is a string, what is missing null."""
     return json.dumps(_finite(value), indent=2, allow_nan=False)
 
 
-def json_of_rows(known: Mapping[str, Any], rows: Sequence[comparison.Row]) -> str:
-    """Returns JSON of rows, and of what is known of all."""
-    return as_json({**known, "results": [row.to_dict() for row in rows]})
-
-
 def _finite(value: Any) -> Any:
+    value = value.to_dict() if hasattr(value, "to_dict") else value
     if isinstance(value, float) and math.isinf(value):
         return str(value)
     if isinstance(value, dict):

@@ -2,8 +2,10 @@
 
 import argparse
 import math
-import sys
+import os
+import pathlib
 from typing import Any
+import warnings
 
 import numpy as np
 import numpy.typing as npt
@@ -11,8 +13,6 @@ import numpy.typing as npt
 from dp_accounting_ext import wpm
 from dp_accounting_ext.command_line import number_file
 from dp_accounting_ext.command_line import parser
-from dp_accounting_ext.command_line import progress_line
-from dp_accounting_ext.command_line import text
 from dp_accounting_ext.wpm import private_rows
 
 _EPILOG = """\
@@ -44,12 +44,6 @@ it can leave in place.
 _WARNING = (
     "the law is as private as the input, and not for release: release the draw alone."
 )
-_DEGREES = (
-    "points look like latitudes and longitudes in degrees, and distances are taken as "
-    "in a plane; for kilometres write --metric haversine, and if that is meant, "
-    "--metric euclidean."
-)
-
 _PLAN = """\
 {places} places, ε = {epsilon:g}
   stays where it was, of a user at one place   {most_that_stays:.4g} at most
@@ -66,43 +60,38 @@ Floats = npt.NDArray[np.float64]
 def add_to(commands: Any) -> None:
     """Adds the subcommand."""
     words = "one draw of a private distribution, close in a metric"
-    command = parser.add_command(commands, "wpm", _run, words, _EPILOG)
-    actions = ("draw", "plan")
+    usage = "[plan] --epsilon X"
+    command = parser.add_command(commands, "wpm", _run, words, _EPILOG, usage)
     words = "what to do: a draw, or a plan of what draws will cost; default: draw"
+    actions = ("draw", "plan")
     command.add_argument(
         "action", nargs="?", choices=actions, default="draw", help=words
     )
     places = command.add_mutually_exclusive_group(required=True)
-    words = "a line of costs for each input; public"
-    parser.add(places, "cost", str, "FILE", words)
-    parser.add(places, "points", str, "FILE", "lines of coordinates; public")
-    words = "for a plan without a file: N places in a square"
-    parser.add(places, "num-places", int, "N", words)
+    parser.add(places, "cost", pathlib.Path, "a line of costs for each input; public")
+    parser.add(places, "points", pathlib.Path, "lines of coordinates; public")
+    parser.add(places, "num-places", int, "for a plan: so many places in a square")
     masses = command.add_mutually_exclusive_group()
-    words = "a mass, or a count, for each input; private"
-    parser.add(masses, "distribution", str, "FILE", words)
+    words = "a mass or a count for each input; private"
+    parser.add(masses, "distribution", pathlib.Path, words)
     words = "lines of coordinates, with --points; private"
-    parser.add(masses, "trace", str, "FILE", words)
-    parser.add(command, "epsilon", float, "EPS", "ε of one draw", required=True)
-    words = 'of points: "haversine" for degrees, "cityblock", "chebyshev", "cosine"; '
-    parser.add(command, "metric", str, "METRIC", f'{words}default: "euclidean"')
+    parser.add(masses, "trace", pathlib.Path, words)
+    parser.add(command, "epsilon", float, "ε of one draw", required=True)
+    words = "of points: haversine for degrees, cityblock, chebyshev, cosine; default: "
+    parser.add(command, "metric", str, f"{words}euclidean")
     words = "of points: the power of a distance; default: 1"
-    parser.add(command, "order", float, "ORDER", words)
-    words = '"uniform", "minimax", or a file of masses; public; default: "uniform"'
-    parser.add(command, "base-measure", str, "HOW", words, default="uniform")
+    parser.add(command, "order", float, words)
+    words = "uniform, minimax, or a file of masses; public"
+    parser.add(command, "base-measure", str, words, default="uniform")
     words = "print the private law, too: not for release"
-    parser.add_flag(command, "show-law", words)
+    parser.add(command, "show-law", bool, words)
 
 
-def _run(options: argparse.Namespace) -> str:
-    found = _plan(options) if options.action == "plan" else _draw(options)
-    plain = options.points is not None and options.metric is None
-    if plain and _are_degrees(number_file.read("points", options.points).numbers):
-        _warn(options, _DEGREES)
-    return found
+def _run(options: argparse.Namespace) -> parser.Printed:
+    return _plan(options) if options.action == "plan" else _draw(options)
 
 
-def _draw(options: argparse.Namespace) -> str:
+def _draw(options: argparse.Namespace) -> parser.Printed:
     if options.num_places is not None:
         raise ValueError("--num-places must come with plan. Found a draw.")
     if options.distribution is None and options.trace is None:
@@ -110,53 +99,46 @@ def _draw(options: argparse.Namespace) -> str:
             "distribution must be a file of masses, or --trace one of coordinates. "
             "Found neither."
         )
-    with progress_line.shown(lambda: "draw"):
-        mechanism, places, names = _mechanism(options)
-        private = _private(options, places)
-        # An error names the option, and not the argument of a function.
-        private_rows.read("distribution", private, mechanism.cost.shape[0])
-        place = mechanism.sample(private)
-        drawn: dict[str, Any] = {"sample": place}
-        if names:
-            drawn["name"] = names[place]
-        if options.points is not None:
-            drawn["coordinates"] = places[place].tolist()
-        if options.show_law:
-            drawn["distribution"] = np.asarray(mechanism.project(private)).tolist()
+    mechanism, places, names = _mechanism(options)
+    private = _private(options, places)
+    # An error names the option, and not the argument of a function.
+    private_rows.read("distribution", private, mechanism.cost.shape[0])
+    place = mechanism.sample(private)
+    drawn: dict[str, Any] = {"sample": place}
+    if names:
+        drawn["name"] = names[place]
+    if options.points is not None:
+        drawn["coordinates"] = places[place].tolist()
     if options.show_law:
-        _warn(options, _WARNING)
-    if options.json:
-        return text.as_json(drawn)
-    return "\n".join(
+        drawn["distribution"] = np.asarray(mechanism.project(private)).tolist()
+        warnings.warn(_WARNING, stacklevel=1)
+    return drawn, "\n".join(
         f"{name}: {','.join(map(repr, value)) if isinstance(value, list) else value}"
         for name, value in drawn.items()
     )
 
 
-def _plan(options: argparse.Namespace) -> str:
+def _plan(options: argparse.Namespace) -> parser.Printed:
     """Returns what draws will cost, from what is public."""
     for name in ("distribution", "trace"):
         if getattr(options, name) is not None:
             raise ValueError(f"{name} must be left out of a plan, which is public.")
-    with progress_line.shown(lambda: "plan"):
-        mechanism, _, _ = _mechanism(options)
-        expected = mechanism.expected_cost()
-        inputs, outputs = mechanism.cost.shape
-        some = np.linspace(0, inputs - 1, min(inputs, 200)).astype(np.intp)
-        found = {
-            "places": outputs,
-            "epsilon": options.epsilon,
-            "most_that_stays": expected.most_likely,
-            # No private draw does better than randomized response.
-            "most_that_stays_with_any_draw": 1
-            / (1 + (outputs - 1) * math.exp(-options.epsilon)),
-            "epsilon_for_half_to_stay": math.log(max(outputs - 1, 1)),
-            "cost_of_average_user": expected.average,
-            "cost_of_worst_user": expected.worst,
-            "cost_of_a_place_at_random": float(mechanism.cost.rows(some).mean()),
-        }
-    if options.json:
-        return text.as_json(found)
+    mechanism, _, _ = _mechanism(options)
+    expected = mechanism.expected_cost()
+    inputs, outputs = mechanism.cost.shape
+    some = np.linspace(0, inputs - 1, min(inputs, 200)).astype(np.intp)
+    found = {
+        "places": outputs,
+        "epsilon": options.epsilon,
+        "most_that_stays": expected.most_likely,
+        # No private draw does better than randomized response.
+        "most_that_stays_with_any_draw": 1
+        / (1 + (outputs - 1) * math.exp(-options.epsilon)),
+        "epsilon_for_half_to_stay": math.log(max(outputs - 1, 1)),
+        "cost_of_average_user": expected.average,
+        "cost_of_worst_user": expected.worst,
+        "cost_of_a_place_at_random": float(mechanism.cost.rows(some).mean()),
+    }
     unit = "cost of a draw"
     if options.num_places is not None:
         unit = "distance of a draw, in sides of the square"
@@ -164,7 +146,7 @@ def _plan(options: argparse.Namespace) -> str:
         unit = "distance of a draw" + ", in km" * (options.metric == "haversine")
         if options.order not in (None, 1.0):
             unit += f", to the power {options.order:g}"
-    return _PLAN.format(unit=unit, **found)
+    return found, _PLAN.format(unit=unit, **found)
 
 
 def _mechanism(
@@ -177,14 +159,19 @@ def _mechanism(
     """
     base_measure = options.base_measure
     if base_measure not in ("uniform", "minimax"):
+        if not os.path.exists(base_measure):
+            raise ValueError(
+                "base_measure must be uniform, minimax, or a file of masses. "
+                f"Found {base_measure!r}."
+            )
         base_measure = number_file.read("base-measure", base_measure).numbers.ravel()
     if options.points is not None:
         order = 1.0 if options.order is None else options.order
-        metric = options.metric or "euclidean"
         table = number_file.read("points", options.points)
-        points = table.numbers
-        made = wpm.from_points(points, options.epsilon, metric, order, base_measure)
-        return made, points, table.names
+        made = wpm.from_points(
+            table.numbers, options.epsilon, options.metric, order, base_measure
+        )
+        return made, table.numbers, table.names
     for name in ("trace", "metric", "order"):
         if getattr(options, name) is not None:
             raise ValueError(f"{name} must come with --points. Found another source.")
@@ -198,20 +185,6 @@ def _mechanism(
     spread = np.random.default_rng(0).random((options.num_places, 2))
     made = wpm.from_points(spread, options.epsilon, base_measure=base_measure)
     return made, spread, []
-
-
-def _are_degrees(points: Floats) -> bool:
-    """Tells whether points could well be places on the Earth, close together."""
-    if points.shape[1] != 2:
-        return False
-    inside = (np.abs(points) <= (90, 180)).all()
-    apart, size = np.ptp(points, axis=0), np.abs(points).max(axis=0)
-    return bool(inside and (points != np.rint(points)).any() and (apart < size).all())
-
-
-def _warn(options: argparse.Namespace, warning: str) -> None:
-    if sys.stderr is not None:
-        print(f"{options.prog}: warning: {warning}", file=sys.stderr)
 
 
 def _private(options: argparse.Namespace, places: Floats) -> npt.NDArray[Any]:

@@ -29,7 +29,7 @@ from jax_privacy import batch_selection
 import numpy as np
 
 from dp_accounting_ext import dp_event
-from dp_accounting_ext import pld_accountant
+from dp_accounting_ext.accountants import pld_accountant
 from dp_accounting_ext.validation import fields
 
 NeighborRel = privacy_accountant.NeighboringRelation

@@ -29,7 +29,7 @@ import torch
 from torch.utils import data
 
 from dp_accounting_ext import dp_event
-from dp_accounting_ext import pld_accountant
+from dp_accounting_ext.accountants import pld_accountant
 from dp_accounting_ext.validation import fields
 
 # Tuning: how far a rate may be from one over a whole number. A float's is nearer.

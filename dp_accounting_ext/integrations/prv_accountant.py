@@ -19,8 +19,8 @@ from typing import Any
 import attr
 from dp_accounting import dp_event as stock
 
-from dp_accounting_ext import budget
-from dp_accounting_ext import pld_accountant
+from dp_accounting_ext.accountants import budget
+from dp_accounting_ext.accountants import pld_accountant
 from dp_accounting_ext.reading import stock_events
 from dp_accounting_ext.validation import fields
 

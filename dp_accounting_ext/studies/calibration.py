@@ -3,8 +3,8 @@
 import dataclasses
 import time
 
-from dp_accounting_ext import budget
-from dp_accounting_ext import pld_accountant
+from dp_accounting_ext.accountants import budget
+from dp_accounting_ext.accountants import pld_accountant
 from dp_accounting_ext.studies import comparison
 from dp_accounting_ext.studies import training_run
 from dp_accounting_ext.validation import fields
@@ -48,8 +48,9 @@ def calibrate(
     limit = fields.real_number(name, target)
     most = LARGEST_EPSILON if measure is None else 1.0
     if not 0 < limit <= most:
+        remedy = ": for 0 no noise is enough; 0.001 is hardly more" * (limit == 0)
         raise ValueError(
-            f"{name} must be positive and at most {most:g}. Found {limit:g}."
+            f"{name} must be positive and at most {most:g}. Found {limit:g}{remedy}."
         )
     if measure is None:
         delta = training_run.given("delta", run.delta)

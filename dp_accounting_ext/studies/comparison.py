@@ -1,7 +1,6 @@
 """Certified bounds on ε of a training run, for the ways of drawing its batches."""
 
 from collections.abc import Callable
-from collections.abc import Iterable
 from collections.abc import Sequence
 import dataclasses
 import math
@@ -123,15 +122,10 @@ def timed(
     return dataclasses.replace(row, note=note)
 
 
-def aligned(lines: Iterable[Sequence[str]], gap: str = "  ") -> list[str]:
+def aligned(lines: Sequence[Sequence[str]], gap: str = "  ") -> list[str]:
     """Returns lines of cells as columns: the first one flush left, the others right."""
-    (first, *rest) = zip(*lines, strict=True)
-    columns = [
-        _padded(first, str.ljust),
-        *(_padded(cells, str.rjust) for cells in rest),
+    first, *widths = (max(map(len, cells)) for cells in zip(*lines, strict=True))
+    return [
+        gap.join([name.ljust(first), *map(str.rjust, cells, widths)])
+        for name, *cells in lines
     ]
-    return [gap.join(cells) for cells in zip(*columns, strict=True)]
-
-
-def _padded(cells: Sequence[str], pad: Callable[[str, int], str]) -> list[str]:
-    return [pad(cell, max(map(len, cells))) for cell in cells]

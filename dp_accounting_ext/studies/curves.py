@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dp_accounting_ext import pld_accountant
-from dp_accounting_ext import risk
+from dp_accounting_ext.accountants import pld_accountant
+from dp_accounting_ext.accountants import risk
 from dp_accounting_ext.studies import comparison
 from dp_accounting_ext.studies import training_run
 from dp_accounting_ext.validation import fields
@@ -39,7 +39,7 @@ _LABELS = {
 _END_OVER_FIRST = 100.0
 _SMALLEST_END = 1e-3  # Of profiles that are all below the smallest δ.
 _HIGHEST_LEVEL = 0.9
-_MOST_POINTS = 10_000
+MOST_POINTS = 10_000
 
 FloatArray = npt.NDArray[np.float64]
 Points = tuple[FloatArray, FloatArray, FloatArray]
@@ -170,18 +170,16 @@ def plot(curves: Sequence[Curve], ax: Any = None, *, title: str = "") -> Any:
 
 def profiles(
     run: training_run.TrainingRun,
-    *,
-    group_sizes: Sequence[int] = (),
+    *others: training_run.TrainingRun,
     epsilons: Sequence[float] | None = None,
     num_points: int = 61,
 ) -> list[Curve]:
-    """Returns δ as a function of ε of each scheme, for a group of each size.
+    """Returns δ as a function of ε of each run and scheme.
 
     Args:
-        run: The run, of one scheme alone where its `sampling` is given. Its δ is the
+        run: A run, of one scheme alone where its `sampling` is given. Its δ is the
             smallest one of interest: a profile ends where its upper bound is below.
-        group_sizes: How many records are protected together, in place of the run's
-            number.
+        others: More of them, such as with other sizes of groups.
         epsilons: ε, in nats. If none are given, each profile has a grid of its own,
             up to where it ends.
         num_points: Points of such a grid at most, at least 3.
@@ -190,10 +188,10 @@ def profiles(
         TypeError, ValueError: If an argument is not what its name says, or a group is
             too large.
     """
+    schemes = _schemes(run, *others)
     smallest = training_run.given("delta", run.delta)
     number = _checked_number(num_points, 3)
-    runs = _runs(run, group_sizes)
-    accountants = [each.accountant() for each in runs]
+    accountants = [each.accountant() for each in schemes]
     if epsilons is None:
         grids = list(_grids(accountants, smallest, number))
     else:
@@ -202,7 +200,7 @@ def profiles(
             raise ValueError(
                 f"epsilons must be finite and not negative. Found {list(epsilons)}."
             )
-        grids = [grid] * len(runs)
+        grids = [grid] * len(schemes)
 
     def points(accountant: Accountant, x: FloatArray) -> Points:
         lower, upper = accountant.get_delta_bounds(x)
@@ -212,27 +210,24 @@ def profiles(
         lower = np.maximum.accumulate(lower[kept][::-1])[::-1]
         return x[kept], lower, np.minimum.accumulate(upper[kept])
 
-    of_all = zip(runs, accountants, grids, strict=True)
+    of_all = zip(schemes, accountants, grids, strict=True)
     return [_curve("epsilon", "delta", points, *each) for each in of_all]
 
 
 def trade_offs(
     run: training_run.TrainingRun,
-    *,
-    group_sizes: Sequence[int] = (),
+    *others: training_run.TrainingRun,
     least_rate: float = 1e-6,
     num_points: int = 61,
 ) -> list[Curve]:
-    """Returns the trade-off curve of each scheme, for a group of each size.
+    """Returns the trade-off curve of each run and scheme.
 
     The best test for whether the record was there, and the best one for whether it was
     not, have curves of their own: at each rate the larger is bounded.
 
     Args:
-        run: The run, of one scheme alone where its `sampling` is given; its δ is not
-            used.
-        group_sizes: How many records are protected together, in place of the run's
-            number.
+        run: As for `profiles`; its δ is not used.
+        others: More of them.
         least_rate: The least false positive rate, in [1e-200, 1).
         num_points: Rates of a curve, evenly spaced logarithms, at least 2.
 
@@ -254,18 +249,12 @@ def trade_offs(
     names = "false_positive_rate", "true_positive_rate"
     return [
         _curve(*names, points, each, each.accountant(), rates)
-        for each in _runs(run, group_sizes)
+        for each in _schemes(run, *others)
     ]
 
 
-def _runs(
-    run: training_run.TrainingRun, group_sizes: Sequence[int]
-) -> list[training_run.TrainingRun]:
-    return [
-        each
-        for size in dict.fromkeys(group_sizes or [run.group_size])
-        for each in training_run.schemes_of(dataclasses.replace(run, group_size=size))
-    ]
+def _schemes(*runs: training_run.TrainingRun) -> list[training_run.TrainingRun]:
+    return [each for run in runs for each in training_run.schemes_of(run)]
 
 
 def _curve(
@@ -294,9 +283,9 @@ def _curve(
 
 def _checked_number(num_points: int, least: int) -> int:
     number = fields.positive_integer("num_points", num_points)
-    if not least <= number <= _MOST_POINTS:
+    if not least <= number <= MOST_POINTS:
         raise ValueError(
-            f"num_points must be at least {least} and at most {_MOST_POINTS}. "
+            f"num_points must be at least {least} and at most {MOST_POINTS}. "
             f"Found {num_points}."
         )
     return number

@@ -132,16 +132,12 @@ def brief(run: training_run.TrainingRun, rows: Sequence[comparison.Row]) -> str:
     for size in dict.fromkeys(row.group_size for row in rows):
         who = "one example" if size == 1 else f"{size} examples of one user"
         for adjacency, changed in _CHANGED.items():
-            of = [
-                row
-                for row in rows
-                if (row.group_size, row.adjacency) == (size, adjacency)
-            ]
             bounds = [
                 f"{decimals.rounded_up(row.epsilon_upper, _DIGITS)} ({row.sampling}"
                 f"{', not tight' * row.is_wide})"
-                for row in of
-                if row.epsilon_upper is not None
+                for row in rows
+                if (row.group_size, row.adjacency) == (size, adjacency)
+                and row.epsilon_upper is not None
             ]
             verb = changed if size == 1 else changed.replace("is ", "are ")
             if bounds:

@@ -1,6 +1,6 @@
 """Runs with correlated noise: balls-in-bins batches, and what competes with them."""
 
-from collections.abc import Callable
+import functools
 import math
 
 from dp_accounting import dp_event as stock
@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dp_accounting_ext import dp_event
-from dp_accounting_ext import pld_accountant
+from dp_accounting_ext.accountants import pld_accountant
 from dp_accounting_ext.reading import extension_events
 from dp_accounting_ext.studies import comparison
 
@@ -43,38 +43,36 @@ def compare(
     strategy, noise, bins, epochs = extension_events.matrix_fields(event)
     matrix = np.array(strategy)
     bands, columns, longest_bin = _norms(matrix, bins, epochs)
-    schemes: dict[str, Callable[[], tuple[float, float]]] = {
-        BALLS_IN_BINS: lambda: _bounds(event, event, delta)
+    # Of each the least that it is, and the most.
+    schemes: dict[str, tuple[stock.DpEvent, stock.DpEvent]] = {
+        BALLS_IN_BINS: (event, event)
     }
     if bands <= bins:
-        schemes[CYCLIC_POISSON] = lambda: _cyclic(bands, columns, noise, bins, delta)
-    schemes[NO_AMPLIFICATION] = lambda: _bounds(
+        schemes[CYCLIC_POISSON] = _cyclic(bands, columns, noise, bins)
+    schemes[NO_AMPLIFICATION] = (
         stock.GaussianDpEvent(noise / (longest_bin * (1 - _NORM_ERROR))),
         stock.GaussianDpEvent(noise / (longest_bin * (1 + _NORM_ERROR))),
-        delta,
     )
 
+    def bounds(events: tuple[stock.DpEvent, stock.DpEvent]) -> tuple[float, float]:
+        lower, upper = (
+            pld_accountant.PLDAccountant().compose(each).get_epsilon_bounds(delta)
+            for each in events
+        )
+        return lower[0], upper[1]
+
     return [
-        comparison.timed((name, "add or remove", 1, noise, delta), bounds)
-        for name, bounds in schemes.items()
+        comparison.timed(
+            (name, "add or remove", 1, noise, delta), functools.partial(bounds, events)
+        )
+        for name, events in schemes.items()
     ]
 
 
-def _bounds(
-    least: stock.DpEvent, most: stock.DpEvent, delta: float
-) -> tuple[float, float]:
-    """Bounds ε of what is at least the one event and at most the other."""
-    lower, upper = (
-        pld_accountant.PLDAccountant().compose(event).get_epsilon_bounds(delta)
-        for event in (least, most)
-    )
-    return lower[0], upper[1]
-
-
 def _cyclic(
-    bands: int, norms: npt.NDArray[np.float64], noise: float, bins: int, delta: float
-) -> tuple[float, float]:
-    """Bounds ε of cyclic Poisson sampling.
+    bands: int, norms: npt.NDArray[np.float64], noise: float, bins: int
+) -> tuple[stock.DpEvent, stock.DpEvent]:
+    """Returns the least and the most that cyclic Poisson sampling is.
 
     A record is sampled in the steps of its group, whose columns have no step in common:
     of the first group, in as many whole ones as bands fit into the steps.
@@ -88,8 +86,7 @@ def _cyclic(
 
     least = float(norms[::bands][: steps // bands].min()) * (1 - _NORM_ERROR)
     most = float(norms.max()) * (1 + _NORM_ERROR)
-    lower, upper = steps // bands, math.ceil(steps / bands)
-    return _bounds(sampled(least, lower), sampled(most, upper), delta)
+    return sampled(least, steps // bands), sampled(most, math.ceil(steps / bands))
 
 
 def _norms(

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from concurrent import futures
+import contextlib
 import dataclasses
-import itertools
 from typing import Any
 
 from dp_accounting_ext.studies import comparison
@@ -14,12 +14,11 @@ from dp_accounting_ext.studies import training_run
 Cells = Mapping[str, Any]
 
 RESULTS = ("epsilon_lower", "epsilon_upper", "seconds", "note")
-_FLOATS = ("noise_multiplier", "epochs", "delta")
 COLUMNS = tuple(field.name for field in dataclasses.fields(training_run.TrainingRun))
 
 
 def sweep(
-    rows: Iterable[Cells], executor: futures.Executor, *, in_flight: int = 128
+    rows: Iterable[Cells], executor: futures.Executor
 ) -> Iterator[dict[str, Any]]:
     """Yields the rows with bounds on ε, each as soon as it is found.
 
@@ -30,7 +29,6 @@ def sweep(
             default random allocation.
         executor: Where rows are bounded: on processes, or on the machines of another
             library. `bound_row` and its argument are sent to it.
-        in_flight: The largest number of rows handed to the executor at a time.
 
     Yields:
         The row, with `epsilon_lower` and `epsilon_upper` (in nats; None where there are
@@ -41,16 +39,9 @@ def sweep(
         concurrent.futures.BrokenExecutor: If the executor breaks; what was not yielded
             can be swept with another one.
     """
-    left = iter(rows)
-    pending: dict[futures.Future[dict[str, Any]], Cells] = {}
-    while True:
-        for row in itertools.islice(left, in_flight - len(pending)):
-            pending[executor.submit(bound_row, dict(row))] = row
-        if not pending:
-            return
-        done, _ = futures.wait(pending, return_when=futures.FIRST_COMPLETED)
-        for future in [each for each in pending if each in done]:
-            yield {**pending.pop(future), **_outcome(future)}
+    pending = {executor.submit(bound_row, dict(row)): row for row in rows}
+    for future in futures.as_completed(pending):
+        yield {**pending.pop(future), **_outcome(future)}
 
 
 def bound_row(row: Cells) -> dict[str, Any]:
@@ -59,7 +50,8 @@ def bound_row(row: Cells) -> dict[str, Any]:
     Raises:
         TypeError, ValueError: If a cell is not what its column says, naming it.
     """
-    return comparison.bracket(run_of(row)).to_dict()
+    found = comparison.bracket(run_of(row))
+    return {name: getattr(found, name) for name in RESULTS}
 
 
 def run_of(row: Cells) -> training_run.TrainingRun:
@@ -72,46 +64,35 @@ def run_of(row: Cells) -> training_run.TrainingRun:
     known: dict[str, Any] = {"sampling": training_run.RANDOM_ALLOCATION}
     for name, value in row.items():
         if value is not None and value == value and value != "":  # NaN: left out.
-            known[name] = _value(name, value)
+            known[name] = _number(value)
     return training_run.TrainingRun(**known)
 
 
 def check_columns(names: Iterable[str]) -> None:
-    """Raises ValueError unless these are fields of a run, each once."""
-    found = list(names)
-    for name in found:
-        if name not in COLUMNS or found.count(name) > 1:
+    """Raises ValueError unless these are fields of a run."""
+    for name in names:
+        if name not in COLUMNS:
             raise ValueError(
-                f"columns must be of {', '.join(COLUMNS)}, each once. Found {name!r}."
+                f"columns must be of {', '.join(COLUMNS)}, in a file separated by "
+                f"commas. Found {name!r}."
             )
 
 
-def _value(name: str, value: Any) -> Any:
-    """Returns the number that a text means; what is no text, as it is."""
-    kind, word = (float, "a number") if name in _FLOATS else (int, "an integer")
-    if isinstance(value, float) and value.is_integer() and kind is int:
-        return int(value)  # In a column of pandas with gaps.
-    if not isinstance(value, str) or name == "sampling":
-        return value
-    try:
-        return kind(value)
-    except ValueError:
-        raise ValueError(f"{name} must be {word}. Found {value!r:.60}.") from None
-
-
-def without_bounds(note: str) -> dict[str, Any]:
-    """Returns the results of a row that has no bounds, and says why."""
-    return dict(zip(RESULTS, (None, None, 0.0, " ".join(note.split())), strict=True))
+def _number(value: Any) -> Any:
+    """Returns the number that a text means; a whole one is an integer, as in pandas."""
+    with contextlib.suppress(ValueError):
+        value = float(value) if isinstance(value, str) else value
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _outcome(future: "futures.Future[dict[str, Any]]") -> dict[str, Any]:
     """Returns the results, or what became of the row or of its worker."""
     try:
-        found = future.result()
+        return future.result()
     except (futures.BrokenExecutor, futures.CancelledError):
         raise
     except (TypeError, ValueError) as error:
-        return without_bounds(str(error))
+        note = str(error)
     except Exception as error:  # Whatever it is, the other settings go on.
-        return without_bounds(f"failed: {type(error).__name__}: {error}")
-    return {name: found[name] for name in RESULTS}
+        note = f"failed: {type(error).__name__}: {error}"
+    return dict(zip(RESULTS, (None, None, 0.0, " ".join(note.split())), strict=True))

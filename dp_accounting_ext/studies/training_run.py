@@ -12,7 +12,7 @@ from dp_accounting import dp_event as stock
 from dp_accounting import privacy_accountant
 
 from dp_accounting_ext import dp_event
-from dp_accounting_ext import pld_accountant
+from dp_accounting_ext.accountants import pld_accountant
 from dp_accounting_ext.validation import fields
 
 RANDOM_ALLOCATION = "random allocation"

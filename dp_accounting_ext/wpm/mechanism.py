@@ -2,6 +2,7 @@
 
 import functools
 from typing import Any
+import warnings
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,12 @@ from dp_accounting_ext.wpm.projections import exact_projection
 FloatArray = npt.NDArray[np.float64]
 IndexArray = npt.NDArray[np.intp]
 BaseMeasure = str | npt.ArrayLike
+
+_DEGREES = (
+    "metric should be haversine, for kilometres: points look like latitudes and "
+    "longitudes in degrees, and distances are taken as in a plane. If that is meant, "
+    "write euclidean."
+)
 
 
 class WassersteinProjectionMechanism(sampling_mechanism.SamplingMechanism):
@@ -104,7 +111,7 @@ def resolve_base_measure(
 def from_points(
     points: npt.ArrayLike,
     epsilon: float,
-    metric: str = "euclidean",
+    metric: str | None = None,
     order: float = 1,
     base_measure: BaseMeasure = "uniform",
     *,
@@ -116,7 +123,8 @@ def from_points(
     Args:
         points: As for `PointCost`.
         epsilon: The privacy parameter ε of one draw.
-        metric: As for `PointCost`.
+        metric: As for `PointCost`; None for "euclidean", with a warning where points
+            look like latitudes and longitudes.
         order: The order p ≥ 1 of the Wasserstein distance.
         base_measure: As for `WassersteinProjectionMechanism`.
         outputs: (k_v, dimensions) points that may be released; None for `points`.
@@ -126,7 +134,18 @@ def from_points(
         TypeError: If an argument has the wrong type.
         ValueError: If an argument is out of range.
     """
-    cost = costs.PointCost(points, outputs, metric=metric, order=order)
+    cost = costs.PointCost(points, outputs, metric=metric or "euclidean", order=order)
+    if metric is None and _are_degrees(np.asarray(points, dtype=np.float64)):
+        warnings.warn(_DEGREES, stacklevel=2)
     return WassersteinProjectionMechanism(
         cost, epsilon, base_measure, relative_gap=relative_gap
     )
+
+
+def _are_degrees(points: FloatArray) -> bool:
+    """Tells whether points could well be places on the Earth, of one country or so."""
+    if points.ndim != 2 or points.shape[1] != 2:
+        return False
+    inside = (np.abs(points) <= (90, 180)).all() and (points != np.rint(points)).any()
+    apart, size = np.ptp(points, axis=0).max(), np.abs(points).max()
+    return bool(inside and size > 1 and apart < size / 2)

@@ -32,3 +32,9 @@ def test_json_is_the_table(capsys):
     (result,) = whole["results"]
     assert float(table.splitlines()[-1].split()[2]) == result["noise_multiplier"]
     assert result["epsilon_lower"] <= result["epsilon_upper"] <= 2
+
+
+def test_no_noise_makes_epsilon_zero(capsys):
+    status, _, err = run(capsys, COMMAND.replace("--epsilon 2", "--epsilon 0"))
+    assert status == 2 and "--epsilon must be positive" in err
+    assert "for 0 no noise is enough; 0.001 is hardly more" in err

@@ -6,6 +6,7 @@ from command_runner import run
 import pytest
 
 import dp_accounting_ext
+from dp_accounting_ext import __main__
 from dp_accounting_ext.bounds import privacy_bounds
 from dp_accounting_ext.studies import training_run
 
@@ -49,9 +50,11 @@ def test_rows_and_notes_fit_a_terminal(capsys, command):
     assert "wide" not in "".join(out.splitlines()[:8])
 
 
-def test_the_version(capsys):
-    status, out, err = run(capsys, "--version")
-    assert (status, err) == (0, "")
+def test_the_version(capsys, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["dp-accounting-ext", "--version"])
+    assert __main__.main() == 0
+    out, err = capsys.readouterr()
+    assert err == ""
     assert out == f"dp-accounting-ext {dp_accounting_ext.__version__}\n"
 
 

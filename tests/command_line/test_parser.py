@@ -1,5 +1,6 @@
 """What all subcommands share: one line of what is wrong, help on standard output."""
 
+import command_runner
 import pytest
 
 from dp_accounting_ext.command_line import parser
@@ -9,9 +10,9 @@ from dp_accounting_ext.studies import training_run
 @pytest.fixture
 def whole():
     whole = parser.Parser(prog="prog", allow_abbrev=False)
-    commands = parser.add_commands(whole)
-    command = parser.add_command(commands, "train", lambda options: "", "trains", "")
-    parser.add_run(command, "delta", "group-size")
+    commands = whole.add_subparsers(parser_class=parser.Parser)
+    run = "train", lambda options: ({}, ""), "trains", "", "--delta D"
+    parser.add_run(parser.add_command(commands, *run), "noise_multiplier")
     return whole
 
 
@@ -21,8 +22,9 @@ def test_the_options_of_a_training_have_defaults(whole):
     assert (options.batches_per_record, options.epochs, options.group_size) == (1, 1, 1)
     assert options.json is False
     assert options.prog == "prog train"
-    assert options.run(options) == ""
+    assert options.run(options) == ({}, "")
     setting = parser.training_run(options, delta=1e-9)
+    assert "noise_multiplier" not in vars(options)
     assert setting == training_run.TrainingRun(None, 7, delta=1e-9)
 
 
@@ -39,3 +41,18 @@ def test_messages_name_what_was_typed(message, typed):
     assert (
         parser.as_typed(message, ["steps_per_epoch", "dataset_size", "delta"]) == typed
     )
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("--noise", "Did you mean --noise-multiplier?"),
+        ("--batch=5", "Did you mean --batch-size or --batches-per-record?"),
+        ("--epoks", "Did you mean --epochs?"),
+        ("x", "unrecognized arguments: x."),
+    ],
+)
+def test_what_may_have_been_meant_is_named(capsys, typed, meant):
+    status, out, err = command_runner.run(capsys, f"compare {typed} 1")
+    assert (status, out) == (2, "")
+    assert meant in err and err.count("\n") == 1

@@ -14,7 +14,7 @@ from command_runner import run
 import pytest
 import sweep_oracles
 
-from dp_accounting_ext.command_line import sweep as command
+from dp_accounting_ext.command_line import workers
 from dp_accounting_ext.studies import sweep
 
 posix = pytest.mark.skipif(
@@ -117,17 +117,18 @@ def deadly(row):
 def test_a_row_that_kills_its_worker_takes_no_other_with_it(monkeypatch):
     monkeypatch.setattr(sweep, "bound_row", deadly)
     rows = list(csv.DictReader(io.StringIO(sweep_oracles.small_grid(4))))
-    found = list(command._swept({command._content(row): row for row in rows}, 2))
+    with workers.Workers(2) as pool:
+        found = list(sweep.sweep(rows, pool))
     notes = {row["noise_multiplier"]: row["note"] for row in found}
     assert len(found) == len(notes) == 4
-    assert notes.pop("1.143").startswith("failed: its worker was killed")
+    assert notes.pop("1.143").endswith("its worker was killed, as for want of memory")
     assert set(notes.values()) == {""}
 
 
 class TestInThisProcess:
     @pytest.fixture(autouse=True)
     def _inline(self, monkeypatch):
-        monkeypatch.setattr(command, "WorkerPool", sweep_oracles.Inline)
+        monkeypatch.setattr(workers, "Workers", sweep_oracles.Inline)
 
     def sweep(self, capsys, paths, rest="--json"):
         grid, output = paths

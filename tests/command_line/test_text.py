@@ -1,5 +1,6 @@
 """What is printed is true: rounded outwards, on one line, in any alphabet."""
 
+import contextlib
 import decimal
 import io
 import json
@@ -12,6 +13,30 @@ import pytest
 from dp_accounting_ext.bounds import decimals
 from dp_accounting_ext.command_line import text
 from dp_accounting_ext.studies import comparison
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_a_terminal_shows_one_line_that_is_gone_at_the_end():
+    with contextlib.redirect_stderr(Terminal()) as terminal:
+        for number, each in enumerate(text.counted("ab", 2)):
+            assert each == "ab"[number]
+            assert f"{number} of 2 " in terminal.getvalue()
+    shown = terminal.getvalue()
+    assert "2 of 2 " in shown and "\n" not in shown
+    assert shown.endswith(f"\r{'':<79}\r")
+    assert max(map(len, shown.split("\r"))) <= 79
+
+
+@pytest.mark.parametrize("stream", [io.StringIO(), None])
+def test_what_is_no_terminal_shows_nothing(stream):
+    with contextlib.redirect_stderr(stream):
+        assert list(text.counted("ab", 2)) == ["a", "b"]
+    assert stream is None or stream.getvalue() == ""
+
 
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 

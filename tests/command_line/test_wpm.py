@@ -107,7 +107,7 @@ class TestWpm:
     def test_degrees_in_a_plane_are_warned_of(self, capsys, places):
         command = f"wpm --points {places / 'places.csv'} --epsilon 2"
         command += f" --trace {places / 'trace.csv'}"
-        assert "--metric haversine" in run(capsys, command)[2]
+        assert "--metric should be haversine" in run(capsys, command)[2]
         assert run(capsys, command + " --metric euclidean")[2] == ""
         square = places / "square.csv"
         square.write_text("0.5,0.25\n-0.5,0.75\n")
@@ -148,3 +148,15 @@ def test_a_bad_line_is_named_and_shown_if_it_is_public(
         status, _, err = run(capsys, command)
         assert status == 2 and f"{private} must be" in err
         assert f"Found something else {where}" in err and "'here'" not in err
+
+
+def test_what_would_do_is_named(capsys, tmp_path):
+    semicolons, good = tmp_path / "semicolons.csv", tmp_path / "good.csv"
+    semicolons.write_text("0;1\n1;0\n")
+    good.write_text("0,1\n1,0\n")
+    for options, message in [
+        (f"--cost {semicolons}", "Found semicolons in line 1 of"),
+        (f"--cost {good} --base-measure minmax", "uniform, minimax, or a file of"),
+    ]:
+        status, _, err = run(capsys, f"wpm plan {options} --epsilon 1")
+        assert status == 2 and message in err and err.count("\n") == 1

@@ -1,5 +1,7 @@
 """Profiles and trade-off curves: certified, told apart, and drawn."""
 
+import dataclasses
+
 from matplotlib import figure
 import mpmath
 import numpy as np
@@ -19,13 +21,16 @@ def by_name(found):
 
 @pytest.fixture(scope="module")
 def profiles():
-    return by_name(curves.profiles(RUN, group_sizes=(1, 3), num_points=7))
+    return by_name(
+        curves.profiles(RUN, dataclasses.replace(RUN, group_size=3), num_points=7)
+    )
 
 
 @pytest.fixture(scope="module")
 def trade_offs():
     run = training_run.TrainingRun(2.0, 20, 1, 3)
-    found = curves.trade_offs(run, group_sizes=(1, 2), least_rate=1e-4, num_points=9)
+    two = dataclasses.replace(run, group_size=2)
+    found = curves.trade_offs(run, two, least_rate=1e-4, num_points=9)
     return by_name(found)
 
 

@@ -270,3 +270,20 @@ def test_distances_on_a_line_do_not_underflow():
     cost = wpm.PointCost([0.0, 1e-200], [3.0])
     assert wpm.PointCost([0.0, 1e-200]).matrix()[0, 1] == 1e-200
     np.testing.assert_array_equal(cost.matrix(), [[3.0], [3.0]])
+
+
+def test_points_that_look_like_degrees_are_warned_of():
+    """Of one country or so, where no metric is named; a unit square is none."""
+    paris = [[48.85, 2.35], [48.86, 2.29], [48.89, 2.34]]
+    with pytest.warns(UserWarning, match="metric should be haversine"):
+        wpm.from_points(paris, 1.0)
+    for points, metric in [
+        (paris, "euclidean"),
+        (paris, "haversine"),
+        (np.random.default_rng(0).random((20, 2)), None),
+        (10 * np.random.default_rng(0).random((20, 2)), None),
+        (np.array(paris) + 1000, None),
+        (np.round(paris), None),
+        (np.array(paris)[:, :1], None),
+    ]:
+        wpm.from_points(points, 1.0, metric)

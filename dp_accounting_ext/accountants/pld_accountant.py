@@ -1,11 +1,8 @@
 """A drop-in for dp_accounting's PLDAccountant."""
 
 from collections.abc import Callable
-from collections.abc import Mapping
 from collections.abc import Sequence
 import copy
-import dataclasses
-import math
 import threading
 from typing import Any
 from typing import TypeAlias
@@ -17,10 +14,8 @@ from dp_accounting.pld import pld_privacy_accountant
 import numpy as np
 import numpy.typing as npt
 
+from dp_accounting_ext.accountants import composed
 from dp_accounting_ext.bounds import privacy_bounds
-from dp_accounting_ext.bounds import trade_off_bounds
-from dp_accounting_ext.mechanisms import compositions
-from dp_accounting_ext.mechanisms import groups
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.reading import event_table
@@ -33,116 +28,13 @@ NeighborRel = privacy_accountant.NeighboringRelation
 CompositionErrorDetails = privacy_accountant.PrivacyAccountant.CompositionErrorDetails
 FloatArray = npt.NDArray[np.float64]
 Many: TypeAlias = FloatArray | Sequence[float]
-# Tuning: answers that are kept as they are.
-_MOST_ANSWERS = 10_000
-# Bounds of what is composed of nothing.
-_NOTHING = privacy_bounds.WorstOf([privacy_bounds.PrivacyBounds({}, 1.0)])
-_Question = Callable[[privacy_bounds.WorstOf, FloatArray], Sequence[FloatArray]]
 
 # The least false positive rate at which μ is looked for where none is given: the
 # stock accountant's.
 _LEAST_RATE = 1e-12
 # One for all accountants, which are copied and pickled: a lost run would be a bound
-# below the truth. What an accountant has composed is one immutable value, replaced in
-# one assignment, so that questions need no lock.
+# below the truth. What is composed is one immutable value: questions need no lock.
 _COMPOSING = threading.RLock()
-
-
-@dataclasses.dataclass(frozen=True)
-class _Composed:
-    """What an accountant has composed; never changed, only replaced.
-
-    Attributes:
-        counts: Mechanisms, each with the number of its runs.
-        group_size: Of the largest group that was composed, which sees all of them.
-        num_distinct: How many there are, Gaussian ones aside.
-    """
-
-    counts: Mapping[interface.Mechanism, int] = dataclasses.field(default_factory=dict)
-    group_size: int = 1
-    num_distinct: int = 0
-
-    def plus(self, parts: Mapping[interface.Mechanism, int]) -> "_Composed":
-        """Returns the same with more runs.
-
-        Raises:
-            ValueError: If these are more runs, or mechanisms, than are accounted for.
-        """
-        counts = {part: self.counts.get(part, 0) + n for part, n in parts.items()}
-        event_reader.check_counts(counts)
-        distinct = self.num_distinct + event_reader.count_distinct(
-            part for part in counts if part not in self.counts
-        )
-        event_reader.check_distinct(distinct)
-        return _Composed({**self.counts, **counts}, self.group_size, distinct)
-
-    def is_known(self) -> bool:
-        """Tells whether anything composed has no privacy at all."""
-        return any(compositions.is_certainly_known(part) for part in self.counts)
-
-
-class _Remembered:
-    """What follows from what is composed, computed when it is asked for.
-
-    Args:
-        composed: What is composed.
-        scenarios: The ways in which groups can split, one of which is the case.
-        interval: The largest loss interval.
-    """
-
-    def __init__(
-        self,
-        composed: _Composed,
-        scenarios: Sequence[Mapping[interface.Mechanism, int]],
-        interval: float,
-    ) -> None:
-        self.composed = composed
-        self._scenarios = scenarios
-        self.privacy = privacy_bounds.WorstOf(
-            [privacy_bounds.PrivacyBounds(each, interval) for each in scenarios]
-        )
-        self._trade_offs: dict[float, trade_off_bounds.WorstOf] = {}
-        self._answers: dict[tuple[_Question, float], list[float]] = {}
-
-    def answer(self, question: _Question, value: float) -> list[float]:
-        """Returns the answer to a question about one number."""
-        found = self._answers.get((question, value))
-        if found is None:
-            found = [float(x[0]) for x in question(self.privacy, np.array([value]))]
-            if len(self._answers) >= _MOST_ANSWERS:
-                self._answers.clear()
-            self._answers[question, value] = found
-        return found
-
-    def trade_off(self, least: float) -> trade_off_bounds.WorstOf:
-        """Returns the bounds on curves down to a rate, or a little further."""
-        # Few curves answer all questions, whatever was asked before.
-        least = 10.0 ** math.floor(math.log10(least))
-        if least not in self._trade_offs:
-            self._trade_offs[least] = trade_off_bounds.WorstOf(
-                [
-                    trade_off_bounds.TradeOffBounds(each, least)
-                    for each in self._scenarios
-                ]
-            )
-        return self._trade_offs[least]
-
-
-def _upper_epsilons(
-    bounds: privacy_bounds.WorstOf, deltas: FloatArray
-) -> Sequence[FloatArray]:
-    return [bounds.upper_epsilons(deltas)]
-
-
-def _upper_deltas(
-    bounds: privacy_bounds.WorstOf, epsilons: FloatArray
-) -> Sequence[FloatArray]:
-    return [bounds.upper_deltas(epsilons)]
-
-
-def _as_given(values: FloatArray) -> Any:
-    """Returns a number where one was asked for, or the array."""
-    return float(values) if values.ndim == 0 else values
 
 
 class PLDAccountant(pld_privacy_accountant.PLDAccountant):
@@ -181,18 +73,17 @@ class PLDAccountant(pld_privacy_accountant.PLDAccountant):
         fields.neighboring_relation(neighboring_relation)
         event_reader.check_relation(neighboring_relation)
         fields.discretization_interval(value_discretization_interval)
-        # Not that of the parent, whose state is not kept up: better none than an empty
-        # one.
+        # Not the parent's, whose state is not kept up: better none than an empty one.
         privacy_accountant.PrivacyAccountant.__init__(self, neighboring_relation)
         self._value_discretization_interval = float(value_discretization_interval)
-        self._composed = _Composed()
-        self._memory: _Remembered | None = None
+        self._composed = composed.Composed()
+        self._memory: composed.Answers | None = None
 
     def __repr__(self) -> str:
         """Returns what was composed, for which relation; it computes nothing."""
         relation = self._neighboring_relation.name
-        composed = event_trees.described(self.ledger)
-        return f"{type(self).__name__}, {relation}, composed:\n{composed}"
+        events = event_trees.described(self.ledger)
+        return f"{type(self).__name__}, {relation}, composed:\n{events}"
 
     def __getstate__(self) -> dict[str, Any]:
         """Returns what copies and pickles have: a ledger of their own, no memory."""
@@ -273,7 +164,7 @@ class PLDAccountant(pld_privacy_accountant.PLDAccountant):
             parts = reader.parts(group_events.seen_by(event, size))
             if size > before.group_size:
                 seen = group_events.seen_by(self.ledger, size)
-                before = _Composed(group_size=size).plus(reader.parts(seen))
+                before = composed.Composed(group_size=size).plus(reader.parts(seen))
         except event_reader.UnsupportedError as error:
             return CompositionErrorDetails(
                 invalid_event=error.event, error_message=error.message
@@ -285,23 +176,19 @@ class PLDAccountant(pld_privacy_accountant.PLDAccountant):
             raise
         if asks_for_support:
             return None
-        composed = before.plus({p: n * count for p, n in parts.items()})
+        after = before.plus({p: n * count for p, n in parts.items()})
         if do_compose:
-            self._composed = composed
+            self._composed = after
         return None
 
-    def _scenarios(self, composed: _Composed) -> list[dict[interface.Mechanism, int]]:
-        replace_one = self._neighboring_relation is NeighborRel.REPLACE_ONE
-        return groups.scenarios(composed.counts, replace_one=replace_one)
-
-    def _remembered(self, composed: _Composed) -> "_Remembered":
-        """Returns what is known of what is composed."""
-        known = self._memory
+    def _answers(self) -> composed.Answers:
+        """Returns what follows from what is composed."""
+        known, now = self._memory, self._composed
         # One assignment: threads that ask at once do the same twice at worst.
-        if known is None or known.composed is not composed:
-            known = self._memory = _Remembered(
-                composed, self._scenarios(composed), self._value_discretization_interval
-            )
+        if known is None or known.composed is not now:
+            replace_one = self._neighboring_relation is NeighborRel.REPLACE_ONE
+            interval = self._value_discretization_interval
+            known = self._memory = composed.Answers(now, replace_one, interval)
         return known
 
     @overload
@@ -325,8 +212,7 @@ class PLDAccountant(pld_privacy_accountant.PLDAccountant):
             TypeError: If it is not a real number, or an array of these.
             ValueError: If it is NaN.
         """
-        (upper,) = self._epsilons(target_delta, _upper_epsilons)
-        return upper
+        return self._answers().epsilons(target_delta, composed.upper_epsilons)[0]
 
     @overload
     def get_delta(self, target_epsilon: float) -> float: ...
@@ -347,8 +233,7 @@ class PLDAccountant(pld_privacy_accountant.PLDAccountant):
             TypeError: If it is not a real number, or an array of these.
             ValueError: If it is NaN.
         """
-        (upper,) = self._deltas(target_epsilon, _upper_deltas)
-        return upper
+        return self._answers().deltas(target_epsilon, composed.upper_deltas)[0]
 
     @overload
     def get_epsilon_bounds(self, target_delta: float) -> tuple[float, float]: ...
@@ -374,10 +259,11 @@ class PLDAccountant(pld_privacy_accountant.PLDAccountant):
             ValueError: If it is NaN.
             ArithmeticError: If the bounds cross by more than rounding: a fault of ours.
         """
-        lower, upper = self._epsilons(
-            target_delta, privacy_bounds.WorstOf.epsilon_bounds
+        return tuple(
+            self._answers().epsilons(
+                target_delta, privacy_bounds.WorstOf.epsilon_bounds
+            )
         )
-        return lower, upper
 
     @overload
     def get_delta_bounds(self, target_epsilon: float) -> tuple[float, float]: ...
@@ -401,49 +287,9 @@ class PLDAccountant(pld_privacy_accountant.PLDAccountant):
             ValueError: If it is NaN.
             ArithmeticError: If the bounds cross by more than rounding: a fault of ours.
         """
-        lower, upper = self._deltas(target_epsilon, privacy_bounds.WorstOf.delta_bounds)
-        return lower, upper
-
-    def _epsilons(self, target_delta: Any, question: _Question) -> list[Any]:
-        """Returns what is found for δ in [0, 1), and what is plain elsewhere."""
-        deltas = fields.real_numbers("target_delta", target_delta)
-        composed = self._composed
-        if not deltas.ndim and 0 <= deltas < 1 and not composed.is_known():
-            return self._remembered(composed).answer(question, float(deltas))
-        plain = np.where(deltas < 0, math.inf, 0.0)
-        if composed.is_known():
-            plain = np.full(deltas.shape, math.inf)
-        asked = (deltas >= 0) & (deltas < 1) & (not composed.is_known())
-        return self._filled(composed, deltas, plain, asked, question)
-
-    def _deltas(self, target_epsilon: Any, question: _Question) -> list[Any]:
-        """Returns what a question gives for ε, and 1 where that is plain."""
-        epsilons = fields.real_numbers("target_epsilon", target_epsilon)
-        composed = self._composed
-        if not epsilons.ndim and epsilons > -math.inf and not composed.is_known():
-            return self._remembered(composed).answer(question, float(epsilons))
-        asked = (epsilons > -math.inf) & (not composed.is_known())
-        return self._filled(
-            composed, epsilons, np.ones(epsilons.shape), asked, question
+        return tuple(
+            self._answers().deltas(target_epsilon, privacy_bounds.WorstOf.delta_bounds)
         )
-
-    def _filled(
-        self,
-        composed: _Composed,
-        values: FloatArray,
-        plain: FloatArray,
-        asked: npt.NDArray[np.bool_],
-        question: _Question,
-    ) -> list[Any]:
-        """Returns plain answers, but where there is something to ask, what is found."""
-        bounds = self._remembered(composed).privacy if asked.any() else _NOTHING
-        found = question(bounds, values[asked])
-        answers = []
-        for each in found:
-            filled = plain.copy()
-            filled[asked] = each
-            answers.append(_as_given(filled))
-        return answers
 
     @overload
     def get_true_positive_rates(
@@ -506,15 +352,7 @@ class PLDAccountant(pld_privacy_accountant.PLDAccountant):
             https://arxiv.org/abs/1905.02383, section 2 (trade-off functions).
         """
         rates = fields.rates("false_positive_rates", false_positive_rates)
-        composed = self._composed
-        flat = rates.reshape(-1)
-        if composed.is_known():
-            bounds = np.ones(flat.size), np.ones(flat.size)
-        else:
-            least = float(flat[flat > 0].min(initial=1.0))
-            bounds = self._remembered(composed).trade_off(least).rates(flat)
-        lower, upper = (_as_given(each.reshape(rates.shape)) for each in bounds)
-        return lower, upper
+        return self._answers().rates(rates)
 
     def get_gdp_parameter_estimate(
         self,
@@ -573,10 +411,7 @@ class PLDAccountant(pld_privacy_accountant.PLDAccountant):
                 "least_false_positive_rate must be in [1e-200, 0.5]. "
                 f"Found {least_false_positive_rate}."
             )
-        composed = self._composed
-        if composed.is_known():
-            return math.inf, math.inf
-        return self._remembered(composed).trade_off(least).gaussian_parameter(least)
+        return self._answers().gaussian_parameter(least)
 
 
 inheritance.refuse_what_is_inherited(

@@ -16,7 +16,7 @@ import math
 import textwrap
 from typing import Any
 
-from dp_accounting_ext import pld_accountant
+from dp_accounting_ext.accountants import pld_accountant
 from dp_accounting_ext.bounds import decimals
 from dp_accounting_ext.validation import fields
 

@@ -20,8 +20,8 @@ from dp_accounting import dp_event as stock
 from dp_accounting import privacy_accountant
 from scipy import optimize
 
-from dp_accounting_ext import pld_accountant
-from dp_accounting_ext import rdp_accountant
+from dp_accounting_ext.accountants import pld_accountant
+from dp_accounting_ext.accountants import rdp_accountant
 from dp_accounting_ext.reading import group_events
 from dp_accounting_ext.validation import event_trees
 from dp_accounting_ext.validation import fields

@@ -1,0 +1,1 @@
+"""What users ask: accountants, brackets by sampling, distributions, risks, budgets."""

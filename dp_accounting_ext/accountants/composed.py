@@ -1,0 +1,188 @@
+"""What an accountant has composed, and the answers that follow from it."""
+
+from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+import functools
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dp_accounting_ext.bounds import privacy_bounds
+from dp_accounting_ext.bounds import trade_off_bounds
+from dp_accounting_ext.mechanisms import compositions
+from dp_accounting_ext.mechanisms import groups
+from dp_accounting_ext.mechanisms import interface
+from dp_accounting_ext.reading import event_reader
+from dp_accounting_ext.validation import fields
+
+FloatArray = npt.NDArray[np.float64]
+Question = Callable[[privacy_bounds.WorstOf, FloatArray], Sequence[FloatArray]]
+
+# Tuning: answers that are kept as they are.
+_MOST_ANSWERS = 10_000
+
+
+@dataclasses.dataclass(frozen=True)
+class Composed:
+    """What an accountant has composed; never changed, only replaced.
+
+    Attributes:
+        counts: Mechanisms, each with the number of its runs.
+        group_size: Of the largest group that was composed, which sees all of them.
+        num_distinct: How many there are, Gaussian ones aside.
+    """
+
+    counts: Mapping[interface.Mechanism, int] = dataclasses.field(default_factory=dict)
+    group_size: int = 1
+    num_distinct: int = 0
+
+    def plus(self, parts: Mapping[interface.Mechanism, int]) -> "Composed":
+        """Returns the same with more runs.
+
+        Raises:
+            ValueError: If these are more runs, or mechanisms, than are accounted for.
+        """
+        counts = {part: self.counts.get(part, 0) + n for part, n in parts.items()}
+        event_reader.check_counts(counts)
+        distinct = self.num_distinct + event_reader.count_distinct(
+            part for part in counts if part not in self.counts
+        )
+        event_reader.check_distinct(distinct)
+        return Composed({**self.counts, **counts}, self.group_size, distinct)
+
+    def is_known(self) -> bool:
+        """Tells whether anything composed has no privacy at all."""
+        return any(compositions.is_certainly_known(part) for part in self.counts)
+
+
+def upper_epsilons(
+    bounds: privacy_bounds.WorstOf, deltas: FloatArray
+) -> Sequence[FloatArray]:
+    """Asks for upper bounds on ε."""
+    return [bounds.upper_epsilons(deltas)]
+
+
+def upper_deltas(
+    bounds: privacy_bounds.WorstOf, epsilons: FloatArray
+) -> Sequence[FloatArray]:
+    """Asks for upper bounds on δ."""
+    return [bounds.upper_deltas(epsilons)]
+
+
+class Answers:
+    """What follows from what is composed, computed when it is asked for.
+
+    Args:
+        composed: What is composed.
+        replace_one: Whether a record is replaced by another.
+        interval: The largest loss interval.
+    """
+
+    def __init__(self, composed: Composed, replace_one: bool, interval: float) -> None:
+        self.composed = composed
+        self._is_known = composed.is_known()
+        self._replace_one, self._interval = replace_one, interval
+        self._trade_offs: dict[float, trade_off_bounds.WorstOf] = {}
+        self._found: dict[tuple[Question, float], list[float]] = {}
+
+    @functools.cached_property
+    def _scenarios(self) -> Sequence[Mapping[interface.Mechanism, int]]:
+        """The ways in which groups can split, one of which is the case."""
+        return groups.scenarios(self.composed.counts, replace_one=self._replace_one)
+
+    @functools.cached_property
+    def _privacy(self) -> privacy_bounds.WorstOf:
+        of_each = [
+            privacy_bounds.PrivacyBounds(each, self._interval)
+            for each in self._scenarios
+        ]
+        return privacy_bounds.WorstOf(of_each)
+
+    def epsilons(self, target_delta: Any, question: Question) -> list[Any]:
+        """Returns what a question gives for δ in [0, 1), and what is plain elsewhere.
+
+        Args:
+            target_delta: δ, a number or an array.
+            question: For one array, or for a lower and an upper one.
+
+        Returns:
+            Numbers or arrays, as δ.
+
+        Raises:
+            TypeError, ValueError: If δ is not real numbers, or one is NaN.
+        """
+        deltas = fields.real_numbers("target_delta", target_delta)
+        if not deltas.ndim and 0 <= deltas < 1 and not self._is_known:
+            return self._of_one(question, float(deltas))
+        plain = np.where((deltas < 0) | self._is_known, math.inf, 0.0)
+        return self._filled(deltas, plain, (deltas >= 0) & (deltas < 1), question)
+
+    def deltas(self, target_epsilon: Any, question: Question) -> list[Any]:
+        """Returns what a question gives for ε, and 1 where that is plain."""
+        epsilons = fields.real_numbers("target_epsilon", target_epsilon)
+        if not epsilons.ndim and epsilons > -math.inf and not self._is_known:
+            return self._of_one(question, float(epsilons))
+        plain = np.ones(epsilons.shape)
+        return self._filled(epsilons, plain, epsilons > -math.inf, question)
+
+    def _filled(
+        self,
+        values: FloatArray,
+        plain: FloatArray,
+        asked: npt.NDArray[np.bool_],
+        question: Question,
+    ) -> list[Any]:
+        """Returns plain answers, but where there is something to ask, what is found."""
+        if self._is_known or not asked.any():
+            nothing = privacy_bounds.WorstOf([privacy_bounds.PrivacyBounds({}, 1.0)])
+            return [as_given(plain.copy()) for _ in question(nothing, np.empty(0))]
+        answers = []
+        for found in question(self._privacy, values[asked]):
+            answers.append(plain.copy())
+            answers[-1][asked] = found
+        return answers
+
+    def _of_one(self, question: Question, value: float) -> list[float]:
+        found = self._found.get((question, value))
+        if found is None:
+            found = [float(x[0]) for x in question(self._privacy, np.array([value]))]
+            if len(self._found) >= _MOST_ANSWERS:
+                self._found.clear()
+            self._found[question, value] = found
+        return found
+
+    def rates(self, rates: FloatArray) -> tuple[Any, Any]:
+        """Returns bounds on true positive rates at false positive ones, as given."""
+        flat = rates.reshape(-1)
+        bounds = np.ones(flat.size), np.ones(flat.size)
+        if not self._is_known:
+            least = float(flat[flat > 0].min(initial=1.0))
+            bounds = self._trade_off(least).rates(flat)
+        lower, upper = (as_given(each.reshape(rates.shape)) for each in bounds)
+        return lower, upper
+
+    def gaussian_parameter(self, least: float) -> tuple[float, float]:
+        """Returns bounds on μ, of false positive rates from the least one on."""
+        if self._is_known:
+            return math.inf, math.inf
+        return self._trade_off(least).gaussian_parameter(least)
+
+    def _trade_off(self, least: float) -> trade_off_bounds.WorstOf:
+        """Returns the bounds on curves down to a rate, or a little further."""
+        # Few curves answer all questions, whatever was asked before.
+        least = 10.0 ** math.floor(math.log10(least))
+        if least not in self._trade_offs:
+            of_each = [
+                trade_off_bounds.TradeOffBounds(each, least) for each in self._scenarios
+            ]
+            self._trade_offs[least] = trade_off_bounds.WorstOf(of_each)
+        return self._trade_offs[least]
+
+
+def as_given(values: FloatArray) -> Any:
+    """Returns a number where one was asked for, or the array."""
+    return float(values) if values.ndim == 0 else values

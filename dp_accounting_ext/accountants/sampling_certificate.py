@@ -1,0 +1,268 @@
+"""Brackets of ε that hold with probability 1 − α: tight where certain ones are wide.
+
+They are apart from the accountants, which never sample: what is returned here is wrong
+with probability α, over the draws of this program alone.
+"""
+
+import dataclasses
+import itertools
+import math
+import time
+from typing import Any
+
+from dp_accounting import privacy_accountant
+import numpy as np
+import numpy.typing as npt
+
+from dp_accounting_ext import dp_event
+from dp_accounting_ext.accountants import bets
+from dp_accounting_ext.accountants.bets import BudgetError as BudgetError
+from dp_accounting_ext.amplification.matrix import moment_tilts
+from dp_accounting_ext.kernel import dominating_pair
+from dp_accounting_ext.mechanisms import additive_noise
+from dp_accounting_ext.mechanisms import interface
+from dp_accounting_ext.mechanisms import matrix_allocation
+from dp_accounting_ext.reading import event_reader
+from dp_accounting_ext.reading import event_table
+from dp_accounting_ext.reading import extension_events
+from dp_accounting_ext.validation import fields
+from dp_accounting_ext.validation import strategies
+
+FloatArray = npt.NDArray[np.float64]
+Direction = dominating_pair.Direction
+Bound = dominating_pair.Bound
+
+# Of a Gram matrix, over its largest entry: far below what ε is moved by for rounding.
+_ASYMMETRY = 1e-12
+_TAIL_SHARE = 1e-6
+
+
+@dataclasses.dataclass(frozen=True)
+class SampledBounds:
+    """A bracket of ε that holds with probability at least 1 − α.
+
+    Attributes:
+        lower: Lower bound on ε.
+        upper: Upper bound on ε, in both directions.
+        remove_upper: Upper bound where a record is removed, by samples.
+        add_upper: Upper bound where one is added: certain, by no samples.
+        delta: δ.
+        failure_probability: α, that any of these is wrong.
+        samples: Number of samples.
+        moment: m: samples are tilted by the m-th power of the likelihood ratio.
+        seed: What gives the same samples again.
+        seconds: CPU time.
+    """
+
+    lower: float
+    upper: float
+    remove_upper: float
+    add_upper: float
+    delta: float
+    failure_probability: float
+    samples: int
+    moment: int
+    seed: int
+    seconds: float
+
+
+def certify_by_sampling(
+    event: dp_event.MatrixAllocationEvent | dp_event.RandomAllocationEvent,
+    delta: float,
+    failure_probability: float = 1e-9,
+    relative_width: float = 0.01,
+    seed: int | None = None,
+    *,
+    most_seconds: float = 120.0,
+) -> SampledBounds:
+    """Returns a bracket of ε that holds with probability at least 1 − α.
+
+    Args:
+        event: One run of a matrix mechanism, or one epoch of k out of t steps of
+            Gaussian noise, of at most 4096 sets of k steps.
+        delta: δ, in (0, 1).
+        failure_probability: α, in (0, 1).
+        relative_width: How far either end may be from the estimate, relatively: an
+            aim, met unless the pilot was misled.
+        seed: A non-negative integer; a random one if None.
+        most_seconds: CPU time that it may take, by its own forecast.
+
+    Raises:
+        TypeError, ValueError: If an argument is not what it must be.
+        BudgetError: If it would take longer; nothing is concluded then.
+
+    Guarantees:
+        With probability at least 1 − α over its draws, lower ≤ ε ≤ upper. The
+        direction ADD has no samples: its upper bound is the accountant's, and widens
+        the bracket where it is above that of REMOVE.
+    """
+    began = time.process_time()
+    found = certify_mixture(
+        _gram(event),
+        delta,
+        failure_probability,
+        relative_width,
+        seed,
+        most_seconds=most_seconds,
+    )
+    mechanism = _reader().mechanism(event)
+    pairs = interface.pairs_of(mechanism, Bound.UPPER, delta * _TAIL_SHARE)
+    add = pairs.add.epsilon(delta, Direction.ADD)
+    return dataclasses.replace(
+        found,
+        upper=max(found.remove_upper, add),
+        add_upper=add,
+        seconds=time.process_time() - began,
+    )
+
+
+def _gram(event: Any) -> FloatArray:
+    """Returns the inner products of the means of what a record may move noise to."""
+    if isinstance(event, dp_event.RandomAllocationEvent):
+        return _gram_of_sets(event)
+    if not isinstance(event, dp_event.MatrixAllocationEvent):
+        raise TypeError(
+            "event must be a MatrixAllocationEvent, or a RandomAllocationEvent of "
+            f"Gaussian noise. Found a {type(event).__name__}. "
+            "sampling_certificate.certify_mixture takes other mixtures of Gaussians."
+        )
+    strategy, noise, bins, epochs = extension_events.matrix_fields(event)
+    if not noise:
+        raise ValueError("noise_multiplier must be positive. Found 0.")
+    run = matrix_allocation.MatrixAllocation(strategy, noise, bins, epochs)
+    return run.gram(Bound.UPPER)
+
+
+def _gram_of_sets(event: dp_event.RandomAllocationEvent) -> FloatArray:
+    """Returns |S ∩ S′| / σ² of all sets of k out of t steps.
+
+    An adversary who chooses step by step gains nothing: the ratio is the mean over the
+    sets of products of ratios of steps, and so convex in each of these.
+    """
+    selected, steps = fields.steps(event.num_selected, event.num_steps)
+    step = _reader().mechanism(event.event)
+    if not isinstance(step, additive_noise.Gaussian):
+        raise ValueError(
+            "event must be a RandomAllocationEvent of Gaussian noise, not 0, to be "
+            f"certified by sampling. Found steps of {type(event.event).__name__}."
+        )
+    # Few draws, or few steps left out: others have far too many sets to count them.
+    few = min(selected, steps - selected) <= strategies.MOST_BINS.bit_length()
+    number = math.comb(steps, selected) if few else math.inf
+    if max(number, steps) > strategies.MOST_BINS:
+        raise ValueError(
+            f"num_selected out of num_steps must have at most {strategies.MOST_BINS} "
+            "sets, and steps, to be certified by sampling. "
+            f"Found {selected} of {steps}."
+        )
+    sets = np.array(list(itertools.combinations(range(steps), selected)))
+    holds = np.zeros((len(sets), steps))
+    np.put_along_axis(holds, sets, 1.0, axis=1)
+    return np.asarray(holds @ holds.T / step.noise_multiplier**2)
+
+
+def _reader() -> event_reader.Reader:
+    return event_table.reader(privacy_accountant.NeighboringRelation.ADD_OR_REMOVE_ONE)
+
+
+def certify_mixture(
+    gram: FloatArray,
+    delta: float,
+    failure_probability: float = 1e-9,
+    relative_width: float = 0.01,
+    seed: int | None = None,
+    *,
+    most_seconds: float = 120.0,
+) -> SampledBounds:
+    """Returns a bracket of ε where a record is removed, for any even mixture.
+
+    P is the mean of N(m_i, I) over i, and Q is N(0, I).
+
+    Args:
+        gram: (b, b) inner products of the means m_i, all at least 0, for b up to 4096.
+        delta: As for `certify_by_sampling`, as are all others.
+        failure_probability: α.
+        relative_width: The aim.
+        seed: A non-negative integer, or None.
+        most_seconds: The budget.
+
+    Returns:
+        The bracket, whose add_upper is infinite: nothing is said about ADD.
+
+    Raises:
+        TypeError: If the matrix is not one of real numbers.
+        ValueError: If a number or the matrix is not as it must be.
+        BudgetError: If as many samples as are needed take too long.
+
+    Source:
+        Waudby-Smith and Ramdas 2020, https://arxiv.org/abs/2010.09686, Section 4:
+        capitals of bets, here with stakes that a pilot fixed.
+    """
+    began = time.process_time()
+    _check(
+        delta=delta,
+        failure_probability=failure_probability,
+        relative_width=relative_width,
+    )
+    if not fields.real_number("most_seconds", most_seconds) > 0:
+        raise ValueError(f"most_seconds must be positive. Found {most_seconds}.")
+    _check_seed(seed)
+    if seed is None:
+        seed = int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
+    pilot, main = map(np.random.default_rng, np.random.SeedSequence(seed).spawn(2))
+    means = moment_tilts.Means(_checked_gram(gram))
+    logs = math.log(2 / failure_probability)
+    aim = bets.Aim(delta, relative_width, logs)
+    plan = bets.planned(means, aim, pilot)
+    bets.check_budget(aim, plan, most_seconds)
+    samples = moment_tilts.draw(means, plan.moment, plan.samples, main, plan.crossing)
+    lower, upper = bets.bracket(samples, aim, plan)
+    return SampledBounds(
+        lower=lower,
+        upper=upper,
+        remove_upper=upper,
+        add_upper=math.inf,
+        delta=delta,
+        failure_probability=failure_probability,
+        samples=plan.samples,
+        moment=plan.moment,
+        seed=seed,
+        seconds=time.process_time() - began,
+    )
+
+
+def _checked_gram(gram: Any) -> FloatArray:
+    """Returns a Gram matrix of floats; `Means` says whether it has a root."""
+    found = fields.number_array("gram", gram).astype(np.float64)
+    if found.ndim != 2 or found.shape[0] != found.shape[1] or not found.size:
+        raise ValueError(f"gram must be a square matrix. Found shape {found.shape}.")
+    if len(found) > strategies.MOST_BINS:
+        raise ValueError(
+            f"gram must have at most {strategies.MOST_BINS} rows. Found {len(found)}."
+        )
+    wrong = ~((found >= 0) & (found <= bets.LARGEST_EXPONENT))
+    if wrong.any():
+        raise ValueError(
+            "gram, products of means over the noise's variance, must have entries in "
+            f"[0, {bets.LARGEST_EXPONENT:g}]. Found {found[wrong][0]:g}."
+        )
+    if not found.any():
+        raise ValueError("gram must have an entry above 0. Found none.")
+    apart = np.abs(found - found.T).max()
+    if apart > _ASYMMETRY * found.max():
+        raise ValueError(
+            f"gram must be symmetric. Found entries that differ by {apart:g}."
+        )
+    return found
+
+
+def _check(**numbers: Any) -> None:
+    for name, value in numbers.items():
+        if not 0 < fields.real_number(name, value) < 1:
+            raise ValueError(f"{name} must be in (0, 1). Found {value}.")
+
+
+def _check_seed(seed: Any) -> None:
+    whole = isinstance(seed, int | np.integer) and not isinstance(seed, bool)
+    if seed is not None and not (whole and seed >= 0):
+        raise TypeError(f"seed must be None or a non-negative integer. Found {seed!r}.")
