@@ -1,4 +1,4 @@
-"""What the README and the pages of docs show runs as it stands."""
+"""What the README, the pages of docs and --help show runs as it stands."""
 
 import contextlib
 import functools
@@ -68,29 +68,27 @@ def test_the_readme_shows_a_certified_bracket(own_table):
 
 
 def commands():
-    """Every use of the command that a page shows in a shell."""
-    for page in PAGES:
-        for block in blocks(page, "sh"):
-            for line in re.split("&&|\n", block.replace("\\\n", " ")):
-                if MODULE in line:
-                    yield line[line.index(MODULE) :].strip()
+    """Every use of the command that is shown, and what writes files for it."""
+    found = {}
+    shown = [block for page in PAGES for block in blocks(page, "sh")]
+    for text in [*shown, *map(command_runner.help_of, command_runner.SUBCOMMANDS)]:
+        lines = text.replace("\\\n", " ")
+        files = "\n".join(re.findall(r"^ *(printf .* > \w+\.csv)$", lines, re.M))
+        for line in re.split("&&|\n", lines):
+            if f"{MODULE} " in line:
+                found[" ".join(line[line.index(MODULE) :].split())] = files
+    return found
 
 
-def files_for(command):
-    """What a page's block writes to files before its command."""
-    for page in PAGES:
-        for block in blocks(page, "sh"):
-            if command in block.replace("\\\n", " "):
-                return "\n".join(re.findall(r"^printf .* > \w+\.csv$", block, re.M))
-    return ""
+COMMANDS = commands()
 
 
-@pytest.mark.parametrize("command", list(commands()))
+@pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_runs(command, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    lines = f"{files_for(command)}\n{command}"
-    ((status, out, _),) = command_runner.run_as_shown(capsys, lines, tmp_path)
-    assert (status, bool(out)) == (0, True)
+    lines = f"{COMMANDS[command]}\n{command}"
+    ((status, out, err),) = command_runner.run_as_shown(capsys, lines, tmp_path)
+    assert (status, bool(out), err) == (0, True, "")
 
 
 def as_rows(table):
@@ -112,7 +110,7 @@ def test_what_the_readme_prints_is_what_its_command_prints(tmp_path):
         (ROOT / "README.md").read_text(),
         re.DOTALL | re.M,
     )
-    first = next(commands())
+    first = next(iter(COMMANDS))
     assert as_rows(shown[0]) == as_rows(run_in_a_process(first, tmp_path))
 
 

@@ -54,8 +54,8 @@ bands, where bands are at most the steps; and no amplification:
 """
 _CALIBRATE = """\
 example:
-  python -m dp_accounting_ext calibrate --dataset-size 60000 --batch-size 60 \\
-      --epochs 10 --epsilon 2 --delta 1e-6
+  python -m dp_accounting_ext calibrate --dataset-size 60000 --batch-size 256 \\
+      --epochs 30 --epsilon 2 --delta 1e-6
 
 The least noise multiplier, to six digits, at which ε is certified to be at
 most the target; and the certified bounds on ε that it gives. The ways of
@@ -68,8 +68,8 @@ bounds on ε.
 """
 _STATEMENT = """\
 example:
-  python -m dp_accounting_ext statement --dataset-size 60000 --batch-size 250 \\
-      --epochs 15 --noise-multiplier 1.1 --delta 1e-6 --group-size 5
+  python -m dp_accounting_ext statement --dataset-size 60000 --batch-size 256 \\
+      --epochs 30 --noise-multiplier 1.1 --delta 1e-6 --group-size 5
 
 A text to stand beside a model: ε for one example and, with --group-size, for a
 user with so many; if an example is added or removed, and if it is replaced; for

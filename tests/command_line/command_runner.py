@@ -1,11 +1,25 @@
 """Runs the command in this process."""
 
+import contextlib
+import io
 import shlex
 import subprocess
 
 from dp_accounting_ext import command_line
 
 MODULE = "python -m dp_accounting_ext "
+SUBCOMMANDS = ["calibrate", "compare", "profile", "statement", "sweep", "trade-off"]
+SUBCOMMANDS += ["wpm"]
+
+
+def help_of(subcommand):
+    """Returns what a subcommand's --help prints; of all of them without one."""
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        try:
+            command_line.main([*subcommand.split(), "--help"])
+        except SystemExit as end:
+            assert end.code == 0
+    return out.getvalue()
 
 
 def run(capsys, arguments):

@@ -1,4 +1,4 @@
-"""What all subcommands share: one line of what is wrong, help on standard output."""
+"""What all subcommands share: one line of what is wrong, options with defaults."""
 
 import command_runner
 import pytest

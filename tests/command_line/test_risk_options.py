@@ -57,10 +57,14 @@ def test_noise_for_a_risk(capsys, options, measure, target):
     noise = row["noise_multiplier"]
     assert measure(accountant(noise))[1] <= target
     assert measure(accountant(noise * (1 - 1e-4)))[1] > target
-    status, out = printed(capsys, "calibrate", *RUN, *options)
-    assert status == 0
-    assert f"\u2264 {target:g}" in out.out
-    assert f"{noise:g}" in out.out
+
+
+def test_the_table_tells_the_target(capsys):
+    options = ["--advantage", "0.1", "--json"]
+    (row,) = json.loads(printed(capsys, "calibrate", *RUN, *options)[1].out)["results"]
+    status, out = printed(capsys, "calibrate", *RUN, *options[:-1])
+    assert status == 0 and "\u2264 0.1" in out.out
+    assert f"{row['noise_multiplier']:g}" in out.out
 
 
 def test_a_statement_of_risks_and_of_the_loop(capsys):

@@ -6,7 +6,7 @@ from command_runner import run
 import pytest
 
 COMMAND = (
-    "statement --dataset-size 2000 --batch-size 100 --epochs 3 "
+    "statement --dataset-size 6000 --batch-size 3000 --epochs 1 "
     "--noise-multiplier 1.1 --delta 1e-6"
 )
 
@@ -28,7 +28,7 @@ def test_json_has_both_bounds_of_each_row_that_was_asked_for(capsys):
     whole = json.loads(out)
     assert status == 0
     assert whole["setting"]["sampling"] == "Poisson sampling"
-    assert whole["setting"]["batch_size"] == 100
+    assert whole["setting"]["batch_size"] == 3000
     assert [row["sampling"] for row in whole["results"]] == 2 * ["Poisson sampling"]
     for row in whole["results"]:
         assert 0 < row["epsilon_lower"] <= row["epsilon_upper"]

@@ -63,19 +63,17 @@ def test_json_of_finite_numbers_is_read_back(value):
 
 @given(st.text())
 def test_a_complaint_is_one_line(message):
-    stream = io.StringIO()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sys.stderr", stream)
+    with contextlib.redirect_stderr(io.StringIO()) as stream:
         text.complain("prog", message)
     assert len(stream.getvalue().splitlines()) == 1
     assert stream.getvalue().startswith("prog: error: ")
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
-def test_letters_that_a_stream_lacks_are_replaced(monkeypatch, encoding):
+def test_letters_that_a_stream_lacks_are_replaced(encoding):
     stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
-    monkeypatch.setattr("sys.stdout", stream)
-    text.write("ε ≤ 1")
+    with contextlib.redirect_stdout(stream):
+        text.write("ε ≤ 1")
     assert stream.buffer.getvalue().decode(encoding).endswith(" 1\n")
 
 
