@@ -35,33 +35,33 @@ Unsupported = privacy_accountant.UnsupportedEventError
 
 
 def compose(event, accountant=ext.PLDAccountant):
-    return lambda _: accountant().compose(event)
+    return lambda: accountant().compose(event)
 
 
 def run(**changes):
-    return lambda _: training_run.TrainingRun(**{"steps_per_epoch": 10, **changes})
+    return lambda: training_run.TrainingRun(**{"steps_per_epoch": 10, **changes})
 
 
 def profiles(**options):
     setting = training_run.TrainingRun(1.0, 2, 1, 1, 1e-3)
-    return lambda _: curves.profiles(setting, **options)
+    return lambda: curves.profiles(setting, **options)
 
 
 def certify(event, **options):
-    return lambda _: ext.certify_by_sampling(event, **{"delta": 0.01, **options})
+    return lambda: ext.certify_by_sampling(event, **{"delta": 0.01, **options})
 
 
 def mixture(gram):
-    return lambda _: sampling_certificate.certify_mixture(gram, 0.01)
+    return lambda: sampling_certificate.certify_mixture(gram, 0.01)
 
 
 def strategy(value, steps=2):
-    return lambda _: strategies.strategy(value, steps)
+    return lambda: strategies.strategy(value, steps)
 
 
 def buffered(decays, scales):
     make = ext.MatrixAllocationEvent.from_buffered_toeplitz
-    return lambda _: make(decays, scales, 1.0, 2, 2)
+    return lambda: make(decays, scales, 1.0, 2, 2)
 
 
 def sampled_again_and_again():
@@ -89,7 +89,7 @@ CASES = [
     (compose(Gaussian(math.nan)), "noise_multiplier must be a number. Found nan."),
     (compose(Gaussian(10**400)), "noise_multiplier must be at most 1.8e308 in size."),
     (
-        lambda _: fields.real_number("epsilon", np.longdouble("1e-4000")),
+        lambda: fields.real_number("epsilon", np.longdouble("1e-4000")),
         "epsilon must be 0 or at least 5e-324 in size. Found less.",
     ),
     (compose(Gaussian(-1.0)), "noise_multiplier must be non-negative and finite."),
@@ -103,11 +103,11 @@ CASES = [
         "sampling_probability must be 0 or at least 1e-100. Found 1e-200.",
     ),
     (
-        lambda _: ext.PLDAccountant().get_true_positive_rate_bounds("x"),
+        lambda: ext.PLDAccountant().get_true_positive_rate_bounds("x"),
         "false_positive_rates must be an array of real numbers. Found dtype <U1.",
     ),
     (
-        lambda _: ext.PLDAccountant().get_true_positive_rate_bounds(2.0),
+        lambda: ext.PLDAccountant().get_true_positive_rate_bounds(2.0),
         "false_positive_rates must be in [0, 1]. Found 2.0.",
     ),
     (
@@ -144,16 +144,15 @@ CASES = [
         "events must be a sequence. Found a str.",
     ),
     (
-        lambda _: ext.PLDAccountant("ADD"),
+        lambda: ext.PLDAccountant("ADD"),
         "neighboring_relation must be a NeighboringRelation. Found 'ADD'.",
     ),
     (
-        lambda _: ext.PLDAccountant(value_discretization_interval=0.0),
+        lambda: ext.PLDAccountant(value_discretization_interval=0.0),
         "value_discretization_interval must be positive and finite. Found 0.0.",
     ),
     # studies.training_run
     (run(noise_multiplier=0.0), "noise_multiplier must be positive, from 1e-60 to"),
-    (run(noise_multiplier=1e20), "noise_multiplier must be positive, from 1e-60 to"),
     (
         run(steps_per_epoch=10**6, epochs=10**6),
         "steps_per_epoch times epochs must be at most 1000000000. Found 1000000 times",
@@ -173,109 +172,100 @@ CASES = [
         run(batches_per_record=11),
         "batches_per_record must be at most steps_per_epoch. Found 11 of 10.",
     ),
-    (run(epochs=0.0), "epochs must be positive and finite. Found 0.0."),
     (
-        lambda _: run(sampling="shuffled")(_).event,
+        lambda: run(sampling="shuffled")().event,
         "sampling must be another than 'shuffled or fixed batches' for an event: its",
     ),
     (
-        lambda _: run(sampling="shuffled")(_).accountant(ADD_OR_REMOVE),
+        lambda: run(sampling="shuffled")().accountant(ADD_OR_REMOVE),
         "neighboring_relation must be REPLACE_ONE where sampling is 'shuffled or fixed",
     ),
     (
-        lambda _: comparison.compare(training_run.TrainingRun(1.0, 10)),
+        lambda: comparison.compare(training_run.TrainingRun(1.0, 10)),
         "delta must be given. Found it missing.",
     ),
-    (lambda _: statement.claims(1.0), "run must be a TrainingRun. Found 1.0."),
+    (lambda: statement.claims(1.0), "run must be a TrainingRun. Found 1.0."),
     (
-        lambda _: comparison.compare({"delta": 1e-6}),
+        lambda: comparison.compare({"delta": 1e-6}),
         "run must be a TrainingRun. Found {'delta': 1e-06}.",
     ),
     # studies.calibration, studies.curves
     (
-        lambda _: calibration.calibrate(SETTING, -1.0),
+        lambda: calibration.calibrate(SETTING, -1.0),
         "epsilon must be positive and at most 690. Found -1.",
     ),
     (
-        lambda _: calibration.calibrate(SETTING, 1e5),
-        "epsilon must be positive and at most 690. Found 100000.",
-    ),
-    (
-        lambda _: calibration.calibrate(run(delta=1e-15)(None), 1e-12),
+        lambda: calibration.calibrate(run(delta=1e-15)(), 1e-12),
         "epsilon must be such as a noise of at most 1e+09 meets. Found",
     ),
     (profiles(epsilons=[-1.0]), "epsilons must be finite and not negative. Found [-1"),
     (profiles(num_points=2), "num_points must be at least 3 and at most 10000. Found"),
     (
-        lambda _: curves.trade_offs(SETTING, least_rate=0.0),
+        lambda: curves.trade_offs(SETTING, least_rate=0.0),
         "least_rate must be in [1e-200, 1). Found 0.0.",
     ),
     # studies.sweep
     (
-        lambda _: sweep.run_of({"colour": "red"}),
+        lambda: sweep.run_of({"colour": "red"}),
         "columns must be of noise_multiplier, steps_per_epoch,",
     ),
-    (lambda _: sweep.run_of({"delta": "x"}), "delta must be a real number. Found"),
+    (lambda: sweep.run_of({"delta": "x"}), "delta must be a real number. Found"),
     (
-        lambda _: sweep.run_of({"steps_per_epoch": "x"}),
+        lambda: sweep.run_of({"steps_per_epoch": "x"}),
         "steps_per_epoch must be an integer. Found 'x'.",
     ),
     (
-        lambda _: ext.PLDAccountant().get_delta("high"),
+        lambda: ext.PLDAccountant().get_delta("high"),
         "target_epsilon must be a real number. Found 'high'.",
     ),
     (
-        lambda _: ext.PLDAccountant().get_delta(["high"]),
+        lambda: ext.PLDAccountant().get_delta(["high"]),
         "target_epsilon must be real numbers. Found ['high'].",
     ),
     # risk, budget
-    (lambda _: risk.membership_success(NOTHING, 0.0), "prior must be in [1e-300, 1"),
-    (lambda _: risk.attack_success(NOTHING, -0.1), "baseline must be in"),
-    (lambda _: risk.advantage(0.5), "accountant must be a PLDAccountant that has comp"),
+    (lambda: risk.membership_success(NOTHING, 0.0), "prior must be in [1e-300, 1"),
+    (lambda: risk.attack_success(NOTHING, -0.1), "baseline must be in"),
+    (lambda: risk.advantage(0.5), "accountant must be a PLDAccountant that has comp"),
     (
-        lambda _: budget.calibrate(Gaussian, lambda _: None, 1.0),
+        lambda: budget.calibrate(Gaussian, lambda _: None, 1.0),
         "measure must be a real number. Found None.",
     ),
     (
-        lambda _: risk.positive_predictive_value(NOTHING, 0.0),
+        lambda: risk.positive_predictive_value(NOTHING, 0.0),
         "false_positive_rate must be positive: a test that is never wrong names",
     ),
-    (lambda _: budget.RenyiFilter(0.0, 0.1), "epsilon must be positive and finite."),
-    (lambda _: budget.GaussianFilter(1.0, 1.0), "delta must be in (0, 1). Found 1"),
+    (lambda: budget.RenyiFilter(0.0, 0.1), "epsilon must be positive and finite."),
+    (lambda: budget.GaussianFilter(1.0, 1.0), "delta must be in (0, 1). Found 1"),
     (
-        lambda _: budget.RenyiFilter(1.0, 0.1, orders=[]),
-        "orders must be one or more in [1.01, 1e6). Found ().",
-    ),
-    (
-        lambda _: budget.RenyiFilter(1.0, 0.1, orders=[1.0]),
+        lambda: budget.RenyiFilter(1.0, 0.1, orders=[1.0]),
         "orders must be one or more in [1.01, 1e6). Found (1.0,).",
     ),
     (
-        lambda _: budget.RenyiFilter(0.1, 1e-6, orders=[2.0]),
+        lambda: budget.RenyiFilter(0.1, 1e-6, orders=[2.0]),
         "epsilon must be larger, or orders others. Found 0.1 at delta 1e-06",
     ),
     (
-        lambda _: budget.RenyiFilter(1.0, 0.1).spend(dp_accounting.NonPrivateDpEvent()),
+        lambda: budget.RenyiFilter(1.0, 0.1).spend(dp_accounting.NonPrivateDpEvent()),
         "event must have no δ of its own. Found ",
     ),
     (
-        lambda _: budget.RenyiFilter(1.0, 0.1).spend(GROUP),
+        lambda: budget.RenyiFilter(1.0, 0.1).spend(GROUP),
         "event must be that of single records: the size of a group is one for all that",
     ),
     (
-        lambda _: budget.GaussianFilter(1.0, 0.1).spend(Gaussian(0.0)),
+        lambda: budget.GaussianFilter(1.0, 0.1).spend(Gaussian(0.0)),
         "noise_multiplier must be positive. Found 0.",
     ),
     (
-        lambda _: budget.remaining(NOTHING, Gaussian(1.0), -1.0, 0.1),
+        lambda: budget.remaining(NOTHING, Gaussian(1.0), -1.0, 0.1),
         "epsilon must be non-negative. Found -1.0",
     ),
     (
-        lambda _: budget.calibrate(Gaussian, risk.advantage, 1.0),
+        lambda: budget.calibrate(Gaussian, risk.advantage, 1.0),
         "target must be such as noise is needed for. Found 1",
     ),
     (
-        lambda _: budget.calibrate(Gaussian, risk.advantage, -1.0),
+        lambda: budget.calibrate(Gaussian, risk.advantage, -1.0),
         "target must be such as a noise of at most ",
     ),
     # sampling_certificate
@@ -358,110 +348,106 @@ CASES = [
     ),
     # wpm.checks
     (
-        lambda _: fields.number_array("cost", [[1], [1, 2]]),
+        lambda: fields.number_array("cost", [[1], [1, 2]]),
         "Found rows of unequal lengths.",
     ),
     (
-        lambda _: fields.number_array("cost", ["a"]),
+        lambda: fields.number_array("cost", ["a"]),
         "cost must be an array of real numbers.",
     ),
-    (lambda _: checks.cost([1.0]), "cost must be a matrix with a row for each input"),
-    (lambda _: checks.cost([[-1.0]]), "cost must be non-negative and finite. Found -1"),
-    (lambda _: checks.order(0), "order must be at least 1 and finite. Found 0."),
+    (lambda: checks.cost([1.0]), "cost must be a matrix with a row for each input"),
+    (lambda: checks.cost([[-1.0]]), "cost must be non-negative and finite. Found -1"),
+    (lambda: checks.order(0), "order must be at least 1 and finite. Found 0."),
     (
-        lambda _: checks.largest_distance("points", 61.0, 1000.0),
+        lambda: checks.largest_distance("points", 61.0, 1000.0),
         "points must be such that distances to the order 1000 are up to 1e-200 to "
         "1e+200. Found a distance of up to 61; take another unit, or a smaller order.",
     ),
     (
-        lambda _: checks.cost(np.full((2, 2), 1e-300)),
+        lambda: checks.cost(np.full((2, 2), 1e-300)),
         "cost must have a largest entry from 1e-200 to 1e+200, or zeros alone. "
         "Found 1e-300; take another unit.",
     ),
     (
-        lambda _: checks.cost([np.ma.masked_array([1.0, 2.0], [0, 1])]),
+        lambda: checks.cost([np.ma.masked_array([1.0, 2.0], [0, 1])]),
         "cost must be an array of real numbers. Found a masked array, whose hidden "
         "entries would count; fill them in.",
     ),
     (
-        lambda _: checks.points("points", np.zeros((2, 0))),
+        lambda: checks.points("points", np.zeros((2, 0))),
         "points must be a list of points, one at least. Found none.",
     ),
     (
-        lambda _: checks.points("points", np.zeros((2, 2, 1))),
+        lambda: checks.points("points", np.zeros((2, 2, 1))),
         "points must be a list of points. Found shape (2, 2, 1).",
     ),
     (
-        lambda _: checks.points("points", [math.inf]),
+        lambda: checks.points("points", [math.inf]),
         "points must be finite. Found inf at index 0.",
     ),
-    (lambda _: checks.lengths([0.0]), "lengths must be positive and finite. Found 0.0"),
-    (lambda _: checks.epsilon(0), "epsilon must be positive and finite. Found 0."),
-    (lambda _: checks.epsilon(1e-15), "epsilon must be at least 1e-12. Found 1e-15."),
-    (lambda _: checks.epsilon(200), "epsilon must be at most 160. Found 200."),
-    (lambda _: checks.relative_gap(0.0), "relative_gap must be in (0, 1). Found 0.0."),
-    (lambda _: checks.metric("far"), "metric must be one of euclidean, cityblock, che"),
+    (lambda: checks.lengths([0.0]), "lengths must be positive and finite. Found 0.0"),
+    (lambda: checks.epsilon(0), "epsilon must be positive and finite. Found 0."),
+    (lambda: checks.epsilon(1e-15), "epsilon must be at least 1e-12. Found 1e-15."),
+    (lambda: checks.epsilon(200), "epsilon must be at most 160. Found 200."),
+    (lambda: checks.relative_gap(0.0), "relative_gap must be in (0, 1). Found 0.0."),
+    (lambda: checks.metric("far"), "metric must be one of euclidean, cityblock, che"),
     (
-        lambda _: calibration.calibrate(SETTING, 1.5, risk.advantage),
+        lambda: calibration.calibrate(SETTING, 1.5, risk.advantage),
         "target must be positive and at most 1. Found 1.5.",
     ),
-    (lambda _: checks.base_measure([1.0], 2, 1.0), "base_measure must have an entry"),
-    (lambda _: checks.base_measure([-1.0], 1, 1.0), "base_measure must be non-negati"),
-    (lambda _: checks.base_measure([9.0], 1, 1.0), "base_measure must have a sum in"),
+    (lambda: checks.base_measure([1.0], 2, 1.0), "base_measure must have an entry"),
+    (lambda: checks.base_measure([-1.0], 1, 1.0), "base_measure must be non-negati"),
+    (lambda: checks.base_measure([9.0], 1, 1.0), "base_measure must have a sum in"),
     (
-        lambda _: checks.largest_masses([[1.0]], 1.0),
+        lambda: checks.largest_masses([[1.0]], 1.0),
         "largest_masses must be a list of at most 4096 masses. Found shape (1, 1).",
     ),
     (
-        lambda _: checks.largest_masses([0.0], 1.0),
+        lambda: checks.largest_masses([0.0], 1.0),
         "largest_masses must be positive and finite. Found 0.0.",
     ),
     (
-        lambda _: checks.largest_masses([0.1, 0.2], 1.0),
+        lambda: checks.largest_masses([0.1, 0.2], 1.0),
         "largest_masses must fall. Found one above that before it.",
     ),
     (
-        lambda _: checks.largest_masses([0.7, 0.7], 1.0),
+        lambda: checks.largest_masses([0.7, 0.7], 1.0),
         "largest_masses must have a sum of at most total_mass, 1. Found 1.4.",
     ),
     # accountants
     (
-        lambda _: ext.PLDAccountant().get_gdp_parameter_estimate([0.9]),
+        lambda: ext.PLDAccountant().get_gdp_parameter_estimate([0.9]),
         "false_positive_rates must have one in (0, 1/2]. Found none.",
     ),
     (
-        lambda _: ext.PLDAccountant().get_gdp_parameter_bounds(
+        lambda: ext.PLDAccountant().get_gdp_parameter_bounds(
             least_false_positive_rate=0.9
         ),
         "least_false_positive_rate must be in [1e-200, 0.5]. Found 0.9.",
     ),
     (
-        lambda _: ext.RdpAccountant().get_epsilon(-1.0),
+        lambda: ext.RdpAccountant().get_epsilon(-1.0),
         "target_delta must be non-negative. Found -1.0.",
     ),
     (
-        lambda _: ext.RdpAccountant().get_delta(-1.0),
+        lambda: ext.RdpAccountant().get_delta(-1.0),
         "target_epsilon must be non-negative. Found -1.0.",
     ),
-    (lambda _: ext.RdpAccountant([0.5]), "orders must be at least 1. Found 0.5."),
+    (lambda: ext.RdpAccountant([0.5]), "orders must be at least 1. Found 0.5."),
     (
-        lambda _: ext.RdpAccountant([]),
+        lambda: ext.RdpAccountant([]),
         "orders must hold at least one order. Found none",
     ),
 ]
 
 
-def message_of(provoke, folder):
-    with pytest.raises((TypeError, ValueError)) as error:
-        provoke(folder)
-    return str(error.value)
-
-
 @pytest.fixture(scope="module")
-def messages(tmp_path_factory):
+def messages():
     found = []
-    for number, (provoke, _) in enumerate(CASES):
-        found.append(message_of(provoke, tmp_path_factory.mktemp(str(number))))
+    for provoke, _ in CASES:
+        with pytest.raises((TypeError, ValueError)) as error:
+            provoke()
+        found.append(str(error.value))
     return found
 
 

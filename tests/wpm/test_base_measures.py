@@ -2,7 +2,6 @@
 
 from hypothesis import given
 from hypothesis import settings
-from hypothesis import strategies as st
 import mpmath
 import numpy as np
 import pytest
@@ -39,8 +38,8 @@ def test_rows_that_are_not_kept_give_the_same(monkeypatch):
     cost = costs.DenseCost(generator.random((9, 7)))
     measure = generator.random(7)
     kept = worst_cases.PointCosts(cost, 1.0)
-    monkeypatch.setattr(worst_cases, "_KEPT", 0)
-    monkeypatch.setattr(worst_cases, "_TOGETHER", 20)
+    for name, value in {"_KEPT": 0, "_TOGETHER": 20}.items():
+        monkeypatch.setattr(worst_cases, name, value)
     fresh = worst_cases.PointCosts(cost, 1.0)
     np.testing.assert_array_equal(kept.values(measure), fresh.values(measure))
     some = np.array([5, 2, 8, 0])
@@ -69,7 +68,9 @@ def test_uniform_is_the_best_of_its_kind(seed):
 def test_landmarks_bound_the_worst_case(monkeypatch, order):
     """Above the truth, by at most what the metric leaves open."""
     cost = wpm.PointCost(np.random.default_rng(0).random((150, 2)), order=order)
+    dense = costs.DenseCost(np.random.default_rng(0).random((40, 3)))
     truth = wpm.uniform_base_measure(cost, 2.0)
+    worst_of_all = worst_cases.worst_case_cost(np.full(3, 0.4), dense, 2.0)
     monkeypatch.setattr(worst_cases, "MOST_PAIRS", 0)
     places, radius = worst_cases.choose_landmarks(cost)
     distances = cost.rows(places).min(axis=0) ** (1 / order)
@@ -79,14 +80,10 @@ def test_landmarks_bound_the_worst_case(monkeypatch, order):
     worst = worst_cases.PointCosts(cost, 2.0).values(np.e * found.base_measure).max()
     assert truth.value <= worst <= found.value
     assert found.value ** (1 / order) <= truth.value ** (1 / order) + 0.35
-
-
-def test_what_is_no_metric_is_looked_at_whole(monkeypatch):
-    cost = costs.DenseCost(np.random.default_rng(0).random((40, 3)))
-    truth = worst_cases.worst_case_cost(np.full(3, 0.4), cost, 2.0)
-    monkeypatch.setattr(worst_cases, "MOST_PAIRS", 0)
-    assert worst_cases.choose_landmarks(cost)[1] == np.inf
-    assert worst_cases.worst_case_cost(np.full(3, 0.4), cost, 2.0) == truth
+    # What is no metric is looked at whole.
+    assert worst_cases.choose_landmarks(dense)[1] == np.inf
+    found = worst_cases.worst_case_cost(np.full(3, 0.4), dense, 2.0)
+    assert found == worst_of_all
 
 
 @settings(max_examples=20, deadline=None)
@@ -171,21 +168,14 @@ def sphere_truth(dimension, epsilon, order):
         return float(1 / (low + (high - low) * cap(lower)))
 
 
-@pytest.mark.parametrize("dimension", [1, 2, 9, 50])
-@pytest.mark.parametrize("epsilon", [0.01, 1.0, 8.0, 40.0])
+@pytest.mark.parametrize("dimension", [1, 2, 50])
+@pytest.mark.parametrize("epsilon", [0.01, 1.0, 40.0])
 @pytest.mark.parametrize("order", [1, 2, 3.5])
 def test_sphere_to_twelve_digits(dimension, epsilon, order):
     scale = sphere_truth(dimension, epsilon, order)
     assert wpm.sphere_scale(dimension, epsilon, order) == pytest.approx(
         scale, rel=1e-12
     )
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.integers(1, 60), st.floats(0.01, 40), st.floats(1, 9), st.floats(0.05, 3))
-def test_sphere_scale_falls_with_the_order(dimension, epsilon, order, more):
-    lower = wpm.sphere_scale(dimension, epsilon, order + more)
-    assert lower < wpm.sphere_scale(dimension, epsilon, order) * (1 + 1e-13)
 
 
 @pytest.mark.parametrize(

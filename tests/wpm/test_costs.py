@@ -65,15 +65,11 @@ def test_counts_are_at_the_nearest_point(metric):
             r"latitudes in \[-90, 90\].* in column 1 of 2. Found 91 beyond",
         ),
         ([[1.0]], {"metric": "haversine"}, ValueError, "points must have two columns"),
-        ([[math.nan, 0.0]], {}, ValueError, "points must be finite"),
         ([], {}, ValueError, "points must be a list of points"),
-        ([["a", "b"]], {}, TypeError, "points must be an array of real numbers"),
         ([[1.0, 2.0]], {"outputs": [[1.0]]}, ValueError, "of one dimension"),
         ([[1.0, 2.0]], {"metric": "far"}, ValueError, "metric must be .* Found 'far'"),
-        ([[1.0, 2.0]], {"metric": None}, ValueError, "metric must be .* Found None"),
         ([[1.0], [0.0]], {"metric": "cosine"}, ValueError, "points must have a direct"),
         ([1.0], {"order": 0.5}, ValueError, "order must be at least 1"),
-        ([1.0], {"order": None}, TypeError, "order must be a real number"),
         ([1e308, -1e308], {}, ValueError, "1e-200 to 1e.200. Found.* inf"),
         ([[1.0], [math.inf]], {}, ValueError, "points must be .* inf at index 1"),
         (
@@ -214,11 +210,6 @@ def test_parallel_edges_count_as_the_shortest():
     [
         (np.eye(2), TypeError, "graph must be a scipy sparse matrix"),
         (sparse.csr_matrix((2, 3)), ValueError, r"graph must be square.*\(2, 3\)"),
-        (
-            sparse.csr_matrix([[0, -1.0], [0, 0]]),
-            ValueError,
-            "lengths must be positive",
-        ),
         (sparse.csr_matrix((2, 2)), ValueError, "graph must be connected. Found 2"),
     ],
 )

@@ -38,11 +38,7 @@ def test_event_goes_through_its_named_tuple(event):
         (Event(1.0, 3.0), ValueError, "total_mass must be in .* Found 3; scale it"),
         (Event(1.0, "1"), TypeError, "total_mass must be a real number"),
         (Event(1.0, 1.0, 0.5), ValueError, "largest_masses must be a list"),
-        (Event(1.0, 1.0, "ab"), TypeError, "largest_masses must be an array of real"),
-        (Event(1.0, 1.0, [0.0]), ValueError, "must be positive and finite. Found 0.0"),
-        (Event(1.0, 1.0, [np.nan]), ValueError, "positive and finite. Found nan"),
         (Event(1.0, 1.0, [0.2, 0.3]), ValueError, "largest_masses must fall"),
-        (Event(1.0, 1.0, [0.9, 0.2]), ValueError, "at most total_mass, 1. Found 1.1"),
         (Event(1.0, 1.0, [1e-9] * 5000), ValueError, "at most 4096 masses"),
     ],
 )

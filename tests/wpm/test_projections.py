@@ -24,11 +24,6 @@ def test_a_batch_is_its_users():
         assert batch.gap[place] == single.gap
 
 
-def test_costs_of_zero_leave_nothing_to_do():
-    found = wpm.project([0.25, 0.75], np.zeros((2, 3)), np.full(3, 1 / 3), 1.0)
-    assert found.value == 0.0 and found.converged
-
-
 @settings(max_examples=60, deadline=None)
 @given(wpm_oracles.seeds)
 def test_any_prices_bound_the_least_cost(seed):

@@ -88,59 +88,56 @@ def test_the_cost_is_known_before_the_draw(name):
             assert reached <= expected.worst * (1 + 1e-9)
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [
-        lambda *_, **__: 1 / 0,
-        lambda *_, **__: (_ for _ in ()).throw(MemoryError),
-        lambda *_, **__: None,
-    ],
-)
-def test_a_failing_solver_changes_nothing_but_the_law(monkeypatch, fault):
+USERS = np.random.default_rng(0).dirichlet(np.ones(9), size=4)
+
+
+@pytest.fixture
+def weights_after(monkeypatch):
+    """The weights of users where a function changes what the solver finds."""
+    mechanism, solve = mechanisms()["uniform"], exact_projection.ExactSolver.solve
+
+    def weights(change):
+        def solved(*arguments):
+            return change(solve(*arguments), arguments[-1])
+
+        monkeypatch.setattr(exact_projection.ExactSolver, "solve", solved)
+        mechanism.sample(USERS)
+        return mechanism.integer_weights(USERS), mechanism.integer_bounds
+
+    return weights
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError, MemoryError, None])
+def test_a_failing_solver_changes_nothing_but_the_law(weights_after, error):
     """No exception, and weights that no input has a part in."""
-    mechanism = mechanisms()["uniform"]
-    users = np.random.default_rng(0).dirichlet(np.ones(9), size=3)
-    monkeypatch.setattr(exact_projection.ExactSolver, "solve", fault)
-    weights = mechanism.integer_weights(users)
-    expected = np.tile(mechanism.integer_bounds.public_weights, (3, 1))
-    np.testing.assert_array_equal(weights, expected)
-    mechanism.sample(users)
+
+    def fault(found, masses):
+        if error is not None:
+            raise error
+
+    weights, bounds = weights_after(fault)
+    np.testing.assert_array_equal(weights, np.tile(bounds.public_weights, (4, 1)))
 
 
-def test_a_failing_program_fails_for_its_user_alone(monkeypatch):
-    mechanism = mechanisms()["uniform"]
-    users = np.random.default_rng(0).dirichlet(np.ones(9), size=3)
-    good = mechanism.integer_weights(users)
-    solve = exact_projection.ExactSolver.solve
-
-    def sometimes(solver, inputs, masses):
-        if (masses == users[1]).all():
+def test_a_failing_program_fails_for_its_user_alone(weights_after):
+    def sometimes(found, masses):
+        if (masses == USERS[1]).all():
             raise linear_program.SolverError("no")
-        return solve(solver, inputs, masses)
+        return found
 
-    monkeypatch.setattr(exact_projection.ExactSolver, "solve", sometimes)
-    found = mechanism.integer_weights(users)
-    public = mechanism.integer_bounds.public_weights
-    np.testing.assert_array_equal(found, [good[0], public, good[2]])
+    good = mechanisms()["uniform"].integer_weights(USERS)
+    weights, bounds = weights_after(sometimes)
+    np.testing.assert_array_equal(weights, [good[0], bounds.public_weights, *good[2:]])
 
 
-@pytest.mark.parametrize(
-    "nonsense",
-    [np.nan, np.inf, -1.0, 0.0, 1e300],
-)
-def test_a_solver_that_returns_nonsense_stays_private(monkeypatch, nonsense):
-    mechanism = mechanisms()["uniform"]
-    users = np.random.default_rng(0).dirichlet(np.ones(9), size=4)
-    solve = exact_projection.ExactSolver.solve
-
-    def spoiled(solver, inputs, masses):
-        found = solve(solver, inputs, masses)
+@pytest.mark.parametrize("nonsense", [np.nan, np.inf, -1.0, 0.0, 1e300])
+def test_a_solver_that_returns_nonsense_stays_private(weights_after, nonsense):
+    def spoiled(found, masses):
         found.distribution[int(10 * masses[0])] = nonsense
         return found
 
-    monkeypatch.setattr(exact_projection.ExactSolver, "solve", spoiled)
-    weights = mechanism.integer_weights(users)
-    wpm_oracles.assert_private(weights, mechanism.integer_bounds.total, 2.0)
+    weights, bounds = weights_after(spoiled)
+    wpm_oracles.assert_private(weights, bounds.total, 2.0)
 
 
 @contextlib.contextmanager

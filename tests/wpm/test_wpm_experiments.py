@@ -1,25 +1,11 @@
 """The experiments, on small made-up data of the real files' shape."""
 
-import importlib.util
-import pathlib
-
 import matplotlib
 import numpy as np
-import pytest
-
-ROOT = pathlib.Path(__file__).parents[2]
+import wpm_experiments as experiments
 
 
-@pytest.fixture(scope="module")
-def experiments():
-    path = ROOT / "benchmarks" / "wpm_experiments.py"
-    found = importlib.util.spec_from_file_location("wpm_experiments", path)
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
-    return module
-
-
-def test_films(experiments, tmp_path):
+def test_films(tmp_path):
     experiments.write_films(tmp_path, users=40, films=80)
     films = experiments.read_films(tmp_path)
     assert films.ratings.shape == (40, 80) and films.genres.shape == (80, 19)
@@ -31,20 +17,19 @@ def test_films(experiments, tmp_path):
     assert high["WPM"] > 1.1 * low["WPM"]
 
 
-def test_ring(experiments, capsys):
+def test_ring(capsys):
     experiments.run_ring(5.0)
     rows = capsys.readouterr().out.splitlines()
     means = [float(row[14:].split()[0]) for row in rows[1:5]]
     assert means[0] < 0.6 * means[2] < 0.6 * means[3]
 
 
-def test_made_up_data_go_through(experiments, tmp_path, capsys, monkeypatch):
+def test_made_up_data_go_through(tmp_path, capsys, monkeypatch):
     """Figures 2 to 4 in little, with progress and a limit for what is learned."""
     matplotlib.use("Agg")
-    monkeypatch.setattr(experiments, "GRID_EPSILONS", (4.0,))
-    monkeypatch.setattr(experiments, "GRID", 6)
-    monkeypatch.setattr(experiments, "EPSILONS", (2.0,))
-    monkeypatch.setattr(experiments, "SCALES", 2)
+    little = {"GRID_EPSILONS": (4.0,), "GRID": 6, "EPSILONS": (2.0,), "SCALES": 2}
+    for name, value in little.items():
+        monkeypatch.setattr(experiments, name, value)
     checkins, maps = tmp_path / "checkins.txt", tmp_path / "maps.png"
     experiments.write_checkins(checkins, users=12)
     experiments.run_gowalla(

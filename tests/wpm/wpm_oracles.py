@@ -10,7 +10,6 @@ from scipy import sparse
 
 from dp_accounting_ext.wpm import checks
 from dp_accounting_ext.wpm import costs
-from dp_accounting_ext.wpm import private_rows
 from dp_accounting_ext.wpm.projections import exact_projection
 from dp_accounting_ext.wpm.projections import ldp_polytope
 
@@ -209,11 +208,6 @@ def assert_private(weights, total, epsilon):
     for column in columns:
         assert min(column) >= 0
         assert Fraction(max(column)) <= bound * min(column)
-
-
-def users_of(*rows):
-    """Distributions as a mechanism reads them."""
-    return private_rows.read("mu", np.array(rows), len(rows[0]))
 
 
 def exact(masses, cost, polytope):
