@@ -169,47 +169,6 @@ def _laplace_density(x: mpmath.mpf) -> mpmath.mpf:
     return mpmath.exp(-abs(x)) / 2
 
 
-def _gaussian_crossing(
-    p: Sequence[tuple[mpmath.mpf, mpmath.mpf]],
-    q: Sequence[tuple[mpmath.mpf, mpmath.mpf]],
-    level: mpmath.mpf,
-) -> mpmath.mpf | None:
-    """Returns where p/q crosses a level, to 30 digits; none if that is not shown.
-
-    The error of δ is of the second order in it. Of both densities e^{−x²/2} cancels.
-    """
-    parts = [
-        [(s, mpmath.log(w) - s * s / 2) for s, w in mixture if w] for mixture in (p, q)
-    ]
-    floats = [np.array(part, dtype=float).T for part in parts]
-    goal = float(mpmath.log(level))
-    low, high = -200.0, 200.0
-    for _ in range(60):
-        middle = (low + high) / 2
-        logs = [np.logaddexp.reduce(s * middle + w) for s, w in floats]
-        if logs[0] - logs[1] < goal:
-            low = middle
-        else:
-            high = middle
-
-    def excess(x: mpmath.mpf) -> mpmath.mpf:
-        above, below = (
-            mpmath.fsum(mpmath.exp(s * x + w) for s, w in part) for part in parts
-        )
-        return mpmath.log(above / below) - mpmath.log(level)
-
-    if not -199 < low < 199:
-        return None
-    try:
-        found = mpmath.findroot(
-            excess, (low - 1e-9, high + 1e-9), solver="secant", tol=1e-70, verify=False
-        )
-    except (ValueError, ZeroDivisionError):
-        return None
-    step = mpmath.mpf(10) ** -30
-    return found if excess(found - step) < 0 < excess(found + step) else None
-
-
 def _summing_to_one(
     shifts: Sequence[tuple[float, float]],
 ) -> list[tuple[mpmath.mpf, mpmath.mpf]]:
@@ -257,17 +216,18 @@ def _shift_mixture_deltas(
             return sum(w * below_of(x - s) for s, w in mixture)
 
         def crossing(level: mpmath.mpf) -> mpmath.mpf:
-            found = None if laplace else _gaussian_crossing(p, q, level)
-            if found is not None:
-                return found
-            low, high = mpmath.mpf(-200), mpmath.mpf(200)
-            for _ in range(110):
-                middle = (low + high) / 2
-                if density(p, middle) < level * density(q, middle):
-                    low = middle
-                else:
-                    high = middle
-            return low
+            """To 30 digits: the error of δ is of the second order in it."""
+
+            def excess(x: mpmath.mpf) -> mpmath.mpf:
+                return mpmath.log(density(p, x) / density(q, x) / level)
+
+            ends = mpmath.mpf(-200), mpmath.mpf(200)
+            if excess(ends[0]) >= 0 or excess(ends[1]) <= 0:
+                return ends[excess(ends[0]) < 0]
+            solver = "bisect" if laplace else "illinois"  # Of plateaus, and of none.
+            return mpmath.findroot(
+                excess, ends, solver=solver, tol=1e-30, maxsteps=200, verify=False
+            )
 
         kappa = mpmath.exp(mpmath.mpf(epsilon))
         at = crossing(kappa)

@@ -37,22 +37,6 @@ def chances(parameter):
     return [(1 - flip, flip), (flip, 1 - flip)]
 
 
-def natural_filter(epsilon, delta):
-    """What is unsound: δ of the events on the path, as if they had been planned."""
-
-    def fits(path):
-        losses = np.zeros(1)
-        masses = np.ones(1)
-        for parameter in path:
-            flip = parameter / 2
-            loss = math.log((1 - flip) / flip)
-            losses = np.concatenate([losses + loss, losses - loss])
-            masses = np.concatenate([masses * (1 - flip), masses * flip])
-        return (masses * np.maximum(-np.expm1(epsilon - losses), 0)).sum() <= delta
-
-    return fits
-
-
 def renyi_filter(epsilon, delta, **options):
     start = budget.RenyiFilter(
         epsilon, delta, neighboring_relation=Relation.REPLACE_ONE, **options
@@ -105,18 +89,12 @@ def test_the_best_adversary_of_a_renyi_filter_stays_within_the_budget(
     assert share * delta < found <= delta
 
 
-def test_the_best_adversary_of_the_natural_filter_does_not():
-    """Why a PLD accountant is no filter."""
-    epsilon, delta = 1.0, 0.1
-    assert largest_delta(natural_filter(epsilon, delta), epsilon, 5) > 1.15 * delta
-
-
-def test_ten_thousand_sequences_of_gaussian_noise_are_within_the_budget():
+def test_two_thousand_sequences_of_gaussian_noise_are_within_the_budget():
     """Noise that follows what came out; the path's δ has a closed form."""
     rng = np.random.default_rng(1)
     for epsilon, delta in ((0.5, 1e-3), (3.0, 1e-8)):
         start, precisions = budget.GaussianFilter(epsilon, delta), []
-        for _ in range(5000):
+        for _ in range(1000):
             filtered, precision, noise = copy.copy(start), 1e-30, 2.0
             for _ in range(15):
                 noise *= math.exp(rng.normal())
@@ -189,8 +167,6 @@ def test_what_a_filter_does_not_take():
     for event in (group, dp_accounting.ComposedDpEvent([Gaussian(9.0), group])):
         with pytest.raises(ValueError, match="single records"):
             renyi.spend(event)
-    with pytest.raises(ValueError, match="no δ of its own"):
-        renyi.spend(dp_accounting.NonPrivateDpEvent())
     assert renyi.spent == gaussian.spent == 0
     for event in (Gaussian(-1.0), Gaussian(math.nan)):
         with pytest.raises(ValueError, match="noise_multiplier"):

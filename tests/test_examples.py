@@ -5,6 +5,7 @@ import pathlib
 import sys
 
 import dp_accounting
+import matplotlib
 import numpy as np
 import pytest
 
@@ -22,6 +23,7 @@ def example(name):
 
 
 dp_sgd = example("dp_sgd_balls_and_bins")
+private_places = example("private_places")
 
 
 def small(**changes):
@@ -76,9 +78,30 @@ def test_what_it_prints(capsys):
 
 def test_the_gallerys_pictures_are_drawn(tmp_path, capsys):
     gallery = example("gallery")
-    gallery.main(["--folder", str(tmp_path), "--points", "3"])
+    gallery.main(["--folder", str(tmp_path), "--points", "2"])
     names = {path.name for path in tmp_path.iterdir()}
     assert names == {"trade_off.png", "calibration.png"}
     page = (FOLDER.parent / "index.md").read_text(encoding="utf-8")
     assert all(f"]({name})" in page for name in names)
     assert "wrote" in capsys.readouterr().out
+
+
+def test_a_small_city(capsys, tmp_path):
+    matplotlib.use("Agg")
+    picture = tmp_path / "city.png"
+    arguments = ["--users", "6", "--seed", "1", "--picture", str(picture)]
+    private_places.main(arguments)
+    first = capsys.readouterr().out
+    assert first.startswith("6 places released, one each, of 1500")
+    assert "a draw is 4-private" in first
+    assert picture.stat().st_size > 1000
+    private_places.main(arguments[:4])
+    assert capsys.readouterr().out == first
+
+
+def test_traces_are_around_two_places():
+    city, traces = private_places.make_city(np.random.default_rng(0), 3, places=50)
+    assert city.shape == (50, 2) and len(traces) == 3
+    for trace in traces:
+        away = (trace[:, None] - city) * private_places.SCALE
+        assert np.linalg.norm(away, axis=2).min(axis=1).max() < 1

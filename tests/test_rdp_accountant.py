@@ -41,7 +41,7 @@ class TestGroups:
         [
             (Group(16, EVENT), Gaussian(1.0)),
             (Group(16, EVENT), SelfComposed(Composed([Gaussian(1.0), EVENT]), 2)),
-            (Group(4, Allocation(Gaussian(1.0), 1, 5)), Allocation(EVENT, 1, 3)),
+            (Group(2, Allocation(Gaussian(1.0), 1, 3)), Allocation(EVENT, 1, 2)),
             (Group(16, EVENT), Group(4, EVENT)),
         ],
     )
@@ -97,8 +97,6 @@ class TestLimits:
         ours.compose(dp_accounting.LaplaceDpEvent(1.0))
         assert not np.isnan(ours.rdp).any()
         assert ours.rdp[2] == math.inf
-        with pytest.raises(ValueError, match="at least one order"):
-            accountant(orders=[])
 
 
 def test_arrays_have_the_answers_of_numbers():
@@ -112,5 +110,3 @@ def test_arrays_have_the_answers_of_numbers():
     found = accountant.get_delta([0.0, 1.0])
     assert found.tolist() == [accountant.get_delta(e) for e in (0.0, 1.0)]
     assert type(accountant.get_delta(1)) is float
-    with pytest.raises(ValueError, match="target_delta must be non-negative"):
-        accountant.get_epsilon([1e-3, -1.0])

@@ -76,6 +76,7 @@ UNKNOWN = [
 def test_what_is_unknown_is_refused_wherever_it_stands(event):
     accountant = ext.PLDAccountant().compose(dp_accounting.NoOpDpEvent())
     assert not accountant.supports(event)
+    assert not ext.RdpAccountant().supports(event)
     error = privacy_accountant.UnsupportedEventError
     with pytest.raises(error, match=r"correlation|weight|caused by subevent \w+Event"):
         accountant.compose(event)
@@ -90,6 +91,7 @@ def test_a_field_of_its_default_means_what_it_meant():
     for event in (CorrelatedEvent(2.0), WeightedComposedEvent([Gaussian(2.0)])):
         found = ext.PLDAccountant().compose(event, 3).get_epsilon(1e-6)
         assert found == expected
+        assert ext.RdpAccountant().supports(event)
 
 
 def test_a_known_event_with_one_more_field(own_table):
@@ -121,17 +123,27 @@ class Newer(module.PLDAccountant):
     def zcdp(self):
         return 0.0
 
+    @classmethod
+    def made(cls):
+        return cls()
+
+    @staticmethod
+    def helper():
+        return 0.0
+
 module.PLDAccountant = Newer
 import dp_accounting_ext as ext
 
 accountant = ext.PLDAccountant().compose(dp_accounting.GaussianDpEvent(1.0))
 assert isinstance(accountant, Newer)
 assert not hasattr(accountant, "_extra_delta")
-for name in ("get_extra_delta", "zcdp", "limit"):
-    try:
-        getattr(accountant, name)
-    except AttributeError as error:
-        print(error)
+for name in ("get_extra_delta", "zcdp", "limit", "made", "helper"):
+    for owner in (accountant, ext.PLDAccountant):
+        try:
+            getattr(owner, name)
+        except AttributeError as error:
+            print(error)
+assert Newer.made().zcdp == Newer.helper() == Newer().get_extra_delta() == 0.0
 
 class Own(ext.PLDAccountant):
     def get_extra_delta(self):
@@ -153,11 +165,13 @@ def test_methods_and_state_that_are_unknown():
         text=True,
     )
     assert done.returncode == 0, done.stderr
-    lines = done.stdout.splitlines()
-    for name, line in zip(("get_extra_delta", "zcdp", "limit"), lines, strict=False):
-        assert line.startswith(f"`{name}` is not supported: it is of the installed")
+    *lines, found = done.stdout.splitlines()
+    names = ["get_extra_delta", "zcdp", "limit", "made", "helper"]
+    for name, *both in zip(names, lines[::2], lines[1::2], strict=True):
+        for line in both:
+            assert line.startswith(f"`{name}` is not supported: it is of the installed")
     expected = ext.PLDAccountant().compose(Gaussian(1.0)).get_epsilon(1e-6)
-    assert float(lines[3]) == expected
+    assert float(found) == expected
 
 
 def test_no_public_name_of_the_library_is_left_to_chance():

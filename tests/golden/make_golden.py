@@ -291,7 +291,7 @@ def powers() -> Iterator[Row]:
         if rate < 1e-280:
             one = Schedule([Gaussian(sigma)], [1], 1)
             yield row_of("power", one, rate, low, high)
-        if rate < 1e-280 and sigma < 0.5:
+        if rate in (1e-290, 5e-324) and sigma < 0.5:
             both = Composed([Gaussian(sigma), hardly])
             yield row_of("power", both, rate, low, arb(1))
     for rate, scale in itertools.product((1e-9, 0.01, 0.29, 0.4, 0.7), (0.5, 2.0)):

@@ -224,7 +224,7 @@ def test_cells_of_thousands_of_nats_leave_lower_laws_numbers():
         assert deltas[-1] == 0
 
 
-@pytest.mark.parametrize(("steps", "count"), [(2, 1), (2, 20), (30, 20)])
+@pytest.mark.parametrize(("steps", "count"), [(2, 1), (2, 20), (30, 5)])
 def test_rare_events_of_few_steps_are_as_tight_as_others(steps, count):
     """Sums of few ratios come near zero: these cells must not end there."""
     step = ext.RandomAllocationEvent(dp_accounting.GaussianDpEvent(1.0), 1, steps)

@@ -1,4 +1,4 @@
-"""Brackets that were wide once: of hundreds of mechanisms, of atoms at the middle."""
+"""Brackets that were wide once: of a hundred mechanisms, of atoms at the middle."""
 
 import dp_accounting
 import numpy as np
@@ -13,7 +13,7 @@ Bound = dominating_pair.Bound
 
 def test_mechanisms_that_differ_are_as_tight_as_runs_of_one():
     accountant = ext.PLDAccountant()
-    for share in np.linspace(0, 1, 200):
+    for share in np.linspace(0, 1, 100):
         noise = dp_accounting.GaussianDpEvent(0.7 + 2 * share)
         accountant.compose(dp_accounting.PoissonSampledDpEvent(0.01, noise))
     lower, upper = accountant.get_epsilon_bounds(1e-6)

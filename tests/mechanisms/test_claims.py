@@ -11,6 +11,7 @@ from hypothesis import example
 from hypothesis import given
 from hypothesis import settings
 from hypothesis import strategies as st
+import lawful
 import mechanism_laws
 import numpy as np
 import pytest
@@ -199,7 +200,11 @@ def test_claims_of_single_mechanisms(mechanism):
     mechanism_laws.assert_claims(mechanism, EPSILONS)
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=lawful.EXAMPLES or 10,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
 @example(chained.chain(additive_noise.Gaussian(1.0), 1, 2))
 @given(around(SINGLE))
 def test_claims_of_mechanisms_made_of_others(mechanism):

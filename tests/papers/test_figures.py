@@ -12,15 +12,16 @@ from papers import ring
 import pytest
 
 SMALL = {
-    "paper1-figure1": {"steps": (20,), "points": 2},
+    "paper1-figure1": {"steps": (5,), "points": 2},
     "paper1-figure2": {"batch": 2**20, "points": 3, "numbers": 1 << 14},
     "paper1-figure3": {"steps": (10,), "alphas": (0.8, 0.4), "counts": (10, 100)},
-    "paper1-figure4": {"settings": ((1.0, 1),), "num_steps": 50, "points": 2},
-    "paper1-figure5": {
-        "rates": (0.1,),
-        "block_sizes": (16_384, 32_768),
-        "tolerance": 3e-2,
+    "paper1-figure4": {
+        "settings": ((1.0, 1),),
+        "num_steps": 10,
+        "points": 2,
+        "runs": 100,
     },
+    "paper1-figure5": {"rates": (0.1,), "block_sizes": (32_768,), "tolerance": 3e-2},
     "paper1-figure6": {"batches": (2**20,), "points": 3, "numbers": 1 << 14},
     "paper1-figure7": {"points": 5},
     "paper1-figure8": {
@@ -29,8 +30,8 @@ SMALL = {
         "fourier_points": (16_384, 65_536),
     },
     "paper1-figure9": {"steps": (10, 50), "alphas": (0.4, 0.1)},
-    "paper1-figure10": {"num_steps": 20, "selected": (3,), "points": 2},
-    "paper1-figure11": {"num_steps": 8, "selected": (1, 2)},
+    "paper1-figure10": {"num_steps": 6, "selected": (2,), "points": 2},
+    "paper1-figure11": {"num_steps": 5, "selected": (1, 2)},
     "paper2-figure3": {"truths": (0.75,), "points": 4},
     "paper2-figure4": {"sizes": (1, 4), "points": 5},
     "paper2-figure5": {"sizes": (1, 4), "points": 3},

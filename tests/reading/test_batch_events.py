@@ -15,7 +15,6 @@ Laplace = dp_accounting.LaplaceDpEvent
 Poisson = dp_accounting.PoissonSampledDpEvent
 Composed = dp_accounting.ComposedDpEvent
 SelfComposed = dp_accounting.SelfComposedDpEvent
-NonPrivate = dp_accounting.NonPrivateDpEvent
 
 
 def test_what_is_merged_lies_on_either_side():

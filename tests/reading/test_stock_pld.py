@@ -2,7 +2,6 @@
 
 import math
 
-import dp_accounting
 from dp_accounting.pld import pld_pmf
 from dp_accounting.pld import privacy_loss_distribution
 import numpy as np
@@ -14,7 +13,6 @@ from dp_accounting_ext.kernel import dominating_pair
 Bound = dominating_pair.Bound
 
 PLD = privacy_loss_distribution.PrivacyLossDistribution
-Gaussian = dp_accounting.GaussianDpEvent
 
 
 def sparse(losses, interval=0.1, infinity=0.0, pessimistic=True):
@@ -36,15 +34,12 @@ class TestStockDistributions:
             (sparse({2**62: 0.5}), ValueError, "losses.*2\\^53"),
             (sparse({"a": 0.5}), TypeError, "losses of"),
             (sparse({0: None}), TypeError, "masses of"),
-            (sparse({0: "0.5"}), TypeError, "masses of"),
             (sparse({0: 1j}), TypeError, "masses of.*complex"),
             (sparse({1: 0.9, 2: 0.9}), ValueError, "Found a sum of 1.8"),
             (sparse({0: 1.0}, infinity="x"), TypeError, "infinity_mass.*'x'"),
             (sparse({0: 1.0}, infinity=math.inf), ValueError, "a sum of inf"),
             (sparse({0: 1.0}, 0.0), ValueError, "interval must be positive"),
-            (sparse({0: 1.0}, -0.1), ValueError, "interval must be positive"),
             (sparse({0: 1.0}, math.nan), ValueError, "interval must be a number"),
-            (sparse({0: 1.0}, math.inf), ValueError, "interval must be positive"),
             (sparse({1: 0.5, 0: 0.5}, 1e-300), ValueError, "interval must be at least"),
             (dense(np.array([[0.5, 0.5]])), TypeError, "masses.*2 dimensions"),
             (dense([[0.5], [0.2, 0.3]]), TypeError, "masses"),

@@ -1,6 +1,5 @@
 """Rényi divergences of groups, against quadrature of another kind."""
 
-import itertools
 import math
 
 import mpmath
@@ -16,15 +15,12 @@ CASES = [
     (3.0, 4, 0, 0.2, 0.7),
     (30.0, 1, 0, 1e-4, 1.0),
     (2.0, 16, 0, 1e-3, 5.0),
-    (2.5, 4, 0, 0.2, 0.7),
     (1.5, 1, 1, 0.3, 1.0),
     (8.0, 0, 3, 0.2, 0.8),
-    (20.0, 3, 2, 0.05, 1.5),
     (3.0, 8, 8, 0.5, 3.0),
     (1.1, 2, 2, 1e-4, 5.0),
     (1.01, 0, 4, 1e-3, 10.0),
     (10.0, 2, 2, 0.999, 1.0),
-    (12.0, 1, 2, 0.9, 0.5),
     (2.0, 0, 1, 1e-6, 20.0),
     (40.0, 0, 4, 0.7, 1.0),
     # Nearly everybody in the sample: q changes late. Nearly nobody: Ψ is next to 1.
@@ -44,23 +40,6 @@ def test_order_one_is_the_kullback_leibler_divergence():
     truth = renyi_oracles.group_rdp(1, 2, 1, 0.1, 2.0)
     got = group_subsampling.group_rdp([1.0], 3, 0.1, 2.0)[2, 0]
     assert truth <= got <= truth * (1 + mpmath.mpf(10) ** -8)
-
-
-def test_convolution_is_the_expanded_moment():
-    """Every tuple of α members' counts, one by one."""
-    rate, noise, members, order = 0.3, 0.8, 2, 4
-    with mpmath.workdps(40):
-        r, s = mpmath.mpf(rate), mpmath.mpf(noise)
-        masses = [
-            mpmath.binomial(members, i) * r**i * (1 - r) ** (members - i)
-            for i in range(members + 1)
-        ]
-        total = mpmath.mpf(0)
-        for counts in itertools.product(range(members + 1), repeat=order):
-            exponent = (sum(counts) ** 2 - sum(i * i for i in counts)) / (2 * s**2)
-            total += mpmath.fprod(masses[i] for i in counts) * mpmath.exp(exponent)
-        got = group_subsampling.log_moments_by_convolution(order, members, rate, noise)
-        assert abs(got[order] - mpmath.log(total)) <= 1e-14
 
 
 def test_no_noise_and_no_sampling():

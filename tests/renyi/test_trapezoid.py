@@ -32,7 +32,3 @@ def test_the_rule_is_as_accurate_as_promised(log_error):
         assert max(errors) <= mpmath.exp(log_error)
         # The step is not needlessly small either.
         assert max(errors) >= mpmath.exp(1.5 * log_error - 3)
-
-
-def log_growth(heights):
-    return heights**2 / 2

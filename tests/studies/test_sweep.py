@@ -17,15 +17,6 @@ def rows(count):
     return [{**ROW, "noise_multiplier": 1 + i / 7} for i in range(count)]
 
 
-@pytest.fixture
-def quick(monkeypatch):
-    def fake(row):
-        noise = float(row["noise_multiplier"])
-        return dict(zip(sweep.RESULTS, (noise, 2 * noise, 0.5, ""), strict=True))
-
-    monkeypatch.setattr(sweep, "bound_row", fake)
-
-
 def test_rows_are_those_of_the_accountant():
     grid = [
         {
@@ -58,26 +49,24 @@ def test_rows_are_those_of_the_accountant():
         assert ("wide" in row["note"]) == (given is grid[0])
 
 
-@pytest.mark.usefixtures("quick")
-class TestExecutors:
-    @pytest.mark.parametrize("error", [futures.BrokenExecutor(), OSError("lost")])
-    def test_an_executor_that_breaks_is_told_and_a_lost_row_has_a_reason(self, error):
-        class Failing(Inline):
-            def submit(self, fn, /, *args, **kwargs):
-                future = super().submit(fn, *args, **kwargs)
-                if self.submitted == 3:
-                    future = futures.Future()
-                    future.set_exception(error)
-                return future
+@pytest.mark.parametrize("error", [futures.BrokenExecutor(), OSError("lost")])
+def test_an_executor_that_breaks_is_told_and_a_lost_row_has_a_reason(error):
+    class Failing(Inline):
+        def submit(self, fn, /, *args, **kwargs):
+            future = super().submit(fn, *args, **kwargs)
+            if self.submitted == 3:
+                future = futures.Future()
+                future.set_exception(error)
+            return future
 
-        found = sweep.sweep(rows(4), Failing())
-        if isinstance(error, futures.BrokenExecutor):
-            with pytest.raises(futures.BrokenExecutor):
-                list(found)
-        else:
-            notes = {row["noise_multiplier"]: row["note"] for row in found}
-            assert notes.pop(rows(4)[2]["noise_multiplier"]) == "failed: OSError: lost"
-            assert list(notes.values()) == ["", "", ""]
+    found = sweep.sweep(rows(4), Failing())
+    if isinstance(error, futures.BrokenExecutor):
+        with pytest.raises(futures.BrokenExecutor):
+            list(found)
+    else:
+        notes = {row["noise_multiplier"]: row["note"] for row in found}
+        assert notes.pop(rows(4)[2]["noise_multiplier"]) == "failed: OSError: lost"
+        assert list(notes.values()) == ["", "", ""]
 
 
 @pytest.mark.slow
@@ -91,13 +80,13 @@ def test_a_dask_cluster_loses_a_worker_and_no_row(tmp_path):
         distributed.Client(cluster) as client,
     ):
         executor, found = client.get_executor(retries=5), []
-        for row in sweep.sweep(rows(12), executor):
+        for row in sweep.sweep(rows(8), executor):
             found.append(row)
             if len(found) == 3:
                 executor.submit(sweep_oracles.die_unless_there, tmp_path / "once")
     assert (tmp_path / "once").exists()
-    expected = {row["noise_multiplier"]: row for row in sweep.sweep(rows(12), Inline())}
-    assert len(found) == 12
+    expected = {row["noise_multiplier"]: row for row in sweep.sweep(rows(8), Inline())}
+    assert len(found) == 8
     for row in found:
         again = expected[row["noise_multiplier"]]
         assert row["epsilon_upper"] == again["epsilon_upper"]

@@ -7,7 +7,6 @@ import math
 import dp_accounting
 import hypothesis
 from hypothesis import strategies as st
-import mpmath
 import numpy as np
 import pytest
 
@@ -99,21 +98,3 @@ def test_steps_of_a_part_cover_those_of_every_loader(size, batch, thousandths):
     for steps in (size // batch, -(-size // batch)):
         assert run.num_steps <= steps
         assert (whole, part) >= divmod(math.ceil(epochs * steps), steps)
-
-
-def test_a_part_against_its_law():
-    """Half of one epoch of two steps: with chance 1/2 the record is in the one step."""
-    run = run_of("random allocation", 1.0, 2, epochs=0.5)
-    lower, upper = run.accountant().get_delta_bounds(0.3)
-    with mpmath.workdps(40):
-        # Remove: P = (N(0, 1) + N(1, 1)) / 2 against Q = N(0, 1), and the reverse.
-        def tail(mean, x):
-            return mpmath.ncdf(mean - x)
-
-        up, down = mpmath.exp("0.3"), mpmath.exp("-0.3")
-        x = mpmath.log(2 * up - 1) + mpmath.mpf(1) / 2
-        removed = (tail(0, x) + tail(1, x)) / 2 - up * tail(0, x)
-        y = mpmath.log(2 * down - 1) + mpmath.mpf(1) / 2
-        added = (1 - tail(0, y)) - up * (1 - (tail(0, y) + tail(1, y)) / 2)
-        exact = max(removed, added)
-    assert lower <= exact <= upper < 1.001 * exact

@@ -4,7 +4,6 @@ from decimal import Decimal
 from fractions import Fraction
 import math
 
-from dp_accounting import privacy_accountant
 import numpy as np
 import pytest
 
@@ -131,16 +130,6 @@ def test_what_is_no_integer(check, value):
     with pytest.raises(TypeError, match=r"must be an integer. Found .*\.$") as error:
         check(value)
     message_of(error)
-
-
-def test_neighboring_relations():
-    for relation in privacy_accountant.NeighboringRelation:
-        assert fields.neighboring_relation(relation) is relation
-        for value in (relation.name, relation.value, None):
-            with pytest.raises(
-                TypeError, match="^neighboring_relation must be .*Found"
-            ):
-                fields.neighboring_relation(value)
 
 
 class TestRealNumbers:
