@@ -137,23 +137,7 @@ def lower_pair(allocation: Allocation, *, tail_mass: float) -> DominatingPair:
     grid = _Grid.of(allocation, tail_mass)
     known = grid.refined(lambda kappa: _Below(allocation, kappa, tail_mass), _largest)
     p, q = _best_tests(known, grid.kappas)
-    # Of the better half: what a test leaves is, with the datasets exchanged, one too.
-    whole = 1 - allocation.telling
-    half = p + q <= whole
-    gains, costs = _hull(np.where(half, p, whole - q), np.where(half, q, whole - p))
-    rest = whole - float(gains.sum()) - float(costs.sum())
-    rest = max(rest - 8 * _UNIT, 0.0)
-    order = np.argsort(gains / costs, kind="stable")
-    ratios, masses = (gains / costs)[order], costs[order]
-    pair = DominatingPair(
-        np.concatenate([1 / ratios[::-1], [1.0], ratios]),
-        np.concatenate([gains[order][::-1], [rest], masses]),
-        infinity_mass=floats.lowered(allocation.telling),
-        zero_mass=floats.lowered(allocation.telling),
-        bound=Bound.LOWER,
-        mass_error=4 * (ratios.size + 16) * _UNIT,
-        ratio_error=8 * _UNIT,
-    )
+    pair = profile_pairs.symmetric_below(p, q, allocation.telling)
     return _with_errors(pair)
 
 
@@ -458,29 +442,3 @@ class _Grid:
             if after > self.seen:
                 waiting.append((rest, middle, high))
         return [known[place] for place in sorted(known)]
-
-
-def _hull(p: FloatArray, q: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Returns what the most powerful of tests add to one another, while p grows faster.
-
-    Args:
-        p: (n,) probabilities under P.
-        q: (n,) the same tests' under Q.
-
-    Returns:
-        (m,) positive increments of p, and of q, with decreasing quotients above one.
-    """
-    order = np.lexsort((-p, q))
-    corners = [(0.0, 0.0)]
-    for x, y in zip(q[order].tolist(), p[order].tolist(), strict=True):
-        if y <= corners[-1][1] or x <= corners[-1][0]:
-            continue
-        while len(corners) > 1:
-            (x0, y0), (x1, y1) = corners[-2:]
-            if (y1 - y0) * (x - x1) > (y - y1) * (x1 - x0):
-                break
-            corners.pop()
-        corners.append((x, y))
-    costs, gains = np.diff(np.array(corners), axis=0).T
-    kept = gains > costs
-    return gains[kept], costs[kept]

@@ -11,6 +11,7 @@ import math
 from dp_accounting_ext.amplification import allocated_group
 from dp_accounting_ext.amplification import allocated_group_above
 from dp_accounting_ext.amplification import replaced_allocation
+from dp_accounting_ext.amplification.k_of_t import allocation_by_sum
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.mechanisms import additive_noise
@@ -29,8 +30,11 @@ Allocation = replaced_allocation.Allocation
 Steps = replaced_allocation.Steps
 
 _SAMPLES = (
-    allocated.RandomAllocation | allocated.ScheduledAllocation
-) | subsampled.PoissonSampled
+    allocated.RandomAllocation
+    | allocated.ScheduledAllocation
+    | subsampled.PoissonSampled
+    | additive_noise.GaussianMixture
+)
 
 
 def replaced(mechanism: Mechanism) -> Mechanism:
@@ -51,11 +55,14 @@ def replaced(mechanism: Mechanism) -> Mechanism:
         found = {_in_a_block(block): count for block, count in blocks.items()}
         if any(isinstance(block, chained.ChainedSplit) for block in found):
             return chain
-        return known_bounds.Between(chain, compositions.compose(found), chain)
-    allocation = allocation_of(mechanism)
-    if allocation is None or not allocation.steps:
-        return chain
-    if any(s.shift > replaced_allocation.LARGEST_SHIFT for s in allocation.steps):
+        step = _steps_of(mechanism.inner)
+        is_one = step is not None and sum(each.count for each in step.steps) == 1
+        below = chain
+        if step is not None and is_one and not step.telling:
+            below = ReplacedDraws(mechanism, step)
+        return known_bounds.Between(below, compositions.compose(found), chain)
+    allocation = _steps_of(mechanism)
+    if allocation is None:
         return chain
     exact = ReplacedAllocation(allocation)
     if replaced_allocation.is_narrow(allocation):
@@ -127,12 +134,52 @@ def group(mechanism: Mechanism, members: int) -> Mechanism:
     chain = chained.chain(mechanism, members, 0)
     if members < 2 or not isinstance(mechanism, _SAMPLES):
         return chain
-    allocation = allocation_of(mechanism)
-    if allocation is None or allocation.telling or not allocation.steps:
-        return chain
-    if any(s.shift > replaced_allocation.LARGEST_SHIFT for s in allocation.steps):
+    allocation = _steps_of(mechanism)
+    if allocation is None or allocation.telling:
         return chain
     return AllocatedGroup(mechanism, members, allocation)
+
+
+def _steps_of(mechanism: Mechanism) -> Allocation | None:
+    """Returns what is drawn of Gaussian steps, if none moves its noise too far."""
+    allocation = allocation_of(mechanism)
+    if allocation is None or not allocation.steps:
+        return None
+    furthest = max(steps.shift for steps in allocation.steps)
+    return allocation if furthest <= replaced_allocation.LARGEST_SHIFT else None
+
+
+@dataclasses.dataclass(frozen=True)
+class ReplacedDraws(Mechanism):
+    """What sums over k of t steps tell of a record that is replaced: a lower bound.
+
+    Attributes:
+        mechanism: The allocation of one record, against that of none.
+        step: What it has in a step: one Gaussian step, drawn with some chance.
+    """
+
+    mechanism: allocated.RandomAllocation
+    step: Allocation
+
+    def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
+        (drawn,) = self.step.steps
+        pair = allocation_by_sum.replaced_pair(
+            (drawn.shift, drawn.chance, self.step.silent),
+            self.mechanism.num_selected,
+            self.mechanism.num_steps,
+            tail_mass=tail_mass,
+        )
+        return DirectedPairs.same(pair)
+
+    def other_parts(self, bound: Bound) -> Mapping[Mechanism, int]:
+        revealed = self.sum_of(1)
+        return {self: 1} if revealed is None else {revealed: 1}
+
+    def sum_of(self, members: int) -> Mechanism | None:
+        return self.mechanism.sum_of(2 * members)
+
+    def claims(self) -> interface.Claims:
+        return interface.Claims(is_symmetric=True)
 
 
 @dataclasses.dataclass(frozen=True)

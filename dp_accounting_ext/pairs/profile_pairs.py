@@ -258,3 +258,60 @@ def symmetric(kappas: FloatArray, deltas: FloatArray) -> DominatingPair:
         mass_error=max(1 / whole - 1, 0.0) + rounding,
         ratio_error=rounding,
     )
+
+
+def symmetric_below(p: FloatArray, q: FloatArray, telling: float) -> DominatingPair:
+    """Returns a lower pair, the same both ways, of tests of one dataset or the other.
+
+    Either may take the place of the other. So what a test leaves is, with the datasets
+    exchanged, one too, and the better half of tests says all.
+
+    Args:
+        p: (n,) lower bounds on tests' probabilities of saying P, under P,
+        q: and (n,) upper bounds on them under Q, where nothing is certain.
+        telling: The probability that either dataset is certain.
+    """
+    whole = 1 - telling
+    half = p + q <= whole
+    gains, costs = _most_powerful(
+        np.where(half, p, whole - q), np.where(half, q, whole - p)
+    )
+    rest = whole - float(gains.sum()) - float(costs.sum())
+    rest = max(rest - 8 * floats.UNIT_ROUNDOFF, 0.0)
+    order = np.argsort(gains / costs, kind="stable")
+    ratios = (gains / costs)[order]
+    return DominatingPair(
+        np.concatenate([1 / ratios[::-1], [1.0], ratios]),
+        np.concatenate([gains[order][::-1], [rest], costs[order]]),
+        infinity_mass=floats.lowered(telling),
+        zero_mass=floats.lowered(telling),
+        bound=Bound.LOWER,
+        mass_error=4 * (ratios.size + 16) * floats.UNIT_ROUNDOFF,
+        ratio_error=8 * floats.UNIT_ROUNDOFF,
+    )
+
+
+def _most_powerful(p: FloatArray, q: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Returns what the most powerful of tests add to one another, while p grows faster.
+
+    Args:
+        p: (n,) probabilities under P.
+        q: (n,) the same tests' under Q.
+
+    Returns:
+        (m,) positive increments of p, and of q, with decreasing quotients above one.
+    """
+    order = np.lexsort((-p, q))
+    corners = [(0.0, 0.0)]
+    for x, y in zip(q[order].tolist(), p[order].tolist(), strict=True):
+        if y <= corners[-1][1] or x <= corners[-1][0]:
+            continue
+        while len(corners) > 1:
+            (x0, y0), (x1, y1) = corners[-2:]
+            if (y1 - y0) * (x - x1) > (y - y1) * (x1 - x0):
+                break
+            corners.pop()
+        corners.append((x, y))
+    costs, gains = np.diff(np.array(corners), axis=0).T
+    kept = gains > costs
+    return gains[kept], costs[kept]

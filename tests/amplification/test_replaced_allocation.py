@@ -38,6 +38,13 @@ def _one_step(shift, kappa, constant):
     )
 
 
+def _nodes(number):
+    """Returns nodes of the trapezoidal rule, and weights for a normal variable."""
+    nodes = np.linspace(-12.0, 12.0, number)
+    density = np.exp(-(nodes**2) / 2) / math.sqrt(2 * math.pi)
+    return nodes, density * (nodes[1] - nodes[0])
+
+
 def _profile(allocation, kappa):
     """Returns H_κ of up to three steps, by the trapezoidal rule over all but one."""
     each = [
@@ -46,8 +53,7 @@ def _profile(allocation, kappa):
         for _ in range(steps.count)
     ]
     (shift, chance), *others = each
-    nodes = np.linspace(-12.0, 12.0, 801 if len(others) == 2 else 20001)
-    density = np.exp(-(nodes**2) / 2) / math.sqrt(2 * math.pi) * (nodes[1] - nodes[0])
+    nodes, density = _nodes(801 if len(others) == 2 else 20001)
     constant, weight = np.zeros(1), np.ones(1)
     for other, share in others:
         # Weights follow the old record, so that its rare outputs are not missed.
@@ -104,6 +110,49 @@ def test_a_sampled_gaussian_is_the_closed_form():
         low, high = exact.get_delta_bounds(epsilon)
         assert lower.delta(epsilon, Direction.REMOVE) <= high
         assert upper.delta(epsilon, Direction.REMOVE) >= low
+
+
+def _two_of_three(shift, rate, kappa):
+    """Returns H_κ of 2 of 3 steps on samples, by that rule over all but one."""
+    nodes, weights = _nodes(801)
+    old, new = (
+        1 - rate + rate * np.exp(way * shift * nodes - shift**2 / 2) for way in (1, -1)
+    )
+    gain, cost = (np.add.outer(each, each).ravel() * rate for each in (old, new))
+    both = np.outer(old, old) - kappa * np.outer(new, new)
+    constant = both.ravel() + (1 - rate) / rate * (gain - kappa * cost)
+    values = gain * _one_step(shift, kappa * cost / gain, constant / gain)
+    return float(np.outer(weights, weights).ravel() @ values) / 3
+
+
+@pytest.mark.parametrize(
+    ("sigma", "rate"), [(0.4, 1.0), (1.0, 1.0), (4.0, 1.0), (0.7, 0.2), (2.0, 0.01)]
+)
+def test_bounds_hold_of_two_of_three_steps(sigma, rate):
+    step = dp_accounting.PoissonSampledDpEvent(rate, Gaussian(sigma))
+    event = ext.RandomAllocationEvent(step if rate < 1 else Gaussian(sigma), 2, 3)
+    accountant = ext.PLDAccountant(Relation.REPLACE_ONE).compose(event)
+    for epsilon in (0.0, 0.01, 0.1, 0.5, 1.5, 4.0, 9.0):
+        truth = _two_of_three(1 / sigma, rate, math.exp(epsilon))
+        if truth > 1e-11:
+            lower, upper = accountant.get_delta_bounds(epsilon)
+            assert lower <= truth <= upper
+            assert lower >= 0.5 * truth or epsilon > 1
+
+
+@pytest.mark.parametrize(
+    ("sigma", "selected", "steps", "sampled", "width"),
+    [
+        # By importance samples of the sum of losses: up to 5e-3 is their error.
+        (1.0, 10, 1000, 3.169, 0.011),
+        (1.0, 5, 100, 5.234, 0.045),
+        (1.0, 10, 100, 11.4635, 0.045),
+    ],
+)
+def test_brackets_of_replaced_draws(sigma, selected, steps, sampled, width):
+    lower, upper = _bounds(ext.RandomAllocationEvent(Gaussian(sigma), selected, steps))
+    assert lower <= sampled * 1.005
+    assert sampled * 0.995 <= upper <= lower * (1 + width)
 
 
 def _bounds(event, relation=Relation.REPLACE_ONE, count=1, delta=1e-6):
