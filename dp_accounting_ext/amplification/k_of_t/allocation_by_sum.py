@@ -214,9 +214,7 @@ def replaced_pair(
         scores = np.maximum.accumulate(scores - scores[::-1])
         if not np.ptp(scores) > 0:
             continue
-        p, q, error = _masses(
-            scores, gained, spent, 1.0, tail_mass, points=_FEW_POINTS
-        )
+        p, q, error = _masses(scores, gained, spent, 1.0, tail_mass, points=_FEW_POINTS)
         p, q = _told_apart(p, q)
         order = np.argsort(-p / q, kind="stable")
         error += 2 * num_steps * (cells.error + _CHANCE * floats.UNIT_ROUNDOFF)
