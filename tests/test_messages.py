@@ -136,8 +136,12 @@ CASES = [
         "epochs must be whole where batches_per_record is above 1. Found 2.5: round",
     ),
     (
-        compose(ext.GroupSubsampledEvent(9999, Gaussian(1.0))),
-        "group_size must be at most 1024. Found 9999.",
+        compose(
+            ext.GroupSubsampledEvent(
+                9999, dp_accounting.PoissonSampledDpEvent(0.1, Gaussian(1.0))
+            )
+        ),
+        "group_size must be at most 1024 for a `PoissonSampledDpEvent`. Found 9999.",
     ),
     (
         compose(ext.ScheduledAllocationEvent("x", [1], 2)),

@@ -2,6 +2,7 @@
 
 import abc
 import collections
+from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
@@ -175,16 +176,17 @@ class Grouped(Mechanism):
         """Returns Rényi divergences, (K + 1, n) for n orders: a row for each split.
 
         Row K₋ is of the split in which so many members leave. Where the group is
-        replaced, all of it is in either dataset: the rows are equal.
+        replaced, or all splits are alike, there is one row.
 
         Args:
             orders: (n,) orders α ≥ 1.
             replace_one: Whether the whole group is replaced.
         """
         size = self.group_size
-        if replace_one:
-            values, told = divergences.of(self.split(size, size), orders)
-            return interface.Divergences(np.tile(values, (size + 1, 1)), told)
+        if replace_one or self.has_one_split():
+            split = self.split(size, size if replace_one else 0)
+            values, told = divergences.of(split, orders)
+            return interface.Divergences(values[np.newaxis], told)
         rows: dict[int, FloatArray] = {}
         chances = []
         for removed in range(size, (size - 1) // 2, -1):
@@ -196,6 +198,10 @@ class Grouped(Mechanism):
             chances.append(told)
         ordered = [rows[removed] for removed in range(size + 1)]
         return interface.Divergences(np.array(ordered), max(chances))
+
+    def has_one_split(self) -> bool:
+        """Tells whether none is further apart than that in which all leave."""
+        return False
 
     def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
         # A split is to be chosen first: see `scenarios`.
@@ -221,6 +227,9 @@ class GroupedNoise(Grouped):
     noise_multiplier: float
     is_laplace: bool
     sampling: Sampling
+
+    def has_one_split(self) -> bool:
+        return isinstance(self.sampling, Unsampled)
 
     def split(self, removed: int, inserted: int) -> Mechanism:
         noise = batches.Noise(self.noise_multiplier, self.is_laplace)
@@ -254,7 +263,7 @@ class GroupedNoise(Grouped):
         rows = group_subsampling.group_rdp(
             orders, 2 * size, rate, self.noise_multiplier
         )
-        return interface.Divergences(np.tile(rows[size], (size + 1, 1)))
+        return interface.Divergences(rows[[min(size, len(rows) - 1)]])
 
     def _one_by_one(self, removed: int, inserted: int) -> Mechanism | None:
         """Returns the chain of members who replace others, and of those who leave.
@@ -300,6 +309,9 @@ class GroupedBetween(Grouped):
         self, orders: Sequence[float], *, replace_one: bool
     ) -> interface.Divergences:
         return self.above.rdp_rows(orders, replace_one=replace_one)
+
+    def has_one_split(self) -> bool:
+        return self.below.has_one_split() and self.above.has_one_split()
 
     def split(self, removed: int, inserted: int) -> Mechanism:
         return known_bounds.Between(
@@ -373,6 +385,13 @@ class GroupedByChain(Grouped):
     is_replaced: bool = False
     whole: Mechanism | None = None
 
+    def has_one_split(self) -> bool:
+        if self.is_replaced or self.inner.claims().is_symmetric:
+            return True
+        together = replaced_allocation.group(self.inner, self.group_size)
+        is_allocated = isinstance(together, replaced_allocation.AllocatedGroup)
+        return self.group_size > (_MOST_ALLOCATED if is_allocated else _MOST_SPLITS)
+
     def split(self, removed: int, inserted: int) -> Mechanism:
         above = self._above(removed, inserted)
         below = above
@@ -390,9 +409,7 @@ class GroupedByChain(Grouped):
             return chained.chain(self.inner, self.group_size, 0)
         if self.inner.claims().is_symmetric:
             return chained.chain(self.inner, removed, inserted)
-        together = replaced_allocation.group(self.inner, self.group_size)
-        is_allocated = isinstance(together, replaced_allocation.AllocatedGroup)
-        if removed + inserted > (_MOST_ALLOCATED if is_allocated else _MOST_SPLITS):
+        if self.has_one_split():
             return chained.chain(batches.EitherWay(self.inner), removed + inserted, 0)
         leave = replaced_allocation.group(self.inner, removed)
         if not isinstance(leave, replaced_allocation.AllocatedGroup):
@@ -437,7 +454,9 @@ def has_row_theorem(part: Mechanism) -> bool:
         return has_row_theorem(part.above)
     if isinstance(part, GroupedNoise):
         return part.has_row_theorem()
-    return not isinstance(part, Grouped) or isinstance(part, GroupedNonPrivate)
+    if not isinstance(part, Grouped) or isinstance(part, GroupedNonPrivate):
+        return True
+    return part.has_one_split()
 
 
 def rdp_rows(
@@ -497,6 +516,11 @@ def group_sizes(counts: Mapping[Mechanism, int]) -> set[int]:
     }
 
 
+def have_one_split(parts: Iterable[Mechanism]) -> bool:
+    """Tells whether no split is further apart than that in which all members leave."""
+    return all(part.has_one_split() for part in parts if isinstance(part, Grouped))
+
+
 def scenarios(
     counts: Mapping[Mechanism, int], *, replace_one: bool
 ) -> list[dict[Mechanism, int]]:
@@ -514,9 +538,12 @@ def scenarios(
         https://arxiv.org/abs/2403.04867, section 3.
     """
     (size,) = group_sizes(counts) or {1}
-    splits = [(removed, size - removed) for removed in range(size, (size - 1) // 2, -1)]
     if replace_one:
         splits = [(size, size)]
+    elif have_one_split(counts):
+        splits = [(size, 0)]
+    else:
+        splits = [(size - joined, joined) for joined in range(size // 2 + 1)]
     found = []
     for removed, inserted in splits:
         scenario: dict[Mechanism, int] = {}

@@ -39,10 +39,12 @@ def group(
             "`GroupSubsampledEvent` cannot run on a sample: put the sampling inside "
             "of it.",
         )
-    size = fields.group_size(event.group_size)
+    size = fields.positive_integer("group_size", event.group_size)
     counts: dict[interface.Mechanism, int] = {}
     for leaf, count in event_trees.leaves(event.event):
         part = _grouped(leaf, size, reader)
+        if isinstance(part, groups.Grouped) and size > 1 and not part.has_one_split():
+            fields.group_of_splits(size, leaf)
         counts[part] = counts.get(part, 0) + count
     event_reader.check_counts(counts)
     event_reader.check_distinct(event_reader.count_distinct(counts))
@@ -56,7 +58,7 @@ def largest(event: stock.DpEvent) -> int:
         TypeError, ValueError: If a size is not what it must be.
     """
     sizes = [
-        fields.group_size(leaf.group_size)
+        fields.positive_integer("group_size", leaf.group_size)
         for leaf, _ in event_trees.leaves(event)
         if isinstance(leaf, dp_event.GroupSubsampledEvent)
     ]

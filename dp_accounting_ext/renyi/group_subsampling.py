@@ -47,7 +47,7 @@ def group_rdp(
         noise: σ, the noise multiplier.
 
     Returns:
-        A read-only array of K + 1 rows.
+        A read-only array of K + 1 rows, or of one, if all are alike.
 
     Guarantees:
         No entry is below the truth, and none above it by more than a relative 1e-10
@@ -72,12 +72,11 @@ def _group_rdp(
     orders: tuple[float, ...], group_size: int, rate: float, noise: float
 ) -> FloatArray:
     if rate == 0:
-        rows = np.zeros((group_size + 1, len(orders)))
+        rows = np.zeros((1, len(orders)))
     elif noise == 0:
-        rows = np.full((group_size + 1, len(orders)), np.inf)
+        rows = np.full((1, len(orders)), np.inf)
     elif rate == 1:
-        row = divergence.gaussian_rdp(group_size / noise, orders)
-        rows = np.tile(row, (group_size + 1, 1))
+        rows = divergence.gaussian_rdp(group_size / noise, orders)[np.newaxis]
     else:
         rows = np.array(
             [

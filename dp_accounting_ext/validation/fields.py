@@ -199,17 +199,17 @@ def _integer(name: str, value: Any, least: int) -> int:
     return number
 
 
-def group_size(value: Any) -> int:
-    """Returns the value as an int.
+def group_of_splits(size: int, event: Any) -> None:
+    """Checks the size of a group all of whose splits are accounted for.
 
     Raises:
-        TypeError: If it is not an integer.
-        ValueError: If it is less than one, or more than can be accounted for.
+        ValueError: If that is more than can be.
     """
-    size = positive_integer("group_size", value)
     if size > LARGEST_GROUP:
-        raise ValueError(f"group_size must be at most {LARGEST_GROUP}. Found {size}.")
-    return size
+        name = type(event).__name__
+        raise ValueError(
+            f"group_size must be at most {LARGEST_GROUP} for a `{name}`. Found {size}."
+        )
 
 
 def sequence(name: str, value: Any) -> list[Any]:

@@ -38,6 +38,19 @@ def test_a_group_of_one_is_a_record(noise, rate, count, delta):
 
 
 @law
+@given(
+    event_trees.gaussians(MILD) | event_trees.laplaces(MILD),
+    st.integers(2, 2**40),
+    st.sampled_from(NeighborRel),
+    deltas,
+)
+def test_a_group_moves_noise_as_often_as_it_has_members(noise, size, relation, delta):
+    wide = type(noise)(noise.noise_multiplier * size)
+    group = accountant_of(ext.GroupSubsampledEvent(size, wide), relation=relation)
+    assert_meet(group, accountant_of(noise, relation=relation), delta)
+
+
+@law
 @given(event_trees.group_trees(MILD), st.integers(2, 4), deltas)
 def test_groups_compose_inside_and_outside(group, count, delta):
     outside = accountant_of(SelfComposed(group, count))

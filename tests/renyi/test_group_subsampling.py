@@ -47,7 +47,7 @@ def test_no_noise_and_no_sampling():
     assert np.all(group_subsampling.group_rdp([1.0, 7.0], 3, 0.0, 0.0) == 0.0)
     everybody = group_subsampling.group_rdp([1.5, 7.0], 3, 1.0, 2.0)
     assert np.all(everybody >= np.array([1.5, 7.0]) * 9 / 8)
-    np.testing.assert_allclose(everybody, np.tile([1.6875, 7.875], (4, 1)), rtol=1e-10)
+    np.testing.assert_allclose(everybody, [[1.6875, 7.875]], rtol=1e-10)
 
 
 @pytest.mark.parametrize("noise", [1e-60, 1e-40, 1e-3, 1e6, 1e60])
@@ -61,4 +61,4 @@ def test_extreme_parameters_have_valid_answers(rate, noise):
         # r^α e^{α(α − 1) K²/2σ²} is part of the moment of all-remove.
         exact = np.array([2 * order / noise**2 for order in orders[2:]])
         lost = 2 * np.array(orders[2:]) / (np.array(orders[2:]) - 1) * math.log(rate)
-        assert np.all(rows[2, 2:] >= exact + lost)
+        assert np.all(rows[-1, 2:] >= exact + lost)
