@@ -36,20 +36,18 @@ from scipy import optimize
 from scipy import special
 
 from dp_accounting_ext.amplification import replaced_allocation
+from dp_accounting_ext.amplification.k_of_t import bound_cells
 from dp_accounting_ext.amplification.k_of_t import joint_allocation
 from dp_accounting_ext.amplification.k_of_t import k_out_of_t
-from dp_accounting_ext.amplification.k_of_t import plane
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import sums
 from dp_accounting_ext.pairs import normal_cells
-from dp_accounting_ext.pairs import profile_pairs
 
 Bound = dominating_pair.Bound
 DominatingPair = dominating_pair.DominatingPair
 FloatArray = npt.NDArray[np.float64]
-IndexArray = npt.NDArray[np.int64]
-Shares = Callable[[FloatArray, float], tuple[IndexArray, FloatArray]]
+Cells = bound_cells.Cells
 
 _UNIT = floats.UNIT_ROUNDOFF
 # Certified, in units of rounding: of an exponential, and of a unit of its exponent; of
@@ -57,8 +55,7 @@ _UNIT = floats.UNIT_ROUNDOFF
 _EXPONENTIAL, _OF_EXPONENT, _SHIFT, _TERMS = 24, 4, 8, 64
 # A limit: terms of h, so many of them, fit a float.
 _LARGEST_LOG = 600.0
-# Certified: more than any probability, and a great many of it fit a float.
-_MOST_MASS = 1e290
+_MOST_MASS = bound_cells.MOST_MASS
 
 # Tuning, all of it.
 _EXPONENTS = (0.5, 2.0, 4.0, 6.5, 9.0, 11.5, 14.0, 16.5, 19.0, 23.0, 27.0)
@@ -71,14 +68,8 @@ _EARLIER = 1.5  # An exponent, by which the best λ is that of a larger δ.
 _RATES = np.geomspace(0.82, 1e-4, 46)  # λ over g.
 _TILTS = np.geomspace(0.05, 40.0, 48)
 _WIDEST, _STEEPEST_ROW = 3.0, 50.0
-# Losses at which profiles are compared: of one distance up to the first, relatively.
-_NEAR, _STEP = 1e-4, 0.004
-_FINE = 8192  # Places in a window.
 _HALVINGS = 40
 _TAILS_OF_DELTA = 1e10  # Questions are of δ so many times the tail, or more.
-# Of a window: how much less a law is tilted, and changes of the tilt over a deviation.
-_EASED, _MOST_EASED, _OUTSIDE = 0.8, 14, 16.0
-_CHANGES = np.geomspace(0.1, 50.0, 20)
 _HOPELESS = 3.0  # Over what is known.
 _LOG_TILTS = -6.0, 7.0
 
@@ -110,16 +101,16 @@ def upper_pair(
     # The one from where Z is near one on, the other from where it is far.
     found = _while_less(known, _by_moments, list(noises.items()), _HOPELESS)
     rest = list(noises.items())[::-1]
-    found += _while_less(_least(known, found), _by_counts, rest, 1.0)
-    return _least(known, found)
+    known = bound_cells.least([known], found)
+    return bound_cells.least([known], _while_less(known, _by_counts, rest, 1.0))
 
 
 def _while_less(
     known: DominatingPair,
-    bound: "Callable[[_Noise, float], _Cells | None]",
+    bound: "Callable[[_Noise, float], Cells | None]",
     noises: Sequence[tuple[float, "_Noise"]],
     hopeless: float,
-) -> "list[_Cells]":
+) -> list[Cells]:
     """Returns bounds for one δ after another while they are less than what is known.
 
     Args:
@@ -128,57 +119,19 @@ def _while_less(
         noises: What it is asked for, in order.
         hopeless: How much more than what is known ends it, once any was less.
     """
-    found: list[_Cells] = []
+    found: list[Cells] = []
     for exponent, noise in noises:
         cells = bound(noise, exponent)
         if cells is None:
             continue
         goal = math.exp(-exponent)
         epsilon = known.epsilon(goal, dominating_pair.Direction.REMOVE)
-        place = np.array([min(epsilon, floats.LARGEST_LOSS)])
-        excess = float(cells.values(place)[0]) / goal
+        excess = cells.about(min(epsilon, floats.LARGEST_LOSS)) / goal
         if excess < 1:
             found.append(cells)
         elif found and excess > hopeless:
             break
     return found
-
-
-@dataclasses.dataclass(frozen=True)
-class _Cells(k_out_of_t.Cells):
-    """An upper bound on Z in cells: masses times Z, and ln Z, increasing."""
-
-    def values(self, losses: FloatArray) -> FloatArray:
-        """Returns (m,) bounds on E(Z − κ)₊ at (m,) ln κ, one where none is known."""
-        shift, factor = dominating_pair.allowance(
-            Bound.UPPER, self.losses.size, self.mass_error, self.ratio_error
-        )
-        with np.errstate(over="ignore"):
-            found = factor * profile_pairs.values_at(
-                np.exp(losses + shift),
-                np.exp(self.losses),
-                self.masses * np.exp(-self.losses),
-                self.sink,
-            )
-        found[losses < self.valid_from] = 1.0
-        return np.minimum(found, 1.0)
-
-
-def _least(known: DominatingPair, cells: list[_Cells]) -> DominatingPair:
-    """Returns the pair of the least of several profiles of H(P‖Q)."""
-    highest = max([float(np.log(known.ratios[-1])), *(c.losses[-1] for c in cells)])
-    highest = min(highest, floats.LARGEST_LOSS)
-    last = math.ceil(math.asinh(highest / _NEAR) / _STEP)
-    first = math.floor(math.asinh(-1.0 / _NEAR) / _STEP)
-    losses = _NEAR * np.sinh(_STEP * np.arange(first, last + 1))
-    places = np.exp(losses)
-    values = profile_pairs.values(known, places)
-    for each in cells:
-        np.minimum(values, each.values(losses), out=values)
-    if not (values < 1).any():
-        return known
-    # What is less than a float is not zero.
-    return profile_pairs.pair_above(places, np.maximum(values, profile_pairs.SMALLEST))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -253,160 +206,7 @@ class _Noise:
         return masses
 
 
-class _Plane:
-    """The joint law of two sums over the steps, on a lattice.
-
-    Args:
-        first: (n,) what one step adds to the first sum, increasing.
-        second: (n,) what it adds to the second one.
-        masses: (n,) their masses.
-        count: How many steps.
-        tilt: Of the first sum, where the answer is.
-        error: Bound on the relative error of a mass.
-        shares: Those of a place of the first sum on a lattice of a given step.
-        most: What the second sum is told apart up to, if not chosen here.
-
-    Attributes:
-        rows: (k,) the first sum,
-        columns: (m,) the second, no larger than it should be,
-        masses: (k, m) and their masses, no smaller.
-        fits: Whether there are such.
-    """
-
-    def __init__(
-        self,
-        first: FloatArray,
-        second: FloatArray,
-        masses: FloatArray,
-        count: int,
-        *,
-        tilt: float,
-        error: float,
-        shares: Shares,
-        most: float = 0.0,
-    ) -> None:
-        anchor = _eased((first, second), masses, count, tilt)
-        grid = joint_allocation.Grid.of([anchor], count, finer=1 if most else 2)
-        if most:
-            grid = dataclasses.replace(grid, column_step=most / grid.columns)
-        largest = max(
-            float(np.abs(first).max()) / max(grid.row_step, floats.SMALLEST_MASS),
-            float(second.max()) / max(grid.column_step, floats.SMALLEST_MASS),
-        )
-        self.fits = count * largest < joint_allocation.LARGEST_INDEX
-        self.fits &= anchor.tilt * grid.coarse_step <= _STEEPEST_ROW
-        if not self.fits:
-            return
-        rows, row_shares = shares(first / grid.row_step, grid.row_step)
-        columns, column_shares = plane.even_shares(second / grid.column_step)
-        cells = np.broadcast_arrays(rows[:, np.newaxis], columns[np.newaxis])
-        weights = row_shares[:, np.newaxis] * column_shares[np.newaxis] * masses
-        kept = (weights > 0).ravel()
-        self._factor = plane.Factor(
-            cells[0].ravel()[kept],
-            cells[1].ravel()[kept],
-            np.maximum(weights.ravel()[kept], floats.SMALLEST_MASS),
-            count,
-        )
-        self._anchor, self._grid = anchor, grid
-        law = grid.law([self._factor], anchor.tilt, anchor.changes)
-        begin = math.floor(anchor.low / grid.coarse_step)
-        offsets = np.arange(grid.height) / grid.height
-        _, (lower, upper) = shares(offsets, grid.coarse_step)
-        tent = np.concatenate([upper[1:], lower])
-        found = law.masses(tent, begin, height=grid.height)
-        self.masses = np.maximum(found.values, 0.0) + found.noise
-        self.masses *= found.scale()[:, np.newaxis]
-        self.rows: FloatArray = grid.coarse_step * found.rows.astype(np.float64)
-        self.columns = grid.column_step * np.arange(grid.columns, dtype=np.float64)
-        self.mass_error = law.mass_error + count * error
-        self._last = int(found.rows[-1]) * grid.height
-
-    def mass_above(self, least: float, power: float) -> float:
-        """Bounds E max(R, last)^power over what is above the last row, R the first sum.
-
-        Args:
-            least: A number that is added to R; the last row is then positive.
-            power: Not negative.
-        """
-        step = self._grid.row_step
-        last = least + step * self._last
-        tilts = [self._anchor.tilt + change for change in (0.0, *self._anchor.changes)]
-        exponents = [
-            self._factor.count * self._factor.log_moment(tilt * step)
-            - tilt * step * self._last
-            for tilt in tilts
-            if tilt * last >= power
-        ]
-        if not exponents:
-            return math.inf
-        log = min(exponents) + (power * math.log(last) if power else 0.0)
-        return floats.exponential(log + self.mass_error + 1e-9)
-
-    def floor(self, log_mass: float) -> float:
-        """Returns what the second sum is at least, but for a mass."""
-        tilts = np.geomspace(0.3, 300.0, 24) / self._grid.columns
-        return self._grid.column_step * joint_allocation.variance_floor(
-            [self._factor], log_mass, tilts
-        )
-
-    @property
-    def is_tilted(self) -> bool:
-        """Whether rows below the first are not among the others."""
-        return self._anchor.tilt != 0
-
-
-def _eased(
-    sums_of_step: tuple[FloatArray, FloatArray],
-    masses: FloatArray,
-    count: int,
-    tilt: float,
-) -> joint_allocation.Anchor:
-    """Returns a window that is not too wide, of a law tilted less if need be."""
-    widest = math.inf
-    for share in (0.0, *(_EASED ** np.arange(1.0, _MOST_EASED)).tolist()):
-        found = _anchor(sums_of_step, masses, count, share * tilt)
-        width = found.high - found.low
-        if share and width <= widest:
-            break
-        widest = min(widest, _WIDEST * width)
-    return found
-
-
-def _anchor(
-    sums_of_step: tuple[FloatArray, FloatArray],
-    masses: FloatArray,
-    count: int,
-    tilt: float,
-) -> joint_allocation.Anchor:
-    """Returns the window of a tilted law: no bound depends on it."""
-    first, second = sums_of_step
-    here, tilted = _tilted(masses, tilt * first)
-    mean = sums.dot(tilted, first)
-    deviation = math.sqrt(count * sums.dot(tilted, (first - mean) ** 2))
-    changes = _CHANGES / max(deviation, 1e-9)
-    above, below = (
-        [
-            count * (_tilted(masses, (tilt + sign * c) * first)[0] - here)
-            for c in changes
-        ]
-        for sign in (1, -1)
-    )
-    highs = (np.array(above) + _OUTSIDE) / changes
-    lows = -(np.array(below) + _OUTSIDE) / changes
-    best = int(np.argmin(highs)), int(np.argmax(lows))
-    return joint_allocation.Anchor(
-        rate=1.0,
-        tilt=tilt,
-        low=float(lows[best[1]]),
-        high=float(highs[best[0]]),
-        mean_variance=count * sums.dot(tilted, second),
-        spread=math.sqrt(count * sums.dot(tilted, second**2)),
-        changes=tuple(sorted({float(changes[index]) for index in best})),
-    )
-
-
-def _by_moments(noise: _Noise, exponent: float) -> _Cells | None:
+def _by_moments(noise: _Noise, exponent: float) -> Cells | None:
     """Returns the bound by S and A², accurate about one δ.
 
     Args:
@@ -431,37 +231,70 @@ def _by_moments(noise: _Noise, exponent: float) -> _Cells | None:
     share = (mean - first[:-1]) / np.diff(first)
     largest = steps.chance * math.exp(steps.shift * noise.usual - steps.shift**2 / 2)
     usual = steps.count * steps.chance**2 * math.expm1(steps.shift**2)
-    law = _Plane(
-        first,
-        second,
+    window = _window(
+        (first, second),
         noise.at_ends(share),
         steps.count,
-        tilt=_tilt_of_moments(noise, first, exponent),
-        error=noise.cells.error,
-        shares=lambda places, _: plane.even_shares(places),
+        _tilt_of_moments(noise, first, exponent),
         most=curved * largest**2 + usual,
     )
-    if not law.fits or noise.silent + law.rows[-1] <= 0:
+    if window is None or noise.silent + window.rows[-1] <= 0:
         return None
-    total = (noise.silent + law.rows)[:, np.newaxis] * (1 + 8 * _UNIT)
-    root = np.sqrt(law.columns) * (1 - 8 * _UNIT)
+    total = (noise.silent + window.rows)[:, np.newaxis] * (1 + 8 * _UNIT)
+    root = np.sqrt(window.columns) * (1 - 8 * _UNIT)
     apart = total - root
     inside = apart > 0
     apart = apart + 8 * _UNIT * np.abs(total)
     with np.errstate(divide="ignore", invalid="ignore"):
         losses = (g - 1) * np.log(apart) + np.log(total + (g - 1) * root)
-    lowest = noise.silent + float(law.rows[0])
-    is_cut = law.is_tilted and lowest > 0
+    losses = losses[inside]
     with np.errstate(over="ignore"):
-        masses = law.masses[inside] * np.exp(losses[inside])
-    return _collapsed(
-        losses[inside],
-        masses,
-        noise.lost + law.mass_above(noise.silent, g),
-        law.mass_error,
-        (16 * g + 64) * _UNIT,
-        g * math.log(lowest) if is_cut else -math.inf,
+        masses = np.minimum(window.masses[inside] * np.exp(losses), _MOST_MASS)
+    lowest, last = (noise.silent + float(window.rows[end]) for end in (0, -1))
+    is_cut = window.is_tilted and lowest > 0
+    # Beyond the last row (S / last)^g is at most e^{g (S − last) / last}.
+    lost = window.mass_above(g / last) * floats.exponential(g * math.log(last) + 1e-9)
+    error = (16 * g + 64) * _UNIT
+    return Cells(
+        losses=losses,
+        masses=masses,
+        sink=floats.raised(noise.lost + lost),
+        mass_error=window.mass_error + steps.count * noise.cells.error + error,
+        ratio_error=error,
+        valid_from=g * math.log(lowest) + 2 * error if is_cut else -math.inf,
     )
+
+
+def _window(
+    sums_of_step: tuple[FloatArray, FloatArray],
+    masses: FloatArray,
+    count: int,
+    tilt: float,
+    *,
+    most: float = 0.0,
+) -> joint_allocation.Window | None:
+    """Returns the joint law of two sums over the steps, if a lattice holds it.
+
+    Args:
+        sums_of_step: (n,) what one step adds to either, the first increasing.
+        masses: (n,) their masses.
+        count: How many steps.
+        tilt: Of the first sum, where the answer is.
+        most: What the second sum is told apart up to, where the mean of the first one
+            is kept; if that of its exponential is, it is chosen here.
+    """
+    anchor = joint_allocation.eased(
+        sums_of_step, [(count, masses)], rate=1.0, tilt=tilt, widest=_WIDEST
+    )
+    grid = joint_allocation.Grid.of([anchor], count, finer=1 if most else 2)
+    if most:
+        width = most / grid.columns
+        grid = dataclasses.replace(grid, column_step=width, is_even=True)
+    is_steep = anchor.tilt * grid.coarse_step > _STEEPEST_ROW
+    if is_steep or not grid.holds(*sums_of_step, count):
+        return None
+    factor = grid.factor(*sums_of_step, masses, count, Bound.UPPER)
+    return joint_allocation.Window(grid, [factor], anchor)
 
 
 def _tilt_of_moments(noise: _Noise, first: FloatArray, exponent: float) -> float:
@@ -473,7 +306,7 @@ def _tilt_of_moments(noise: _Noise, first: FloatArray, exponent: float) -> float
     deviation = math.sqrt(sums.dot(weights, places**2) * steps.count)
     found = 0.0
     for tilt in (_TILTS / deviation).tolist():
-        log, tilted = _tilted(weights, tilt * places)
+        log, tilted = joint_allocation.tilted(weights, tilt * places)
         mean = steps.count * sums.dot(tilted, places)
         apart = (places - mean / steps.count) ** 2
         spread = math.sqrt(steps.count * sums.dot(tilted, apart))
@@ -484,15 +317,7 @@ def _tilt_of_moments(noise: _Noise, first: FloatArray, exponent: float) -> float
     return found
 
 
-def _tilted(weights: FloatArray, exponents: FloatArray) -> tuple[float, FloatArray]:
-    """Returns the logarithm of a mean of exponentials, and (n,) tilted weights."""
-    largest = float(exponents.max())
-    tilted = weights * np.exp(exponents - largest)
-    total = float(tilted.sum())
-    return largest + math.log(total), tilted / total
-
-
-def _by_counts(noise: _Noise, exponent: float) -> _Cells | None:
+def _by_counts(noise: _Noise, exponent: float) -> Cells | None:
     """Returns the bound by L and V for one λ, accurate about one δ.
 
     Args:
@@ -515,42 +340,22 @@ def _by_counts(noise: _Noise, exponent: float) -> _Cells | None:
     # Where noise is below zero its density grows, and its mean is above the middle.
     share = 0.5 + np.maximum(-ends[:-1], 0.0) * width / 12
     masses = noise.at_ends(share * (1 + 1e-9)) * np.exp(first)
-    law = _Plane(
-        first,
-        np.maximum(second, 0.0),
-        masses,
-        steps.count,
-        tilt=tilt,
-        error=noise.cells.error + off,
-        shares=plane.shares,
-    )
-    if not law.fits:
+    window = _window((first, np.maximum(second, 0.0)), masses, steps.count, tilt)
+    if window is None:
         return None
     log_chance = _log_chance(g, rate)
-    added = rate * noise.silent * (1 - 8 * _UNIT)
-    log_chances = k_out_of_t.log_reciprocal(law.columns + added) + log_chance
-    if log_chances.min() < -floats.LARGEST_EXPONENT:
-        return None
-    lost, valid_from = law.mass_above(0.0, 0.0), -math.inf
-    if law.is_tilted:
-        log_mass = float(log_chances[0]) - exponent - _RARE
-        lost += math.exp(log_mass)
-        floor = np.array([law.floor(log_mass) + added])
-        least = float(k_out_of_t.log_reciprocal(floor)[0]) + log_chance
-        valid_from = float(law.rows[0]) - least
-    lost *= math.exp(-float(log_chances[0]))
-    largest = float(np.abs(law.rows[[0, -1]]).max()) + abs(log_chance) + rate
-    rounding = steps.count * off + 64 * (1 + largest) * _UNIT
-    with np.errstate(over="ignore"):
-        masses = law.masses * np.exp(-log_chances)
-    return _collapsed(
-        (law.rows[:, np.newaxis] - log_chances).ravel(),
-        masses.ravel(),
-        noise.lost + floats.raised(lost),
-        law.mass_error,
-        rounding,
-        valid_from,
+    found = bound_cells.by_counts(
+        window,
+        log_chance,
+        log_mass=-exponent - _RARE,
+        is_of_p=False,
+        added=rate * noise.silent * (1 - 8 * _UNIT),
     )
+    if found is None:
+        return None
+    rounding = steps.count * off + 64 * (1 + rate) * _UNIT
+    error = steps.count * (noise.cells.error + off)
+    return found.with_more(noise.lost, error, rounding)
 
 
 def rate_and_tilt(
@@ -577,13 +382,13 @@ def rate_and_tilt(
         tilt = _tilt_for_mean(weights, first, means, goal)
         if tilt is None:
             break
-        log, tilted = _tilted(weights, (1 + tilt) * first)
+        log, tilted = joint_allocation.tilted(weights, (1 + tilt) * first)
         mean = sums.dot(tilted, first)
         spread = math.sqrt(steps.count * sums.dot(tilted, (first - mean) ** 2))
         variance = steps.count * sums.dot(tilted, variances) + rate * silent
         here = steps.count * (tilt * mean - log) + math.log1p(2.5 * tilt * spread)
         here += math.log1p(tilt) + _log_chance(members, rate)
-        here += float(k_out_of_t.log_reciprocal(np.array([variance]))[0])
+        here += float(bound_cells.log_reciprocal(np.array([variance]))[0])
         after = here, math.log(rate), tilt
         if here > exponent:
             # Between the two as the exponents tell.
@@ -602,7 +407,7 @@ def _tilt_for_mean(
     """Returns the tilt of a step's L at which it has a mean count, if any does."""
 
     def excess(log_tilt: float) -> float:
-        _, tilted = _tilted(weights, (1 + math.exp(log_tilt)) * first)
+        _, tilted = joint_allocation.tilted(weights, (1 + math.exp(log_tilt)) * first)
         return sums.dot(tilted, means) - goal
 
     low, high = _LOG_TILTS
@@ -650,35 +455,3 @@ def counted(
     off = (_TERMS + 8 * size + 4 * counts.size) * _UNIT
     values = largest + np.log(total) - rate * steps.chance
     return np.maximum.accumulate(values), variances * (1 - off), off
-
-
-def _collapsed(
-    losses: FloatArray,
-    masses: FloatArray,
-    sink: float,
-    mass_error: float,
-    ratio_error: float,
-    valid_from: float,
-) -> _Cells | None:
-    """Returns cells on evenly spaced losses, those below −1 left out, or nothing."""
-    # Where noise has more than one, what is known is one.
-    masses = np.minimum(masses, _MOST_MASS)
-    beyond = losses > floats.LARGEST_LOSS
-    sink += float(masses[beyond].sum()) * (1 + 1e-9)
-    seen = (losses > -1.0) & ~beyond
-    losses, masses = losses[seen], masses[seen]
-    if not masses.any():
-        return None
-    step = max(float(np.ptp(losses)) / _FINE, 1e-12)
-    low = float(losses.min())
-    places, shares = plane.shares((losses - low) / step, step)
-    gathered = sums.gather(places.ravel(), (shares * masses).ravel())
-    kept = gathered > 0
-    return _Cells(
-        losses=(low + step * np.arange(gathered.size, dtype=np.float64))[kept],
-        masses=gathered[kept],
-        sink=sink,
-        mass_error=mass_error + 64 * _UNIT,
-        ratio_error=ratio_error + 1e-12,
-        valid_from=max(valid_from, -1.0) + 2 * ratio_error,
-    )

@@ -9,6 +9,7 @@ import numpy as np
 
 from dp_accounting_ext.amplification import random_allocation
 from dp_accounting_ext.amplification.k_of_t import allocation_by_sum
+from dp_accounting_ext.amplification.k_of_t import bound_cells
 from dp_accounting_ext.amplification.k_of_t import few_out_of_t
 from dp_accounting_ext.amplification.k_of_t import k_out_of_t
 from dp_accounting_ext.kernel import dominating_pair
@@ -78,7 +79,7 @@ class RandomAllocation(Mechanism):
                 tail_mass=tail_mass,
             )
             added = [dominating_pair.dual(pairs.add) for pairs in known]
-            return DirectedPairs(remove, dominating_pair.dual(k_out_of_t.least(added)))
+            return DirectedPairs(remove, dominating_pair.dual(bound_cells.least(added)))
         remove = k_out_of_t.lower_pair(
             step.remove, self.num_selected, self.num_steps, tail_mass=tail_mass
         )

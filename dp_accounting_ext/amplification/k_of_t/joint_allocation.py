@@ -31,7 +31,8 @@ _COLUMNS = 128  # Twice as many where cells are few: it moves ε by 1e-3 at k = 
 _MOST_CELLS = 1 << 21
 _ROWS_PER_ROOT = 256.0  # The rounding of t steps grows with the root of t.
 _FEWEST_ROWS, _MOST_ROWS = 1 << 11, 1 << 14
-_ABOVE, _BELOW = 16.0, 16.0  # Exponents of what of a tilted law is out of the window.
+_OUTSIDE = 16.0  # The exponent of what of a tilted law is out of the window.
+_CHANGES = np.geomspace(0.1, 100.0, 24)  # Of a tilt, over the deviation.
 _DEVIATIONS = 9.0  # Of V, above its mean.
 _SKETCH_SIZE = 256
 _FEWEST_DIGITS = 1e-300  # Certified: smaller floats may have few.
@@ -41,6 +42,7 @@ LARGEST_INDEX = 2.0**52  # Certified: floats hold all integers up to it.
 EASED, _MOST_EASED = 0.75, 12
 _MARGIN = 1.125  # The torus over the widest window: what folds does so far from both.
 _LOG_TILTS = -7.0, 8.0
+_FLOOR_TILTS = np.geomspace(0.3, 300.0, 24)
 _LOWEST_RATE, HIGHEST_RATE = 1e-2, 0.98  # Of λ: over k / t, and at all.
 # The odds of the λ of cubes over those of λ. (5 of 17 steps, σ = 0.32, δ = 1e-6: ε is
 # 47.34 by V, 48.02 by cubes for 7, 48.00 for 10, 47.98 for 14; 2 of 100, σ = 1: 1.5132,
@@ -131,6 +133,10 @@ class Steps:
         lost = float(above[first]) if first < above.size else 0.0
         return kept, floats.raised(lost)
 
+    def sums_at(self, rate: float) -> tuple[FloatArray, FloatArray]:
+        """Returns what each ratio adds to both sums, for λ."""
+        return self.statistic(self.ratios, rate)
+
     @functools.cached_property
     def sketch(self) -> "Sketch":
         """A few hundred ratios that stand for all."""
@@ -191,20 +197,9 @@ class Sketch:
         self._selected = num_selected
         self._steps = num_steps
 
-    def _tilted(
-        self, score: FloatArray, tilt: float
-    ) -> tuple[float, list[tuple[int, FloatArray]]]:
+    def _tilted(self, score: FloatArray, tilt: float) -> tuple[float, "Laws"]:
         """Returns ln E e^{tilt · L} under P, and the tilted laws of the steps."""
-        total, laws = 0.0, []
-        for count, masses in self._laws:
-            # What has no mass under one law may be all of the other's.
-            exponents = np.where(masses > 0, tilt * score, -math.inf)
-            largest = float(exponents.max())
-            weights = masses * np.exp(exponents - largest)
-            whole = float(weights.sum())
-            total += count * (largest + math.log(whole))
-            laws.append((count, weights / whole))
-        return total, laws
+        return _tilted_laws(self._laws, tilt * score)
 
     def exponent(self, rate: float, tilt: float) -> float:
         """Returns Chernoff's exponent at the mean of the tilted L."""
@@ -274,37 +269,83 @@ class Sketch:
             tilt: The tilt, at most.
             widest: Width of its window over that of the law without a tilt.
         """
-        plain = self.anchor(rate, 0.0)
-        widest *= plain.high - plain.low
-        found = self.anchor(rate, tilt)
-        for _ in range(_MOST_EASED):
-            if found.high - found.low <= widest:
-                break
-            tilt *= EASED
-            found = self.anchor(rate, tilt)
-        return found
+        both = self._statistic(self._ratios, rate)
+        return eased(both, self._laws, rate=rate, tilt=tilt, widest=widest)
 
-    def anchor(self, rate: float, tilt: float) -> Anchor:
-        """Returns the window of a tilted law."""
-        score, variances = self._statistic(self._ratios, rate)
-        here, laws = self._tilted(score, tilt)
-        variance = sum(n * sums.dot(w, variances) for n, w in laws)
-        spread = sum(n * sums.dot(w, variances**2) for n, w in laws)
-        changes = np.geomspace(0.3, 100.0, 24) / max(self.deviation(rate), 1e-12)
-        above = [self._tilted(score, tilt + change)[0] - here for change in changes]
-        below = [self._tilted(score, tilt - change)[0] - here for change in changes]
-        highs = (np.array(above) + _ABOVE) / changes
-        lows = -(np.array(below) + _BELOW) / changes
-        best = int(np.argmin(highs)), int(np.argmax(lows))
-        return Anchor(
-            rate=rate,
-            tilt=tilt,
-            low=float(lows[best[1]]),
-            high=float(highs[best[0]]),
-            changes=tuple(sorted({float(changes[index]) for index in best})),
-            mean_variance=variance,
-            spread=math.sqrt(spread),
-        )
+
+Laws = list[tuple[int, FloatArray]]
+
+
+def tilted(masses: FloatArray, exponents: FloatArray) -> tuple[float, FloatArray]:
+    """Returns the logarithm of a sum of (n,) masses times e^{exponents}, and shares."""
+    # What has no mass under one law may be all of the other's.
+    exponents = np.where(masses > 0, exponents, -math.inf)
+    largest = float(exponents.max())
+    weights = masses * np.exp(exponents - largest)
+    whole = float(weights.sum())
+    return largest + math.log(whole), weights / whole
+
+
+def _tilted_laws(laws: Laws, exponents: FloatArray) -> tuple[float, Laws]:
+    """Returns the same of a sum over steps of several laws, with counts."""
+    found = [(count, *tilted(masses, exponents)) for count, masses in laws]
+    return sum(n * log for n, log, _ in found), [(n, w) for n, _, w in found]
+
+
+def eased(
+    sums_of_step: tuple[FloatArray, FloatArray],
+    laws: Laws,
+    *,
+    rate: float,
+    tilt: float,
+    widest: float,
+) -> Anchor:
+    """Returns a window that is not too wide, of a law tilted less if need be.
+
+    Args:
+        sums_of_step: (n,) what the outputs of a step add to L, and to V.
+        laws: (n,) masses of steps, with counts.
+        rate: λ.
+        tilt: The tilt, at most.
+        widest: Width of the window over that of the law without a tilt.
+    """
+    plain = _anchor(sums_of_step, laws, rate, 0.0)
+    found = _anchor(sums_of_step, laws, rate, tilt)
+    for _ in range(_MOST_EASED):
+        if found.high - found.low <= widest * (plain.high - plain.low):
+            break
+        tilt *= EASED
+        found = _anchor(sums_of_step, laws, rate, tilt)
+    return found
+
+
+def _anchor(
+    sums_of_step: tuple[FloatArray, FloatArray], laws: Laws, rate: float, tilt: float
+) -> Anchor:
+    """Returns the window of a tilted law."""
+    score, variances = sums_of_step
+    here, tilted_laws = _tilted_laws(laws, tilt * score)
+    square = 0.0
+    for count, weights in tilted_laws:
+        mean = sums.dot(weights, score)
+        square += count * sums.dot(weights, (score - mean) ** 2)
+    changes = _CHANGES / max(math.sqrt(square), 1e-12)
+    above, below = (
+        [_tilted_laws(laws, (tilt + sign * c) * score)[0] - here for c in changes]
+        for sign in (1, -1)
+    )
+    highs = (np.array(above) + _OUTSIDE) / changes
+    lows = -(np.array(below) + _OUTSIDE) / changes
+    best = int(np.argmin(highs)), int(np.argmax(lows))
+    return Anchor(
+        rate=rate,
+        tilt=tilt,
+        low=float(lows[best[1]]),
+        high=float(highs[best[0]]),
+        mean_variance=sum(n * sums.dot(w, variances) for n, w in tilted_laws),
+        spread=math.sqrt(sum(n * sums.dot(w, variances**2) for n, w in tilted_laws)),
+        changes=tuple(sorted({float(changes[index]) for index in best})),
+    )
 
 
 def _root(function: Callable[[float], float], low: float, high: float) -> float:
@@ -343,6 +384,8 @@ class Grid:
         rows: Fine rows on the torus.
         columns: Columns on the torus.
         height: Fine rows in a coarse one.
+        is_even: Whether rows split masses so that the mean of the first sum is kept,
+            and not that of e^{−L}.
     """
 
     rate: float
@@ -351,6 +394,7 @@ class Grid:
     rows: int
     columns: int
     height: int
+    is_even: bool = False
 
     @classmethod
     def of(cls, anchors: Sequence[Anchor], num_steps: int, *, finer: int = 1) -> "Grid":
@@ -374,45 +418,65 @@ class Grid:
         """Height of a coarse row, in nats."""
         return self.row_step * self.height
 
-    def holds(self, steps: Steps) -> bool:
-        """Tells whether all sums have indices that floats hold exactly."""
+    def holds(self, first: FloatArray, second: FloatArray, count: int) -> bool:
+        """Tells whether all sums of so many have indices that floats hold exactly."""
         if not min(self.row_step, self.column_step) > 0:
             return False
-        score, variance = steps.statistic(steps.ratios, self.rate)
-        rows = float(np.abs(score).max()) / self.row_step
-        columns = float(variance.max()) / self.column_step
-        return steps.num_steps * max(rows, columns) < LARGEST_INDEX
+        rows = float(np.abs(first).max()) / self.row_step
+        columns = float(second.max()) / self.column_step
+        return count * max(rows, columns) < LARGEST_INDEX
 
     def factors(
         self, steps: Steps, bound: dominating_pair.Bound
     ) -> tuple[plane.Factor, plane.Factor]:
-        """Returns steps with the record, k of them, and without it, t − k.
+        """Returns steps with the record, k of them, and without it, t − k."""
+        score, variance = steps.sums_at(self.rate)
+        others = steps.num_steps - steps.num_selected
+        return (
+            self.factor(score, variance, steps.p_masses, steps.num_selected, bound),
+            self.factor(score, variance, steps.masses, others, bound),
+        )
+
+    def factor(
+        self,
+        first: FloatArray,
+        second: FloatArray,
+        masses: FloatArray,
+        count: int,
+        bound: dominating_pair.Bound,
+    ) -> plane.Factor:
+        """Returns the law of what so many steps add to both sums.
 
         Masses that floats hold with few digits are raised (for an upper bound on sums'
         masses) or left out (for a lower one).
         """
-        score, variance = steps.statistic(steps.ratios, self.rate)
-        rows, row_shares = plane.shares(score / self.row_step, self.row_step)
-        columns, column_shares = plane.even_shares(variance / self.column_step)
+        rows, row_shares = self.shares(first / self.row_step, self.row_step)
+        columns, column_shares = plane.even_shares(second / self.column_step)
         cells = np.broadcast_arrays(rows[:, np.newaxis], columns[np.newaxis])
         shared = row_shares[:, np.newaxis] * column_shares[np.newaxis]
-
-        def factor(masses: FloatArray, count: int) -> plane.Factor:
-            weights = (shared * masses).ravel()
-            kept = weights > _FEWEST_DIGITS
-            if bound is dominating_pair.Bound.UPPER:
-                kept = (shared > 0).ravel() & (
-                    np.broadcast_to(masses > 0, shared.shape)
-                ).ravel()
-                weights = np.maximum(weights, _FEWEST_DIGITS)
-            return plane.Factor(
-                cells[0].ravel()[kept], cells[1].ravel()[kept], weights[kept], count
-            )
-
-        return (
-            factor(steps.p_masses, steps.num_selected),
-            factor(steps.masses, steps.num_steps - steps.num_selected),
+        weights = (shared * masses).ravel()
+        kept = weights > _FEWEST_DIGITS
+        if bound is dominating_pair.Bound.UPPER:
+            there = np.broadcast_to(masses > 0, shared.shape)
+            kept = (shared > 0).ravel() & there.ravel()
+            weights = np.maximum(weights, _FEWEST_DIGITS)
+        return plane.Factor(
+            cells[0].ravel()[kept], cells[1].ravel()[kept], weights[kept], count
         )
+
+    def shares(
+        self, positions: FloatArray, step: float
+    ) -> tuple[IndexArray, FloatArray]:
+        """Returns the rows around (n,) positions, with shares of their masses."""
+        if self.is_even:
+            return plane.even_shares(positions)
+        return plane.shares(positions, step)
+
+    def tent(self) -> FloatArray:
+        """Returns shares of a coarse row in fine ones, split as each step was."""
+        offsets = np.arange(self.height) / self.height
+        _, (lower, upper) = self.shares(offsets, self.coarse_step)
+        return np.concatenate([upper[1:], lower])
 
     def ratio_error(self, steps: Steps) -> float:
         """Bounds what L errs by from the rounding of scores and of their places."""
@@ -432,6 +496,46 @@ class Grid:
         return plane.TiltedPlane(
             factors, tilt * self.row_step, (self.rows, self.columns), changes
         )
+
+
+class Window:
+    """The joint law of two sums in the window of an anchor, no mass below the true one.
+
+    Args:
+        grid: The lattice.
+        factors: What is summed.
+        anchor: Where.
+
+    Attributes:
+        rows: (m,) the first sum, of coarse rows,
+        columns: (n,) the second, no larger than it should be,
+        masses: (m, n) and their masses.
+        mass_error: Bound on their relative error, but for the factors' own.
+        is_tilted: Whether rows below the first are not among the others.
+    """
+
+    def __init__(self, grid: Grid, factors: list[plane.Factor], anchor: Anchor) -> None:
+        self._grid, self._factors = grid, factors
+        self._law = grid.law(factors, anchor.tilt, anchor.changes)
+        first = math.floor(anchor.low / grid.coarse_step)
+        found = self._law.masses(grid.tent(), first, height=grid.height)
+        self.masses: FloatArray = np.maximum(found.values, 0.0) + found.noise
+        self.masses *= found.scale()[:, np.newaxis]
+        self.rows: FloatArray = grid.coarse_step * found.rows.astype(np.float64)
+        self.columns = grid.column_step * np.arange(grid.columns, dtype=np.float64)
+        self.mass_error = self._law.mass_error
+        self.is_tilted = anchor.tilt != 0
+        self._last = int(found.rows[-1]) * grid.height
+
+    def mass_above(self, least_tilt: float = 0.0) -> float:
+        """Bounds the mass above the last row (Chernoff), by tilts a nat or more."""
+        return self._law.mass_above(self._last, least_tilt * self._grid.row_step)
+
+    def floor(self, log_mass: float) -> float:
+        """Returns what the second sum is at least, but for a mass."""
+        tilts = _FLOOR_TILTS / self._grid.columns
+        column = variance_floor(self._factors, log_mass, tilts)
+        return self._grid.column_step * column
 
 
 def log_binomial(num_selected: int, num_steps: int, rate: float) -> tuple[float, float]:

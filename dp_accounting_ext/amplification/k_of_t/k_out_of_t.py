@@ -16,33 +16,24 @@ import math
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
 
 from dp_accounting_ext.amplification.k_of_t import allocation_by_sum
+from dp_accounting_ext.amplification.k_of_t import bound_cells
 from dp_accounting_ext.amplification.k_of_t import few_out_of_t
 from dp_accounting_ext.amplification.k_of_t import joint_allocation
-from dp_accounting_ext.amplification.k_of_t import plane
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import sums
-from dp_accounting_ext.pairs import profile_pairs
 
 Bound = dominating_pair.Bound
 DominatingPair = dominating_pair.DominatingPair
 FloatArray = npt.NDArray[np.float64]
-
-# Certified: e^V / I₀(V) is concave from here on, and increases by less than this.
-CONCAVE_FROM = 0.8
-STEEPEST = 1.2001
-_BESSEL_ERROR = 64.0  # Of a logarithm of e^{−V} I₀(V), in units of rounding.
-_NODE_ERROR = 1e-12  # Of a loss up to 700 nats, and of its place among the nodes.
 
 # Tuning.
 # Where upper bounds are tight: δ of one run is from 1 to 1e-12. Those below zero are of
 # losses below the mean, for many runs: 10 of 5 of 391 steps, σ = 0.55 and δ = 1e-5, are
 # at 21.93 without them, 21.86 with them.
 _EXPONENTS = (-3.0, -0.5, 0.0, 0.5, 1.5, 3.0, 5.5, 9.0, 14.0, 19.0, 27.0)
-_MOST_NODES = 24_000
 # Of 2 and 3 draws `few_out_of_t` is nearly always less.
 _EXPONENTS_OF_FEW = (0.0, 3.0, 9.0, 14.0, 27.0)
 _LOWER_EXPONENTS = (0.0, 7.0, 16.0, 28.0)  # The same for lower ones.
@@ -52,7 +43,6 @@ _SPARE = 6.0  # Of a tail's exponent.
 # The exponent of the λ of lower bounds, of that of a question. (12 of 240 steps, σ =
 # 0.7, δ = 1e-20: ε is 23.5, and 23.25 with an exponent of 8 whatever the question.)
 _TYPICAL, _LEAST_TYPICAL = 0.4, 6.0
-_NODES = 3072  # In the narrowest window.
 # Of a tilted law's window, over one without a tilt; lower bounds share a grid.
 _WIDEST, _LOWER_WIDEST = 3.0, 2.0
 _MOST_STEPS = 10**7  # Of more, rounding to a lattice that fits leaves nothing.
@@ -60,37 +50,6 @@ _STEEPEST_ROW = 50.0  # Tilt of a coarse row, whose fine rows have all to be flo
 _GROUPS = 4096  # Of a lower bound's ratios.
 _LEAST_DEVIATION = 1e-6  # Of L, in nats.
 _RARE = 14.0  # Exponent of V below its floor, beyond that of an anchor.
-
-
-def log_reciprocal(variance: FloatArray) -> FloatArray:
-    """Returns the logarithm of a concave function that is at most e^V / I₀(V).
-
-    It is that function from `CONCAVE_FROM` on, and a line before.
-
-    Args:
-        variance: (n,) values of V ≥ 0.
-    """
-    inside = np.maximum(variance, CONCAVE_FROM)
-    values = -np.log(special.i0e(inside))
-    start = 1 / float(special.i0e(CONCAVE_FROM))
-    line = start - STEEPEST * (CONCAVE_FROM - np.minimum(variance, CONCAVE_FROM))
-    found: FloatArray = np.where(variance < CONCAVE_FROM, np.log(line), values)
-    return found
-
-
-@dataclasses.dataclass(frozen=True)
-class Cells:
-    """A bound in cells: masses under P, and the logarithm of the ratio of each.
-
-    Valid for ln κ from `valid_from` on, whatever lies below.
-    """
-
-    losses: FloatArray
-    masses: FloatArray
-    sink: float
-    mass_error: float
-    ratio_error: float
-    valid_from: float
 
 
 def upper_pair(
@@ -122,7 +81,7 @@ def upper_pair(
     """
     steps = joint_allocation.Steps.of(pair, num_selected, num_steps)
     if num_steps > _MOST_STEPS or _is_constant(steps):
-        return least(known)
+        return bound_cells.least(known)
     sketch = steps.sketch
     cells = []
     few = num_selected <= few_out_of_t.MOST_DRAWS
@@ -135,9 +94,11 @@ def upper_pair(
         ordinary, lost = steps.without_largest(math.exp(-exponent - _RARE))
         anchor = ordinary.sketch.eased(rate, joint_allocation.EASED * tilt, _WIDEST)
         grid = joint_allocation.Grid.of([anchor], num_steps, finer=2)
-        if anchor.tilt * grid.coarse_step <= _STEEPEST_ROW and grid.holds(ordinary):
+        if anchor.tilt * grid.coarse_step <= _STEEPEST_ROW and grid.holds(
+            *ordinary.sums_at(rate), num_steps
+        ):
             cells.append(_upper_cells(pair, ordinary, anchor, grid, lost, exponent))
-    return least(known, cells)
+    return bound_cells.least(known, cells)
 
 
 def _is_constant(steps: joint_allocation.Steps) -> bool:
@@ -155,7 +116,7 @@ def _upper_cells(
     grid: joint_allocation.Grid,
     lost: float,
     exponent: float,
-) -> Cells:
+) -> bound_cells.Cells:
     """Returns the theorem's bound for one λ, accurate about one tilt.
 
     Args:
@@ -167,120 +128,22 @@ def _upper_cells(
         exponent: About −ln δ where the bound is to be tight.
     """
     selected, total = steps.num_selected, steps.num_steps
-    factors = list(grid.factors(steps, Bound.UPPER))
-    law = grid.law(factors, anchor.tilt, anchor.changes)
-    first = math.floor(anchor.low / grid.coarse_step)
-    found = law.masses(_tent(grid), first, height=grid.height)
-    last = first + found.values.shape[0] - 1
-    lost += law.mass_above(last * grid.height)
-    masses = (np.maximum(found.values, 0.0) + found.noise) * found.scale()[:, None]
-    log_binomial, binomial_error = joint_allocation.log_binomial(
-        selected, total, anchor.rate
+    window = joint_allocation.Window(
+        grid, list(grid.factors(steps, Bound.UPPER)), anchor
     )
-    variances = grid.column_step * np.arange(grid.columns, dtype=np.float64)
-    rows: FloatArray = grid.coarse_step * found.rows.astype(np.float64)
-    losses = rows[:, None] - log_reciprocal(variances) - log_binomial
-    valid_from = -math.inf
-    if anchor.tilt != 0:
-        # Of what is below the window nothing is known, but that V is hardly small.
-        log_mass = -exponent - _RARE
-        tilts = np.geomspace(0.3, 30.0, 16) / grid.columns
-        floor = joint_allocation.variance_floor(factors, log_mass, tilts)
-        lost += math.exp(log_mass)
-        least = log_reciprocal(np.array([grid.column_step * floor]))
-        valid_from = float(rows[0]) - float(least[0]) - log_binomial
-    largest = max(abs(float(rows[0])), abs(float(rows[-1]))) + 16
-    ratio_error = (
-        grid.ratio_error(steps) + binomial_error + (total + 1) * pair.ratio_error
+    log_binomial, error = joint_allocation.log_binomial(selected, total, anchor.rate)
+    cells = bound_cells.by_counts(
+        window, log_binomial, log_mass=-exponent - _RARE, is_of_p=True
     )
-    ratio_error += (_BESSEL_ERROR + 8 * largest) * floats.UNIT_ROUNDOFF
-    return Cells(
-        losses=losses.ravel(),
-        masses=masses.ravel(),
-        sink=floats.raised(
-            sums.probability_of_any([(pair.infinity_mass, selected)]) + lost
-        ),
-        mass_error=total * _error_of_step(pair) + law.mass_error,
-        ratio_error=ratio_error,
-        valid_from=valid_from + 2 * ratio_error,
-    )
+    assert cells is not None
+    lost += sums.probability_of_any([(pair.infinity_mass, selected)])
+    error += grid.ratio_error(steps) + (total + 1) * pair.ratio_error
+    return cells.with_more(lost, total * _error_of_step(pair), error)
 
 
 def _error_of_step(pair: DominatingPair) -> float:
     """Bounds the relative error of a mass of one step, under P or Q."""
     return pair.mass_error + pair.ratio_error + 2 * floats.UNIT_ROUNDOFF
-
-
-def _tent(grid: joint_allocation.Grid) -> FloatArray:
-    """Returns shares of a coarse row in fine ones, split as each step was."""
-    offsets = np.arange(grid.height)
-    _, (lower, upper) = plane.shares(offsets / grid.height, grid.coarse_step)
-    return np.concatenate([upper[1:], lower])
-
-
-def least(
-    known: Sequence[DominatingPair], cells: Sequence[Cells] = ()
-) -> DominatingPair:
-    """Returns the pair of the least profile of upper pairs, and of cells.
-
-    Of H(P‖Q): a bound where a record is removed, and for duals where one is added.
-    """
-    # Where every finite ratio left the floats, a pair tells no more than its sink.
-    finite = [pair for pair in known if pair.ratios.size]
-    if not cells and (len(known) == 1 or not finite):
-        return min(known, key=lambda pair: pair.infinity_mass)
-    nodes = _nodes(finite, cells)
-    places = np.exp(nodes)
-    values = np.ones(nodes.size)
-    for pair in known:
-        np.minimum(values, profile_pairs.values(pair, places), out=values)
-    for each in cells:
-        np.minimum(values, _profile(each, nodes), out=values)
-    if not (values < 1).any():
-        return known[0]
-    # What is less than a float is not zero.
-    return profile_pairs.pair_above(places, np.maximum(values, profile_pairs.SMALLEST))
-
-
-def _nodes(known: Sequence[DominatingPair], cells: Sequence[Cells]) -> FloatArray:
-    """Returns (n,) evenly spaced losses at which profiles are compared."""
-    low = min([-1.0, *(float(np.log(pair.ratios[0])) for pair in known)])
-    highs = [float(np.log(pair.ratios[-1])) for pair in known]
-    high = max([0.0, *highs, *(float(each.losses.max()) for each in cells)])
-    high, low = (
-        min(high, floats.LARGEST_LOSS),
-        max(low, -floats.LARGEST_LOSS),
-    )
-    widths = [float(np.ptp(each.losses)) for each in cells]
-    step = min(widths, default=0.0) / _NODES
-    step = max(step, (high - low) / _MOST_NODES)
-    first, last = math.floor(low / step), math.ceil(high / step)
-    nodes: FloatArray = step * np.arange(first, last + 1, dtype=np.float64)
-    return nodes
-
-
-def _profile(cells: Cells, nodes: FloatArray) -> FloatArray:
-    """Returns a cells' profile at (n,) nodes, one where it is not known."""
-    step = float(nodes[1] - nodes[0])
-    positions = (cells.losses - nodes[0]) / step
-    beyond = positions > nodes.size - 1
-    sink = cells.sink + float(cells.masses[beyond].sum())
-    kept = ~beyond & (positions > -1)
-    places, shares = plane.shares(positions[kept], step)
-    masses = sums.gather_quickly(
-        places.ravel() + 1, (shares * cells.masses[kept]).ravel(), nodes.size + 2
-    )[1 : nodes.size + 1]
-    mass_error = cells.mass_error + places.size * floats.UNIT_ROUNDOFF
-    ratios = np.exp(nodes)
-    shift, factor = dominating_pair.allowance(
-        Bound.UPPER, nodes.size, mass_error, cells.ratio_error + _NODE_ERROR
-    )
-    values = profile_pairs.values_at(ratios, ratios, masses / ratios, sink)
-    above = np.cumsum(masses[::-1])[::-1]
-    # Moving all ratios up by the error adds less than the error times the mass above.
-    values = factor * (values - shift * above)
-    values[nodes < cells.valid_from] = 1.0
-    return np.minimum(values, 1.0)
 
 
 def lower_pair(
@@ -312,7 +175,7 @@ def lower_pair(
         return _by_sum(pair, num_selected, num_steps, tail_mass)
     anchors = _lower_anchors(steps, tail_mass)
     grid = joint_allocation.Grid.of([anchor for _, anchor in anchors], num_steps)
-    if not grid.holds(steps):
+    if not grid.holds(*steps.sums_at(grid.rate), num_steps):
         return _by_sum(pair, num_selected, num_steps, tail_mass)
     tilted = [
         (ordinary, anchor, ordinary.sketch.tilt_without(anchor.rate, anchor.tilt))

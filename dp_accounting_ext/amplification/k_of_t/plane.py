@@ -202,13 +202,20 @@ class TiltedPlane:
         both = [sign * change for change in self._changes for sign in (1, -1)]
         return {each: self._log_moment(self._tilt + each) for each in [0.0, *both]}
 
-    def mass_above(self, row: int) -> float:
-        """Bounds the mass, not tilted, at or above a fine row (Chernoff)."""
-        tilts = (
-            (self._tilt + change, log) for change, log in self._log_moments.items()
-        )
-        exponents = [log - tilt * row for tilt, log in tilts if tilt >= 0]
-        return floats.raised(math.exp(min([0.0, *exponents]) + self.mass_error))
+    def mass_above(self, row: int, least_tilt: float = 0.0) -> float:
+        """Bounds the mass, not tilted, at or above a fine row (Chernoff).
+
+        With tilts of τ or more it bounds E e^{τ (R − row)}, R the sum's row, there.
+        """
+        exponents = [
+            log - (self._tilt + change) * row
+            for change, log in self._log_moments.items()
+            if self._tilt + change >= least_tilt
+        ]
+        if not least_tilt:
+            exponents.append(0.0)
+        log = min(exponents, default=math.inf)
+        return floats.raised(floats.exponential(log + self.mass_error))
 
     def folded_mass(self, low: int, high: int) -> float:
         """Bounds the tilted mass that folds onto the fine rows from low to high."""

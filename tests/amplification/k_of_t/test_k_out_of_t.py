@@ -13,6 +13,7 @@ import oracles
 import pytest
 import strategies
 
+from dp_accounting_ext.amplification.k_of_t import bound_cells
 from dp_accounting_ext.amplification.k_of_t import k_out_of_t
 from dp_accounting_ext.kernel import dominating_pair
 
@@ -84,7 +85,7 @@ def test_the_bound_on_the_probability_is_above_the_bessel_function(first, share)
     """And its reciprocal is concave and increases, without tolerance."""
     second = first + share * (first + 1)
     places = np.array([first, (first + second) / 2, second])
-    values = k_out_of_t.log_reciprocal(places)
+    values = bound_cells.log_reciprocal(places)
     with mpmath.workdps(40):
         truth = [v - mpmath.log(mpmath.besseli(0, v)) for v in places.tolist()]
     for value, exact in zip(values.tolist(), truth, strict=True):
@@ -102,13 +103,13 @@ def test_the_constants_of_the_concave_function():
         def quotient(v):
             return mpmath.besseli(1, v) / mpmath.besseli(0, v)
 
-        start = mpmath.mpf(k_out_of_t.CONCAVE_FROM)
+        start = mpmath.mpf(bound_cells.CONCAVE_FROM)
         assert quotient(start) <= 1 - 1 / (2 * start)
         # e^V / I₀(V) is steepest where it turns concave, where equality holds.
         turn = mpmath.findroot(lambda v: quotient(v) - 1 + 1 / (2 * v), 0.79)
         assert turn <= start
         slope = mpmath.exp(turn) / mpmath.besseli(0, turn) * (1 - quotient(turn))
-        assert slope <= k_out_of_t.STEEPEST <= 1.001 * slope
+        assert slope <= bound_cells.STEEPEST <= 1.001 * slope
 
 
 @given(st.lists(st.floats(0.0, 1.0), min_size=1, max_size=8), st.integers(0, 8))
@@ -121,7 +122,7 @@ def test_the_probability_of_k_events_is_below_its_bound(chances, count):
             longer[number + 1] += mass * chance
         law = longer
     variance = float(sum(Fraction(q) * (1 - Fraction(q)) for q in chances))
-    bound = math.exp(-k_out_of_t.log_reciprocal(np.array([variance]))[0])
+    bound = math.exp(-bound_cells.log_reciprocal(np.array([variance]))[0])
     assert (law[count] if count < len(law) else 0) <= bound * (1 + 1e-14)
 
 
