@@ -21,10 +21,6 @@ _LOG_ERROR = -40.0
 # Mixtures are evaluated for so many numbers at once, and for so many at most.
 _BLOCK = 1 << 20
 _MOST_TERMS = 1 << 22
-# The largest α K up to which moments of integer order are convolved, and the least
-# log Ψ for which that is accurate enough.
-_LONGEST_POWER = 1024
-_LEAST_CONVOLVED = 0.1
 _LARGEST_EXPONENT = 50.0
 # Orders that share one lattice.
 _BANDS = (8.0, 64.0, 256.0, 1024.0)
@@ -215,22 +211,14 @@ def _log_binomial(members: int, rate: float) -> FloatArray:
 
 
 def _split_rdp(orders: tuple[float, ...], split: Split) -> FloatArray:
-    """Returns the RDP of a split at every order, the cheapest certain way for each."""
+    """Returns the RDP of a split at every order."""
     result = split.unamplified_rdp(orders)
-    convolved = _convolved_moments(orders, split)
     lower = 0.0
     for upper in (*_BANDS, divergence.HIGHEST_ORDER):
-        band = [
-            place
-            for place, order in enumerate(orders)
-            if lower < order <= upper and order not in convolved
-        ]
+        band = [place for place, order in enumerate(orders) if lower < order <= upper]
         if band:
             result[band] = _quadrature([orders[place] for place in band], split)
         lower = upper
-    for place, order in enumerate(orders):
-        if order in convolved:
-            result[place] = divergence.rdp_from_moment(convolved[order], order)
     return result
 
 
@@ -269,50 +257,3 @@ def _quadrature(orders: Sequence[float], split: Split) -> list[float]:
         moment = divergence.log_moment_from_excess(excess, order)
         result.append(divergence.rdp_from_moment(moment, order))
     return result
-
-
-def _convolved_moments(orders: Sequence[float], split: Split) -> dict[float, float]:
-    """Returns log Ψ_α where convolution gives it: integer orders, nobody inserted.
-
-    With nobody removed Ψ_α(P‖Q) is the moment of order 1 − α of the reverse, and no
-    power of a polynomial.
-    """
-    most = _LONGEST_POWER // max(split.removed, 1)
-    wanted = [order for order in orders if order.is_integer() and 1 < order <= most]
-    if split.inserted or not wanted:
-        return {}
-    moments = log_moments_by_convolution(
-        int(max(wanted)), split.removed, split.rate, split.noise
-    )
-    return {
-        order: moments[int(order)]
-        for order in wanted
-        if moments[int(order)] >= _LEAST_CONVOLVED
-    }
-
-
-def log_moments_by_convolution(
-    highest: int, members: int, rate: float, noise: float
-) -> dict[int, float]:
-    """Returns log Ψ_α of the orders 2 to `highest` if all members leave, exactly.
-
-    Ψ_α = Σ_S [u^{*α}]_S e^{S²/2σ²}, where u_i = Binom(i | K, r) e^{−i²/2σ²}. All terms
-    are positive, and kept as logarithms.
-
-    Args:
-        highest: The largest order.
-        members: K₋, all of the group.
-        rate: Inclusion probability r, in (0, 1).
-        noise: σ.
-    """
-    factor = _log_binomial(members, rate) - np.arange(members + 1) ** 2 / (2 * noise**2)
-    power, moments = factor, {}
-    for order in range(2, highest + 1):
-        shifted = np.full((members + 1, len(power) + members), -np.inf)
-        for count in range(members + 1):
-            shifted[count, count : count + len(power)] = power + factor[count]
-        largest = shifted.max(axis=0)
-        power = largest + np.log(np.exp(shifted - largest).sum(axis=0))
-        exponents = np.arange(len(power)) ** 2 / (2 * noise**2)
-        moments[order] = divergence.log_sum(power + exponents)
-    return moments
