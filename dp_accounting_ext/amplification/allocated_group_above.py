@@ -293,7 +293,7 @@ def _window(
     is_steep = anchor.tilt * grid.coarse_step > _STEEPEST_ROW
     if is_steep or not grid.holds(*sums_of_step, count):
         return None
-    factor = grid.factor(*sums_of_step, masses, count, Bound.UPPER)
+    factor = grid.factor(*sums_of_step, masses, count)
     return joint_allocation.Window(grid, [factor], anchor)
 
 

@@ -136,9 +136,8 @@ def lower_pair(allocation: Allocation, *, tail_mass: float) -> DominatingPair:
     """
     grid = _Grid.of(allocation, tail_mass)
     known = grid.refined(lambda kappa: _Below(allocation, kappa, tail_mass), _largest)
-    p, q = _best_tests(known, grid.kappas)
-    pair = profile_pairs.symmetric_below(p, q, allocation.telling)
-    return _with_errors(pair)
+    tests = _best_tests(known, grid.kappas)
+    return _with_errors(profile_pairs.symmetric_below(tests, allocation.telling))
 
 
 def _with_errors(pair: DominatingPair) -> DominatingPair:

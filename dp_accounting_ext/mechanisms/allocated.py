@@ -80,15 +80,15 @@ class RandomAllocation(Mechanism):
             )
             added = [dominating_pair.dual(pairs.add) for pairs in known]
             return DirectedPairs(remove, dominating_pair.dual(bound_cells.least(added)))
-        remove = k_out_of_t.lower_pair(
-            step.remove, self.num_selected, self.num_steps, tail_mass=tail_mass
-        )
-        add = allocation_by_sum.lower_pair(
-            step.add,
-            self.num_selected,
-            self.num_steps,
-            Direction.ADD,
-            tail_mass=tail_mass,
+        remove, add = (
+            allocation_by_sum.lower_pair(
+                step.of(direction),
+                self.num_selected,
+                self.num_steps,
+                direction,
+                tail_mass=tail_mass,
+            )
+            for direction in Direction
         )
         return DirectedPairs(remove, add)
 

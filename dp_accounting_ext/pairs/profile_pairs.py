@@ -260,50 +260,72 @@ def symmetric(kappas: FloatArray, deltas: FloatArray) -> DominatingPair:
     )
 
 
-def symmetric_below(p: FloatArray, q: FloatArray, telling: float) -> DominatingPair:
+def pair_below(
+    tests: FloatArray,
+    infinity_mass: float = 0.0,
+    *,
+    mass_error: float = 0.0,
+    ratio_error: float = 0.0,
+) -> DominatingPair:
+    """Returns a lower pair, where a record is removed, of tests of P against Q.
+
+    Args:
+        tests: (2, n) lower bounds on tests' probabilities of saying P, under P, and
+            upper bounds on them under Q, but for outputs that Q never has.
+        infinity_mass: P's mass there, rounded down.
+        mass_error: What either bound may err by besides, relatively,
+        ratio_error: and their quotients.
+    """
+    gains, costs = _most_powerful(tests)
+    order = np.argsort(gains / costs, kind="stable")
+    rounding = 4 * (order.size + 16) * floats.UNIT_ROUNDOFF
+    return DominatingPair(
+        (gains / costs)[order],
+        costs[order],
+        infinity_mass=infinity_mass,
+        zero_mass=0.0,
+        bound=Bound.LOWER,
+        mass_error=mass_error + rounding,
+        ratio_error=ratio_error + 8 * floats.UNIT_ROUNDOFF,
+    )
+
+
+def symmetric_below(tests: FloatArray, telling: float) -> DominatingPair:
     """Returns a lower pair, the same both ways, of tests of one dataset or the other.
 
     Either may take the place of the other. So what a test leaves is, with the datasets
     exchanged, one too, and the better half of tests says all.
 
     Args:
-        p: (n,) lower bounds on tests' probabilities of saying P, under P,
-        q: and (n,) upper bounds on them under Q, where nothing is certain.
+        tests: (2, n) as for `pair_below`, where nothing is certain.
         telling: The probability that either dataset is certain.
     """
     whole = 1 - telling
-    half = p + q <= whole
-    gains, costs = _most_powerful(
-        np.where(half, p, whole - q), np.where(half, q, whole - p)
-    )
+    half = tests.sum(axis=0) <= whole
+    better = pair_below(np.where(half, tests, whole - tests[::-1]))
+    above = better.ratios > 1
+    ratios, costs = better.ratios[above], better.masses[above]
+    gains = ratios * costs
     rest = whole - float(gains.sum()) - float(costs.sum())
     rest = max(rest - 8 * floats.UNIT_ROUNDOFF, 0.0)
-    order = np.argsort(gains / costs, kind="stable")
-    ratios = (gains / costs)[order]
     return DominatingPair(
         np.concatenate([1 / ratios[::-1], [1.0], ratios]),
-        np.concatenate([gains[order][::-1], [rest], costs[order]]),
+        np.concatenate([gains[::-1], [rest], costs]),
         infinity_mass=floats.lowered(telling),
         zero_mass=floats.lowered(telling),
         bound=Bound.LOWER,
-        mass_error=4 * (ratios.size + 16) * floats.UNIT_ROUNDOFF,
-        ratio_error=8 * floats.UNIT_ROUNDOFF,
+        mass_error=better.mass_error,
+        ratio_error=better.ratio_error,
     )
 
 
-def _most_powerful(p: FloatArray, q: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Returns what the most powerful of tests add to one another, while p grows faster.
+def _most_powerful(tests: FloatArray) -> FloatArray:
+    """Returns what the most powerful of (2, n) tests add to one another.
 
-    Args:
-        p: (n,) probabilities under P.
-        q: (n,) the same tests' under Q.
-
-    Returns:
-        (m,) positive increments of p, and of q, with decreasing quotients above one.
+    That is (2, m) positive increments under P and Q, with decreasing quotients.
     """
-    order = np.lexsort((-p, q))
     corners = [(0.0, 0.0)]
-    for x, y in zip(q[order].tolist(), p[order].tolist(), strict=True):
+    for y, x in tests[:, np.lexsort((-tests[0], tests[1]))].T.tolist():
         if y <= corners[-1][1] or x <= corners[-1][0]:
             continue
         while len(corners) > 1:
@@ -312,6 +334,5 @@ def _most_powerful(p: FloatArray, q: FloatArray) -> tuple[FloatArray, FloatArray
                 break
             corners.pop()
         corners.append((x, y))
-    costs, gains = np.diff(np.array(corners), axis=0).T
-    kept = gains > costs
-    return gains[kept], costs[kept]
+    added: FloatArray = np.diff(np.array(corners), axis=0).T[::-1]
+    return added

@@ -45,14 +45,16 @@ _LARGEST_RATIO = math.exp(600.0)
 
 # Tuning: the lattice has so many points for the sum's deviations, more where a step
 # deviates less than that, and at most so many for the range of a step.
-_POINTS, _MOST_POINTS, _POINTS_OF_STEP = 1 << 14, 1 << 15, 1 << 14
+_POINTS, _MOST_POINTS, _POINTS_OF_STEP = 1 << 13, 1 << 15, 1 << 14
 _OF_DEVIATION = 0.2
 _LEAST_CAP = 2.0**-8  # Of all scores, below which ratios are told apart in any case.
 _LEAST_RANGE = 1e-9  # Of scores, over their size: indices fit an integer.
-# Of odds, for records that are replaced. (2 of 100 steps, σ = 0.5 and 1, δ = 1e-6: ε is
-# 8.14 and 1.937 by the second alone, 8.94 and 1.846 by the first.)
-_ODDS, _FEW_POINTS = (0.3, 1.0), 1 << 12
-_LEFT_OUT = 1e-12  # What is cut off, over the tail that is asked for.
+# Odds of statistics over k / (t − k): one of them is near the best. (2 of 100 steps,
+# σ = 0.5 and 1, δ = 1e-6, a replaced record: ε is 8.14 and 1.937 by the last, 8.94 and
+# 1.846 by that of 0.3.)
+# Where a step with the record tells more than so many nats others are as good as seen.
+_SHARES, _SHARES_SEEN, _SEEN = (0.3, 0.6, 1.0), (0.06, 0.3, 0.6), 2.0
+_LEFT_OUT = 1e-5  # What is cut off, over the tail that is asked for.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -146,9 +148,8 @@ def lower_pair(
         laws = np.append(0.0, laws[0]), np.append(pair.zero_mass, laws[1])
     seen = ratios <= _LARGEST_RATIO
     ratios, laws = ratios[seen], (laws[0][seen], laws[1][seen])
-    if not _tells(ratios, num_selected, num_steps) or not laws[0].any():
+    if not ratios.size or not laws[0].any():
         return dominating_pair.trivial_pair(Bound.LOWER)
-    scores = np.log1p(num_selected / num_steps * (ratios - 1))
     drawn: Laws = [(laws[0], num_selected), (laws[1], num_steps - num_selected)]
     absent: Laws = [(laws[1], num_steps)]
     # A step's masses count as exact; those of P, of k steps, err by their ratios.
@@ -158,16 +159,31 @@ def lower_pair(
         2 * num_selected * of_ratios,
     )
     if direction is Direction.REMOVE:
-        gain, cost, error = _masses(scores, drawn, absent, 1.0, tail_mass)
-        return _pair_of(gain, cost, errors, error)
+        positive = laws[0] > 0
+        loss = sums.dot(laws[0][positive], np.log(ratios[positive]))
+        most = [share * num_selected for share in _shares(loss)]
+        rates = [each / (num_steps - num_selected + each) for each in most]
+        scores = [np.log1p(rate * (ratios - 1)) for rate in rates]
+        infinite = sums.probability_of_any([(pair.infinity_mass, num_selected)])
+        return profile_pairs.pair_below(
+            _tests(scores, drawn, absent, 1.0, tail_mass),
+            floats.lowered(infinite),
+            mass_error=errors[0],
+            ratio_error=errors[1],
+        )
     # Who has not the record has small scores: large ratios are as one.
+    score = np.log1p(num_selected / num_steps * (ratios - 1))
     highest = max(
-        math.sqrt(-2 * math.log(tail_mass)) * _deviation(scores, absent),
-        float(np.ptp(scores)) * _LEAST_CAP,
+        math.sqrt(-2 * math.log(tail_mass)) * _deviation(score, absent),
+        float(np.ptp(score)) * _LEAST_CAP,
     )
-    scores = np.minimum(scores, scores[0] + highest)
-    gain, cost, error = _masses(scores, absent, drawn, -1.0, tail_mass)
-    return _pair_of(cost, gain, errors, error)
+    score = np.minimum(score, score[0] + highest)
+    found = profile_pairs.pair_below(
+        _tests([score], absent, drawn, -1.0, tail_mass),
+        mass_error=errors[0] + errors[1],
+        ratio_error=errors[1],
+    )
+    return dominating_pair.dual(found)
 
 
 def replaced_pair(
@@ -207,38 +223,58 @@ def replaced_pair(
     ratios = silent + chance * np.exp(exponents)
     others = (base, num_steps - num_selected)
     gained, spent = [(old, num_selected), others], [(new, num_selected), others]
-    tests = np.zeros((2, 1))
-    for share in _ODDS:
-        odds = share * num_selected / (num_steps - num_selected)
-        scores = np.log1p(odds * ratios)
-        scores = np.maximum.accumulate(scores - scores[::-1])
-        if not np.ptp(scores) > 0:
+    odds = num_selected / (num_steps - num_selected)
+    scores = [np.log1p(share * odds * ratios) for share in _shares(shift**2 / 2)]
+    tests = _tests(
+        [np.maximum.accumulate(score - score[::-1]) for score in scores],
+        gained,
+        spent,
+        1.0,
+        tail_mass,
+        error=2 * num_steps * (cells.error + _CHANCE * floats.UNIT_ROUNDOFF),
+    )
+    return profile_pairs.symmetric_below(tests, 0.0)
+
+
+def _shares(loss: float) -> tuple[float, ...]:
+    """Returns odds over k / (t − k), of a mean loss of a step with the record."""
+    return _SHARES if loss < _SEEN else _SHARES_SEEN
+
+
+def _tests(
+    scores: Sequence[FloatArray],
+    gained: Laws,
+    spent: Laws,
+    sign: float,
+    tail_mass: float,
+    error: float = 0.0,
+) -> FloatArray:
+    """Returns (2, n) chances of tests of several sums, those of the first law lowered.
+
+    Args:
+        scores: Of each sum the (m,) scores of one step's outputs.
+        gained: As for `_masses`, and so are the next three.
+        spent: Which law is bounded from above.
+        sign: Which way scores tell the two laws apart.
+        tail_mass: Probability of the rarest sums that are looked at.
+        error: What the quotient of a sum's masses may err by besides.
+    """
+    found = [np.zeros((2, 1))]
+    for score in scores:
+        if not np.ptp(score) > _LEAST_RANGE * np.abs(score).max():
             continue
-        p, q, error = _masses(scores, gained, spent, 1.0, tail_mass, points=_FEW_POINTS)
-        p, q = _told_apart(p, q)
+        p, q, rounding = _masses(score, gained, spent, sign, tail_mass)
+        kept = (p > lattice_law.TINY) & (q > lattice_law.TINY)
+        p, q = p[kept], q[kept]
+        kept = np.abs(np.log(p) - np.log(q)) <= floats.LARGEST_LOSS
+        p, q = p[kept], q[kept]
         order = np.argsort(-p / q, kind="stable")
-        error += 2 * num_steps * (cells.error + _CHANCE * floats.UNIT_ROUNDOFF)
-        error += 2 * (p.size + 16) * floats.UNIT_ROUNDOFF
-        p, q = np.cumsum(p[order]), np.cumsum(q[order])
-        own = np.array([p * math.exp(-error), q * math.exp(error)])
-        tests = np.concatenate([tests, own], axis=1)
-    return profile_pairs.symmetric_below(tests[0], tests[1], 0.0)
-
-
-def _told_apart(p: FloatArray, q: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Returns the masses that floats hold, and whose losses do not leave them."""
-    kept = (p > lattice_law.TINY) & (q > lattice_law.TINY)
-    p, q = p[kept], q[kept]
-    kept = np.abs(np.log(p) - np.log(q)) <= floats.LARGEST_LOSS
-    return p[kept], q[kept]
-
-
-def _tells(ratios: FloatArray, num_selected: int, num_steps: int) -> bool:
-    """Tells whether ratios have scores that a lattice of them can tell apart."""
-    if not ratios.size:
-        return False
-    scores = np.log1p(num_selected / num_steps * (ratios - 1))
-    return bool(np.ptp(scores) > _LEAST_RANGE * np.abs(scores).max())
+        rounding += error + 2 * (p.size + 16) * floats.UNIT_ROUNDOFF
+        p = np.cumsum(p[order]) * math.exp(-rounding)
+        q = np.cumsum(q[order]) * math.exp(rounding)
+        # Of what is nearly always so more would be known than there is.
+        found.append(np.array([p, q])[:, q <= floats.lowered(1.0)])
+    return np.concatenate(found, axis=1)
 
 
 def _masses(
@@ -247,8 +283,6 @@ def _masses(
     spent: Laws,
     sign: float,
     tail_mass: float,
-    *,
-    points: int = _POINTS,
 ) -> tuple[FloatArray, FloatArray, float]:
     """Returns masses of the sum of steps' scores on a lattice, of two laws.
 
@@ -259,7 +293,6 @@ def _masses(
         spent: Those of the law that is bounded from above.
         sign: Whether the first law is larger where scores are, 1, or −1 if not.
         tail_mass: Probability of the rarest sums that are looked at.
-        points: Of the lattice, but for steps that deviate little.
 
     Returns:
         (m,) lower bounds, (m,) upper bounds on the other law's, and a bound on the
@@ -270,7 +303,7 @@ def _masses(
     if sign > 0:
         deviation = max(deviation, _deviation(scores, spent))
     widest = 4 * math.sqrt(-2 * math.log(tail_mass)) * deviation
-    step = min(widest / points, _OF_DEVIATION * deviation / math.sqrt(num_steps))
+    step = min(widest / _POINTS, _OF_DEVIATION * deviation / math.sqrt(num_steps))
     step = max(step, widest / _MOST_POINTS, float(np.ptp(scores)) / _POINTS_OF_STEP)
     cells = np.rint(scores / step).astype(np.int64)
     start = int(cells[0])
@@ -304,33 +337,6 @@ def _masses(
     error = num_steps * units * floats.UNIT_ROUNDOFF + gain.error + cost.error
     # No more than a probability, so that products with it keep their digits.
     return gain.masses, np.minimum(above, 2.0), error
-
-
-def _pair_of(
-    p: FloatArray, q: FloatArray, errors: tuple[float, float], error: float
-) -> dominating_pair.DominatingPair:
-    """Returns the lower pair of what has these masses, P's and Q's.
-
-    Args:
-        p: (n,) masses with the record.
-        q: (n,) masses without it.
-        errors: Of Q's masses and of ratios, what the steps' own come to.
-        error: Bound on the relative errors of a mass in p and one in q together, but
-            for these.
-    """
-    p, q = _told_apart(p, q)
-    ratios = p / q
-    order = np.argsort(ratios, kind="stable")
-    of_masses, of_ratios = errors
-    return dominating_pair.DominatingPair(
-        ratios[order],
-        q[order],
-        infinity_mass=0.0,
-        zero_mass=0.0,
-        bound=Bound.LOWER,
-        mass_error=of_masses + error,
-        ratio_error=of_ratios + error,
-    )
 
 
 def _deviation(scores: FloatArray, laws: Laws) -> float:

@@ -2,9 +2,8 @@
 
 With λ in (0, 1) and q_i = λ X_i / (1 − λ + λ X_i), these are L = Σ ln(1 − λ + λ X_i),
 the loss if each step were sampled on its own, and V = Σ q_i (1 − q_i), the variance of
-the number of steps that a posterior takes to be sampled; or, in its place, a sum of
-cubes that tells more. Their joint law is a power on a plane lattice, whatever the set
-of steps.
+the number of steps that a posterior takes to be sampled. Their joint law is a power on
+a plane lattice, whatever the set of steps.
 """
 
 from collections.abc import Callable
@@ -41,13 +40,8 @@ LARGEST_INDEX = 2.0**52  # Certified: floats hold all integers up to it.
 # many times, until its window is not too wide beside another.
 EASED, _MOST_EASED = 0.75, 12
 _MARGIN = 1.125  # The torus over the widest window: what folds does so far from both.
-_LOG_TILTS = -7.0, 8.0
 _FLOOR_TILTS = np.geomspace(0.3, 300.0, 24)
 _LOWEST_RATE, HIGHEST_RATE = 1e-2, 0.98  # Of λ: over k / t, and at all.
-# The odds of the λ of cubes over those of λ. (5 of 17 steps, σ = 0.32, δ = 1e-6: ε is
-# 47.34 by V, 48.02 by cubes for 7, 48.00 for 10, 47.98 for 14; 2 of 100, σ = 1: 1.5132,
-# 1.5102, 1.5139, 1.5152. Squares are as good in one of these, and worse in the other.)
-_ODDS_OF_CUBES = 10.0
 
 
 def scores(ratios: FloatArray, rate: float) -> tuple[FloatArray, FloatArray]:
@@ -60,19 +54,6 @@ def scores(ratios: FloatArray, rate: float) -> tuple[FloatArray, FloatArray]:
     return np.log(mixed), (rate * ratios / mixed) * ((1 - rate) / mixed)
 
 
-def cubes(ratios: FloatArray, rate: float) -> tuple[FloatArray, FloatArray]:
-    """Returns what each ratio adds to L, and to Σ q_i³ with a λ of larger odds.
-
-    For lower bounds, for which any sum will do. It tells a few large ratios from many.
-    """
-    mixed = (1 - rate) + rate * ratios
-    raised = _ODDS_OF_CUBES * rate * ratios
-    return np.log(mixed), (raised / ((1 - rate) + raised)) ** 3
-
-
-Statistic = Callable[[FloatArray, float], tuple[FloatArray, FloatArray]]
-
-
 @dataclasses.dataclass(frozen=True)
 class Steps:
     """k of t steps with a record.
@@ -83,7 +64,6 @@ class Steps:
         p_masses: (n,) those with it.
         num_selected: k.
         num_steps: t > k.
-        statistic: What each ratio adds to the two sums.
     """
 
     ratios: FloatArray
@@ -91,15 +71,10 @@ class Steps:
     p_masses: FloatArray
     num_selected: int
     num_steps: int
-    statistic: Statistic = scores
 
     @classmethod
     def of(
-        cls,
-        pair: dominating_pair.DominatingPair,
-        num_selected: int,
-        num_steps: int,
-        statistic: Statistic = scores,
+        cls, pair: dominating_pair.DominatingPair, num_selected: int, num_steps: int
     ) -> "Steps":
         """Returns the steps of a pair, its zero ratio among the others."""
         kept = pair.masses > 0
@@ -107,8 +82,7 @@ class Steps:
         if pair.zero_mass > 0:
             ratios = np.append(0.0, ratios)
             masses = np.append(pair.zero_mass, masses)
-        p_masses = ratios * masses
-        return cls(ratios, masses, p_masses, num_selected, num_steps, statistic)
+        return cls(ratios, masses, ratios * masses, num_selected, num_steps)
 
     def without_largest(self, mass: float) -> tuple["Steps", float]:
         """Returns the same without the rarest large ratios.
@@ -133,10 +107,6 @@ class Steps:
         lost = float(above[first]) if first < above.size else 0.0
         return kept, floats.raised(lost)
 
-    def sums_at(self, rate: float) -> tuple[FloatArray, FloatArray]:
-        """Returns what each ratio adds to both sums, for λ."""
-        return self.statistic(self.ratios, rate)
-
     @functools.cached_property
     def sketch(self) -> "Sketch":
         """A few hundred ratios that stand for all."""
@@ -149,7 +119,6 @@ class Steps:
             p_masses / p_masses.sum(),
             self.num_selected,
             self.num_steps,
-            self.statistic,
         )
 
 
@@ -186,10 +155,8 @@ class Sketch:
         p_masses: FloatArray,
         num_selected: int,
         num_steps: int,
-        statistic: Statistic = scores,
     ) -> None:
         self._ratios = ratios
-        self._statistic = statistic
         self._laws = [
             (num_selected, p_masses),
             (num_steps - num_selected, masses),
@@ -247,20 +214,6 @@ class Sketch:
 
         return math.exp(_root(excess, centre - 4, centre + 4))
 
-    def tilt_without(self, rate: float, tilt: float) -> float:
-        """Returns at which tilt of Q's law L has the mean that P's tilted law has."""
-        score = scores(self._ratios, rate)[0]
-        _, laws = self._tilted(score, tilt)
-        mean = sum(n * sums.dot(w, score) for n, w in laws) / self._steps
-        masses = self._laws[1][1]
-
-        def excess(log_tilt: float) -> float:
-            exponents = math.exp(log_tilt) * score
-            weights = masses * np.exp(exponents - exponents.max())
-            return sums.dot(weights, score) / float(weights.sum()) - mean
-
-        return math.exp(_root(excess, *_LOG_TILTS))
-
     def eased(self, rate: float, tilt: float, widest: float) -> Anchor:
         """Returns a window that is not too wide, of a law tilted less if need be.
 
@@ -269,7 +222,7 @@ class Sketch:
             tilt: The tilt, at most.
             widest: Width of its window over that of the law without a tilt.
         """
-        both = self._statistic(self._ratios, rate)
+        both = scores(self._ratios, rate)
         return eased(both, self._laws, rate=rate, tilt=tilt, widest=widest)
 
 
@@ -426,16 +379,14 @@ class Grid:
         columns = float(second.max()) / self.column_step
         return count * max(rows, columns) < LARGEST_INDEX
 
-    def factors(
-        self, steps: Steps, bound: dominating_pair.Bound
-    ) -> tuple[plane.Factor, plane.Factor]:
+    def factors(self, steps: Steps) -> list[plane.Factor]:
         """Returns steps with the record, k of them, and without it, t − k."""
-        score, variance = steps.sums_at(self.rate)
+        sums_of_step = scores(steps.ratios, self.rate)
         others = steps.num_steps - steps.num_selected
-        return (
-            self.factor(score, variance, steps.p_masses, steps.num_selected, bound),
-            self.factor(score, variance, steps.masses, others, bound),
-        )
+        return [
+            self.factor(*sums_of_step, steps.p_masses, steps.num_selected),
+            self.factor(*sums_of_step, steps.masses, others),
+        ]
 
     def factor(
         self,
@@ -443,23 +394,17 @@ class Grid:
         second: FloatArray,
         masses: FloatArray,
         count: int,
-        bound: dominating_pair.Bound,
     ) -> plane.Factor:
         """Returns the law of what so many steps add to both sums.
 
-        Masses that floats hold with few digits are raised (for an upper bound on sums'
-        masses) or left out (for a lower one).
+        Masses that floats hold with few digits are raised.
         """
         rows, row_shares = self.shares(first / self.row_step, self.row_step)
         columns, column_shares = plane.even_shares(second / self.column_step)
         cells = np.broadcast_arrays(rows[:, np.newaxis], columns[np.newaxis])
         shared = row_shares[:, np.newaxis] * column_shares[np.newaxis]
-        weights = (shared * masses).ravel()
-        kept = weights > _FEWEST_DIGITS
-        if bound is dominating_pair.Bound.UPPER:
-            there = np.broadcast_to(masses > 0, shared.shape)
-            kept = (shared > 0).ravel() & there.ravel()
-            weights = np.maximum(weights, _FEWEST_DIGITS)
+        weights = np.maximum((shared * masses).ravel(), _FEWEST_DIGITS)
+        kept = ((shared > 0) & (masses > 0)).ravel()
         return plane.Factor(
             cells[0].ravel()[kept], cells[1].ravel()[kept], weights[kept], count
         )

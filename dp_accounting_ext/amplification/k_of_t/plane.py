@@ -217,21 +217,6 @@ class TiltedPlane:
         log = min(exponents, default=math.inf)
         return floats.raised(floats.exponential(log + self.mass_error))
 
-    def folded_mass(self, low: int, high: int) -> float:
-        """Bounds the tilted mass that folds onto the fine rows from low to high."""
-        here, rows = self._log_moments[0.0], self._shape[0]
-        above, below = [0.0], [0.0]
-        for change, log in self._log_moments.items():
-            if change > 0:
-                above.append(log - here - change * (low + rows))
-            elif change:
-                below.append(log - here - change * (high - rows))
-        top = sum(f.count * int(f.rows.max()) for f in self._factors)
-        bottom = sum(f.count * int(f.rows.min()) for f in self._factors)
-        outside = math.exp(min(above)) if low + rows <= top else 0.0
-        outside += math.exp(min(below)) if high - rows >= bottom else 0.0
-        return floats.raised(outside * math.exp(self.mass_error))
-
     def _power(self) -> tuple[ComplexArray, float]:
         """Returns the sum's spectrum where it is active, and a bound on its error.
 
