@@ -18,22 +18,28 @@ import functools
 import math
 
 import numpy as np
+import numpy.typing as npt
+from scipy import optimize
 from scipy import special
 
-from dp_accounting_ext.amplification import allocated_group_above
 from dp_accounting_ext.amplification import replaced_allocation
+from dp_accounting_ext.amplification.k_of_t import bound_cells
+from dp_accounting_ext.amplification.k_of_t import joint_allocation
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import lattice_law
 from dp_accounting_ext.kernel import law_sums
+from dp_accounting_ext.kernel import sums
 from dp_accounting_ext.pairs import normal_cells
 
 Bound = dominating_pair.Bound
 DominatingPair = dominating_pair.DominatingPair
+FloatArray = npt.NDArray[np.float64]
 
 _UNIT = floats.UNIT_ROUNDOFF
-# Certified, in units of rounding: of a shift, and what is made of a mass and chances.
-_SHIFT, _MASS = 8, 32
+# Certified, in units of rounding: of a shift; what is made of a mass and chances; of a
+# term of h, and of what is made of these.
+_SHIFT, _MASS, _TERMS = 8, 32, 64
 # Limits: members, and how far they move noise together. Others contribute nothing.
 MOST_MEMBERS, _LARGEST_SHIFT = 8, 24.0
 
@@ -43,6 +49,9 @@ _SMALLEST, _LARGEST_TAIL = 1e-280, 1e-9
 # λ is the best for a δ over the tail, at most.
 _DELTA_OVER_TAIL, _LEAST_EXPONENT, _SMALL_RATE = 1e16, 4.0, 1e-3
 _TOGETHER = 3  # More members in one step are too rare to look far.
+_SKETCH, _SKETCHED = 160, 7.0
+_RATES = np.geomspace(0.82, 1e-4, 46)  # λ over g.
+_LOG_TILTS = -6.0, 7.0
 
 
 def lower_pair(
@@ -71,7 +80,7 @@ def lower_pair(
     if members > 1 and len(allocation.steps) == 1:
         exponent = -math.log(tail_mass * _DELTA_OVER_TAIL)
         (steps,) = allocation.steps
-        rate, _ = allocated_group_above.rate_and_tilt(
+        rate, _ = rate_and_tilt(
             steps, allocation.silent, members, max(exponent, _LEAST_EXPONENT)
         )
     parts = [
@@ -126,7 +135,7 @@ def _atoms(
     weight = steps.chance / unit
     factors = np.array([weight**j / math.factorial(j) for j in range(members + 1)])
     middles = (cells.ends[:-1] + cells.ends[1:]) / 2
-    values, _, _ = allocated_group_above.counted(middles, steps, rate)
+    values, _, _ = counted(middles, steps, rate)
     return lattice_law.Atoms(
         lattice_law.Axis.RATIO,
         Bound.LOWER,
@@ -136,3 +145,102 @@ def _atoms(
         rounding=cells.error,
         degrees=tuple(range(members + 1)),
     )
+
+
+def rate_and_tilt(
+    steps: replaced_allocation.Steps, silent: float, members: int, exponent: float
+) -> tuple[float, float]:
+    """Returns λ, and the tilt of L, where all members are expected for some −ln δ.
+
+    Args:
+        steps: The steps.
+        silent: The chance that a member is in none.
+        members: g.
+        exponent: −ln δ, about.
+    """
+    highest = min(_SKETCHED + _TOGETHER * steps.shift, normal_cells.FURTHEST)
+    ends = np.linspace(-_SKETCHED, highest, _SKETCH)
+    weights = np.exp(-(ends**2) / 2)
+    weights /= weights.sum()
+    before = -1.0, math.log(members), 0.0
+    for rate in (members * _RATES).tolist():
+        first, variances, _ = counted(ends, steps, rate)
+        # The derivative of L by ln λ is the mean of the count.
+        means = np.gradient(first, ends) / steps.shift
+        goal = (members - rate * silent) / steps.count
+        tilt = _tilt_for_mean(weights, first, means, goal)
+        if tilt is None:
+            break
+        log, tilted = joint_allocation.tilted(weights, (1 + tilt) * first)
+        mean = sums.dot(tilted, first)
+        spread = math.sqrt(steps.count * sums.dot(tilted, (first - mean) ** 2))
+        variance = steps.count * sums.dot(tilted, variances) + rate * silent
+        here = steps.count * (tilt * mean - log) + math.log1p(2.5 * tilt * spread)
+        here += math.log1p(tilt) + log_chance(members, rate)
+        here += float(bound_cells.log_reciprocal(np.array([variance]))[0])
+        after = here, math.log(rate), tilt
+        if here > exponent:
+            # Between the two as the exponents tell.
+            share = (exponent - before[0]) / (here - before[0])
+            log, tilt = (
+                x + share * (y - x) for x, y in zip(before[1:], after[1:], strict=True)
+            )
+            return math.exp(log), tilt
+        before = after
+    return math.exp(before[1]), before[2]
+
+
+def _tilt_for_mean(
+    weights: FloatArray, first: FloatArray, means: FloatArray, goal: float
+) -> float | None:
+    """Returns the tilt of a step's L at which it has a mean count, if any does."""
+
+    def excess(log_tilt: float) -> float:
+        _, tilted = joint_allocation.tilted(weights, (1 + math.exp(log_tilt)) * first)
+        return sums.dot(tilted, means) - goal
+
+    low, high = _LOG_TILTS
+    if excess(high) < 0:
+        return None
+    if excess(low) >= 0:
+        return 0.0
+    return math.exp(float(optimize.brentq(excess, low, high, xtol=0.01)))
+
+
+def log_chance(members: int, rate: float) -> float:
+    """Returns ln Pois(g; λ)."""
+    return members * math.log(rate) - rate - math.log(math.factorial(members))
+
+
+def counted(
+    places: FloatArray, steps: replaced_allocation.Steps, rate: float
+) -> tuple[FloatArray, FloatArray, float]:
+    """Returns ln h(λ) − λ w, and the variance of the number of members in a step.
+
+    Args:
+        places: (n,) values of its noise.
+        steps: The steps.
+        rate: λ.
+
+    Returns:
+        (n,) values, (n,) variances, and a bound on the errors of a value.
+    """
+    shift, log_rate = steps.shift, math.log(rate * steps.chance)
+    top = max(float(places[-1]), 0.0)
+    # Terms fall by e or more from n on.
+    number = 1
+    while log_rate - math.log(number) + shift * top - (number - 0.5) * shift**2 > -1:
+        number += 1 + number // 8
+    counts = np.arange(number + 40.0)[:, np.newaxis]
+    factorials = np.cumsum(np.log(np.maximum(counts, 1.0)), axis=0)
+    logs = counts * log_rate - factorials - (counts * shift) ** 2 / 2
+    exponents = logs + counts * shift * places
+    largest = exponents.max(axis=0)
+    weights = np.exp(exponents - largest)
+    total = weights.sum(axis=0)
+    mean = (counts * weights).sum(axis=0) / total
+    variances = ((counts - mean) ** 2 * weights).sum(axis=0) / total
+    size = float((np.abs(counts * log_rate) + factorials + counts * shift * top).max())
+    off = (_TERMS + 8 * size + 4 * counts.size) * _UNIT
+    values = largest + np.log(total) - rate * steps.chance
+    return np.maximum.accumulate(values), variances * (1 - off), off

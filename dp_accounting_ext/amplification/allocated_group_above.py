@@ -32,9 +32,9 @@ import math
 
 import numpy as np
 import numpy.typing as npt
-from scipy import optimize
 from scipy import special
 
+from dp_accounting_ext.amplification import allocated_group
 from dp_accounting_ext.amplification import replaced_allocation
 from dp_accounting_ext.amplification.k_of_t import bound_cells
 from dp_accounting_ext.amplification.k_of_t import joint_allocation
@@ -51,8 +51,8 @@ Cells = bound_cells.Cells
 
 _UNIT = floats.UNIT_ROUNDOFF
 # Certified, in units of rounding: of an exponential, and of a unit of its exponent; of
-# a shift; of a term of h, and of what is made of these.
-_EXPONENTIAL, _OF_EXPONENT, _SHIFT, _TERMS = 24, 4, 8, 64
+# a shift.
+_EXPONENTIAL, _OF_EXPONENT, _SHIFT = 24, 4, 8
 # A limit: terms of h, so many of them, fit a float.
 _LARGEST_LOG = 600.0
 _MOST_MASS = bound_cells.MOST_MASS
@@ -63,15 +63,13 @@ _EXPONENTS = (0.5, 2.0, 4.0, 6.5, 9.0, 11.5, 14.0, 16.5, 19.0, 23.0, 27.0)
 # squares need not be told apart.
 _RARE, _UNUSUAL = 7.0, 3.0
 _RARE_BELOW = 1e-6  # The chance of noise of any step so low that it is one cell.
-_SKETCH, _SKETCHED, _TOGETHER = 160, 7.0, 3
+_SKETCH = 160
 _EARLIER = 1.5  # An exponent, by which the best λ is that of a larger δ.
-_RATES = np.geomspace(0.82, 1e-4, 46)  # λ over g.
 _TILTS = np.geomspace(0.05, 40.0, 48)
 _WIDEST, _STEEPEST_ROW = 3.0, 50.0
 _HALVINGS = 40
 _TAILS_OF_DELTA = 1e10  # Questions are of δ so many times the tail, or more.
 _HOPELESS = 3.0  # Over what is known.
-_LOG_TILTS = -6.0, 7.0
 
 
 def upper_pair(
@@ -325,9 +323,11 @@ def _by_counts(noise: _Noise, exponent: float) -> Cells | None:
         exponent: −ln δ there.
     """
     steps, g = noise.steps, noise.members
-    rate, tilt = rate_and_tilt(steps, noise.silent, g, exponent - _EARLIER)
+    rate, tilt = allocated_group.rate_and_tilt(
+        steps, noise.silent, g, exponent - _EARLIER
+    )
     ends = noise.cells.ends
-    first, variances, off = counted(ends, steps, rate)
+    first, variances, off = allocated_group.counted(ends, steps, rate)
     if first[-1] > _LARGEST_LOG:
         return None
     width = float(ends[1] - ends[0])
@@ -343,7 +343,7 @@ def _by_counts(noise: _Noise, exponent: float) -> Cells | None:
     window = _window((first, np.maximum(second, 0.0)), masses, steps.count, tilt)
     if window is None:
         return None
-    log_chance = _log_chance(g, rate)
+    log_chance = allocated_group.log_chance(g, rate)
     found = bound_cells.by_counts(
         window,
         log_chance,
@@ -356,102 +356,3 @@ def _by_counts(noise: _Noise, exponent: float) -> Cells | None:
     rounding = steps.count * off + 64 * (1 + rate) * _UNIT
     error = steps.count * (noise.cells.error + off)
     return found.with_more(noise.lost, error, rounding)
-
-
-def rate_and_tilt(
-    steps: replaced_allocation.Steps, silent: float, members: int, exponent: float
-) -> tuple[float, float]:
-    """Returns λ, and the tilt of L, where all members are expected for some −ln δ.
-
-    Args:
-        steps: The steps.
-        silent: The chance that a member is in none.
-        members: g.
-        exponent: −ln δ, about.
-    """
-    highest = min(_SKETCHED + _TOGETHER * steps.shift, normal_cells.FURTHEST)
-    ends = np.linspace(-_SKETCHED, highest, _SKETCH)
-    weights = np.exp(-(ends**2) / 2)
-    weights /= weights.sum()
-    before = -1.0, math.log(members), 0.0
-    for rate in (members * _RATES).tolist():
-        first, variances, _ = counted(ends, steps, rate)
-        # The derivative of L by ln λ is the mean of the count.
-        means = np.gradient(first, ends) / steps.shift
-        goal = (members - rate * silent) / steps.count
-        tilt = _tilt_for_mean(weights, first, means, goal)
-        if tilt is None:
-            break
-        log, tilted = joint_allocation.tilted(weights, (1 + tilt) * first)
-        mean = sums.dot(tilted, first)
-        spread = math.sqrt(steps.count * sums.dot(tilted, (first - mean) ** 2))
-        variance = steps.count * sums.dot(tilted, variances) + rate * silent
-        here = steps.count * (tilt * mean - log) + math.log1p(2.5 * tilt * spread)
-        here += math.log1p(tilt) + _log_chance(members, rate)
-        here += float(bound_cells.log_reciprocal(np.array([variance]))[0])
-        after = here, math.log(rate), tilt
-        if here > exponent:
-            # Between the two as the exponents tell.
-            share = (exponent - before[0]) / (here - before[0])
-            log, tilt = (
-                x + share * (y - x) for x, y in zip(before[1:], after[1:], strict=True)
-            )
-            return math.exp(log), tilt
-        before = after
-    return math.exp(before[1]), before[2]
-
-
-def _tilt_for_mean(
-    weights: FloatArray, first: FloatArray, means: FloatArray, goal: float
-) -> float | None:
-    """Returns the tilt of a step's L at which it has a mean count, if any does."""
-
-    def excess(log_tilt: float) -> float:
-        _, tilted = joint_allocation.tilted(weights, (1 + math.exp(log_tilt)) * first)
-        return sums.dot(tilted, means) - goal
-
-    low, high = _LOG_TILTS
-    if excess(high) < 0:
-        return None
-    if excess(low) >= 0:
-        return 0.0
-    return math.exp(float(optimize.brentq(excess, low, high, xtol=0.01)))
-
-
-def _log_chance(members: int, rate: float) -> float:
-    """Returns ln Pois(g; λ)."""
-    return members * math.log(rate) - rate - math.log(math.factorial(members))
-
-
-def counted(
-    places: FloatArray, steps: replaced_allocation.Steps, rate: float
-) -> tuple[FloatArray, FloatArray, float]:
-    """Returns ln h(λ) − λ w, and the variance of the number of members in a step.
-
-    Args:
-        places: (n,) values of its noise.
-        steps: The steps.
-        rate: λ.
-
-    Returns:
-        (n,) values, (n,) variances, and a bound on the errors of a value.
-    """
-    shift, log_rate = steps.shift, math.log(rate * steps.chance)
-    top = max(float(places[-1]), 0.0)
-    # Terms fall by e or more from n on.
-    number = 1
-    while log_rate - math.log(number) + shift * top - (number - 0.5) * shift**2 > -1:
-        number += 1 + number // 8
-    counts = np.arange(number + 40.0)[:, np.newaxis]
-    factorials = np.cumsum(np.log(np.maximum(counts, 1.0)), axis=0)
-    logs = counts * log_rate - factorials - (counts * shift) ** 2 / 2
-    exponents = logs + counts * shift * places
-    largest = exponents.max(axis=0)
-    weights = np.exp(exponents - largest)
-    total = weights.sum(axis=0)
-    mean = (counts * weights).sum(axis=0) / total
-    variances = ((counts - mean) ** 2 * weights).sum(axis=0) / total
-    size = float((np.abs(counts * log_rate) + factorials + counts * shift * top).max())
-    off = (_TERMS + 8 * size + 4 * counts.size) * _UNIT
-    values = largest + np.log(total) - rate * steps.chance
-    return np.maximum.accumulate(values), variances * (1 - off), off
