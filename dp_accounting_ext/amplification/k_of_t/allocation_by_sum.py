@@ -54,6 +54,7 @@ _LEAST_RANGE = 1e-9  # Of scores, over their size: indices fit an integer.
 # 1.846 by that of 0.3.)
 # Where a step with the record tells more than so many nats others are as good as seen.
 _SHARES, _SHARES_SEEN, _SEEN = (0.3, 0.6, 1.0), (0.06, 0.3, 0.6), 2.0
+_MANY_STEPS = 20_000  # Of more the lattices are large, and one is enough.
 _LEFT_OUT = 1e-5  # What is cut off, over the tail that is asked for.
 
 
@@ -161,7 +162,7 @@ def lower_pair(
     if direction is Direction.REMOVE:
         positive = laws[0] > 0
         loss = sums.dot(laws[0][positive], np.log(ratios[positive]))
-        most = [share * num_selected for share in _shares(loss)]
+        most = [share * num_selected for share in _shares(loss, num_steps)]
         rates = [each / (num_steps - num_selected + each) for each in most]
         scores = [np.log1p(rate * (ratios - 1)) for rate in rates]
         infinite = sums.probability_of_any([(pair.infinity_mass, num_selected)])
@@ -224,7 +225,9 @@ def replaced_pair(
     others = (base, num_steps - num_selected)
     gained, spent = [(old, num_selected), others], [(new, num_selected), others]
     odds = num_selected / (num_steps - num_selected)
-    scores = [np.log1p(share * odds * ratios) for share in _shares(shift**2 / 2)]
+    scores = [
+        np.log1p(share * odds * ratios) for share in _shares(shift**2 / 2, num_steps)
+    ]
     tests = _tests(
         [np.maximum.accumulate(score - score[::-1]) for score in scores],
         gained,
@@ -236,8 +239,10 @@ def replaced_pair(
     return profile_pairs.symmetric_below(tests, 0.0)
 
 
-def _shares(loss: float) -> tuple[float, ...]:
+def _shares(loss: float, num_steps: int) -> tuple[float, ...]:
     """Returns odds over k / (t − k), of a mean loss of a step with the record."""
+    if num_steps > _MANY_STEPS:
+        return _SHARES[1:2]
     return _SHARES if loss < _SEEN else _SHARES_SEEN
 
 
