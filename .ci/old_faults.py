@@ -40,10 +40,10 @@ KERNEL = f"{PACKAGE}/kernel"
 FAULTS = [
     fault(
         "sinks: what underflows in a sum is lost",
-        f"{KERNEL}/lattice_law.py",
+        f"{KERNEL}/atom_laws.py",
         "    lost = _UNDERFLOW * cells\n",
         "    return 0.0, 0.0\n    lost = _UNDERFLOW * cells\n",
-        f"{KERNEL}/lattice_law.py",
+        f"{KERNEL}/atom_laws.py",
         "    lost_p += float(p[gone].sum())\n"
         "    lost_q += float(np.minimum(q[gone], 1.0).sum())\n",
         "",
@@ -57,9 +57,9 @@ FAULTS = [
     fault(
         "sinks: tails that are cut off go nowhere",
         f"{KERNEL}/lattice_law.py",
-        "        over=law.over + lost_p,\n        under=min(law.under + lost_q, 1.0),\n"
-        "    )\n\n\ndef settled",
-        "    )\n\n\ndef settled",
+        "    law = dataclasses.replace(law, pieces=pieces, over=atoms.over, under="
+        "atoms.under)\n",
+        "    law = dataclasses.replace(law, pieces=pieces)\n",
     ),
     fault(
         "denormals: the rarest outputs of an upper law are left out",
@@ -115,14 +115,14 @@ FAULTS = [
     ),
     fault(
         "split: an odd node of an upper law joins the lower one",
-        f"{KERNEL}/lattice_law.py",
-        "            out[:, :number] += lower * odd\n"
-        "            out[:, 1 : 1 + number] += upper * odd\n",
-        "            out[:, :number] += (lower + upper) * odd\n",
+        f"{KERNEL}/lattice_pieces.py",
+        "        out[:, :number] += lower * odd\n"
+        "        out[:, 1 : 1 + number] += upper * odd\n",
+        "        out[:, :number] += (lower + upper) * odd\n",
     ),
     fault(
         "split: an atom of an upper law goes to the nearer node",
-        f"{KERNEL}/lattice_law.py",
+        f"{KERNEL}/atom_laws.py",
         "    above = places - floors\n",
         "    above = np.rint(places - floors)\n",
     ),
@@ -162,7 +162,7 @@ FAULTS = [
         f"{KERNEL}/composition.py",
         "        given = found.under - chance\n",
         "        return True\n        given = found.under - chance\n",
-        f"{KERNEL}/lattice_law.py",
+        f"{KERNEL}/atom_laws.py",
         "    lost_q += float(np.minimum(q[gone], 1.0).sum())\n",
         "",
     ),

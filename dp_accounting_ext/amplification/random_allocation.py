@@ -97,13 +97,9 @@ def _weighted(steps: Steps) -> lattice_law.Atoms:
     law = law_sums.of_pair(steps.pair, Axis.RATIO)
     if steps.weight == 1:
         return law
-    masses = law.masses.copy()
-    # The second row of a lower law is of ratios.
-    masses[1:] *= steps.weight
     return dataclasses.replace(
         law,
         values=steps.weight * law.values,
-        masses=masses,
         over=steps.weight * law.over,
         error=law.error + floats.UNIT_ROUNDOFF,
         shift=law.shift + floats.UNIT_ROUNDOFF,

@@ -24,301 +24,83 @@ from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
-import enum
 import math
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
 
+from dp_accounting_ext.kernel import atom_laws
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
+from dp_accounting_ext.kernel import lattice_pieces
+from dp_accounting_ext.kernel import lattice_shape
 from dp_accounting_ext.kernel import sums
 
+Atoms = atom_laws.Atoms
+Axis = atom_laws.Axis
 Bound = dominating_pair.Bound
 FloatArray = npt.NDArray[np.float64]
-# Where a piece begins, in cells of its level, and its (rows, cells) masses.
-Piece = tuple[int, FloatArray]
+Resolution = lattice_shape.Resolution
+Piece = lattice_pieces.Piece
 
 _UNIT = floats.UNIT_ROUNDOFF
-# Certified: what has less mass goes to the sinks (upper) or is dropped (lower), so that
-# no float with fewer digits is ever multiplied by something large; and what a sum of
-# products may have lost where these are less than a float can be.
-TINY = 1e-280
-_UNDERFLOW = 1e-316
 # Certified, in units of rounding: of an atom's share of a node, a quotient of two
 # exponentials or so, and of what meets there; of a piece that goes up a level; and of
 # what else is done to a mass of a sum.
 _SHARE, _HALVING, _SUM = 24, 6, 8
-# Certified: sums of masses that go to a sink are raised by so much.
-_OF_SINKS = 1e-9
-# Certified: no Q-mass of a lower law moves by more nats, beside which masses fit.
-_FURTHEST_MOVE, _LARGEST_MOVED = 40.0, 1e90
-# Tuning: more than this is counted anew, as what the sum of Q's masses lacks.
-_MUCH = 1e-25
-# Sums have so many terms one after another, and then so many of these sums.
-_BLOCK = 256
 
-# Tuning, all of it.
-# So many empty cells are worth two sums in place of one.
-_HOLE = 64
-# Both middles of a law that is read from both sides are there, if they are so near.
-_FURTHEST = 12.0
-# A ratio's law whose scale is more than this share of its middle has cells in
-# proportion to the ratio, which then are as wide as those around a middle;
-_WIDE = 0.5
-# half of that share is enough if what must not reach zero is so near, over the middle.
-_NEAR_ZERO = 0.125
-# Rare losses must not coarsen the bulk: the scale is that of the middle two thirds, at
-# least so small a share of the deviation.
-_LEAST_SCALE = 2.0**-24
-# Where mass falls steeply towards a threshold at zero, cells are narrow there: so much
-# less in half of the distance is steep.
-_STEEP, _MOST_HALVINGS = 2.3, 24
-# Laws that go on for more levels have fewer cells on each of them, but some.
-_MANY_LEVELS, _FEWEST_CELLS = 48, 8
-# Sums of more have more cells in a scale, so that brackets are as narrow; so have sums
-# of a few copies, which take little time.
-_DOUBLINGS, _FEW_COPIES, _FINER = 14, 64, 2.0
 # A limit: the narrowest width has all its digits.
 _SMALLEST_SCALE = 1e-285
-# Certified: indices have so many binary digits, so that nodes are floats.
-_DIGITS = 52
-_QUANTILES = np.array([0.16, 0.5, 0.84])
-
-
-class Axis(enum.Enum):
-    """What adds up.
-
-    Losses ln(dP/dQ), with P's probabilities, where mechanisms are composed; ratios
-    dP/dQ, with Q's, where one step of many is drawn.
-    """
-
-    LOSS = "loss"
-    RATIO = "ratio"
 
 
 @dataclasses.dataclass(frozen=True)
-class Resolution:
-    """How fine a lattice is; its scale is about a deviation of the law's middle.
-
-    Attributes:
-        cells: In a scale, at least: the width of a bracket falls as their square.
-        scales: On either side of the middle, that are on cells of one width.
-        lowest: Where a ratio's cells shrink with it, they stop where Q has so little.
-    """
-
-    cells: int = 144
-    scales: int = 3
-    lowest: float = 1e-9
-
-    @property
-    def reach(self) -> int:
-        """How many cells of its level a piece may be away from the middle."""
-        return 2 * self.scales * self.cells
-
-    def for_sum(self, count: int, tail_mass: float) -> "Resolution":
-        """Returns what is fine enough for a sum of so many, but for a tail.
-
-        Every doubling rounds; and ratios must not reach zero before the sum does.
-        """
-        doublings = max(count.bit_length(), _DOUBLINGS)
-        finer = _FINER if count < _FEW_COPIES else 1.0
-        cells = round(self.cells * finer * math.sqrt(doublings / _DOUBLINGS))
-        lowest = min(self.lowest, tail_mass ** (1 / max(count, 1)))
-        return dataclasses.replace(self, cells=cells, lowest=lowest)
-
-    def of_levels(self, levels: float) -> "Resolution":
-        """Returns what is fine enough for a law of so many levels."""
-        cells = round(self.cells * min(1.0, _MANY_LEVELS / max(levels, 1.0)))
-        return dataclasses.replace(self, cells=max(cells, _FEWEST_CELLS))
-
-
-@dataclasses.dataclass(frozen=True)
-class Atoms:
-    """A law of atoms: where they are, and the masses of one law or of both.
-
-    Upper laws have one row of masses: P's (LOSS) or Q's (RATIO). The other law's follow
-    from the value: p e^{−loss}, or q · ratio. Lower ones have a second row, which keeps
-    the mean of what was merged: Q's masses times e^{value} (LOSS: so they are no more
-    than a cell away from P's, however large the loss is), or the sums of q · ratio.
-    Lower laws of ratios may have more rows, each of a degree: of a sum the row of
-    degree d is the sum of products of rows whose degrees add up to d, as for the
-    coefficients of power series. Then values say no more than which outputs are merged.
-
-    Values of ratios are differences of such, where they may be negative; then P's mass
-    is what the positive ones have, which bounds what a sum's positive part may lose.
-
-    Attributes:
-        axis: What is summed.
-        bound: Which side it is on.
-        values: (n,) values, increasing.
-        masses: (rows, n) masses, positive.
-        over: P's mass at an infinite ratio; for RATIO the sum of all steps'.
-        under: Q's mass at a ratio of zero, but for an atom there.
-        error: Masses are those of a bound within a factor of e^±error,
-        rounding: in which both rows of a lower law agree but for e^±rounding each.
-        shift: And values within so much: nats (LOSS), or relatively (RATIO).
-        degrees: Of the rows of a lower law of ratios.
-    """
-
-    axis: Axis
-    bound: Bound
-    values: FloatArray
-    masses: FloatArray
-    over: float = 0.0
-    under: float = 0.0
-    error: float = 0.0
-    rounding: float = 0.0
-    shift: float = 0.0
-    degrees: tuple[int, ...] = (0, 1)
-
-    def p_and_q(self) -> tuple[FloatArray, FloatArray]:
-        """Returns the (n,) masses of P and of Q, where they fit a float.
-
-        No mass of P above TINY has a loss below −700: Q would have more than one there.
-        """
-        first, last = self.masses[0], self.masses[-1]
-        if self.axis is Axis.LOSS:
-            with np.errstate(over="ignore", under="ignore"):
-                exponents = np.minimum(-self.values, floats.LARGEST_EXPONENT)
-                return first, last * np.exp(exponents)
-        if self.bound is Bound.LOWER:
-            return last, first
-        return first * np.maximum(self.values, 0.0), first
-
-    def mean(self) -> float:
-        """Returns the sum of masses times values; of ratios the positive ones."""
-        if self.axis is Axis.RATIO:
-            return sums.dot(self.masses[0], np.maximum(self.values, 0.0))
-        return sums.dot(self.masses[0], self.values)
-
-    def without_tiny(self, q_mass: float) -> "Atoms":
-        """Returns the law of a sum without masses below TINY, which go to the sinks.
-
-        With them goes what is less than any float: a sum has that where it has others
-        that are as small, nearly, or no smallest mass at all.
-
-        Args:
-            q_mass: What Q has of finite losses, as far as none of it was lost.
-        """
-        gone = np.asarray((self.masses < TINY).any(axis=0))
-        lost_p, lost_q = _lost(self, gone) if self.bound is Bound.UPPER else (0.0, 0.0)
-        kept = dataclasses.replace(
-            self, values=self.values[~gone], masses=self.masses[:, ~gone]
-        )
-        if lost_q > _MUCH and self.axis is Axis.LOSS:
-            lost_q = min(lost_q, _missing(q_mass, kept.q_mass(), self.error))
-        return dataclasses.replace(
-            kept, over=self.over + lost_p, under=min(self.under + lost_q, 1.0)
-        )
-
-    def q_mass(self) -> float:
-        """Returns the sum of Q's masses."""
-        return float(self.p_and_q()[1].sum())
-
-
-def _missing(before: float, after: float, error: float) -> float:
-    """Returns an upper bound on what a law has lost of Q's mass."""
-    rounding = _OF_SINKS + 4 * error
-    return max(before * (1 + rounding) - after * (1 - rounding), 0.0)
-
-
-def _underflown(axis: Axis, cells: int, low: float, high: float) -> tuple[float, float]:
-    """Returns what P's and Q's mass may lack where masses were less than a float.
-
-    Args:
-        axis: What is summed.
-        cells: How many of its masses were.
-        low: No value of them is smaller,
-        high: and none is larger.
-    """
-    lost = _UNDERFLOW * cells
-    if axis is Axis.RATIO:
-        return lost * max(high, 1.0), lost
-    return lost, floats.exponential(math.log(lost) - min(low, 0.0)) if cells else 0.0
-
-
-def _lost(atoms: Atoms, gone: npt.NDArray[np.bool_]) -> tuple[float, float]:
-    """Returns P's and Q's mass of atoms that go to the sinks, with what floats lost."""
-    p, q = atoms.p_and_q()
-    ends = float(atoms.values[0]), float(atoms.values[-1])
-    lost_p, lost_q = _underflown(atoms.axis, atoms.values.size, *ends)
-    lost_p += float(p[gone].sum())
-    lost_q += float(np.minimum(q[gone], 1.0).sum())
-    return lost_p * (1 + _OF_SINKS), lost_q * (1 + _OF_SINKS)
-
-
-@dataclasses.dataclass(frozen=True)
-class LatticeLaw:
+class LatticeLaw(atom_laws.Law):
     """The law of a sum, on step · 2^level · integers.
 
     Attributes:
-        axis: As of `Atoms`, and so are `bound`, `over`, `under`, `error`, `rounding`,
-            `shift` and `degrees`.
         step: Width of a cell of level 0, a power of two.
         resolution: How many of these are in a scale.
         pieces: By their level, in increasing order.
         centre: The index, on level 0, around which cells are narrow.
         reach: How many cells of its level a piece may be away from there.
+        lowest: Where a ratio's cells shrink with it, they stop where Q has so little:
+            of a sum it is the product, as what all of its parts have at once.
     """
 
-    axis: Axis
-    bound: Bound
     step: float
     resolution: Resolution
     pieces: Mapping[int, Piece]
     centre: int
     reach: int
-    over: float = 0.0
-    under: float = 0.0
-    error: float = 0.0
-    rounding: float = 0.0
-    shift: float = 0.0
-    degrees: tuple[int, ...] = (0, 1)
+    lowest: float = 1.0
 
     def atoms(self) -> Atoms:
         """Returns the law's nodes that have mass."""
-        if not self.pieces:
-            return self._nothing()
-        values = np.concatenate(
-            [
-                (start + np.arange(masses.shape[1])) * math.ldexp(self.step, level)
-                for level, (start, masses) in self.pieces.items()
-            ]
-        )
-        masses = np.concatenate([each for _, each in self.pieces.values()], axis=1)
-        (kept,) = np.nonzero(masses[0])
-        order = kept[np.argsort(values[kept], kind="stable")]
-        return Atoms(
-            self.axis,
-            self.bound,
-            values[order],
-            masses[:, order],
-            self.over,
-            self.under,
-            self.error,
-            self.rounding,
-            self.shift,
-            self.degrees,
-        )
+        return self._atoms_and_places()[0]
 
-    def _nothing(self) -> Atoms:
-        """Returns the law of what is lost altogether."""
-        rows = 1 if self.bound is Bound.UPPER else 2
-        return Atoms(
-            self.axis,
-            self.bound,
-            np.zeros(0),
-            np.zeros((rows, 0)),
-            over=self.over,
-            under=self.under,
-        )
+    def _atoms_and_places(self) -> tuple[Atoms, npt.NDArray[np.int64]]:
+        """Returns the same, and which (n,) of all cells they are."""
+        nodes, masses = self._cells()
+        (kept,) = np.nonzero(masses[0])
+        kept = kept[np.argsort(nodes[kept], kind="stable")]
+        atoms = Atoms(values=nodes[kept], masses=masses[:, kept], **self.common)
+        return atoms, kept
+
+    def _cells(self) -> tuple[FloatArray, FloatArray]:
+        """Returns (n,) nodes of all pieces, and their (rows, n) masses."""
+        if not self.pieces:
+            rows = 1 if self.bound is Bound.UPPER else len(self.row_degrees)
+            return np.zeros(0), np.zeros((rows, 0))
+        nodes = [
+            (start + np.arange(masses.shape[1])) * math.ldexp(self.step, level)
+            for level, (start, masses) in self.pieces.items()
+        ]
+        masses = [each for _, each in self.pieces.values()]
+        return np.concatenate(nodes), np.concatenate(masses, axis=1)
 
     def mean(self) -> float:
-        """Returns the sum of masses times values, as `Atoms.mean` does."""
-        return self.atoms().mean()
+        nodes, masses = self._cells()
+        return Atoms(values=nodes, masses=masses, **self.common).mean()
 
     def ends(self) -> tuple[float, float]:
         """Returns the first and the last node, with mass or without."""
@@ -348,11 +130,11 @@ class LatticeLaw:
         width = 2 * math.ldexp(self.step, max(self.pieces))
         cells = sum(masses.shape[1] for _, masses in self.pieces.values())
         # Twice: what was on cells of lower levels, and on these.
-        lost_p, lost_q = _underflown(
+        lost_p, lost_q = atom_laws.underflown(
             self.axis, 2 * cells, ends[0] - 2 * width, ends[1] + 2 * width
         )
-        if lost_q > _MUCH and self.axis is Axis.LOSS:
-            lost_q = min(lost_q, _missing(q_mass(), self.q_mass(), self.error))
+        if lost_q > atom_laws.MUCH and self.axis is Axis.LOSS:
+            lost_q = min(lost_q, atom_laws.missing(q_mass(), self.q_mass(), self.error))
         return dataclasses.replace(
             self, over=self.over + lost_p, under=min(self.under + lost_q, 1.0)
         )
@@ -362,17 +144,15 @@ class LatticeLaw:
         pieces: dict[int, Piece] = {}
         for level, piece in self.pieces.items():
             if not level:
-                piece = self._halved(0, piece)
+                piece = lattice_pieces.halved(piece, self.step, self)
             place = max(level - 1, 0)
-            pieces[place] = _added(pieces.get(place), piece)
+            pieces[place] = lattice_pieces.added(pieces.get(place), piece)
         law = dataclasses.replace(
             self,
             step=2 * self.step,
             pieces=pieces,
             centre=self.centre // 2,
-            error=self.error + _HALVING * _UNIT,
-            rounding=self.rounding + _HALVING * _UNIT,
-        )
+        )._rounded(_HALVING)
         return law._with_underflow(self.ends(), self.q_mass)
 
     def plus(self, other: "LatticeLaw") -> "LatticeLaw":
@@ -382,188 +162,64 @@ class LatticeLaw:
         convolution a level, or two for different laws.
         """
         if not (self.pieces and other.pieces):
-            sinks = sinks_of_sum(self, other)
-            return dataclasses.replace(
-                self, pieces={}, over=sinks.over, under=sinks.under, shift=sinks.shift
-            )
+            sinks = atom_laws.sinks_of_sum(self, other)._asdict()
+            return dataclasses.replace(self, pieces={}, **sinks)
         same = other is self
         law = dataclasses.replace(
             self,
             centre=self.centre + other.centre,
             reach=max(self.reach, other.reach),
+            lowest=self.lowest * other.lowest,
         )
         found: dict[int, Piece] = {}
         mine: Piece | None = None
         theirs: Piece | None = None
         top, terms = max(*self.pieces, *other.pieces), 1
         for level in range(top + 1):
+            width = math.ldexp(self.step, level)
             if mine is not None:
-                mine = law._halved(level - 1, mine)
+                mine = lattice_pieces.halved(mine, width / 2, law)
             if theirs is not None and not same:
-                theirs = law._halved(level - 1, theirs)
+                theirs = lattice_pieces.halved(theirs, width / 2, law)
             x, y = self.pieces.get(level), other.pieces.get(level)
-            if same:
-                # Either of two takes the part of the other.
-                jobs = [(x, _joined(y, mine and (mine[0], 2 * mine[1])))]
-            else:
-                jobs = [(x, _joined(y, theirs)), (mine, y)]
+            jobs: list[tuple[Piece | None, Piece | None]] = []
+            for side in lattice_pieces.sides(x):
+                if same:
+                    # Either of two takes the part of the other.
+                    twice = mine and (mine[0], 2 * mine[1])
+                    jobs.append((side, lattice_pieces.joined(side, twice)))
+                    mine = lattice_pieces.joined(mine, side)
+                else:
+                    jobs.append((side, lattice_pieces.joined(y, theirs)))
+            if not same:
+                jobs.append((mine, y))
+                mine = lattice_pieces.joined(mine, x)
+                theirs = lattice_pieces.joined(theirs, y)
             for one, two in jobs:
-                if one is None or two is None:
-                    continue
-                for side in _sides(one):
-                    terms = max(terms, min(side[1].shape[1], two[1].shape[1]))
-                    sums_here = law._convolved(side, two)
-                    found[level] = _added(found.get(level), sums_here)
-            mine = _joined(mine, x)
-            theirs = mine if same else _joined(theirs, y)
-        sinks = sinks_of_sum(self, other)
-        rounding = convolution_error(terms) + (_HALVING * (top + 1) + _SUM) * _UNIT
-        rounding += len(self.degrees) * _UNIT
+                if one is not None and two is not None:
+                    terms = max(terms, min(one[1].shape[1], two[1].shape[1]))
+                    met = lattice_pieces.convolved(one, two, law)
+                    found[level] = lattice_pieces.added(found.get(level), met)
+        units = _HALVING * (top + 1) + _SUM + len(self.row_degrees)
+        rounding = sums.convolution_error(terms) + units * _UNIT
         law = dataclasses.replace(
             law,
             error=self.error + other.error + rounding,
             rounding=self.rounding + other.rounding + rounding,
-            over=sinks.over,
-            under=sinks.under,
-            shift=sinks.shift,
+            **atom_laws.sinks_of_sum(self, other)._asdict(),
         )
         low, high = (x + y for x, y in zip(self.ends(), other.ends(), strict=True))
         return _laid_out(law, found)._with_underflow(
             (low, high), lambda: self.q_mass() * other.q_mass()
         )
 
-    def _halved(self, level: int, piece: Piece) -> Piece:
-        """Returns a piece on cells twice as wide: a level up.
-
-        Odd nodes are split between both neighbours (upper) or join the lower one.
-        """
-        start, masses = piece
-        odd_first = start & 1
-        odd = masses[:, 1 - odd_first :: 2]
-        even = masses[:, odd_first::2]
-        out = np.zeros((len(masses), masses.shape[1] // 2 + 2))
-        out[:, odd_first : odd_first + even.shape[1]] = even
-        number = odd.shape[1]
-        width = math.ldexp(self.step, level)
-        if self.bound is Bound.UPPER:
-            lower = upper = 0.5
-            if self.axis is Axis.LOSS:
-                lower, upper = float(special.expit(-width)), float(special.expit(width))
-            out[:, :number] += lower * odd
-            out[:, 1 : 1 + number] += upper * odd
-        elif self.axis is Axis.RATIO or width <= _FURTHEST_MOVE:
-            out[0, :number] += odd[0]
-            moved = math.exp(-width) if self.axis is Axis.LOSS else 1.0
-            out[1:, :number] += moved * odd[1:]
-        return start >> 1, out
-
-    def _convolved(self, one: Piece, other: Piece) -> Piece:
-        """Returns the sums of nodes of one level."""
-        (start, x), (begin, y) = one, other
-        if self.bound is Bound.LOWER and self.axis is Axis.RATIO:
-            return start + begin, products(x, y, self.degrees, convolve)
-        found = [convolve(*rows) for rows in zip(x, y, strict=True)]
-        return start + begin, np.array(found)
-
-
-def products(
-    x: FloatArray,
-    y: FloatArray,
-    degrees: Sequence[int],
-    product: Callable[[FloatArray, FloatArray], FloatArray],
-) -> FloatArray:
-    """Returns rows of a product: for each degree all that have it together.
-
-    Args:
-        x: (k, n) rows.
-        y: (k, m) rows.
-        degrees: (k,) their degrees.
-        product: Of two rows.
-    """
-    return np.array(
-        [
-            sum(
-                product(x[degrees.index(low)], y[degrees.index(degree - low)])
-                for low in degrees
-                if degree - low in degrees
-            )
-            for degree in degrees
-        ]
-    )
-
-
-def convolve(x: FloatArray, y: FloatArray) -> FloatArray:
-    """Returns the (n + m − 1,) sums of products of masses, in blocks."""
-    if x.size < y.size:
-        x, y = y, x
-    if y.size <= 2 * _BLOCK:
-        return np.convolve(x, y)
-    out = np.zeros(x.size + y.size - 1)
-    for first in range(0, y.size, _BLOCK):
-        part = y[first : first + _BLOCK]
-        out[first : first + x.size + part.size - 1] += np.convolve(x, part)
-    return out
-
-
-def convolution_error(terms: int) -> float:
-    """Bounds the relative error of a sum of so many products, as `convolve` has it."""
-    return (min(terms, 2 * _BLOCK) + terms // _BLOCK + 4) * _UNIT
-
-
-def _added(one: Piece | None, other: Piece) -> Piece:
-    """Returns the sum of two pieces of one level, the first of which may be nothing."""
-    if one is None:
-        return other
-    (start, x), (begin, y) = one, other
-    first = min(start, begin)
-    last = max(start + x.shape[1], begin + y.shape[1])
-    out = np.zeros((len(x), last - first))
-    out[:, start - first : start - first + x.shape[1]] = x
-    out[:, begin - first : begin - first + y.shape[1]] += y
-    return first, out
-
-
-def _joined(one: Piece | None, other: Piece | None) -> Piece | None:
-    """Returns the sum of two pieces of one level, either of which may be nothing."""
-    return one if other is None else _added(one, other)
-
-
-def _sides(piece: Piece) -> list[Piece]:
-    """Returns a piece in two, if there is a hole in its middle."""
-    start, masses = piece
-    (there,) = np.nonzero(masses[0])
-    gaps = np.diff(there)
-    if not gaps.size or gaps.max() < _HOLE:
-        return [piece]
-    place = int(gaps.argmax())
-    last, first = int(there[place]) + 1, int(there[place + 1])
-    return [(start, masses[:, :last]), (start + first, masses[:, first:])]
-
-
-class Sinks(NamedTuple):
-    """What a sum has in its sinks, and how far its values may be off."""
-
-    over: float
-    under: float
-    shift: float
-
-
-def sinks_of_sum(one: "Atoms | LatticeLaw", other: "Atoms | LatticeLaw") -> Sinks:
-    """Returns the sinks and the shift of the sum of two laws.
-
-    RATIO: where either is lost, so is the sum, with what the other has of P's mass.
-    """
-    rounding = _OF_SINKS if one.bound is Bound.UPPER else -_OF_SINKS
-    if one.axis is Axis.LOSS:
-        over = one.over + other.over - one.over * other.over
-        under = one.under + other.under - one.under * other.under
-        shift = one.shift + other.shift
-    else:
-        over, under = one.over + other.over, one.under + other.under
-        if under:
-            over += one.under * other.mean() + other.under * one.mean()
-        shift = max(one.shift, other.shift)
-    return Sinks(over * (1 + rounding), min(under * (1 + rounding), 1.0), shift)
+    def _rounded(self, units: int) -> "LatticeLaw":
+        """Returns the law with masses that were rounded by so many units more."""
+        return dataclasses.replace(
+            self,
+            error=self.error + units * _UNIT,
+            rounding=self.rounding + units * _UNIT,
+        )
 
 
 def _laid_out(law: LatticeLaw, found: Mapping[int, Piece]) -> LatticeLaw:
@@ -576,6 +232,7 @@ def _laid_out(law: LatticeLaw, found: Mapping[int, Piece]) -> LatticeLaw:
             level += 1
             continue
         start, masses = waiting.pop(level)
+        width = math.ldexp(law.step, level)
         middle = math.ldexp(law.centre, -level)
         size = masses.shape[1]
         low = min(max(math.ceil(middle - law.reach) - start, 0), size)
@@ -587,259 +244,106 @@ def _laid_out(law: LatticeLaw, found: Mapping[int, Piece]) -> LatticeLaw:
             (start + high, masses[:, high:]),
         ):
             if part.any():
-                further = law._halved(level, (begin, part))
-                waiting[level + 1] = _added(waiting.get(level + 1), further)
+                wider = lattice_pieces.halved((begin, part), width, law)
+                next_one = waiting.get(level + 1)
+                waiting[level + 1] = lattice_pieces.added(next_one, wider)
         level += 1
-    rounding = _HALVING * (level - first) * _UNIT
-    return dataclasses.replace(
-        law,
-        pieces=pieces,
-        error=law.error + rounding,
-        rounding=law.rounding + rounding,
-    )
+    law = dataclasses.replace(law, pieces=pieces)
+    return law._rounded(_HALVING * (level - first))
 
 
-@dataclasses.dataclass(frozen=True)
-class _Shape:
-    """Where a law has its middle, and how wide it is, in its values.
-
-    Attributes:
-        centre: Around which cells are narrow.
-        scale: Half of what the middle two thirds of the mass cover.
-        apart: How far P's middle and Q's are from the centre.
-    """
-
-    centre: float
-    scale: float
-    apart: float = 0.0
-
-
-def _shape(atoms: Atoms, lowest: float, both: bool) -> _Shape:
-    """Returns the shape of a law.
-
-    Args:
-        atoms: The law.
-        lowest: Where cells shrink with a ratio, they stop where Q has so little.
-        both: Whether the law is read from Q's side as well (of losses).
-    """
-    values, first = atoms.values, atoms.masses[0]
-    cumulated = np.cumsum(first)
-    places = np.searchsorted(cumulated, _QUANTILES * cumulated[-1])
-    low, middle, high = values[places].tolist()
-    largest = float(np.abs(values[[0, -1]]).max()) or 1.0
-    apart = (values - atoms.mean() / cumulated[-1]) / largest
-    deviation = math.sqrt(sums.dot(first, apart**2) / cumulated[-1]) * largest
-    scale = max((high - low) / 2, deviation * _LEAST_SCALE)
-    if atoms.axis is Axis.RATIO:
-        if values[0] < 0:
-            if scale <= _WIDE * abs(middle):
-                return _Shape(middle, scale)
-            return _Shape(0.0, _scale_at_zero(values, cumulated, scale))
-        least = _quantile(atoms, lowest)
-        wide = _WIDE if least > _NEAR_ZERO * middle else _WIDE / 2
-        if scale <= wide * middle:
-            return _Shape(middle, scale)
-        return _Shape(0.0, min(scale, 2 * least))
-    if not both:
-        return _Shape(middle, scale)
-    q = np.cumsum(atoms.p_and_q()[1])
-    other = float(values[np.searchsorted(q, q[-1] / 2)])
-    if abs(middle - other) > _FURTHEST * scale:
-        return _Shape(middle, scale)
-    return _Shape((middle + other) / 2, scale, abs(middle - other) / 2)
-
-
-def _scale_at_zero(values: FloatArray, cumulated: FloatArray, scale: float) -> float:
-    """Returns over what distance below zero the mass of a law's cells grows slowly.
-
-    Args:
-        values: (n,) values, increasing, of either sign.
-        cumulated: (n,) masses up to them.
-        scale: The law's own, the most that is returned.
-    """
-    found = scale
-    for halvings in range(_MOST_HALVINGS):
-        width = math.ldexp(scale, -halvings)
-        places = np.searchsorted(values, [-width, -width / 2, 0.0])
-        low, half, zero = np.append(0.0, cumulated)[places].tolist()
-        if half >= zero:
-            break
-        if zero - low > _STEEP * (zero - half):
-            found = width / 2
-    return found
-
-
-def _quantile(atoms: Atoms, share: float) -> float:
-    """Returns the value below which Q has such a share of all positive ratios."""
-    positive = atoms.values > 0
-    cumulated = np.cumsum(atoms.masses[0][positive])
-    if not cumulated.size:
-        return 0.0
-    place = np.searchsorted(cumulated, share * cumulated[-1])
-    return float(atoms.values[positive][place])
-
-
-def _levels(atoms: Atoms, scale: float) -> float:
-    """Returns about how many levels a law has."""
-    longest = max(float(np.abs(atoms.values[[0, -1]]).max()), scale)
-    return math.log2(longest) - math.log2(scale)
-
-
-def _reach(shape: _Shape, step: float, resolution: Resolution) -> int:
-    return resolution.reach + math.ceil(shape.apart / step)
-
-
-def on_lattice(atoms: Atoms, resolution: Resolution, *, both: bool) -> LatticeLaw:
+def on_lattice(
+    atoms: Atoms, resolution: Resolution, lowest: float, *, both: bool
+) -> LatticeLaw:
     """Returns the law on a lattice: split (upper), or merged (lower).
 
     Args:
         atoms: n atoms.
         resolution: How fine the lattice is.
+        lowest: As of `LatticeLaw`.
         both: Whether the law is read from Q's side as well (of losses).
     """
-    shape = _shape(atoms, resolution.lowest, both)
+    shape = lattice_shape.shape_of(atoms, lowest, both=both)
     scale = max(shape.scale or abs(shape.centre) or 1.0, _SMALLEST_SCALE)
-    resolution = resolution.of_levels(_levels(atoms, scale))
+    resolution = resolution.of_levels(lattice_shape.levels(atoms, scale))
     step = 2.0 ** math.floor(math.log2(scale / resolution.cells))
-    step = max(step, _narrowest(shape.centre))
-    reach = _reach(shape, step, resolution)
+    step = max(step, shape.narrowest())
+    reach = shape.reach(step, resolution)
     centre = round(shape.centre / step)
     # The first level at which the distance is no more than the reach.
     digits, exponents = np.frexp(np.abs(atoms.values - centre * step))
     unit, exponent = math.frexp(reach * step)
     levels = np.maximum(exponents - exponent + (digits > unit), 0)
     levels[digits == 0] = 0  # Whose exponent is that of 1.
+    cells, masses = atom_laws.on_nodes(atoms, np.ldexp(step, levels))
+    levels = np.resize(levels, cells.size)
+    # A row of a table for each level, from some cells below its first one.
+    begin = np.array([(centre >> k) - reach - 2 for k in range(int(levels.max()) + 1)])
+    size = 2 * reach + 6
+    index = cells - begin[levels] + size * levels
+    table = np.array([sums.gather(index, row, size * begin.size) for row in masses])
     pieces: dict[int, Piece] = {}
-    for level in np.unique(levels).tolist():
-        (here,) = np.nonzero(levels == level)
-        some = dataclasses.replace(
-            atoms, values=atoms.values[here], masses=atoms.masses[:, here]
-        )
-        pieces[level] = placed(some, math.ldexp(step, level))
+    for level, start in enumerate(begin.tolist()):
+        piece = table[:, size * level : size * (level + 1)]
+        (there,) = np.nonzero(piece[0])
+        if there.size:
+            first, last = int(there[0]), int(there[-1])
+            pieces[level] = start + first, piece[:, first : last + 1]
     law = LatticeLaw(
-        atoms.axis,
-        atoms.bound,
-        step,
-        resolution,
-        pieces,
-        centre,
-        reach,
-        atoms.over,
-        atoms.under,
-        atoms.error + _SHARE * _UNIT,
-        atoms.rounding + _SHARE * _UNIT,
-        atoms.shift,
-        atoms.degrees,
+        step=step,
+        resolution=resolution,
+        pieces=pieces,
+        centre=centre,
+        reach=reach,
+        lowest=lowest,
+        **atoms.common,
     )
+    law = law._rounded(_SHARE)
     ends = float(atoms.values[0]), float(atoms.values[-1])
     return law._with_underflow(ends, atoms.q_mass)
 
 
-def _narrowest(centre: float) -> float:
-    """Returns the width at which the index of a place is an integer in floats."""
-    return math.ldexp(1.0, math.frexp(abs(centre))[1] - _DIGITS) if centre else 0.0
-
-
-def placed(atoms: Atoms, width: float) -> Piece:
-    """Returns atoms on nodes so far apart: split (upper), or merged (lower)."""
-    places, masses = atoms.values / width, atoms.masses
-    if atoms.bound is Bound.LOWER:
-        nearest = np.rint(places)
-        cells = nearest.astype(np.int64)
-        if atoms.axis is Axis.LOSS:
-            exponents = (nearest - places) * width
-            fits = np.abs(exponents) <= _FURTHEST_MOVE
-            moved = masses[1] * np.exp(np.where(fits, exponents, 0.0))
-            # What moves further is left out: a row would not fit a float.
-            masses = np.where(fits, np.array([masses[0], moved]), 0.0)
-        start = int(cells.min())
-        return start, np.array([sums.gather(cells - start, row) for row in masses])
-    floors = np.floor(places)
-    cells = floors.astype(np.int64)
-    above = places - floors
-    lower, upper = 1 - above, above
-    if atoms.axis is Axis.LOSS:
-        # Both from exact differences, so that either share has all its digits.
-        whole = math.expm1(-width)
-        lower = np.exp(-width * above) * np.expm1(-width * lower) / whole
-        upper = np.expm1(-width * above) / whole
-    start = int(cells.min())
-    cells -= start
-    size = int(cells.max()) + 2
-    found = sums.gather(cells, lower * masses[0], size)
-    found[1:] += sums.gather(cells, upper * masses[0], size - 1)
-    return start, found[np.newaxis]
-
-
-def trimmed(law: LatticeLaw, atoms: Atoms, tail_mass: float) -> LatticeLaw:
-    """Returns a law without tails, and without masses below TINY.
-
-    Of the tails that go P has less than the tail mass above, and both laws below; of
-    ratios none go below.
+def trimmed(law: LatticeLaw, tail_mass: float) -> tuple[LatticeLaw, Atoms]:
+    """Returns a law without tails and masses below TINY, and its atoms.
 
     Args:
         law: The law.
-        atoms: Its atoms.
-        tail_mass: What the tails may have.
+        tail_mass: What P, or below both laws, may have in the tails.
     """
-    values = atoms.values
-    p, q = atoms.p_and_q()
-    highest = int(np.searchsorted(-np.cumsum(p[::-1])[::-1], -tail_mass)) - 1
-    last = float(values[max(highest, 0)])
-    first = float(values[0])
-    if law.axis is Axis.RATIO:
-        last = max(last, 0.0)
-    else:
-        below = np.cumsum(np.maximum(p, np.minimum(q, 1.0)))
-        lowest = int(np.searchsorted(below, tail_mass))
-        first = float(values[min(lowest, values.size - 1)])
-    first = min(first, last)
-    pieces = {}
+    atoms, places = law._atoms_and_places()
+    gone = atoms.in_tails(tail_mass) | atoms.is_rare()
+    cells = sum(masses.shape[1] for _, masses in law.pieces.values())
+    there = np.zeros(cells, np.bool_)
+    there[places[~gone]] = True
+    pieces, end = {}, 0
     for level, (start, masses) in law.pieces.items():
-        width = math.ldexp(law.step, level)
-        size = masses.shape[1]
-        low = math.ceil(min(max(first / width - start, 0.0), size))
-        high = math.floor(min(max(last / width - start + 1, low), size))
-        kept = masses[:, low:high]
-        small = (kept < TINY).any(axis=0)
-        if law.bound is Bound.LOWER and law.axis is Axis.LOSS:
-            # Moved so often that sums would not fit a float.
-            small |= kept[-1] > _LARGEST_MOVED
-        if small.any():
-            kept = np.where(small, 0.0, kept)
-        if kept.any():
-            pieces[level] = start + low, kept
-    if law.bound is Bound.LOWER:
-        return dataclasses.replace(law, pieces=pieces)
-    gone = (values < first) | (values > last) | (atoms.masses[0] < TINY)
-    lost_p, lost_q = _lost(atoms, gone)
-    if lost_q > _MUCH and law.axis is Axis.LOSS:
-        lost_q = min(lost_q, _missing(float(q.sum()), float(q[~gone].sum()), law.error))
-    return dataclasses.replace(
-        law,
-        pieces=pieces,
-        over=law.over + lost_p,
-        under=min(law.under + lost_q, 1.0),
-    )
+        begin, end = end, end + masses.shape[1]
+        (kept,) = np.nonzero(there[begin:end])
+        if kept.size:
+            some = slice(int(kept[0]), int(kept[-1]) + 1)
+            part = np.where(there[begin:end][some], masses[:, some], 0.0)
+            pieces[level] = start + some.start, part
+    atoms = atoms.without(gone)
+    law = dataclasses.replace(law, pieces=pieces, over=atoms.over, under=atoms.under)
+    return law, atoms
 
 
 def settled(law: LatticeLaw, tail_mass: float, *, both: bool) -> LatticeLaw:
     """Returns a law without tails, on cells that are wide enough for its scale."""
     if not law.pieces:
         return law
-    atoms = law.atoms()
-    if not atoms.values.size:
+    law, atoms = trimmed(law, tail_mass)
+    if not law.pieces:
         # All that was finite is less than a float, and counted in the sinks.
-        return dataclasses.replace(law, pieces={})
-    law = trimmed(law, atoms, tail_mass)
-    shape = _shape(atoms, tail_mass, both)
+        return law
+    shape = lattice_shape.shape_of(atoms, law.lowest, both=both)
     widest = 2 * law.resolution.cells
-    while shape.scale > widest * law.step or law.step < _narrowest(shape.centre):
+    while shape.scale > widest * law.step or law.step < shape.narrowest():
         law = law.doubled()
     return dataclasses.replace(
         law,
         centre=round(shape.centre / law.step),
-        reach=_reach(shape, law.step, law.resolution),
+        reach=shape.reach(law.step, law.resolution),
     )
 
 

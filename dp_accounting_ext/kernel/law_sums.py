@@ -8,13 +8,15 @@ import math
 import numpy as np
 import numpy.typing as npt
 
+from dp_accounting_ext.kernel import atom_laws
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import lattice_law
 from dp_accounting_ext.kernel import pair
+from dp_accounting_ext.kernel import sums
 
-Atoms = lattice_law.Atoms
-Axis = lattice_law.Axis
+Atoms = atom_laws.Atoms
+Axis = atom_laws.Axis
 Bound = dominating_pair.Bound
 Direction = dominating_pair.Direction
 DominatingPair = dominating_pair.DominatingPair
@@ -22,7 +24,7 @@ LatticeLaw = lattice_law.LatticeLaw
 FloatArray = npt.NDArray[np.float64]
 
 _UNIT = floats.UNIT_ROUNDOFF
-_TINY = lattice_law.TINY
+_TINY = atom_laws.TINY
 
 # Tuning. Sums of atoms are exact up to so many of them, and so many products.
 _MOST_ATOMS = 1 << 12
@@ -49,14 +51,23 @@ def of_pair(given: DominatingPair, axis: Axis) -> Atoms:
     error = given.mass_error + given.ratio_error + 4 * _UNIT
     if axis is Axis.LOSS:
         shift = given.ratio_error + 2 * _UNIT * float(np.abs(losses).max(initial=0.0))
-        rows = p[np.newaxis] if given.bound is Bound.UPPER else np.array([p, p])
-        return Atoms(axis, given.bound, losses, rows, over, under, error, 0.0, shift)
-    if under:
-        ratios, q, p = np.append(0.0, ratios), np.append(under, q), np.append(0.0, p)
-        under = 0.0
-    rows = q[np.newaxis] if given.bound is Bound.UPPER else np.array([q, p])
-    shift = given.ratio_error
-    return Atoms(axis, given.bound, ratios, rows, over, under, error, 0.0, shift)
+        values, rows = losses, np.array([p, p])
+    else:
+        if under:
+            ratios, q, under = np.append(0.0, ratios), np.append(under, q), 0.0
+        shift, values, rows = given.ratio_error, ratios, np.array([q, 0 * q])
+    if given.bound is Bound.UPPER:
+        rows = rows[:1]
+    return Atoms(
+        axis,
+        given.bound,
+        values,
+        rows,
+        over=over,
+        under=under,
+        error=error,
+        shift=shift,
+    )
 
 
 def sum_of(
@@ -83,10 +94,13 @@ def sum_of(
     """
     if len(parts) == 1 and parts[0][1] == 1:
         return parts[0][0]()
-    resolution = resolution.for_sum(sum(count for _, count in parts), tail_mass)
+    copies = sum(count for _, count in parts)
+    resolution = resolution.for_sum(copies)
+    # Of so many ratios each is no more, where their sum is as small as tails may be.
+    lowest = tail_mass ** (1 / max(copies, 1))
     # Each part is added up, and then added.
     tail_mass /= 2 * max(len(parts), 1)
-    exact: Atoms | None = None
+    exact, summed = None, 0
     waiting: dict[float, LatticeLaw] = {}
     for make, count in parts:
         atoms = make()
@@ -96,11 +110,13 @@ def sum_of(
         few = _power(atoms, count)
         joined = few if few is None or exact is None else _plus(exact, few)
         if joined is not None:
-            exact = joined
+            exact, summed = joined, summed + count
             continue
-        law = lattice_law.on_lattice(few or atoms, resolution, both=both)
         if few is None:
+            law = lattice_law.on_lattice(atoms, resolution, lowest, both=both)
             law = lattice_law.times(law, count, tail_mass, both=both)
+        else:
+            law = lattice_law.on_lattice(few, resolution, lowest**count, both=both)
         while law.step in waiting:
             law = waiting.pop(law.step).plus(law)
             law = lattice_law.settled(law, tail_mass, both=both)
@@ -109,7 +125,9 @@ def sum_of(
         return exact
     laws = list(waiting.values())
     if exact is not None:
-        laws.append(lattice_law.on_lattice(exact, resolution, both=both))
+        laws.append(
+            lattice_law.on_lattice(exact, resolution, lowest**summed, both=both)
+        )
     if not laws:
         return _nothing(bound)
     return lattice_law.sum_of(laws, tail_mass, both=both).atoms()
@@ -154,16 +172,12 @@ def _power_of_spaced(atoms: Atoms, count: int) -> Atoms | None:
     if (off > _SAME * size).any():
         return None
     law = lattice_law.LatticeLaw(
-        atoms.axis,
-        atoms.bound,
-        1.0,
-        lattice_law.Resolution(),
-        {0: (0, atoms.masses)},
+        step=1.0,
+        resolution=lattice_law.Resolution(),
+        pieces={0: (0, atoms.masses)},
         centre=0,
         reach=_MOST_ATOMS,
-        error=atoms.error,
-        rounding=atoms.rounding,
-        degrees=atoms.degrees,
+        **atoms.common,
     )
     total = law
     for digit in bin(count)[3:]:
@@ -172,15 +186,13 @@ def _power_of_spaced(atoms: Atoms, count: int) -> Atoms | None:
     start, masses = total.pieces[0]
     nodes = (start + np.arange(masses.shape[1])).astype(np.float64)
     copies = count if atoms.axis is Axis.LOSS else 1
+    sinks_and_errors = total.common | {
+        "shift": copies * (atoms.shift + float(off.max()) + 8 * _UNIT * size)
+    }
     return Atoms(
-        atoms.axis,
-        atoms.bound,
-        np.asarray(count * float(values[0]) + width * nodes, dtype=np.float64),
-        masses,
-        error=total.error,
-        rounding=total.rounding,
-        degrees=atoms.degrees,
-        shift=copies * (atoms.shift + float(off.max()) + 8 * _UNIT * size),
+        values=np.asarray(count * float(values[0]) + width * nodes, dtype=np.float64),
+        masses=masses,
+        **sinks_and_errors,
     ).without_tiny(atoms.q_mass() ** count)
 
 
@@ -190,14 +202,17 @@ def _plus(one: Atoms, other: Atoms) -> Atoms | None:
         return None
     if not (one.values.size and other.values.size):
         none = other if one.values.size else one
-        sinks = lattice_law.sinks_of_sum(one, other)
+        sinks = atom_laws.sinks_of_sum(one, other)
         return dataclasses.replace(
             none, over=sinks.over, under=sinks.under, shift=sinks.shift
         )
     values = np.add.outer(one.values, other.values).ravel()
     if one.axis is Axis.RATIO and one.bound is Bound.LOWER:
-        rows = lattice_law.products(
-            one.masses, other.masses, one.degrees, np.multiply.outer
+        rows = sums.products(
+            one.masses,
+            other.masses,
+            one.row_degrees,
+            np.multiply.outer,
         )
     else:
         rows = np.array(
@@ -222,8 +237,8 @@ def _plus(one: Atoms, other: Atoms) -> Atoms | None:
     values = values[starts]
     # What is one spans no more than so many neighbours; and a sum's own rounding.
     shift = (_SAME * most + 2 * _UNIT) * (largest if one.axis is Axis.LOSS else 1.0)
-    sinks = lattice_law.sinks_of_sum(one, other)
-    rounding = (most + 4 + len(one.degrees)) * _UNIT
+    sinks = atom_laws.sinks_of_sum(one, other)
+    rounding = (most + 4 + len(one.masses)) * _UNIT
     return Atoms(
         one.axis,
         one.bound,
@@ -255,7 +270,8 @@ def read(atoms: Atoms, count: int = 1) -> pair.Pair:
             shift += 2 * atoms.rounding
     else:
         # Not from P's masses: where ratios are tiny these are less than a float.
-        ratios = values if atoms.bound is Bound.UPPER else last / first
+        above = last / first if atoms.bound is Bound.LOWER else np.zeros(values.size)
+        ratios = values + above
         zero = ratios <= 0
         under += float(q[zero].sum()) * (
             1 + 1e-9 if atoms.bound is Bound.UPPER else 1 - 1e-9
@@ -263,8 +279,10 @@ def read(atoms: Atoms, count: int = 1) -> pair.Pair:
         p, q, ratios = p[~zero] / count, q[~zero], ratios[~zero]
         over /= count
         losses = np.log(ratios) - math.log(count)
-        if atoms.bound is Bound.LOWER:
-            shift += 2 * atoms.rounding
+        share = float((above[~zero] / ratios).max(initial=0.0))
+        # What of a mean is above its node errs; by less than this where errors are
+        # below .01, and pairs with larger ones say nothing.
+        shift += 2.1 * atoms.rounding * share
     largest = float(np.abs(losses).max(initial=0.0)) + math.log(count)
     shift += 4 * _UNIT * (1 + largest)
     # The masses of one law follow from the other's, and from a loss within the shift.

@@ -1,12 +1,19 @@
 """Sums of products, and of chances."""
 
+from collections.abc import Callable
 from collections.abc import Iterable
+from collections.abc import Sequence
 import math
 
 import numpy as np
 import numpy.typing as npt
 
+from dp_accounting_ext.kernel import floats
+
 FloatArray = npt.NDArray[np.float64]
+
+# Sums have so many terms one after another, and then so many of these sums.
+_BLOCK = 256
 
 
 def dot(x: FloatArray, y: FloatArray) -> float:
@@ -16,6 +23,50 @@ def dot(x: FloatArray, y: FloatArray) -> float:
     on waking its threads than on the sum.
     """
     return float(np.einsum("i,i->", x, y))
+
+
+def convolve(x: FloatArray, y: FloatArray) -> FloatArray:
+    """Returns the (n + m − 1,) sums of products of masses, in blocks."""
+    if x.size < y.size:
+        x, y = y, x
+    if y.size <= 2 * _BLOCK:
+        return np.convolve(x, y)
+    out = np.zeros(x.size + y.size - 1)
+    for first in range(0, y.size, _BLOCK):
+        part = y[first : first + _BLOCK]
+        out[first : first + x.size + part.size - 1] += np.convolve(x, part)
+    return out
+
+
+def convolution_error(terms: int) -> float:
+    """Bounds the relative error of a sum of so many products, as `convolve` has it."""
+    return (min(terms, 2 * _BLOCK) + terms // _BLOCK + 4) * floats.UNIT_ROUNDOFF
+
+
+def products(
+    x: FloatArray,
+    y: FloatArray,
+    degrees: Sequence[int],
+    product: Callable[[FloatArray, FloatArray], FloatArray],
+) -> FloatArray:
+    """Returns rows of a product: for each degree all that have it together.
+
+    Args:
+        x: (k, n) rows.
+        y: (k, m) rows.
+        degrees: (k,) their degrees.
+        product: Of two rows.
+    """
+    return np.array(
+        [
+            sum(
+                product(x[degrees.index(low)], y[degrees.index(degree - low)])
+                for low in degrees
+                if degree - low in degrees
+            )
+            for degree in degrees
+        ]
+    )
 
 
 def gather(

@@ -5,9 +5,9 @@ import dataclasses
 import numpy as np
 import numpy.typing as npt
 
+from dp_accounting_ext.kernel import atom_laws
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
-from dp_accounting_ext.kernel import lattice_law
 from dp_accounting_ext.kernel import law_sums
 
 Bound = dominating_pair.Bound
@@ -120,9 +120,9 @@ def on_few_atoms(pair: DominatingPair) -> DominatingPair:
     if pair.ratios.size <= _MOST_ATOMS:
         return pair
     width = pair.loss_range() / _MOST_ATOMS
-    law = law_sums.of_pair(pair, lattice_law.Axis.LOSS)
+    law = law_sums.of_pair(pair, atom_laws.Axis.LOSS)
     q_mass = law.q_mass()
-    start, masses = lattice_law.placed(law, width)
+    start, masses = atom_laws.placed(law, width)
     kept = masses[0] > 0
     places = np.arange(masses.shape[1])[kept]
     nodes = width * (start + places)

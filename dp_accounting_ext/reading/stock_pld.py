@@ -10,9 +10,9 @@ from dp_accounting.pld import privacy_loss_distribution
 import numpy as np
 import numpy.typing as npt
 
+from dp_accounting_ext.kernel import atom_laws
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
-from dp_accounting_ext.kernel import lattice_law
 from dp_accounting_ext.kernel import law_sums
 from dp_accounting_ext.kernel import sums
 from dp_accounting_ext.validation import fields
@@ -205,13 +205,13 @@ def write(
         ValueError: If the losses need more than 25 million intervals.
     """
     laws = [
-        law_sums.of_pair(each, lattice_law.Axis.LOSS)
+        law_sums.of_pair(each, atom_laws.Axis.LOSS)
         for each in (pairs.remove, dominating_pair.dual(pairs.add))
     ]
     return PrivacyLossDistribution(*(_pmf(law, interval) for law in laws))
 
 
-def _pmf(law: lattice_law.Atoms, interval: float) -> pld_pmf.PLDPmf:
+def _pmf(law: atom_laws.Atoms, interval: float) -> pld_pmf.PLDPmf:
     upper = law.bound is Bound.UPPER
     if not law.values.size:
         law = dataclasses.replace(law, values=np.zeros(1), masses=np.zeros((1, 1)))
@@ -223,7 +223,7 @@ def _pmf(law: lattice_law.Atoms, interval: float) -> pld_pmf.PLDPmf:
         )
     if upper:
         raised = dataclasses.replace(law, values=law.values + law.shift)
-        start, (masses,) = lattice_law.placed(raised, interval)
+        start, (masses,) = atom_laws.placed(raised, interval)
     else:
         cells = np.floor((law.values - law.shift) / interval).astype(np.int64)
         # dp_accounting finds no ratio for a lower loss.
@@ -254,7 +254,7 @@ def _pmf(law: lattice_law.Atoms, interval: float) -> pld_pmf.PLDPmf:
     )
 
 
-def _finest_interval(law: lattice_law.Atoms) -> float:
+def _finest_interval(law: atom_laws.Atoms) -> float:
     """Returns the interval below which losses do not fit memory, or integers."""
     lowest, highest = float(law.values[0]), float(law.values[-1])
     spread = highest - lowest

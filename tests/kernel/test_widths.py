@@ -27,7 +27,7 @@ def test_an_atom_at_the_middle_stays_there(axis, bound):
     values = middle + 2.0**-20 * np.arange(-20, 21)
     masses = np.full((1 if bound is Bound.UPPER else 2, 41), 1 / 41)
     atoms = lattice_law.Atoms(axis, bound, values, masses)
-    law = lattice_law.on_lattice(atoms, lattice_law.Resolution(), both=False)
+    law = lattice_law.on_lattice(atoms, lattice_law.Resolution(), 1e-9, both=False)
     assert max(law.pieces) <= 1
 
 
@@ -37,6 +37,15 @@ def test_many_runs_of_tiny_losses():
     accountant = ext.PLDAccountant().compose(step, 10_000)
     lower, upper = accountant.get_epsilon_bounds(1e-4)
     assert lower <= upper <= lower * (1 + 1e-3)
+
+
+@pytest.mark.parametrize(("noise", "epochs", "width"), [(10, 1, 2e-4), (3, 3000, 2e-3)])
+def test_very_many_steps(noise, epochs, width):
+    """3 and 23 % wide, if sums of ratios err by as much as their mean is large."""
+    epoch = ext.RandomAllocationEvent(dp_accounting.GaussianDpEvent(noise), 1, 10**7)
+    accountant = ext.PLDAccountant().compose(epoch, epochs)
+    lower, upper = accountant.get_epsilon_bounds(1e-6)
+    assert lower <= upper <= lower * (1 + width)
 
 
 @pytest.mark.parametrize(

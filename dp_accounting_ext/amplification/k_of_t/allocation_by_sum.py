@@ -19,9 +19,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
+from dp_accounting_ext.kernel import atom_laws
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
-from dp_accounting_ext.kernel import lattice_law
 from dp_accounting_ext.kernel import sums
 from dp_accounting_ext.pairs import normal_cells
 from dp_accounting_ext.pairs import profile_pairs
@@ -76,7 +76,7 @@ class Line:
 
     def plus(self, other: "Line", cut: float) -> "Line":
         """Returns the law of the sum, without tails of so much mass each."""
-        masses = lattice_law.convolve(self.masses, other.masses)
+        masses = sums.convolve(self.masses, other.masses)
         terms = min(self.masses.size, other.masses.size)
         missing = self.missing * (float(other.masses.sum()) + other.missing)
         missing += other.missing * float(self.masses.sum())
@@ -91,7 +91,7 @@ class Line:
             floats.raised(missing + 2 * cut),
             self.error
             + other.error
-            + lattice_law.convolution_error(terms)
+            + sums.convolution_error(terms)
             + 2 * floats.UNIT_ROUNDOFF,
         )
 
@@ -269,7 +269,7 @@ def _tests(
         if not np.ptp(score) > _LEAST_RANGE * np.abs(score).max():
             continue
         p, q, rounding = _masses(score, gained, spent, sign, tail_mass)
-        kept = (p > lattice_law.TINY) & (q > lattice_law.TINY)
+        kept = (p > atom_laws.TINY) & (q > atom_laws.TINY)
         p, q = p[kept], q[kept]
         kept = np.abs(np.log(p) - np.log(q)) <= floats.LARGEST_LOSS
         p, q = p[kept], q[kept]

@@ -1,0 +1,296 @@
+"""Laws of atoms: the terms of a sum, and what is read of one."""
+
+import abc
+import dataclasses
+import enum
+import functools
+import math
+from typing import Any
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from dp_accounting_ext.kernel import dominating_pair
+from dp_accounting_ext.kernel import floats
+from dp_accounting_ext.kernel import sums
+
+Bound = dominating_pair.Bound
+FloatArray = npt.NDArray[np.float64]
+
+# Certified: what has less mass goes to the sinks (upper) or is dropped (lower), so that
+# no float with fewer digits is ever multiplied by something large; and what a sum of
+# products may have lost where these are less than a float can be.
+TINY = 1e-280
+_UNDERFLOW = 1e-316
+# Certified: sums of masses that go to a sink are raised by so much.
+_OF_SINKS = 1e-9
+# Certified: no Q-mass of a lower law moves by more nats, beside which masses fit.
+FURTHEST_MOVE, _LARGEST_MOVED = 40.0, 1e90
+# Tuning: more than this is counted anew, as what the sum of Q's masses lacks.
+MUCH = 1e-25
+
+
+class Axis(enum.Enum):
+    """What adds up.
+
+    Losses ln(dP/dQ), with P's probabilities, where mechanisms are composed; ratios
+    dP/dQ, with Q's, where one step of many is drawn.
+    """
+
+    LOSS = "loss"
+    RATIO = "ratio"
+
+
+@dataclasses.dataclass(frozen=True)
+class Law(abc.ABC):
+    """What the law of a term or of a sum has, on a lattice or not.
+
+    Attributes:
+        axis: What is summed.
+        bound: Which side it is on.
+        over: P's mass at an infinite ratio; for RATIO the sum of all steps'.
+        under: Q's mass at a ratio of zero, but for an atom there.
+        error: Masses are those of a bound within a factor of e^±error,
+        rounding: in which both rows of a lower law agree but for e^±rounding each.
+        shift: And values within so much: nats (LOSS), or relatively (RATIO).
+        degrees: Of the rows of a lower law of ratios, if they are others than `Atoms`
+            says.
+    """
+
+    axis: Axis
+    bound: Bound
+    _: dataclasses.KW_ONLY
+    over: float = 0.0
+    under: float = 0.0
+    error: float = 0.0
+    rounding: float = 0.0
+    shift: float = 0.0
+    degrees: tuple[int, ...] = ()
+
+    @abc.abstractmethod
+    def mean(self) -> float:
+        """Returns the sum of masses times values; of ratios the positive ones."""
+
+    @property
+    def common(self) -> dict[str, Any]:
+        """These fields by their names, for another law of the same."""
+        return {field.name: getattr(self, field.name) for field in _COMMON}
+
+    @property
+    def row_degrees(self) -> tuple[int, ...]:
+        """The degrees of the rows of a lower law."""
+        return self.degrees or (0, 1)
+
+    @property
+    def keeps_rests(self) -> bool:
+        """Whether the second row is of what ratios have above their values."""
+        return (
+            self.axis is Axis.RATIO and self.bound is Bound.LOWER and not self.degrees
+        )
+
+
+_COMMON = dataclasses.fields(Law)
+
+
+@dataclasses.dataclass(frozen=True)
+class Atoms(Law):
+    """A law of atoms: where they are, and the masses of one law or of both.
+
+    Upper laws have one row of masses: P's (LOSS) or Q's (RATIO). The other law's follow
+    from the value: p e^{−loss}, or q · ratio. Lower ones have a second row, which keeps
+    the mean of what was merged: Q's masses times e^{value} (LOSS: so they are no more
+    than a cell away from P's, however large the loss is), or the sums of q · (ratio −
+    value) (RATIO: none is negative, and its rounding is relative to no more than it).
+    Lower laws of ratios may have other rows, each of a degree: of a sum the row of
+    degree d is the sum of products of rows whose degrees add up to d, as for the
+    coefficients of power series. Then values say no more than which outputs are merged.
+
+    Values of ratios are differences of such, where they may be negative; then P's mass
+    is what the positive ones have, which bounds what a sum's positive part may lose.
+
+    Attributes:
+        values: (n,) values, increasing.
+        masses: (rows, n) masses, positive.
+    """
+
+    values: FloatArray
+    masses: FloatArray
+
+    def p_and_q(self) -> tuple[FloatArray, FloatArray]:
+        """Returns the (n,) masses of P and of Q, where they fit a float.
+
+        No mass of P above TINY has a loss below −700: Q would have more than one there.
+        """
+        return self._p_and_q
+
+    @functools.cached_property
+    def _p_and_q(self) -> tuple[FloatArray, FloatArray]:
+        first, last = self.masses[0], self.masses[-1]
+        if self.axis is Axis.LOSS:
+            with np.errstate(over="ignore", under="ignore"):
+                exponents = np.minimum(-self.values, floats.LARGEST_EXPONENT)
+                return first, last * np.exp(exponents)
+        if self.degrees:
+            return last, first
+        p = first * np.maximum(self.values, 0.0)
+        return (p + last if self.keeps_rests else p), first
+
+    def is_rare(self) -> npt.NDArray[np.bool_]:
+        """Returns of which (n,) atoms a mass is below TINY, or too large for sums."""
+        first, *others = self.p_and_q() if self.keeps_rests else self.masses
+        rare = first < TINY
+        for row in others:
+            rare |= (row < TINY) | (row > _LARGEST_MOVED)
+        return np.asarray(rare)
+
+    def mean(self) -> float:
+        if self.axis is Axis.RATIO:
+            return sums.dot(self.masses[0], np.maximum(self.values, 0.0))
+        return sums.dot(self.masses[0], self.values)
+
+    def in_tails(self, tail_mass: float) -> npt.NDArray[np.bool_]:
+        """Returns which (n,) atoms are tails.
+
+        Of these P has no more than the tail mass above, and both laws below; of ratios
+        none is below.
+        """
+        p, q = self.p_and_q()
+        above = np.cumsum(p[::-1])[::-1] <= tail_mass
+        if self.axis is Axis.RATIO:
+            return np.asarray(above & (self.values > 0))
+        below = np.cumsum(np.maximum(p, np.minimum(q, 1.0))) <= tail_mass
+        return np.asarray(above | below)
+
+    def without_tiny(self, q_mass: float) -> "Atoms":
+        """Returns the law of a sum without masses below TINY."""
+        return self.without(self.is_rare(), q_mass)
+
+    def without(
+        self, gone: npt.NDArray[np.bool_], q_mass: float | None = None
+    ) -> "Atoms":
+        """Returns the law of a sum without some atoms, which go to the sinks.
+
+        With them goes what is less than any float: a sum has that where it has others
+        that are as small, nearly, or no smallest mass at all.
+
+        Args:
+            gone: (n,) which.
+            q_mass: What Q has of finite losses, as far as none of it was lost; if that
+                is not what is here.
+        """
+        lost_p, lost_q = _lost(self, gone) if self.bound is Bound.UPPER else (0.0, 0.0)
+        kept = dataclasses.replace(
+            self, values=self.values[~gone], masses=self.masses[:, ~gone]
+        )
+        if lost_q > MUCH and self.axis is Axis.LOSS:
+            q_mass = self.q_mass() if q_mass is None else q_mass
+            lost_q = min(lost_q, missing(q_mass, kept.q_mass(), self.error))
+        return dataclasses.replace(
+            kept, over=self.over + lost_p, under=min(self.under + lost_q, 1.0)
+        )
+
+    def q_mass(self) -> float:
+        """Returns the sum of Q's masses."""
+        return float(self.p_and_q()[1].sum())
+
+
+def missing(before: float, after: float, error: float) -> float:
+    """Returns an upper bound on what a law has lost of Q's mass."""
+    rounding = _OF_SINKS + 4 * error
+    return max(before * (1 + rounding) - after * (1 - rounding), 0.0)
+
+
+def underflown(axis: Axis, cells: int, low: float, high: float) -> tuple[float, float]:
+    """Returns what P's and Q's mass may lack where masses were less than a float.
+
+    Args:
+        axis: What is summed.
+        cells: How many of its masses were.
+        low: No value of them is smaller,
+        high: and none is larger.
+    """
+    lost = _UNDERFLOW * cells
+    if axis is Axis.RATIO:
+        return lost * max(high, 1.0), lost
+    return lost, floats.exponential(math.log(lost) - min(low, 0.0)) if cells else 0.0
+
+
+def _lost(atoms: Atoms, gone: npt.NDArray[np.bool_]) -> tuple[float, float]:
+    """Returns P's and Q's mass of atoms that go to the sinks, with what floats lost."""
+    p, q = atoms.p_and_q()
+    ends = float(atoms.values[0]), float(atoms.values[-1])
+    lost_p, lost_q = underflown(atoms.axis, atoms.values.size, *ends)
+    lost_p += float(p[gone].sum())
+    lost_q += float(np.minimum(q[gone], 1.0).sum())
+    return lost_p * (1 + _OF_SINKS), lost_q * (1 + _OF_SINKS)
+
+
+class Sinks(NamedTuple):
+    """What a sum has in its sinks, and how far its values may be off."""
+
+    over: float
+    under: float
+    shift: float
+
+
+def sinks_of_sum(one: Law, other: Law) -> Sinks:
+    """Returns the sinks and the shift of the sum of two laws.
+
+    RATIO: where either is lost, so is the sum, with what the other has of P's mass.
+    """
+    rounding = _OF_SINKS if one.bound is Bound.UPPER else -_OF_SINKS
+    if one.axis is Axis.LOSS:
+        over = one.over + other.over - one.over * other.over
+        under = one.under + other.under - one.under * other.under
+        shift = one.shift + other.shift
+    else:
+        over, under = one.over + other.over, one.under + other.under
+        if under:
+            over += one.under * other.mean() + other.under * one.mean()
+        shift = max(one.shift, other.shift)
+    return Sinks(over * (1 + rounding), min(under * (1 + rounding), 1.0), shift)
+
+
+def placed(atoms: Atoms, width: float) -> tuple[int, FloatArray]:
+    """Returns atoms on nodes so far apart: the first one's index, and (rows, n) masses.
+
+    They are split (upper), or merged (lower).
+    """
+    cells, masses = on_nodes(atoms, np.full(atoms.values.size, width))
+    start = int(cells.min())
+    return start, np.array([sums.gather(cells - start, row) for row in masses])
+
+
+def on_nodes(
+    atoms: Atoms, widths: FloatArray
+) -> tuple[npt.NDArray[np.int64], FloatArray]:
+    """Returns the (m,) indices of nodes, and (rows, m) masses to go there.
+
+    Args:
+        atoms: n atoms.
+        widths: (n,) distances between the nodes around each of them.
+    """
+    places, masses = atoms.values / widths, atoms.masses
+    floors = np.floor(places)
+    above = places - floors
+    if atoms.bound is Bound.UPPER:
+        lower, upper = 1 - above, above
+        if atoms.axis is Axis.LOSS:
+            # Both from exact differences, so that either share has all its digits.
+            whole = np.expm1(-widths)
+            lower = np.exp(-widths * above) * np.expm1(-widths * lower) / whole
+            upper = np.expm1(-widths * above) / whole
+        cells = np.concatenate([floors, floors + 1]).astype(np.int64)
+        return cells, np.concatenate([lower * masses, upper * masses], axis=1)
+    if atoms.keeps_rests:
+        masses = np.array([masses[0], masses[1] + above * widths * masses[0]])
+        return floors.astype(np.int64), masses
+    nearest = np.rint(places)
+    if atoms.axis is Axis.LOSS:
+        exponents = (nearest - places) * widths
+        fits = np.abs(exponents) <= FURTHEST_MOVE
+        moved = masses[1] * np.exp(np.where(fits, exponents, 0.0))
+        # What moves further is left out: a row would not fit a float.
+        masses = np.where(fits, np.array([masses[0], moved]), 0.0)
+    return nearest.astype(np.int64), masses

@@ -1,0 +1,88 @@
+"""Pieces of laws: masses on neighbouring cells of one level."""
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+from scipy import special
+
+from dp_accounting_ext.kernel import atom_laws
+from dp_accounting_ext.kernel import sums
+
+Axis = atom_laws.Axis
+Bound = atom_laws.Bound
+# Where a piece begins, in cells of its level, and its (rows, cells) masses.
+Piece = tuple[int, npt.NDArray[np.float64]]
+
+# Tuning: so many empty cells are worth two sums in place of one.
+_HOLE = 64
+
+
+def halved(piece: Piece, width: float, law: atom_laws.Law) -> Piece:
+    """Returns a piece on cells twice as wide as so many: a level up.
+
+    Odd nodes are split between both neighbours (upper) or join the lower one.
+    """
+    start, masses = piece
+    odd_first = start & 1
+    odd = masses[:, 1 - odd_first :: 2]
+    even = masses[:, odd_first::2]
+    out = np.zeros((len(masses), masses.shape[1] // 2 + 2))
+    out[:, odd_first : odd_first + even.shape[1]] = even
+    number = odd.shape[1]
+    if law.bound is Bound.UPPER:
+        lower = upper = 0.5
+        if law.axis is Axis.LOSS:
+            lower, upper = float(special.expit(-width)), float(special.expit(width))
+        out[:, :number] += lower * odd
+        out[:, 1 : 1 + number] += upper * odd
+    elif law.axis is Axis.RATIO or width <= atom_laws.FURTHEST_MOVE:
+        out[0, :number] += odd[0]
+        moved = math.exp(-width) if law.axis is Axis.LOSS else 1.0
+        out[1:, :number] += moved * odd[1:]
+        if law.keeps_rests:
+            # What they have above the lower node.
+            out[1, :number] += width * odd[0]
+    return start >> 1, out
+
+
+def convolved(one: Piece, other: Piece, law: atom_laws.Law) -> Piece:
+    """Returns the sums of nodes of one level, of two laws of a kind."""
+    (start, x), (begin, y) = one, other
+    if law.bound is Bound.LOWER and law.axis is Axis.RATIO:
+        met = sums.products(x, y, law.row_degrees, sums.convolve)
+        return start + begin, met
+    found = [sums.convolve(*rows) for rows in zip(x, y, strict=True)]
+    return start + begin, np.array(found)
+
+
+def added(one: Piece | None, other: Piece) -> Piece:
+    """Returns the sum of two pieces of one level, the first of which may be nothing."""
+    if one is None:
+        return other
+    (start, x), (begin, y) = one, other
+    first = min(start, begin)
+    last = max(start + x.shape[1], begin + y.shape[1])
+    out = np.zeros((len(x), last - first))
+    out[:, start - first : start - first + x.shape[1]] = x
+    out[:, begin - first : begin - first + y.shape[1]] += y
+    return first, out
+
+
+def joined(one: Piece | None, other: Piece | None) -> Piece | None:
+    """Returns the sum of two pieces of one level, either of which may be nothing."""
+    return one if other is None else added(one, other)
+
+
+def sides(piece: Piece | None) -> list[Piece]:
+    """Returns a piece in two, if there is a hole in its middle; none of nothing."""
+    if piece is None:
+        return []
+    start, masses = piece
+    (there,) = np.nonzero(masses[0])
+    gaps = np.diff(there)
+    if not gaps.size or gaps.max() < _HOLE:
+        return [piece]
+    place = int(gaps.argmax())
+    last, first = int(there[place]) + 1, int(there[place + 1])
+    return [(start, masses[:, :last]), (start + first, masses[:, first:])]
