@@ -43,18 +43,24 @@ def of_kind(kind: str) -> Turn:
 
 
 def laws() -> list[Turn]:
-    """Returns a turn of each law."""
+    """Returns a turn of each law, one of every module before another of the same."""
     # Read where the laws are imported.
     os.environ["LAW_EXAMPLES"] = str(LAW_EXAMPLES)
+    modules = [
+        [
+            (name, law)
+            for name, law in vars(importlib.import_module(f"test_{module}")).items()
+            if hasattr(law, "hypothesis")
+        ]
+        for module in LAWS
+    ]
     found: list[Turn] = []
-    for module in LAWS:
-        for name, law in vars(importlib.import_module(f"test_{module}")).items():
-            if hasattr(law, "hypothesis"):
+    for name, law in filter(None, itertools.chain(*itertools.zip_longest(*modules))):
 
-                def run(number: int, law: Callable[[], None] = law) -> None:
-                    hypothesis.seed(number)(law)()
+        def run(number: int, law: Callable[[], None] = law) -> None:
+            hypothesis.seed(number)(law)()
 
-                found.append((f"laws, {name}", run))
+        found.append((f"laws, {name}", run))
     return found
 
 

@@ -161,7 +161,7 @@ FAULTS = [
         "directions: one pair serves both where Q is far from P",
         f"{KERNEL}/composition.py",
         "        given = found.under - chance\n",
-        "        return True\n        given = found.under - chance\n",
+        "        return found, True\n        given = found.under - chance\n",
         f"{KERNEL}/atom_laws.py",
         "    lost_q += float(np.minimum(q[gone], 1.0).sum())\n",
         "",
@@ -171,6 +171,18 @@ FAULTS = [
         f"{PACKAGE}/mechanisms/subsampled.py",
         "math.log1p(self.sampling_probability * math.expm1(loss))\n",
         "self.sampling_probability * loss\n",
+    ),
+    fault(
+        "answers: a law that was made for a large δ serves a small one as well",
+        f"{PACKAGE}/bounds/privacy_bounds.py",
+        "        key = bound, level, rough\n",
+        "        key = bound, rough\n",
+    ),
+    fault(
+        "answers: of an array, all are read off the law for its smallest δ",
+        f"{PACKAGE}/bounds/privacy_bounds.py",
+        "            open_ = open_[deltas[open_] < least]\n",
+        "            open_ = open_[[deltas[open_].min() < least] * open_.size]\n",
     ),
     fault(
         "answers: an allocation of large losses is no answer but an error",

@@ -507,22 +507,30 @@ def few_outcomes(draw: Any) -> registered.DiscreteEvent:
 
 
 @st.composite
-def edge_runs(draw: Any, *, most: int = 12) -> Any:
-    """Runs with an output that one dataset hardly ever has, and something else or not.
+def rare_outputs(draw: Any, number: int) -> registered.DiscreteEvent:
+    """An output that one dataset hardly ever has: in one run, or in all of so many.
 
     Of several it is less than a float in one of them, and likely in the other.
     """
     rare = st.sampled_from([1e-308, 1e-291, 1e-200, 1e-163, 1e-143, 1e-30])
     chance = draw(rare | st.sampled_from(beside(1e-320, 1e-100)))
+    chance **= draw(st.sampled_from([1.0, 1 / number]))
     likely, share, other = (draw(st.floats(1e-3, 0.4)) for _ in range(3))
     laws = [(chance, share, 1 - share - chance), (likely, other, 1 - other - likely)]
-    event = registered.DiscreteEvent(*laws[:: draw(st.sampled_from([1, -1]))])
+    return registered.DiscreteEvent(*laws[:: draw(st.sampled_from([1, -1]))])
+
+
+@st.composite
+def edge_runs(draw: Any, *, most: int = 12) -> Any:
+    """Runs with such an output, and something else or not."""
+    number = draw(straddling(most, 2))
+    event: Any = draw(rare_outputs(number))
     kind = draw(st.sampled_from(["alone", "alone", "sample", "allocation"]))
     if kind == "sample":
         event = stock.PoissonSampledDpEvent(0.25, event)
     elif kind == "allocation":
         event = ext.RandomAllocationEvent(event, 1, draw(st.integers(2, 3)))
-    runs = stock.SelfComposedDpEvent(event, draw(straddling(most, 2)))
+    runs = stock.SelfComposedDpEvent(event, number)
     besides = draw(st.just([]) | st.lists(edge_leaves(), min_size=1, max_size=1))
     return stock.ComposedDpEvent([runs, *besides])
 

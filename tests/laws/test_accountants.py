@@ -44,6 +44,23 @@ def test_bounds_are_ordered(case, delta, share):
 
 
 @law
+@given(cases, st.lists(deltas, min_size=3, max_size=3, unique=True))
+def test_arrays_are_their_numbers_whatever_was_asked_before(case, points):
+    """Bit for bit: in an array, alone, again, and after other questions."""
+    event, relation = case
+    epsilons = [0.0, 0.5, 3.0]
+    whole = accountant_of(event, relation=relation)
+    of_deltas = np.array(whole.get_epsilon_bounds(np.array(points)))
+    of_epsilons = np.array(whole.get_delta_bounds(np.array(epsilons)))
+    alone = accountant_of(event, relation=relation)
+    for accountant in (alone, whole):
+        for i, (delta, epsilon) in enumerate(zip(points, epsilons, strict=True)):
+            assert accountant.get_delta_bounds(epsilon) == tuple(of_epsilons[:, i])
+            assert accountant.get_epsilon_bounds(delta) == tuple(of_deltas[:, i])
+            assert accountant.get_epsilon(delta) == of_deltas[1, i]
+
+
+@law
 @given(cases, deltas)
 def test_epsilon_at_delta_has_that_delta(case, delta):
     event, relation = case
@@ -155,23 +172,6 @@ def test_distributions_agree_with_the_accountant(case, share):
     least, most = accountant.get_delta_bounds(share * top)
     assert low <= most * (1 + 1e-12)
     assert least <= high * (1 + 1e-12)
-
-
-@law
-@given(cases, st.lists(deltas, min_size=3, max_size=3, unique=True))
-def test_arrays_are_their_numbers_whatever_was_asked_before(case, points):
-    """Bit for bit: in an array, alone, again, and after other questions."""
-    event, relation = case
-    epsilons = [0.0, 0.5, 3.0]
-    whole = accountant_of(event, relation=relation)
-    of_deltas = np.array(whole.get_epsilon_bounds(np.array(points)))
-    of_epsilons = np.array(whole.get_delta_bounds(np.array(epsilons)))
-    alone = accountant_of(event, relation=relation)
-    for accountant in (alone, whole):
-        for i, (delta, epsilon) in enumerate(zip(points, epsilons, strict=True)):
-            assert accountant.get_delta_bounds(epsilon) == tuple(of_epsilons[:, i])
-            assert accountant.get_epsilon_bounds(delta) == tuple(of_deltas[:, i])
-            assert accountant.get_epsilon(delta) == of_deltas[1, i]
 
 
 @law

@@ -16,6 +16,7 @@ from lawful import deltas
 from lawful import law
 from lawful import mild_trees
 from lawful import trees
+import registered
 
 import dp_accounting_ext as ext
 
@@ -35,6 +36,37 @@ def test_a_group_of_one_is_a_record(noise, rate, count, delta):
     event = Composed([SelfComposed(Poisson(rate, noise), count), noise])
     group = accountant_of(ext.GroupSubsampledEvent(1, event))
     assert_meet(group, accountant_of(event), delta)
+
+
+runs_of_few = st.integers(1, 4).flatmap(
+    lambda count: st.tuples(
+        event_trees.rare_outputs(count)
+        | event_trees.few_outcomes()
+        | event_trees.discrete_events(),
+        st.just(count),
+    )
+)
+
+
+@law
+@given(
+    runs_of_few,
+    st.integers(0, 3),
+    st.integers(1, 8),
+    st.sampled_from([NeighborRel.ADD_OR_REMOVE_ONE, NeighborRel.REPLACE_ONE]),
+    deltas,
+)
+def test_either_dataset_may_be_the_first(run, batch, others, relation, delta):
+    """Or either batch, where a record has another's place in it."""
+    event, count = run
+    accountants = []
+    for each in event, registered.DiscreteEvent(event.with_record, event.without):
+        if batch:
+            size = batch + others
+            each = stock.SampledWithoutReplacementDpEvent(size, batch, each)
+        run = SelfComposed(each, count)
+        accountants.append(accountant_of(run, relation=relation))
+    assert_meet(*accountants, delta)
 
 
 @law

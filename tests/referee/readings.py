@@ -202,7 +202,12 @@ class Referee:
         inside = self
         if self.relation is NeighborRel.ADD_OR_REMOVE_ONE:
             inside = dataclasses.replace(self, relation=NeighborRel.REPLACE_ONE)
-        return [balls.sampled(rate, case) for case in inside.cases(event)]
+        found = inside.cases(event)
+        if isinstance(event, registered.DiscreteEvent):
+            # Others contribute, and the record does not: the batch with it is the rare.
+            swapped = registered.DiscreteEvent(event.with_record, event.without)
+            found += inside.cases(swapped)
+        return [balls.sampled(rate, case) for case in found]
 
 
 def batch_law(
