@@ -18,6 +18,8 @@ FloatArray = npt.NDArray[np.float64]
 # Tuning: a chain has the atoms of both its pairs, so that those of a large group would
 # have millions; on a grid of this many the loss moves by 1e-10 of its range squared.
 _MOST_ATOMS = 1 << 16
+# Certified: cells so wide beside a loss have numbers that are integers in floats.
+_NARROWEST = 2.0**-48
 # Certified: of a share of a mass, a quotient of two exponentials, and of their sum.
 _SPLIT_ERROR = 64 * floats.UNIT_ROUNDOFF
 
@@ -119,8 +121,10 @@ def on_few_atoms(pair: DominatingPair) -> DominatingPair:
     """Returns the pair, its ratios split onto a grid if they are many."""
     if pair.ratios.size <= _MOST_ATOMS:
         return pair
-    width = pair.loss_range() / _MOST_ATOMS
     law = law_sums.of_pair(pair, atom_laws.Axis.LOSS)
+    # Losses may be equal, all zero, or so near that numbers of cells are no integers.
+    largest = float(np.abs(law.values).max(initial=0.0))
+    width = max(pair.loss_range() / _MOST_ATOMS, _NARROWEST * largest) or 1.0
     q_mass = law.q_mass()
     start, masses = atom_laws.placed(law, width)
     kept = masses[0] > 0

@@ -4,6 +4,7 @@ from fractions import Fraction
 import math
 
 from hypothesis import given
+import numpy as np
 import oracles
 import pytest
 import strategies
@@ -64,3 +65,17 @@ def test_gaussians_are_exact(sigma, members):
             found = chained.of(direction).epsilon(delta, direction)
             assert found >= lower
             assert found <= upper * (1 + 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("loss", "span"), [(0.0, 0.0), (5.0, 1e-15), (600.0, 1e-9), (0.1, 50.0)]
+)
+def test_losses_that_hardly_differ_are_split_as_others(loss, span):
+    losses = np.linspace(loss, loss + span, 70_000)
+    masses = np.exp(-losses) / losses.size
+    many = dominating_pair.DominatingPair(np.exp(losses), masses, 0.0, 0.0, Bound.UPPER)
+    few = chained_pairs.on_few_atoms(many)
+    for epsilon in (loss / 2, loss + span / 2, loss + span + 0.1):
+        truth = many.hockey_stick(epsilon, Direction.REMOVE)
+        found = few.delta(epsilon, Direction.REMOVE)
+        assert truth * (1 - 1e-12) <= found <= truth * (1 + 1e-6) + 1e-9
