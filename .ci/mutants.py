@@ -4,35 +4,43 @@
     python .ci/mutants.py sampler
     python .ci/mutants.py amplification --module random_allocation
 
-Works in a temporary copy of the checkout. Prints a row for each module and every
-survivor, with the reason where `explained_mutants.txt` has one. Ends with status 1 if
-one has none.
+Works in a temporary copy of the checkout. Every mutant has a process of its own, in
+which tests run, the quickest first, until one fails. What `explained_mutants.txt` says
+makes no bound wrong is not tried. Prints survivors, and a row for each module. Ends
+with status 1 if there are any.
 """
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Callable
+import contextlib
+import difflib
+import io
 import json
+import math
 import os
 import pathlib
 import random
 import re
 import resource
+import signal
 import subprocess
 import sys
 import tempfile
 
-from mutmut.mutation import diff_apply
 from mutmut.mutation import file_mutation
 from mutmut.utils import format_utils
+import pytest
 
 ROOT = pathlib.Path(__file__).parent.parent
 EXPLAINED = ROOT / ".ci" / "explained_mutants.txt"
-ORDER = ROOT / ".ci" / "quickest_first.py"
 WPM = "dp_accounting_ext/wpm/exact_draw"
 # Of sums, samples and allocation laws find what their own tests do not.
 LAWS = ["tests/laws/test_trees.py", "tests/golden"]
 TARGETS = {
-    "kernel": (["dp_accounting_ext/kernel/*.py"], ["tests/kernel", *LAWS]),
+    "kernel": (
+        ["dp_accounting_ext/kernel/*.py"],
+        ["tests/kernel", "tests/pairs/test_of_probabilities.py", *LAWS],
+    ),
     "pairs": (["dp_accounting_ext/pairs/*.py"], ["tests/pairs", "tests/golden"]),
     "sampler": (
         [
@@ -47,11 +55,44 @@ TARGETS = {
         ["tests/amplification", *LAWS],
     ),
 }
-SURVIVED, NO_TESTS = 0, 33  # mutmut's codes; others are failures and timeouts.
+OPTIONS = ["-x", "-p", "no:cacheprovider"]
+# Of a mutant's test: CPU seconds over those of the code as it is, more of them, and
+# others in which it may wait.
+TIMES, MORE_SECONDS, WAITED = 3, 10, 900
+MOST_BYTES = 8 << 30
+MutatedFile = file_mutation.MutatedFile
 
 
-def copied(folder: pathlib.Path, modules: list[str], tests: list[str]) -> None:
-    """Copies what git tracks, and tells mutmut what to mutate and to run."""
+class QuickestFirst:
+    """A plugin of pytest: measures tests, and runs those that took least time first.
+
+    The process ends where one takes far longer.
+
+    Args:
+        longest: Tests that took more seconds are left out.
+    """
+
+    def __init__(self, longest: float) -> None:
+        self.longest = longest
+        self.seconds: dict[str, float] = {}
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        if nodeid in self.seconds:
+            most = TIMES * self.seconds[nodeid] + MORE_SECONDS
+            signal.setitimer(signal.ITIMER_PROF, most)
+            signal.alarm(WAITED)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        spent = self.seconds.get(report.nodeid, 0.0)
+        self.seconds[report.nodeid] = spent + report.duration
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        items.sort(key=lambda item: self.seconds.get(item.nodeid, 0.0))
+        items[:] = [x for x in items if self.seconds.get(x.nodeid, 0.0) <= self.longest]
+
+
+def copied(folder: pathlib.Path) -> None:
+    """Copies what git tracks."""
     listed = subprocess.run(
         ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
     )
@@ -59,19 +100,6 @@ def copied(folder: pathlib.Path, modules: list[str], tests: list[str]) -> None:
         if name and (ROOT / name).is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_bytes((ROOT / name).read_bytes())
-    with (folder / "pyproject.toml").open("a") as file:
-        file.write(f"only_mutate = {json.dumps(modules)}\n")
-        file.write(f"pytest_add_cli_args_test_selection = {json.dumps(tests)}\n")
-    (folder / ORDER.name).write_bytes(ORDER.read_bytes())
-
-
-def mutants_of(modules: list[str]) -> list[str]:
-    """Returns the names of all mutants of some modules, in the working directory."""
-    names = []
-    for path in map(pathlib.Path, modules):
-        mutated = file_mutation.mutate_file_contents(str(path), path.read_text())
-        names += [format_utils.get_mutant_name(path, n) for n in mutated.mutant_names]
-    return names
 
 
 def modules_of(target: str, name: str | None) -> list[str]:
@@ -87,101 +115,163 @@ def modules_of(target: str, name: str | None) -> list[str]:
     return [path.as_posix() for path in paths if path.stem != "__init__"]
 
 
-def results() -> Iterator[tuple[str, str, int]]:
-    """Yields the module, name and exit code of each mutant that was run."""
-    for meta in sorted(pathlib.Path("mutants").rglob("*.meta")):
-        module = str(meta.relative_to("mutants")).removesuffix(".meta")
-        codes = json.loads(meta.read_text())["exit_code_by_key"]
-        for name, code in codes.items():
-            if code is not None:
-                yield module, name, code
+def started(run: Callable[[], int]) -> int:
+    """Returns the process in which a function runs, and of which it is the status."""
+    process = os.fork()
+    if not process:
+        resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
+        for output in (1, 2):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), output)
+        status = 1
+        try:
+            status = run()
+        finally:
+            os._exit(status)
+    return process
 
 
-def change(module: str, name: str) -> str:
-    """Returns "function: old line → new line"."""
-    lines = diff_apply.get_diff_for_mutant(name, path=module).splitlines()[2:]
+def survivors(
+    names: list[str], tests: list[str], longest: float, children: int
+) -> set[str]:
+    """Returns the mutants that no test sees, so many at a time."""
+    plugin, times = QuickestFirst(longest), pathlib.Path("seconds.json")
+
+    def tested(*options: str) -> int:
+        return int(pytest.main([*OPTIONS, *options, *tests], plugins=[plugin]))
+
+    def timed() -> int:
+        status = tested()
+        times.write_text(json.dumps(plugin.seconds))
+        return status
+
+    def mutated(name: str) -> int:
+        os.environ["MUTANT_UNDER_TEST"] = name
+        return tested()
+
+    # Once for all of them; what the package remembers would hide a mutant.
+    with contextlib.redirect_stdout(io.StringIO()):
+        collected = tested("--collect-only")
+    if collected or os.wait4(started(timed), 0)[1]:
+        sys.exit("tests fail without a mutant")
+    plugin.seconds = json.loads(times.read_text())
+    running: dict[int, str] = {}
+    found: set[str] = set()
+
+    def wait() -> None:
+        process, status = os.wait()
+        name = running.pop(process)
+        print("." if status else f"\n{name} survives\n", end="", flush=True)
+        if not status:
+            found.add(name)
+
+    for name in names:
+        if len(running) >= children:
+            wait()
+        running[started(lambda name=name: mutated(name))] = name
+    while running:
+        wait()
+    print()
+    return found
+
+
+def change(file: MutatedFile, mutant: str) -> str:
+    """Returns "module.function: old line → new line"."""
+    module, _, name = mutant.rpartition(".")
+    lines = file.code.splitlines()
+    texts = []
+    for each in (
+        f"{format_utils.mangled_name_from_mutant_name(name)}__mutmut_orig",
+        name,
+    ):
+        span = file.line_span_by_function_name[each]
+        body = lines[span.start - 1 : span.end]
+        texts.append([line.replace(each, "") for line in body])
+    function, owner = format_utils.orig_function_and_class_names_from_key(mutant)
+    found = list(difflib.unified_diff(*texts, n=0, lineterm=""))[2:]
     old, new = (
-        " ".join(line[1:].strip() for line in lines if line.startswith(sign))
+        " ".join(line[1:].strip() for line in found if line.startswith(sign))
         for sign in "-+"
     )
-    function, _ = format_utils.orig_function_and_class_names_from_key(name)
-    return f"{function}: {old} → {new}"
+    place = [module.rpartition(".")[2], owner, function.rpartition(".")[2]]
+    return f"{'.'.join(filter(None, place))}: {old} → {new}"
 
 
-def explanations() -> list[tuple[re.Pattern[str], str]]:
-    """Returns patterns of changes, each with the reason why no test sees it.
+def explanations() -> list[re.Pattern[str]]:
+    """Returns patterns of changes that make no bound wrong, whether a test sees or not.
 
-    A reason stands before its patterns, which are indented: "part of the old line →
+    The reason stands before its patterns, which are indented: "part of the old line →
     part of the new one".
     """
-    pairs = []
-    reason = ""
-    for line in EXPLAINED.read_text().splitlines():
-        if line.startswith("    "):
-            pattern = line.strip().replace(" → ", ".* → .*")
-            pairs.append((re.compile(pattern), reason))
-        elif line:
-            reason = line
-    return pairs
+    return [
+        re.compile(line.strip().replace(" → ", ".* → .*"))
+        for line in EXPLAINED.read_text().splitlines()
+        if line.startswith("    ")
+    ]
 
 
-def report() -> bool:
-    """Prints the table and the survivors. Returns whether all are explained."""
-    reasons = explanations()
-    rows: dict[str, list[int]] = {}
-    survivors = []
-    for module, name, code in results():
-        row = rows.setdefault(module, [0, 0, 0])
-        row[0] += 1
-        if code in (SURVIVED, NO_TESTS):
-            text = change(module, name)
-            reason = next((why for what, why in reasons if what.search(text)), None)
-            row[2 if reason else 1] += 1
-            survivors.append((reason or "NOT EXPLAINED", text))
-    for reason in sorted({reason for reason, _ in survivors}):
-        print(reason)
-        print(*(f"    {text}" for why, text in survivors if why == reason), sep="\n")
-    rows["all"] = [sum(column) for column in zip(*rows.values(), strict=True)]
-    print("\n| module | mutants | killed | not explained | explained | score |")
+def report(rows: dict[str, list[int]], alive: dict[str, str]) -> None:
+    """Prints the table and the survivors.
+
+    Args:
+        rows: Of each module how many mutants there are, and how many are explained.
+        alive: The survivors' changes, and their modules.
+    """
+    print("NOT EXPLAINED", *alive, sep="\n    ")
+    print("\n| module | mutants | explained | killed | survived | score |")
     print("|---|---|---|---|---|---|")
-    for module, (total, left, explained) in rows.items():
-        killed = total - left - explained
-        score = 100 * killed / max(total - explained, 1)
-        row = (module, total, killed, left, explained, f"{score:.1f} %")
+    left = {module: list(alive.values()).count(module) for module in rows}
+    total = [sum(column) for column in zip(*rows.values(), strict=True)]
+    for module, (number, explained) in {**rows, "all": total}.items():
+        survived = left.get(module, len(alive))
+        killed = number - explained - survived
+        score = 100 * killed / max(number - explained, 1)
+        row = (module, number, explained, killed, survived, f"{score:.1f} %")
         print("|", " | ".join(map(str, row)), "|")
-    return rows["all"][1] == 0
 
 
 def main() -> int:
-    """Runs mutmut and reports."""
+    """Makes mutants, tries them and reports."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("target", choices=TARGETS)
     parser.add_argument("--module", help="the name of one module of the target")
     parser.add_argument("--sample", type=int, help="mutants, of all; drawn by --seed")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--longest", type=float, default=math.inf, help="seconds of a test that is run"
+    )
     parser.add_argument("--children", type=int, default=os.cpu_count())
     options = parser.parse_args()
+    os.environ["OMP_NUM_THREADS"] = "1"
     modules = modules_of(options.target, options.module)
     with tempfile.TemporaryDirectory() as folder:
-        copied(pathlib.Path(folder), modules, TARGETS[options.target][1])
+        copied(pathlib.Path(folder))
         os.chdir(folder)
-        names = []
+        sys.path.insert(0, folder)
+        every: dict[str, tuple[str, MutatedFile]] = {}
+        for path in map(pathlib.Path, modules):
+            file = file_mutation.mutate_file_contents(str(path), path.read_text())
+            path.write_text(file.code)
+            for each in file.mutant_names:
+                every[format_utils.get_mutant_name(path, each)] = path.as_posix(), file
+        names = sorted(every)
         if options.sample:
-            every = mutants_of(modules)
-            names = sorted(random.Random(options.seed).sample(every, options.sample))
-            print(f"{options.sample} of {len(every)} mutants, seed {options.seed}")
-        command = [sys.executable, "-m", "mutmut", "run"]
-        subprocess.run(
-            [*command, f"--max-children={options.children}", *names],
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-            stdout=subprocess.DEVNULL,
-            check=True,
-        )
-        complete = report()
+            print(f"{options.sample} of {len(names)} mutants, seed {options.seed}")
+            names = random.Random(options.seed).sample(names, options.sample)
+        texts = {name: change(every[name][1], name) for name in names}
+        patterns, rows = explanations(), {}
+        for name, text in list(texts.items()):
+            row = rows.setdefault(every[name][0], [0, 0])
+            row[0] += 1
+            if any(pattern.search(text) for pattern in patterns):
+                row[1] += 1
+                del texts[name]
+        tests = TARGETS[options.target][1]
+        alive = survivors(list(texts), tests, options.longest, options.children)
+        report(rows, {texts[name]: every[name][0] for name in alive})
         os.chdir(ROOT)
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     print(f"\n{(used.ru_utime + used.ru_stime) / 60:.1f} CPU minutes")
-    return 0 if complete else 1
+    return 1 if alive else 0
 
 
 if __name__ == "__main__":

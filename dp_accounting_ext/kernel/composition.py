@@ -14,6 +14,7 @@ from dp_accounting_ext.kernel import sums
 Axis = lattice_law.Axis
 Bound = dominating_pair.Bound
 Direction = dominating_pair.Direction
+Profile = profile.Profile
 DirectedPairs = dominating_pair.DirectedPairs
 DominatingPair = dominating_pair.DominatingPair
 # Pairs, made when they are asked for, with the number of runs of each.
@@ -63,7 +64,7 @@ class Composition:
             return self._remove
         return self._add.swapped()
 
-    def profile(self, direction: Direction) -> profile.Profile:
+    def profile(self, direction: Direction) -> Profile:
         """Returns the privacy profile in a direction."""
         return self.accurate_in(direction).profile(direction)
 

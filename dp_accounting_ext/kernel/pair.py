@@ -12,6 +12,8 @@ from dp_accounting_ext.kernel import profile
 
 Bound = dominating_pair.Bound
 Direction = dominating_pair.Direction
+DominatingPair = dominating_pair.DominatingPair
+Profile = profile.Profile
 FloatArray = npt.NDArray[np.float64]
 
 # Certified: a smaller probability goes to a sink (upper), or is dropped (lower).
@@ -44,14 +46,14 @@ class Pair:
     error: float = 0.0
     shift: float = 0.0
 
-    def profile(self, direction: Direction) -> profile.Profile:
+    def profile(self, direction: Direction) -> Profile:
         """Returns the privacy profile in one direction."""
         each = self if direction is Direction.REMOVE else self.swapped()
         sink = each.over
         kept = each.p > 0
         if self.bound is Bound.UPPER and not kept.all():
             sink += each.p.size * _SMALLEST
-        return profile.Profile.of(
+        return Profile.of(
             each.losses[kept], each.p[kept], sink, self.bound, self.error, self.shift
         )
 
@@ -78,7 +80,7 @@ class Pair:
         apart, width = abs(float(middle - other)), float(high - low) / 2
         return apart / width if width else math.inf if apart else 0.0
 
-    def dominating_pair(self) -> dominating_pair.DominatingPair:
+    def dominating_pair(self) -> DominatingPair:
         """Returns the pair by its ratios, those that fit a float."""
         order = np.argsort(self.losses, kind="stable")
         losses, p, q = self.losses[order], self.p[order], self.q[order]
@@ -90,7 +92,7 @@ class Pair:
         if self.bound is Bound.UPPER:
             over += float((p[~kept] + _SMALLEST).sum()) * (1 + 1e-9)
             under += float((q[~kept] + _SMALLEST).sum()) * (1 + 1e-9)
-        return dominating_pair.DominatingPair(
+        return DominatingPair(
             np.exp(losses[kept]),
             q[kept],
             min(over, 1.0),

@@ -8,6 +8,7 @@ import dp_accounting
 from hypothesis import example
 from hypothesis import given
 from hypothesis import strategies as st
+import mpmath
 import numpy as np
 import pytest
 
@@ -17,6 +18,7 @@ from dp_accounting_ext.kernel import composition
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import lattice_law
 from dp_accounting_ext.kernel import law_sums
+from dp_accounting_ext.kernel import pair
 from dp_accounting_ext.kernel import sums
 from dp_accounting_ext.pairs import gaussian
 
@@ -166,8 +168,94 @@ def test_a_convolution_errs_by_what_is_claimed(masses, others):
             assert abs(Fraction(value) - truth) <= bound * truth
 
 
+@st.composite
+def some_atoms(draw):
+    """A law of either axis and side, its values equally far apart or not."""
+    axis, bound = draw(st.sampled_from(list(Axis))), draw(st.sampled_from(list(Bound)))
+    places = draw(st.sampled_from([(0, 1), (0, 1, 2, 3), (0, 1, 5), (0, 2, 3, 9)]))
+    places = np.array(places) - (2 if axis is Axis.LOSS else 0)
+    values = draw(st.sampled_from([0.1, 1 / 3, 7.0, 1e-9])) * places
+    mass = st.floats(-40.0, 0.0).map(math.exp)
+    rows = [[draw(mass) for _ in places] for _ in range(1 + (bound is Bound.LOWER))]
+    return lattice_law.Atoms(axis, bound, values, np.array(rows))
+
+
+def exact_sums(atoms, count):
+    """Yields the value of each way to add up, and the masses of its rows."""
+    columns = [atoms.values.tolist(), *atoms.masses.tolist()]
+    outputs = zip(*(map(Fraction, column) for column in columns), strict=True)
+    for way in itertools.product(outputs, repeat=count):
+        values, *rows = zip(*way, strict=True)
+        masses = [math.prod(row, start=Fraction(1)) for row in rows]
+        if atoms.axis is Axis.RATIO and len(rows) == 2:
+            masses[1] = masses[0] * sum(b / a for a, b in zip(*rows, strict=True))
+        yield sum(values), masses
+
+
+@given(some_atoms(), st.integers(2, 4))
+def test_exact_sums_err_by_what_they_claim(atoms, count):
+    """Values by the shift, masses by the error."""
+    found = law_sums.sum_of(
+        [(lambda: atoms, count)], atoms.bound, lattice_law.Resolution(), 0.0, both=True
+    )
+    exact = np.zeros(found.masses.shape, dtype=object)
+    for value, masses in exact_sums(atoms, count):
+        place = int(np.abs(found.values - float(value)).argmin())
+        size = 1 if atoms.axis is Axis.LOSS else value
+        off = abs(Fraction(float(found.values[place])) - value)
+        assert off <= Fraction(found.shift) * size
+        exact[:, place] += masses
+    claimed = Fraction(min(found.error, found.rounding))
+    for mass, truth in zip(found.masses.ravel(), exact.ravel(), strict=True):
+        assert abs(Fraction(float(mass)) - truth) <= claimed * truth
+
+
+@given(
+    losses=st.lists(st.floats(-300.0, 300.0), min_size=1, max_size=4, unique=True),
+    sinks=st.sampled_from([(0.0, 0.0), (0.25, 0.125)]),
+    axis=st.sampled_from(list(Axis)),
+    bound=st.sampled_from(list(Bound)),
+)
+def test_readings_err_by_what_they_claim(losses, sinks, axis, bound):
+    """Of a pair whose numbers are exact: its law, and the two laws read off that."""
+    ratios = np.unique(np.exp(losses))
+    masses = np.minimum(1 / ratios, 1.0) / 7
+    given = dominating_pair.DominatingPair(ratios, masses, *sinks, bound)
+    atoms = law_sums.of_pair(given, axis)
+    found = law_sums.read(atoms)
+    lost = axis is Axis.RATIO and bool(sinks[1])
+    sign = 1 if bound is Bound.UPPER else -1
+    for sink, truth in zip((found.over, found.under), sinks, strict=True):
+        assert 0 <= sign * (sink - truth) <= 1e-8
+    with mpmath.workdps(40):
+        for i, (z, q) in enumerate(zip(ratios.tolist(), masses.tolist(), strict=True)):
+            loss, p = mpmath.log(mpmath.mpf(z)), Fraction(z) * Fraction(q)
+            if axis is Axis.LOSS:
+                assert abs(atoms.values[i] - loss) <= atoms.shift
+            row = atoms.p_and_q()[0][i + lost]
+            assert abs(Fraction(float(row)) - p) <= Fraction(atoms.error) * p
+            assert abs(found.losses[i] - loss) <= found.shift
+            for mass, truth in ((found.p[i], p), (found.q[i], Fraction(q))):
+                near = Fraction(float(mass)) - truth
+                assert abs(near) <= Fraction(math.expm1(found.error)) * truth
+
+
+@pytest.mark.parametrize(
+    ("bound", "sink", "epsilon"),
+    [(Bound.UPPER, 1.0, math.inf), (Bound.LOWER, 0.2, 0.0)],
+)
+def test_what_has_no_finite_loss(bound, sink, epsilon):
+    """All that is asked of it is read off its sinks."""
+    none = np.zeros(0)
+    law = pair.Pair(none, none, none, sink, sink, bound)
+    for direction in Direction:
+        profile = law.profile(direction)
+        assert profile.deltas(np.array([0.0, 9.0])) == pytest.approx([sink, sink])
+        assert profile.epsilons(np.array([0.1, 0.5])).tolist() == [math.inf, epsilon]
+
+
 def test_nothing_is_lost_of_an_upper_law():
-    """What goes to the sinks, and what stays, is all there was."""
+    """What goes to the sinks, and what stays, is all there was, and no more."""
     rng = np.random.default_rng(3)
     for _ in range(20):
         losses = np.sort(rng.normal(0.0, 10 ** rng.uniform(-4, 1.5), 50))
@@ -181,9 +269,11 @@ def test_nothing_is_lost_of_an_upper_law():
             total = lattice_law.times(law, count, 1e-12, both=True).atoms()
             own, other = total.p_and_q()
             slack = math.exp(total.error + 1e-12)
-            assert (own.sum() + total.over) * slack >= p.sum() ** count
+            mine = own.sum() + total.over
+            assert mine / slack <= p.sum() ** count <= mine * slack
             if q < 1:
-                assert (other.sum() + total.under) * slack >= q**count
+                theirs = other.sum() + total.under
+                assert theirs / slack - 1e-8 <= q**count <= theirs * slack
 
 
 @pytest.mark.parametrize("count", [1, 2, 50])
