@@ -116,3 +116,16 @@ def test_atoms_have_the_greatest_convex_function_below(places, seed, sink):
             assert Fraction(value) >= at_zero + slope * place
     # And it is none above the values, but for a billionth.
     assert (found <= all_values * (1 + 1e-8) + 1e-240).all()
+
+
+@given(
+    strategies.pairs(Bound.UPPER), strategies.pairs(Bound.UPPER), st.floats(0.0, 4.0)
+)
+def test_two_profiles_joined_are_each_above_its_own(above, below, epsilon):
+    """And both laws have all of their mass."""
+    both = profile_pairs.joined(above, below)
+    for direction, own in zip(Direction, (above, below), strict=True):
+        truth = own.hockey_stick(epsilon, direction)
+        assert both.delta(epsilon, direction) >= min(truth, 1.0)
+    assert both.masses.sum() + both.zero_mass >= 1.0 - 1e-15
+    assert both.p_masses.sum() + both.infinity_mass >= 1.0 - 1e-15
