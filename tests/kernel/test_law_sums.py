@@ -252,6 +252,11 @@ def test_what_has_no_finite_loss(bound, sink, epsilon):
         profile = law.profile(direction)
         assert profile.deltas(np.array([0.0, 9.0])) == pytest.approx([sink, sink])
         assert profile.epsilons(np.array([0.1, 0.5])).tolist() == [math.inf, epsilon]
+    # Of a δ beyond all its mass nothing is known from below, however large a loss is.
+    p = np.array([0.1])
+    rare = pair.Pair(np.array([99.0]), p, p * math.exp(-99.0), 0.0, 0.0, Bound.LOWER)
+    found = rare.profile(Direction.REMOVE).epsilons(np.array([0.05, 0.5]))
+    assert found == pytest.approx([99.0 + math.log(0.5), 0.0])
 
 
 def test_nothing_is_lost_of_an_upper_law():
