@@ -173,10 +173,12 @@ FAULTS = [
         "self.sampling_probability * loss\n",
     ),
     fault(
-        "answers: a law that was made for a large δ serves a small one as well",
+        "answers: after one of a small δ, all others are read off its law",
         f"{PACKAGE}/bounds/privacy_bounds.py",
-        "        key = bound, level, rough\n",
-        "        key = bound, rough\n",
+        "            # At a smaller δ than the level's, what",
+        "            if any(known[1] > level for known in self._profiles):\n"
+        "                continue\n"
+        "            # At a smaller δ than the level's, what",
     ),
     fault(
         "answers: of an array, all are read off the law for its smallest δ",
