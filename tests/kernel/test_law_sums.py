@@ -1,5 +1,6 @@
 """Sums of laws against exact fractions: both sides, both directions, both axes."""
 
+import dataclasses
 from fractions import Fraction
 import itertools
 import math
@@ -252,6 +253,8 @@ def test_what_has_no_finite_loss(bound, sink, epsilon):
         profile = law.profile(direction)
         assert profile.deltas(np.array([0.0, 9.0])) == pytest.approx([sink, sink])
         assert profile.epsilons(np.array([0.1, 0.5])).tolist() == [math.inf, epsilon]
+    twin = dataclasses.replace(law, under=0.5).swapped()
+    assert (twin.over, twin.under) == (0.5, sink)
     # Of a δ beyond all its mass nothing is known from below, however large a loss is.
     p = np.array([0.1])
     rare = pair.Pair(np.array([99.0]), p, p * math.exp(-99.0), 0.0, 0.0, Bound.LOWER)

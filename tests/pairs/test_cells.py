@@ -78,7 +78,8 @@ def test_masses_that_are_no_certain_floats_are_left_out(kept):
     """Under Q or under P; all others stay."""
     ratios, masses = np.array([1e-5, 1.0, 1e5]), np.array([1e-303, 1e-305, 1e-307])
     masses[kept] = 0.25
-    pair = cells.lower_pair(ratios, masses, 0.0, 0.0)
+    pair = cells.lower_pair(ratios, masses, 1e-9, 1e-8)
+    assert (pair.mass_error, pair.ratio_error) == (1e-9, 1e-8)
     assert pair.ratios.tolist() == [ratios[kept]]
     assert pair.masses.tolist() == [0.25]
     rare = cells.lower_pair(np.array([1e-10, 1.0]), np.array([1e-295, 1.0]), 0.0, 0.0)
