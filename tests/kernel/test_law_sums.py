@@ -284,6 +284,15 @@ def test_nothing_is_lost_of_an_upper_law():
                 assert theirs / slack - 1e-8 <= q**count <= theirs * slack
 
 
+def test_a_law_that_underflows_is_all_in_its_sinks():
+    masses = np.full((1, 2), 1e-100)
+    atoms = lattice_law.Atoms(Axis.LOSS, Bound.UPPER, np.array([0.0, 1.0]), masses)
+    law = lattice_law.on_lattice(atoms, lattice_law.Resolution(8), both=True)
+    total = lattice_law.times(law, 16, 1e-12, both=True).atoms()
+    assert not total.values.size
+    assert 0 < min(total.over, total.under) <= max(total.over, total.under) < 1e-9
+
+
 @pytest.mark.parametrize("count", [1, 2, 50])
 def test_each_direction_is_accurate_in_its_own_tail(count):
     """A Gaussian composed is a Gaussian; its two laws are far apart."""

@@ -49,4 +49,5 @@ def test_the_profile_of_the_worst_mechanism(bounded, share):
 def test_losses_that_do_not_fit_a_float_say_nothing(bounded):
     assert bounded_range.dominating_pair_of(bounded, Bound.UPPER).infinity_mass == 1
     lower = bounded_range.dominating_pair_of(bounded, Bound.LOWER)
+    assert (lower.bound, lower.infinity_mass) == (Bound.LOWER, 0.0)
     assert lower.delta(10.0, Direction.REMOVE) <= profile(bounded, 10.0)
