@@ -44,7 +44,11 @@ def test_bounds_are_ordered(case, delta, share):
 
 
 @law
-@given(cases, st.lists(deltas, min_size=3, max_size=3, unique=True))
+@given(
+    cases,
+    # One after another: of the largest δ, of the smallest, of any.
+    st.tuples(event_trees.log_scale(1e-14, 0.5), st.just(1e-40), deltas),
+)
 def test_arrays_are_their_numbers_whatever_was_asked_before(case, points):
     """Bit for bit: in an array, alone, again, and after other questions."""
     event, relation = case
