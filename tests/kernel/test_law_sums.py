@@ -287,7 +287,7 @@ def test_nothing_is_lost_of_an_upper_law():
 def test_a_law_that_underflows_is_all_in_its_sinks():
     masses = np.full((1, 2), 1e-100)
     atoms = lattice_law.Atoms(Axis.LOSS, Bound.UPPER, np.array([0.0, 1.0]), masses)
-    law = lattice_law.on_lattice(atoms, lattice_law.Resolution(8), both=True)
+    law = lattice_law.on_lattice(atoms, lattice_law.Resolution(8), 1e-9, both=True)
     total = lattice_law.times(law, 16, 1e-12, both=True).atoms()
     assert not total.values.size
     assert 0 < min(total.over, total.under) <= max(total.over, total.under) < 1e-9
