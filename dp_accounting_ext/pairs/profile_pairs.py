@@ -110,6 +110,9 @@ def atoms_above(
     places = np.append(start, places)
     raised = np.where(bounds > 0, np.maximum(bounds, SMALLEST), 0.0)
     heights = np.minimum.accumulate(np.append(1.0, raised))
+    # Of equal places the last has the least height.
+    differ = np.append(np.diff(places) > 0, True)
+    places, heights = places[differ], heights[differ]
     corners = _lower_hull(places, heights)
     places, heights = places[corners], heights[corners]
     slopes = np.append((heights[:-1] - heights[1:]) / np.diff(places), 0.0)

@@ -99,7 +99,8 @@ def test_values_are_those_of_the_atoms(ratios, places, sink, seed):
 )
 def test_atoms_have_the_greatest_convex_function_below(places, seed, sink):
     generator = np.random.default_rng(seed)
-    places = np.sort(np.array(places))
+    # One of them twice.
+    places = np.sort(np.array([*places, places[0]]))
     values = np.exp(-places / generator.uniform(0.1, 10)) + sink
     values = np.minimum(values * generator.uniform(0.8, 1.2, places.size), 0.999)
     ratios, masses, beyond = profile_pairs.atoms_above(places, values)
