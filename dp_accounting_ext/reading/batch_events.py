@@ -116,6 +116,8 @@ def fixed_size(
     event's definition. A record in the batch takes another's place there, so the
     sensitivity is that of batch substitution, 2 · clip, in either relation.
     """
+    if is_empty(event):
+        return compositions.NO_OP
     if reader.neighboring_relation is NeighborRel.REPLACE_SPECIAL:
         return _one_replaced_by_nothing(event, reader)
     sampling = fixed_sampling(event)
@@ -212,6 +214,14 @@ def _one_replaced_by_nothing(
         rate = sampling.sample_size / sampling.dataset_size
         below = subsampled.poisson_sampled(rate, reader.sampled(event.event))
     return above if above == below else known_bounds.Between(below, above)
+
+
+def is_empty(
+    event: stock.SampledWithoutReplacementDpEvent | stock.SampledWithReplacementDpEvent,
+) -> bool:
+    """Tells whether no record is drawn, so that the batch tells nothing."""
+    fields.positive_integer("source_dataset_size", event.source_dataset_size)
+    return fields.non_negative_integer("sample_size", event.sample_size) == 0
 
 
 def fixed_sampling(

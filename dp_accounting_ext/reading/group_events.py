@@ -94,6 +94,8 @@ def _grouped(
 
     It is tight where a theorem says so, and else a chain of what one record sees.
     """
+    if isinstance(event, _FixedSize) and batch_events.is_empty(event):
+        return compositions.NO_OP
     tight = _tight(event, size, reader)
     if tight is not None:
         return tight
