@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from fractions import Fraction
-import functools
 import itertools
 import math
 
@@ -156,19 +155,6 @@ def stored_delta(pair, epsilon: float, direction) -> mpmath.mpf:
         return mpmath.mpf(pair.zero_mass) + kappa * excess
 
 
-def _gaussian_below(x: mpmath.mpf) -> mpmath.mpf:
-    return mpmath.ncdf(x)
-
-
-def _laplace_below(x: mpmath.mpf) -> mpmath.mpf:
-    half = mpmath.exp(-abs(x)) / 2
-    return half if x < 0 else 1 - half
-
-
-def _laplace_density(x: mpmath.mpf) -> mpmath.mpf:
-    return mpmath.exp(-abs(x)) / 2
-
-
 def _summing_to_one(
     shifts: Sequence[tuple[float, float]],
 ) -> list[tuple[mpmath.mpf, mpmath.mpf]]:
@@ -181,39 +167,24 @@ def _summing_to_one(
 
 
 def shift_mixture_deltas(
-    p: Sequence[tuple[float, float]],
-    q: Sequence[tuple[float, float]],
-    epsilon: float,
-    laplace: bool = False,
+    p: Sequence[tuple[float, float]], q: Sequence[tuple[float, float]], epsilon: float
 ) -> dict[str, mpmath.mpf]:
-    """Returns δ of mixtures of shifted noise at ε both ways, to some 40 digits.
+    """Returns δ of mixtures of shifted normal noise at ε both ways, to some 40 digits.
 
     By Neyman and Pearson: the ratio p/q increases where all shifts of P are above
     those of Q, and the divergence is read where it crosses e^ε. The noise has scale 1.
     """
-    return dict(_shift_mixture_deltas(tuple(p), tuple(q), epsilon, laplace))
-
-
-@functools.cache  # One direction is asked for, and then the other.
-def _shift_mixture_deltas(
-    p: tuple[tuple[float, float], ...],
-    q: tuple[tuple[float, float], ...],
-    epsilon: float,
-    laplace: bool,
-) -> dict[str, mpmath.mpf]:
-    density_of = _laplace_density if laplace else mpmath.npdf
-    below_of = _laplace_below if laplace else _gaussian_below
     with mpmath.workdps(60):
         p, q = _summing_to_one(p), _summing_to_one(q)
 
         def density(mixture: Sequence[tuple[mpmath.mpf, mpmath.mpf]], x: mpmath.mpf):
-            return sum(w * density_of(x - s) for s, w in mixture)
+            return sum(w * mpmath.npdf(x - s) for s, w in mixture)
 
         def above(mixture: Sequence[tuple[mpmath.mpf, mpmath.mpf]], x: mpmath.mpf):
-            return sum(w * below_of(s - x) for s, w in mixture)
+            return sum(w * mpmath.ncdf(s - x) for s, w in mixture)
 
         def below(mixture: Sequence[tuple[mpmath.mpf, mpmath.mpf]], x: mpmath.mpf):
-            return sum(w * below_of(x - s) for s, w in mixture)
+            return sum(w * mpmath.ncdf(x - s) for s, w in mixture)
 
         def crossing(level: mpmath.mpf) -> mpmath.mpf:
             """To 30 digits: the error of δ is of the second order in it."""
@@ -224,9 +195,8 @@ def _shift_mixture_deltas(
             ends = mpmath.mpf(-200), mpmath.mpf(200)
             if excess(ends[0]) >= 0 or excess(ends[1]) <= 0:
                 return ends[excess(ends[0]) < 0]
-            solver = "bisect" if laplace else "illinois"  # Of plateaus, and of none.
             return mpmath.findroot(
-                excess, ends, solver=solver, tol=1e-30, maxsteps=200, verify=False
+                excess, ends, solver="illinois", tol=1e-30, maxsteps=200, verify=False
             )
 
         kappa = mpmath.exp(mpmath.mpf(epsilon))

@@ -43,10 +43,10 @@ def test_any_mixture(data):
     p, q = mixture(1.0), mixture(-1.0)
     rounded = [[(s, float(w)) for s, w in each] for each in (p, q)]
     epsilon = data.draw(st.floats(0.0, 6.0))
+    truths = oracles.shift_mixture_deltas(p, q, epsilon)
     for direction in Direction:
         lower, upper = bracket(*rounded, epsilon, direction)
-        truth = oracles.shift_mixture_deltas(p, q, epsilon)[direction.value]
-        assert lower <= truth <= upper
+        assert lower <= truths[direction.value] <= upper
 
 
 def test_out_of_range_nothing_is_claimed():

@@ -39,22 +39,6 @@ def test_upper_is_above_the_mechanism(pair, data):
         assert found.delta(epsilon, REMOVE) >= truth
 
 
-@settings(max_examples=8)
-@given(strategies.pairs(Bound.LOWER, most_atoms=3), st.data())
-def test_lower_is_below_the_mechanism(pair, data):
-    steps = data.draw(st.integers(3, 6))
-    selected = data.draw(st.integers(2, steps - 1))
-    law, infinity = oracles.allocation_law(pair, selected, steps)
-    found = allocation_by_sum.lower_pair(pair, selected, steps, REMOVE, tail_mass=1e-12)
-    assert found.bound is Bound.LOWER
-    # Or what is made of many of them is too large.
-    assert math.fsum(found.masses) <= 1
-    for epsilon in (-2.0, -0.5, *EPSILONS):
-        kappa = Fraction(math.exp(epsilon)) * (1 - Fraction(1, 2**50))
-        truth = oracles.remove_divergence(law, kappa, infinity)
-        assert found.delta(epsilon, REMOVE) <= truth
-
-
 @pytest.mark.parametrize(
     ("selected", "steps", "epsilons", "looseness"),
     [
@@ -69,16 +53,10 @@ def test_coins_of_which_the_number_of_ones_tells_all(
     upper = k_out_of_t.upper_pair(
         strategies.coin(Bound.UPPER), selected, steps, NOTHING, tail_mass=1e-12
     )
-    lower = allocation_by_sum.lower_pair(
-        strategies.coin(Bound.LOWER), selected, steps, REMOVE, tail_mass=1e-12
-    )
     for epsilon in epsilons:
-        kappa = Fraction(math.exp(epsilon))
-        above, below = (kappa * (1 + side * Fraction(1, 2**50)) for side in (1, -1))
-        truth = oracles.coin_divergence(selected, steps, above)
+        kappa = Fraction(math.exp(epsilon)) * (1 + Fraction(1, 2**50))
+        truth = oracles.coin_divergence(selected, steps, kappa)
         assert truth <= upper.delta(epsilon, REMOVE) <= looseness * truth
-        truth = oracles.coin_divergence(selected, steps, below)
-        assert 0.94 * truth <= lower.delta(epsilon, REMOVE) <= truth
 
 
 @given(st.floats(0.0, 1e5), st.floats(0.0, 1.0))
@@ -127,9 +105,8 @@ def test_the_probability_of_k_events_is_below_its_bound(chances, count):
     assert (law[count] if count < len(law) else 0) <= bound * (1 + 1e-14)
 
 
-@pytest.mark.parametrize("mass_error", [2.0**-30])
-def test_errors_of_the_step_are_carried(mass_error):
-    ratio_error = 2.0**-62 / mass_error
+def test_errors_of_the_step_are_carried():
+    mass_error, ratio_error = 2.0**-30, 2.0**-32
     errors = {"mass_error": mass_error, "ratio_error": ratio_error}
     exact, rough = (
         k_out_of_t.upper_pair(pair, 4, 50, NOTHING, tail_mass=1e-12)
