@@ -99,19 +99,6 @@ def test_bounds_hold_and_are_near_the_profile_of_few_steps(allocation):
             assert lower.delta(-epsilon, way) <= swapped <= upper.delta(-epsilon, way)
 
 
-def test_a_sampled_gaussian_is_the_closed_form():
-    rate, shift = 0.2, 1.25
-    allocation = Allocation((Steps(shift, rate, 1),), 1 - rate, 0.0)
-    upper = replaced_allocation.upper_pair(allocation, tail_mass=_TAIL)
-    lower = replaced_allocation.lower_pair(allocation, tail_mass=_TAIL)
-    event = dp_accounting.PoissonSampledDpEvent(rate, Gaussian(1 / shift))
-    exact = ext.PLDAccountant(Relation.REPLACE_ONE).compose(event)
-    for epsilon in (0.0, 0.1, 0.5, 1.0, 2.0):
-        low, high = exact.get_delta_bounds(epsilon)
-        assert lower.delta(epsilon, Direction.REMOVE) <= high
-        assert upper.delta(epsilon, Direction.REMOVE) >= low
-
-
 def _two_of_three(shift, rate, kappa):
     """Returns H_κ of 2 of 3 steps on samples, by that rule over all but one."""
     nodes, weights = _nodes(801)

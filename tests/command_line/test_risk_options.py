@@ -1,5 +1,6 @@
 """Risks on the command line: noise for them, and statements of them."""
 
+import dataclasses
 import json
 
 import pytest
@@ -28,10 +29,7 @@ def printed(capsys, *arguments):
 
 
 def accountant(noise):
-    fields = {**SETTING.to_dict(), "noise_multiplier": noise}
-    names = training_run.TrainingRun.__dataclass_fields__
-    run = training_run.TrainingRun(**{k: v for k, v in fields.items() if k in names})
-    return run.accountant()
+    return dataclasses.replace(SETTING, noise_multiplier=noise).accountant()
 
 
 @pytest.mark.parametrize(

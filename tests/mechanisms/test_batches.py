@@ -6,7 +6,6 @@ import functools
 import itertools
 import math
 
-import asked
 import enumerated_batches as enumerated
 import pytest
 
@@ -183,25 +182,6 @@ def assert_above(row, outputs, mechanism):
         assert enumerated.hockey_stick(q, p, kappa) <= add
 
 
-@pytest.mark.parametrize("row", [("poisson", 2, 1), ("fixed", 2, 0), ("again", 1, 1)])
-def test_a_composition(row):
-    """Two batches: the pair composes, as the datasets are the same."""
-    row = made(row)
-    value = values_of(row, 0)
-    laws = outputs_of(row, lambda y: enumerated.noisy(sum(map(value, y)), furthest=3))
-    twice = [
-        {(a, b): law[a] * law[b] for a, b in itertools.product(law, repeat=2)}
-        for law in laws
-    ]
-    mechanism = batches.on_batches(NOISE, [row.coupled])
-    bounds = asked.bounds_of({mechanism: 2}, 1e-4)
-    for epsilon in (0.1, 0.8, 2.0):
-        kappa = kappa_above(epsilon)
-        upper = bounds.upper_delta(epsilon)
-        assert enumerated.hockey_stick(*twice, kappa) <= upper
-        assert enumerated.hockey_stick(*twice[::-1], kappa) <= upper
-
-
 def test_parts_are_drawn_and_told():
     """One of two cities, then a Poisson sample of it: the chance of the city counts."""
     rate = Fraction(1, 4)
@@ -244,22 +224,6 @@ def test_parts_are_drawn_and_told():
 
 
 class TestBases:
-    def test_neighbours_of_noise_are_no_better_than_noise(self):
-        """One member: the same pair. More: what noise knows of mixtures is lost."""
-        generic = batches.Neighbours(additive_noise.laplace(1.0))
-        noise = batches.Noise(1.0, is_laplace=True)
-        for members in (1, 3):
-            coupled = batches.Coupled(sampled_members.poisson(members, 0.2))
-            ours = batches.on_batches(generic, [coupled])
-            tight = batches.on_batches(noise, [coupled], is_attained=True)
-            for epsilon in (0.1, 0.6):
-                for loose, least in zip(
-                    deltas(ours, epsilon), deltas(tight, epsilon), strict=True
-                ):
-                    assert loose >= least * (1 - 1e-9)
-                    if members == 1:
-                        assert loose == pytest.approx(least, rel=1e-6)
-
     def test_the_mechanism_agnostic_bound(self):
         """Section 3.2: δ' = Σ Binom(k | K, r) δ_k at ε' = ln(1 + r_K (e^ε − 1))."""
         members, rate = 3, 0.2

@@ -8,6 +8,7 @@ import math
 
 import asked
 import dp_accounting
+import enumerated_batches as enumerated
 import mpmath
 import numpy as np
 import pytest
@@ -30,15 +31,9 @@ Gaussian = dp_accounting.GaussianDpEvent
 
 @functools.cache
 def batches_of(size, rate, most):
-    """Returns the chance of every batch of records 0, 1, …"""
-    found = collections.defaultdict(Fraction)
-    for drawn in itertools.product([False, True], repeat=size):
-        records = [i for i in range(size) if drawn[i]]
-        chance = rate ** len(records) * (1 - rate) ** (size - len(records))
-        kept = list(itertools.combinations(records, min(most, len(records))))
-        for batch in kept:
-            found[batch] += chance / len(kept)
-    return dict(found)
+    """Returns the chance of every batch of records 0, 1, …, all of one user."""
+    law = enumerated.capped_poisson([f"a{i}" for i in range(size)], rate, most)
+    return {tuple(int(name[1:]) for name in batch): law[batch] for batch in law}
 
 
 def noisy_sums(batches, values, sigma):

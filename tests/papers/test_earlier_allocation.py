@@ -1,11 +1,8 @@
 """Earlier bounds on random allocation: on their side of the certified ones."""
 
-import dp_accounting
 from dp_accounting.rdp import rdp_privacy_accountant
 from papers import earlier_allocation
 import pytest
-
-import dp_accounting_ext as ext
 
 REMOVE, ADD = "remove", "add"
 
@@ -57,9 +54,3 @@ def test_each_number_is_what_its_authors_software_says(row):
     method, direction, *setting, theirs, agreement = row
     found = delta_by(method, direction, setting)
     assert found == pytest.approx(theirs, rel=agreement)
-
-
-def certified(noise, selected, steps):
-    step = dp_accounting.GaussianDpEvent(noise)
-    event = ext.RandomAllocationEvent(step, selected, steps)
-    return ext.PLDAccountant().compose(event)

@@ -1,9 +1,6 @@
 """Laws of a filter's statistic: masses, means in closed form, and one step by hand."""
 
-import dataclasses
-
 import numpy as np
-from scipy import special
 
 from dp_accounting_ext.amplification.matrix import filter_statistic
 from dp_accounting_ext.amplification.matrix import markov_sums
@@ -49,17 +46,3 @@ def test_means_are_those_of_the_filter():
             moved[step] += 0.5 * moved[step + 1]
         means.append(np.exp(0.7 * moved[:4]).sum())
     assert np.mean(means) <= p_masses @ places <= 1.01 * np.mean(means)
-
-
-def test_one_bin_of_one_step_is_a_lognormal_variable():
-    chain = statistic(1).chain
-    one = filter_statistic.Filter(
-        dataclasses.replace(chain, length=1, correlation=0.0),
-        np.array([[0.6]]),
-    )
-    p_masses, q_masses, _ = filter_statistic.laws(one)
-    for cut in (0.5, 1.0, 3.0):
-        point = np.log(cut) / 0.7 + 0.35
-        for masses, mean in ((p_masses, 0.6), (q_masses, 0.0)):
-            found = masses[chain.places > cut].sum()
-            assert abs(found - special.ndtr(mean - point)) < 0.05

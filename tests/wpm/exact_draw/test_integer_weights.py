@@ -82,15 +82,6 @@ def test_usual_settings_lose_nothing_that_a_float_shows():
     np.testing.assert_allclose(weights / 2.0**62, inside, rtol=1e-9, atol=0)
 
 
-def test_failures_get_the_public_weights():
-    polytope = wpm_oracles.polytope_of(np.full(5, 0.2), 1.0)
-    bounds = integer_weights.make_bounds(polytope, 1.0)
-    rows = np.array([[np.nan] * 5, [0.0] * 5, [-1.0, 2, 0, 0, 0], [9.0] * 5])
-    weights = integer_weights.round_to_weights(rows, bounds)
-    np.testing.assert_array_equal(weights, np.tile(bounds.public_weights, (4, 1)))
-    assert integer_weights.are_valid(weights, bounds).all()
-
-
 def test_the_check_stands_behind_the_repair(monkeypatch):
     """Weights that do not sum to W never leave, even if nothing makes them fit."""
     polytope = wpm_oracles.polytope_of(np.full(5, 0.2), 1.0)
@@ -250,9 +241,11 @@ def test_proposals_far_from_a_law_get_the_public_weights():
     polytope = wpm_oracles.polytope_of(np.array([0.5, 0.25, 0.25]), 2.0)
     bounds = integer_weights.make_bounds(polytope, 2.0)
     row = np.array([0.25, 0.25, 0.5])
-    rows = np.stack([0.5 * row, 2.0 * row, 2.5 * row, [np.inf, -np.inf, 0.5]])
+    nonsense = [[np.inf, -np.inf, 0.5], [np.nan] * 3, [0.0] * 3, [-1.0, 2.0, 0.0]]
+    rows = np.stack([0.5 * row, 2.0 * row, 2.5 * row, *nonsense])
     found = integer_weights.round_to_weights(rows, bounds)
-    np.testing.assert_array_equal(found, np.tile(bounds.public_weights, (4, 1)))
+    np.testing.assert_array_equal(found, np.tile(bounds.public_weights, (7, 1)))
+    assert integer_weights.are_valid(found, bounds).all()
     near = integer_weights.round_to_weights(
         np.stack([0.5000001 * row, 1.9999999 * row]), bounds
     )
