@@ -48,6 +48,7 @@ def test_an_event_is_its_fields(kind, fields):
     for name in fields:
         other = attr.evolve(event, **{name: 0})
         assert other != event
+    assert stock.DpEvent.from_named_tuple(event.to_named_tuple()) == event
 
 
 @pytest.mark.parametrize("kind", TYPES)

@@ -41,34 +41,6 @@ def test_a_stock_distribution_is_repaired_first():
     assert lower <= found.get_epsilon_for_delta(1e-6) <= upper * (1 + 5e-3)
 
 
-@given(st.data())
-def test_sparse_distributions_by_hand(data):
-    """Subsampled, δ_λ(ε) = λ δ(ln(1 + (e^ε − 1)/λ)) in the remove direction."""
-    losses = data.draw(
-        st.lists(st.integers(-30, 30), min_size=1, max_size=6, unique=True)
-    )
-    weights = data.draw(
-        st.lists(st.floats(0.01, 1.0), min_size=len(losses), max_size=len(losses))
-    )
-    infinity = data.draw(st.sampled_from([0.0, 0.1]))
-    interval = 0.1
-    masses = np.array(weights) / sum(weights) * (1 - infinity)
-    pmf = pld_pmf.SparsePLDPmf(
-        dict(zip(losses, masses.tolist(), strict=True)), interval, infinity, True
-    )
-    rate = data.draw(st.floats(0.05, 1.0))
-    found = pld.poisson_subsample(PLD(pmf), rate)
-    for epsilon in (0.0, 0.15, 1.0):
-        with mpmath.workdps(40):
-            kappa = 1 + mpmath.expm1(mpmath.mpf(epsilon)) / rate
-            given = [
-                mass * max(1 - kappa * mpmath.exp(-loss * mpmath.mpf(interval)), 0)
-                for loss, mass in zip(losses, masses.tolist(), strict=True)
-            ]
-            least = rate * (infinity + sum(given))
-        assert found._pmf_remove.get_delta_for_epsilon(epsilon) >= least
-
-
 def test_ends_of_the_arguments():
     given = pld.from_event(Gaussian(2.0))
     nothing = pld.poisson_subsample(given, 0.0)
@@ -89,16 +61,20 @@ def test_what_is_read_is_a_realization(data):
     size = data.draw(st.integers(1, 8))
     start = data.draw(st.integers(-12, 4))
     weights = data.draw(st.lists(st.floats(0.01, 1.0), min_size=size, max_size=size))
-    masses = np.array(weights) / sum(weights)
+    infinity = data.draw(st.sampled_from([0.0, 0.125]))
+    masses = np.array(weights) / sum(weights) * (1 - infinity)
     for pessimistic in (True, False):
-        pmf = pld_pmf.DensePLDPmf(0.5, start, masses, 0.0, pessimistic)
+        pmf = pld_pmf.DensePLDPmf(0.5, start, masses, infinity, pessimistic)
+        if data.draw(st.booleans()):
+            losses = dict(enumerate(masses.tolist(), start))
+            pmf = pld_pmf.SparsePLDPmf(losses, 0.5, infinity, pessimistic)
         pairs, _ = stock_pld.read(PLD(pmf))
         pair = pairs.remove
         total = sum(oracles.exact(pair.masses)) + Fraction(pair.zero_mass)
         assert total <= 1 + Fraction(pair.mass_error) + Fraction(1, 2**50)
         for epsilon in (0.0, 0.7, 2.0):
             with mpmath.workdps(40):
-                given = sum(
+                given = infinity + sum(
                     mpmath.mpf(float(mass)) * -mpmath.expm1(epsilon - loss)
                     for loss, mass in zip(
                         (start + np.arange(size)) / 2, masses, strict=True

@@ -1,4 +1,4 @@
-"""Bins from below by a filter: quadrature of few of them, and how it is chosen."""
+"""Bins from below by a filter: quadrature of few of them."""
 
 import correlated_oracles
 import numpy as np
@@ -30,20 +30,7 @@ def test_few_bins_against_quadrature(column, bins, epochs):
             assert direction is Direction.ADD or epsilon > 0.5 or found >= 0.6 * truth
 
 
-def test_a_filter_has_the_shape_of_the_column():
-    geometric = 0.1 * 0.7 ** np.arange(30)
-    scale, correlation = filtered_bins._filter(geometric, 400)
-    assert abs(correlation - 0.7) < 0.05
-    # It finds nearly all of the signal.
-    assert 0.97 < scale / np.linalg.norm(geometric) <= 1
-
-
-def test_a_filter_of_a_very_long_column_is_finite():
-    scale, correlation = filtered_bins._filter(np.full(1500, 0.01), 1600)
-    assert 0 < scale < 0.4
-    assert 0.5 < correlation < 1
-
-
 def test_what_takes_too_long_is_left():
-    column = np.full(200, 0.01)
+    """Its filter's powers are no floats."""
+    column = np.full(1500, 0.01)
     assert filtered_bins.lower_pair(column, 2000, 2, tail_mass=1e-12) is None
