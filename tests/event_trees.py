@@ -588,10 +588,8 @@ def edge_trees(
                     [event, draw(leaf)], counts, sum(counts) + draw(st.integers(0, 2))
                 )
             case 6:
-                one = ext.ScheduledAllocationEvent(
-                    [event], [1], draw(st.integers(1, 2))
-                )
-                return one
+                steps = draw(st.integers(1, 2))
+                return ext.ScheduledAllocationEvent([event], [1], steps)
             case 7:
                 steps = draw(st.integers(2, 6))
                 return ext.RandomAllocationEvent(

@@ -23,8 +23,7 @@ EPSILONS = (-2.0, -0.3, 0.0, 0.4, 1.5, 4.0)
 def hockey_stick(pair, kappa):
     """E (Z − κ)₊ of the atoms as they are, exactly."""
     atoms = zip(oracles.exact(pair.ratios), oracles.exact(pair.masses), strict=True)
-    total = sum((q * max(z - kappa, Fraction(0)) for z, q in atoms), Fraction(0))
-    return total + Fraction(pair.infinity_mass)
+    return oracles.remove_divergence(list(atoms), kappa, Fraction(pair.infinity_mass))
 
 
 def least_over_splits(first, second, kappa):

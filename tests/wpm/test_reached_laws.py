@@ -41,17 +41,11 @@ def bounds_of(epsilon, total, masses, order):
     return max(lows), high
 
 
-def rational(value):
-    with mpmath.workprec(600):
-        _, mantissa, exponent, _ = mpmath.mpf(value)._mpf_
-        return Fraction(int(mantissa)) * Fraction(2) ** exponent
-
-
 def truth_of(epsilon, masses, order):
     """The largest divergence of two laws, over all sets of outputs."""
     with mpmath.workprec(600):
-        most = rational(mpmath.exp(mpmath.mpf(epsilon) / 2))
-        growth = rational(mpmath.exp(mpmath.mpf(order)))
+        most = wpm_oracles.rational(mpmath.exp(mpmath.mpf(epsilon) / 2))
+        growth = wpm_oracles.rational(mpmath.exp(mpmath.mpf(order)))
     least, exact = 1 / most, [Fraction(mass) for mass in masses]
     total, worst = sum(exact), Fraction(0)
     for chosen in itertools.product([False, True], repeat=len(exact)):

@@ -116,13 +116,17 @@ def rational_lower_bound(masses, prices, cost, lower, upper):
     return total
 
 
+def rational(value):
+    """The number, not negative, that an mpmath float is."""
+    sign, mantissa, exponent, _ = value._mpf_
+    assert sign == 0
+    return Fraction(int(mantissa)) * Fraction(2) ** exponent
+
+
 def exponential_lower_bound(epsilon):
     """A rational number at most e^ε and very near, by interval arithmetic."""
     with mpmath.workprec(600):
-        low = mpmath.exp(mpmath.mpf(epsilon)) * (1 - mpmath.mpf(2) ** -500)
-        sign, mantissa, exponent, _ = low._mpf_
-        assert sign == 0
-        return Fraction(int(mantissa)) * Fraction(2) ** exponent
+        return rational(mpmath.exp(mpmath.mpf(epsilon)) * (1 - mpmath.mpf(2) ** -500))
 
 
 def random_channel(generator, rows, size, epsilon):
