@@ -181,14 +181,8 @@ def batches(draw: Any, sizes: Sizes, members: int = 1) -> Any:
     """Batches of fixed size, of a dataset that is left with more records than those."""
     batch = draw(st.integers(1, 4))
     size = draw(st.integers(batch + members, 20))
-    kind = draw(
-        st.sampled_from(
-            [
-                stock.SampledWithReplacementDpEvent,
-                stock.SampledWithoutReplacementDpEvent,
-            ]
-        )
-    )
+    kinds = stock.SampledWithReplacementDpEvent, stock.SampledWithoutReplacementDpEvent
+    kind = draw(st.sampled_from(kinds))
     noise = draw(gaussians(sizes) | laplaces(sizes) | st.just(stock.NoOpDpEvent()))
     return kind(size, batch, noise)
 

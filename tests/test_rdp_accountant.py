@@ -68,35 +68,32 @@ class TestGroups:
         assert ours.ledger == before[1]
 
 
-class TestBadInput:
-    def test_what_was_composed_before_stays(self):
-        ours = accountant().compose(Gaussian(2.0), 2)
-        before = ours.rdp
-        failing = stock_dp_event.RepeatAndSelectDpEvent(Gaussian(1.0), 0.5, 1)
-        with pytest.raises(ValueError, match="mean must be"):
-            ours.compose(failing)
-        with pytest.raises(Unsupported):
-            ours.compose(Composed([Gaussian(1.0), stock_dp_event.UnsupportedDpEvent()]))
-        np.testing.assert_array_equal(ours.rdp, before)
-        assert ours.ledger == SelfComposed(Gaussian(2.0), 2)
+def test_what_was_composed_before_stays():
+    ours = accountant().compose(Gaussian(2.0), 2)
+    before = ours.rdp
+    failing = stock_dp_event.RepeatAndSelectDpEvent(Gaussian(1.0), 0.5, 1)
+    with pytest.raises(ValueError, match="mean must be"):
+        ours.compose(failing)
+    with pytest.raises(Unsupported):
+        ours.compose(Composed([Gaussian(1.0), stock_dp_event.UnsupportedDpEvent()]))
+    np.testing.assert_array_equal(ours.rdp, before)
+    assert ours.ledger == SelfComposed(Gaussian(2.0), 2)
 
 
-class TestHost:
-    def test_is_a_stock_accountant(self):
-        ours = rdp_accountant.RdpAccountant()
-        assert isinstance(ours, rdp_privacy_accountant.RdpAccountant)
-        assert ours.orders.tolist() == list(rdp_privacy_accountant.DEFAULT_RDP_ORDERS)
-        assert ours.neighboring_relation is NeighborRel.ADD_OR_REMOVE_ONE
+def test_is_a_stock_accountant():
+    ours = rdp_accountant.RdpAccountant()
+    assert isinstance(ours, rdp_privacy_accountant.RdpAccountant)
+    assert ours.orders.tolist() == list(rdp_privacy_accountant.DEFAULT_RDP_ORDERS)
+    assert ours.neighboring_relation is NeighborRel.ADD_OR_REMOVE_ONE
 
 
-class TestLimits:
-    def test_orders_of_any_size(self):
-        ours = accountant(orders=[1.0, 1e9, math.inf])
-        ours.compose(Poisson(0.1, Gaussian(1.0)))
-        ours.compose(Poisson(0.1, dp_accounting.LaplaceDpEvent(1.0)))
-        ours.compose(dp_accounting.LaplaceDpEvent(1.0))
-        assert not np.isnan(ours.rdp).any()
-        assert ours.rdp[2] == math.inf
+def test_orders_of_any_size():
+    ours = accountant(orders=[1.0, 1e9, math.inf])
+    ours.compose(Poisson(0.1, Gaussian(1.0)))
+    ours.compose(Poisson(0.1, dp_accounting.LaplaceDpEvent(1.0)))
+    ours.compose(dp_accounting.LaplaceDpEvent(1.0))
+    assert not np.isnan(ours.rdp).any()
+    assert ours.rdp[2] == math.inf
 
 
 def test_arrays_have_the_answers_of_numbers():

@@ -36,20 +36,6 @@ def gaussian(noise):
     return ext.PLDAccountant().compose(dp_accounting.GaussianDpEvent(noise))
 
 
-def flipped(parameter):
-    event = dp_accounting.RandomizedResponseDpEvent(parameter, 2)
-    return ext.PLDAccountant(Relation.REPLACE_ONE).compose(event)
-
-
-def flipped_power(parameter, rate):
-    """The trade-off curve of a flipped bit: two straight lines."""
-    flip = mpmath.mpf(parameter) / 2
-    rate = mpmath.mpf(rate)
-    if rate <= flip:
-        return rate * (1 - flip) / flip
-    return 1 - flip + (rate - flip) * flip / (1 - flip)
-
-
 def contains(bounds, truth, width):
     lower, upper = bounds
     assert 0 <= lower <= truth <= upper <= 1
@@ -62,39 +48,48 @@ def digits():
         yield
 
 
+def assert_risks(accountant, advantage, success, power):
+    """What is said holds success at a prior, and a test's power at a rate."""
+    contains(risk.advantage(accountant), advantage, 1e-11)
+    powers = {rate: power(rate) for rate in RATES}
+    for prior in map(mpmath.mpf, PRIORS):
+        found = risk.membership_success(accountant, float(prior))
+        contains(found, success(prior), 1e-11)
+        for rate, known in powers.items():
+            share = prior * known / (prior * known + (1 - prior) * rate)
+            found = risk.positive_predictive_value(accountant, rate, float(prior))
+            contains(found, share, 1e-9)
+            contains(risk.attack_success(accountant, rate), known, 1e-9)
+
+
 @pytest.mark.parametrize("noise", NOISES)
 def test_gaussian_noise(noise):
-    accountant, mean = gaussian(noise), 1 / mpmath.mpf(noise)
-    contains(risk.advantage(accountant), 2 * cdf(mean / 2) - 1, 1e-11)
-    for prior in map(mpmath.mpf, PRIORS):
+    mean = 1 / mpmath.mpf(noise)
+
+    def success(prior):
         odds = mpmath.log((1 - prior) / prior)
-        truth = prior * cdf(mean / 2 - odds / mean)
-        truth += (1 - prior) * cdf(mean / 2 + odds / mean)
-        found = risk.membership_success(accountant, float(prior))
-        contains(found, truth, 1e-11)
-        for rate in map(mpmath.mpf, RATES):
-            power = 1 if rate == 1 else cdf(quantile(rate) + mean)
-            share = prior * power / (prior * power + (1 - prior) * rate)
-            found = risk.positive_predictive_value(
-                accountant, float(rate), float(prior)
-            )
-            contains(found, share, 1e-9)
-            contains(risk.attack_success(accountant, float(rate)), power, 1e-9)
+        right = prior * cdf(mean / 2 - odds / mean)
+        return right + (1 - prior) * cdf(mean / 2 + odds / mean)
+
+    def power(rate):
+        return 1 if rate == 1 else cdf(quantile(rate) + mean)
+
+    assert_risks(gaussian(noise), 2 * cdf(mean / 2) - 1, success, power)
 
 
 @pytest.mark.parametrize("parameter", PARAMETERS)
 def test_a_flipped_bit(parameter):
-    accountant, flip = flipped(parameter), mpmath.mpf(parameter) / 2
-    contains(risk.advantage(accountant), 1 - 2 * flip, 1e-11)
-    for prior in map(mpmath.mpf, PRIORS):
-        truth = max(prior, 1 - prior, 1 - flip)
-        contains(risk.membership_success(accountant, float(prior)), truth, 1e-11)
-        for rate in RATES:
-            power = flipped_power(parameter, rate)
-            share = prior * power / (prior * power + (1 - prior) * rate)
-            found = risk.positive_predictive_value(accountant, rate, float(prior))
-            contains(found, share, 1e-9)
-            contains(risk.attack_success(accountant, rate), power, 1e-9)
+    flip = mpmath.mpf(parameter) / 2
+
+    def power(rate):
+        """The trade-off curve: two straight lines."""
+        if rate <= flip:
+            return rate * (1 - flip) / flip
+        return 1 - flip + (rate - flip) * flip / (1 - flip)
+
+    event = dp_accounting.RandomizedResponseDpEvent(parameter, 2)
+    accountant = ext.PLDAccountant(Relation.REPLACE_ONE).compose(event)
+    assert_risks(accountant, 1 - 2 * flip, lambda p: max(p, 1 - p, 1 - flip), power)
 
 
 EVENTS = {

@@ -52,6 +52,13 @@ def _profile(ratio, density, epsilon, direction):
     return float(density @ values @ density)
 
 
+def _bracket(steps, members):
+    """Returns bounds on ε of a group under 1 of so many steps, at δ = 1e-6."""
+    epoch = ext.RandomAllocationEvent(dp_accounting.GaussianDpEvent(1.0), 1, steps)
+    event = ext.GroupSubsampledEvent(members, epoch)
+    return ext.PLDAccountant().compose(event).get_epsilon_bounds(1e-6)
+
+
 @pytest.mark.parametrize("members", [1, 2, 3])
 @pytest.mark.parametrize(
     "allocation",
@@ -77,8 +84,7 @@ def test_it_is_below_and_near_the_profile_of_two_steps(allocation, members):
 def test_of_one_member_it_is_the_allocation():
     allocation = Allocation((Steps(1.0, 0.01, 100),), 0.0, 0.0)
     pair = allocated_group.lower_pair(allocation, 1, tail_mass=1e-20)
-    event = ext.RandomAllocationEvent(dp_accounting.GaussianDpEvent(1.0), 1, 100)
-    exact = ext.PLDAccountant().compose(event).get_epsilon(1e-6)
+    _, exact = _bracket(100, 1)
     found = pair.epsilon(1e-6, Direction.REMOVE)
     assert exact * 0.999 <= found <= exact
 
@@ -89,30 +95,20 @@ def test_of_one_member_it_is_the_allocation():
     [(100, 2, 1.7545), (100, 8, 6.864)],
 )
 def test_brackets_of_groups_are_about_what_samples_tell(steps, members, sampled):
-    epoch = ext.RandomAllocationEvent(dp_accounting.GaussianDpEvent(1.0), 1, steps)
-    event = ext.GroupSubsampledEvent(members, epoch)
-    lower, upper = ext.PLDAccountant().compose(event).get_epsilon_bounds(1e-6)
+    lower, upper = _bracket(steps, members)
     assert sampled * 0.98 < lower <= upper < sampled * 1.02
     assert upper < lower * (1.005 if members == 2 else 1.025)
 
 
 @pytest.mark.parametrize(("members", "width"), [(2, 5e-3), (8, 0.025)])
 def test_brackets_of_groups_in_many_steps_are_narrow(members, width):
-    epoch = ext.RandomAllocationEvent(dp_accounting.GaussianDpEvent(1.0), 1, 1000)
-    event = ext.GroupSubsampledEvent(members, epoch)
-    lower, upper = ext.PLDAccountant().compose(event).get_epsilon_bounds(1e-6)
+    lower, upper = _bracket(1000, members)
     assert lower <= upper < lower * (1 + width)
 
 
 def test_one_member_more_than_eight_tells_little_more():
     """A chain of nine would be at more than twice that."""
-    epoch = ext.RandomAllocationEvent(dp_accounting.GaussianDpEvent(1.0), 1, 100)
-    eight, nine = (
-        ext.PLDAccountant()
-        .compose(ext.GroupSubsampledEvent(members, epoch))
-        .get_epsilon(1e-6)
-        for members in (8, 9)
-    )
+    eight, nine = (_bracket(100, members)[1] for members in (8, 9))
     assert eight <= nine <= 1.3 * eight
 
 

@@ -1,4 +1,4 @@
-"""Earlier bounds on random allocation: on their side of the certified ones."""
+"""Earlier bounds on random allocation are what their authors' software says."""
 
 from dp_accounting.rdp import rdp_privacy_accountant
 from papers import earlier_allocation

@@ -62,14 +62,15 @@ def group_rdp(order, removed, inserted, rate, noise):
         return value if a == 1 else mpmath.log(value) / (a - 1)
 
 
-def two_step_moment(power, noise):
-    """E Z^p of 1-out-of-2 allocation.
+def two_step_rdp(order, noise, *, remove):
+    """log E Z^p / (α − 1) of 1-out-of-2 allocation: p = α, or 1 − α to add a record.
 
     Z = (e^{G_1/σ} + e^{G_2/σ}) e^{−1/2σ²} / 2 = e^{A − 1/2σ²} cosh D with A, D
     independent N(0, 1/2σ²).
     """
     with mpmath.workdps(DIGITS):
-        p, s = mpmath.mpf(power), mpmath.mpf(noise)
+        a, s = mpmath.mpf(order), mpmath.mpf(noise)
+        p = a if remove else 1 - a
         deviation = 1 / (mpmath.sqrt(2) * s)
         reach = 16 + float(abs(p) * deviation)
 
@@ -77,14 +78,8 @@ def two_step_moment(power, noise):
             return mpmath.npdf(x) * mpmath.cosh(deviation * x) ** p
 
         mean = 2 * _integral(integrand, 0, reach, 1.5)  # It is even.
-        return mpmath.exp(-p / (2 * s**2) + p**2 / (4 * s**2)) * mean
-
-
-def two_step_rdp(order, noise, *, remove):
-    power = mpmath.mpf(order) if remove else 1 - mpmath.mpf(order)
-    with mpmath.workdps(DIGITS):
-        moment = two_step_moment(power, noise)
-        return mpmath.log(moment) / (mpmath.mpf(order) - 1)
+        moment = mpmath.exp(-p / (2 * s**2) + p**2 / (4 * s**2)) * mean
+        return mpmath.log(moment) / (a - 1)
 
 
 def raw_moments(highest, noise, steps):
