@@ -95,6 +95,12 @@ def test_orders_of_any_size():
     assert not np.isnan(ours.rdp).any()
     assert ours.rdp[2] == math.inf
 
+    @pytest.mark.parametrize("order", [1e160, 1.7e308])
+    def test_the_tail_of_an_allocation_at_orders_whose_square_is_no_float(self, order):
+        allocation = Allocation(Gaussian(1.0), 1, 10)
+        ours = accountant(orders=[2.0, order]).compose(allocation)
+        assert ours.rdp[1] == math.inf
+
 
 def test_arrays_have_the_answers_of_numbers():
     accountant = rdp_accountant.RdpAccountant()

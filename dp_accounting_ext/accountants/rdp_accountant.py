@@ -22,6 +22,7 @@ from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.reading import event_table
 from dp_accounting_ext.reading import group_events
 from dp_accounting_ext.renyi import conversion
+from dp_accounting_ext.renyi import divergence
 from dp_accounting_ext.validation import event_trees
 from dp_accounting_ext.validation import fields
 from dp_accounting_ext.validation import inheritance
@@ -95,6 +96,7 @@ class RdpAccountant(rdp_privacy_accountant.RdpAccountant):
 
     Args:
         orders: Rényi orders, at least 1, as in the stock accountant; inf included.
+            Above 1e12 divergences are those of order inf.
         neighboring_relation: As in the stock accountant.
 
     Guarantees:
@@ -214,10 +216,12 @@ class RdpAccountant(rdp_privacy_accountant.RdpAccountant):
         """Returns the state after what a group of a size sees."""
         state = _State(np.zeros((1, len(self._orders))), 0.0, size)
         replace_one = self._neighboring_relation is NeighborRel.REPLACE_ONE
+        orders = [
+            order if order <= divergence.LARGEST_ORDER else math.inf
+            for order in self._order_values
+        ]
         for part, count in counts.items():
-            rows, told = groups.rdp_rows(
-                part, self._order_values, replace_one=replace_one
-            )
+            rows, told = groups.rdp_rows(part, orders, replace_one=replace_one)
             kept = math.log1p(-told) * (1 + _ROUNDING) if told < 1 else -math.inf
             state = state.after(_State(rows, kept, size), count)
         return state

@@ -14,6 +14,9 @@ FloatArray = npt.NDArray[np.float64]
 LOWEST_ORDER = 1.0 + 1e-9
 # Above this order only bounds without amplification are computed.
 HIGHEST_ORDER = 4096.0
+# Above this one divergences are taken to be those of order inf, which are no smaller: a
+# float loses α − 1, and what a loss is short of the largest one, about 1/α.
+LARGEST_ORDER = 1e12
 # Less noise than this is none, and more is as good as that much.
 _LEAST_NOISE = 1e-50
 _MOST_NOISE = 1e50

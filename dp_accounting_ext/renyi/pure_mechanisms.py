@@ -60,7 +60,7 @@ def bounded_range_rdp(orders: Sequence[float], epsilon: float) -> FloatArray:
     """
 
     def largest(order: float) -> float:
-        if math.isinf(order):
+        if order > divergence.LARGEST_ORDER:
             return epsilon
         exponent = max(order, divergence.LOWEST_ORDER)
         shares = [exponent * -math.expm1(-(exponent - 1) * epsilon)]
