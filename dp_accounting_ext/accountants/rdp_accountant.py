@@ -203,12 +203,13 @@ class RdpAccountant(rdp_privacy_accountant.RdpAccountant):
     ) -> dict[interface.Mechanism, int]:
         """Returns the mechanisms that a group of a size sees of an event."""
         parts = reader.parts(group_events.seen_by(event, size))
-        if size > _MOST_MEMBERS and not all(map(groups.has_row_theorem, parts)):
+        grouped = [part for part in parts if isinstance(part, groups.Grouped)]
+        if size > _MOST_MEMBERS and not all(part.has_few_rows() for part in grouped):
             raise event_reader.UnsupportedError(
                 event,
                 f"Groups of more than {_MOST_MEMBERS} have Rényi divergences of "
-                "Gaussian noise alone, on Poisson samples or on all records. "
-                "dp_accounting_ext.PLDAccountant takes more.",
+                "Gaussian noise on Poisson samples, and where all of them leaving is "
+                "the worst. dp_accounting_ext.PLDAccountant takes more.",
             )
         return parts
 

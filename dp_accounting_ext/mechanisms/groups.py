@@ -170,6 +170,10 @@ class Grouped(Mechanism):
     def split(self, removed: int, inserted: int) -> Mechanism:
         """Returns the mechanism where so many members leave, and so many join."""
 
+    def has_few_rows(self) -> bool:
+        """Tells whether Rényi divergences need no pair for each of the splits."""
+        return self.has_one_split()
+
     def rdp_rows(
         self, orders: Sequence[float], *, replace_one: bool
     ) -> interface.Divergences:
@@ -243,7 +247,10 @@ class GroupedNoise(Grouped):
         one_by_one = self._one_by_one(removed, inserted)
         return known_bounds.Between(noise.on(*attained), mixture, one_by_one)
 
-    def has_row_theorem(self) -> bool:
+    def has_few_rows(self) -> bool:
+        return self._has_row_theorem() or super().has_few_rows()
+
+    def _has_row_theorem(self) -> bool:
         """Tells whether a theorem has Rényi divergences of all splits at once."""
         is_sampled = isinstance(self.sampling, Poisson | Unsampled)
         return is_sampled and not self.is_laplace
@@ -251,7 +258,7 @@ class GroupedNoise(Grouped):
     def rdp_rows(
         self, orders: Sequence[float], *, replace_one: bool
     ) -> interface.Divergences:
-        if not self.has_row_theorem():
+        if not self._has_row_theorem():
             return super().rdp_rows(orders, replace_one=replace_one)
         size = self.group_size
         rate = self.sampling.rate if isinstance(self.sampling, Poisson) else 1.0
@@ -310,6 +317,9 @@ class GroupedBetween(Grouped):
     ) -> interface.Divergences:
         return self.above.rdp_rows(orders, replace_one=replace_one)
 
+    def has_few_rows(self) -> bool:
+        return self.above.has_few_rows()
+
     def has_one_split(self) -> bool:
         return self.below.has_one_split() and self.above.has_one_split()
 
@@ -330,6 +340,9 @@ class GroupedNonPrivate(Grouped):
 
     group_size: int
     sampling: Sampling
+
+    def has_few_rows(self) -> bool:
+        return True
 
     def split(self, removed: int, inserted: int) -> Mechanism:
         return _on_members(batches.Revealed(), self.sampling, removed, inserted)
@@ -446,17 +459,6 @@ class GroupedAnswers(Grouped):
         reports = [self.inner] * removed + [joining] * inserted
         every = compositions.compose(collections.Counter(reports))
         return known_bounds.Between(reports[0], every) if every != reports[0] else every
-
-
-def has_row_theorem(part: Mechanism) -> bool:
-    """Tells whether a group's Rényi divergences need no pair for each of its splits."""
-    if isinstance(part, GroupedBetween):
-        return has_row_theorem(part.above)
-    if isinstance(part, GroupedNoise):
-        return part.has_row_theorem()
-    if not isinstance(part, Grouped) or isinstance(part, GroupedNonPrivate):
-        return True
-    return part.has_one_split()
 
 
 def rdp_rows(
