@@ -2,6 +2,8 @@
 
 import math
 
+import mpmath
+
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.pairs import gaussian
@@ -51,6 +53,7 @@ def assert_claims(mechanism, epsilons=EPSILONS):
             if place >= claims.loss:
                 assert low <= claims.chance_of_more
             assert low <= _gaussian_delta(mean, place)
+            assert low <= _normal_delta(*mechanism.loss_tail(direction), place)
             if claims.is_symmetric:
                 assert low <= bounds_of(mechanism, place, opposite[direction])[1]
 
@@ -61,3 +64,15 @@ def _gaussian_delta(mean, epsilon):
     if mean == 0:
         return max(-math.expm1(epsilon), 0.0) * (1 + 1e-15)
     return gaussian.delta(mean, epsilon, Bound.UPPER)
+
+
+def _normal_delta(mean, deviation, epsilon):
+    """Returns δ at ε of a normal loss: the mean of (1 − e^{ε − L})₊."""
+    if math.isinf(mean):
+        return 1.0
+    if deviation == 0:
+        return max(-math.expm1(epsilon - mean), 0.0)
+    with mpmath.workdps(50):
+        spread, above = mpmath.mpf(deviation), mpmath.mpf(mean) - epsilon
+        rest = mpmath.ncdf(above / spread - spread)
+        return mpmath.ncdf(above / spread) - rest * mpmath.exp(spread**2 / 2 - above)
