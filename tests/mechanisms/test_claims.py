@@ -203,6 +203,7 @@ def test_claims_of_single_mechanisms(mechanism):
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )
+@example(allocated.allocate(additive_noise.Gaussian(1.0), 1, 9))
 @example(chained.chain(additive_noise.Gaussian(1.0), 1, 2))
 @example(attained(batches.Neighbours(LAPLACE), ((0.0, 0.75), (1.0, 0.25))))
 @given(around(SINGLE))
