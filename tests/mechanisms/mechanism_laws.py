@@ -6,7 +6,6 @@ import mpmath
 
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.mechanisms import interface
-from dp_accounting_ext.pairs import gaussian
 
 Bound = dominating_pair.Bound
 Direction = dominating_pair.Direction
@@ -52,18 +51,10 @@ def assert_claims(mechanism, epsilons=EPSILONS):
             assert low <= high
             if place >= claims.loss:
                 assert low <= claims.chance_of_more
-            assert low <= _gaussian_delta(mean, place)
+            assert low <= _normal_delta(mean**2 / 2, mean, place)
             assert low <= _normal_delta(*mechanism.loss_tail(direction), place)
             if claims.is_symmetric:
                 assert low <= bounds_of(mechanism, place, opposite[direction])[1]
-
-
-def _gaussian_delta(mean, epsilon):
-    if math.isinf(mean):
-        return 1.0
-    if mean == 0:
-        return max(-math.expm1(epsilon), 0.0) * (1 + 1e-15)
-    return gaussian.delta(mean, epsilon, Bound.UPPER)
 
 
 def _normal_delta(mean, deviation, epsilon):

@@ -132,19 +132,18 @@ def test_what_is_no_integer(check, value):
     message_of(error)
 
 
-class TestRealNumbers:
-    @pytest.mark.parametrize(
-        ("value", "expected"),
-        [
-            (1, 1.0),
-            (np.float32(0.5), 0.5),
-            ([1, 2.5], [1.0, 2.5]),
-            (np.array([[1, 2]]), [[1.0, 2.0]]),
-            ([Fraction(1, 4), math.inf], [0.25, math.inf]),
-            ([], []),
-        ],
-    )
-    def test_numbers_of_any_shape(self, value, expected):
-        found = fields.real_numbers("x", value)
-        assert found.dtype == np.float64
-        np.testing.assert_array_equal(found, np.array(expected))
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (1, 1.0),
+        (np.float32(0.5), 0.5),
+        ([1, 2.5], [1.0, 2.5]),
+        (np.array([[1, 2]]), [[1.0, 2.0]]),
+        ([Fraction(1, 4), math.inf], [0.25, math.inf]),
+        ([], []),
+    ],
+)
+def test_numbers_of_any_shape(value, expected):
+    found = fields.real_numbers("x", value)
+    assert found.dtype == np.float64
+    np.testing.assert_array_equal(found, np.array(expected))
