@@ -182,17 +182,13 @@ class LatticeLaw(atom_laws.Law):
             if theirs is not None and not same:
                 theirs = lattice_pieces.halved(theirs, width / 2, law)
             x, y = self.pieces.get(level), other.pieces.get(level)
-            jobs: list[tuple[Piece | None, Piece | None]] = []
-            for side in lattice_pieces.sides(x):
-                if same:
-                    # Either of two takes the part of the other.
-                    twice = mine and (mine[0], 2 * mine[1])
-                    jobs.append((side, lattice_pieces.joined(side, twice)))
-                    mine = lattice_pieces.joined(mine, side)
-                else:
-                    jobs.append((side, lattice_pieces.joined(y, theirs)))
-            if not same:
-                jobs.append((mine, y))
+            if same:
+                # Either of two takes the part of the other.
+                twice = mine and (mine[0], 2 * mine[1])
+                jobs = [(x, lattice_pieces.joined(x, twice))]
+                mine = lattice_pieces.joined(mine, x)
+            else:
+                jobs = [(x, lattice_pieces.joined(y, theirs)), (mine, y)]
                 mine = lattice_pieces.joined(mine, x)
                 theirs = lattice_pieces.joined(theirs, y)
             for one, two in jobs:
@@ -263,6 +259,10 @@ def on_lattice(
         lowest: As of `LatticeLaw`.
         both: Whether the law is read from Q's side as well (of losses).
     """
+    if atoms.axis is Axis.RATIO:
+        # Of the positive ratios: what is at zero beside them may come of the lattice.
+        zero = float(atoms.masses[0][atoms.values <= 0].sum())
+        lowest += (1 - lowest) * zero / float(atoms.masses[0].sum())
     shape = lattice_shape.shape_of(atoms, lowest, both=both)
     scale = max(shape.scale or abs(shape.centre) or 1.0, _SMALLEST_SCALE)
     resolution = resolution.of_levels(lattice_shape.levels(atoms, scale))

@@ -14,9 +14,6 @@ Bound = atom_laws.Bound
 # Where a piece begins, in cells of its level, and its (rows, cells) masses.
 Piece = tuple[int, npt.NDArray[np.float64]]
 
-# Tuning: so many empty cells are worth two sums in place of one.
-_HOLE = 64
-
 
 def halved(piece: Piece, width: float, law: atom_laws.Law) -> Piece:
     """Returns a piece on cells twice as wide as so many: a level up.
@@ -72,17 +69,3 @@ def added(one: Piece | None, other: Piece) -> Piece:
 def joined(one: Piece | None, other: Piece | None) -> Piece | None:
     """Returns the sum of two pieces of one level, either of which may be nothing."""
     return one if other is None else added(one, other)
-
-
-def sides(piece: Piece | None) -> list[Piece]:
-    """Returns a piece in two, if there is a hole in its middle; none of nothing."""
-    if piece is None:
-        return []
-    start, masses = piece
-    (there,) = np.nonzero(masses[0])
-    gaps = np.diff(there)
-    if not gaps.size or gaps.max() < _HOLE:
-        return [piece]
-    place = int(gaps.argmax())
-    last, first = int(there[place]) + 1, int(there[place + 1])
-    return [(start, masses[:, :last]), (start + first, masses[:, first:])]

@@ -7,7 +7,6 @@ import numpy as np
 import numpy.typing as npt
 
 from dp_accounting_ext.kernel import atom_laws
-from dp_accounting_ext.kernel import sums
 
 Atoms = atom_laws.Atoms
 Axis = atom_laws.Axis
@@ -19,20 +18,13 @@ _FURTHEST = 12.0
 # A ratio's law whose scale is more than this share of its middle has cells in
 # proportion to the ratio, which then are as wide as those around a middle;
 _WIDE = 0.5
-# half of that share is enough if what must not reach zero is so near, over the middle.
-_NEAR_ZERO = 0.125
-# Rare losses must not coarsen the bulk: the scale is that of the middle two thirds, at
-# least so small a share of the deviation.
-_LEAST_SCALE = 2.0**-24
-# Where mass falls steeply towards a threshold at zero, cells are narrow there: so much
-# less in half of the distance is steep.
-_STEEP, _MOST_HALVINGS = 2.3, 24
 # Laws that go on for more levels have fewer cells on each of them, but some.
 _MANY_LEVELS, _FEWEST_CELLS = 48, 8
 # Sums of a few copies, which take little time, have more cells in a scale.
 _FEW_COPIES, _FINER = 64, 2.0
 # Certified: indices have so many binary digits, so that nodes are floats.
 _DIGITS = 52
+# Rare losses must not coarsen the bulk: the scale is that of the middle two thirds.
 _QUANTILES = np.array([0.16, 0.5, 0.84])
 
 
@@ -101,20 +93,13 @@ def shape_of(atoms: Atoms, lowest: float, *, both: bool) -> Shape:
     cumulated = np.cumsum(first)
     places = np.searchsorted(cumulated, _QUANTILES * cumulated[-1])
     low, middle, high = values[places].tolist()
-    largest = float(np.abs(values[[0, -1]]).max()) or 1.0
-    apart = (values - atoms.mean() / cumulated[-1]) / largest
-    deviation = math.sqrt(sums.dot(first, apart**2) / cumulated[-1]) * largest
-    scale = max((high - low) / 2, deviation * _LEAST_SCALE)
+    scale = (high - low) / 2
     if atoms.axis is Axis.RATIO:
-        if values[0] < 0:
-            if scale <= _WIDE * abs(middle):
-                return Shape(middle, scale)
-            return Shape(0.0, _scale_at_zero(values, cumulated, scale))
-        least = _quantile(atoms, lowest)
-        wide = _WIDE if least > _NEAR_ZERO * middle else _WIDE / 2
-        if scale <= wide * middle:
+        if scale <= _WIDE * abs(middle):
             return Shape(middle, scale)
-        return Shape(0.0, min(scale, 2 * least))
+        if values[0] >= 0:
+            scale = min(scale, 2 * _quantile(atoms, lowest))
+        return Shape(0.0, scale)
     if not both:
         return Shape(middle, scale)
     q = np.cumsum(atoms.p_and_q()[1])
@@ -124,34 +109,13 @@ def shape_of(atoms: Atoms, lowest: float, *, both: bool) -> Shape:
     return Shape((middle + other) / 2, scale, abs(middle - other) / 2)
 
 
-def _scale_at_zero(values: FloatArray, cumulated: FloatArray, scale: float) -> float:
-    """Returns over what distance below zero the mass of a law's cells grows slowly.
-
-    Args:
-        values: (n,) values, increasing, of either sign.
-        cumulated: (n,) masses up to them.
-        scale: The law's own, the most that is returned.
-    """
-    found = scale
-    for halvings in range(_MOST_HALVINGS):
-        width = math.ldexp(scale, -halvings)
-        places = np.searchsorted(values, [-width, -width / 2, 0.0])
-        low, half, zero = np.append(0.0, cumulated)[places].tolist()
-        if half >= zero:
-            break
-        if zero - low > _STEEP * (zero - half):
-            found = width / 2
-    return found
-
-
 def _quantile(atoms: Atoms, share: float) -> float:
-    """Returns the value below which Q has such a share of all positive ratios."""
-    positive = atoms.values > 0
-    cumulated = np.cumsum(atoms.masses[0][positive])
-    if not cumulated.size:
-        return 0.0
+    """Returns the positive ratio up to which Q has such a share, or the least one."""
+    cumulated = np.cumsum(atoms.masses[0])
     place = np.searchsorted(cumulated, share * cumulated[-1])
-    return float(atoms.values[positive][place])
+    first = np.searchsorted(atoms.values, 0.0, side="right")
+    place = min(max(place, first), atoms.values.size - 1)
+    return float(atoms.values[place])
 
 
 def levels(atoms: Atoms, scale: float) -> float:
