@@ -54,6 +54,7 @@ class Law(abc.ABC):
         error: Masses are those of a bound within a factor of e^±error,
         rounding: in which both rows of a lower law agree but for e^±rounding each.
         shift: And values within so much: nats (LOSS), or relatively (RATIO).
+        offset: Losses are values and this together; 0 for ratios.
         degrees: Of the rows of a lower law of ratios, if they are others than `Atoms`
             says.
     """
@@ -66,11 +67,12 @@ class Law(abc.ABC):
     error: float = 0.0
     rounding: float = 0.0
     shift: float = 0.0
+    offset: float = 0.0
     degrees: tuple[int, ...] = ()
 
     @abc.abstractmethod
     def mean(self) -> float:
-        """Returns the sum of masses times values; of ratios the positive ones."""
+        """Returns the sum of masses times positive values."""
 
     @property
     def common(self) -> dict[str, Any]:
@@ -129,12 +131,25 @@ class Atoms(Law):
         first, last = self.masses[0], self.masses[-1]
         if self.axis is Axis.LOSS:
             with np.errstate(over="ignore", under="ignore"):
-                exponents = np.minimum(-self.values, floats.LARGEST_EXPONENT)
+                exponents = -(self.values + self.offset)
+                exponents = np.minimum(exponents, floats.LARGEST_EXPONENT)
                 return first, last * np.exp(exponents)
         if self.degrees:
             return last, first
         p = first * np.maximum(self.values, 0.0)
         return (p + last if self.keeps_rests else p), first
+
+    def centred(self) -> "Atoms":
+        """Returns losses with an offset, by which the last heavy atom is at zero."""
+        heavy = self.masses[0] >= self.masses[0].max() / 2
+        middle = float(self.values[heavy][-1])
+        rounding = 4 * floats.UNIT_ROUNDOFF * float(np.abs(self.values[[0, -1]]).max())
+        return dataclasses.replace(
+            self,
+            values=self.values - middle,
+            offset=self.offset + middle,
+            shift=self.shift + rounding,
+        )
 
     def is_rare(self) -> npt.NDArray[np.bool_]:
         """Returns of which (n,) atoms a mass is below TINY, or too large for sums."""
@@ -145,9 +160,7 @@ class Atoms(Law):
         return np.asarray(rare)
 
     def mean(self) -> float:
-        if self.axis is Axis.RATIO:
-            return sums.dot(self.masses[0], np.maximum(self.values, 0.0))
-        return sums.dot(self.masses[0], self.values)
+        return sums.dot(self.masses[0], np.maximum(self.values, 0.0))
 
     def in_tails(self, tail_mass: float) -> npt.NDArray[np.bool_]:
         """Returns which (n,) atoms are tails.
@@ -201,26 +214,27 @@ def missing(before: float, after: float, error: float) -> float:
     return max(before * (1 + rounding) - after * (1 - rounding), 0.0)
 
 
-def underflown(axis: Axis, cells: int, low: float, high: float) -> tuple[float, float]:
+def underflown(law: Law, cells: int, low: float, high: float) -> tuple[float, float]:
     """Returns what P's and Q's mass may lack where masses were less than a float.
 
     Args:
-        axis: What is summed.
+        law: What they are of.
         cells: How many of its masses were.
         low: No value of them is smaller,
         high: and none is larger.
     """
     lost = _UNDERFLOW * cells
-    if axis is Axis.RATIO:
+    if law.axis is Axis.RATIO:
         return lost * max(high, 1.0), lost
-    return lost, floats.exponential(math.log(lost) - min(low, 0.0)) if cells else 0.0
+    most = math.log(lost) - min(low + law.offset, 0.0) if cells else -math.inf
+    return lost, floats.exponential(most)
 
 
 def _lost(atoms: Atoms, gone: npt.NDArray[np.bool_]) -> tuple[float, float]:
     """Returns P's and Q's mass of atoms that go to the sinks, with what floats lost."""
     p, q = atoms.p_and_q()
     ends = float(atoms.values[0]), float(atoms.values[-1])
-    lost_p, lost_q = underflown(atoms.axis, atoms.values.size, *ends)
+    lost_p, lost_q = underflown(atoms, atoms.values.size, *ends)
     lost_p += float(p[gone].sum())
     lost_q += float(np.minimum(q[gone], 1.0).sum())
     return lost_p * (1 + _OF_SINKS), lost_q * (1 + _OF_SINKS)
@@ -243,7 +257,8 @@ def sinks_of_sum(one: Law, other: Law) -> Sinks:
     if one.axis is Axis.LOSS:
         over = one.over + other.over - one.over * other.over
         under = one.under + other.under - one.under * other.under
-        shift = one.shift + other.shift
+        rounded = floats.UNIT_ROUNDOFF * abs(one.offset + other.offset)
+        shift = one.shift + other.shift + 2 * rounded
     else:
         over, under = one.over + other.over, one.under + other.under
         if under:

@@ -131,7 +131,7 @@ class LatticeLaw(atom_laws.Law):
         cells = sum(masses.shape[1] for _, masses in self.pieces.values())
         # Twice: what was on cells of lower levels, and on these.
         lost_p, lost_q = atom_laws.underflown(
-            self.axis, 2 * cells, ends[0] - 2 * width, ends[1] + 2 * width
+            self, 2 * cells, ends[0] - 2 * width, ends[1] + 2 * width
         )
         if lost_q > atom_laws.MUCH and self.axis is Axis.LOSS:
             lost_q = min(lost_q, atom_laws.missing(q_mass(), self.q_mass(), self.error))
@@ -170,6 +170,7 @@ class LatticeLaw(atom_laws.Law):
             centre=self.centre + other.centre,
             reach=max(self.reach, other.reach),
             lowest=self.lowest * other.lowest,
+            offset=self.offset + other.offset,
         )
         found: dict[int, Piece] = {}
         mine: Piece | None = None
@@ -253,18 +254,23 @@ def on_lattice(
 ) -> LatticeLaw:
     """Returns the law on a lattice: split (upper), or merged (lower).
 
+    Of losses the last heavy atom is at zero there, and so are its multiples in sums: a
+    node of every level. Few runs of bounded losses have an ε near the largest.
+
     Args:
         atoms: n atoms.
         resolution: How fine the lattice is.
         lowest: As of `LatticeLaw`.
         both: Whether the law is read from Q's side as well (of losses).
     """
-    if atoms.axis is Axis.RATIO:
+    if atoms.axis is Axis.LOSS:
+        atoms = atoms.centred()
+    else:
         # Of the positive ratios: what is at zero beside them may come of the lattice.
         zero = float(atoms.masses[0][atoms.values <= 0].sum())
         lowest += (1 - lowest) * zero / float(atoms.masses[0].sum())
     shape = lattice_shape.shape_of(atoms, lowest, both=both)
-    scale = max(shape.scale or abs(shape.centre) or 1.0, _SMALLEST_SCALE)
+    scale = max(shape.scale or abs(shape.centre + atoms.offset) or 1.0, _SMALLEST_SCALE)
     resolution = resolution.of_levels(lattice_shape.levels(atoms, scale))
     step = 2.0 ** math.floor(math.log2(scale / resolution.cells))
     step = max(step, shape.narrowest())

@@ -17,11 +17,9 @@ FloatArray = npt.NDArray[np.float64]
 _FURTHEST = 12.0
 # A ratio's law whose scale is more than this share of its middle has cells in
 # proportion to the ratio, which then are as wide as those around a middle;
-_WIDE = 0.5
+_WIDE = 0.25
 # Laws that go on for more levels have fewer cells on each of them, but some.
 _MANY_LEVELS, _FEWEST_CELLS = 48, 8
-# Sums of a few copies, which take little time, have more cells in a scale.
-_FEW_COPIES, _FINER = 64, 2.0
 # Certified: indices have so many binary digits, so that nodes are floats.
 _DIGITS = 52
 # Rare losses must not coarsen the bulk: the scale is that of the middle two thirds.
@@ -44,11 +42,6 @@ class Resolution:
     def reach(self) -> int:
         """How many cells of its level a piece may be away from the middle."""
         return 2 * self.scales * self.cells
-
-    def for_sum(self, count: int) -> "Resolution":
-        """Returns what is fine enough for a sum of so many."""
-        finer = _FINER if count < _FEW_COPIES else 1.0
-        return dataclasses.replace(self, cells=round(finer * self.cells))
 
     def of_levels(self, levels: float) -> "Resolution":
         """Returns what is fine enough for a law of so many levels."""

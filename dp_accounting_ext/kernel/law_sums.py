@@ -95,7 +95,6 @@ def sum_of(
     if len(parts) == 1 and parts[0][1] == 1:
         return parts[0][0]()
     copies = sum(count for _, count in parts)
-    resolution = resolution.for_sum(copies)
     # Of so many ratios each is no more, where their sum is as small as tails may be.
     lowest = tail_mass ** (1 / max(copies, 1))
     # Each part is added up, and then added.
@@ -264,9 +263,9 @@ def read(atoms: Atoms, count: int = 1) -> pair.Pair:
     p, q = atoms.p_and_q()
     over, under, shift = atoms.over, atoms.under, atoms.shift
     if atoms.axis is Axis.LOSS:
-        losses = values
+        losses = values + atoms.offset
         if atoms.bound is Bound.LOWER:
-            losses = values - np.log(last / first)
+            losses = losses - np.log(last / first)
             shift += 2 * atoms.rounding
     else:
         # Not from P's masses: where ratios are tiny these are less than a float.
