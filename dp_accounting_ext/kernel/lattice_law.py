@@ -266,6 +266,9 @@ def on_lattice(
     if atoms.axis is Axis.LOSS:
         atoms = atoms.centred()
     else:
+        if lowest < 0.5:
+            # Sums of few ratios come near zero, and take little time.
+            resolution = dataclasses.replace(resolution, cells=2 * resolution.cells)
         # Of the positive ratios: what is at zero beside them may come of the lattice.
         zero = float(atoms.masses[0][atoms.values <= 0].sum())
         lowest += (1 - lowest) * zero / float(atoms.masses[0].sum())
