@@ -18,13 +18,8 @@ from dp_accounting_ext.kernel import sums
 Bound = dominating_pair.Bound
 FloatArray = npt.NDArray[np.float64]
 
-# Certified: what has less mass goes to the sinks (upper) or is dropped (lower), so that
-# no float with fewer digits is ever multiplied by something large; and what a sum of
-# products may have lost where these are less than a float can be.
-TINY = 1e-280
+# Certified: what a sum of products may have lost where these are less than a float.
 _UNDERFLOW = 1e-316
-# Certified: sums of masses that go to a sink are raised by so much.
-_OF_SINKS = 1e-9
 # Certified: no Q-mass of a lower law moves by more nats, beside which masses fit.
 FURTHEST_MOVE, _LARGEST_MOVED = 40.0, 1e90
 # Tuning: more than this is counted anew, as what the sum of Q's masses lacks.
@@ -77,7 +72,8 @@ class Law(abc.ABC):
     @property
     def common(self) -> dict[str, Any]:
         """These fields by their names, for another law of the same."""
-        return {field.name: getattr(self, field.name) for field in _COMMON}
+        fields = dataclasses.fields(Law)
+        return {field.name: getattr(self, field.name) for field in fields}
 
     @property
     def row_degrees(self) -> tuple[int, ...]:
@@ -90,9 +86,6 @@ class Law(abc.ABC):
         return (
             self.axis is Axis.RATIO and self.bound is Bound.LOWER and not self.degrees
         )
-
-
-_COMMON = dataclasses.fields(Law)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,7 +115,7 @@ class Atoms(Law):
     def p_and_q(self) -> tuple[FloatArray, FloatArray]:
         """Returns the (n,) masses of P and of Q, where they fit a float.
 
-        No mass of P above TINY has a loss below −700: Q would have more than one there.
+        No mass of P of 1e-280 has a loss below −700: Q would have more than one there.
         """
         return self._p_and_q
 
@@ -152,11 +145,11 @@ class Atoms(Law):
         )
 
     def is_rare(self) -> npt.NDArray[np.bool_]:
-        """Returns of which (n,) atoms a mass is below TINY, or too large for sums."""
+        """Returns which (n,) atoms have a mass that is tiny, or too large for sums."""
         first, *others = self.p_and_q() if self.keeps_rests else self.masses
-        rare = first < TINY
+        rare = first < floats.TINY
         for row in others:
-            rare |= (row < TINY) | (row > _LARGEST_MOVED)
+            rare |= (row < floats.TINY) | (row > _LARGEST_MOVED)
         return np.asarray(rare)
 
     def mean(self) -> float:
@@ -176,7 +169,7 @@ class Atoms(Law):
         return np.asarray(above | below)
 
     def without_tiny(self, q_mass: float) -> "Atoms":
-        """Returns the law of a sum without masses below TINY."""
+        """Returns the law of a sum without tiny masses."""
         return self.without(self.is_rare(), q_mass)
 
     def without(
@@ -210,8 +203,8 @@ class Atoms(Law):
 
 def missing(before: float, after: float, error: float) -> float:
     """Returns an upper bound on what a law has lost of Q's mass."""
-    rounding = _OF_SINKS + 4 * error
-    return max(before * (1 + rounding) - after * (1 - rounding), 0.0)
+    most, least = floats.raised(before), floats.lowered(after)
+    return max(most * (1 + 4 * error) - least * (1 - 4 * error), 0.0)
 
 
 def underflown(law: Law, cells: int, low: float, high: float) -> tuple[float, float]:
@@ -237,7 +230,7 @@ def _lost(atoms: Atoms, gone: npt.NDArray[np.bool_]) -> tuple[float, float]:
     lost_p, lost_q = underflown(atoms, atoms.values.size, *ends)
     lost_p += float(p[gone].sum())
     lost_q += float(np.minimum(q[gone], 1.0).sum())
-    return lost_p * (1 + _OF_SINKS), lost_q * (1 + _OF_SINKS)
+    return floats.raised(lost_p), floats.raised(lost_q)
 
 
 class Sinks(NamedTuple):
@@ -253,18 +246,18 @@ def sinks_of_sum(one: Law, other: Law) -> Sinks:
 
     RATIO: where either is lost, so is the sum, with what the other has of P's mass.
     """
-    rounding = _OF_SINKS if one.bound is Bound.UPPER else -_OF_SINKS
+    rounded = floats.raised if one.bound is Bound.UPPER else floats.lowered
     if one.axis is Axis.LOSS:
         over = one.over + other.over - one.over * other.over
         under = one.under + other.under - one.under * other.under
-        rounded = floats.UNIT_ROUNDOFF * abs(one.offset + other.offset)
-        shift = one.shift + other.shift + 2 * rounded
+        moved = 2 * floats.UNIT_ROUNDOFF * abs(one.offset + other.offset)
+        shift = one.shift + other.shift + moved
     else:
         over, under = one.over + other.over, one.under + other.under
         if under:
             over += one.under * other.mean() + other.under * one.mean()
         shift = max(one.shift, other.shift)
-    return Sinks(over * (1 + rounding), min(under * (1 + rounding), 1.0), shift)
+    return Sinks(rounded(over), min(rounded(under), 1.0), shift)
 
 
 def placed(atoms: Atoms, width: float) -> tuple[int, FloatArray]:

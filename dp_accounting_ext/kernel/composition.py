@@ -6,6 +6,7 @@ import functools
 
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import lattice_law
+from dp_accounting_ext.kernel import lattice_shape
 from dp_accounting_ext.kernel import law_sums
 from dp_accounting_ext.kernel import pair
 from dp_accounting_ext.kernel import profile
@@ -20,12 +21,10 @@ DominatingPair = dominating_pair.DominatingPair
 # Pairs, made when they are asked for, with the number of runs of each.
 Parts = Sequence[tuple[Callable[[], DirectedPairs], int]]
 
-# Tuning: a law is read from Q's side, too, if Q's middle is within so many scales of
-# P's, where cells are narrow, and if what Q's sink was given is no more than this over
-# what tails may have.
-_FURTHEST = 12.0
+# Tuning: a law is read from Q's side, too, if Q's middle is where cells are narrow, if
+# what Q's sink was given is no more than this over what tails may have,
 _GIVEN = 100.0
-# Tuning: so much of Q's mass is missed.
+# and if no more of Q's mass than this is missing.
 _SEEN = 1e-7
 
 
@@ -104,7 +103,10 @@ class Composition:
             # Outputs were left out that are too rare of P's.
             return found, False
         given = found.under - chance
-        serves = given <= _GIVEN * self._tail_mass and found.distance() <= _FURTHEST
+        serves = (
+            given <= _GIVEN * self._tail_mass
+            and found.distance() <= lattice_shape.FURTHEST
+        )
         return found, serves
 
     @functools.cached_property

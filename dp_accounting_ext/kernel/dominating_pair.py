@@ -16,15 +16,10 @@ FloatArray = npt.NDArray[np.float64]
 
 UNIT_ROUNDOFF = floats.UNIT_ROUNDOFF  # For mechanisms registered by others.
 
-# Certified: beside it 1e-300 is far less than a rounding.
-_LARGE_BESIDE_RARE = 1e-280
 # Certified: a product, or a sum of a few, of which one is a denormal.
 _DENORMAL_UNITS = 8 * 5e-324
 # Ratios that are equal but for rounding may change places.
 _DISORDER = 1e-9
-# Certified: less likely outputs tell everything, or are left out: ratios of the others
-# fit a float.
-_RARE = 1e-290
 # Certified: up to it 1 / (1 − e) is at most e^{1.01 e}, the factor of `allowance`.
 _LARGEST_ERROR = 0.01
 
@@ -123,7 +118,7 @@ class DominatingPair:
         By 1e-300 at most, which is rounding beside any δ. Where both are rare the atom
         is dropped.
         """
-        kept = ~rare | (np.maximum(self.masses, p_masses) >= _LARGE_BESIDE_RARE)
+        kept = ~rare | (np.maximum(self.masses, p_masses) >= floats.TINY)
         lifted = rare[kept]
         ratios, masses = self.ratios[kept].copy(), self.masses[kept].copy()
         p_lifted = np.maximum(p_masses[kept][lifted], floats.SMALLEST_MASS)
@@ -358,11 +353,11 @@ def of_probabilities(
         if total > 1 + allowed:
             raise ValueError(f"{name} must sum to at most 1. Found {total}.")
         lacking.append(1 - total if total < 1 - allowed else 0.0)
-    rare = (laws[0] < _RARE) | (laws[1] < _RARE)
+    rare = (laws[0] < floats.RARE) | (laws[1] < floats.RARE)
     known, sinks = [law[~rare] for law in laws], [0.0, 0.0]
     for place, law in enumerate(laws):
         # What the other law never does is no rounding.
-        telling = (laws[1 - place] == 0) & (law >= _RARE)
+        telling = (laws[1 - place] == 0) & (law >= floats.RARE)
         sinks[place] = math.fsum(law[telling])
         if bound is Bound.UPPER:
             rest = math.fsum(law[rare & ~telling]) + lacking[place]

@@ -15,6 +15,12 @@ LARGEST_EXPONENT = 700.0
 # Below it floats have fewer digits (from 2e-308), and masses go to the sinks.
 SMALLEST_MASS = 1e-300
 
+# Outputs of a mechanism that are less likely go to the sinks (of an upper bound) or are
+# left out (of a lower one): the ratios of the others fit a float;
+RARE = 1e-290
+# and so do atoms of sums: no factor of e^700 meets a float with fewer digits.
+TINY = 1e-280
+
 # Ratios of pairs that are computed from others: their inverses are above
 # SMALLEST_MASS, and a ratio times a count or a small mass still fits.
 LARGEST_LOSS = 690.0

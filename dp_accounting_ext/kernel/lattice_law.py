@@ -43,7 +43,6 @@ FloatArray = npt.NDArray[np.float64]
 Resolution = lattice_shape.Resolution
 Piece = lattice_pieces.Piece
 
-_UNIT = floats.UNIT_ROUNDOFF
 # Certified, in units of rounding: of an atom's share of a node, a quotient of two
 # exponentials or so, and of what meets there; of a piece that goes up a level; and of
 # what else is done to a mass of a sum.
@@ -198,7 +197,7 @@ class LatticeLaw(atom_laws.Law):
                     met = lattice_pieces.convolved(one, two, law)
                     found[level] = lattice_pieces.added(found.get(level), met)
         units = _HALVING * (top + 1) + _SUM + len(self.row_degrees)
-        rounding = sums.convolution_error(terms) + units * _UNIT
+        rounding = sums.convolution_error(terms) + units * floats.UNIT_ROUNDOFF
         law = dataclasses.replace(
             law,
             error=self.error + other.error + rounding,
@@ -214,8 +213,8 @@ class LatticeLaw(atom_laws.Law):
         """Returns the law with masses that were rounded by so many units more."""
         return dataclasses.replace(
             self,
-            error=self.error + units * _UNIT,
-            rounding=self.rounding + units * _UNIT,
+            error=self.error + units * floats.UNIT_ROUNDOFF,
+            rounding=self.rounding + units * floats.UNIT_ROUNDOFF,
         )
 
 
@@ -313,7 +312,7 @@ def on_lattice(
 
 
 def trimmed(law: LatticeLaw, tail_mass: float) -> tuple[LatticeLaw, Atoms]:
-    """Returns a law without tails and masses below TINY, and its atoms.
+    """Returns a law without tails and tiny masses, and its atoms.
 
     Args:
         law: The law.

@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dp_accounting_ext.kernel import atom_laws
+from dp_accounting_ext.kernel import sums
 
 Atoms = atom_laws.Atoms
 Axis = atom_laws.Axis
@@ -14,7 +15,7 @@ FloatArray = npt.NDArray[np.float64]
 
 # Tuning, all of it but the digits.
 # Both middles of a law that is read from both sides are there, if they are so near.
-_FURTHEST = 12.0
+FURTHEST = 12.0
 # A ratio's law whose scale is more than this share of its middle has cells in
 # proportion to the ratio, which then are as wide as those around a middle;
 _WIDE = 0.25
@@ -22,8 +23,6 @@ _WIDE = 0.25
 _MANY_LEVELS, _FEWEST_CELLS = 48, 8
 # Certified: indices have so many binary digits, so that nodes are floats.
 _DIGITS = 52
-# Rare losses must not coarsen the bulk: the scale is that of the middle two thirds.
-_QUANTILES = np.array([0.16, 0.5, 0.84])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,22 +81,19 @@ def shape_of(atoms: Atoms, lowest: float, *, both: bool) -> Shape:
         lowest: Where cells shrink with a ratio, they stop where Q has so little.
         both: Whether the law is read from Q's side as well (of losses).
     """
-    values, first = atoms.values, atoms.masses[0]
-    cumulated = np.cumsum(first)
-    places = np.searchsorted(cumulated, _QUANTILES * cumulated[-1])
-    low, middle, high = values[places].tolist()
+    # Rare losses must not coarsen the bulk.
+    low, middle, high = sums.quantiles(atoms.values, atoms.masses[0])
     scale = (high - low) / 2
     if atoms.axis is Axis.RATIO:
         if scale <= _WIDE * abs(middle):
             return Shape(middle, scale)
-        if values[0] >= 0:
+        if atoms.values[0] >= 0:
             scale = min(scale, 2 * _quantile(atoms, lowest))
         return Shape(0.0, scale)
     if not both:
         return Shape(middle, scale)
-    q = np.cumsum(atoms.p_and_q()[1])
-    other = float(values[np.searchsorted(q, q[-1] / 2)])
-    if abs(middle - other) > _FURTHEST * scale:
+    _, other, _ = sums.quantiles(atoms.values, atoms.p_and_q()[1])
+    if abs(middle - other) > FURTHEST * scale:
         return Shape(middle, scale)
     return Shape((middle + other) / 2, scale, abs(middle - other) / 2)
 

@@ -23,8 +23,6 @@ DominatingPair = dominating_pair.DominatingPair
 LatticeLaw = lattice_law.LatticeLaw
 FloatArray = npt.NDArray[np.float64]
 
-_UNIT = floats.UNIT_ROUNDOFF
-_TINY = atom_laws.TINY
 
 # Tuning. Sums of atoms are exact up to so many of them, and so many products.
 _MOST_ATOMS = 1 << 12
@@ -32,7 +30,7 @@ _MOST_PRODUCTS = 1 << 17
 # Certified: sums of a great many such ratios fit a float.
 _LARGEST_RATIO = 1e280
 # Certified: values that differ by so much, relatively to the largest, are one.
-_SAME = 64 * _UNIT
+_SAME = 64 * floats.UNIT_ROUNDOFF
 
 
 def of_pair(given: DominatingPair, axis: Axis) -> Atoms:
@@ -40,7 +38,7 @@ def of_pair(given: DominatingPair, axis: Axis) -> Atoms:
     ratios, q = given.ratios, given.masses
     p = given.p_masses
     losses = np.log(ratios)
-    kept = (p if axis is Axis.LOSS else q) >= _TINY
+    kept = (p if axis is Axis.LOSS else q) >= floats.TINY
     if axis is Axis.RATIO:
         kept &= ratios <= _LARGEST_RATIO
     over, under = given.infinity_mass, given.zero_mass
@@ -48,9 +46,11 @@ def of_pair(given: DominatingPair, axis: Axis) -> Atoms:
         over += float(p[~kept].sum()) * (1 + 1e-9)
         under += float(q[~kept].sum()) * (1 + 1e-9)
     ratios, p, q, losses = ratios[kept], p[kept], q[kept], losses[kept]
-    error = given.mass_error + given.ratio_error + 4 * _UNIT
+    error = given.mass_error + given.ratio_error + 4 * floats.UNIT_ROUNDOFF
     if axis is Axis.LOSS:
-        shift = given.ratio_error + 2 * _UNIT * float(np.abs(losses).max(initial=0.0))
+        shift = given.ratio_error + 2 * floats.UNIT_ROUNDOFF * float(
+            np.abs(losses).max(initial=0.0)
+        )
         values, rows = losses, np.array([p, p])
     else:
         if under:
@@ -167,7 +167,7 @@ def _power_of_spaced(atoms: Atoms, count: int) -> Atoms | None:
     # Absolutely for losses, relatively for ratios.
     size = np.max(np.abs(values)) if atoms.axis is Axis.LOSS else 1.0
     with np.errstate(over="ignore"):
-        off = off if atoms.axis is Axis.LOSS else off / np.maximum(values, _TINY)
+        off = off if atoms.axis is Axis.LOSS else off / np.maximum(values, floats.TINY)
     if (off > _SAME * size).any():
         return None
     law = lattice_law.LatticeLaw(
@@ -186,7 +186,8 @@ def _power_of_spaced(atoms: Atoms, count: int) -> Atoms | None:
     nodes = (start + np.arange(masses.shape[1])).astype(np.float64)
     copies = count if atoms.axis is Axis.LOSS else 1
     sinks_and_errors = total.common | {
-        "shift": copies * (atoms.shift + float(off.max()) + 8 * _UNIT * size)
+        "shift": copies
+        * (atoms.shift + float(off.max()) + 8 * floats.UNIT_ROUNDOFF * size)
     }
     return Atoms(
         values=np.asarray(count * float(values[0]) + width * nodes, dtype=np.float64),
@@ -235,9 +236,11 @@ def _plus(one: Atoms, other: Atoms) -> Atoms | None:
     most = int(np.diff(np.append(starts, values.size)).max())
     values = values[starts]
     # What is one spans no more than so many neighbours; and a sum's own rounding.
-    shift = (_SAME * most + 2 * _UNIT) * (largest if one.axis is Axis.LOSS else 1.0)
+    shift = (_SAME * most + 2 * floats.UNIT_ROUNDOFF) * (
+        largest if one.axis is Axis.LOSS else 1.0
+    )
     sinks = atom_laws.sinks_of_sum(one, other)
-    rounding = (most + 4 + len(one.masses)) * _UNIT
+    rounding = (most + 4 + len(one.masses)) * floats.UNIT_ROUNDOFF
     return Atoms(
         one.axis,
         one.bound,
@@ -283,7 +286,7 @@ def read(atoms: Atoms, count: int = 1) -> pair.Pair:
         # below .01, and pairs with larger ones say nothing.
         shift += 2.1 * atoms.rounding * share
     largest = float(np.abs(losses).max(initial=0.0)) + math.log(count)
-    shift += 4 * _UNIT * (1 + largest)
+    shift += 4 * floats.UNIT_ROUNDOFF * (1 + largest)
     # The masses of one law follow from the other's, and from a loss within the shift.
     error = atoms.error + shift
     return pair.Pair(losses, p, q, over, under, atoms.bound, error, shift)

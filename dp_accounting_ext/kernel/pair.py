@@ -9,16 +9,13 @@ import numpy.typing as npt
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import profile
+from dp_accounting_ext.kernel import sums
 
 Bound = dominating_pair.Bound
 Direction = dominating_pair.Direction
 DominatingPair = dominating_pair.DominatingPair
 Profile = profile.Profile
 FloatArray = npt.NDArray[np.float64]
-
-# Certified: a smaller probability goes to a sink (upper), or is dropped (lower).
-_SMALLEST = 1e-290
-_MIDDLE = np.array([0.16, 0.5, 0.84])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +49,7 @@ class Pair:
         sink = each.over
         kept = each.p > 0
         if self.bound is Bound.UPPER and not kept.all():
-            sink += each.p.size * _SMALLEST
+            sink += each.p.size * floats.RARE
         return Profile.of(
             each.losses[kept], each.p[kept], sink, self.bound, self.error, self.shift
         )
@@ -74,24 +71,23 @@ class Pair:
             return 0.0
         order = np.argsort(self.losses, kind="stable")
         losses = self.losses[order]
-        p, q = np.cumsum(self.p[order]), np.cumsum(self.q[order])
-        low, middle, high = losses[np.searchsorted(p, _MIDDLE * p[-1])]
-        other = losses[np.searchsorted(q, q[-1] / 2)]
-        apart, width = abs(float(middle - other)), float(high - low) / 2
+        low, middle, high = sums.quantiles(losses, self.p[order])
+        _, other, _ = sums.quantiles(losses, self.q[order])
+        apart, width = abs(middle - other), (high - low) / 2
         return apart / width if width else math.inf if apart else 0.0
 
     def dominating_pair(self) -> DominatingPair:
         """Returns the pair by its ratios, those that fit a float."""
         order = np.argsort(self.losses, kind="stable")
         losses, p, q = self.losses[order], self.p[order], self.q[order]
-        kept = (np.abs(losses) <= floats.LARGEST_LOSS) & (p >= _SMALLEST)
-        kept &= q >= _SMALLEST
+        kept = (np.abs(losses) <= floats.LARGEST_LOSS) & (p >= floats.RARE)
+        kept &= q >= floats.RARE
         over, under = self.over, self.under
         if not kept.any():
             return dominating_pair.trivial_pair(self.bound)
         if self.bound is Bound.UPPER:
-            over += float((p[~kept] + _SMALLEST).sum()) * (1 + 1e-9)
-            under += float((q[~kept] + _SMALLEST).sum()) * (1 + 1e-9)
+            over += float((p[~kept] + floats.RARE).sum()) * (1 + 1e-9)
+            under += float((q[~kept] + floats.RARE).sum()) * (1 + 1e-9)
         return DominatingPair(
             np.exp(losses[kept]),
             q[kept],

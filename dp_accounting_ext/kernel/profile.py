@@ -18,11 +18,8 @@ from dp_accounting_ext.kernel import floats
 Bound = dominating_pair.Bound
 FloatArray = npt.NDArray[np.float64]
 
-_UNIT = floats.UNIT_ROUNDOFF
 # So many nats are summed up with one reference: the exponentials are no larger.
 _SPAN = 16.0
-# Stands for no finite loss at all.
-_NOTHING = 1e-300
 # Certified: relative rounding of a value, beside that of sums of n terms, twice.
 _ROUNDINGS = 64
 
@@ -61,7 +58,7 @@ class Profile:
     ) -> "Profile":
         """Returns the profile of (n,) losses with (n,) masses, in any order."""
         if not losses.size:
-            losses, masses = np.zeros(1), np.full(1, _NOTHING)
+            losses, masses = np.zeros(1), np.full(1, floats.SMALLEST_MASS)
         order = np.argsort(losses, kind="stable")
         losses, masses = losses[order], masses[order]
         costs = np.empty(losses.size)
@@ -78,13 +75,15 @@ class Profile:
             reference, high = top, low
         falls = -np.expm1(-np.diff(losses)) * costs[1:]
         heights = np.append(np.cumsum(falls[::-1])[::-1], 0.0)
-        rounding = (2 * losses.size + _ROUNDINGS) * _UNIT
+        rounding = (2 * losses.size + _ROUNDINGS) * floats.UNIT_ROUNDOFF
         return cls(losses, heights, costs, sink, bound, error + rounding, shift)
 
     def deltas(self, epsilons: FloatArray) -> FloatArray:
         """Returns (n,) certified δ at (n,) ε, in nats."""
         sign = 1.0 if self.bound is Bound.UPPER else -1.0
-        moved = epsilons - sign * (self.shift + 4 * _UNIT * np.abs(epsilons))
+        moved = epsilons - sign * (
+            self.shift + 4 * floats.UNIT_ROUNDOFF * np.abs(epsilons)
+        )
         next_ones = np.searchsorted(self.losses, moved, side="right")
         places = np.minimum(next_ones, self.losses.size - 1)
         with np.errstate(under="ignore"):
@@ -94,7 +93,9 @@ class Profile:
         found = (found + self.sink) * math.exp(sign * self.error)
         if self.bound is Bound.UPPER:
             # No two laws have less at an ε below 0.
-            least = -np.expm1(np.minimum(epsilons, 0.0)) * (1 + 8 * _UNIT)
+            least = -np.expm1(np.minimum(epsilons, 0.0)) * (
+                1 + 8 * floats.UNIT_ROUNDOFF
+            )
             found = np.maximum(found, least)
         clipped: FloatArray = np.clip(found, 0.0, 1.0)
         return clipped
@@ -109,10 +110,12 @@ class Profile:
         places = np.searchsorted(-self.heights, -goals, side="left")
         places = np.minimum(places, self.losses.size - 1)
         lacking = (goals - self.heights[places]) / self.costs[places]
-        found = self.losses[places] + np.log1p(-np.minimum(lacking, 1 - _UNIT))
+        found = self.losses[places] + np.log1p(
+            -np.minimum(lacking, 1 - floats.UNIT_ROUNDOFF)
+        )
         found = np.where(lacking >= 1, -math.inf, found)
         size = np.abs(self.losses[places]) + np.abs(found)
-        found = found + sign * (self.shift + 8 * _UNIT * size)
+        found = found + sign * (self.shift + 8 * floats.UNIT_ROUNDOFF * size)
         found = np.where(is_finite, found, math.inf)
         positive: FloatArray = np.maximum(found, 0.0)
         return positive

@@ -25,6 +25,22 @@ def dot(x: FloatArray, y: FloatArray) -> float:
     return float(np.einsum("i,i->", x, y))
 
 
+def quantiles(values: FloatArray, masses: FloatArray) -> tuple[float, float, float]:
+    """Returns the values between which the middle two thirds are, and the median.
+
+    Args:
+        values: (n,) values, increasing.
+        masses: (n,) masses.
+
+    Returns:
+        The lower one, the median and the upper one.
+    """
+    cumulated = np.cumsum(masses)
+    places = np.searchsorted(cumulated, np.array([0.16, 0.5, 0.84]) * cumulated[-1])
+    low, middle, high = values[places].tolist()
+    return low, middle, high
+
+
 def convolve(x: FloatArray, y: FloatArray) -> FloatArray:
     """Returns the (n + m − 1,) sums of products of masses, in blocks."""
     if x.size < y.size:

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 import dp_accounting_ext as ext
-from dp_accounting_ext.kernel import atom_laws
 from dp_accounting_ext.kernel import composition
 from dp_accounting_ext.kernel import dominating_pair
+from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import lattice_law
 from dp_accounting_ext.kernel import law_sums
 from dp_accounting_ext.kernel import pair
@@ -165,7 +165,7 @@ def test_a_convolution_errs_by_what_is_claimed(masses, others):
         for j, b in enumerate(map(Fraction, y.tolist())):
             exact[i + j] += a * b
     for value, truth in zip(found.tolist(), exact, strict=True):
-        if truth > atom_laws.TINY:
+        if truth > floats.TINY:
             assert abs(Fraction(value) - truth) <= bound * truth
 
 

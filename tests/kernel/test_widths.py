@@ -48,6 +48,31 @@ def test_very_many_steps(noise, epochs, width):
     assert lower <= upper <= lower * (1 + width)
 
 
+@pytest.mark.parametrize(("noise", "steps"), [(0.15, 50_000), (0.12, 300_000)])
+def test_little_noise_in_many_steps(noise, steps):
+    """17 % wide where cells near zero grow by the ratios that they lost to zero."""
+    event = ext.RandomAllocationEvent(dp_accounting.GaussianDpEvent(noise), 1, steps)
+    lower, upper = ext.PLDAccountant().compose(event).get_epsilon_bounds(1e-7)
+    assert lower <= upper <= lower * (1 + 1e-5)
+
+
+def test_an_allocation_of_rare_samples():
+    """As wide as it is large, if rare ratios widen the cells of the others."""
+    step = dp_accounting.PoissonSampledDpEvent(3e-4, dp_accounting.GaussianDpEvent(0.1))
+    event = ext.RandomAllocationEvent(step, 1, 4_000_000)
+    lower, upper = ext.PLDAccountant().compose(event).get_epsilon_bounds(0.01)
+    assert lower == upper == 0
+
+
+def test_few_runs_of_bounded_losses():
+    """2.8e-4 wide if the largest loss of a part is no node of the lattice."""
+    accountant = ext.PLDAccountant()
+    for noise in (2.28, 27.0):
+        accountant.compose(dp_accounting.LaplaceDpEvent(noise))
+    lower, upper = accountant.get_epsilon_bounds(1e-4)
+    assert lower <= upper <= lower * (1 + 1e-5)
+
+
 @pytest.mark.parametrize(
     ("strategy", "noise", "bins", "epochs"),
     [((1, 0.5, 0.25), 1.5, 100, 1), ((1, 0.9, 0.8, 0.7), 8.0, 64, 5)],

@@ -19,7 +19,6 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from dp_accounting_ext.kernel import atom_laws
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import sums
@@ -269,7 +268,7 @@ def _tests(
         if not np.ptp(score) > _LEAST_RANGE * np.abs(score).max():
             continue
         p, q, rounding = _masses(score, gained, spent, sign, tail_mass)
-        kept = (p > atom_laws.TINY) & (q > atom_laws.TINY)
+        kept = (p > floats.TINY) & (q > floats.TINY)
         p, q = p[kept], q[kept]
         kept = np.abs(np.log(p) - np.log(q)) <= floats.LARGEST_LOSS
         p, q = p[kept], q[kept]
