@@ -58,7 +58,9 @@ def test_little_noise_in_many_steps(noise, steps):
 
 def test_an_allocation_of_rare_samples():
     """As wide as it is large, if rare ratios widen the cells of the others."""
-    step = dp_accounting.PoissonSampledDpEvent(3e-4, dp_accounting.GaussianDpEvent(0.1))
+    step = dp_accounting.PoissonSampledDpEvent(
+        1e-4, dp_accounting.GaussianDpEvent(0.08)
+    )
     event = ext.RandomAllocationEvent(step, 1, 4_000_000)
     lower, upper = ext.PLDAccountant().compose(event).get_epsilon_bounds(0.01)
     assert lower == upper == 0
