@@ -3,15 +3,17 @@
 from collections.abc import Callable
 from collections.abc import Sequence
 import dataclasses
-import enum
 import math
 
 import numpy as np
 import numpy.typing as npt
 
 from dp_accounting_ext.kernel import floats
-from dp_accounting_ext.kernel import sums
+from dp_accounting_ext.kernel import profile
+from dp_accounting_ext.kernel import sides
 
+Bound = sides.Bound
+Direction = sides.Direction
 FloatArray = npt.NDArray[np.float64]
 
 UNIT_ROUNDOFF = floats.UNIT_ROUNDOFF  # For mechanisms registered by others.
@@ -22,20 +24,6 @@ _DENORMAL_UNITS = 8 * 5e-324
 _DISORDER = 1e-9
 # Certified: up to it 1 / (1 − e) is at most e^{1.01 e}, the factor of `allowance`.
 _LARGEST_ERROR = 0.01
-
-
-class Bound(enum.Enum):
-    """Which side of the true privacy profile a pair certifies."""
-
-    UPPER = "upper"
-    LOWER = "lower"
-
-
-class Direction(enum.Enum):
-    """Which of the two adjacent datasets holds the record."""
-
-    REMOVE = "remove"
-    ADD = "add"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -181,53 +169,31 @@ class DominatingPair:
         """The memory that it takes."""
         return self.ratios.nbytes + self.masses.nbytes
 
-    def variance(self) -> float:
-        """Returns the variance of Z under Q, infinite ratios aside."""
-        mean = float(self.p_masses.sum())
-        return (
-            sums.dot(self.masses, (self.ratios - mean) ** 2) + self.zero_mass * mean**2
-        )
-
-    def hockey_stick(self, epsilon: float, direction: Direction) -> float:
-        """Returns the hockey-stick divergence at e^epsilon of the atoms as stored."""
-        kappa = floats.exponential(epsilon)
-        if direction is Direction.REMOVE:
-            above = np.maximum(self.ratios - kappa, 0.0)
-            return self.infinity_mass + sums.dot(self.masses, above)
-        with np.errstate(over="ignore"):
-            scaled = kappa * self.ratios
-        return self.zero_mass + sums.dot(self.masses, np.maximum(1.0 - scaled, 0.0))
+    def profile(self, direction: Direction) -> profile.Profile:
+        """Returns the privacy profile in a direction, certified."""
+        ratios = self.ratios
+        kept = np.minimum(ratios, self.masses) > 0
+        losses, masses = np.log(ratios[kept]), self.p_masses[kept]
+        rounding = 2 * floats.UNIT_ROUNDOFF * float(np.abs(losses).max(initial=1.0))
+        sink = self.infinity_mass
+        if direction is Direction.ADD:
+            losses, masses, sink = -losses, self.masses[kept], self.zero_mass
+        # Errors multiply, and 1 / (1 − e) is more than e^e.
+        error = 1.01 * (self.mass_error + self.ratio_error) + rounding
+        shift = 1.01 * self.ratio_error + rounding
+        return profile.Profile.of(losses, masses, sink, self.bound, error, shift)
 
     def delta(self, epsilon: float, direction: Direction) -> float:
         """Returns a certified δ at ε, in nats; it never errs on the unsafe side."""
-        shift, factor = self._allowance()
-        value = factor * self.hockey_stick(epsilon + shift, direction)
-        if self.bound is Bound.UPPER and epsilon < 0:
-            value = max(value, least_delta(epsilon))
-        return min(max(value, 0.0), 1.0)
+        return float(self.profile(direction).deltas(np.array([epsilon]))[0])
 
     def epsilon(self, delta: float, direction: Direction) -> float:
         """Returns a certified ε ≥ 0 at δ, in nats; inf where a sink exceeds δ."""
-        shift, factor = self._allowance()
-        if factor == 0:  # A lower bound whose errors leave nothing of it.
-            return 0.0
-        order = slice(None, None, -1 if direction is Direction.REMOVE else 1)
-        gain, cost = self.p_masses[order], self.masses[order]
-        sink = self.infinity_mass
-        if direction is Direction.ADD:
-            gain, cost, sink = cost, gain, self.zero_mass
-        log_kappa = _log_kappa(gain, cost, sink, delta / factor)
-        return max(0.0, log_kappa - shift)
+        return float(self.profile(direction).epsilons(np.array([delta]))[0])
 
     def loss_range(self) -> float:
         """Returns the largest finite loss minus the smallest, in nats."""
         return math.log(float(self.ratios[-1])) - math.log(float(self.ratios[0]))
-
-    def _allowance(self) -> tuple[float, float]:
-        """Returns the shift of ε and the factor of δ that make an answer certain."""
-        return allowance(
-            self.bound, self.masses.size, self.mass_error, self.ratio_error
-        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -291,11 +257,6 @@ class DirectedPairs:
         if self.is_one:
             return DirectedPairs.same(remove)
         return DirectedPairs(remove, dual(self.remove))
-
-
-def least_delta(epsilon: float) -> float:
-    """Returns 1 − e^ε, rounded up: no two laws have less at an ε below 0."""
-    return -math.expm1(epsilon) * (1 + 8 * floats.UNIT_ROUNDOFF)
 
 
 def trivial_pair(bound: Bound) -> DominatingPair:
@@ -489,31 +450,3 @@ def dual(pair: DominatingPair) -> DominatingPair:
         mass_error=pair.mass_error + pair.ratio_error + floats.UNIT_ROUNDOFF,
         ratio_error=pair.ratio_error + floats.UNIT_ROUNDOFF,
     )
-
-
-def _log_kappa(gain: FloatArray, cost: FloatArray, sink: float, delta: float) -> float:
-    """Returns ln κ at which sink + Σ (gain − κ · cost)_+ falls to delta.
-
-    The divergence is the largest of the lines "sink + the sum over the first k
-    atoms", so its inverse is the largest of their inverses. Each line alone is a
-    lower bound, whatever the order.
-
-    Args:
-        gain: (n,) masses that count, from the most extreme ratio inwards.
-        cost: (n,) masses under the other distribution.
-        sink: The mass of an infinite loss.
-        delta: The target.
-
-    Returns:
-        inf where the sink exceeds delta, −inf where no κ > 0 is needed.
-    """
-    if sink > delta:
-        return math.inf
-    excess = np.cumsum(gain) - (delta - sink)
-    slopes = np.cumsum(cost)
-    if ((excess > 0) & (slopes == 0)).any():
-        return math.inf
-    counted = excess > 0
-    if not counted.any():
-        return -math.inf
-    return float((np.log(excess[counted]) - np.log(slopes[counted])).max())

@@ -46,7 +46,8 @@ def of_pair(given: DominatingPair, axis: Axis) -> Atoms:
         over += float(p[~kept].sum()) * (1 + 1e-9)
         under += float(q[~kept].sum()) * (1 + 1e-9)
     ratios, p, q, losses = ratios[kept], p[kept], q[kept], losses[kept]
-    error = given.mass_error + given.ratio_error + 4 * floats.UNIT_ROUNDOFF
+    # 1 / (1 − e) is more than e^e.
+    error = 1.01 * (given.mass_error + given.ratio_error) + 4 * floats.UNIT_ROUNDOFF
     if axis is Axis.LOSS:
         shift = given.ratio_error + 2 * floats.UNIT_ROUNDOFF * float(
             np.abs(losses).max(initial=0.0)

@@ -12,10 +12,10 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
+from dp_accounting_ext.kernel import sides
 
-Bound = dominating_pair.Bound
+Bound = sides.Bound
 FloatArray = npt.NDArray[np.float64]
 
 # So many nats are summed up with one reference: the exponentials are no larger.
