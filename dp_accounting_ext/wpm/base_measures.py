@@ -31,7 +31,7 @@ IndexArray = npt.NDArray[np.intp]
 # The uniform one.
 _TOLERANCE = 1e-13
 _CONVERGED = 1e-9
-_MOST_UNIFORM_ROUNDS = 300
+_MOST_HALVINGS = 100
 # The minimax one. Tuning: numbers in the tangents of a round, and the fewest tangents.
 _MOST_ROUNDS = 100
 _ROUNDING = 1e-13
@@ -98,8 +98,7 @@ def _best_scale(rows: FloatArray, epsilon: float) -> tuple[float, float, float, 
     """Returns the best most mass y of every output, for the worst of some inputs.
 
     The worst case is a convex function of y, a maximum of lines. Those at both ends of
-    an interval meet at a lower bound; where they meet, or now and then in the middle,
-    the next line is taken.
+    an interval, which is halved, meet at a lower bound.
 
     Returns:
         The y, its worst case, a lower bound of that of all y, and rounds.
@@ -121,21 +120,16 @@ def _best_scale(rows: FloatArray, epsilon: float) -> tuple[float, float, float, 
         return most, float(values[worst]), float(slope)
 
     left, right = line(1 / size), line(min(1.0, math.exp(epsilon) / size))
-    best, lower, rounds = min(left, right, key=lambda end: end[1]), 0.0, 0
-    while rounds < _MOST_UNIFORM_ROUNDS:
-        if left[2] >= 0 or right[2] <= 0:  # The optimum is at an end.
-            lower = min(left[1], right[1])
-            break
+    best, lower, rounds = min(left, right, key=lambda end: end[1]), -math.inf, 0
+    if left[2] >= 0 or right[2] <= 0:
+        lower = best[1]  # The optimum is at an end.
+    while best[1] - lower > _TOLERANCE * best[1] and rounds < _MOST_HALVINGS:
         rounds += 1
-        rise = left[1] - right[1] + right[2] * (right[0] - left[0])
-        place = left[0] + rise / (right[2] - left[2])
-        lower = max(lower, left[1] + left[2] * (place - left[0]))
-        place = (left[0] + right[0]) / 2 if rounds % 3 == 0 else place
-        if best[1] - lower <= _TOLERANCE * best[1] or not left[0] < place < right[0]:
-            break
-        found = line(place)
+        found = line((left[0] + right[0]) / 2)
         best = min(best, found, key=lambda end: end[1])
         left, right = (found, right) if found[2] < 0 else (left, found)
+        rise = left[1] - right[1] + right[2] * (right[0] - left[0])
+        lower = left[1] + left[2] * rise / (right[2] - left[2])
     return best[0], best[1], min(lower, best[1]), rounds
 
 
@@ -285,8 +279,8 @@ def _add_users(
         inputs, masses = users.row(place)
         found = solver.solve(inputs, masses)
         prices = found.prices
-        filled = ldp_polytope.cheapest(prices, allowed) > allowed.lower
-        threshold = float(prices[filled].max() if filled.any() else prices.min())
+        held = ldp_polytope.cheapest(prices, allowed)
+        threshold = ldp_polytope.level(prices, held, allowed)
         excess = prices - threshold
         nearest = float(masses @ (cost.rows(inputs) - prices).min(axis=1))
         slopes = np.where(excess > 0, least * excess, excess)

@@ -1,4 +1,4 @@
-"""One contract of exact projections, over every kind of user and every algorithm."""
+"""One contract of exact projections, over every kind of user."""
 
 import contextlib
 
@@ -13,26 +13,24 @@ from dp_accounting_ext import wpm
 from dp_accounting_ext.wpm import costs
 from dp_accounting_ext.wpm.projections import column_generation
 from dp_accounting_ext.wpm.projections import exact_projection
+from dp_accounting_ext.wpm.projections import grouped_outputs
+from dp_accounting_ext.wpm.projections import ldp_polytope
 from dp_accounting_ext.wpm.projections import line_sweep
 from dp_accounting_ext.wpm.projections import linear_program
 from dp_accounting_ext.wpm.projections import network_simplex
-from dp_accounting_ext.wpm.projections import price_ascent
 
 GAP = 1e-6
-Algorithm = exact_projection.Algorithm
 KINDS = list(wpm_oracles.kinds_of_masses(np.random.default_rng(0), 5))
 SCENES = ["plane", "line", "duplicates", "zero distances", "ties", "far apart"]
-GENERAL = [Algorithm.COLUMN_GENERATION, Algorithm.PRICE_ASCENT]
-WAYS = ["at once by POT", "by POT", "by HiGHS"]
+WAYS = ["POT", "HiGHS"]
 
 
 @contextlib.contextmanager
-def going(way):
-    """Programs are solved in a way, whatever is installed."""
+def solved_by(way, alone=4):
+    """Programs are solved in a way, whatever is installed; few outputs stand alone."""
     with pytest.MonkeyPatch.context() as patch:
-        if way == "by POT":
-            patch.setattr(column_generation, "_AT_ONCE", 0)
-        patch.setattr(network_simplex, "is_installed", lambda: way != "by HiGHS")
+        patch.setattr(network_simplex, "is_installed", lambda: way == "POT")
+        patch.setattr(grouped_outputs, "_ALONE", alone)
         yield
 
 
@@ -51,30 +49,33 @@ def scene(name, generator, inputs, outputs):
     return np.zeros_like(cost) if name == "zero distances" else cost
 
 
-def solve(algorithm, masses, cost, polytope, gap=GAP):
-    """The projection by one algorithm, whatever the sizes would choose."""
-    rows = np.flatnonzero(masses)
-    outputs = np.arange(cost.shape[1])
-    solver = exact_projection.ExactSolver(
-        costs.DenseCost(cost), polytope, gap, algorithm, outputs
-    )
+def solve(masses, cost, polytope, gap=GAP):
+    """The projection of one user, of all outputs in their order."""
+    rows, outputs = np.flatnonzero(masses), np.arange(cost.shape[1])
+    solver = exact_projection.ExactSolver(costs.as_cost(cost), polytope, gap, outputs)
     return solver.solve(rows, masses[rows])
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("algorithm", GENERAL)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", SCENES)
-def test_every_user_gets_the_nearest_law(way, algorithm, kind, name):
+def test_every_user_gets_the_nearest_law(way, kind, name):
     """A law within its bounds, whose cost is the linear program's, as prices prove."""
     generator = np.random.default_rng(7)
-    for inputs, outputs, epsilon in ((1, 3, 1.0), (6, 4, 0.2), (12, 9, 3.0)):
+    for inputs, outputs, epsilon in (
+        (1, 3, 1.0),
+        (6, 4, 0.2),
+        (12, 9, 3.0),
+        (3, 40, 1),
+    ):
         masses = wpm_oracles.kinds_of_masses(generator, inputs)[kind]
         cost = scene(name, generator, inputs, outputs)
         measure = generator.dirichlet(np.ones(outputs)) + 0.01
+        if kind == KINDS[0]:
+            measure = np.ones(outputs)  # Alike, so that they can be grouped.
         polytope = wpm_oracles.polytope_of(measure / measure.sum(), epsilon)
-        with going(way):
-            found = solve(algorithm, masses, cost, polytope)
+        with solved_by(way):
+            found = solve(masses, cost, polytope)
         truth = wpm_oracles.transport_program(
             masses, cost, polytope.lower, polytope.upper
         )
@@ -97,7 +98,9 @@ def test_cost_is_that_of_an_independent_program(seed):
     masses, cost, measure, epsilon = wpm_oracles.random_case(
         np.random.default_rng(seed)
     )
-    with going(WAYS[seed % 3]):
+    with solved_by(
+        WAYS[seed % 2], alone=int(np.random.default_rng(seed).integers(1, 40))
+    ):
         found = wpm.project(masses, cost, measure, epsilon)
     polytope = wpm_oracles.polytope_of(measure, epsilon)
     truth = wpm_oracles.transport_program(masses, cost, polytope.lower, polytope.upper)
@@ -112,7 +115,7 @@ def test_cost_is_that_of_an_independent_program(seed):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_many_outputs_of_every_kind_of_user(kind):
-    """Prices and groups of outputs reach what programs of all of them do."""
+    """Groups of outputs reach what a program of all of them does."""
     generator = np.random.default_rng(3)
     points = generator.random((4000, 2))
     cost = wpm.PointCost(points)
@@ -124,12 +127,8 @@ def test_many_outputs_of_every_kind_of_user(kind):
         found = wpm.project(masses, cost, measure, 2.0)
         assert found.converged and found.gap <= GAP * found.value
         rows = np.flatnonzero(masses)
-        solver = exact_projection.make_solver(
-            cost, wpm_oracles.polytope_of(measure, 2.0), GAP
-        )
-        assert solver.algorithm is Algorithm.PRICE_ASCENT
-        other = solve(
-            Algorithm.COLUMN_GENERATION, masses[rows], cost.rows(rows), solver.polytope
+        other = column_generation.solve(
+            masses[rows], cost.rows(rows), wpm_oracles.polytope_of(measure, 2.0), GAP
         )
         assert found.value == pytest.approx(other.value, rel=2 * GAP)
         assert found.lower_bound <= other.value * (1 + 1e-12)
@@ -150,38 +149,20 @@ def test_many_outputs_of_uneven_measures(epsilon):
     wpm_oracles.assert_in_polytope(found.distribution, polytope)
 
 
-def test_no_programs_leave_no_plan(monkeypatch):
-    masses, polytope = (
-        np.full(6, 1 / 6),
-        wpm_oracles.polytope_of(np.full(40, 1 / 40), 1),
-    )
-    monkeypatch.setattr(price_ascent, "_MOST_ROUNDS", 0)
-    with pytest.raises(linear_program.SolverError):
-        solve(Algorithm.PRICE_ASCENT, masses, np.ones((6, 40)), polytope)
-
-
 def test_what_the_simplex_cannot_solve_goes_to_a_program(monkeypatch):
     generator = np.random.default_rng(0)
     masses, cost = generator.dirichlet(np.ones(9)), generator.random((9, 7))
     polytope = wpm_oracles.polytope_of(np.full(7, 1 / 7), 1.0)
-    by_simplex = solve(Algorithm.COLUMN_GENERATION, masses, cost, polytope)
+    by_simplex = solve(masses, cost, polytope)
     monkeypatch.setattr(network_simplex, "_MOST_PIVOTS", 1)
-    otherwise = solve(Algorithm.COLUMN_GENERATION, masses, cost, polytope)
+    otherwise = solve(masses, cost, polytope)
     assert by_simplex.value == pytest.approx(otherwise.value, rel=GAP)
 
 
-def test_the_algorithm_is_chosen_by_public_sizes():
-    choose = exact_projection.choose_algorithm
-    for shape, expected in (
-        ((80, 250), Algorithm.COLUMN_GENERATION),
-        ((20_000, 3000), Algorithm.COLUMN_GENERATION),
-        ((10, 3001), Algorithm.PRICE_ASCENT),
-    ):
-        cost = wpm.PointCost(np.zeros((shape[0], 2)), np.zeros((shape[1], 2)))
-        assert choose(cost) is expected
-    line = np.arange(100.0)
-    assert choose(wpm.PointCost(line)) is Algorithm.LINE_SWEEP
-    assert choose(wpm.PointCost(line, order=2)) is Algorithm.COLUMN_GENERATION
+def test_what_no_program_can_solve_has_no_plan():
+    polytope = ldp_polytope.LdpPolytope(np.array([0.9, 0.9]), np.ones(2))
+    with solved_by("HiGHS"), pytest.raises(linear_program.SolverError):
+        solve(np.array([1.0]), np.ones((1, 2)), polytope)
 
 
 @settings(max_examples=60, deadline=None)
@@ -201,7 +182,6 @@ def test_the_sweep_of_a_line_is_exact(seed):
         masses, cost.matrix(), polytope.lower, polytope.upper
     )
     solver = exact_projection.make_solver(cost, polytope, GAP)
-    assert solver.algorithm is Algorithm.LINE_SWEEP
     found = solver.solve(rows, masses[rows])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(line_sweep, "_MANY", 8)

@@ -67,6 +67,12 @@ def cheapest(prices: FloatArray, polytope: LdpPolytope) -> FloatArray:
     return np.minimum(found, polytope.upper)
 
 
+def level(prices: FloatArray, cheapest: FloatArray, polytope: LdpPolytope) -> float:
+    """Returns the price up to which `cheapest` holds more than the least masses."""
+    filled = cheapest > polytope.lower
+    return float(prices[filled].max() if filled.any() else prices.min())
+
+
 def nearest(distributions: FloatArray, polytope: LdpPolytope) -> FloatArray:
     """Returns members of the polytope beside distributions that rounding put off it.
 

@@ -1,4 +1,4 @@
-"""What the solvers are asked and hand back, and what users get."""
+"""What the solvers hand back, and what users get."""
 
 import dataclasses
 
@@ -6,39 +6,6 @@ import numpy as np
 import numpy.typing as npt
 
 FloatArray = npt.NDArray[np.float64]
-IndexArray = npt.NDArray[np.intp]
-
-
-@dataclasses.dataclass(frozen=True, repr=False)
-class Arcs:
-    """Pairs of inputs and outputs between which mass may move.
-
-    Attributes:
-        inputs: (arcs,) where they begin, in order,
-        outputs: (arcs,) where they end, those of an input in order.
-        cost: (arcs,) what a unit costs.
-    """
-
-    inputs: IndexArray
-    outputs: IndexArray
-    cost: FloatArray
-
-
-@dataclasses.dataclass(frozen=True, repr=False)
-class Plan:
-    """An optimal plan on some arcs, with the dual prices of the program.
-
-    Attributes:
-        amounts: (arcs,) masses moved.
-        potentials: (s,) duals f of the inputs.
-        prices: (n,) duals g of the outputs.
-        unmoved: What inputs lack or have too much, in sum.
-    """
-
-    amounts: FloatArray
-    potentials: FloatArray
-    prices: FloatArray
-    unmoved: float
 
 
 @dataclasses.dataclass(frozen=True, repr=False)

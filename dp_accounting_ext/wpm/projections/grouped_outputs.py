@@ -1,0 +1,139 @@
+"""The exact projection onto many outputs, by groups of outputs that are alike.
+
+Prices f of the inputs decide all: output j is served by the input with the least
+C_ij − f_i, and holds its least mass where that is above zero, its most where below.
+The dual's value is concave in f, and known for all outputs in one pass.
+
+A program is about groups of outputs with their mean costs. Spread over the members of
+the groups, in proportion to their bounds, its plan is a plan of all outputs: so it
+bounds the cost from above as its prices do from below, and the search ends where the
+bounds meet. Else outputs are grouped anew by the prices: those that may soon change
+hands or level stand alone, and of the others those that would change alike are one.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from dp_accounting_ext.wpm.projections import column_generation
+from dp_accounting_ext.wpm.projections import ldp_polytope
+from dp_accounting_ext.wpm.projections import solution
+
+FloatArray = npt.NDArray[np.float64]
+IndexArray = npt.NDArray[np.intp]
+
+# All tuning: each solution is proven by its prices, whatever these are.
+# Outputs that stand alone, and first groups for each input; what is proven of a program
+# beside the gap that was left; outputs of a block, which stays in a processor's cache.
+_ALONE, _FIRST_GROUPS = 500, 4
+_SHARE_OF_GAP = 0.05
+_BLOCK = 1 << 11
+_DOUBLINGS = 64
+_ROUNDING = 1e-14
+
+
+def solve(
+    masses: FloatArray,
+    cost: FloatArray,
+    polytope: ldp_polytope.LdpPolytope,
+    relative_gap: float,
+) -> solution.Solution:
+    """Returns the exact projection of one user.
+
+    Args:
+        masses: (s,) positive masses.
+        cost: (s, n) costs; it is faster where near outputs follow one another.
+        polytope: The allowed distributions, of positive upper bounds: one and the
+            same multiple of the lower ones, or one where that is less.
+        relative_gap: Stop where plan and prices are this share of the cost apart.
+
+    Returns:
+        A solution; where no group could be divided further, a feasible one with prices
+        that bound it from further away.
+
+    Raises:
+        SolverError: If a linear program fails.
+    """
+    size, alone = cost.shape[1], _ALONE
+    rounding = _ROUNDING * float(cost.max())
+    # Of one group are outputs whose bounds are in proportion to one another.
+    capped = np.where(polytope.upper < 1, 0.0, polytope.lower)
+    unlike = np.unique(capped, return_inverse=True)[1] * (2 * size)
+    first = min(max(_FIRST_GROUPS * masses.size, alone), size)
+    numbers = np.arange(size) * first // size
+    best, bound, left, guess = np.inf, -np.inf, 1.0, np.zeros(masses.size)
+    rounds = 0
+    while True:
+        rounds += 1
+        groups = np.unique(unlike + numbers, return_inverse=True)[1]
+        means, inner = _means(cost, polytope, groups)
+        is_whole = inner.upper.size == size
+        gap = relative_gap if is_whole else max(relative_gap / 2, _SHARE_OF_GAP * left)
+        found = column_generation.solve(masses, means, inner, gap, guess)
+        if found.value < best:
+            shares = polytope.upper / inner.upper[groups]
+            best, law = found.value, found.distribution[groups] * shares
+        guess = (means - found.prices).min(axis=1)
+        owner, second, least, margin = _least_two(cost, guess)
+        cheapest = ldp_polytope.cheapest(least, polytope)
+        proven = float(masses @ guess + least @ cheapest)
+        if proven > bound:
+            bound, prices = proven, least
+        if is_whole or best - bound <= relative_gap * best + rounding:
+            break
+        before, left = left, (best - bound) / best
+        if left > before / 4:
+            alone *= 2
+        above = least - ldp_polytope.level(least, cheapest, polytope)
+        # How far prices may move before an output changes hands or level.
+        nearness = np.minimum(margin, np.abs(above))
+        nearest = np.argsort(nearness, kind="stable")[:alone]
+        width = max(float(nearness[nearest[-1]]), rounding) or 1.0
+        numbers = (owner * masses.size + second) * _DOUBLINGS + _steps(margin, width)
+        numbers = (2 * numbers + (above > 0)) * _DOUBLINGS + _steps(above, width)
+        numbers = np.unique(numbers, return_inverse=True)[1]
+        numbers[nearest] = size + np.arange(nearest.size)
+    law = ldp_polytope.nearest(law, polytope)
+    return solution.Solution(law, prices, best, rounds)
+
+
+def _means(
+    cost: FloatArray, polytope: ldp_polytope.LdpPolytope, groups: IndexArray
+) -> tuple[FloatArray, ldp_polytope.LdpPolytope]:
+    """Returns the (s, g) mean costs of groups of outputs, and the sums of bounds."""
+    order = np.argsort(groups, kind="stable")
+    starts = np.flatnonzero(np.diff(groups[order], prepend=-1))
+    weights = polytope.upper[order]
+    lower = np.add.reduceat(polytope.lower[order], starts)
+    upper = np.add.reduceat(weights, starts)
+    means = np.empty((len(cost), starts.size))
+    for row, found in zip(cost, means, strict=True):
+        np.divide(np.add.reduceat(row[order] * weights, starts), upper, out=found)
+    return means, ldp_polytope.LdpPolytope(lower, upper)
+
+
+def _least_two(
+    cost: FloatArray, potentials: FloatArray
+) -> tuple[IndexArray, IndexArray, FloatArray, FloatArray]:
+    """Returns of each output the inputs with the least and second C_ij − f_i.
+
+    Also returned are the least, and half of what the second is above it.
+    """
+    size = cost.shape[1]
+    owner, second = np.zeros((2, size), dtype=np.intp)
+    least, margin = np.empty((2, size))
+    for begin in range(0, size, _BLOCK):
+        part = slice(begin, begin + _BLOCK)
+        reduced = cost[:, part] - potentials[:, np.newaxis]
+        every = np.arange(reduced.shape[1])
+        owner[part] = reduced.argmin(axis=0)
+        least[part] = reduced[owner[part], every]
+        reduced[owner[part], every] = np.inf
+        second[part] = reduced.argmin(axis=0)
+        margin[part] = (reduced[second[part], every] - least[part]) / 2
+    return owner, second, least, margin
+
+
+def _steps(distances: FloatArray, width: float) -> IndexArray:
+    """Returns how often a width must double to reach distances."""
+    apart = np.clip(np.abs(distances), width, 2.0 ** (_DOUBLINGS - 1) * width)
+    return np.ceil(np.log2(apart / width)).astype(np.intp)
