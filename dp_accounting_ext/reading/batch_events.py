@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from typing import TypeAlias
 
 import attr
 from dp_accounting import dp_event as stock
@@ -26,6 +27,9 @@ NOISES = (
     | stock.LaplaceDpEvent
     | stock.NoOpDpEvent
     | stock.NonPrivateDpEvent
+)
+FixedSize: TypeAlias = (
+    stock.SampledWithoutReplacementDpEvent | stock.SampledWithReplacementDpEvent
 )
 POISSON_SAMPLES = stock.PoissonSampledDpEvent | dp_event.PLDSubsampleEvent
 _MOST_DRAWS = 100_000
@@ -106,10 +110,7 @@ def _replaced_on_a_sample(event: stock.DpEvent, rate: float) -> interface.Mechan
     return known_bounds.NonPrivate(chances, chances)
 
 
-def fixed_size(
-    event: stock.SampledWithoutReplacementDpEvent | stock.SampledWithReplacementDpEvent,
-    reader: event_reader.Reader,
-) -> interface.Mechanism:
+def fixed_size(event: FixedSize, reader: event_reader.Reader) -> interface.Mechanism:
     """Reads a batch of fixed size.
 
     The noise multiplier is over the bound on a record's norm, the clip, as in the
@@ -132,7 +133,7 @@ def fixed_size(
         return in_both_datasets(noise).split(1, 1)
     if sampling.with_replacement:
         step = batches.Noise(noise.noise_multiplier / 2, noise.is_laplace)
-        return batches.replaced_draws(step, _hits(sampling))
+        return batches.replaced_draws(step, sampling.members(1, 0))
     # One record of the batch replaced is one shift.
     whole = dataclasses.replace(
         noise,
@@ -144,13 +145,8 @@ def fixed_size(
     )
 
 
-def _hits(sampling: groups.FixedSize) -> batches.Distances:
-    """Returns the law of the number of draws that hit one record of the dataset."""
-    return sampling.members(1, 0)
-
-
 def _batch_of_any(
-    event: stock.SampledWithoutReplacementDpEvent | stock.SampledWithReplacementDpEvent,
+    event: FixedSize,
     sampling: groups.FixedSize,
     reader: event_reader.Reader,
 ) -> interface.Mechanism:
@@ -172,7 +168,7 @@ def _batch_of_any(
     base = batches.Neighbours(inner, all(isinstance(p, _ANSWERS) for p in parts))
     if reader.neighboring_relation is NeighborRel.REPLACE_ONE:
         if sampling.with_replacement:
-            return batches.replaced_draws(base, _hits(sampling))
+            return batches.replaced_draws(base, sampling.members(1, 0))
         either = base.on(((1.0, 1.0),), batches.NONE)
         return subsampled.substituted_sample(
             either, sampling.sample_size / sampling.dataset_size
@@ -182,13 +178,13 @@ def _batch_of_any(
         return reader.sampled(event.event)
     return batches.on_batches(
         base,
-        [batches.Coupled(removed=_hits(sampling))],
+        [batches.Coupled(removed=sampling.members(1, 0))],
         is_attained=sampling.dataset_size > 1,
     )
 
 
 def _one_replaced_by_nothing(
-    event: stock.SampledWithoutReplacementDpEvent | stock.SampledWithReplacementDpEvent,
+    event: FixedSize,
     reader: event_reader.Reader,
 ) -> interface.Mechanism:
     """Reads a batch where a record is replaced by one that contributes nothing.
@@ -216,17 +212,13 @@ def _one_replaced_by_nothing(
     return above if above == below else known_bounds.Between(below, above)
 
 
-def is_empty(
-    event: stock.SampledWithoutReplacementDpEvent | stock.SampledWithReplacementDpEvent,
-) -> bool:
+def is_empty(event: FixedSize) -> bool:
     """Tells whether no record is drawn, so that the batch tells nothing."""
     fields.positive_integer("source_dataset_size", event.source_dataset_size)
     return fields.non_negative_integer("sample_size", event.sample_size) == 0
 
 
-def fixed_sampling(
-    event: stock.SampledWithoutReplacementDpEvent | stock.SampledWithReplacementDpEvent,
-) -> groups.FixedSize:
+def fixed_sampling(event: FixedSize) -> groups.FixedSize:
     """Reads how a batch of fixed size is drawn."""
     size = fields.positive_integer("source_dataset_size", event.source_dataset_size)
     batch = fields.positive_integer("sample_size", event.sample_size)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
+from collections.abc import Set
 import dataclasses
 import functools
 from typing import Any
@@ -70,7 +71,7 @@ class Row:
             event's fields.
     """
 
-    fields: frozenset[str]
+    fields: Set[str]
     mechanism: "Builder"
 
 
@@ -179,58 +180,51 @@ class Reader:
         whatever it inherits. A field that is not known must have its default: a newer
         version, or a subclass, then means what it meant without it.
         """
-        stack: list[Any] = [event]
-        while stack:
-            node = stack.pop()
+        for node in event_trees.nodes(event):
+            name, defaults = type(node).__name__, field_defaults(type(node))
             if isinstance(node, stock.UnsupportedDpEvent):
                 raise UnsupportedError(
                     node,
-                    f"`{type(node).__name__}` stands for a mechanism that no event "
-                    "describes. Put an event that bounds it in its place.",
+                    f"`{name}` stands for a mechanism that no event describes. Put an "
+                    "event that bounds it in its place.",
                 )
-            if self.is_newer(type(node)):
+            known = self._known_fields(type(node))
+            if known is None:
                 raise UnsupportedError(
                     node,
-                    f"`{type(node).__name__}` is of a newer dp_accounting than this "
-                    "package accounts for; ask the stock accountant, or "
-                    "`PLDAccountant.register` a mechanism for it.",
+                    f"`{name}` is of a newer dp_accounting than this package accounts "
+                    "for; ask the stock accountant, or `PLDAccountant.register` a "
+                    "mechanism for it.",
                 )
-            for name in self._unknown_fields(type(node)):
-                value = getattr(node, name)
-                if not _is_same(value, field_defaults(type(node))[name]):
+            for field in defaults.keys() - known:
+                value = getattr(node, field)
+                if not _is_same(value, defaults[field]):
                     raise UnsupportedError(
                         node,
-                        f"`{type(node).__name__}` has a field that is not accounted "
-                        f"for: {name}. Found {value!r}.",
+                        f"`{name}` has a field that is not accounted for: {field}. "
+                        f"Found {value!r}.",
                     )
-            stack += [node.event] if hasattr(node, "event") else []
-            stack += getattr(node, "events", ())
 
-    def is_newer(self, event_type: type) -> bool:
-        """Tells whether a class of dp_accounting's is newer than the table."""
-        for kind in event_type.__mro__:
-            if kind in self.rows or kind in _COMPOSITIONS or kind is stock.DpEvent:
-                return False
-            if kind.__module__.split(".")[0] == _STOCK_PACKAGE:
-                return True
-        return False
-
-    def _unknown_fields(self, event_type: type) -> frozenset[str]:
-        names = frozenset(field_defaults(event_type))
+    def _known_fields(self, event_type: type) -> Set[str] | None:
+        """Returns the fields that are accounted for, None if the class is too new."""
         for kind in event_type.__mro__:
             if kind in self.rows:
-                return names - self.rows[kind].fields
+                return self.rows[kind].fields
             if kind in _COMPOSITIONS:
-                return names - _COMPOSITIONS[kind]
-        return frozenset()
+                return _COMPOSITIONS[kind]
+            if kind is stock.DpEvent:
+                break
+            if kind.__module__.split(".")[0] == _STOCK_PACKAGE:
+                return None
+        return field_defaults(event_type).keys()
 
 
 Builder = Callable[[Any, Reader], interface.Mechanism]
 
 _STOCK_PACKAGE = stock.__name__.split(".")[0]
 _COMPOSITIONS = {
-    stock.ComposedDpEvent: frozenset(["events"]),
-    stock.SelfComposedDpEvent: frozenset(["event", "count"]),
+    stock.ComposedDpEvent: {"events"},
+    stock.SelfComposedDpEvent: {"event", "count"},
 }
 _KNOWN_RELATIONS = {"ADD_OR_REMOVE_ONE", "REPLACE_ONE", "REPLACE_SPECIAL"}
 

@@ -18,10 +18,7 @@ from dp_accounting_ext.wpm import dp_event as wpm_dp_event
 _STOCK: dict[str, tuple[str, event_reader.Builder]] = {
     "NoOpDpEvent": ("", stock_events.no_op),
     "NonPrivateDpEvent": ("", stock_events.non_private),
-    "GaussianDpEvent": (
-        "noise_multiplier",
-        stock_events.gaussian,
-    ),
+    "GaussianDpEvent": ("noise_multiplier", stock_events.gaussian),
     "LaplaceDpEvent": ("noise_multiplier", stock_events.laplace),
     "DiscreteLaplaceDpEvent": (
         "noise_parameter sensitivity",
@@ -55,34 +52,19 @@ _STOCK: dict[str, tuple[str, event_reader.Builder]] = {
         "event num_selected num_steps",
         extension_events.random_allocation,
     ),
-    "EpsilonDeltaDpEvent": (
-        "epsilon delta",
-        stock_events.privacy_parameters,
-    ),
-    "ExponentialMechanismDpEvent": (
-        "epsilon",
-        selection_events.exponential,
-    ),
-    "PermuteAndFlipDpEvent": (
-        "epsilon",
-        selection_events.permute_and_flip,
-    ),
+    "EpsilonDeltaDpEvent": ("epsilon delta", stock_events.privacy_parameters),
+    "ExponentialMechanismDpEvent": ("epsilon", selection_events.exponential),
+    "PermuteAndFlipDpEvent": ("epsilon", selection_events.permute_and_flip),
     "DiscreteGaussianDpEvent": (
         "sigma sensitivity dimension",
         stock_events.discrete_gaussian,
     ),
-    "ZCDpEvent": (
-        "rho xi",
-        stock_events.zero_concentrated,
-    ),
+    "ZCDpEvent": ("rho xi", stock_events.zero_concentrated),
     "SingleEpochTreeAggregationDpEvent": (
         "noise_multiplier step_counts",
         stock_events.tree_aggregation,
     ),
-    "RepeatAndSelectDpEvent": (
-        "event mean shape",
-        selection_events.repeat_and_select,
-    ),
+    "RepeatAndSelectDpEvent": ("event mean shape", selection_events.repeat_and_select),
 }
 
 _TABLE: dict[type, event_reader.Row] = {}
@@ -123,7 +105,7 @@ def register(event_type: type[stock.DpEvent], builder: event_reader.Builder) -> 
 
 def _add(event_type: type, builder: event_reader.Builder) -> None:
     """Adds the row of a type whose every field the builder accounts for."""
-    known = frozenset(event_reader.field_defaults(event_type))
+    known = event_reader.field_defaults(event_type).keys()
     _TABLE[event_type] = event_reader.Row(known, builder)
 
 
@@ -131,7 +113,7 @@ def register_stock_events(module: Any) -> None:
     """Registers those of the stock events that a module has, looked up by name."""
     for name, (known, builder) in _STOCK.items():
         if hasattr(module, name):
-            row = event_reader.Row(frozenset(known.split()), builder)
+            row = event_reader.Row(set(known.split()), builder)
             _TABLE[getattr(module, name)] = row
 
 

@@ -21,9 +21,6 @@ from dp_accounting_ext.wpm import dp_event as wpm_dp_event
 NeighborRel = privacy_accountant.NeighboringRelation
 
 _Answers = stock.RandomizedResponseDpEvent | wpm_dp_event.PrivateSamplingEvent
-_FixedSize = (
-    stock.SampledWithoutReplacementDpEvent | stock.SampledWithReplacementDpEvent
-)
 
 # An event of a newer dp_accounting, known by its name.
 _DISCRETE_GAUSSIAN = "DiscreteGaussianDpEvent"
@@ -94,7 +91,7 @@ def _grouped(
 
     It is tight where a theorem says so, and else a chain of what one record sees.
     """
-    if isinstance(event, _FixedSize) and batch_events.is_empty(event):
+    if isinstance(event, batch_events.FixedSize) and batch_events.is_empty(event):
         return compositions.NO_OP
     tight = _tight(event, size, reader)
     if tight is not None:
@@ -157,14 +154,9 @@ def _one_member(
 
 def _with_size(event: stock.DpEvent) -> stock.DpEvent | None:
     """Returns the event, or one inside of it, that names the size of its dataset."""
-    stack: list[Any] = [event]
-    while stack:
-        node = stack.pop()
-        if isinstance(node, _FixedSize | stock.TruncatedSubsampledGaussianDpEvent):
-            return node
-        stack += [node.event] if hasattr(node, "event") else []
-        stack += getattr(node, "events", ())
-    return None
+    sized = batch_events.FixedSize | stock.TruncatedSubsampledGaussianDpEvent
+    found = (each for each in event_trees.nodes(event) if isinstance(each, sized))
+    return next(found, None)
 
 
 def _tight(
@@ -188,7 +180,7 @@ def _tight(
         inner, sampling = event.event, groups.Poisson(rate)
         if rate == 0:
             return None
-    elif isinstance(event, _FixedSize):
+    elif isinstance(event, batch_events.FixedSize):
         if reader.neighboring_relation is NeighborRel.REPLACE_SPECIAL:
             return None
         inner, fixed = event.event, batch_events.fixed_sampling(event)

@@ -48,6 +48,18 @@ def event_tree(event: Any) -> None:
         stack += [(child, depth + 1, below) for child in _children(node)]
 
 
+def nodes(event: dp_event.DpEvent) -> Iterator[Any]:
+    """Yields an event and all that it holds.
+
+    Raises:
+        TypeError: If what it composes is no sequence.
+    """
+    stack = [event]
+    while stack:
+        yield stack[-1]
+        stack += _children(stack.pop())
+
+
 def repeated(event: dp_event.DpEvent, count: int) -> tuple[dp_event.DpEvent, int]:
     """Returns what an event composes with itself, and how often in all.
 

@@ -96,8 +96,8 @@ def _first_arcs(
 
 def _least(table: FloatArray, axis: int) -> IndexArray:
     """Returns the places of the least few numbers along an axis."""
-    last = min(_EACH, table.shape[axis]) - 1
-    return np.argpartition(table, last, axis).take(np.arange(last + 1), axis)
+    last = min(_EACH, np.size(table, axis)) - 1
+    return np.take(np.argpartition(table, last, axis), np.arange(last + 1), axis)
 
 
 def _corner_arcs(masses: FloatArray, demands: FloatArray) -> IndexArray:

@@ -88,7 +88,8 @@ def solve(
     moved = flows.col < rest
     keys = flows.col[moved].astype(np.intp) * size + flows.row[moved] % size
     places = np.searchsorted(inputs * size + outputs, keys)
-    amounts = np.bincount(places, flows.data[moved], minlength=paid.size)
+    amounts = np.zeros(paid.size)
+    np.add.at(amounts, places, flows.data[moved])
     potentials = largest * found["v"][:rest]
     prices = np.full(size, np.inf)
     np.minimum.at(prices, outputs, paid - potentials[inputs])

@@ -66,8 +66,8 @@ def solve(
         amounts, potentials, prices = _by_program(*program)
     sums = np.bincount(inputs, amounts, minlength=rows)
     factors = np.divide(masses, sums, out=np.zeros(rows), where=sums > 0)
-    moved = amounts * factors[inputs]
-    held = np.bincount(outputs, moved, minlength=columns)
+    moved, held = amounts * factors[inputs], np.zeros(columns)
+    np.add.at(held, outputs, moved)
     # Masses below a solver's tolerance may not have been moved at all.
     empty = np.flatnonzero(sums <= 0)
     nearest = cost[empty].argmin(axis=1)
