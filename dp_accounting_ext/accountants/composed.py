@@ -22,9 +22,6 @@ from dp_accounting_ext.validation import fields
 FloatArray = npt.NDArray[np.float64]
 Question = Callable[[privacy_bounds.WorstOf, FloatArray], Sequence[FloatArray]]
 
-# Tuning: answers that are kept as they are.
-_MOST_ANSWERS = 10_000
-
 
 @dataclasses.dataclass(frozen=True)
 class Composed:
@@ -87,7 +84,6 @@ class Answers:
         self._is_known = composed.is_known()
         self._replace_one, self._interval = replace_one, interval
         self._trade_offs: dict[float, trade_off_bounds.WorstOf] = {}
-        self._found: dict[tuple[Question, float], list[float]] = {}
 
     @functools.cached_property
     def _scenarios(self) -> Sequence[Mapping[interface.Mechanism, int]]:
@@ -116,16 +112,12 @@ class Answers:
             TypeError, ValueError: If δ is not real numbers, or one is NaN.
         """
         deltas = fields.real_numbers("target_delta", target_delta)
-        if not deltas.ndim and 0 <= deltas < 1 and not self._is_known:
-            return self._of_one(question, float(deltas))
         plain = np.where((deltas < 0) | self._is_known, math.inf, 0.0)
         return self._filled(deltas, plain, (deltas >= 0) & (deltas < 1), question)
 
     def deltas(self, target_epsilon: Any, question: Question) -> list[Any]:
         """Returns what a question gives for ε, and 1 where that is plain."""
         epsilons = fields.real_numbers("target_epsilon", target_epsilon)
-        if not epsilons.ndim and epsilons > -math.inf and not self._is_known:
-            return self._of_one(question, float(epsilons))
         plain = np.ones(epsilons.shape)
         return self._filled(epsilons, plain, epsilons > -math.inf, question)
 
@@ -137,23 +129,15 @@ class Answers:
         question: Question,
     ) -> list[Any]:
         """Returns plain answers, but where there is something to ask, what is found."""
-        if self._is_known or not asked.any():
-            nothing = privacy_bounds.WorstOf([privacy_bounds.PrivacyBounds({}, 1.0)])
-            return [as_given(plain.copy()) for _ in question(nothing, np.empty(0))]
+        asked = asked & (not self._is_known)
+        privacy = privacy_bounds.WorstOf([privacy_bounds.PrivacyBounds({}, 1.0)])
+        if asked.any():
+            privacy = self._privacy
         answers = []
-        for found in question(self._privacy, values[asked]):
+        for found in question(privacy, values[asked]):
             answers.append(plain.copy())
             answers[-1][asked] = found
-        return answers
-
-    def _of_one(self, question: Question, value: float) -> list[float]:
-        found = self._found.get((question, value))
-        if found is None:
-            found = [float(x[0]) for x in question(self._privacy, np.array([value]))]
-            if len(self._found) >= _MOST_ANSWERS:
-                self._found.clear()
-            self._found[question, value] = found
-        return found
+        return [as_given(each) for each in answers]
 
     def rates(self, rates: FloatArray) -> tuple[Any, Any]:
         """Returns bounds on true positive rates at false positive ones, as given."""

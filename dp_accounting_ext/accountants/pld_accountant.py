@@ -1,9 +1,8 @@
 """A drop-in for dp_accounting's PLDAccountant."""
 
 from collections.abc import Callable
+from collections.abc import Mapping
 from collections.abc import Sequence
-import copy
-import threading
 from typing import Any
 from typing import TypeAlias
 from typing import overload
@@ -15,29 +14,24 @@ import numpy as np
 import numpy.typing as npt
 
 from dp_accounting_ext.accountants import composed
+from dp_accounting_ext.accountants import composing
 from dp_accounting_ext.bounds import privacy_bounds
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.reading import event_table
-from dp_accounting_ext.reading import group_events
-from dp_accounting_ext.validation import event_trees
 from dp_accounting_ext.validation import fields
 from dp_accounting_ext.validation import inheritance
 
 NeighborRel = privacy_accountant.NeighboringRelation
-CompositionErrorDetails = privacy_accountant.PrivacyAccountant.CompositionErrorDetails
 FloatArray = npt.NDArray[np.float64]
 Many: TypeAlias = FloatArray | Sequence[float]
 
 # The least false positive rate at which μ is looked for where none is given: the
 # stock accountant's.
 _LEAST_RATE = 1e-12
-# One for all accountants, which are copied and pickled: a lost run would be a bound
-# below the truth. What is composed is one immutable value: questions need no lock.
-_COMPOSING = threading.RLock()
 
 
-class PLDAccountant(pld_privacy_accountant.PLDAccountant):
+class PLDAccountant(composing.Composing, pld_privacy_accountant.PLDAccountant):
     """The stock accountant, for every tree, with bounds certified on both sides.
 
     Takes every event that the stock accountant takes, random allocation, Poisson
@@ -70,35 +64,28 @@ class PLDAccountant(pld_privacy_accountant.PLDAccountant):
         neighboring_relation: NeighborRel = NeighborRel.ADD_OR_REMOVE_ONE,
         value_discretization_interval: float = 1e-4,
     ) -> None:
-        fields.neighboring_relation(neighboring_relation)
-        event_reader.check_relation(neighboring_relation)
         fields.discretization_interval(value_discretization_interval)
-        # Not the parent's, whose state is not kept up: better none than an empty one.
-        privacy_accountant.PrivacyAccountant.__init__(self, neighboring_relation)
+        super().__init__(neighboring_relation)
         self._value_discretization_interval = float(value_discretization_interval)
-        self._composed = composed.Composed()
         self._memory: composed.Answers | None = None
 
-    def __repr__(self) -> str:
-        """Returns what was composed, for which relation; it computes nothing."""
-        relation = self._neighboring_relation.name
-        events = event_trees.described(self.ledger)
-        return f"{type(self).__name__}, {relation}, composed:\n{events}"
-
     def __getstate__(self) -> dict[str, Any]:
-        """Returns what copies and pickles have: a ledger of their own, no memory."""
-        with _COMPOSING:
-            ledger = copy.deepcopy(self._ledger)
-            return {**vars(self), "_ledger": ledger, "_memory": None}
+        """Returns what copies and pickles have: no memory of answers."""
+        return {**super().__getstate__(), "_memory": None}
+
+    def _nothing(self, group_size: int) -> composed.Composed:
+        return composed.Composed(group_size=group_size)
+
+    def _plus(
+        self,
+        before: composed.Composed,
+        parts: Mapping[interface.Mechanism, int],
+        count: int,
+    ) -> composed.Composed:
+        return before.plus({part: n * count for part, n in parts.items()})
 
     # The name by which the stock's own tests read whether anything has no privacy.
     _contains_non_dp_event = property(lambda self: self._composed.is_known())
-
-    @property
-    def ledger(self) -> stock_dp_event.DpEvent:
-        """The events composed so far, as one event."""
-        with _COMPOSING:
-            return super().ledger
 
     @classmethod
     def register(
@@ -120,66 +107,6 @@ class PLDAccountant(pld_privacy_accountant.PLDAccountant):
                 not callable.
         """
         event_table.register(event_type, construction)
-
-    def supports(self, event: stock_dp_event.DpEvent) -> bool:
-        """Tells whether there is a mechanism for an event, whatever its fields."""
-        try:
-            event_trees.event_tree(event)
-        except (TypeError, ValueError):
-            return False
-        return super().supports(event)
-
-    def compose(self, event: stock_dp_event.DpEvent, count: int = 1) -> "PLDAccountant":
-        """Composes an event, all of it or nothing.
-
-        Args:
-            event: What ran.
-            count: How often it ran.
-
-        Raises:
-            TypeError: If a field has the wrong type.
-            ValueError: If a field has no meaning, or the event is too large.
-            UnsupportedEventError: If the accountant does not support the event.
-        """
-        event_trees.event_tree(event)
-        count = fields.positive_integer("count", count)
-        event, count = event_trees.repeated(event, count)
-        with _COMPOSING:
-            error = self._maybe_compose(event, count, True)
-            if error is not None:
-                raise event_reader.refusal(
-                    event, error.invalid_event, error.error_message
-                )
-            self._ledger.compose(event, count)
-        return self
-
-    def _maybe_compose(
-        self, event: stock_dp_event.DpEvent, count: int, do_compose: bool
-    ) -> CompositionErrorDetails | None:
-        reader = event_table.reader(self._neighboring_relation)
-        asks_for_support = not do_compose and count == 0
-        before = self._composed
-        try:
-            size = max(before.group_size, group_events.largest(event))
-            parts = reader.parts(group_events.seen_by(event, size))
-            if size > before.group_size:
-                seen = group_events.seen_by(self.ledger, size)
-                before = composed.Composed(group_size=size).plus(reader.parts(seen))
-        except event_reader.UnsupportedError as error:
-            return CompositionErrorDetails(
-                invalid_event=error.event, error_message=error.message
-            )
-        except (TypeError, ValueError):
-            # The type is known; what its fields lack is told when it is composed.
-            if asks_for_support:
-                return None
-            raise
-        if asks_for_support:
-            return None
-        after = before.plus({p: n * count for p, n in parts.items()})
-        if do_compose:
-            self._composed = after
-        return None
 
     def _answers(self) -> composed.Answers:
         """Returns what follows from what is composed."""

@@ -1,11 +1,10 @@
 """A drop-in for dp_accounting's RdpAccountant."""
 
 from collections.abc import Callable
+from collections.abc import Mapping
 from collections.abc import Sequence
-import copy
 import dataclasses
 import math
-import threading
 from typing import Any
 from typing import TypeAlias
 from typing import overload
@@ -16,25 +15,19 @@ from dp_accounting.rdp import rdp_privacy_accountant
 import numpy as np
 import numpy.typing as npt
 
+from dp_accounting_ext.accountants import composing
 from dp_accounting_ext.mechanisms import groups
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.reading import event_reader
-from dp_accounting_ext.reading import event_table
-from dp_accounting_ext.reading import group_events
 from dp_accounting_ext.renyi import conversion
 from dp_accounting_ext.renyi import divergence
-from dp_accounting_ext.validation import event_trees
 from dp_accounting_ext.validation import fields
 from dp_accounting_ext.validation import inheritance
 
 FloatArray = npt.NDArray[np.float64]
 Many: TypeAlias = FloatArray | Sequence[float]
 NeighborRel = privacy_accountant.NeighboringRelation
-CompositionErrorDetails = privacy_accountant.PrivacyAccountant.CompositionErrorDetails
 
-# One for all accountants, which are copied and pickled: a lost run would be a bound
-# below the truth.
-_COMPOSING = threading.RLock()
 # Certified: a product and a sum, and one of their ratio's.
 _ROUNDING = 8 * 2.0**-53
 # A limit of time: each split of a larger group would have pairs of its own.
@@ -64,7 +57,7 @@ class _State:
         return _State(rows, kept, other.group_size)
 
 
-class RdpAccountant(rdp_privacy_accountant.RdpAccountant):
+class RdpAccountant(composing.Composing, rdp_privacy_accountant.RdpAccountant):
     """The stock accountant, sound, with groups, random allocation and any sample.
 
     Takes every event that the stock accountant takes (the newest known one's, where
@@ -112,7 +105,6 @@ class RdpAccountant(rdp_privacy_accountant.RdpAccountant):
         orders: Sequence[float] | None = None,
         neighboring_relation: NeighborRel = NeighborRel.ADD_OR_REMOVE_ONE,
     ) -> None:
-        fields.neighboring_relation(neighboring_relation)
         if orders is None:
             orders = rdp_privacy_accountant.DEFAULT_RDP_ORDERS
         orders = fields.sequence("orders", orders)
@@ -121,88 +113,14 @@ class RdpAccountant(rdp_privacy_accountant.RdpAccountant):
                 raise ValueError(f"orders must be at least 1. Found {order}.")
         if not len(orders):
             raise ValueError("orders must hold at least one order. Found none.")
-        # Not that of the parent, whose state is not kept up: better none than an empty
-        # one.
-        privacy_accountant.PrivacyAccountant.__init__(self, neighboring_relation)
         self._order_values = tuple(float(order) for order in orders)
         self._orders = np.array(self._order_values)
-        self._state = _State(np.zeros((1, len(self._orders))), 0.0, 1)
-
-    def __repr__(self) -> str:
-        """Returns what was composed, for which relation; it computes nothing."""
-        relation = self._neighboring_relation.name
-        composed = event_trees.described(self.ledger)
-        return f"{type(self).__name__}, {relation}, composed:\n{composed}"
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Returns what copies and pickles have, nothing of it shared and changed."""
-        with _COMPOSING:
-            return {**self.__dict__, "_ledger": copy.deepcopy(self._ledger)}
-
-    def supports(self, event: stock_dp_event.DpEvent) -> bool:
-        """Tells whether a theorem covers an event, whatever its fields."""
-        try:
-            event_trees.event_tree(event)
-        except (TypeError, ValueError):
-            return False
-        return self._maybe_compose(event, 0, False) is None
-
-    def compose(self, event: stock_dp_event.DpEvent, count: int = 1) -> "RdpAccountant":
-        """Composes an event, all of it or nothing.
-
-        Args:
-            event: What ran.
-            count: How often it ran.
-
-        Raises:
-            TypeError: If a field has the wrong type.
-            ValueError: If a field has no meaning.
-            UnsupportedEventError: If the accountant does not support the event.
-        """
-        event_trees.event_tree(event)
-        event, count = event_trees.repeated(
-            event, fields.positive_integer("count", count)
-        )
-        error = self._maybe_compose(event, count, True)
-        if error is not None:
-            raise event_reader.refusal(event, error.invalid_event, error.error_message)
-        return self
-
-    def _maybe_compose(
-        self, event: stock_dp_event.DpEvent, count: int, do_compose: bool
-    ) -> CompositionErrorDetails | None:
-        reader = event_table.reader(self._neighboring_relation)
-        known, earlier = self._state, None
-        try:
-            size = max(known.group_size, group_events.largest(event))
-            counts = self._parts(reader, event, size)
-            if size > known.group_size:
-                earlier = self._parts(reader, self.ledger, size)
-        except event_reader.UnsupportedError as error:
-            return CompositionErrorDetails(error.event, error.message)
-        except (TypeError, ValueError):
-            if do_compose:
-                raise
-            return None  # What the fields lack is told when it is composed.
-        if not do_compose:
-            return None
-        run = self._state_of(counts, size)
-        before = None if earlier is None else self._state_of(earlier, size)
-        with _COMPOSING:
-            now = self._state
-            if now is known or (before is None and now.group_size == size):
-                state = (before or now).after(run, count)
-                self._ledger.compose(event, count)
-                self._state = state
-                return None
-        # Another thread has composed what a group of another size sees.
-        return self._maybe_compose(event, count, do_compose)
+        super().__init__(neighboring_relation)
 
     def _parts(
-        self, reader: event_reader.Reader, event: stock_dp_event.DpEvent, size: int
+        self, event: stock_dp_event.DpEvent, size: int
     ) -> dict[interface.Mechanism, int]:
-        """Returns the mechanisms that a group of a size sees of an event."""
-        parts = reader.parts(group_events.seen_by(event, size))
+        parts = super()._parts(event, size)
         grouped = [part for part in parts if isinstance(part, groups.Grouped)]
         if size > _MOST_MEMBERS and not all(part.has_few_rows() for part in grouped):
             raise event_reader.UnsupportedError(
@@ -213,25 +131,23 @@ class RdpAccountant(rdp_privacy_accountant.RdpAccountant):
             )
         return parts
 
-    def _state_of(self, counts: dict[interface.Mechanism, int], size: int) -> _State:
-        """Returns the state after what a group of a size sees."""
-        state = _State(np.zeros((1, len(self._orders))), 0.0, size)
+    def _nothing(self, group_size: int) -> _State:
+        return _State(np.zeros((1, len(self._orders))), 0.0, group_size)
+
+    def _plus(
+        self, before: _State, parts: Mapping[interface.Mechanism, int], count: int
+    ) -> _State:
         replace_one = self._neighboring_relation is NeighborRel.REPLACE_ONE
         orders = [
             order if order <= divergence.LARGEST_ORDER else math.inf
             for order in self._order_values
         ]
-        for part, count in counts.items():
+        run = self._nothing(before.group_size)
+        for part, number in parts.items():
             rows, told = groups.rdp_rows(part, orders, replace_one=replace_one)
             kept = math.log1p(-told) * (1 + _ROUNDING) if told < 1 else -math.inf
-            state = state.after(_State(rows, kept, size), count)
-        return state
-
-    @property
-    def ledger(self) -> stock_dp_event.DpEvent:
-        """The composed event that was accounted for."""
-        with _COMPOSING:
-            return self._ledger.build()
+            run = run.after(_State(rows, kept, before.group_size), number)
+        return before.after(run, count)
 
     @property
     def orders(self) -> FloatArray:
@@ -241,7 +157,7 @@ class RdpAccountant(rdp_privacy_accountant.RdpAccountant):
     @property
     def extra_delta(self) -> float:
         """The probability of telling everything: `rdp` holds where it does not."""
-        return _told(self._state.log_kept)
+        return _told(self._composed.log_kept)
 
     @property
     def rdp(self) -> FloatArray:
@@ -249,7 +165,7 @@ class RdpAccountant(rdp_privacy_accountant.RdpAccountant):
 
         It holds but for an event of probability `extra_delta`.
         """
-        state = self._state
+        state = self._composed
         if state.log_kept == -math.inf:
             return np.full(len(self._orders), np.inf)
         largest: FloatArray = state.rows.max(axis=0)
@@ -271,7 +187,7 @@ class RdpAccountant(rdp_privacy_accountant.RdpAccountant):
         target = fields.real_number("target_delta", target_delta)
         if target < 0:
             raise ValueError(f"target_delta must be non-negative. Found {target}.")
-        state = self._state
+        state = self._composed
         extra = _told(state.log_kept)
         # δ = 1 − (1 − δ_extra)(1 − δ_rest), the rest rounded down.
         if extra == 1 or target < extra:
@@ -306,7 +222,7 @@ class RdpAccountant(rdp_privacy_accountant.RdpAccountant):
         target = fields.real_number("target_epsilon", target_epsilon)
         if target < 0:
             raise ValueError(f"target_epsilon must be non-negative. Found {target}.")
-        state = self._state
+        state = self._composed
         delta, order = max(
             conversion.delta(self._order_values, row, target)
             for row in state.rows.tolist()

@@ -17,13 +17,20 @@ def refuse_what_is_inherited(cls: type, *, keep: Set[str]) -> None:
         cls: A class.
         keep: Names that may be inherited.
     """
-    for parent in cls.__mro__[1:]:
-        if parent.__module__ in _OUTSIDE:
+    own = [cls, *(each for each in cls.__mro__ if _root(each) == _root(_Refusal))]
+    known = frozenset(keep).union(*(vars(each) for each in own))
+    for parent in cls.__mro__:
+        if parent in own or _root(parent) in _OUTSIDE:
             continue
         for name in vars(parent):
             is_special = name.startswith("__") and name.endswith("__")
-            if not (is_special or name in keep or name in vars(cls)):
+            if not (is_special or name in known):
                 setattr(cls, name, _Refusal(name))
+
+
+def _root(cls: type) -> str:
+    """Returns the package that a class is of."""
+    return cls.__module__.split(".")[0]
 
 
 class _Refusal:

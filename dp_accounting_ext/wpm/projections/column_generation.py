@@ -86,7 +86,9 @@ def _first_arcs(
 ) -> IndexArray:
     """Returns arcs i·n + j between near ones, and those of a plan that is feasible."""
     every = np.arange(reduced.size).reshape(reduced.shape)
-    middle = ldp_polytope.nearest(np.full(every.shape[1], 1 / every.shape[1]), polytope)
+    middle = ldp_polytope.nearest(
+        np.full(reduced.shape[1], 1 / reduced.shape[1]), polytope
+    )
     near = [
         np.take_along_axis(every, _least(reduced, axis), axis).ravel()
         for axis in (0, 1)

@@ -1,0 +1,134 @@
+"""What both accountants do: an event is composed, all of it or nothing."""
+
+import abc
+from collections.abc import Mapping
+import copy
+import threading
+from typing import Any
+from typing import TypeVar
+
+from dp_accounting import dp_event as stock_dp_event
+from dp_accounting import privacy_accountant
+
+from dp_accounting_ext.mechanisms import interface
+from dp_accounting_ext.reading import event_reader
+from dp_accounting_ext.reading import event_table
+from dp_accounting_ext.reading import group_events
+from dp_accounting_ext.validation import event_trees
+from dp_accounting_ext.validation import fields
+
+CompositionErrorDetails = privacy_accountant.PrivacyAccountant.CompositionErrorDetails
+Accountant = TypeVar("Accountant", bound="Composing")
+
+# One for all accountants, which are copied and pickled: a lost run would be a bound
+# below the truth. What is composed is one immutable value: questions need no lock.
+_COMPOSING = threading.RLock()
+
+
+class Composing(privacy_accountant.PrivacyAccountant):
+    """An accountant that keeps what was composed as one immutable value.
+
+    Args:
+        neighboring_relation: Which datasets are adjacent.
+    """
+
+    def __init__(
+        self, neighboring_relation: privacy_accountant.NeighboringRelation
+    ) -> None:
+        event_reader.check_relation(fields.neighboring_relation(neighboring_relation))
+        # Not the stock class's, whose state is not kept up: better none than an empty
+        # one.
+        privacy_accountant.PrivacyAccountant.__init__(self, neighboring_relation)
+        self._composed = self._nothing(1)
+
+    @abc.abstractmethod
+    def _nothing(self, group_size: int) -> Any:
+        """Returns the value before anything, as a group of a size sees it."""
+
+    @abc.abstractmethod
+    def _plus(
+        self, before: Any, parts: Mapping[interface.Mechanism, int], count: int
+    ) -> Any:
+        """Returns the value after mechanisms, so many times."""
+
+    def __repr__(self) -> str:
+        """Returns what was composed, for which relation; it computes nothing."""
+        relation = self._neighboring_relation.name
+        events = event_trees.described(self.ledger)
+        return f"{type(self).__name__}, {relation}, composed:\n{events}"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Returns what copies and pickles have: a ledger of their own."""
+        with _COMPOSING:
+            return {**vars(self), "_ledger": copy.deepcopy(self._ledger)}
+
+    @property
+    def ledger(self) -> stock_dp_event.DpEvent:
+        """The events composed so far, as one event."""
+        with _COMPOSING:
+            return self._ledger.build()
+
+    def supports(self, event: stock_dp_event.DpEvent) -> bool:
+        """Tells whether there is a mechanism for an event, whatever its fields."""
+        try:
+            event_trees.event_tree(event)
+        except (TypeError, ValueError):
+            return False
+        return self._maybe_compose(event, 0, False) is None
+
+    def compose(
+        self: Accountant, event: stock_dp_event.DpEvent, count: int = 1
+    ) -> Accountant:
+        """Composes an event, all of it or nothing.
+
+        Args:
+            event: What ran.
+            count: How often it ran.
+
+        Raises:
+            TypeError: If a field has the wrong type.
+            ValueError: If a field has no meaning, or the event is too large.
+            UnsupportedEventError: If the accountant does not support the event.
+        """
+        event_trees.event_tree(event)
+        count = fields.positive_integer("count", count)
+        event, count = event_trees.repeated(event, count)
+        with _COMPOSING:
+            error = self._maybe_compose(event, count, True)
+            if error is not None:
+                raise event_reader.refusal(
+                    event, error.invalid_event, error.error_message
+                )
+            self._ledger.compose(event, count)
+        return self
+
+    def _maybe_compose(
+        self, event: stock_dp_event.DpEvent, count: int, do_compose: bool
+    ) -> CompositionErrorDetails | None:
+        before = self._composed
+        try:
+            size = max(before.group_size, group_events.largest(event))
+            parts = self._parts(event, size)
+            earlier = {}
+            if size > before.group_size:
+                earlier = self._parts(self.ledger, size)
+        except event_reader.UnsupportedError as error:
+            return CompositionErrorDetails(
+                invalid_event=error.event, error_message=error.message
+            )
+        except (TypeError, ValueError):
+            if do_compose:
+                raise
+            return None  # What the fields lack is told when it is composed.
+        if do_compose:
+            if size > before.group_size:
+                before = self._plus(self._nothing(size), earlier, 1)
+            self._composed = self._plus(before, parts, count)
+        return None
+
+    def _parts(
+        self, event: stock_dp_event.DpEvent, size: int
+    ) -> dict[interface.Mechanism, int]:
+        """Returns the mechanisms that a group of a size sees of an event."""
+        reader = event_table.reader(self._neighboring_relation)
+        return reader.parts(group_events.seen_by(event, size))
