@@ -52,6 +52,8 @@ def add_to(commands: Any) -> None:
 def _run(options: argparse.Namespace) -> parser.Printed:
     number = fields.positive_integer("workers", options.workers)
     rows = _rows("grid", options.grid.read_bytes())
+    if not rows:
+        raise ValueError("grid must have a header and a row. Found less.")
     sweep.check_columns(rows[0])
     there = _resumed(options.output, [*rows[0], *sweep.RESULTS])
     left = {_content(row): row for row in rows if _content(row) not in there}
@@ -95,8 +97,6 @@ def _rows(option: str, content: bytes) -> list[Row]:
         rows = list(table)
     except (csv.Error, UnicodeDecodeError) as error:
         raise ValueError(f"{option} must be a CSV file in UTF-8. {error}.") from None
-    if not rows:
-        raise ValueError(f"{option} must have a header and a row. Found less.")
     for number, row in enumerate(rows, start=1):
         is_whole = len(row) == len(table.fieldnames or ()) and None not in row.values()
         if not is_whole or any(len(cell.splitlines()) > 1 for cell in row.values()):
@@ -116,26 +116,21 @@ def _resumed(path: pathlib.Path, header: list[str]) -> set[Content]:
     """
     before = path.read_bytes() if path.exists() else b""
     first = f"{','.join(header)}\n".encode()
-    whole = before[: before.rfind(b"\n") + 1]  # The last line may be written in part.
-    rows: list[Row] = []
     try:
         if before[: len(first)] != first[: len(before)]:
             raise ValueError("Its first line is another.")
-        if len(whole) > len(first):
-            rows = _rows("output", whole)
-        if len(rows) + 1 < whole.count(b"\n"):
-            raise ValueError("It has empty lines.")
+        # The last line may be written in part.
+        rows = _rows("output", before[: before.rfind(b"\n") + 1])
     except ValueError as error:
         raise ValueError(
             f"output must be a file, new or with the columns of the grid and of "
             f"results; name another one, or mend it. Found {str(path)!r}. {error}"
         ) from None
     rows = [row for row in rows if row["epsilon_upper"]]
-    table = io.StringIO()
-    csv.writer(table, lineterminator="\n").writerows(row.values() for row in rows)
-    after = first + table.getvalue().encode()
-    if after != before:
-        part = pathlib.Path(f"{path}.part")
-        part.write_bytes(after)
-        part.replace(path)
+    part = pathlib.Path(f"{path}.part")
+    with part.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, header, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    part.replace(path)
     return {_content(row) for row in rows}

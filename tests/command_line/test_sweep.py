@@ -173,7 +173,6 @@ class TestInThisProcess:
             sweep_oracles.HEADER.encode() + b"\n",
             HEADER.encode() + b"1.000,5,1,1,1e-6,1,2,0.1\n",
             HEADER.encode() + b"\xff\n",
-            HEADER.encode() + b"\n",
         ],
     )
     def test_what_is_no_table_of_the_grid_is_left_alone(self, capsys, paths, content):
