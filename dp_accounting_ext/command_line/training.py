@@ -5,17 +5,19 @@ from collections.abc import Callable
 import dataclasses
 import functools
 import math
+import os
 import pathlib
 import textwrap
 from typing import Any
 
 import numpy as np
 
+from dp_accounting_ext import dp_event
 from dp_accounting_ext.accountants import budget
 from dp_accounting_ext.accountants import risk
 from dp_accounting_ext.bounds import decimals
+from dp_accounting_ext.command_line import number_file
 from dp_accounting_ext.command_line import parser
-from dp_accounting_ext.command_line import strategy_option
 from dp_accounting_ext.command_line import text
 from dp_accounting_ext.studies import calibration
 from dp_accounting_ext.studies import comparison
@@ -100,13 +102,22 @@ _TARGETS = {
 }
 
 
+_STRATEGY = (
+    "correlated noise: 1,0.5,0.25 for a banded Toeplitz matrix, "
+    "blt:DECAYS:SCALES for a BLT, or a file of coefficients or of rows"
+)
+_BUFFERED = "blt:"
+# What does not go with it, and what is there where it was not given.
+_NOT_WITH_STRATEGY = {"sampling": None, "group_size": 1, "batches_per_record": 1}
+
+
 def add_to(commands: Any) -> None:
     """Adds the subcommands."""
     usage = "--noise-multiplier X --delta X"
     words = "bounds on ε for each way of drawing batches"
     command = parser.add_command(commands, "compare", _compare, words, _COMPARE, usage)
     parser.add_run(command)
-    parser.add(command, "strategy", str, strategy_option.HELP)
+    parser.add(command, "strategy", str, _STRATEGY)
 
     words = "the least noise with which a run is certain to meet a target"
     aim = "--epsilon X --delta X"
@@ -167,13 +178,59 @@ def _compare(options: argparse.Namespace) -> parser.Printed:
         rows = list(text.counted(map(comparison.bracket, runs), len(runs)))
     else:
         setting["strategy"] = options.strategy
-        event = strategy_option.event(options.strategy, run)
+        event = strategy_event(options.strategy, run)
         delta = training_run.given("delta", run.delta)
         rows = strategy_comparison.compare(event, delta)
     title = f"ε at δ = {run.delta:g}, noise multiplier {run.noise_multiplier:g}, "
     title += run.in_words + ", correlated noise" * (options.strategy is not None)
     table = text.table(title, ("sampling", "ε lower", "ε upper", "CPU s"), rows)
     return {"setting": setting, "results": rows}, table
+
+
+def strategy_event(
+    typed: str, run: training_run.TrainingRun
+) -> dp_event.MatrixAllocationEvent:
+    """Returns the run of a strategy, whose bins are the steps of an epoch.
+
+    Args:
+        typed: What was given for the option.
+        run: The run, without what no theorem about such noise covers.
+
+    Raises:
+        ValueError: If the option, or one beside it, is not what it must be.
+        OSError: If it names a file that cannot be read.
+    """
+    for name, default in _NOT_WITH_STRATEGY.items():
+        if getattr(run, name) != default:
+            raise ValueError(
+                f"{name} must be left out with --strategy. Found {getattr(run, name)}."
+            )
+    if not isinstance(run.epochs, int):
+        raise ValueError(f"--epochs must be whole with --strategy. Found {run.epochs}.")
+    noise = training_run.given("noise_multiplier", run.noise_multiplier)
+    of_run = noise, run.num_steps, run.epochs
+    if os.path.exists(typed):
+        table = number_file.read("strategy", typed).numbers
+        matrix = table.ravel() if 1 in table.shape else table  # A coefficient a line.
+        return dp_event.MatrixAllocationEvent(matrix.tolist(), *of_run)
+    try:
+        parts = [
+            [float(cell) for cell in part.split(",")]
+            for part in typed.removeprefix(_BUFFERED).split(":")
+        ]
+    except ValueError:
+        parts = []
+    if len(parts) != 1 + typed.startswith(_BUFFERED):
+        raise ValueError(
+            "--strategy must be numbers such as 1,0.5,0.25, or blt:0.9,0.5:0.1,0.2, or "
+            f"a file of numbers separated by commas. Found {typed!r}."
+        )
+    if len(parts) == 1:
+        return dp_event.MatrixAllocationEvent(parts[0], *of_run)
+    decays, scales = parts
+    return dp_event.MatrixAllocationEvent.from_buffered_toeplitz(
+        decays, scales, *of_run
+    )
 
 
 def _calibrate(options: argparse.Namespace) -> parser.Printed:

@@ -10,7 +10,6 @@ from dp_accounting_ext.reading import batch_events
 from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.reading import extension_events
 from dp_accounting_ext.reading import group_events
-from dp_accounting_ext.reading import selection_events
 from dp_accounting_ext.reading import stock_events
 from dp_accounting_ext.wpm import dp_event as wpm_dp_event
 
@@ -53,8 +52,8 @@ _STOCK: dict[str, tuple[str, event_reader.Builder]] = {
         extension_events.random_allocation,
     ),
     "EpsilonDeltaDpEvent": ("epsilon delta", stock_events.privacy_parameters),
-    "ExponentialMechanismDpEvent": ("epsilon", selection_events.exponential),
-    "PermuteAndFlipDpEvent": ("epsilon", selection_events.permute_and_flip),
+    "ExponentialMechanismDpEvent": ("epsilon", stock_events.exponential),
+    "PermuteAndFlipDpEvent": ("epsilon", stock_events.permute_and_flip),
     "DiscreteGaussianDpEvent": (
         "sigma sensitivity dimension",
         stock_events.discrete_gaussian,
@@ -64,7 +63,7 @@ _STOCK: dict[str, tuple[str, event_reader.Builder]] = {
         "noise_multiplier step_counts",
         stock_events.tree_aggregation,
     ),
-    "RepeatAndSelectDpEvent": ("event mean shape", selection_events.repeat_and_select),
+    "RepeatAndSelectDpEvent": ("event mean shape", stock_events.repeat_and_select),
 }
 
 _TABLE: dict[type, event_reader.Row] = {}

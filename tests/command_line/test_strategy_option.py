@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import pytest
 
 import dp_accounting_ext as ext
-from dp_accounting_ext.command_line import strategy_option
+from dp_accounting_ext.command_line import training
 from dp_accounting_ext.studies import training_run
 
 RUN = training_run.TrainingRun(2.0, 3, 1, 2, 1e-3)
@@ -18,7 +18,7 @@ COMMAND += "--strategy"
 
 
 def strategy(typed):
-    return strategy_option.event(typed, RUN).strategy
+    return training.strategy_event(typed, RUN).strategy
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_the_table_of_a_strategy(capsys):
 @example("blt:1:1e400")
 def test_whatever_is_typed(typed):
     try:
-        found = strategy_option.event(typed, RUN)
+        found = training.strategy_event(typed, RUN)
     except (TypeError, ValueError) as error:
         assert "\n" not in str(error).replace(typed, "")
     else:

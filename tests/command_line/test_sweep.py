@@ -14,7 +14,7 @@ from command_runner import run
 import pytest
 import sweep_oracles
 
-from dp_accounting_ext.command_line import workers
+from dp_accounting_ext.command_line import sweep as command
 from dp_accounting_ext.studies import sweep
 
 posix = pytest.mark.skipif(
@@ -122,7 +122,7 @@ def deadly(row):
 def test_a_row_that_kills_its_worker_takes_no_other_with_it(monkeypatch):
     monkeypatch.setattr(sweep, "bound_row", deadly)
     rows = list(csv.DictReader(io.StringIO(sweep_oracles.small_grid(3))))
-    with workers.Workers(1) as pool:
+    with command.Workers(1) as pool:
         found = list(sweep.sweep(rows, pool))
     notes = {row["noise_multiplier"]: row["note"] for row in found}
     assert len(found) == len(notes) == 3
@@ -133,7 +133,7 @@ def test_a_row_that_kills_its_worker_takes_no_other_with_it(monkeypatch):
 class TestInThisProcess:
     @pytest.fixture(autouse=True)
     def _inline(self, monkeypatch):
-        monkeypatch.setattr(workers, "Workers", sweep_oracles.Inline)
+        monkeypatch.setattr(command, "Workers", sweep_oracles.Inline)
 
     def sweep(self, capsys, paths, rest="--json"):
         grid, output = paths

@@ -7,7 +7,6 @@ import pytest
 import wpm_oracles
 
 from dp_accounting_ext import wpm
-from dp_accounting_ext.wpm.projections import duality
 from dp_accounting_ext.wpm.projections import ldp_polytope
 
 
@@ -33,7 +32,7 @@ def test_any_prices_bound_the_least_cost(seed):
     polytope = wpm_oracles.polytope_of(measure, epsilon)
     truth = wpm_oracles.transport_program(masses, cost, polytope.lower, polytope.upper)
     prices = generator.normal(size=cost.shape[1]) * generator.choice([0.1, 1.0, 30.0])
-    found = duality.lower_bound(masses, prices, cost, polytope)
+    found = ldp_polytope.lower_bound(masses, prices, cost, polytope)
     slack = 1e-12 * (1 + np.abs(prices).max())
     assert found <= truth + slack + 1e-8 * truth
     exact = wpm_oracles.rational_lower_bound(
@@ -46,7 +45,7 @@ def test_bounds_of_outputs_far_above_one():
     """What is left for the second is not the difference of two such bounds."""
     polytope = ldp_polytope.LdpPolytope(np.array([0.0, 0.5]), np.array([0.3, 7.9e14]))
     cost = np.array([[0.0, 1.0]])
-    found = duality.lower_bound(np.array([1.0]), cost[0], cost, polytope)
+    found = ldp_polytope.lower_bound(np.array([1.0]), cost[0], cost, polytope)
     assert found == pytest.approx(0.7, rel=1e-15)
 
 

@@ -9,7 +9,6 @@ from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.wpm import checks
 from dp_accounting_ext.wpm import costs
 from dp_accounting_ext.wpm import private_rows
-from dp_accounting_ext.wpm.projections import duality
 from dp_accounting_ext.wpm.projections import exact_projection
 from dp_accounting_ext.wpm.projections import ldp_polytope
 from dp_accounting_ext.wpm.projections import solution
@@ -87,7 +86,7 @@ def _lower_bound(
     polytope: ldp_polytope.LdpPolytope,
 ) -> float:
     """Returns the lower bound that a solution's prices prove."""
-    bound = duality.lower_bound(masses, prices, rows, polytope)
+    bound = ldp_polytope.lower_bound(masses, prices, rows, polytope)
     # Prices far above the costs cancel, and leave rounding; no cost is negative.
     excess = max(float(np.abs(prices).max()) - float(rows.max()), 0.0)
     return max(bound - _ROUNDING * (prices.size + masses.size) * excess, 0.0)

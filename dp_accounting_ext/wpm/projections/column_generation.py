@@ -8,7 +8,6 @@ search.
 import numpy as np
 import numpy.typing as npt
 
-from dp_accounting_ext.wpm.projections import duality
 from dp_accounting_ext.wpm.projections import ldp_polytope
 from dp_accounting_ext.wpm.projections import solution
 from dp_accounting_ext.wpm.projections import transport_program
@@ -56,7 +55,7 @@ def solve(
     while rounds < _MOST_ROUNDS:
         rounds += 1
         plan = transport_program.solve(arcs, masses, cost, polytope)
-        bound = duality.lower_bound(masses, plan.prices, cost, polytope)
+        bound = ldp_polytope.lower_bound(masses, plan.prices, cost, polytope)
         if bound > best_bound:
             best_bound, best_prices = bound, plan.prices
         if plan.value - best_bound <= relative_gap * plan.value + rounding:

@@ -72,6 +72,7 @@ def make_solver(
     """Returns the solver of a cost and a polytope."""
     # No output holds more than everything, and a bound beyond it loses digits.
     polytope = ldp_polytope.LdpPolytope(polytope.lower, np.minimum(polytope.upper, 1.0))
-    outputs = cost.near_order()
+    is_line = cost.places_on_line() is not None
+    outputs = np.arange(polytope.upper.size) if is_line else cost.near_order()
     outputs = outputs[polytope.upper[outputs] > 0]
     return ExactSolver(cost, polytope, relative_gap, outputs)
