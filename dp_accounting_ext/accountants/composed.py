@@ -56,20 +56,6 @@ class Composed:
         return any(compositions.is_certainly_known(part) for part in self.counts)
 
 
-def upper_epsilons(
-    bounds: privacy_bounds.WorstOf, deltas: FloatArray
-) -> Sequence[FloatArray]:
-    """Asks for upper bounds on ε."""
-    return [bounds.upper_epsilons(deltas)]
-
-
-def upper_deltas(
-    bounds: privacy_bounds.WorstOf, epsilons: FloatArray
-) -> Sequence[FloatArray]:
-    """Asks for upper bounds on δ."""
-    return [bounds.upper_deltas(epsilons)]
-
-
 class Answers:
     """What follows from what is composed, computed when it is asked for.
 

@@ -139,7 +139,10 @@ class PLDAccountant(composing.Composing, pld_privacy_accountant.PLDAccountant):
             TypeError: If it is not a real number, or an array of these.
             ValueError: If it is NaN.
         """
-        return self._answers().epsilons(target_delta, composed.upper_epsilons)[0]
+        (found,) = self._answers().epsilons(
+            target_delta, lambda bounds, deltas: [bounds.upper_epsilons(deltas)]
+        )
+        return found
 
     @overload
     def get_delta(self, target_epsilon: float) -> float: ...
@@ -160,7 +163,10 @@ class PLDAccountant(composing.Composing, pld_privacy_accountant.PLDAccountant):
             TypeError: If it is not a real number, or an array of these.
             ValueError: If it is NaN.
         """
-        return self._answers().deltas(target_epsilon, composed.upper_deltas)[0]
+        (found,) = self._answers().deltas(
+            target_epsilon, lambda bounds, epsilons: [bounds.upper_deltas(epsilons)]
+        )
+        return found
 
     @overload
     def get_epsilon_bounds(self, target_delta: float) -> tuple[float, float]: ...

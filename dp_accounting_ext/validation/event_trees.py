@@ -83,10 +83,7 @@ def described(ledger: dp_event.DpEvent) -> str:
     for part in parts[:_MOST_LINES]:
         if isinstance(part, dp_event.NoOpDpEvent):
             continue
-        event: Any = part
-        count = 1
-        while isinstance(event, dp_event.SelfComposedDpEvent):
-            event, count = event.event, count * event.count
+        event, count = repeated(part, 1)
         lines.append(f"  {count} × {str(event)[:_LONGEST_LINE]}")
     if len(parts) > _MOST_LINES:
         lines.append(f"  and {len(parts) - _MOST_LINES} more")

@@ -60,13 +60,6 @@ class PrivateRows:
             True,
         )
 
-    def dense(self) -> FloatArray:
-        """Returns the (n, k) masses."""
-        found = np.zeros((len(self), self.size))
-        users = np.repeat(np.arange(len(self)), np.diff(self.starts))
-        found[users, self.inputs] = self.masses
-        return found
-
 
 def read(name: str, value: Any, size: int) -> PrivateRows:
     """Returns what a user gave as distributions.
