@@ -17,7 +17,6 @@ from dp_accounting_ext.wpm import costs
 from dp_accounting_ext.wpm import dp_event
 from dp_accounting_ext.wpm import private_rows
 from dp_accounting_ext.wpm import worst_cases
-from dp_accounting_ext.wpm.exact_draw import integer_sampler
 from dp_accounting_ext.wpm.exact_draw import integer_weights
 from dp_accounting_ext.wpm.projections import ldp_polytope
 
@@ -242,7 +241,7 @@ class SamplingMechanism(abc.ABC):
     ) -> Draws:
         bits = self._bounds.bits
         parts = [
-            integer_sampler.draw(weights, bits, source)
+            integer_weights.draw(weights, bits, source)
             for weights in self._weights(users)
         ]
         return np.concatenate([np.empty(0, dtype=np.int64), *parts])

@@ -10,7 +10,7 @@ from scipy import sparse
 import wpm_oracles
 
 from dp_accounting_ext import wpm
-from dp_accounting_ext.wpm.exact_draw import integer_sampler
+from dp_accounting_ext.wpm.exact_draw import integer_weights
 from dp_accounting_ext.wpm.projections import exact_projection
 from dp_accounting_ext.wpm.projections import linear_program
 
@@ -245,13 +245,13 @@ def test_an_executor_draws_from_the_same_laws(kind):
 
 @pytest.mark.parametrize("name", ["points", "line", "sparse graph"])
 def test_what_an_executor_draws_from_is_private_in_exact_arithmetic(monkeypatch, name):
-    mechanism, drawn, draw = WAYS_IN[name](3.0), [], integer_sampler.draw
+    mechanism, drawn, draw = WAYS_IN[name](3.0), [], integer_weights.draw
 
     def watched(weights, bits, rng):
         drawn.append(weights)
         return draw(weights, bits, rng)
 
-    monkeypatch.setattr(integer_sampler, "draw", watched)
+    monkeypatch.setattr(integer_weights, "draw", watched)
     with futures.ThreadPoolExecutor(2) as executor:
         for users in crowd().values():
             mechanism.sample(users, executor=executor)

@@ -1,4 +1,4 @@
-"""The guarantee, in integers: weights between public bounds whose ratio is at most e^ε.
+"""The guarantee, in integers: weights between bounds of ratio e^ε at most, and draws.
 
 Weights are integers that sum to W = 2^bits. They lie between bounds wl ≤ w ≤ wu that
 depend on the base measure and ε alone, and wu ≤ E·wl with E a rational lower bound of
@@ -10,6 +10,7 @@ what a solver proposes is rounded, and what fails the check is replaced.
 import dataclasses
 from fractions import Fraction
 import math
+import secrets
 from typing import Any
 
 import numpy as np
@@ -231,3 +232,31 @@ def _repair(weights: IntegerArray, bounds: IntegerBounds) -> None:
         widest = room[np.arange(rows.size), places].astype(object)
         moved = np.minimum(np.abs(short), widest) * np.where(short > 0, 1, -1)
         weights[rows, places] += moved.astype(weights.dtype)
+
+
+def draw(
+    weights: IntegerArray, bits: int, rng: np.random.Generator | None = None
+) -> npt.NDArray[np.int64]:
+    """Returns one index for every row, with probability weight / 2^bits.
+
+    Args:
+        weights: (n, k_v) integers, rows summing to 2^bits.
+        bits: Logarithm of that sum.
+        rng: A seeded generator, for tests and simulations alone: its draws can be
+            foretold. None draws from the operating system.
+
+    Guarantees:
+        Without `rng` the law is exactly the weights', as far as the operating
+        system's bits are uniform.
+    """
+    sums = np.cumsum(weights, axis=1)
+    places = [np.searchsorted(row, _uniform(bits, rng), side="right") for row in sums]
+    return np.array(places, dtype=np.int64)
+
+
+def _uniform(bits: int, rng: np.random.Generator | None) -> int:
+    """Returns an integer below 2^bits."""
+    if rng is None:
+        return secrets.randbits(bits)
+    octets = (bits + 7) // 8
+    return int.from_bytes(rng.bytes(octets), "little") >> (8 * octets - bits)

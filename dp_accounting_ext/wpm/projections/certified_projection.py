@@ -1,5 +1,6 @@
 """Projections with certificates, of one user or a batch."""
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,6 @@ from dp_accounting_ext.wpm import costs
 from dp_accounting_ext.wpm import private_rows
 from dp_accounting_ext.wpm.projections import exact_projection
 from dp_accounting_ext.wpm.projections import ldp_polytope
-from dp_accounting_ext.wpm.projections import solution
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -21,6 +21,32 @@ _SMALL = 1e-13
 _ROUNDING = 8 * floats.UNIT_ROUNDOFF
 
 
+@dataclasses.dataclass(frozen=True)
+class ProjectionResult:
+    """Represents a projection with its certificate; arrays for a batch.
+
+    None of it is private: privacy is that of one draw from the distribution.
+
+    Attributes:
+        distribution: (k_v,) or (n, k_v), the projection.
+        value: Cost of a plan that moves the input there: an upper bound.
+        lower_bound: No member of the polytope can be reached for less.
+        iterations: Rounds of the solver.
+        converged: Whether the gap to the lower bound met the tolerance.
+    """
+
+    distribution: FloatArray
+    value: FloatArray | float
+    lower_bound: FloatArray | float
+    iterations: npt.NDArray[np.int64] | int
+    converged: npt.NDArray[np.bool_] | bool
+
+    @property
+    def gap(self) -> FloatArray | float:
+        """The value above the lower bound: how far from optimal, at most."""
+        return self.value - self.lower_bound
+
+
 def project(
     mu: Any,
     cost: Any,
@@ -28,7 +54,7 @@ def project(
     epsilon: float,
     *,
     relative_gap: float = 1e-6,
-) -> solution.ProjectionResult:
+) -> ProjectionResult:
     """Returns the member of the polytope that is cheapest to reach from μ.
 
     The result is not private, nor is its certificate. To release one draw, use a
@@ -71,10 +97,10 @@ def project(
     laws = np.array([part.distribution for part in parts]).reshape(len(parts), size)
     rounds = np.array([part.rounds for part in parts], dtype=np.int64)
     if users.is_batch:
-        return solution.ProjectionResult(
+        return ProjectionResult(
             laws, values, bounds, rounds, np.array(met, dtype=np.bool_)
         )
-    return solution.ProjectionResult(
+    return ProjectionResult(
         laws[0], float(values[0]), float(bounds[0]), int(rounds[0]), bool(met[0])
     )
 

@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from dp_accounting_ext.wpm.projections import ldp_polytope
-from dp_accounting_ext.wpm.projections import solution
 from dp_accounting_ext.wpm.projections import transport_program
 
 FloatArray = npt.NDArray[np.float64]
@@ -27,7 +26,7 @@ def solve(
     polytope: ldp_polytope.LdpPolytope,
     relative_gap: float,
     guess: FloatArray | float = 0.0,
-) -> solution.Solution:
+) -> ldp_polytope.Solution:
     """Returns the exact projection of one user.
 
     Args:
@@ -69,7 +68,7 @@ def solve(
         else:  # Those in use are solved alone, to more digits.
             arcs, alone = arcs[plan.amounts > 0], True
     law = ldp_polytope.nearest(plan.held, polytope)
-    return solution.Solution(law, best_prices, plan.value, rounds)
+    return ldp_polytope.Solution(law, best_prices, plan.value, rounds)
 
 
 def _wanted(reduced: FloatArray, most: int) -> IndexArray:

@@ -9,7 +9,6 @@ from dp_accounting_ext.wpm import costs
 from dp_accounting_ext.wpm.projections import grouped_outputs
 from dp_accounting_ext.wpm.projections import ldp_polytope
 from dp_accounting_ext.wpm.projections import line_sweep
-from dp_accounting_ext.wpm.projections import solution
 
 FloatArray = npt.NDArray[np.float64]
 IndexArray = npt.NDArray[np.intp]
@@ -31,7 +30,7 @@ class ExactSolver:
     relative_gap: float
     outputs: IndexArray
 
-    def solve(self, inputs: IndexArray, masses: FloatArray) -> solution.Solution:
+    def solve(self, inputs: IndexArray, masses: FloatArray) -> ldp_polytope.Solution:
         """Returns the exact projection of one user.
 
         Args:

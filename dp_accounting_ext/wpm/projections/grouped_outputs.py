@@ -16,7 +16,6 @@ import numpy.typing as npt
 
 from dp_accounting_ext.wpm.projections import column_generation
 from dp_accounting_ext.wpm.projections import ldp_polytope
-from dp_accounting_ext.wpm.projections import solution
 
 FloatArray = npt.NDArray[np.float64]
 IndexArray = npt.NDArray[np.intp]
@@ -36,7 +35,7 @@ def solve(
     cost: FloatArray,
     polytope: ldp_polytope.LdpPolytope,
     relative_gap: float,
-) -> solution.Solution:
+) -> ldp_polytope.Solution:
     """Returns the exact projection of one user.
 
     Args:
@@ -93,7 +92,7 @@ def solve(
         numbers = np.unique(numbers, return_inverse=True)[1]
         numbers[nearest] = size + np.arange(nearest.size)
     law = ldp_polytope.nearest(law, polytope)
-    return solution.Solution(law, prices, best, rounds)
+    return ldp_polytope.Solution(law, prices, best, rounds)
 
 
 def _means(

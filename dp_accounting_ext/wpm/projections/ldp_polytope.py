@@ -35,6 +35,23 @@ class LdpPolytope:
         return LdpPolytope(self.lower[outputs], self.upper[outputs])
 
 
+@dataclasses.dataclass(frozen=True, repr=False)
+class Solution:
+    """The solved projection of one user.
+
+    Attributes:
+        distribution: (k_v,) member of the polytope, up to rounding.
+        prices: (k_v,) dual prices of the outputs.
+        value: Cost of a feasible plan.
+        rounds: Linear programs, or one.
+    """
+
+    distribution: FloatArray
+    prices: FloatArray
+    value: float
+    rounds: int
+
+
 def from_base_measure(base_measure: FloatArray, epsilon: float) -> LdpPolytope:
     """Returns the polytope of a base measure.
 

@@ -19,7 +19,6 @@ import numpy.typing as npt
 from scipy import ndimage
 
 from dp_accounting_ext.wpm.projections import ldp_polytope
-from dp_accounting_ext.wpm.projections import solution
 
 FloatArray = npt.NDArray[np.float64]
 IndexArray = npt.NDArray[np.intp]
@@ -37,7 +36,7 @@ def solve(
     outputs: FloatArray,
     polytope: ldp_polytope.LdpPolytope,
     relative_gap: float,
-) -> solution.Solution:
+) -> ldp_polytope.Solution:
     """Returns the exact projection of one user, for p = 1.
 
     Args:
@@ -68,7 +67,7 @@ def solve(
     found[:, order] = held, prices
     law, prices = found[:, masses.size :]
     law = ldp_polytope.nearest(law, polytope)
-    return solution.Solution(law, prices, value, 1)
+    return ldp_polytope.Solution(law, prices, value, 1)
 
 
 def _refined(line: tuple[FloatArray, ...], inputs: IndexArray) -> FloatArray:

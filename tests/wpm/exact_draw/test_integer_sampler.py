@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dp_accounting_ext.wpm.exact_draw import integer_sampler
+from dp_accounting_ext.wpm.exact_draw import integer_weights
 
 
 def test_law_of_draws_is_the_weights_by_enumeration(monkeypatch):
@@ -21,7 +21,7 @@ def test_law_of_draws_is_the_weights_by_enumeration(monkeypatch):
 
     monkeypatch.setattr(secrets, "randbits", randbits)
     draws = np.concatenate(
-        [integer_sampler.draw(weights, bits) for _ in range(2**bits)]
+        [integer_weights.draw(weights, bits) for _ in range(2**bits)]
     )
     np.testing.assert_array_equal(np.bincount(draws, minlength=5), weights[0])
     assert asked == [bits] * 2**bits
@@ -34,7 +34,7 @@ def test_law_of_draws_by_chi_square(bits, seed):
     weights = np.array([int(share * 2**bits) for share in shares])
     weights = weights.astype(np.int64 if bits <= 62 else object)
     rng = None if seed is None else np.random.default_rng(seed)
-    draws = integer_sampler.draw(np.tile(weights, (4000, 1)), bits, rng)
+    draws = integer_weights.draw(np.tile(weights, (4000, 1)), bits, rng)
     counts = np.bincount(draws, minlength=5)
     assert counts[2] == 0
     seen = shares > 0
@@ -45,14 +45,14 @@ def test_law_of_draws_by_chi_square(bits, seed):
 def test_seeded_draws_repeat():
     weights = np.tile(np.array([2**61, 2**61]), (50, 1))
     one, other = (
-        integer_sampler.draw(weights, 62, np.random.default_rng(5)) for _ in range(2)
+        integer_weights.draw(weights, 62, np.random.default_rng(5)) for _ in range(2)
     )
     np.testing.assert_array_equal(one, other)
     assert 0 < one.sum() < 50
 
 
 def test_draws_of_no_rows():
-    found = integer_sampler.draw(np.zeros((0, 3), dtype=np.int64), 62)
+    found = integer_weights.draw(np.zeros((0, 3), dtype=np.int64), 62)
     assert found.shape == (0,) and found.dtype == np.int64
 
 
@@ -70,5 +70,5 @@ def test_every_integer_has_as_many_octets(bits):
             return (self.count - 1).to_bytes(length, "little")
 
     rng, spare = Octets(), -bits % 8
-    found = [integer_sampler._uniform(bits, rng) for _ in range(2 ** (bits + spare))]
+    found = [integer_weights._uniform(bits, rng) for _ in range(2 ** (bits + spare))]
     assert found == [number >> spare for number in range(2 ** (bits + spare))]
