@@ -45,7 +45,6 @@ TARGETS = {
     "sampler": (
         [
             f"{WPM}/integer_weights.py",
-            f"{WPM}/integer_sampler.py",
             f"{WPM}/rational_exponential.py",
         ],
         ["tests/wpm/exact_draw"],

@@ -22,6 +22,8 @@ NeighborRel = privacy_accountant.NeighboringRelation
 
 _Answers = stock.RandomizedResponseDpEvent | wpm_dp_event.PrivateSamplingEvent
 
+# Tuning: all splits of a larger one are too many.
+_LARGEST_GROUP = 1024
 # An event of a newer dp_accounting, known by its name.
 _DISCRETE_GAUSSIAN = "DiscreteGaussianDpEvent"
 
@@ -40,8 +42,12 @@ def group(
     counts: dict[interface.Mechanism, int] = {}
     for leaf, count in event_trees.leaves(event.event):
         part = _grouped(leaf, size, reader)
-        if isinstance(part, groups.Grouped) and size > 1 and not part.has_one_split():
-            fields.group_of_splits(size, leaf)
+        has_splits = isinstance(part, groups.Grouped) and not part.has_one_split()
+        if has_splits and size > _LARGEST_GROUP:
+            raise ValueError(
+                f"group_size must be at most {_LARGEST_GROUP} for a "
+                f"`{type(leaf).__name__}`. Found {size}."
+            )
         counts[part] = counts.get(part, 0) + count
     event_reader.check_counts(counts)
     event_reader.check_distinct(event_reader.count_distinct(counts))

@@ -42,10 +42,8 @@ def gaussian(
     event: stock.GaussianDpEvent, reader: event_reader.Reader
 ) -> interface.Mechanism:
     """Reads the Gaussian mechanism; a replaced record moves its sum twice as far."""
-    noise = fields.noise_multiplier(event.noise_multiplier)
-    if noise == 0:
-        return known_bounds.NonPrivate()
-    return additive_noise.Gaussian(noise / _norms_moved(reader))
+    noise = fields.noise_multiplier(event.noise_multiplier) / _norms_moved(reader)
+    return additive_noise.Gaussian(noise) if noise else known_bounds.NonPrivate()
 
 
 def _norms_moved(reader: event_reader.Reader) -> int:
@@ -57,10 +55,8 @@ def laplace(
     event: stock.LaplaceDpEvent, reader: event_reader.Reader
 ) -> interface.Mechanism:
     """Reads the Laplace mechanism; a replaced record moves its sum twice as far."""
-    noise = fields.noise_multiplier(event.noise_multiplier)
-    if noise == 0:
-        return known_bounds.NonPrivate()
-    return additive_noise.laplace(noise / _norms_moved(reader))
+    noise = fields.noise_multiplier(event.noise_multiplier) / _norms_moved(reader)
+    return additive_noise.laplace(noise) if noise else known_bounds.NonPrivate()
 
 
 def discrete_laplace(

@@ -14,7 +14,6 @@ LARGEST_INTEGER = 2**53  # Up to it floats hold all.
 SMALLEST_SCALE, LARGEST_SCALE = 1e-60, 1e60
 SMALLEST_RATE = 1e-100
 MOST_RUNS = 10**9  # Of one mechanism, or steps.
-LARGEST_GROUP = 1024
 
 
 def real_number(name: str, value: Any) -> float:
@@ -197,19 +196,6 @@ def _integer(name: str, value: Any, least: int) -> int:
     if number > LARGEST_INTEGER:
         raise ValueError(f"{name} must be at most 2^53. Found {found}.")
     return number
-
-
-def group_of_splits(size: int, event: Any) -> None:
-    """Checks the size of a group all of whose splits are accounted for.
-
-    Raises:
-        ValueError: If that is more than can be.
-    """
-    if size > LARGEST_GROUP:
-        name = type(event).__name__
-        raise ValueError(
-            f"group_size must be at most {LARGEST_GROUP} for a `{name}`. Found {size}."
-        )
 
 
 def sequence(name: str, value: Any) -> list[Any]:
