@@ -53,7 +53,7 @@ def solve(
         SolverError: If a linear program fails.
     """
     size, alone = cost.shape[1], _ALONE
-    rounding = _ROUNDING * float(cost.max())
+    rounding = _ROUNDING * (float(cost.max()) or 1.0)
     # Of one group are outputs whose bounds are in proportion to one another.
     capped = np.where(polytope.upper < 1, 0.0, polytope.lower)
     unlike = np.unique(capped, return_inverse=True)[1] * (2 * size)
@@ -86,7 +86,7 @@ def solve(
         # How far prices may move before an output changes hands or level.
         nearness = np.minimum(margin, np.abs(above))
         nearest = np.argsort(nearness, kind="stable")[:alone]
-        width = max(float(nearness[nearest[-1]]), rounding) or 1.0
+        width = max(float(nearness[nearest[-1]]), rounding)
         numbers = (owner * masses.size + second) * _DOUBLINGS + _steps(margin, width)
         numbers = (2 * numbers + (above > 0)) * _DOUBLINGS + _steps(above, width)
         numbers = np.unique(numbers, return_inverse=True)[1]
