@@ -116,9 +116,10 @@ class Answers:
     ) -> list[Any]:
         """Returns plain answers, but where there is something to ask, what is found."""
         asked = asked & (not self._is_known)
-        privacy = privacy_bounds.WorstOf([privacy_bounds.PrivacyBounds({}, 1.0)])
         if asked.any():
             privacy = self._privacy
+        else:
+            privacy = privacy_bounds.WorstOf([privacy_bounds.PrivacyBounds({}, 1.0)])
         answers = []
         for found in question(privacy, values[asked]):
             answers.append(plain.copy())
