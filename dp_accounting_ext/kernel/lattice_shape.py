@@ -19,6 +19,9 @@ FURTHEST = 12.0
 # A ratio's law whose scale is more than this share of its middle has cells in
 # proportion to the ratio, which then are as wide as those around a middle;
 _WIDE = 0.25
+# Where mass falls steeply towards a threshold at zero, cells are narrow there: so much
+# less in half of the distance is steep.
+_STEEP, _MOST_HALVINGS = 2.3, 24
 # Laws that go on for more levels have fewer cells on each of them, but some.
 _MANY_LEVELS, _FEWEST_CELLS = 48, 8
 # Certified: indices have so many binary digits, so that nodes are floats.
@@ -87,15 +90,34 @@ def shape_of(atoms: Atoms, lowest: float, *, both: bool) -> Shape:
     if atoms.axis is Axis.RATIO:
         if scale <= _WIDE * abs(middle):
             return Shape(middle, scale)
-        if atoms.values[0] >= 0:
-            scale = min(scale, 2 * _quantile(atoms, lowest))
-        return Shape(0.0, scale)
+        if atoms.values[0] < 0:
+            return Shape(0.0, _scale_at_zero(atoms, scale))
+        return Shape(0.0, min(scale, 2 * _quantile(atoms, lowest)))
     if not both:
         return Shape(middle, scale)
     _, other, _ = sums.quantiles(atoms.values, atoms.p_and_q()[1])
     if abs(middle - other) > FURTHEST * scale:
         return Shape(middle, scale)
     return Shape((middle + other) / 2, scale, abs(middle - other) / 2)
+
+
+def _scale_at_zero(atoms: Atoms, scale: float) -> float:
+    """Returns over what distance below zero the mass of a law's cells grows slowly.
+
+    Args:
+        atoms: A law of values of either sign.
+        scale: Its own, the most that is returned.
+    """
+    found, cumulated = scale, np.append(0.0, np.cumsum(atoms.masses[0]))
+    for halvings in range(_MOST_HALVINGS):
+        width = math.ldexp(scale, -halvings)
+        places = np.searchsorted(atoms.values, [-width, -width / 2, 0.0])
+        low, half, zero = cumulated[places].tolist()
+        if half >= zero:
+            break
+        if zero - low > _STEEP * (zero - half):
+            found = width / 2
+    return found
 
 
 def _quantile(atoms: Atoms, share: float) -> float:

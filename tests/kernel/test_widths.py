@@ -56,6 +56,17 @@ def test_little_noise_in_many_steps(noise, steps):
     assert lower <= upper <= lower * (1 + 1e-5)
 
 
+@pytest.mark.parametrize(("noise", "steps"), [(0.314, 3), (0.4, 10)])
+def test_replaced_records_at_little_noise(noise, steps):
+    """20 to 40 % wide, if cells near a threshold are as wide as the law's scale."""
+    event = ext.RandomAllocationEvent(dp_accounting.GaussianDpEvent(noise), 1, steps)
+    accountant = ext.PLDAccountant(
+        neighboring_relation=dp_accounting.NeighboringRelation.REPLACE_ONE
+    )
+    lower, upper = accountant.compose(event).get_epsilon_bounds(1e-6)
+    assert lower <= upper <= lower * 1.01
+
+
 def test_an_allocation_of_rare_samples():
     """As wide as it is large, if rare ratios widen the cells of the others."""
     step = dp_accounting.PoissonSampledDpEvent(
