@@ -143,6 +143,9 @@ class Drawn(Mechanism):
     Attributes:
         drawn: (mechanism, chance); the chances sum to one.
         error: Bound on the relative error of any chance.
+
+    Source:
+        https://arxiv.org/abs/2403.04867, Appendix J (weighted sums of divergences).
     """
 
     drawn: tuple[tuple[Mechanism, float], ...]
@@ -152,28 +155,15 @@ class Drawn(Mechanism):
         weights = [chance for _, chance in self.drawn]
 
         def mixed(pairs: Sequence[DominatingPair]) -> DominatingPair:
-            return _mixture(pairs, weights, self.error)
+            pair = dominating_pair.mixture(pairs, weights)
+            pair = dataclasses.replace(pair, mass_error=pair.mass_error + self.error)
+            return chained_pairs.on_few_atoms(pair) if bound is Bound.UPPER else pair
 
         each = [interface.pairs_of_part(m, bound, tail_mass) for m, _ in self.drawn]
         return DirectedPairs.combined(each, mixed)
 
     def claims(self) -> interface.Claims:
         return interface.claims_of_either([part.claims() for part, _ in self.drawn])
-
-
-def _mixture(
-    pairs: Sequence[DominatingPair],
-    weights: Sequence[float],
-    error: float = _CHANCE_ERROR,
-) -> DominatingPair:
-    """Returns the pair of one mechanism of several, with the weights' error.
-
-    Source:
-        https://arxiv.org/abs/2403.04867, Appendix J (weighted sums of divergences).
-    """
-    pair = dominating_pair.mixture(pairs, weights)
-    pair = dataclasses.replace(pair, mass_error=pair.mass_error + error)
-    return chained_pairs.on_few_atoms(pair) if pair.bound is Bound.UPPER else pair
 
 
 def replaced_draws(base: Base, hits: Distances) -> Mechanism:
@@ -282,6 +272,10 @@ class Noise(Base):
             return additive_noise.LaplaceMixture(p, q)
         return additive_noise.GaussianMixture(p, q)
 
+    def replaced(self) -> "Noise":
+        """Returns the noise if a distance of one is a record replaced: two norms."""
+        return dataclasses.replace(self, noise_multiplier=self.noise_multiplier / 2)
+
     def _shifts(self, distances: Distances, sign: float) -> Distances:
         noise = sign * self.noise_multiplier
         return tuple(
@@ -312,7 +306,7 @@ class Answer(Base):
     """Randomized response to a yes-or-no question about the batch.
 
     Attributes:
-        noise_parameter: Probability of a random answer, 2 (1 − θ), in (0, 1].
+        noise_parameter: Probability of a random answer, 2 (1 − θ), in [0, 1].
 
     Source:
         https://arxiv.org/abs/2403.04867, Appendix M (randomized response).
@@ -321,6 +315,8 @@ class Answer(Base):
     noise_parameter: float
 
     def on(self, removed: Distances, inserted: Distances) -> Mechanism:
+        if self.noise_parameter == 0:
+            return Revealed().on(removed, inserted)
         return _Answered(self.noise_parameter, _chances(removed), _chances(inserted))
 
 
@@ -448,23 +444,21 @@ class _Apart(Mechanism):
         rate = math.fsum(weight for _, weight in moved)
         sign = 1 if bound is Bound.UPPER else -1
         sampled = min(rate * (1 + sign * _CHANCE_ERROR), 1.0)
-        each = [self._at(distance, bound, tail_mass) for distance, _ in moved]
+        told = Drawn(tuple((self._at(number), w / rate) for number, w in moved))
 
-        def mixed(pairs: Sequence[DominatingPair]) -> DominatingPair:
-            pair = _mixture(pairs, [weight / rate for _, weight in moved])
+        def on_a_sample(pair: DominatingPair) -> DominatingPair:
             pair = poisson_subsampling.poisson_subsample(pair, sampled)
             return dataclasses.replace(pair, infinity_mass=pair.infinity_mass + lost)
 
-        return DirectedPairs.combined(each, mixed)
+        return told.pairs(bound, tail_mass).map(on_a_sample)
 
-    def _at(self, distance: float, bound: Bound, tail_mass: float) -> DirectedPairs:
-        """Returns the pairs of two batches so far apart."""
-        inner = self.inner
-        if distance > 1 and not self.is_bounded:
-            if bound is Bound.LOWER:
-                return DirectedPairs.same(dominating_pair.trivial_pair(bound))
-            inner = chained.ChainedSplit(inner, int(distance), 0)
-        return interface.pairs_of_part(inner, bound, tail_mass)
+    def _at(self, distance: float) -> Mechanism:
+        """Returns the mechanism on two batches so far apart."""
+        if distance == 1 or self.is_bounded:
+            return self.inner
+        return known_bounds.UpperOnly(
+            chained.ChainedSplit(self.inner, int(distance), 0)
+        )
 
     def claims(self) -> interface.Claims:
         inner = self.inner.claims()

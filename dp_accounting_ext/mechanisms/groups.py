@@ -38,58 +38,24 @@ FloatArray = interface.FloatArray
 _MOST_SPLITS, _MOST_ALLOCATED = 8, 16
 
 
-class Sampling(abc.ABC):
-    """How the records of a batch are drawn."""
+@dataclasses.dataclass(frozen=True)
+class Poisson:
+    """Every record takes part with the same probability: all of them with one."""
 
-    @abc.abstractmethod
-    def members(self, present: int, absent: int) -> Shifts:
+    rate: float
+
+    def moves(self, present: int, absent: int) -> Shifts:
         """Returns the law of the number of members in a batch.
 
         Args:
             present: Members of the group in the dataset.
             absent: Members that are in the other dataset only.
         """
-
-    def moves(self, present: int, absent: int) -> Shifts:
-        """Returns the law of how far members in a batch move the sum, in norms.
-
-        Args:
-            present: Members of the group in the dataset.
-            absent: Members that are in the other dataset only.
-
-        Returns:
-            The distances from a batch that both datasets may have, with weights.
-        """
-        return self.members(present, absent)
-
-    def attained(self, removed: int, inserted: int) -> tuple[Shifts, Shifts] | None:
-        """Returns laws of sums that two datasets attain, if less than `moves` does.
-
-        In norms of a record; the second dataset's are of the other sign.
-        """
-        return None
-
-
-@dataclasses.dataclass(frozen=True)
-class Unsampled(Sampling):
-    """All records take part."""
-
-    def members(self, present: int, absent: int) -> Shifts:
-        return sampled_members.unsampled(present)
-
-
-@dataclasses.dataclass(frozen=True)
-class Poisson(Sampling):
-    """Every record takes part with the same probability."""
-
-    rate: float
-
-    def members(self, present: int, absent: int) -> Shifts:
         return sampled_members.poisson(present, self.rate)
 
 
 @dataclasses.dataclass(frozen=True)
-class FixedSize(Sampling):
+class FixedSize:
     """A batch of fixed size, of records drawn with or without replacement.
 
     A member takes another record's place in the batch, so that it moves the sum by
@@ -107,6 +73,7 @@ class FixedSize(Sampling):
     with_replacement: bool
 
     def members(self, present: int, absent: int) -> Shifts:
+        """Returns the law of the number of members in a batch, as `Poisson.moves`."""
         size = self.dataset_size - absent
         if self.with_replacement:
             return sampled_members.with_replacement(present, size, self.sample_size)
@@ -115,16 +82,21 @@ class FixedSize(Sampling):
         )
 
     def moves(self, present: int, absent: int) -> Shifts:
+        """Returns the law of how far members move the sum, in norms.
+
+        That is from a batch that both datasets may have.
+        """
         size = self._batch(self.dataset_size - absent)
         common = self._batch(self.dataset_size - absent - present)
         return self._moves(present, absent, common - size)
 
-    def attained(self, removed: int, inserted: int) -> tuple[Shifts, Shifts] | None:
-        """Returns members who leave at +1 among others at −1, who join at −1 too."""
-        if 0 in (removed, inserted):
-            return None
+    def attained(self, removed: int, inserted: int) -> Shifts:
+        """Returns how far members who leave at +1 move the sum among others at −1.
+
+        Members who join are at −1 too, so that no sum of the other dataset moves.
+        """
         own, other = (self._batch(self.dataset_size - n) for n in (inserted, removed))
-        return self._moves(removed, inserted, other - own), batches.NONE
+        return self._moves(removed, inserted, other - own)
 
     def _moves(self, present: int, absent: int, missing: int) -> Shifts:
         return tuple(
@@ -139,22 +111,7 @@ class FixedSize(Sampling):
         return min(self.sample_size, size)
 
 
-@dataclasses.dataclass(frozen=True)
-class ZeroedOut(FixedSize):
-    """A batch of fixed size of records that contribute nothing, but for members.
-
-    Members are not in the other dataset, but in their place there is such a record. A
-    case, and not the worst: for lower bounds.
-    """
-
-    def members(self, present: int, absent: int) -> Shifts:
-        return super().members(present, 0)
-
-    def moves(self, present: int, absent: int) -> Shifts:
-        return self.members(present, absent)
-
-    def attained(self, removed: int, inserted: int) -> tuple[Shifts, Shifts] | None:
-        return None
+UNSAMPLED = Poisson(1.0)
 
 
 class Grouped(Mechanism):
@@ -213,173 +170,97 @@ class Grouped(Mechanism):
 
 
 @dataclasses.dataclass(frozen=True)
-class GroupedNoise(Grouped):
-    """Gaussian or Laplace noise on a sum over a batch.
+class GroupedOnBatches(Grouped):
+    """Noise on a sum over a batch, or randomized response to a question about it.
+
+    The question is whether a group is in the batch: that of those who leave, or that
+    of those who join.
 
     Attributes:
         group_size: Number of records in the group, K.
-        noise_multiplier: Standard deviation (Gaussian) or parameter (Laplace) of the
-            noise over the bound on a record's norm.
-        is_laplace: Which of the two.
+        base: What runs on a batch; a response on Poisson samples alone.
         sampling: How the batch is drawn.
+        below: What it dominates, if it does not attain its own bounds.
 
     Source:
-        https://arxiv.org/abs/2403.04867, Theorem 3.7 and its instances.
+        https://arxiv.org/abs/2403.04867, Theorem 3.7 and its instances; Appendix M
+        (randomized response).
     """
 
     group_size: int
-    noise_multiplier: float
-    is_laplace: bool
-    sampling: Sampling
+    base: batches.Noise | batches.Answer
+    sampling: Poisson | FixedSize
+    below: "GroupedOnBatches | None" = None
 
     def has_one_split(self) -> bool:
-        return isinstance(self.sampling, Unsampled)
+        return self.sampling == UNSAMPLED
 
     def split(self, removed: int, inserted: int) -> Mechanism:
-        noise = batches.Noise(self.noise_multiplier, self.is_laplace)
-        mixture = noise.on(
+        above = self.base.on(
             self.sampling.moves(removed, inserted),
             self.sampling.moves(inserted, removed),
         )
-        attained = self.sampling.attained(removed, inserted)
-        if attained is None:
-            return mixture
-        one_by_one = self._one_by_one(removed, inserted)
-        return known_bounds.Between(noise.on(*attained), mixture, one_by_one)
+        if self.below is not None:
+            return known_bounds.Between(self.below.split(removed, inserted), above)
+        if not (removed and inserted):
+            return above
+        if isinstance(self.base, batches.Answer):
+            return known_bounds.UpperOnly(above)
+        if isinstance(self.sampling, Poisson) or self.base.noise_multiplier == 0:
+            return above
+        attained = self.base.on(self.sampling.attained(removed, inserted), batches.NONE)
+        one_by_one = self._one_by_one(self.base, self.sampling, removed, inserted)
+        return known_bounds.Between(attained, above, one_by_one)
 
     def has_few_rows(self) -> bool:
-        return self._has_row_theorem() or super().has_few_rows()
+        tells_all = self.base == batches.Noise(0.0)
+        return tells_all or self._row_theorem() is not None or super().has_few_rows()
 
-    def _has_row_theorem(self) -> bool:
-        """Tells whether a theorem has Rényi divergences of all splits at once."""
-        is_sampled = isinstance(self.sampling, Poisson | Unsampled)
-        return is_sampled and not self.is_laplace
+    def _row_theorem(self) -> tuple[float, float] | None:
+        """Returns rate and noise if a theorem has divergences of all splits at once."""
+        if not (isinstance(self.base, batches.Noise) and self.base.noise_multiplier):
+            return None
+        if self.base.is_laplace or not isinstance(self.sampling, Poisson):
+            return None
+        return self.sampling.rate, self.base.noise_multiplier
 
     def rdp_rows(
         self, orders: Sequence[float], *, replace_one: bool
     ) -> interface.Divergences:
-        if not self._has_row_theorem():
+        theorem, size = self._row_theorem(), self.group_size
+        if theorem is None:
             return super().rdp_rows(orders, replace_one=replace_one)
-        size = self.group_size
-        rate = self.sampling.rate if isinstance(self.sampling, Poisson) else 1.0
         if not replace_one:
-            return interface.Divergences(
-                group_subsampling.group_rdp(orders, size, rate, self.noise_multiplier)
-            )
+            rows = group_subsampling.group_rdp(orders, size, *theorem)
+            return interface.Divergences(rows)
         # Of twice as many the split of which half leave.
-        rows = group_subsampling.group_rdp(
-            orders, 2 * size, rate, self.noise_multiplier
-        )
+        rows = group_subsampling.group_rdp(orders, 2 * size, *theorem)
         return interface.Divergences(rows[[min(size, len(rows) - 1)]])
 
-    def _one_by_one(self, removed: int, inserted: int) -> Mechanism | None:
+    def _one_by_one(
+        self, base: batches.Noise, sampling: FixedSize, removed: int, inserted: int
+    ) -> Mechanism | None:
         """Returns the chain of members who replace others, and of those who leave.
 
         Often far below a mixture of both. While members are replaced the dataset has
         one size; as others leave, the batch is the largest share of the last of them.
         """
-        sampling, noise = self.sampling, self.noise_multiplier
-        if not isinstance(sampling, FixedSize) or sampling.with_replacement:
+        if sampling.with_replacement:
             return None
         size = sampling.dataset_size - inserted
         batch = min(sampling.sample_size, size)
         if removed > inserted and batch > size - removed:
             return None
-        whole = dataclasses.replace(
-            self, group_size=1, noise_multiplier=noise / 2, sampling=Unsampled()
+        one = subsampled.substituted_sample(
+            base.replaced().on(((1.0, 1.0),), batches.NONE), batch / size
         )
-        one = subsampled.substituted_sample(whole.split(1, 0), batch / size)
         replaced = chained.chain(one, min(removed, inserted), 0)
         if removed == inserted:
             return replaced
         smallest = size - (removed - inserted) + 1
         last = dataclasses.replace(sampling, dataset_size=smallest)
-        leaves = dataclasses.replace(self, group_size=1, sampling=last).split(1, 0)
+        leaves = base.on(last.moves(1, 0), batches.NONE)
         return chained.InARow(replaced, chained.chain(leaves, removed - inserted, 0))
-
-
-@dataclasses.dataclass(frozen=True)
-class GroupedBetween(Grouped):
-    """What lies between two mechanisms, as a group sees them.
-
-    Attributes:
-        group_size: Number of records in the group, K.
-        below: What it dominates.
-        above: What dominates it.
-    """
-
-    group_size: int
-    below: Grouped
-    above: Grouped
-
-    def rdp_rows(
-        self, orders: Sequence[float], *, replace_one: bool
-    ) -> interface.Divergences:
-        return self.above.rdp_rows(orders, replace_one=replace_one)
-
-    def has_few_rows(self) -> bool:
-        return self.above.has_few_rows()
-
-    def has_one_split(self) -> bool:
-        return self.below.has_one_split() and self.above.has_one_split()
-
-    def split(self, removed: int, inserted: int) -> Mechanism:
-        return known_bounds.Between(
-            self.below.split(removed, inserted), self.above.split(removed, inserted)
-        )
-
-
-@dataclasses.dataclass(frozen=True)
-class GroupedNonPrivate(Grouped):
-    """What has no privacy, where it runs on any member of a group.
-
-    Attributes:
-        group_size: Number of records in the group, K.
-        sampling: How the batch is drawn.
-    """
-
-    group_size: int
-    sampling: Sampling
-
-    def has_few_rows(self) -> bool:
-        return True
-
-    def split(self, removed: int, inserted: int) -> Mechanism:
-        return _on_members(batches.Revealed(), self.sampling, removed, inserted)
-
-
-def _on_members(
-    base: batches.Base, sampling: Sampling, removed: int, inserted: int
-) -> Mechanism:
-    """Returns a mechanism that members tell apart by whether one is in the batch."""
-    return base.on(
-        sampling.members(removed, inserted), sampling.members(inserted, removed)
-    )
-
-
-@dataclasses.dataclass(frozen=True)
-class GroupedRandomizedResponse(Grouped):
-    """Randomized response to the question whether the group is in the batch.
-
-    Attributes:
-        group_size: Number of records in the group, K.
-        noise_parameter: Probability of a random answer, 2 (1 − θ), in [0, 1).
-        rate: Inclusion probability of each record.
-
-    Source:
-        https://arxiv.org/abs/2403.04867, Appendix M (randomized response).
-    """
-
-    group_size: int
-    noise_parameter: float
-    rate: float
-
-    def split(self, removed: int, inserted: int) -> Mechanism:
-        noise = self.noise_parameter
-        base = batches.Answer(noise) if noise else batches.Revealed()
-        answers = _on_members(base, Poisson(self.rate), removed, inserted)
-        # The question is of those who leave, or of those who join.
-        return known_bounds.UpperOnly(answers) if removed and inserted else answers
 
 
 @dataclasses.dataclass(frozen=True)
@@ -429,10 +310,8 @@ class GroupedByChain(Grouped):
             return chained.chain(self.inner, removed, inserted)
         if not inserted:
             return leave
-        if removed == inserted:
-            return chained.InARow(leave, chained.chain(leave, 0, 1))
-        # Where few join a chain of them is hardly more.
-        return chained.InARow(leave, chained.chain(self.inner, 0, inserted))
+        join = replaced_allocation.group(self.inner, inserted)
+        return chained.InARow(leave, chained.chain(join, 0, 1))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -49,7 +49,11 @@ def poisson_sampled(
             more, less = (poisson_sampled(each, reader) for each in both)
             return more if more == less else known_bounds.Between(less, more)
         if isinstance(event.event, NOISES):
-            return _replaced_on_a_sample(event.event, rate)
+            # A record moves to the other end.
+            noise = noise_of(event.event, groups.Poisson(rate), 1)
+            if rate == 0:
+                return compositions.NO_OP
+            return noise.split(1, 1) if isinstance(noise, groups.Grouped) else noise
         reader.require(
             event, NeighborRel.ADD_OR_REMOVE_ONE, NeighborRel.REPLACE_SPECIAL
         )
@@ -99,17 +103,6 @@ def merged(
     return found
 
 
-def _replaced_on_a_sample(event: stock.DpEvent, rate: float) -> interface.Mechanism:
-    """Returns noise on a Poisson sample, where a record moves to the other end."""
-    noise = noise_of(event, groups.Poisson(rate), 1)
-    if rate == 0 or noise == compositions.NO_OP:
-        return compositions.NO_OP
-    if isinstance(noise, groups.GroupedNoise):
-        return noise.split(1, 1)
-    chances = (rate, 1 - rate)
-    return known_bounds.NonPrivate(chances, chances)
-
-
 def fixed_size(event: FixedSize, reader: event_reader.Reader) -> interface.Mechanism:
     """Reads a batch of fixed size.
 
@@ -125,24 +118,19 @@ def fixed_size(event: FixedSize, reader: event_reader.Reader) -> interface.Mecha
     if not isinstance(event.event, NOISES):
         return _batch_of_any(event, sampling, reader)
     noise = noise_of(event.event, sampling, 1)
-    if not isinstance(noise, groups.Grouped):
+    if not isinstance(noise, groups.GroupedOnBatches):
         return noise
     if reader.neighboring_relation is NeighborRel.ADD_OR_REMOVE_ONE:
         return noise.split(1, 0)
-    if not isinstance(noise, groups.GroupedNoise):
+    base = noise.base
+    if not isinstance(base, batches.Noise) or base.noise_multiplier == 0:
         return in_both_datasets(noise).split(1, 1)
     if sampling.with_replacement:
-        step = batches.Noise(noise.noise_multiplier / 2, noise.is_laplace)
-        return batches.replaced_draws(step, sampling.members(1, 0))
+        return batches.replaced_draws(base.replaced(), sampling.members(1, 0))
     # One record of the batch replaced is one shift.
-    whole = dataclasses.replace(
-        noise,
-        noise_multiplier=noise.noise_multiplier / 2,
-        sampling=groups.Unsampled(),
-    )
-    return subsampled.substituted_sample(
-        whole.split(1, 0), sampling.sample_size / sampling.dataset_size
-    )
+    rate = sampling.sample_size / sampling.dataset_size
+    one = base.replaced().on(((1.0, 1.0),), batches.NONE)
+    return subsampled.substituted_sample(one, rate)
 
 
 def _batch_of_any(
@@ -200,10 +188,10 @@ def _one_replaced_by_nothing(
             rate = sampling.sample_size / sampling.dataset_size
             return subsampled.zeroed_sample(noise, rate)
     if isinstance(event.event, NOISES):
-        zeroed = groups.ZeroedOut(*dataclasses.astuple(sampling))
-        below = noise_of(event.event, zeroed, 1)
-        if isinstance(below, groups.Grouped):
-            below = below.split(1, 0)
+        below = noise_of(event.event, sampling, 1)
+        if isinstance(below, groups.GroupedOnBatches):
+            # Others contribute nothing, as does what is in the record's place.
+            below = below.base.on(sampling.members(1, 0), batches.NONE)
     elif sampling.with_replacement:
         return known_bounds.UpperOnly(above)
     else:
@@ -240,7 +228,7 @@ def in_both_datasets(noise: groups.Grouped) -> groups.Grouped:
 
     Where a group replaces another, either dataset has the size that is given.
     """
-    if not isinstance(noise, groups.GroupedNoise | groups.GroupedNonPrivate):
+    if not isinstance(noise, groups.GroupedOnBatches):
         return noise
     sampling = noise.sampling
     if isinstance(sampling, groups.FixedSize):
@@ -251,28 +239,23 @@ def in_both_datasets(noise: groups.Grouped) -> groups.Grouped:
 
 def noise_of(
     event: stock.DpEvent,
-    sampling: groups.Sampling,
+    sampling: groups.Poisson | groups.FixedSize,
     size: int,
 ) -> interface.Mechanism:
     """Returns the noise that a group sees, or what costs nothing, or all."""
     if isinstance(event, stock.NoOpDpEvent):
         return compositions.NO_OP
-    if isinstance(event, stock.NonPrivateDpEvent):
-        return _revealed(sampling, size)
-    if not isinstance(event, stock.GaussianDpEvent | stock.LaplaceDpEvent):
+    if isinstance(event, stock.GaussianDpEvent | stock.LaplaceDpEvent):
+        noise = fields.noise_multiplier(event.noise_multiplier)
+    elif isinstance(event, stock.NonPrivateDpEvent):
+        noise = 0.0
+    else:
         raise event_reader.UnsupportedError(
             event,
             "A batch of fixed size, or a group's, must run a `GaussianDpEvent` or a "
             f"`LaplaceDpEvent`: others are unproven. Found {event}.",
         )
-    noise = fields.noise_multiplier(event.noise_multiplier)
-    if noise == 0:
-        return _revealed(sampling, size)
-    is_laplace = isinstance(event, stock.LaplaceDpEvent)
-    return groups.GroupedNoise(size, noise, is_laplace, sampling)
-
-
-def _revealed(sampling: groups.Sampling, size: int) -> interface.Mechanism:
-    if isinstance(sampling, groups.Unsampled):
+    if noise == 0 and sampling == groups.UNSAMPLED:
         return known_bounds.NonPrivate()
-    return groups.GroupedNonPrivate(size, sampling)
+    is_laplace = noise > 0 and isinstance(event, stock.LaplaceDpEvent)
+    return groups.GroupedOnBatches(size, batches.Noise(noise, is_laplace), sampling)

@@ -1,5 +1,6 @@
 """Events as a group of records sees them."""
 
+import dataclasses
 from typing import Any
 
 import attr
@@ -7,6 +8,7 @@ from dp_accounting import dp_event as stock
 from dp_accounting import privacy_accountant
 
 from dp_accounting_ext import dp_event
+from dp_accounting_ext.mechanisms import batches
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import groups
 from dp_accounting_ext.mechanisms import interface
@@ -174,14 +176,15 @@ def _tight(
             return None
         return stock_events.truncated_in_group(event, size)
     inner: stock.DpEvent = event
-    sampling: groups.Sampling = groups.Unsampled()
+    sampling: groups.Poisson | groups.FixedSize = groups.UNSAMPLED
     if isinstance(event, batch_events.POISSON_SAMPLES):
         both = batch_events.merged(event)
         if both is not None:
             more, less = (_tight(each, size, reader) for each in both)
-            if isinstance(more, groups.Grouped) and isinstance(less, groups.Grouped):
-                return groups.GroupedBetween(size, less, more)
-            return more
+            if more == less or not isinstance(more, groups.GroupedOnBatches):
+                return more
+            assert isinstance(less, groups.GroupedOnBatches)
+            return dataclasses.replace(more, below=less)
         rate = fields.sampling_probability(event.sampling_probability)
         inner, sampling = event.event, groups.Poisson(rate)
         if rate == 0:
@@ -212,7 +215,7 @@ def _grouped_response(
     event: stock.DpEvent,
     inner: stock.RandomizedResponseDpEvent,
     size: int,
-    sampling: groups.Sampling,
+    sampling: groups.Poisson | groups.FixedSize,
     reader: event_reader.Reader,
 ) -> interface.Mechanism | None:
     """Returns the answer to a question of a batch, where records join and leave."""
@@ -230,7 +233,6 @@ def _grouped_response(
         raise ValueError(f"num_buckets must be 2 in a group. Found {buckets}.")
     if noise == 1:
         return compositions.NO_OP
-    if noise == 0 and isinstance(sampling, groups.Unsampled):
+    if noise == 0 and sampling == groups.UNSAMPLED:
         return known_bounds.NonPrivate()
-    rate = sampling.rate if isinstance(sampling, groups.Poisson) else 1.0
-    return groups.GroupedRandomizedResponse(size, noise, rate)
+    return groups.GroupedOnBatches(size, batches.Answer(noise), sampling)

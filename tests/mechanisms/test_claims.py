@@ -119,7 +119,7 @@ members = st.integers(1, 4).flatmap(
 )
 noises = st.builds(batches.Noise, scales, st.booleans())
 samplings = st.one_of(
-    st.just(groups.Unsampled()),
+    st.just(groups.UNSAMPLED),
     rates.map(groups.Poisson),
     st.builds(groups.FixedSize, st.integers(8, 20), st.integers(1, 4), st.booleans()),
 )
@@ -181,7 +181,7 @@ def around(inner):
         st.builds(
             split_of,
             st.builds(
-                groups.GroupedNoise, st.just(1), scales, st.booleans(), samplings
+                groups.GroupedOnBatches, st.just(1), noises, samplings
             ),
             members,
         ),
