@@ -36,22 +36,12 @@ Bound = dominating_pair.Bound
 DominatingPair = dominating_pair.DominatingPair
 FloatArray = npt.NDArray[np.float64]
 
-_UNIT = floats.UNIT_ROUNDOFF
-# Certified, in units of rounding: of a shift; what is made of a mass and chances; of a
-# term of h, and of what is made of these.
-_SHIFT, _MASS, _TERMS = 8, 32, 64
-# Limits: members, and how far they move noise together. Others contribute nothing.
-MOST_MEMBERS, _LARGEST_SHIFT = 8, 24.0
-
-# Tuning, all of it.
-_RESOLUTION = lattice_law.Resolution(cells=32)
-_SMALLEST, _LARGEST_TAIL = 1e-280, 1e-9
-# λ is the best for a δ over the tail, at most.
-_DELTA_OVER_TAIL, _LEAST_EXPONENT, _SMALL_RATE = 1e16, 4.0, 1e-3
-_TOGETHER = 3  # More members in one step are too rare to look far.
-_SKETCH, _SKETCHED = 160, 7.0
-_RATES = np.geomspace(0.82, 1e-4, 46)  # λ over g.
-_LOG_TILTS = -6.0, 7.0
+# Certified, in units of rounding: what is made of a mass and chances; of a term of h,
+# and of what is made of these.
+_MASS, _TERMS = 32, 64
+# A limit: of more members the others contribute nothing.
+MOST_MEMBERS = 8
+DELTA_OVER_TAIL = 1e16  # Tuning: λ is the best for a δ so many times the tail, or more.
 
 
 def lower_pair(
@@ -61,7 +51,7 @@ def lower_pair(
 
     Args:
         allocation: The steps, none of which tells all.
-        members: How many leave, at least 1; of more than 8 only 8 contribute anything.
+        members: How many leave, at least 2; of more than 8 only 8 contribute anything.
         tail_mass: Probability of the rarest outputs that are looked at.
 
     Guarantees:
@@ -72,23 +62,24 @@ def lower_pair(
         docs/mathematics.md, "Groups under random allocation, from below".
     """
     furthest = max(each.shift for each in allocation.steps)
-    members = max(1, min(members, MOST_MEMBERS, int(_LARGEST_SHIFT / furthest)))
+    # Those who move noise further together than two can contribute nothing either.
+    together = int(2 * replaced_allocation.LARGEST_SHIFT / furthest)
+    members = min(members, MOST_MEMBERS, together)
     unit = max(each.chance for each in allocation.steps)
     scale = math.factorial(members) * unit**members
-    # Of one member the sum of the ratios is all: its logarithms for a small λ.
-    rate = members / 2 if members > 1 else _SMALL_RATE
-    if members > 1 and len(allocation.steps) == 1:
-        exponent = -math.log(tail_mass * _DELTA_OVER_TAIL)
+    rate = members / 2
+    if len(allocation.steps) == 1:
         (steps,) = allocation.steps
-        rate, _ = rate_and_tilt(
-            steps, allocation.silent, members, max(exponent, _LEAST_EXPONENT)
-        )
+        exponent = max(-math.log(tail_mass * DELTA_OVER_TAIL), 4.0)
+        rate, _ = rate_and_tilt(steps, allocation.silent, members, exponent)
     parts = [
         (functools.partial(_atoms, each, members, unit, rate, tail_mass), each.count)
         for each in allocation.steps
     ]
-    tail = min(max(tail_mass / scale, _SMALLEST), _LARGEST_TAIL)
-    law = law_sums.sum_of(parts, Bound.LOWER, _RESOLUTION, tail, both=False)
+    # Of masses over the scale; more than a little is never cut off.
+    tail = min(tail_mass / scale, 1e-9)
+    resolution = replaced_allocation.RESOLUTION
+    law = law_sums.sum_of(parts, Bound.LOWER, resolution, tail, both=False)
     silent = [
         (allocation.silent / unit) ** j / math.factorial(j) for j in range(members + 1)
     ]
@@ -97,7 +88,7 @@ def lower_pair(
     kept = (p > floats.SMALLEST_MASS) & (q > floats.SMALLEST_MASS)
     p, q = p[kept], q[kept]
     order = np.argsort(p / q, kind="stable")
-    error = law.error + (_MASS + 4 * members) * _UNIT
+    error = law.error + (_MASS + 4 * members) * floats.UNIT_ROUNDOFF
     return DominatingPair(
         (p / q)[order],
         q[order],
@@ -125,10 +116,10 @@ def _atoms(
         rate: λ.
         tail_mass: What may be beyond the cells.
     """
-    shift = steps.shift * (1 - _SHIFT * _UNIT)
-    deviations = -float(special.ndtri(max(tail_mass / steps.count, _SMALLEST)))
+    shift = steps.shift * (1 - replaced_allocation.SHIFT * floats.UNIT_ROUNDOFF)
+    deviations = -float(special.ndtri(tail_mass / steps.count))
     low = max(-deviations, members * shift - normal_cells.FURTHEST)
-    high = min(_TOGETHER * shift + deviations, normal_cells.FURTHEST)
+    high = min(members * shift + deviations, normal_cells.FURTHEST)
     cells = normal_cells.NormalCells.of(
         [j * shift for j in range(members + 1)], low, high
     )
@@ -139,9 +130,9 @@ def _atoms(
     return lattice_law.Atoms(
         lattice_law.Axis.RATIO,
         Bound.LOWER,
-        values + rate * steps.chance,
+        values,
         factors[:, np.newaxis] * cells.masses,
-        error=cells.error + (_MASS + members) * _UNIT,
+        error=cells.error + (_MASS + members) * floats.UNIT_ROUNDOFF,
         rounding=cells.error,
         degrees=tuple(range(members + 1)),
     )
@@ -158,12 +149,12 @@ def rate_and_tilt(
         members: g.
         exponent: −ln δ, about.
     """
-    highest = min(_SKETCHED + _TOGETHER * steps.shift, normal_cells.FURTHEST)
-    ends = np.linspace(-_SKETCHED, highest, _SKETCH)
+    # A sketch of the noise, in which more than three members are rarely in one step.
+    ends = np.linspace(-7.0, min(7.0 + 3 * steps.shift, normal_cells.FURTHEST), 160)
     weights = np.exp(-(ends**2) / 2)
     weights /= weights.sum()
     before = -1.0, math.log(members), 0.0
-    for rate in (members * _RATES).tolist():
+    for rate in (members * np.geomspace(0.82, 1e-4, 46)).tolist():
         first, variances, _ = counted(ends, steps, rate)
         # The derivative of L by ln λ is the mean of the count.
         means = np.gradient(first, ends) / steps.shift
@@ -199,7 +190,7 @@ def _tilt_for_mean(
         _, tilted = joint_allocation.tilted(weights, (1 + math.exp(log_tilt)) * first)
         return sums.dot(tilted, means) - goal
 
-    low, high = _LOG_TILTS
+    low, high = -6.0, 7.0
     if excess(high) < 0:
         return None
     if excess(low) >= 0:
@@ -241,6 +232,6 @@ def counted(
     mean = (counts * weights).sum(axis=0) / total
     variances = ((counts - mean) ** 2 * weights).sum(axis=0) / total
     size = float((np.abs(counts * log_rate) + factorials + counts * shift * top).max())
-    off = (_TERMS + 8 * size + 4 * counts.size) * _UNIT
+    off = (_TERMS + 8 * size + 4 * counts.size) * floats.UNIT_ROUNDOFF
     values = largest + np.log(total) - rate * steps.chance
     return np.maximum.accumulate(values), variances * (1 - off), off

@@ -25,8 +25,6 @@ second, and its expectation is over the law of the outputs without members: what
 adds may be split with its mean kept, on a plane lattice.
 """
 
-from collections.abc import Callable
-from collections.abc import Sequence
 import dataclasses
 import math
 
@@ -44,32 +42,19 @@ from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import sums
 from dp_accounting_ext.pairs import normal_cells
 
-Bound = dominating_pair.Bound
 DominatingPair = dominating_pair.DominatingPair
 FloatArray = npt.NDArray[np.float64]
-Cells = bound_cells.Cells
+Steps = replaced_allocation.Steps
 
-_UNIT = floats.UNIT_ROUNDOFF
-# Certified, in units of rounding: of an exponential, and of a unit of its exponent; of
-# a shift.
-_EXPONENTIAL, _OF_EXPONENT, _SHIFT = 24, 4, 8
 # A limit: terms of h, so many of them, fit a float.
 _LARGEST_LOG = 600.0
-_MOST_MASS = bound_cells.MOST_MASS
 
-# Tuning, all of it.
+# Tuning: −ln δ at which the bound is accurate, and beyond it what is looked at nowhere.
 _EXPONENTS = (0.5, 2.0, 4.0, 6.5, 9.0, 11.5, 14.0, 16.5, 19.0, 23.0, 27.0)
-# Exponents beyond that of an answer: of what is looked at nowhere, and from where
-# squares need not be told apart.
-_RARE, _UNUSUAL = 7.0, 3.0
-_RARE_BELOW = 1e-6  # The chance of noise of any step so low that it is one cell.
-_SKETCH = 160
-_EARLIER = 1.5  # An exponent, by which the best λ is that of a larger δ.
-_TILTS = np.geomspace(0.05, 40.0, 48)
-_WIDEST, _STEEPEST_ROW = 3.0, 50.0
-_HALVINGS = 40
-_TAILS_OF_DELTA = 1e10  # Questions are of δ so many times the tail, or more.
-_HOPELESS = 3.0  # Over what is known.
+_RARE = 7.0
+# Tuning: an exponent, by which the best λ is that of a larger δ.
+_EARLIER = 1.5
+_WIDEST, _STEEPEST_ROW = 3.0, 50.0  # Tuning: as those of `k_out_of_t`.
 
 
 def upper_pair(
@@ -94,42 +79,22 @@ def upper_pair(
     Source:
         docs/mathematics.md, "Groups under random allocation, from above".
     """
-    exponents = k_out_of_t.exponents_up_to(_EXPONENTS, tail_mass * _TAILS_OF_DELTA)
-    noises = {each: _Noise.of(allocation, members, each) for each in exponents}
-    # The one from where Z is near one on, the other from where it is far.
-    found = _while_less(known, _by_moments, list(noises.items()), _HOPELESS)
-    rest = list(noises.items())[::-1]
-    known = bound_cells.least([known], found)
-    return bound_cells.least([known], _while_less(known, _by_counts, rest, 1.0))
-
-
-def _while_less(
-    known: DominatingPair,
-    bound: "Callable[[_Noise, float], Cells | None]",
-    noises: Sequence[tuple[float, "_Noise"]],
-    hopeless: float,
-) -> list[Cells]:
-    """Returns bounds for one δ after another while they are less than what is known.
-
-    Args:
-        known: An upper bound.
-        bound: From a step's noise and −ln δ to a bound.
-        noises: What it is asked for, in order.
-        hopeless: How much more than what is known ends it, once any was less.
-    """
-    found: list[Cells] = []
-    for exponent, noise in noises:
-        cells = bound(noise, exponent)
-        if cells is None:
-            continue
+    (steps,) = allocation.steps
+    shift = steps.shift * (1 + replaced_allocation.SHIFT * floats.UNIT_ROUNDOFF)
+    steps = dataclasses.replace(steps, shift=shift)
+    # Of a δ a million times rarer than any that is asked for, at most.
+    rarest = 1e-6 * allocated_group.DELTA_OVER_TAIL * tail_mass
+    exponents = k_out_of_t.exponents_up_to(_EXPONENTS, rarest)
+    found = []
+    for exponent in exponents:
+        noise = _Noise.of(steps, allocation.silent, members, exponent)
         goal = math.exp(-exponent)
         epsilon = known.epsilon(goal, dominating_pair.Direction.REMOVE)
-        excess = cells.about(min(epsilon, floats.LARGEST_LOSS)) / goal
-        if excess < 1:
-            found.append(cells)
-        elif found and excess > hopeless:
-            break
-    return found
+        for cells in _by_moments(noise, exponent), _by_counts(noise, exponent):
+            # What says no more there makes the places coarser that are compared.
+            if cells and cells.about(min(epsilon, floats.LARGEST_LOSS)) < goal:
+                found.append(cells)
+    return bound_cells.least([known], found)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,74 +102,51 @@ class _Noise:
     """The noise of one step, in cells.
 
     Attributes:
-        steps: The steps, shifts rounded up.
+        steps: The steps.
         silent: The chance that a member is in no step.
-        members: How many members there are.
+        members: How many members there are, g.
         cells: Masses of N(0, 1) and N(s, 1).
-        usual: What noise exceeds with a chance that is small beside δ.
-        below: The mass of N(0, 1) below all cells.
         lost: With the members, the chance that any step's noise is above them.
     """
 
-    steps: replaced_allocation.Steps
+    steps: Steps
     silent: float
     members: int
     cells: normal_cells.NormalCells
-    usual: float
-    below: float
     lost: float
 
     @classmethod
-    def of(
-        cls, allocation: replaced_allocation.Allocation, members: int, exponent: float
-    ) -> "_Noise":
+    def of(cls, steps: Steps, silent: float, members: int, exponent: float) -> "_Noise":
         """Returns cells for −ln δ."""
-        (steps,) = allocation.steps
-        shift = steps.shift * (1 + _SHIFT * _UNIT)
-        steps = dataclasses.replace(steps, shift=shift)
-        rate = min(floats.raised(steps.chance), 1.0)
         others = np.arange(members + 1.0)
-        chances = special.binom(members, others) * rate**others
-
-        def above(high: float) -> float:
-            # Of j members or more in a step: the most that any number has above.
-            tails = special.ndtr(others * shift - high)
-            return floats.raised(steps.count * sums.dot(chances, tails))
-
-        def highest(log_mass: float) -> float:
-            ends = 0.0, normal_cells.FURTHEST
-            for _ in range(_HALVINGS):
-                middle = sum(ends) / 2
-                rare = above(middle) <= math.exp(log_mass)
-                ends = (ends[0], middle) if rare else (middle, ends[1])
-            return ends[1]
-
-        low = float(special.ndtri(_RARE_BELOW / steps.count))
-        high = highest(-exponent - _RARE)
-        return cls(
-            steps,
-            allocation.silent,
-            members,
-            normal_cells.NormalCells.of((0.0, shift), low, high),
-            highest(-exponent - _UNUSUAL),
-            floats.raised(float(special.ndtr(low))),
-            above(high),
-        )
+        rate = min(floats.raised(steps.chance), 1.0)
+        # Of j members or more in a step: the most that any number has above.
+        chances = steps.count * special.binom(members, others) * rate**others
+        share = math.exp(-exponent - _RARE) / others.size
+        with np.errstate(divide="ignore"):
+            tails = special.ndtri(np.minimum(share / chances, 1.0))
+        high = min(float((others * steps.shift - tails).max()), normal_cells.FURTHEST)
+        low = float(special.ndtri(replaced_allocation.RARE / steps.count))
+        cells = normal_cells.NormalCells.of((0.0, steps.shift), low, high)
+        lost = sums.dot(chances, special.ndtr(others * steps.shift - high))
+        return cls(steps, silent, members, cells, floats.raised(lost))
 
     def at_ends(self, share: FloatArray) -> FloatArray:
         """Returns (n + 1,) masses of N(0, 1) at the cells' ends.
 
+        What is below all cells is at the first end.
+
         Args:
             share: (n,) shares of cells that go to their upper ends.
         """
-        share = np.clip(share * (1 + 8 * _UNIT), 0.0, 1.0)
+        share = np.clip(share * (1 + 1e-9), 0.0, 1.0)
         masses = np.append(self.cells.masses[0] * (1 - share), 0.0)
         masses[1:] += self.cells.masses[0] * share
-        masses[0] += self.below
+        masses[0] += floats.raised(float(special.ndtr(self.cells.ends[0])))
         return masses
 
 
-def _by_moments(noise: _Noise, exponent: float) -> Cells | None:
+def _by_moments(noise: _Noise, exponent: float) -> bound_cells.Cells | None:
     """Returns the bound by S and A², accurate about one δ.
 
     Args:
@@ -215,19 +157,28 @@ def _by_moments(noise: _Noise, exponent: float) -> Cells | None:
     exponents = steps.shift * noise.cells.ends - steps.shift**2 / 2
     if steps.chance * math.exp(min(exponents[-1], _LARGEST_LOG)) > _LARGEST_LOG:
         return None
-    off = _EXPONENTIAL + 2 * _OF_EXPONENT * (np.abs(exponents) + steps.shift**2)
-    first = steps.chance * np.exp(exponents) * (1 + off * _UNIT)
+    off = replaced_allocation.EXPONENTIAL + 2 * 4 * (np.abs(exponents) + steps.shift**2)
+    first = steps.chance * np.exp(exponents) * (1 + off * floats.UNIT_ROUNDOFF)
     # The point of a cell is above a line between those of its ends, but for a bit.
     curved = -math.expm1(-(steps.shift**2))
     widths = np.pad(np.diff(first), 1, mode="edge")
     bits = np.maximum(widths[1:], widths[:-1]) ** 2 / 4
-    second = curved * np.maximum(first**2 * (1 - 8 * off * _UNIT) - bits, 0.0)
+    second = curved * np.maximum(
+        first**2 * (1 - 8 * off * floats.UNIT_ROUNDOFF) - bits, 0.0
+    )
     # What is below all cells is at the first end.
     second[0] = 0.0
     base, moved = noise.cells.masses
-    mean = steps.chance * moved / base * (1 + 4 * noise.cells.error + 16 * _UNIT)
+    mean = (
+        steps.chance
+        * moved
+        / base
+        * (1 + 4 * noise.cells.error + 16 * floats.UNIT_ROUNDOFF)
+    )
     share = (mean - first[:-1]) / np.diff(first)
-    largest = steps.chance * math.exp(steps.shift * noise.usual - steps.shift**2 / 2)
+    largest = steps.chance * math.exp(
+        steps.shift * noise.cells.ends[-1] - steps.shift**2 / 2
+    )
     usual = steps.count * steps.chance**2 * math.expm1(steps.shift**2)
     window = _window(
         (first, second),
@@ -238,22 +189,24 @@ def _by_moments(noise: _Noise, exponent: float) -> Cells | None:
     )
     if window is None or noise.silent + window.rows[-1] <= 0:
         return None
-    total = (noise.silent + window.rows)[:, np.newaxis] * (1 + 8 * _UNIT)
-    root = np.sqrt(window.columns) * (1 - 8 * _UNIT)
+    total = (noise.silent + window.rows)[:, np.newaxis] * (1 + 8 * floats.UNIT_ROUNDOFF)
+    root = np.sqrt(window.columns) * (1 - 8 * floats.UNIT_ROUNDOFF)
     apart = total - root
     inside = apart > 0
-    apart = apart + 8 * _UNIT * np.abs(total)
+    apart = apart + 8 * floats.UNIT_ROUNDOFF * np.abs(total)
     with np.errstate(divide="ignore", invalid="ignore"):
         losses = (g - 1) * np.log(apart) + np.log(total + (g - 1) * root)
     losses = losses[inside]
     with np.errstate(over="ignore"):
-        masses = np.minimum(window.masses[inside] * np.exp(losses), _MOST_MASS)
+        masses = np.minimum(
+            window.masses[inside] * np.exp(losses), bound_cells.MOST_MASS
+        )
     lowest, last = (noise.silent + float(window.rows[end]) for end in (0, -1))
     is_cut = window.is_tilted and lowest > 0
     # Beyond the last row (S / last)^g is at most e^{g (S − last) / last}.
     lost = window.mass_above(g / last) * floats.exponential(g * math.log(last) + 1e-9)
-    error = (16 * g + 64) * _UNIT
-    return Cells(
+    error = (16 * g + 64) * floats.UNIT_ROUNDOFF
+    return bound_cells.Cells(
         losses=losses,
         masses=masses,
         sink=floats.raised(noise.lost + lost),
@@ -297,13 +250,13 @@ def _window(
 
 def _tilt_of_moments(noise: _Noise, first: FloatArray, exponent: float) -> float:
     """Returns the tilt of S for some −ln δ."""
-    steps, some = noise.steps, slice(None, None, len(first) // _SKETCH)
+    steps, some = noise.steps, slice(None, None, len(first) // 160)
     weights = np.exp(-(noise.cells.ends[some] ** 2) / 2)
     weights /= weights.sum()
     places = first[some] - sums.dot(weights, first[some])
     deviation = math.sqrt(sums.dot(weights, places**2) * steps.count)
     found = 0.0
-    for tilt in (_TILTS / deviation).tolist():
+    for tilt in (np.geomspace(0.05, 40.0, 48) / deviation).tolist():
         log, tilted = joint_allocation.tilted(weights, tilt * places)
         mean = steps.count * sums.dot(tilted, places)
         apart = (places - mean / steps.count) ** 2
@@ -315,7 +268,7 @@ def _tilt_of_moments(noise: _Noise, first: FloatArray, exponent: float) -> float
     return found
 
 
-def _by_counts(noise: _Noise, exponent: float) -> Cells | None:
+def _by_counts(noise: _Noise, exponent: float) -> bound_cells.Cells | None:
     """Returns the bound by L and V for one λ, accurate about one δ.
 
     Args:
@@ -339,7 +292,7 @@ def _by_counts(noise: _Noise, exponent: float) -> Cells | None:
     second[[0, -1]] = 0.0
     # Where noise is below zero its density grows, and its mean is above the middle.
     share = 0.5 + np.maximum(-ends[:-1], 0.0) * width / 12
-    masses = noise.at_ends(share * (1 + 1e-9)) * np.exp(first)
+    masses = noise.at_ends(share) * np.exp(first)
     window = _window((first, np.maximum(second, 0.0)), masses, steps.count, tilt)
     if window is None:
         return None
@@ -349,10 +302,10 @@ def _by_counts(noise: _Noise, exponent: float) -> Cells | None:
         log_chance,
         log_mass=-exponent - _RARE,
         is_of_p=False,
-        added=rate * noise.silent * (1 - 8 * _UNIT),
+        added=rate * noise.silent * (1 - 8 * floats.UNIT_ROUNDOFF),
     )
     if found is None:
         return None
-    rounding = steps.count * off + 64 * (1 + rate) * _UNIT
+    rounding = steps.count * off + 64 * (1 + rate) * floats.UNIT_ROUNDOFF
     error = steps.count * (noise.cells.error + off)
     return found.with_more(noise.lost, error, rounding)

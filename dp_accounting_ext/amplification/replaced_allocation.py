@@ -50,25 +50,18 @@ _UNIT = floats.UNIT_ROUNDOFF
 LARGEST_SHIFT = 12.0
 # Certified, in units of rounding: of an exponential, beside its exponent; of a
 # threshold, a sum of a few products; of a shift, and of a chance.
-_EXPONENTIAL, _THRESHOLD, _SHIFT, _CHANCE = 24, 64, 8, 16
-_FURTHEST = normal_cells.FURTHEST
+EXPONENTIAL, _THRESHOLD, SHIFT, _CHANCE = 24, 64, 8, 16
 
-# Of rows: masses, and the sums of one variable and of another.
-_TWO_MEANS = (0, 1, 3)
-
-# Tuning, all of it.
-_SMALLEST = 1e-280  # Of a tail.
-# Cells in a scale, of S with little variance and with much: then losses are large.
-_NARROW, _WIDE, _MUCH = 40, 16, 0.5
-_RARE = 1e-6  # The chance of any step's noise that is looked at no closer.
+# Tuning: cells in a scale of S − κ S′.
+RESOLUTION = lattice_law.Resolution(cells=32)
+# Tuning: the chance of any step's noise that is looked at no closer.
+RARE = 1e-6
+# Tuning: the m that are tried, over the mean of S′.
 _MEANS = np.array([[0.001, 0.01, 0.03, 0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1]]).T
-# Losses at which the profile is known: about the middle, and relatively.
-_NEAR, _MIDDLE, _STEP = 0.05, 8.0, 0.006
-# How far both sides may be apart, relatively to ε, and how many κ_j there are at most.
-_APART, _MOST, _MOST_WIDE = 4e-4, 24, 48
-_FIRST = np.array([0.0, 0.06, 0.25, 1.0])  # Over the largest loss.
-_USUAL = -14.0  # The logarithm of a δ.
-_SEEN = 1e4  # Over what may be lost: less of a profile may be loose.
+# Tuning: κ at which the profile is known, how far both sides may be apart there,
+# relatively to ε, and how many κ_j there are at most.
+_PLACES, _APART, _MOST = 2048, 4e-4, 48
+_USUAL = -14.0  # Tuning: the logarithm of a δ.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,12 +108,13 @@ def upper_pair(allocation: Allocation, *, tail_mass: float) -> DominatingPair:
     Source:
         docs/mathematics.md, "A replaced record under random allocation".
     """
-    grid = _Grid.of(allocation, tail_mass)
-    known = grid.refined(lambda kappa: _Above(allocation, kappa, tail_mass), _least)
-    values = _least(known, grid.kappas)
-    values = np.minimum(values + floats.raised(allocation.telling), 1.0)
-    pair = profile_pairs.symmetric(grid.kappas, values)
-    return _with_errors(pair)
+    losses = _losses_of(allocation, tail_mass)
+    known = _refined(
+        losses, lambda kappa: _Above(allocation, kappa, tail_mass), _least, tail_mass
+    )
+    kappas = np.exp(losses)
+    values = _least(known, kappas) + floats.raised(allocation.telling)
+    return _with_errors(profile_pairs.symmetric(kappas, np.minimum(values, 1.0)))
 
 
 def lower_pair(allocation: Allocation, *, tail_mass: float) -> DominatingPair:
@@ -134,9 +128,11 @@ def lower_pair(allocation: Allocation, *, tail_mass: float) -> DominatingPair:
         H(P‖Q) and H(Q‖P) of the result are at most those of the old record at s_i and
         the new one at −s_i, at every κ ≥ 0.
     """
-    grid = _Grid.of(allocation, tail_mass)
-    known = grid.refined(lambda kappa: _Below(allocation, kappa, tail_mass), _largest)
-    tests = _best_tests(known, grid.kappas)
+    losses = _losses_of(allocation, tail_mass)
+    known = _refined(
+        losses, lambda kappa: _Below(allocation, kappa, tail_mass), _largest, tail_mass
+    )
+    tests = _best_tests(known, np.exp(losses))
     return _with_errors(profile_pairs.symmetric_below(tests, allocation.telling))
 
 
@@ -157,9 +153,11 @@ def _ends(steps: Steps, total: int, tail_mass: float) -> tuple[float, float]:
         total: How many there are of all kinds.
         tail_mass: What P may have above.
     """
-    low = float(special.ndtri(_RARE / total))
-    high = steps.shift - float(special.ndtri(max(tail_mass / total, _SMALLEST)))
-    return max(low, steps.shift - _FURTHEST), min(high, _FURTHEST - steps.shift)
+    low = float(special.ndtri(RARE / total))
+    high = steps.shift - float(special.ndtri(tail_mass / total))
+    return max(low, steps.shift - normal_cells.FURTHEST), min(
+        high, normal_cells.FURTHEST - steps.shift
+    )
 
 
 class _Above:
@@ -297,12 +295,12 @@ def _atoms(
             np.array([base, weight * q, weight * p]),
             error=noise.error,
             rounding=noise.error,
-            degrees=_TWO_MEANS,
+            degrees=(0, 1, 3),
         )
     exponents = shift * noise.ends
     old, new = np.exp(exponents - shift**2 / 2), np.exp(-exponents - shift**2 / 2)
     terms = old / kappa - new
-    off = (_EXPONENTIAL + 4 * (np.abs(exponents) + shift**2)) * _UNIT
+    off = (EXPONENTIAL + 4 * (np.abs(exponents) + shift**2)) * _UNIT
     off = off * (old / kappa + new)
     mean = (p / kappa - q + 3 * noise.error * (p / kappa + q)) / base
     # Where ends meet but for rounding all goes to the higher.
@@ -334,21 +332,14 @@ def _sum_of(
     parts = []
     for steps in allocation.steps:
         sign = 1 if bound is Bound.UPPER else -1
-        shift = steps.shift * (1 + sign * _SHIFT * _UNIT)
+        shift = steps.shift * (1 + sign * SHIFT * _UNIT)
         low, high = _ends(steps, number, tail_mass)
         noise = normal_cells.NormalCells.of((0.0, -shift, shift), low, high)
         chance = steps.chance / unit
         make = functools.partial(_atoms, noise, shift, kappa, chance, bound)
         parts.append((make, steps.count))
-    cells = _NARROW if is_narrow(allocation) else _WIDE
-    tail = max(tail_mass / (unit * kappa), _SMALLEST)
-    resolution = lattice_law.Resolution(cells)
-    return law_sums.sum_of(parts, bound, resolution, tail, both=False)
-
-
-def is_narrow(allocation: Allocation) -> bool:
-    """Tells whether S has so little variance that a few κ_j say all."""
-    return _variance(allocation) < _MUCH
+    tail = max(tail_mass / (unit * kappa), floats.SMALLEST_MASS)
+    return law_sums.sum_of(parts, bound, RESOLUTION, tail, both=False)
 
 
 def _variance(allocation: Allocation) -> float:
@@ -362,82 +353,63 @@ def _variance(allocation: Allocation) -> float:
 Known = TypeVar("Known", _Above, _Below)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Grid:
-    """Some thousand κ ≥ 1 at which a profile is known.
+def _losses_of(allocation: Allocation, tail_mass: float) -> FloatArray:
+    """Returns (n,) losses from 0 to where the profile has hardly any mass."""
+    deviations = -float(special.ndtri(tail_mass))
+    highest = 0.0
+    for steps in allocation.steps:
+        one = steps.shift * (deviations + steps.shift / 2) + math.log(steps.chance)
+        alone = float(np.logaddexp(0.0, one)) + 2
+        furthest = 2 * steps.shift * (deviations + steps.shift)
+        highest = max(highest, min(alone, furthest))
+    highest = min(highest, floats.LARGEST_LOSS)
+    # That of S, and of the loss if it is small.
+    deviation = math.sqrt(min(_variance(allocation), 1.0))
+    lowest = min(deviation / 16, highest / 100)
+    return np.append(0.0, np.geomspace(lowest, highest, _PLACES))
 
-    Attributes:
-        losses: (n,) their logarithms, increasing from 0.
-        seen: Where the profile is less it may be loose.
-        most: Sums that may be made.
+
+def _refined(
+    losses: FloatArray,
+    sum_at: Callable[[float], Known],
+    bound: Callable[[Sequence[Known], FloatArray], FloatArray],
+    tail_mass: float,
+) -> list[Known]:
+    """Returns sums for a few κ_j, by which a profile is known between them.
+
+    An interval is halved as long as what its middle's own sum says is far from what the
+    sums at its ends said; halves are taken for twice as near.
+
+    Args:
+        losses: (n,) increasing from 0, at which the profile is known.
+        sum_at: From κ_j to its sum.
+        bound: From sums and (n,) κ to (n,) bounds.
+        tail_mass: Where the profile is less it may be loose.
     """
-
-    losses: FloatArray
-    seen: float
-    most: int
-
-    @property
-    def kappas(self) -> FloatArray:
-        """The (n,) κ."""
-        kappas: FloatArray = np.exp(self.losses)
-        return kappas
-
-    @classmethod
-    def of(cls, allocation: Allocation, tail_mass: float) -> "_Grid":
-        """Returns losses from 0 to where the profile has hardly any mass."""
-        deviations = -float(special.ndtri(max(tail_mass, _SMALLEST)))
-        highest = 0.0
-        for steps in allocation.steps:
-            one = steps.shift * (deviations + steps.shift / 2) + math.log(steps.chance)
-            alone = float(np.logaddexp(0.0, one)) + 2
-            furthest = 2 * steps.shift * (deviations + steps.shift)
-            highest = max(highest, min(alone, furthest))
-        highest = min(highest, floats.LARGEST_LOSS)
-        width = math.sqrt(2 * min(_variance(allocation), 1.0))
-        middle = min(_MIDDLE * width, highest / 2)
-        near = np.linspace(0.0, middle, math.ceil(_MIDDLE / _NEAR) + 1)
-        number = math.ceil(math.log(highest / middle) / _STEP)
-        far = np.geomspace(middle, highest, number + 1)[1:]
-        most = _MOST if is_narrow(allocation) else _MOST_WIDE
-        return cls(np.append(near, far), _SEEN * tail_mass, most)
-
-    def refined(
-        self,
-        sum_at: Callable[[float], Known],
-        bound: Callable[[Sequence[Known], FloatArray], FloatArray],
-    ) -> list[Known]:
-        """Returns sums for a few κ_j, by which the profile is known between them.
-
-        An interval is halved as long as what its middle's own sum says is far from
-        what the sums at its ends said; halves are taken for twice as near.
-
-        Args:
-            sum_at: From κ_j to its sum.
-            bound: From sums and (n,) κ to (n,) bounds.
-        """
-        places = np.searchsorted(self.losses, _FIRST * self.losses[-1]).tolist()
-        known = {place: sum_at(float(self.kappas[place])) for place in places}
-        waiting = [(math.inf, x, y) for x, y in itertools.pairwise(places)]
-        while waiting and len(known) < self.most:
-            waiting.sort()
-            apart, low, high = waiting.pop()
-            half = (self.losses[low] + self.losses[high]) / 2
-            middle = int(np.searchsorted(self.losses, half))
-            if apart <= _APART:
-                break
-            if middle in (low, high):
-                continue
-            here = self.kappas[middle : middle + 1]
-            before = float(bound([known[low], known[high]], here)[0])
-            known[middle] = sum_at(float(here[0]))
-            first, after = known[low].value(), known[middle].value()
-            rest = math.inf
-            if min(before, after) > 0:
-                fall = math.log(first / after) / (half - self.losses[low]) * half
-                rest = abs(math.log(before / after)) / (1 + fall) / 2
-                # Far out fewer questions end.
-                rest /= max(1.0, math.log(after) / _USUAL) ** 2
-            waiting.append((rest, low, middle))
-            if after > self.seen:
-                waiting.append((rest, middle, high))
-        return [known[place] for place in sorted(known)]
+    first = losses[-1] * np.array([0.0, 1 / 16, 1 / 4, 1.0])
+    places = np.searchsorted(losses, first).tolist()
+    known = {place: sum_at(math.exp(losses[place])) for place in places}
+    waiting = [(math.inf, x, y) for x, y in itertools.pairwise(places)]
+    while waiting and len(known) < _MOST:
+        waiting.sort()
+        apart, low, high = waiting.pop()
+        half = (losses[low] + losses[high]) / 2
+        middle = int(np.searchsorted(losses, half))
+        if apart <= _APART:
+            break
+        if middle in (low, high):
+            continue
+        kappa = math.exp(losses[middle])
+        before = float(bound([known[low], known[high]], np.array([kappa]))[0])
+        known[middle] = sum_at(kappa)
+        start, after = known[low].value(), known[middle].value()
+        rest = math.inf
+        if min(before, after) > 0:
+            fall = math.log(start / after) / (half - losses[low]) * half
+            rest = abs(math.log(before / after)) / (1 + fall) / 2
+            # Far out fewer questions end.
+            rest /= max(1.0, math.log(after) / _USUAL) ** 2
+        waiting.append((rest, low, middle))
+        if after > tail_mass:
+            waiting.append((rest, middle, high))
+    return [known[place] for place in sorted(known)]

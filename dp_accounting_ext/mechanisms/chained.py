@@ -10,6 +10,7 @@ from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.pairs import chained_pairs
+from dp_accounting_ext.pairs import gaussian_mixture
 
 Bound = dominating_pair.Bound
 DirectedPairs = dominating_pair.DirectedPairs
@@ -19,7 +20,6 @@ Mechanism = interface.Mechanism
 # the square of the tail until what is left of it is no more than this many times the
 # tail that was asked for, until that no longer helps, or no float holds a smaller one.
 _MOST_GROWN = 100.0
-_SMALLEST_TAIL_MASS = 1e-280
 
 
 def chain(inner: Mechanism, removed: int, inserted: int) -> Mechanism:
@@ -140,10 +140,10 @@ def _in_a_row(
         grown = max(chained.remove.infinity_mass, chained.add.zero_mass)
         if grown <= _MOST_GROWN * tail_mass or known >= before:
             return chained
-        if finer <= _SMALLEST_TAIL_MASS:
+        if finer <= gaussian_mixture.SMALLEST_TAIL_MASS:
             return chained
         before = known
-        finer = max(finer**2, _SMALLEST_TAIL_MASS)
+        finer = max(finer**2, gaussian_mixture.SMALLEST_TAIL_MASS)
 
 
 def _joined(steps: list[tuple[DirectedPairs, int]]) -> DirectedPairs:

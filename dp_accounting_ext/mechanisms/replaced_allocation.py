@@ -65,8 +65,6 @@ def replaced(mechanism: Mechanism) -> Mechanism:
     if allocation is None:
         return chain
     exact = ReplacedAllocation(allocation)
-    if replaced_allocation.is_narrow(allocation):
-        return exact
     # Its profile may be loose between the places where it is known.
     return known_bounds.Between(exact, exact, chain)
 

@@ -48,15 +48,9 @@ Shifts = shifts.Shifts
 _BINOMIAL_ERROR = 1e-9
 # What is less likely is left out: losses are asked for no δ as small.
 _LEAST_CHANCE = 1e-290
-# Tuning: with room for more members than this one law of these is above all.
-_MOST_ROOM = 4
-# Certified: a complement that is larger has no error to speak of.
-_LEAST_REST = 0.1
 # Tuning: cells of what tells of the others, in standard deviations of the noise, and
 # how far they go beyond the sizes that matter. With more noise these tell nothing.
 _CELL, _BEYOND, _MOST_NOISE = 0.5, 3.0, 20.0
-# Tuning: a cell that is rarer is left out of a lower bound.
-_RARE_CELL = 1e-16
 # Certified: beyond so many standard deviations there is no noise.
 _NOISE_ENDS = 12.0
 
@@ -100,25 +94,6 @@ class Sampling:
 
     def _mass(self, number: int, size: int) -> float:
         return float(stats.binom.pmf(number, self.dataset_size - size, self.rate))
-
-    def most_of_members(self, size: int, room: int) -> Shifts:
-        """Returns a law that members in a batch do not exceed, with room for more.
-
-        With room for j > room members the weights of the binomial law are those of up
-        to j, times full = Pr[s ≥ B] / Pr[s = B] at j. That j or so many more are there
-        is at most full times as likely as in the binomial law, and that x ≤ room are
-        by at most (full - 1) times the chance of more than room.
-        """
-        drawn = sampled_members.poisson(size, self.rate)
-        of_all = stats.binom(self.dataset_size, self.rate)
-        once = float(of_all.pmf(self.batch_size))
-        raised = 1 + 3 * _BINOMIAL_ERROR
-        full = float(of_all.sf(self.batch_size - 1)) / once * raised if once else 0.0
-        found = [(i, w * full if i > room else w) for i, w in drawn if i]
-        rest = 1 - math.fsum(weight for _, weight in found)
-        if not once or rest < _LEAST_REST:
-            return ((float(size), 1.0),)
-        return ((0.0, rest), *found)
 
     def fewer(self, size: int, least: int) -> Shifts:
         """Returns the chances of fewer than least ≤ B − K others, and of members."""
@@ -223,18 +198,11 @@ class GroupedTruncated(groups.Grouped):
         size, most = self.group_size, self.sampling.batch_size
         least = max(most - size, 0)
         told = [self.sampling.fewer(size, least)]
-        together = 0.0
         for number, chances in self.sampling.chances(size, least):
+            # What fills the batch is no less likely than it is, given the others.
+            raised = 1 + 3 * _BINOMIAL_ERROR
             room = most - number
-            if room <= _MOST_ROOM:
-                # What fills the batch is no less likely than it is, given the others.
-                raised = 1 + 3 * _BINOMIAL_ERROR
-                law = [(i, c * raised if i == room else c) for i, c in chances]
-                told.append(tuple(law))
-            else:
-                together += math.fsum(chance for _, chance in chances)
-        law_of_rest = self.sampling.most_of_members(size, _MOST_ROOM)
-        told.append(tuple((i, weight * together) for i, weight in law_of_rest))
+            told.append(tuple((i, c * raised if i == room else c) for i, c in chances))
         return self._drawn(told, removed, inserted)
 
     def _told_by_noise(self, removed: int, inserted: int) -> Mechanism:
@@ -242,7 +210,8 @@ class GroupedTruncated(groups.Grouped):
         size, most = self.group_size, self.sampling.batch_size
         noise, reach, edges = self.noise_multiplier, 0.0, np.zeros(0)
         if 0 < noise <= _MOST_NOISE:
-            last = min(size, _MOST_ROOM) / noise + _BEYOND
+            # Those for whom there is little room tell the most.
+            last = min(size, 4) / noise + _BEYOND
             edges = noise * np.arange(-_BEYOND, last + _CELL, _CELL)
             reach = float(edges[-1]) + _NOISE_ENDS * noise
         least = max(most - size - math.ceil(reach), 0)
@@ -254,7 +223,7 @@ class GroupedTruncated(groups.Grouped):
         for i, chance in self.sampling.fewer(size, least):
             cells[-1, int(i)] += chance
         cells[:, 1:] *= 1 - 3 * _BINOMIAL_ERROR
-        laws: list[list[float]] = cells[cells.sum(axis=1) > _RARE_CELL].tolist()
+        laws: list[list[float]] = cells.tolist()
         told = [tuple((float(i), c) for i, c in enumerate(law) if c) for law in laws]
         return self._drawn(told, removed, inserted)
 

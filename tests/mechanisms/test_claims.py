@@ -180,9 +180,7 @@ def around(inner):
         st.builds(batches.replaced_draws, noises, hits),
         st.builds(
             split_of,
-            st.builds(
-                groups.GroupedOnBatches, st.just(1), noises, samplings
-            ),
+            st.builds(groups.GroupedOnBatches, st.just(1), noises, samplings),
             members,
         ),
         st.builds(
