@@ -45,7 +45,6 @@ Bound = dominating_pair.Bound
 DominatingPair = dominating_pair.DominatingPair
 FloatArray = npt.NDArray[np.float64]
 
-_UNIT = floats.UNIT_ROUNDOFF
 # A limit: further shifts have outputs that do not fit a float.
 LARGEST_SHIFT = 12.0
 # Certified, in units of rounding: of an exponential, beside its exponent; of a
@@ -140,8 +139,8 @@ def _with_errors(pair: DominatingPair) -> DominatingPair:
     """Returns the pair with the errors of chances, which either law has."""
     return dataclasses.replace(
         pair,
-        mass_error=pair.mass_error + _CHANCE * _UNIT,
-        ratio_error=pair.ratio_error + 2 * _CHANCE * _UNIT,
+        mass_error=pair.mass_error + _CHANCE * floats.UNIT_ROUNDOFF,
+        ratio_error=pair.ratio_error + 2 * _CHANCE * floats.UNIT_ROUNDOFF,
     )
 
 
@@ -178,7 +177,7 @@ class _Above:
         self._nodes = law.values + law.shift * np.abs(law.values)
         self._masses = law.masses[0]
         self._over, self._under = law.over, law.under
-        terms = 2 * (law.values.size + 16) * _UNIT
+        terms = 2 * (law.values.size + 16) * floats.UNIT_ROUNDOFF
         self._factor = unit * kappa * math.exp(law.error + terms)
 
     def value(self) -> float:
@@ -197,7 +196,7 @@ class _Above:
         moved = self._mean * _MEANS * (self.kappa - kappas) / self.kappa
         silent = self._silent * (self.kappa - 1) / self.kappa
         places = silent - moved
-        places -= _THRESHOLD * _UNIT * (self._silent + np.abs(moved))
+        places -= _THRESHOLD * floats.UNIT_ROUNDOFF * (self._silent + np.abs(moved))
         found = profile_pairs.values_at(places, self._nodes, self._masses, self._over)
         # What was lost has no more than its positive part, and the threshold.
         found += self._under * np.maximum(-places, 0.0)
@@ -219,7 +218,9 @@ def _least(known: Sequence[_Above], kappas: FloatArray) -> FloatArray:
         both = (two.kappa - kappas[here]) / width * one.values(kappas[here])
         both += (kappas[here] - one.kappa) / width * two.values(kappas[here])
         # Either share, and what is made of it, is relatively off by a few roundings.
-        found[here] = np.minimum(found[here], both.min(axis=0) * (1 + 32 * _UNIT))
+        found[here] = np.minimum(
+            found[here], both.min(axis=0) * (1 + 32 * floats.UNIT_ROUNDOFF)
+        )
     decreasing: FloatArray = np.minimum.accumulate(found)
     return decreasing
 
@@ -240,7 +241,7 @@ class _Below:
         q = unit * q + allocation.silent * masses
         order = np.argsort(-p / q, kind="stable")
         self._ratios = (p / q)[order]
-        error = law.error + 2 * (masses.size + 16) * _UNIT
+        error = law.error + 2 * (masses.size + 16) * floats.UNIT_ROUNDOFF
         self._p = np.append(0.0, np.cumsum(p[order])) * math.exp(-error)
         self._q = np.append(0.0, np.cumsum(q[order])) * math.exp(error)
 
@@ -300,14 +301,14 @@ def _atoms(
     exponents = shift * noise.ends
     old, new = np.exp(exponents - shift**2 / 2), np.exp(-exponents - shift**2 / 2)
     terms = old / kappa - new
-    off = (EXPONENTIAL + 4 * (np.abs(exponents) + shift**2)) * _UNIT
+    off = (EXPONENTIAL + 4 * (np.abs(exponents) + shift**2)) * floats.UNIT_ROUNDOFF
     off = off * (old / kappa + new)
     mean = (p / kappa - q + 3 * noise.error * (p / kappa + q)) / base
     # Where ends meet but for rounding all goes to the higher.
     width = np.diff(terms) - off[1:] - off[:-1]
     share = np.ones_like(mean)
     np.divide(mean - terms[:-1] + off[:-1], width, out=share, where=width > 0)
-    share = np.clip(share * (1 + 8 * _UNIT), 0.0, 1.0)
+    share = np.clip(share * (1 + 8 * floats.UNIT_ROUNDOFF), 0.0, 1.0)
     masses = np.append(base * (1 - share), 0.0)
     masses[1:] += base * share
     masses[0] += float(special.ndtr(noise.ends[0])) * (1 + 1e-9)
@@ -332,7 +333,7 @@ def _sum_of(
     parts = []
     for steps in allocation.steps:
         sign = 1 if bound is Bound.UPPER else -1
-        shift = steps.shift * (1 + sign * SHIFT * _UNIT)
+        shift = steps.shift * (1 + sign * SHIFT * floats.UNIT_ROUNDOFF)
         low, high = _ends(steps, number, tail_mass)
         noise = normal_cells.NormalCells.of((0.0, -shift, shift), low, high)
         chance = steps.chance / unit
