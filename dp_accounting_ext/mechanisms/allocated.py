@@ -10,7 +10,7 @@ import numpy as np
 from dp_accounting_ext.amplification import random_allocation
 from dp_accounting_ext.amplification.k_of_t import allocation_by_sum
 from dp_accounting_ext.amplification.k_of_t import bound_cells
-from dp_accounting_ext.amplification.k_of_t import few_out_of_t
+from dp_accounting_ext.amplification.k_of_t import two_out_of_t
 from dp_accounting_ext.amplification.k_of_t import k_out_of_t
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
@@ -29,13 +29,6 @@ Mechanism = interface.Mechanism
 
 # Certified: a sum of positive terms, each a few products and sums of its own.
 _ROUNDING = 16 * dominating_pair.UNIT_ROUNDOFF
-
-# Tuning.
-# Draws, and steps for each, from which blocks of 2 draws gain nothing and take up to a
-# second. (30 of 1000 steps, σ = 0.7, 3; 205 of 10,000, 1.42; 20 of 4000, 1: the same to
-# five digits. Ten runs of 100 of 1000, σ = 2, need them: 0.28 % wide, and 0.44 %.)
-_MANY_DRAWS, _MANY_STEPS = 20, 30
-_UNEVEN = 0.05  # Of what a block of one draw may differ from the others' share.
 
 
 def allocate(inner: Mechanism, num_selected: int, num_steps: int) -> Mechanism:
@@ -67,9 +60,7 @@ class RandomAllocation(Mechanism):
                 )
             )
         if bound is Bound.UPPER:
-            designs: list[Mechanism] = [self.blocks()]
-            if not self._has_many_draws():
-                designs.append(self.in_few())
+            designs = self.blocks(), self.in_twos()
             known = [design.pairs(bound, tail_mass) for design in designs]
             remove = k_out_of_t.upper_pair(
                 step.remove,
@@ -124,11 +115,6 @@ class RandomAllocation(Mechanism):
             total += count * known
         return interface.Divergences(total.max(axis=0) * (1 + _ROUNDING))
 
-    def _has_many_draws(self) -> bool:
-        """Tells whether the theorem is less than blocks of a few draws."""
-        share = self.num_steps / self.num_selected
-        return self.num_selected >= _MANY_DRAWS and share >= _MANY_STEPS
-
     def other_parts(self, bound: Bound) -> Mapping[Mechanism, int]:
         """Returns the blocks, which dominate one run when composed."""
         if bound is Bound.LOWER or self.num_selected == 1:
@@ -174,54 +160,30 @@ class RandomAllocation(Mechanism):
             )
         )
 
-    def in_few(self) -> Mechanism:
-        """Returns allocations of a few draws whose composition dominates one run.
+    def in_twos(self) -> compositions.Composed:
+        """Returns allocations of two draws whose composition dominates one run.
 
-        Of 3 draws that is itself. Else as blocks, of 2 draws out of about 2 t / k
-        steps, and one of one draw where k is odd; of 3 out of 4 and of 2 out of 3
-        where that leaves no more steps out. It is dominated by the composition of
-        blocks, but for what computing it costs.
+        As blocks, of 2 draws out of about 2 t / k steps, and one of one draw where k is
+        odd. It is dominated by the composition of blocks, but for what computing it
+        costs.
         """
-        if self.num_selected == few_out_of_t.MOST_DRAWS:
-            return FewOutOfSteps(self.inner, self.num_selected, self.num_steps, True)
-        left_out = self.num_steps - self.num_selected
-        if 3 * left_out <= self.num_steps:
-            return self._leaving_out(left_out)
-        twos = self.num_selected // 2
-        alone = self._alone() if self.num_selected % 2 else 0
+        twos, is_odd = divmod(self.num_selected, 2)
+        alone = round(self.num_steps / self.num_selected) if is_odd else 0
         size, longer = divmod(self.num_steps - alone, twos)
         counts = {size: twos - longer, size + 1: longer}
-        drawn = {steps: number for steps, number in counts.items() if number}
         items: list[tuple[Mechanism, int]] = [
             (
-                allocate(self.inner, 2, 2)
-                if steps == 2
-                else FewOutOfSteps(self.inner, 2, steps, twos == 1),
+                TwoOutOfSteps(self.inner, steps)
+                if steps > 2
+                else allocate(self.inner, 2, 2),
                 number,
             )
-            for steps, number in drawn.items()
+            for steps, number in counts.items()
+            if number
         ]
-        if alone:
+        if is_odd:
             items.append((allocate(self.inner, 1, alone), 1))
         return compositions.Composed(tuple(items))
-
-    def _leaving_out(self, number: int) -> Mechanism:
-        """Returns blocks of 4 and 3 steps, of which each leaves one out."""
-        fours = min(number, self.num_steps - 3 * number)
-        sure = self.num_steps - 3 * number - fours
-        items = (
-            (FewOutOfSteps(self.inner, 3, 4, False), fours),
-            (FewOutOfSteps(self.inner, 2, 3, False), number - fours),
-            (self.inner, sure),
-        )
-        return compositions.Composed(tuple(item for item in items if item[1]))
-
-    def _alone(self) -> int:
-        """Returns about t / k, the steps of the block of one draw."""
-        twos, share = self.num_selected // 2, self.num_steps / self.num_selected
-        # So many that the others have one size, if that is not too far away.
-        alone = self.num_steps - twos * round((self.num_steps - share) / twos)
-        return alone if abs(alone - share) <= _UNEVEN * share else round(share)
 
     def claims(self) -> interface.Claims:
         all_of_them = interface.claims_of({self.inner: self.num_selected})
@@ -231,33 +193,24 @@ class RandomAllocation(Mechanism):
 
 
 @dataclasses.dataclass(frozen=True)
-class FewOutOfSteps(Mechanism):
-    """2- or 3-out-of-t allocation, as bounded by means of groups of steps.
+class TwoOutOfSteps(Mechanism):
+    """2-out-of-t allocation, as bounded by means of groups of steps.
 
     Attributes:
         inner: One step.
-        num_selected: k, 2 or 3.
-        num_steps: t > k.
-        alone: Whether it is a mechanism's bound without others composed with it.
+        num_steps: t > 2.
     """
 
     inner: Mechanism
-    num_selected: int
     num_steps: int
-    alone: bool
 
     def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
         if bound is Bound.LOWER:
             return DirectedPairs.same(dominating_pair.trivial_pair(bound))
         step = _pairs_of_step(self.inner, bound, tail_mass, self.num_steps)
-        effort = few_out_of_t.ALONE if self.alone else few_out_of_t.TOGETHER
         return step.map(
-            lambda pair: few_out_of_t.few_out_of_t(
-                pair,
-                self.num_selected,
-                self.num_steps,
-                tail_mass=tail_mass,
-                effort=effort,
+            lambda pair: two_out_of_t.two_out_of_t(
+                pair, self.num_steps, tail_mass=tail_mass
             )
         )
 

@@ -17,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 
 from dp_accounting_ext.amplification.k_of_t import bound_cells
-from dp_accounting_ext.amplification.k_of_t import few_out_of_t
 from dp_accounting_ext.amplification.k_of_t import joint_allocation
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
@@ -32,8 +31,6 @@ FloatArray = npt.NDArray[np.float64]
 # losses below the mean, for many runs: 10 of 5 of 391 steps, σ = 0.55 and δ = 1e-5, are
 # at 21.93 without them, 21.86 with them.
 _EXPONENTS = (-3.0, -0.5, 0.0, 0.5, 1.5, 3.0, 5.5, 9.0, 14.0, 19.0, 27.0)
-# Of 2 and 3 draws `few_out_of_t` is nearly always less.
-_EXPONENTS_OF_FEW = (0.0, 3.0, 9.0, 14.0, 27.0)
 _FURTHER = 1.5  # Beyond the last one, quotient of neighbours.
 _SPARE = 6.0  # Of a tail's exponent.
 _WIDEST = 3.0  # Of a tilted law's window, over one without a tilt.
@@ -75,9 +72,7 @@ def upper_pair(
         return bound_cells.least(known)
     sketch = steps.sketch
     cells = []
-    few = num_selected <= few_out_of_t.MOST_DRAWS
-    exponents = exponents_up_to(_EXPONENTS_OF_FEW if few else _EXPONENTS, tail_mass)
-    for exponent in exponents:
+    for exponent in exponents_up_to(_EXPONENTS, tail_mass):
         tilt = math.copysign(sketch.tilt(abs(exponent)), exponent)
         rate = min(sketch.rate(tilt), joint_allocation.HIGHEST_RATE)
         # Below the mean too the whole law is looked at: nothing is below its window.
