@@ -54,7 +54,6 @@ _EXPONENTS = (0.5, 2.0, 4.0, 6.5, 9.0, 11.5, 14.0, 16.5, 19.0, 23.0, 27.0)
 _RARE = 7.0
 # Tuning: an exponent, by which the best λ is that of a larger δ.
 _EARLIER = 1.5
-_WIDEST, _STEEPEST_ROW = 3.0, 50.0  # Tuning: as those of `k_out_of_t`.
 
 
 def upper_pair(
@@ -90,11 +89,11 @@ def upper_pair(
         noise = _Noise.of(steps, allocation.silent, members, exponent)
         goal = math.exp(-exponent)
         epsilon = known.epsilon(goal, dominating_pair.Direction.REMOVE)
-        for cells in _by_moments(noise, exponent), _by_counts(noise, exponent):
+        for pair in _by_moments(noise, exponent), _by_counts(noise, exponent):
             # What says no more there makes the places coarser that are compared.
-            if cells and cells.about(min(epsilon, floats.LARGEST_LOSS)) < goal:
-                found.append(cells)
-    return bound_cells.least([known], found)
+            if pair and pair.delta(epsilon, dominating_pair.Direction.REMOVE) < goal:
+                found.append(pair)
+    return bound_cells.least([known, *found])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -146,7 +145,7 @@ class _Noise:
         return masses
 
 
-def _by_moments(noise: _Noise, exponent: float) -> bound_cells.Cells | None:
+def _by_moments(noise: _Noise, exponent: float) -> DominatingPair | None:
     """Returns the bound by S and A², accurate about one δ.
 
     Args:
@@ -198,21 +197,19 @@ def _by_moments(noise: _Noise, exponent: float) -> bound_cells.Cells | None:
         losses = (g - 1) * np.log(apart) + np.log(total + (g - 1) * root)
     losses = losses[inside]
     with np.errstate(over="ignore"):
-        masses = np.minimum(
-            window.masses[inside] * np.exp(losses), bound_cells.MOST_MASS
-        )
+        masses = window.masses[inside] * np.exp(losses)
     lowest, last = (noise.silent + float(window.rows[end]) for end in (0, -1))
     is_cut = window.is_tilted and lowest > 0
     # Beyond the last row (S / last)^g is at most e^{g (S − last) / last}.
     lost = window.mass_above(g / last) * floats.exponential(g * math.log(last) + 1e-9)
     error = (16 * g + 64) * floats.UNIT_ROUNDOFF
-    return bound_cells.Cells(
-        losses=losses,
-        masses=masses,
+    return bound_cells.pair_of(
+        losses,
+        masses,
+        below=g * math.log(lowest) + 2 * error if is_cut else -math.inf,
         sink=floats.raised(noise.lost + lost),
         mass_error=window.mass_error + steps.count * noise.cells.error + error,
         ratio_error=error,
-        valid_from=g * math.log(lowest) + 2 * error if is_cut else -math.inf,
     )
 
 
@@ -234,18 +231,13 @@ def _window(
         most: What the second sum is told apart up to, where the mean of the first one
             is kept; if that of its exponential is, it is chosen here.
     """
-    anchor = joint_allocation.eased(
-        sums_of_step, [(count, masses)], rate=1.0, tilt=tilt, widest=_WIDEST
-    )
-    grid = joint_allocation.Grid.of([anchor], count, finer=1 if most else 2)
+    grid = joint_allocation.Grid.of(sums_of_step, [(masses, count)], tilt)
     if most:
         width = most / grid.columns
         grid = dataclasses.replace(grid, column_step=width, is_even=True)
-    is_steep = anchor.tilt * grid.coarse_step > _STEEPEST_ROW
-    if is_steep or not grid.holds(*sums_of_step, count):
+    if not grid.holds(sums_of_step, count):
         return None
-    factor = grid.factor(*sums_of_step, masses, count)
-    return joint_allocation.Window(grid, [factor], anchor)
+    return joint_allocation.Window(grid, [grid.factor(sums_of_step, masses, count)])
 
 
 def _tilt_of_moments(noise: _Noise, first: FloatArray, exponent: float) -> float:
@@ -268,7 +260,7 @@ def _tilt_of_moments(noise: _Noise, first: FloatArray, exponent: float) -> float
     return found
 
 
-def _by_counts(noise: _Noise, exponent: float) -> bound_cells.Cells | None:
+def _by_counts(noise: _Noise, exponent: float) -> DominatingPair | None:
     """Returns the bound by L and V for one λ, accurate about one δ.
 
     Args:
@@ -297,15 +289,13 @@ def _by_counts(noise: _Noise, exponent: float) -> bound_cells.Cells | None:
     if window is None:
         return None
     log_chance = allocated_group.log_chance(g, rate)
-    found = bound_cells.by_counts(
+    return bound_cells.by_counts(
         window,
         log_chance,
         log_mass=-exponent - _RARE,
         is_of_p=False,
         added=rate * noise.silent * (1 - 8 * floats.UNIT_ROUNDOFF),
+        lost=noise.lost,
+        mass_error=steps.count * (noise.cells.error + off),
+        ratio_error=steps.count * off + 64 * (1 + rate) * floats.UNIT_ROUNDOFF,
     )
-    if found is None:
-        return None
-    rounding = steps.count * off + 64 * (1 + rate) * floats.UNIT_ROUNDOFF
-    error = steps.count * (noise.cells.error + off)
-    return found.with_more(noise.lost, error, rounding)

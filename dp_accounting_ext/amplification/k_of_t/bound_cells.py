@@ -6,7 +6,6 @@ which is the other sum.
 """
 
 from collections.abc import Sequence
-import dataclasses
 import math
 
 import numpy as np
@@ -29,12 +28,11 @@ CONCAVE_FROM = 0.8
 STEEPEST = 1.2001
 _BESSEL_ERROR = 64.0  # Of a logarithm of e^{−V} I₀(V), in units of rounding.
 _NODE_ERROR = 1e-12  # Of a loss up to 700 nats, and of its place among the nodes.
-# Certified: more than any probability, and a great many of it fit a float.
-MOST_MASS = 1e290
+# Certified: smaller losses are raised to it, and no mass need be more than its inverse,
+# which is far more than a probability; their quotients fit a float.
+_LEAST_LOSS = -300.0
 
-# Tuning.
-_MOST_NODES = 24_000
-_NODES = 3072  # In the narrowest window.
+_NODES = 2048  # Tuning: of each bound.
 
 
 def log_reciprocal(variance: FloatArray) -> FloatArray:
@@ -53,37 +51,51 @@ def log_reciprocal(variance: FloatArray) -> FloatArray:
     return found
 
 
-@dataclasses.dataclass(frozen=True)
-class Cells:
-    """A bound in cells: masses under P, and the logarithm of the ratio of each.
+def pair_of(
+    losses: FloatArray,
+    masses: FloatArray,
+    *,
+    below: float,
+    sink: float,
+    mass_error: float,
+    ratio_error: float,
+) -> DominatingPair:
+    """Returns the upper pair, where a record is removed, of a bound in cells.
 
-    Valid for ln κ from `valid_from` on, whatever lies below.
+    Args:
+        losses: (n,) logarithms of the cells' ratios.
+        masses: (n,) their masses under P.
+        below: No ratio has a larger logarithm of what is in none of the cells, nor in
+            the sink; −inf if that is nothing.
+        sink: P's mass of what may be anything.
+        mass_error: Bound on the relative error of a mass,
+        ratio_error: and of a ratio.
     """
-
-    losses: FloatArray
-    masses: FloatArray
-    sink: float
-    mass_error: float
-    ratio_error: float
-    valid_from: float
-
-    def with_more(self, lost: float, mass_error: float, ratio_error: float) -> "Cells":
-        """Returns the cells with more mass in the sink, and more errors."""
-        return dataclasses.replace(
-            self,
-            sink=floats.raised(self.sink + lost),
-            mass_error=self.mass_error + mass_error,
-            ratio_error=self.ratio_error + ratio_error,
-            valid_from=self.valid_from + 2 * ratio_error,
-        )
-
-    def about(self, loss: float) -> float:
-        """Returns about what the bound is at ln κ, which certifies nothing."""
-        if loss < self.valid_from:
-            return 1.0
-        above = self.losses > loss
-        shares = -np.expm1(loss - self.losses[above])
-        return self.sink + float((self.masses[above] * shares).sum())
+    losses = np.maximum(losses, _LEAST_LOSS)
+    beyond = losses > floats.LARGEST_LOSS
+    if below > floats.LARGEST_LOSS or beyond.all():
+        return dominating_pair.trivial_pair(Bound.UPPER)
+    sink += float(masses[beyond].sum())
+    losses, masses = losses[~beyond], masses[~beyond]
+    masses = np.minimum(masses, math.exp(-_LEAST_LOSS))
+    known = np.append(losses, max(below, _LEAST_LOSS))
+    low = float(known.min())
+    step = max(float(known.max()) - low, 1e-9) / _NODES
+    places, shares = plane.shares((losses - low) / step, step)
+    found = sums.gather_quickly(places.ravel(), (shares * masses).ravel())
+    if below > -math.inf:
+        # It may have all of P's mass.
+        found[math.ceil((known[-1] - low) / step)] += 1.0
+    ratios = np.exp(low + step * np.arange(found.size))
+    return DominatingPair(
+        ratios,
+        found / ratios,
+        infinity_mass=floats.raised(sink),
+        zero_mass=0.0,
+        bound=Bound.UPPER,
+        mass_error=mass_error + places.size * floats.UNIT_ROUNDOFF,
+        ratio_error=ratio_error + _NODE_ERROR,
+    )
 
 
 def by_counts(
@@ -93,7 +105,10 @@ def by_counts(
     log_mass: float,
     is_of_p: bool,
     added: float = 0.0,
-) -> Cells | None:
+    lost: float = 0.0,
+    mass_error: float = 0.0,
+    ratio_error: float = 0.0,
+) -> DominatingPair | None:
     """Returns the bound e^L e^{−V} I₀(V) / chance of a ratio, or nothing.
 
     Args:
@@ -102,94 +117,45 @@ def by_counts(
         log_mass: That of what may go to the sink beside, of outputs with a small V.
         is_of_p: Whether the window's law is P's; else it is Q's, times e^L.
         added: What V has besides.
+        lost: P's mass of outputs that are none of the window's.
+        mass_error: What masses err by besides,
+        ratio_error: and L.
     """
     log_chances = log_reciprocal(window.columns + added) + log_chance
     if not is_of_p and log_chances.min() < -floats.LARGEST_EXPONENT:
         return None
     log_weights = np.zeros_like(log_chances) if is_of_p else -log_chances
     log_largest = float(log_weights[0])
-    lost, valid_from = window.mass_above(), -math.inf
+    lost_here, below = window.mass_above(), -math.inf
+    largest = float(np.abs(window.rows[[0, -1]]).max()) + abs(log_chance) + 16
+    error = (_BESSEL_ERROR + 8 * largest) * floats.UNIT_ROUNDOFF
     if window.is_tilted:
         # Of what is below the window nothing is known, but that V is hardly small.
         log_mass -= log_largest
-        lost += math.exp(log_mass)
+        lost_here += math.exp(log_mass)
         floor = np.array([window.floor(log_mass) + added])
         least_chance = float(log_reciprocal(floor)[0]) + log_chance
-        valid_from = float(window.rows[0]) - least_chance
-    largest = float(np.abs(window.rows[[0, -1]]).max()) + abs(log_chance) + 16
-    error = (_BESSEL_ERROR + 8 * largest) * floats.UNIT_ROUNDOFF
+        below = float(window.rows[0]) - least_chance + 2 * error
     with np.errstate(over="ignore"):
         masses = window.masses * np.exp(log_weights)
-    return Cells(
-        losses=(window.rows[:, np.newaxis] - log_chances).ravel(),
-        masses=np.minimum(masses, MOST_MASS).ravel(),
-        sink=floats.raised(lost * floats.exponential(log_largest)),
-        mass_error=window.mass_error + error,
-        ratio_error=error,
-        valid_from=valid_from + 2 * error,
+    return pair_of(
+        (window.rows[:, np.newaxis] - log_chances).ravel(),
+        masses.ravel(),
+        below=below,
+        sink=lost + floats.raised(lost_here * floats.exponential(log_largest)),
+        mass_error=mass_error + window.mass_error + error,
+        ratio_error=ratio_error + error,
     )
 
 
-def least(
-    known: Sequence[DominatingPair], cells: Sequence[Cells] = ()
-) -> DominatingPair:
-    """Returns the pair of the least profile of upper pairs, and of cells.
+def least(known: Sequence[DominatingPair]) -> DominatingPair:
+    """Returns the pair of the least profile of upper pairs.
 
     Of H(P‖Q): a bound where records are removed, and for duals where they are added.
     """
-    # Where every finite ratio left the floats, a pair tells no more than its sink.
-    finite = [pair for pair in known if pair.ratios.size]
-    if not cells and (len(known) == 1 or not finite):
-        return min(known, key=lambda pair: pair.infinity_mass)
-    nodes = _nodes(finite, cells)
-    places = np.exp(nodes)
-    values = np.ones(nodes.size)
+    places = np.unique(np.concatenate([pair.ratios for pair in known]))
+    values = np.ones(places.size)
     for pair in known:
         np.minimum(values, profile_pairs.values(pair, places), out=values)
-    for each in cells:
-        np.minimum(values, _profile(each, nodes), out=values)
-    if not (values < 1).any():
-        return known[0]
     # What is less than a float is not zero.
     return profile_pairs.pair_above(places, np.maximum(values, profile_pairs.SMALLEST))
-
-
-def _nodes(known: Sequence[DominatingPair], cells: Sequence[Cells]) -> FloatArray:
-    """Returns (n,) evenly spaced losses at which profiles are compared."""
-    low = min([-1.0, *(float(np.log(pair.ratios[0])) for pair in known)])
-    highs = [float(np.log(pair.ratios[-1])) for pair in known]
-    high = max([0.0, *highs, *(float(each.losses.max()) for each in cells)])
-    high, low = (
-        min(high, floats.LARGEST_LOSS),
-        max(low, -floats.LARGEST_LOSS),
-    )
-    widths = [float(np.ptp(each.losses)) for each in cells]
-    step = min(widths, default=0.0) / _NODES
-    step = max(step, (high - low) / _MOST_NODES)
-    first, last = math.floor(low / step), math.ceil(high / step)
-    nodes: FloatArray = step * np.arange(first, last + 1, dtype=np.float64)
-    return nodes
-
-
-def _profile(cells: Cells, nodes: FloatArray) -> FloatArray:
-    """Returns a cells' profile at (n,) nodes, one where it is not known."""
-    step = float(nodes[1] - nodes[0])
-    positions = (cells.losses - nodes[0]) / step
-    beyond = positions > nodes.size - 1
-    sink = cells.sink + float(cells.masses[beyond].sum())
-    kept = ~beyond & (positions > -1)
-    places, shares = plane.shares(positions[kept], step)
-    masses = sums.gather_quickly(
-        places.ravel() + 1, (shares * cells.masses[kept]).ravel(), nodes.size + 2
-    )[1 : nodes.size + 1]
-    mass_error = cells.mass_error + places.size * floats.UNIT_ROUNDOFF
-    ratios = np.exp(nodes)
-    shift, factor = dominating_pair.allowance(
-        Bound.UPPER, nodes.size, mass_error, cells.ratio_error + _NODE_ERROR
-    )
-    values = profile_pairs.values_at(ratios, ratios, masses / ratios, sink)
-    above = np.cumsum(masses[::-1])[::-1]
-    # Moving all ratios up by the error adds less than the error times the mass above.
-    values = factor * (values - shift * above)
-    values[nodes < cells.valid_from] = 1.0
-    return np.minimum(values, 1.0)

@@ -7,7 +7,6 @@ a plane lattice, whatever the set of steps.
 """
 
 from collections.abc import Callable
-from collections.abc import Sequence
 import dataclasses
 import functools
 import math
@@ -23,25 +22,21 @@ from dp_accounting_ext.kernel import sums
 
 FloatArray = npt.NDArray[np.float64]
 IndexArray = npt.NDArray[np.int64]
+# Masses of one step's outputs, and how many steps have this law.
+Laws = list[tuple[FloatArray, int]]
 
-# Tuning: speed and tightness only. With these the lattice costs some 5e-4 of ε.
-COARSE_ROWS = 1024
-_COLUMNS = 128  # Twice as many where cells are few: it moves ε by 1e-3 at k = 10.
-_MOST_CELLS = 1 << 21
-_ROWS_PER_ROOT = 256.0  # The rounding of t steps grows with the root of t.
-_FEWEST_ROWS, _MOST_ROWS = 1 << 11, 1 << 14
-_OUTSIDE = 16.0  # The exponent of what of a tilted law is out of the window.
-_CHANGES = np.geomspace(0.1, 100.0, 24)  # Of a tilt, over the deviation.
-_DEVIATIONS = 9.0  # Of V, above its mean.
-_SKETCH_SIZE = 256
-_FEWEST_DIGITS = 1e-300  # Certified: smaller floats may have few.
-LARGEST_INDEX = 2.0**52  # Certified: floats hold all integers up to it.
-# At its saddle point's tilt large ratios make a law wide: it is tilted less, at most so
-# many times, until its window is not too wide beside another.
-EASED, _MOST_EASED = 0.75, 12
-_MARGIN = 1.125  # The torus over the widest window: what folds does so far from both.
-_FLOOR_TILTS = np.geomspace(0.3, 300.0, 24)
-_LOWEST_RATE, HIGHEST_RATE = 1e-2, 0.98  # Of λ: over k / t, and at all.
+# Tuning: fine rows, coarse rows and columns. With these the lattice costs some 5e-4 of
+# ε, as the rounding of t steps grows with the root of t, up to 4000 steps.
+_ROWS_PER_ROOT, _FEWEST_ROWS, _MOST_ROWS = 256.0, 1 << 11, 1 << 14
+_COARSE_ROWS, _MOST_COLUMNS, _MOST_CELLS = 1024, 256, 1 << 21
+# A window leaves out e^−16 of a tilted law at either end.
+_OUTSIDE = 16.0
+# A law is tilted so much less than to its saddle point, and less again while its window
+# is more than so many times as wide as without a tilt.
+EASED, _WIDEST = 0.75, 3.0
+HIGHEST_RATE = 0.98
+_STEEPEST_ROW = 50.0  # The tilt of a coarse row, whose fine rows have all to be floats.
+_LARGEST_INDEX = 2.0**52  # Certified: floats hold all integers up to it.
 
 
 def scores(ratios: FloatArray, rate: float) -> tuple[FloatArray, FloatArray]:
@@ -84,6 +79,12 @@ class Steps:
             masses = np.append(pair.zero_mass, masses)
         return cls(ratios, masses, ratios * masses, num_selected, num_steps)
 
+    @property
+    def laws(self) -> Laws:
+        """The steps with the record, k of them, and without it, t − k."""
+        others = self.num_steps - self.num_selected
+        return [(self.p_masses, self.num_selected), (self.masses, others)]
+
     def without_largest(self, mass: float) -> tuple["Steps", float]:
         """Returns the same without the rarest large ratios.
 
@@ -108,125 +109,72 @@ class Steps:
         return kept, floats.raised(lost)
 
     @functools.cached_property
-    def sketch(self) -> "Sketch":
-        """A few hundred ratios that stand for all."""
-        starts = np.unique(np.arange(_SKETCH_SIZE) * self.ratios.size // _SKETCH_SIZE)
+    def sketch(self) -> "Steps":
+        """A few hundred ratios that stand for all: what only chooses needs no more."""
+        starts = np.unique(np.linspace(0, self.ratios.size - 1, 256).astype(np.int64))
         masses = np.add.reduceat(self.masses, starts)
         p_masses = np.add.reduceat(self.p_masses, starts)
-        return Sketch(
-            p_masses / masses,
-            masses / masses.sum(),
-            p_masses / p_masses.sum(),
-            self.num_selected,
-            self.num_steps,
+        return dataclasses.replace(
+            self,
+            ratios=p_masses / masses,
+            masses=masses / masses.sum(),
+            p_masses=p_masses / p_masses.sum(),
         )
-
-
-@dataclasses.dataclass(frozen=True)
-class Anchor:
-    """Where a joint law is looked at: no bound depends on it.
-
-    Attributes:
-        rate: λ.
-        tilt: The tilt of P's law, per nat of L.
-        low: Lower end of the window of L.
-        high: Its upper end.
-        mean_variance: The mean of V.
-        spread: The standard deviation of V, at most.
-        changes: Changes of the tilt at which Chernoff's bounds at both ends are best.
-    """
-
-    rate: float
-    tilt: float
-    low: float
-    high: float
-    mean_variance: float
-    spread: float
-    changes: tuple[float, ...]
-
-
-class Sketch:
-    """The laws of one step in a few hundred atoms, for the choice of anchors."""
-
-    def __init__(
-        self,
-        ratios: FloatArray,
-        masses: FloatArray,
-        p_masses: FloatArray,
-        num_selected: int,
-        num_steps: int,
-    ) -> None:
-        self._ratios = ratios
-        self._laws = [
-            (num_selected, p_masses),
-            (num_steps - num_selected, masses),
-        ]
-        self._selected = num_selected
-        self._steps = num_steps
-
-    def _tilted(self, score: FloatArray, tilt: float) -> tuple[float, "Laws"]:
-        """Returns ln E e^{tilt · L} under P, and the tilted laws of the steps."""
-        return _tilted_laws(self._laws, tilt * score)
-
-    def exponent(self, rate: float, tilt: float) -> float:
-        """Returns Chernoff's exponent at the mean of the tilted L."""
-        score = scores(self._ratios, rate)[0]
-        cumulant, laws = self._tilted(score, tilt)
-        return tilt * sum(n * sums.dot(w, score) for n, w in laws) - cumulant
 
     def deviation(self, rate: float) -> float:
         """Returns the standard deviation of L under P."""
-        score = scores(self._ratios, rate)[0]
-        variance = 0.0
-        for count, masses in self._laws:
-            mean = sums.dot(masses, score)
-            variance += count * sums.dot(masses, (score - mean) ** 2)
-        return math.sqrt(variance)
+        score, _ = scores(self.ratios, rate)
+        return math.sqrt(_variance(self.laws, score))
 
     def rate(self, tilt: float) -> float:
         """Returns λ at which the mean of Σ q_i under the tilted law is k.
 
         There the bound on π(k) is nearly attained. The best λ is near it.
         """
-        even = self._selected / self._steps
-        low = math.log(even * _LOWEST_RATE)
-        high = math.log(min(2 * even, (HIGHEST_RATE + even) / 2))
+        even = self.num_selected / self.num_steps
 
         def excess(log_rate: float) -> float:
             rate = math.exp(log_rate)
-            score, _ = scores(self._ratios, rate)
-            posterior = rate * self._ratios / ((1 - rate) + rate * self._ratios)
-            _, laws = self._tilted(score, tilt)
-            return sum(n * sums.dot(w, posterior) for n, w in laws) - self._selected
+            score, _ = scores(self.ratios, rate)
+            posterior = rate * self.ratios / ((1 - rate) + rate * self.ratios)
+            _, laws = tilted_laws(self.laws, tilt * score)
+            return _mean(laws, posterior) - self.num_selected
 
-        return math.exp(_root(excess, low, high))
+        high = min(2 * even, (HIGHEST_RATE + even) / 2)
+        found = math.exp(_root(excess, math.log(even / 100), math.log(high)))
+        return min(found, HIGHEST_RATE)
 
-    def tilt(self, exponent: float, rate: float | None = None) -> float:
-        """Returns the tilt of an exponent, for a λ or with the λ that belongs to it."""
-        if exponent == 0:
+    def tilt(self, exponent: float) -> float:
+        """Returns the tilt, with the λ of it, at whose mean of L Chernoff's bound is.
+
+        Args:
+            exponent: −ln of the bound.
+        """
+        if not exponent:
             return 0.0
-        even = self._selected / self._steps
-        centre = math.log(math.sqrt(2 * exponent) / self.deviation(rate or even))
+        even = self.num_selected / self.num_steps
+        centre = math.log(math.sqrt(2 * exponent) / self.deviation(even))
 
         def excess(log_tilt: float) -> float:
             tilt = math.exp(log_tilt)
-            return self.exponent(rate or self.rate(tilt), tilt) - exponent
+            score, _ = scores(self.ratios, self.rate(tilt))
+            cumulant, laws = tilted_laws(self.laws, tilt * score)
+            return tilt * _mean(laws, score) - cumulant - exponent
 
         return math.exp(_root(excess, centre - 4, centre + 4))
 
-    def eased(self, rate: float, tilt: float, widest: float) -> Anchor:
-        """Returns a window that is not too wide, of a law tilted less if need be.
 
-        Args:
-            rate: λ.
-            tilt: The tilt, at most.
-            widest: Width of its window over that of the law without a tilt.
-        """
-        both = scores(self._ratios, rate)
-        return eased(both, self._laws, rate=rate, tilt=tilt, widest=widest)
+def _mean(laws: Laws, values: FloatArray) -> float:
+    """Returns the mean of a sum over steps."""
+    return sum(count * sums.dot(masses, values) for masses, count in laws)
 
 
-Laws = list[tuple[int, FloatArray]]
+def _variance(laws: Laws, values: FloatArray) -> float:
+    """Returns the variance of a sum over steps."""
+    return sum(
+        count * sums.dot(masses, (values - sums.dot(masses, values)) ** 2)
+        for masses, count in laws
+    )
 
 
 def tilted(masses: FloatArray, exponents: FloatArray) -> tuple[float, FloatArray]:
@@ -239,66 +187,10 @@ def tilted(masses: FloatArray, exponents: FloatArray) -> tuple[float, FloatArray
     return largest + math.log(whole), weights / whole
 
 
-def _tilted_laws(laws: Laws, exponents: FloatArray) -> tuple[float, Laws]:
-    """Returns the same of a sum over steps of several laws, with counts."""
-    found = [(count, *tilted(masses, exponents)) for count, masses in laws]
-    return sum(n * log for n, log, _ in found), [(n, w) for n, _, w in found]
-
-
-def eased(
-    sums_of_step: tuple[FloatArray, FloatArray],
-    laws: Laws,
-    *,
-    rate: float,
-    tilt: float,
-    widest: float,
-) -> Anchor:
-    """Returns a window that is not too wide, of a law tilted less if need be.
-
-    Args:
-        sums_of_step: (n,) what the outputs of a step add to L, and to V.
-        laws: (n,) masses of steps, with counts.
-        rate: λ.
-        tilt: The tilt, at most.
-        widest: Width of the window over that of the law without a tilt.
-    """
-    plain = _anchor(sums_of_step, laws, rate, 0.0)
-    found = _anchor(sums_of_step, laws, rate, tilt)
-    for _ in range(_MOST_EASED):
-        if found.high - found.low <= widest * (plain.high - plain.low):
-            break
-        tilt *= EASED
-        found = _anchor(sums_of_step, laws, rate, tilt)
-    return found
-
-
-def _anchor(
-    sums_of_step: tuple[FloatArray, FloatArray], laws: Laws, rate: float, tilt: float
-) -> Anchor:
-    """Returns the window of a tilted law."""
-    score, variances = sums_of_step
-    here, tilted_laws = _tilted_laws(laws, tilt * score)
-    square = 0.0
-    for count, weights in tilted_laws:
-        mean = sums.dot(weights, score)
-        square += count * sums.dot(weights, (score - mean) ** 2)
-    changes = _CHANGES / max(math.sqrt(square), 1e-12)
-    above, below = (
-        [_tilted_laws(laws, (tilt + sign * c) * score)[0] - here for c in changes]
-        for sign in (1, -1)
-    )
-    highs = (np.array(above) + _OUTSIDE) / changes
-    lows = -(np.array(below) + _OUTSIDE) / changes
-    best = int(np.argmin(highs)), int(np.argmax(lows))
-    return Anchor(
-        rate=rate,
-        tilt=tilt,
-        low=float(lows[best[1]]),
-        high=float(highs[best[0]]),
-        mean_variance=sum(n * sums.dot(w, variances) for n, w in tilted_laws),
-        spread=math.sqrt(sum(n * sums.dot(w, variances**2) for n, w in tilted_laws)),
-        changes=tuple(sorted({float(changes[index]) for index in best})),
-    )
+def tilted_laws(laws: Laws, exponents: FloatArray) -> tuple[float, Laws]:
+    """Returns the same of a sum over steps."""
+    found = [(*tilted(masses, exponents), count) for masses, count in laws]
+    return sum(n * log for log, _, n in found), [(w, n) for _, w, n in found]
 
 
 def _root(function: Callable[[float], float], low: float, high: float) -> float:
@@ -310,28 +202,14 @@ def _root(function: Callable[[float], float], low: float, high: float) -> float:
     return float(optimize.brentq(function, low, high, xtol=0.01))
 
 
-def num_rows(num_steps: int) -> int:
-    """Returns a number of fine rows for so many steps, a power of two."""
-    wanted = math.ceil(math.log2(_ROWS_PER_ROOT * math.sqrt(num_steps)))
-    return min(max(1 << wanted, _FEWEST_ROWS), _MOST_ROWS)
-
-
-def _width(anchor: Anchor, columns: int) -> float:
-    """Returns the width of columns that V and its rounding to them hardly exceed."""
-    mean = anchor.mean_variance
-    width = mean / columns
-    for _ in range(8):
-        spread = math.hypot(anchor.spread, math.sqrt(width * mean))
-        width = (mean + _DEVIATIONS * spread) / columns
-    return width
-
-
 @dataclasses.dataclass(frozen=True)
 class Grid:
-    """A plane lattice for L and V.
+    """A plane lattice for two sums, around where their law is that is tilted so much.
 
     Attributes:
-        rate: λ.
+        tilt: The tilt, per nat of the first sum,
+        changes: (2,) and positive changes of it, for Chernoff's bounds.
+        low: Lower end of the window of the first sum.
         row_step: Height of a fine row, in nats.
         column_step: Width of a column.
         rows: Fine rows on the torus.
@@ -341,7 +219,9 @@ class Grid:
             and not that of e^{−L}.
     """
 
-    rate: float
+    tilt: float
+    changes: FloatArray
+    low: float
     row_step: float
     column_step: float
     rows: int
@@ -350,48 +230,66 @@ class Grid:
     is_even: bool = False
 
     @classmethod
-    def of(cls, anchors: Sequence[Anchor], num_steps: int, *, finer: int = 1) -> "Grid":
-        """Returns a grid that goes round all windows of anchors with one λ.
+    def of(
+        cls,
+        sums_of_step: tuple[FloatArray, FloatArray],
+        laws: Laws,
+        tilt: float,
+    ) -> "Grid":
+        """Returns a grid whose window is not too wide, of a law tilted less if need be.
+
+        At its saddle point's tilt large terms make a law wide.
 
         Args:
-            anchors: At least one.
-            num_steps: Number of steps, t.
-            finer: How many times the columns there usually are, where cells are few.
+            sums_of_step: (n,) what the outputs of a step add to either sum.
+            laws: (n,) masses of steps, with counts.
+            tilt: The tilt, at most.
         """
-        rows = num_rows(num_steps)
-        widest = max(anchor.high - anchor.low for anchor in anchors)
-        step = _MARGIN * widest / rows
-        columns = min(_COLUMNS * finer, _MOST_CELLS // rows)
-        width = max(_width(anchor, columns) for anchor in anchors)
-        height = rows // COARSE_ROWS
-        return cls(anchors[0].rate, step, width, rows, columns, height)
+        first, second = sums_of_step
+        low, high, changes = _window(first, laws, 0.0)
+        widest = _WIDEST * (high - low)
+        low, high, changes = _window(first, laws, tilt)
+        while high - low > widest:
+            tilt *= EASED
+            low, high, changes = _window(first, laws, tilt)
+        wanted = _ROWS_PER_ROOT * math.sqrt(sum(count for _, count in laws))
+        rows = min(max(1 << math.ceil(math.log2(wanted)), _FEWEST_ROWS), _MOST_ROWS)
+        columns = min(_MOST_COLUMNS, _MOST_CELLS // rows)
+        _, here = tilted_laws(laws, tilt * first)
+        mean = _mean(here, second)
+        # What V and its rounding to columns hardly exceed.
+        spread = _mean(here, second**2) + 2 * mean**2 / columns
+        return cls(
+            tilt=tilt,
+            changes=changes,
+            low=low,
+            # What folds is so far from both ends.
+            row_step=1.125 * (high - low) / rows,
+            column_step=(mean + 9 * math.sqrt(spread)) / columns,
+            rows=rows,
+            columns=columns,
+            height=rows // _COARSE_ROWS,
+        )
 
     @property
     def coarse_step(self) -> float:
         """Height of a coarse row, in nats."""
         return self.row_step * self.height
 
-    def holds(self, first: FloatArray, second: FloatArray, count: int) -> bool:
-        """Tells whether all sums of so many have indices that floats hold exactly."""
-        if not min(self.row_step, self.column_step) > 0:
+    def holds(self, sums_of_step: tuple[FloatArray, FloatArray], count: int) -> bool:
+        """Tells whether floats hold all sums of so many, and rows' tilts."""
+        steps = self.row_step, self.column_step
+        if not min(steps) > 0 or self.tilt * self.coarse_step > _STEEPEST_ROW:
             return False
-        rows = float(np.abs(first).max()) / self.row_step
-        columns = float(second.max()) / self.column_step
-        return count * max(rows, columns) < LARGEST_INDEX
-
-    def factors(self, steps: Steps) -> list[plane.Factor]:
-        """Returns steps with the record, k of them, and without it, t − k."""
-        sums_of_step = scores(steps.ratios, self.rate)
-        others = steps.num_steps - steps.num_selected
-        return [
-            self.factor(*sums_of_step, steps.p_masses, steps.num_selected),
-            self.factor(*sums_of_step, steps.masses, others),
-        ]
+        indices = (
+            float(np.abs(each).max()) / step
+            for each, step in zip(sums_of_step, steps, strict=True)
+        )
+        return count * max(indices) < _LARGEST_INDEX
 
     def factor(
         self,
-        first: FloatArray,
-        second: FloatArray,
+        sums_of_step: tuple[FloatArray, FloatArray],
         masses: FloatArray,
         count: int,
     ) -> plane.Factor:
@@ -399,17 +297,18 @@ class Grid:
 
         Masses that floats hold with few digits are raised.
         """
-        rows, row_shares = self.shares(first / self.row_step, self.row_step)
+        first, second = sums_of_step
+        rows, row_shares = self._shares(first / self.row_step, self.row_step)
         columns, column_shares = plane.even_shares(second / self.column_step)
         cells = np.broadcast_arrays(rows[:, np.newaxis], columns[np.newaxis])
         shared = row_shares[:, np.newaxis] * column_shares[np.newaxis]
-        weights = np.maximum((shared * masses).ravel(), _FEWEST_DIGITS)
+        weights = np.maximum((shared * masses).ravel(), floats.SMALLEST_MASS)
         kept = ((shared > 0) & (masses > 0)).ravel()
         return plane.Factor(
             cells[0].ravel()[kept], cells[1].ravel()[kept], weights[kept], count
         )
 
-    def shares(
+    def _shares(
         self, positions: FloatArray, step: float
     ) -> tuple[IndexArray, FloatArray]:
         """Returns the rows around (n,) positions, with shares of their masses."""
@@ -420,36 +319,31 @@ class Grid:
     def tent(self) -> FloatArray:
         """Returns shares of a coarse row in fine ones, split as each step was."""
         offsets = np.arange(self.height) / self.height
-        _, (lower, upper) = self.shares(offsets, self.coarse_step)
+        _, (lower, upper) = self._shares(offsets, self.coarse_step)
         return np.concatenate([upper[1:], lower])
 
-    def ratio_error(self, steps: Steps) -> float:
-        """Bounds what L errs by from the rounding of scores and of their places."""
-        score, _ = scores(steps.ratios, self.rate)
-        largest = float(np.abs(score).max())
-        return steps.num_steps * (8 + 16 * largest) * floats.UNIT_ROUNDOFF
 
-    def law(
-        self,
-        factors: list[plane.Factor],
-        tilt: float,
-        changes: Sequence[float],
-    ) -> plane.TiltedPlane:
-        """Returns the law of the sum, tilted so much a nat."""
-        factors = sorted(factors, key=lambda factor: factor.count)
-        changes = [change * self.row_step for change in changes]
-        return plane.TiltedPlane(
-            factors, tilt * self.row_step, (self.rows, self.columns), changes
-        )
+def _window(
+    first: FloatArray, laws: Laws, tilt: float
+) -> tuple[float, float, FloatArray]:
+    """Returns the window of a tilted sum, by Chernoff, and the best changes of tilts."""
+    here, now = tilted_laws(laws, tilt * first)
+    changes = np.geomspace(0.1, 100.0, 24) / max(math.sqrt(_variance(now, first)), 1e-12)
+    above, below = (
+        np.array([tilted_laws(laws, (tilt + sign * c) * first)[0] for c in changes])
+        for sign in (1, -1)
+    )
+    highs, lows = (above - here + _OUTSIDE) / changes, (here - below - _OUTSIDE) / changes
+    best = changes[[int(np.argmin(highs)), int(np.argmax(lows))]]
+    return float(lows.max()), float(highs.min()), best
 
 
 class Window:
-    """The joint law of two sums in the window of an anchor, no mass below the true one.
+    """The joint law of two sums in a window, no mass below the true one.
 
     Args:
         grid: The lattice.
         factors: What is summed.
-        anchor: Where.
 
     Attributes:
         rows: (m,) the first sum, of coarse rows,
@@ -459,30 +353,31 @@ class Window:
         is_tilted: Whether rows below the first are not among the others.
     """
 
-    def __init__(self, grid: Grid, factors: list[plane.Factor], anchor: Anchor) -> None:
+    def __init__(self, grid: Grid, factors: list[plane.Factor]) -> None:
         self._grid, self._factors = grid, factors
-        self._law = grid.law(factors, anchor.tilt, anchor.changes)
-        first = math.floor(anchor.low / grid.coarse_step)
-        found = self._law.masses(grid.tent(), first, height=grid.height)
-        self.masses: FloatArray = np.maximum(found.values, 0.0) + found.noise
-        self.masses *= found.scale()[:, np.newaxis]
-        self.rows: FloatArray = grid.coarse_step * found.rows.astype(np.float64)
-        self.columns = grid.column_step * np.arange(grid.columns, dtype=np.float64)
+        self._law = plane.TiltedPlane(
+            factors, grid.tilt * grid.row_step, (grid.rows, grid.columns)
+        )
+        first = math.floor(grid.low / grid.coarse_step)
+        self.masses = self._law.masses(grid.tent(), first, height=grid.height)
+        rows = first + np.arange(self.masses.shape[0])
+        self.rows: FloatArray = grid.coarse_step * rows
+        self.columns: FloatArray = grid.column_step * np.arange(grid.columns)
         self.mass_error = self._law.mass_error
-        self.is_tilted = anchor.tilt != 0
-        self._last = int(found.rows[-1]) * grid.height
+        self.is_tilted = grid.tilt != 0
+        self._last = int(rows[-1]) * grid.height
 
     def mass_above(self, least_tilt: float = 0.0) -> float:
         """Bounds the mass above the last row (Chernoff), by tilts a nat or more."""
-        return self._law.mass_above(self._last, least_tilt * self._grid.row_step)
+        tilts = self._grid.tilt + np.append(0.0, self._grid.changes)
+        tilts = tilts[tilts >= least_tilt] * self._grid.row_step
+        return self._law.mass_above(self._last, tilts.tolist())
 
     def floor(self, log_mass: float) -> float:
-        """Returns what the second sum is at least, but for a mass."""
-        tilts = _FLOOR_TILTS / self._grid.columns
+        """Returns what the second sum is at least, but for a mass (Chernoff)."""
+        tilts = np.geomspace(0.3, 300.0, 24) / self._grid.columns
         column = variance_floor(self._factors, log_mass, tilts)
         return self._grid.column_step * column
-
-
 def log_binomial(num_selected: int, num_steps: int, rate: float) -> tuple[float, float]:
     """Returns ln Binom(k; t, λ), and a bound on its error."""
     fewer = np.arange(min(num_selected, num_steps - num_selected), dtype=np.float64)
@@ -495,29 +390,19 @@ def log_binomial(num_selected: int, num_steps: int, rate: float) -> tuple[float,
 
 
 def variance_floor(
-    factors: list[plane.Factor], log_mass: float, columns: FloatArray
+    factors: list[plane.Factor], log_mass: float, tilts: FloatArray
 ) -> float:
     """Returns a column below which the sum's column is with at most a given mass.
 
     Args:
         factors: What is summed, under the law that is not tilted.
         log_mass: Logarithm of the mass.
-        columns: (m,) tilts per column, for Chernoff bounds.
+        tilts: (m,) tilts per column, for Chernoff bounds.
     """
-    best = 0.0
-    laws = []
+    exponents = np.zeros(tilts.size)
     for factor in factors:
-        # Of huge ratios there are few columns, but far beyond what memory could hold.
-        places, last = factor.columns, int(factor.columns.max())
-        if last < 4 * places.size:
-            distinct = np.arange(last + 1)
-        else:
-            distinct, places = np.unique(places, return_inverse=True)
-        laws.append((factor.count, distinct, sums.gather(places, factor.masses)))
-    for tilt in columns.tolist():
-        exponent = 0.0
-        for count, distinct, masses in laws:
-            falls = np.exp(-tilt * distinct)
-            exponent += count * math.log(sums.dot(masses, falls))
-        best = max(best, (log_mass - exponent) / tilt - 1e-6)
-    return best
+        distinct, places = np.unique(factor.columns, return_inverse=True)
+        masses = sums.gather(places, factor.masses)
+        falls = np.exp(-np.outer(tilts, distinct))
+        exponents += factor.count * np.log((falls * masses).sum(axis=1))
+    return max(float(((log_mass - exponents) / tilts).max()) - 1e-6, 0.0)

@@ -112,63 +112,25 @@ class Factor:
         return np.asarray(fft.fft(half, axis=0, overwrite_x=True))
 
 
-@dataclasses.dataclass(frozen=True)
-class TiltedCells:
-    """Masses of coarse rows and columns.
-
-    The mass of row C, column J is values[C − first, J] · e^{log_scale − tilt · C}, and
-    its error at most noise · e^{log_scale − tilt · C}.
-
-    Attributes:
-        first: Coarse row of the first values.
-        values: (m, n) values.
-        noise: Bound on their errors, but for what folds onto the rows.
-        log_scale: See above.
-        tilt: The tilt, per coarse row.
-    """
-
-    first: int
-    values: FloatArray
-    noise: float
-    log_scale: float
-    tilt: float
-
-    @property
-    def rows(self) -> IndexArray:
-        """(m,) coarse rows."""
-        return np.arange(self.first, self.first + self.values.shape[0], dtype=np.int64)
-
-    def scale(self) -> FloatArray:
-        """Returns (m,) e^{log_scale − tilt · row}, at most e^700."""
-        exponents = self.log_scale - self.tilt * self.rows
-        scale: FloatArray = np.exp(np.minimum(exponents, floats.LARGEST_EXPONENT))
-        return scale
-
-
 class TiltedPlane:
     """The law of a sum of pairs on a torus, its first variable tilted.
 
     Args:
-        factors: What is summed; the last one has the most copies.
+        factors: What is summed.
         tilt: The tilt, per fine row.
         shape: Number of fine rows, and of columns, on the torus.
-        changes: Positive changes of the tilt, for Chernoff's bounds.
     """
 
     def __init__(
-        self,
-        factors: Sequence[Factor],
-        tilt: float,
-        shape: tuple[int, int],
-        changes: Sequence[float],
+        self, factors: Sequence[Factor], tilt: float, shape: tuple[int, int]
     ) -> None:
+        factors = sorted(factors, key=lambda factor: factor.count)
         self._factors = factors
         self._counts = [factor.count for factor in factors]
         self._shape = shape
         self._size = shape[0] * shape[1]
         self._error = _LEVEL_ERROR * math.log2(self._size) * floats.UNIT_ROUNDOFF
         self._tilt = tilt
-        self._changes = changes
         main = factors[-1].transformed(tilt, shape)
         # Of a large power few frequencies are left that are not negligible.
         least = math.exp(_NEGLIGIBLE_EXPONENT / max(self._counts[-1], 1))
@@ -196,24 +158,16 @@ class TiltedPlane:
         """Returns the logarithm of the mean of e^{tilt · row} of the sum."""
         return sum(factor.count * factor.log_moment(tilt) for factor in self._factors)
 
-    @functools.cached_property
-    def _log_moments(self) -> dict[float, float]:
-        """Those of a few changes of the tilt."""
-        both = [sign * change for change in self._changes for sign in (1, -1)]
-        return {each: self._log_moment(self._tilt + each) for each in [0.0, *both]}
-
-    def mass_above(self, row: int, least_tilt: float = 0.0) -> float:
+    def mass_above(self, row: int, tilts: Sequence[float]) -> float:
         """Bounds the mass, not tilted, at or above a fine row (Chernoff).
 
         With tilts of τ or more it bounds E e^{τ (R − row)}, R the sum's row, there.
+
+        Args:
+            row: The row.
+            tilts: Tilts a row, at least 0.
         """
-        exponents = [
-            log - (self._tilt + change) * row
-            for change, log in self._log_moments.items()
-            if self._tilt + change >= least_tilt
-        ]
-        if not least_tilt:
-            exponents.append(0.0)
+        exponents = [self._log_moment(tilt) - tilt * row for tilt in tilts]
         log = min(exponents, default=math.inf)
         return floats.raised(floats.exponential(log + self.mass_error))
 
@@ -240,8 +194,12 @@ class TiltedPlane:
         mean = 2 * error / self._size + math.exp(_NEGLIGIBLE_EXPONENT)
         return product, floats.raised(mean)
 
-    def masses(self, weights: FloatArray, first: int, *, height: int) -> TiltedCells:
-        """Returns the masses on coarse rows, from one row on.
+    def masses(
+        self, weights: FloatArray, first: int, *, height: int
+    ) -> FloatArray:
+        """Returns the masses on (m, n) coarse rows, from one row on, and columns.
+
+        None is less than the true one, but for `mass_error`; nor by e^700 of it.
 
         Args:
             weights: (2 · height − 1,) shares of a coarse row in the masses of the fine
@@ -261,13 +219,13 @@ class TiltedPlane:
         coarse = rows // height
         folded = whole.reshape(height, coarse, half).sum(axis=0) / height
         values = fft.irfft(fft.ifft(folded, axis=0), columns, axis=1)
-        return TiltedCells(
-            first=first,
-            values=np.roll(values, -(first % coarse), axis=0),
-            noise=floats.raised(noise * float(kernel.sum())),
-            log_scale=self._log_moment(self._tilt),
-            tilt=self._tilt * height,
-        )
+        values = np.maximum(np.roll(values, -(first % coarse), axis=0), 0.0)
+        values += floats.raised(noise * float(kernel.sum()))
+        tilts = self._tilt * height * (first + np.arange(coarse))
+        exponents = self._log_moment(self._tilt) - tilts
+        scale = np.exp(np.minimum(exponents, floats.LARGEST_EXPONENT))
+        found: FloatArray = values * scale[:, np.newaxis]
+        return found
 
 
 def _power(base: ComplexArray, exponent: int) -> ComplexArray:

@@ -81,9 +81,10 @@ def test_masses_of_few_digits_are_on_the_safe_side():
         Bound.UPPER,
     )
     steps = joint_allocation.Steps.of(pair, 2, 4)
-    score, _ = joint_allocation.scores(pair.ratios[-1:], 0.5)
-    step = float(score[0]) * (1 - 1e-13)
-    grid = joint_allocation.Grid(0.5, step, 0.25, 64, 16, 1)
-    for factor in grid.factors(steps):
+    scores = joint_allocation.scores(pair.ratios, 0.5)
+    step = float(scores[0][-1]) * (1 - 1e-13)
+    grid = joint_allocation.Grid(0.0, np.ones(2), 0.0, step, 0.25, 64, 16, 1)
+    for masses, count in steps.laws:
+        factor = grid.factor(scores, masses, count)
         assert factor.masses.min() >= 1e-300
         assert factor.masses.size == 2 * 2 * 3
