@@ -10,8 +10,8 @@ import numpy as np
 from dp_accounting_ext.amplification import random_allocation
 from dp_accounting_ext.amplification.k_of_t import allocation_by_sum
 from dp_accounting_ext.amplification.k_of_t import bound_cells
-from dp_accounting_ext.amplification.k_of_t import two_out_of_t
 from dp_accounting_ext.amplification.k_of_t import k_out_of_t
+from dp_accounting_ext.amplification.k_of_t import two_out_of_t
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.mechanisms import additive_noise

@@ -19,6 +19,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
+from dp_accounting_ext.amplification.k_of_t import joint_allocation
+from dp_accounting_ext.kernel import atom_laws
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import sums
@@ -28,33 +30,18 @@ from dp_accounting_ext.pairs import profile_pairs
 Bound = dominating_pair.Bound
 Direction = dominating_pair.Direction
 FloatArray = npt.NDArray[np.float64]
-# Masses of one step's outputs, and how many steps have this law.
-Laws = Sequence[tuple[FloatArray, int]]
+Laws = joint_allocation.Laws
 
-# Certified: masses below it are left out, before a float has fewer digits, and what a
-# sum of products may have lost to where floats end.
-_TINY, _UNDERFLOW = 1e-270, 1e-300
-# Certified, in units of rounding: of a mass that was gathered, and of its tilt but for
-# what the exponent adds.
-_GATHERED, _TILTED = 8, 16
-# The same: of a shift, and of a mass that is made of two with their chances.
-_SHIFT, _CHANCE = 8, 16
+# Certified, in units of rounding: of a mass that was gathered and tilted, but for what
+# the exponent adds; of a shift; and of a mass that is made of two with their chances.
+_TILTED, _SHIFT, _CHANCE = 32, 8, 16
 # Certified: larger ones are looked at nowhere, as their tilts would not fit a float.
 _LARGEST_RATIO = math.exp(600.0)
 
-# Tuning: the lattice has so many points for the sum's deviations, more where a step
-# deviates less than that, and at most so many for the range of a step.
-_POINTS, _MOST_POINTS, _POINTS_OF_STEP = 1 << 13, 1 << 15, 1 << 14
-_OF_DEVIATION = 0.2
-_LEAST_CAP = 2.0**-8  # Of all scores, below which ratios are told apart in any case.
-_LEAST_RANGE = 1e-9  # Of scores, over their size: indices fit an integer.
-# Odds of statistics over k / (t − k): one of them is near the best. (2 of 100 steps,
-# σ = 0.5 and 1, δ = 1e-6, a replaced record: ε is 8.14 and 1.937 by the last, 8.94 and
-# 1.846 by that of 0.3.)
-# Where a step with the record tells more than so many nats others are as good as seen.
-_SHARES, _SHARES_SEEN, _SEEN = (0.3, 0.6, 1.0), (0.06, 0.3, 0.6), 2.0
-_MANY_STEPS = 20_000  # Of more the lattices are large, and one is enough.
-_LEFT_OUT = 1e-5  # What is cut off, over the tail that is asked for.
+# Tuning: odds of statistics over k / (t − k), one of which is near the best. (2 of 100
+# steps, σ = 0.5, δ = 1e-6, a replaced record: ε is 8.14 by the last, 8.94 by that of
+# 0.3.) Of 80 lower bounds, ones for .3, .6 and 1 are up to 2 % less; .12 and .8 5.6 %.
+_SHARES = 0.06, 0.3, 0.8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,8 +66,9 @@ class Line:
         terms = min(self.masses.size, other.masses.size)
         missing = self.missing * (float(other.masses.sum()) + other.missing)
         missing += other.missing * float(self.masses.sum())
-        masses[masses < _TINY] = 0.0
-        missing += (_TINY + _UNDERFLOW) * masses.size
+        # Before a float has fewer digits; a sum of products may have lost less.
+        masses[masses < atom_laws.TINY] = 0.0
+        missing += 2 * atom_laws.TINY * masses.size
         first = min(int(np.searchsorted(np.cumsum(masses), cut)), masses.size - 1)
         above = int(np.searchsorted(np.cumsum(masses[::-1]), cut))
         last = max(masses.size - above, first + 1)
@@ -159,27 +147,26 @@ def lower_pair(
         2 * num_selected * of_ratios,
     )
     if direction is Direction.REMOVE:
-        positive = laws[0] > 0
-        loss = sums.dot(laws[0][positive], np.log(ratios[positive]))
-        most = [share * num_selected for share in _shares(loss, num_steps)]
+        most = [share * num_selected for share in _SHARES]
         rates = [each / (num_steps - num_selected + each) for each in most]
         scores = [np.log1p(rate * (ratios - 1)) for rate in rates]
         infinite = sums.probability_of_any([(pair.infinity_mass, num_selected)])
         return profile_pairs.pair_below(
-            _tests(scores, drawn, absent, 1.0, tail_mass),
+            _tests(scores, drawn, absent, tail_mass),
             floats.lowered(infinite),
             mass_error=errors[0],
             ratio_error=errors[1],
         )
     # Who has not the record has small scores: large ratios are as one.
     score = np.log1p(num_selected / num_steps * (ratios - 1))
-    highest = max(
-        math.sqrt(-2 * math.log(tail_mass)) * _deviation(score, absent),
-        float(np.ptp(score)) * _LEAST_CAP,
-    )
+    variance = joint_allocation.variance(absent, score)
+    highest = math.sqrt(-2 * math.log(tail_mass) * variance)
     score = np.minimum(score, score[0] + highest)
+    absent, drawn = (
+        [(masses[::-1], count) for masses, count in law] for law in (absent, drawn)
+    )
     found = profile_pairs.pair_below(
-        _tests([score], absent, drawn, -1.0, tail_mass),
+        _tests([-score[::-1]], absent, drawn, tail_mass),
         mass_error=errors[0] + errors[1],
         ratio_error=errors[1],
     )
@@ -214,7 +201,7 @@ def replaced_pair(
     """
     shift, chance, silent = step
     shift *= 1 - _SHIFT * floats.UNIT_ROUNDOFF
-    rarest = max(tail_mass / num_steps, _TINY)
+    rarest = max(tail_mass / num_steps, atom_laws.TINY)
     high = min(shift - float(special.ndtri(rarest)), normal_cells.FURTHEST - shift)
     cells = normal_cells.NormalCells.of((0.0, -shift, shift), -high, high)
     base, new, old = cells.masses
@@ -224,32 +211,21 @@ def replaced_pair(
     others = (base, num_steps - num_selected)
     gained, spent = [(old, num_selected), others], [(new, num_selected), others]
     odds = num_selected / (num_steps - num_selected)
-    scores = [
-        np.log1p(share * odds * ratios) for share in _shares(shift**2 / 2, num_steps)
-    ]
+    scores = [np.log1p(share * odds * ratios) for share in _SHARES]
     tests = _tests(
         [np.maximum.accumulate(score - score[::-1]) for score in scores],
         gained,
         spent,
-        1.0,
         tail_mass,
         error=2 * num_steps * (cells.error + _CHANCE * floats.UNIT_ROUNDOFF),
     )
     return profile_pairs.symmetric_below(tests, 0.0)
 
 
-def _shares(loss: float, num_steps: int) -> tuple[float, ...]:
-    """Returns odds over k / (t − k), of a mean loss of a step with the record."""
-    if num_steps > _MANY_STEPS:
-        return _SHARES[1:2]
-    return _SHARES if loss < _SEEN else _SHARES_SEEN
-
-
 def _tests(
     scores: Sequence[FloatArray],
     gained: Laws,
     spent: Laws,
-    sign: float,
     tail_mass: float,
     error: float = 0.0,
 ) -> FloatArray:
@@ -257,18 +233,18 @@ def _tests(
 
     Args:
         scores: Of each sum the (m,) scores of one step's outputs.
-        gained: As for `_masses`, and so are the next three.
+        gained: As for `_masses`, and so are the next two.
         spent: Which law is bounded from above.
-        sign: Which way scores tell the two laws apart.
         tail_mass: Probability of the rarest sums that are looked at.
         error: What the quotient of a sum's masses may err by besides.
     """
     found = [np.zeros((2, 1))]
     for score in scores:
-        if not np.ptp(score) > _LEAST_RANGE * np.abs(score).max():
+        # Or indices do not fit an integer.
+        if not np.ptp(score) > 1e-9 * np.abs(score).max():
             continue
-        p, q, rounding = _masses(score, gained, spent, sign, tail_mass)
-        kept = (p > floats.TINY) & (q > floats.TINY)
+        p, q, rounding = _masses(score, gained, spent, tail_mass)
+        kept = (p > atom_laws.TINY) & (q > atom_laws.TINY)
         p, q = p[kept], q[kept]
         kept = np.abs(np.log(p) - np.log(q)) <= floats.LARGEST_LOSS
         p, q = p[kept], q[kept]
@@ -282,20 +258,16 @@ def _tests(
 
 
 def _masses(
-    scores: FloatArray,
-    gained: Laws,
-    spent: Laws,
-    sign: float,
-    tail_mass: float,
+    scores: FloatArray, gained: Laws, spent: Laws, tail_mass: float
 ) -> tuple[FloatArray, FloatArray, float]:
     """Returns masses of the sum of steps' scores on a lattice, of two laws.
 
     Args:
-        scores: (n,) scores of one step's outputs. What shows another one in any step
-            is left out of all masses.
+        scores: (n,) scores of one step's outputs, increasing; where they are large the
+            first law is the larger. What shows another one in any step is left out of
+            all masses.
         gained: (n,) masses of steps, of the law that is bounded from below.
         spent: Those of the law that is bounded from above.
-        sign: Whether the first law is larger where scores are, 1, or −1 if not.
         tail_mass: Probability of the rarest sums that are looked at.
 
     Returns:
@@ -303,25 +275,24 @@ def _masses(
         relative errors of both together, but for the steps' own.
     """
     num_steps = sum(count for _, count in gained)
-    deviation = _deviation(scores, gained)
-    if sign > 0:
-        deviation = max(deviation, _deviation(scores, spent))
-    widest = 4 * math.sqrt(-2 * math.log(tail_mass)) * deviation
-    step = min(widest / _POINTS, _OF_DEVIATION * deviation / math.sqrt(num_steps))
-    step = max(step, widest / _MOST_POINTS, float(np.ptp(scores)) / _POINTS_OF_STEP)
+    deviation = math.sqrt(joint_allocation.variance(gained, scores))
+    # A fifth of what a step deviates; sums and steps have not too many points.
+    step = deviation * min(max(0.2 / math.sqrt(num_steps), 1 / 800), 1 / 200)
+    step = max(step, float(np.ptp(scores)) / 2**14)
     cells = np.rint(scores / step).astype(np.int64)
     start = int(cells[0])
     cells -= start
     # The law that is bounded from above is multiplied by what makes it about the
     # other: its tails have to be known where the other has its masses.
     places = start + np.arange(int(cells[-1]) + 1)
-    tilts = np.exp(sign * step * places)
-    cut = max(tail_mass * _LEFT_OUT / num_steps, _TINY)
+    tilts = np.exp(step * places)
+    # Of all steps together so little that the tail itself has its masses.
+    cut = max(tail_mass * 1e-5 / num_steps, atom_laws.TINY)
     tilted, logs = [], []
     for masses, count in spent:
         weights = sums.gather(cells, masses) * tilts
         total = float(weights.sum())
-        line = Line(start, weights / total, weights.size * _UNDERFLOW / total)
+        line = Line(start, weights / total, weights.size * atom_laws.TINY / total)
         tilted.append((line, count))
         logs.append(math.log(total))
     gain = _sum_of(
@@ -335,18 +306,9 @@ def _masses(
     )
     with np.errstate(over="ignore", under="ignore"):
         above = cost.at(indices) + cost.missing
-        above *= np.exp(log_total - sign * step * indices)
+        above *= np.exp(log_total - step * indices)
     largest = float(np.abs(step * places).max()) + max(abs(log) for log in logs)
-    units = 2 * _GATHERED + _TILTED + places.size + 8 * largest
+    units = _TILTED + places.size + 8 * largest
     error = num_steps * units * floats.UNIT_ROUNDOFF + gain.error + cost.error
     # No more than a probability, so that products with it keep their digits.
     return gain.masses, np.minimum(above, 2.0), error
-
-
-def _deviation(scores: FloatArray, laws: Laws) -> float:
-    """Returns the standard deviation of the sum of steps' scores."""
-    variance = 0.0
-    for masses, count in laws:
-        mean = sums.dot(scores, masses)
-        variance += count * sums.dot((scores - mean) ** 2, masses)
-    return math.sqrt(variance)

@@ -124,7 +124,7 @@ class Steps:
     def deviation(self, rate: float) -> float:
         """Returns the standard deviation of L under P."""
         score, _ = scores(self.ratios, rate)
-        return math.sqrt(_variance(self.laws, score))
+        return math.sqrt(variance(self.laws, score))
 
     def rate(self, tilt: float) -> float:
         """Returns λ at which the mean of Σ q_i under the tilted law is k.
@@ -169,7 +169,7 @@ def _mean(laws: Laws, values: FloatArray) -> float:
     return sum(count * sums.dot(masses, values) for masses, count in laws)
 
 
-def _variance(laws: Laws, values: FloatArray) -> float:
+def variance(laws: Laws, values: FloatArray) -> float:
     """Returns the variance of a sum over steps."""
     return sum(
         count * sums.dot(masses, (values - sums.dot(masses, values)) ** 2)
@@ -326,14 +326,17 @@ class Grid:
 def _window(
     first: FloatArray, laws: Laws, tilt: float
 ) -> tuple[float, float, FloatArray]:
-    """Returns the window of a tilted sum, by Chernoff, and the best changes of tilts."""
+    """Returns the window of a tilted sum, by Chernoff, and the tilt's best changes."""
     here, now = tilted_laws(laws, tilt * first)
-    changes = np.geomspace(0.1, 100.0, 24) / max(math.sqrt(_variance(now, first)), 1e-12)
+    changes = np.geomspace(0.1, 100.0, 24) / max(math.sqrt(variance(now, first)), 1e-12)
     above, below = (
         np.array([tilted_laws(laws, (tilt + sign * c) * first)[0] for c in changes])
         for sign in (1, -1)
     )
-    highs, lows = (above - here + _OUTSIDE) / changes, (here - below - _OUTSIDE) / changes
+    highs, lows = (
+        (above - here + _OUTSIDE) / changes,
+        (here - below - _OUTSIDE) / changes,
+    )
     best = changes[[int(np.argmin(highs)), int(np.argmax(lows))]]
     return float(lows.max()), float(highs.min()), best
 
@@ -378,6 +381,8 @@ class Window:
         tilts = np.geomspace(0.3, 300.0, 24) / self._grid.columns
         column = variance_floor(self._factors, log_mass, tilts)
         return self._grid.column_step * column
+
+
 def log_binomial(num_selected: int, num_steps: int, rate: float) -> tuple[float, float]:
     """Returns ln Binom(k; t, λ), and a bound on its error."""
     fewer = np.arange(min(num_selected, num_steps - num_selected), dtype=np.float64)

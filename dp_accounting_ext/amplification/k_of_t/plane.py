@@ -194,9 +194,7 @@ class TiltedPlane:
         mean = 2 * error / self._size + math.exp(_NEGLIGIBLE_EXPONENT)
         return product, floats.raised(mean)
 
-    def masses(
-        self, weights: FloatArray, first: int, *, height: int
-    ) -> FloatArray:
+    def masses(self, weights: FloatArray, first: int, *, height: int) -> FloatArray:
         """Returns the masses on (m, n) coarse rows, from one row on, and columns.
 
         None is less than the true one, but for `mass_error`; nor by e^700 of it.

@@ -184,7 +184,9 @@ class _Sum:
     def means(self) -> tuple[FloatArray, FloatArray]:
         """Returns (n,) values of H, and their masses."""
         marginals = [np.bincount(law.rows, law.masses) for law in self._laws]
-        values = (x * law.means for x, law in zip(self._of_means, self._laws, strict=True))
+        values = (
+            x * law.means for x, law in zip(self._of_means, self._laws, strict=True)
+        )
         return np.add.outer(*values).ravel(), np.multiply.outer(*marginals).ravel()
 
     def ends(self) -> tuple[float, float]:
@@ -294,9 +296,7 @@ def _pair_of(both: _Sum, infinity_mass: float) -> DominatingPair:
     found = np.zeros(nodes.size)
     for part in both.parts():
         cells, lower, upper = _split(nodes, part.products)
-        found += _gathered(
-            cells, part.masses * lower, part.masses * upper, found.size
-        )
+        found += _gathered(cells, part.masses * lower, part.masses * upper, found.size)
     kept = found[1:] > 0
     return DominatingPair(
         nodes[1:][kept],

@@ -58,7 +58,9 @@ def one_row(height):
     st.floats(-1.0, 1.0),
     st.sampled_from([1, 2, 4]),
 )
-def test_masses_are_hardly_above_the_true_ones(seed, size, some, more, start, tilt, height):
+def test_masses_are_hardly_above_the_true_ones(
+    seed, size, some, more, start, tilt, height
+):
     factors = [
         factor_of(seed, size, some, start),
         factor_of(seed + 1, size + 1, more, start),

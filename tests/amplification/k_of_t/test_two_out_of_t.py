@@ -20,7 +20,6 @@ REMOVE, ADD = Direction.REMOVE, Direction.ADD
 EPSILONS = (0.0, 0.3, 1.0, 2.5)
 
 
-
 @settings(max_examples=12)
 @given(strategies.pairs(Bound.UPPER, most_atoms=3), st.integers(3, 6))
 def test_it_dominates_the_mechanism(pair, steps):
@@ -43,9 +42,7 @@ def test_it_dominates_groups_of_unequal_sizes(steps):
     for epsilon in (0.0, 0.2, 0.4, 0.6):
         kappa = Fraction(math.exp(epsilon)) * (1 + Fraction(1, 2**50))
         for way in Direction:
-            truth = oracles.coin_divergence(
-                2, steps, kappa, is_removed=way is REMOVE
-            )
+            truth = oracles.coin_divergence(2, steps, kappa, is_removed=way is REMOVE)
             assert truth <= found.delta(epsilon, way) <= 1.1 * truth
 
 
