@@ -292,7 +292,6 @@ def _by_counts(noise: _Noise, exponent: float) -> DominatingPair | None:
     return bound_cells.by_counts(
         window,
         log_chance,
-        log_mass=-exponent - _RARE,
         is_of_p=False,
         added=rate * noise.silent * (1 - 8 * floats.UNIT_ROUNDOFF),
         lost=noise.lost,

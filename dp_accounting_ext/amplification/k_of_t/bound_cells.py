@@ -102,7 +102,6 @@ def by_counts(
     window: joint_allocation.Window,
     log_chance: float,
     *,
-    log_mass: float,
     is_of_p: bool,
     added: float = 0.0,
     lost: float = 0.0,
@@ -114,7 +113,6 @@ def by_counts(
     Args:
         window: The joint law of L and V.
         log_chance: The logarithm of the chance.
-        log_mass: That of what may go to the sink beside, of outputs with a small V.
         is_of_p: Whether the window's law is P's; else it is Q's, times e^L.
         added: What V has besides.
         lost: P's mass of outputs that are none of the window's.
@@ -125,24 +123,19 @@ def by_counts(
     if not is_of_p and log_chances.min() < -floats.LARGEST_EXPONENT:
         return None
     log_weights = np.zeros_like(log_chances) if is_of_p else -log_chances
-    log_largest = float(log_weights[0])
-    lost_here, below = window.mass_above(), -math.inf
     largest = float(np.abs(window.rows[[0, -1]]).max()) + abs(log_chance) + 16
     error = (_BESSEL_ERROR + 8 * largest) * floats.UNIT_ROUNDOFF
+    below = -math.inf
     if window.is_tilted:
-        # Of what is below the window nothing is known, but that V is hardly small.
-        log_mass -= log_largest
-        lost_here += math.exp(log_mass)
-        floor = np.array([window.floor(log_mass) + added])
-        least_chance = float(log_reciprocal(floor)[0]) + log_chance
-        below = float(window.rows[0]) - least_chance + 2 * error
+        # Of what is below the window nothing is known, not even that V is not zero.
+        below = float(window.rows[0] - log_chances[0]) + 2 * error
     with np.errstate(over="ignore"):
         masses = window.masses * np.exp(log_weights)
     return pair_of(
         (window.rows[:, np.newaxis] - log_chances).ravel(),
         masses.ravel(),
         below=below,
-        sink=lost + floats.raised(lost_here * floats.exponential(log_largest)),
+        sink=lost + window.mass_above() * floats.exponential(float(log_weights[0])),
         mass_error=mass_error + window.mass_error + error,
         ratio_error=ratio_error + error,
     )

@@ -27,13 +27,12 @@ Laws = list[tuple[FloatArray, int]]
 
 # Tuning: fine rows, coarse rows and columns. With these the lattice costs some 5e-4 of
 # ε, as the rounding of t steps grows with the root of t, up to 4000 steps.
-_ROWS_PER_ROOT, _FEWEST_ROWS, _MOST_ROWS = 256.0, 1 << 11, 1 << 14
+_ROWS_PER_ROOT, _MOST_ROWS = 256.0, 1 << 14
 _COARSE_ROWS, _MOST_COLUMNS, _MOST_CELLS = 1024, 256, 1 << 21
 # A window leaves out e^−16 of a tilted law at either end.
 _OUTSIDE = 16.0
-# A law is tilted so much less than to its saddle point, and less again while its window
-# is more than so many times as wide as without a tilt.
-EASED, _WIDEST = 0.75, 3.0
+# A law is tilted so much less than to its saddle point: large ratios make it wide there.
+_EASED = 0.75
 HIGHEST_RATE = 0.98
 _STEEPEST_ROW = 50.0  # The tilt of a coarse row, whose fine rows have all to be floats.
 _LARGEST_INDEX = 2.0**52  # Certified: floats hold all integers up to it.
@@ -236,24 +235,18 @@ class Grid:
         laws: Laws,
         tilt: float,
     ) -> "Grid":
-        """Returns a grid whose window is not too wide, of a law tilted less if need be.
-
-        At its saddle point's tilt large terms make a law wide.
+        """Returns a grid for the window of a law that is tilted a little less.
 
         Args:
             sums_of_step: (n,) what the outputs of a step add to either sum.
             laws: (n,) masses of steps, with counts.
-            tilt: The tilt, at most.
+            tilt: The tilt of its saddle point.
         """
+        tilt *= _EASED
         first, second = sums_of_step
-        low, high, changes = _window(first, laws, 0.0)
-        widest = _WIDEST * (high - low)
         low, high, changes = _window(first, laws, tilt)
-        while high - low > widest:
-            tilt *= EASED
-            low, high, changes = _window(first, laws, tilt)
         wanted = _ROWS_PER_ROOT * math.sqrt(sum(count for _, count in laws))
-        rows = min(max(1 << math.ceil(math.log2(wanted)), _FEWEST_ROWS), _MOST_ROWS)
+        rows = min(max(1 << math.ceil(math.log2(wanted)), _COARSE_ROWS), _MOST_ROWS)
         columns = min(_MOST_COLUMNS, _MOST_CELLS // rows)
         _, here = tilted_laws(laws, tilt * first)
         mean = _mean(here, second)
@@ -357,7 +350,7 @@ class Window:
     """
 
     def __init__(self, grid: Grid, factors: list[plane.Factor]) -> None:
-        self._grid, self._factors = grid, factors
+        self._grid = grid
         self._law = plane.TiltedPlane(
             factors, grid.tilt * grid.row_step, (grid.rows, grid.columns)
         )
@@ -376,12 +369,6 @@ class Window:
         tilts = tilts[tilts >= least_tilt] * self._grid.row_step
         return self._law.mass_above(self._last, tilts.tolist())
 
-    def floor(self, log_mass: float) -> float:
-        """Returns what the second sum is at least, but for a mass (Chernoff)."""
-        tilts = np.geomspace(0.3, 300.0, 24) / self._grid.columns
-        column = variance_floor(self._factors, log_mass, tilts)
-        return self._grid.column_step * column
-
 
 def log_binomial(num_selected: int, num_steps: int, rate: float) -> tuple[float, float]:
     """Returns ln Binom(k; t, λ), and a bound on its error."""
@@ -392,22 +379,3 @@ def log_binomial(num_selected: int, num_steps: int, rate: float) -> tuple[float,
     value = math.fsum([*logs.tolist(), chosen, others])
     size = float(np.abs(logs).sum()) + 2 * logs.size + abs(chosen) + abs(others)
     return value, 8 * floats.UNIT_ROUNDOFF * (size + num_steps)
-
-
-def variance_floor(
-    factors: list[plane.Factor], log_mass: float, tilts: FloatArray
-) -> float:
-    """Returns a column below which the sum's column is with at most a given mass.
-
-    Args:
-        factors: What is summed, under the law that is not tilted.
-        log_mass: Logarithm of the mass.
-        tilts: (m,) tilts per column, for Chernoff bounds.
-    """
-    exponents = np.zeros(tilts.size)
-    for factor in factors:
-        distinct, places = np.unique(factor.columns, return_inverse=True)
-        masses = sums.gather(places, factor.masses)
-        falls = np.exp(-np.outer(tilts, distinct))
-        exponents += factor.count * np.log((falls * masses).sum(axis=1))
-    return max(float(((log_mass - exponents) / tilts).max()) - 1e-6, 0.0)

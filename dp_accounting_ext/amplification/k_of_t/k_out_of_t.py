@@ -96,7 +96,7 @@ def _bound(
     grid = joint_allocation.Grid.of(
         joint_allocation.scores(steps.sketch.ratios, rate),
         steps.sketch.laws,
-        joint_allocation.EASED * tilt,
+        tilt,
     )
     scores, total = joint_allocation.scores(steps.ratios, rate), steps.num_steps
     if not grid.holds(scores, total):
@@ -111,7 +111,6 @@ def _bound(
     return bound_cells.by_counts(
         joint_allocation.Window(grid, factors),
         log_binomial,
-        log_mass=-exponent - _RARE,
         is_of_p=True,
         lost=lost + sums.probability_of_any([(pair.infinity_mass, steps.num_selected)]),
         mass_error=total * error_of_mass,

@@ -1,7 +1,5 @@
 """The parts of the joint law, each against mpmath or rational arithmetic."""
 
-from fractions import Fraction
-import itertools
 import math
 
 from hypothesis import given
@@ -11,7 +9,6 @@ import numpy as np
 import strategies
 
 from dp_accounting_ext.amplification.k_of_t import joint_allocation
-from dp_accounting_ext.amplification.k_of_t import plane
 from dp_accounting_ext.kernel import dominating_pair
 
 Bound = dominating_pair.Bound
@@ -40,22 +37,6 @@ def test_the_binomial_errs_as_little_as_it_says(steps, rate, data):
         truth += (steps - selected) * mpmath.log(1 - mpmath.mpf(rate))
         assert abs(value - truth) <= error
     assert error < 1e-9
-
-
-@given(st.integers(0, 10**6), st.integers(1, 4), st.floats(-30.0, -0.1))
-def test_hardly_any_sum_is_below_the_floor(seed, count, log_mass):
-    generator = np.random.default_rng(seed)
-    masses = generator.random(3) ** 3 + 1e-3
-    columns = generator.integers(0, 12, 3)
-    factor = plane.Factor(np.zeros(3, np.int64), columns, masses / masses.sum(), count)
-    tilts = np.geomspace(0.01, 3.0, 12)
-    floor = joint_allocation.variance_floor([factor], log_mass, tilts)
-    below = Fraction(0)
-    for way in itertools.product(range(3), repeat=count):
-        if sum(int(columns[i]) for i in way) < floor:
-            below += math.prod(Fraction(float(factor.masses[i])) for i in way)
-    assert below <= Fraction(math.exp(log_mass))
-    assert floor >= 0
 
 
 @given(strategies.pairs(Bound.UPPER), st.integers(1, 4), st.floats(1e-9, 0.9))
