@@ -62,6 +62,10 @@ def pair_of(
 ) -> DominatingPair:
     """Returns the upper pair, where a record is removed, of a bound in cells.
 
+    At and above the ratio of `below` the cells are a bound on their own. Under it the
+    profile is below its chord, from one at κ = 0, and so below what the cells and all
+    of P's mass at that ratio have.
+
     Args:
         losses: (n,) logarithms of the cells' ratios.
         masses: (n,) their masses under P.
@@ -84,7 +88,6 @@ def pair_of(
     places, shares = plane.shares((losses - low) / step, step)
     found = sums.gather_quickly(places.ravel(), (shares * masses).ravel())
     if below > -math.inf:
-        # It may have all of P's mass.
         found[math.ceil((known[-1] - low) / step)] += 1.0
     ratios = np.exp(low + step * np.arange(found.size))
     return DominatingPair(

@@ -31,7 +31,7 @@ _ROWS_PER_ROOT, _MOST_ROWS = 256.0, 1 << 14
 _COARSE_ROWS, _MOST_COLUMNS, _MOST_CELLS = 1024, 256, 1 << 21
 # A window leaves out e^−16 of a tilted law at either end.
 _OUTSIDE = 16.0
-# A law is tilted so much less than to its saddle point: large ratios make it wide there.
+# A law is tilted less than to its saddle point, where large ratios make it wide.
 _EASED = 0.75
 HIGHEST_RATE = 0.98
 _STEEPEST_ROW = 50.0  # The tilt of a coarse row, whose fine rows have all to be floats.
@@ -356,9 +356,10 @@ class Window:
         )
         first = math.floor(grid.low / grid.coarse_step)
         self.masses = self._law.masses(grid.tent(), first, height=grid.height)
-        rows = first + np.arange(self.masses.shape[0])
+        rows = first + np.arange(self.masses.shape[0], dtype=np.float64)
         self.rows: FloatArray = grid.coarse_step * rows
-        self.columns: FloatArray = grid.column_step * np.arange(grid.columns)
+        columns = np.arange(grid.columns, dtype=np.float64)
+        self.columns: FloatArray = grid.column_step * columns
         self.mass_error = self._law.mass_error
         self.is_tilted = grid.tilt != 0
         self._last = int(rows[-1]) * grid.height

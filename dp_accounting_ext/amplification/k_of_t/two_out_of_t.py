@@ -183,11 +183,11 @@ class _Sum:
 
     def means(self) -> tuple[FloatArray, FloatArray]:
         """Returns (n,) values of H, and their masses."""
-        marginals = [np.bincount(law.rows, law.masses) for law in self._laws]
-        values = (
-            x * law.means for x, law in zip(self._of_means, self._laws, strict=True)
-        )
-        return np.add.outer(*values).ravel(), np.multiply.outer(*marginals).ravel()
+        first, second = self._laws
+        mine, theirs = self._of_means
+        values = np.add.outer(mine * first.means, theirs * second.means)
+        masses = (np.bincount(law.rows, law.masses) for law in self._laws)
+        return values.ravel(), np.multiply.outer(*masses).ravel()
 
     def ends(self) -> tuple[float, float]:
         """Returns about the least positive E, and the largest or more."""
@@ -216,10 +216,14 @@ class _Sum:
         )
         return limit, 2 * most
 
-    def parts(self) -> Iterator["_Part"]:
-        """Returns both, by rows of the first.
+    def parts(self) -> Iterator[tuple[FloatArray, IndexArray, FloatArray, FloatArray]]:
+        """Returns one row of the first law with a atoms, and b atoms of the second.
 
         Where both are one law a pair of rows is met once, with twice its mass.
+
+        Yields:
+            (n,) H of both, for all rows of the second; (b,) which of these its atoms
+            have; (a, b) values of E; and (a, b) probabilities.
         """
         first, second = self._laws
         starts = np.searchsorted(first.rows, np.arange(first.means.size + 1))
@@ -233,29 +237,12 @@ class _Sum:
                 masses = np.where(rows > index, 2 * masses, masses)
             slope = self._of_both * mean * second.means[rows]
             slope += self._of_second * second.products[others]
-            yield _Part(
+            yield (
                 self._of_means[0] * mean + self._of_means[1] * second.means,
                 rows,
                 self._of_first * first.products[own, np.newaxis] + slope,
                 first.masses[own, np.newaxis] * masses,
             )
-
-
-@dataclasses.dataclass(frozen=True)
-class _Part:
-    """One row of a first law with a atoms, and some rows of a second, with b.
-
-    Attributes:
-        means: (n,) H of both, for all rows of the second.
-        rows: (b,) which of these an atom of the second has.
-        products: (a, b) E of both.
-        masses: (a, b) probabilities.
-    """
-
-    means: FloatArray
-    rows: IndexArray
-    products: FloatArray
-    masses: FloatArray
 
 
 def _split_sum(both: _Sum) -> _Law:
@@ -267,14 +254,14 @@ def _split_sum(both: _Sum) -> _Law:
     depths = 0.1 * np.expm1(np.linspace(0.0, 7.0, _SHARES))
     shares = np.concatenate([[0.0], limit * np.exp(-depths[::-1]), [top]])
     found = np.zeros(nodes.size * shares.size)
-    for part in both.parts():
-        cells, lower, upper = _split(nodes, part.means)
+    for means, rows, products, masses in both.parts():
+        cells, lower, upper = _split(nodes, means)
         squares = lower * nodes[cells] ** 2 + upper * nodes[cells + 1] ** 2
-        goal = part.products / np.maximum(squares, floats.SMALLEST_MASS)[part.rows]
+        goal = products / np.maximum(squares, floats.SMALLEST_MASS)[rows]
         columns, low, high = _split(shares, goal)
         for near, weight in ((cells, lower), (cells + 1, upper)):
-            own = part.masses * weight[part.rows]
-            places = columns + near[part.rows] * shares.size
+            own = masses * weight[rows]
+            places = columns + near[rows] * shares.size
             found += _gathered(places, own * low, own * high, found.size)
     kept = np.flatnonzero(found)
     rows, columns = np.divmod(kept, shares.size)
@@ -294,9 +281,9 @@ def _pair_of(both: _Sum, infinity_mass: float) -> DominatingPair:
     """Returns the pair of two draws, its ratios split to nodes."""
     nodes = np.append(0.0, np.geomspace(*both.ends(), _FINAL_NODES))
     found = np.zeros(nodes.size)
-    for part in both.parts():
-        cells, lower, upper = _split(nodes, part.products)
-        found += _gathered(cells, part.masses * lower, part.masses * upper, found.size)
+    for _, _, products, masses in both.parts():
+        cells, lower, upper = _split(nodes, products)
+        found += _gathered(cells, masses * lower, masses * upper, found.size)
     kept = found[1:] > 0
     return DominatingPair(
         nodes[1:][kept],
