@@ -10,8 +10,8 @@ import numpy as np
 from dp_accounting_ext.amplification import random_allocation
 from dp_accounting_ext.amplification.k_of_t import allocation_by_sum
 from dp_accounting_ext.amplification.k_of_t import bound_cells
+from dp_accounting_ext.amplification.k_of_t import few_out_of_t
 from dp_accounting_ext.amplification.k_of_t import k_out_of_t
-from dp_accounting_ext.amplification.k_of_t import two_out_of_t
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.mechanisms import additive_noise
@@ -60,7 +60,7 @@ class RandomAllocation(Mechanism):
                 )
             )
         if bound is Bound.UPPER:
-            designs = self.blocks(), self.in_twos()
+            designs = self.blocks(), self.in_few()
             known = [design.pairs(bound, tail_mass) for design in designs]
             remove = k_out_of_t.upper_pair(
                 step.remove,
@@ -160,30 +160,36 @@ class RandomAllocation(Mechanism):
             )
         )
 
-    def in_twos(self) -> compositions.Composed:
-        """Returns allocations of two draws whose composition dominates one run.
+    def in_few(self) -> compositions.Composed:
+        """Returns allocations of a few draws whose composition dominates one run.
 
-        As blocks, of 2 draws out of about 2 t / k steps, and one of one draw where k is
-        odd. It is dominated by the composition of blocks, but for what computing it
-        costs.
+        As blocks, each with about its draws' share of the steps: of 3 draws where that
+        is all, or where more than seven tenths of the steps are drawn, and else of 2;
+        and one of the draws that are left over. It is dominated by the composition of
+        blocks, but for what computing it costs.
         """
-        twos, is_odd = divmod(self.num_selected, 2)
-        alone = round(self.num_steps / self.num_selected) if is_odd else 0
-        size, longer = divmod(self.num_steps - alone, twos)
-        counts = {size: twos - longer, size + 1: longer}
-        items: list[tuple[Mechanism, int]] = [
-            (
-                TwoOutOfSteps(self.inner, steps)
-                if steps > 2
-                else allocate(self.inner, 2, 2),
-                number,
-            )
-            for steps, number in counts.items()
-            if number
+        draws, steps = self.num_selected, self.num_steps
+        usual = 3 if draws == 3 or 10 * draws > 7 * steps else 2
+        number, rest = divmod(draws, usual)
+        taken = round(rest * steps / draws)
+        size, longer = divmod(steps - taken, number)
+        blocks = [
+            (usual, size, number - longer),
+            (usual, size + 1, longer),
+            (rest, taken, min(rest, 1)),
         ]
-        if is_odd:
-            items.append((allocate(self.inner, 1, alone), 1))
-        return compositions.Composed(tuple(items))
+        return compositions.Composed(
+            tuple(
+                (
+                    allocate(self.inner, drawn, length)
+                    if drawn in (1, length)
+                    else FewOutOfSteps(self.inner, drawn, length),
+                    count,
+                )
+                for drawn, length, count in blocks
+                if count
+            )
+        )
 
     def claims(self) -> interface.Claims:
         all_of_them = interface.claims_of({self.inner: self.num_selected})
@@ -193,15 +199,17 @@ class RandomAllocation(Mechanism):
 
 
 @dataclasses.dataclass(frozen=True)
-class TwoOutOfSteps(Mechanism):
-    """2-out-of-t allocation, as bounded by means of groups of steps.
+class FewOutOfSteps(Mechanism):
+    """2- or 3-out-of-t allocation, as bounded by means of groups of steps.
 
     Attributes:
         inner: One step.
-        num_steps: t > 2.
+        num_selected: k, 2 or 3.
+        num_steps: t > k.
     """
 
     inner: Mechanism
+    num_selected: int
     num_steps: int
 
     def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
@@ -209,8 +217,8 @@ class TwoOutOfSteps(Mechanism):
             return DirectedPairs.same(dominating_pair.trivial_pair(bound))
         step = _pairs_of_step(self.inner, bound, tail_mass, self.num_steps)
         return step.map(
-            lambda pair: two_out_of_t.two_out_of_t(
-                pair, self.num_steps, tail_mass=tail_mass
+            lambda pair: few_out_of_t.few_out_of_t(
+                pair, self.num_selected, self.num_steps, tail_mass=tail_mass
             )
         )
 

@@ -1,4 +1,4 @@
-"""2-out-of-t random allocation by vectors of two means: less than two blocks cost.
+"""2- or 3-out-of-t random allocation by vectors of two means: less than blocks cost.
 
 Cut the steps at random into groups of n_1, …, n_m steps, and draw two steps that are
 not of one group: two steps at random. So the ratio of 2 out of t is a conditional
@@ -8,7 +8,8 @@ of a group. With H the mean of all ratios, two parts of the groups put together 
     E = a E₁ + b E₂ + c H₁ H₂,
 
 linear in the vector (H₁, E₁) of one given that of the other. So a vector may be split
-into others with the same mean, and the result grows in the convex order.
+into others with the same mean, and the result grows in the convex order. Of three draws
+two are in one half of the groups and one in the other: d E₁ H₂ + (1 − d) H₁ E₂.
 """
 
 from collections.abc import Iterator
@@ -30,9 +31,9 @@ IndexArray = npt.NDArray[np.int64]
 # Certified, in units of rounding: what a step of the sum may move a vector or a share
 # by, relatively.
 _ROUNDING = 64.0
-# Certified: products of two ratios fit a float; and what all products of masses that
+# Certified: products of three ratios fit a float; and what all products of masses that
 # are below floats have together.
-_LARGEST_LOSS, _UNDERFLOW = 300.0, 1e-290
+_LARGEST_LOSS, _UNDERFLOW = 200.0, 1e-290
 
 # Tuning. Six groups are two laws of three. (2 of 10 steps, σ = 1, δ = 1e-6: 4.157 and
 # .45 s; with 224 nodes and 28 shares 4.164 and .27 s; with 8 groups 4.152 and 1.2 s.)
@@ -40,18 +41,19 @@ _GROUPS, _NODES, _SHARES = 6, 256, 32
 _FINAL_NODES = 4096
 
 
-def two_out_of_t(
-    pair: DominatingPair, num_steps: int, *, tail_mass: float
+def few_out_of_t(
+    pair: DominatingPair, num_selected: int, num_steps: int, *, tail_mass: float
 ) -> DominatingPair:
-    """Returns a pair that dominates 2-out-of-t allocation, in both directions.
+    """Returns a pair that dominates 2- or 3-out-of-t allocation, in both directions.
 
     Args:
         pair: An upper bound of one step, n atoms.
-        num_steps: Number of steps, t > 2.
+        num_selected: Number of steps with the record, k = 2 or 3.
+        num_steps: Number of steps, t > k.
         tail_mass: Probability that may be moved to the sinks.
 
     Source:
-        docs/mathematics.md, "k out of t, in twos".
+        docs/mathematics.md, "k out of t, in twos and threes".
     """
     pair = _moderate(pair)
     if not pair.p_masses.any():
@@ -67,15 +69,15 @@ def two_out_of_t(
         mean = dominating_pair.without_tails(mean, tail_mass / groups / 2)
         laws[size,] = _of_one_group(mean, size)
         sink = max(sink, mean.infinity_mass)
-    halves = (_law(half, laws) for half in (sizes[::2], sizes[1::2]))
-    # What is lost has a ratio that is at most the product of two.
-    lost = _UNDERFLOW * float(pair.ratios.max()) ** 2
-    sink = floats.raised(sums.probability_of_any([(sink, 2)]) + lost)
-    return _pair_of(_Sum(*halves), min(sink, 1.0))
+    both = _Sum(_law(sizes[::2], laws), _law(sizes[1::2], laws), num_selected)
+    # What is lost has a ratio that is at most the product of so many.
+    lost = _UNDERFLOW * float(pair.ratios.max()) ** num_selected
+    sink = floats.raised(sums.probability_of_any([(sink, num_selected)]) + lost)
+    return _pair_of(both, min(sink, 1.0))
 
 
 def _moderate(pair: DominatingPair) -> DominatingPair:
-    """Returns the pair with ratios that have no squares split to 0 and infinity."""
+    """Returns the pair with ratios that have no cubes split to 0 and infinity."""
     gone = np.abs(np.log(pair.ratios)) > _LARGEST_LOSS
     if not gone.any():
         return pair
@@ -149,8 +151,8 @@ def _law(sizes: tuple[int, ...], known: dict[tuple[int, ...], _Law]) -> _Law:
     """Returns the law of groups of such sizes, each made once."""
     sizes = tuple(sorted(sizes))
     if sizes not in known:
-        halves = (_law(half, known) for half in (sizes[::2], sizes[1::2]))
-        known[sizes] = _split_sum(_Sum(*halves))
+        halves = _Sum(_law(sizes[::2], known), _law(sizes[1::2], known))
+        known[sizes] = _split_sum(halves)
     return known[sizes]
 
 
@@ -160,16 +162,21 @@ class _Sum:
     Args:
         first: One.
         second: The other, or the same.
+        draws: Of what number of draws E is the ratio, 2 or 3.
     """
 
-    def __init__(self, first: _Law, second: _Law) -> None:
+    def __init__(self, first: _Law, second: _Law, draws: int = 2) -> None:
         self._laws = first, second
         self.sizes = first.sizes + second.sizes
         one, other = sum(first.sizes), sum(second.sizes)
         self._of_means = one / (one + other), other / (one + other)
         pairs = first.pairs + one * other + second.pairs
-        self._of_first, self._of_second = first.pairs / pairs, second.pairs / pairs
-        self._of_both = one * other / pairs
+        # Of E₁ and E₂, and of H₁ H₂; or of E₁ H₂ and E₂ H₁.
+        self._of_both, self._draws = one * other / pairs, draws
+        self._of_products = first.pairs / pairs, second.pairs / pairs
+        if draws > 2:
+            ways = first.pairs * other, one * second.pairs
+            self._of_products = ways[0] / sum(ways), ways[1] / sum(ways)
         # A mass adds up those of all its cells in a row, and the rows.
         widest = int(np.bincount(first.rows).max())
         terms = second.masses.size * widest + first.means.size
@@ -189,14 +196,27 @@ class _Sum:
         masses = (np.bincount(law.rows, law.masses) for law in self._laws)
         return values.ravel(), np.multiply.outer(*masses).ravel()
 
+    def _ratios(
+        self,
+        means: tuple[FloatArray | float, FloatArray],
+        products: tuple[FloatArray, FloatArray],
+    ) -> FloatArray:
+        """Returns E, of H and E of each."""
+        mine, theirs = self._of_products
+        if self._draws > 2:
+            return products[0] * (mine * means[1]) + (theirs * means[0]) * products[1]
+        rest = self._of_both * means[0] * means[1] + theirs * products[1]
+        return mine * products[0] + rest
+
     def ends(self) -> tuple[float, float]:
         """Returns about the least positive E, and the largest or more."""
         first, second = self._laws
         least = (float(law.means[law.means > 0][0]) for law in self._laws)
-        most = self._of_both * float(first.means[-1] * second.means[-1])
-        most += self._of_first * float(first.products.max())
-        most += self._of_second * float(second.products.max())
-        return self._of_both * math.prod(least), floats.raised(most)
+        most = self._ratios(
+            (first.means[-1:], second.means[-1:]),
+            (first.products.max(keepdims=True), second.products.max(keepdims=True)),
+        )
+        return math.prod(least) ** (self._draws / 2) / 8, floats.raised(float(most[0]))
 
     def tops(self) -> tuple[float, float]:
         """The most that E / H² can be, which splits may exceed, and more than they do.
@@ -211,8 +231,8 @@ class _Sum:
         most = max(
             limit,
             self._of_both / (2 * mine * theirs),
-            self._of_first * first.top / mine**2,
-            self._of_second * second.top / theirs**2,
+            self._of_products[0] * first.top / mine**2,
+            self._of_products[1] * second.top / theirs**2,
         )
         return limit, 2 * most
 
@@ -235,12 +255,14 @@ class _Sum:
             masses = second.masses[others]
             if first is second:
                 masses = np.where(rows > index, 2 * masses, masses)
-            slope = self._of_both * mean * second.means[rows]
-            slope += self._of_second * second.products[others]
+            ratios = self._ratios(
+                (mean, second.means[rows]),
+                (first.products[own, np.newaxis], second.products[others]),
+            )
             yield (
                 self._of_means[0] * mean + self._of_means[1] * second.means,
                 rows,
-                self._of_first * first.products[own, np.newaxis] + slope,
+                ratios,
                 first.masses[own, np.newaxis] * masses,
             )
 
@@ -278,7 +300,7 @@ def _split_sum(both: _Sum) -> _Law:
 
 
 def _pair_of(both: _Sum, infinity_mass: float) -> DominatingPair:
-    """Returns the pair of two draws, its ratios split to nodes."""
+    """Returns the pair of all draws, its ratios split to nodes."""
     nodes = np.append(0.0, np.geomspace(*both.ends(), _FINAL_NODES))
     found = np.zeros(nodes.size)
     for _, _, products, masses in both.parts():
