@@ -20,7 +20,6 @@ import numpy.typing as npt
 from scipy import special
 
 from dp_accounting_ext.amplification.k_of_t import joint_allocation
-from dp_accounting_ext.kernel import atom_laws
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import sums
@@ -67,8 +66,8 @@ class Line:
         missing = self.missing * (float(other.masses.sum()) + other.missing)
         missing += other.missing * float(self.masses.sum())
         # Before a float has fewer digits; a sum of products may have lost less.
-        masses[masses < atom_laws.TINY] = 0.0
-        missing += 2 * atom_laws.TINY * masses.size
+        masses[masses < floats.TINY] = 0.0
+        missing += 2 * floats.TINY * masses.size
         first = min(int(np.searchsorted(np.cumsum(masses), cut)), masses.size - 1)
         above = int(np.searchsorted(np.cumsum(masses[::-1]), cut))
         last = max(masses.size - above, first + 1)
@@ -201,7 +200,7 @@ def replaced_pair(
     """
     shift, chance, silent = step
     shift *= 1 - _SHIFT * floats.UNIT_ROUNDOFF
-    rarest = max(tail_mass / num_steps, atom_laws.TINY)
+    rarest = max(tail_mass / num_steps, floats.TINY)
     high = min(shift - float(special.ndtri(rarest)), normal_cells.FURTHEST - shift)
     cells = normal_cells.NormalCells.of((0.0, -shift, shift), -high, high)
     base, new, old = cells.masses
@@ -244,7 +243,7 @@ def _tests(
         if not np.ptp(score) > 1e-9 * np.abs(score).max():
             continue
         p, q, rounding = _masses(score, gained, spent, tail_mass)
-        kept = (p > atom_laws.TINY) & (q > atom_laws.TINY)
+        kept = (p > floats.TINY) & (q > floats.TINY)
         p, q = p[kept], q[kept]
         kept = np.abs(np.log(p) - np.log(q)) <= floats.LARGEST_LOSS
         p, q = p[kept], q[kept]
@@ -287,12 +286,12 @@ def _masses(
     places = start + np.arange(int(cells[-1]) + 1)
     tilts = np.exp(step * places)
     # Of all steps together so little that the tail itself has its masses.
-    cut = max(tail_mass * 1e-5 / num_steps, atom_laws.TINY)
+    cut = max(tail_mass * 1e-5 / num_steps, floats.TINY)
     tilted, logs = [], []
     for masses, count in spent:
         weights = sums.gather(cells, masses) * tilts
         total = float(weights.sum())
-        line = Line(start, weights / total, weights.size * atom_laws.TINY / total)
+        line = Line(start, weights / total, weights.size * floats.TINY / total)
         tilted.append((line, count))
         logs.append(math.log(total))
     gain = _sum_of(
