@@ -84,14 +84,14 @@ def upper_pair(
     # Of a δ a million times rarer than any that is asked for, at most.
     rarest = 1e-6 * allocated_group.DELTA_OVER_TAIL * tail_mass
     exponents = k_out_of_t.exponents_up_to(_EXPONENTS, rarest)
-    found = []
+    found, remove = [], dominating_pair.Direction.REMOVE
     for exponent in exponents:
         noise = _Noise.of(steps, allocation.silent, members, exponent)
         goal = math.exp(-exponent)
-        epsilon = known.epsilon(goal, dominating_pair.Direction.REMOVE)
+        epsilon = min(known.epsilon(goal, remove), floats.LARGEST_LOSS)
         for pair in _by_moments(noise, exponent), _by_counts(noise, exponent):
             # What says no more there makes the places coarser that are compared.
-            if pair and pair.delta(epsilon, dominating_pair.Direction.REMOVE) < goal:
+            if pair and pair.delta(epsilon, remove) < goal:
                 found.append(pair)
     return bound_cells.least([known, *found])
 

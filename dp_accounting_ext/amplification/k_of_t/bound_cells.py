@@ -89,10 +89,11 @@ def pair_of(
     found = sums.gather_quickly(places.ravel(), (shares * masses).ravel())
     if below > -math.inf:
         found[math.ceil((known[-1] - low) / step)] += 1.0
-    ratios = np.exp(low + step * np.arange(found.size))
+    (kept,) = np.nonzero(found)
+    ratios = np.exp(low + step * kept)
     return DominatingPair(
         ratios,
-        found / ratios,
+        found[kept] / ratios,
         infinity_mass=floats.raised(sink),
         zero_mass=0.0,
         bound=Bound.UPPER,
