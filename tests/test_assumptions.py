@@ -59,6 +59,7 @@ ELEMENTARY = {
     "math.log": (np.vectorize(math.log), mpmath.log, spread(1e-300, 1e300, 2000)),
     "math.expm1": (np.vectorize(math.expm1), mpmath.expm1, NEAR_ZERO),
     "math.log1p": (np.vectorize(math.log1p), mpmath.log1p, NEAR_ZERO),
+    "math.erf": (np.vectorize(math.erf), mpmath.erf, spread(1e-300, 10, 1000)),
     "math.tanh": (np.vectorize(math.tanh), mpmath.tanh, spread(1e-300, 350, 1000)),
 }
 

@@ -19,7 +19,6 @@ from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.pairs import gaussian
-from dp_accounting_ext.pairs import gaussian_mixture
 
 Bound = dominating_pair.Bound
 Direction = dominating_pair.Direction
@@ -329,9 +328,7 @@ def composition_of(
     parts = compositions.in_small_steps(parts, bound)
     share = tail_mass / max(sum(parts.values()), 1)
     # A power of ten, so that pairs are used again.
-    tail = max(
-        10.0 ** math.floor(math.log10(share)), gaussian_mixture.SMALLEST_TAIL_MASS
-    )
+    tail = max(10.0 ** math.floor(math.log10(share)), floats.SMALLEST_MASS)
 
     made = [
         (functools.partial(interface.pairs_of, part, bound, tail), count)

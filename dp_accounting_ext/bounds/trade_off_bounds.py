@@ -15,7 +15,6 @@ from dp_accounting_ext.kernel import lattice_law
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
-from dp_accounting_ext.pairs import gaussian_mixture
 
 Bound = dominating_pair.Bound
 Direction = dominating_pair.Direction
@@ -47,7 +46,7 @@ class TradeOffBounds:
         self._least = max(least, _LEAST_RATE)
         self._curves: dict[tuple[Direction, Bound], trade_off.Curve] = {}
         exponent = math.floor(math.log10(self._least * _TAIL_SHARE))
-        self._tail = max(10.0**exponent, gaussian_mixture.SMALLEST_TAIL_MASS)
+        self._tail = max(10.0**exponent, floats.SMALLEST_MASS)
 
     def rates(self, rates: FloatArray, bound: Bound) -> FloatArray:
         """Returns (n,) bounds on the true positive rates at false positive rates."""

@@ -16,7 +16,6 @@ from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import memory
 from dp_accounting_ext.kernel import sums
-from dp_accounting_ext.pairs import gaussian_mixture
 
 Bound = dominating_pair.Bound
 Direction = dominating_pair.Direction
@@ -228,7 +227,7 @@ def largest_loss_of_atoms(pairs: DirectedPairs) -> float:
 
 def pairs_of(mechanism: Mechanism, bound: Bound, tail_mass: float) -> DirectedPairs:
     """Returns the pairs of one run; those that were made last are kept."""
-    tail_mass = max(tail_mass, gaussian_mixture.SMALLEST_TAIL_MASS)
+    tail_mass = max(tail_mass, floats.SMALLEST_MASS)
     return _PAIRS.get(
         (mechanism, bound, tail_mass),
         lambda: mechanism.pairs(bound, tail_mass).map(dominating_pair.certain),
@@ -241,7 +240,5 @@ def pairs_of_part(part: Mechanism, bound: Bound, tail_mass: float) -> DirectedPa
     They are made for few different tails: what is used twice on every level of a tree
     must not be computed for as many tails as there are paths to it.
     """
-    exponent = math.log(
-        max(tail_mass, gaussian_mixture.SMALLEST_TAIL_MASS), _COARSE_TAILS
-    )
+    exponent = math.log(max(tail_mass, floats.SMALLEST_MASS), _COARSE_TAILS)
     return pairs_of(part, bound, _COARSE_TAILS ** math.floor(exponent))

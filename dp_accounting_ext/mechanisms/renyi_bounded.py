@@ -1,4 +1,9 @@
-"""A mechanism that is known by its Rényi divergences alone."""
+"""Mechanisms that are known by their Rényi divergences alone.
+
+Divergences of at most r(α) at orders α bound the profile at every κ: δ is at most the
+least conversion. The profile is convex, so it lies below the convex minorant of that
+bound as well; and that is a profile, the one of the pair made here.
+"""
 
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -9,15 +14,21 @@ import numpy as np
 import numpy.typing as npt
 
 from dp_accounting_ext.kernel import dominating_pair
+from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.mechanisms import interface
-from dp_accounting_ext.pairs import renyi_profile
+from dp_accounting_ext.pairs import profile_pairs
+from dp_accounting_ext.renyi import conversion
 
 Bound = dominating_pair.Bound
 Direction = dominating_pair.Direction
 FloatArray = npt.NDArray[np.float64]
 
-_ORDERS = np.array(renyi_profile.ORDERS)
-_UNIT = dominating_pair.UNIT_ROUNDOFF
+# Tuning: orders a factor 1.023 apart, so that δ = 1e-25 is at most 1 % too large; and
+# places of the profile.
+ORDERS = tuple(float(1 + x) for x in np.geomspace(1e-3, 1e9, 1201))
+_POINTS = 3000
+# Certified: the logarithm of a mass that fits a float, with its products.
+_LEAST_LOG = -640.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,7 +37,7 @@ class RenyiBounded(interface.OnePairMechanism):
 
     Attributes:
         values: Upper bounds on the divergence in either direction, one for each of
-            `renyi_profile.ORDERS`; inf where none is known.
+            `ORDERS`; inf where none is known.
         told: Probability of an event, whatever the data, in which everything may be
             told: the divergences are of what is released otherwise.
     """
@@ -36,7 +47,7 @@ class RenyiBounded(interface.OnePairMechanism):
 
     @classmethod
     def of(cls, values: FloatArray, told: float = 0.0) -> "RenyiBounded":
-        """Returns the mechanism of (k,) bounds at `renyi_profile.ORDERS`."""
+        """Returns the mechanism of (k,) bounds at `ORDERS`."""
         return cls(tuple(float(value) for value in values), told)
 
     def rdp(self, orders: Sequence[float]) -> interface.Divergences:
@@ -46,7 +57,7 @@ class RenyiBounded(interface.OnePairMechanism):
         upper bounds; below all of them the divergence is no larger than at the first.
         """
         asked = np.array([float(order) for order in orders])
-        found = _chords(_ORDERS, np.array(self.values), asked)
+        found = _chords(np.array(ORDERS), np.array(self.values), asked)
         return interface.Divergences(found, self.told)
 
     def pair(self, bound: Bound, tail_mass: float) -> dominating_pair.DominatingPair:
@@ -55,9 +66,7 @@ class RenyiBounded(interface.OnePairMechanism):
         everything = dominating_pair.trivial_pair(bound)
         if self.told == 1:
             return everything
-        pair = renyi_profile.dominating_pair_of(
-            renyi_profile.ORDERS, self.values, tail_mass=tail_mass
-        )
+        pair = dominating_pair_of(np.array(ORDERS), np.array(self.values), tail_mass)
         if not self.told:
             return pair
         return dominating_pair.mixture([everything, pair], [self.told, 1 - self.told])
@@ -75,7 +84,7 @@ class Concentrated(interface.OnePairMechanism):
 
     def rdp(self, orders: Sequence[float]) -> interface.Divergences:
         line = np.array(orders) * self.rho if self.rho else np.zeros(len(orders))
-        return interface.Divergences((line + self.xi) * (1 + 8 * _UNIT))
+        return interface.Divergences((line + self.xi) * (1 + 8 * floats.UNIT_ROUNDOFF))
 
     def pair(self, bound: Bound, tail_mass: float) -> dominating_pair.DominatingPair:
         return self._bounded().pair(bound, tail_mass)
@@ -87,7 +96,7 @@ class Concentrated(interface.OnePairMechanism):
         return interface.Claims(is_symmetric=True)
 
     def _bounded(self) -> RenyiBounded:
-        return RenyiBounded.of(self.rdp(renyi_profile.ORDERS).values)
+        return RenyiBounded.of(self.rdp(ORDERS).values)
 
 
 def _chords(known: FloatArray, values: FloatArray, asked: FloatArray) -> FloatArray:
@@ -98,15 +107,56 @@ def _chords(known: FloatArray, values: FloatArray, asked: FloatArray) -> FloatAr
     alpha, bounds = known[finite], values[finite]
     with np.errstate(invalid="ignore"):
         chords = np.interp(asked, alpha, (alpha - 1) * bounds) / (asked - 1)
-    chords = np.where(alpha[0] > asked, bounds[0], chords * (1 + 16 * _UNIT))
+    chords = np.where(
+        alpha[0] > asked, bounds[0], chords * (1 + 16 * floats.UNIT_ROUNDOFF)
+    )
     found: FloatArray = np.where(alpha[-1] < asked, math.inf, chords)
     return found
 
 
 def composition(counts: Mapping[RenyiBounded, int]) -> RenyiBounded:
     """Returns the composition: divergences add up."""
-    total = np.zeros(_ORDERS.size)
+    total = np.zeros(len(ORDERS))
     for part, count in counts.items():
         total += count * np.array(part.values)
     told = interface.chance_of_any([(part.told, n) for part, n in counts.items()])
-    return RenyiBounded.of(total * (1 + 4 * (len(counts) + 1) * _UNIT), told)
+    return RenyiBounded.of(
+        total * (1 + 4 * (len(counts) + 1) * floats.UNIT_ROUNDOFF), told
+    )
+
+
+def dominating_pair_of(
+    orders: FloatArray, values: FloatArray, tail_mass: float
+) -> dominating_pair.DominatingPair:
+    """Returns an upper pair of a mechanism that is known by its Rényi divergences.
+
+    Args:
+        orders: (k,) orders above 1.
+        values: (k,) bounds on the divergences in either direction; inf where unknown.
+        tail_mass: Probability that may be moved to either sink.
+
+    Guarantees:
+        Where the profile is asked it is at least the least conversion, and at most a
+        chord of it: it is checked at every atom, by sums of positive terms.
+
+    Source:
+        https://arxiv.org/abs/2106.08567, Proposition 11 (profiles that belong to a
+        pair).
+    """
+    orders, values = orders[np.isfinite(values)], values[np.isfinite(values)]
+    if not orders.size:
+        return dominating_pair.trivial_pair(Bound.UPPER)
+    reach, _ = conversion.epsilon(orders.tolist(), values.tolist(), tail_mass)
+    reach = min(max(reach, 1e-14), floats.LARGEST_LOSS)
+    epsilons = np.linspace(0.0, reach, _POINTS)
+    # A few at a time, with all orders.
+    logs = np.concatenate(
+        [
+            conversion.log_deltas(orders, values, part[:, np.newaxis]).min(axis=1)
+            for part in np.array_split(epsilons, 12)
+        ]
+    )
+    if np.isneginf(logs[0]):
+        return dominating_pair.identity_pair(Bound.UPPER)
+    fits = logs - epsilons >= _LEAST_LOG
+    return profile_pairs.symmetric(np.exp(epsilons[fits]), np.exp(logs[fits]))

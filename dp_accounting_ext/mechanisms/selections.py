@@ -12,7 +12,6 @@ from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import renyi_bounded
 from dp_accounting_ext.pairs import bounded_range
 from dp_accounting_ext.pairs import discrete
-from dp_accounting_ext.pairs import renyi_profile
 from dp_accounting_ext.renyi import pure_mechanisms
 from dp_accounting_ext.renyi import selection
 
@@ -42,7 +41,7 @@ class ExponentialMechanism(interface.OnePairMechanism):
     def other_parts(self, bound: Bound) -> Mapping[interface.Mechanism, int]:
         if bound is Bound.LOWER:
             return self.parts(bound)
-        values, _ = self.rdp(renyi_profile.ORDERS)
+        values, _ = self.rdp(renyi_bounded.ORDERS)
         return {renyi_bounded.RenyiBounded.of(values): 1}
 
     def claims(self) -> interface.Claims:
@@ -133,5 +132,5 @@ class BestOf(interface.Mechanism):
         return interface.Claims(is_symmetric=True)
 
     def _bounded(self) -> renyi_bounded.RenyiBounded:
-        values, told = divergences.of(self, renyi_profile.ORDERS)
+        values, told = divergences.of(self, renyi_bounded.ORDERS)
         return renyi_bounded.RenyiBounded.of(values, told)

@@ -17,7 +17,7 @@ from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.pairs import gaussian_mixture
 from dp_accounting_ext.pairs import profile_pairs
 from dp_accounting_ext.pairs import shifts
-from dp_accounting_ext.renyi import randomized_response
+from dp_accounting_ext.renyi import pure_mechanisms
 from dp_accounting_ext.renyi import sampling
 
 Bound = dominating_pair.Bound
@@ -140,16 +140,14 @@ class SubstitutedSample(interface.OnePairMechanism):
         pairs = interface.pairs_of(self.sample, bound, tail_mass)
         if bound is Bound.LOWER:
             return pairs.remove
-        return profile_pairs.reflected(pairs.remove)
+        return profile_pairs.joined(pairs.remove, dominating_pair.dual(pairs.remove))
 
     def rdp(self, orders: Sequence[float]) -> interface.Divergences:
         if not isinstance(self.sample, PoissonSampled):
             return divergences.of(self.sample, orders)
         inner, rate = self.sample.inner, self.sample.sampling_probability
         if isinstance(inner, discrete_outputs.RandomizedResponse) and inner.is_one_bit:
-            response = randomized_response.batch_rdp(
-                orders, inner.noise_parameter, rate
-            )
+            response = pure_mechanisms.batch_rdp(orders, inner.noise_parameter, rate)
             return interface.Divergences(response)
         return divergences.of_sample(
             self, rate, inner, orders, sampling.without_replacement_rdp

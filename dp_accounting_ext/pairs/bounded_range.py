@@ -14,16 +14,13 @@ import math
 import numpy as np
 
 from dp_accounting_ext.kernel import dominating_pair
+from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.pairs import discrete
 
 Bound = dominating_pair.Bound
 
-_LARGEST_LOSS = 690.0  # Certified: beyond, a ratio leaves the range of floats.
 # Tuning: a split moves ε of a composition by a share of 1e-7.
-_FEWEST_CELLS = 1 << 12
-_WIDEST_CELL = 1e-2
-# Certified: exponentials of up to 690, a few products, relatively.
-_ERROR = 64 * dominating_pair.UNIT_ROUNDOFF
+_CELLS = 1 << 12
 
 
 def dominating_pair_of(epsilon: float, bound: Bound) -> dominating_pair.DominatingPair:
@@ -43,9 +40,10 @@ def dominating_pair_of(epsilon: float, bound: Bound) -> dominating_pair.Dominati
         if not attained.infinity_mass:
             return dataclasses.replace(attained, bound=bound)
         return dominating_pair.trivial_pair(bound)
-    if epsilon > _LARGEST_LOSS:
+    if epsilon > floats.LARGEST_LOSS:
         return dominating_pair.trivial_pair(bound)
-    number = max(_FEWEST_CELLS, math.ceil(2 * epsilon / _WIDEST_CELL))
+    # Each a hundredth of a nat wide at most.
+    number = max(_CELLS, math.ceil(200 * epsilon))
     losses = np.linspace(-epsilon, epsilon, number + 1)
     width = 2 * epsilon / number
     cells = np.exp(-(losses[:-1] + epsilon) / 2)
@@ -54,7 +52,8 @@ def dominating_pair_of(epsilon: float, bound: Bound) -> dominating_pair.Dominati
     raised = cells / (1 + math.exp(width / 2))
     masses = np.append(cells - raised, 0.0)
     masses[1:] += raised
-    error = _ERROR * (1 + epsilon)
+    # Exponentials of up to ε and a few products, relatively.
+    error = 64 * floats.UNIT_ROUNDOFF * (1 + epsilon)
     return dominating_pair.DominatingPair(
         np.exp(losses), masses, 0.0, 0.0, bound, error, error
     )

@@ -13,21 +13,12 @@ from dp_accounting_ext.kernel import floats
 Bound = dominating_pair.Bound
 FloatArray = npt.NDArray[np.float64]
 
-# Certified (docs/guarantees.md, "atoms of discrete mechanisms"): relative error of a
-# mass or ratio, times one more than the largest loss.
-_ERROR = 64 * floats.UNIT_ROUNDOFF
 # Certified (docs/guarantees.md, "a few outcomes"): of a probability made of three
 # operations, a sum of a few, an exponential and a quotient, relatively.
 FEW_ERROR = 32 * floats.UNIT_ROUNDOFF
 
-# Certified: the logarithm of a mass, normalised or not, that is above
-# `floats.SMALLEST_MASS` (σ is at most 1e5).
-_LEAST_LOG = -675.0
-# Limits of time and memory: there are as many atoms.
+# A limit of time and memory: there are as many atoms.
 LARGEST_SENSITIVITY = 1_000_000
-_LARGEST_SIGMA = 1e5
-# Certified: its square is a normal float.
-_SMALLEST_SIGMA = 1e-100
 
 
 def _exact(
@@ -35,7 +26,8 @@ def _exact(
 ) -> tuple[FloatArray, FloatArray, float]:
     """Returns ratios, masses and a bound on the relative error of either."""
     exponents = np.asarray(losses, dtype=np.float64)
-    error = _ERROR * (1 + float(np.abs(exponents).max()))
+    # docs/guarantees.md, "atoms of discrete mechanisms".
+    error = 64 * floats.UNIT_ROUNDOFF * (1 + float(np.abs(exponents).max()))
     return np.exp(exponents), np.asarray(masses, dtype=np.float64), error
 
 
@@ -63,23 +55,6 @@ def privacy_parameters(
     )
 
 
-def responses(
-    noise_parameter: float, num_buckets: int, *, replace_one: bool
-) -> tuple[list[float], list[float]]:
-    """Returns what randomized response answers under P and under Q.
-
-    Of k answers those that are equally likely under both laws are one. See
-    `randomized_response`.
-    """
-    other = noise_parameter / num_buckets
-    truth = 1 - noise_parameter + other
-    if not replace_one:
-        others = num_buckets - 1
-        return [truth, others * other], [1 / num_buckets, others / num_buckets]
-    rest = [(num_buckets - 2) * other] if num_buckets > 2 else []
-    return [truth, other, *rest], [other, truth, *rest]
-
-
 def randomized_response(
     noise_parameter: float, num_buckets: int, *, replace_one: bool, bound: Bound
 ) -> dominating_pair.DominatingPair:
@@ -97,7 +72,15 @@ def randomized_response(
     Source:
         Kairouz et al. 2016, https://arxiv.org/abs/1602.07387, section 4.
     """
-    p, q = responses(noise_parameter, num_buckets, replace_one=replace_one)
+    other = noise_parameter / num_buckets
+    truth = 1 - noise_parameter + other
+    # Answers that are equally likely under both laws are one.
+    if replace_one:
+        rest = [(num_buckets - 2) * other] if num_buckets > 2 else []
+        p, q = [truth, other, *rest], [other, truth, *rest]
+    else:
+        others = num_buckets - 1
+        p, q = [truth, others * other], [1 / num_buckets, others / num_buckets]
     return dominating_pair.of_probabilities(p, q, bound, error=FEW_ERROR)
 
 
@@ -127,9 +110,11 @@ def discrete_laplace(
 
 
 def is_discrete_gaussian(sigma: float, sensitivity: int) -> bool:
-    """Tells whether `discrete_gaussian` takes the parameters."""
-    known = _SMALLEST_SIGMA <= sigma <= _LARGEST_SIGMA
-    return known and 1 <= sensitivity <= LARGEST_SENSITIVITY
+    """Tells whether `discrete_gaussian` takes the parameters.
+
+    Squares of smaller σ may be no floats, and larger ones have too many atoms.
+    """
+    return 1e-100 <= sigma <= 1e5 and 1 <= sensitivity <= LARGEST_SENSITIVITY
 
 
 def discrete_gaussian(
@@ -150,31 +135,19 @@ def discrete_gaussian(
     Source:
         Canonne et al. 2020, https://arxiv.org/abs/2004.00010, for the mechanism.
     """
-    if not _SMALLEST_SIGMA <= sigma <= _LARGEST_SIGMA:
+    if not is_discrete_gaussian(sigma, sensitivity):
         raise ValueError(
-            f"sigma must be between {_SMALLEST_SIGMA:g} and {_LARGEST_SIGMA:g}. "
-            f"Found {sigma}."
-        )
-    if not 1 <= sensitivity <= LARGEST_SENSITIVITY:
-        raise ValueError(
-            f"sensitivity must be between 1 and {LARGEST_SENSITIVITY}. "
-            f"Found {sensitivity}."
+            "sigma must be between 1e-100 and 100000, and sensitivity between 1 and "
+            f"{LARGEST_SENSITIVITY}. Found {sigma} and {sensitivity}."
         )
     reach = math.ceil(sigma * math.sqrt(-2 * math.log(tail_mass))) + 2
-    low, high = -reach, sensitivity + reach
-    largest = sensitivity * (2 * high - sensitivity) / (2 * sigma**2)
-    if largest > floats.LARGEST_EXPONENT:
-        widest = math.floor(
-            floats.LARGEST_EXPONENT * sigma**2 / sensitivity - sensitivity / 2 - 1
-        )
-        if widest < 1:
-            return dominating_pair.trivial_pair(bound)
-        low, high = max(low, -widest), min(high, sensitivity + widest)
-    # No output is so far from either dataset's that its mass does not fit a float.
-    widest = math.floor(sigma * math.sqrt(-2 * _LEAST_LOG)) - sensitivity
+    # No output is so far from either dataset's that its mass does not fit a float: so
+    # its loss does.
+    widest = math.floor(sigma * math.sqrt(2 * floats.LARGEST_LOSS)) - sensitivity
     if widest < 0:
         return dominating_pair.trivial_pair(bound)
-    low, high = max(low, -widest), min(high, sensitivity + widest)
+    low = -min(reach, widest)
+    high = sensitivity - low
     outputs = np.arange(low, high + 1, dtype=np.float64)
     exponents = outputs**2 / (2 * sigma**2)
     total = _normalization(sigma)

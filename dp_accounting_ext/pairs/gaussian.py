@@ -2,20 +2,12 @@
 
 import math
 
+from scipy import optimize
 from scipy import special
 
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.pairs import gaussian_mixture
-
-# Certified (docs/guarantees.md, "closed Gaussian δ"): four units of the denormals.
-_DENORMAL_UNITS = 4 * 5e-324
-# Certified: of a density times a length, relatively; that of rounding is far less.
-_SMALL_MEAN_ERROR = 1e-14
-# Tuning: of a smaller mean the total variation is a length times a density.
-_SMALL_MEAN = 1e-4
-# Tuning: the relative width of ε at which a search ends, after some ten steps.
-_CLOSE = 2.5e-14
 
 
 def dominating_pair_of(
@@ -53,41 +45,28 @@ def delta(mean: float, epsilon: float, bound: dominating_pair.Bound) -> float:
     Source:
         Balle and Wang 2018, https://arxiv.org/abs/1805.06530, Theorem 8.
     """
-    if epsilon == 0 and mean <= _SMALL_MEAN:
-        return _small_total_variation(mean, bound)
-    value = math.exp(min(_log_delta(mean, epsilon, bound)[0], 0.0))
+    sign = 1 if bound is dominating_pair.Bound.UPPER else -1
+    if epsilon == 0:
+        # Φ(m/2) − Φ(−m/2), however small.
+        value = math.erf(mean / math.sqrt(8)) * (1 + sign * 16 * floats.UNIT_ROUNDOFF)
+    else:
+        value = math.exp(min(_log_delta(mean, epsilon, bound), 0.0))
     # The slack is relative; among denormals a few units are more than that.
-    units = (
-        _DENORMAL_UNITS if bound is dominating_pair.Bound.UPPER else -_DENORMAL_UNITS
-    )
-    return min(max(value + units, 0.0), 1.0)
+    return min(max(value + sign * 4 * 5e-324, 0.0), 1.0)
 
 
-def _small_total_variation(mean: float, bound: dominating_pair.Bound) -> float:
-    """Returns Φ(m/2) − Φ(−m/2): m times a density of φ(0), or of φ(0) (1 − m²/24)."""
-    value = mean / math.sqrt(2 * math.pi)
-    if bound is dominating_pair.Bound.UPPER:
-        return value * (1 + _SMALL_MEAN_ERROR) + _DENORMAL_UNITS
-    return max(value * (1 - mean**2 / 24 - _SMALL_MEAN_ERROR) - _DENORMAL_UNITS, 0.0)
-
-
-def _log_delta(
-    mean: float, epsilon: float, bound: dominating_pair.Bound
-) -> tuple[float, float]:
-    """Returns ln δ at ε, on a side, and minus its derivative."""
+def _log_delta(mean: float, epsilon: float, bound: dominating_pair.Bound) -> float:
+    """Returns ln δ at ε, on a side."""
     first = float(special.log_ndtr(mean / 2 - epsilon / mean))
     if first == -math.inf:
-        return first, math.inf
+        return first
     second = epsilon + float(special.log_ndtr(-mean / 2 - epsilon / mean))
     slack = 1 + abs(first) + abs(second) + abs(epsilon) + mean**2
     slack *= 64 * floats.UNIT_ROUNDOFF
     if bound is dominating_pair.Bound.LOWER:
         slack = -slack
     difference = -math.expm1(min(second - first - slack, 0.0))
-    if difference <= 0:
-        return -math.inf, math.inf
-    value = first + slack + math.log(difference)
-    return value, math.exp(min(second - value, floats.LARGEST_EXPONENT))
+    return first + slack + math.log(difference) if difference > 0 else -math.inf
 
 
 def epsilon(mean: float, delta: float, bound: dominating_pair.Bound) -> float:
@@ -106,26 +85,19 @@ def epsilon(mean: float, delta: float, bound: dominating_pair.Bound) -> float:
     """
     goal = math.log(delta)
 
-    def excess(candidate: float) -> tuple[float, float]:
-        value, slope = _log_delta(mean, candidate, bound)
-        return max(value, -1e300) - goal, slope
+    def excess(candidate: float) -> float:
+        return max(_log_delta(mean, candidate, bound), -1e300) - goal
 
-    if excess(0.0)[0] <= 0:
+    if excess(0.0) <= 0:
         return 0.0
-    low, high = 0.0, mean * (mean / 2 + math.sqrt(-2 * goal))
-    while excess(high)[0] > 0:
+    high = mean * (mean / 2 + math.sqrt(-2 * goal))
+    while excess(high) > 0:
         high *= 2
-    point, nudge = high, _CLOSE
-    while high - low > 4 * _CLOSE * high:
-        above, slope = excess(point)
-        low, high = (point, high) if above > 0 else (low, point)
-        # Without a slope that is a float: halfway.
-        step = above / slope if slope > 0 else math.inf
-        if abs(step) < nudge * point:
-            # As near as that: across, so that both ends close in.
-            step = nudge * point if above > 0 else -nudge * point
-            nudge *= 2
-        point += step
-        if not low < point < high:
-            point = (low + high) / 2
-    return high if bound is dominating_pair.Bound.UPPER else low
+    found = float(optimize.brentq(excess, 0.0, high, xtol=1e-300, rtol=1e-14))
+    # It is near the root, on either side of it: away from it, until that is certain.
+    is_upper = bound is dominating_pair.Bound.UPPER
+    nudge = 1e-14 if is_upper else -1e-14
+    while (excess(found) > 0) is is_upper:
+        found += nudge * found
+        nudge *= 2
+    return max(found, 0.0)

@@ -8,22 +8,15 @@ import numpy.typing as npt
 
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
-from dp_accounting_ext.pairs import cells
 from dp_accounting_ext.pairs import shifts
 
 FloatArray = npt.NDArray[np.float64]
 Bound = dominating_pair.Bound
 
-# Certified (docs/guarantees.md, "Laplace cells").
-_ERROR = 64 * floats.UNIT_ROUNDOFF
 # Certified: a smaller E e^shift − 1 needs log1p for the digits of its logarithm.
 _SMALL_GROWTH = 0.5
-
-# Tuning. As many cells as of a mass of one, where shifts are near: the same widths,
-# and a third of the time. The widest cell is not measured.
-_POINTS = 1 << 14  # Of a mass of one.
-_FEWEST_POINTS = 1 << 12
-_WIDEST_CELL = 1e-2  # In nats.
+# Tuning: as many cells as of Gaussian noise, or more, a hundredth of a nat wide.
+_CELLS = 1 << 14
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,32 +99,23 @@ def dominating_pair_of(
     reach = high - low
     if reach > floats.LARGEST_EXPONENT:
         return dominating_pair.trivial_pair(bound)
-    # Cells add to the variance by the mass between the shifts alone.
-    points = max(_POINTS * math.sqrt(-math.expm1(-reach / 2)), _FEWEST_POINTS)
-    number = math.ceil(max(points, 2 * reach / _WIDEST_CELL))
+    number = math.ceil(max(_CELLS, 100 * reach))
     kinks = [shift for shift, _ in p.shifts + q.shifts]
     places = np.union1d(np.linspace(low, high, number + 1), kinks)
     edges = p.density(places) / q.density(places)
     p_masses, q_masses = p.masses(places), q.masses(places)
     # Outside all shifts the density is e^{−distance} times that at the end.
     q_ends = q.density(places[[0, -1]])
-    rounding = _ERROR * (1 + reach + len(kinks))
+    # docs/guarantees.md, "Laplace cells".
+    rounding = 64 * floats.UNIT_ROUNDOFF * (1 + reach + len(kinks))
     rounding += p.weight_error() + q.weight_error()
     if bound is Bound.LOWER:
         ratios = np.concatenate([edges[:1], p_masses / q_masses, edges[-1:]])
         masses = np.concatenate([q_ends[:1], q_masses, q_ends[1:]])
-        return cells.lower_pair(ratios, masses, rounding, 4 * rounding)
+        return shifts.lower_pair(ratios, masses, rounding, 4 * rounding)
     edges = np.maximum.accumulate(edges)
-    span = np.diff(edges)
-    share = np.divide(
-        p_masses / q_masses - edges[:-1],
-        span,
-        out=np.zeros_like(span),
-        where=span > 0,
-    )
-    ratios, masses = cells.upper_atoms(edges, q_masses, np.maximum(share, 0.0))
-    masses[0] += q_ends[0]
-    masses[-1] += q_ends[1]
+    masses = shifts.split(q_masses, p_masses / q_masses - edges[:-1], np.diff(edges))
+    masses[[0, -1]] += q_ends
     return dominating_pair.DominatingPair(
-        ratios, masses, 0.0, 0.0, bound, 4 * rounding, 4 * rounding
+        edges, masses, 0.0, 0.0, bound, 4 * rounding, 4 * rounding
     )

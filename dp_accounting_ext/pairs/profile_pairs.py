@@ -17,8 +17,6 @@ FloatArray = npt.NDArray[np.float64]
 
 # Certified: positive values are raised to where floats have all their digits.
 SMALLEST = 1e-250
-# Profiles of two datasets in either order are one line through this place and 1.
-_MIRRORED = -1.0
 
 
 def values_at(
@@ -177,30 +175,19 @@ def _larger(one: DominatingPair, other: DominatingPair) -> DominatingPair:
     return pair_above(places, np.maximum(values(one, places), values(other, places)))
 
 
-def reflected(pair: DominatingPair) -> DominatingPair:
-    """Returns the pair that has this one's profile for κ ≥ 1, both ways.
-
-    For κ < 1 the profile of two datasets exchanged: 1 − κ + κ H_{1/κ}. Ratios above
-    one stay, each has its inverse for a twin, and what is left sits at one.
-
-    Args:
-        pair: An upper bound.
-
-    Source:
-        https://arxiv.org/abs/2106.08567, Theorem 11 (sampling a subset, replacing).
-    """
-    return joined(pair, dominating_pair.dual(pair))
-
-
 def joined(above: DominatingPair, below: DominatingPair) -> DominatingPair:
     """Returns the pair of two profiles for κ ≥ 1, one for each direction.
 
-    At κ = 1 both directions have one divergence: where the bounds there differ, the
-    smaller profile is raised by a factor.
+    For κ < 1 it is that of two datasets exchanged: 1 − κ + κ H_{1/κ}. Of a pair and its
+    dual it has the pair's own profile both ways. At κ = 1 both directions have one
+    divergence: where bounds differ there, the smaller profile is raised by a factor.
 
     Args:
         above: An upper bound on H_κ(P‖Q); its ratios above one are taken.
         below: An upper bound on H_κ(Q‖P); its ratios below one are taken.
+
+    Source:
+        https://arxiv.org/abs/2106.08567, Theorem 11 (sampling a subset, replacing).
     """
     more, less = above.ratios > 1, below.ratios < 1
     masses = above.masses[more], below.masses[less]
@@ -246,7 +233,8 @@ def symmetric(kappas: FloatArray, deltas: FloatArray) -> DominatingPair:
         https://arxiv.org/abs/2106.08567, Proposition 11 (profiles that belong to a
         pair).
     """
-    places, masses, sink = atoms_above(kappas, deltas, _MIRRORED)
+    # Both ways are one function on a line through −1 and 1.
+    places, masses, sink = atoms_above(kappas, deltas, -1.0)
     ratios = np.concatenate([1 / places[::-1], places])
     masses = np.concatenate([(places * masses)[::-1], masses])
     # Both laws must have all of their mass.
@@ -325,17 +313,11 @@ def symmetric_below(tests: FloatArray, telling: float) -> DominatingPair:
 def _most_powerful(tests: FloatArray) -> FloatArray:
     """Returns what the most powerful of (2, n) tests add to one another.
 
-    That is (2, m) positive increments under P and Q, with decreasing quotients.
+    That is (2, m) positive increments under P and Q, with increasing quotients.
     """
-    corners = [(0.0, 0.0)]
-    for y, x in tests[:, np.lexsort((-tests[0], tests[1]))].T.tolist():
-        if y <= corners[-1][1] or x <= corners[-1][0]:
-            continue
-        while len(corners) > 1:
-            (x0, y0), (x1, y1) = corners[-2:]
-            if (y1 - y0) * (x - x1) > (y - y1) * (x1 - x0):
-                break
-            corners.pop()
-        corners.append((x, y))
-    added: FloatArray = np.diff(np.array(corners), axis=0).T[::-1]
-    return added
+    tests = tests[:, tests[1] > 0]
+    tests = np.insert(tests[:, np.lexsort((-tests[0], tests[1]))], 0, 0.0, axis=1)
+    # Of tests with one probability under Q the first one says most.
+    tests = tests[:, np.append(True, np.diff(tests[1]) > 0)]
+    added: FloatArray = np.diff(tests[:, _lower_hull(tests[1], -tests[0])], axis=1)
+    return added[:, added[0] > 0][:, ::-1]

@@ -2,19 +2,17 @@
 
 import dataclasses
 
+import numpy as np
+import numpy.typing as npt
+
+from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 
+FloatArray = npt.NDArray[np.float64]
 Shifts = tuple[tuple[float, float], ...]
 
 # A limit of time and memory.
 MOST_SHIFTS = 4096
-
-# Certified (docs/guarantees.md, "Neyman–Pearson"): relative errors of weights. Two are
-# a probability and the rest; more come from logarithms, with an error at the mode and
-# one for each step from it.
-_TWO_WEIGHTS = 4 * floats.UNIT_ROUNDOFF
-_WEIGHTS = 4e-13
-_WEIGHTS_STEP = 1e-15
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,11 +30,14 @@ class Mixture:
         return max(shift for shift, _ in self.shifts)
 
     def weight_error(self) -> float:
-        """Returns a bound on the relative error of any weight."""
+        """Returns a bound on the relative error of any weight.
+
+        Two are a probability and the rest, with a few roundings. More come from
+        logarithms of up to 700, with a few for each step from the mode.
+        """
         number = len(self.shifts)
-        if number == 1:
-            return 0.0
-        return _TWO_WEIGHTS if number == 2 else _WEIGHTS + number * _WEIGHTS_STEP
+        roundings = {1: 0, 2: 4}.get(number, 4096 + 16 * number)
+        return roundings * floats.UNIT_ROUNDOFF
 
 
 def check_order(p: Mixture, q: Mixture) -> None:
@@ -50,3 +51,42 @@ def check_order(p: Mixture, q: Mixture) -> None:
             "Shifts of P must be at least 0, those of Q at most 0. "
             f"Found {p.lowest()} and {q.highest()}."
         )
+
+
+def split(masses: FloatArray, excess: FloatArray, span: FloatArray) -> FloatArray:
+    """Returns (n + 1,) masses at the ends of (n,) cells, which keep the cells' means.
+
+    Args:
+        masses: (n,) Q-masses of the cells.
+        excess: (n,) by how much the mean of each is above its lower end,
+        span: (n,) and its upper end is: where that is none, the lower end has all.
+    """
+    share = np.divide(excess, span, out=np.zeros_like(masses), where=span > 0)
+    raised = np.clip(share, 0.0, 1.0) * masses
+    at_ends = np.append(masses - raised, 0.0)
+    at_ends[1:] += raised
+    return at_ends
+
+
+def lower_pair(
+    ratios: FloatArray, masses: FloatArray, mass_error: float, ratio_error: float
+) -> dominating_pair.DominatingPair:
+    """Returns the lower bound of cells grouped at their means, but for those without.
+
+    Args:
+        ratios: (n,) means of the ratio under Q, in any order.
+        masses: (n,) Q-masses.
+        mass_error: Bound on the relative error of any mass.
+        ratio_error: Bound on the relative error of any ratio.
+    """
+    order = np.argsort(ratios, kind="stable")
+    kept = order[masses[order] > 0]
+    return dominating_pair.DominatingPair(
+        ratios[kept],
+        masses[kept],
+        0.0,
+        0.0,
+        dominating_pair.Bound.LOWER,
+        mass_error,
+        ratio_error,
+    )

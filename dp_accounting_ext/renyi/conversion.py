@@ -5,18 +5,13 @@ import math
 
 import numpy as np
 
+from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.renyi import divergence
 
 FloatArray = divergence.FloatArray
 
 # Certified: roundings of a conversion, relative to the terms that are added up.
-_ROUNDING = 16 * 2.0**-53
-# Certified: above the exponents of numbers that are no full floats.
-_LEAST_EXPONENT = -700.0
-# Certified: a larger ε has no larger δ, and the products of this one with orders fit.
-_LARGEST_EPSILON = 1e150
-# Tuning: below it the conversion is worth nothing.
-_LEAST_ORDER = 1.01
+_ROUNDING = 64 * floats.UNIT_ROUNDOFF
 
 
 def epsilon(
@@ -41,7 +36,7 @@ def epsilon(
                 best = min(best, (0.0, order))
         elif math.isinf(order):
             best = min(best, (rdp, order))
-        elif order > _LEAST_ORDER and target_delta > 0:
+        elif order > 1 and target_delta > 0:
             spread = math.log1p(-1 / order)
             tail = (math.log(target_delta) + math.log(order)) / (order - 1)
             rounding = _ROUNDING * (rdp - spread + abs(tail) + 1 / (order - 1))
@@ -63,23 +58,41 @@ def delta(
         As of `epsilon`.
     """
     alpha, rdp = np.asarray(orders, np.float64), np.asarray(curve, np.float64)
-    found = np.sqrt(_square_of_variation(rdp)) * (1 + _ROUNDING)
-    if target_epsilon == math.inf:
-        found = np.where(rdp < math.inf, 0.0, found)
-    else:
-        found[np.isinf(alpha) & (rdp <= target_epsilon)] = 0.0
-        known = (alpha > _LEAST_ORDER) & (alpha < math.inf) & (rdp < math.inf)
-        alpha, bounds, slope = alpha[known], rdp[known], alpha[known] - 1
-        target = min(target_epsilon, _LARGEST_EPSILON)
-        # What does not fit says nothing.
-        with np.errstate(over="ignore", invalid="ignore"):
-            gaps = bounds - target + np.log1p(-1 / alpha)
-            sizes = slope * (bounds + target + 1 / slope) + np.log(alpha)
-            exponents = slope * gaps - np.log(alpha) + _ROUNDING * sizes
-            converted = np.exp(np.clip(exponents, _LEAST_EXPONENT, 0.0))
-        found[known] = np.fmin(found[known], converted)
+    # A larger ε has no larger δ, and the products of this one with orders fit.
+    logs = log_deltas(alpha, rdp, np.array(min(target_epsilon, 1e150)))
+    # What is less is no full float.
+    found = np.exp(np.maximum(logs, -floats.LARGEST_EXPONENT))
+    found[rdp == 0] = 0.0
+    is_infinite = np.isinf(alpha) | math.isinf(target_epsilon)
+    found[is_infinite & (rdp <= target_epsilon) & (rdp < math.inf)] = 0.0
     place = int(np.argmin(found))
-    return min(float(found[place]), 1.0), float(orders[place])
+    return float(found[place]), float(orders[place])
+
+
+def log_deltas(
+    orders: FloatArray, curve: FloatArray, epsilons: FloatArray
+) -> FloatArray:
+    """Returns (…, n) logarithms of bounds on δ, one for each order, rounded up.
+
+    Args:
+        orders: (n,) orders α ≥ 1, inf included.
+        curve: (n,) divergences.
+        epsilons: (…, 1) finite ε ≥ 0.
+
+    Source:
+        As of `epsilon`.
+    """
+    # What does not fit says nothing.
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+        variations = np.log(_square_of_variation(curve)) / 2
+        variations += _ROUNDING * (1 + np.abs(variations))
+        slopes = orders - 1
+        constants = slopes * (curve + np.log1p(-1 / orders)) - np.log(orders)
+        sizes = slopes * (curve - np.log1p(-1 / orders)) + np.log(orders)
+        constants += _ROUNDING * (1 + sizes)
+        exponents = constants - slopes * (1 - _ROUNDING) * epsilons
+        found: FloatArray = np.fmin(np.fmin(exponents, variations), 0.0)
+    return found
 
 
 def _square_of_variation(rdp: FloatArray) -> FloatArray:

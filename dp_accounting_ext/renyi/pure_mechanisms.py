@@ -5,19 +5,10 @@ import math
 
 import numpy as np
 
+from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.renyi import divergence
 
 FloatArray = divergence.FloatArray
-
-# Certified: the error of the closed form of the Laplace mechanism, in units of ε.
-_CLOSED_FORM_ERROR = 16 * 2.0**-53
-# Certified: a bound on losses whose exponentials are floats; beyond it the divergence
-# is bounded by the largest loss.
-_LARGEST_LOSS = 700.0
-
-
-# Certified: ranges for which a rounding of t is a share below 1e-10.
-_LEAST_RANGE = 1e-5
 
 
 def pure_dp_rdp(orders: Sequence[float], epsilon: float) -> FloatArray:
@@ -31,7 +22,7 @@ def pure_dp_rdp(orders: Sequence[float], epsilon: float) -> FloatArray:
         https://arxiv.org/abs/1702.07476, Proposition 5, for the response; it dominates
         by https://arxiv.org/abs/1311.0776, Theorem 3.4.
     """
-    if epsilon > _LARGEST_LOSS or epsilon == 0:
+    if epsilon > floats.LARGEST_EXPONENT or epsilon == 0:
         return np.full(len(orders), epsilon)
     truth, lie = 1 / (1 + math.exp(-epsilon)), 1 / (1 + math.exp(epsilon))
     return discrete_rdp(orders, (lie, truth), (epsilon, -epsilon))
@@ -72,9 +63,10 @@ def bounded_range_rdp(orders: Sequence[float], epsilon: float) -> FloatArray:
         ends = discrete_rdp([order], (high, low), (top, top - epsilon))
         return min(float(ends[0]), divergence.rounded_up(order * epsilon**2 / 8))
 
-    if epsilon > _LARGEST_LOSS:
+    if epsilon > floats.LARGEST_EXPONENT:
         return np.full(len(orders), epsilon)
-    if epsilon < _LEAST_RANGE:
+    # A rounding of t is a share below 1e-10 of ε no longer.
+    if epsilon < 1e-5:
         squared = divergence.rounded_up(epsilon**2 / 8)
         finite = np.minimum(orders, np.finfo(np.float64).max)
         return np.where(
@@ -101,10 +93,10 @@ def laplace_rdp(orders: Sequence[float], epsilon: float) -> FloatArray:
         # log1p(a x) / a, or its limit x.
         slope = order - 1
         logarithm = math.log1p(slope * shrunk) / slope if slope else shrunk
-        value = epsilon + logarithm + _CLOSED_FORM_ERROR * epsilon
+        value = epsilon + logarithm + 16 * floats.UNIT_ROUNDOFF * epsilon
         return min(value, epsilon, divergence.rounded_up(order * epsilon**2 / 2))
 
-    if epsilon > _LARGEST_LOSS:
+    if epsilon > floats.LARGEST_EXPONENT:
         return np.full(len(orders), epsilon)
     return np.array([single(order) for order in orders])
 
@@ -129,6 +121,40 @@ def discrete_rdp(
             else _divergence(log_masses, values, max(order, divergence.LOWEST_ORDER))
             for order in orders
         ]
+    )
+
+
+def batch_rdp(
+    orders: Sequence[float], noise_parameter: float, sampling_fraction: float
+) -> FloatArray:
+    """Returns the RDP of a bit query of a batch answered by randomized response.
+
+    The batch is drawn without replacement, one record of the dataset is replaced by
+    another, and the answer is a bit of the batch, kept with probability
+    θ = 1 − p/2. With β = 1 − θ, w = q/N and a = β + w (2θ − 1) it is the larger of the
+    divergences of Bern(a) from Bern(β) and of Bern(β) from Bern(a).
+
+    Args:
+        orders: Rényi orders α ≥ 1, inf included.
+        noise_parameter: p, in [0, 1]: with this probability the answer is a fair coin.
+        sampling_fraction: w, in [0, 1].
+
+    Guarantees:
+        No entry is below the bound, which is tight.
+
+    Source:
+        https://arxiv.org/abs/2403.04867, Theorem I.3.
+    """
+    beta, shift = noise_parameter / 2, sampling_fraction * (1 - noise_parameter)
+    if shift == 0:
+        return np.zeros(len(orders))
+    if beta == 0:
+        return np.full(len(orders), np.inf)
+    losses = np.array([math.log1p(shift / beta), math.log1p(-shift / (1 - beta))])
+    masses, shifted = [beta, 1 - beta], [beta + shift, 1 - beta - shift]
+    return np.maximum(
+        discrete_rdp(orders, masses, losses.tolist()),
+        discrete_rdp(orders, shifted, (-losses).tolist()),
     )
 
 

@@ -7,16 +7,11 @@ import math
 
 import numpy as np
 
+from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.renyi import divergence
 
 FloatArray = divergence.FloatArray
 Curve = Callable[[Sequence[float]], FloatArray]
-
-# Certified: relative to the logarithms of a term, what their sum may be off by: a few
-# roundings of each, and those of the at most 4096 terms that are added up.
-_LOG_ROUNDING = 24 * 2.0**-53
-# Certified: above it e^x is no float, and sampling is not counted.
-_LARGEST_EXPONENT = 700.0
 
 
 def poisson_rdp(
@@ -67,7 +62,7 @@ def poisson_rdp(
         return np.zeros(len(orders)) if rate == 0 else curve(orders)
     largest = float(curve([math.inf])[0])
     pure = largest
-    if largest < _LARGEST_EXPONENT:
+    if largest < floats.LARGEST_EXPONENT:
         pure = divergence.rounded_up(math.log1p(rate * math.expm1(largest)))
     return np.minimum(_from_integer_orders(orders, curve, log_terms), pure)
 
@@ -146,9 +141,13 @@ def _from_integer_orders(
 
 
 def _slack(order: int, *logs: FloatArray) -> float:
-    """Returns what the sum of these and of the choices of an order may be off by."""
+    """Returns what the sum of these and of the choices of an order may be off by.
+
+    A few roundings of each, and those of at most 4096 terms that are added up.
+    """
     largest = sum(float(np.abs(each).max()) for each in logs)
-    return _LOG_ROUNDING * (1 + float(_log_factorials()[order]) + largest)
+    sizes = 1 + float(_log_factorials()[order]) + largest
+    return 24 * floats.UNIT_ROUNDOFF * sizes
 
 
 @functools.lru_cache(maxsize=512)

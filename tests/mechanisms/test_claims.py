@@ -30,7 +30,6 @@ from dp_accounting_ext.mechanisms import renyi_bounded
 from dp_accounting_ext.mechanisms import selections
 from dp_accounting_ext.mechanisms import subsampled
 from dp_accounting_ext.mechanisms import truncated
-from dp_accounting_ext.pairs import renyi_profile
 
 EPSILONS = (-3.0, -1e-9, 0.0, 1e-12, 1e-3, 0.5, 3.0, 40.0, 690.0)
 
@@ -81,7 +80,7 @@ SINGLE = st.one_of(
     ),
     st.tuples(logs(1e-6, 10.0), st.just(0.0) | rates).map(
         lambda given: renyi_bounded.RenyiBounded.of(
-            given[0] * np.array(renyi_profile.ORDERS), given[1]
+            given[0] * np.array(renyi_bounded.ORDERS), given[1]
         )
     ),
     st.builds(

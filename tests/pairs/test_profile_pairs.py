@@ -37,7 +37,8 @@ def test_the_maximum_of_profiles(pairs):
 @given(st.floats(0.05, 0.9), st.floats(0.3, 3.0), st.floats(0.0, 2.0))
 def test_reflection(rate, sigma, epsilon):
     sample = subsampled.on_poisson_sample(rate, additive_noise.Gaussian(sigma))
-    both = profile_pairs.reflected(sample.pairs(Bound.UPPER, 1e-12).remove)
+    pair = sample.pairs(Bound.UPPER, 1e-12).remove
+    both = profile_pairs.joined(pair, dominating_pair.dual(pair))
     with mpmath.workdps(60):
         p = [(0, 1 - mpmath.mpf(rate)), (1 / mpmath.mpf(sigma), mpmath.mpf(rate))]
     truth = oracles.shift_mixture_deltas(p, [(0, 1)], epsilon)["remove"]
@@ -48,7 +49,7 @@ def test_reflection(rate, sigma, epsilon):
 
 @given(strategies.pairs(Bound.UPPER))
 def test_a_reflection_has_the_profile_from_one_on_both_ways(pair):
-    both = profile_pairs.reflected(pair)
+    both = profile_pairs.joined(pair, dominating_pair.dual(pair))
     # If not, no two datasets have both branches: the twins are more than one.
     above = pair.ratios > 1
     rest = 1 - pair.infinity_mass - pair.p_masses[above].sum()

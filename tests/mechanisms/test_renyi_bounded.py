@@ -4,10 +4,9 @@ import mpmath
 import numpy as np
 
 from dp_accounting_ext.kernel import dominating_pair
-from dp_accounting_ext.pairs import renyi_profile
+from dp_accounting_ext.mechanisms import renyi_bounded
 
 Direction = dominating_pair.Direction
-ORDERS = np.array(renyi_profile.ORDERS)
 
 
 def test_it_dominates_randomized_response():
@@ -22,9 +21,8 @@ def test_it_dominates_randomized_response():
             * (1 + 1e-14)
             for a in map(mpmath.mpf, (1.5, 2, 4, 16, 64, 1024))
         ]
-    pair = renyi_profile.dominating_pair_of(
-        (1.5, 2, 4, 16, 64, 1024), values, tail_mass=1e-20
-    )
+    orders = np.array([1.5, 2, 4, 16, 64, 1024])
+    pair = renyi_bounded.dominating_pair_of(orders, np.array(values), 1e-20)
     for epsilon in np.linspace(-1, 1, 21):
         truth = max(p - mpmath.exp(epsilon) * (1 - p), 1 - mpmath.exp(epsilon))
         for direction in Direction:
