@@ -14,7 +14,6 @@ from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import lattice_law
 from dp_accounting_ext.kernel import profile
-from dp_accounting_ext.kernel import sums
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
@@ -27,26 +26,17 @@ FloatArray = npt.NDArray[np.float64]
 IndexArray = npt.NDArray[np.int64]
 Question = Callable[[profile.Profile, FloatArray], FloatArray]
 
-# For a δ no smaller than one of these a law is composed whose tails are small beside
-# it, and that is fine for so many scales: few laws answer every question, whatever is
-# asked first.
-_LEVELS = (1e-15, 1e-50, 1e-270)
-_SCALES = (3, 8, 14)
-_SMALLEST_DELTA = _LEVELS[-1]
+# Tuning: for a δ no smaller than a level's a law is composed whose tails are small
+# beside it, and that is fine for so many scales: few laws answer every question,
+# whatever is asked first.
+_LEVELS = ((1e-15, 3), (1e-50, 8), (1e-270, 14))
 # Of δ, what tails may hold: this much of it moves ε by less than 1e-6 of it.
 _TAIL_SHARE = 1e-7
-# Tuning: cells in a scale of a law, at the stock's interval, and at most and at least.
-# The width of a bracket falls as their square: they grow as the interval's root falls.
-_CELLS, _INTERVAL = lattice_law.Resolution().cells, 1e-4
-_FEWEST_CELLS, _MOST_CELLS = 32, 512
-# Tuning: of laws that need not be tight.
+# Tuning: cells in a scale of laws that need not be tight.
 _ROUGH_CELLS = 16
-# Tuning: of scenarios the first few, by their upper bounds, are bounded from below, and
-# more where these leave a bracket wide. (24 records in two fixed batches: one of 14 %.)
-_MOST_LOWERS, _MORE_LOWERS = 2, 8
-_NARROW = 0.99
-# Of any two datasets δ is at least 1 − e^ε, here one but for 4e-18.
-_LOWEST_EPSILON = -40.0
+# Tuning: so many scenarios, by their upper bounds, are bounded from below, or fewer if
+# brackets are narrow. (24 records in two fixed batches: the first one's is of 14 %.)
+_MOST_LOWERS = 8
 
 
 class PrivacyBounds:
@@ -61,8 +51,10 @@ class PrivacyBounds:
 
     def __init__(self, counts: Counts, interval: float) -> None:
         self._counts = counts
-        cells = min(_CELLS * math.sqrt(_INTERVAL / interval), _MOST_CELLS)
-        self._cells = max(round(cells), _FEWEST_CELLS)
+        # The width of a bracket falls as the square of the number of cells in a scale,
+        # which grows as the interval's root falls. The stock's interval is 1e-4.
+        cells = lattice_law.Resolution().cells * math.sqrt(1e-4 / interval)
+        self._cells = round(min(max(cells, 32), 512))
         claims = interface.claims_of(counts)
         # The mean of the Gaussian that dominates the composition, or inf.
         self._mean = floats.raised(math.sqrt(claims.gaussian_precision), by=1e-15)
@@ -70,6 +62,11 @@ class PrivacyBounds:
         self._directions = list(Direction)
         if claims.is_symmetric:
             self._directions = [Direction.REMOVE]
+        # Whether no run has an infinite loss.
+        self._is_finite = all(
+            min(known.gaussian_precision, known.largest_loss) < math.inf
+            for known in (part.claims() for part in counts)
+        )
         self._flat: dict[Bound, list[dict[interface.Mechanism, int]]] = {}
         self._profiles: dict[tuple[Bound, int, bool], list[list[profile.Profile]]] = {}
 
@@ -94,29 +91,21 @@ class PrivacyBounds:
             enough: (n,) ε below which a bound need not be a good one.
         """
         found = np.where(deltas >= self._chance_of_more, self._largest, math.inf)
-        open_ = np.flatnonzero(deltas > 0)
-        if enough is not None:
-            # All that is easy, and all there is where losses do not fit a float.
-            easy = self._gaussian_deltas(enough[open_]) <= deltas[open_]
-            found[open_[easy]] = enough[open_[easy]]
-            open_ = open_[~easy]
-        closed = self._gaussian_epsilons(deltas[open_], Bound.UPPER)
+        is_asked = deltas > 0
+        closed = self._closed(gaussian.epsilon, deltas[is_asked], Bound.UPPER)
         if closed is not None:
-            found[open_] = np.minimum(found[open_], closed)
+            found[is_asked] = np.minimum(found[is_asked], closed)
             return found
-        for rough in (True, False) if enough is not None else (False,):
-            composed = self._composed_epsilons(deltas[open_], Bound.UPPER, rough)
-            found[open_] = np.minimum(found[open_], composed)
-            if enough is not None:
-                open_ = open_[found[open_] > enough[open_]]
+        asked = is_asked, deltas, enough
+        open_ = self._lower(found, self._composed_epsilons, *asked)
         found[open_] = self._at_most_gaussian(deltas[open_], found[open_])
         return found
 
     def lower_epsilons(self, deltas: FloatArray) -> FloatArray:
         """Returns (n,) lower bounds on ε at (n,) δ in [0, 1), in nats."""
         # A larger δ has no larger ε.
-        deltas = np.maximum(deltas, _SMALLEST_DELTA)
-        closed = self._gaussian_epsilons(deltas, Bound.LOWER)
+        deltas = np.maximum(deltas, _LEVELS[-1][0])
+        closed = self._closed(gaussian.epsilon, deltas, Bound.LOWER)
         if closed is not None:
             return closed
         return self._composed_epsilons(deltas, Bound.LOWER)
@@ -130,42 +119,50 @@ class PrivacyBounds:
             epsilons: (n,) ε, in nats.
             enough: (n,) δ below which a bound need not be a good one.
         """
-        found = np.ones(epsilons.shape)
-        beyond = epsilons >= self._largest
-        if beyond.any():
-            rest = self._chance_of_more
-            if math.isinf(self._largest):
-                rest = self._infinite_delta(Bound.UPPER)
-            found[beyond] = rest
-        asked = ~beyond & (epsilons >= _LOWEST_EPSILON)
-        found[asked] = self._gaussian_deltas(epsilons[asked])
-        open_ = np.flatnonzero(asked & (found >= _SMALLEST_DELTA))
-        if enough is not None:
-            open_ = open_[found[open_] > enough[open_]]
-        closed = self._closed_deltas(epsilons[open_], Bound.UPPER)
+        found = self._gaussian_deltas(epsilons)
+        if self._is_finite:
+            found[epsilons == math.inf] = 0.0
+        if math.isfinite(self._largest):
+            known = np.where(epsilons >= self._largest, self._chance_of_more, 1.0)
+            found = np.minimum(found, known)
+        is_asked = (found >= _LEVELS[-1][0]) & (epsilons < self._largest)
+        is_asked |= np.isinf(epsilons) & (found == 1)
+        closed = self._closed(gaussian.delta, epsilons[is_asked], Bound.UPPER)
         if closed is not None:
-            found[open_] = np.minimum(found[open_], closed)
-            return found
-        for rough in (True, False) if enough is not None else (False,):
-            composed = self._composed_deltas(epsilons[open_], Bound.UPPER, rough)
-            found[open_] = np.minimum(found[open_], composed)
-            if enough is not None:
-                open_ = open_[found[open_] > enough[open_]]
+            found[is_asked] = np.minimum(found[is_asked], closed)
+        else:
+            self._lower(found, self._composed_deltas, is_asked, epsilons, enough)
         return found
 
     def lower_deltas(self, epsilons: FloatArray) -> FloatArray:
         """Returns (n,) lower bounds on δ at (n,) ε, which may be infinite."""
-        epsilons = np.maximum(epsilons, _LOWEST_EPSILON)
-        found = np.zeros(epsilons.shape)
-        infinite = epsilons == math.inf
-        if infinite.any():
-            found[infinite] = self._infinite_delta(Bound.LOWER)
-        asked = ~infinite & ((epsilons < self._largest) | (self._chance_of_more > 0))
-        closed = self._closed_deltas(epsilons[asked], Bound.LOWER)
-        if closed is None:
-            closed = self._composed_deltas(epsilons[asked], Bound.LOWER)
-        found[asked] = closed
-        return found
+        # A smaller ε has no smaller δ, and at this one it is 1 but for 4e-18.
+        epsilons = np.maximum(epsilons, -40.0)
+        closed = self._closed(gaussian.delta, epsilons, Bound.LOWER)
+        if closed is not None:
+            return closed
+        return self._composed_deltas(epsilons, Bound.LOWER)
+
+    @staticmethod
+    def _lower(
+        found: FloatArray,
+        composed: Callable[[FloatArray, Bound, bool], FloatArray],
+        is_asked: npt.NDArray[np.bool_],
+        asked: FloatArray,
+        enough: FloatArray | None,
+    ) -> IndexArray:
+        """Lowers (n,) upper bounds where they are asked for.
+
+        Returns:
+            The places where they are above what is enough, of rough laws as of others.
+        """
+        open_ = np.flatnonzero(is_asked)
+        for rough in (True, False) if enough is not None else (False,):
+            if enough is not None:
+                open_ = open_[found[open_] > enough[open_]]
+            read = composed(asked[open_], Bound.UPPER, rough)
+            found[open_] = np.minimum(found[open_], read)
+        return open_
 
     def _composed_epsilons(
         self, deltas: FloatArray, bound: Bound, rough: bool = False
@@ -173,7 +170,7 @@ class PrivacyBounds:
         """Returns (n,) bounds on ε at (n,) positive δ, read off compositions."""
         found = np.zeros(deltas.shape)
         open_ = np.arange(deltas.size)
-        for level, least in enumerate(_LEVELS):
+        for level, (least, _) in enumerate(_LEVELS):
             if not open_.size:
                 break
             # At a smaller δ than the level's, what holds at the level's is a start: so
@@ -189,23 +186,19 @@ class PrivacyBounds:
     def _composed_deltas(
         self, epsilons: FloatArray, bound: Bound, rough: bool = False
     ) -> FloatArray:
-        """Returns (n,) bounds on δ at (n,) finite ε, read off compositions."""
-        found = np.full(epsilons.shape, 1.0 if bound is Bound.UPPER else 0.0)
-        most = np.ones(epsilons.shape)
+        """Returns (n,) bounds on δ at (n,) ε, read off compositions."""
+        is_upper = bound is Bound.UPPER
+        found = np.full(epsilons.shape, 1.0 if is_upper else 0.0)
+        best = np.minimum if is_upper else np.maximum
+        # No finite loss is larger.
+        epsilons = np.minimum(epsilons, 1e300)
         open_ = np.arange(epsilons.size)
-        for level, least in enumerate(_LEVELS):
+        for level, (least, _) in enumerate(_LEVELS):
             if not open_.size:
                 break
-            read = self._read(
-                bound, level, rough, profile.Profile.deltas, epsilons[open_]
-            )
-            if bound is Bound.UPPER:
-                found[open_] = np.minimum(found[open_], read)
-            else:
-                best = np.maximum(found[open_], read)
-                found[open_] = np.minimum(best, most[open_])
-            # What is smaller is asked of smaller tails, and never is more.
-            most[open_] = least
+            asked = epsilons[open_]
+            read = self._read(bound, level, rough, profile.Profile.deltas, asked)
+            found[open_] = best(found[open_], read)
             open_ = open_[found[open_] < least]
         return found
 
@@ -238,9 +231,9 @@ class PrivacyBounds:
                     composition_of(
                         parts,
                         bound,
-                        _LEVELS[level] * _TAIL_SHARE,
+                        _LEVELS[level][0] * _TAIL_SHARE,
                         lattice_law.Resolution(
-                            _ROUGH_CELLS if rough else self._cells, _SCALES[level]
+                            _ROUGH_CELLS if rough else self._cells, _LEVELS[level][1]
                         ),
                     )
                     for parts in self._alternatives(bound)
@@ -248,54 +241,17 @@ class PrivacyBounds:
             ]
         return self._profiles[key]
 
-    def _infinite_delta(self, bound: Bound) -> float:
-        """Returns a bound on the probability of an infinite loss."""
-        chances = []
-        for direction in self._directions:
-            sinks = [
-                (self._sink(part, bound, direction), count)
-                for part, count in self._alternatives(bound)[0].items()
-            ]
-            chances.append(sums.probability_of_any(sinks))
-        rounding = 1e-9 if bound is Bound.UPPER else -1e-9
-        return min(max(chances, default=0.0) * (1 + rounding), 1.0)
-
-    @staticmethod
-    def _sink(part: interface.Mechanism, bound: Bound, direction: Direction) -> float:
-        """Returns a bound on the probability of an infinite loss of one run."""
-        claims = part.claims()
-        if min(claims.gaussian_precision, claims.largest_loss) < math.inf:
-            return 0.0
-        pairs = interface.pairs_of(part, bound, _SMALLEST_DELTA)
-        pair = pairs.of(direction)
-        if direction is Direction.REMOVE:
-            return pair.infinity_mass
-        return pair.zero_mass
-
-    def _gaussian(self, bound: Bound) -> float | None:
-        """Returns the mean of the one Gaussian that is composed, if that is all."""
+    def _closed(
+        self,
+        function: Callable[[float, float, Bound], float],
+        asked: FloatArray,
+        bound: Bound,
+    ) -> FloatArray | None:
+        """Returns (n,) values in closed form, if all that is composed is a Gaussian."""
         part = next(iter(parts := self._alternatives(bound)[0]), None)
-        if sum(parts.values()) == 1 and isinstance(part, additive_noise.Gaussian):
-            return part.mean
-        return None
-
-    def _gaussian_epsilons(self, deltas: FloatArray, bound: Bound) -> FloatArray | None:
-        """Returns (n,) ε at (n,) δ of what is composed, if that is a Gaussian."""
-        mean = self._gaussian(bound)
-        if mean is None:
+        if sum(parts.values()) != 1 or not isinstance(part, additive_noise.Gaussian):
             return None
-        return interface.each(
-            lambda delta: gaussian.epsilon(mean, delta, bound), deltas
-        )
-
-    def _closed_deltas(self, epsilons: FloatArray, bound: Bound) -> FloatArray | None:
-        """Returns (n,) δ at (n,) ε of what is composed, if that is a Gaussian."""
-        mean = self._gaussian(bound)
-        if mean is None:
-            return None
-        return interface.each(
-            lambda epsilon: gaussian.delta(mean, epsilon, bound), epsilons
-        )
+        return interface.each(lambda each: function(part.mean, each, bound), asked)
 
     def _at_most_gaussian(self, deltas: FloatArray, found: FloatArray) -> FloatArray:
         """Returns (n,) ε at (n,) δ, no more than of the Gaussian that dominates."""
@@ -334,12 +290,7 @@ def composition_of(
         (functools.partial(interface.pairs_of, part, bound, tail), count)
         for part, count in parts.items()
     ]
-    return composition.Composition(
-        made,
-        bound,
-        resolution,
-        tail_mass,
-    )
+    return composition.Composition(made, bound, resolution, tail_mass)
 
 
 class WorstOf:
@@ -408,12 +359,11 @@ class WorstOf:
             lower_of: From a scenario and the numbers of some questions to lower ones.
         """
         lower, upper = np.zeros(uppers.shape[1]), uppers.max(axis=0)
-        ranked = np.argsort(-uppers, axis=0, kind="stable")[:_MORE_LOWERS]
-        for rank, numbers in enumerate(ranked):
-            is_asked = rank < _MOST_LOWERS or lower < _NARROW * upper
+        ranked = np.argsort(-uppers, axis=0, kind="stable")[:_MOST_LOWERS]
+        for numbers in ranked:
             for number, scenario in enumerate(self._scenarios):
-                open_ = is_asked & (numbers == number) & (lower < uppers[number])
-                chosen = np.flatnonzero(open_)
+                is_wide = lower < np.minimum(0.999 * upper, uppers[number])
+                chosen = np.flatnonzero(is_wide & (numbers == number))
                 if chosen.size:
                     below = lower_of(scenario, chosen)
                     lower[chosen] = np.maximum(lower[chosen], below)

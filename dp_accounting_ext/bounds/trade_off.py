@@ -25,13 +25,12 @@ FloatArray = npt.NDArray[np.float64]
 
 # Certified: of scipy's normal distribution function and its inverse, in nats or in
 # standard deviations; asked by tests/test_assumptions.py.
-_NORMAL_ERROR = 64 * dominating_pair.UNIT_ROUNDOFF
+_NORMAL_ERROR = 64 * floats.UNIT_ROUNDOFF
 _INVERSE_ERROR = 1e-12
-# Tuning: how far apart the bounds on the largest distance of two curves may be.
+# Tuning: how far apart the bounds on the largest distance of two curves may be; and how
+# many cells are looked at first.
 _CLOSE_ENOUGH = 1e-6
-_FIRST_CELLS = 512
-_MOST_ROUNDS = 24
-_MOST_CELLS = 1 << 17
+_CELLS = 1 << 12
 
 
 class Curve:
@@ -51,7 +50,7 @@ class Curve:
         self._upper = pair.bound is Bound.UPPER
         sign = 1.0 if self._upper else -1.0
         # Sums of n terms, a line through them: twice, and each side its own way.
-        rounding = 8 * (pair.p.size + 16) * dominating_pair.UNIT_ROUNDOFF
+        rounding = 8 * (pair.p.size + 16) * floats.UNIT_ROUNDOFF
         self._slack = 1 + sign * rounding
         self._factor = math.exp(sign * pair.error)
         # Where losses are larger, so is what is found at a rate.
@@ -101,51 +100,35 @@ class Curve:
         return np.clip(values, 0.0, found)
 
 
-def gaussian_rates(mean: float, rates: FloatArray, bound: Bound) -> FloatArray:
-    """Returns (n,) Φ(Φ⁻¹(α) + m), bounds on what N(m, 1) against N(0, 1) lets find.
+def gaussian_rates(
+    mean: float, rates: FloatArray, bound: Bound
+) -> tuple[FloatArray, FloatArray]:
+    """Returns (n,) Φ(Φ⁻¹(α) + m), what N(m, 1) against N(0, 1) lets find, and the rest.
 
     Args:
-        mean: The mean m, non-negative: sensitivity over standard deviation.
+        mean: The mean m, non-negative: sensitivity over standard deviation; inf only
+            from above.
         rates: (n,) false positive rates α.
-        bound: The side to err on.
+        bound: The side of what is found; what is missed is bounded from the other one.
 
     Source:
         Dong et al. 2019, https://arxiv.org/abs/1905.02383, section 2.2.
     """
-    if mean == 0:
-        return rates.copy()
+    if math.isinf(mean):
+        return np.ones(rates.size), np.zeros(rates.size)
     sign = 1 if bound is Bound.UPPER else -1
-    quantiles = _inverse(rates)
+    quantiles = special.ndtri(rates)
     with np.errstate(invalid="ignore"):
         error = _INVERSE_ERROR * (1 + np.abs(quantiles) + mean)
-        logs = special.log_ndtr(quantiles + mean + sign * error)
-        logs += sign * _NORMAL_ERROR * (1 + np.abs(logs))
-    values = np.where(rates > 0, np.exp(np.minimum(logs, 0.0)), 0.0)
-    return np.clip(np.where(rates < 1, values, 1.0), rates, 1.0)
-
-
-def gaussian_misses(mean: float, rates: FloatArray, bound: Bound) -> FloatArray:
-    """Returns (n,) Φ(−Φ⁻¹(α) − m), what is left of `gaussian_rates` to one.
-
-    Args:
-        mean: As there.
-        rates: As there.
-        bound: The side of the rates that are found: for an upper bound of these, what
-            is missed is bounded from below.
-    """
-    sign = -1 if bound is Bound.UPPER else 1
-    quantiles = _inverse(rates)
-    with np.errstate(invalid="ignore"):
-        error = _INVERSE_ERROR * (1 + np.abs(quantiles) + mean)
-        logs = special.log_ndtr(-quantiles - mean + sign * error)
-        logs += sign * _NORMAL_ERROR * (1 + np.abs(logs))
-    values = np.where(rates < 1, np.exp(np.minimum(logs, 0.0)), 0.0)
-    return np.clip(np.where(rates > 0, values, 1.0), 0.0, 1.0)
-
-
-def _inverse(rates: FloatArray) -> FloatArray:
-    """Returns (n,) quantiles of the normal law."""
-    return np.asarray(special.ndtri(rates), dtype=np.float64)
+        ends = quantiles + mean + sign * error
+        logs = np.array([special.log_ndtr(ends), special.log_ndtr(-ends)])
+        logs += sign * _NORMAL_ERROR * (1 + np.abs(logs)) * np.array([[1], [-1]])
+    found, missed = np.exp(np.minimum(logs, 0.0))
+    if mean == 0:
+        found = rates
+    found = np.clip(np.where((rates > 0) & (rates < 1), found, rates), rates, 1.0)
+    missed = np.where((rates > 0) & (rates < 1), missed, 1 - rates)
+    return found, np.clip(missed, 0.0, 1.0)
 
 
 def largest_distance(
@@ -167,28 +150,26 @@ def largest_distance(
         most: The largest, below 1.
         bound: The side to err on, and that of `rates_above`.
     """
-    upper = bound is Bound.UPPER
-    ends = np.linspace(_inverse(np.array([least]))[0], special.ndtri(most), 2)
-    low, high = float(ends[0]), float(ends[1])
-    places = np.linspace(low, high, _FIRST_CELLS + 1)
+    low, high = float(special.ndtri(least)), float(special.ndtri(most))
+    places = np.linspace(low, high, _CELLS + 1)
     heights = _heights(rates_above, places, least, most)
     attained = float((heights - places).max())
-    left, right = places[:-1], places[1:]
-    over = heights[1:]
-    for _ in range(_MOST_ROUNDS):
-        if math.isinf(attained):
-            return attained
-        open_cells = over - left > attained + _CLOSE_ENOUGH
-        if not upper or not 0 < open_cells.sum() < _MOST_CELLS:
+    if math.isinf(attained):
+        return attained
+    left, over, width = places[:-1], heights[1:], (high - low) / _CELLS
+    # Until that costs too much, or a cell is as narrow as floats can tell.
+    for _ in range(24):
+        open_ = over - left > attained + _CLOSE_ENOUGH
+        if bound is Bound.LOWER or not 0 < open_.sum() < 32 * _CELLS:
             break
-        left, right, over = left[open_cells], right[open_cells], over[open_cells]
-        middle = (left + right) / 2
+        width /= 2
+        left, over = left[open_], over[open_]
+        middle = left + width
         between = _heights(rates_above, middle, least, most)
         attained = max(attained, float((between - middle).max()))
-        left, right = np.concatenate([left, middle]), np.concatenate([middle, right])
-        over = np.concatenate([between, over])
+        left, over = np.concatenate([left, middle]), np.concatenate([between, over])
     error = _INVERSE_ERROR * (1 + abs(low) + abs(high) + abs(attained))
-    if not upper:
+    if bound is Bound.LOWER:
         return max(attained - error, 0.0)
     return max(float((over - left).max(initial=0.0)), attained + _CLOSE_ENOUGH) + error
 
@@ -202,4 +183,4 @@ def _heights(
     """Returns (n,) Φ⁻¹(TPR), from TPR or from 1 − TPR, whichever is the smaller."""
     rates = np.clip(special.ndtr(places), least, most)
     found, missed = rates_above(rates)
-    return np.where(found <= missed, _inverse(found), -_inverse(missed))
+    return np.where(found <= missed, special.ndtri(found), -special.ndtri(missed))

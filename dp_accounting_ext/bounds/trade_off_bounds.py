@@ -22,12 +22,8 @@ FloatArray = npt.NDArray[np.float64]
 
 # Tuning: of the least false positive rate, what tails may hold.
 _TAIL_SHARE = 1e-6
-_LEAST_RATE = 1e-200
 # Certified: a quotient, a square root and an exponential, relatively.
 _ROUNDING = 1e-12
-# Tuning: curves are asked for everywhere.
-_RESOLUTION = lattice_law.Resolution(scales=6)
-_MOST = 0.5  # Larger false positive rates are small ones of the other direction.
 
 
 class TradeOffBounds:
@@ -43,10 +39,8 @@ class TradeOffBounds:
         claims = interface.claims_of(counts)
         self._mean = math.sqrt(claims.gaussian_precision) * (1 + _ROUNDING)
         self._largest_loss = claims.largest_loss
-        self._least = max(least, _LEAST_RATE)
         self._curves: dict[tuple[Direction, Bound], trade_off.Curve] = {}
-        exponent = math.floor(math.log10(self._least * _TAIL_SHARE))
-        self._tail = max(10.0**exponent, floats.SMALLEST_MASS)
+        self._tail = max(least * _TAIL_SHARE, floats.SMALLEST_MASS)
 
     def rates(self, rates: FloatArray, bound: Bound) -> FloatArray:
         """Returns (n,) bounds on the true positive rates at false positive rates."""
@@ -79,7 +73,8 @@ class TradeOffBounds:
             ) -> tuple[FloatArray, FloatArray]:
                 return self._found_and_missed(rates, direction, bound)
 
-            distances.append(trade_off.largest_distance(ends, least, _MOST, bound))
+            # Larger false positive rates are small ones of the other direction.
+            distances.append(trade_off.largest_distance(ends, least, 0.5, bound))
         return min(max(distances), limit)
 
     def _found_and_missed(
@@ -88,7 +83,7 @@ class TradeOffBounds:
         """Returns (n,) bounds on the true positive rates, and on the rest to one."""
         mean = self._gaussian(bound)
         if mean is not None:
-            return self._of_a_gaussian(mean, rates, bound)
+            return trade_off.gaussian_rates(mean, rates, bound)
         curve = self._curve(direction, bound)
         found = curve.true_positive_rates(rates)
         opposite = {Direction.REMOVE: Direction.ADD, Direction.ADD: Direction.REMOVE}
@@ -96,7 +91,7 @@ class TradeOffBounds:
         other = self._curve(opposite[direction], bound)
         missed = other.false_positive_rates(1 - rates)
         if bound is Bound.UPPER:
-            above = [self._of_a_gaussian(self._mean, rates, bound)]
+            above = [trade_off.gaussian_rates(self._mean, rates, bound)]
             above.append(self._of_the_largest_loss(rates))
             found = np.minimum(found, np.minimum(*(f for f, _ in above)))
             missed = np.maximum(missed, np.maximum(*(m for _, m in above)))
@@ -106,19 +101,10 @@ class TradeOffBounds:
         least = np.nextafter(1 - missed * (1 + _ROUNDING), 0.0)
         return np.maximum(found, least), missed
 
-    @staticmethod
-    def _of_a_gaussian(
-        mean: float, rates: FloatArray, bound: Bound
-    ) -> tuple[FloatArray, FloatArray]:
-        if math.isinf(mean):
-            return np.ones(rates.size), np.zeros(rates.size)
-        found = trade_off.gaussian_rates(mean, rates, bound)
-        return found, trade_off.gaussian_misses(mean, rates, bound)
-
     def _of_the_largest_loss(self, rates: FloatArray) -> tuple[FloatArray, FloatArray]:
-        growth = math.exp(min(self._largest_loss, 700.0)) * (1 + _ROUNDING)
-        if self._largest_loss > 700:
+        if self._largest_loss > floats.LARGEST_EXPONENT:
             return np.ones(rates.size), np.zeros(rates.size)
+        growth = math.exp(self._largest_loss) * (1 + _ROUNDING)
         return np.minimum(rates * growth, 1.0), (1 - rates) / growth
 
     def _gaussian(self, bound: Bound) -> float | None:
@@ -139,8 +125,10 @@ class TradeOffBounds:
         return self._curves[key]
 
     def _make_curve(self, direction: Direction, bound: Bound) -> trade_off.Curve:
+        # Curves are asked for everywhere.
+        resolution = lattice_law.Resolution(scales=6)
         composed = privacy_bounds.composition_of(
-            self._parts[bound], bound, self._tail, _RESOLUTION
+            self._parts[bound], bound, self._tail, resolution
         )
         found = composed.accurate_in(direction)
         return trade_off.Curve(
