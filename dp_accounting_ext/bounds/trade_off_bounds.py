@@ -40,7 +40,7 @@ class TradeOffBounds:
         self._mean = math.sqrt(claims.gaussian_precision) * (1 + _ROUNDING)
         self._largest_loss = claims.largest_loss
         self._curves: dict[tuple[Direction, Bound], trade_off.Curve] = {}
-        self._tail = max(least * _TAIL_SHARE, floats.SMALLEST_MASS)
+        self._tail = max(least, 1e-200) * _TAIL_SHARE
 
     def rates(self, rates: FloatArray, bound: Bound) -> FloatArray:
         """Returns (n,) bounds on the true positive rates at false positive rates."""

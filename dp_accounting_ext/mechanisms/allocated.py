@@ -108,11 +108,12 @@ class RandomAllocation(Mechanism):
         total = np.zeros((2, len(above)))
         for block, count in self.blocks().items:
             steps = block.num_steps if isinstance(block, RandomAllocation) else 1
-            known = renyi_allocation.both_directions(above, noise, steps)
+            removed = renyi_allocation.removing_rdp(above, noise, steps)
+            added = removed
             if steps > 1:
-                by_pairs = pair_divergences.divergences(block, above, Bound.UPPER)
-                known = np.minimum(known, by_pairs)
-            total += count * known
+                pairs = pair_divergences.divergences(block, above, Bound.UPPER)
+                removed, added = np.minimum(removed, pairs[0]), pairs[1]
+            total += count * np.array([removed, added])
         return interface.Divergences(total.max(axis=0) * (1 + _ROUNDING))
 
     def other_parts(self, bound: Bound) -> Mapping[Mechanism, int]:

@@ -21,8 +21,6 @@ Mechanism = interface.Mechanism
 # Tuning: the largest 1/σ² of a Gaussian that is composed as one; of more than the most
 # nothing is told that its closed form does not tell.
 _PRECISION, _MOST_STEPS = 4.0, 1e8
-# Tuning: of a composition that is sampled, or drawn, as a whole.
-_RESOLUTION = lattice_law.Resolution(cells=192)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,7 +40,9 @@ class Composed(Mechanism):
             (functools.partial(interface.pairs_of_part, part, bound, share), count)
             for part, count in parts.items()
         ]
-        return composition.Composition(made, bound, _RESOLUTION, tail_mass).pairs()
+        # Finer than one that is only read: it is sampled, or drawn, as a whole.
+        resolution = lattice_law.Resolution(cells=192)
+        return composition.Composition(made, bound, resolution, tail_mass).pairs()
 
     def parts(self, bound: Bound) -> Mapping[Mechanism, int]:
         return dict(self.items)

@@ -57,7 +57,7 @@ def _of(mechanism: interface.Mechanism, orders: tuple[float, ...]) -> Divergence
     values = found.values
     if not _tells_nothing(mechanism):
         # Samples of samples have divergences that fit no float: none of them is 0.
-        values = np.maximum(values, divergence.LEAST)
+        values = np.maximum(values, floats.SMALLEST_MASS)
     values.setflags(write=False)
     return Divergences(values, found.told)
 

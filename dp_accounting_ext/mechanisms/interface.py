@@ -26,8 +26,6 @@ FloatArray = npt.NDArray[np.float64]
 # Tuning: for mechanisms that others contain, tails are powers of it, so that pairs
 # that were made once are used again.
 _COARSE_TAILS = 1e6
-# Tuning: the tail of pairs that are asked for what does not depend on δ.
-_RARE = 1e-30
 # Certified: covers a few logarithms and products none of whose digits cancel.
 LOSS_ROUNDED_UP = 1 + 1e-12
 # Tuning: of so many runs the chance that any is an exception is a rational number.
@@ -158,7 +156,8 @@ class OnePairMechanism(Mechanism):
 
     def claims(self) -> Claims:
         """Returns the largest loss that the atoms of the upper pair show."""
-        return Claims(largest_loss_of_atoms(pairs_of(self, Bound.UPPER, _RARE)))
+        # Whatever goes to the sinks: a loss without a bound has mass there.
+        return Claims(largest_loss_of_atoms(pairs_of(self, Bound.UPPER, 1e-30)))
 
 
 def claims_of(counts: Mapping[Mechanism, int]) -> Claims:

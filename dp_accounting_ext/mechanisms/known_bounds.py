@@ -8,16 +8,14 @@ import numpy as np
 import numpy.typing as npt
 
 from dp_accounting_ext.kernel import dominating_pair
+from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.mechanisms import interface
+from dp_accounting_ext.pairs import discrete
 
 Bound = dominating_pair.Bound
 Direction = dominating_pair.Direction
 DirectedPairs = dominating_pair.DirectedPairs
 FloatArray = npt.NDArray[np.float64]
-
-# Certified: of a chance, relatively, that is a sum of a few products.
-_CHANCE_ERROR = 32 * dominating_pair.UNIT_ROUNDOFF
-_SMALLEST_CHANCE = 1e-290
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -121,11 +119,11 @@ class NonPrivate(interface.OnePairMechanism):
 
     record: Chances = ALWAYS
     other: Chances = NEVER
-    error: float = _CHANCE_ERROR
+    error: float = discrete.FEW_ERROR
 
     def pair(self, bound: Bound, tail_mass: float) -> dominating_pair.DominatingPair:
         (chance, rest), (other, other_rest) = self.record, self.other
-        if min(rest, other_rest) < _SMALLEST_CHANCE:
+        if min(rest, other_rest) < floats.SMALLEST_MASS:
             everything = dominating_pair.trivial_pair(Bound.UPPER)
             known = bound is Bound.UPPER or self.is_certain()
             if known:
@@ -156,4 +154,4 @@ class NonPrivate(interface.OnePairMechanism):
         """Returns the same on a Poisson sample, no record replacing another."""
         runs, rest = self.record
         sampled = chance * runs, (1 - chance) + chance * rest
-        return NonPrivate(sampled, error=self.error + _CHANCE_ERROR)
+        return NonPrivate(sampled, error=self.error + discrete.FEW_ERROR)

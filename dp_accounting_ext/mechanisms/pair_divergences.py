@@ -31,10 +31,6 @@ Direction = dominating_pair.Direction
 DirectedPairs = dominating_pair.DirectedPairs
 FloatArray = npt.NDArray[np.float64]
 
-_UNIT = floats.UNIT_ROUNDOFF
-
-# Tuning: what the tails may hold. At a high order the largest ratios decide.
-_TAIL_MASS = 1e-280
 # Tuning: how far beyond a pair's atoms a normal tail may be taken for its sink.
 _LEVELS = np.append(
     np.geomspace(1e-9, 1.0, 200), np.linspace(0.0, floats.LARGEST_EXPONENT, 701)
@@ -94,7 +90,7 @@ def upper(
     one event of both.
     """
     above = [max(float(order), divergence.LOWEST_ORDER) for order in orders]
-    pairs = interface.pairs_of(mechanism, Bound.UPPER, _TAIL_MASS)
+    pairs = interface.pairs_of(mechanism, Bound.UPPER, floats.SMALLEST_MASS)
     claims = mechanism.claims()
     is_bounded = min(claims.largest_loss, claims.gaussian_precision) < math.inf
     each = [pairs.remove, dominating_pair.dual(pairs.add)]
@@ -102,7 +98,7 @@ def upper(
     if is_bounded or not any(sinks) or not pairs.is_one:
         found = np.maximum(*_of_part(mechanism, above, Bound.UPPER))
         return interface.Divergences(found)
-    told = max(sinks) * (1 + max(p.mass_error for p in each) + 4 * _UNIT)
+    told = max(sinks) * (1 + max(p.mass_error for p in each) + 4 * floats.UNIT_ROUNDOFF)
     if told >= 1:
         return interface.Divergences(np.zeros(len(above)), 1.0)
     found = np.maximum(*(_without_sinks(pair, above) for pair in each))
@@ -121,10 +117,12 @@ def _without_sinks(
         [divergence.log_sum(log_masses + (order - 1) * losses) for order in finite]
     )
     moments -= finite * math.log(float(pair.p_masses.sum()))
-    error = pair.mass_error + (losses.size + 16) * _UNIT
+    error = pair.mass_error + (losses.size + 16) * floats.UNIT_ROUNDOFF
     slack = 2 * error * finite / (finite - 1)
-    slack += pair.ratio_error + 16 * (1 + largest) * _UNIT
-    found = np.full(len(orders), max(highest, 0.0) + pair.ratio_error + 16 * _UNIT)
+    slack += pair.ratio_error + 16 * (1 + largest) * floats.UNIT_ROUNDOFF
+    found = np.full(
+        len(orders), max(highest, 0.0) + pair.ratio_error + 16 * floats.UNIT_ROUNDOFF
+    )
     rest = moments / (finite - 1) + math.log(float(pair.masses.sum()))
     found[np.isfinite(orders)] = np.maximum(rest, 0.0) + 2 * slack
     return found
@@ -140,7 +138,8 @@ def _of_part(
         values, told = part.rdp(orders)
         known = values if not told else np.full(len(orders), math.inf)
         return known, known
-    pairs = interface.pairs_of(part, bound, _TAIL_MASS)
+    # Of the rarest tails: at a high order the largest ratios decide.
+    pairs = interface.pairs_of(part, bound, floats.SMALLEST_MASS)
     remove = _of_pairs(pairs, part, orders, Direction.REMOVE, bound)
     if part.claims().is_symmetric and pairs.is_one:
         return remove, remove
@@ -184,7 +183,7 @@ def _of_pairs(
         moment = divergence.log_moment_from_excess(total, order)
         found[place] = moment / (order - 1)
         if bound is Bound.UPPER and total > -math.inf:
-            found[place] = max(found[place], divergence.LEAST)
+            found[place] = max(found[place], floats.SMALLEST_MASS)
     if bound is Bound.LOWER:
         lowered: FloatArray = found * (1 - _ROUNDING)
         return lowered

@@ -27,8 +27,6 @@ FloatArray = npt.NDArray[np.float64]
 # places of the profile.
 ORDERS = tuple(float(1 + x) for x in np.geomspace(1e-3, 1e9, 1201))
 _POINTS = 3000
-# Certified: the logarithm of a mass that fits a float, with its products.
-_LEAST_LOG = -640.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,5 +156,6 @@ def dominating_pair_of(
     )
     if np.isneginf(logs[0]):
         return dominating_pair.identity_pair(Bound.UPPER)
-    fits = logs - epsilons >= _LEAST_LOG
+    # So that the masses of Q are floats, with all products.
+    fits = logs - epsilons >= -640.0
     return profile_pairs.symmetric(np.exp(epsilons[fits]), np.exp(logs[fits]))

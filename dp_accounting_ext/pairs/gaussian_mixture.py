@@ -1,5 +1,6 @@
 """Gaussian noise around random shifts: one mixture against another."""
 
+from collections.abc import Sequence
 import dataclasses
 import math
 
@@ -39,35 +40,40 @@ class Mixture(shifts.Mixture):
         return sum(w * float(special.ndtr(s - point)) for s, w in self.shifts)
 
     def log_densities(
-        self, points: FloatArray, steps: FloatArray | None = None
+        self, points: FloatArray, steps: Sequence[float] = ()
     ) -> tuple[FloatArray, FloatArray]:
         """Returns the density over that of N(0, 1) at points, and how it grows.
 
+        A block of points at a time, every shift has one exponential for where the block
+        begins and one for a place in it: all of them take one product of matrices.
+
         Args:
-            points: (n,) values of the noise.
-            steps: (s,) steps from each of them.
+            points: (n,) equally spaced values of the noise, at least two.
+            steps: s steps from each of them.
 
         Returns:
-            (n,) logarithms of the relative densities; and for each of (s,) steps its
+            (n,) logarithms of the relative densities; and for each of s steps its
             (n,) growth, minus 1: sums of terms of one sign where all shifts have one.
         """
         slopes, weights = np.array(self.shifts).T
-        at_zero = np.log(weights) - slopes**2 / 2
-        steps = np.zeros(0) if steps is None else steps
-        grown = np.expm1(np.multiply.outer(slopes, steps))
-        summed = np.column_stack([np.ones(slopes.size), grown])
-        logs, growths = np.empty(points.size), np.empty((steps.size, points.size))
-        # As many points at a time as fit into some megabytes with all shifts.
-        rows = max((1 << 18) // slopes.size, 1)
-        for start in range(0, points.size, rows):
-            part = slice(start, start + rows)
-            exponents = at_zero + np.multiply.outer(points[part], slopes)
-            largest = exponents.max(axis=1)
-            exponents -= largest[:, np.newaxis]
-            table = (np.exp(exponents) @ summed).T
-            logs[part] = largest + np.log(table[0])
-            growths[:, part] = table[1:] / table[0]
-        return logs, growths
+        step = points[1] - points[0]
+        # No density grows by more than e^8 in a block.
+        length = int(np.clip(8 / (np.abs(slopes).max() * step + 1e-300), 1, 32))
+        exponents = np.log(weights) - slopes**2 / 2
+        exponents = exponents + np.multiply.outer(points[::length], slopes)
+        largest = exponents.max(axis=1, keepdims=True)
+        within = np.exp(np.multiply.outer(slopes, step * np.arange(length)))
+        grown = np.expm1(np.multiply.outer([*steps], slopes))
+        factors = np.vstack([np.ones(slopes.size), grown])
+        # Products of denormals take a hundred times as long, and are nothing beside 1.
+        terms = np.exp(np.maximum(exponents - largest, -floats.LARGEST_LOSS))
+        # A few rows at a time, so that no thread is woken for them.
+        few = np.array_split(terms, 1 + terms.size * length // (1 << 17))
+        products = factors[:, :, np.newaxis] * within
+        table = np.concatenate([rows @ products for rows in few], axis=1)
+        logs = (np.log(table[0]) + largest).reshape(-1)
+        growths = (table[1:] / table[0]).reshape(len(steps), logs.size)
+        return logs[: points.size], growths[:, : points.size]
 
 
 def dominating_pair_of(
@@ -151,7 +157,7 @@ def _pair_of(
         return dominating_pair.trivial_pair(bound)
     size = max(abs(low), abs(high)) + reach
     grown = (high - low) * size
-    noise = np.linspace(low, high, math.ceil(max(_POINTS, 4 * grown)) + 1)
+    noise = np.linspace(low, high, math.ceil(max(_POINTS, 24 * grown)) + 1)
     terms = len(p.shifts) + len(q.shifts)
     of_weights = p.weight_error() + q.weight_error()
     mass_error = normal_cells.tail_error(size) + 2 * terms * floats.UNIT_ROUNDOFF
@@ -219,7 +225,7 @@ def _cells(
     # A difference of neighbours is off by a rounding of either. Growths forgive it;
     # masses do not, as it is the same in all cells.
     half = np.diff(noise) / 2
-    steps = half[0] * np.append(1 + _NODES, 2.0)
+    steps = [*(half[0] * (1 + _NODES)), 2 * half[0]]
     log_p, rises = p.log_densities(noise, steps)
     log_q, falls = q.log_densities(noise, steps)
     rises, falls = rises[:, :-1], falls[:, :-1]

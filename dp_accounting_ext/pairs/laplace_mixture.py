@@ -13,8 +13,6 @@ from dp_accounting_ext.pairs import shifts
 FloatArray = npt.NDArray[np.float64]
 Bound = dominating_pair.Bound
 
-# Certified: a smaller E e^shift − 1 needs log1p for the digits of its logarithm.
-_SMALL_GROWTH = 0.5
 # Tuning: as many cells as of Gaussian noise, or more, a hundredth of a nat wide.
 _CELLS = 1 << 14
 
@@ -66,7 +64,8 @@ def _log_mean(mixture: Mixture, sign: float) -> float:
     furthest = max(shift for shift, _ in signed)
     if furthest <= floats.LARGEST_EXPONENT:
         growth = math.fsum(w * math.expm1(s) for s, w in signed)
-        if abs(growth) < _SMALL_GROWTH:
+        # The logarithm of a mean so near to one would have few digits.
+        if abs(growth) < 0.5:
             return math.log1p(growth)
     return furthest + math.log(math.fsum(w * math.exp(s - furthest) for s, w in signed))
 

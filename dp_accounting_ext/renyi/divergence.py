@@ -1,6 +1,8 @@
 """From likelihood ratios to Rényi divergences, without cancellation."""
 
+from collections.abc import Callable
 from collections.abc import Sequence
+import math
 
 import numpy as np
 import numpy.typing as npt
@@ -17,17 +19,6 @@ HIGHEST_ORDER = 4096.0
 # Above this one divergences are taken to be those of order inf, which are no smaller: a
 # float loses α − 1, and what a loss is short of the largest one, about 1/α.
 LARGEST_ORDER = 1e12
-# Less noise than this is none, and more is as good as that much.
-_LEAST_NOISE = 1e-50
-_MOST_NOISE = 1e50
-# What results are raised by: a hundred times and more what rounding was seen to cost.
-_ROUND_UP = 1.0 + 1e-11
-# Below this |α log Z| the excess is summed as a power series.
-_SERIES_REACH = 0.25
-_SERIES_TERMS = 16
-
-# Certified: what a divergence that is not 0 is rounded up to.
-LEAST = floats.SMALLEST_MASS
 
 
 def log_excess(losses: FloatArray, order: float) -> FloatArray:
@@ -42,7 +33,8 @@ def log_excess(losses: FloatArray, order: float) -> FloatArray:
         losses: log Z, finite or −inf.
         order: α > 1.
     """
-    small = np.abs(losses) * order <= _SERIES_REACH
+    # There 16 terms of a power series are all that a float holds.
+    small = np.abs(losses) * order <= 0.25
     positive = ~small & (losses > 0)
     negative = ~small & ~positive
     found = np.empty(losses.shape)
@@ -60,16 +52,12 @@ def _log_excess_of_small(losses: FloatArray, order: float) -> FloatArray:
     """Sums (α^n − α) / (α − 1) lⁿ / n! from n = 2 on."""
     coefficient, total = order / 2, np.zeros_like(losses)
     power = losses**2
-    for n in range(3, _SERIES_TERMS):
+    for n in range(3, 16):
         total += coefficient * power
         # (α^n − α)/(α − 1) = α + α (α^{n−1} − α)/(α − 1) + … over n!.
-        coefficient = order * (1 / _factorial(n) + coefficient / n)
+        coefficient = order * (1 / math.factorial(n) + coefficient / n)
         power = power * losses
     return np.log(total)
-
-
-def _factorial(number: int) -> float:
-    return float(np.prod(np.arange(1.0, number + 1)))
 
 
 def _log_excess_of_positive(losses: FloatArray, order: float) -> FloatArray:
@@ -98,13 +86,43 @@ def rdp_from_moment(log_moment: float, order: float) -> float:
 
 
 def rounded_up(value: float) -> float:
-    """Returns a non-negative value raised by more than computing it cost."""
-    return value * _ROUND_UP
+    """Returns a value ≥ 0 raised by a hundred times what rounding was seen to cost."""
+    return value * (1.0 + 1e-11)
+
+
+def by_chords(
+    orders: Sequence[float],
+    plain: FloatArray,
+    moments: Callable[[set[int]], dict[int, float]],
+) -> FloatArray:
+    """Returns RDP from log Ψ at integer orders, or what is plain where that is less.
+
+    log Ψ is convex in the order, and 0 at order one, so that a chord is above it.
+
+    Args:
+        orders: Rényi orders α ≥ 1, inf included.
+        plain: (n,) bounds without amplification, all there is above `HIGHEST_ORDER`.
+        moments: From integers, at least 2, to log Ψ there.
+    """
+    within = [max(order, LOWEST_ORDER) for order in orders if order <= HIGHEST_ORDER]
+    needed = {near for x in within for near in (math.floor(x), math.ceil(x))} - {1}
+    known = moments(needed) | {1: 0.0}
+    found = plain.copy()
+    for place, asked in enumerate(orders):
+        if asked > HIGHEST_ORDER:
+            continue
+        order = max(asked, LOWEST_ORDER)
+        below = math.floor(order)
+        share = order - below
+        moment = (1 - share) * known[below]
+        moment += share * known[below + 1] if share else 0.0
+        found[place] = min(found[place], rdp_from_moment(moment, order))
+    return found
 
 
 def noise_within_range(noise: float) -> float:
-    """Returns σ, or less, such that 1/σ² is a float: 0 if it is next to nothing."""
-    return 0.0 if noise < _LEAST_NOISE else min(noise, _MOST_NOISE)
+    """Returns σ, or less, such that 1/σ² is a float: 0 if it is below 1e-50."""
+    return 0.0 if noise < 1e-50 else min(noise, 1e50)
 
 
 def gaussian_rdp(distance: float, orders: Sequence[float]) -> FloatArray:

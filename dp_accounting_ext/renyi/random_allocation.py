@@ -11,10 +11,8 @@ from dp_accounting_ext.renyi import divergence
 FloatArray = divergence.FloatArray
 
 
-def both_directions(
-    orders: Sequence[float], noise: float, num_steps: int
-) -> FloatArray:
-    """Returns the RDP of one step of t: a row for removing, one for adding.
+def removing_rdp(orders: Sequence[float], noise: float, num_steps: int) -> FloatArray:
+    """Returns the RDP of one step of t where a record is removed.
 
     Z = (X_1 + … + X_t)/t is the likelihood ratio, each X_i the ratio of one step.
 
@@ -24,56 +22,15 @@ def both_directions(
         num_steps: t.
 
     Guarantees:
-        Neither row is below the truth. Removing is exact at integer orders up to 4096;
-        in between it is the chord of log Ψ_α, a convex function of α. Adding is the
-        geometric mean's bound.
+        No entry is below the truth. It is exact at integer orders up to 4096, and in
+        between the chord of log Ψ_α, a convex function of α.
     """
     plain = divergence.gaussian_rdp(1 / noise, orders)
     if num_steps == 1:
-        return np.stack([plain, plain])
-    removing = np.minimum(plain, _chords(orders, noise, num_steps))
-    return np.stack([removing, geometric_mean_rdp(orders, noise, num_steps)])
-
-
-def geometric_mean_rdp(
-    orders: Sequence[float], noise: float, num_steps: int
-) -> FloatArray:
-    """Returns a bound for the adding direction: (1 + (α − 1)/t) / 2σ².
-
-    The arithmetic mean Z is at least the geometric one, so that
-    E Z^{1−α} ≤ (E X^{−(α−1)/t})^t, and E X^{−s} = e^{s(s+1)/2σ²}. Exact for t = 1.
-
-    Args:
-        orders: Rényi orders α.
-        noise: σ > 0.
-        num_steps: t.
-    """
-    slopes = (np.array(orders) - 1) / num_steps
-    bound: FloatArray = (1 + slopes) / (2 * noise**2)
-    return bound
-
-
-def _chords(orders: Sequence[float], noise: float, num_steps: int) -> FloatArray:
-    """Returns the removing direction from integer orders; inf above the highest.
-
-    log Ψ_α is convex in α, and 0 at α = 1, so that a chord is above it.
-    """
-    result = np.full(len(orders), np.inf)
-    within = [order for order in orders if order <= divergence.HIGHEST_ORDER]
-    needed = {math.floor(order) for order in within} | {
-        max(math.ceil(order), 2) for order in within
-    }
-    moments = log_remove_moments(needed - {1}, noise, num_steps) | {1: 0.0}
-    for place, order in enumerate(orders):
-        if order <= divergence.HIGHEST_ORDER:
-            order = max(order, divergence.LOWEST_ORDER)
-            below = math.floor(order)
-            share = order - below
-            moment = (1 - share) * moments[below]
-            if share:
-                moment += share * moments[below + 1]
-            result[place] = divergence.rdp_from_moment(moment, order)
-    return result
+        return plain
+    return divergence.by_chords(
+        orders, plain, lambda needed: log_remove_moments(needed, noise, num_steps)
+    )
 
 
 def log_remove_moments(

@@ -112,32 +112,20 @@ def _from_integer_orders(
 
     Without amplification where that is less, or the order is too high.
     """
-    plain = curve(orders)
-    within = [max(a, divergence.LOWEST_ORDER) for a in orders]
-    needed = {1}
-    for order in within:
-        if order <= divergence.HIGHEST_ORDER:
-            needed |= {math.floor(order), math.floor(order) + 1}
-    integers = np.arange(2, max(needed) + 1)
-    # (i − 1) ε(i), i = 2, 3, ….
-    inner = (integers - 1) * curve([float(order) for order in integers])
-    moments = {1: 0.0}
-    for order in needed - {1}:
-        known, moments[order] = inner[: order - 1], math.inf
-        if np.isfinite(known).all():
-            total = divergence.log_sum(log_terms(order, known))
-            moments[order] = float(np.logaddexp(0.0, total))
-    result = plain.copy()
-    for place, order in enumerate(within):
-        if order <= divergence.HIGHEST_ORDER:
-            below = math.floor(order)
-            share = order - below
-            # log Ψ is convex in the order, and 0 at order one.
-            moment = (1 - share) * moments[below]
-            moment += share * moments[below + 1] if share else 0.0
-            amplified = divergence.rdp_from_moment(moment, order)
-            result[place] = min(result[place], amplified)
-    return result
+
+    def moments(needed: set[int]) -> dict[int, float]:
+        integers = np.arange(2, max(needed, default=1) + 1)
+        # (i − 1) ε(i), i = 2, 3, ….
+        inner = (integers - 1) * curve([float(order) for order in integers])
+        found = dict.fromkeys(needed, math.inf)
+        for order in needed:
+            known = inner[: order - 1]
+            if np.isfinite(known).all():
+                total = divergence.log_sum(log_terms(order, known))
+                found[order] = float(np.logaddexp(0.0, total))
+        return found
+
+    return divergence.by_chords(orders, curve(orders), moments)
 
 
 def _slack(order: int, *logs: FloatArray) -> float:

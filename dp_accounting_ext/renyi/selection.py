@@ -6,17 +6,15 @@ import math
 
 import numpy as np
 
+from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.renyi import conversion
 from dp_accounting_ext.renyi import divergence
 
 FloatArray = divergence.FloatArray
 Curve = Callable[[Sequence[float]], FloatArray]
 
-# Certified: a sum of three products.
-_ROUNDING = 16 * 2.0**-53
 # Tuning: orders at which the auxiliary bounds are tried, besides those that are asked.
-_TRIED = (1.1, 1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 48.0, 64.0)
-_HIGHER = (96.0, 128.0, 192.0, 256.0, 384.0, 512.0, 768.0, 1024.0, math.inf)
+_TRIED = (1.1, 1.25, *(x * 2.0**n for n in range(10) for x in (1.5, 2)), math.inf)
 
 
 def selection_rdp(
@@ -40,7 +38,7 @@ def selection_rdp(
     Source:
         https://arxiv.org/abs/2110.03620, Theorems 2 and 6.
     """
-    tried = sorted({*orders, *_TRIED, *_HIGHER} - {1.0})
+    tried = sorted({*orders, *_TRIED} - {1.0})
     single = curve(tried)
     slopes = np.array(tried) - 1
     # log(E K)/(α − 1).
@@ -53,9 +51,10 @@ def selection_rdp(
         # At order one it is log(1/γ).
         least = min(halting, np.min((1 - inverses) * single + halting * inverses))
         bounds = single + (1 + shape) * least + several
-    # Divergences increase with the order.
+    # Divergences increase with the order; a bound is a sum of three products.
     above = np.minimum.accumulate(bounds[::-1])[::-1]
-    raised: FloatArray = above[np.searchsorted(tried, orders)] * (1 + _ROUNDING)
+    rounded = 1 + 16 * floats.UNIT_ROUNDOFF
+    raised: FloatArray = above[np.searchsorted(tried, orders)] * rounded
     return raised
 
 
