@@ -28,8 +28,6 @@ FloatArray = npt.NDArray[np.float64]
 _COARSE_TAILS = 1e6
 # Certified: covers a few logarithms and products none of whose digits cancel.
 LOSS_ROUNDED_UP = 1 + 1e-12
-# Tuning: of so many runs the chance that any is an exception is a rational number.
-_MOST_EXACT = 64
 
 # Of all mechanisms together: some hundred pairs of noise.
 _PAIRS: memory.Memory[DirectedPairs] = memory.Memory(64 << 20)
@@ -175,17 +173,8 @@ def claims_of(counts: Mapping[Mechanism, int]) -> Claims:
 
 
 def chance_of_any(chances: list[tuple[float, int]]) -> float:
-    """Returns the probability that any of independent events happens, rounded up.
-
-    Of a few it is the nearest float that is no less: who asks for that δ has it.
-    """
-    if sum(n for chance, n in chances if chance) > _MOST_EXACT:
-        found = sums.probability_of_any(chances) * LOSS_ROUNDED_UP
-        return min(found, 1.0)
-    kept = math.prod(
-        (1 - fractions.Fraction(chance)) ** n for chance, n in chances if chance
-    )
-    return _rounded_up(fractions.Fraction(1 - kept))
+    """Returns the probability that any of independent events happens, rounded up."""
+    return min(sums.probability_of_any(chances) * LOSS_ROUNDED_UP, 1.0)
 
 
 def _sum_of_losses(losses: list[tuple[float, int]]) -> float:
@@ -196,12 +185,8 @@ def _sum_of_losses(losses: list[tuple[float, int]]) -> float:
         (count * fractions.Fraction(loss) for loss, count in losses),
         start=fractions.Fraction(0),
     )
-    return _rounded_up(total)
-
-
-def _rounded_up(number: fractions.Fraction) -> float:
-    nearest = float(number)
-    return nearest if nearest >= number else math.nextafter(nearest, math.inf)
+    nearest = float(total)
+    return nearest if nearest >= total else math.nextafter(nearest, math.inf)
 
 
 def claims_of_either(known: list[Claims]) -> Claims:
