@@ -93,7 +93,9 @@ def epsilon(mean: float, delta: float, bound: dominating_pair.Bound) -> float:
     high = mean * (mean / 2 + math.sqrt(-2 * goal))
     while excess(high) > 0:
         high *= 2
-    found = float(optimize.brentq(excess, 0.0, high, xtol=1e-300, rtol=1e-14))
+    found = float(
+        optimize.brentq(excess, 0.0, high, xtol=1e-300, rtol=1e-14, disp=False)
+    )
     # It is near the root, on either side of it: away from it, until that is certain.
     is_upper = bound is dominating_pair.Bound.UPPER
     nudge = 1e-14 if is_upper else -1e-14

@@ -171,6 +171,9 @@ def _pair_of(
     q_low, p_low = q.below(low), p.below(low)
     q_high, p_high = q.above(high), p.above(high)
     if bound is dominating_pair.Bound.LOWER:
+        if max(p_high, q_low) > 1e-2:
+            # Without so much of both laws, what is left says less than nothing at all.
+            return dominating_pair.trivial_pair(bound)
         means = edges[:-1] * (1 + excess)
         # Where P has little beyond, both laws go without: a lowered ratio is a lower
         # bound where a record is removed alone.
