@@ -144,9 +144,16 @@ def dominating_pair_of(
     orders, values = orders[np.isfinite(values)], values[np.isfinite(values)]
     if not orders.size:
         return dominating_pair.trivial_pair(Bound.UPPER)
-    reach, _ = conversion.epsilon(orders.tolist(), values.tolist(), tail_mass)
-    reach = min(max(reach, 1e-14), floats.LARGEST_LOSS)
-    epsilons = np.linspace(0.0, reach, _POINTS)
+    # From where on δ may go to the sinks, or Q has masses that fit no float.
+    low, reach = 0.0, floats.LARGEST_LOSS
+    for _ in range(60):
+        middle = (low + reach) / 2
+        found = conversion.log_deltas(orders, values, np.array([middle])).min()
+        if found <= max(math.log(tail_mass), middle - 640):
+            reach = middle
+        else:
+            low = middle
+    epsilons = np.linspace(0.0, max(reach, 1e-14), _POINTS)
     # A few at a time, with all orders.
     logs = np.concatenate(
         [
@@ -156,6 +163,4 @@ def dominating_pair_of(
     )
     if np.isneginf(logs[0]):
         return dominating_pair.identity_pair(Bound.UPPER)
-    # So that the masses of Q are floats, with all products.
-    fits = logs - epsilons >= -640.0
-    return profile_pairs.symmetric(np.exp(epsilons[fits]), np.exp(logs[fits]))
+    return profile_pairs.symmetric(np.exp(epsilons), np.exp(logs))
