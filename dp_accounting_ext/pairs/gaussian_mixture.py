@@ -22,7 +22,7 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(3)
 
 # Tuning. Half of it or twice: brackets within 5 %, but for one or two runs, where they
 # are some 1e-6 wide.
-_POINTS = 1 << 13
+_POINTS = 10_000
 # A limit of time and memory: what has so long a reach says nothing.
 _LONGEST_REACH = 200.0
 
