@@ -10,7 +10,6 @@ from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.pairs import chained_pairs
-from dp_accounting_ext.pairs import gaussian_mixture
 
 Bound = dominating_pair.Bound
 DirectedPairs = dominating_pair.DirectedPairs
@@ -140,10 +139,10 @@ def _in_a_row(
         grown = max(chained.remove.infinity_mass, chained.add.zero_mass)
         if grown <= _MOST_GROWN * tail_mass or known >= before:
             return chained
-        if finer <= gaussian_mixture.SMALLEST_TAIL_MASS:
+        if finer <= floats.RARE:
             return chained
         before = known
-        finer = max(finer**2, gaussian_mixture.SMALLEST_TAIL_MASS)
+        finer = max(finer**2, floats.RARE)
 
 
 def _joined(steps: list[tuple[DirectedPairs, int]]) -> DirectedPairs:
