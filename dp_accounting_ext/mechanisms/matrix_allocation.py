@@ -163,7 +163,7 @@ def _blocks_below(
     Neighbours are cut into blocks; correlations between blocks are left out.
     """
     steps = []
-    for block, number in gauss_markov.cut_into_blocks(gram):
+    for block, number in gauss_markov.cut_into_blocks(gram).items():
         pair = gauss_markov.lower_pair(block, tail_mass=tail_mass / len(gram) / 100)
         if pair is None:
             return None

@@ -13,34 +13,21 @@ import math
 
 import numpy as np
 import numpy.typing as npt
-from scipy import optimize
 
 from dp_accounting_ext.kernel import floats
 
 FloatArray = npt.NDArray[np.float64]
 
-# Certified: between points of a grid of frequencies h apart a symbol is at most h² / 8
-# times its largest second derivative below the least of both ends.
-_MOST_FREQUENCIES = 1 << 20
-_GOOD_SLACK = 1e-3  # Tuning: of the variance, to which a grid is refined.
-
-# Tuning.
-CORRELATIONS = np.concatenate([np.linspace(0.0, 0.9, 91), np.linspace(0.905, 0.98, 16)])
-FINER = np.linspace(-0.01, 0.01, 41)  # Around the best: 0.4 % of ε for 64 bands.
-_FEW_CORRELATIONS = np.concatenate(
-    [np.linspace(0.3, 0.86, 15), [0.88, 0.9, 0.92, 0.94, 0.955, 0.97, 0.98]]
-)
-_CUTS = 24
-# Exponents count so many times in the moment that decides: what matters where δ is
-# small. Of 1, 1.5, 2 and 3 it was the best for v = 0.6, by 0.1 to 2 %, and better than
-# 1 for v = 4 and 64 bands, by 2 %.
-_ORDER = 2.0
-# The wider sense asks for more variance: for 0.6 it gains 5 to 8 % of ε, for 2.5 it
-# loses 3 %. Of few bins most are near a cut.
-_MOST_VARIANCE, _FEWEST_BINS = 1.5, 8
-_LAGS, _FREQUENCIES, _ROUNDS = 32, 160, 2  # Of the linear programs.
-_SMALLEST_EXCESS, _MOST_EXCESS, _ENDS = 1e-3, 0.9, 64
-_MOST_EXPONENT = 600.0
+# Tuning: what is tried. Correlations of neighbours; shares of the least A that is above
+# all entries; at how many frequencies a symbol is looked at before one is chosen.
+CORRELATIONS = np.concatenate([np.linspace(0.02, 0.9, 45), np.linspace(0.91, 0.98, 8)])
+_SHARES = np.linspace(0.1, 1.0, 19)
+_FREQUENCIES = math.pi * np.linspace(0.0, 1.0, 64) ** 2
+# Tuning: exponents count so many times in the moments that decide. 2 is best for most,
+# 4 by up to 8 % for a small δ and a variance near one.
+ORDERS = (2.0, 4.0)
+# Tuning: bins so near to an end that its excess is more are told apart.
+_SMALLEST_EXCESS = 1e-3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,8 +39,8 @@ class Fit:
         share: A, in [0, 1].
         correlation: r.
         length: Number of bins on the line.
-        excess: e: v A e r^{i+j} is added to bins i and j away from one end, and alike
-            at the other end.
+        excess: e, in [0, 1]: v A e r^{i+j} is added to bins i and j away from one end,
+            and alike at the other end.
     """
 
     variance: float
@@ -68,12 +55,35 @@ class Fit:
         if self.excess <= _SMALLEST_EXCESS:
             return 0
         steps = math.log(_SMALLEST_EXCESS / self.excess) / 2
-        steps /= math.log(max(self.correlation, 1e-3))
-        return min(math.ceil(steps), (self.length - 1) // 2)
+        return min(
+            math.ceil(steps / math.log(self.correlation)), (self.length - 1) // 2
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Window:
+    """The largest entries of neighbours on a line, over the largest of all.
+
+    Attributes:
+        near: (n,) by distance along the line; beyond there are none.
+        across: (m,) of bins that are 1, 2, … steps apart across the cut.
+        length: Number of bins.
+    """
+
+    near: FloatArray
+    across: FloatArray
+    length: int
+
+    def excess(self, correlation: float) -> float:
+        """Returns the least e A with e A r^m ≥ all entries m bins from the cut."""
+        steps = np.arange(self.across.size)
+        return float(
+            (self.across / np.maximum(correlation**steps, 1e-300)).max(initial=0.0)
+        )
 
 
 def candidates(gram: FloatArray) -> list[Fit]:
-    """Returns chains above the mean of b ratios, each the best in some respect.
+    """Returns chains above the mean of b ratios, each the best by another moment.
 
     The mean over all b bins is the mean over all windows of l neighbours, on a circle,
     of the window's mean: by Jensen's inequality the worst window dominates it.
@@ -81,15 +91,15 @@ def candidates(gram: FloatArray) -> list[Fit]:
     Args:
         gram: (b, b) entries, rounded up, at least 0.
     """
-    bins, variance = len(gram), float(gram.diagonal().max())
-    around = largest_by_distance(gram, circle=True) / variance
-    along = largest_by_distance(gram, circle=False) / variance
-    best = [_above_everywhere(variance, around, along)]
-    if variance > _MOST_VARIANCE or bins < _FEWEST_BINS:
-        return best
-    chains = [found[:3] for found in programs(around, variance)]
-    wider = _best_cut(chains, variance, around, along)
-    return best if wider is None else [*best, wider]
+    variance = float(gram.diagonal().max())
+    # A window of one bin is always one: what is known without amplification.
+    alone = Fit(floats.raised(variance), 0.0, 0.0, 1)
+    found = {order: (math.inf, alone) for order in ORDERS}
+    for window in _windows(gram):
+        for order, cost, fit in _fits(window, variance):
+            if cost < found[order][0]:
+                found[order] = cost, fit
+    return list(dict.fromkeys(fit for _, fit in found.values()))
 
 
 def largest_by_distance(gram: FloatArray, *, circle: bool) -> FloatArray:
@@ -104,196 +114,112 @@ def largest_by_distance(gram: FloatArray, *, circle: bool) -> FloatArray:
     return largest
 
 
-def _above_everywhere(variance: float, around: FloatArray, along: FloatArray) -> Fit:
-    """Returns the best chain that is above all entries of a window, with no excess."""
+def _windows(gram: FloatArray) -> Iterator[Window]:
+    """Yields windows of several lengths, whose ends meet across the cut, or do not."""
+    around = largest_by_distance(gram, circle=True)
+    around, along = (
+        table / around[0] for table in (around, largest_by_distance(gram, circle=False))
+    )
     bins = around.size
-    cuts = {int(cut) for cut in np.geomspace(1, bins, _CUTS)}
-    beyond = np.flatnonzero(around[1 : bins // 2 + 1] > 0)
-    cuts.add(int(beyond[-1]) + 2 if beyond.size else 1)
-    # A window of one bin is always one: what is known without amplification.
-    best, least = Fit(variance, 0.0, 0.0, 1), math.inf
-    tables = [along if cut == 1 else around[: bins - cut + 1] for cut in sorted(cuts)]
-    for table in tables:
-        for correlation in CORRELATIONS.tolist():
-            best, least = _better(best, least, variance, table, correlation)
-    near = best.correlation + FINER
-    tables = [table for table in tables if table.size == best.length]
-    for correlation in near[(near > 0) & (near < 1)].tolist():
-        best, least = _better(best, least, variance, tables[0], correlation)
-    return best
+    last = int(np.flatnonzero(around[: bins // 2 + 1])[-1])
+    cuts = [*np.linspace(0, last, min(last, 6) + 1), (last + bins) / 2]
+    for cut in sorted({int(cut) for cut in cuts if cut < bins - 1}):
+        table = around[: bins - cut] if cut else along
+        half = table.size // 2 + 1
+        yield Window(table, np.zeros(0), table.size)
+        if table[half:].any():
+            yield Window(table[:half], table[half:][::-1], table.size)
 
 
-def _better(
-    best: Fit, least: float, variance: float, table: FloatArray, correlation: float
-) -> tuple[Fit, float]:
-    """Returns the better of a chain and of that with this r, and its moment."""
-    share = _share(table, correlation)
-    if share > 1:
-        return best, least
-    found = Fit(variance, share, correlation, table.size)
-    cost = moment(found, _ORDER)
-    return (found, cost) if cost < least else (best, least)
+def _fits(window: Window, variance: float) -> Iterator[tuple[float, float, Fit]]:
+    """Yields orders, moments, and the chains above a window that are best by them.
 
-
-def _best_cut(
-    chains: list[tuple[float, float, float]],
-    variance: float,
-    around: FloatArray,
-    along: FloatArray,
-) -> Fit | None:
-    """Returns the best of these chains and of the numbers of bins that are left out.
-
-    Args:
-        chains: r, A and the share of independent noise, each above the entries of the
-            table at less than half of the circle.
-        variance: What the shares are of.
-        around: (b,) largest entries by distance on the circle.
-        along: (b,) those where none is left out.
+    N is what a chain has more than the window, at all distances beyond one.
     """
-    bins = around.size
-    beyond = np.flatnonzero(around[1 : bins // 2 + 1] > 0)
-    last = int(beyond[-1]) + 1 if beyond.size else 0
-    best, least = None, math.inf
-    for cut in sorted({0, *np.linspace(0, last, min(last, 12) + 1).astype(int)}):
-        table = along if cut == 0 else around[: bins - cut]
-        across = table[table.size // 2 + 1 :][::-1]
-        for correlation, share, noise in chains:
-            excess = _excess(across, share, correlation)
-            if excess > _MOST_EXCESS or not share:
-                continue
-            whole = share + noise
-            found = Fit(
+    last = int(np.flatnonzero(window.near)[-1])
+    near = window.near[1 : 2 * last + 1]
+    distances = np.arange(1, near.size + 1)
+    cosines = 2 * np.cos(np.outer(distances, _FREQUENCIES))
+    best = {order: (math.inf, 0.0, 0.0, 0) for order in ORDERS}
+    for correlation in CORRELATIONS.tolist():
+        powers = correlation**distances
+        highest = float((near / np.maximum(powers, 1e-300)).max(initial=0.0))
+        shares = min(highest, 1.0) * _SHARES
+        gaps = near - shares[:, np.newaxis] * powers
+        for known in sorted({0, last // 2, last, 3 * last // 2, near.size}):
+            symbols = _without_surplus(gaps, known) @ cosines
+            wholes = np.maximum(1 + symbols.max(axis=1), shares)
+            for order in ORDERS:
+                costs = _moments(window, order * variance, correlation, shares, wholes)
+                least = int(costs.argmin())
+                found = float(costs[least]), correlation, float(shares[least]), known
+                best[order] = min(best[order], found)
+    for order, (cost, correlation, share, known) in best.items():
+        if cost < math.inf:
+            gap = _without_surplus(near - share * correlation**distances, known)
+            whole = max(1 + _highest_of_symbol(gap), share)
+            excess = window.excess(correlation) / share
+            fit = Fit(
                 floats.raised(variance * whole),
                 min(floats.raised(share / whole), 1.0),
                 correlation,
-                table.size,
-                excess,
+                window.length,
+                floats.raised(excess),
             )
-            cost = moment(found, _ORDER)
-            if cost < least:
-                best, least = found, cost
-    return best
+            yield order, cost, fit
 
 
-def _excess(across: FloatArray, share: float, correlation: float) -> float:
-    """Returns the least e with e A r^m ≥ all entries m bins from the cut, raised."""
-    if not across.any():
-        return 0.0
-    return _share(np.append(0.0, across), correlation) * correlation / max(share, 1e-9)
+def _without_surplus(gaps: FloatArray, known: int) -> FloatArray:
+    """Returns gaps in which beyond so many distances a chain has no more than all."""
+    kept = gaps.copy()
+    np.maximum(kept[..., known:], 0.0, out=kept[..., known:])
+    return kept
 
 
-def _share(table: FloatArray, correlation: float) -> float:
-    """Returns the least A with A r^d ≥ ρ_d at all distances d ≥ 1, raised."""
-    occupied = np.flatnonzero(table[1:] > 0) + 1
-    if not occupied.size:
-        return 0.0
-    if correlation == 0:
-        return math.inf
-    logs = np.log(table[occupied]) - occupied * math.log(correlation)
-    return floats.raised(floats.exponential(float(logs.max())))
+def _highest_of_symbol(gap: FloatArray) -> float:
+    """Bounds 2 Σ_d gap_d cos dω, d ≥ 1.
 
-
-def moment(chain: Fit, order: float) -> float:
-    """Returns the variance of the mean, with exponents so many times as large."""
-    power, length = order * chain.variance, chain.length
-    distances = np.arange(1, length)
-    covariances = chain.share * chain.correlation**distances
-    cross = np.expm1(np.minimum(power * covariances, _MOST_EXPONENT))
-    own = math.expm1(min(power, _MOST_EXPONENT))
-    total = own + 2 * float(((1 - distances / length) * cross).sum())
-    if chain.excess:
-        places = np.arange(min(_ENDS, length // 2))
-        powers = chain.share * chain.correlation ** abs(places[:, None] - places)
-        powers[np.diag_indices_from(powers)] = 1.0
-        ends = chain.correlation ** (places[:, None] + places)
-        more = np.minimum(power * chain.share * chain.excess * ends, _MOST_EXPONENT)
-        grown = np.minimum(power * powers, _MOST_EXPONENT)
-        total += 2 * float((np.exp(grown) * np.expm1(more)).sum()) / length
-    return total / length
-
-
-def programs(
-    around: FloatArray, variance: float
-) -> Iterator[tuple[float, float, float, FloatArray]]:
-    """Yields r, A, the noise and N of chains that are above in the wider sense.
-
-    For each r a linear program finds A, the noise and N, by distance, at some
-    frequencies. The noise is then raised until the symbol is nowhere negative.
+    Between frequencies h apart it is at most h² / 8 times its largest second derivative
+    above the higher end. The transform errs by far less than 1e-9 of Σ |gap_d|.
     """
-    table = around[: around.size // 2 + 1]
-    last = int(np.flatnonzero(table)[-1])
-    if not last:
-        return
-    lags = np.unique(np.geomspace(1, 2 * last + 2, _LAGS).astype(int))
-    points = math.pi * np.linspace(0.0, 1.0, _FREQUENCIES) ** 2
-    occupied = np.arange(1, last + 1)
-    target = table[0] + 2 * np.cos(np.outer(points, occupied)) @ table[1 : last + 1]
-    hats = _hats(lags)
-    distances = np.arange(1, hats.shape[1] + 1)
-    cosines = 2 * np.cos(np.outer(points, distances)) @ hats.T
-    for correlation in _FEW_CORRELATIONS:
-        r = float(correlation)
-        poisson = (1 - r * r) / (1 - 2 * r * np.cos(points) + r * r)
-        rows = -np.column_stack([poisson, np.ones(points.size), -cosines])
-        share, noise = 0.8, 0.2
-        heights = np.zeros(lags.size)
-        for _ in range(_ROUNDS):
-            costs = _slopes(share, noise, r, variance * _ORDER, around.size)
-            objective = np.append(costs, 1e-6 * hats.sum(axis=1))
-            solved = optimize.linprog(objective, A_ub=rows, b_ub=-target)
-            if not solved.success:
-                break
-            point = np.asarray(solved.x)
-            share, noise, heights = float(point[0]), float(point[1]), point[2:]
-        else:
-            added = np.append(0.0, np.maximum(heights, 0.0) @ hats)
-            yield r, share, _noise(table, r, share, added), added
+    count = 1 << math.ceil(math.log2(64 * (gap.size + 1)))
+    symbol = 2 * np.fft.rfft(np.append(0.0, gap), count).real
+    sizes, distances = 2 * np.abs(gap), np.arange(1, gap.size + 1)
+    bend = float((distances**2 * sizes).sum())
+    slack = (2 * math.pi / count) ** 2 / 8 * bend
+    return float(symbol.max()) + slack + 1e-9 * float(sizes.sum())
 
 
-def _slopes(
-    share: float, noise: float, correlation: float, power: float, bins: int
+def _moments(
+    window: Window,
+    power: float,
+    correlation: float,
+    shares: FloatArray,
+    wholes: FloatArray,
 ) -> FloatArray:
-    """Returns the derivatives of a moment by A and by the noise."""
-    powers = correlation ** np.arange(1, max(bins // 2, 2))
-    own = math.exp(min(power * (share + noise), 60.0))
-    grown = powers * np.exp(np.minimum(power * share * powers, 60.0))
-    return np.array([own + 2 * float(grown.sum()), own])
-
-
-def _hats(lags: npt.NDArray[np.int64]) -> FloatArray:
-    """Returns (lags, distances) hats, at all distances from 1 to the last lag."""
-    distances = np.arange(1, int(lags[-1]) + 1)
-    return np.array([np.interp(distances, lags, row) for row in np.eye(lags.size)])
-
-
-def _noise(
-    table: FloatArray, correlation: float, share: float, added: FloatArray
-) -> float:
-    """Returns the least noise with which R is positive semidefinite, raised.
+    """Returns about the variance of the mean, with exponents so many times as large.
 
     Args:
-        table: (n,) what the chain and N are to be above, by distance.
+        window: What the chains are above.
+        power: By what exponents are multiplied.
         correlation: r.
-        share: A.
-        added: (m,) N by distance, at least 0.
+        shares: (n,) variances of the chains.
+        wholes: (n,) what these are with their noise.
     """
-    whole = np.zeros(max(table.size, added.size))
-    whole[: added.size] = added
-    whole[: table.size] += table
-    places = np.arange(whole.size)
-    bend = 2 * float((places**2.0 * whole).sum())
-    bend += 2 * share * correlation * (1 + correlation) / (1 - correlation) ** 3
-    count = 2 * math.pi / math.sqrt(8 * _GOOD_SLACK / max(bend, 1e-3))
-    count = 1 << math.ceil(math.log2(max(count, 8 * whole.size)))
-    count = min(count, max(_MOST_FREQUENCIES, 2 * whole.size))
-    sides = whole.copy()
-    sides[1:] *= 2
-    symbol = np.fft.rfft(sides, count).real
-    angles = np.linspace(0.0, math.pi, symbol.size)
-    apart = (1 - correlation) ** 2 + 4 * correlation * np.sin(angles / 2) ** 2
-    poisson = (1 - correlation) * (1 + correlation) / apart
-    slack = (2 * math.pi / count) ** 2 / 8 * bend
-    # The transform errs by far less than 1e-9 of the sum of absolute values.
-    rounding = 1e-9 * (float(sides.sum()) + share * float(poisson[0]))
-    needed = float((symbol - share * poisson).max()) + slack + rounding
-    return floats.raised(max(needed, 0.0))
+    length, column = window.length, power * shares[:, np.newaxis]
+    distances = np.arange(1, length)
+    cross = grown(column * correlation**distances) @ (1 - distances / length)
+    total = grown(power * wholes) + 2 * cross
+    excess = window.excess(correlation)
+    if excess:
+        places = np.arange(min(24, length // 2))  # Further ones hardly vary more.
+        apart = np.power(correlation, abs(places[:, np.newaxis] - places).ravel())
+        ends = np.power(correlation, (places[:, np.newaxis] + places).ravel())
+        more = (1 + grown(column * apart)) * grown(power * excess * ends)
+        total += 2 * more.sum(axis=1) / length
+    return np.where(excess <= shares, total / length, math.inf)
+
+
+def grown(exponents: FloatArray) -> FloatArray:
+    """Returns e^x − 1, so that many of them have a sum."""
+    return np.asarray(np.expm1(np.minimum(exponents, floats.LARGEST_EXPONENT / 2)))

@@ -4,15 +4,21 @@ For a banded Toeplitz strategy with column c, y_t = Σ_j y_{t + jb} / √k over 
 is N(0, 1) under Q, and bin i moves it by √k c_{t−i}. What a bin does after the last
 step of an epoch, in the next one, happens there in k − 1 epochs: it is put on steps of
 its own, which leaves out products of no negative numbers.
+
+Whoever sees only S = Σ e^{a x_t − a²/2} over the b steps at which bins start, with x an
+exponential filter of y, sees less. The law of S is a recursion over (x, S), and P's is
+one for each position within the band. States are split between the points of a grid at
+random, which is seen less still: no error, from below.
 """
 
+import dataclasses
 import math
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
+from scipy import signal
 
-from dp_accounting_ext.amplification.matrix import filter_statistic
+from dp_accounting_ext.amplification.matrix import chain_fits
 from dp_accounting_ext.amplification.matrix import gauss_markov
 from dp_accounting_ext.amplification.matrix import markov_sums
 from dp_accounting_ext.kernel import dominating_pair
@@ -20,12 +26,23 @@ from dp_accounting_ext.kernel import floats
 
 FloatArray = npt.NDArray[np.float64]
 
-# Tuning.
-_CORRELATIONS = np.linspace(0.1, 0.97, 88)
-_SMALLEST_POWER = 1e-250  # Of r: what is divided by it stays finite.
-_CELL = 0.3  # Of states, over the innovation's standard deviation.
-_COARSER = 0.75  # The variance of a cell of sums, over that of an upper bound's.
-_MOST_WORK = 2e11  # Products: about 15 s.
+_CELL = 0.3  # Tuning: of states, over the innovation's standard deviation.
+_MOST_WORK = 2e11  # Tuning: products: about 15 s.
+# Certified: what products of small masses may lose, once for each final sum.
+_UNDERFLOW = 1e-290
+
+
+@dataclasses.dataclass(frozen=True)
+class Filter:
+    """A statistic, and the grids of its states.
+
+    Attributes:
+        chain: x and S, with its factors all one. Its length is b + p − 1.
+        shifts: (b + p − 1, p) by which y_t moves if t is the j-th step of the record's.
+    """
+
+    chain: markov_sums.Chain
+    shifts: FloatArray
 
 
 def lower_pair(
@@ -51,7 +68,7 @@ def lower_pair(
     steps, width = statistic.shifts.shape
     if 2.0 * states**2 * places * (width + 3) * steps > _MOST_WORK:
         return None
-    p_masses, q_masses, error = filter_statistic.laws(statistic)
+    p_masses, q_masses, error = laws(statistic)
     ratios = p_masses / q_masses
     order = np.argsort(ratios, kind="stable")
     order = order[ratios[order] > 0]
@@ -60,31 +77,90 @@ def lower_pair(
     )
 
 
+def laws(statistic: Filter) -> tuple[FloatArray, FloatArray, float]:
+    """Returns masses of the places of S.
+
+    Returns:
+        (l,) P's masses, from below; (l,) Q's, from above; and a bound on the relative
+        error of any of them.
+
+    Guarantees:
+        For every κ, Σ (P − κ Q)₊ is at most the profile of the run, once masses are
+        moved by their error.
+    """
+    chain, shifts = statistic.chain, statistic.shifts
+    steps, width = shifts.shape
+    states, places = chain.states.size, chain.places.size
+    adders = markov_sums.adders(chain)
+    innovation = math.sqrt((1 - chain.correlation) * (1 + chain.correlation))
+    means = chain.correlation * chain.states
+    # Columns: Q's law from above, Q's law from below, who is yet to move y, p who do,
+    # and who did.
+    law = np.zeros((states, width + 3, places))
+    for column, raised in ((0, True), (1, False)):
+        law[:, column, 0] = markov_sums.hats(
+            chain.states, np.zeros(1), 1.0, raised=raised
+        )[0]
+    above = markov_sums.hats(chain.states, means, innovation, raised=True).T
+    moves: dict[float, FloatArray] = {}
+
+    def moved(shift: float) -> FloatArray:
+        if shift not in moves:
+            mean = means + innovation * shift
+            found = markov_sums.hats(chain.states, mean, innovation, raised=False)
+            moves[shift] = np.ascontiguousarray(found.T)
+        return moves[shift]
+
+    for step in range(steps):
+        now = np.empty_like(law)
+        now[:, 0] = above @ law[:, 0]
+        now[:, 1] = moved(0.0) @ law[:, 1]
+        now[:, 2 + width] = moved(0.0) @ (law[:, 2 + width] + law[:, 2])
+        for position in range(width):
+            # Steps go down: the last of a record's is met first.
+            entering = position == width - 1
+            before = law[:, 1] if entering else law[:, 3 + position]
+            if entering and step > steps - width:
+                now[:, 2 + position] = 0.0
+                continue
+            shift = float(shifts[steps - 1 - step, position])
+            now[:, 2 + position] = moved(shift) @ before
+        if step < width - 1:
+            # No bin starts here: it would add noise to the sum, and nothing else.
+            law = now
+            continue
+        for state, adder in enumerate(adders):
+            law[state] = (adder @ now[state].T).T
+    totals = law.sum(axis=0)
+    most = max(int(np.diff(adder.indptr).max()) for adder in adders)
+    each = (2 * states + most + 32) * floats.UNIT_ROUNDOFF
+    each += 2 * markov_sums.QUADRATURE_ERROR
+    bins = steps - width + 1
+    p_masses = (totals[2] + totals[2 + width]) / bins
+    return p_masses, totals[0] + _UNDERFLOW, floats.raised(steps * each)
+
+
 def _statistic(
     column: FloatArray, num_bins: int, num_epochs: int, tail_mass: float
-) -> filter_statistic.Filter:
-    width = column.size
-    length = num_bins + width - 1
+) -> Filter:
+    """Returns the filter that tells most, with its grids."""
+    length = num_bins + column.size - 1
     epochs = np.full((length, 1), float(num_epochs))
     epochs[num_bins:] -= 1
     shifts = floats.lowered(1.0) * np.sqrt(epochs) * column
     scale, correlation = _filter(shifts[0], num_bins)
-    reach = -float(special.ndtri(max(tail_mass / length / 8, 1e-280)))
-    cell = _CELL * math.sqrt((1 - correlation) * (1 + correlation))
-    count = math.ceil((scale + 2 * reach) / cell) + 1
+    each = gauss_markov.tail_of_step(tail_mass, length)
     chain = markov_sums.Chain(
-        states=np.linspace(-reach, scale + reach, count),
+        states=gauss_markov.states(scale, correlation, each, cell=_CELL),
         correlation=correlation,
         scale=scale,
         factors=np.ones(1),
         chances=np.ones(1),
         lost_factor=0.0,
-        places=gauss_markov.sum_places(
-            num_bins, scale**2, scale**2 / 2 + scale * reach, _COARSER
-        ),
+        places=gauss_markov.sum_places(num_bins, scale**2, each),
         length=length,
     )
-    return filter_statistic.Filter(chain, shifts)
+    return Filter(chain, shifts)
 
 
 def _filter(column: FloatArray, num_bins: int) -> tuple[float, float]:
@@ -94,13 +170,9 @@ def _filter(column: FloatArray, num_bins: int) -> tuple[float, float]:
     """
     best, most = (0.0, 0.0), 0.0
     apart = np.arange(1, num_bins)
-    for value in _CORRELATIONS:
-        correlation = float(value)
-        powers = correlation ** np.arange(column.size)
-        if powers[-1] < _SMALLEST_POWER:
-            continue
+    for correlation in chain_fits.CORRELATIONS.tolist():
         # Σ_{j ≥ t} r^{j − t} c_j: what x_t is moved by.
-        within = np.cumsum((powers * column)[::-1])[::-1] / powers
+        within = signal.lfilter([1.0], [1.0, -correlation], column[::-1])[::-1]
         within *= math.sqrt((1 - correlation) * (1 + correlation))
         scale = float(within[0])
         means = np.append(within, scale * correlation**apart)

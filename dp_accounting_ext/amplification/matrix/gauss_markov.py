@@ -6,8 +6,8 @@ is a recursion with two states. From below, blocks of bins are chains with less
 covariance than they have, and independent of each other.
 """
 
+import collections
 import dataclasses
-import itertools
 import math
 
 import numpy as np
@@ -24,35 +24,20 @@ from dp_accounting_ext.pairs import gaussian
 FloatArray = npt.NDArray[np.float64]
 Bound = dominating_pair.Bound
 
-# Tuning.
-# Of states, over the innovation's standard deviation. With 0.14 ε is 0.2 % higher.
-_CELL = 0.1
-_WIDEST_CELL, _FEW_BINS = 0.4, 384  # It grows as the root of more bins than so many.
-_FACTOR_CELL = 0.155  # Of the factors' logarithms, over the root of the variance.
-_CORE, _WIDENING = 2.5, 1.6  # Beyond so many deviations their cells grow by so much.
-_PLACE_VARIANCE = 0.02  # Of a cell of sums squared, over the variance of a ratio.
-# Cells of sums, over their square, where they are above the bulk. 1e-3 takes a quarter
-# more time for 0.02 % of ε, and so do factors' cells of 0.12.
-_COARSER = 2e-3
-_COARSEST, _WIDER = 0.02, 0.02  # Cells of sums, relatively; each by so much wider.
-_HALVINGS = 24  # Of the first cell of sums.
-_MOST_EVEN_PLACES = 4000.0  # Of sums up to the bulk; few only for tiny variances.
-# To choose between chains: the law of each, with cells so many times as wide.
-_COARSE, _COARSE_TAIL = 2.5, 1e-2
-MOST_GROWTH = 30.0
-# From below: cells of states and factors as above, cells of sums relatively.
-# With cells of 0.1 and 0.12 ε is 0.2 % higher, for twice the time.
-_LOWER_CELL, _LOWER_FACTOR_CELL, _LOWER_PLACE = 0.12, 0.15, 0.025
-_BLOCK_ORDER = 3.0  # Of the moment that decides: 1 gives 0.4 % less for 16 bands.
-_MOST_EXPONENT = 600.0
-_LEAST_SUM = 1e-4
-# Blocks of 53 in place of 28 bins gave 0.1 % more for 64 bands, for half as much time
-# again.
-_LONGEST_BLOCK, _LENGTHS, _MOST_KINDS = 32, 24, 6
-_ALIKE = (1e-9, 1e-3, 1e-2, 3e-2)  # Variances, relatively, of bins taken for alike.
+# Tuning: cells of states, over the innovation's standard deviation, and of factors'
+# logarithms, over the root of the variance. With 0.14 of states ε is 0.2 % higher.
+_CELL, _FACTOR_CELL = 0.12, 0.15
+# Tuning, from above: of a cell of sums squared, over the variance of a ratio; and how
+# fast cells grow beyond the mean.
+_PLACE_VARIANCE, _GROWTH = 0.02, 0.0075
+_LOWER_PLACE = 0.025  # Tuning, from below: cells of sums, relatively.
+# Tuning: chains are chosen between with cells so many times as wide.
+_COARSE = 2.5
+# Tuning: blocks of 53 bins gave 0.1 % more for 64 bands, for half as much time again.
+_LONGEST_BLOCK = 32
 _BLOCK_SLACK = 1e-12  # Certified: more than the rounding of a block's entries.
 _LEAST_LOST = 1e-3  # Certified: of mass and mean: a difference keeps its digits.
-_NO_NOISE = 1e-6
+_NO_NOISE = 1e-9  # Of a variance: less is added to the chain's, or left out below.
 
 
 Fit = chain_fits.Fit
@@ -70,8 +55,7 @@ def fit(gram: FloatArray, *, delta: float) -> Fit:
         return found[0]
 
     def epsilon(chain_fit: Fit) -> float:
-        tail_mass = delta * _COARSE_TAIL
-        pairs = upper_pairs(chain_fit, tail_mass=tail_mass, coarser=_COARSE)
+        pairs = upper_pairs(chain_fit, tail_mass=delta / 100, coarser=_COARSE)
         return pairs.remove.epsilon(delta, dominating_pair.Direction.REMOVE)
 
     return min(found, key=epsilon)
@@ -93,7 +77,7 @@ def upper_pairs(
         the direction REMOVE on the safe side; in the direction ADD Z is divided by the
         most by which it may grow, whatever the path.
     """
-    if chain_fit.variance > MOST_GROWTH**2:
+    if chain_fit.variance > floats.LARGEST_EXPONENT:
         return dominating_pair.DirectedPairs.same(
             dominating_pair.trivial_pair(Bound.UPPER)
         )
@@ -155,67 +139,43 @@ class Block:
         return max(self.scales) ** 2 + self.own
 
 
-def cut_into_blocks(gram: FloatArray) -> list[tuple[Block, int]]:
+def cut_into_blocks(gram: FloatArray) -> dict[Block, int]:
     """Returns blocks of neighbours that suit a Gram matrix from below.
 
-    Bins of about one variance, from the first on, are cut into blocks that are alike,
-    what is left into a few others.
+    Bins differ most at the end of a run. So blocks are taken for alike in groups that
+    are the larger the further they are from the end.
 
     Args:
         gram: (b, b) entries, rounded down.
 
     Returns:
-        Blocks, each with how many of them there are; of all bins together.
+        How many there are of each block; of all bins together.
     """
-    best = _rest(gram, _LONGEST_BLOCK)
-    for share in _ALIKE:
-        alike = gram.diagonal() >= gram[0, 0] * (1 - share)
-        size = len(gram) if alike.all() else int(np.argmin(alike))
-        table = np.array([gram[:size, :size].diagonal(d).min() for d in range(size)])
-        block = _block_of_many(table)
-        number = size // block.length
-        left = slice(number * block.length, None)
-        found = [(block, number), *_rest(gram[left, left], block.length)]
-        best = max(best, found, key=_whole)
-    return best
+    longest = min(len(gram), _LONGEST_BLOCK)
+    found = [
+        _cut(gram, length) for length in {int(x) for x in np.geomspace(1, longest, 12)}
+    ]
+    return max(found, key=_whole)
 
 
-def _whole(blocks: list[tuple[Block, int]]) -> float:
-    return math.fsum(count * _total(block) for block, count in blocks)
+def _whole(blocks: dict[Block, int]) -> float:
+    return math.fsum(count * _total(block) for block, count in blocks.items())
 
 
-def _rest(gram: FloatArray, length: int) -> list[tuple[Block, int]]:
-    """Returns blocks of bins that differ, of at most some kinds."""
-    size = min(len(gram), _MOST_KINDS * _LONGEST_BLOCK)
-    alone = gram.diagonal()[size:]
-    found = []
-    if alone.size:
-        found = [(_block_of(alone[[np.argmin(alone)], np.newaxis]), alone.size)]
-    if not size:
-        return found
-    options = []
-    for each in {min(length, size), min(max(length, _LONGEST_BLOCK), size)}:
-        least = math.ceil(size / each)
-        for number in range(least, min(least + 2, size + 1, _MOST_KINDS + 1)):
-            ends = np.linspace(0, size, number + 1).astype(int).tolist()
-            parts = [slice(start, end) for start, end in itertools.pairwise(ends)]
-            options.append([(_block_of(gram[part, part]), 1) for part in parts])
-    return max(options, key=_whole) + found
-
-
-def _block_of_many(table: FloatArray) -> Block:
-    """Returns the best block of bins that are alike, by their entries at distances."""
-    best, most = Block((math.sqrt(floats.lowered(table[0])),), 0.0, 0.0), 0.0
-    longest = min(table.size, _LONGEST_BLOCK)
-    lengths = {int(x) for x in np.geomspace(1, longest, _LENGTHS).round()}
-    lengths.add(min(int(np.flatnonzero(table)[-1]) + 1, longest))
-    for length in sorted(lengths):
-        places = np.arange(length)
-        block = _block_of(table[abs(places[:, np.newaxis] - places)])
-        moment = _total(block) / length
-        if moment > most * (1 + 1e-3):
-            best, most = block, moment
-    return best
+def _cut(gram: FloatArray, length: int) -> collections.Counter[Block]:
+    """Returns blocks of one length, but for the first one, which has what is left."""
+    size, found = len(gram), collections.Counter[Block]()
+    count, done = size // length, 0
+    while done < count:
+        number = min(max(done, 1), count - done)
+        starts = size - length * np.arange(done + 1, done + number + 1)
+        parts = [gram[i : i + length, i : i + length] for i in starts]
+        found[_block_of(np.min(parts, axis=0))] += number
+        done += number
+    left = size - count * length
+    if left:
+        found[_block_of(gram[:left, :left])] += 1
+    return found
 
 
 def _block_of(gram: FloatArray) -> Block:
@@ -231,7 +191,7 @@ def _block_of(gram: FloatArray) -> Block:
     whole = variances[rows] + variances[columns]
     apart = variances[rows] - variances[columns]
     best, most = Block(tuple(np.sqrt(variances).tolist()), 0.0, 0.0), -math.inf
-    for correlation in chain_fits.CORRELATIONS[10:].tolist():
+    for correlation in chain_fits.CORRELATIONS.tolist():
         across = 2 * gram[rows, columns] * correlation ** (rows - columns)
         roots = (whole - np.hypot(apart, across)) / 2
         own = max(float(roots.max(initial=0.0)), 0.0)
@@ -246,16 +206,12 @@ def _block_of(gram: FloatArray) -> Block:
 
 
 def _total(block: Block) -> float:
-    """Returns Σ_ij (e^{c G′_ij} − 1) with the c that decides."""
+    """Returns Σ_ij (e^{c G′_ij} − 1) with the largest c that decides."""
     scales, places = np.array(block.scales), np.arange(block.length)
     powers = block.correlation ** abs(places[:, np.newaxis] - places)
-    grown = np.outer(scales, scales) * powers
-    grown[np.diag_indices(block.length)] += block.own
-    return float(np.expm1(np.minimum(_BLOCK_ORDER * grown, _MOST_EXPONENT)).sum())
-
-
-# Certified: no tail that is asked for is further out, in deviations.
-_FURTHEST_NOISE = 38.0
+    covariances = np.outer(scales, scales) * powers
+    covariances[np.diag_indices(block.length)] += block.own
+    return float(chain_fits.grown(chain_fits.ORDERS[-1] * covariances).sum())
 
 
 def lower_pair(
@@ -271,11 +227,11 @@ def lower_pair(
         block: The chain.
         tail_mass: Probability that may be left out.
     """
-    # The largest sums must fit a float.
-    furthest = block.variance / 2 + math.sqrt(block.variance) * _FURTHEST_NOISE
-    if block.variance > MOST_GROWTH**2 or furthest > floats.LARGEST_EXPONENT:
+    each = tail_of_step(tail_mass, block.length)
+    highest = _highest_log(block.variance, each)
+    if highest > floats.LARGEST_EXPONENT:
         return None
-    chain, error = _lower_chain(block, tail_mass)
+    chain, error = _lower_chain(block, each, highest)
     totals, masses, sum_error = markov_sums.lower_sum(chain, np.array(block.scales))
     ratios = totals / block.length
     error = sum_error + block.length * error + markov_sums.place_error(chain)
@@ -328,139 +284,159 @@ def _chain_above(
         coarser: As of `upper_pairs`.
     """
     variance, share = floats.raised(chain_fit.variance), chain_fit.share
-    own = variance * max(1 - share, 0.0)
+    if 1 - share < _NO_NOISE:
+        share = 1.0
     # The two variances are to add up to v, and their covariances to be large enough.
-    scale, noise = math.sqrt(variance * share), math.sqrt(floats.raised(own))
-    length, correlation = chain_fit.length, chain_fit.correlation
-    each = max(tail_mass / length / 8, 1e-280)
-    reach = -float(special.ndtri(each))
-    innovation = math.sqrt((1 - correlation) * (1 + correlation))
-    # At its ends a state is that of more variance, less half of a times the excess.
-    # The spacing keeps to the cells in which quadrature is certified.
-    cell = _CELL * coarser * math.sqrt(max(length / _FEW_BINS, 1.0))
-    cell = min(cell, _WIDEST_CELL)
-    excess = chain_fit.excess
-    reach_x = reach * math.sqrt(1 + excess) + scale * excess / 2
-    count = math.ceil((scale + 2 * reach_x) / (cell * innovation)) + 1
-    states = np.linspace(-reach_x, scale + reach_x, count)
-    scale *= math.sqrt(1 + excess * correlation ** (2 * chain_fit.reach))
-    factors, chances, lost, error = np.ones(1), np.ones(1), 0.0, 0.0
-    if noise > _NO_NOISE:
-        law = gaussian.dominating_pair_of(1 / noise, Bound.UPPER, tail_mass=each)
-        factors, chances = _coarse(
-            law, noise, _FACTOR_CELL * coarser * math.sqrt(variance)
-        )
-        lost = law.infinity_mass
-        error = law.mass_error + law.ratio_error + 16 * floats.UNIT_ROUNDOFF
-    highest = variance / 2 + math.sqrt(variance) * reach
-    places = sum_places(length, variance, highest, coarser)
-    return (
-        markov_sums.Chain(
-            states,
-            correlation,
-            scale,
-            factors,
-            chances,
-            lost,
-            places,
-            length,
-            excess,
-            chain_fit.reach,
-        ),
-        error,
+    own = floats.raised(variance * (1 - share))
+    scale, excess = math.sqrt(variance * share), chain_fit.excess
+    each = tail_of_step(tail_mass, chain_fit.length)
+    factors, chances, lost, error = _factors(
+        own, variance, Bound.UPPER, each, coarser=coarser
     )
-
-
-def _lower_chain(block: Block, tail_mass: float) -> tuple[markov_sums.Chain, float]:
-    """Returns the chain of a block with its grids, and the error of its factors."""
-    variance, scale, noise = block.variance, max(block.scales), math.sqrt(block.own)
-    reach = -float(special.ndtri(max(tail_mass / block.length / 8, 1e-280)))
-    innovation = math.sqrt((1 - block.correlation) * (1 + block.correlation))
-    count = math.ceil((scale + 2 * reach) / (_LOWER_CELL * innovation)) + 1
-    states = np.linspace(-reach, scale + reach, count)
-    factors, chances, error = np.ones(1), np.ones(1), 0.0
-    if noise > _NO_NOISE:
-        law = gaussian.dominating_pair_of(
-            1 / noise, Bound.LOWER, tail_mass=max(tail_mass / block.length / 8, 1e-280)
-        )
-        # Cells grow beyond what is common with a record or without one.
-        step = _LOWER_FACTOR_CELL * math.sqrt(variance)
-        beyond = np.abs(np.log(law.ratios) - noise**2 / 2)
-        core = (noise + _CORE) * noise
-        numbers = np.minimum(beyond, core) / step
-        growth = math.log(_WIDENING)
-        numbers += np.log1p(np.maximum(beyond - core, 0.0) / step * growth) / growth
-        cells = np.floor(np.copysign(numbers, law.ratios - math.exp(noise**2 / 2)))
-        starts = np.flatnonzero(np.diff(cells, prepend=-np.inf))
-        chances = np.add.reduceat(law.masses, starts)
-        factors = np.add.reduceat(law.p_masses, starts) / chances
-        error = 4 * (law.mass_error + law.ratio_error)
-        error += 4 * law.masses.size * floats.UNIT_ROUNDOFF
-    highest = variance / 2 + math.sqrt(variance) * reach
-    logs = np.arange(math.log(_LEAST_SUM), highest, _LOWER_PLACE)
-    places = np.append(0.0, block.length * np.exp(logs))
+    correlation = chain_fit.correlation
     chain = markov_sums.Chain(
-        states,
-        block.correlation,
-        scale,
-        factors,
-        chances,
-        0.0,
-        places,
-        block.length,
+        states=states(scale, correlation, each, cell=_CELL * coarser, excess=excess),
+        correlation=correlation,
+        scale=scale * math.sqrt(1 + excess * correlation ** (2 * chain_fit.reach)),
+        factors=factors,
+        chances=chances,
+        lost_factor=lost,
+        places=sum_places(chain_fit.length, variance, each, coarser=coarser),
+        length=chain_fit.length,
+        excess=excess,
+        reach=chain_fit.reach,
+    )
+    return chain, error
+
+
+def _lower_chain(
+    block: Block, each: float, highest: float
+) -> tuple[markov_sums.Chain, float]:
+    """Returns the chain of a block with its grids, and the error of its factors."""
+    scale = max(block.scales)
+    factors, chances, _, error = _factors(block.own, block.variance, Bound.LOWER, each)
+    logs = np.arange(-highest, highest, _LOWER_PLACE)
+    places = np.append(0.0, block.length * np.exp(logs))
+    grid = states(scale, block.correlation, each, cell=_CELL)
+    chain = markov_sums.Chain(
+        states=grid,
+        correlation=block.correlation,
+        scale=scale,
+        factors=factors,
+        chances=chances,
+        lost_factor=0.0,
+        places=places,
+        length=block.length,
+        # Of all states and cells together it is as much as a step's tails.
         smallest_mass=max(
-            tail_mass / (states.size * places.size * block.length),
-            markov_sums.SMALLEST_MASS,
+            8 * each / (grid.size * places.size), markov_sums.SMALLEST_MASS
         ),
     )
     return chain, error
 
 
-def _coarse(
-    law: dominating_pair.DominatingPair, noise: float, step: float
-) -> tuple[FloatArray, FloatArray]:
-    """Returns ratios and masses of a law whose atoms are split between fewer.
+def tail_of_step(tail_mass: float, length: int) -> float:
+    """Returns what may be lost of a step's state, or of its factor, on either side."""
+    return max(tail_mass / length / 8, 1e-280)
 
-    They are a step apart, in nats, where the noise mostly is, and ever further beyond.
+
+def _reach(each: float) -> float:
+    """Returns beyond how many deviations there is no more than such a probability."""
+    return -float(special.ndtri(each))
+
+
+def _highest_log(variance: float, each: float) -> float:
+    """Returns the logarithm of a ratio beyond which P has no more than a tail."""
+    return variance / 2 + math.sqrt(variance) * _reach(each)
+
+
+def states(
+    scale: float, correlation: float, each: float, *, cell: float, excess: float = 0.0
+) -> FloatArray:
+    """Returns evenly spaced states, up to what ratios move the last one to.
+
+    Args:
+        scale: a.
+        correlation: r.
+        each: Probability that may be beyond on either side.
+        cell: How far they are apart, over the innovation's standard deviation.
+        excess: At its ends a state is that of so much more variance, less half of a
+            times it.
     """
-    ends = np.log(law.ratios[[0, -1]])
-    inner = np.array([-(noise**2) / 2, noise**2 * 1.5]) + _CORE * noise * np.array(
-        [-1, 1]
-    )
-    inner = np.clip(inner, ends[0], ends[1])
-    core = np.linspace(inner[0], inner[1], math.ceil((inner[1] - inner[0]) / step) + 1)
-    beyond = step * np.cumsum(_WIDENING ** np.arange(1, 60))
-    above = inner[1] + beyond[beyond < ends[1] - inner[1]]
-    below = inner[0] - beyond[beyond < inner[0] - ends[0]]
-    ratios = np.exp(np.unique(np.concatenate([ends, below, core, above])))
-    count = ratios.size
-    ratios[[0, -1]] = law.ratios[[0, -1]]
-    low = np.searchsorted(ratios, law.ratios, side="right") - 1
-    low = np.clip(low, 0, count - 2)
-    share = (law.ratios - ratios[low]) / (ratios[low + 1] - ratios[low])
+    reach = _reach(each) * math.sqrt(1 + excess) + scale * excess / 2
+    innovation = math.sqrt((1 - correlation) * (1 + correlation))
+    count = math.ceil((scale + 2 * reach) / (cell * innovation)) + 1
+    return np.linspace(-reach, scale + reach, count)
+
+
+def _factors(
+    own: float, variance: float, bound: Bound, each: float, *, coarser: float = 1.0
+) -> tuple[FloatArray, FloatArray, float, float]:
+    """Returns a law of e^{g − w/2}, g ~ N(0, w), of few atoms.
+
+    Args:
+        own: w.
+        variance: Of all of a step's exponent: cells are wide where it is large.
+        bound: Whether atoms are split between ends of cells, or grouped in them.
+        each: Probability that may be lost on either side.
+        coarser: How many times as wide cells are.
+
+    Returns:
+        (m,) its atoms, (m,) their masses, what its mean lacks, and a bound on the
+        relative error of any of these.
+    """
+    if own <= _NO_NOISE * variance:
+        return np.ones(1), np.ones(1), 0.0, 0.0
+    noise = math.sqrt(own)
+    law = gaussian.dominating_pair_of(1 / noise, bound, tail_mass=each)
+    # Cells are even where noise mostly is, with a record or without one, and as wide
+    # as they are far away beyond.
+    step, even = _FACTOR_CELL * coarser * math.sqrt(variance), (noise + 1.5) * noise
+    numbers = np.arcsinh((np.log(law.ratios) - own / 2) / even) * even / step
+    error = 4 * (law.mass_error + law.ratio_error)
+    error += 4 * (law.masses.size + 4) * floats.UNIT_ROUNDOFF
+    if bound is Bound.LOWER:
+        starts = np.flatnonzero(np.diff(np.floor(numbers), prepend=-np.inf))
+        chances = np.add.reduceat(law.masses, starts)
+        return np.add.reduceat(law.p_masses, starts) / chances, chances, 0.0, error
+    whole = np.arange(math.floor(numbers[0]) + 1, math.ceil(numbers[-1]))
+    inner = np.exp(own / 2 + even * np.sinh(whole * step / even))
+    lowest, highest = law.ratios[[0, -1]]
+    inner = inner[(inner > lowest) & (inner < highest)]
+    factors = np.concatenate([[lowest], inner, [highest]])
+    low = np.searchsorted(factors, law.ratios, side="right") - 1
+    low = np.clip(low, 0, factors.size - 2)
+    share = (law.ratios - factors[low]) / (factors[low + 1] - factors[low])
     share = np.clip(share, 0.0, 1.0)
-    masses = sums.gather(low, law.masses * (1 - share), count)
-    return ratios, masses + sums.gather(low + 1, law.masses * share, count)
+    chances = sums.gather(low, law.masses * (1 - share), factors.size)
+    chances += sums.gather(low + 1, law.masses * share, factors.size)
+    return factors, chances, law.infinity_mass, error
 
 
 def sum_places(
-    length: int, variance: float, highest: float, coarser: float
+    length: int, variance: float, each: float, *, coarser: float = 1.0
 ) -> FloatArray:
-    """Returns sums from 0 to length · e^highest: even, and then ever further apart."""
+    """Returns sums from 0 on: even up to the mean, and then ever further apart.
+
+    Args:
+        length: The mean, a number of ratios.
+        variance: Of a ratio's exponent.
+        each: Probability that may be lost beyond the highest.
+        coarser: How many times the variance of a cell is as large.
+    """
     even = math.sqrt(_PLACE_VARIANCE * coarser * math.expm1(min(variance, 40.0)))
-    even = min(max(even, length / _MOST_EVEN_PLACES), length / 50)
-    top = length * math.exp(min(highest, 300.0))
-    growth = _COARSER * coarser
-    start = max(length * 1.0, math.sqrt(even * length / growth))
+    # There are to be 50 cells at least up to the mean, and not too many.
+    even = min(max(even, length / 4000), length / 50)
+    highest = min(_highest_log(variance, each), 300.0)
+    logs = np.linspace(0.0, highest, 1 << 14)
+    sums = length * np.exp(logs)
+    # In each of these steps there are so many cells.
+    widths = even + _GROWTH * coarser * sums * logs
+    counts = np.cumsum(np.diff(sums) / widths[1:])
+    numbers = np.arange(0.0, math.ceil(counts[-1]) + 1)
+    high = np.interp(numbers, np.append(0.0, counts), sums)
     # Where a record is added a sum of 0 is a loss without bound: hardly any get there.
-    least = even / 2.0 ** np.arange(1, _HALVINGS)
-    low = np.append(least, np.arange(0.0, start, even))
-    # Cells of growth · S² / length, until they are a share of S, which grows as well.
-    relative = _COARSEST * coarser
-    turn = max(relative * length / growth, start)
-    count = math.ceil((1 / start - 1 / turn) * length / growth)
-    middle = 1 / np.linspace(1 / start, 1 / turn, count + 2)
-    number = math.log1p(math.log(max(top / turn, 2)) / relative * _WIDER) / _WIDER
-    logs = relative * np.expm1(_WIDER * np.arange(1, math.ceil(number) + 1)) / _WIDER
-    high = turn * np.exp(logs)
-    return np.unique(np.concatenate([low, middle, high]))
+    least = even / 2.0 ** np.arange(1, 24)
+    return np.unique(
+        np.concatenate([[0.0], least, np.arange(even, length, even), high])
+    )

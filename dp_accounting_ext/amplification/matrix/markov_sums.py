@@ -10,7 +10,6 @@ its variance that falls by r² a step; steps still have the mean one.
 
 from collections.abc import Sequence
 import dataclasses
-import functools
 import math
 
 import numpy as np
@@ -28,22 +27,10 @@ FloatArray = npt.NDArray[np.float64]
 LARGEST_CELL = 0.5
 _FURTHEST = 10.0
 QUADRATURE_ERROR = 1e-12
-# Cells of at most _NARROW deviations need fewer nodes for it.
-_NARROW = 0.2
-_RULES = [
-    ((1 + nodes) / 2, weights / 2)
-    for nodes, weights in map(np.polynomial.legendre.leggauss, (7, 12))
-]
-# Certified: scipy.special.ndtr is raised by more than it errs, and not asked for less
-# than a float holds.
-_LOWEST_ARGUMENT = -37.0
-_RAISED = 1e-9
+_NODES = 12
 
 # Certified: masses below it are dropped, and counted as lost.
 SMALLEST_MASS = 1e-220
-_BLOCK = 64  # Tuning: states of a block of moves; zeros between blocks are left out.
-# Certified: far more than the rounding of a variance that is lowered by it.
-_LESS_VARIANCE = 1e-12
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,29 +124,6 @@ class Moves:
     ratio_above: FloatArray
     below: FloatArray
 
-    @functools.cached_property
-    def _blocks(self) -> list[tuple[slice, slice, FloatArray]]:
-        """Blocks of columns, and the rows that reach them, transposed."""
-        found = []
-        for start in range(0, self.matrix.shape[1], _BLOCK):
-            columns = slice(start, start + _BLOCK)
-            reached = np.flatnonzero(self.matrix[:, columns].any(axis=1))
-            rows = (
-                slice(int(reached[0]), int(reached[-1]) + 1)
-                if reached.size
-                else slice(0)
-            )
-            block = np.ascontiguousarray(self.matrix[rows, columns].T)
-            found.append((columns, rows, block))
-        return found
-
-    def carried(self, masses: FloatArray) -> FloatArray:
-        """Returns (n, l) masses of states and places after the move."""
-        found = np.empty_like(masses)
-        for columns, rows, block in self._blocks:
-            np.matmul(block, masses[rows], out=found[columns])
-        return found
-
 
 def upper_sum(chain: Chain) -> SumLaw:
     """Returns the law of the chain's sum, from above.
@@ -187,7 +151,7 @@ def upper_sum(chain: Chain) -> SumLaw:
             )
             lost_mass += float(masses @ moves.above)
             lifted += float(masses @ moves.below)
-            before = moves.carried(after)
+            before = moves.matrix.T @ after
         met += before
         after = np.stack(
             [adder @ row for adder, row in zip(added, before, strict=True)]
@@ -264,7 +228,7 @@ def spread_to_split(variance: float, cell: float) -> float:
         In the convex order, for every m and every such grid (docs/matrix.md).
     """
     squared = variance * (1 + math.sqrt(1 - cell**2 / variance)) / 2
-    return math.sqrt(floats.lowered(squared, _LESS_VARIANCE))
+    return math.sqrt(floats.lowered(squared))
 
 
 def _grouped_after(
@@ -329,43 +293,16 @@ def _step(chain: Chain, step: int, before: Moves) -> Moves:
 
 
 def moves(chain: Chain, means: FloatArray, spread: float) -> Moves:
-    """Returns where N(mean, spread²) goes, split between the states around it.
-
-    What is further than a band around its mean counts as if it left the grid.
-    """
+    """Returns where N(mean, spread²) goes, split between the states around it."""
     states, scale = chain.states, chain.scale
     matrix = hats(states, means, spread, raised=True)
-    first, last = _band(chain, means, spread)
-    columns = np.arange(states.size)
-    matrix[columns < first[:, np.newaxis]] = 0.0
-    matrix[columns > last[:, np.newaxis]] = 0.0
-    below = _ndtr((states[first] - means) / spread)
-    matrix[np.arange(means.size), first] += below
-    above = _ndtr((means - states[last]) / spread)
+    below = _ndtr((states[0] - means) / spread)
+    matrix[:, 0] += below
+    above = _ndtr((means - states[-1]) / spread)
     moved = means + scale * spread**2
     growth = np.exp(scale * means - scale**2 / 2 * (1 - spread**2))
-    ratio_above = growth * _ndtr((moved - states[last]) / spread)
+    ratio_above = growth * _ndtr((moved - states[-1]) / spread)
     return Moves(matrix, above, floats.raised(1.0) * ratio_above, below)
-
-
-def _band(
-    chain: Chain, means: FloatArray, spread: float
-) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """Returns the first and the last state that are told apart, for each mean.
-
-    From x ≥ a on, with no excess, a ratio to come is e^{a x − a²/2} on average, at
-    most.
-    """
-    states = chain.states
-    # As far as the grid reaches: for rare tails, and Rényi divergences, that is far.
-    reach = max(_FURTHEST, -float(states[0])) * spread
-    if chain.excess:
-        reach = math.inf
-    highest = np.maximum(means + reach, chain.scale)
-    first = np.searchsorted(states, means - reach, side="right") - 1
-    last = np.searchsorted(states, highest)
-    most = states.size - 1
-    return np.clip(first, 0, most), np.clip(last, 0, most)
 
 
 def hats(
@@ -392,8 +329,8 @@ def hats(
     ends = (states - means[:, np.newaxis]) / spread
     nearest = np.minimum(np.abs(ends[:, :-1]), np.abs(ends[:, 1:]))
     far = nearest > _FURTHEST
-    rule = _RULES[0 if cell.max() <= _NARROW * spread else 1]
-    for node, weight in zip(*rule, strict=True):
+    rule = np.polynomial.legendre.leggauss(_NODES)
+    for node, weight in zip((1 + rule[0]) / 2, rule[1] / 2, strict=True):
         places = ends[:, :-1] + node * np.diff(ends, axis=1)
         places = np.where(far, nearest, places)
         # An exponent of 700 leaves a normal float.
@@ -407,10 +344,8 @@ def hats(
 
 
 def _ndtr(points: FloatArray) -> FloatArray:
-    """Returns Φ at points, raised."""
-    return np.asarray(
-        special.ndtr(np.maximum(points, _LOWEST_ARGUMENT)) * (1 + _RAISED)
-    )
+    """Returns Φ at points, raised: by more than it errs, and where no float is."""
+    return np.asarray(special.ndtr(np.maximum(points, -37.0)) * floats.raised(1.0))
 
 
 def fits(chain: Chain) -> bool:

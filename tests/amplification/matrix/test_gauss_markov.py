@@ -49,19 +49,19 @@ def below(block):
 def test_no_block_has_a_larger_covariance(tail, bins):
     """Neither where bins are alike, nor at the end, where they are not."""
     gram = correlated_oracles.toeplitz_gram([1.0, *tail], bins, 2, 1.5)
-    start = 0
-    for block, number in gauss_markov.cut_into_blocks(gram):
+    end = bins
+    for block, number in gauss_markov.cut_into_blocks(gram).items():
         for _ in range(number):
-            places = slice(start, start + block.length)
+            places = slice(end - block.length, end)
             assert np.all(below(block) <= gram[places, places])
-            start += block.length
-    assert start == bins
+            end -= block.length
+    assert end == 0
 
 
 def test_bins_that_all_differ_are_blocks_as_well():
     """Of one bin each, and of rows that are no Toeplitz matrix's."""
     gram = np.array([[1.0, 0.5, 0.4], [0.5, 0.8, 0.3], [0.4, 0.3, 0.5]])
-    ((block, number),) = gauss_markov.cut_into_blocks(gram)
+    ((block, number),) = gauss_markov.cut_into_blocks(gram).items()
     assert number == 1
     assert np.all(below(block) <= gram)
     assert below(block).sum() > 0.9 * gram.sum()
