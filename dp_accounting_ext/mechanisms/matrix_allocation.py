@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from dp_accounting_ext.amplification import random_allocation
 from dp_accounting_ext.amplification.matrix import bin_grams
+from dp_accounting_ext.amplification.matrix import chain_fits
 from dp_accounting_ext.amplification.matrix import filtered_bins
 from dp_accounting_ext.amplification.matrix import gauss_markov
 from dp_accounting_ext.kernel import dominating_pair
@@ -29,9 +30,6 @@ _MOST_CLASSES = 6
 # Tuning: the largest G_ii up to which a filter of the noise tells more than blocks do:
 # for 0.6 its ε is 15 to 22 % above theirs, for 2.5 up to 5 % below.
 _SMALL_VARIANCE = 1.25
-# Tuning: from so many bins for a band on, blocks are not tried beside a filter. With
-# 1.3 and 2.5 they are better, by 14 and 0.5 %, with 4 and 5 not, by 13 and 6 %.
-_MANY_BINS = 4
 # Tuning: the least δ that a law answers, over its tail (`bounds.privacy_bounds`); and
 # so much of its logarithm is that of the δ that is mostly asked for.
 _DELTA_OVER_TAIL, _MOSTLY = 1e7, 0.4
@@ -78,48 +76,39 @@ class MatrixAllocation(interface.Mechanism):
         return nearest * (1 + error if bound is Bound.UPPER else 1 - error)
 
     def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
+        gram, delta = self.gram(bound), _delta_in_question(tail_mass)
         if bound is Bound.UPPER:
-            delta = _delta_in_question(tail_mass)
-            chain = gauss_markov.fit(self.gram(bound), delta=delta)
+            chain = gauss_markov.fit(gram, delta=delta)
             return gauss_markov.upper_pairs(chain, tail_mass=tail_mass)
-        gram = self.gram(bound)
         independent = independent_bins(gram, bound)
         plain = interface.pairs_of_part(independent, bound, tail_mass)
         # Each is a bound.
-        delta = _delta_in_question(tail_mass)
-        correlated = self._correlated_below(gram, delta, tail_mass)
+        correlated = [self._filtered(delta), _blocks_below(gram, tail_mass)]
+        found = [pair for pair in correlated if pair is not None]
 
         def best(way: dominating_pair.Direction) -> dominating_pair.DominatingPair:
             return max(
-                [plain.of(way), *correlated], key=lambda pair: pair.epsilon(delta, way)
+                [plain.of(way), *found], key=lambda pair: pair.epsilon(delta, way)
             )
 
         return DirectedPairs(*(best(way) for way in dominating_pair.Direction))
 
-    def _correlated_below(
-        self, gram: FloatArray, delta: float, tail_mass: float
-    ) -> list[dominating_pair.DominatingPair]:
-        """Returns pairs that are below the run, and know of its correlations.
+    def _filtered(self, delta: float) -> dominating_pair.DominatingPair | None:
+        """Returns the pair of a filter, where it tells more than blocks do.
 
-        A filter takes long: it is looked at no further than one δ needs.
+        It takes long: it is looked at no further than one δ needs.
         """
-        bands = self.num_bins + 1
-        if not isinstance(self.strategy[0], tuple):
-            bands = len(self.strategy)
-        filtered = None
-        if bands <= self.num_bins and gram.max() <= _SMALL_VARIANCE:
-            column = np.array(self.strategy) / self.noise_multiplier
-            filtered = filtered_bins.lower_pair(
-                column,
-                self.num_bins,
-                self.num_epochs,
-                tail_mass=delta / _DELTA_OVER_TAIL,
-            )
-        found = [] if filtered is None else [filtered]
-        if not found or self.num_bins < _MANY_BINS * bands:
-            blocks = _blocks_below(gram, tail_mass)
-            found += [] if blocks is None else [blocks]
-        return found
+        column = np.array(self.strategy) / self.noise_multiplier
+        if column.ndim > 1 or column.size > self.num_bins:
+            return None
+        if self.gram(Bound.LOWER).max() > _SMALL_VARIANCE:
+            return None
+        return filtered_bins.lower_pair(
+            column,
+            self.num_bins,
+            self.num_epochs,
+            tail_mass=delta / _DELTA_OVER_TAIL,
+        )
 
     def claims(self) -> interface.Claims:
         largest = float(self.gram(Bound.UPPER).diagonal().max())
@@ -163,7 +152,7 @@ def _blocks_below(
     Neighbours are cut into blocks; correlations between blocks are left out.
     """
     steps = []
-    for block, number in gauss_markov.cut_into_blocks(gram).items():
+    for block, number in chain_fits.cut_into_blocks(gram).items():
         pair = gauss_markov.lower_pair(block, tail_mass=tail_mass / len(gram) / 100)
         if pair is None:
             return None

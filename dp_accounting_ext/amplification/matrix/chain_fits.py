@@ -1,12 +1,13 @@
-"""Gaussian Markov chains whose covariance is above that of bins on a circle.
+"""Gaussian Markov chains whose covariance is above, or below, that of bins.
 
 G′ is above G if G′ − G is a positive semidefinite matrix R plus one with no negative
 entry, N: more of what is known, and Kahane's inequality. On a line of bins R may be
 Toeplitz, which asks that its symbol, a cosine sum, is nowhere negative. Where the
 circle is cut, [[0, a bᵀ], [b aᵀ, 0]] is below diag(a aᵀ, b bᵀ): bins near the cut vary
-more.
+more. From below, blocks of neighbours are chains that are independent of each other.
 """
 
+import collections
 from collections.abc import Iterator
 import dataclasses
 import math
@@ -25,9 +26,10 @@ _SHARES = np.linspace(0.1, 1.0, 19)
 _FREQUENCIES = math.pi * np.linspace(0.0, 1.0, 64) ** 2
 # Tuning: exponents count so many times in the moments that decide. 2 is best for most,
 # 4 by up to 8 % for a small δ and a variance near one.
-ORDERS = (2.0, 4.0)
-# Tuning: bins so near to an end that its excess is more are told apart.
-_SMALLEST_EXCESS = 1e-3
+_ORDERS = (2.0, 4.0)
+# Tuning: blocks of 53 bins gave 0.1 % more for 64 bands, for half as much time again.
+_LONGEST_BLOCK = 32
+_BLOCK_SLACK = 1e-12  # Certified: more than the rounding of a block's entries.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,16 +50,6 @@ class Fit:
     correlation: float
     length: int
     excess: float = 0.0
-
-    @property
-    def reach(self) -> int:
-        """Number of bins from an end in which the excess counts."""
-        if self.excess <= _SMALLEST_EXCESS:
-            return 0
-        steps = math.log(_SMALLEST_EXCESS / self.excess) / 2
-        return min(
-            math.ceil(steps / math.log(self.correlation)), (self.length - 1) // 2
-        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,7 +86,7 @@ def candidates(gram: FloatArray) -> list[Fit]:
     variance = float(gram.diagonal().max())
     # A window of one bin is always one: what is known without amplification.
     alone = Fit(floats.raised(variance), 0.0, 0.0, 1)
-    found = {order: (math.inf, alone) for order in ORDERS}
+    found = {order: (math.inf, alone) for order in _ORDERS}
     for window in _windows(gram):
         for order, cost, fit in _fits(window, variance):
             if cost < found[order][0]:
@@ -140,7 +132,7 @@ def _fits(window: Window, variance: float) -> Iterator[tuple[float, float, Fit]]
     near = window.near[1 : 2 * last + 1]
     distances = np.arange(1, near.size + 1)
     cosines = 2 * np.cos(np.outer(distances, _FREQUENCIES))
-    best = {order: (math.inf, 0.0, 0.0, 0) for order in ORDERS}
+    best = {order: (math.inf, 0.0, 0.0, 0) for order in _ORDERS}
     for correlation in CORRELATIONS.tolist():
         powers = correlation**distances
         highest = float((near / np.maximum(powers, 1e-300)).max(initial=0.0))
@@ -149,7 +141,7 @@ def _fits(window: Window, variance: float) -> Iterator[tuple[float, float, Fit]]
         for known in sorted({0, last // 2, last, 3 * last // 2, near.size}):
             symbols = _without_surplus(gaps, known) @ cosines
             wholes = np.maximum(1 + symbols.max(axis=1), shares)
-            for order in ORDERS:
+            for order in _ORDERS:
                 costs = _moments(window, order * variance, correlation, shares, wholes)
                 least = int(costs.argmin())
                 found = float(costs[least]), correlation, float(shares[least]), known
@@ -223,3 +215,103 @@ def _moments(
 def grown(exponents: FloatArray) -> FloatArray:
     """Returns e^x − 1, so that many of them have a sum."""
     return np.asarray(np.expm1(np.minimum(exponents, floats.LARGEST_EXPONENT / 2)))
+
+
+@dataclasses.dataclass(frozen=True)
+class Block:
+    """A chain of neighbours, from below: G′_ij = a_i a_j r^|i−j| + w 1_{i=j}.
+
+    Attributes:
+        scales: a_i, as a tuple.
+        own: w.
+        correlation: r.
+    """
+
+    scales: tuple[float, ...]
+    own: float
+    correlation: float
+
+    @property
+    def length(self) -> int:
+        """Number of bins."""
+        return len(self.scales)
+
+    @property
+    def variance(self) -> float:
+        """The largest entry."""
+        return max(self.scales) ** 2 + self.own
+
+
+def cut_into_blocks(gram: FloatArray) -> dict[Block, int]:
+    """Returns blocks of neighbours that suit a Gram matrix from below.
+
+    Bins differ most at the end of a run. So blocks are taken for alike in groups that
+    are the larger the further they are from the end.
+
+    Args:
+        gram: (b, b) entries, rounded down.
+
+    Returns:
+        How many there are of each block; of all bins together.
+    """
+    longest = min(len(gram), _LONGEST_BLOCK)
+    found = [
+        _cut(gram, length) for length in {int(x) for x in np.geomspace(1, longest, 12)}
+    ]
+    return max(found, key=_whole)
+
+
+def _whole(blocks: dict[Block, int]) -> float:
+    return math.fsum(count * _total(block) for block, count in blocks.items())
+
+
+def _cut(gram: FloatArray, length: int) -> collections.Counter[Block]:
+    """Returns blocks of one length, but for the first one, which has what is left."""
+    size, found = len(gram), collections.Counter[Block]()
+    count, done = size // length, 0
+    while done < count:
+        number = min(max(done, 1), count - done)
+        starts = size - length * np.arange(done + 1, done + number + 1)
+        parts = [gram[i : i + length, i : i + length] for i in starts]
+        found[_block_of(np.min(parts, axis=0))] += number
+        done += number
+    left = size - count * length
+    if left:
+        found[_block_of(gram[:left, :left])] += 1
+    return found
+
+
+def _block_of(gram: FloatArray) -> Block:
+    """Returns the best chain with no entry above those of a matrix.
+
+    For each r the least w is known: (v_i − w) (v_j − w) r^{2|i−j|} ≤ G_ij² for all
+    pairs, v_i the diagonal.
+    """
+    size = len(gram)
+    gram = gram / (1 + _BLOCK_SLACK)
+    variances = gram.diagonal()
+    rows, columns = np.triu_indices(size, 1)
+    whole = variances[rows] + variances[columns]
+    apart = variances[rows] - variances[columns]
+    best, most = Block(tuple(np.sqrt(variances).tolist()), 0.0, 0.0), -math.inf
+    for correlation in CORRELATIONS.tolist():
+        across = 2 * gram[rows, columns] * correlation ** (rows - columns)
+        roots = (whole - np.hypot(apart, across)) / 2
+        own = max(float(roots.max(initial=0.0)), 0.0)
+        if own > variances.min():
+            continue
+        left = np.maximum(variances - own - _BLOCK_SLACK * variances.max(), 0.0)
+        found = Block(tuple(np.sqrt(left).tolist()), own, correlation)
+        total = _total(found)
+        if total > most:
+            best, most = found, total
+    return best
+
+
+def _total(block: Block) -> float:
+    """Returns Σ_ij (e^{c G′_ij} − 1) with the largest c that decides."""
+    scales, places = np.array(block.scales), np.arange(block.length)
+    powers = block.correlation ** abs(places[:, np.newaxis] - places)
+    covariances = np.outer(scales, scales) * powers
+    covariances[np.diag_indices(block.length)] += block.own
+    return float(grown(_ORDERS[-1] * covariances).sum())

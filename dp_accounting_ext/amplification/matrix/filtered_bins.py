@@ -11,7 +11,6 @@ one for each position within the band. States are split between the points of a 
 random, which is seen less still: no error, from below.
 """
 
-import dataclasses
 import math
 
 import numpy as np
@@ -32,19 +31,6 @@ _MOST_WORK = 2e11  # Tuning: products: about 15 s.
 _UNDERFLOW = 1e-290
 
 
-@dataclasses.dataclass(frozen=True)
-class Filter:
-    """A statistic, and the grids of its states.
-
-    Attributes:
-        chain: x and S, with its factors all one. Its length is b + p − 1.
-        shifts: (b + p − 1, p) by which y_t moves if t is the j-th step of the record's.
-    """
-
-    chain: markov_sums.Chain
-    shifts: FloatArray
-
-
 def lower_pair(
     column: FloatArray, num_bins: int, num_epochs: int, *, tail_mass: float
 ) -> dominating_pair.DominatingPair | None:
@@ -63,12 +49,26 @@ def lower_pair(
         A larger Gram matrix has a larger ratio in the convex order (docs/matrix.md),
         and whoever sees only a function of the output sees no larger one.
     """
-    statistic = _statistic(column, num_bins, num_epochs, tail_mass)
-    states, places = statistic.chain.states.size, statistic.chain.places.size
-    steps, width = statistic.shifts.shape
-    if 2.0 * states**2 * places * (width + 3) * steps > _MOST_WORK:
+    length = num_bins + column.size - 1
+    epochs = np.full((length, 1), float(num_epochs))
+    epochs[num_bins:] -= 1
+    shifts = floats.lowered(1.0) * np.sqrt(epochs) * column
+    scale, correlation = _filter(shifts[0], num_bins)
+    each = gauss_markov.tail_of_step(tail_mass, length)
+    chain = markov_sums.Chain(
+        states=gauss_markov.states(scale, correlation, each, cell=_CELL),
+        correlation=correlation,
+        scale=scale,
+        factors=np.ones(1),
+        chances=np.ones(1),
+        lost_factor=0.0,
+        places=gauss_markov.sum_places(num_bins, scale**2, each),
+        length=length,
+    )
+    products = chain.states.size**2 * chain.places.size * (column.size + 3)
+    if 2.0 * products * length > _MOST_WORK:
         return None
-    p_masses, q_masses, error = laws(statistic)
+    p_masses, q_masses, error = laws(chain, shifts)
     ratios = p_masses / q_masses
     order = np.argsort(ratios, kind="stable")
     order = order[ratios[order] > 0]
@@ -77,8 +77,14 @@ def lower_pair(
     )
 
 
-def laws(statistic: Filter) -> tuple[FloatArray, FloatArray, float]:
+def laws(
+    chain: markov_sums.Chain, shifts: FloatArray
+) -> tuple[FloatArray, FloatArray, float]:
     """Returns masses of the places of S.
+
+    Args:
+        chain: x and S, with its factors all one. Its length is b + p − 1.
+        shifts: (b + p − 1, p) by which y_t moves if t is the j-th step of the record's.
 
     Returns:
         (l,) P's masses, from below; (l,) Q's, from above; and a bound on the relative
@@ -88,7 +94,6 @@ def laws(statistic: Filter) -> tuple[FloatArray, FloatArray, float]:
         For every κ, Σ (P − κ Q)₊ is at most the profile of the run, once masses are
         moved by their error.
     """
-    chain, shifts = statistic.chain, statistic.shifts
     steps, width = shifts.shape
     states, places = chain.states.size, chain.places.size
     adders = markov_sums.adders(chain)
@@ -138,29 +143,6 @@ def laws(statistic: Filter) -> tuple[FloatArray, FloatArray, float]:
     bins = steps - width + 1
     p_masses = (totals[2] + totals[2 + width]) / bins
     return p_masses, totals[0] + _UNDERFLOW, floats.raised(steps * each)
-
-
-def _statistic(
-    column: FloatArray, num_bins: int, num_epochs: int, tail_mass: float
-) -> Filter:
-    """Returns the filter that tells most, with its grids."""
-    length = num_bins + column.size - 1
-    epochs = np.full((length, 1), float(num_epochs))
-    epochs[num_bins:] -= 1
-    shifts = floats.lowered(1.0) * np.sqrt(epochs) * column
-    scale, correlation = _filter(shifts[0], num_bins)
-    each = gauss_markov.tail_of_step(tail_mass, length)
-    chain = markov_sums.Chain(
-        states=gauss_markov.states(scale, correlation, each, cell=_CELL),
-        correlation=correlation,
-        scale=scale,
-        factors=np.ones(1),
-        chances=np.ones(1),
-        lost_factor=0.0,
-        places=gauss_markov.sum_places(num_bins, scale**2, each),
-        length=length,
-    )
-    return Filter(chain, shifts)
 
 
 def _filter(column: FloatArray, num_bins: int) -> tuple[float, float]:

@@ -6,7 +6,6 @@ is a recursion with two states. From below, blocks of bins are chains with less
 covariance than they have, and independent of each other.
 """
 
-import collections
 import dataclasses
 import math
 
@@ -33,17 +32,11 @@ _PLACE_VARIANCE, _GROWTH = 0.02, 0.0075
 _LOWER_PLACE = 0.025  # Tuning, from below: cells of sums, relatively.
 # Tuning: chains are chosen between with cells so many times as wide.
 _COARSE = 2.5
-# Tuning: blocks of 53 bins gave 0.1 % more for 64 bands, for half as much time again.
-_LONGEST_BLOCK = 32
-_BLOCK_SLACK = 1e-12  # Certified: more than the rounding of a block's entries.
 _LEAST_LOST = 1e-3  # Certified: of mass and mean: a difference keeps its digits.
 _NO_NOISE = 1e-9  # Of a variance: less is added to the chain's, or left out below.
 
 
-Fit = chain_fits.Fit
-
-
-def fit(gram: FloatArray, *, delta: float) -> Fit:
+def fit(gram: FloatArray, *, delta: float) -> chain_fits.Fit:
     """Returns the chain that suits a Gram matrix best, by coarse bounds.
 
     Args:
@@ -54,7 +47,7 @@ def fit(gram: FloatArray, *, delta: float) -> Fit:
     if len(found) == 1:
         return found[0]
 
-    def epsilon(chain_fit: Fit) -> float:
+    def epsilon(chain_fit: chain_fits.Fit) -> float:
         pairs = upper_pairs(chain_fit, tail_mass=delta / 100, coarser=_COARSE)
         return pairs.remove.epsilon(delta, dominating_pair.Direction.REMOVE)
 
@@ -62,7 +55,7 @@ def fit(gram: FloatArray, *, delta: float) -> Fit:
 
 
 def upper_pairs(
-    chain_fit: Fit, *, tail_mass: float, coarser: float = 1.0
+    chain_fit: chain_fits.Fit, *, tail_mass: float, coarser: float = 1.0
 ) -> dominating_pair.DirectedPairs:
     """Returns pairs that dominate the mean of a window's ratios.
 
@@ -77,15 +70,12 @@ def upper_pairs(
         the direction REMOVE on the safe side; in the direction ADD Z is divided by the
         most by which it may grow, whatever the path.
     """
-    if chain_fit.variance > floats.LARGEST_EXPONENT:
+    found = _chain_above(chain_fit, tail_mass=tail_mass, coarser=coarser)
+    if found is None:
         return dominating_pair.DirectedPairs.same(
             dominating_pair.trivial_pair(Bound.UPPER)
         )
-    chain, factor_error = _chain_above(chain_fit, tail_mass=tail_mass, coarser=coarser)
-    if not markov_sums.fits(chain):
-        return dominating_pair.DirectedPairs.same(
-            dominating_pair.trivial_pair(Bound.UPPER)
-        )
+    chain, factor_error = found
     law = markov_sums.upper_sum(chain)
     mass_error = law.mass_error + chain.length * factor_error
     rounding = floats.raised(1 + mass_error)
@@ -114,108 +104,8 @@ def upper_pairs(
     return dominating_pair.DirectedPairs(remove, add)
 
 
-@dataclasses.dataclass(frozen=True)
-class Block:
-    """A chain of neighbours, from below: G′_ij = a_i a_j r^|i−j| + w 1_{i=j}.
-
-    Attributes:
-        scales: a_i, as a tuple.
-        own: w.
-        correlation: r.
-    """
-
-    scales: tuple[float, ...]
-    own: float
-    correlation: float
-
-    @property
-    def length(self) -> int:
-        """Number of bins."""
-        return len(self.scales)
-
-    @property
-    def variance(self) -> float:
-        """The largest entry."""
-        return max(self.scales) ** 2 + self.own
-
-
-def cut_into_blocks(gram: FloatArray) -> dict[Block, int]:
-    """Returns blocks of neighbours that suit a Gram matrix from below.
-
-    Bins differ most at the end of a run. So blocks are taken for alike in groups that
-    are the larger the further they are from the end.
-
-    Args:
-        gram: (b, b) entries, rounded down.
-
-    Returns:
-        How many there are of each block; of all bins together.
-    """
-    longest = min(len(gram), _LONGEST_BLOCK)
-    found = [
-        _cut(gram, length) for length in {int(x) for x in np.geomspace(1, longest, 12)}
-    ]
-    return max(found, key=_whole)
-
-
-def _whole(blocks: dict[Block, int]) -> float:
-    return math.fsum(count * _total(block) for block, count in blocks.items())
-
-
-def _cut(gram: FloatArray, length: int) -> collections.Counter[Block]:
-    """Returns blocks of one length, but for the first one, which has what is left."""
-    size, found = len(gram), collections.Counter[Block]()
-    count, done = size // length, 0
-    while done < count:
-        number = min(max(done, 1), count - done)
-        starts = size - length * np.arange(done + 1, done + number + 1)
-        parts = [gram[i : i + length, i : i + length] for i in starts]
-        found[_block_of(np.min(parts, axis=0))] += number
-        done += number
-    left = size - count * length
-    if left:
-        found[_block_of(gram[:left, :left])] += 1
-    return found
-
-
-def _block_of(gram: FloatArray) -> Block:
-    """Returns the best chain with no entry above those of a matrix.
-
-    For each r the least w is known: (v_i − w) (v_j − w) r^{2|i−j|} ≤ G_ij² for all
-    pairs, v_i the diagonal.
-    """
-    size = len(gram)
-    gram = gram / (1 + _BLOCK_SLACK)
-    variances = gram.diagonal()
-    rows, columns = np.triu_indices(size, 1)
-    whole = variances[rows] + variances[columns]
-    apart = variances[rows] - variances[columns]
-    best, most = Block(tuple(np.sqrt(variances).tolist()), 0.0, 0.0), -math.inf
-    for correlation in chain_fits.CORRELATIONS.tolist():
-        across = 2 * gram[rows, columns] * correlation ** (rows - columns)
-        roots = (whole - np.hypot(apart, across)) / 2
-        own = max(float(roots.max(initial=0.0)), 0.0)
-        if own > variances.min():
-            continue
-        left = np.maximum(variances - own - _BLOCK_SLACK * variances.max(), 0.0)
-        found = Block(tuple(np.sqrt(left).tolist()), own, correlation)
-        total = _total(found)
-        if total > most:
-            best, most = found, total
-    return best
-
-
-def _total(block: Block) -> float:
-    """Returns Σ_ij (e^{c G′_ij} − 1) with the largest c that decides."""
-    scales, places = np.array(block.scales), np.arange(block.length)
-    powers = block.correlation ** abs(places[:, np.newaxis] - places)
-    covariances = np.outer(scales, scales) * powers
-    covariances[np.diag_indices(block.length)] += block.own
-    return float(chain_fits.grown(chain_fits.ORDERS[-1] * covariances).sum())
-
-
 def lower_pair(
-    block: Block, *, tail_mass: float
+    block: chain_fits.Block, *, tail_mass: float
 ) -> dominating_pair.DominatingPair | None:
     """Returns a pair that is dominated by the mean of a block's ratios, or None.
 
@@ -274,16 +164,21 @@ def pair_below(
 
 
 def _chain_above(
-    chain_fit: Fit, *, tail_mass: float, coarser: float
-) -> tuple[markov_sums.Chain, float]:
+    chain_fit: chain_fits.Fit, *, tail_mass: float, coarser: float
+) -> tuple[markov_sums.Chain, float] | None:
     """Returns the chain with its grids, and the error of its factors' masses.
 
     Args:
         chain_fit: The chain.
         tail_mass: Probability that may be moved to the sinks.
         coarser: As of `upper_pairs`.
+
+    Returns:
+        Both, or None where its sums do not fit a float.
     """
     variance, share = floats.raised(chain_fit.variance), chain_fit.share
+    if variance > floats.LARGEST_EXPONENT:
+        return None
     if 1 - share < _NO_NOISE:
         share = 1.0
     # The two variances are to add up to v, and their covariances to be large enough.
@@ -297,20 +192,19 @@ def _chain_above(
     chain = markov_sums.Chain(
         states=states(scale, correlation, each, cell=_CELL * coarser, excess=excess),
         correlation=correlation,
-        scale=scale * math.sqrt(1 + excess * correlation ** (2 * chain_fit.reach)),
+        scale=scale,
         factors=factors,
         chances=chances,
         lost_factor=lost,
         places=sum_places(chain_fit.length, variance, each, coarser=coarser),
         length=chain_fit.length,
         excess=excess,
-        reach=chain_fit.reach,
     )
-    return chain, error
+    return (chain, error) if markov_sums.fits(chain) else None
 
 
 def _lower_chain(
-    block: Block, each: float, highest: float
+    block: chain_fits.Block, each: float, highest: float
 ) -> tuple[markov_sums.Chain, float]:
     """Returns the chain of a block with its grids, and the error of its factors."""
     scale = max(block.scales)

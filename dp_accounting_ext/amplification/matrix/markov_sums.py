@@ -8,6 +8,7 @@ in S, so that it only grows. Towards both ends the chain may vary more, by a sha
 its variance that falls by r² a step; steps still have the mean one.
 """
 
+from collections.abc import Iterator
 from collections.abc import Sequence
 import dataclasses
 import math
@@ -47,7 +48,6 @@ class Chain:
         places: (l,) values of S, increasing from 0.
         length: Number of steps, at least 1.
         excess: By how much the variance is larger at either end, in [0, 1].
-        reach: Number of steps from an end on which it is larger; not above half of all.
         smallest_mass: From below, of a state and a cell: less is left out.
     """
 
@@ -60,7 +60,6 @@ class Chain:
     places: FloatArray
     length: int
     excess: float = 0.0
-    reach: int = 0
     smallest_mass: float = SMALLEST_MASS
 
     @property
@@ -68,25 +67,24 @@ class Chain:
         """(n,) what a step adds in each state, but for its factor."""
         return np.asarray(np.exp(self.scale * self.states - self.scale**2 / 2))
 
-    def variance(self, step: int) -> float:
-        """The variance of x_i. States are x_i less half of a times what is above one.
+    def variances(self) -> FloatArray:
+        """(length,) of x_i. States are x_i less half of a times what is above one.
 
-        At distance d from an end it is (1 + e r^{2d}) / (1 + e r^{2 reach}), e the
-        excess, down to one.
+        At distance d from an end that is e r^{2d}, e the excess. A thousandth is not
+        told from less, so that most steps are alike.
         """
-        distance = min(step, self.length - 1 - step, self.reach)
-        squared = self.correlation**2
-        whole = 1 + self.excess * squared**self.reach
-        return (1 + self.excess * squared**distance) / whole
+        places = np.arange(self.length)
+        distances = np.minimum(places, places[::-1])
+        more = self.excess * np.power(self.correlation, 2.0 * distances)
+        return np.asarray(1 + np.maximum(more, min(self.excess, 1e-3)))
 
-    def slope(self, step: int) -> float:
-        """The coefficient of x_i in x_{i+1}, which is r but towards the end."""
-        left = self.length - 1 - step
-        if left > self.reach:
-            return self.correlation
-        squared = self.correlation**2
-        grown = 1 + self.excess * squared ** (left - 1)
-        return self.correlation * grown / (1 + self.excess * squared**left)
+    def steps(self) -> Iterator[tuple[float, float, float]]:
+        """Yields the coefficient of x_{i−1} in x_i, and the variances of both."""
+        before, slope = 1.0, 0.0
+        for variance in self.variances().tolist():
+            # Towards the end the chain is that from the end on, reversed.
+            yield slope * max(variance / before, 1.0), before, variance
+            before, slope = variance, self.correlation
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,23 +133,22 @@ def upper_sum(chain: Chain) -> SumLaw:
         masses raised by their error, and the places by `place_error`.
     """
     added = adders(chain)
-    moves = _start(chain)
-    before = np.zeros((chain.states.size, chain.places.size))
-    before[:, 0] = moves.matrix[0]
-    met = np.zeros_like(before)  # All masses that ever met an addition.
-    after, cleared = np.zeros_like(before), 0.0
-    lost_mean = chain.length * float(moves.ratio_above[0])
-    lost_mass, lifted = float(moves.above[0]), float(moves.below[0])
-    for step in range(chain.length):
-        if step:
-            moves = _step(chain, step - 1, moves)
-            masses, totals = after.sum(axis=1), after @ chain.places
-            lost_mean += float(
-                totals @ moves.above + chain.length * (masses @ moves.ratio_above)
-            )
-            lost_mass += float(masses @ moves.above)
-            lifted += float(masses @ moves.below)
-            before = moves.matrix.T @ after
+    start = np.zeros((chain.states.size, chain.places.size))
+    start[0, 0] = 1.0
+    met = np.zeros_like(start)  # All masses that ever met an addition.
+    after, cleared = start, 0.0
+    lost_mean, lost_mass, lifted = 0.0, 0.0, 0.0
+    known: tuple[float, ...] = ()
+    for step in chain.steps():
+        if step != known:
+            known, moves = step, _moves_of(chain, *step)
+        masses, totals = after.sum(axis=1), after @ chain.places
+        lost_mean += float(
+            totals @ moves.above + chain.length * (masses @ moves.ratio_above)
+        )
+        lost_mass += float(masses @ moves.above)
+        lifted += float(masses @ moves.below)
+        before = moves.matrix.T @ after
         met += before
         after = np.stack(
             [adder @ row for adder, row in zip(added, before, strict=True)]
@@ -274,22 +271,11 @@ def place_error(chain: Chain) -> float:
     return (8 * chain.length + 16 + 8 * exponents) * floats.UNIT_ROUNDOFF
 
 
-def _start(chain: Chain) -> Moves:
-    variance = chain.variance(0)
-    mean = np.array([chain.scale * (1 - variance) / 2])
-    return moves(chain, mean, math.sqrt(variance))
-
-
-def _step(chain: Chain, step: int, before: Moves) -> Moves:
-    """Returns the moves from a step to the next one, anew only where they differ."""
-    if step and max(chain.reach, 1) < step < chain.length - 1 - chain.reach:
-        return before
-    slope = chain.slope(step)
-    variances = chain.variance(step), chain.variance(step + 1)
-    shifts = [chain.scale * (variance - 1) / 2 for variance in variances]
+def _moves_of(chain: Chain, slope: float, before: float, variance: float) -> Moves:
+    """Returns the moves of a step. The first one has the slope 0, from any state."""
+    shifts = chain.scale * (before - 1) / 2, chain.scale * (variance - 1) / 2
     means = slope * (chain.states + shifts[0]) - shifts[1]
-    spread = math.sqrt(variances[1] - slope**2 * variances[0])
-    return moves(chain, means, spread)
+    return moves(chain, means, math.sqrt(variance - slope**2 * before))
 
 
 def moves(chain: Chain, means: FloatArray, spread: float) -> Moves:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 import numpy as np
 import pytest
 
+from dp_accounting_ext.amplification.matrix import chain_fits
 from dp_accounting_ext.amplification.matrix import gauss_markov
 from dp_accounting_ext.kernel import dominating_pair
 
@@ -25,7 +26,7 @@ Direction = dominating_pair.Direction
 def test_few_bins_against_quadrature(gram):
     """The chain without a cut is near the truth, and never below it."""
     found = gauss_markov.fit(np.array(gram), delta=1e-3)
-    whole = gauss_markov.Fit(found.variance, 0.999, 0.61, len(gram))
+    whole = chain_fits.Fit(found.variance, 0.999, 0.61, len(gram))
     for chain in (found, whole):
         pairs = gauss_markov.upper_pairs(chain, tail_mass=1e-14)
         for direction in Direction:
@@ -50,7 +51,7 @@ def test_no_block_has_a_larger_covariance(tail, bins):
     """Neither where bins are alike, nor at the end, where they are not."""
     gram = correlated_oracles.toeplitz_gram([1.0, *tail], bins, 2, 1.5)
     end = bins
-    for block, number in gauss_markov.cut_into_blocks(gram).items():
+    for block, number in chain_fits.cut_into_blocks(gram).items():
         for _ in range(number):
             places = slice(end - block.length, end)
             assert np.all(below(block) <= gram[places, places])
@@ -61,7 +62,7 @@ def test_no_block_has_a_larger_covariance(tail, bins):
 def test_bins_that_all_differ_are_blocks_as_well():
     """Of one bin each, and of rows that are no Toeplitz matrix's."""
     gram = np.array([[1.0, 0.5, 0.4], [0.5, 0.8, 0.3], [0.4, 0.3, 0.5]])
-    ((block, number),) = gauss_markov.cut_into_blocks(gram).items()
+    ((block, number),) = chain_fits.cut_into_blocks(gram).items()
     assert number == 1
     assert np.all(below(block) <= gram)
     assert below(block).sum() > 0.9 * gram.sum()
