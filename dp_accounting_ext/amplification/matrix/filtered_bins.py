@@ -137,7 +137,7 @@ def laws(
         for state, adder in enumerate(adders):
             law[state] = (adder @ now[state].T).T
     totals = law.sum(axis=0)
-    most = max(int(np.diff(adder.indptr).max()) for adder in adders)
+    most = markov_sums.most_terms(adders)
     each = (2 * states + most + 32) * floats.UNIT_ROUNDOFF
     each += 2 * markov_sums.QUADRATURE_ERROR
     bins = steps - width + 1

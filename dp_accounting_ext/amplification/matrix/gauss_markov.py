@@ -25,11 +25,12 @@ Bound = dominating_pair.Bound
 
 # Tuning: cells of states, over the innovation's standard deviation, and of factors'
 # logarithms, over the root of the variance. With 0.14 of states ε is 0.2 % higher.
-_CELL, _FACTOR_CELL = 0.12, 0.15
+_CELL, _FACTOR_CELL = 0.14, 0.15
 # Tuning, from above: of a cell of sums squared, over the variance of a ratio; and how
 # fast cells grow beyond the mean.
 _PLACE_VARIANCE, _GROWTH = 0.02, 0.0075
-_LOWER_PLACE = 0.025  # Tuning, from below: cells of sums, relatively.
+# Tuning, from below: cells of sums, relatively, and over the root of a small variance.
+_LOWER_PLACE = 0.025
 # Tuning: chains are chosen between with cells so many times as wide.
 _COARSE = 2.5
 _LEAST_LOST = 1e-3  # Certified: of mass and mean: a difference keeps its digits.
@@ -209,7 +210,8 @@ def _lower_chain(
     """Returns the chain of a block with its grids, and the error of its factors."""
     scale = max(block.scales)
     factors, chances, _, error = _factors(block.own, block.variance, Bound.LOWER, each)
-    logs = np.arange(-highest, highest, _LOWER_PLACE)
+    cell = _LOWER_PLACE * min(math.sqrt(block.variance), 1.0)
+    logs = np.arange(-highest, highest, cell)
     places = np.append(0.0, block.length * np.exp(logs))
     grid = states(scale, block.correlation, each, cell=_CELL)
     chain = markov_sums.Chain(

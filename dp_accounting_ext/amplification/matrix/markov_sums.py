@@ -156,8 +156,7 @@ def upper_sum(chain: Chain) -> SumLaw:
         small = after < SMALLEST_MASS
         cleared += float(after[small].sum())
         after[small] = 0.0
-    most = max(int(np.diff(adder.indptr).max()) for adder in added)
-    operations = chain.states.size + most + 16
+    operations = chain.states.size + most_terms(added) + 16
     error = operations * floats.UNIT_ROUNDOFF + 2 * QUADRATURE_ERROR
     lost_mean += _lost_in_additions(chain, met)
     # What is cleared had a place, and a ratio for every step that was left.
@@ -311,22 +310,28 @@ def hats(
             f"states must be at most {LARGEST_CELL} deviations apart. "
             f"Found {cell.max() / spread}."
         )
-    matrix = np.zeros((means.size, states.size))
     ends = (states - means[:, np.newaxis]) / spread
+    widths = np.diff(ends, axis=1)
     nearest = np.minimum(np.abs(ends[:, :-1]), np.abs(ends[:, 1:]))
-    far = nearest > _FURTHEST
+    near = nearest <= _FURTHEST
+    low = np.where(near, 0.0, widths * _density(nearest) / 2 if raised else 0.0)
+    high = low.copy()
+    starts, wide = ends[:, :-1][near], widths[near]
     rule = np.polynomial.legendre.leggauss(_NODES)
     for node, weight in zip((1 + rule[0]) / 2, rule[1] / 2, strict=True):
-        places = ends[:, :-1] + node * np.diff(ends, axis=1)
-        places = np.where(far, nearest, places)
-        # An exponent of 700 leaves a normal float.
-        exponents = np.maximum(-(places**2) / 2, -floats.LARGEST_EXPONENT)
-        mass = weight * cell * np.exp(exponents) / (spread * math.sqrt(2 * math.pi))
-        if not raised:
-            mass[far] = 0.0
-        matrix[:, :-1] += (1 - node) * mass
-        matrix[:, 1:] += node * mass
+        mass = weight * wide * _density(starts + node * wide)
+        low[near] += (1 - node) * mass
+        high[near] += node * mass
+    matrix = np.zeros(ends.shape)
+    matrix[:, :-1] += low
+    matrix[:, 1:] += high
     return matrix
+
+
+def _density(places: FloatArray) -> FloatArray:
+    """Returns the normal density, or more where that is no normal float."""
+    exponents = np.maximum(-(places**2) / 2, -floats.LARGEST_EXPONENT)
+    return np.asarray(np.exp(exponents) / math.sqrt(2 * math.pi))
 
 
 def _ndtr(points: FloatArray) -> FloatArray:
@@ -343,32 +348,31 @@ def fits(chain: Chain) -> bool:
 
 def adders(chain: Chain) -> Sequence[sparse.csr_matrix]:
     """Returns for each state the (l, l) matrix that adds its ratio to the sum."""
-    places, count = chain.places, chain.places.size
-    whole = np.arange(count)
-    rest = max(1 - float(chain.chances.sum()), 0.0)
+    places, count, number = chain.places, chain.places.size, chain.factors.size
+    # By columns: both ends of a cell for each factor, and where none is added.
+    goals = np.empty((count, 2 * number + 1), np.int32)
+    shares = np.empty(goals.shape)
+    goals[:, -1] = np.arange(count)
+    shares[:, -1] = max(1 - float(chain.chances.sum()), 0.0)
+    starts = np.arange(count + 1, dtype=np.int32) * goals.shape[1]
     found = []
     for ratio in chain.ratios:
-        added = ratio * chain.factors
-        goals = np.minimum(places + added[:, np.newaxis], places[-1])
-        low = np.searchsorted(places, goals, side="right") - 1
+        added = np.minimum(places[:, np.newaxis] + ratio * chain.factors, places[-1])
+        low = np.searchsorted(places, added, side="right") - 1
         low = np.minimum(low, count - 2)
-        share = (goals - places[low]) / (places[low + 1] - places[low])
+        share = (added - places[low]) / (places[low + 1] - places[low])
         share = np.clip(share, 0.0, 1.0)
-        weights = np.broadcast_to(chain.chances[:, np.newaxis], low.shape)
-        origins = np.broadcast_to(whole, low.shape)
-        rows = np.concatenate([low.ravel(), low.ravel() + 1, whole])
-        values = np.concatenate(
-            [
-                (weights * (1 - share)).ravel(),
-                (weights * share).ravel(),
-                np.full(count, rest),
-            ]
-        )
-        columns = np.concatenate([origins.ravel(), origins.ravel(), whole])
-        kept = values > 0
-        entries = values[kept], (rows[kept], columns[kept])
-        found.append(sparse.csr_matrix(entries, shape=(count, count)))
+        goals[:, :number], goals[:, number:-1] = low, low + 1
+        shares[:, :number] = chain.chances * (1 - share)
+        shares[:, number:-1] = chain.chances * share
+        columns = shares.ravel(), goals.ravel(), starts
+        found.append(sparse.csc_matrix(columns, shape=(count, count)).tocsr())
     return found
+
+
+def most_terms(added: Sequence[sparse.csr_matrix]) -> int:
+    """Returns of how many products a mass after an addition is the sum, at most."""
+    return max(int(np.diff(adder.indptr).max()) for adder in added)
 
 
 def _lost_in_additions(chain: Chain, met: FloatArray) -> float:
