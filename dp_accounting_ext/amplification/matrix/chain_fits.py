@@ -21,7 +21,7 @@ FloatArray = npt.NDArray[np.float64]
 
 # Tuning: what is tried. Correlations of neighbours; shares of the least A that is above
 # all entries; at how many frequencies a symbol is looked at before one is chosen.
-CORRELATIONS = np.concatenate([np.linspace(0.02, 0.9, 45), np.linspace(0.91, 0.98, 8)])
+CORRELATIONS = np.linspace(0.02, 0.98, 193)
 _SHARES = np.linspace(0.1, 1.0, 19)
 _FREQUENCIES = math.pi * np.linspace(0.0, 1.0, 64) ** 2
 # Tuning: exponents count so many times in the moments that decide. 2 is best for most,
@@ -138,11 +138,15 @@ def _fits(window: Window, variance: float) -> Iterator[tuple[float, float, Fit]]
         highest = float((near / np.maximum(powers, 1e-300)).max(initial=0.0))
         shares = min(highest, 1.0) * _SHARES
         gaps = near - shares[:, np.newaxis] * powers
+        between = {
+            order: _between_bins(window, order * variance, correlation, shares)
+            for order in _ORDERS
+        }
         for known in sorted({0, last // 2, last, 3 * last // 2, near.size}):
             symbols = _without_surplus(gaps, known) @ cosines
             wholes = np.maximum(1 + symbols.max(axis=1), shares)
             for order in _ORDERS:
-                costs = _moments(window, order * variance, correlation, shares, wholes)
+                costs = between[order] + grown(order * variance * wholes)
                 least = int(costs.argmin())
                 found = float(costs[least]), correlation, float(shares[least]), known
                 best[order] = min(best[order], found)
@@ -150,7 +154,7 @@ def _fits(window: Window, variance: float) -> Iterator[tuple[float, float, Fit]]
         if cost < math.inf:
             gap = _without_surplus(near - share * correlation**distances, known)
             whole = max(1 + _highest_of_symbol(gap), share)
-            excess = window.excess(correlation) / share
+            excess = window.excess(correlation) / share if share else 0.0
             fit = Fit(
                 floats.raised(variance * whole),
                 min(floats.raised(share / whole), 1.0),
@@ -158,7 +162,7 @@ def _fits(window: Window, variance: float) -> Iterator[tuple[float, float, Fit]]
                 window.length,
                 floats.raised(excess),
             )
-            yield order, cost, fit
+            yield order, cost / window.length, fit
 
 
 def _without_surplus(gaps: FloatArray, known: int) -> FloatArray:
@@ -182,34 +186,29 @@ def _highest_of_symbol(gap: FloatArray) -> float:
     return float(symbol.max()) + slack + 1e-9 * float(sizes.sum())
 
 
-def _moments(
-    window: Window,
-    power: float,
-    correlation: float,
-    shares: FloatArray,
-    wholes: FloatArray,
+def _between_bins(
+    window: Window, power: float, correlation: float, shares: FloatArray
 ) -> FloatArray:
-    """Returns about the variance of the mean, with exponents so many times as large.
+    """Returns about what chains' bins add to the variance of a mean, all but their own.
 
     Args:
         window: What the chains are above.
-        power: By what exponents are multiplied.
+        power: By what the exponents are multiplied.
         correlation: r.
-        shares: (n,) variances of the chains.
-        wholes: (n,) what these are with their noise.
+        shares: (n,) A of each chain.
     """
-    length, column = window.length, power * shares[:, np.newaxis]
-    distances = np.arange(1, length)
-    cross = grown(column * correlation**distances) @ (1 - distances / length)
-    total = grown(power * wholes) + 2 * cross
+    column = power * shares[:, np.newaxis]
+    distances = np.arange(1, window.length)
+    powers, weights = correlation**distances, 1 - distances / window.length
+    total = 2 * grown(column * powers) @ weights
     excess = window.excess(correlation)
     if excess:
-        places = np.arange(min(24, length // 2))  # Further ones hardly vary more.
+        places = np.arange(min(24, window.length // 2))  # Others hardly vary more.
         apart = np.power(correlation, abs(places[:, np.newaxis] - places).ravel())
         ends = np.power(correlation, (places[:, np.newaxis] + places).ravel())
         more = (1 + grown(column * apart)) * grown(power * excess * ends)
-        total += 2 * more.sum(axis=1) / length
-    return np.where(excess <= shares, total / length, math.inf)
+        total += 2 * more.sum(axis=1) / window.length
+    return np.where(excess <= shares, total, math.inf)
 
 
 def grown(exponents: FloatArray) -> FloatArray:
@@ -294,7 +293,7 @@ def _block_of(gram: FloatArray) -> Block:
     whole = variances[rows] + variances[columns]
     apart = variances[rows] - variances[columns]
     best, most = Block(tuple(np.sqrt(variances).tolist()), 0.0, 0.0), -math.inf
-    for correlation in CORRELATIONS.tolist():
+    for correlation in CORRELATIONS[::4].tolist():
         across = 2 * gram[rows, columns] * correlation ** (rows - columns)
         roots = (whole - np.hypot(apart, across)) / 2
         own = max(float(roots.max(initial=0.0)), 0.0)
