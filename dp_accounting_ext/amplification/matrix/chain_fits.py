@@ -20,9 +20,9 @@ from dp_accounting_ext.kernel import floats
 FloatArray = npt.NDArray[np.float64]
 
 # Tuning: what is tried. Correlations of neighbours; shares of the least A that is above
-# all entries; at how many frequencies a symbol is looked at before one is chosen.
+# all entries, or of 2; frequencies at which a symbol is looked at to choose between them.
 CORRELATIONS = np.linspace(0.02, 0.98, 193)
-_SHARES = np.linspace(0.1, 1.0, 19)
+_SHARES = np.linspace(0.05, 1.0, 39)
 _FREQUENCIES = math.pi * np.linspace(0.0, 1.0, 64) ** 2
 # Tuning: exponents count so many times in the moments that decide. 2 is best for most,
 # 4 by up to 8 % for a small δ and a variance near one.
@@ -126,7 +126,7 @@ def _windows(gram: FloatArray) -> Iterator[Window]:
 def _fits(window: Window, variance: float) -> Iterator[tuple[float, float, Fit]]:
     """Yields orders, moments, and the chains above a window that are best by them.
 
-    N is what a chain has more than the window, at all distances beyond one.
+    N is a part of what a chain has more than the window, R is the rest.
     """
     last = int(np.flatnonzero(window.near)[-1])
     near = window.near[1 : 2 * last + 1]
@@ -136,13 +136,13 @@ def _fits(window: Window, variance: float) -> Iterator[tuple[float, float, Fit]]
     for correlation in CORRELATIONS.tolist():
         powers = correlation**distances
         highest = float((near / np.maximum(powers, 1e-300)).max(initial=0.0))
-        shares = min(highest, 1.0) * _SHARES
+        shares = min(highest, 2.0) * _SHARES
         gaps = near - shares[:, np.newaxis] * powers
         between = {
             order: _between_bins(window, order * variance, correlation, shares)
             for order in _ORDERS
         }
-        for known in sorted({0, last // 2, last, 3 * last // 2, near.size}):
+        for known in sorted({0, last // 2, last, 3 * last // 2, 2 * last, 4 * last}):
             symbols = _without_surplus(gaps, known) @ cosines
             wholes = np.maximum(1 + symbols.max(axis=1), shares)
             for order in _ORDERS:
@@ -166,10 +166,12 @@ def _fits(window: Window, variance: float) -> Iterator[tuple[float, float, Fit]]
 
 
 def _without_surplus(gaps: FloatArray, known: int) -> FloatArray:
-    """Returns gaps in which beyond so many distances a chain has no more than all."""
-    kept = gaps.copy()
-    np.maximum(kept[..., known:], 0.0, out=kept[..., known:])
-    return kept
+    """Returns gaps less a part of what a chain has more, all of it from a distance on.
+
+    That grows evenly with the distance: if suddenly, ε is up to 2 % higher.
+    """
+    distances = np.arange(1, gaps.shape[-1] + 1)
+    return np.where(gaps < 0, gaps * np.maximum(1 - distances / (known + 1), 0.0), gaps)
 
 
 def _highest_of_symbol(gap: FloatArray) -> float:

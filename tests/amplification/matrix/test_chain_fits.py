@@ -61,7 +61,7 @@ def band(bands, bins, variance):
     ("bands", "bins", "variance"), [(8, 96, 0.6), (3, 40, 0.1), (24, 70, 2.0)]
 )
 def test_chains_are_above_in_the_wider_sense(bands, bins, variance):
-    """With some N that is 0 up to a distance R, written out, is semidefinite."""
+    """With an N that grows with the distance R, written out, is semidefinite."""
     gram, table = band(bands, bins, variance)
     for fit in chain_fits.candidates(gram):
         size, half = fit.length, fit.length // 2 + 1
@@ -72,8 +72,8 @@ def test_chains_are_above_in_the_wider_sense(bands, bins, variance):
         chain = fit.variance * fit.share * fit.correlation**distances
         chain[0] = fit.variance
         least = []
-        for reach in range(1, size + 1):
-            more = np.where(distances >= reach, np.maximum(chain - known, 0), 0)
+        for reach in range(1, 4 * size):
+            more = np.maximum(chain - known, 0) * np.minimum(distances / reach, 1)
             rest = scipy.linalg.toeplitz(chain - known - more)
             least.append(np.linalg.eigvalsh(rest).min())
         assert max(least) > -1e-12
