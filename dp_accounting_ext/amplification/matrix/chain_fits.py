@@ -20,7 +20,7 @@ from dp_accounting_ext.kernel import floats
 FloatArray = npt.NDArray[np.float64]
 
 # Tuning: what is tried. Correlations of neighbours; shares of the least A that is above
-# all entries, or of 2; frequencies at which a symbol is looked at to choose between them.
+# all entries, or of 2; frequencies at which a symbol is looked at to choose among them.
 CORRELATIONS = np.linspace(0.02, 0.98, 193)
 _SHARES = np.linspace(0.05, 1.0, 39)
 _FREQUENCIES = math.pi * np.linspace(0.0, 1.0, 64) ** 2
