@@ -262,12 +262,13 @@ def on_lattice(
         lowest: As of `LatticeLaw`.
         both: Whether the law is read from Q's side as well (of losses).
     """
+    if lowest < (1e-3 if atoms.axis is Axis.LOSS else 0.5):
+        # Sums of few losses have edges, of few ratios they come near zero; and both
+        # take little time.
+        resolution = dataclasses.replace(resolution, cells=2 * resolution.cells)
     if atoms.axis is Axis.LOSS:
         atoms = atoms.centred()
     else:
-        if lowest < 0.5:
-            # Sums of few ratios come near zero, and take little time.
-            resolution = dataclasses.replace(resolution, cells=2 * resolution.cells)
         # Of the positive ratios: what is at zero beside them may come of the lattice.
         zero = float(atoms.masses[0][atoms.values <= 0].sum())
         lowest += (1 - lowest) * zero / float(atoms.masses[0].sum())
