@@ -106,11 +106,10 @@ FAULTS = [
     fault(
         "rounding: losses that are merged are not off by anything",
         f"{KERNEL}/law_sums.py",
-        "    shift = (_SAME * most + 2 * _UNIT) * (largest if one.axis is Axis.LOSS"
-        " else 1.0)\n",
-        "    shift = 0.0\n",
+        "    shift = (_SAME * most + 2 * floats.UNIT_ROUNDOFF) * (\n",
+        "    shift = 0.0 * (\n",
         f"{KERNEL}/law_sums.py",
-        "    shift += 4 * _UNIT * (1 + largest)\n",
+        "    shift += 4 * floats.UNIT_ROUNDOFF * (1 + largest)\n",
         "    shift = 0.0\n",
     ),
     fault(
@@ -133,10 +132,10 @@ FAULTS = [
         "        if False:\n            # Of an output",
     ),
     fault(
-        "Rényi: a fractional order of an allocation has the moment below it",
-        f"{PACKAGE}/renyi/random_allocation.py",
-        "                moment += share * moments[below + 1]\n",
-        "                moment += share * moments[below]\n",
+        "Rényi: a fractional order has the moment below it",
+        f"{PACKAGE}/renyi/divergence.py",
+        "        moment += share * known[below + 1] if share else 0.0\n",
+        "        moment += share * known[below] if share else 0.0\n",
     ),
     fault(
         "Rényi: what a pair's sink holds has no moment",

@@ -1,12 +1,13 @@
-"""Every step of `.ci/run` can fail: each is given a deliberate fault in its turn."""
+"""Every step of `.ci/run` can fail, at a deliberate fault; old faults fit the code."""
 
+import importlib.util
 import pathlib
 import shutil
 import subprocess
 
 import pytest
 
-RUN = pathlib.Path(__file__).parent.parent / ".ci" / "run"
+CI = pathlib.Path(__file__).parent.parent / ".ci"
 BLOCKS = {"compare": "true compare", "pytest": "true && true pytest"}
 STEPS = ("ruff check", "ruff format", "mypy", "pip install", "run.py")
 PROGRAMS = (".ci/oldest", ".ci/wheel", "tools/mkdocs")
@@ -24,7 +25,12 @@ def status(folder, blocks, fault):
         path.write_text(f"#!/bin/sh\n{bad}\nexit 0\n")
         path.chmod(0o755)
     # Its environment is that of the stubs, which README's commands do not make.
-    text = RUN.read_text().replace("rm -rf .venv", "").replace(".venv/bin/", "tools/")
+    text = (
+        (CI / "run")
+        .read_text()
+        .replace("rm -rf .venv", "")
+        .replace(".venv/bin/", "tools/")
+    )
     (folder / ".ci" / "run").write_text(text)
     done = subprocess.run([shutil.which("bash"), folder / ".ci" / "run"])
     return done.returncode
@@ -50,3 +56,12 @@ def test_a_fault_of_a_step_is_one_of_all(tmp_path, fault):
 )
 def test_a_fault_of_the_readme_is_one_of_all(tmp_path, blocks):
     assert status(tmp_path, blocks, "") != 0
+
+
+def test_each_old_fault_is_put_into_one_place():
+    spec = importlib.util.spec_from_file_location("old_faults", CI / "old_faults.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    for fault in module.FAULTS:
+        for name, old, _ in fault.changes:
+            assert (CI.parent / name).read_text().count(old) == 1, fault.name
