@@ -16,8 +16,6 @@ Bound = sides.Bound
 Direction = sides.Direction
 FloatArray = npt.NDArray[np.float64]
 
-UNIT_ROUNDOFF = floats.UNIT_ROUNDOFF  # For mechanisms registered by others.
-
 # Certified: a product, or a sum of a few, of which one is a denormal.
 _DENORMAL_UNITS = 8 * 5e-324
 # Ratios that are equal but for rounding may change places.
@@ -310,7 +308,7 @@ def of_probabilities(
             raise ValueError(
                 f"{name} must hold probabilities, in [0, 1]. Found {law[wrong][0]}."
             )
-        total, allowed = math.fsum(law), error + 4 * UNIT_ROUNDOFF
+        total, allowed = math.fsum(law), error + 4 * floats.UNIT_ROUNDOFF
         if total > 1 + allowed:
             raise ValueError(f"{name} must sum to at most 1. Found {total}.")
         lacking.append(1 - total if total < 1 - allowed else 0.0)
@@ -322,7 +320,9 @@ def of_probabilities(
         sinks[place] = math.fsum(law[telling])
         if bound is Bound.UPPER:
             rest = math.fsum(law[rare & ~telling]) + lacking[place]
-            sinks[place] = min((sinks[place] + rest) * (1 + 4 * UNIT_ROUNDOFF), 1.0)
+            sinks[place] = min(
+                (sinks[place] + rest) * (1 + 4 * floats.UNIT_ROUNDOFF), 1.0
+            )
     ratios, masses = known[0] / known[1], known[1]
     if not ratios.size:
         ratios, masses = np.ones(1), np.zeros(1)
@@ -333,8 +333,8 @@ def of_probabilities(
         infinity_mass=sinks[0],
         zero_mass=sinks[1],
         bound=bound,
-        mass_error=error + 8 * UNIT_ROUNDOFF,
-        ratio_error=2.1 * error + 4 * UNIT_ROUNDOFF,
+        mass_error=error + 8 * floats.UNIT_ROUNDOFF,
+        ratio_error=2.1 * error + 4 * floats.UNIT_ROUNDOFF,
     )
 
 

@@ -28,7 +28,7 @@ DirectedPairs = dominating_pair.DirectedPairs
 Mechanism = interface.Mechanism
 
 # Certified: a sum of positive terms, each a few products and sums of its own.
-_ROUNDING = 16 * dominating_pair.UNIT_ROUNDOFF
+_ROUNDING = 16 * floats.UNIT_ROUNDOFF
 
 
 def allocate(inner: Mechanism, num_selected: int, num_steps: int) -> Mechanism:

@@ -216,7 +216,6 @@ class _Side:
         self._losses = losses[kept]
         self._is_below = direction is Direction.ADD
         self.sink = factor * (pair.zero_mass if self._is_below else pair.infinity_mass)
-        self._log_factor = math.log(max(factor, 1e-300))
         self._highest = float(losses.max())
 
     @property

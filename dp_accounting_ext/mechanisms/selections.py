@@ -6,6 +6,7 @@ import dataclasses
 import math
 
 from dp_accounting_ext.kernel import dominating_pair
+from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import divergences
 from dp_accounting_ext.mechanisms import interface
@@ -122,7 +123,7 @@ class BestOf(interface.Mechanism):
             self.shape,
         )
         told = self.mean * divergences.of(self.inner, orders).told
-        rounded = told * (1 + 8 * dominating_pair.UNIT_ROUNDOFF)
+        rounded = told * (1 + 8 * floats.UNIT_ROUNDOFF)
         return interface.Divergences(values, min(rounded, 1.0))
 
     def parts(self, bound: Bound) -> Mapping[interface.Mechanism, int]:

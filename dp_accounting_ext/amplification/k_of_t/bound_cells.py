@@ -108,9 +108,9 @@ def by_counts(
     *,
     is_of_p: bool,
     added: float = 0.0,
-    lost: float = 0.0,
-    mass_error: float = 0.0,
-    ratio_error: float = 0.0,
+    lost: float,
+    mass_error: float,
+    ratio_error: float,
 ) -> DominatingPair | None:
     """Returns the bound e^L e^{−V} I₀(V) / chance of a ratio, or nothing.
 
