@@ -50,11 +50,6 @@ ELEMENTARY = {
     "log below one": (np.log, mpmath.log, 1 - spread(1e-15, 0.5, 600)),
     "expm1": (np.expm1, mpmath.expm1, np.append(NEAR_ZERO, spread(1, 700, 300))),
     "log1p": (np.log1p, mpmath.log1p, np.append(NEAR_ZERO, spread(1, 1e300, 300))),
-    "arctan2": (
-        lambda x: np.arctan2(x, 0.75),
-        lambda x: mpmath.atan2(x, mpmath.mpf("0.75")),
-        NEAR_ZERO,
-    ),
     "math.exp": (np.vectorize(math.exp), mpmath.exp, np.linspace(-700, 700, 3001)),
     "math.log": (np.vectorize(math.log), mpmath.log, spread(1e-300, 1e300, 2000)),
     "math.expm1": (np.vectorize(math.expm1), mpmath.expm1, NEAR_ZERO),
@@ -137,23 +132,31 @@ def binomial_tail(above, trials, rate):
     return total
 
 
+def binomial_mass(number, trials, rate):
+    chances = mpmath.mpf(rate) ** number * (1 - mpmath.mpf(rate)) ** (trials - number)
+    return mpmath.binomial(trials, number) * chances
+
+
 @pytest.mark.parametrize("trials", [1, 7, 100, 5000, 10**6])
 @pytest.mark.parametrize("rate", [1e-5, 0.01, 0.3, 0.9])
-def test_binomial_tails(trials, rate):
-    """From below the mean to where tails are below 1e-250."""
-    mean = trials * rate
+def test_binomial_masses_and_tails(trials, rate):
+    """To where they are below 1e-250, on either side of the mean."""
+    mean, law = trials * rate, stats.binom(trials, rate)
     deviation = math.sqrt(max(mean * (1 - rate), 0.3))
-    for distance in (-3, -1, 0, 1, 3, 6, 12, 20, 30):
-        above = math.floor(mean + distance * deviation)
-        if not 0 <= above < trials:
+    for distance in (-30, -12, -3, -1, 0, 1, 3, 6, 12, 20, 30):
+        at = math.floor(mean + distance * deviation)
+        if not 0 <= at < trials:
             continue
-        found = float(stats.binom.sf(above, trials, rate))
-        exact = binomial_tail(above, trials, rate)
-        if exact < 1e-280:
-            continue
-        allowed = truncated._BINOMIAL_ERROR
-        # Two make a quotient. SciPy 1.15 errs by 1e-11 where 1.17 does by 1e-12.
-        assert abs(found / exact - 1) <= 0.4 * allowed, (above, found)
+        other = 1 - mpmath.mpf(rate)
+        for found, exact in (
+            (law.sf(at), binomial_tail(at, trials, rate)),
+            (law.cdf(at), binomial_tail(trials - at - 1, trials, other)),
+            (law.pmf(at), binomial_mass(at, trials, rate)),
+        ):
+            if exact >= 1e-280:
+                # Two make a quotient. SciPy 1.15 errs by 1e-11, 1.17 by 1e-12.
+                allowed = 0.4 * truncated._BINOMIAL_ERROR
+                assert abs(float(found) / exact - 1) <= allowed, (at, found)
 
 
 def laws(size, seed):
