@@ -25,9 +25,6 @@ class Asked:
     def lower_epsilon(self, delta):
         return float(self.bounds.lower_epsilons(np.array([delta]))[0])
 
-    def upper_delta(self, epsilon):
-        return float(self.bounds.upper_deltas(np.array([epsilon]))[0])
-
 
 def bounds_of(counts, interval=1e-4):
     return Asked(privacy_bounds.PrivacyBounds(counts, interval))

@@ -18,7 +18,7 @@ from dp_accounting_ext import pld
 
 NeighborRel = privacy_accountant.NeighboringRelation
 Side = readings.Side
-# Probabilities below it underflow (docs/limits.md): nobody is to ask for such a δ.
+# Probabilities below it underflow (docs/guarantees.md): nobody is to ask for such a δ.
 SMALLEST = 1e-270
 LARGEST = 1e4  # No larger ε is judged.
 _EITHER = (True, False)  # Ways: whether the record is removed.
