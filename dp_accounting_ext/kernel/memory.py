@@ -40,10 +40,6 @@ class Memory(Generic[Value]):
         """The size of all that is kept."""
         return self._nbytes
 
-    def __contains__(self, key: Hashable) -> bool:
-        """Tells whether a value is still there."""
-        return key in self._values
-
     def get(self, key: Hashable, make: Callable[[], Value]) -> Value:
         """Returns the value of a key, made if it is not there."""
         with self._lock:
@@ -59,12 +55,6 @@ class Memory(Generic[Value]):
             while self._nbytes > self._most_bytes and len(self._values) > 1:
                 self._drop(next(iter(self._values)))
         return value
-
-    def clear(self) -> None:
-        """Forgets everything."""
-        with self._lock:
-            self._values.clear()
-            self._nbytes = 0
 
     def _drop(self, key: Hashable) -> None:
         value = self._values.pop(key, None)
