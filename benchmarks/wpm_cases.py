@@ -10,12 +10,10 @@ import functools
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy import sparse
 
 from dp_accounting_ext import wpm
 
-FloatArray = npt.NDArray[np.float64]
 Bounds = tuple[float, float]
 Job = Callable[[], Bounds]
 

@@ -5,8 +5,6 @@ import numpy as np
 
 from dp_accounting_ext.kernel import dominating_pair
 
-Bound = dominating_pair.Bound
-
 
 @st.composite
 def pairs(draw, bound, *, most_atoms=4, sinks=True):

@@ -4,14 +4,12 @@ import dataclasses
 import math
 
 import numpy as np
-import numpy.typing as npt
 
 from dp_accounting_ext.kernel import atom_laws
 from dp_accounting_ext.kernel import sums
 
 Atoms = atom_laws.Atoms
 Axis = atom_laws.Axis
-FloatArray = npt.NDArray[np.float64]
 
 # Tuning, all of it but the digits.
 # Both middles of a law that is read from both sides are there, if they are so near.

@@ -6,7 +6,6 @@ import dataclasses
 import math
 
 import numpy as np
-import numpy.typing as npt
 
 from dp_accounting_ext.kernel import atom_laws
 from dp_accounting_ext.kernel import dominating_pair
@@ -18,10 +17,8 @@ from dp_accounting_ext.kernel import sums
 Atoms = atom_laws.Atoms
 Axis = atom_laws.Axis
 Bound = dominating_pair.Bound
-Direction = dominating_pair.Direction
 DominatingPair = dominating_pair.DominatingPair
 LatticeLaw = lattice_law.LatticeLaw
-FloatArray = npt.NDArray[np.float64]
 
 
 # Tuning. Sums of atoms are exact up to so many of them, and so many products.

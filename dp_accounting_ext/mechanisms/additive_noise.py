@@ -5,9 +5,6 @@ from collections.abc import Sequence
 import dataclasses
 import math
 
-import numpy as np
-import numpy.typing as npt
-
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.mechanisms import interface
@@ -20,9 +17,7 @@ from dp_accounting_ext.renyi import group_subsampling
 from dp_accounting_ext.renyi import pure_mechanisms
 
 Bound = dominating_pair.Bound
-Direction = dominating_pair.Direction
 DominatingPair = dominating_pair.DominatingPair
-FloatArray = npt.NDArray[np.float64]
 Shifts = shifts.Shifts
 
 UNSHIFTED = ((0.0, 1.0),)

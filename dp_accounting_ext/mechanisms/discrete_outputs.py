@@ -13,7 +13,6 @@ from dp_accounting_ext.renyi import divergence
 from dp_accounting_ext.renyi import pure_mechanisms
 
 Bound = dominating_pair.Bound
-Direction = dominating_pair.Direction
 DominatingPair = dominating_pair.DominatingPair
 # Probabilities (P, Q) of outcomes under two laws.
 Outcomes = tuple[tuple[float, float], ...]

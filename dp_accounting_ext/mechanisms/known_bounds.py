@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import dataclasses
 
 import numpy as np
-import numpy.typing as npt
 
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
@@ -13,9 +12,7 @@ from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.pairs import discrete
 
 Bound = dominating_pair.Bound
-Direction = dominating_pair.Direction
 DirectedPairs = dominating_pair.DirectedPairs
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

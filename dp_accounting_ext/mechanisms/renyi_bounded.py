@@ -20,7 +20,6 @@ from dp_accounting_ext.pairs import profile_pairs
 from dp_accounting_ext.renyi import conversion
 
 Bound = dominating_pair.Bound
-Direction = dominating_pair.Direction
 FloatArray = npt.NDArray[np.float64]
 
 # Tuning: orders a factor 1.023 apart, so that δ = 1e-25 is at most 1 % too large; and

@@ -17,7 +17,6 @@ from dp_accounting_ext.renyi import pure_mechanisms
 from dp_accounting_ext.renyi import selection
 
 Bound = dominating_pair.Bound
-Direction = dominating_pair.Direction
 DirectedPairs = dominating_pair.DirectedPairs
 DominatingPair = dominating_pair.DominatingPair
 

@@ -3,7 +3,6 @@
 import dataclasses
 
 import numpy as np
-import numpy.typing as npt
 
 from dp_accounting_ext.kernel import atom_laws
 from dp_accounting_ext.kernel import dominating_pair
@@ -13,7 +12,6 @@ from dp_accounting_ext.kernel import law_sums
 Bound = dominating_pair.Bound
 DirectedPairs = dominating_pair.DirectedPairs
 DominatingPair = dominating_pair.DominatingPair
-FloatArray = npt.NDArray[np.float64]
 
 # Tuning: a chain has the atoms of both its pairs, so that those of a large group would
 # have millions; on a grid of this many the loss moves by 1e-10 of its range squared.

@@ -10,7 +10,6 @@ import strategies
 from dp_accounting_ext.amplification import poisson_subsampling
 from dp_accounting_ext.kernel import dominating_pair
 
-Bound = dominating_pair.Bound
 Direction = dominating_pair.Direction
 
 

@@ -21,7 +21,6 @@ import dp_accounting_ext as ext
 
 NeighborRel = privacy_accountant.NeighboringRelation
 ADD = NeighborRel.ADD_OR_REMOVE_ONE
-REPLACE = NeighborRel.REPLACE_ONE
 SPECIAL = NeighborRel.REPLACE_SPECIAL
 EXAMPLES = int(os.environ.get("LAW_EXAMPLES", "0"))
 

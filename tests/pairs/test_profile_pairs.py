@@ -16,7 +16,6 @@ from dp_accounting_ext.pairs import profile_pairs
 
 Bound = dominating_pair.Bound
 Direction = dominating_pair.Direction
-DirectedPairs = dominating_pair.DirectedPairs
 POSITIVE = st.floats(1e-6, 1e6)
 
 

@@ -8,9 +8,6 @@ import numpy as np
 import pytest
 
 from dp_accounting_ext import pld
-from dp_accounting_ext.kernel import dominating_pair
-
-Bound = dominating_pair.Bound
 
 PLD = privacy_loss_distribution.PrivacyLossDistribution
 
