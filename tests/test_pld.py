@@ -86,3 +86,46 @@ def test_what_is_read_is_a_realization(data):
                 assert found >= min(given, 1)
             else:
                 assert found <= given
+
+
+def laplace_divergence(order):
+    """Of Laplace noise of scale one, to thirty digits."""
+    with mpmath.workdps(30):
+        order = mpmath.mpf(order)
+        terms = order * mpmath.exp(order - 1) + (order - 1) * mpmath.exp(-order)
+        return mpmath.log(terms / (2 * order - 1)) / (order - 1)
+
+
+RELATION = dp_accounting.NeighboringRelation
+
+
+@pytest.mark.parametrize(
+    ("event", "relation", "truth"),
+    [
+        (Gaussian(2.0), RELATION.ADD_OR_REMOVE_ONE, lambda order: order / 8),
+        (Gaussian(2.0), RELATION.REPLACE_ONE, lambda order: order / 2),
+        (
+            ext.GroupSubsampledEvent(3, Gaussian(2.0)),
+            RELATION.ADD_OR_REMOVE_ONE,
+            lambda order: 9 * order / 8,
+        ),
+        (
+            dp_accounting.LaplaceDpEvent(1.0),
+            RELATION.ADD_OR_REMOVE_ONE,
+            laplace_divergence,
+        ),
+    ],
+)
+def test_renyi_divergences_are_between_their_bounds(event, relation, truth):
+    orders = [1.25, 2.0, 8.0]
+    lower, upper = pld.renyi_divergence_bounds(
+        event, orders, neighboring_relation=relation
+    )
+    for least, order, most in zip(lower, orders, upper, strict=True):
+        assert 0.99 * most <= least <= truth(order) <= most, order
+
+
+@pytest.mark.parametrize("orders", [[], [1.0], [2.0, 0.5]])
+def test_renyi_divergences_have_orders_above_one(orders):
+    with pytest.raises(ValueError, match="orders must be above 1"):
+        pld.renyi_divergence_bounds(Gaussian(1.0), orders)
