@@ -39,6 +39,14 @@ def test_many_runs_of_tiny_losses():
     assert lower <= upper <= lower * (1 + 1e-3)
 
 
+def test_a_hundred_million_runs():
+    """Without a lower bound, if what cells' losses are above their nodes adds up."""
+    accountant = ext.PLDAccountant()
+    accountant.compose(dp_accounting.LaplaceDpEvent(100.0), 10**8)
+    lower, upper = accountant.get_epsilon_bounds(1e-6)
+    assert lower <= upper <= lower * (1 + 1e-3)
+
+
 @pytest.mark.parametrize(("noise", "epochs", "width"), [(10, 1, 2e-4), (3, 3000, 2e-3)])
 def test_very_many_steps(noise, epochs, width):
     """3 and 23 % wide, if sums of ratios err by as much as their mean is large."""
