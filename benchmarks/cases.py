@@ -124,14 +124,14 @@ _ALLOCATIONS = (
     (1.0, 1_000_000, 1, 1, 1e-6, 1.1e-4, 60, False),
     (0.5, 1000, 1, 1, 1e-6, 1.6e-5, 50, True),
     (0.3, 100, 1, 1, 1e-6, 1.0e-5, 40, False),
-    (2.0, 1000, 1, 1, 1e-6, 7.7e-6, 20, False),
-    (5.0, 1000, 1, 1, 1e-8, 7.0e-6, 20, False),
+    (2.0, 1000, 1, 1, 1e-6, 5.0e-5, 20, False),
+    (5.0, 1000, 1, 1, 1e-8, 3.4e-5, 20, False),
     (1.0, 1000, 10, 1, 1e-6, 1.7e-5, 25, True),
-    (1.0, 1000, 7, 1, 1e-6, 1.6e-5, 50, False),
-    (0.5, 1000, 100, 1, 1e-6, 1.2e-5, 120, False),
-    (1.0, 1000, 1, 100, 1e-6, 1.7e-5, 40, False),
+    (1.0, 1000, 7, 1, 1e-6, 5.0e-5, 50, False),
+    (0.5, 1000, 100, 1, 1e-6, 5.4e-5, 120, False),
+    (1.0, 1000, 1, 100, 1e-6, 6.9e-5, 40, False),
     (0.8, 5000, 1, 10, 1e-10, 2.2e-5, 50, True),
-    (1.0, 1000, 1, 1, 1e-12, 6.3e-6, 60, False),
+    (1.0, 1000, 1, 1, 1e-12, 2.5e-5, 60, False),
     (10.0, 7, 1, 1, 1e-6, 3.8e-6, 11, True),
     (1.0, 10**7, 1, 1, 1e-6, 1.9e-3, 86, True),
 )
@@ -216,7 +216,7 @@ def stock_cases() -> Iterator[Case]:
         "mixture of 17 Gaussians, σ = 4, 10 times",
         mixture(4.0, [1 / 17] * 17),
         10,
-        gap=1.5e-6,
+        gap=6.0e-5,
         ratio=50.0,
         short=False,
     )
@@ -338,7 +338,7 @@ def _hard_cases() -> Iterator[Case]:
     case = functools.partial(Case, "Hard settings")
     for scale in (1e3, 1e6):
         name = f"δ at ε = 0, Laplace, b = {scale:g}, twice"
-        yield case(name, Laplace(scale), 2, epsilon=0.0)
+        yield case(name, Laplace(scale), 2, epsilon=0.0, gap=8e-4)
     rare = Poisson(1e-6, Gaussian(1.0))
     yield case("δ at ε = 0, a sample of 1e-6, twice", rare, 2, epsilon=0.0)
     deep: Event = Gaussian(1.0)

@@ -163,7 +163,8 @@ class LatticeLaw(atom_laws.Law):
         if self.bound is Bound.UPPER or self.axis is Axis.RATIO or not self.pieces:
             return self
         first, last = sum(masses.sum(axis=1) for _, masses in self.pieces.values())
-        moved = math.log(first / last) if first > 0 and last > 0 else 0.0
+        rare = min(first, last) < floats.TINY  # Trimmed away in any case.
+        moved = 0.0 if rare else math.log(first / last)
         if abs(moved) < 1:
             return self
         factors = np.array([[1.0], [math.exp(moved)]])
