@@ -344,7 +344,8 @@ def _nodes(values: FloatArray, masses: FloatArray) -> FloatArray:
     logs = np.log(values[seen])
     low, high = float(logs.min()), floats.raised(float(values.max()))
     ends = np.linspace(low, math.log(high), _FINAL_NODES)
-    found = masses[seen] / masses.sum() + (p := masses * values)[seen] / p.sum()
+    p = masses * values
+    found = masses[seen] / masses.sum() + p[seen] / max(p.sum(), floats.SMALLEST_MASS)
     # Splits cost least with nodes as dense as the third root; what is rare counts too.
     wanted = np.cbrt(np.histogram(logs, ends, weights=found)[0])
     wanted += 0.25 * wanted.max()
