@@ -27,7 +27,7 @@ PROJECTIONS = (
     ("1700 × 250 points", 4.0, 16.0, False),
 )
 # ε, work: of 40 users with 80 of 1360 films each, and 250 candidates.
-CROWDS = ((1.0, 50.0), (4.0, 40.0))
+CROWDS = ((1.0, 80.0), (4.0, 70.0))
 # Kind, number of places, work, megabytes, whether short: a user with 50 of them.
 MAPS = (
     ("plane", 20_000, 160.0, 500.0, True),
