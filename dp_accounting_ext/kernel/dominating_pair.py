@@ -20,7 +20,7 @@ FloatArray = npt.NDArray[np.float64]
 _DENORMAL_UNITS = 8 * 5e-324
 # Ratios that are equal but for rounding may change places.
 _DISORDER = 1e-9
-# Certified: up to it 1 / (1 − e) is at most e^{1.01 e}, the factor of `allowance`.
+# Certified: up to it 1 / (1 − e) is at most e^{1.01 e}, as errors are counted.
 _LARGEST_ERROR = 0.01
 
 

@@ -31,67 +31,45 @@ def test_an_atom_at_the_middle_stays_there(axis, bound):
     assert max(law.pieces) <= 1
 
 
-def test_many_runs_of_tiny_losses():
-    """Exactly at a ratio of one there is an atom: of steps with equal chances."""
-    step = ext.RandomAllocationEvent(dp_accounting.LaplaceDpEvent(500.0), 1, 1000)
-    accountant = ext.PLDAccountant().compose(step, 10_000)
-    lower, upper = accountant.get_epsilon_bounds(1e-4)
-    assert lower <= upper <= lower * (1 + 1e-3)
+GAUSSIAN, LAPLACE = dp_accounting.GaussianDpEvent, dp_accounting.LaplaceDpEvent
+ALLOCATED = ext.RandomAllocationEvent
+RARE = dp_accounting.PoissonSampledDpEvent(1e-4, GAUSSIAN(0.08))
 
 
-def test_a_hundred_million_runs():
-    """Without a lower bound, if what cells' losses are above their nodes adds up."""
-    accountant = ext.PLDAccountant()
-    accountant.compose(dp_accounting.LaplaceDpEvent(100.0), 10**8)
-    lower, upper = accountant.get_epsilon_bounds(1e-6)
-    assert lower <= upper <= lower * (1 + 1e-3)
-
-
-@pytest.mark.parametrize(("noise", "epochs", "width"), [(10, 1, 2e-4), (3, 3000, 2e-3)])
-def test_very_many_steps(noise, epochs, width):
-    """3 and 23 % wide, if sums of ratios err by as much as their mean is large."""
-    epoch = ext.RandomAllocationEvent(dp_accounting.GaussianDpEvent(noise), 1, 10**7)
-    accountant = ext.PLDAccountant().compose(epoch, epochs)
-    lower, upper = accountant.get_epsilon_bounds(1e-6)
+@pytest.mark.parametrize(
+    ("event", "runs", "delta", "width"),
+    [
+        # Exactly at a ratio of one there is an atom: of steps with equal chances.
+        (ALLOCATED(LAPLACE(500.0), 1, 1000), 10_000, 1e-4, 1e-3),
+        # Without a lower bound, if what cells' losses are above their nodes adds up.
+        (LAPLACE(100.0), 10**8, 1e-6, 1e-3),
+        # 3 and 23 % wide, if sums of ratios err by as much as their mean is large.
+        (ALLOCATED(GAUSSIAN(10), 1, 10**7), 1, 1e-6, 2e-4),
+        (ALLOCATED(GAUSSIAN(3), 1, 10**7), 3000, 1e-6, 2e-3),
+        # 17 % wide where cells near zero grow by the ratios that they lost to zero.
+        (ALLOCATED(GAUSSIAN(0.15), 1, 50_000), 1, 1e-7, 1e-5),
+        (ALLOCATED(GAUSSIAN(0.12), 1, 300_000), 1, 1e-7, 1e-5),
+        # 0 to 0.01 if rare ratios widen the cells of the others.
+        (ALLOCATED(RARE, 1, 4_000_000), 1, 0.01, 0.0),
+        # 9e-5 wide if the largest loss of a part is no node of the lattice.
+        (dp_accounting.ComposedDpEvent([LAPLACE(2.28), LAPLACE(27.0)]), 1, 1e-4, 1e-5),
+    ],
+)
+def test_what_was_wide_once(event, runs, delta, width):
+    accountant = ext.PLDAccountant().compose(event, runs)
+    lower, upper = accountant.get_epsilon_bounds(delta)
     assert lower <= upper <= lower * (1 + width)
-
-
-@pytest.mark.parametrize(("noise", "steps"), [(0.15, 50_000), (0.12, 300_000)])
-def test_little_noise_in_many_steps(noise, steps):
-    """17 % wide where cells near zero grow by the ratios that they lost to zero."""
-    event = ext.RandomAllocationEvent(dp_accounting.GaussianDpEvent(noise), 1, steps)
-    lower, upper = ext.PLDAccountant().compose(event).get_epsilon_bounds(1e-7)
-    assert lower <= upper <= lower * (1 + 1e-5)
 
 
 @pytest.mark.parametrize(("noise", "steps"), [(0.314, 3), (0.4, 10)])
 def test_replaced_records_at_little_noise(noise, steps):
     """20 to 40 % wide, if cells near a threshold are as wide as the law's scale."""
-    event = ext.RandomAllocationEvent(dp_accounting.GaussianDpEvent(noise), 1, steps)
     accountant = ext.PLDAccountant(
         neighboring_relation=dp_accounting.NeighboringRelation.REPLACE_ONE
     )
-    lower, upper = accountant.compose(event).get_epsilon_bounds(1e-6)
+    accountant.compose(ALLOCATED(GAUSSIAN(noise), 1, steps))
+    lower, upper = accountant.get_epsilon_bounds(1e-6)
     assert lower <= upper <= lower * 1.01
-
-
-def test_an_allocation_of_rare_samples():
-    """As wide as it is large, if rare ratios widen the cells of the others."""
-    step = dp_accounting.PoissonSampledDpEvent(
-        1e-4, dp_accounting.GaussianDpEvent(0.08)
-    )
-    event = ext.RandomAllocationEvent(step, 1, 4_000_000)
-    lower, upper = ext.PLDAccountant().compose(event).get_epsilon_bounds(0.01)
-    assert lower == upper == 0
-
-
-def test_few_runs_of_bounded_losses():
-    """2.8e-4 wide if the largest loss of a part is no node of the lattice."""
-    accountant = ext.PLDAccountant()
-    for noise in (2.28, 27.0):
-        accountant.compose(dp_accounting.LaplaceDpEvent(noise))
-    lower, upper = accountant.get_epsilon_bounds(1e-4)
-    assert lower <= upper <= lower * (1 + 1e-5)
 
 
 @pytest.mark.parametrize(

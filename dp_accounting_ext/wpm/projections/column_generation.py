@@ -17,7 +17,7 @@ IndexArray = npt.NDArray[np.intp]
 # Tuning: first arcs of each input and output, and those that a round may add for each.
 # What is best after so many programs is certified too.
 _EACH, _ADDED, _MOST_ROUNDS = 6, 3, 60
-_ROUNDING = 1e-14
+ROUNDING = 1e-14
 
 
 def solve(
@@ -48,7 +48,7 @@ def solve(
         with bounds.
     """
     arcs = _first_arcs(masses, cost - np.reshape(guess, (-1, 1)), polytope)
-    rounding = _ROUNDING * float(cost.max())
+    rounding = ROUNDING * float(cost.max())
     best_bound, best_prices = -np.inf, np.zeros(polytope.upper.size)
     rounds, alone = 0, False
     while rounds < _MOST_ROUNDS:

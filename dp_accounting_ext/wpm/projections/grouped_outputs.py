@@ -27,7 +27,6 @@ _ALONE, _FIRST_GROUPS = 500, 4
 _SHARE_OF_GAP = 0.05
 _BLOCK = 1 << 11
 _DOUBLINGS = 64
-_ROUNDING = 1e-14
 
 
 def solve(
@@ -53,7 +52,7 @@ def solve(
         SolverError: If a linear program fails.
     """
     size, alone = cost.shape[1], _ALONE
-    rounding = _ROUNDING * (float(cost.max()) or 1.0)
+    rounding = column_generation.ROUNDING * (float(cost.max()) or 1.0)
     # Of one group are outputs whose bounds are in proportion to one another.
     capped = np.where(polytope.upper < 1, 0.0, polytope.lower)
     unlike = np.unique(capped, return_inverse=True)[1] * (2 * size)
