@@ -10,7 +10,12 @@ import pytest
 import dp_accounting_ext
 
 # Modules that import another library, which an extra installs.
-LIBRARIES = {"integrations.jax_privacy": "jax_privacy", "integrations.opacus": "opacus"}
+LIBRARIES = {
+    "integrations.jax_privacy": "jax_privacy",
+    "integrations.opacus": "opacus",
+    "integrations.opacus_accountants": "opacus",
+    "integrations.opacus_draws": "opacus",
+}
 
 
 def module_names():

@@ -4,6 +4,7 @@ import importlib.util
 
 NEEDS = {
     "test_opacus.py": "opacus",
+    "test_opacus_what_ran.py": "opacus",
     "test_jax_privacy.py": "jax_privacy",
     "test_real_prv_accountant.py": "prv_accountant",
 }

@@ -29,6 +29,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::FutureWarning"),
 ]
 DELTA = 1e-5
+SEEDS = itertools.count()  # No two runs draw the same batches.
 STEP = dp_accounting.GaussianDpEvent(1.0)
 
 
@@ -48,7 +49,7 @@ class Training:
     """A linear model on made-up data, as Opacus' own example has it."""
 
     def __init__(self, name, *, num_records=200, batch_size=20, noise=1.0, **options):
-        torch.manual_seed(0)
+        torch.manual_seed(next(SEEDS))
         records = data.TensorDataset(
             torch.randn(num_records, 3), torch.randint(2, (num_records,))
         )

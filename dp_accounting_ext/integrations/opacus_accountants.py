@@ -1,0 +1,472 @@
+"""Certified accountants for Opacus: of Poisson samples, of epochs of other batches."""
+
+import bisect
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Mapping
+import itertools
+import math
+from typing import Any
+import warnings
+
+from dp_accounting import dp_event as stock
+from dp_accounting import privacy_accountant
+from opacus import accountants
+from opacus.optimizers import adaclipoptimizer
+
+from dp_accounting_ext import dp_event
+from dp_accounting_ext.accountants import pld_accountant
+from dp_accounting_ext.integrations import opacus_draws
+from dp_accounting_ext.validation import fields
+
+# Tuning: how far a rate may be from one over a whole number. A float's is nearer.
+_WHOLE = 1e-9
+
+NeighborRel = privacy_accountant.NeighboringRelation
+History = list[tuple[float, float, int]]
+
+
+class CertifiedAccountant(accountants.IAccountant):  # type: ignore[misc]
+    """Opacus' accountant of steps whose batches are Poisson samples.
+
+    `make_private` refuses other loaders, and a step on other batches than its loader
+    drew raises. Who calls `step` tells what ran, and no loader is looked at.
+
+    Guarantees:
+        `get_epsilon` is never below the truth, where one record is added or removed.
+    """
+
+    kind = opacus_draws.Kind.POISSON
+    neighboring_relation = NeighborRel.ADD_OR_REMOVE_ONE
+
+    def __init__(self) -> None:
+        self._history: History = []
+        self._is_planned = False
+        self.watched = opacus_draws.Watch()
+
+    @property
+    def history(self) -> History:
+        """(Noise multiplier, sampling rate, steps), as Opacus' own.
+
+        Opacus' `get_noise_multiplier` writes what is planned, whose number of steps it
+        may round down to one too few of a whole number of epochs: these are counted as
+        whole.
+        """
+        return self._history
+
+    @history.setter
+    def history(self, planned: History) -> None:
+        self._history, self._is_planned = planned, True
+
+    def watch(self, data_loader: Any) -> None:
+        """Watches a loader's batches, for a loop without `make_private`.
+
+        Raises:
+            TypeError: If it is no DataLoader.
+            RuntimeError: If it draws batches otherwise than this accountant is for.
+        """
+        self.refuse(data_loader)
+        num_records, rate = len(data_loader.dataset), self._rate(data_loader)
+        opacus_draws.watch(
+            data_loader, self.watched, rate=rate, num_records=num_records
+        )
+
+    def refuse(self, data_loader: Any) -> None:
+        """Refuses a loader that draws batches otherwise than this accountant is for.
+
+        Raises:
+            TypeError: If it is no DataLoader.
+            RuntimeError: If it does, with what is to be written instead.
+        """
+        found = opacus_draws.kind(data_loader)
+        if found is not self.kind:
+            raise RuntimeError(
+                f"PrivacyEngine(accountant={self.mechanism()!r}) is for "
+                f"{self.kind.value}. Found {found.value}: {_REMEDIES[self.kind, found]}"
+            )
+
+    def refuse_plan(self, data_loader: Any, poisson_sampling: bool) -> None:
+        """Refuses what `make_private` is asked for, if other batches would be drawn.
+
+        Raises:
+            TypeError: If it is no DataLoader.
+            RuntimeError: If they would, with what is to be written instead.
+        """
+        if not poisson_sampling:
+            self.refuse(data_loader)
+        elif self.kind is not opacus_draws.Kind.POISSON:
+            raise RuntimeError(
+                f"make_private(…) draws Poisson samples in place of the loader's "
+                f"batches: add poisson_sampling=False for accountant="
+                f"{self.mechanism()!r}, or write accountant='certified'."
+            )
+        elif (
+            opacus_draws.kind(data_loader) is opacus_draws.Kind.BALLS_AND_BINS
+        ):  # Poisson samples of it are right, but what was meant is lost.
+            raise RuntimeError(
+                "make_private(…) draws Poisson samples in place of balls-and-bins "
+                "batches: write PrivacyEngine(accountant='balls_and_bins') and "
+                "make_private(…, poisson_sampling=False)."
+            )
+        else:
+            opacus_draws.refuse_loss(data_loader)
+
+    def _rate(self, data_loader: Any) -> float:
+        return float(data_loader.batch_sampler.sample_rate)
+
+    def step(self, *, noise_multiplier: float, sample_rate: float) -> None:
+        """Counts one step.
+
+        Args:
+            noise_multiplier: Standard deviation of the noise over the clip.
+            sample_rate: The chance that a record is in the batch.
+
+        Raises:
+            TypeError, ValueError: If either is not what its name says.
+        """
+        noise = fields.noise_multiplier(noise_multiplier)
+        rate = fields.sampling_probability(sample_rate)
+        steps = 0
+        if self._history and tuple(self._history[-1][:2]) == (noise, rate):
+            steps = self._history.pop()[2]
+        self._history.append((noise, rate, steps + 1))
+        self._is_planned = False
+
+    def get_optimizer_hook_fn(self, sample_rate: float) -> Callable[[Any], None]:
+        """Returns what Opacus' optimizer calls before each step.
+
+        Raises:
+            ValueError: By the hook, if a step sums several Poisson samples: together
+                they are none, as a record may be in two of them.
+            RuntimeError: By the hook, if a step is none on what the loader drew, or the
+                optimizer clips adaptively.
+        """
+
+        def hook(optimizer: Any) -> None:
+            if isinstance(optimizer, adaclipoptimizer.AdaClipDPOptimizer):
+                raise RuntimeError(ADAPTIVE)
+            batches = optimizer.accumulated_iterations
+            self._check_sum(batches)
+            self.watched.take(
+                batches,
+                opacus_draws.size_of_step(optimizer),
+                sample_rate,
+                # Parts before the last one were added up and are gone.
+                is_split=getattr(optimizer, "_is_last_step_skipped", True),
+            )
+            self.step(
+                noise_multiplier=optimizer.noise_multiplier,
+                sample_rate=sample_rate * batches,
+            )
+
+        return hook
+
+    def _check_sum(self, batches: int) -> None:
+        if batches != 1:
+            raise ValueError(
+                f"accumulated_iterations must be 1 for Poisson samples. Found "
+                f"{batches}: use a loader of larger batches, with Opacus' "
+                f"BatchMemoryManager where memory is short."
+            )
+
+    def event(self) -> stock.DpEvent:
+        """Returns what ran, as an event."""
+        return stock.ComposedDpEvent(
+            [
+                stock.SelfComposedDpEvent(
+                    stock.PoissonSampledDpEvent(rate, stock.GaussianDpEvent(noise)),
+                    steps,
+                )
+                for noise, rate, steps in self._counted
+            ]
+        )
+
+    @property
+    def _counted(self) -> History:
+        """The history, where it is a plan with its epochs whole."""
+        if not self._is_planned:
+            return self._history
+        return [
+            (noise, rate, steps + _is_one_too_few(rate, steps))
+            for noise, rate, steps in self._history
+        ]
+
+    def pld_accountant(self) -> pld_accountant.PLDAccountant:
+        """Returns an accountant that has composed what ran: for risks, and curves."""
+        if self.watched.draws and not len(self):
+            warnings.warn(
+                "Batches were drawn, and no step was seen: ε is 0. Train with the "
+                "optimizer that make_private returns.",
+                stacklevel=2,
+            )
+        relation = self.neighboring_relation
+        return pld_accountant.PLDAccountant(relation).compose(self.event())
+
+    def get_epsilon(self, delta: float, **_: Any) -> float:
+        """Returns ε at δ, in nats, never below the truth.
+
+        Args:
+            delta: δ.
+            **_: What Opacus passes to its own accountants, such as `eps_error`. The
+                bound is as tight as it can be without.
+        """
+        return self.pld_accountant().get_epsilon(delta)
+
+    def get_epsilon_bounds(self, delta: float) -> tuple[float, float]:
+        """Returns certified bounds on ε at δ: lower ≤ the true ε ≤ upper, in nats."""
+        return self.pld_accountant().get_epsilon_bounds(delta)
+
+    def __len__(self) -> int:
+        """Returns the number of steps."""
+        return sum(steps for _, _, steps in self._history)
+
+    @classmethod
+    def mechanism(cls) -> str:
+        """Returns the name in Opacus' registry, and in checkpoints."""
+        return "certified"
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Takes what `state_dict` gave, also after it was JSON.
+
+        Raises:
+            ValueError: If it is that of another accountant, or a step has no meaning;
+                then nothing changes.
+        """
+        before = self._history, self._is_planned
+        try:
+            super().load_state_dict(state_dict)
+            self._history = [
+                (
+                    fields.noise_multiplier(noise),
+                    fields.sampling_probability(rate),
+                    fields.positive_integer("steps", steps),
+                )
+                for noise, rate, steps in self._history
+            ]
+            self._is_planned = False
+        except (TypeError, ValueError):
+            self._history, self._is_planned = before
+            raise
+
+
+class _EpochAccountant(CertifiedAccountant):
+    """An accountant of epochs in each of which every record joins one batch.
+
+    An epoch has 1 / sample_rate steps, fewer where it was ended; noise may change
+    between steps. Where n batches are accumulated in a step, Opacus passes n times the
+    rate, and an epoch has so many steps less.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        # Numbers of steps after which a draw began.
+        self._begun: list[int] = []
+        self._draw: opacus_draws.Draw | None = None
+
+    def begin_epoch(self) -> None:
+        """Tells that records draw anew: an epoch that has not ended ends here."""
+        steps = len(self)
+        if steps and (not self._begun or self._begun[-1] < steps):
+            self._begun.append(steps)
+
+    def step(self, *, noise_multiplier: float, sample_rate: float) -> None:
+        """Counts one step, as that of `CertifiedAccountant` does.
+
+        Raises:
+            TypeError, ValueError: If noise_multiplier is none, or sample_rate is not
+                one over a number of steps.
+            RuntimeError: If an iterator goes on after a later one.
+        """
+        fields.noise_multiplier(noise_multiplier)
+        _steps_of_epoch(sample_rate)
+        draw = self.watched.latest
+        if draw is not self._draw and draw is not None:
+            if self._draw is not None and draw.number < self._draw.number:
+                raise RuntimeError(
+                    "Steps of two iterators of the loader must not alternate: finish "
+                    "for batch in data_loader: before the next one begins."
+                )
+            self._draw = draw
+            self.begin_epoch()
+        super().step(noise_multiplier=noise_multiplier, sample_rate=sample_rate)
+
+    def _check_sum(self, batches: int) -> None:
+        """Takes any: batches of one draw share no record; their sum is a larger one."""
+
+    def _rate(self, data_loader: Any) -> float:
+        return 1 / len(data_loader.batch_sampler)
+
+    def event(self) -> stock.DpEvent:
+        """Returns what ran, as an event: one for each epoch.
+
+        Raises:
+            ValueError: If a rate is not one over a number of steps, or changes before
+                an epoch has ended.
+        """
+        return stock.ComposedDpEvent(
+            [
+                stock.SelfComposedDpEvent(epoch, len(list(equal)))
+                for epoch, equal in itertools.groupby(
+                    self._epoch(num_steps, runs) for num_steps, runs in self._epochs()
+                )
+            ]
+        )
+
+    @staticmethod
+    def _epoch(num_steps: int, runs: list[tuple[float, int]]) -> stock.DpEvent:
+        """Returns an epoch of which the first steps ran, with noise that may differ."""
+        raise NotImplementedError
+
+    def _epochs(self) -> Iterator[tuple[int, list[tuple[float, int]]]]:
+        """Yields each epoch's steps, and the noise of those that ran."""
+        epochs: list[tuple[int, list[tuple[float, int]]]] = []
+        done = room = 0
+        for noise, rate, steps in self._counted:
+            num_steps = _steps_of_epoch(rate)
+            last = done + steps
+            while done < last:
+                following = bisect.bisect_right(self._begun, done)
+                if not room or (following and self._begun[following - 1] == done):
+                    epochs.append((num_steps, []))
+                    room = num_steps
+                if epochs[-1][0] != num_steps:
+                    raise ValueError(
+                        f"sample_rate must be the same for a whole epoch. Found "
+                        f"1/{num_steps} after 1/{epochs[-1][0]}, of which {room} steps "
+                        f"have not run: begin_epoch() tells that records draw anew."
+                    )
+                stops = [last, done + room, *self._begun[following : following + 1]]
+                epochs[-1][1].append((noise, min(stops) - done))
+                room -= min(stops) - done
+                done = min(stops)
+        return iter(epochs)
+
+    def state_dict(self, destination: Any = None) -> Any:
+        """Returns what a checkpoint keeps: the history, and where draws began."""
+        found = super().state_dict(destination)
+        found["begun"] = list(self._begun)
+        return found
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Takes what `state_dict` gave; a loader that is resumed draws anew.
+
+        Raises:
+            ValueError: If it is that of another accountant, or a step has no meaning;
+                then nothing changes.
+        """
+        begun = [
+            fields.positive_integer("begun", steps)
+            for steps in (state_dict or {}).get("begun", [])
+        ]
+        super().load_state_dict(state_dict)
+        self._begun = sorted(begun)
+        self.begin_epoch()
+
+
+class BallsAndBinsAccountant(_EpochAccountant):
+    """Opacus' accountant of epochs in each of which every record draws one batch.
+
+    Each record draws its batch uniformly, on its own and anew in every epoch: as
+    `balls_and_bins` makes a loader do. What else holds for `CertifiedAccountant` holds
+    here.
+    """
+
+    kind = opacus_draws.Kind.BALLS_AND_BINS
+
+    @staticmethod
+    def _epoch(num_steps: int, runs: list[tuple[float, int]]) -> stock.DpEvent:
+        merged = [
+            (noise, sum(count for _, count in equal))
+            for noise, equal in itertools.groupby(runs, key=lambda run: run[0])
+        ]
+        events = [stock.GaussianDpEvent(noise) for noise, _ in merged]
+        counts = [count for _, count in merged]
+        if counts == [num_steps]:
+            return dp_event.RandomAllocationEvent(events[0], 1, num_steps)
+        return dp_event.ScheduledAllocationEvent(events, counts, num_steps)
+
+    @classmethod
+    def mechanism(cls) -> str:
+        """Returns the name in Opacus' registry, and in checkpoints."""
+        return "balls_and_bins"
+
+
+class ShuffledAccountant(_EpochAccountant):
+    """Opacus' accountant of shuffled or fixed batches, where a record is replaced.
+
+    In each epoch every record is in one batch of a plain loader, and anybody may know
+    in which: of `DataLoader(dataset, batch_size=…, shuffle=True)` and
+    `make_private(…, poisson_sampling=False)`. An epoch that ends early counts whole.
+
+    Guarantees:
+        `get_epsilon` is never below the truth, where one record is replaced by another.
+        Where one is added or removed, others move to other batches, and no bound is
+        known.
+    """
+
+    kind = opacus_draws.Kind.SHUFFLED
+    neighboring_relation = NeighborRel.REPLACE_ONE
+
+    def _rate(self, data_loader: Any) -> float:
+        return 0.0  # The accountant claims none, and any will do.
+
+    @staticmethod
+    def _epoch(num_steps: int, runs: list[tuple[float, int]]) -> stock.DpEvent:
+        del num_steps
+        # Of Gaussian noise, less of it dominates more.
+        return stock.GaussianDpEvent(min(noise for noise, _ in runs))
+
+    @classmethod
+    def mechanism(cls) -> str:
+        """Returns the name in Opacus' registry, and in checkpoints."""
+        return "shuffled"
+
+
+ADAPTIVE = (
+    "clipping='adaptive' divides the number of records below the clip by the number "
+    "drawn, which no accountant here covers. Write clipping='flat'; the page "
+    "migration has an event of adaptive clipping that divides by a fixed number."
+)
+_POISSON, _BINS, _SHUFFLED = opacus_draws.Kind
+_WRAP = (
+    "add data_loader = certified.balls_and_bins(data_loader, engine.accountant) before "
+    "make_private(…, poisson_sampling=False)."
+)
+_TO_SHUFFLED = (
+    "write PrivacyEngine(accountant='shuffled'), whose ε holds where a record is "
+    "replaced, or "
+)
+_TO_BINS = "write PrivacyEngine(accountant='balls_and_bins')."
+_TO_POISSON = "write PrivacyEngine(accountant='certified')."
+# Of an accountant's kind and the loader's.
+_REMEDIES = {
+    (_POISSON, _SHUFFLED): f"{_TO_SHUFFLED}remove poisson_sampling=False.",
+    (_POISSON, _BINS): _TO_BINS,
+    (_BINS, _SHUFFLED): f"{_TO_SHUFFLED}{_WRAP}",
+    (_BINS, _POISSON): f"{_TO_POISSON[:-1]}, or {_WRAP}",
+    (_SHUFFLED, _POISSON): _TO_POISSON,
+    (_SHUFFLED, _BINS): _TO_BINS,
+}
+
+
+def _steps_of_epoch(rate: float) -> int:
+    """Returns t of a rate 1 / t."""
+    number = fields.sampling_probability(rate)
+    if not number:
+        raise ValueError("sample_rate must be positive. Found 0.")
+    steps = round(1 / number)
+    if abs(number * steps - 1) > _WHOLE:
+        raise ValueError(
+            f"sample_rate must be one over the number of steps of an epoch, as "
+            f"1 / len(data_loader) is. Found {rate!r}: use 1/{math.ceil(1 / number)}; "
+            f"where batches are accumulated, so many that they divide that length."
+        )
+    return steps
+
+
+def _is_one_too_few(rate: float, steps: int) -> bool:
+    """Whether a step more makes epochs whole: int(epochs / rate) may round so."""
+    if not rate:
+        return False
+    of_epoch = round(1 / rate)
+    return abs(rate * of_epoch - 1) <= _WHOLE and (steps + 1) % of_epoch == 0

@@ -1,0 +1,386 @@
+"""What loaders draw, as Opacus' accountants here see it: batches, and steps on them.
+
+A loader that is watched tells of every batch that it draws. Each step must be one on
+the batches that were drawn last, and on all of their records: else what ran is not what
+the loader's way of drawing batches promises.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Sequence
+import dataclasses
+import enum
+import hashlib
+from typing import Any
+
+from opacus.utils import batch_memory_manager
+from opacus.utils import uniform_sampler
+import torch
+from torch.utils import data
+
+# Certified: two draws that agree are one that was repeated, but for such a chance.
+_COINCIDENCE = 1e-15
+
+
+class Kind(enum.Enum):
+    """A way of drawing batches that an accountant of this package is for."""
+
+    POISSON = "Poisson samples"
+    BALLS_AND_BINS = "balls-and-bins batches"
+    SHUFFLED = "shuffled or fixed batches"
+
+
+@dataclasses.dataclass(eq=False)
+class Draw:
+    """One iterator's batches.
+
+    Attributes:
+        number: How many draws of all loaders came before it.
+        sizes: Of batches that were drawn and that no step has used.
+    """
+
+    number: int
+    sizes: list[int] = dataclasses.field(default_factory=list)
+
+
+class Watch:
+    """What an accountant knows of the batches that its loaders drew."""
+
+    def __init__(self) -> None:
+        self.draws = 0
+        self._latest: tuple[Draw, _Loader] | None = None
+        self._seen: set[bytes] = set()
+
+    @property
+    def latest(self) -> Draw | None:
+        """The draw whose batch came last; None before the first one."""
+        return self._latest[0] if self._latest else None
+
+    def drawn(
+        self, batches: Iterable[Sequence[int]], loader: "_Loader"
+    ) -> Iterator[Sequence[int]]:
+        """Yields the batches of a new draw, and counts each before that.
+
+        Raises:
+            RuntimeError: If the draw repeats an earlier one.
+        """
+        draw = Draw(self.draws)
+        self.draws += 1
+        for number, batch in enumerate(batches):
+            if not number and loader.coincidence < _COINCIDENCE:
+                self._refuse_repetition(batch)
+            draw.sizes.append(len(batch))
+            self._latest = draw, loader
+            yield batch
+
+    def _refuse_repetition(self, batch: Sequence[int]) -> None:
+        mark = hashlib.sha256(repr(list(map(int, batch))).encode()).digest()
+        if mark in self._seen:
+            raise RuntimeError(
+                "The batches of this epoch are those of an earlier one: the generator "
+                "was seeded again, and its noise may repeat, too. Remove "
+                "torch.manual_seed(…) from the loop; seed once, before training."
+            )
+        self._seen.add(mark)
+
+    def take(
+        self, batches: int, size: int | None, rate: float, *, is_split: bool
+    ) -> None:
+        """Counts a step on the batches that were drawn last.
+
+        Args:
+            batches: How many of them are summed.
+            size: Records whose gradients are summed; None where nobody knows.
+            rate: Sampling rate of a batch, as the optimizer's hook was told.
+            is_split: Whether the size is only that of a batch's last part.
+
+        Raises:
+            RuntimeError: If this is no step on all that was drawn; then nothing
+                changes.
+        """
+        if self._latest is None:
+            raise RuntimeError(
+                "A step ran before its loader drew a batch. Iterate over the loader "
+                "that make_private returns, module, optimizer, data_loader = "
+                "engine.make_private(…); in a loop without make_private, add "
+                "engine.accountant.watch(data_loader)."
+            )
+        draw, loader = self._latest
+        if rate < loader.rate:
+            raise RuntimeError(
+                f"sample_rate must be the loader's. Found {rate} for the optimizer, "
+                f"and {loader.rate} for the loader: add "
+                f"optimizer.attach_step_hook("
+                f"engine.accountant.get_optimizer_hook_fn(1 / len(data_loader)))."
+            )
+        waiting = len(draw.sizes)
+        if waiting < batches:
+            raise RuntimeError(
+                f"A step ran on {batches} batches. Found {waiting} that the loader had "
+                f"drawn since the last step: batches of another loader, or the same "
+                f"ones again. Write for batch in data_loader: in each epoch, with the "
+                f"loader that make_private returns, one step a batch."
+            )
+        if waiting > batches and size is None and not loader.is_ahead:
+            raise RuntimeError(
+                f"A step ran on {batches} of the {waiting} batches that were drawn "
+                f"since the last one. Call optimizer.step() after each batch."
+            )
+        expected = sum(draw.sizes[:batches])
+        if loader.is_ordered and size is not None:
+            self._compare(size, expected, is_split)
+        del draw.sizes[:batches]
+
+    def _compare(self, size: int, expected: int, is_split: bool) -> None:
+        if size > expected or (size < expected and not is_split):
+            raise RuntimeError(
+                f"A step summed {size} clipped gradients. Found {expected} records in "
+                f"the batch that the loader drew: records that were left out or "
+                f"repeated, a batch that was left out (also of an empty one, noise "
+                f"is to be released), another loader's batch, or several gradients "
+                f"of one record. Write for batch in data_loader: with the loader that "
+                f"make_private returns, and train on all of each batch."
+            )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Loader:
+    """What a watch knows of a loader beside its batches.
+
+    Attributes:
+        rate: The chance that a record is in a batch; 0 where none is claimed.
+        coincidence: The chance that a draw begins as another one; 1 where it may.
+        is_ahead: Whether workers draw batches before their turn.
+        is_ordered: Whether batches come in the order in which they were drawn.
+    """
+
+    rate: float
+    coincidence: float
+    is_ahead: bool = False
+    is_ordered: bool = True
+
+
+def told(sampler: Any, batches: Iterable[Any]) -> Iterator[Any]:
+    """Returns the batches of a sampler, which all of its watches count."""
+    for watch, loader in sampler._watches:
+        batches = watch.drawn(batches, loader)
+    return iter(batches)
+
+
+class _WatchedPoisson(uniform_sampler.UniformWithReplacementSampler):  # type: ignore[misc]
+    def __iter__(self) -> Iterator[Any]:
+        return told(self, super().__iter__())
+
+
+class _WatchedBatches(data.BatchSampler):  # type: ignore[misc]
+    def __iter__(self) -> Iterator[Any]:
+        return told(self, super().__iter__())
+
+
+_WATCHED: dict[type, type] = {
+    uniform_sampler.UniformWithReplacementSampler: _WatchedPoisson,
+    data.BatchSampler: _WatchedBatches,
+}
+
+
+def watch(loader: Any, by: Watch, *, rate: float, num_records: int) -> None:
+    """Makes a loader's sampler tell a watch of its batches from now on.
+
+    Args:
+        loader: Whose `kind` is known.
+        by: Told of them.
+        rate: The chance that a record is in a batch; 0 where none is claimed.
+        num_records: Of which each is in a batch with this chance.
+    """
+    watch_sampler(
+        _batch_sampler(loader),
+        by,
+        rate=rate,
+        num_records=num_records,
+        is_ahead=loader.num_workers > 0,
+        is_ordered=getattr(loader, "in_order", True),
+    )
+
+
+def watch_sampler(
+    sampler: Any,
+    by: Watch,
+    *,
+    rate: float,
+    num_records: int,
+    is_ahead: bool = True,
+    is_ordered: bool = True,
+) -> None:
+    """Makes a sampler tell a watch of its batches, as `watch` does.
+
+    Args:
+        sampler: Of a kind that is known.
+        by: Told of them.
+        rate: As in `watch`.
+        num_records: As in `watch`.
+        is_ahead: Whether batches may be drawn before their turn.
+        is_ordered: Whether they come in the order in which they are drawn.
+    """
+    coincidence = (rate**2 + (1 - rate) ** 2) ** num_records
+    known = _Loader(rate, coincidence, is_ahead, is_ordered)
+    # Its class, as a DataLoader takes no other sampler once it is made, and its length
+    # and attributes are to stay.
+    if type(sampler) in _WATCHED:
+        sampler.__class__ = _WATCHED[type(sampler)]
+    others = getattr(sampler, "_watches", [])
+    sampler._watches = [(w, of) for w, of in others if w is not by] + [(by, known)]
+
+
+def is_watched(loader: Any, by: Watch) -> bool:
+    """Whether the watch is told of the loader's batches."""
+    watches = getattr(_batch_sampler(loader), "_watches", [])
+    return any(each is by for each, _ in watches)
+
+
+def kind(loader: Any) -> Kind:
+    """Returns how a loader draws batches.
+
+    Raises:
+        TypeError: If it is no DataLoader.
+        RuntimeError: If it is none of those that an accountant here is for, by name.
+    """
+    if not isinstance(loader, data.DataLoader):
+        raise TypeError(
+            f"data_loader must be a torch.utils.data.DataLoader. Found {loader!r:.60}."
+        )
+    if isinstance(loader.dataset, data.IterableDataset):
+        raise RuntimeError(
+            f"No theorem covers the batches of an iterable dataset. Found "
+            f"{type(loader.dataset).__name__}: a dataset with a length and "
+            f"dataset[i] can be sampled."
+        )
+    sampler = _batch_sampler(loader)
+    if sampler is None:
+        raise RuntimeError(
+            "No theorem is known for a loader without batches. Found batch_size=None: "
+            "pass DataLoader(dataset, batch_size=…)."
+        )
+    found = getattr(sampler, "kind", None)
+    if isinstance(found, Kind):
+        return found
+    if isinstance(sampler, _DISTRIBUTED):
+        raise RuntimeError(_SEVERAL_GPUS)
+    plain = {_WatchedPoisson: uniform_sampler.UniformWithReplacementSampler}
+    if plain.get(type(sampler), type(sampler)) in plain.values():
+        return Kind.POISSON
+    if type(sampler) not in (data.BatchSampler, _WatchedBatches):
+        raise RuntimeError(
+            f"No theorem is known for batches of {type(sampler).__name__}: pass "
+            f"DataLoader(dataset, batch_size=…) without a sampler of its own."
+        )
+    refuse = _REFUSED.get(type(sampler.sampler))
+    if refuse is None:
+        raise RuntimeError(
+            f"No theorem is known for batches of {type(sampler.sampler).__name__}: "
+            f"pass DataLoader(dataset, batch_size=…, shuffle=True)."
+        )
+    refuse(sampler.sampler)
+    return Kind.SHUFFLED
+
+
+def refuse_loss(loader: Any) -> None:
+    """Refuses a loader whose sampler another one of the whole dataset would replace.
+
+    Raises:
+        RuntimeError: If its records or their weights would be lost in silence.
+    """
+    sampler = _batch_sampler(loader)
+    inner = getattr(sampler, "sampler", None)
+    if isinstance(inner, data.SubsetRandomSampler):
+        raise RuntimeError(
+            "SubsetRandomSampler would be dropped, and batches drawn from the whole "
+            "dataset. Write DataLoader(torch.utils.data.Subset(dataset, indices), "
+            "batch_size=…)."
+        )
+
+
+def refuse_several_gpus(module: Any) -> None:
+    """Refuses a module whose gradients several processes add up.
+
+    Raises:
+        RuntimeError: If it is one.
+    """
+    if _OF_SEVERAL_GPUS & {each.__name__ for each in type(module).__mro__}:
+        raise RuntimeError(_SEVERAL_GPUS)
+
+
+_DISTRIBUTED = (
+    uniform_sampler.DistributedUniformWithReplacementSampler,
+    data.DistributedSampler,
+)
+_OF_SEVERAL_GPUS = {
+    "DifferentiallyPrivateDistributedDataParallel",
+    "DistributedDataParallel",
+    "FSDPModule",
+}
+_SEVERAL_GPUS = (
+    "No accountant here is for several GPUs: processes that were seeded alike draw the "
+    "same batches, and a process whose batch is empty takes no step. Train on one GPU, "
+    "with opacus.utils.batch_memory_manager.BatchMemoryManager where memory is short."
+)
+
+
+def _batch_sampler(loader: Any) -> Any:
+    """Returns the sampler of the batches of a step, not of their parts."""
+    sampler = loader.batch_sampler
+    while isinstance(sampler, batch_memory_manager.BatchSplittingSampler):
+        sampler = sampler.sampler
+    return sampler
+
+
+def _accepted(sampler: Any) -> None:
+    """Takes a sampler of each record once."""
+
+
+def _random(sampler: Any) -> None:
+    if sampler.replacement or sampler.num_samples > len(sampler.data_source):
+        raise RuntimeError(
+            "RandomSampler draws a record several times in an epoch: remove "
+            "replacement=True and num_samples=…, or compose "
+            "SampledWithReplacementDpEvent, under REPLACE_ONE, yourself."
+        )
+
+
+def _subset(sampler: Any) -> None:
+    if len(set(sampler.indices)) < len(sampler.indices):
+        raise RuntimeError(
+            "indices of SubsetRandomSampler must differ. Found some twice: a record "
+            "would be in several batches of an epoch."
+        )
+
+
+def _weighted(sampler: Any) -> None:
+    raise RuntimeError(
+        "WeightedRandomSampler has no ε of its own here, and Opacus' Poisson samples "
+        "would drop its weights. Pass DataLoader(dataset, batch_size=…), or draw "
+        "record i with a fixed chance q_i and compose PoissonSampledDpEvent of the "
+        "largest one, as the page migration shows."
+    )
+
+
+_REFUSED: dict[type, Callable[[Any], None]] = {
+    data.SequentialSampler: _accepted,
+    data.RandomSampler: _random,
+    data.SubsetRandomSampler: _subset,
+    data.WeightedRandomSampler: _weighted,
+}
+
+
+def size_of_step(optimizer: Any) -> int | None:
+    """Returns how many clipped gradients a step sums; None where that is not kept."""
+    for parameter in optimizer.params:
+        found = getattr(parameter, "grad_sample", None)
+        if isinstance(found, torch.Tensor):
+            return len(found)
+        if isinstance(found, list) and found:
+            return sum(map(len, found))
+        norms = getattr(parameter, "_norm_sample", None)
+        if isinstance(norms, torch.Tensor):
+            return len(norms)  # Ghost clipping keeps no more, of the last batch.
+    return None
