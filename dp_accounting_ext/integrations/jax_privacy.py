@@ -22,6 +22,7 @@ import dataclasses
 import math
 from typing import Any
 from typing import cast
+import warnings
 
 from dp_accounting import dp_event as stock
 from dp_accounting import privacy_accountant
@@ -36,6 +37,8 @@ NeighborRel = privacy_accountant.NeighboringRelation
 
 # Certified: more than the roundings of a norm and a quotient, relatively.
 _ROUNDING = 1e-12
+# Tuning: ε of a plan whose matrix is of single precision may be as much less.
+_PROMISE = 1e-6
 
 
 @dataclasses.dataclass(frozen=True)
@@ -268,12 +271,44 @@ class StrategyAccountant:
         self.strategy, self.noise_multiplier = strategy, noise_multiplier
         self.options = options
         self._draws: list[int] = []
+        self._began: list[Any] = []
 
     def batch_iterator(self, num_examples: Any, rng: Any = None) -> Iterator[Any]:
-        """Yields the strategy's batches, and counts each as it is handed out."""
+        """Returns the strategy's batches, and counts each as it is handed out.
+
+        Args:
+            num_examples: As the strategy's own; of a `UserSelectionStrategy`, the user
+                of each example.
+            rng: As the strategy's own. Its state is to be another for each iterator.
+
+        Raises:
+            RuntimeError: If there are more or fewer examples than were accounted for,
+                or the generator's state is that of an earlier iterator, which had the
+                same batches.
+        """
+        is_of_users = self.strategy is not _of_records(self.strategy)
+        found = np.unique(num_examples).size if is_of_users else num_examples
+        known = self.options.get("num_examples")
+        if known is not None and found != known:
+            raise RuntimeError(
+                f"batch_iterator must draw from as many examples (or users) as are "
+                f"accounted for. Found {found} for {known}: write "
+                f"StrategyAccountant(…, num_examples={found})."
+            )
+        generator = np.random.default_rng(rng)
+        state = generator.bit_generator.state
+        if any(_is_same(state, other) for other in self._began):
+            raise RuntimeError(
+                "rng must be another one for each iterator: this one draws the batches "
+                "of an earlier one again. Pass one np.random.Generator to all."
+            )
+        self._began.append(state)
+        return self._counted(self.strategy.batch_iterator(num_examples, generator))
+
+    def _counted(self, batches: Iterator[Any]) -> Iterator[Any]:
         number = len(self._draws)
         self._draws.append(0)
-        for batch in self.strategy.batch_iterator(num_examples, rng):
+        for batch in batches:
             self._draws[number] += 1
             yield batch
 
@@ -307,11 +342,61 @@ class StrategyAccountant:
         return dp_event.ScheduledAllocationEvent([step], [steps], strategy.iterations)
 
     def pld_accountant(self) -> pld_accountant.PLDAccountant:
-        """Returns an accountant that has composed what ran: for risks, and curves."""
-        relation = self.options.get(
+        """Returns an accountant that has composed what ran: for risks, and curves.
+
+        Warns where no batch was handed out: another iterator's are not counted.
+        """
+        if not any(self._draws):
+            warnings.warn(
+                "No batch was handed out: ε is 0. Train on "
+                "tracked.batch_iterator(num_examples, rng), not on the strategy's own.",
+                stacklevel=2,
+            )
+        return pld_accountant.PLDAccountant(self._relation).compose(self.event())
+
+    @property
+    def _relation(self) -> NeighborRel:
+        relation: NeighborRel = self.options.get(
             "neighboring_relation", NeighborRel.ADD_OR_REMOVE_ONE
         )
-        return pld_accountant.PLDAccountant(relation).compose(self.event())
+        return relation
+
+    def check(self, plan: Any, delta: float) -> None:
+        """Looks whether an execution plan promises what this accountant counts.
+
+        Args:
+            plan: A `DPExecutionPlan` of `jax_privacy.experimental.execution_plan`.
+            delta: δ at which both are compared.
+
+        Raises:
+            TypeError: If it is no plan.
+            RuntimeError: If its strategy is another one, or ε of its event is certainly
+                less than that of all steps of the strategy.
+        """
+        for name in ("batch_selection_strategy", "dp_event"):
+            if not hasattr(plan, name):
+                raise TypeError(f"plan must have a {name}. Found {plan!r:.60}.")
+        planned = plan.batch_selection_strategy
+        if type(planned) is not type(self.strategy) or planned != self.strategy:
+            raise RuntimeError(
+                f"The plan's strategy must be the one that runs. Found {planned!r} in "
+                f"the plan, and {self.strategy!r}: write "
+                f"StrategyAccountant(plan.batch_selection_strategy, …)."
+            )
+        event = from_strategy(self.strategy, self.noise_multiplier, **self.options)
+        promised, least = (
+            pld_accountant.PLDAccountant(self._relation)
+            .compose(each)
+            .get_epsilon_bounds(delta)[side]
+            for each, side in ((plan.dp_event, 1), (event, 0))
+        )
+        if promised < least * (1 - _PROMISE):
+            raise RuntimeError(
+                f"The plan's event must not promise less than its steps keep. Found "
+                f"ε = {promised:g} for plan.dp_event, and at least {least:g} for "
+                f"{type(planned).__name__} with noise_multiplier "
+                f"{self.noise_multiplier:g}: take the noise and matrix of the plan."
+            )
 
     def get_epsilon_bounds(self, delta: float) -> tuple[float, float]:
         """Returns certified bounds on ε at δ: lower ≤ the true ε ≤ upper, in nats."""
@@ -331,6 +416,15 @@ class StrategyAccountant:
             fields.non_negative_integer("draws", steps)
             for steps in fields.sequence("draws", state.get("draws"))
         ]
+
+
+def _is_same(state: Any, other: Any) -> bool:
+    """Whether two states of bit generators are equal; some hold arrays."""
+    if isinstance(state, Mapping) and isinstance(other, Mapping):
+        return state.keys() == other.keys() and all(
+            _is_same(state[name], other[name]) for name in state
+        )
+    return bool(np.array_equal(state, other))
 
 
 def accountant_config() -> Any:

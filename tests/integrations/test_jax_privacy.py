@@ -177,7 +177,8 @@ def test_noise_that_means_nothing(noise):
 def test_steps_are_counted_as_they_are_handed_out():
     strategy = Bins(60, 20)
     tracked = certified.StrategyAccountant(strategy, NOISE)
-    assert tracked.get_epsilon_bounds(DELTA) == (0, 0)
+    with pytest.warns(UserWarning, match="Train on tracked.batch_iterator"):
+        assert tracked.get_epsilon_bounds(DELTA) == (0, 0)
     batches = list(tracked.batch_iterator(100, 0))
     expected = list(strategy.batch_iterator(100, 0))
     assert all(map(np.array_equal, batches, expected)) and len(batches) == 60
@@ -213,6 +214,69 @@ def test_correlated_noise_is_not_resumed():
         tracked.event()
 
 
+def test_iterators_that_draw_the_same_batches():
+    tracked = certified.StrategyAccountant(Poisson(0.1, 60), NOISE)
+    list(tracked.batch_iterator(100, 0))
+    for again in (0, np.random.default_rng(0)):
+        with pytest.raises(RuntimeError, match="rng must be another"):
+            tracked.batch_iterator(100, again)
+    rng = np.random.default_rng(1)
+    for old in (rng, rng, np.random.Generator(np.random.MT19937(0)), None, None):
+        list(tracked.batch_iterator(100, old))
+    with pytest.raises(RuntimeError, match="rng must be another"):
+        tracked.batch_iterator(100, np.random.Generator(np.random.MT19937(0)))
+    assert tracked.event().events[-1].count == 60 and len(tracked.event().events) == 6
+
+
+def test_another_number_of_examples_than_was_accounted_for():
+    options = {"num_examples": 200, "neighboring_relation": Relation.REPLACE_ONE}
+    tracked = certified.StrategyAccountant(Fixed(20, 10), NOISE, **options)
+    with pytest.raises(RuntimeError, match=r"num_examples=100"):
+        tracked.batch_iterator(100)
+    users = batch_selection.UserSelectionStrategy(Fixed(20, 10), 2)
+    tracked = certified.StrategyAccountant(users, NOISE, **options)
+    with pytest.raises(RuntimeError, match=r"num_examples=100"):
+        tracked.batch_iterator(np.arange(200) // 2)
+    assert len(list(tracked.batch_iterator(np.arange(400) // 2))) == 10
+
+
+def of_plan(**changes):
+    options = {
+        "iterations": 40,
+        "strategy": np.array([1.0, 0.5]),
+        "epsilon": 1.0,
+        "delta": DELTA,
+        "sampling_prob": 0.2,
+        "accountant": ext.PLDAccountant(Relation.REPLACE_SPECIAL),
+    }
+    return execution_plan.BandMFExecutionPlanConfig(**{**options, **changes}).plan
+
+
+def test_a_plan_that_is_not_what_runs():
+    plan = of_plan()
+    noise = plan.dp_event.event.event.noise_multiplier * math.sqrt(1.25)
+    options = {
+        "matrix": [1.0, 0.5],
+        "neighboring_relation": Relation.REPLACE_SPECIAL,
+    }
+    tracked = certified.StrategyAccountant(
+        plan.batch_selection_strategy, noise, **options
+    )
+    tracked.check(plan, DELTA)
+    for other in (of_plan(sampling_prob=0.1), of_plan(iterations=20)):
+        with pytest.raises(RuntimeError, match=r"plan.batch_selection_strategy"):
+            tracked.check(other, DELTA)
+    bins = dataclasses.replace(plan, batch_selection_strategy=Bins(40, 2))
+    with pytest.raises(RuntimeError, match="must be the one that runs"):
+        tracked.check(bins, DELTA)
+    for less in (noise / 1.01, noise / 2):
+        quieter = certified.StrategyAccountant(tracked.strategy, less, **options)
+        with pytest.raises(RuntimeError, match="must not promise less"):
+            quieter.check(plan, DELTA)
+    with pytest.raises(TypeError, match="batch_selection_strategy"):
+        tracked.check(tracked.strategy, DELTA)
+
+
 @dataclasses.dataclass(frozen=True)
 class RandomAllocationSampling:
     """That of newer versions, by its fields."""
@@ -246,14 +310,7 @@ def test_random_allocation_of_newer_versions(monkeypatch):
 
 def test_the_library_calibrates_with_our_accountant():
     """Its execution plan asks for noise, and its training accountant for ε."""
-    plan = execution_plan.BandMFExecutionPlanConfig(
-        iterations=40,
-        strategy=np.array([1.0, 0.5]),
-        epsilon=1.0,
-        delta=DELTA,
-        sampling_prob=0.2,
-        accountant=ext.PLDAccountant(Relation.REPLACE_SPECIAL),
-    ).plan
+    plan = of_plan()
     assert 0.99 < epsilon(plan.dp_event, Relation.REPLACE_SPECIAL) <= 1.0
     ours = certified.from_strategy(
         plan.batch_selection_strategy,
