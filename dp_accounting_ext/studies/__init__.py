@@ -1,5 +1,6 @@
 """Studies of training runs: ways of drawing batches, compared and calibrated."""
 
+from dp_accounting_ext.studies import audit as audit
 from dp_accounting_ext.studies import calibration as calibration
 from dp_accounting_ext.studies import comparison as comparison
 from dp_accounting_ext.studies import curves as curves
