@@ -17,6 +17,7 @@ The public names, with help of their own:
     certify_by_sampling       a bracket that holds with probability 1 − α
     pld                       privacy loss distributions of events: from_event
     risk                      what an attacker can do: advantage, true positives, …
+    verify                    a second opinion on ε, by ball arithmetic
     budget                    noise for a target, runs that remain, privacy filters
     integrations              Opacus, jax_privacy, prv_accountant
     wpm                       one draw of a private distribution
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from dp_accounting_ext import integrations as integrations
     from dp_accounting_ext import mechanisms as mechanisms
     from dp_accounting_ext import studies as studies
+    from dp_accounting_ext import verify as verify
     from dp_accounting_ext import wpm as wpm
     from dp_accounting_ext.accountants import budget as budget
     from dp_accounting_ext.accountants import pld as pld
@@ -73,6 +75,7 @@ _MODULES = {
     "risk": "accountants.risk",
     "sampling_certificate": "accountants.sampling_certificate",
     "studies": "studies",
+    "verify": "verify",
     "wpm": "wpm",
 }
 _HOMES = {

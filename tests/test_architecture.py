@@ -19,7 +19,7 @@ LAYERS = [
     {"amplification"},
     {"mechanisms"},
     {"bounds", "reading"},
-    {"accountants"},
+    {"accountants", "verify"},
     {"integrations", "studies"},
     {"command_line", "__init__"},
     {"__main__"},
@@ -73,6 +73,19 @@ def test_the_page_of_the_architecture_has_these_layers():
 def test_the_kernel_knows_no_mechanism():
     for path in (PACKAGE / "kernel").glob("*.py"):
         assert set(imports(path)) <= {"kernel"}
+
+
+def test_a_second_opinion_shares_nothing_but_the_events():
+    """Neither names that it imports, nor what these would bring along."""
+    allowed = (
+        r"dp_accounting_ext(\.verify(\.\w+)*| import dp_event|\.wpm import dp_event)"
+    )
+    for path in (PACKAGE / "verify").glob("*.py"):
+        assert set(imports(path)) <= {"verify", "dp_event", "wpm"}, path
+        for line in re.findall(
+            r"^\s*(?:from|import) dp_accounting_ext.*", path.read_text(), re.M
+        ):
+            assert re.match(rf"\s*from {allowed}", line), line
 
 
 def test_only_the_adapter_reads_private_fields_of_dp_accounting():

@@ -1,7 +1,7 @@
 """Writes golden.json: what ε, test powers and Rényi divergences of events are.
 
 Nothing of it is computed by the package: closed forms in ball arithmetic where there
-are some, enumeration and the referee's channels (tests/referee) for the rest. Every row
+are some, enumeration and the channels of `verify` for the rest. Every row
 has a bracket that holds the truth, mostly of 15 equal digits, and the width that the
 package's own bracket may have: 1e-4, where it has been that narrow; else half as much
 again as it was when the row was written. Among the rows are answers that were wrong
@@ -20,18 +20,17 @@ import multiprocessing
 import pathlib
 from typing import Any
 
-import balls
-from balls import ball
 from dp_accounting import dp_event as stock
 from dp_accounting import privacy_accountant
 from flint import arb
 import golden_events
 import newer_events
-import newer_readings
-import readings
+import own_readings
 import registered
 
 import dp_accounting_ext as ext
+from dp_accounting_ext.verify import channels
+from dp_accounting_ext.verify import readings
 
 NeighborRel = privacy_accountant.NeighboringRelation
 ADD, REPLACE, SPECIAL = (
@@ -49,7 +48,8 @@ Matrix = ext.MatrixAllocationEvent
 RARE = golden_events.RARE
 PROCESSES = 4
 PATH = pathlib.Path(__file__).with_name("golden.json")
-assert newer_readings
+ball = channels.ball
+assert own_readings  # It adds readers to those of the events.
 
 Row = dict[str, Any]
 Bounds = Callable[[float], tuple[arb, arb]]
@@ -76,7 +76,7 @@ def laplace_delta(scale: float) -> Bounds:
 
     def delta(epsilon: float) -> tuple[arb, arb]:
         gap = 1 - ((ball(epsilon) - 1 / ball(scale)) / 2).exp()
-        return gap.lower(), gap.max(balls.ZERO).upper()
+        return gap.lower(), gap.max(channels.ZERO).upper()
 
     return delta
 
@@ -89,7 +89,7 @@ def sampled_gaussian_delta(sigma: float, rate: float) -> Bounds:
         level = kappa if remove else 1 / kappa
         inner = (level - 1 + q) / q
         if not inner > 0:
-            return balls.ZERO if not remove else 1 - kappa
+            return channels.ZERO if not remove else 1 - kappa
         at = inner.log() * s + 1 / (2 * s)
         if remove:
             with_record = (1 - q) * normal(-at) + q * normal(1 / s - at)
@@ -110,7 +110,7 @@ def channel_delta(event: Any, relation: NeighborRel, rare: float) -> Bounds:
     sizes = {"cells": 600, "most": 240, "rare": rare}
     low, high = (
         readings.readings(event, relation, side, **sizes)
-        for side in (balls.Side.LOW, balls.Side.HIGH)
+        for side in (channels.Side.LOW, channels.Side.HIGH)
     )
 
     def delta(epsilon: float) -> tuple[arb, arb]:
@@ -422,13 +422,13 @@ def renyi() -> Iterator[Row]:
                 * ((i * i - i) * half).exp()
                 for i in range(order + 1)
             ),
-            balls.ZERO,
+            channels.ZERO,
         )
         value = total.log() / (order - 1)
         yield row(Sampled(rate, Gaussian(sigma)), float(order), value)
     for rate, order in itertools.product((0.01, 0.3), (2, 3, 8)):
         # Of two noises on one sample, by the binomial theorem.
-        q, b, total = ball(rate), ball(2.0), balls.ZERO
+        q, b, total = ball(rate), ball(2.0), channels.ZERO
         for i in range(order + 1):
             laplace = i * ((i - 1) / b).exp() + (i - 1) * (-i / b).exp()
             moment = (ball(i) * (i - 1) / 2).exp() * laplace / (2 * i - 1)

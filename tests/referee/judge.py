@@ -10,11 +10,11 @@ from typing import Any
 
 from dp_accounting import privacy_accountant
 from flint import arb
-import newer_readings
-import readings
+import own_readings
 
 import dp_accounting_ext as ext
 from dp_accounting_ext import pld
+from dp_accounting_ext.verify import readings
 
 NeighborRel = privacy_accountant.NeighboringRelation
 Side = readings.Side
@@ -24,7 +24,7 @@ LARGEST = 1e4  # No larger ε is judged.
 _EITHER = (True, False)  # Ways: whether the record is removed.
 # All but the first are among the stock accountant's own.
 _ORDERS = [1.25, 2.0, 3.1, 5.0, 10.7, 32.0, 64.0]
-assert newer_readings  # It adds readers to those of the events.
+assert own_readings  # It adds readers to those of the events.
 
 
 @dataclasses.dataclass(frozen=True)

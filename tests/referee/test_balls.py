@@ -4,15 +4,20 @@ import fractions
 import itertools
 import math
 
-import balls
-from balls import Side
 from hypothesis import given
 from hypothesis import settings
 from hypothesis import strategies as st
-import noises
+import own_readings
 import pytest
 
+from dp_accounting_ext.verify import allocations
+from dp_accounting_ext.verify import channels
+from dp_accounting_ext.verify import noises
+from dp_accounting_ext.verify import runs as compositions
+
+assert own_readings  # It sets the precision.
 Fraction = fractions.Fraction
+Side = channels.Side
 weights = st.lists(st.integers(0, 6), min_size=3, max_size=3).filter(any)
 # Where e^ε is a fraction: at atoms of the laws, and between them.
 kappas = st.builds(Fraction, st.integers(1, 12), st.integers(1, 12))
@@ -62,15 +67,15 @@ def test_channels_hold_exact_fractions(one, other, count, rate, kappa, data):
         "steps": steps(outputs, selected, count),
     }
     for side, most in ((Side.EXACT, 100), (Side.LOW, 4), (Side.HIGH, 4)):
-        start = balls.bounding(balls.exact(q, p), side)
+        start = channels.bounding(channels.exact(q, p), side)
         found = {
-            "runs": balls.power(start, count, most),
-            "sample": balls.sampled(rate, start),
-            "steps": balls.allocated([(start, count)], selected, most),
+            "runs": compositions.power(start, count, most),
+            "sample": channels.sampled(rate, start),
+            "steps": allocations.allocated([(start, count)], selected, most),
         }
         for name, remove in itertools.product(found, (True, False)):
-            truth = balls.ball(excess(expected[name], kappa, remove=remove))
-            low, high = found[name].delta(balls.ball(kappa).log(), remove=remove)
+            truth = channels.ball(excess(expected[name], kappa, remove=remove))
+            low, high = found[name].delta(channels.ball(kappa).log(), remove=remove)
             if side is not Side.HIGH:
                 assert not low > truth, (name, side)
             if side is not Side.LOW:
@@ -89,9 +94,9 @@ def test_both_sides_of_noise_are_near(kind):
         base = noises.noise(kind, 0.9, one, none, side, cells=300)
         found = [
             base,
-            balls.power(balls.sampled(0.125, base), 40, 300),
-            balls.allocated([(base, 9)], 1, 300),
-            balls.product(base, balls.sampled(1e-30, base), 300),
+            compositions.power(channels.sampled(0.125, base), 40, 300),
+            allocations.allocated([(base, 9)], 1, 300),
+            channels.product(base, channels.sampled(1e-30, base), 300),
         ]
         index = 0 if side is Side.LOW else 1
         both = itertools.product(found, (True, False))
@@ -102,11 +107,11 @@ def test_both_sides_of_noise_are_near(kind):
 
 
 def test_powers_and_divergences_of_a_law():
-    channel = balls.exact(
+    channel = channels.exact(
         [Fraction(1, 4), Fraction(3, 4)], [Fraction(3, 4), Fraction(1, 4)]
     )
     low, high = channel.true_positives(0.5, remove=True)
     assert low < 3 / 4 + 1 / 12 + 1e-12 and high > 3 / 4 + 1 / 12 - 1e-12
     expected = math.log((9 / 16) / (1 / 4) + (1 / 16) / (3 / 4))
     assert float(channel.renyi(2.0, remove=True)) == pytest.approx(expected)
-    assert channel.renyi(2.0, remove=True) <= balls.ball(Fraction(7, 3)).log()
+    assert channel.renyi(2.0, remove=True) <= channels.ball(Fraction(7, 3)).log()

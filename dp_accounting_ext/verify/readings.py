@@ -16,25 +16,29 @@ import itertools
 import math
 from typing import Any
 
-import balls
 from dp_accounting import dp_event as stock
 from dp_accounting import privacy_accountant
-import noises
-import registered
 
-import dp_accounting_ext as ext
-from dp_accounting_ext import wpm
+from dp_accounting_ext import dp_event
+from dp_accounting_ext.verify import allocations
+from dp_accounting_ext.verify import channels
+from dp_accounting_ext.verify import noises
+from dp_accounting_ext.verify import runs
+from dp_accounting_ext.wpm import dp_event as wpm_event
 
 NeighborRel = privacy_accountant.NeighboringRelation
-Channel = balls.Channel
+Channel = channels.Channel
 Shifts = noises.Shifts
-Side = balls.Side
-ball = balls.ball
+Side = channels.Side
+ball = channels.ball
 ONE = fractions.Fraction(1)
 UNSHIFTED: Shifts = ((0.0, ONE),)
-SAMPLES = (stock.PoissonSampledDpEvent, ext.PLDSubsampleEvent)
+SAMPLES = (stock.PoissonSampledDpEvent, dp_event.PLDSubsampleEvent)
 FIXED = (stock.SampledWithoutReplacementDpEvent, stock.SampledWithReplacementDpEvent)
 NOISES = (stock.GaussianDpEvent, stock.LaplaceDpEvent)
+# Tuning: values of the normal distribution for one channel; and cells, however many.
+_MOST_TAILS, _FEWEST_CELLS = 200_000, 200
+_LARGEST_GROUP = 64
 PLAIN = (*NOISES, stock.NoOpDpEvent, stock.NonPrivateDpEvent)
 
 
@@ -63,7 +67,8 @@ class Referee:
     def channel(self, event: stock.DpEvent) -> Channel | None:
         """Returns the channel of a tree all of whose events have one worst case."""
         cases = self.cases(event)
-        return cases[0] if cases else None
+        several = self.side is Side.HIGH and len(cases) > 1
+        return cases[0] if cases and not several else None
 
     def cases(self, event: stock.DpEvent) -> list[Channel]:
         """Returns a channel for each case; none where no bound is known."""
@@ -74,33 +79,34 @@ class Referee:
         found = self._single(event)
         if self.exactly:
             return found
-        return [balls.bounding(case, self.side) for case in found]
+        return [channels.bounding(case, self.side) for case in found]
 
     def composed(self, parts: Sequence[list[Channel]]) -> list[Channel]:
-        found = [balls.NO_OP]
+        """Returns mechanisms one after another, a few of the choices of their cases."""
+        found = [channels.NO_OP]
         for part in parts:
             pairs = itertools.islice(itertools.product(found, part), 6)
-            found = [balls.product(a, b, self.most) for a, b in pairs]
+            found = [runs.product(a, b, self.most, self.rare) for a, b in pairs]
         return found
 
     def repeated(self, cases: list[Channel], count: int) -> list[Channel]:
         """Returns runs of one case each, and runs that take turns."""
-        found = [balls.power(case, count, self.most, self.rare) for case in cases]
+        found = [runs.power(case, count, self.most, self.rare) for case in cases]
         if count > 1:
             for one, other in itertools.islice(itertools.combinations(cases, 2), 3):
-                halves = [
-                    balls.power(case, number, self.most, self.rare)
+                first, second = (
+                    runs.power(case, number, self.most, self.rare)
                     for case, number in ((one, count // 2), (other, count - count // 2))
-                ]
-                found.append(balls.product(*halves, self.most))
+                )
+                found.append(runs.product(first, second, self.most, self.rare))
         return found
 
     def _single(self, event: Any) -> list[Channel]:
         if isinstance(event, stock.NoOpDpEvent):
-            return [balls.NO_OP]
+            return [channels.NO_OP]
         if isinstance(event, stock.NonPrivateDpEvent):
-            return [balls.EVERYTHING]
-        if isinstance(event, ext.GroupSubsampledEvent):
+            return [channels.EVERYTHING]
+        if isinstance(event, dp_event.GroupSubsampledEvent):
             return _Group(self).cases(event.event)
         if sum(self.split) > (2 if self.relation is NeighborRel.REPLACE_ONE else 1):
             return _Group(self).cases(event)
@@ -114,6 +120,8 @@ class Referee:
                 return self._one_leaves(event)
         if isinstance(event, SAMPLES):
             return self._on_a_sample(event)
+        if type(event) not in READERS:
+            raise channels.NoTheoremError(f"no theorem for {type(event).__name__}")
         return READERS[type(event)](event, self)
 
     def _one_leaves(self, event: Any) -> list[Channel]:
@@ -136,11 +144,13 @@ class Referee:
         # Beyond it a normal output is as rare.
         reach = math.ceil(math.sqrt(-2 * math.log(self.rare)))
         cells = cells * max(reach, 12) // 12
+        # Of many shifts each cell takes long.
+        cells = min(cells, max(_MOST_TAILS // (len(p) + len(q)), _FEWEST_CELLS))
         return noises.noise(kind, scale, p, q, self.side, cells=cells, reach=reach)
 
     def _on_a_sample(self, event: Any) -> list[Channel]:
         rate = float(event.sampling_probability)
-        return [balls.sampled(rate, case) for case in self.cases(event.event)]
+        return [channels.sampled(rate, case) for case in self.cases(event.event)]
 
     def _replaced(self, event: Any) -> list[Channel] | None:
         """Returns what a record at +1 replaced by one at −1 changes; or None."""
@@ -148,12 +158,12 @@ class Referee:
             return [self.noise(event, ((1.0, ONE),), ((-1.0, ONE),))]
         if isinstance(event, SAMPLES) and isinstance(event.event, PLAIN):
             if isinstance(event.event, stock.NoOpDpEvent):
-                return [balls.NO_OP]
+                return [channels.NO_OP]
             rate = fractions.Fraction(float(event.sampling_probability))
             p, q = (((0.0, 1 - rate), (s, rate)) for s in (1.0, -1.0))
             if isinstance(event.event, stock.NonPrivateDpEvent):
                 return [revealed(p, q)]
-            return [self.noise(event.event, p, q)] if rate else [balls.NO_OP]
+            return [self.noise(event.event, p, q)] if rate else [channels.NO_OP]
         return None
 
     def fixed_size(self, event: Any) -> list[Channel]:
@@ -164,7 +174,7 @@ class Referee:
         one run follows another.
         """
         if isinstance(event.event, stock.NoOpDpEvent):
-            return [balls.NO_OP]
+            return [channels.NO_OP]
         size, batch = int(event.source_dataset_size), int(event.sample_size)
         if not isinstance(event.event, NOISES):
             return self._batch_of_any(event.event, batch / size)
@@ -184,7 +194,7 @@ class Referee:
             batch if replaced else min(batch, others + members)
             for members in self.split
         ]
-        found = []
+        found: list[Channel] = []
         for members, own, other in zip(self.split, batches, batches[::-1], strict=True):
             if not members:
                 continue
@@ -203,11 +213,10 @@ class Referee:
         if self.relation is NeighborRel.ADD_OR_REMOVE_ONE:
             inside = dataclasses.replace(self, relation=NeighborRel.REPLACE_ONE)
         found = inside.cases(event)
-        if isinstance(event, registered.DiscreteEvent):
+        if type(event) in REVERSIBLE:
             # Others contribute, and the record does not: the batch with it is the rare.
-            swapped = registered.DiscreteEvent(event.with_record, event.without)
-            found += inside.cases(swapped)
-        return [balls.sampled(rate, case) for case in found]
+            found += [dataclasses.replace(c, rows=c.rows[::-1]) for c in found]
+        return [channels.sampled(rate, case) for case in found]
 
 
 def batch_law(
@@ -238,7 +247,7 @@ def revealed(p: Shifts, q: Shifts) -> Channel:
         ]
         for law in (q, p)
     )
-    return balls.exact(*laws)
+    return channels.exact(*laws)
 
 
 def inclusions(members: int, rate: float) -> list[tuple[int, fractions.Fraction]]:
@@ -274,7 +283,7 @@ class _Group:
         if isinstance(event, SAMPLES):
             rate, inner = float(event.sampling_probability), event.event
         if isinstance(inner, stock.NoOpDpEvent) or rate == 0:
-            return [balls.NO_OP]
+            return [channels.NO_OP]
         assert referee.split is not None
         laws = [inclusions(members, rate) for members in referee.split]
         if isinstance(inner, stock.NonPrivateDpEvent):
@@ -311,7 +320,7 @@ class _Group:
     def _responses(
         self, event: Any, laws: Sequence[list[tuple[int, fractions.Fraction]]]
     ) -> list[Channel]:
-        """Returns answers to: is one who leaves, or: is one who joins, in the batch?"""
+        """Returns answers to whether one who leaves, or joins, is in the batch."""
         if self.referee.side is Side.HIGH and 0 not in self.referee.split:
             return []
         lie = fractions.Fraction(float(event.noise_parameter)) / 2
@@ -322,13 +331,17 @@ class _Group:
                 continue
             yes = chance * (1 - lie) + (1 - chance) * lie
             bits = [[lie, 1 - lie], [yes, 1 - yes]]
-            found.append(balls.exact(*(bits if index == 0 else bits[::-1])))
-        return found or [balls.NO_OP]
+            found.append(channels.exact(*(bits if index == 0 else bits[::-1])))
+        return found or [channels.NO_OP]
 
 
 def splits(event: stock.DpEvent, relation: NeighborRel) -> list[tuple[int, int]]:
     """Returns every way the group of a tree, or its record, can leave and join."""
     size = max((int(group.group_size) for group in groups(event)), default=1)
+    if size > _LARGEST_GROUP:
+        raise channels.NoTheoremError(
+            f"no theorem that is quick for a group of {size} records"
+        )
     if relation is NeighborRel.REPLACE_ONE:
         return [(size, size)]
     if not any(groups(event)):
@@ -336,8 +349,9 @@ def splits(event: stock.DpEvent, relation: NeighborRel) -> list[tuple[int, int]]
     return [(leaving, size - leaving) for leaving in range(size + 1)]
 
 
-def groups(event: Any) -> Iterator[ext.GroupSubsampledEvent]:
-    if isinstance(event, ext.GroupSubsampledEvent):
+def groups(event: Any) -> Iterator[dp_event.GroupSubsampledEvent]:
+    """Yields the groups in a tree of events."""
+    if isinstance(event, dp_event.GroupSubsampledEvent):
         yield event
     elif isinstance(event, stock.ComposedDpEvent):
         for child in event.events:
@@ -347,9 +361,13 @@ def groups(event: Any) -> Iterator[ext.GroupSubsampledEvent]:
 
 
 def readings(
-    event: stock.DpEvent, relation: NeighborRel, side: Side, **sizes: int
+    event: stock.DpEvent, relation: NeighborRel, side: Side, **sizes: Any
 ) -> list[Channel]:
-    """Returns the channels of all cases of an event; none where nothing is known."""
+    """Returns the channels of all cases of an event; none where nothing is known.
+
+    Raises:
+        NoTheoremError: If an event in the tree is not known, or a group is too large.
+    """
     found = []
     for split in splits(event, relation):
         cases: list[Channel] = []
@@ -358,9 +376,9 @@ def readings(
             try:
                 cases = referee.cases(event)
                 break
-            except balls.TooLargeError:
+            except channels.TooLargeError:
                 continue
-        if not cases and side is Side.HIGH:
+        if len(cases) != 1 and side is Side.HIGH:
             return []
         found += cases
     return found
@@ -372,7 +390,7 @@ def _gaussian(event: Any, referee: Referee) -> list[Channel]:
 
 def _discrete_laplace(event: Any, referee: Referee) -> list[Channel]:
     if event.noise_parameter == 0:
-        return [balls.EVERYTHING]
+        return [channels.EVERYTHING]
     return [
         noises.discrete_laplace(float(event.noise_parameter), int(event.sensitivity))
     ]
@@ -411,7 +429,7 @@ def _truncated(event: Any, referee: Referee) -> list[Channel]:
     size, most = int(event.dataset_size), int(event.truncated_batch_size)
     rate = float(event.sampling_probability)
     if not (size and most and rate):
-        return [balls.NO_OP]
+        return [channels.NO_OP]
     others = {NeighborRel.REPLACE_ONE: -1, NeighborRel.REPLACE_SPECIAL: 0}
     found = []
     for value in (0, -1):
@@ -450,7 +468,9 @@ def _random_allocation(event: Any, referee: Referee) -> list[Channel]:
     inner = referee.channel(event.event)
     if inner is None:
         return []
-    return [balls.allocated([(inner, steps)], selected, referee.most)]
+    return [
+        allocations.allocated([(inner, steps)], selected, referee.most, referee.rare)
+    ]
 
 
 def _scheduled_allocation(event: Any, referee: Referee) -> list[Channel]:
@@ -463,8 +483,8 @@ def _scheduled_allocation(event: Any, referee: Referee) -> list[Channel]:
     # Steps that never ran release nothing, with the record or without.
     rest = int(event.num_steps) - sum(number for _, number in steps)
     if rest:
-        steps.append((balls.NO_OP, rest))
-    return [balls.allocated(steps, 1, referee.most)]
+        steps.append((channels.NO_OP, rest))
+    return [allocations.allocated(steps, 1, referee.most, referee.rare)]
 
 
 def _private_sampling(event: Any, referee: Referee) -> list[Channel]:
@@ -479,18 +499,13 @@ def _private_sampling(event: Any, referee: Referee) -> list[Channel]:
         best = (1 - least * mass).min(most * mass - 1) / (most - least)
         truth, lie = most * best, least * best
         nothing = 1 - truth - lie
-        return [balls.exact([truth, nothing, lie], [lie, nothing, truth])]
+        return [channels.exact([truth, nothing, lie], [lie, nothing, truth])]
     low, high = mass / number * least, mass / number * most
     law, left = [low] * number, 1 - number * low
     for place in range(number):
-        law[place] += left.max(balls.ZERO).min(high - low)
+        law[place] += left.max(channels.ZERO).min(high - low)
         left -= high - low
-    return [balls.exact(law, law[::-1])]
-
-
-def _discrete(event: registered.DiscreteEvent, referee: Referee) -> list[Channel]:
-    """Returns the two laws, as floats or as parts of integer weights."""
-    return [balls.exact(*registered.laws(event))]
+    return [channels.exact(law, law[::-1])]
 
 
 READERS: dict[type, Callable[[Any, Referee], list[Channel]]] = {
@@ -500,15 +515,17 @@ READERS: dict[type, Callable[[Any, Referee], list[Channel]]] = {
     stock.RandomizedResponseDpEvent: _randomized_response,
     stock.MixtureOfGaussiansDpEvent: _mixture,
     stock.TruncatedSubsampledGaussianDpEvent: _truncated,
-    ext.RandomAllocationEvent: _random_allocation,
-    ext.ScheduledAllocationEvent: _scheduled_allocation,
-    wpm.PrivateSamplingEvent: _private_sampling,
-    registered.DiscreteEvent: _discrete,
+    dp_event.RandomAllocationEvent: _random_allocation,
+    dp_event.ScheduledAllocationEvent: _scheduled_allocation,
+    wpm_event.PrivateSamplingEvent: _private_sampling,
 }
+
+# What others in a batch may run as the record does, and the record as others do.
+REVERSIBLE: set[type] = set()
 
 # What has a channel of its own where a record is replaced.
 _ONES_OWN = {
     stock.RandomizedResponseDpEvent,
     stock.TruncatedSubsampledGaussianDpEvent,
-    wpm.PrivateSamplingEvent,
+    wpm_event.PrivateSamplingEvent,
 }

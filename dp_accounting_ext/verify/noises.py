@@ -4,15 +4,16 @@ from collections.abc import Sequence
 import fractions
 import functools
 import itertools
+import math
 
-import balls
-from balls import ONE
-from balls import ZERO
 from flint import arb
+from flint import ctx
+
+from dp_accounting_ext.verify import channels
 
 Shifts = tuple[tuple[float, fractions.Fraction], ...]
-Side = balls.Side
-ball = balls.ball
+Side = channels.Side
+ONE, ZERO, ball = channels.ONE, channels.ZERO, channels.ball
 
 
 def _tails(kind: str, x: arb) -> tuple[arb, arb]:
@@ -38,7 +39,7 @@ def _log_density(kind: str, x: arb) -> arb:
     return -x * x / 2 if kind == "gaussian" else -abs(x)
 
 
-@functools.lru_cache(maxsize=512)
+@functools.lru_cache(maxsize=128)
 def noise(
     kind: str,
     scale: float,
@@ -48,7 +49,7 @@ def noise(
     *,
     cells: int = 200,
     reach: float = 12.0,
-) -> balls.Channel:
+) -> channels.Channel:
     """Returns the channel of noise around random shifts, in cells of the output.
 
     Args:
@@ -60,6 +61,22 @@ def noise(
         cells: How many, about.
         reach: How far beyond the shifts cells go, in units of the noise.
     """
+    weights = [float(w) for law in (q, p) for _, w in law if w]
+    # So small may be what the ratios of neighbouring cells differ by.
+    least = min(*weights, scale, 1 / scale)
+    with ctx.workprec(ctx.prec + 2 * math.ceil(-math.log2(least))):
+        return _noise(kind, scale, p, q, side, cells, reach)
+
+
+def _noise(
+    kind: str,
+    scale: float,
+    p: Shifts,
+    q: Shifts,
+    side: Side,
+    cells: int,
+    reach: float,
+) -> channels.Channel:
     unit = ONE / ball(scale)
     laws = [[(ball(s) * unit, ball(w)) for s, w in law] for law in (q, p)]
     places = sorted({s for law in (q, p) for s, _ in law})
@@ -86,7 +103,7 @@ def noise(
         for i in range(len(masses[0]))
         if masses[0][i] > 0 or masses[1][i] > 0 or side is Side.HIGH
     ]
-    return balls.Channel([[row[i] for i in kept] for row in masses], side)
+    return channels.Channel([[row[i] for i in kept] for row in masses], side)
 
 
 def _split(
@@ -118,15 +135,14 @@ def _split(
             continue
         high = ratios[i]
         if not high > low:
-            found.append((mass_q, mass_p))
-            continue
+            raise channels.NoTheoremError("no theorem for ratios that do not increase")
         upper = ((mass_p - low * mass_q) / (high - low)).abs_upper()
         lower = ((high * mass_q - mass_p) / (high - low)).abs_upper()
         found += [(lower, (low * lower).upper()), (upper, (high * upper).upper())]
     return [[column[i] for column in found] for i in (0, 1)]
 
 
-def discrete_laplace(parameter: float, sensitivity: int) -> balls.Channel:
+def discrete_laplace(parameter: float, sensitivity: int) -> channels.Channel:
     """Returns the channel of the discrete Laplace mechanism; far outputs are one."""
     decay = (-ball(parameter)).exp()
     scale = (1 - decay) / (1 + decay)
@@ -137,12 +153,12 @@ def discrete_laplace(parameter: float, sensitivity: int) -> balls.Channel:
         tails = [decay ** abs(x - center) / (1 + decay) for x in (0, sensitivity)]
         return [tails[0], *inner, tails[1]]
 
-    return balls.exact(law(0), law(sensitivity))
+    return channels.exact(law(0), law(sensitivity))
 
 
 def randomized_response(
     noise_parameter: float, num_buckets: int, *, replace_one: bool
-) -> balls.Channel:
+) -> channels.Channel:
     """Returns answers to one bucket, and to another or a uniform one."""
     p = fractions.Fraction(noise_parameter)
     other = p / num_buckets
@@ -151,4 +167,4 @@ def randomized_response(
     without = [fractions.Fraction(1, num_buckets)] * num_buckets
     if replace_one:
         without = honest[::-1]
-    return balls.exact(without, honest)
+    return channels.exact(without, honest)

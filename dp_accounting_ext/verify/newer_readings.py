@@ -10,22 +10,19 @@ import functools
 import math
 from typing import Any
 
-import balls
-from balls import ball
 from dp_accounting import dp_event as stock
 from flint import arb
 from flint import ctx
-import newer_events
-import readings
 
-import dp_accounting_ext as ext
-from dp_accounting_ext.reading import event_table
+from dp_accounting_ext import dp_event
+from dp_accounting_ext.verify import channels
+from dp_accounting_ext.verify import readings
+from dp_accounting_ext.verify import runs
 
-Channel = balls.Channel
-Side = balls.Side
+Channel = channels.Channel
+Side = channels.Side
+ball = channels.ball
 _BITS = 2400  # What is as rare as a float can be is the difference of two chances.
-
-event_table.register_stock_events(newer_events.MODULE)
 
 
 def _response(epsilon: Any, delta: Any) -> Channel:
@@ -36,7 +33,7 @@ def _response(epsilon: Any, delta: Any) -> Channel:
     epsilon, delta = ball(epsilon), ball(delta)
     lie = (1 - delta) / (1 + epsilon.exp())
     truth = (1 - delta) - lie
-    return balls.exact([delta, truth, lie, 0], [0, lie, truth, delta])
+    return channels.exact([delta, truth, lie, 0], [0, lie, truth, delta])
 
 
 def _epsilon_delta(event: Any, referee: readings.Referee) -> list[Channel]:
@@ -55,7 +52,7 @@ def _exponential(event: Any, referee: readings.Referee) -> list[Channel]:
         for move in (-1, 1):
             moved = odds * (move * epsilon / 2).exp()
             laws.append([moved / (1 + moved), 1 / (1 + moved)])
-        found.append(balls.exact(*laws))
+        found.append(channels.exact(*laws))
     return found
 
 
@@ -73,7 +70,7 @@ def _permute_and_flip(event: Any, referee: readings.Referee) -> list[Channel]:
 
     whole = ball(epsilon)
     gaps = (whole / 2, whole, whole / 5)
-    return [balls.exact(chances(gap - whole), chances(gap)) for gap in gaps]
+    return [channels.exact(chances(gap - whole), chances(gap)) for gap in gaps]
 
 
 def _discrete_gaussian(event: Any, referee: readings.Referee) -> list[Channel]:
@@ -82,9 +79,9 @@ def _discrete_gaussian(event: Any, referee: readings.Referee) -> list[Channel]:
     steps, dimension = math.floor(sensitivity), event.dimension
     if not steps:
         # It is read as if it could move; in truth nothing does.
-        return [balls.NO_OP] if referee.side is Side.LOW else []
+        return [channels.NO_OP] if referee.side is Side.LOW else []
     if sigma == 0:
-        return [balls.EVERYTHING]
+        return [channels.EVERYTHING]
     whole = _shifted_integers(sigma, steps, referee)
     several = min(dimension or 4, math.floor(sensitivity**2))
     if several == 1:
@@ -92,7 +89,7 @@ def _discrete_gaussian(event: Any, referee: readings.Referee) -> list[Channel]:
     if referee.side is Side.HIGH:
         return []
     one = _shifted_integers(sigma, 1, referee)
-    return [whole, balls.power(one, min(several, 4), referee.most)]
+    return [whole, runs.power(one, min(several, 4), referee.most)]
 
 
 def _shifted_integers(sigma: float, shift: int, referee: readings.Referee) -> Channel:
@@ -103,23 +100,31 @@ def _shifted_integers(sigma: float, shift: int, referee: readings.Referee) -> Ch
     reach = math.ceil(9 * sigma) + shift
     half = 2 * ball(sigma) ** 2
     places = range(-reach, reach + shift + 1)
-    far = range(-3 * reach - 9, 3 * reach + 9)
-    weights = {x: (-ball(x * x) / half).exp() for x in far}
-    total = sum(weights.values(), balls.ZERO)
+    edge = 3 * reach + 9
+    weights = {x: (-ball(x * x) / half).exp() for x in range(1 - edge, edge)}
+    total = sum(weights.values(), channels.ZERO)
+    # What is further out: less than a geometric series on each side.
+    rest = (-ball(edge * edge) / half).exp() / (1 - (-2 * ball(edge) / half).exp())
+    total = total.union(total + 2 * rest)
     laws = [[weights[x - move] / total for x in places] for move in (0, shift)]
     ends = [
-        sum((w for x, w in weights.items() if test(x + move)), balls.ZERO) / total
-        for test in (lambda x: x < places[0], lambda x: x > places[-1])
+        sum((w for x, w in weights.items() if x + move in far_out), channels.ZERO)
+        / total
+        for far_out in (
+            range(-edge - shift, places[0]),
+            range(places[-1] + 1, edge + shift),
+        )
         for move in (0, shift)
     ]
     if referee.side is Side.HIGH:
-        laws[0] += [ends[0] + ends[2], 0]
-        laws[1] += [0, ends[1] + ends[3]]
+        rest = 2 * rest / total
+        laws[0] += [ends[0] + ends[2] + rest, 0]
+        laws[1] += [0, ends[1] + ends[3] + rest]
     else:
         laws[0] += [ends[0], ends[2]]
         laws[1] += [ends[1], ends[3]]
-    found = balls.exact(*laws)
-    return balls.reduced(balls.bounding(found, referee.side), referee.most)
+    found = channels.exact(*laws)
+    return channels.reduced(channels.bounding(found, referee.side), referee.most)
 
 
 def _zero_concentrated(event: Any, referee: readings.Referee) -> list[Channel]:
@@ -127,14 +132,14 @@ def _zero_concentrated(event: Any, referee: readings.Referee) -> list[Channel]:
     rho, xi = float(event.rho), float(event.xi)
     if referee.side is Side.HIGH:
         return []
-    parts = [balls.NO_OP]
+    parts = [channels.NO_OP]
     if rho:
         parts.append(_gaussian(1 / math.sqrt(2 * rho), referee))
     if xi:
         parts.append(_response(xi, 0.0))
     found = parts[0]
     for part in parts[1:]:
-        found = balls.product(found, part, referee.most)
+        found = channels.product(found, part, referee.most)
     return [found]
 
 
@@ -143,7 +148,7 @@ def _tree_aggregation(event: Any, referee: readings.Referee) -> list[Channel]:
     if referee.side is Side.HIGH:
         return []
     if float(event.noise_multiplier) == 0:
-        return [balls.EVERYTHING]
+        return [channels.EVERYTHING]
     steps = event.step_counts
     tallest = max(steps) if isinstance(steps, list | tuple) else steps
     depth = math.ceil(math.log2(int(tallest) + 1))
@@ -193,17 +198,17 @@ def _selection(event: Any, referee: readings.Referee) -> list[Channel]:
     if referee.side is Side.HIGH:
         return []
     (inner, *_) = referee.cases(event.event)
-    inner = balls.reduced(balls.bounding(inner, Side.LOW), referee.most // 2)
+    inner = channels.reduced(channels.bounding(inner, Side.LOW), referee.most // 2)
     order = sorted(range(inner.size), key=lambda i: _ratio(inner, i))
     with ctx.workprec(_BITS):
         runs = _runs(float(event.mean), float(event.shape))
-        none = runs(balls.ZERO)
+        none = runs(channels.ZERO)
         first = [[x * (1 - none) for x in law] for law in inner.rows]
         found = [[[*law, none] for law in first]]
         for way in (order, order[::-1]):
             rows = [_best([law[i] for i in way], runs) for law in inner.rows]
             found.append([[*law, none] for law in rows])
-    return [balls.Channel(rows, Side.LOW) for rows in found]
+    return [channels.Channel(rows, Side.LOW) for rows in found]
 
 
 def _ratio(channel: Channel, i: int) -> float:
@@ -216,24 +221,32 @@ def _ratio(channel: Channel, i: int) -> float:
 def _best(law: Sequence[arb], runs: Callable[[arb], arb]) -> list[arb]:
     """Returns the law of the last outcome, in its order, that any run had."""
     found = []
-    below, before = balls.ZERO, runs(balls.ZERO)
+    below, before = channels.ZERO, runs(channels.ZERO)
     for mass in law:
         below += mass
-        after = runs(below.min(balls.ONE))
-        found.append((after - before).max(balls.ZERO))
+        after = runs(below.min(channels.ONE))
+        found.append((after - before).max(channels.ZERO))
         before = after
     return found
 
 
-readings.READERS.update(
-    {
-        newer_events.EpsilonDelta: _epsilon_delta,
-        newer_events.Exponential: _exponential,
-        newer_events.PermuteAndFlip: _permute_and_flip,
-        newer_events.DiscreteGaussian: _discrete_gaussian,
-        newer_events.RandomAllocation: readings.READERS[ext.RandomAllocationEvent],
-        stock.ZCDpEvent: _zero_concentrated,
-        stock.SingleEpochTreeAggregationDpEvent: _tree_aggregation,
-        stock.RepeatAndSelectDpEvent: _selection,
-    }
-)
+_NEWER = {
+    "EpsilonDeltaDpEvent": _epsilon_delta,
+    "ExponentialMechanismDpEvent": _exponential,
+    "PermuteAndFlipDpEvent": _permute_and_flip,
+    "DiscreteGaussianDpEvent": _discrete_gaussian,
+    "RandomAllocationDpEvent": readings.READERS[dp_event.RandomAllocationEvent],
+    "ZCDpEvent": _zero_concentrated,
+    "SingleEpochTreeAggregationDpEvent": _tree_aggregation,
+    "RepeatAndSelectDpEvent": _selection,
+}
+
+
+def read_events_of(module: Any) -> None:
+    """Adds readers for those of the events that a module has, by their names."""
+    for name, reader in _NEWER.items():
+        if hasattr(module, name):
+            readings.READERS[getattr(module, name)] = reader
+
+
+read_events_of(stock)

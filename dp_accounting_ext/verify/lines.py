@@ -1,0 +1,278 @@
+"""One of t steps: the sum of their ratios, on a lattice of ratios, in integers.
+
+Without the record the ratio of all t outputs is the mean of the t ratios of the steps,
+which are independent. So its law is a power of a polynomial, whose exponents count
+cells of the ratio. Masses are integers, in units of 2^-bits.
+"""
+
+from collections.abc import Sequence
+import dataclasses
+import math
+
+from flint import arb
+from flint import fmpz
+from flint import fmpz_poly
+import numpy as np
+
+from dp_accounting_ext.verify import channels
+
+Channel = channels.Channel
+Side = channels.Side
+ZERO, ball = channels.ZERO, channels.ball
+_FINE, _COARSE = 16, 8  # Steps in a mean deviation, and in a standard deviation.
+_NODES = 64  # At most so many for each output that a channel may have.
+
+
+@dataclasses.dataclass(frozen=True)
+class _Line:
+    """The outputs of some steps, by the sum of their ratios.
+
+    A `LOW` line merges outputs into cells [i, i + 1) h, each with its probability
+    without the record, and the sum over the steps of that with the record in the step.
+    A `HIGH` line splits them to points i h, where that sum is i h times the former.
+
+    Attributes:
+        side: Which of both.
+        bits: Masses are in units of 2^-bits.
+        step: The exponent of h, a power of two.
+        start: The first i.
+        count: How many steps.
+        q: Masses without the record.
+        s: Of a `LOW` line, the sums with it.
+        errors: Of a `LOW` line, bounds on the error of each coefficient of q, and of s.
+        lump: Of a `HIGH` line, mass of q that is split from all of its sums.
+        sink: Sums of what only datasets with the record have.
+    """
+
+    side: Side
+    bits: int
+    step: int
+    start: int
+    count: int
+    q: fmpz_poly
+    s: fmpz_poly
+    errors: tuple[int, int]
+    lump: int
+    sink: int
+
+    @classmethod
+    def of(cls, channel: Channel, bits: int, step: int, top: float) -> "_Line":
+        """Lays one step on the line; ratios beyond the top go to the sinks."""
+        apart = channels.Apart.of(channel)
+        high = channel.side is Side.HIGH
+        width = arb(2) ** step
+        size = math.ceil(top / 2.0**step) + 3
+        q, s = [0] * size, [0] * size
+        sink, errors = ZERO, [0, 0]
+        columns = [[row[i] for row in channel.rows] for i in apart.order.tolist()]
+        for a, b in apart.ends:
+            # What is in doubt a lower bound leaves out.
+            if b == 0 or a == 0 or high:
+                columns.append([a, ZERO])
+                sink += b if a == 0 or high else ZERO
+        for a, b in columns:
+            if not a > 0:
+                continue
+            ratio = b / a
+            if not ratio < top:
+                q[0] += _up(a, bits) if high else 0
+                sink += b if high else ZERO
+                continue
+            if not high:
+                place = int(float(ratio) / 2.0**step)
+                for kind, (row, mass) in enumerate(((q, a), (s, b))):
+                    row[place] += max(_down(mass.mid(), bits), 0)
+                    errors[kind] += _up(mass.rad(), bits) + 2
+                continue
+            # A ratio that may be in either of two cells is split over both.
+            first = max(_down(ratio, -step), 0)
+            last = max(_up(ratio, -step), first + 1)
+            above = (b - first * width * a) / ((last - first) * width)
+            q[first] += _up(a - above, bits)
+            q[last] += _up(above, bits)
+        left = _up(sink, bits) if high else max(_down(sink, bits), 0)
+        polynomials = fmpz_poly(q), fmpz_poly(s)
+        return cls(
+            channel.side,
+            bits,
+            step,
+            0,
+            1,
+            *polynomials,
+            (errors[0], errors[1]),
+            0,
+            left,
+        )
+
+    @property
+    def totals(self) -> tuple[int, int]:
+        """The masses on the line, without the record; and the sums with it, rounded."""
+        q = self.q.coeffs()
+        if self.side is Side.LOW:
+            return int(sum(q, fmpz(0))), int(sum(self.s.coeffs(), fmpz(0)))
+        whole = sum((self.start + i) * mass for i, mass in enumerate(q))
+        return int(sum(q, fmpz(0))), self._of_steps(int(whole))
+
+    def _of_steps(self, number: int) -> int:
+        """Returns a multiple of h as it is in units, rounded up."""
+        return number << self.step if self.step >= 0 else -(-number >> -self.step)
+
+    def plus(self, other: "_Line", rare: int) -> "_Line":
+        """Returns the steps of both; what is rare at the ends is left out, or split."""
+        q = self.q * other.q
+        (a, b), (c, d) = self.totals, other.totals
+        mixed = self.sink * c + other.sink * a
+        start, count = self.start + other.start, self.count + other.count
+        found = dataclasses.replace(self, start=start, count=count)
+        if self.side is Side.LOW:
+            s = self.s * other.q + self.q * other.s
+            terms = min(self.q.length(), other.q.length()) + 1
+            (of_q, of_s), (by_q, by_s) = self.errors, other.errors
+            errors = (
+                a * by_q + c * of_q + terms * of_q * by_q,
+                b * by_q
+                + c * of_s
+                + terms * of_s * by_q
+                + a * by_s
+                + d * of_q
+                + terms * of_q * by_s,
+            )
+            mixed -= self.sink * by_q * other.q.length()
+            mixed -= other.sink * of_q * self.q.length()
+            return dataclasses.replace(
+                found,
+                q=fmpz_poly([x >> self.bits for x in q.coeffs()]),
+                s=fmpz_poly([x >> self.bits for x in s.coeffs()]),
+                errors=((errors[0] >> self.bits) + 2, (errors[1] >> self.bits) + 2),
+                sink=max(mixed, 0) >> self.bits,
+            )._narrowed(rare)
+        # What is split from all sums leaves the other's sums to the sink.
+        lump = self.lump * (c + other.lump) + other.lump * a
+        mixed += self.lump * (d + other.sink) + other.lump * (b + self.sink)
+        return dataclasses.replace(
+            found,
+            q=fmpz_poly([-(-x >> self.bits) for x in q.coeffs()]),
+            lump=-(-lump >> self.bits),
+            sink=-(-mixed >> self.bits),
+        )._narrowed(rare)
+
+    def _narrowed(self, rare: int) -> "_Line":
+        q = [int(x) for x in self.q.coeffs()]
+        size = len(q)
+        if self.side is Side.LOW:
+            s = [int(x) for x in self.s.coeffs()]
+            s += [0] * (size - len(s))
+        else:
+            s = [self._of_steps((self.start + i) * mass) for i, mass in enumerate(q)]
+        first, last, left = 0, size, rare
+        while first < last and q[first] <= left:
+            left -= q[first]
+            first += 1
+        left = rare * self.count
+        while last > first and s[last - 1] <= left:
+            left -= s[last - 1]
+            last -= 1
+        lump, sink = self.lump, self.sink
+        if self.side is Side.HIGH:
+            lump += sum(q[:first]) + sum(q[last:])
+            sink += sum(s[:first]) + sum(s[last:])
+        return dataclasses.replace(
+            self,
+            start=self.start + first,
+            q=fmpz_poly(q[first:last]),
+            s=fmpz_poly(s[first:last]) if self.side is Side.LOW else self.s,
+            lump=lump,
+            sink=sink,
+        )
+
+    def times(self, count: int, rare: int) -> "_Line":
+        """Returns so many of the steps."""
+        found = None
+        for digit in bin(count)[2:]:
+            if found is not None:
+                found = found.plus(found, rare)
+            if digit == "1":
+                found = self if found is None else found.plus(self, rare)
+        assert found is not None
+        return found
+
+    def channel(self, blur: arb) -> Channel:
+        """Returns the record in one of the steps, each as likely."""
+        unit = arb(2) ** -self.bits
+        share, width = unit / self.count, arb(2) ** self.step
+        q, s = self.q.coeffs(), self.s.coeffs()
+        if self.side is Side.LOW:
+            s += [fmpz(0)] * (len(q) - len(s))
+            of_q, of_s = (arb(0, 1) * error for error in self.errors)
+            columns = [
+                ((a + of_q) * unit, (b + of_s) * share)
+                for a, b in zip(q, s, strict=True)
+                if a or b
+            ]
+        else:
+            columns = [
+                ((a * unit).upper(), ((self.start + i) * a * share * width).upper())
+                for i, a in enumerate(q)
+                if a
+            ]
+        columns += [(self.lump * unit, ZERO)] * bool(self.lump)
+        columns += [(ZERO, self.sink * share)] * bool(self.sink)
+        rows = [[column[i] for column in columns] for i in (0, 1)]
+        return Channel(rows, self.side, blur)
+
+
+def _down(mass: arb, bits: int) -> int:
+    """Returns the lower end of a mass in units of 2^-bits, rounded down."""
+    mantissa, exponent = mass.lower().man_exp()
+    shift = int(exponent) + bits
+    return int(mantissa) << shift if shift >= 0 else int(mantissa) >> -shift
+
+
+def _up(mass: arb, bits: int) -> int:
+    """Returns the upper end of a mass in units of 2^-bits, rounded up; at least 0."""
+    return max(-_down(-mass, bits), 0)
+
+
+def one_of(
+    steps: Sequence[tuple[Channel, int]], most: int, rare: float
+) -> Channel | None:
+    """Returns steps, in one of which the record takes part; None where it takes long.
+
+    Args:
+        steps: Of one side, `LOW` or `HIGH`, and how many of each.
+        most: Of how many outputs other channels may be.
+        rare: Probability of what may be told apart from all else.
+    """
+    total = sum(number for _, number in steps)
+    tops, means, squares = [], 0.0, 0.0
+    for channel, number in steps:
+        apart = channels.Apart.of(channel)
+        q, p = (
+            np.array([float(row[i]) for i in apart.order.tolist()], dtype=float)
+            for row in channel.rows
+        )
+        if not q.size or apart.losses[-1] > 600:
+            return None
+        ratios = np.exp(apart.losses)
+        kept = np.cumsum(p[::-1])[::-1] > rare
+        tops.append(float(ratios[kept].max(initial=2.0)) * 1.001)
+        distance = abs(ratios - 1)[kept]
+        means += number / total * float(q[kept] @ distance)
+        squares += number / total * float(q[kept] @ distance**2)
+    if not means > 1e-9:
+        return None
+    span = max(tops) + 14 * math.sqrt(total * squares)
+    fine, coarse = means / _FINE, math.sqrt(squares) / _COARSE
+    least = span / (_NODES * most)
+    if least > max(fine, coarse):
+        return None
+    step = math.floor(math.log2(max(fine, min(least * 2, coarse))))
+    step = min(step, 0)  # The ratio one is a point.
+    bits = 128 + math.ceil(math.log2(span * _NODES * most / rare))
+    edge = _down(ball(rare), bits)
+    found = None
+    for (channel, number), top in zip(steps, tops, strict=True):
+        line = _Line.of(channel, bits, step, top).times(number, edge)
+        found = line if found is None else found.plus(line, edge)
+    assert found is not None
+    return found.channel(sum((channel.blur for channel, _ in steps), ZERO))
