@@ -8,10 +8,12 @@ from dp_accounting_ext.command_line import parser
 from dp_accounting_ext.command_line import sweep
 from dp_accounting_ext.command_line import text
 from dp_accounting_ext.command_line import training
+from dp_accounting_ext.command_line import verify
 from dp_accounting_ext.command_line import wpm
 
 _PROG = "dp-accounting-ext"
 _INCOMPLETE, _INTERRUPTED = 1, 130
+_OF_VERDICTS = {"disagrees": 1, "undecided": 3}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -19,7 +21,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     Returns:
         The exit status: 0, 1 where a part could not be done and the output says which,
-        2 for bad input, 130 where it was interrupted.
+        or a second computation disagrees, 2 for bad input, 3 where there is no second
+        opinion, 130 where it was interrupted.
     """
     whole = parser.Parser(
         prog=_PROG,
@@ -31,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = whole.add_subparsers(
         dest="command", metavar="COMMAND", title="commands", parser_class=parser.Parser
     )
-    for module in (training, sweep, wpm):
+    for module in (training, verify, sweep, wpm):
         module.add_to(commands)
     options = argparse.Namespace(prog=whole.prog)
     try:
@@ -59,7 +62,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ) as error:
         text.complain(options.prog, _reason(error, options))
         return parser.BAD_INPUT
-    return _INCOMPLETE if known.get("without_bounds") else 0
+    if known.get("without_bounds"):
+        return _INCOMPLETE
+    return _OF_VERDICTS.get(known.get("verdict", ""), 0)
 
 
 def _reason(error: Exception, options: argparse.Namespace) -> str:
@@ -67,7 +72,7 @@ def _reason(error: Exception, options: argparse.Namespace) -> str:
     if isinstance(error, OSError) and error.filename is not None:
         path = repr(error.filename)
         return f"{path} must be a file that can be opened. Found: {error.strerror}."
-    if isinstance(error, ModuleNotFoundError):
+    if isinstance(error, ModuleNotFoundError) and error.name != "flint":
         wanted = f"{error.name} must be installed. Found none; run python -m pip "
         return f"{wanted}install {error.name}."
     # Of bounds that cross it is ArithmeticError itself; what Python raises is special.

@@ -10,6 +10,8 @@ import json
 import math
 import sys
 import textwrap
+import threading
+import time
 from typing import Any
 from typing import TypeVar
 
@@ -43,16 +45,38 @@ def complain(prog: str, message: str, kind: str = "error") -> None:
 
 def counted(found: Iterable[T], total: int) -> Iterator[T]:
     """Yields what is found; shows how much of it, where someone may look at it."""
-
-    def show(words: str) -> None:
-        if sys.stderr is not None and sys.stderr.isatty():
-            print(f"\r{words:<{WIDTH - 1}}\r", end="", file=sys.stderr, flush=True)
-
-    show(f"0 of {total}")
+    _show(f"0 of {total}")
     for number, each in enumerate(found, start=1):
         yield each
-        show(f"{number} of {total}")
-    show("")
+        _show(f"{number} of {total}")
+    _show("")
+
+
+@contextlib.contextmanager
+def waiting(words: str, quiet_seconds: float = 3.0) -> Iterator[None]:
+    """Shows how long something takes, each second, if it takes longer than a few."""
+    done, begin = threading.Event(), time.monotonic()
+
+    def tell() -> None:
+        wait = quiet_seconds
+        while not done.wait(wait):
+            _show(f"{words}, {time.monotonic() - begin:.0f} s")
+            wait = 1.0
+
+    teller = threading.Thread(target=tell, daemon=True)
+    teller.start()
+    try:
+        yield
+    finally:
+        done.set()
+        teller.join()
+        _show("")
+
+
+def _show(words: str) -> None:
+    """Shows a line on a terminal, in place of the one before it."""
+    if sys.stderr is not None and sys.stderr.isatty():
+        print(f"\r{words:<{WIDTH - 1}}\r", end="", file=sys.stderr, flush=True)
 
 
 # Of tables of rows: from heads to what their cells say.

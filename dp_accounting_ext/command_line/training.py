@@ -23,6 +23,7 @@ from dp_accounting_ext.studies import calibration
 from dp_accounting_ext.studies import comparison
 from dp_accounting_ext.studies import curves
 from dp_accounting_ext.studies import real_loops
+from dp_accounting_ext.studies import second_opinion
 from dp_accounting_ext.studies import statement
 from dp_accounting_ext.studies import strategy_comparison
 from dp_accounting_ext.studies import training_run
@@ -141,6 +142,8 @@ def add_to(commands: Any) -> None:
     parser.add(form, "markdown", bool, "a section for a model's card")
     parser.add(form, "brief", bool, "three sentences")
     parser.add(command, "risk", bool, "what an attacker can do, in words")
+    words = "a sentence on a second computation of every ε (up to a minute each)"
+    parser.add(command, "verify", bool, words)
     words = "what becomes of the promise in a loop with "
     words += ", ".join(map(repr, real_loops.PRACTICES))
     parser.add(command, "loop", str, words, nargs="+")
@@ -272,7 +275,8 @@ def _statement(options: argparse.Namespace) -> parser.Printed:
     loops = real_loops.in_words(practices)
     rows = statement.claims(run)
     risks = _risks(run) if options.risk else {}
-    known = {"setting": run.to_dict(), "warnings": statement.warnings(run)}
+    known: dict[str, Any] = {"setting": run.to_dict()}
+    known["warnings"] = statement.warnings(run)
     if options.risk:
         known["risk"] = risks
     if loops:
@@ -284,6 +288,13 @@ def _statement(options: argparse.Namespace) -> parser.Printed:
         # In Markdown a table of plain text stays one between fences.
         fenced = f"\n\n```text\n{told}\n```" if options.markdown else f" {told}"
         parts.append(f"With {scheme}:{fenced}")
+    if options.verify:
+        with text.waiting("verifying"):
+            opinions = second_opinion.of_claims(run, rows)
+        parts.append(textwrap.fill(second_opinion.sentence(opinions), text.WIDTH))
+        known["verification"] = opinions
+        if second_opinion.worst(opinions) is second_opinion.Verdict.DISAGREES:
+            known["verdict"] = second_opinion.Verdict.DISAGREES.value
     printed = "\n\n".join([*parts, *[loops] * bool(loops)])
     return {**known, "results": rows}, printed
 

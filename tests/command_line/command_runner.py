@@ -9,7 +9,7 @@ from dp_accounting_ext import command_line
 
 MODULE = "python -m dp_accounting_ext "
 SUBCOMMANDS = ["calibrate", "compare", "profile", "statement", "sweep", "trade-off"]
-SUBCOMMANDS += ["wpm"]
+SUBCOMMANDS += ["verify", "wpm"]
 
 
 def help_of(subcommand):

@@ -1,0 +1,139 @@
+"""What a second computation, in ball arithmetic, says of a training run's ε."""
+
+from collections.abc import Sequence
+import dataclasses
+from typing import Any
+
+from dp_accounting_ext.bounds import decimals
+from dp_accounting_ext.studies import comparison
+from dp_accounting_ext.studies import training_run
+from dp_accounting_ext.verify import verification
+
+_DIGITS = 4
+Verdict = verification.Verdict
+
+
+@dataclasses.dataclass(frozen=True)
+class Opinion:
+    """A verification, and what it is of.
+
+    Attributes:
+        sampling: How batches are drawn.
+        adjacency: "add or remove", or "replace".
+        group_size: Number of records that are protected together.
+        verification: The two brackets.
+    """
+
+    sampling: str
+    adjacency: str
+    group_size: int
+    verification: verification.Verification
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns all of these by their names, in one dictionary."""
+        of = {name: getattr(self, name) for name in ("sampling", "adjacency")}
+        return {**of, "group_size": self.group_size, **self.verification.to_dict()}
+
+    @property
+    def name(self) -> str:
+        """What it is of, in words."""
+        group = f", groups of {self.group_size}" * (self.group_size > 1)
+        return f"{self.sampling} ({self.adjacency}{group})"
+
+    @property
+    def in_words(self) -> str:
+        """The verdict with both brackets, as one sentence."""
+        found = self.verification
+        own = _bracket(found.lower, found.upper)
+        claimed = _bracket(found.claimed_lower, found.claimed_upper)
+        if found.verdict is Verdict.CONFIRMED:
+            words = f"confirmed: ε is in {own}, computed apart; the accountant "
+            words += f"says {claimed}"
+            if found.possible_error:
+                share = decimals.rounded_up(100 * found.possible_error, 2)
+                words += f", and its upper bound is too small by {share} % at most"
+            return f"{self.name} is {words}."
+        if found.verdict is Verdict.DISAGREES:
+            return (
+                f"{self.name} disagrees: ε is in {own}, computed apart; the "
+                f"accountant says {claimed}. One of them is wrong: please report it."
+            )
+        if found.reason:
+            return f"{self.name} is not confirmed: there is {found.reason}."
+        return (
+            f"{self.name} is not confirmed: ε is in {own}, computed apart, which is "
+            f"too wide to tell; the accountant says {claimed}."
+        )
+
+
+def opinion(
+    run: training_run.TrainingRun,
+    neighboring_relation: training_run.NeighborRel | None = None,
+) -> Opinion:
+    """Returns the second opinion on a run whose way of drawing batches is given.
+
+    Args:
+        run: The run.
+        neighboring_relation: Which datasets are adjacent; by default the run's own.
+
+    Raises:
+        ValueError: If noise, δ or sampling is not given, or no bound is known.
+        ModuleNotFoundError: If python-flint is not installed.
+    """
+    relation = neighboring_relation or run.neighboring_relation
+    delta = training_run.given("delta", run.delta)
+    found = verification.verify_epsilon(run.accountant(relation), delta)
+    scheme = training_run.given("sampling", run.sampling)
+    return Opinion(scheme, comparison.ADJACENCIES[relation], run.group_size, found)
+
+
+def of_claims(
+    run: training_run.TrainingRun, rows: Sequence[comparison.Row]
+) -> list[Opinion]:
+    """Returns second opinions on the rows of a statement that have bounds.
+
+    Raises:
+        ModuleNotFoundError: If python-flint is not installed.
+    """
+    relations = {words: relation for relation, words in comparison.ADJACENCIES.items()}
+    return [
+        opinion(
+            dataclasses.replace(run, sampling=row.sampling, group_size=row.group_size),
+            relations[row.adjacency],
+        )
+        for row in rows
+        if row.epsilon_upper is not None
+    ]
+
+
+def worst(found: Sequence[Opinion]) -> Verdict:
+    """Returns the verdict that a reader must know of first."""
+    verdicts = {each.verification.verdict for each in found}
+    for verdict in (Verdict.DISAGREES, Verdict.UNDECIDED):
+        if verdict in verdicts:
+            return verdict
+    return Verdict.CONFIRMED
+
+
+def sentence(found: Sequence[Opinion]) -> str:
+    """Returns what a statement says of second opinions on its numbers."""
+    wrong, known, unknown = (
+        [each for each in found if each.verification.verdict is verdict]
+        for verdict in (Verdict.DISAGREES, Verdict.CONFIRMED, Verdict.UNDECIDED)
+    )
+    if wrong:
+        return f"Do not rely on these numbers: {' '.join(e.in_words for e in wrong)}"
+    if not known:
+        return "No second computation was able to confirm these numbers."
+    error = max(100 * each.verification.possible_error for each in known)
+    words = "A second computation, in ball arithmetic, by code that shares nothing "
+    words += f"with the first, confirms ε of {'; '.join(e.name for e in known)}; no "
+    words += f"number is too small by more than {decimals.rounded_up(error, 2)} %"
+    if unknown:
+        words += f"; it does not confirm {'; '.join(e.name for e in unknown)}"
+    return f"{words}."
+
+
+def _bracket(lower: float, upper: float) -> str:
+    ends = decimals.rounded_down(lower, _DIGITS), decimals.rounded_up(upper, _DIGITS)
+    return f"[{ends[0]}, {ends[1]}]"

@@ -1,0 +1,159 @@
+"""The second opinion: it confirms what is right, and sees what is wrong."""
+
+import json
+import math
+import sys
+
+from command_runner import run
+import dp_accounting
+from dp_accounting import pld as stock_pld
+import pytest
+
+import dp_accounting_ext as ext
+from dp_accounting_ext import verify
+from dp_accounting_ext.bounds import privacy_bounds
+from dp_accounting_ext.studies import second_opinion
+from dp_accounting_ext.verify import verification
+
+STEP = dp_accounting.GaussianDpEvent(1.0)
+SAMPLE = dp_accounting.PoissonSampledDpEvent(0.01, STEP)
+ALLOCATED = ext.RandomAllocationEvent(STEP, 1, 100)
+COMMAND = "verify --noise-multiplier 1 --delta 1e-6 --steps-per-epoch 20 "
+POISSON = COMMAND + "--sampling poisson-sampling"
+
+
+@pytest.fixture(autouse=True)
+def few_cells(request, monkeypatch):
+    """Brackets of half a percent are enough where nobody asks for their width."""
+    if "slow" not in request.keywords:
+        monkeypatch.setattr(verification, "_ATTEMPTS", ((300, 250),))
+
+
+def verified(event, count=1, delta=1e-6):
+    return verify.verify_epsilon(ext.PLDAccountant().compose(event, count), delta)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("event", "count"),
+    [
+        (SAMPLE, 1000),
+        (ext.RandomAllocationEvent(STEP, 1, 1000), 10),
+        (ext.PLDSubsampleEvent(0.1, ALLOCATED), 1),
+    ],
+)
+def test_brackets_are_narrow_within_a_minute(event, count):
+    found = verified(event, count)
+    assert found.verdict is verify.Verdict.CONFIRMED
+    assert 0 < found.upper - found.lower < 0.01 * found.upper
+    assert found.seconds < 60
+    assert found.possible_error < 0.01
+
+
+@pytest.mark.parametrize(
+    ("event", "truth"),
+    [
+        (dp_accounting.NoOpDpEvent(), 0.0),
+        (dp_accounting.NonPrivateDpEvent(), math.inf),
+        (dp_accounting.LaplaceDpEvent(2.0), None),
+        (
+            dp_accounting.ComposedDpEvent(
+                [ext.ScheduledAllocationEvent([STEP], [7], 9), SAMPLE]
+            ),
+            None,
+        ),
+        (ext.GroupSubsampledEvent(2, SAMPLE), None),
+    ],
+)
+def test_what_is_right_is_confirmed(event, truth):
+    found = verified(event)
+    assert found.verdict is verify.Verdict.CONFIRMED
+    if truth is not None:
+        assert found.lower == found.upper == truth
+
+
+def test_accountants_of_others_are_verified():
+    accountant = stock_pld.PLDAccountant().compose(SAMPLE, 100)
+    found = verify.verify_epsilon(accountant, 1e-6)
+    assert found.verdict is verify.Verdict.CONFIRMED and found.claimed_lower == 0
+    loose = ext.RdpAccountant().compose(SAMPLE, 100)
+    assert verify.verify_epsilon(loose, 1e-6).possible_error == 0
+
+
+@pytest.mark.parametrize("event", ["matrix", "three of ten", "group", "selection"])
+def test_where_there_is_no_theorem_it_says_so(event):
+    event = {
+        "matrix": ext.MatrixAllocationEvent([1.0], 1.0, 4, 1),
+        "three of ten": ext.RandomAllocationEvent(STEP, 3, 10),
+        "group": ext.GroupSubsampledEvent(65, SAMPLE),
+        "selection": dp_accounting.dp_event.RepeatAndSelectDpEvent(STEP, 2.0, 1.0),
+    }[event]
+    found = verified(event)
+    assert found.verdict is verify.Verdict.UNDECIDED
+    assert found.reason.startswith("no theorem")
+    assert (found.lower, found.upper) == (0, math.inf)
+
+
+@pytest.fixture(params=["too small", "too large"])
+def wrong_bounds(request, monkeypatch):
+    """The package as it would be with a bound on the wrong side, by a percent."""
+    worst, share = (
+        privacy_bounds.WorstOf,
+        0.99 if request.param[4:] == "small" else 1.01,
+    )
+    right, both = worst.upper_epsilons, worst.epsilon_bounds
+    monkeypatch.setattr(worst, "upper_epsilons", lambda *a: right(*a) * share)
+    monkeypatch.setattr(
+        worst, "epsilon_bounds", lambda *a: [share * each for each in both(*a)]
+    )
+
+
+def test_a_wrong_bound_is_seen(capsys, wrong_bounds):
+    status, out, err = run(capsys, POISSON + " --json")
+    (row,) = json.loads(out)["results"]
+    assert (status, err, row["verdict"]) == (1, "", "disagrees")
+    assert row["claimed_upper"] < row["lower"] or row["claimed_lower"] > row["upper"]
+    status, out, _ = run(capsys, POISSON)
+    assert status == 1 and "One of them is wrong" in " ".join(out.split())
+    assert out.count("[") == 2  # Both brackets.
+    asked = POISSON.replace("verify", "statement") + " --verify"
+    status, out, _ = run(capsys, asked)
+    assert status == 1 and "Do not rely on these numbers" in out
+
+
+def test_the_command_and_the_sentence(capsys):
+    status, out, err = run(capsys, POISSON + " --json")
+    (row,) = json.loads(out)["results"]
+    assert (status, err, row["verdict"]) == (0, "", "confirmed")
+    assert row["lower"] <= row["claimed_upper"] and row["claimed_lower"] <= row["upper"]
+    none = COMMAND + "--batches-per-record 9 --sampling random-allocation"
+    status, out, err = run(capsys, none)
+    assert (status, err) == (3, "") and "no theorem" in " ".join(out.split())
+    unknown = verification.Verification(1e-6, 0.0, math.inf, 1.0, 1.1, 0.0)
+    opinion = second_opinion.Opinion("any", "replace", 1, unknown)
+    assert "No second computation" in second_opinion.sentence([opinion])
+    shown = POISSON.replace("verify", "statement") + " --brief --verify"
+    status, out, _ = run(capsys, shown)
+    assert status == 0 and "confirms ε of Poisson sampling" in " ".join(out.split())
+
+
+def test_without_the_library_it_says_what_to_install(capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "flint", None)
+    status, out, err = run(capsys, POISSON)
+    assert (status, out) == (2, "")
+    assert err.count("\n") == 1 and "pip install '.[verify]'" in err
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "words"),
+    [
+        ({"accountant": 3}, TypeError, "accountant must have ledger.*3"),
+        ({"target_delta": 0.0}, ValueError, "target_delta must be in.*0.0"),
+        ({"target_delta": float("nan")}, ValueError, "target_delta must be in.*nan"),
+        ({"seconds": 0.0}, ValueError, "seconds must be positive.*0.0"),
+    ],
+)
+def test_bad_input(change, error, words):
+    asked = {"accountant": ext.PLDAccountant(), "target_delta": 1e-6, **change}
+    with pytest.raises(error, match=words):
+        verification.verify_epsilon(**asked)
