@@ -406,6 +406,22 @@ CASES = [
     ),
     # accountants
     (
+        lambda: risk.published(mu=1.0, rho=1.0),
+        "epsilon must be given, or rho or mu in its place. Found rho and mu.",
+    ),
+    (
+        lambda: risk.published(mu=1.0, delta=0.1),
+        "delta must be left out with mu. Found 0.1.",
+    ),
+    (
+        lambda: risk.published(mu=-1.0),
+        "mu must be non-negative and finite. Found -1.0.",
+    ),
+    (
+        lambda: risk.gaussian_regret(ext.PLDAccountant(), -1.0),
+        "mu must be non-negative. Found -1.0.",
+    ),
+    (
         lambda: ext.PLDAccountant().get_gdp_parameter_estimate([0.9]),
         "false_positive_rates must have one in (0, 1/2]. Found none.",
     ),

@@ -1,12 +1,14 @@
 """Risks hold the truth between them where it is known, and agree with one another."""
 
 from fractions import Fraction
+import math
 import pathlib
 
 import dp_accounting
 import mpmath
 import numpy as np
 import pytest
+from scipy import stats
 
 import dp_accounting_ext as ext
 from dp_accounting_ext import risk
@@ -130,3 +132,85 @@ def test_the_page_shows_these_words():
     text = risk.in_words(ext.PLDAccountant().compose(step, 1000))
     page = pathlib.Path(__file__).parent.parent / "docs" / "risk.md"
     assert f"```text\n{text}\n```" in page.read_text(encoding="utf-8")
+
+
+def test_a_published_guarantee_is_the_worst_mechanism_of_it():
+    for epsilon, delta in ((0.0, 0.3), (1.0, 0.0), (1.0, 1e-5), (3.0, 0.1)):
+        accountant = risk.published(epsilon=epsilon, delta=delta)
+        factor = mpmath.exp(epsilon)
+        for rate in RATES:
+            known = [factor * rate + delta, 1 - (1 - rate - delta) / factor, 1]
+            lower, upper = risk.attack_success(accountant, rate)
+            assert lower <= min(known) <= upper <= min(known) + 1e-9
+    for mu in (0.01, 0.7, 3.0):
+        accountant = risk.published(mu=mu)
+        for rate in (1e-9, 1e-3, 0.2):
+            known = cdf(quantile(mpmath.mpf(rate)) + mpmath.mpf(mu))
+            contains(risk.attack_success(accountant, rate), known, 1e-9)
+            # Gaussian noise is of ρ = μ² / 2, and there is worse of it.
+            concentrated = risk.published(rho=mu**2 / 2)
+            assert risk.attack_success(concentrated, rate)[1] > known
+    assert risk.advantage(risk.published(mu=0.0)) == (0, 0)
+    replaced = risk.published(epsilon=1, neighboring_relation=Relation.REPLACE_ONE)
+    assert replaced.neighboring_relation is Relation.REPLACE_ONE
+
+
+@pytest.mark.parametrize(
+    ("known", "error", "words"),
+    [
+        ({}, ValueError, "Found none"),
+        ({"mu": 1.0, "rho": 1.0}, ValueError, "Found rho and mu"),
+        ({"mu": 1.0, "delta": 0.1}, ValueError, "delta must be left out"),
+        ({"mu": -1.0}, ValueError, "mu must be"),
+        ({"mu": math.inf}, ValueError, "mu must be"),
+        ({"mu": "1"}, TypeError, "mu must be"),
+        ({"rho": -1.0}, ValueError, "rho must be"),
+        ({"epsilon": -1.0}, ValueError, "epsilon must be"),
+        ({"epsilon": 1.0, "delta": 2.0}, ValueError, "delta must be"),
+        ({"delta": 0.1}, ValueError, "epsilon must be given, or rho"),
+    ],
+)
+def test_guarantees_that_mean_nothing(known, error, words):
+    with pytest.raises(error, match=words):
+        risk.published(**known)
+
+
+def needed(expected, reached, rate):
+    """The least κ at one rate, by bisection."""
+    low, high = 0.0, 1.0
+    for _ in range(50):
+        middle = (low + high) / 2
+        enough = expected(rate) <= reached(min(rate + middle, 1.0)) + middle
+        low, high = (low, middle) if enough else (middle, high)
+    return high
+
+
+def test_a_regret_holds_the_truth():
+    def curve(mu):
+        return lambda rate: stats.norm.cdf(stats.norm.ppf(rate) + mu)
+
+    def response(rate):
+        return min(math.e * rate, 1 - (1 - rate) / math.e)
+
+    asked = ext.PLDAccountant(Relation.REPLACE_ONE).compose(
+        dp_accounting.RandomizedResponseDpEvent(2 / (1 + math.e), 2)
+    )
+    for accountant, reached, mu in (
+        (risk.published(mu=1.0), curve(1.0), 1.0),
+        (risk.published(mu=1.0), curve(1.0), 1.5),
+        (risk.published(mu=0.1), curve(0.1), 3.0),
+        (asked, response, 2.5),
+        (asked, response, 1.23),
+    ):
+        places = [*np.geomspace(1e-9, 0.5, 300), *np.linspace(0.01, 0.99, 300)]
+        most = max(needed(curve(mu), reached, rate) for rate in places)
+        low, high = risk.gaussian_regret(accountant, mu)
+        assert most - 1e-9 <= high <= most + 2e-3
+        assert low - 1e-4 <= most and low >= most - 2e-3
+    assert risk.gaussian_regret(risk.published(mu=1.0), 1.0)[0] == 0
+    low, high = risk.gaussian_regret(risk.published(mu=1.0), math.inf)
+    assert low <= needed(lambda _: 1.0, curve(1.0), 0.0) <= high <= low + 2e-3
+    with pytest.raises(ValueError, match="mu must be non-negative"):
+        risk.gaussian_regret(gaussian(1.0), -1.0)
+    with pytest.raises(TypeError, match="PLDAccountant"):
+        risk.gaussian_regret("accountant", 1.0)

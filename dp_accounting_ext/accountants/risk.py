@@ -11,13 +11,21 @@ other records.
     print(risk.in_words(accountant))
 """
 
+from collections.abc import Callable
 from collections.abc import Sequence
 import math
 import textwrap
 from typing import Any
 
+import attr
+from dp_accounting import dp_event as stock
+from dp_accounting import privacy_accountant
+import numpy as np
+from scipy import special
+
 from dp_accounting_ext.accountants import pld_accountant
 from dp_accounting_ext.bounds import decimals
+from dp_accounting_ext.reading import stock_events
 from dp_accounting_ext.validation import fields
 
 Bounds = tuple[float, float]
@@ -29,6 +37,78 @@ _ROUNDING = 16 * 2.0**-53
 _LEAST_PRIOR = 1e-300
 _RATES = (0.001, 0.01, 0.1)
 _DIGITS = 3
+# Certified: a Gaussian curve's rounding moves it by less.
+_CURVE = 1e-11
+# Tuning: false positive rates at which curves are compared; and halvings.
+_LEAST_RATE, _POINTS, _HALVINGS = 1e-12, 2001, 40
+
+
+@attr.s(frozen=True, slots=True, auto_attribs=True)
+class ParametersEvent(stock.DpEvent):
+    """Represents any mechanism that is (ε, δ)-private.
+
+    Attributes:
+        epsilon: ε, in nats.
+        delta: δ in [0, 1].
+    """
+
+    epsilon: float
+    delta: float
+
+
+pld_accountant.PLDAccountant.register(ParametersEvent, stock_events.privacy_parameters)
+
+
+def published(
+    *,
+    epsilon: float | None = None,
+    delta: float = 0.0,
+    rho: float | None = None,
+    mu: float | None = None,
+    neighboring_relation: privacy_accountant.NeighboringRelation = (
+        privacy_accountant.NeighboringRelation.ADD_OR_REMOVE_ONE
+    ),
+) -> pld_accountant.PLDAccountant:
+    """Returns an accountant of a guarantee that was published, and of no more.
+
+        advantage(published(epsilon=1.0, delta=1e-5))
+        print(in_words(published(rho=0.5)))
+
+    Args:
+        epsilon: ε of (ε, δ)-differential privacy, in nats.
+        delta: δ, with ε.
+        rho: ρ of zero-concentrated differential privacy.
+        mu: μ of Gaussian differential privacy.
+        neighboring_relation: Which datasets are adjacent, as was published.
+
+    Raises:
+        TypeError: If one is not a real number.
+        ValueError: If not one of ε, ρ and μ is given, or it is not in its range.
+
+    Guarantees:
+        Upper bounds hold for every mechanism of the guarantee; lower ones for the worst
+        of them, or are 0.
+    """
+    known = {"epsilon": epsilon, "rho": rho, "mu": mu}
+    names = [name for name, value in known.items() if value is not None]
+    if len(names) != 1:
+        raise ValueError(
+            f"epsilon must be given, or rho or mu in its place. Found "
+            f"{' and '.join(names) or 'none'}."
+        )
+    if names != ["epsilon"] and delta:
+        raise ValueError(f"delta must be left out with {names[0]}. Found {delta}.")
+    event: stock.DpEvent
+    if rho is not None:
+        event = stock.ZCDpEvent(rho)
+    elif mu is not None:
+        if fields.real_number("mu", mu) < 0 or math.isinf(mu):
+            raise ValueError(f"mu must be non-negative and finite. Found {mu}.")
+        noise = 1 / mu * (1 - _ROUNDING) if mu else math.inf
+        event = stock.GaussianDpEvent(noise) if mu else stock.NoOpDpEvent()
+    else:
+        event = ParametersEvent(fields.real_number("epsilon", epsilon), delta)
+    return pld_accountant.PLDAccountant(neighboring_relation).compose(event)
 
 
 def advantage(accountant: pld_accountant.PLDAccountant) -> Bounds:
@@ -143,6 +223,59 @@ def attack_success(accountant: pld_accountant.PLDAccountant, baseline: float) ->
     # An accountant's bounds near 1 are one less a small number, which rounds.
     lower, upper = lower * (1 - _ROUNDING), upper * (1 + _ROUNDING)
     return max(lower, rate), max(min(upper, 1.0), rate)
+
+
+def gaussian_regret(accountant: pld_accountant.PLDAccountant, mu: float) -> Bounds:
+    """Returns bounds on how much more a Gaussian mechanism tells than what ran.
+
+    Who is told μ alone, an upper bound of `get_gdp_parameter_bounds`, expects tests
+    with the rates Φ(Φ⁻¹(α) + μ). The regret is the least κ such that this is at most
+    TPR(α + κ) + κ at every α: 0 where what ran is Gaussian, and small where μ says
+    nearly all.
+
+    Args:
+        accountant: What ran.
+        mu: μ, non-negative; it may be infinite.
+
+    Raises:
+        TypeError: If mu is not a real number.
+        ValueError: If it is negative.
+
+    Source:
+        https://arxiv.org/abs/2406.08918, Definition 4 (Δ-divergence);
+        https://arxiv.org/abs/2503.10945 (as the regret of reporting μ).
+    """
+    parameter = fields.real_number("mu", mu)
+    if parameter < 0:
+        raise ValueError(f"mu must be non-negative. Found {mu}.")
+    ends = np.geomspace(_LEAST_RATE, 0.5, _POINTS)
+    rates = np.unique([0.0, *ends, *np.linspace(0, 1, _POINTS), *(1 - ends), 1.0])
+    lower, upper = _checked(accountant).get_true_positive_rate_bounds(rates)
+    expected = np.ones_like(rates)
+    if not math.isinf(parameter):
+        expected = special.ndtr(special.ndtri(rates) + parameter)
+
+    def is_enough(shift: float) -> bool:
+        # Curves rise: between two rates they are at most what they are at the second.
+        place = np.searchsorted(rates, np.minimum(rates + shift, 1.0), "right") - 1
+        return bool((expected[1:] + _CURVE <= lower[place][:-1] + shift).all())
+
+    def may_do(shift: float) -> bool:
+        place = np.searchsorted(rates, np.minimum(rates + shift, 1.0), "left")
+        return bool((expected - _CURVE <= upper[place] + shift).all())
+
+    return _last(may_do)[0], _last(is_enough)[1]
+
+
+def _last(holds: Callable[[float], bool]) -> Bounds:
+    """Returns numbers in [0, 1] between which a condition begins to hold."""
+    if holds(0.0):
+        return 0.0, 0.0
+    without, with_it = 0.0, 1.0
+    for _ in range(_HALVINGS):
+        middle = (without + with_it) / 2
+        without, with_it = (without, middle) if holds(middle) else (middle, with_it)
+    return without, with_it
 
 
 def in_words(

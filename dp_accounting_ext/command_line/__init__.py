@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import warnings
 
 from dp_accounting_ext.command_line import parser
+from dp_accounting_ext.command_line import risks
 from dp_accounting_ext.command_line import sweep
 from dp_accounting_ext.command_line import text
 from dp_accounting_ext.command_line import training
@@ -34,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = whole.add_subparsers(
         dest="command", metavar="COMMAND", title="commands", parser_class=parser.Parser
     )
-    for module in (training, verify, sweep, wpm):
+    for module in (training, risks, verify, sweep, wpm):
         module.add_to(commands)
     options = argparse.Namespace(prog=whole.prog)
     try:
@@ -45,8 +46,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always", UserWarning)
             known, printed = options.run(options)
-        for warning in warned:
-            told = parser.as_typed(str(warning.message), vars(options))
+        for words in dict.fromkeys(str(warning.message) for warning in warned):
+            told = parser.as_typed(words, vars(options))
             text.complain(options.prog, told, "warning")
         text.write(text.as_json(known) if options.json else printed)
     except KeyboardInterrupt as error:

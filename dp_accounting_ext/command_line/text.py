@@ -85,6 +85,8 @@ COLUMNS: Mapping[str, Callable[[comparison.Row], str]] = {
     "noise": lambda row: repr(row.noise_multiplier),
     "ε lower": lambda row: decimals.rounded_down(row.epsilon_lower),
     "ε upper": lambda row: decimals.rounded_up(row.epsilon_upper),
+    "risk lower": lambda row: decimals.rounded_down(row.risk_lower),
+    "risk upper": lambda row: decimals.rounded_up(row.risk_upper),
     "CPU s": lambda row: f"{row.seconds:.2f}",
 }
 

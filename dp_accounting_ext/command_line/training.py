@@ -66,8 +66,8 @@ drawing batches are those of compare.
 
 In place of ε, a risk: --advantage 0.1, or --tpr 0.05 --fpr 0.01 (what the best
 membership test finds), or --ppv 0.8 --fpr 0.01 (how many of those whom it names
-are members, where --prior of those tested are). Then --delta only adds the
-bounds on ε.
+are members, where --prior of those tested are). The risk that is reached is
+printed; --delta only adds the bounds on ε.
 """
 _STATEMENT = """\
 example:
@@ -176,6 +176,7 @@ def add_to(commands: Any) -> None:
 def _compare(options: argparse.Namespace) -> parser.Printed:
     run = parser.training_run(options)
     setting = run.to_dict()
+    training_run.warn(run)
     if options.strategy is None:
         runs = training_run.schemes_of(run)
         rows = list(text.counted(map(comparison.bracket, runs), len(runs)))
@@ -244,6 +245,12 @@ def _calibrate(options: argparse.Namespace) -> parser.Printed:
     measure: budget.Measure | None = risk.advantage if kind == "advantage" else None
     if kind in ("tpr", "ppv"):
         rate = training_run.given("fpr", options.fpr)
+        least, of = (rate, "--fpr") if kind == "tpr" else (prior, "--prior")
+        if target <= least:
+            raise ValueError(
+                f"{kind} must be above {of}, which is reached by guessing, at any "
+                f"noise. Found {target:g} with {of} {least:g}."
+            )
         asked |= {"fpr": rate, "prior": prior}
         words = f"{kind.upper()} at FPR {rate:g}"
         measure = functools.partial(risk.attack_success, baseline=rate)
@@ -261,6 +268,8 @@ def _calibrate(options: argparse.Namespace) -> parser.Printed:
     rows = [row for (row,) in text.counted(map(search, runs), len(runs))]
     title = f"noise multiplier for {words} ≤ {target:g}"
     heads = ["sampling", "noise", "CPU s"]
+    if measure is not None:
+        heads[2:2] = ["risk lower", "risk upper"]
     if run.delta is not None:
         at = "at δ = {}" if kind == "epsilon" else "(ε at δ = {})"
         title += f" {at.format(f'{run.delta:g}')}"
@@ -276,7 +285,7 @@ def _statement(options: argparse.Namespace) -> parser.Printed:
     rows = statement.claims(run)
     risks = _risks(run) if options.risk else {}
     known: dict[str, Any] = {"setting": run.to_dict()}
-    known["warnings"] = statement.warnings(run)
+    known["warnings"] = statement.warnings(run, rows)
     if options.risk:
         known["risk"] = risks
     if loops:

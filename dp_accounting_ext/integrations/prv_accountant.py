@@ -16,12 +16,11 @@ from collections.abc import Sequence
 import math
 from typing import Any
 
-import attr
 from dp_accounting import dp_event as stock
 
 from dp_accounting_ext.accountants import budget
 from dp_accounting_ext.accountants import pld_accountant
-from dp_accounting_ext.reading import stock_events
+from dp_accounting_ext.accountants import risk
 from dp_accounting_ext.validation import fields
 
 Bounds = tuple[float, float, float]
@@ -30,20 +29,7 @@ Bounds = tuple[float, float, float]
 _ROUNDING = 2.0**-50
 
 
-@attr.s(frozen=True, slots=True, auto_attribs=True)
-class ParametersEvent(stock.DpEvent):
-    """Represents any mechanism that is (ε, δ)-private.
-
-    Attributes:
-        epsilon: ε, in nats.
-        delta: δ in [0, 1].
-    """
-
-    epsilon: float
-    delta: float
-
-
-pld_accountant.PLDAccountant.register(ParametersEvent, stock_events.privacy_parameters)
+ParametersEvent = risk.ParametersEvent
 
 
 def PoissonSubsampledGaussianMechanism(  # noqa: N802

@@ -35,6 +35,11 @@ def calibrate(
             function of `dp_accounting_ext.risk`.
         name: Of the target, in errors; "epsilon" or "target" by default.
 
+    Returns:
+        A row for each way, with the risk that is reached where one is limited.
+
+    Warns where δ is one over the dataset's size or more.
+
     Raises:
         TypeError, ValueError: If the target is not what it should be, δ is not given,
             the group is too large, or no noise up to 1e9 is enough.
@@ -52,6 +57,7 @@ def calibrate(
         raise ValueError(
             f"{name} must be positive and at most {most:g}. Found {limit:g}{remedy}."
         )
+    is_risk = measure is not None
     if measure is None:
         delta = training_run.given("delta", run.delta)
 
@@ -60,7 +66,22 @@ def calibrate(
 
         measure = epsilon
     runs = training_run.schemes_of(run)
-    return [_calibrated(each, measure, limit, name) for each in runs]
+    training_run.warn(run)
+    rows = [_calibrated(each, measure, limit, name) for each in runs]
+    return [_with_risk(row, measure, run) for row in rows] if is_risk else rows
+
+
+def _with_risk(
+    row: comparison.Row, measure: budget.Measure, run: training_run.TrainingRun
+) -> comparison.Row:
+    """Returns a row with what is reached of the risk."""
+    found = measure(
+        dataclasses.replace(
+            run, sampling=row.sampling, noise_multiplier=row.noise_multiplier
+        ).accountant()
+    )
+    lower, upper = found if isinstance(found, tuple) else (None, found)
+    return dataclasses.replace(row, risk_lower=lower, risk_upper=upper)
 
 
 def _calibrated(

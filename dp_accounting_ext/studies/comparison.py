@@ -17,6 +17,7 @@ ADJACENCIES = {
 # Tuning: a relative width of brackets that nobody needs to be told of.
 _TIGHT = 1e-3
 _SHUFFLED = "if a record is replaced; if one is added or removed, no bound is known"
+NOTHING = "ε is so large that nothing is promised: e^ε δ ≥ 1"
 _UNKNOWN = "no bound is known: without a record, others move to other batches"
 
 
@@ -37,6 +38,8 @@ class Row:
         epsilon_upper: Upper bound on ε, in nats; None with the lower one.
         seconds: CPU time.
         note: What a reader must know beside these.
+        risk_lower: Lower bound on the risk that noise was found for; None without one.
+        risk_upper: Upper bound on it.
     """
 
     sampling: str
@@ -48,6 +51,15 @@ class Row:
     epsilon_upper: float | None
     seconds: float
     note: str = ""
+    risk_lower: float | None = None
+    risk_upper: float | None = None
+
+    @property
+    def promises_nothing(self) -> bool:
+        """Whether e^ε δ is 1 or more, by the upper bound."""
+        if self.epsilon_upper is None or not self.delta:
+            return False
+        return self.epsilon_upper >= -math.log(self.delta)
 
     @property
     def width(self) -> float:
@@ -73,10 +85,14 @@ def compare(run: training_run.TrainingRun) -> list[Row]:
 
     Of shuffled or fixed batches a record is replaced, and no other is added or removed.
 
+    Warns where δ is one over the dataset's size or more.
+
     Raises:
         ValueError: If the group is too large, or noise or δ is not given.
     """
-    return [bracket(each) for each in training_run.schemes_of(run)]
+    runs = training_run.schemes_of(run)
+    training_run.warn(run)
+    return [bracket(each) for each in runs]
 
 
 def bracket(
@@ -104,7 +120,9 @@ def bracket(
     if is_shuffled and relation != training_run.NeighborRel.REPLACE_ONE:
         return Row(*of, None, None, 0.0, _UNKNOWN)
     row = timed(of, lambda: run.accountant(relation).get_epsilon_bounds(delta))
-    return dataclasses.replace(row, note=_SHUFFLED) if is_shuffled else row
+    if not is_shuffled:
+        return row
+    return dataclasses.replace(row, note="; ".join(filter(None, [_SHUFFLED, row.note])))
 
 
 def timed(
@@ -113,13 +131,16 @@ def timed(
     """Returns a row of what the function returns, and the CPU time that it took."""
     begin = time.process_time()
     row = Row(*of, *bounds(), time.process_time() - begin)
-    note = ""
+    notes = []
     if row.epsilon_upper == math.inf:
-        note = "no finite bound"
-    elif row.is_wide:
+        notes.append("no finite bound")
+    elif row.promises_nothing:
+        notes.append(NOTHING)
+    if row.is_wide and row.epsilon_upper != math.inf:
         note = f"not tight: the bracket is {row.width:.1%} wide; where brackets "
         note += "overlap, either row may have the smaller ε"
-    return dataclasses.replace(row, note=note)
+        notes.append(note)
+    return dataclasses.replace(row, note="; ".join(notes))
 
 
 def aligned(lines: Sequence[Sequence[str]], gap: str = "  ") -> list[str]:

@@ -189,6 +189,7 @@ def profiles(
             too large.
     """
     schemes = _schemes(run, *others)
+    training_run.warn(run)
     smallest = training_run.given("delta", run.delta)
     number = _checked_number(num_points, 3)
     accountants = [each.accountant() for each in schemes]
@@ -246,6 +247,7 @@ def trade_offs(
         upper = np.minimum.accumulate(upper[::-1])[::-1]
         return x, np.maximum.accumulate(lower), upper
 
+    training_run.warn(run)
     names = "false_positive_rate", "true_positive_rate"
     return [
         _curve(*names, points, each, each.accountant(), rates)

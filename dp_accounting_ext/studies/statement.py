@@ -47,7 +47,10 @@ _ALWAYS = (
     "checkpoints and the final model. They ask that each example's gradient be clipped "
     "on its own (not a microbatch's mean), that fresh Gaussian noise of the multiplier "
     "times the clip be added to the sum in every step, also of an empty batch, and "
-    "that dataset size, batch size, noise and number of epochs were not chosen by "
+    "that the sum be divided, if at all, by a number that was fixed beforehand, such "
+    "as the expected batch size: dividing by the size of the batch that was drawn "
+    "breaks each row in which batches differ in size, for the noise then tells that "
+    "size. Dataset size, batch size, noise and number of epochs must not be chosen by "
     "looking at this data. Runs that tuned them on it count as releases, too."
 )
 _NO_USER = (
@@ -94,7 +97,7 @@ def privacy_statement(
         theorem.
     """
     rows = claims(run) if rows is None else rows
-    parts = [_of_run(run), *warnings(run)]
+    parts = [_of_run(run), *warnings(run, rows)]
     schemes = list(dict.fromkeys(row.sampling for row in rows))
     letters = iter("abcdefghijklmnopqrstuvwxyz")
     for size in dict.fromkeys(row.group_size for row in rows):
@@ -148,19 +151,27 @@ def brief(run: training_run.TrainingRun, rows: Sequence[comparison.Row]) -> str:
         "It holds for all checkpoints, if batches were drawn as named, each example's "
         "gradient was clipped, and fresh Gaussian noise was added in every step.",
     ]
-    return textwrap.fill(" ".join([*warnings(run), *sentences]), _WIDTH)
+    return textwrap.fill(" ".join([*warnings(run, rows), *sentences]), _WIDTH)
 
 
-def warnings(run: training_run.TrainingRun) -> list[str]:
-    """Returns what a reader must know before all numbers; mostly nothing."""
-    delta, size = run.delta, run.dataset_size
-    if delta is None or size is None or delta * size < 1:
-        return []
-    return [
-        f"Warning: δ = {delta!r} is not below 1/{size}, one over the dataset size. "
-        f"Publishing one example, drawn at random, would meet it, too: choose δ far "
-        f"below that."
-    ]
+def warnings(
+    run: training_run.TrainingRun, rows: Sequence[comparison.Row] = ()
+) -> list[str]:
+    """Returns what a reader must know before all numbers; mostly nothing.
+
+    Args:
+        run: The run.
+        rows: Its claims: of an ε that promises nothing this is said.
+    """
+    void = [row for row in rows if row.promises_nothing]
+    names = list(dict.fromkeys(row.sampling for row in void))
+    told = training_run.warnings_of(run)
+    if void:
+        told.append(
+            f"Warning: of {', '.join(names)}, {comparison.NOTHING}, so that a test "
+            f"whose false alarms are as rare as δ may find every member."
+        )
+    return told
 
 
 def _assumptions(scheme: str, run: training_run.TrainingRun) -> str:

@@ -7,6 +7,7 @@ import fractions
 import math
 from typing import Any
 from typing import TypeVar
+import warnings
 
 from dp_accounting import dp_event as stock
 from dp_accounting import privacy_accountant
@@ -272,6 +273,24 @@ def given(name: str, value: T | None) -> T:
     if value is None:
         raise ValueError(f"{name} must be given. Found it missing.")
     return value
+
+
+def warnings_of(run: TrainingRun) -> list[str]:
+    """Returns what a reader must know before all numbers; mostly nothing."""
+    delta, size = run.delta, run.dataset_size
+    if delta is None or size is None or delta * size < 1:
+        return []
+    return [
+        f"Warning: δ = {delta!r} is not below 1/{size}, one over the dataset size. "
+        f"Publishing one example, drawn at random, would meet it, too: choose δ far "
+        f"below that."
+    ]
+
+
+def warn(run: TrainingRun) -> None:
+    """Warns of what `warnings_of` says: where noise is chosen, or ε looked at."""
+    for told in warnings_of(run):
+        warnings.warn(told.removeprefix("Warning: "), stacklevel=3)
 
 
 def _step(run: TrainingRun) -> stock.GaussianDpEvent:

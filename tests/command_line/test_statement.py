@@ -7,7 +7,7 @@ import pytest
 
 COMMAND = (
     "statement --dataset-size 6000 --batch-size 3000 --epochs 1 "
-    "--noise-multiplier 1.1 --delta 1e-6"
+    "--noise-multiplier 2.2 --delta 1e-6"
 )
 
 

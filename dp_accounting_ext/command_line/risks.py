@@ -1,0 +1,111 @@
+"""The subcommand risk: what an attacker can do, of a run or a published guarantee."""
+
+import argparse
+import math
+import textwrap
+from typing import Any
+
+from dp_accounting_ext.accountants import pld_accountant
+from dp_accounting_ext.accountants import risk
+from dp_accounting_ext.bounds import decimals
+from dp_accounting_ext.command_line import parser
+from dp_accounting_ext.command_line import text
+from dp_accounting_ext.studies import comparison
+from dp_accounting_ext.studies import training_run
+
+_EPILOG = """\
+example:
+  python -m dp_accounting_ext risk --epsilon 1 --delta 1e-5
+  python -m dp_accounting_ext risk --dataset-size 60000 --batch-size 256 \\
+      --epochs 10 --noise-multiplier 1.1 --sampling poisson-sampling
+
+What the best attack achieves, in words: of a guarantee that was published, as
+--epsilon with --delta, as --rho or as --mu, or of a training run, for each way
+of drawing batches. Upper bounds are certified.
+
+Of a run it also tells μ: the best test of a false positive rate α, from 1e-12
+to 1/2, finds at most as many members as one of a Gaussian mechanism with μ. The
+regret is how much more than the run that mechanism tells, at most, in rates: a
+small one means that μ says nearly all.
+"""
+_PUBLISHED = {
+    "epsilon": "ε that was published, with --delta",
+    "rho": "ρ of zero-concentrated privacy that was published",
+    "mu": "μ of Gaussian privacy that was published",
+}
+
+
+def add_to(commands: Any) -> None:
+    """Adds the subcommand."""
+    words = "what an attacker can do, of a run or of a published guarantee"
+    command = parser.add_command(commands, "risk", _risk, words, _EPILOG, "")
+    given = command.add_mutually_exclusive_group()
+    for name, meaning in _PUBLISHED.items():
+        parser.add(given, name, float, meaning)
+    words = "share of members among those tested"
+    parser.add(command, "prior", float, words, default=0.5)
+    parser.add_run(command)
+
+
+def _risk(options: argparse.Namespace) -> parser.Printed:
+    known = {name: getattr(options, name) for name in _PUBLISHED}
+    known = {name: value for name, value in known.items() if value is not None}
+    if not known:
+        run = parser.training_run(options)
+        training_run.warn(run)
+        found = {
+            f"{each.sampling} ({comparison.ADJACENCIES[each.neighboring_relation]})": (
+                _of(each.accountant(), options.prior, with_gaussian=True)
+            )
+            for each in training_run.schemes_of(run)
+        }
+        printed = _printed(f"Risks of noise multiplier {run.noise_multiplier}, ", run)
+        return {"setting": run.to_dict(), "results": found}, printed + _all(found)
+    for name, field in training_run.TrainingRun.__dataclass_fields__.items():
+        value = getattr(options, name)
+        if name != "delta" and value != field.default:
+            raise ValueError(
+                f"{name} must be left out with --{next(iter(known))}. Found {value}."
+            )
+    if options.delta is not None:
+        known["delta"] = options.delta
+    accountant = risk.published(**known)
+    of = ", ".join(f"{name} = {value:g}" for name, value in known.items())
+    found = {of: _of(accountant, options.prior, with_gaussian=False)}
+    return {"setting": known, "results": found}, _all(found).lstrip()
+
+
+def _of(
+    accountant: pld_accountant.PLDAccountant, prior: float, *, with_gaussian: bool
+) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "advantage": risk.advantage(accountant),
+        "membership_success": risk.membership_success(accountant, prior),
+        "words": risk.in_words(accountant, prior=prior),
+    }
+    if with_gaussian:
+        mu = accountant.get_gdp_parameter_bounds()
+        found["mu"] = mu
+        found["regret"] = risk.gaussian_regret(accountant, mu[1])
+    return found
+
+
+def _printed(begin: str, run: training_run.TrainingRun) -> str:
+    return textwrap.fill(begin + run.in_words, text.WIDTH) + "\n\n"
+
+
+def _all(found: dict[str, dict[str, Any]]) -> str:
+    return "\n\n".join(f"With {of}: {_in_words(each)}" for of, each in found.items())
+
+
+def _in_words(found: dict[str, Any]) -> str:
+    lines = [found["words"]]
+    if "mu" in found:
+        low, high = found["mu"]
+        told = "As of Gaussian noise: no finite μ is known, for a loss is infinite."
+        if not math.isinf(high):
+            told = f"As of Gaussian noise: μ is from {decimals.rounded_down(low)} to "
+            told += f"{decimals.rounded_up(high)}. The latter tells at most "
+            told += f"{decimals.rounded_up(found['regret'][1])} more: the regret."
+        lines.append(textwrap.fill(told, text.WIDTH, subsequent_indent="  "))
+    return "\n".join(lines)
