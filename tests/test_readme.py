@@ -61,6 +61,13 @@ def test_every_python_block_runs(page, own_table):
     run_python(page)
 
 
+def test_recipes_are_short():
+    page = ROOT / "docs" / "recipes.md"
+    found = blocks(page, "python")
+    assert len(found) == page.read_text().count("\n## ") + 1
+    assert max(block.count("\n") for block in found) <= 30
+
+
 def test_the_readme_shows_a_certified_bracket(own_table):
     namespace = run_python(ROOT / "README.md")
     lower, upper = namespace["accountant"].get_epsilon_bounds(1e-6)

@@ -242,7 +242,7 @@ def gaussian_regret(accountant: pld_accountant.PLDAccountant, mu: float) -> Boun
         ValueError: If it is negative.
 
     Source:
-        https://arxiv.org/abs/2406.08918, Definition 4 (Δ-divergence);
+        https://arxiv.org/abs/2406.08918 (the Δ-divergence of two mechanisms);
         https://arxiv.org/abs/2503.10945 (as the regret of reporting μ).
     """
     parameter = fields.real_number("mu", mu)

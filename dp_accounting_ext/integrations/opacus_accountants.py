@@ -425,7 +425,7 @@ class ShuffledAccountant(_EpochAccountant):
 ADAPTIVE = (
     "clipping='adaptive' divides the number of records below the clip by the number "
     "drawn, which no accountant here covers. Write clipping='flat'; the page "
-    "migration has an event of adaptive clipping that divides by a fixed number."
+    "recipes has an event of adaptive clipping that divides by a fixed number."
 )
 _POISSON, _BINS, _SHUFFLED = opacus_draws.Kind
 _WRAP = (

@@ -360,7 +360,7 @@ def _weighted(sampler: Any) -> None:
         "WeightedRandomSampler has no ε of its own here, and Opacus' Poisson samples "
         "would drop its weights. Pass DataLoader(dataset, batch_size=…), or draw "
         "record i with a fixed chance q_i and compose PoissonSampledDpEvent of the "
-        "largest one, as the page migration shows."
+        "largest one, as the page recipes shows."
     )
 
 
