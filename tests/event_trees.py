@@ -453,7 +453,7 @@ def straddling(most: int, least: int = 1) -> st.SearchStrategy[int]:
     return few | st.sampled_from(sorted(n for n in beside if least <= n <= most))
 
 
-SMALLEST_RATES = [1e-12, 1.75e-10, 1e-5, 0.25, 1 - 1e-9]
+SMALLEST_RATES = [1e-100, 1e-26, 1e-12, 1.75e-10, 1e-5, 0.25, 1 - 1e-9]
 edge_deltas = log_scale(1e-250, 0.999, 60) | st.sampled_from(
     [1e-40, 1e-15, 1e-6, 0.5, 0.9, 0.999]
 )
@@ -463,6 +463,32 @@ def losses() -> st.SearchStrategy[float]:
     """Losses far below one, far above it, and beside the largest exponent of floats."""
     huge = st.floats(20.0, 720.0).map(lambda x: round(x, 2))
     return log_scale(1e-9, 3.0, 30) | huge | huge | st.sampled_from(beside(500, 800))
+
+
+@st.composite
+def rare_parts(draw: Any) -> Any:
+    """What hardly tells anything, beside which nothing may be lost.
+
+    A rate, a weight or a loss is far below a rounding of one.
+    """
+    tiny = log_scale(1e-100, 1e-8, 23)
+    tiny_losses = log_scale(1e-60, 1e-8, 13)
+    leaf = st.builds(stock.LaplaceDpEvent, st.sampled_from([0.1, 1.0, 1e3]))
+    leaf |= st.builds(stock.GaussianDpEvent, st.sampled_from([0.2, 1.0, 1e3]))
+    leaf |= edge_leaves()
+    event = draw(
+        st.builds(stock.PoissonSampledDpEvent, tiny, leaf)
+        | st.builds(stock.PoissonSampledDpEvent, tiny, leaf)
+        | st.builds(
+            stock.MixtureOfGaussiansDpEvent,
+            st.just(1.0),
+            st.just([0.0, 1.0]),
+            tiny.map(lambda weight: [1 - weight, weight]),
+        )
+        | st.builds(stock.DiscreteLaplaceDpEvent, tiny_losses, st.just(1))
+        | st.builds(registered.SingleShiftEvent)
+    )
+    return stock.SelfComposedDpEvent(event, draw(straddling(200)))
 
 
 @st.composite

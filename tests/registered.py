@@ -97,6 +97,13 @@ def _below(number: float, _: float) -> float:
     return math.nextafter(number, 0.0)
 
 
+@attr.s(frozen=True, slots=True)
+class SingleShiftEvent(dp_accounting.DpEvent):
+    """Represents Laplace noise around one shift, with the record and without it."""
+
+
+UNSHIFTED = mechanisms.LaplaceMixture(((0.0, 1.0),), ((0.0, 1.0),))
+ext.PLDAccountant.register(SingleShiftEvent, lambda event, reader: UNSHIFTED)
 ext.PLDAccountant.register(DiscreteEvent, lambda event, reader: Discrete(event))
 ext.PLDAccountant.register(
     ShuffledEvent, lambda event, reader: Discrete(event, is_sorted=False)

@@ -112,6 +112,19 @@ def test_logarithm_of_the_normal_distribution_function():
     assert (found <= 16 * (1 + np.abs(values))).all()
 
 
+def scaled_complement(x):
+    """e^{x²} erfc(x), from its continued fraction far out."""
+    if x < 1e4:
+        return mpmath.exp(x**2) * mpmath.erfc(x)
+    return (1 - x**-2 / 2 + 3 * x**-4 / 4) / (x * mpmath.sqrt(mpmath.pi))
+
+
+def test_scaled_complementary_error_function():
+    arguments = np.concatenate([np.linspace(0, 50, 1000), spread(50, 1e300, 500)])
+    found, values = errors(special.erfcx, scaled_complement, arguments)
+    assert (found <= 16 * values).all()
+
+
 def test_logistic_function():
     arguments = np.concatenate([np.linspace(-700, 700, 1401), NEAR_ZERO])
     found, values = errors(special.expit, lambda x: 1 / (1 + mpmath.exp(-x)), arguments)

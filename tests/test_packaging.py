@@ -57,9 +57,12 @@ def test_the_readme_needs_no_files_beside_it(monkeypatch):
     assert "all tasks, each as one command" in " ".join(page.split())
 
 
-def test_no_message_installs_a_package_of_this_name():
+def test_nothing_installs_a_package_of_this_name():
     """Until the name is registered, what has it may be a stranger's."""
     package = pathlib.Path(dp_accounting_ext.__file__).parent
-    for path in package.rglob("*.py"):
-        assert "install 'dp" not in path.read_text(encoding="utf-8"), path
-        assert "install dp" not in path.read_text(encoding="utf-8"), path
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+    assert pages
+    for path in [*package.rglob("*.py"), *(ROOT / "docs").rglob("*.py"), *pages]:
+        words = " ".join(path.read_text(encoding="utf-8").split())
+        found = re.findall(r"install(?: -\S+)* [\"']?dp[-_]accounting[-_]ext", words)
+        assert not found, path

@@ -45,10 +45,13 @@ class PLDAccountant(composing.Composing, pld_privacy_accountant.PLDAccountant):
             no tight bound of its own is read as a record that leaves and another
             that joins. REPLACE_SPECIAL is zero-out: a record is replaced by one that
             contributes nothing.
-        value_discretization_interval: The largest interval on which losses are
-            composed, in nats; finer ones are chosen where losses are small. Only
-            a composition of more than two million intervals, or of more than 50
-            different mechanisms, is coarser, its bounds as certain.
+        value_discretization_interval: How fine compositions are, compared with 1e-4.
+            Losses are composed on cells that are a share of their own spread, whatever
+            that is in nats: about 144 cells in a standard deviation at 1e-4, and
+            144 √(1e-4 / interval) at another interval, but no fewer than 32 and no more
+            than 512. The width of a bracket grows in proportion to the interval. Random
+            allocation and matrix mechanisms have lattices of their own, which do not
+            depend on it. Bounds are as certain whatever the interval is.
 
     Guarantees:
         `get_epsilon` and `get_delta` are never below the truth. The bounds of

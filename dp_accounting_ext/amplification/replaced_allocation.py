@@ -61,6 +61,7 @@ _MEANS = np.array([[0.001, 0.01, 0.03, 0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1]])
 # relatively to ε, and how many κ_j there are at most.
 _PLACES, _APART, _MOST = 2048, 4e-4, 48
 _USUAL = -14.0  # Tuning: the logarithm of a δ.
+_LEAST_LOSS = 1e-14  # Tuning: of the κ above 1 at which the profile is known.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -343,11 +344,13 @@ def _sum_of(
     return law_sums.sum_of(parts, bound, RESOLUTION, tail, both=False)
 
 
-def _variance(allocation: Allocation) -> float:
-    """Returns the variance of S."""
-    return math.fsum(
-        each.count * each.chance**2 * math.expm1(each.shift**2)
-        for each in allocation.steps
+def _deviation(allocation: Allocation) -> float:
+    """Returns the standard deviation of S; no square of a small chance underflows."""
+    return math.hypot(
+        *(
+            each.chance * math.sqrt(each.count * math.expm1(each.shift**2))
+            for each in allocation.steps
+        )
     )
 
 
@@ -363,10 +366,10 @@ def _losses_of(allocation: Allocation, tail_mass: float) -> FloatArray:
         alone = float(np.logaddexp(0.0, one)) + 2
         furthest = 2 * steps.shift * (deviations + steps.shift)
         highest = max(highest, min(alone, furthest))
-    highest = min(highest, floats.LARGEST_LOSS)
-    # That of S, and of the loss if it is small.
-    deviation = math.sqrt(min(_variance(allocation), 1.0))
-    lowest = min(deviation / 16, highest / 100)
+    highest = min(max(highest, 100 * _LEAST_LOSS), floats.LARGEST_LOSS)
+    # That of S, and of the loss if it is small. No κ is told apart from 1 by less.
+    deviation = min(_deviation(allocation), 1.0)
+    lowest = max(min(deviation / 16, highest / 100), _LEAST_LOSS)
     return np.append(0.0, np.geomspace(lowest, highest, _PLACES))
 
 
@@ -405,8 +408,9 @@ def _refined(
         known[middle] = sum_at(kappa)
         start, after = known[low].value(), known[middle].value()
         rest = math.inf
-        if min(before, after) > 0:
-            fall = math.log(start / after) / (half - losses[low]) * half
+        if min(start, before, after) > 0:
+            # Two sums of their own: the profile falls, their bounds may not.
+            fall = max(math.log(start / after), 0.0) / (half - losses[low]) * half
             rest = abs(math.log(before / after)) / (1 + fall) / 2
             # Far out fewer questions end.
             rest /= max(1.0, math.log(after) / _USUAL) ** 2

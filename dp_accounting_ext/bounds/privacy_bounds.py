@@ -25,6 +25,12 @@ Counts = Mapping[interface.Mechanism, int]
 FloatArray = npt.NDArray[np.float64]
 IndexArray = npt.NDArray[np.int64]
 Question = Callable[[profile.Profile, FloatArray], FloatArray]
+# From a Gaussian's mean, an argument and a side.
+ClosedForm = Callable[[float, float, Bound], float]
+_CLOSED_FORMS: Mapping[Question, ClosedForm] = {
+    profile.Profile.epsilons: gaussian.epsilon,
+    profile.Profile.deltas: gaussian.delta,
+}
 
 # Tuning: for a δ no smaller than a level's a law is composed whose tails are small
 # beside it, and that is fine for so many scales: few laws answer every question,
@@ -68,7 +74,7 @@ class PrivacyBounds:
             for known in (part.claims() for part in counts)
         )
         self._flat: dict[Bound, list[dict[interface.Mechanism, int]]] = {}
-        self._profiles: dict[tuple[Bound, int, bool], list[list[profile.Profile]]] = {}
+        self._profiles: dict[tuple[int, Bound, int, bool], list[profile.Profile]] = {}
 
     def _alternatives(self, bound: Bound) -> list[dict[interface.Mechanism, int]]:
         """Returns compositions each of which bounds what is composed.
@@ -212,46 +218,39 @@ class PrivacyBounds:
     ) -> FloatArray:
         """Returns answers of one level: of directions the larger, the best bound."""
         best = np.minimum if bound is Bound.UPPER else np.maximum
-        answers = [
-            functools.reduce(np.maximum, [question(each, asked) for each in profiles])
-            for profiles in self._profiles_of(bound, level, rough)
-        ]
+        answers = []
+        for number, parts in enumerate(self._alternatives(bound)):
+            closed = _closed(parts, _CLOSED_FORMS[question], asked, bound)
+            if closed is None:
+                profiles = self._profiles_of(number, bound, level, rough)
+                each_way = [question(each, asked) for each in profiles]
+                closed = functools.reduce(np.maximum, each_way)
+            answers.append(closed)
         found: FloatArray = functools.reduce(best, answers)
         return found
 
     def _profiles_of(
-        self, bound: Bound, level: int, rough: bool
-    ) -> list[list[profile.Profile]]:
-        """Returns the profiles of both directions of every alternative."""
-        key = bound, level, rough
+        self, number: int, bound: Bound, level: int, rough: bool
+    ) -> list[profile.Profile]:
+        """Returns the profiles of both directions of an alternative, by its number."""
+        key = number, bound, level, rough
         if key not in self._profiles:
-            self._profiles[key] = [
-                [composed.profile(direction) for direction in self._directions]
-                for composed in (
-                    composition_of(
-                        parts,
-                        bound,
-                        _LEVELS[level][0] * _TAIL_SHARE,
-                        lattice_law.Resolution(
-                            _ROUGH_CELLS if rough else self._cells, _LEVELS[level][1]
-                        ),
-                    )
-                    for parts in self._alternatives(bound)
-                )
-            ]
+            least, scales = _LEVELS[level]
+            cells = _ROUGH_CELLS if rough else self._cells
+            composed = composition_of(
+                self._alternatives(bound)[number],
+                bound,
+                least * _TAIL_SHARE,
+                lattice_law.Resolution(cells, scales),
+            )
+            self._profiles[key] = [composed.profile(way) for way in self._directions]
         return self._profiles[key]
 
     def _closed(
-        self,
-        function: Callable[[float, float, Bound], float],
-        asked: FloatArray,
-        bound: Bound,
+        self, function: ClosedForm, asked: FloatArray, bound: Bound
     ) -> FloatArray | None:
         """Returns (n,) values in closed form, if all that is composed is a Gaussian."""
-        part = next(iter(parts := self._alternatives(bound)[0]), None)
-        if sum(parts.values()) != 1 or not isinstance(part, additive_noise.Gaussian):
-            return None
-        return interface.each(lambda each: function(part.mean, each, bound), asked)
+        return _closed(self._alternatives(bound)[0], function, asked, bound)
 
     def _at_most_gaussian(self, deltas: FloatArray, found: FloatArray) -> FloatArray:
         """Returns (n,) ε at (n,) δ, no more than of the Gaussian that dominates."""
@@ -272,6 +271,17 @@ class PrivacyBounds:
         return interface.each(
             lambda epsilon: gaussian.delta(self._mean, epsilon, Bound.UPPER), epsilons
         )
+
+
+def _closed(
+    parts: Counts, function: ClosedForm, asked: FloatArray, bound: Bound
+) -> FloatArray | None:
+    """Returns (n,) values in closed form, if all that is composed is a Gaussian."""
+    part = next(iter(parts), None)
+    if sum(parts.values()) != 1 or not isinstance(part, additive_noise.Gaussian):
+        return None
+    mean = part.mean
+    return interface.each(lambda each: function(mean, each, bound), asked)
 
 
 def composition_of(

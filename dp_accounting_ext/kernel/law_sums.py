@@ -149,8 +149,8 @@ def _power(atoms: Atoms, count: int) -> Atoms | None:
         if spaced is not None:
             return spaced
     half = _power(atoms, count // 2)
-    if half is None or not half.values.size:
-        return half
+    if half is None:
+        return None
     twice = _plus(half, half)
     return twice if twice is None or count % 2 == 0 else _plus(twice, atoms)
 

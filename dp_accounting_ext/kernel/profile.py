@@ -113,9 +113,10 @@ class Profile:
         found = self.losses[places] + np.log1p(
             -np.minimum(lacking, 1 - floats.UNIT_ROUNDOFF)
         )
-        found = np.where(lacking >= 1, -math.inf, found)
         size = np.abs(self.losses[places]) + np.abs(found)
         found = found + sign * (self.shift + 8 * floats.UNIT_ROUNDOFF * size)
+        # The profile is below the goal however small ε is.
+        found = np.where(lacking >= 1, 0.0, found)
         found = np.where(is_finite, found, math.inf)
         positive: FloatArray = np.maximum(found, 0.0)
         return positive

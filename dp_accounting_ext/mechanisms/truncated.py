@@ -14,6 +14,12 @@ the less.
 *The others are told*: Poisson samples where there is room for the group; else, with
 room for j < K members, their law is binomial up to j, with more at j.
 
+For a group of more than 16 the number of others is told to within a few, and the number
+of members has a law that is stochastically larger than each of theirs: the ratio
+increases with the output, so that larger shifts of either sign are further apart. For
+the same reason several splits of such a group have one bound, that of a split in which
+more members leave and more join.
+
 *Who was drawn is told*, whether kept or not: B or more others, and a member takes the
 place of one of them as in a batch of fixed size; or less, and it is a Poisson sample.
 
@@ -23,6 +29,7 @@ tells of t what noise leaves of it.
 
 from collections.abc import Iterator
 import dataclasses
+import functools
 import math
 
 import numpy as np
@@ -51,6 +58,14 @@ _LEAST_CHANCE = 1e-290
 # Tuning: cells of what tells of the others, in standard deviations of the noise, and
 # how far they go beyond the sizes that matter. With more noise these tell nothing.
 _CELL, _BEYOND, _MOST_NOISE = 0.5, 3.0, 20.0
+# Tuning: a group of more members than the first number is bounded for so many sizes of
+# either part of it, and so many numbers of others are told apart: 30 members of batches
+# of 120 have a bracket of 8 % in 2 s (with all sizes 3 %, in 12 s), 120 of 9 % in 4 s.
+_FEW_MEMBERS, _PARTS, _MOST_TOLD = 16, 3, 32
+# Tuning: a chain of so many members, over the noise, was never the lesser bound.
+_CHAINED = 8.0
+# Certified: sums of a few thousand terms, relatively.
+_SUM_ERROR = 1e-12
 # Certified: beyond so many standard deviations there is no noise.
 _NOISE_ENDS = 12.0
 
@@ -150,10 +165,15 @@ class GroupedTruncated(groups.Grouped):
             members = sampled_members.poisson(size, self.sampling.rate)
             return self._on(members, removed, inserted)
         one = self._by_place(is_replaced=is_replaced)
+        fewer, more = zip(
+            *(_parts_of(size, part) for part in (removed, inserted)), strict=True
+        )
+        chain = None
+        if size <= _CHAINED * max(self.noise_multiplier, 1.0):
+            by_chain = groups.GroupedByChain(size, one, is_replaced)
+            chain = by_chain.split(removed, inserted)
         return known_bounds.Between(
-            self._told_by_noise(removed, inserted),
-            self._told(removed, inserted),
-            groups.GroupedByChain(size, one, is_replaced).split(removed, inserted),
+            _told_by_noise(self, *fewer), _told(self, *more), chain
         )
 
     def _by_place(self, *, is_replaced: bool) -> Mechanism:
@@ -186,14 +206,11 @@ class GroupedTruncated(groups.Grouped):
             return law
         found: dict[float, float] = {}
         for number, weight in law:
-            among = sampled_members.without_replacement(
-                these, self.group_size, int(number)
-            )
-            for each, share in among:
+            for each, share in _among(these, self.group_size, int(number)):
                 found[each] = found.get(each, 0.0) + weight * share
         return tuple(found.items())
 
-    def _told(self, removed: int, inserted: int) -> Mechanism:
+    def told(self, removed: int, inserted: int) -> Mechanism:
         """Returns what bounds it from above: the number of others is told."""
         size, most = self.group_size, self.sampling.batch_size
         least = max(most - size, 0)
@@ -203,9 +220,12 @@ class GroupedTruncated(groups.Grouped):
             raised = 1 + 3 * _BINOMIAL_ERROR
             room = most - number
             told.append(tuple((i, c * raised if i == room else c) for i, c in chances))
+        number = max(-(-len(told) // _MOST_TOLD), 1)
+        several = [told[i : i + number] for i in range(0, len(told), number)]
+        told = [_stochastically_larger(laws, size) for laws in several]
         return self._drawn(told, removed, inserted)
 
-    def _told_by_noise(self, removed: int, inserted: int) -> Mechanism:
+    def told_by_noise(self, removed: int, inserted: int) -> Mechanism:
         """Returns what bounds it from below: cells of a noisy number of others."""
         size, most = self.group_size, self.sampling.batch_size
         noise, reach, edges = self.noise_multiplier, 0.0, np.zeros(0)
@@ -234,6 +254,56 @@ class GroupedTruncated(groups.Grouped):
             if (chance := math.fsum(each for _, each in members)) > _LEAST_CHANCE
         )
         return batches.Drawn(drawn, error=2 * _BINOMIAL_ERROR)
+
+
+@functools.lru_cache(maxsize=64)
+def _told(grouped: GroupedTruncated, removed: int, inserted: int) -> Mechanism:
+    return grouped.told(removed, inserted)
+
+
+@functools.lru_cache(maxsize=64)
+def _told_by_noise(grouped: GroupedTruncated, removed: int, inserted: int) -> Mechanism:
+    return grouped.told_by_noise(removed, inserted)
+
+
+@functools.lru_cache(maxsize=1024)
+def _among(these: int, members: int, drawn: int) -> Shifts:
+    """Returns the law of how many of these members are among those drawn."""
+    return sampled_members.without_replacement(these, members, drawn)
+
+
+def _parts_of(size: int, part: int) -> tuple[int, int]:
+    """Returns a part of a group, rounded down and up to one of a few sizes."""
+    if size <= _FEW_MEMBERS or part == size:
+        return part, part
+    unit = -(-size // _PARTS)
+    return part // unit * unit, min(-(-part // unit) * unit, size)
+
+
+def _stochastically_larger(laws: list[Shifts], most: int) -> Shifts:
+    """Returns chances of members with which one of several laws has happened.
+
+    Args:
+        laws: Chances of each number of members, in each of some cases.
+        most: The largest number.
+
+    Returns:
+        Chances whose sum is that of all cases, and in which so many members or more
+        are, given that one of the cases holds, no less likely than in any case.
+    """
+    if len(laws) == 1:
+        return laws[0]
+    chances = np.zeros((len(laws), most + 1))
+    for row, law in zip(chances, laws, strict=True):
+        for number, chance in law:
+            row[int(number)] = chance
+    tails = np.cumsum(chances[:, ::-1], axis=1)[:, ::-1]
+    tails = tails[tails[:, 0] > 0]
+    largest = (tails / tails[:, :1]).max(axis=0) * (1 + _SUM_ERROR)
+    largest[0] = 1.0
+    kept = -np.diff(np.minimum.accumulate(np.minimum(largest, 1.0)), append=0.0)
+    total = float(tails[:, 0].sum())
+    return tuple((float(i), total * c) for i, c in enumerate(kept.tolist()) if c)
 
 
 def _shares(edges: FloatArray, noise: float) -> FloatArray:

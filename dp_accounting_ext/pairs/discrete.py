@@ -102,7 +102,8 @@ def discrete_laplace(
     outputs = np.arange(0, sensitivity + 1, dtype=np.float64)
     probabilities = math.tanh(parameter / 2) * np.exp(-parameter * outputs)
     # The atoms at the ends hold all outputs beyond them as well.
-    probabilities[[0, -1]] /= -math.expm1(-parameter)
+    probabilities[0] /= -math.expm1(-parameter)
+    probabilities[-1] /= -math.expm1(-parameter)
     ratios, masses, error = _exact(
         parameter * (2 * outputs - sensitivity), probabilities
     )

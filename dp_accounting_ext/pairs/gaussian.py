@@ -56,17 +56,32 @@ def delta(mean: float, epsilon: float, bound: dominating_pair.Bound) -> float:
 
 
 def _log_delta(mean: float, epsilon: float, bound: dominating_pair.Bound) -> float:
-    """Returns ln δ at ε, on a side."""
-    first = float(special.log_ndtr(mean / 2 - epsilon / mean))
+    """Returns ln δ at ε, on a side.
+
+    With t = m/2 − ε/m and x = m − t, e^ε Φ(−x) = φ(t) R(x), where R is Mills's ratio.
+    In this form no term is as large as ε or m², which a small noise makes huge.
+    """
+    sign = 1 if bound is dominating_pair.Bound.UPPER else -1
+    slack = 64 * floats.UNIT_ROUNDOFF
+    place, beyond = mean / 2 - epsilon / mean, mean / 2 + epsilon / mean
+    if place == -math.inf:
+        return place
+    # What t may be off by: it is a difference of two rounded terms.
+    shift = sign * 4 * floats.UNIT_ROUNDOFF * (mean / 2 + abs(epsilon) / mean)
+    first = float(special.log_ndtr(place + shift))
     if first == -math.inf:
         return first
-    second = epsilon + float(special.log_ndtr(-mean / 2 - epsilon / mean))
-    slack = 1 + abs(first) + abs(second) + abs(epsilon) + mean**2
-    slack *= 64 * floats.UNIT_ROUNDOFF
-    if bound is dominating_pair.Bound.LOWER:
-        slack = -slack
-    difference = -math.expm1(min(second - first - slack, 0.0))
-    return first + slack + math.log(difference) if difference > 0 else -math.inf
+    first += sign * slack * (1 + abs(first))
+    if beyond >= 0:
+        mills = math.sqrt(math.pi / 2) * float(special.erfcx(beyond / math.sqrt(2)))
+        # Beyond 1e150 no float is as small as φ(t), and no square as large as t².
+        furthest = min(max(abs(place) + shift, 0.0), 1e150)
+        second = math.log(mills) - (furthest**2 + math.log(2 * math.pi)) / 2
+    else:
+        second = epsilon + float(special.log_ndtr(-beyond))
+    second -= sign * slack * (1 + abs(second) + max(-epsilon, 0.0))
+    difference = -math.expm1(min(second - first, 0.0))
+    return first + math.log(difference) if difference > 0 else -math.inf
 
 
 def epsilon(mean: float, delta: float, bound: dominating_pair.Bound) -> float:

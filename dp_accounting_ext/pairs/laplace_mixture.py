@@ -114,7 +114,9 @@ def dominating_pair_of(
         return shifts.lower_pair(ratios, masses, rounding, 4 * rounding)
     edges = np.maximum.accumulate(edges)
     masses = shifts.split(q_masses, p_masses / q_masses - edges[:-1], np.diff(edges))
-    masses[[0, -1]] += q_ends
+    # One after the other: where all shifts are equal there is one atom, for both ends.
+    masses[0] += q_ends[0]
+    masses[-1] += q_ends[1]
     return dominating_pair.DominatingPair(
         edges, masses, 0.0, 0.0, bound, 4 * rounding, 4 * rounding
     )

@@ -32,11 +32,12 @@ class Mixture:
     def weight_error(self) -> float:
         """Returns a bound on the relative error of any weight.
 
-        Two are a probability and the rest, with a few roundings. More come from
-        logarithms of up to 700, with a few for each step from the mode.
+        Two are a probability and the rest: three roundings for each of up to 16 samples
+        one within another, and a few before. More come from logarithms of up to 700,
+        with a few for each step from the mode.
         """
         number = len(self.shifts)
-        roundings = {1: 0, 2: 4}.get(number, 4096 + 16 * number)
+        roundings = {1: 0, 2: 64}.get(number, 4096 + 16 * number)
         return roundings * floats.UNIT_ROUNDOFF
 
 

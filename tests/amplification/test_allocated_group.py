@@ -104,6 +104,14 @@ def test_one_member_more_than_eight_tells_little_more():
     assert eight <= nine <= 1.3 * eight
 
 
+def test_lower_bounds_grow_with_the_group_however_large_it_is():
+    """Of many members the sum of all outputs tells most, of however little noise."""
+    lowers = [_bracket(100, members)[0] for members in (8, 40, 8000, 10**6, 2**53)]
+    assert lowers == sorted(lowers)
+    mean = 2**53 / 10
+    assert lowers[-1] == pytest.approx(mean**2 / 2, rel=1e-8)
+
+
 def test_more_than_eight_members_count_as_eight():
     allocation = Allocation((Steps(1.0, 0.01, 100),), 0.0, 0.0)
     eight, many = (

@@ -237,6 +237,33 @@ def test_what_is_never_cut_is_a_poisson_sample(relation):
         assert found[0] == pytest.approx(found[1], rel=1e-9)
 
 
+@pytest.mark.parametrize("split", [(20, 0), (19, 1), (13, 7), (10, 10), (20, 20)])
+def test_large_groups_have_no_less_than_each_number_of_others(split, monkeypatch):
+    """Bins of others and rounded splits, against each number and the split itself."""
+    sampling = truncated.Sampling(300, 0.08, 30)
+    coarse = truncated.GroupedTruncated(20, 1.3, sampling).split(*split)
+    monkeypatch.setattr(truncated, "_MOST_TOLD", 1000)
+    exact = truncated.GroupedTruncated(20, 1.3, sampling).told(*split)
+    for epsilon in (0.0, 0.5, 3.0):
+        least = deltas(exact, epsilon, Bound.LOWER)[0]
+        for upper in deltas(coarse, epsilon):
+            for one, other in zip(least, upper, strict=True):
+                assert one <= other
+
+
+def test_groups_as_large_as_a_batch():
+    event = Truncated(10_000, 0.01, 120, 2.0)
+    found = []
+    for size in (16, 60, 120):
+        accountant = ext.PLDAccountant(NeighborRel.REPLACE_SPECIAL)
+        accountant.compose(ext.GroupSubsampledEvent(size, event))
+        lower, upper = accountant.get_epsilon_bounds(1e-6)
+        assert lower <= upper <= 1.15 * lower
+        found.append(lower)
+    # As `size` members of a Poisson sample and beyond: nearly proportional.
+    assert found == sorted(found) and found[2] > 9.0
+
+
 def test_a_group_is_no_larger_than_the_dataset():
     accountant = ext.PLDAccountant(NeighborRel.REPLACE_ONE)
     with pytest.raises(ValueError, match="at most dataset_size. Found 4 of 3"):

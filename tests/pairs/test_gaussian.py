@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 import oracles
 import pytest
+from scipy import special
 
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.pairs import gaussian
@@ -35,6 +36,11 @@ def test_epsilon_of_any_mean(mean, delta):
     )
     assert 0 <= lower <= upper < math.inf
     assert gaussian.delta(mean, upper, Bound.UPPER) <= delta
+    if mean >= 40:
+        # With t the quantile of δ, ε = m (m/2 − t): no digit of it is lost.
+        assert upper <= lower * (1 + 1e-12)
+        limit = mean * (mean / 2 - special.ndtri(delta))
+        assert lower == pytest.approx(limit, rel=1 / mean**1.5 + 1e-13)
     if lower > 0:
         assert gaussian.delta(mean, lower, Bound.LOWER) >= delta * (1 - 1e-9)
         assert upper <= lower * (1 + 1e-6) + 1e-10
