@@ -1,8 +1,10 @@
 """What an accountant has composed, and the answers that follow from it."""
 
 from collections.abc import Callable
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
+import contextlib
 import dataclasses
 import functools
 import math
@@ -13,6 +15,7 @@ import numpy.typing as npt
 
 from dp_accounting_ext.bounds import privacy_bounds
 from dp_accounting_ext.bounds import trade_off_bounds
+from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import groups
 from dp_accounting_ext.mechanisms import interface
@@ -20,6 +23,8 @@ from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.validation import fields
 
 FloatArray = npt.NDArray[np.float64]
+# Characters of what was composed, in a message.
+_LONGEST = 600
 Question = Callable[[privacy_bounds.WorstOf, FloatArray], Sequence[FloatArray]]
 
 
@@ -116,14 +121,17 @@ class Answers:
     ) -> list[Any]:
         """Returns plain answers, but where there is something to ask, what is found."""
         asked = asked & (not self._is_known)
-        if asked.any():
-            privacy = self._privacy
-        else:
-            privacy = privacy_bounds.WorstOf([privacy_bounds.PrivacyBounds({}, 1.0)])
+        with self._explained():
+            if asked.any():
+                privacy = self._privacy
+            else:
+                nothing = privacy_bounds.PrivacyBounds({}, 1.0)
+                privacy = privacy_bounds.WorstOf([nothing])
+            found = question(privacy, values[asked])
         answers = []
-        for found in question(privacy, values[asked]):
+        for each in found:
             answers.append(plain.copy())
-            answers[-1][asked] = found
+            answers[-1][asked] = each
         return [as_given(each) for each in answers]
 
     def rates(self, rates: FloatArray) -> tuple[Any, Any]:
@@ -132,7 +140,8 @@ class Answers:
         bounds = np.ones(flat.size), np.ones(flat.size)
         if not self._is_known:
             least = float(flat[flat > 0].min(initial=1.0))
-            bounds = self._trade_off(least).rates(flat)
+            with self._explained():
+                bounds = self._trade_off(least).rates(flat)
         lower, upper = (as_given(each.reshape(rates.shape)) for each in bounds)
         return lower, upper
 
@@ -140,7 +149,21 @@ class Answers:
         """Returns bounds on μ, of false positive rates from the least one on."""
         if self._is_known:
             return math.inf, math.inf
-        return self._trade_off(least).gaussian_parameter(least)
+        with self._explained():
+            return self._trade_off(least).gaussian_parameter(least)
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Says of a law that has lost mass what was composed."""
+        try:
+            yield
+        except conservation.MassError as error:
+            counts = self.composed.counts
+            parts = ", ".join(f"{count} × {part}" for part, count in counts.items())
+            raise conservation.MassError(
+                f"{error} No bound is given. Mend the pair if it is one of your own; "
+                f"else please report what was composed: {parts[:_LONGEST]}"
+            ) from error
 
     def _trade_off(self, least: float) -> trade_off_bounds.WorstOf:
         """Returns the bounds on curves down to a rate, or a little further."""

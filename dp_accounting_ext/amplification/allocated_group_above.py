@@ -41,9 +41,11 @@ from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import sums
 from dp_accounting_ext.pairs import normal_cells
+from dp_accounting_ext.pairs import profile_pairs
 
 DominatingPair = dominating_pair.DominatingPair
 FloatArray = npt.NDArray[np.float64]
+Hinges = profile_pairs.Hinges
 Steps = replaced_allocation.Steps
 
 # A limit: terms of h, so many of them, fit a float.
@@ -84,16 +86,18 @@ def upper_pair(
     # Of a δ a million times rarer than any that is asked for, at most.
     rarest = 1e-6 * allocated_group.DELTA_OVER_TAIL * tail_mass
     exponents = k_out_of_t.exponents_up_to(_EXPONENTS, rarest)
-    found, remove = [], dominating_pair.Direction.REMOVE
+    found: list[Hinges] = []
+    remove = dominating_pair.Direction.REMOVE
     for exponent in exponents:
         noise = _Noise.of(steps, allocation.silent, members, exponent)
         goal = math.exp(-exponent)
         epsilon = min(known.epsilon(goal, remove), floats.LARGEST_LOSS)
-        for pair in _by_moments(noise, exponent), _by_counts(noise, exponent):
+        kappa = np.array([math.exp(epsilon)])
+        for bound in _by_moments(noise, exponent), _by_counts(noise, exponent):
             # What says no more there makes the places coarser that are compared.
-            if pair and pair.delta(epsilon, remove) < goal:
-                found.append(pair)
-    return bound_cells.least([known, *found])
+            if bound and bound.values(kappa)[0] < goal:
+                found.append(bound)
+    return profile_pairs.least([Hinges.of(known), *found])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,7 +149,7 @@ class _Noise:
         return masses
 
 
-def _by_moments(noise: _Noise, exponent: float) -> DominatingPair | None:
+def _by_moments(noise: _Noise, exponent: float) -> Hinges | None:
     """Returns the bound by S and A², accurate about one δ.
 
     Args:
@@ -203,7 +207,7 @@ def _by_moments(noise: _Noise, exponent: float) -> DominatingPair | None:
     # Beyond the last row (S / last)^g is at most e^{g (S − last) / last}.
     lost = window.mass_above(g / last) * floats.exponential(g * math.log(last) + 1e-9)
     error = (16 * g + 64) * floats.UNIT_ROUNDOFF
-    return bound_cells.pair_of(
+    return bound_cells.hinges_of(
         losses,
         masses,
         below=g * math.log(lowest) + 2 * error if is_cut else -math.inf,
@@ -260,7 +264,7 @@ def _tilt_of_moments(noise: _Noise, first: FloatArray, exponent: float) -> float
     return found
 
 
-def _by_counts(noise: _Noise, exponent: float) -> DominatingPair | None:
+def _by_counts(noise: _Noise, exponent: float) -> Hinges | None:
     """Returns the bound by L and V for one λ, accurate about one δ.
 
     Args:

@@ -103,4 +103,5 @@ def _weighted(steps: Steps) -> lattice_law.Atoms:
         over=steps.weight * law.over,
         error=law.error + floats.UNIT_ROUNDOFF,
         shift=law.shift + floats.UNIT_ROUNDOFF,
+        ledger=law.ledger.with_ratios_times(steps.weight),
     )

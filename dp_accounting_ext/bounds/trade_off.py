@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
+from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import pair
@@ -78,6 +79,7 @@ class Curve:
         first = np.searchsorted(self._spent, places, side="right") - 1
         along = self._ratios[first] * (places - self._spent[first])
         values = self._factor * self._slack * (self._found[first] + along)
+        conservation.check_numbers("True positive rates", values)
         clipped: FloatArray = np.clip(values, rates, 1.0)
         return clipped
 
@@ -97,6 +99,7 @@ class Curve:
         values = places * self._factor / self._scale / self._slack
         least = 0.0 if self._upper else floats.SMALLEST_MASS
         values = np.where(values < floats.SMALLEST_MASS, least, values)
+        conservation.check_numbers("False positive rates", values)
         return np.clip(values, 0.0, found)
 
 

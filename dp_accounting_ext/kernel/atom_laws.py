@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import sums
@@ -52,6 +53,10 @@ class Law(abc.ABC):
         offset: Losses are values and this together; 0 for ratios.
         degrees: Of the rows of a lower law of ratios, if they are others than `Atoms`
             says.
+        ledger: What its masses must sum to.
+
+    Raises:
+        MassError: If an upper law's sinks hold less than was cut off of it.
     """
 
     axis: Axis
@@ -64,6 +69,11 @@ class Law(abc.ABC):
     shift: float = 0.0
     offset: float = 0.0
     degrees: tuple[int, ...] = ()
+    ledger: conservation.Ledger = conservation.OF_Q_ALONE
+
+    def __post_init__(self) -> None:
+        if self.bound is Bound.UPPER:
+            conservation.check_sinks(self.over, self.under, self.ledger)
 
     @abc.abstractmethod
     def mean(self) -> float:
@@ -185,15 +195,29 @@ class Atoms(Law):
             q_mass: What Q has of finite losses, as far as none of it was lost; if that
                 is not what is here.
         """
-        lost_p, lost_q = _lost(self, gone) if self.bound is Bound.UPPER else (0.0, 0.0)
+        p, q = self.p_and_q()
+        cut_p, cut_q = float(p[gone].sum()), float(np.minimum(q[gone], 1.0).sum())
+        ends = (float(self.values[0]), float(self.values[-1])) if q.size else (0.0, 0.0)
+        underflow = underflown(self, q.size, *ends)
         kept = dataclasses.replace(
-            self, values=self.values[~gone], masses=self.masses[:, ~gone]
+            self,
+            values=self.values[~gone],
+            masses=self.masses[:, ~gone],
+            ledger=self.ledger.with_underflow(*underflow),
         )
+        if self.bound is Bound.LOWER:
+            ledger = kept.ledger.with_cut(cut_p, cut_q)
+            return dataclasses.replace(kept, ledger=ledger)
+        lost_p = floats.raised(cut_p + underflow[0])
+        lost_q = floats.raised(cut_q + underflow[1])
         if lost_q > MUCH and self.axis is Axis.LOSS:
             q_mass = self.q_mass() if q_mass is None else q_mass
             lost_q = min(lost_q, missing(q_mass, kept.q_mass(), self.error))
         return dataclasses.replace(
-            kept, over=self.over + lost_p, under=min(self.under + lost_q, 1.0)
+            kept,
+            over=self.over + lost_p,
+            under=min(self.under + lost_q, 1.0),
+            ledger=kept.ledger.with_cut(cut_p, min(cut_q, lost_q)),
         )
 
     def q_mass(self) -> float:
@@ -223,22 +247,13 @@ def underflown(law: Law, cells: int, low: float, high: float) -> tuple[float, fl
     return lost, floats.exponential(most)
 
 
-def _lost(atoms: Atoms, gone: npt.NDArray[np.bool_]) -> tuple[float, float]:
-    """Returns P's and Q's mass of atoms that go to the sinks, with what floats lost."""
-    p, q = atoms.p_and_q()
-    ends = float(atoms.values[0]), float(atoms.values[-1])
-    lost_p, lost_q = underflown(atoms, atoms.values.size, *ends)
-    lost_p += float(p[gone].sum())
-    lost_q += float(np.minimum(q[gone], 1.0).sum())
-    return floats.raised(lost_p), floats.raised(lost_q)
-
-
 class Sinks(NamedTuple):
-    """What a sum has in its sinks, and how far its values may be off."""
+    """What a sum has in its sinks and its ledger, and how far values may be off."""
 
     over: float
     under: float
     shift: float
+    ledger: conservation.Ledger
 
 
 def sinks_of_sum(one: Law, other: Law) -> Sinks:
@@ -252,12 +267,14 @@ def sinks_of_sum(one: Law, other: Law) -> Sinks:
         under = one.under + other.under - one.under * other.under
         moved = 2 * floats.UNIT_ROUNDOFF * abs(one.offset + other.offset)
         shift = one.shift + other.shift + moved
+        ledger = conservation.of_losses(one.ledger, other.ledger)
     else:
         over, under = one.over + other.over, one.under + other.under
         if under:
             over += one.under * other.mean() + other.under * one.mean()
         shift = max(one.shift, other.shift)
-    return Sinks(rounded(over), min(rounded(under), 1.0), shift)
+        ledger = conservation.of_ratios(one.ledger, other.ledger)
+    return Sinks(rounded(over), min(rounded(under), 1.0), shift, ledger)
 
 
 def placed(atoms: Atoms, width: float) -> tuple[int, FloatArray]:

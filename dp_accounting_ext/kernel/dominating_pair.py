@@ -8,6 +8,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
+from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import profile
 from dp_accounting_ext.kernel import sides
@@ -70,6 +71,16 @@ class DominatingPair:
 
     def __post_init__(self) -> None:
         self._check()
+        self._make_distinct()
+        conservation.check_pair(
+            (float(self.p_masses.sum()), float(self.masses.sum())),
+            (self.infinity_mass, self.zero_mass),
+            (self.mass_error + self.ratio_error, self.mass_error),
+            is_upper=self.bound is Bound.UPPER,
+        )
+
+    def _make_distinct(self) -> None:
+        """Puts ratios in order, and masses that have lost their digits elsewhere."""
         if (self.ratios[1:] < self.ratios[:-1]).any():
             order = np.argsort(self.ratios, kind="stable")
             object.__setattr__(self, "ratios", self.ratios[order])

@@ -123,7 +123,7 @@ class LatticeLaw(atom_laws.Law):
             ends: The first and the last value of what was laid out here.
             q_mass: Tells what Q had there.
         """
-        if self.bound is Bound.LOWER or not self.pieces:
+        if not self.pieces:
             return self
         # A node that goes up a level has its share a cell below, at most.
         width = 2 * math.ldexp(self.step, max(self.pieces))
@@ -132,10 +132,15 @@ class LatticeLaw(atom_laws.Law):
         lost_p, lost_q = atom_laws.underflown(
             self, 2 * cells, ends[0] - 2 * width, ends[1] + 2 * width
         )
+        law = dataclasses.replace(
+            self, ledger=self.ledger.with_underflow(lost_p, lost_q)
+        )
+        if self.bound is Bound.LOWER:
+            return law
         if lost_q > atom_laws.MUCH and self.axis is Axis.LOSS:
             lost_q = min(lost_q, atom_laws.missing(q_mass(), self.q_mass(), self.error))
         return dataclasses.replace(
-            self, over=self.over + lost_p, under=min(self.under + lost_q, 1.0)
+            law, over=self.over + lost_p, under=min(self.under + lost_q, 1.0)
         )
 
     def doubled(self) -> "LatticeLaw":
@@ -355,7 +360,13 @@ def trimmed(law: LatticeLaw, tail_mass: float) -> tuple[LatticeLaw, Atoms]:
             part = np.where(there[begin:end][some], masses[:, some], 0.0)
             pieces[level] = start + some.start, part
     atoms = atoms.without(gone)
-    law = dataclasses.replace(law, pieces=pieces, over=atoms.over, under=atoms.under)
+    law = dataclasses.replace(
+        law,
+        pieces=pieces,
+        over=atoms.over,
+        under=atoms.under,
+        ledger=atoms.ledger,
+    )
     return law, atoms
 
 

@@ -8,6 +8,7 @@ import math
 import numpy as np
 
 from dp_accounting_ext.kernel import atom_laws
+from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import lattice_law
@@ -39,6 +40,12 @@ def of_pair(given: DominatingPair, axis: Axis) -> Atoms:
     if axis is Axis.RATIO:
         kept &= ratios <= _LARGEST_RATIO
     over, under = given.infinity_mass, given.zero_mass
+    ledger = conservation.Ledger(
+        p_whole=float(p.sum()) + over,
+        q_whole=float(q.sum()) + under,
+        p_gone=float(p[~kept].sum()) + over,
+        q_gone=float(q[~kept].sum()) + under,
+    )
     if given.bound is Bound.UPPER and not kept.all():
         over += float(p[~kept].sum()) * (1 + 1e-9)
         under += float(q[~kept].sum()) * (1 + 1e-9)
@@ -52,6 +59,7 @@ def of_pair(given: DominatingPair, axis: Axis) -> Atoms:
         values, rows = losses, np.array([p, p])
     else:
         if under:
+            ledger = ledger.with_cut(0.0, -under)
             ratios, q, under = np.append(0.0, ratios), np.append(under, q), 0.0
         shift, values, rows = given.ratio_error, ratios, np.array([q, 0 * q])
     if given.bound is Bound.UPPER:
@@ -65,6 +73,7 @@ def of_pair(given: DominatingPair, axis: Axis) -> Atoms:
         under=under,
         error=error,
         shift=shift,
+        ledger=ledger,
     )
 
 
@@ -90,9 +99,24 @@ def sum_of(
         tail_mass: What may be cut off, in all.
         both: Whether the sum is read from Q's side as well (of losses).
     """
+    copies = sum(count for _, count in parts)
+    found = _sum_of(parts, copies, bound, resolution, tail_mass, both=both)
+    conservation.check_terms(found.ledger, copies)
+    return found
+
+
+def _sum_of(
+    parts: Sequence[tuple[Callable[[], Atoms], int]],
+    copies: int,
+    bound: Bound,
+    resolution: lattice_law.Resolution,
+    tail_mass: float,
+    *,
+    both: bool,
+) -> Atoms:
+    """Returns the same, of so many copies in all."""
     if len(parts) == 1 and parts[0][1] == 1:
         return parts[0][0]()
-    copies = sum(count for _, count in parts)
     # Of so many ratios each is no more, where their sum is as small as tails may be.
     lowest = tail_mass ** (1 / max(copies, 1))
     # Each part is added up, and then added.
@@ -103,7 +127,7 @@ def sum_of(
         atoms = make()
         if not atoms.values.size:
             # Nothing of it is finite, and so of the sum.
-            return dataclasses.replace(atoms, over=_sunk(atoms), under=_sunk(atoms))
+            return _without_values(atoms, copies)
         few = _power(atoms, count)
         joined = few if few is None or exact is None else _plus(exact, few)
         if joined is not None:
@@ -118,7 +142,9 @@ def sum_of(
             law = waiting.pop(law.step).plus(law)
             law = lattice_law.settled(law, tail_mass, both=both)
         waiting[law.step] = law
-    if exact is not None and (not exact.values.size or not waiting):
+    if exact is not None and not exact.values.size:
+        return _without_values(exact, copies)
+    if exact is not None and not waiting:
         return exact
     laws = list(waiting.values())
     if exact is not None:
@@ -133,11 +159,16 @@ def sum_of(
 def _nothing(bound: Bound) -> Atoms:
     """Returns the law of the loss of what tells nothing."""
     rows = 1 if bound is Bound.UPPER else 2
-    return Atoms(Axis.LOSS, bound, np.zeros(1), np.ones((rows, 1)))
+    masses = np.ones((rows, 1))
+    ledger = conservation.Ledger(terms=0)
+    return Atoms(Axis.LOSS, bound, np.zeros(1), masses, ledger=ledger)
 
 
-def _sunk(atoms: Atoms) -> float:
-    return 1.0 if atoms.bound is Bound.UPPER else 0.0
+def _without_values(atoms: Atoms, terms: int) -> Atoms:
+    """Returns the law of a sum one part of which has no finite value."""
+    sink = 1.0 if atoms.bound is Bound.UPPER else 0.0
+    ledger = dataclasses.replace(atoms.ledger, terms=terms)
+    return dataclasses.replace(atoms, over=sink, under=sink, ledger=ledger)
 
 
 def _power(atoms: Atoms, count: int) -> Atoms | None:
@@ -201,9 +232,7 @@ def _plus(one: Atoms, other: Atoms) -> Atoms | None:
     if not (one.values.size and other.values.size):
         none = other if one.values.size else one
         sinks = atom_laws.sinks_of_sum(one, other)
-        return dataclasses.replace(
-            none, over=sinks.over, under=sinks.under, shift=sinks.shift
-        )
+        return dataclasses.replace(none, **sinks._asdict())
     values = np.add.outer(one.values, other.values).ravel()
     if one.axis is Axis.RATIO and one.bound is Bound.LOWER:
         rows = sums.products(
@@ -250,6 +279,7 @@ def _plus(one: Atoms, other: Atoms) -> Atoms | None:
         rounding=one.rounding + other.rounding + rounding,
         shift=sinks.shift + shift,
         degrees=one.degrees,
+        ledger=sinks.ledger,
     ).without_tiny(one.q_mass() * other.q_mass())
 
 
@@ -263,6 +293,7 @@ def read(atoms: Atoms, count: int = 1) -> pair.Pair:
     values, first, last = atoms.values, atoms.masses[0], atoms.masses[-1]
     p, q = atoms.p_and_q()
     over, under, shift = atoms.over, atoms.under, atoms.shift
+    ledger = atoms.ledger
     if atoms.axis is Axis.LOSS:
         losses = values + atoms.offset
         if atoms.bound is Bound.LOWER:
@@ -273,6 +304,8 @@ def read(atoms: Atoms, count: int = 1) -> pair.Pair:
         above = last / first if atoms.bound is Bound.LOWER else np.zeros(values.size)
         ratios = values + above
         zero = ratios <= 0
+        ledger = ledger.with_cut(0.0, float(q[zero].sum()))
+        ledger = ledger.with_ratios_times(1 / count)
         under += float(q[zero].sum()) * (
             1 + 1e-9 if atoms.bound is Bound.UPPER else 1 - 1e-9
         )
@@ -287,4 +320,4 @@ def read(atoms: Atoms, count: int = 1) -> pair.Pair:
     shift += 4 * floats.UNIT_ROUNDOFF * (1 + largest)
     # The masses of one law follow from the other's, and from a loss within the shift.
     error = atoms.error + shift
-    return pair.Pair(losses, p, q, over, under, atoms.bound, error, shift)
+    return pair.Pair(losses, p, q, over, under, atoms.bound, error, shift, ledger)

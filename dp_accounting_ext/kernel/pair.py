@@ -6,6 +6,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
+from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import profile
@@ -32,6 +33,10 @@ class Pair:
         bound: Which side the pair certifies.
         error: Both masses are those of a bound within a factor of e^±error,
         shift: and losses within so many nats.
+        ledger: What the masses must sum to.
+
+    Raises:
+        MassError: If they do not, within the error.
     """
 
     losses: FloatArray
@@ -40,8 +45,18 @@ class Pair:
     over: float
     under: float
     bound: Bound
-    error: float = 0.0
-    shift: float = 0.0
+    error: float
+    shift: float
+    ledger: conservation.Ledger
+
+    def __post_init__(self) -> None:
+        is_upper = self.bound is Bound.UPPER
+        sinks = (self.over, self.under) if is_upper else None
+        if is_upper:
+            conservation.check_sinks(self.over, self.under, self.ledger)
+        conservation.check_law(
+            self.losses, (self.p, self.q), sinks, self.ledger, self.error
+        )
 
     def profile(self, direction: Direction) -> Profile:
         """Returns the privacy profile in one direction."""
@@ -63,6 +78,7 @@ class Pair:
             q=self.p,
             over=self.under,
             under=self.over,
+            ledger=self.ledger.swapped(),
         )
 
     def distance(self) -> float:

@@ -12,6 +12,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
+from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import sides
 
@@ -56,7 +57,11 @@ class Profile:
         error: float,
         shift: float,
     ) -> "Profile":
-        """Returns the profile of (n,) losses with (n,) masses, in any order."""
+        """Returns the profile of (n,) losses with (n,) masses, in any order.
+
+        Raises:
+            MassError: If its sums have not the mass that it is made of.
+        """
         if not losses.size:
             losses, masses = np.zeros(1), np.full(1, floats.SMALLEST_MASS)
         order = np.argsort(losses, kind="stable")
@@ -76,6 +81,8 @@ class Profile:
         falls = -np.expm1(-np.diff(losses)) * costs[1:]
         heights = np.append(np.cumsum(falls[::-1])[::-1], 0.0)
         rounding = (2 * losses.size + _ROUNDINGS) * floats.UNIT_ROUNDOFF
+        total = float(heights[0] + costs[0])
+        conservation.check_profile(total, float(masses.sum()), rounding)
         return cls(losses, heights, costs, sink, bound, error + rounding, shift)
 
     def deltas(self, epsilons: FloatArray) -> FloatArray:
@@ -97,6 +104,7 @@ class Profile:
                 1 + 8 * floats.UNIT_ROUNDOFF
             )
             found = np.maximum(found, least)
+        conservation.check_numbers("Bounds on δ", found)
         clipped: FloatArray = np.clip(found, 0.0, 1.0)
         return clipped
 
@@ -118,5 +126,6 @@ class Profile:
         # The profile is below the goal however small ε is.
         found = np.where(lacking >= 1, 0.0, found)
         found = np.where(is_finite, found, math.inf)
+        conservation.check_numbers("Bounds on ε", found)
         positive: FloatArray = np.maximum(found, 0.0)
         return positive

@@ -80,20 +80,20 @@ class _ShiftMixture(interface.OnePairMechanism):
 
     @abc.abstractmethod
     def _pair(
-        self, p: Shifts, q: Shifts, bound: Bound, tail_mass: float
+        self,
+        p: Shifts,
+        q: Shifts,
+        bound: Bound,
+        tail_mass: float,
+        rest: tuple[float, float],
     ) -> DominatingPair:
-        """Returns the pair of two mixtures of the noise."""
+        """Returns the pair of two mixtures of the noise, whose weights lack a rest."""
 
     def pair(self, bound: Bound, tail_mass: float) -> DominatingPair:
         # What is too rare goes to the sinks.
         p, p_lost = without_rare(self.p, tail_mass / 4, bound)
         q, q_lost = without_rare(self.q, tail_mass / 4, bound)
-        pair = self._pair(p, q, bound, tail_mass)
-        return dataclasses.replace(
-            pair,
-            infinity_mass=pair.infinity_mass + p_lost,
-            zero_mass=pair.zero_mass + q_lost,
-        )
+        return self._pair(p, q, bound, tail_mass, (p_lost, q_lost))
 
     def sampled_from(self) -> tuple[float, interface.Mechanism] | None:
         moved = [(shift, weight) for shift, weight in self.p if shift]
@@ -120,10 +120,15 @@ class GaussianMixture(_ShiftMixture):
         return gaussian_mixture.Mixture(weighted)
 
     def _pair(
-        self, p: Shifts, q: Shifts, bound: Bound, tail_mass: float
+        self,
+        p: Shifts,
+        q: Shifts,
+        bound: Bound,
+        tail_mass: float,
+        rest: tuple[float, float],
     ) -> DominatingPair:
         return gaussian_mixture.dominating_pair_of(
-            self._mixture(p), self._mixture(q), bound, tail_mass=tail_mass
+            self._mixture(p), self._mixture(q), bound, tail_mass=tail_mass, rest=rest
         )
 
     def rdp(self, orders: Sequence[float]) -> interface.Divergences | None:
@@ -159,10 +164,15 @@ class LaplaceMixture(_ShiftMixture):
         return laplace_mixture.Mixture(weighted)
 
     def _pair(
-        self, p: Shifts, q: Shifts, bound: Bound, tail_mass: float
+        self,
+        p: Shifts,
+        q: Shifts,
+        bound: Bound,
+        tail_mass: float,
+        rest: tuple[float, float],
     ) -> DominatingPair:
         return laplace_mixture.dominating_pair_of(
-            self._mixture(p), self._mixture(q), bound
+            self._mixture(p), self._mixture(q), bound, rest=rest
         )
 
     def rdp(self, orders: Sequence[float]) -> interface.Divergences | None:

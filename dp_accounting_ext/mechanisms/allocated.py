@@ -9,7 +9,6 @@ import numpy as np
 
 from dp_accounting_ext.amplification import random_allocation
 from dp_accounting_ext.amplification.k_of_t import allocation_by_sum
-from dp_accounting_ext.amplification.k_of_t import bound_cells
 from dp_accounting_ext.amplification.k_of_t import few_out_of_t
 from dp_accounting_ext.amplification.k_of_t import k_out_of_t
 from dp_accounting_ext.kernel import dominating_pair
@@ -19,6 +18,7 @@ from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.mechanisms import pair_divergences
+from dp_accounting_ext.pairs import profile_pairs
 from dp_accounting_ext.renyi import divergence
 from dp_accounting_ext.renyi import random_allocation as renyi_allocation
 
@@ -69,8 +69,13 @@ class RandomAllocation(Mechanism):
                 [pairs.remove for pairs in known],
                 tail_mass=tail_mass,
             )
-            added = [dominating_pair.dual(pairs.add) for pairs in known]
-            return DirectedPairs(remove, dominating_pair.dual(bound_cells.least(added)))
+            added = [
+                profile_pairs.Hinges.of(dominating_pair.dual(pairs.add))
+                for pairs in known
+            ]
+            return DirectedPairs(
+                remove, dominating_pair.dual(profile_pairs.least(added))
+            )
         remove, add = (
             allocation_by_sum.lower_pair(
                 step.of(direction),

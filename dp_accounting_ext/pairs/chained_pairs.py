@@ -3,6 +3,7 @@
 import dataclasses
 
 import numpy as np
+import numpy.typing as npt
 
 from dp_accounting_ext.kernel import atom_laws
 from dp_accounting_ext.kernel import dominating_pair
@@ -12,6 +13,7 @@ from dp_accounting_ext.kernel import law_sums
 Bound = dominating_pair.Bound
 DirectedPairs = dominating_pair.DirectedPairs
 DominatingPair = dominating_pair.DominatingPair
+FloatArray = npt.NDArray[np.float64]
 
 # Tuning: a chain has the atoms of both its pairs, so that those of a large group would
 # have millions; on a grid of this many the loss moves by 1e-10 of its range squared.
@@ -96,15 +98,17 @@ def chain_one_way(first: DominatingPair, second: DominatingPair) -> DominatingPa
     )
     zero_mass = second.zero_mass + (spent[~kept].sum() + slack) * (1 + 4 * rounding)
     # Lengths too short to be told apart have a large ratio there: what Q lacks by it.
-    zero_mass = max(float(zero_mass), 1.0 - float(spent[kept].sum()))
-    if not kept.any():
+    gain, cost, spent = gain[kept][::-1], cost[kept][::-1], spent[kept][::-1]
+    zero_mass = max(float(zero_mass), 1.0 - float(spent.sum()))
+    if not spent.size:
         return dominating_pair.trivial_pair(Bound.UPPER)
+    ratios, spent = _without_excess(gain / cost, spent)
     errors = first.mass_error + second.mass_error
     ratio_errors = first.ratio_error + second.ratio_error
     return on_few_atoms(
         DominatingPair(
-            (gain[kept] / cost[kept])[::-1],
-            spent[kept][::-1],
+            ratios,
+            spent,
             infinity_mass=min(float(infinity_mass), 1.0),
             zero_mass=min(float(zero_mass), 1.0),
             bound=Bound.UPPER,
@@ -113,6 +117,32 @@ def chain_one_way(first: DominatingPair, second: DominatingPair) -> DominatingPa
             ratio_error=ratio_errors + 4 * floats.UNIT_ROUNDOFF,
         )
     )
+
+
+def _without_excess(
+    ratios: FloatArray, masses: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Returns (n,) ratios and Q-masses, which are no more than one together.
+
+    Lengths that are no more than a rounding have few digits, and their masses may be
+    too large where ratios are small. To lower a Q-mass and keep P's brings no event
+    nearer to Q: the bound stays one.
+
+    Args:
+        ratios: (n,) ratios, increasing.
+        masses: (n,) their Q-masses.
+    """
+    excess = float(masses.sum()) - 1.0
+    if excess <= 0:
+        return ratios, masses
+    cumulated = np.cumsum(masses)
+    lowest = slice(0, int(np.searchsorted(cumulated, 2 * excess)) + 1)
+    factor = 1 - excess / float(masses[lowest].sum())
+    ratios, masses = ratios.copy(), masses.copy()
+    ratios[lowest] /= factor
+    masses[lowest] *= factor
+    order = np.argsort(ratios, kind="stable")
+    return ratios[order], masses[order]
 
 
 def on_few_atoms(pair: DominatingPair) -> DominatingPair:

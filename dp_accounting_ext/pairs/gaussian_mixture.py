@@ -82,6 +82,7 @@ def dominating_pair_of(
     bound: dominating_pair.Bound,
     *,
     tail_mass: float,
+    rest: tuple[float, float] = (0.0, 0.0),
 ) -> dominating_pair.DominatingPair:
     """Returns a certified pair of one mixture of shifted Gaussians and another.
 
@@ -96,6 +97,7 @@ def dominating_pair_of(
         bound: Upper splits each cell of the noise between its ends, lower groups
             it at its mean.
         tail_mass: Probability outside the grid on either side, at least 1e-300.
+        rest: What the weights of P, and those of Q, lack to one: shifts of any size.
 
     Returns:
         A pair with some thousand atoms, the noise equally spaced; losses beyond 690
@@ -110,7 +112,7 @@ def dominating_pair_of(
         Doroshenko et al. 2022, https://arxiv.org/abs/2207.04380, for splitting.
     """
     shifts.check_order(p, q)
-    return _pair_of(p, q, bound, tail_mass, -math.inf)
+    return _pair_of(p, q, bound, tail_mass, -math.inf, rest)
 
 
 def pair_beyond(
@@ -146,6 +148,7 @@ def _pair_of(
     bound: dominating_pair.Bound,
     tail_mass: float,
     start: float,
+    rest: tuple[float, float] = (0.0, 0.0),
 ) -> dominating_pair.DominatingPair:
     """Returns the pair of cells of the noise, all beyond a start."""
     reach = p.highest() - q.lowest()
@@ -189,8 +192,11 @@ def _pair_of(
         masses,
         # These are differences: they err by as much as what is subtracted from.
         infinity_mass=max(p_high - float(edges[-1]) * q_high, 0.0)
-        + 4 * mass_error * p_high,
-        zero_mass=max(q_low - p_low / float(edges[0]), 0.0) + 4 * mass_error * q_low,
+        + 4 * mass_error * p_high
+        + rest[0],
+        zero_mass=max(q_low - p_low / float(edges[0]), 0.0)
+        + 4 * mass_error * q_low
+        + rest[1],
         bound=bound,
         mass_error=mass_error,
         ratio_error=ratio_error,

@@ -71,7 +71,7 @@ def _log_mean(mixture: Mixture, sign: float) -> float:
 
 
 def dominating_pair_of(
-    p: Mixture, q: Mixture, bound: Bound
+    p: Mixture, q: Mixture, bound: Bound, *, rest: tuple[float, float] = (0.0, 0.0)
 ) -> dominating_pair.DominatingPair:
     """Returns the pair of one mixture of shifted Laplace noise and another.
 
@@ -83,6 +83,7 @@ def dominating_pair_of(
         q: Q, shifts at most 0.
         bound: Upper splits each cell of the noise between its ends, lower groups
             it at its mean.
+        rest: What the weights of P, and those of Q, lack to one: shifts of any size.
 
     Returns:
         A pair; one that says nothing where shifts are more than 700 apart.
@@ -118,5 +119,5 @@ def dominating_pair_of(
     masses[0] += q_ends[0]
     masses[-1] += q_ends[1]
     return dominating_pair.DominatingPair(
-        edges, masses, 0.0, 0.0, bound, 4 * rounding, 4 * rounding
+        edges, masses, *rest, bound, 4 * rounding, 4 * rounding
     )

@@ -1,6 +1,7 @@
 """Pairs from profiles, which are convex, decreasing and piecewise linear functions."""
 
 from collections.abc import Sequence
+import dataclasses
 import functools
 import math
 
@@ -43,21 +44,63 @@ def values_at(
     return found
 
 
-def values(pair: DominatingPair, places: FloatArray) -> FloatArray:
-    """Returns (m,) upper bounds on H_κ(P‖Q) of an upper pair, with its errors.
+@dataclasses.dataclass(frozen=True)
+class Hinges:
+    """An upper bound on a profile that need not be the profile of any two laws.
 
-    Args:
-        pair: The pair.
-        places: (m,) κ ≥ 0.
+    H_κ(P‖Q) ≤ sink + Σ mass · (ratio − κ)₊ at every κ ≥ 0. What the masses sum to is
+    not asked: a bound may be above one where κ is small.
+
+    Attributes:
+        ratios: (n,) places, increasing.
+        masses: (n,) non-negative masses there.
+        sink: The bound beyond all places.
+        mass_error: Bound on the relative error of any mass.
+        ratio_error: Bound on the relative error of any place.
     """
-    shift, factor = dominating_pair.allowance(
-        Bound.UPPER, pair.ratios.size, pair.mass_error, pair.ratio_error
-    )
-    found = values_at(
-        places * math.exp(shift), pair.ratios, pair.masses, pair.infinity_mass
-    )
-    bounds: FloatArray = factor * found
-    return bounds
+
+    ratios: FloatArray
+    masses: FloatArray
+    sink: float
+    mass_error: float
+    ratio_error: float
+
+    @classmethod
+    def of(cls, pair: DominatingPair) -> "Hinges":
+        """Returns the profile of an upper pair where a record is removed."""
+        return cls(
+            pair.ratios,
+            pair.masses,
+            pair.infinity_mass,
+            pair.mass_error,
+            pair.ratio_error,
+        )
+
+    def values(self, places: FloatArray) -> FloatArray:
+        """Returns the (m,) bounds at κ ≥ 0, with the errors counted in."""
+        shift, factor = dominating_pair.allowance(
+            Bound.UPPER, self.ratios.size, self.mass_error, self.ratio_error
+        )
+        found = values_at(places * math.exp(shift), self.ratios, self.masses, self.sink)
+        bounds: FloatArray = factor * found
+        return bounds
+
+
+# The bound that always holds.
+TRIVIAL = Hinges(np.ones(1), np.zeros(1), 1.0, 0.0, 0.0)
+
+
+def least(known: Sequence[Hinges]) -> DominatingPair:
+    """Returns the pair of the least of several bounds on H(P‖Q).
+
+    A bound where records are removed, and for duals where they are added.
+    """
+    places = np.unique(np.concatenate([each.ratios for each in known]))
+    values = np.ones(places.size)
+    for each in known:
+        np.minimum(values, each.values(places), out=values)
+    # What is less than a float is not zero.
+    return pair_above(places, np.maximum(values, SMALLEST))
 
 
 def pair_above(places: FloatArray, bounds: FloatArray) -> DominatingPair:
@@ -161,18 +204,19 @@ def maximum(pairs: Sequence[DirectedPairs]) -> DirectedPairs:
     return DirectedPairs(remove, dominating_pair.dual(add))
 
 
-def _larger(one: DominatingPair, other: DominatingPair) -> DominatingPair:
+def _larger(first: DominatingPair, second: DominatingPair) -> DominatingPair:
     """Returns a pair whose profile is at least those of two, of a removed record.
 
     Between the places of two atoms profiles are lines, which may cross.
     """
+    one, other = Hinges.of(first), Hinges.of(second)
     places = np.union1d(one.ratios, other.ratios)
-    apart = values(one, places) - values(other, places)
+    apart = one.values(places) - other.values(places)
     (crossed,) = np.nonzero(np.sign(apart[1:]) * np.sign(apart[:-1]) < 0)
     share = apart[crossed] / (apart[crossed] - apart[crossed + 1])
     between = places[crossed] + share * np.diff(places)[crossed]
     places = np.union1d(places, between)
-    return pair_above(places, np.maximum(values(one, places), values(other, places)))
+    return pair_above(places, np.maximum(one.values(places), other.values(places)))
 
 
 def joined(above: DominatingPair, below: DominatingPair) -> DominatingPair:
@@ -206,16 +250,57 @@ def joined(above: DominatingPair, below: DominatingPair) -> DominatingPair:
     infinity_mass = above.infinity_mass * raised[0] + (0 if apart[0] else apart[1])
     zero_mass = below.zero_mass * raised[1] + (0 if apart[1] else apart[0])
     # What a complement may lack.
-    rest = max(1.0 - zero_mass - float(high.sum() + low.sum()), 0.0) + rounding
-    return DominatingPair(
+    rest = 1.0 - zero_mass - float(high.sum() + low.sum()) + rounding
+    places, joint = _without_negative(
         np.concatenate([ratios[1], [1.0], ratios[0]]),
         np.concatenate([low, [rest], high]),
+        low.size,
+    )
+    if not places.size:
+        return dominating_pair.trivial_pair(Bound.UPPER)
+    return DominatingPair(
+        places,
+        joint,
         infinity_mass=infinity_mass,
         zero_mass=zero_mass,
         bound=Bound.UPPER,
         mass_error=max(above.mass_error, below.mass_error) + rounding,
         ratio_error=max(above.ratio_error, below.ratio_error) + rounding,
     )
+
+
+def _without_negative(
+    places: FloatArray, masses: FloatArray, middle: int
+) -> tuple[FloatArray, FloatArray]:
+    """Returns the atoms of a greatest convex minorant, where one mass is negative.
+
+    Two branches of a profile that are both true meet in a convex function. Where their
+    bounds do not, the minorant is a bound as well: a line from an atom on the left to
+    one on the right, which takes up the masses between them. Nothing else changes.
+
+    Args:
+        places: (n,) increasing.
+        masses: (n,) masses, of which only that in the middle may be negative.
+        middle: Its index.
+
+    Returns:
+        (m,) places and masses, none of them negative; none if there is no such line.
+    """
+    if masses[middle] >= 0:
+        return places, masses
+    low, high = middle - 1, middle + 1
+    while low >= 0 and high < places.size:
+        between = slice(low + 1, high)
+        share = (places[high] - places[between]) / (places[high] - places[low])
+        at_low = masses[low] + float((share * masses[between]).sum())
+        at_high = masses[high] + float(((1 - share) * masses[between]).sum())
+        if min(at_low, at_high) >= 0:
+            kept = np.append(np.arange(low + 1), np.arange(high, places.size))
+            found = masses.copy()
+            found[low], found[high] = at_low, at_high
+            return places[kept], found[kept]
+        low, high = low - (at_low < 0), high + (at_high < 0)
+    return places[:0], masses[:0]
 
 
 def symmetric(kappas: FloatArray, deltas: FloatArray) -> DominatingPair:

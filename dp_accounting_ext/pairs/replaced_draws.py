@@ -72,5 +72,6 @@ def dominating_pair_of(
 
 def _values(pair: DominatingPair, kappas: FloatArray) -> FloatArray:
     """Returns (n,) upper bounds on H(P‖Q) of a pair at κ ≥ 1, decreasing."""
-    least: FloatArray = np.minimum.accumulate(profile_pairs.values(pair, kappas))
+    bounds = profile_pairs.Hinges.of(pair).values(kappas)
+    least: FloatArray = np.minimum.accumulate(bounds)
     return least

@@ -15,6 +15,7 @@ import pytest
 
 import dp_accounting_ext as ext
 from dp_accounting_ext.kernel import composition
+from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import lattice_law
@@ -221,6 +222,9 @@ def test_readings_err_by_what_they_claim(losses, sinks, axis, bound):
     """Of a pair whose numbers are exact: its law, and the two laws read off that."""
     ratios = np.unique(np.exp(losses))
     masses = np.minimum(1 / ratios, 1.0) / 7
+    if bound is Bound.UPPER:
+        # What the atoms lack of either law is in its sink.
+        sinks = 1 - float((ratios * masses).sum()), 1 - float(masses.sum())
     given = dominating_pair.DominatingPair(ratios, masses, *sinks, bound)
     atoms = law_sums.of_pair(given, axis)
     found = law_sums.read(atoms)
@@ -248,16 +252,19 @@ def test_readings_err_by_what_they_claim(losses, sinks, axis, bound):
 def test_what_has_no_finite_loss(bound, sink, epsilon):
     """All that is asked of it is read off its sinks."""
     none = np.zeros(0)
-    law = pair.Pair(none, none, none, sink, sink, bound)
+    nothing = conservation.Ledger(p_gone=1.0, q_gone=1.0)
+    law = pair.Pair(none, none, none, sink, sink, bound, 0.0, 0.0, nothing)
     for direction in Direction:
         profile = law.profile(direction)
         assert profile.deltas(np.array([0.0, 9.0])) == pytest.approx([sink, sink])
         assert profile.epsilons(np.array([0.1, 0.5])).tolist() == [math.inf, epsilon]
-    twin = dataclasses.replace(law, under=0.5).swapped()
-    assert (twin.over, twin.under) == (0.5, sink)
+    lower = dataclasses.replace(law, under=0.5, bound=Bound.LOWER).swapped()
+    assert (lower.over, lower.under) == (0.5, sink)
     # Of a δ beyond all its mass nothing is known from below, however large a loss is.
     p = np.array([0.1])
-    rare = pair.Pair(np.array([99.0]), p, p * math.exp(-99.0), 0.0, 0.0, Bound.LOWER)
+    masses = p, p * math.exp(-99.0)
+    most = conservation.Ledger(p_gone=0.9, q_gone=1.0)
+    rare = pair.Pair(np.array([99.0]), *masses, 0.0, 0.0, Bound.LOWER, 0.0, 0.0, most)
     found = rare.profile(Direction.REMOVE).epsilons(np.array([0.05, 0.5]))
     assert found == pytest.approx([99.0 + math.log(0.5), 0.0])
 

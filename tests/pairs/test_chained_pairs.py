@@ -72,7 +72,10 @@ def test_gaussians_are_exact(sigma, members):
 def test_losses_that_hardly_differ_are_split_as_others(loss, span):
     losses = np.linspace(loss, loss + span, 70_000)
     masses = np.exp(-losses) / losses.size
-    many = dominating_pair.DominatingPair(np.exp(losses), masses, 0.0, 0.0, Bound.UPPER)
+    rest = 1 - float(masses.sum())
+    many = dominating_pair.DominatingPair(
+        np.exp(losses), masses, 0.0, rest, Bound.UPPER
+    )
     few = chained_pairs.on_few_atoms(many)
     for epsilon in (loss / 2, loss + span / 2, loss + span + 0.1):
         truth = float(oracles.stored_delta(many, epsilon, Direction.REMOVE))

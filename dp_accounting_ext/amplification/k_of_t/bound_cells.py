@@ -1,11 +1,10 @@
-"""Upper bounds in cells of two sums over the steps, and the least of several profiles.
+"""Upper bounds in cells of two sums over the steps.
 
 One sum is the logarithm of a ratio, but for the chance of a number: that k of
 independent events happen. It is at most e^{−V} I₀(V), V the sum of their variances,
 which is the other sum.
 """
 
-from collections.abc import Sequence
 import math
 
 import numpy as np
@@ -14,14 +13,12 @@ from scipy import special
 
 from dp_accounting_ext.amplification.k_of_t import joint_allocation
 from dp_accounting_ext.amplification.k_of_t import plane
-from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import sums
 from dp_accounting_ext.pairs import profile_pairs
 
-Bound = dominating_pair.Bound
-DominatingPair = dominating_pair.DominatingPair
 FloatArray = npt.NDArray[np.float64]
+Hinges = profile_pairs.Hinges
 
 # Certified: e^V / I₀(V) is concave from here on, and increases by less than this.
 CONCAVE_FROM = 0.8
@@ -51,7 +48,7 @@ def log_reciprocal(variance: FloatArray) -> FloatArray:
     return found
 
 
-def pair_of(
+def hinges_of(
     losses: FloatArray,
     masses: FloatArray,
     *,
@@ -59,8 +56,8 @@ def pair_of(
     sink: float,
     mass_error: float,
     ratio_error: float,
-) -> DominatingPair:
-    """Returns the upper pair, where a record is removed, of a bound in cells.
+) -> Hinges:
+    """Returns the bound on H(P‖Q), where a record is removed, of cells.
 
     At and above the ratio of `below` the cells are a bound on their own. Under it the
     profile is below its chord, from one at κ = 0, and so below what the cells and all
@@ -78,7 +75,7 @@ def pair_of(
     losses = np.maximum(losses, _LEAST_LOSS)
     beyond = losses > floats.LARGEST_LOSS
     if below > floats.LARGEST_LOSS or beyond.all():
-        return dominating_pair.trivial_pair(Bound.UPPER)
+        return profile_pairs.TRIVIAL
     sink += float(masses[beyond].sum())
     losses, masses = losses[~beyond], masses[~beyond]
     masses = np.minimum(masses, math.exp(-_LEAST_LOSS))
@@ -91,12 +88,10 @@ def pair_of(
         found[math.ceil((known[-1] - low) / step)] += 1.0
     (kept,) = np.nonzero(found)
     ratios = np.exp(low + step * kept)
-    return DominatingPair(
+    return Hinges(
         ratios,
         found[kept] / ratios,
-        infinity_mass=floats.raised(sink),
-        zero_mass=0.0,
-        bound=Bound.UPPER,
+        sink=floats.raised(sink),
         mass_error=mass_error + places.size * floats.UNIT_ROUNDOFF,
         ratio_error=ratio_error + _NODE_ERROR,
     )
@@ -111,7 +106,7 @@ def by_counts(
     lost: float,
     mass_error: float,
     ratio_error: float,
-) -> DominatingPair | None:
+) -> Hinges | None:
     """Returns the bound e^L e^{−V} I₀(V) / chance of a ratio, or nothing.
 
     Args:
@@ -135,7 +130,7 @@ def by_counts(
         below = float(window.rows[0] - log_chances[0]) + 2 * error
     with np.errstate(over="ignore"):
         masses = window.masses * np.exp(log_weights)
-    return pair_of(
+    return hinges_of(
         (window.rows[:, np.newaxis] - log_chances).ravel(),
         masses.ravel(),
         below=below,
@@ -143,16 +138,3 @@ def by_counts(
         mass_error=mass_error + window.mass_error + error,
         ratio_error=ratio_error + error,
     )
-
-
-def least(known: Sequence[DominatingPair]) -> DominatingPair:
-    """Returns the pair of the least profile of upper pairs.
-
-    Of H(P‖Q): a bound where records are removed, and for duals where they are added.
-    """
-    places = np.unique(np.concatenate([pair.ratios for pair in known]))
-    values = np.ones(places.size)
-    for pair in known:
-        np.minimum(values, profile_pairs.values(pair, places), out=values)
-    # What is less than a float is not zero.
-    return profile_pairs.pair_above(places, np.maximum(values, profile_pairs.SMALLEST))

@@ -20,8 +20,10 @@ from dp_accounting_ext.amplification.k_of_t import joint_allocation
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import sums
+from dp_accounting_ext.pairs import profile_pairs
 
 DominatingPair = dominating_pair.DominatingPair
+Hinges = profile_pairs.Hinges
 
 # Tuning.
 # Where upper bounds are tight: δ of one run is from 1 to 1e-12. Those below zero are of
@@ -60,14 +62,14 @@ def upper_pair(
         docs/mathematics.md, "k out of t: the theorem".
     """
     steps = joint_allocation.Steps.of(pair, num_selected, num_steps)
-    found = list(known)
+    found = [Hinges.of(each) for each in known]
     if num_steps > _MOST_STEPS or not _tells(steps):
-        return bound_cells.least(found)
+        return profile_pairs.least(found)
     for exponent in exponents_up_to(_EXPONENTS, tail_mass):
         bound = _bound(pair, steps, exponent)
         if bound is not None:
             found.append(bound)
-    return bound_cells.least(found)
+    return profile_pairs.least(found)
 
 
 def _tells(steps: joint_allocation.Steps) -> bool:
@@ -79,7 +81,7 @@ def _tells(steps: joint_allocation.Steps) -> bool:
 
 def _bound(
     pair: DominatingPair, steps: joint_allocation.Steps, exponent: float
-) -> DominatingPair | None:
+) -> Hinges | None:
     """Returns the theorem's bound for one λ, if a lattice holds it.
 
     Args:

@@ -6,7 +6,6 @@ is a recursion with two states. From below, blocks of bins are chains with less
 covariance than they have, and independent of each other.
 """
 
-import dataclasses
 import math
 
 import numpy as np
@@ -19,6 +18,7 @@ from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import sums
 from dp_accounting_ext.pairs import gaussian
+from dp_accounting_ext.pairs import profile_pairs
 
 FloatArray = npt.NDArray[np.float64]
 Bound = dominating_pair.Bound
@@ -83,26 +83,26 @@ def upper_pairs(
     kept = law.masses > floats.SMALLEST_MASS
     kept[0] = False
     lost = (law.lost_mass + float(law.masses[~kept].sum())) * rounding
-    remove = dominating_pair.DominatingPair(
+    # Its mean, P's mass, is more than one: splitting raises it.
+    raised = profile_pairs.Hinges(
         chain.places[kept] / chain.length,
         law.masses[kept],
-        infinity_mass=min(law.lost_mean * rounding / chain.length, 1.0),
-        zero_mass=min(lost, 1.0),
-        bound=Bound.UPPER,
+        sink=min(law.lost_mean * rounding / chain.length, 1.0),
         mass_error=mass_error,
         ratio_error=markov_sums.place_error(chain) + factor_error,
     )
     shrink = math.exp(-markov_sums.drift(chain))
-    add = dataclasses.replace(
-        remove,
-        ratios=remove.ratios * shrink,
-        zero_mass=min(
-            remove.zero_mass + floats.raised(law.lifted_mass * (1 + mass_error)), 1.0
-        ),
-        infinity_mass=max(1 - shrink * float(remove.p_masses.sum()), 0.0),
-        ratio_error=remove.ratio_error + 16 * floats.UNIT_ROUNDOFF,
+    ratios = raised.ratios * shrink
+    add = dominating_pair.DominatingPair(
+        ratios,
+        raised.masses,
+        infinity_mass=max(1 - float((ratios * raised.masses).sum()), 0.0),
+        zero_mass=min(lost + floats.raised(law.lifted_mass * (1 + mass_error)), 1.0),
+        bound=Bound.UPPER,
+        mass_error=mass_error,
+        ratio_error=raised.ratio_error + 16 * floats.UNIT_ROUNDOFF,
     )
-    return dominating_pair.DirectedPairs(remove, add)
+    return dominating_pair.DirectedPairs(profile_pairs.least([raised]), add)
 
 
 def lower_pair(

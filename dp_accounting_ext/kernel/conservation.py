@@ -1,0 +1,286 @@
+"""Conservation of probability: what every pair and every law is checked for.
+
+In exact arithmetic the mass of an upper law is only moved, from an atom to two nodes or
+to a sink, so that both of its probability laws keep all of their mass:
+
+    Σ p + infinity_mass = 1    and    Σ q + zero_mass = 1.
+
+A lower law merges outputs or leaves some out, so that either sum is one less what was
+left out. The second sum is no copy of the first: q = p e^{−loss}, and mass at a wrong
+loss is seen there. The checks are as narrow as the rounding errors that a law carries.
+They look at every question, where tests look where somebody thought of looking.
+"""
+
+import dataclasses
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from dp_accounting_ext.kernel import floats
+
+FloatArray = npt.NDArray[np.float64]
+
+# Certified: sums of thousands of masses, each a product of a few numbers, relatively.
+_SUM_ERROR = 256 * floats.UNIT_ROUNDOFF
+# What profiles and sinks are raised by on their safe side, some times over.
+_RAISED = 1e-7
+# A ledger and the sinks that it is compared with are rounded sums.
+_LEDGER_ERROR = 1e-6
+
+
+class MassError(ArithmeticError, ValueError):
+    """The masses of a pair, or of a law, are not those of two probability laws.
+
+    A ValueError for the user who made the pair. Of a law that the package made it is a
+    fault: no answer is better than a bound that may be too small.
+    """
+
+
+@dataclasses.dataclass(frozen=True)
+class Ledger:
+    """What the masses of a law must sum to, written down as the law is made.
+
+    Mass that is cut off is added up here, apart from the sinks, so that either shows
+    what was forgotten in the other.
+
+    Attributes:
+        terms: How many independent terms were summed.
+        p_whole: The sum of P's masses if nothing were cut off: one but for rounding, or
+            of ratios the number of terms. Zero where no law of P's is kept.
+        q_whole: The sum of Q's masses if nothing were cut off.
+        p_gone: P's mass that was cut off.
+        q_gone: Q's mass that was cut off.
+        p_underflow: What floats may have lost of P's mass besides, where products of
+            masses are too small for them.
+        q_underflow: What floats may have lost of Q's mass besides.
+    """
+
+    terms: int = 1
+    p_whole: float = 1.0
+    q_whole: float = 1.0
+    p_gone: float = 0.0
+    q_gone: float = 0.0
+    p_underflow: float = 0.0
+    q_underflow: float = 0.0
+
+    def with_cut(self, p: float, q: float) -> "Ledger":
+        """Returns the ledger after so much of P and of Q was cut off."""
+        return dataclasses.replace(self, p_gone=self.p_gone + p, q_gone=self.q_gone + q)
+
+    def with_underflow(self, p: float, q: float) -> "Ledger":
+        """Returns the ledger after floats may have lost so much of P and of Q."""
+        return dataclasses.replace(
+            self, p_underflow=self.p_underflow + p, q_underflow=self.q_underflow + q
+        )
+
+    def with_ratios_times(self, factor: float) -> "Ledger":
+        """Returns the ledger of a law of ratios each of which is multiplied so."""
+        return dataclasses.replace(
+            self,
+            p_whole=self.p_whole * factor,
+            p_gone=self.p_gone * factor,
+            p_underflow=self.p_underflow * factor,
+        )
+
+    def swapped(self) -> "Ledger":
+        """Returns the ledger with P and Q exchanged."""
+        return Ledger(
+            self.terms,
+            self.q_whole,
+            self.p_whole,
+            self.q_gone,
+            self.p_gone,
+            self.q_underflow,
+            self.p_underflow,
+        )
+
+
+# Of the law of a statistic that is no ratio of two laws.
+OF_Q_ALONE = Ledger(p_whole=0.0)
+
+
+def of_losses(one: Ledger, other: Ledger) -> Ledger:
+    """Returns the ledger of a sum of losses: what is finite, is finite in both."""
+    return Ledger(
+        one.terms + other.terms,
+        one.p_whole * other.p_whole,
+        one.q_whole * other.q_whole,
+        _gone(one.p_gone, one.p_whole, other.p_gone, other.p_whole),
+        _gone(one.q_gone, one.q_whole, other.q_gone, other.q_whole),
+        one.p_underflow + other.p_underflow,
+        one.q_underflow + other.q_underflow,
+    )
+
+
+def of_ratios(one: Ledger, other: Ledger) -> Ledger:
+    """Returns the ledger of a sum of ratios, whose law is Q's.
+
+    P's mass of a sum is the mean of the sum: each mean counts where the other is there.
+    """
+    mean, other_mean = (max(each.p_whole - each.p_gone, 0.0) for each in (one, other))
+    gone = one.p_gone * other.q_whole + other.p_gone * one.q_whole
+    underflow = one.p_underflow + other.p_underflow
+    return Ledger(
+        one.terms + other.terms,
+        one.p_whole * other.q_whole + other.p_whole * one.q_whole,
+        one.q_whole * other.q_whole,
+        gone + other.q_gone * mean + one.q_gone * other_mean,
+        _gone(one.q_gone, one.q_whole, other.q_gone, other.q_whole),
+        underflow + other.q_underflow * mean + one.q_underflow * other_mean,
+        one.q_underflow + other.q_underflow,
+    )
+
+
+def _gone(one: float, one_whole: float, other: float, other_whole: float) -> float:
+    """Returns what is gone of a product of two masses: less in either, less in it."""
+    return one * other_whole + other * max(one_whole - one, 0.0)
+
+
+def check_sinks(over: float, under: float, ledger: Ledger) -> None:
+    """Checks that an upper law's sinks hold what was cut off.
+
+    Args:
+        over: P's mass of an infinite loss.
+        under: Q's mass of one where P and Q are exchanged.
+        ledger: What was cut off.
+
+    Raises:
+        MassError: If they hold less.
+    """
+    q_gone = min(ledger.q_gone, 1.0)
+    # A ledger is not capped where the masses of a term have more than one.
+    share = max(1 - _LEDGER_ERROR - ledger.terms * _RAISED, 0.0)
+    for name, sink, gone in (("P", over, ledger.p_gone), ("Q", under, q_gone)):
+        # Comparisons with NaN are false.
+        if not sink >= gone * share:
+            raise MassError(
+                f"An upper law must keep in its sink what was cut off of {name}. "
+                f"Found {sink} there, where {gone} was cut off."
+            )
+
+
+def check_terms(ledger: Ledger, terms: int) -> None:
+    """Checks that a law is that of so many terms.
+
+    Raises:
+        MassError: If it is of more or less.
+    """
+    if ledger.terms != terms:
+        raise MassError(
+            f"A law must be that of {terms} terms. Found one of {ledger.terms}."
+        )
+
+
+def check_law(
+    losses: FloatArray,
+    masses: tuple[FloatArray, FloatArray],
+    sinks: tuple[float, float] | None,
+    ledger: Ledger,
+    error: float,
+) -> None:
+    """Checks the masses of a finished law: those of P, and those of Q.
+
+    Either is summed as it is, and as it follows from the other by the losses.
+
+    Args:
+        losses: (n,) losses.
+        masses: (n,) masses of P and of Q.
+        sinks: What an upper law's sinks hold of P and of Q; of a lower law None.
+        ledger: What was cut off.
+        error: Bound on the relative error of the masses, that of losses among it.
+
+    Raises:
+        MassError: If masses sum to less than they must, as some were lost, or to more,
+            as some are at a wrong loss.
+    """
+    p, q = masses
+    with np.errstate(over="ignore", under="ignore"):
+        limits = np.clip(losses, -floats.LARGEST_EXPONENT, floats.LARGEST_EXPONENT)
+        other_p = np.where(q >= floats.RARE, q * np.exp(limits), p)
+        other_q = np.where(p >= floats.RARE, p * np.exp(-limits), q)
+    over, under = sinks or (None, None)
+    for total in (p, other_p):
+        _check_sum("P", float(total.sum()), over, ledger, error)
+    for total in (q, other_q):
+        _check_sum("Q", float(total.sum()), under, ledger.swapped(), error)
+
+
+def _check_sum(
+    name: str, total: float, sink: float | None, ledger: Ledger, error: float
+) -> None:
+    """Checks a sum of finite masses, against the ledger's P."""
+    allowed = math.expm1(min(error, 1.0)) + _SUM_ERROR
+    least = ledger.p_whole * (1 - allowed)
+    found = total + ledger.p_gone + ledger.p_underflow
+    if sink is not None:
+        least, found = min(least, 1 - allowed), total + sink
+    most = ledger.p_whole * (1 + allowed)
+    if not (found >= least and total + min(ledger.p_gone, 1.0) <= most):
+        raise MassError(
+            f"The masses of {name} must sum to {ledger.p_whole:.12g} but for "
+            f"{allowed:.1e}. Found {total:.12g}, with {ledger.p_gone:.3g} cut off"
+            + ("." if sink is None else f" and {sink:.3g} in the sink.")
+        )
+
+
+def check_pair(
+    totals: tuple[float, float],
+    sinks: tuple[float, float],
+    errors: tuple[float, float],
+    *,
+    is_upper: bool,
+) -> None:
+    """Checks the masses of a pair, of which nothing else is known.
+
+    Args:
+        totals: The sums of P's and of Q's masses at finite losses.
+        sinks: P's mass of an infinite loss, and Q's of one in the other direction.
+        errors: Bounds on the relative errors of P's and of Q's masses.
+        is_upper: Whether the pair is an upper bound, which keeps all of its mass.
+
+    Raises:
+        MassError: If an upper pair has less than one, or if its finite masses alone, or
+            all masses of a lower pair, have more.
+    """
+    names = "p_masses and infinity_mass", "masses and zero_mass"
+    for name, total, sink, error in zip(names, totals, sinks, errors, strict=True):
+        allowed = math.expm1(min(1.01 * error, 1.0)) + _SUM_ERROR
+        if is_upper:
+            is_whole = total + sink >= 1 - allowed and total <= 1 + allowed + _RAISED
+        else:
+            is_whole = total + sink <= 1 + allowed
+        if not is_whole:
+            least = "one" if is_upper else "at most one"
+            raise MassError(
+                f"{name} must sum to {least}, within the pair's errors of "
+                f"{allowed:.1e}. Found {total:.12g} and {sink:.3g}."
+            )
+
+
+def check_profile(total: float, expected: float, error: float) -> None:
+    """Checks that a profile's sums have the whole mass.
+
+    Args:
+        total: The profile where ε is so small that every loss counts whole.
+        expected: The sum of the masses that it was made of.
+        error: Bound on the relative error of sums of them.
+
+    Raises:
+        MassError: If these differ.
+    """
+    # Comparisons with NaN are false.
+    if not abs(total - expected) <= (error + _SUM_ERROR) * expected:
+        raise MassError(
+            f"A profile must have the mass it is made of, {expected}. Found {total}."
+        )
+
+
+def check_numbers(name: str, values: FloatArray) -> None:
+    """Checks that answers are numbers.
+
+    Raises:
+        MassError: If one is NaN.
+    """
+    if np.isnan(values).any():
+        raise MassError(f"{name} must be numbers. Found {values[np.isnan(values)][0]}.")

@@ -1,0 +1,261 @@
+"""Masses that are lost, or lie at a wrong loss, are refused when they are made."""
+
+from fractions import Fraction
+import itertools
+
+import dp_accounting
+from hypothesis import given
+from hypothesis import strategies as st
+import numpy as np
+import pytest
+
+import dp_accounting_ext as ext
+from dp_accounting_ext import mechanisms
+from dp_accounting_ext.kernel import atom_laws
+from dp_accounting_ext.kernel import conservation
+from dp_accounting_ext.kernel import dominating_pair
+from dp_accounting_ext.kernel import lattice_law
+from dp_accounting_ext.kernel import lattice_pieces
+from dp_accounting_ext.kernel import law_sums
+from dp_accounting_ext.kernel import pair
+from dp_accounting_ext.kernel import sums
+
+Bound = dominating_pair.Bound
+Ledger = conservation.Ledger
+MassError = conservation.MassError
+Gaussian = dp_accounting.GaussianDpEvent
+Poisson = dp_accounting.PoissonSampledDpEvent
+Runs = dp_accounting.SelfComposedDpEvent
+
+RATIOS, MASSES = np.array([0.5, 1.5]), np.array([0.5, 0.5])
+
+
+@pytest.mark.parametrize(
+    ("ratios", "masses", "sinks", "bound", "name"),
+    [
+        # Lost, of P and of Q.
+        (RATIOS * 0.999, MASSES, (0.0, 0.0), Bound.UPPER, "p_masses and infinity_mass"),
+        (RATIOS / 0.999, MASSES * 0.999, (0.0, 0.0), Bound.UPPER, "masses and zero"),
+        (np.ones(1), np.zeros(1), (1.0, 0.5), Bound.UPPER, "masses and zero_mass"),
+        # At too small a loss.
+        (RATIOS * 1.001, MASSES, (0.0, 0.0), Bound.UPPER, "p_masses"),
+        (RATIOS / 1.1, MASSES * 1.001, (0.0, 0.0), Bound.LOWER, "masses"),
+        (RATIOS, MASSES, (0.001, 0.0), Bound.LOWER, "p_masses"),
+    ],
+)
+def test_pairs_of_no_two_laws_are_refused(ratios, masses, sinks, bound, name):
+    with pytest.raises(ValueError, match=f"^{name}.* must sum to"):
+        dominating_pair.DominatingPair(ratios, masses, *sinks, bound)
+    # Within the errors that the pair claims it is one.
+    dominating_pair.DominatingPair(ratios, masses, *sinks, bound, 0.5, 0.5)
+
+
+def test_lower_pairs_may_leave_outputs_out():
+    dominating_pair.DominatingPair(RATIOS, MASSES / 2, 0.1, 0.1, Bound.LOWER)
+
+
+def test_a_registered_pair_is_checked():
+    class Event(dp_accounting.DpEvent):
+        """Represents a mechanism whose user forgot half of its outputs."""
+
+    class Half(mechanisms.OnePairMechanism):
+        def pair(self, bound, tail_mass):
+            return dominating_pair.DominatingPair(RATIOS, MASSES / 2, 0.0, 0.0, bound)
+
+    ext.PLDAccountant.register(Event, lambda event, reader: Half())
+    accountant = ext.PLDAccountant().compose(Gaussian(1.0)).compose(Event())
+    with pytest.raises(ValueError, match=r"sum to one.* Mend the pair.*Half"):
+        accountant.get_epsilon(1e-6)
+
+
+def replaced(module, name, change):
+    """Returns what replaces a function by a change of what it returns."""
+
+    def replace(monkeypatch):
+        before = getattr(module, name)
+        monkeypatch.setattr(
+            module, name, lambda *args, **named: change(before(*args, **named), *args)
+        )
+
+    return replace
+
+
+def shifted_by_a_cell(found, *_):
+    cells, masses = found
+    return cells - 1, masses
+
+
+def swapped_shares(found, atoms, *_):
+    cells, masses = found
+    if atoms.bound is Bound.LOWER:
+        return found
+    return cells, np.concatenate(np.split(masses, 2, axis=1)[::-1], axis=1)
+
+
+def overwritten(found, one, other):
+    """As if what meets in a cell were not added."""
+    if one is None:
+        return found
+    start, masses = found
+    masses = masses.copy()
+    place = other[0] - start
+    masses[:, place : place + other[1].shape[1]] = other[1]
+    return start, masses
+
+
+def without_the_other_sink(found, one, other):
+    return found._replace(over=one.over)
+
+
+def without_the_other_q_sink(found, one, other):
+    return found._replace(under=one.under)
+
+
+def a_digit_less(found, law, count, *_):
+    return found if count < 50 else lattice_law.times(law, 1, 1e-30, both=False)
+
+
+def smaller_losses(found, given, axis):
+    if axis is law_sums.Axis.RATIO:
+        return found
+    return atom_laws.dataclasses.replace(found, values=found.values - 1e-7)
+
+
+FAULTS = {
+    "cells one to the left": replaced(atom_laws, "on_nodes", shifted_by_a_cell),
+    "shares of a split swapped": replaced(atom_laws, "on_nodes", swapped_shares),
+    "what meets is overwritten": replaced(lattice_pieces, "added", overwritten),
+    "sums of products a little too small": replaced(
+        sums, "convolve", lambda found, *_: found * (1 - 1e-9)
+    ),
+    "the last product of a sum is lost": replaced(
+        sums, "convolve", lambda found, *_: np.append(found[:-1], 0.0)
+    ),
+    "a sink of a sum without the other's": replaced(
+        atom_laws, "sinks_of_sum", without_the_other_sink
+    ),
+    "Q's sink of a sum without the other's": replaced(
+        atom_laws, "sinks_of_sum", without_the_other_q_sink
+    ),
+    "losses 1e-7 too small": replaced(law_sums, "of_pair", smaller_losses),
+    "masses that are gathered lose their last digits": replaced(
+        sums, "gather", lambda found, *_: found * (1 - 1e-8)
+    ),
+    "a half of a piece goes nowhere": replaced(
+        lattice_pieces, "halved", lambda found, *_: (found[0], 0.5 * found[1])
+    ),
+}
+QUESTIONS = {
+    "DP-SGD": (Poisson(0.0123, Gaussian(1.01)), 1000),
+    "allocation": (ext.RandomAllocationEvent(Gaussian(1.01), 1, 1003), 10),
+}
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_refuses_itself(fault, question, monkeypatch):
+    event, count = QUESTIONS[question]
+    # No pair of another test's, and none for another one's.
+    monkeypatch.setattr(mechanisms.interface, "_PAIRS", Forgetful())
+    FAULTS[fault](monkeypatch)
+    accountant = ext.PLDAccountant().compose(event, count)
+    with pytest.raises(ArithmeticError, match=r"please report what was composed"):
+        accountant.get_epsilon_bounds(1e-6)
+
+
+class Forgetful:
+    """A memory that keeps nothing."""
+
+    def get(self, key, make):
+        return make()
+
+
+def test_a_law_of_other_terms_is_refused(monkeypatch):
+    plus = lattice_law.LatticeLaw.plus
+
+    def once(self, other):
+        """As if a binary digit of the count were passed over."""
+        return (
+            self if other.ledger.terms == 1 != self.ledger.terms else plus(self, other)
+        )
+
+    monkeypatch.setattr(lattice_law.LatticeLaw, "plus", once)
+    accountant = ext.PLDAccountant().compose(Poisson(0.0124, Gaussian(1.02)), 1001)
+    with pytest.raises(ArithmeticError, match="1001 terms"):
+        accountant.get_epsilon(1e-6)
+
+
+masses = st.lists(st.integers(0, 6), min_size=2, max_size=4).filter(any)
+
+
+@given(masses, masses, st.integers(0, 3), st.integers(0, 3))
+def test_ledgers_of_sums(first, second, cut, other_cut):
+    """Of two laws on integers, the last values of which are cut off."""
+    laws, ledgers = [], []
+    for weights, gone in ((first, cut), (second, other_cut)):
+        law = [Fraction(w, sum(weights)) for w in weights]
+        mean = sum(i * p for i, p in enumerate(law)) or Fraction(1)
+        kept = len(law) - min(gone, len(law) - 1)
+        laws.append((law[:kept], law))
+        q_gone = float(sum(law[kept:]))
+        p_gone = float(sum(i * p for i, p in enumerate(law) if i >= kept))
+        ledgers.append(
+            (
+                Ledger(p_gone=q_gone, q_gone=q_gone),
+                Ledger(p_whole=float(mean), p_gone=p_gone, q_gone=q_gone),
+            )
+        )
+    (kept, _), (other, _) = laws
+    both = conservation.of_losses(ledgers[0][0], ledgers[1][0])
+    finite = float(sum(kept) * sum(other))
+    assert both.terms == 2
+    assert both.q_whole - both.q_gone == pytest.approx(finite, abs=1e-12)
+    both = conservation.of_ratios(ledgers[0][1], ledgers[1][1])
+    mean = sum(
+        (i + j) * p * q
+        for (i, p), (j, q) in itertools.product(enumerate(kept), enumerate(other))
+    )
+    if all(any(law[1:]) for _, law in laws):
+        assert both.p_whole - both.p_gone == pytest.approx(float(mean), abs=1e-12)
+    assert both.q_whole - both.q_gone == pytest.approx(finite, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("over", "ledger"),
+    [
+        (0.0, Ledger(p_gone=1e-250)),
+        (1e-22, Ledger(p_gone=1.1e-22)),
+        (float("nan"), Ledger()),
+    ],
+)
+def test_sinks_hold_what_was_cut_off(over, ledger):
+    with pytest.raises(MassError, match="keep in its sink"):
+        atom_laws.Atoms(
+            atom_laws.Axis.LOSS,
+            Bound.UPPER,
+            np.zeros(1),
+            np.ones((1, 1)),
+            over=over,
+            ledger=ledger,
+        )
+
+
+def test_losses_are_those_of_the_masses():
+    """Each mass alone is right, and one loss is not."""
+    losses = np.array([-1.0, 1.0])
+    p = np.array([0.2, 0.8])
+    p[0] = (1 - 0.8 * np.exp(-1.0)) / np.e
+    p /= p.sum()
+    with pytest.raises(MassError):
+        pair.Pair(losses, p, p[::-1].copy(), 0.0, 0.0, Bound.UPPER, 0.0, 0.0, Ledger())
+
+
+@pytest.mark.parametrize("total", [0.999, 1.001, float("nan")])
+def test_profiles_that_lost_mass_are_refused(total):
+    with pytest.raises(MassError, match="must have the mass"):
+        conservation.check_profile(total, 1.0, 1e-12)
+
+
+def test_no_answer_is_nan():
+    with pytest.raises(MassError, match="Bounds on δ must be numbers. Found nan"):
+        conservation.check_numbers("Bounds on δ", np.array([0.0, np.nan]))
