@@ -44,9 +44,9 @@ FAULTS = [
         "    lost = _UNDERFLOW * cells\n",
         "    return 0.0, 0.0\n    lost = _UNDERFLOW * cells\n",
         f"{KERNEL}/atom_laws.py",
-        "    lost_p += float(p[gone].sum())\n"
-        "    lost_q += float(np.minimum(q[gone], 1.0).sum())\n",
-        "",
+        "        lost_p = floats.raised(cut_p + underflow[0])\n"
+        "        lost_q = floats.raised(cut_q + underflow[1])\n",
+        "        lost_p = lost_q = 0.0\n",
     ),
     fault(
         "sinks: rare masses of a pair are dropped on their way into a sum",
@@ -57,9 +57,8 @@ FAULTS = [
     fault(
         "sinks: tails that are cut off go nowhere",
         f"{KERNEL}/lattice_law.py",
-        "    law = dataclasses.replace(law, pieces=pieces, over=atoms.over, under="
-        "atoms.under)\n",
-        "    law = dataclasses.replace(law, pieces=pieces)\n",
+        "        over=atoms.over,\n        under=atoms.under,\n",
+        "",
     ),
     fault(
         "denormals: the rarest outputs of an upper law are left out",
@@ -113,6 +112,33 @@ FAULTS = [
         "    shift = 0.0\n",
     ),
     fault(
+        "rare: both ends of Laplace noise are added to one atom once",
+        f"{PACKAGE}/pairs/laplace_mixture.py",
+        "    masses[0] += q_ends[0]\n    masses[-1] += q_ends[1]\n",
+        "    masses[[0, -1]] += q_ends\n",
+    ),
+    fault(
+        "rare: a law without finite losses has the sinks of half of its copies",
+        f"{KERNEL}/law_sums.py",
+        "    if half is None:\n        return None\n",
+        "    if half is None or not half.values.size:\n        return half\n",
+        f"{PACKAGE}/pairs/laplace_mixture.py",
+        "    masses[0] += q_ends[0]\n    masses[-1] += q_ends[1]\n",
+        "    masses[[0, -1]] += q_ends\n",
+    ),
+    fault(
+        "rare: sums for replaced records whose profiles cross by rounding",
+        f"{PACKAGE}/amplification/replaced_allocation.py",
+        "max(math.log(start / after), 0.0)",
+        "math.log((start - after) / after)",
+    ),
+    fault(
+        "groups: the closed form of little noise has no digit left from below",
+        f"{PACKAGE}/pairs/gaussian.py",
+        "(1 + abs(first))\n",
+        "(1 + abs(first) + mean**2)\n",
+    ),
+    fault(
         "split: an odd node of an upper law joins the lower one",
         f"{KERNEL}/lattice_pieces.py",
         "        out[:, :number] += lower * odd\n"
@@ -162,8 +188,8 @@ FAULTS = [
         "        given = found.under - chance\n",
         "        return found, True\n        given = found.under - chance\n",
         f"{KERNEL}/atom_laws.py",
-        "    lost_q += float(np.minimum(q[gone], 1.0).sum())\n",
-        "",
+        "float(np.minimum(q[gone], 1.0).sum())\n",
+        "0.0\n",
     ),
     fault(
         "claims: a sample loses no more than its rate times its inner loss",
@@ -175,7 +201,7 @@ FAULTS = [
         "answers: after one of a small δ, all others are read off its law",
         f"{PACKAGE}/bounds/privacy_bounds.py",
         "            # At a smaller δ than the level's, what",
-        "            if any(known[1] > level for known in self._profiles):\n"
+        "            if any(known[2] > level for known in self._profiles):\n"
         "                continue\n"
         "            # At a smaller δ than the level's, what",
     ),
