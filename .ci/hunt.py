@@ -21,8 +21,10 @@ import test_referee
 # Before the next one has its turn: few, so that a minute is enough for each.
 EXAMPLES, LAW_EXAMPLES = 2, 2
 # Trees with parameters at their ends have most of the turns.
-EDGES = ("edges", "edges of few", "edges of runs", "mixed edges", "mixed extremes")
-LAWS = ("trees", "relations", "accountants", "renyi", "trade_off", "matrices")
+EDGES = ("edges", "edges of few", "edges of runs", "rare edges", "mixed edges")
+EDGES += ("mixed extremes",)
+LAWS = ("trees", "rare_parts", "relations", "accountants", "renyi", "trade_off")
+LAWS += ("matrices",)
 MOST = 300  # Letters of what is told.
 Turn = tuple[str, Callable[[int], None]]
 

@@ -466,8 +466,8 @@ def losses() -> st.SearchStrategy[float]:
 
 
 @st.composite
-def rare_parts(draw: Any) -> Any:
-    """What hardly tells anything, beside which nothing may be lost.
+def rare_parts(draw: Any, most: int = 200) -> Any:
+    """What hardly tells anything, beside which nothing may be lost, up to so many runs.
 
     A rate, a weight or a loss is far below a rounding of one.
     """
@@ -488,7 +488,15 @@ def rare_parts(draw: Any) -> Any:
         | st.builds(stock.DiscreteLaplaceDpEvent, tiny_losses, st.just(1))
         | st.builds(registered.SingleShiftEvent)
     )
-    return stock.SelfComposedDpEvent(event, draw(straddling(200)))
+    return stock.SelfComposedDpEvent(event, draw(straddling(most)))
+
+
+def beside_rare_parts(most: int = 12) -> Events:
+    """Compositions of something ordinary, or at the edges, and of what is rare."""
+    usual = st.builds(stock.GaussianDpEvent, log_scale(0.5, 4.0, 6)) | edge_leaves()
+    return st.builds(
+        lambda *parts: stock.ComposedDpEvent([*parts]), usual, rare_parts(most)
+    )
 
 
 @st.composite

@@ -16,3 +16,4 @@ readings.READERS[registered.DiscreteEvent] = lambda event, referee: [
     channels.exact(*registered.laws(event))
 ]
 readings.REVERSIBLE.add(registered.DiscreteEvent)
+readings.READERS[registered.SingleShiftEvent] = lambda event, referee: [channels.NO_OP]

@@ -58,6 +58,8 @@ KINDS = {
     "edges": (event_trees.edge_trees(), [ADD, SPECIAL]),
     "edges of few": (event_trees.edge_trees(discrete=True), [ADD]),
     "edges of runs": (event_trees.edge_runs(), [ADD, SPECIAL]),
+    # Rates, weights and losses down to 1e-100, one of them beside what is ordinary.
+    "rare edges": (event_trees.beside_rare_parts(), [ADD]),
     # Of both accountants, which may refuse: old events and new ones.
     "mixed": (event_trees.mixed_trees(MIXED, ADD), [ADD]),
     "mixed special": (event_trees.mixed_trees(MIXED, SPECIAL), [SPECIAL]),
