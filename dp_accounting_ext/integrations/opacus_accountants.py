@@ -33,7 +33,10 @@ class CertifiedAccountant(accountants.IAccountant):  # type: ignore[misc]
     drew raises. Who calls `step` tells what ran, and no loader is looked at.
 
     Guarantees:
-        `get_epsilon` is never below the truth, where one record is added or removed.
+        `get_epsilon` is never below the truth, where one record is added or removed and
+        the divisor of the noisy sum, `optimizer.expected_batch_size`, does not depend
+        on it: Opacus makes that of the dataset's size, which is to be public, or else
+        the divisor to be set to a number that was fixed beforehand.
     """
 
     kind = opacus_draws.Kind.POISSON

@@ -50,8 +50,9 @@ _ALWAYS = (
     "that the sum be divided, if at all, by a number that was fixed beforehand, such "
     "as the expected batch size: dividing by the size of the batch that was drawn "
     "breaks each row in which batches differ in size, for the noise then tells that "
-    "size. Dataset size, batch size, noise and number of epochs must not be chosen by "
-    "looking at this data. Runs that tuned them on it count as releases, too."
+    "size; and so does a number made of the number of examples, where one is added or "
+    "removed. Dataset size, batch size, noise and number of epochs must not be chosen "
+    "by looking at this data. Runs that tuned them on it count as releases, too."
 )
 _NO_USER = (
     "Nothing is promised to a user with several examples: that takes a bound on their "
