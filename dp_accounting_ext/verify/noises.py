@@ -4,7 +4,6 @@ from collections.abc import Sequence
 import fractions
 import functools
 import itertools
-import math
 
 from flint import arb
 from flint import ctx
@@ -13,6 +12,7 @@ from dp_accounting_ext.verify import channels
 
 Shifts = tuple[tuple[float, fractions.Fraction], ...]
 Side = channels.Side
+_MOST_BITS = 2048  # What differs by less is blurred.
 ONE, ZERO, ball = channels.ONE, channels.ZERO, channels.ball
 
 
@@ -61,10 +61,12 @@ def noise(
         cells: How many, about.
         reach: How far beyond the shifts cells go, in units of the noise.
     """
-    weights = [float(w) for law in (q, p) for _, w in law if w]
-    # So small may be what the ratios of neighbouring cells differ by.
-    least = min(*weights, scale, 1 / scale)
-    with ctx.workprec(ctx.prec + 2 * math.ceil(-math.log2(least))):
+    # Ratios of neighbouring cells may differ by no more than a weight, or a shift.
+    weights = [fractions.Fraction(w) for law in (q, p) for _, w in law if w]
+    weights.append(min(fractions.Fraction(scale), 1 / fractions.Fraction(scale)))
+    bits = max(w.denominator.bit_length() - w.numerator.bit_length() for w in weights)
+    more = 2 * max(min(bits, _MOST_BITS), 0) if side is Side.HIGH else 0
+    with ctx.workprec(ctx.prec + more):
         return _noise(kind, scale, p, q, side, cells, reach)
 
 
@@ -96,14 +98,15 @@ def _noise(
     for law in laws:
         each = [[w * m for m in _masses(kind, s, edges)] for s, w in law]
         masses.append([sum(column, ZERO) for column in zip(*each, strict=True)])
+    blur = ZERO
     if side is Side.HIGH:
-        masses = _split(kind, laws, edges, masses)
+        masses, blur = _split(kind, laws, edges, masses)
     kept = [
         i
         for i in range(len(masses[0]))
         if masses[0][i] > 0 or masses[1][i] > 0 or side is Side.HIGH
     ]
-    return channels.Channel([[row[i] for i in kept] for row in masses], side)
+    return channels.Channel([[row[i] for i in kept] for row in masses], side, blur)
 
 
 def _split(
@@ -111,8 +114,12 @@ def _split(
     laws: Sequence[Sequence[tuple[arb, arb]]],
     edges: Sequence[arb],
     masses: Sequence[Sequence[arb]],
-) -> list[list[arb]]:
-    """Returns each cell's masses at the ratios of its ends: the ratio increases."""
+) -> tuple[list[list[arb]], arb]:
+    """Returns each cell's masses at the ratios of its ends: the ratio increases.
+
+    Where no ball tells that it does, as of two equal laws, a cell stays whole; the
+    logarithm of its ratio is wrong by no more than the blur, which comes second.
+    """
 
     def ratio(x: arb) -> arb:
         logs = [[(_log_density(kind, x - s), w) for s, w in law] for law in laws]
@@ -124,6 +131,7 @@ def _split(
 
     ratios = [ratio(x) for x in edges]
     found: list[tuple[arb, arb]] = []
+    blur = ZERO
     for i, (mass_q, mass_p) in enumerate(zip(*masses, strict=True)):
         if kind == "laplace" and i in (0, len(edges)):
             found.append((mass_q, mass_p))  # One ratio.
@@ -134,12 +142,16 @@ def _split(
             found.append((ZERO, (mass_p - low * mass_q).abs_upper()))
             continue
         high = ratios[i]
+        if high < low:
+            raise channels.NoTheoremError("no theorem for ratios that decrease")
         if not high > low:
-            raise channels.NoTheoremError("no theorem for ratios that do not increase")
+            found.append((mass_q, mass_p))
+            blur = blur.max((high.upper() / low.lower()).log().abs_upper())
+            continue
         upper = ((mass_p - low * mass_q) / (high - low)).abs_upper()
         lower = ((high * mass_q - mass_p) / (high - low)).abs_upper()
         found += [(lower, (low * lower).upper()), (upper, (high * upper).upper())]
-    return [[column[i] for column in found] for i in (0, 1)]
+    return [[column[i] for column in found] for i in (0, 1)], blur
 
 
 def discrete_laplace(parameter: float, sensitivity: int) -> channels.Channel:
