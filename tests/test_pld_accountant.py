@@ -3,6 +3,7 @@
 import math
 
 import dp_accounting
+import mpmath
 import numpy as np
 import pytest
 
@@ -87,3 +88,34 @@ class TestManyQuestions:
         assert accountant.get_delta(np.zeros((0, 4))).shape == (0, 4)
         assert type(accountant.get_epsilon(np.float32(1e-3))) is float
         assert type(accountant.get_delta(np.array(1.0))) is float
+
+
+def test_full_batches_are_no_sample() -> None:
+    noise = dp_accounting.GaussianDpEvent(1.0)
+    whole = dp_accounting.PoissonSampledDpEvent(1.0, noise)
+    for count in (1, 1000, 10**9):
+        bounds = [
+            ext.PLDAccountant().compose(event, count).get_epsilon_bounds(1e-6)
+            for event in (whole, noise)
+        ]
+        assert bounds[0] == bounds[1]
+        lower, upper = bounds[0]
+        assert 0 < lower <= upper < (1 + 1e-9) * lower
+
+
+@pytest.mark.parametrize("rate", [0.05, 0.2, 0.6])
+@pytest.mark.parametrize("runs", [2, 3])
+def test_next_to_the_largest_loss_of_a_sample(rate: float, runs: int) -> None:
+    # All runs have their largest loss, or the sum is below this ε: one product.
+    event = dp_accounting.PoissonSampledDpEvent(rate, dp_accounting.LaplaceDpEvent(0.5))
+    accountant = ext.PLDAccountant().compose(event, runs)
+    with mpmath.workdps(40):
+        most = mpmath.log1p(mpmath.mpf(rate) * mpmath.expm1(2))
+        chance = rate / mpmath.mpf(2) + (1 - mpmath.mpf(rate)) * mpmath.exp(-2) / 2
+        epsilon = float(runs * most) - 5e-6
+        truth = chance**runs * -mpmath.expm1(epsilon - runs * most)
+        lower, upper = accountant.get_delta_bounds(epsilon)
+        # Sums of others come as near with a chance of some 1e-11.
+        assert truth <= upper < 1.05 * truth
+        # Merged cells have smaller losses by some 1e-6, of these 5e-6.
+        assert 0.3 * truth < lower

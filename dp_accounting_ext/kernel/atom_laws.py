@@ -25,6 +25,11 @@ _UNDERFLOW = 1e-316
 FURTHEST_MOVE, _LARGEST_MOVED = 40.0, 1e90
 # Tuning: more than this is counted anew, as what the sum of Q's masses lacks.
 MUCH = 1e-25
+# Tuning: an atom is heavy if it has half of the heaviest's mass. So is the last one if
+# it has this share of it, and so many times what the atom before it has: on a sample
+# the largest loss is rarer than the least one. (δ of three Laplace losses at a rate of
+# 0.2, 5e-6 below their largest: 1.8e-6 without this, and 1.82e-8 with it.)
+_HEAVY, _OUTSTANDING = 2.0**-10, 16.0
 
 
 class Axis(enum.Enum):
@@ -144,7 +149,10 @@ class Atoms(Law):
 
     def centred(self) -> "Atoms":
         """Returns losses with an offset, by which the last heavy atom is at zero."""
-        heavy = self.masses[0] >= self.masses[0].max() / 2
+        masses = self.masses[0]
+        heavy = masses >= masses.max() / 2
+        least = max(_HEAVY * masses.max(), _OUTSTANDING * masses[-2:][0])
+        heavy[-1] |= masses[-1] >= least
         middle = float(self.values[heavy][-1])
         rounding = 4 * floats.UNIT_ROUNDOFF * float(np.abs(self.values[[0, -1]]).max())
         return dataclasses.replace(

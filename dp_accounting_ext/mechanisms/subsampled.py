@@ -30,9 +30,14 @@ Shifts = shifts.Shifts
 def on_poisson_sample(rate: float, inner: Mechanism) -> Mechanism:
     """Returns a mechanism on a Poisson sample, a mixture of shifts if it can be.
 
+    A sample of all records, or of none, is no mixture: the mechanism keeps its closed
+    form.
+
     Source:
         https://arxiv.org/abs/2602.17284, Theorem 3.3, in closed form.
     """
+    if rate in (0, 1):
+        return poisson_sampled(rate, inner)
     if isinstance(inner, additive_noise.Gaussian):
         inner = additive_noise.GaussianMixture(
             ((1 / inner.noise_multiplier, 1.0),), additive_noise.UNSHIFTED
@@ -44,7 +49,7 @@ def on_poisson_sample(rate: float, inner: Mechanism) -> Mechanism:
         )
         else None
     )
-    if mixture and mixture.q == additive_noise.UNSHIFTED and 0 < rate < 1:
+    if mixture and mixture.q == additive_noise.UNSHIFTED:
         sampled = _on_a_sample(rate, mixture.p)
         # Rarer shifts have fewer digits than a bound may lose.
         if min(weight for _, weight in sampled) >= floats.SMALLEST_MASS:
