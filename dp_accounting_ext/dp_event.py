@@ -9,6 +9,15 @@ import numpy as np
 
 from dp_accounting_ext.validation import strategies
 
+__all__ = [
+    "GroupSubsampledEvent",
+    "MatrixAllocationEvent",
+    "PLDSubsampleEvent",
+    "RandomAllocationEvent",
+    "ScheduledAllocationEvent",
+]
+__dir__ = __all__.copy
+
 
 def _as_tuple(value: Any) -> Any:
     """Returns a list as a tuple: events are hashable."""

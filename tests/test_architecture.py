@@ -14,7 +14,7 @@ BENCHMARKS = TESTS.parent / "benchmarks"
 # From the bottom up: a module may import only from lower layers, or from the modules
 # named beside it.
 LAYERS = [
-    {"kernel", "validation"},
+    {"displays", "kernel", "validation"},
     {"dp_event", "pairs", "renyi", "wpm"},
     {"amplification"},
     {"mechanisms"},

@@ -20,11 +20,23 @@ from dp_accounting import dp_event as stock
 from dp_accounting import privacy_accountant
 from scipy import optimize
 
+from dp_accounting_ext import displays
 from dp_accounting_ext.accountants import pld_accountant
 from dp_accounting_ext.accountants import rdp_accountant
+from dp_accounting_ext.bounds import decimals
 from dp_accounting_ext.reading import group_events
 from dp_accounting_ext.validation import event_trees
 from dp_accounting_ext.validation import fields
+
+__all__ = [
+    "LEAST_NOISE",
+    "GaussianFilter",
+    "RenyiFilter",
+    "calibrate",
+    "least_noise",
+    "remaining",
+]
+__dir__ = __all__.copy
 
 NeighborRel = privacy_accountant.NeighboringRelation
 Measure = Callable[[pld_accountant.PLDAccountant], float | tuple[float, float]]
@@ -196,12 +208,19 @@ def _excess(found: float, limit: float) -> float:
     return max(one - other, small) if found > limit else min(one - other, -small)
 
 
-class _Filter(abc.ABC):
+class _Filter(displays.Displayed):
     """What is spent of limits, of which one must hold to the end."""
 
-    def __init__(self, limits: list[float]) -> None:
+    def __init__(self, limits: list[float], epsilon: float, delta: float) -> None:
         self._limits = limits
         self._spent = [0.0] * len(limits)
+        self._promise = epsilon, delta
+
+    def _display(self) -> displays.Table:
+        epsilon, delta = (decimals.rounded_down(each) for each in self._promise)
+        title = f"{type(self).__name__}, ε = {epsilon} at δ = {delta}"
+        share = f"{decimals.rounded_up(100 * self.spent, 4)} %"
+        return displays.Table(title, ("", "spent"), [("of the budget", share)])
 
     @abc.abstractmethod
     def _costs(self, event: stock.DpEvent) -> list[float]:
@@ -307,7 +326,8 @@ class RenyiFilter(_Filter):
                 f"orders must be one or more in [1.01, 1e6). Found {self.orders}."
             )
         share = tail / len(self.orders)
-        super().__init__([_divergence(limit, share, order) for order in self.orders])
+        limits = [_divergence(limit, share, order) for order in self.orders]
+        super().__init__(limits, limit, tail)
         if max(self._limits) <= 0:
             raise ValueError(
                 f"epsilon must be larger, or orders others. Found {epsilon} at delta "
@@ -368,7 +388,7 @@ class GaussianFilter(_Filter):
             limit,
             neighboring_relation=neighboring_relation,
         )
-        super().__init__([(1 - _ROUNDING) / noise**2])
+        super().__init__([(1 - _ROUNDING) / noise**2], limit, tail)
 
     def _costs(self, event: stock.DpEvent) -> list[float]:
         event_trees.event_tree(event)

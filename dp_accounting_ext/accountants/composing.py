@@ -10,6 +10,7 @@ from typing import TypeVar
 from dp_accounting import dp_event as stock_dp_event
 from dp_accounting import privacy_accountant
 
+from dp_accounting_ext import displays
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.reading import event_table
@@ -25,7 +26,7 @@ Accountant = TypeVar("Accountant", bound="Composing")
 _COMPOSING = threading.RLock()
 
 
-class Composing(privacy_accountant.PrivacyAccountant):
+class Composing(displays.Displayed, privacy_accountant.PrivacyAccountant):
     """An accountant that keeps what was composed as one immutable value.
 
     Args:
@@ -51,11 +52,20 @@ class Composing(privacy_accountant.PrivacyAccountant):
     ) -> Any:
         """Returns the value after mechanisms, so many times."""
 
+    def _display(self) -> displays.Table:
+        relation = self._neighboring_relation.name
+        rows = [(event, runs) for runs, event in event_trees.described(self.ledger)]
+        title = f"{type(self).__name__}, {relation}"
+        return displays.Table(title, ("composed", "runs"), rows)
+
     def __repr__(self) -> str:
         """Returns what was composed, for which relation; it computes nothing."""
-        relation = self._neighboring_relation.name
-        events = event_trees.described(self.ledger)
-        return f"{type(self).__name__}, {relation}, composed:\n{events}"
+        shown = self._display()
+        lines = [
+            f"  {runs} × {event}" if runs else f"  {event}"
+            for event, runs in shown.rows
+        ]
+        return "\n".join([f"{shown.title}, composed:", *lines])
 
     def __getstate__(self) -> dict[str, Any]:
         """Returns what copies and pickles have: a ledger of their own."""

@@ -25,6 +25,14 @@ from dp_accounting_ext.reading import stock_pld
 from dp_accounting_ext.validation import event_trees
 from dp_accounting_ext.validation import fields
 
+__all__ = [
+    "from_event",
+    "poisson_subsample",
+    "random_allocation",
+    "renyi_divergence_bounds",
+]
+__dir__ = __all__.copy
+
 NeighborRel = privacy_accountant.NeighboringRelation
 Bound = dominating_pair.Bound
 FloatArray = npt.NDArray[np.float64]

@@ -28,6 +28,18 @@ from dp_accounting_ext.bounds import decimals
 from dp_accounting_ext.reading import stock_events
 from dp_accounting_ext.validation import fields
 
+__all__ = [
+    "ParametersEvent",
+    "advantage",
+    "attack_success",
+    "gaussian_regret",
+    "in_words",
+    "membership_success",
+    "positive_predictive_value",
+    "published",
+]
+__dir__ = __all__.copy
+
 Bounds = tuple[float, float]
 
 # Certified: a logarithm's rounding moves a success by less, for each nat of it; a

@@ -14,10 +14,12 @@ from dp_accounting import privacy_accountant
 import numpy as np
 import numpy.typing as npt
 
+from dp_accounting_ext import displays
 from dp_accounting_ext import dp_event
 from dp_accounting_ext.accountants import bets
 from dp_accounting_ext.accountants.bets import BudgetError as BudgetError
 from dp_accounting_ext.amplification.matrix import moment_tilts
+from dp_accounting_ext.bounds import decimals
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import interface
@@ -27,6 +29,14 @@ from dp_accounting_ext.reading import event_table
 from dp_accounting_ext.reading import extension_events
 from dp_accounting_ext.validation import fields
 from dp_accounting_ext.validation import strategies
+
+__all__ = [
+    "BudgetError",
+    "SampledBounds",
+    "certify_by_sampling",
+    "certify_mixture",
+]
+__dir__ = __all__.copy
 
 FloatArray = npt.NDArray[np.float64]
 Direction = dominating_pair.Direction
@@ -38,7 +48,7 @@ _TAIL_SHARE = 1e-6
 
 
 @dataclasses.dataclass(frozen=True)
-class SampledBounds:
+class SampledBounds(displays.Displayed):
     """A bracket of ε that holds with probability at least 1 − α.
 
     Attributes:
@@ -64,6 +74,24 @@ class SampledBounds:
     moment: int
     seed: int
     seconds: float
+
+    def _display(self) -> displays.Table:
+        rows = [
+            ("ε, either way", self.lower, self.upper),
+            ("ε, a record removed", None, self.remove_upper),
+            ("ε, a record added (certain)", None, self.add_upper),
+        ]
+        title = f"ε at δ = {self.delta:g}, wrong with probability "
+        title += f"{self.failure_probability:g} at most, by {self.samples} samples"
+        cells = [
+            (
+                name,
+                "" if low is None else decimals.rounded_down(low),
+                decimals.rounded_up(high),
+            )
+            for name, low, high in rows
+        ]
+        return displays.Table(title, ("", "lower", "upper"), cells)
 
 
 def certify_by_sampling(

@@ -1,9 +1,7 @@
 """What the subcommands' output has in common."""
 
-from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
-from collections.abc import Mapping
 from collections.abc import Sequence
 import contextlib
 import json
@@ -15,7 +13,7 @@ import time
 from typing import Any
 from typing import TypeVar
 
-from dp_accounting_ext.bounds import decimals
+from dp_accounting_ext import displays
 from dp_accounting_ext.studies import comparison
 
 WIDTH = 80
@@ -79,33 +77,17 @@ def _show(words: str) -> None:
         print(f"\r{words:<{WIDTH - 1}}\r", end="", file=sys.stderr, flush=True)
 
 
-# Of tables of rows: from heads to what their cells say.
-COLUMNS: Mapping[str, Callable[[comparison.Row], str]] = {
-    "sampling": lambda row: row.sampling,
-    "noise": lambda row: repr(row.noise_multiplier),
-    "ε lower": lambda row: decimals.rounded_down(row.epsilon_lower),
-    "ε upper": lambda row: decimals.rounded_up(row.epsilon_upper),
-    "risk lower": lambda row: decimals.rounded_down(row.risk_lower),
-    "risk upper": lambda row: decimals.rounded_up(row.risk_upper),
-    "CPU s": lambda row: f"{row.seconds:.2f}",
-}
-
-
 def table(title: str, heads: Sequence[str], rows: Sequence[comparison.Row]) -> str:
     """Returns a title, a table, and the notes of its rows.
 
     Args:
         title: A paragraph.
-        heads: Of its columns, in `COLUMNS`.
+        heads: Of its columns, in `comparison.COLUMNS`.
         rows: What it is of.
     """
-    notes = list(dict.fromkeys(row.note for row in rows if row.note))
-    lines = comparison.aligned([heads, *([COLUMNS[h](r) for h in heads] for r in rows)])
-    for number, row in enumerate(rows, start=1):
-        if row.note:
-            lines[number] += f"  ({notes.index(row.note) + 1})"
-    numbered = [f"({number}) {note}" for number, note in enumerate(notes, start=1)]
-    above, *below = (textwrap.fill(words, WIDTH) for words in (title, *numbered))
+    found = comparison.table(title, heads, rows)
+    lines = displays.aligned([found.heads, *found.rows])
+    above, *below = (textwrap.fill(words, WIDTH) for words in (title, *found.notes))
     return "\n".join([above, "", *lines, *[""] * bool(below), *below])
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from dp_accounting_ext import displays
 from dp_accounting_ext import dp_event
 from dp_accounting_ext.accountants import budget
 from dp_accounting_ext.accountants import risk
@@ -376,7 +377,7 @@ def _table(curve: curves.Curve) -> str:
     for place, low, high in zip(curve.x, curve.lower, curve.upper, strict=True):
         ends = decimals.rounded_down(low), decimals.rounded_up(high)
         cells.append((f"{place:.7g}", *ends))
-    return "\n".join([*lines, *comparison.aligned(cells)])
+    return "\n".join([*lines, *displays.aligned(cells)])
 
 
 def _picture(path: pathlib.Path) -> Any:

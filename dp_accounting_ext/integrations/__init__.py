@@ -18,3 +18,8 @@ def __getattr__(name: str) -> ModuleType:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return importlib.import_module(f"{__name__}.{name}")
+
+
+def __dir__() -> list[str]:
+    """Returns the public names."""
+    return sorted(_MODULES)

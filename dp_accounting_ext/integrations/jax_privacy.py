@@ -29,9 +29,17 @@ from dp_accounting import privacy_accountant
 from jax_privacy import batch_selection
 import numpy as np
 
+from dp_accounting_ext import displays
 from dp_accounting_ext import dp_event
 from dp_accounting_ext.accountants import pld_accountant
 from dp_accounting_ext.validation import fields
+
+__all__ = [
+    "StrategyAccountant",
+    "accountant_config",
+    "from_strategy",
+]
+__dir__ = __all__.copy
 
 NeighborRel = privacy_accountant.NeighboringRelation
 
@@ -250,7 +258,7 @@ def _coefficients(matrix: Any, iterations: int) -> Sequence[float]:
     return coefficients
 
 
-class StrategyAccountant:
+class StrategyAccountant(displays.Displayed):
     """Counts the steps that a strategy's iterator hands out, and bounds their ε.
 
     Every iterator draws anew, also after a checkpoint; what it had drawn before counts
@@ -272,6 +280,12 @@ class StrategyAccountant:
         self.options = options
         self._draws: list[int] = []
         self._began: list[Any] = []
+
+    def _display(self) -> displays.Table:
+        drawn = [(f"iterator {i}", str(n)) for i, n in enumerate(self._draws, start=1)]
+        title = f"StrategyAccountant of a {type(self.strategy).__name__}, noise "
+        title += f"multiplier {self.noise_multiplier!r}"
+        return displays.Table(title, ("batches of", "handed out"), drawn)
 
     def batch_iterator(self, num_examples: Any, rng: Any = None) -> Iterator[Any]:
         """Returns the strategy's batches, and counts each as it is handed out.

@@ -31,6 +31,16 @@ from dp_accounting_ext.integrations import opacus_accountants
 from dp_accounting_ext.integrations import opacus_draws
 from dp_accounting_ext.validation import fields
 
+__all__ = [
+    "BallsAndBinsAccountant",
+    "BallsAndBinsSampler",
+    "CertifiedAccountant",
+    "ShuffledAccountant",
+    "balls_and_bins",
+    "check",
+]
+__dir__ = __all__.copy
+
 CertifiedAccountant = opacus_accountants.CertifiedAccountant
 BallsAndBinsAccountant = opacus_accountants.BallsAndBinsAccountant
 ShuffledAccountant = opacus_accountants.ShuffledAccountant
@@ -72,6 +82,11 @@ class BallsAndBinsSampler:
         rate = 1 / self.num_steps
         opacus_draws.watch_sampler(
             self, accountant.watched, rate=rate, num_records=self.num_records
+        )
+
+    def __repr__(self) -> str:
+        return (
+            f"BallsAndBinsSampler({self.num_records} records, {self.num_steps} steps)"
         )
 
     def __len__(self) -> int:

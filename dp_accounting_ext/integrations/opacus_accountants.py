@@ -14,6 +14,7 @@ from dp_accounting import privacy_accountant
 from opacus import accountants
 from opacus.optimizers import adaclipoptimizer
 
+from dp_accounting_ext import displays
 from dp_accounting_ext import dp_event
 from dp_accounting_ext.accountants import pld_accountant
 from dp_accounting_ext.integrations import opacus_draws
@@ -26,7 +27,7 @@ NeighborRel = privacy_accountant.NeighboringRelation
 History = list[tuple[float, float, int]]
 
 
-class CertifiedAccountant(accountants.IAccountant):  # type: ignore[misc]
+class CertifiedAccountant(displays.Displayed, accountants.IAccountant):  # type: ignore[misc]
     """Opacus' accountant of steps whose batches are Poisson samples.
 
     `make_private` refuses other loaders, and a step on other batches than its loader
@@ -46,6 +47,12 @@ class CertifiedAccountant(accountants.IAccountant):  # type: ignore[misc]
         self._history: History = []
         self._is_planned = False
         self.watched = opacus_draws.Watch()
+
+    def _display(self) -> displays.Table:
+        title = f"{type(self).__name__}, {self.neighboring_relation.name}"
+        heads = "noise multiplier", "sampling rate", "steps"
+        rows = [tuple(map(repr, ran)) for ran in self._history]
+        return displays.Table(title, heads, rows, names=0)
 
     @property
     def history(self) -> History:

@@ -18,10 +18,23 @@ from typing import Any
 
 from dp_accounting import dp_event as stock
 
+from dp_accounting_ext import displays
 from dp_accounting_ext.accountants import budget
 from dp_accounting_ext.accountants import pld_accountant
 from dp_accounting_ext.accountants import risk
 from dp_accounting_ext.validation import fields
+
+__all__ = [
+    "ApproximateDPMechanism",
+    "DPSGDAccountant",
+    "GaussianMechanism",
+    "LaplaceMechanism",
+    "PRVAccountant",
+    "PoissonSubsampledGaussianMechanism",
+    "PureDPMechanism",
+    "find_noise_multiplier",
+]
+__dir__ = __all__.copy
 
 Bounds = tuple[float, float, float]
 
@@ -62,7 +75,7 @@ def ApproximateDPMechanism(epsilon: float, delta: float) -> stock.DpEvent:  # no
     return ParametersEvent(epsilon, delta)
 
 
-class PRVAccountant:
+class PRVAccountant(displays.Displayed):
     """Certified bounds for a composition of mechanisms, so many times each.
 
     Args:
@@ -92,6 +105,12 @@ class PRVAccountant:
         self.max_self_compositions = self._counts(
             "max_self_compositions", max_self_compositions
         )
+
+    def _display(self) -> displays.Table:
+        most = map(str, self.max_self_compositions)
+        rows = [(str(event), runs) for event, runs in zip(self.prvs, most, strict=True)]
+        heads = "mechanism", "max_self_compositions"
+        return displays.Table(type(self).__name__, heads, rows)
 
     def compute_epsilon(
         self, delta: float, num_self_compositions: int | Sequence[int] | None = None

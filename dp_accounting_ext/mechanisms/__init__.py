@@ -42,3 +42,4 @@ __all__ = [
     "compose",
     "on_batches",
 ]
+__dir__ = __all__.copy

@@ -9,3 +9,17 @@ from dp_accounting_ext.studies import statement as statement
 from dp_accounting_ext.studies import strategy_comparison as strategy_comparison
 from dp_accounting_ext.studies import sweep as sweep
 from dp_accounting_ext.studies import training_run as training_run
+
+__all__ = [
+    "audit",
+    "calibration",
+    "comparison",
+    "curves",
+    "real_loops",
+    "second_opinion",
+    "statement",
+    "strategy_comparison",
+    "sweep",
+    "training_run",
+]
+__dir__ = __all__.copy

@@ -22,8 +22,18 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
+from dp_accounting_ext import displays
 from dp_accounting_ext.studies import training_run
 from dp_accounting_ext.validation import fields
+
+__all__ = [
+    "AUDITED",
+    "Finding",
+    "Findings",
+    "audit",
+    "in_words",
+]
+__dir__ = __all__.copy
 
 IntArray = npt.NDArray[np.int64]
 
@@ -39,7 +49,7 @@ _DIGITS = 3
 
 
 @dataclasses.dataclass(frozen=True)
-class Finding:
+class Finding(displays.Displayed):
     """What recorded batches say of one way of drawing them.
 
     Attributes:
@@ -59,6 +69,28 @@ class Finding:
     def fits(self) -> bool:
         """Whether nothing refutes it."""
         return not self.refuted_by
+
+    def _display(self) -> displays.Table:
+        return Findings([self])._display()
+
+
+class Findings(displays.Displayed, list[Finding]):
+    """A list of findings that shows itself as a table."""
+
+    def _display(self) -> displays.Table:
+        rows = []
+        for each in self:
+            missed = [f"{name}: {_up(each.missed[name])}" for name in each.missed]
+            told = "the batches fit", f"passed by {'; '.join(missed)}"
+            if not each.fits:
+                told = "refuted", each.refuted_by
+            rows.append((each.sampling, *told))
+        return displays.Table(
+            "what recorded batches say; chances are upper bounds",
+            ("sampling", "verdict", "why, or which others fit with what chance"),
+            rows,
+            names=3,
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -215,7 +247,7 @@ def audit(
     num_records: int | None = None,
     steps_per_epoch: int | None = None,
     false_alarm: float = 1e-3,
-) -> list[Finding]:
+) -> Findings:
     """Returns what recorded batches say of each way of drawing them.
 
     Args:
@@ -245,35 +277,38 @@ def audit(
         raise TypeError(f"run must be a TrainingRun. Found {run!r:.60}.")
     record = _Record(run, batches, num_records, steps_per_epoch)
     allocation, poisson, shuffled = AUDITED
-    return [
-        Finding(
-            allocation,
-            _certain_of_allocation(record) or _failed(_of_allocation(record), level),
-            level,
-            {
-                poisson: _poisson_as_allocation(record),
-                shuffled: _shuffle_as_allocation(record, level),
-            },
-        ),
-        Finding(
-            poisson,
-            _certain_of_poisson(record) or _failed(_of_poisson(record), level),
-            level,
-            {
-                allocation: _exact_as_poisson(record, level, allocation),
-                shuffled: _exact_as_poisson(record, level, shuffled),
-            },
-        ),
-        Finding(
-            shuffled,
-            _certain_of_shuffle(record),
-            level,
-            {
-                allocation: _allocation_as_shuffle(record),
-                poisson: _poisson_as_shuffle(record),
-            },
-        ),
-    ]
+    return Findings(
+        [
+            Finding(
+                allocation,
+                _certain_of_allocation(record)
+                or _failed(_of_allocation(record), level),
+                level,
+                {
+                    poisson: _poisson_as_allocation(record),
+                    shuffled: _shuffle_as_allocation(record, level),
+                },
+            ),
+            Finding(
+                poisson,
+                _certain_of_poisson(record) or _failed(_of_poisson(record), level),
+                level,
+                {
+                    allocation: _exact_as_poisson(record, level, allocation),
+                    shuffled: _exact_as_poisson(record, level, shuffled),
+                },
+            ),
+            Finding(
+                shuffled,
+                _certain_of_shuffle(record),
+                level,
+                {
+                    allocation: _allocation_as_shuffle(record),
+                    poisson: _poisson_as_shuffle(record),
+                },
+            ),
+        ]
+    )
 
 
 def in_words(findings: Sequence[Finding]) -> str:

@@ -9,6 +9,12 @@ from dp_accounting_ext.studies import comparison
 from dp_accounting_ext.studies import training_run
 from dp_accounting_ext.validation import fields
 
+__all__ = [
+    "LARGEST_EPSILON",
+    "calibrate",
+]
+__dir__ = __all__.copy
+
 # Tuning: beyond it ratios do not fit a float, bounds jump, and a lower one may take
 # minutes. It promises nothing: e^ε is above 1e299.
 LARGEST_EPSILON = 690.0
@@ -20,7 +26,7 @@ def calibrate(
     measure: budget.Measure | None = None,
     *,
     name: str | None = None,
-) -> list[comparison.Row]:
+) -> comparison.Rows:
     """Returns the noise that each way of drawing batches needs, and ε with it.
 
         calibrate(run, 2.0)
@@ -67,8 +73,10 @@ def calibrate(
         measure = epsilon
     runs = training_run.schemes_of(run)
     training_run.warn(run)
-    rows = [_calibrated(each, measure, limit, name) for each in runs]
-    return [_with_risk(row, measure, run) for row in rows] if is_risk else rows
+    rows = comparison.Rows(_calibrated(each, measure, limit, name) for each in runs)
+    if is_risk:
+        rows = comparison.Rows(_with_risk(row, measure, run) for row in rows)
+    return rows
 
 
 def _with_risk(

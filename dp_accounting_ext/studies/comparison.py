@@ -1,14 +1,31 @@
 """Certified bounds on ε of a training run, for the ways of drawing its batches."""
 
 from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import math
 import time
 from typing import Any
 
+from dp_accounting_ext import displays
+from dp_accounting_ext.bounds import decimals
 from dp_accounting_ext.studies import training_run
 from dp_accounting_ext.validation import fields
+
+__all__ = [
+    "ADJACENCIES",
+    "COLUMNS",
+    "NOTHING",
+    "Row",
+    "Rows",
+    "bracket",
+    "compare",
+    "table",
+    "timed",
+]
+__dir__ = __all__.copy
 
 ADJACENCIES = {
     training_run.NeighborRel.ADD_OR_REMOVE_ONE: "add or remove",
@@ -22,7 +39,7 @@ _UNKNOWN = "no bound is known: without a record, others move to other batches"
 
 
 @dataclasses.dataclass(frozen=True)
-class Row:
+class Row(displays.Displayed):
     """Certified bounds on ε of one run.
 
     What `compare`, `calibrate`, statements and sweeps return; `pandas.DataFrame(rows)`
@@ -79,8 +96,65 @@ class Row:
         """Returns all of these by their names."""
         return {**dataclasses.asdict(self), "is_wide": self.is_wide}
 
+    def _display(self) -> displays.Table:
+        return Rows([self])._display()
 
-def compare(run: training_run.TrainingRun) -> list[Row]:
+
+class Rows(displays.Displayed, list[Row]):
+    """A list of rows that shows itself as a table, with bounds rounded outwards."""
+
+    def _display(self) -> displays.Table:
+        heads = ["sampling"]
+        if len({(row.adjacency, row.group_size) for row in self}) > 1:
+            heads += ["adjacency", "group size"]
+        heads += ["noise"]
+        if any(row.delta is not None for row in self):
+            heads += ["ε lower", "ε upper"]
+        if any(row.risk_upper is not None for row in self):
+            heads += ["risk lower", "risk upper"]
+        deltas = {row.delta for row in self} - {None}
+        at = f"ε at δ = {deltas.pop():g}" if len(deltas) == 1 else "certified bounds"
+        groups = {row.group_size for row in self}
+        if len(groups) == 1 and groups != {1}:
+            at += f", groups of {groups.pop()}"
+        return table(at, heads, self)
+
+
+# Of tables of rows: from heads to what their cells say.
+COLUMNS: Mapping[str, Callable[[Row], str]] = {
+    "sampling": lambda row: row.sampling,
+    "adjacency": lambda row: row.adjacency,
+    "group size": lambda row: str(row.group_size),
+    "noise": lambda row: repr(row.noise_multiplier),
+    "ε lower": lambda row: decimals.rounded_down(row.epsilon_lower),
+    "ε upper": lambda row: decimals.rounded_up(row.epsilon_upper),
+    "risk lower": lambda row: decimals.rounded_down(row.risk_lower),
+    "risk upper": lambda row: decimals.rounded_up(row.risk_upper),
+    "CPU s": lambda row: f"{row.seconds:.2f}",
+}
+
+
+def table(title: str, heads: Sequence[str], rows: Iterable[Row]) -> displays.Table:
+    """Returns a table of rows; what has a note ends with its number.
+
+    Args:
+        title: Of the table.
+        heads: Of its columns, in `COLUMNS`.
+        rows: What it is of.
+    """
+    found = list(rows)
+    notes = list(dict.fromkeys(row.note for row in found if row.note))
+    marks = [f"({notes.index(row.note) + 1})" if row.note else "" for row in found]
+    cells = [[COLUMNS[head](row) for head in heads] for row in found]
+    if notes:
+        heads = [*heads, ""]
+        cells = [[*line, mark] for line, mark in zip(cells, marks, strict=True)]
+    numbered = [f"({number}) {note}" for number, note in enumerate(notes, start=1)]
+    names = 2 if "adjacency" in heads else 1
+    return displays.Table(title, heads, cells, numbered, names)
+
+
+def compare(run: training_run.TrainingRun) -> Rows:
     """Returns ε for each way of drawing batches, of one alone if the run names it.
 
     Of shuffled or fixed batches a record is replaced, and no other is added or removed.
@@ -92,7 +166,7 @@ def compare(run: training_run.TrainingRun) -> list[Row]:
     """
     runs = training_run.schemes_of(run)
     training_run.warn(run)
-    return [bracket(each) for each in runs]
+    return Rows(bracket(each) for each in runs)
 
 
 def bracket(
@@ -141,12 +215,3 @@ def timed(
         note += "overlap, either row may have the smaller ε"
         notes.append(note)
     return dataclasses.replace(row, note="; ".join(notes))
-
-
-def aligned(lines: Sequence[Sequence[str]], gap: str = "  ") -> list[str]:
-    """Returns lines of cells as columns: the first one flush left, the others right."""
-    first, *widths = (max(map(len, cells)) for cells in zip(*lines, strict=True))
-    return [
-        gap.join([name.ljust(first), *map(str.rjust, cells, widths)])
-        for name, *cells in lines
-    ]

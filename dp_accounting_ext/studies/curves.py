@@ -4,6 +4,8 @@ from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Sequence
 import dataclasses
+import io
+import math
 import textwrap
 import time
 from typing import Any
@@ -11,11 +13,24 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dp_accounting_ext import displays
 from dp_accounting_ext.accountants import pld_accountant
 from dp_accounting_ext.accountants import risk
+from dp_accounting_ext.bounds import decimals
 from dp_accounting_ext.studies import comparison
 from dp_accounting_ext.studies import training_run
 from dp_accounting_ext.validation import fields
+
+__all__ = [
+    "MOST_POINTS",
+    "STYLES",
+    "Curve",
+    "Curves",
+    "plot",
+    "profiles",
+    "trade_offs",
+]
+__dir__ = __all__.copy
 
 # Colours that the colour-blind tell apart (Okabe and Ito), and dashes, so that curves
 # are told apart without colours; sizes of groups have marks.
@@ -28,6 +43,8 @@ STYLES: dict[str, dict[str, Any]] = {
 _MARKS = ("", "o", "s", "^", "v", "D", "*", "x")
 _NOTE = "Certified: the truth is on the line, or in its shade."
 _TITLE_LETTERS = 66
+_BELOW_AXES = -0.45  # Inches, where labels of ticks and axes end.
+_MOST_SHOWN = 9  # Points of a curve, in a table.
 _LABELS = {
     "epsilon": "ε (nats)",
     "delta": "δ",
@@ -46,8 +63,8 @@ Points = tuple[FloatArray, FloatArray, FloatArray]
 Accountant = pld_accountant.PLDAccountant
 
 
-@dataclasses.dataclass(frozen=True)
-class Curve:
+@dataclasses.dataclass(frozen=True, repr=False)
+class Curve(displays.Displayed):
     """Certified bounds along one scheme's curve.
 
     `pandas.DataFrame(curve.to_dict())` has a line for each point.
@@ -84,6 +101,26 @@ class Curve:
             name += f", groups of {self.group_size}"
         return name + " (replaced)" * (self.adjacency == "replace")
 
+    def _display(self) -> displays.Table:
+        """A few of the points, from the first to the last."""
+        step = max(1, math.ceil((len(self.x) - 1) / (_MOST_SHOWN - 1)))
+        shown = sorted({*range(0, len(self.x), step), len(self.x) - 1} - {-1})
+        rows = [
+            (
+                f"{self.x[at]:.7g}",
+                decimals.rounded_down(self.lower[at]),
+                decimals.rounded_up(self.upper[at]),
+            )
+            for at in shown
+        ]
+        y = _LABELS[self.y_name]
+        heads = _LABELS[self.x_name], f"{y}, lower", f"{y}, upper"
+        title = f"{self.label}: {len(shown)} of {len(self.x)} points"
+        return displays.Table(title, heads, rows, names=0)
+
+    def _repr_html_(self) -> str:
+        return Curves([self])._repr_html_()
+
     def to_dict(self) -> dict[str, Any]:
         """Returns all of it; x and the bounds by what they are, as `epsilon`."""
         found = dataclasses.asdict(self)
@@ -102,15 +139,17 @@ class Curve:
             style: Of the line, in place of the scheme's own.
 
         Returns:
-            The axes, logarithmic.
+            The axes, logarithmic, with a legend of all that was drawn on them.
 
         Raises:
             ModuleNotFoundError: If matplotlib is not installed.
         """
-        if ax is None:
-            from matplotlib import pyplot
+        ax = _axes(ax)
+        self._draw(ax, **style)
+        _explain(ax)
+        return ax
 
-            _, ax = pyplot.subplots(layout="constrained")
+    def _draw(self, ax: Any, **style: Any) -> None:
         marks = {"markevery": max(len(self.x) // 8, 1), "markersize": 4, "lw": 1.2}
         style = {**STYLES[self.sampling], **marks, "label": self.label, **style}
         # An axis of logarithms has no zero.
@@ -122,17 +161,50 @@ class Curve:
         )
         ax.set(xscale="log", xlabel=_LABELS[self.x_name])
         ax.set(yscale="log", ylabel=_LABELS[self.y_name])
-        return ax
+
+
+class Curves(displays.Displayed, list[Curve]):
+    """A list of curves that shows itself: in notebooks as a picture."""
+
+    def _display(self) -> displays.Table:
+        rows = []
+        for curve in self:
+            lower, upper = curve.advantage
+            ends = decimals.rounded_down(lower), decimals.rounded_up(upper)
+            rows.append((curve.label, str(len(curve.x)), *ends))
+        heads = "curve", "points", "advantage, lower", "advantage, upper"
+        title = "no curves"
+        if self:
+            title = f"{_LABELS[self[0].y_name]} over {_LABELS[self[0].x_name]}"
+        return displays.Table(title, heads, rows)
+
+    def _repr_html_(self) -> str:
+        """Returns a picture; without matplotlib, tables."""
+        try:
+            import matplotlib
+            from matplotlib import figure
+        except ModuleNotFoundError:
+            tables = [curve._display().html() for curve in self]
+            return "".join([self._display().html(), *tables])
+        if not self:
+            return self._display().html()
+        picture, file = figure.Figure(figsize=(7.2, 5.0)), io.StringIO()
+        plot(self, picture.add_subplot())
+        with matplotlib.rc_context({"svg.fonttype": "none"}):  # Letters stay letters.
+            picture.savefig(file, format="svg")
+        drawn = file.getvalue()
+        return drawn[drawn.index("<svg") :]
 
 
 def plot(curves: Sequence[Curve], ax: Any = None, *, title: str = "") -> Any:
-    """Draws curves on one pair of axes, with a legend beside them.
+    """Draws curves on one pair of axes, with a legend below them.
 
     Colours and dashes are of ways of drawing batches, marks of sizes of groups.
 
     Args:
         curves: Of one kind, one at least.
-        ax: As in `Curve.plot`.
+        ax: As in `Curve.plot`. If its figure has no layout engine it gets a constrained
+            layout, so that the legend is within the figure.
         title: Broken into lines where it is long.
 
     Returns:
@@ -142,9 +214,10 @@ def plot(curves: Sequence[Curve], ax: Any = None, *, title: str = "") -> Any:
         ModuleNotFoundError: If matplotlib is not installed.
     """
     sizes = sorted({curve.group_size for curve in curves})
+    ax = _axes(ax)
     for curve in curves:
         marker = _MARKS[sizes.index(curve.group_size) % len(_MARKS)]
-        ax = curve.plot(ax, marker=marker)
+        curve._draw(ax, marker=marker)
     if curves[0].y_name == "true_positive_rate":
         rates = curves[0].x
         ax.plot(rates, rates, color="#B9BEC6", lw=1, zorder=1, label="guessing")
@@ -156,16 +229,40 @@ def plot(curves: Sequence[Curve], ax: Any = None, *, title: str = "") -> Any:
     ax.set_title(textwrap.fill(title, _TITLE_LETTERS), fontsize="medium", loc="left")
     ax.grid(alpha=0.3)
     ax.spines[["right", "top"]].set_visible(False)
+    _explain(ax)
+    return ax
+
+
+def _axes(ax: Any) -> Any:
+    """Returns the axes, or those of a new figure of pyplot."""
+    if ax is not None:
+        return ax
+    from matplotlib import pyplot
+
+    return pyplot.subplots(layout="constrained")[1]
+
+
+def _explain(ax: Any) -> None:
+    """Puts a legend below the axes, in two columns, for which the figure makes room."""
+    from matplotlib import transforms
+
+    whole = ax.figure.figure  # Of a subfigure, the whole.
+    if whole.get_layout_engine() is None:
+        whole.set_layout_engine("constrained")
+    below = transforms.ScaledTranslation(0, _BELOW_AXES, whole.dpi_scale_trans)
     ax.legend(
         loc="upper left",
-        bbox_to_anchor=(1.02, 1),
+        bbox_to_anchor=(0, 0),
+        bbox_transform=ax.transAxes + below,
+        borderaxespad=0,
+        ncols=2,
+        columnspacing=1,
         frameon=False,
-        fontsize="small",
-        title=textwrap.fill(_NOTE, 32),
+        fontsize="x-small",
+        title=_NOTE,
         title_fontsize="x-small",
         alignment="left",
     )
-    return ax
 
 
 def profiles(
@@ -173,7 +270,7 @@ def profiles(
     *others: training_run.TrainingRun,
     epsilons: Sequence[float] | None = None,
     num_points: int = 61,
-) -> list[Curve]:
+) -> Curves:
     """Returns δ as a function of ε of each run and scheme.
 
     Args:
@@ -212,7 +309,7 @@ def profiles(
         return x[kept], lower, np.minimum.accumulate(upper[kept])
 
     of_all = zip(schemes, accountants, grids, strict=True)
-    return [_curve("epsilon", "delta", points, *each) for each in of_all]
+    return Curves(_curve("epsilon", "delta", points, *each) for each in of_all)
 
 
 def trade_offs(
@@ -220,7 +317,7 @@ def trade_offs(
     *others: training_run.TrainingRun,
     least_rate: float = 1e-6,
     num_points: int = 61,
-) -> list[Curve]:
+) -> Curves:
     """Returns the trade-off curve of each run and scheme.
 
     The best test for whether the record was there, and the best one for whether it was
@@ -249,10 +346,10 @@ def trade_offs(
 
     training_run.warn(run)
     names = "false_positive_rate", "true_positive_rate"
-    return [
+    return Curves(
         _curve(*names, points, each, each.accountant(), rates)
         for each in _schemes(run, *others)
-    ]
+    )
 
 
 def _schemes(*runs: training_run.TrainingRun) -> list[training_run.TrainingRun]:

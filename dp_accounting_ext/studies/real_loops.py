@@ -8,6 +8,12 @@ https://arxiv.org/abs/2204.13650.
 from collections.abc import Iterable
 import textwrap
 
+__all__ = [
+    "PRACTICES",
+    "in_words",
+]
+__dir__ = __all__.copy
+
 _WIDTH = 80
 
 PRACTICES = {

@@ -4,17 +4,28 @@ from collections.abc import Sequence
 import dataclasses
 from typing import Any
 
+from dp_accounting_ext import displays
 from dp_accounting_ext.bounds import decimals
 from dp_accounting_ext.studies import comparison
 from dp_accounting_ext.studies import training_run
 from dp_accounting_ext.verify import verification
+
+__all__ = [
+    "Opinion",
+    "Opinions",
+    "of_claims",
+    "opinion",
+    "sentence",
+    "worst",
+]
+__dir__ = __all__.copy
 
 _DIGITS = 4
 Verdict = verification.Verdict
 
 
 @dataclasses.dataclass(frozen=True)
-class Opinion:
+class Opinion(displays.Displayed):
     """A verification, and what it is of.
 
     Attributes:
@@ -28,6 +39,9 @@ class Opinion:
     adjacency: str
     group_size: int
     verification: verification.Verification
+
+    def _display(self) -> displays.Table:
+        return Opinions([self])._display()
 
     def to_dict(self) -> dict[str, Any]:
         """Returns all of these by their names, in one dictionary."""
@@ -66,6 +80,20 @@ class Opinion:
         )
 
 
+class Opinions(displays.Displayed, list[Opinion]):
+    """A list of opinions that shows itself as a table."""
+
+    def _display(self) -> displays.Table:
+        rows = []
+        for each in self:
+            found = each.verification
+            ends = decimals.rounded_down(found.lower), decimals.rounded_up(found.upper)
+            claimed = decimals.rounded_up(found.claimed_upper)
+            rows.append((each.name, *ends, claimed, found.verdict.value))
+        heads = "sampling", "ε lower", "ε upper", "claimed", "verdict"
+        return displays.Table("second opinions, by ball arithmetic", heads, rows)
+
+
 def opinion(
     run: training_run.TrainingRun,
     neighboring_relation: training_run.NeighborRel | None = None,
@@ -89,21 +117,21 @@ def opinion(
 
 def of_claims(
     run: training_run.TrainingRun, rows: Sequence[comparison.Row]
-) -> list[Opinion]:
+) -> Opinions:
     """Returns second opinions on the rows of a statement that have bounds.
 
     Raises:
         ModuleNotFoundError: If python-flint is not installed.
     """
     relations = {words: relation for relation, words in comparison.ADJACENCIES.items()}
-    return [
+    return Opinions(
         opinion(
             dataclasses.replace(run, sampling=row.sampling, group_size=row.group_size),
             relations[row.adjacency],
         )
         for row in rows
         if row.epsilon_upper is not None
-    ]
+    )
 
 
 def worst(found: Sequence[Opinion]) -> Verdict:

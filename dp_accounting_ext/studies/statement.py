@@ -6,9 +6,19 @@ import math
 import re
 import textwrap
 
+from dp_accounting_ext import displays
 from dp_accounting_ext.bounds import decimals
 from dp_accounting_ext.studies import comparison
 from dp_accounting_ext.studies import training_run
+
+__all__ = [
+    "Statement",
+    "brief",
+    "claims",
+    "privacy_statement",
+    "warnings",
+]
+__dir__ = __all__.copy
 
 _DIGITS = 4
 _WIDTH = 80
@@ -61,7 +71,16 @@ _NO_USER = (
 _CHANGED = {"add or remove": "is added or removed", "replace": "is replaced"}
 
 
-def claims(run: training_run.TrainingRun) -> list[comparison.Row]:
+class Statement(str):
+    """A statement in words: text anywhere, and set as a page in a notebook."""
+
+    __slots__ = ()
+
+    def _repr_markdown_(self) -> str:
+        return str(self)
+
+
+def claims(run: training_run.TrainingRun) -> comparison.Rows:
     """Returns what a run promises to an example, and to a user with several.
 
     Args:
@@ -73,17 +92,17 @@ def claims(run: training_run.TrainingRun) -> list[comparison.Row]:
         ValueError: If noise or δ is not given, or the group is too large.
     """
     runs = training_run.schemes_of(run)
-    return [
+    return comparison.Rows(
         comparison.bracket(dataclasses.replace(each, group_size=size), relation)
         for size in dict.fromkeys((1, run.group_size))
         for each in runs
         for relation in comparison.ADJACENCIES
-    ]
+    )
 
 
 def privacy_statement(
     run: training_run.TrainingRun, rows: Sequence[comparison.Row] | None = None
-) -> str:
+) -> Statement:
     """Returns the claims in words, on lines of at most 80 letters.
 
     Args:
@@ -120,17 +139,18 @@ def privacy_statement(
     for number, scheme in enumerate(schemes, start=1):
         parts.append(f"({number}) {_assumptions(scheme, run)}")
     parts.append(_ALWAYS)
-    return "\n\n".join(
+    told = "\n\n".join(
         part if part.startswith("|") else textwrap.fill(part, _WIDTH) for part in parts
     )
+    return Statement(told)
 
 
 def _table(lines: list[list[str]]) -> str:
-    head, *body = [f"| {line} |" for line in comparison.aligned(lines, " | ")]
+    head, *body = [f"| {line} |" for line in displays.aligned(lines, " | ")]
     return "\n".join([head, re.sub("[^|]", "-", head), *body])
 
 
-def brief(run: training_run.TrainingRun, rows: Sequence[comparison.Row]) -> str:
+def brief(run: training_run.TrainingRun, rows: Sequence[comparison.Row]) -> Statement:
     """Returns claims of a run in three sentences."""
     promises = []
     for size in dict.fromkeys(row.group_size for row in rows):
@@ -152,7 +172,8 @@ def brief(run: training_run.TrainingRun, rows: Sequence[comparison.Row]) -> str:
         "It holds for all checkpoints, if batches were drawn as named, each example's "
         "gradient was clipped, and fresh Gaussian noise was added in every step.",
     ]
-    return textwrap.fill(" ".join([*warnings(run, rows), *sentences]), _WIDTH)
+    told = " ".join([*warnings(run, rows), *sentences])
+    return Statement(textwrap.fill(told, _WIDTH))
 
 
 def warnings(

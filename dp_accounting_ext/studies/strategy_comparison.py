@@ -12,6 +12,14 @@ from dp_accounting_ext.accountants import pld_accountant
 from dp_accounting_ext.reading import extension_events
 from dp_accounting_ext.studies import comparison
 
+__all__ = [
+    "BALLS_IN_BINS",
+    "CYCLIC_POISSON",
+    "NO_AMPLIFICATION",
+    "compare",
+]
+__dir__ = __all__.copy
+
 BALLS_IN_BINS = "balls in bins"
 CYCLIC_POISSON = "cyclic Poisson"
 NO_AMPLIFICATION = "no amplification"
@@ -20,9 +28,7 @@ NO_AMPLIFICATION = "no amplification"
 _NORM_ERROR = 1e-10
 
 
-def compare(
-    event: dp_event.MatrixAllocationEvent, delta: float
-) -> list[comparison.Row]:
+def compare(event: dp_event.MatrixAllocationEvent, delta: float) -> comparison.Rows:
     """Returns ε of one strategy, by how its batches are drawn.
 
     Of bins in which records stay; of cyclic Poisson sampling, where records are in as
@@ -61,12 +67,12 @@ def compare(
         )
         return lower[0], upper[1]
 
-    return [
+    return comparison.Rows(
         comparison.timed(
             (name, "add or remove", 1, noise, delta), functools.partial(bounds, events)
         )
         for name, events in schemes.items()
-    ]
+    )
 
 
 def _cyclic(

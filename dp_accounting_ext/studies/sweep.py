@@ -11,6 +11,16 @@ from typing import Any
 from dp_accounting_ext.studies import comparison
 from dp_accounting_ext.studies import training_run
 
+__all__ = [
+    "COLUMNS",
+    "RESULTS",
+    "bound_row",
+    "check_columns",
+    "run_of",
+    "sweep",
+]
+__dir__ = __all__.copy
+
 Cells = Mapping[str, Any]
 
 RESULTS = ("epsilon_lower", "epsilon_upper", "seconds", "note")

@@ -12,9 +12,29 @@ import warnings
 from dp_accounting import dp_event as stock
 from dp_accounting import privacy_accountant
 
+from dp_accounting_ext import displays
 from dp_accounting_ext import dp_event
 from dp_accounting_ext.accountants import pld_accountant
 from dp_accounting_ext.validation import fields
+
+__all__ = [
+    "LARGEST_NOISE",
+    "NO_AMPLIFICATION",
+    "OPTIONS",
+    "POISSON_SAMPLING",
+    "RANDOM_ALLOCATION",
+    "SCHEMES",
+    "SHUFFLED",
+    "SMALLEST_NOISE",
+    "NeighborRel",
+    "TrainingRun",
+    "given",
+    "scheme_named",
+    "schemes_of",
+    "warn",
+    "warnings_of",
+]
+__dir__ = __all__.copy
 
 RANDOM_ALLOCATION = "random allocation"
 POISSON_SAMPLING = "Poisson sampling"
@@ -30,7 +50,7 @@ T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True)
-class TrainingRun:
+class TrainingRun(displays.Displayed):
     """A training run, by its dataset and batches or by the steps of its epochs.
 
         TrainingRun(
@@ -251,6 +271,10 @@ class TrainingRun:
                 f"batches. Found {getattr(relation, 'name', relation)}."
             )
         return pld_accountant.PLDAccountant(relation).compose(self._event())
+
+    def _display(self) -> displays.Table:
+        rows = [(name, str(value)) for name, value in self.to_dict().items()]
+        return displays.Table("training run", ("", "value"), rows)
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the fields that are known, and what is counted of them.

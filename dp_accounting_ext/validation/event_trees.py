@@ -72,8 +72,8 @@ def repeated(event: dp_event.DpEvent, count: int) -> tuple[dp_event.DpEvent, int
     return event, fields.positive_integer("count", count)
 
 
-def described(ledger: dp_event.DpEvent) -> str:
-    """Returns what was composed, a line an event with how often it ran.
+def described(ledger: dp_event.DpEvent) -> list[tuple[str, str]]:
+    """Returns what was composed: how often each event ran, and the event in words.
 
     Args:
         ledger: An accountant's.
@@ -84,10 +84,10 @@ def described(ledger: dp_event.DpEvent) -> str:
         if isinstance(part, dp_event.NoOpDpEvent):
             continue
         event, count = repeated(part, 1)
-        lines.append(f"  {count} × {str(event)[:_LONGEST_LINE]}")
+        lines.append((str(count), str(event)[:_LONGEST_LINE]))
     if len(parts) > _MOST_LINES:
-        lines.append(f"  and {len(parts) - _MOST_LINES} more")
-    return "\n".join(lines or ["  nothing"])
+        lines.append(("", f"and {len(parts) - _MOST_LINES} more"))
+    return lines or [("", "nothing")]
 
 
 def _children(event: dp_event.DpEvent) -> list[Any]:

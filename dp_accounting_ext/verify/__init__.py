@@ -20,3 +20,4 @@ from dp_accounting_ext.verify.verification import Verification
 from dp_accounting_ext.verify.verification import verify_epsilon
 
 __all__ = ["Verdict", "Verification", "verify_epsilon"]
+__dir__ = __all__.copy

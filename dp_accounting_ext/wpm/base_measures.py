@@ -16,6 +16,7 @@ from scipy import optimize
 from scipy import sparse
 from scipy import special
 
+from dp_accounting_ext import displays
 from dp_accounting_ext.validation import fields
 from dp_accounting_ext.wpm import checks
 from dp_accounting_ext.wpm import costs
@@ -42,8 +43,8 @@ _STEP = 0.3
 _USER_GAP = 1e-9
 
 
-@dataclasses.dataclass(frozen=True)
-class MeasureResult:
+@dataclasses.dataclass(frozen=True, repr=False)
+class MeasureResult(displays.Displayed):
     """Represents a base measure with a certificate of its objective.
 
     Attributes:
@@ -64,6 +65,19 @@ class MeasureResult:
     def gap(self) -> float:
         """The value above the lower bound."""
         return self.value - self.lower_bound
+
+    def _display(self) -> displays.Table:
+        found = self.base_measure
+        rows = [
+            ("outputs", str(found.size)),
+            ("mass", f"{float(found.sum()):.6g}"),
+            ("least, largest mass", f"{found.min():.6g}, {found.max():.6g}"),
+            ("value", f"{self.value:.6g}"),
+            ("above the least, at most", f"{self.gap:.2g}"),
+        ]
+        found_by = f"base measure, {self.iterations} rounds"
+        title = found_by + ", not converged" * (not self.converged)
+        return displays.Table(title, ("", "value"), rows)
 
 
 def uniform_base_measure(cost: Any, epsilon: float) -> MeasureResult:

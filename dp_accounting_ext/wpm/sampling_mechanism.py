@@ -12,6 +12,7 @@ import warnings
 import numpy as np
 import numpy.typing as npt
 
+from dp_accounting_ext import displays
 from dp_accounting_ext.wpm import checks
 from dp_accounting_ext.wpm import costs
 from dp_accounting_ext.wpm import dp_event
@@ -38,7 +39,7 @@ class NotForRelease(np.ndarray):
 
 
 @dataclasses.dataclass(frozen=True)
-class ExpectedCost:
+class ExpectedCost(displays.Displayed):
     """Represents what a draw costs, known before there is any: all of it public.
 
     Costs are those of the mechanism, distances to the order p.
@@ -57,8 +58,16 @@ class ExpectedCost:
     average: float
     most_likely: float
 
+    def _display(self) -> displays.Table:
+        rows = [
+            ("mean cost, worst user", f"{self.worst:.6g}"),
+            ("mean cost, average user", f"{self.average:.6g}"),
+            ("share of a user that can stay, at most", f"{self.most_likely:.6g}"),
+        ]
+        return displays.Table("what a draw costs", ("", "value"), rows)
 
-class SamplingMechanism(abc.ABC):
+
+class SamplingMechanism(displays.Displayed):
     """Represents a mechanism that releases one draw for each private distribution.
 
     A subclass proposes a distribution of the outputs; its rounding to integer weights,
@@ -296,6 +305,14 @@ class SamplingMechanism(abc.ABC):
         except Exception:
             return np.full(size, np.nan)
         return found if found.shape == (size,) else np.full(size, np.nan)
+
+    def _display(self) -> displays.Table:
+        rows = [
+            ("inputs, outputs", " × ".join(map(str, self._cost.shape))),
+            ("ε of one draw", repr(self._epsilon)),
+            ("mass of the base measure", f"{float(self._base_measure.sum()):.6g}"),
+        ]
+        return displays.Table(type(self).__name__, ("", "value"), rows)
 
     def __repr__(self) -> str:
         mass = float(self._base_measure.sum())

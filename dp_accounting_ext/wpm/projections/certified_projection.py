@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dp_accounting_ext import displays
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.wpm import checks
 from dp_accounting_ext.wpm import costs
@@ -21,8 +22,8 @@ _SMALL = 1e-13
 _ROUNDING = 8 * floats.UNIT_ROUNDOFF
 
 
-@dataclasses.dataclass(frozen=True)
-class ProjectionResult:
+@dataclasses.dataclass(frozen=True, repr=False)
+class ProjectionResult(displays.Displayed):
     """Represents a projection with its certificate; arrays for a batch.
 
     None of it is private: privacy is that of one draw from the distribution.
@@ -45,6 +46,17 @@ class ProjectionResult:
     def gap(self) -> FloatArray | float:
         """The value above the lower bound: how far from optimal, at most."""
         return self.value - self.lower_bound
+
+    def _display(self) -> displays.Table:
+        values, gaps = np.atleast_1d(self.value), np.atleast_1d(self.gap)
+        rows = [
+            ("distributions", str(values.size)),
+            ("outputs", str(self.distribution.shape[-1])),
+            ("largest cost", f"{values.max(initial=0.0):.6g}"),
+            ("above the least, at most", f"{gaps.max(initial=0.0):.2g}"),
+        ]
+        title = "projection, as private as its input"
+        return displays.Table(title, ("", "value"), rows)
 
 
 def project(

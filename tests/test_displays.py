@@ -1,0 +1,243 @@
+"""What users hold shows itself: in words, in few numbers, rounded outwards."""
+
+import dataclasses
+from fractions import Fraction
+import functools
+import importlib.util
+import inspect
+import pkgutil
+import re
+import sys
+from typing import TypeVar
+from xml.etree import ElementTree
+
+import dp_accounting
+from matplotlib import figure
+from matplotlib import pyplot
+import numpy as np
+import pytest
+
+import dp_accounting_ext as ext
+from dp_accounting_ext import displays
+from dp_accounting_ext.integrations import prv_accountant
+from dp_accounting_ext.studies import audit
+from dp_accounting_ext.studies import calibration
+from dp_accounting_ext.studies import comparison
+from dp_accounting_ext.studies import curves
+from dp_accounting_ext.studies import second_opinion
+from dp_accounting_ext.studies import statement
+from dp_accounting_ext.studies import strategy_comparison
+from dp_accounting_ext.studies import training_run
+
+RUN = training_run.TrainingRun(
+    noise_multiplier=2.0, steps_per_epoch=9, epochs=2, delta=1e-5
+)
+STEP = dp_accounting.GaussianDpEvent(1.0)
+NUMBER = r"(?<![\w.])\d+(?:\.\d+)?(?:e-?\d+)?"
+MOST_NUMBERS = 60
+
+
+def parsed(shown):
+    """An HTML display is well-formed: its elements, as XML reads them."""
+    return ElementTree.fromstring(f"<div>{shown}</div>")
+
+
+def spent_filter():
+    found = ext.budget.RenyiFilter(2.0, 1e-6)
+    found.spend(dp_accounting.GaussianDpEvent(20.0))
+    return found
+
+
+def long_accountant():
+    found = ext.PLDAccountant()
+    for noise in range(1, 20):
+        found.compose(dp_accounting.GaussianDpEvent(float(noise)), noise)
+    return found
+
+
+def audited():
+    run = training_run.TrainingRun(dataset_size=6, batch_size=2, epochs=6)
+    return audit.audit(run, [[0, 1], [2], [3, 4, 5]] * 6)
+
+
+ONE = dataclasses.replace(RUN, sampling="Poisson sampling")
+MATRIX = ext.MatrixAllocationEvent(np.array([1.0, 0.5]), 2.0, 4, 1)
+ALLOCATION = ext.RandomAllocationEvent(STEP, 1, 5)
+ON_LINE = ext.wpm.from_points(np.arange(70.0), 2.0)
+MASSES = np.full(70, 1 / 70)
+
+# One of each kind of object that users get.
+HELD = {
+    "rows": lambda: comparison.compare(RUN),
+    "row": lambda: comparison.bracket(ONE),
+    "calibrated": lambda: calibration.calibrate(ONE, 0.3, ext.risk.advantage),
+    "strategies": lambda: strategy_comparison.compare(MATRIX, 1e-5),
+    "claims": lambda: statement.claims(RUN),
+    "run": lambda: RUN,
+    "findings": audited,
+    "finding": lambda: audited()[0],
+    "opinion": lambda: second_opinion.opinion(ONE),
+    "profiles": lambda: curves.profiles(RUN, num_points=9),
+    "trade-offs": lambda: curves.trade_offs(RUN, num_points=9),
+    "curve": lambda: curves.profiles(ONE, num_points=61)[0],
+    "accountant": long_accountant,
+    "no accountant yet": ext.RdpAccountant,
+    "filter": spent_filter,
+    "gaussian filter": lambda: ext.budget.GaussianFilter(2.0, 1e-6),
+    "sampled": lambda: ext.certify_by_sampling(ALLOCATION, 0.01, 1e-3, 0.5, 1),
+    "mechanism": lambda: ON_LINE,
+    "plan": ON_LINE.expected_cost,
+    "cost": lambda: ON_LINE.cost,
+    "measure": lambda: ext.wpm.uniform_base_measure(ON_LINE.cost, 2.0),
+    "projection": lambda: ext.wpm.project(
+        MASSES, ON_LINE.cost, ON_LINE.base_measure, 2.0
+    ),
+    "prv": lambda: prv_accountant.PRVAccountant([STEP, STEP], None, None, [3, 4]),
+}
+
+
+@functools.cache
+def held(name):
+    return HELD[name]()
+
+
+@pytest.mark.parametrize("name", HELD)
+def test_nothing_shows_as_its_address_or_as_a_dump_of_numbers(name):
+    shown = repr(held(name))
+    assert " object at 0x" not in shown
+    assert len(re.findall(NUMBER, shown)) <= MOST_NUMBERS
+
+
+@pytest.mark.parametrize("name", sorted(HELD.keys() - {"cost"}))
+def test_a_notebook_shows_a_table_or_a_picture(name):
+    shown = held(name)._repr_html_()
+    root = parsed(shown)
+    tags = {element.tag.rpartition("}")[2] for element in root.iter()}
+    assert tags & {"table", "svg"}
+    for table in root.iter("table"):
+        widths = {len(list(row)) for row in table.iter("tr")}
+        assert len(widths) == 1, "rows differ in length"
+
+
+def test_cells_are_text_and_never_markup():
+    table = displays.Table("<b>", ["<i>&"], [["<script>"]], ["<&>"])
+    words = [element.text for element in parsed(table.html()).iter() if element.text]
+    assert words == ["<b>", "<i>&", "<script>", "<&>"]
+
+
+def test_text_has_names_to_the_left_and_numbers_to_the_right():
+    table = displays.Table("title", ["name", "x"], [["a", "1"], ["bcdef", "10"]], ["n"])
+    assert table.text().splitlines() == [
+        "title",
+        "name    x",
+        "a       1",
+        "bcdef  10",
+        "n",
+    ]
+
+
+def test_bounds_are_shown_rounded_outwards():
+    rows = comparison.compare(RUN)
+    table = rows._display()
+    for row, cells in zip(rows, table.rows, strict=True):
+        shown = dict(zip(table.heads, cells, strict=True))
+        assert Fraction(shown["ε lower"]) <= Fraction(row.epsilon_lower)
+        assert Fraction(shown["ε upper"]) >= Fraction(row.epsilon_upper)
+
+
+def test_what_is_shown_of_a_filter_follows_what_is_spent():
+    budget = ext.budget.GaussianFilter(1.0, 1e-5)
+    assert "0 %" in repr(budget)
+    budget.spend(dp_accounting.GaussianDpEvent(10.0))
+    shown = re.search(r"(\S+) %", repr(budget))[1]
+    assert Fraction(shown) >= 100 * Fraction(budget.spent)
+    assert float(shown) == pytest.approx(100 * budget.spent, rel=1e-3)
+
+
+def test_a_curve_shows_its_ends():
+    curve = held("curve")
+    rows = curve._display().rows
+    assert len(rows) <= 9
+    assert float(rows[0][0]) == pytest.approx(curve.x[0], rel=1e-6)
+    assert float(rows[-1][0]) == pytest.approx(curve.x[-1], rel=1e-6)
+
+
+def test_curves_show_as_tables_where_there_is_no_matplotlib(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    found = held("profiles")
+    tables = list(parsed(found._repr_html_()).iter("table"))
+    assert len(tables) == 1 + len(found)
+    assert not list(parsed(curves.Curves()._repr_html_()).iter("svg"))
+
+
+def test_a_statement_is_set_as_a_page():
+    told = statement.privacy_statement(RUN)
+    assert told._repr_markdown_() == told == str(told)
+    assert type(told._repr_markdown_()) is str
+    assert "|---" in told._repr_markdown_().replace(" ", "-")
+
+
+@pytest.mark.parametrize("layout", [None, "constrained"])
+@pytest.mark.parametrize("name", ["profiles", "trade-offs"])
+def test_a_picture_of_the_usual_size_keeps_its_axes(name, layout):
+    whole, axes = pyplot.subplots(layout=layout)
+    groups = [dataclasses.replace(each, group_size=2) for each in held(name)]
+    curves.plot([*held(name), *groups], axes, title=name)
+    whole.draw_without_rendering()
+    size = whole.get_size_inches() * whole.dpi
+    found = axes.get_window_extent()
+    assert found.width >= 0.8 * size[0] and found.height >= 0.6 * size[1]
+    legend = axes.get_legend().get_window_extent()
+    assert 0 <= legend.x0 <= legend.x1 <= size[0]
+    assert 0 <= legend.y0 <= legend.y1 < found.y0
+    pyplot.close(whole)
+
+
+def test_a_curve_alone_is_named_beside_its_line():
+    axes = figure.Figure().add_subplot()
+    for curve in held("profiles"):
+        assert curve.plot(axes) is axes
+    names = [entry.get_text() for entry in axes.get_legend().get_texts()]
+    assert names == [curve.label for curve in held("profiles")]
+
+
+def public_modules():
+    """Modules that say what is public of them."""
+    for info in pkgutil.walk_packages(ext.__path__, "dp_accounting_ext."):
+        if importlib.util.find_spec(info.name) and not info.name.endswith("__main__"):
+            try:
+                module = importlib.import_module(info.name)
+            except ModuleNotFoundError:
+                continue  # Of a library that an extra installs.
+            if hasattr(module, "__all__"):
+                yield module
+
+
+def test_only_public_names_are_offered():
+    """All without an underscore that a module defines, and no module of others."""
+    for module in public_modules():
+        assert sorted(dir(module)) == sorted(module.__all__)
+        lazily = "__getattr__" in vars(module)
+        for name, value in vars(module).items():
+            is_ours = getattr(value, "__module__", None) == module.__name__
+            is_kept = lazily or name.startswith("_") or isinstance(value, TypeVar)
+            assert not is_ours or is_kept or name in module.__all__, name
+        for name in module.__all__:
+            value = getattr(module, name)
+            home = getattr(value, "__name__", "") if inspect.ismodule(value) else ""
+            assert not home or home.startswith(module.__name__), name
+            assert not name.startswith("_")
+    for name in ("PLDAccountant", "pld", "studies"):
+        assert name in dir(ext)
+    assert dir(ext.pld) == sorted(ext.pld.__all__)
+    assert "np" not in dir(ext.pld) and "re" not in dir(ext.studies.statement)
+
+
+def test_no_class_leaves_its_display_to_python():
+    """Else an instance would show as its address."""
+    for module in [ext, *public_modules()]:
+        for name in module.__all__:
+            value = getattr(module, name)
+            if inspect.isclass(value) and value.__module__.startswith("dp_acc"):
+                kept = value.__repr__ is not object.__repr__
+                assert kept or inspect.isabstract(value), name
