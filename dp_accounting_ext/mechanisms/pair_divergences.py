@@ -35,7 +35,7 @@ FloatArray = npt.NDArray[np.float64]
 _LEVELS = np.append(
     np.geomspace(1e-9, 1.0, 200), np.linspace(0.0, floats.LARGEST_EXPONENT, 701)
 )
-# Certified (docs/guarantees.md): of log_excess and of a sum of its terms, relatively;
+# Certified (docs/guarantees.md): of a mean of excesses, relatively;
 # of a normal tail's logarithm, whose argument errs by a few roundings.
 _ROUNDING = 1e-12
 
@@ -212,8 +212,8 @@ class _Side:
         losses = np.log(pair.ratios) - sign * shift
         kept = (sign * losses > 0) & (pair.masses > 0)
         with np.errstate(divide="ignore"):
-            self._log_masses = np.log(pair.masses[kept]) + math.log(max(factor, 1e-300))
-        self._losses = losses[kept]
+            log_masses = np.log(pair.masses[kept]) + math.log(max(factor, 1e-300))
+        self._excess = divergence.MeanExcess(log_masses, losses[kept])
         self._is_below = direction is Direction.ADD
         self.sink = factor * (pair.zero_mass if self._is_below else pair.infinity_mass)
         self._highest = float(losses.max())
@@ -225,8 +225,7 @@ class _Side:
 
     def log_mean_excess(self, order: float) -> float:
         """Returns log of the atoms' share of E φ(Z) / (α − 1)."""
-        terms = self._log_masses + divergence.log_excess(self._losses, order)
-        total = divergence.log_sum(terms)
+        total = self._excess.log(order)
         if self._is_below and self.sink:
             # φ(0) = α − 1.
             total = float(np.logaddexp(total, math.log(self.sink)))

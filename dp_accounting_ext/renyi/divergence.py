@@ -19,60 +19,101 @@ HIGHEST_ORDER = 4096.0
 # Above this one divergences are taken to be those of order inf, which are no smaller: a
 # float loses α − 1, and what a loss is short of the largest one, about 1/α.
 LARGEST_ORDER = 1e12
+# Tuning: up to there α log Z is small enough for a power series.
+_SMALL = 0.25
+# Tuning: losses whose powers are summed up once for all orders.
+_BLOCK = 64
 
 
-def log_excess(losses: FloatArray, order: float) -> FloatArray:
-    """Returns log (Z^α − 1 − α (Z − 1)) / (α − 1) where Z = e^loss.
+class MeanExcess:
+    """The mean of Z^α − 1 − α (Z − 1) over α − 1, for a law of losses and any order.
 
-    Its mean under Q, where Z = dP/dQ has mean one, is (Ψ_α(P‖Q) − 1) / (α − 1). The
-    mean of Z^α − 1 alone would be a small difference of large numbers; here every
-    value is positive, computed to a relative error of a few roundings, and stays a
-    float however large Z^α is.
+    Under Q, where Z = dP/dQ has mean one, it is (Ψ_α(P‖Q) − 1) / (α − 1). The mean of
+    Z^α − 1 alone would be a small difference of large numbers; here every summand is
+    positive, computed to a relative error of a few roundings, and its logarithm stays a
+    float however large Z^α is. What does not depend on the order is computed once.
 
     Args:
-        losses: log Z, finite or −inf.
-        order: α > 1.
+        log_masses: (n,) logarithms of masses under Q.
+        losses: (n,) log Z, finite or −inf.
     """
-    # There 16 terms of a power series are all that a float holds.
-    small = np.abs(losses) * order <= 0.25
-    positive = ~small & (losses > 0)
-    negative = ~small & ~positive
-    found = np.empty(losses.shape)
-    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
-        for where, share in (
-            (small, _log_excess_of_small),
-            (positive, _log_excess_of_positive),
-            (negative, _log_excess_of_negative),
-        ):
-            found[where] = share(losses[where], order)
-    return found
+
+    def __init__(self, log_masses: FloatArray, losses: FloatArray):
+        by_size = np.argsort(np.abs(losses), kind="stable")
+        losses, log_masses = losses[by_size], log_masses[by_size]
+        self._sizes = np.abs(losses)
+        self._top = float(np.max(log_masses, initial=-np.inf))
+        masses = np.exp(log_masses - self._top) if self._top > -np.inf else log_masses
+        # Beyond, no order of this package sums up the power series.
+        near = losses[self._sizes <= _SMALL]
+        self._near_losses, self._near_masses = near, masses[: near.size]
+        blocks = near.size // _BLOCK
+        self._moments = _power_sums(
+            near[: blocks * _BLOCK].reshape(blocks, _BLOCK),
+            masses[: blocks * _BLOCK].reshape(blocks, _BLOCK),
+        )
+        self._positive = losses > 0
+        self._gains = losses[self._positive]
+        self._log_gaining = log_masses[self._positive]
+        self._gains_backwards = np.expm1(-self._gains)
+        costs = losses[~self._positive]
+        self._costs, self._costing = costs, masses[~self._positive]
+        self._ratios_less_one = np.expm1(costs)
+        self._ratios = np.exp(costs)
+
+    def log(self, order: float) -> float:
+        """Returns the logarithm of the mean, for an order α > 1."""
+        if self._top == -np.inf:
+            return -np.inf
+        # There 14 terms of a power series are all that a float holds.
+        near = int(np.searchsorted(self._sizes, _SMALL / order, side="right"))
+        gains = int(np.count_nonzero(self._positive[:near]))
+        total = self._near(order, near) + self._below(order, near - gains)
+        with np.errstate(divide="ignore"):
+            known = self._top + float(np.log(total))
+        return float(np.logaddexp(known, self._log_above(order, gains)))
+
+    def _near(self, order: float, count: int) -> float:
+        """Sums (α^n − α) / (α − 1) lⁿ / n! from n = 2 on, for the smallest losses."""
+        coefficients = [order / 2]
+        for n in range(3, 16):
+            # (α^n − α)/(α − 1) = α + α (α^{n−1} − α)/(α − 1) + … over n!.
+            coefficients.append(order * (1 / math.factorial(n) + coefficients[-1] / n))
+        blocks = count // _BLOCK
+        rest = slice(blocks * _BLOCK, count)
+        last = _power_sums(self._near_losses[rest], self._near_masses[rest])
+        weights = np.array(coefficients)
+        return float((weights @ self._moments[:, :blocks]).sum() + weights @ last)
+
+    def _below(self, order: float, first: int) -> float:
+        """Sums Z (Z^{α−1} − 1)/(α − 1) − (Z − 1) for Z < 1: all of it below one."""
+        slope = order - 1
+        with np.errstate(over="ignore", invalid="ignore"):
+            scaled = self._ratios[first:] * np.expm1(slope * self._costs[first:])
+            excess = scaled / slope - self._ratios_less_one[first:]
+        return float((self._costing[first:] * excess).sum())
+
+    def _log_above(self, order: float, first: int) -> float:
+        """Divides by Z^α, which may be too large for a float, for Z > 1."""
+        gains, slope = self._gains[first:], order - 1
+        if not gains.size:
+            return -np.inf
+        exponents = self._log_gaining[first:] + order * gains
+        largest = float(exponents.max())
+        if not math.isfinite(largest):
+            return largest
+        falling = np.expm1(-slope * gains)
+        excess = (1 + falling) * self._gains_backwards[first:] - falling / slope
+        return largest + math.log(float((np.exp(exponents - largest) * excess).sum()))
 
 
-def _log_excess_of_small(losses: FloatArray, order: float) -> FloatArray:
-    """Sums (α^n − α) / (α − 1) lⁿ / n! from n = 2 on."""
-    coefficient, total = order / 2, np.zeros_like(losses)
-    power = losses**2
-    for n in range(3, 16):
-        total += coefficient * power
-        # (α^n − α)/(α − 1) = α + α (α^{n−1} − α)/(α − 1) + … over n!.
-        coefficient = order * (1 / math.factorial(n) + coefficient / n)
-        power = power * losses
-    return np.log(total)
-
-
-def _log_excess_of_positive(losses: FloatArray, order: float) -> FloatArray:
-    """Divides by Z^α, which may be too large for a float."""
-    slope = order - 1
-    scaled = -np.expm1(-slope * losses) / slope
-    rest: FloatArray = np.exp(-slope * losses) * np.expm1(-losses)
-    return order * losses + np.log(scaled + rest)
-
-
-def _log_excess_of_negative(losses: FloatArray, order: float) -> FloatArray:
-    """Takes Z (Z^{α−1} − 1)/(α − 1) − (Z − 1) as it stands: all of it below one."""
-    slope = order - 1
-    scaled = np.exp(losses) * np.expm1(slope * losses) / slope
-    return np.log(scaled - np.expm1(losses))
+def _power_sums(losses: FloatArray, masses: FloatArray) -> FloatArray:
+    """Returns (14, …) sums of m lⁿ over the last axis, for n = 2, …, 15."""
+    terms, found = masses * losses**2, []
+    for _ in range(14):
+        found.append(terms.sum(axis=-1))
+        terms = terms * losses
+    return np.array(found)
 
 
 def log_moment_from_excess(log_mean_excess: float, order: float) -> float:

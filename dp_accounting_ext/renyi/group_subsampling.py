@@ -247,10 +247,11 @@ def _quadrature(orders: Sequence[float], split: Split) -> list[float]:
         - points**2 / (2 * split.noise**2)
         + math.log(step / (split.noise * math.sqrt(2 * math.pi)))
     )
+    excesses = divergence.MeanExcess(log_masses, losses)
     result = []
     for given in orders:
         order = max(given, divergence.LOWEST_ORDER)
-        near = divergence.log_sum(divergence.log_excess(losses, order) + log_masses)
+        near = excesses.log(order)
         far = split.log_far_moment(order, step, last + 1) - math.log(order - 1)
         missing = log_error + math.log((1 + 2 * order) / (order - 1))
         excess = float(np.logaddexp(np.logaddexp(near, far), missing))

@@ -114,11 +114,12 @@ def discrete_rdp(
     with np.errstate(divide="ignore"):
         log_masses = np.log(np.array(masses, dtype=np.float64))
     values = np.array(losses, dtype=np.float64)
+    excess = divergence.MeanExcess(log_masses, values)
     return np.array(
         [
             divergence.rounded_up(float(values[log_masses > -np.inf].max()))
             if math.isinf(order)
-            else _divergence(log_masses, values, max(order, divergence.LOWEST_ORDER))
+            else _divergence(excess, max(order, divergence.LOWEST_ORDER))
             for order in orders
         ]
     )
@@ -158,7 +159,6 @@ def batch_rdp(
     )
 
 
-def _divergence(log_masses: FloatArray, losses: FloatArray, order: float) -> float:
-    excess = divergence.log_sum(divergence.log_excess(losses, order) + log_masses)
-    moment = divergence.log_moment_from_excess(excess, order)
+def _divergence(excess: divergence.MeanExcess, order: float) -> float:
+    moment = divergence.log_moment_from_excess(excess.log(order), order)
     return divergence.rdp_from_moment(moment, order)

@@ -13,7 +13,7 @@ from dp_accounting_ext.renyi import divergence
     st.floats(divergence.LOWEST_ORDER, 4000.0) | st.floats(1.0 + 1e-9, 1.1),
 )
 def test_excess_keeps_its_relative_accuracy(loss, order):
-    got = divergence.log_excess(np.array([loss]), order)[0]
+    got = divergence.MeanExcess(np.zeros(1), np.array([loss])).log(order)
     with mpmath.workdps(800):
         z, a = mpmath.exp(mpmath.mpf(loss)), mpmath.mpf(order)
         truth = (z**a - 1 - a * (z - 1)) / (a - 1)
@@ -22,6 +22,24 @@ def test_excess_keeps_its_relative_accuracy(loss, order):
         # Only rounding α log Z costs more than a few roundings.
         allowed = 1e-13 + 1e-15 * abs(order * loss)
         assert abs(got - mpmath.log(truth)) <= allowed
+
+
+@given(
+    st.lists(st.floats(-3.0, 3.0) | st.floats(-1e-2, 1e-2), min_size=1, max_size=200),
+    st.floats(divergence.LOWEST_ORDER, 300.0),
+    st.randoms(use_true_random=False),
+)
+def test_the_mean_of_many_is_the_sum_of_each(losses, order, random):
+    masses = [random.random() ** 8 + 1e-250 for _ in losses]
+    excess = divergence.MeanExcess(np.log(masses), np.array(losses))
+    with mpmath.workdps(60):
+        a = mpmath.mpf(order)
+        powers = [mpmath.exp(mpmath.mpf(loss)) for loss in losses]
+        terms = [(z**a - 1 - a * (z - 1)) / (a - 1) for z in powers]
+        truth = mpmath.fsum(mpmath.mpf(m) * t for m, t in zip(masses, terms))
+        if truth < mpmath.mpf(10) ** -280:
+            return
+        assert abs(excess.log(order) - mpmath.log(truth)) <= 1e-12
 
 
 @given(st.floats(-600.0, 600.0), st.floats(1.0 + 1e-9, 4096.0))
