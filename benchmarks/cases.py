@@ -14,6 +14,7 @@ import math
 import dp_accounting
 from dp_accounting import dp_event
 import numpy as np
+import renyi_cases
 import wpm_cases
 
 import dp_accounting_ext as ext
@@ -85,6 +86,8 @@ INTRODUCTIONS = {
     "sampling of the rate k / t.",
     "Many mechanisms": "Compositions of so many different mechanisms.",
     "Groups": "Every split of the group into records that leave and that join.",
+    "Rényi divergences": "ε of `RdpAccountant` at its default orders, δ = 1e-6; the "
+    "lower bound is what exact divergences at these orders would have.",
     "PREAMBLE": "DP-SGD with PREAMBLE: Poisson samples of random allocations (paper 1, "
     "section 5), B = 1024, q = 0.01, 1000 updates.",
     "Hard settings": "Settings at which brackets were wide once.",
@@ -317,6 +320,9 @@ def other_cases() -> Iterator[Case]:
         event = ext.GroupSubsampledEvent(size, step)
         name = f"{size} records, {count} steps"
         yield Case("Groups", name, event, count, gap=3e-5, work=work, short=short)
+    for name, prepare, gap, work in renyi_cases.rows():
+        section = "Rényi divergences"
+        yield Case(section, name, gap=gap, work=work, short=True, prepare=prepare)
     for sigma, gap in ((1.0, 0.0082), (3.0, 0.0011)):
         block = ext.PLDSubsampleEvent(0.01, Allocated(Gaussian(sigma), 32, 1024))
         name = f"noise multiplier {sigma:g}"

@@ -200,7 +200,9 @@ class RandomAllocation(Mechanism):
     def claims(self) -> interface.Claims:
         all_of_them = interface.claims_of({self.inner: self.num_selected})
         return interface.Claims(
-            all_of_them.largest_loss, gaussian_precision=all_of_them.gaussian_precision
+            all_of_them.largest_loss,
+            gaussian_precision=all_of_them.gaussian_precision,
+            tail=all_of_them.tail,
         )
 
 
@@ -317,7 +319,9 @@ class ScheduledAllocation(Mechanism):
             return interface.Claims()
         either = interface.claims_of_either([part.claims() for part, _ in self.items])
         return interface.Claims(
-            either.largest_loss, gaussian_precision=either.gaussian_precision
+            either.largest_loss,
+            gaussian_precision=either.gaussian_precision,
+            tail=either.tail,
         )
 
 

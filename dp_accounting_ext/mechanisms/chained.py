@@ -73,6 +73,10 @@ class ChainedSplit(Mechanism):
             members * inner.largest_loss * interface.LOSS_ROUNDED_UP,
             gaussian_precision=members**2 * inner.gaussian_precision,
             is_symmetric=self.removed == self.inserted or inner.is_symmetric,
+            tail=(
+                members * inner.tail[0] * interface.LOSS_ROUNDED_UP,
+                members**2 * inner.tail[1] * interface.LOSS_ROUNDED_UP,
+            ),
         )
 
     def sum_of(self, members: int) -> Mechanism | None:

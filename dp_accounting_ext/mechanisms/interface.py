@@ -44,12 +44,22 @@ class Claims:
         chance_of_more: but with this probability.
         gaussian_precision: 1/σ² of a Gaussian mechanism that dominates the run.
         is_symmetric: Whether both directions have the same profile.
+        tail: (loss, 1/σ²) such that something with no larger loss, composed with a
+            Gaussian mechanism, dominates the run; what follows from the others if it
+            is not given.
     """
 
     loss: float = math.inf
     chance_of_more: float = 0.0
     gaussian_precision: float = math.inf
     is_symmetric: bool = False
+    tail: tuple[float, float] = (math.inf, math.inf)
+
+    def __post_init__(self) -> None:
+        if math.isfinite(self.gaussian_precision):
+            object.__setattr__(self, "tail", (0.0, self.gaussian_precision))
+        elif math.isfinite(self.largest_loss):
+            object.__setattr__(self, "tail", (self.largest_loss, 0.0))
 
     @property
     def largest_loss(self) -> float:
@@ -102,8 +112,10 @@ class Mechanism(abc.ABC):
         The profile in that direction is at most that of a loss with this law, however
         far out; infinite where none is known. Rounded up.
         """
-        precision = self.claims().gaussian_precision * LOSS_ROUNDED_UP
-        return precision / 2, math.sqrt(precision)
+        loss, precision = self.claims().tail
+        precision *= LOSS_ROUNDED_UP
+        mean = loss + precision / 2
+        return mean * LOSS_ROUNDED_UP, math.sqrt(precision) * LOSS_ROUNDED_UP
 
     def rdp(self, orders: Sequence[float]) -> Divergences | None:
         """Returns what a theorem says of Rényi divergences, if one does.
@@ -164,11 +176,16 @@ def claims_of(counts: Mapping[Mechanism, int]) -> Claims:
     if sum(counts.values()) == 1:
         return known[0][0]
     precision = math.fsum(n * c.gaussian_precision for c, n in known)
+    tails = math.fsum(n * c.tail[1] for c, n in known)
     return Claims(
         _sum_of_losses([(c.loss, n) for c, n in known]),
         chance_of_any([(c.chance_of_more, n) for c, n in known]),
         precision * (1 + 4 * floats.UNIT_ROUNDOFF),
         all(c.is_symmetric for c, _ in known),
+        (
+            _sum_of_losses([(c.tail[0], n) for c, n in known]),
+            tails * (1 + 4 * floats.UNIT_ROUNDOFF),
+        ),
     )
 
 
@@ -196,6 +213,7 @@ def claims_of_either(known: list[Claims]) -> Claims:
         max(each.chance_of_more for each in known),
         max(each.gaussian_precision for each in known),
         all(each.is_symmetric for each in known),
+        (max(each.tail[0] for each in known), max(each.tail[1] for each in known)),
     )
 
 

@@ -91,8 +91,7 @@ def upper(
     """
     above = [max(float(order), divergence.LOWEST_ORDER) for order in orders]
     pairs = interface.pairs_of(mechanism, Bound.UPPER, floats.SMALLEST_MASS)
-    claims = mechanism.claims()
-    is_bounded = min(claims.largest_loss, claims.gaussian_precision) < math.inf
+    is_bounded = max(mechanism.claims().tail) < math.inf
     each = [pairs.remove, dominating_pair.dual(pairs.add)]
     sinks = [mass for p in each for mass in (p.infinity_mass, p.zero_mass)]
     if is_bounded or not any(sinks) or not pairs.is_one:

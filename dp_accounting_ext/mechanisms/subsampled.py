@@ -105,7 +105,9 @@ class PoissonSampled(Mechanism):
         if loss <= floats.LARGEST_EXPONENT:
             sampled = math.log1p(self.sampling_probability * math.expm1(loss))
             loss = sampled * interface.LOSS_ROUNDED_UP
-        return interface.Claims(loss, gaussian_precision=inner.gaussian_precision)
+        return interface.Claims(
+            loss, gaussian_precision=inner.gaussian_precision, tail=inner.tail
+        )
 
 
 def _two_point(probability: float, shift: float) -> tuple[tuple[float, float], ...]:

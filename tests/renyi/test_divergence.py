@@ -35,8 +35,8 @@ def test_the_mean_of_many_is_the_sum_of_each(losses, order, random):
     with mpmath.workdps(60):
         a = mpmath.mpf(order)
         powers = [mpmath.exp(mpmath.mpf(loss)) for loss in losses]
-        terms = [(z**a - 1 - a * (z - 1)) / (a - 1) for z in powers]
-        truth = mpmath.fsum(mpmath.mpf(m) * t for m, t in zip(masses, terms))
+        excesses = [(z**a - 1 - a * (z - 1)) / (a - 1) for z in powers]
+        truth = mpmath.fdot(map(mpmath.mpf, masses), excesses)
         if truth < mpmath.mpf(10) ** -280:
             return
         assert abs(excess.log(order) - mpmath.log(truth)) <= 1e-12
