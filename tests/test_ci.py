@@ -9,7 +9,7 @@ import pytest
 
 CI = pathlib.Path(__file__).parent.parent / ".ci"
 BLOCKS = {"compare": "true compare", "pytest": "true && true pytest"}
-STEPS = ("ruff check", "ruff format", "mypy", "pip install", "run.py")
+STEPS = ("ruff check", "ruff format", "mypy", "pip install", "check_site", "run.py")
 PROGRAMS = (".ci/oldest", ".ci/wheel", "tools/mkdocs")
 
 
