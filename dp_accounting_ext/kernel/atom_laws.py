@@ -128,10 +128,7 @@ class Atoms(Law):
     masses: FloatArray
 
     def p_and_q(self) -> tuple[FloatArray, FloatArray]:
-        """Returns the (n,) masses of P and of Q, where they fit a float.
-
-        No mass of P of 1e-280 has a loss below −700: Q would have more than one there.
-        """
+        """Returns the (n,) masses of P and of Q, where they fit a float."""
         return self._p_and_q
 
     @functools.cached_property
@@ -140,8 +137,10 @@ class Atoms(Law):
         if self.axis is Axis.LOSS:
             with np.errstate(over="ignore", under="ignore"):
                 exponents = -(self.values + self.offset)
-                exponents = np.minimum(exponents, floats.LARGEST_EXPONENT)
-                return first, last * np.exp(exponents)
+                fit = np.minimum(exponents, floats.LARGEST_EXPONENT)
+                # A second factor, where a tiny mass of P's has such a loss.
+                beyond = np.minimum(exponents - fit, floats.LARGEST_EXPONENT)
+                return first, last * np.exp(fit) * np.exp(beyond)
         if self.degrees:
             return last, first
         p = first * np.maximum(self.values, 0.0)

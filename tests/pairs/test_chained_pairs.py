@@ -72,7 +72,7 @@ def test_gaussians_are_exact(sigma, members):
 def test_losses_that_hardly_differ_are_split_as_others(loss, span):
     losses = np.linspace(loss, loss + span, 70_000)
     masses = np.exp(-losses) / losses.size
-    rest = 1 - float(masses.sum())
+    rest = max(1 - float(masses.sum()), 0.0)
     many = dominating_pair.DominatingPair(
         np.exp(losses), masses, 0.0, rest, Bound.UPPER
     )
