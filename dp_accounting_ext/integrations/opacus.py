@@ -79,15 +79,22 @@ class BallsAndBinsSampler:
                 f'accountant="balls_and_bins"). Found {accountant!r:.60}.'
             )
         self.accountant, self.generator = accountant, generator
-        rate = 1 / self.num_steps
         opacus_draws.watch_sampler(
-            self, accountant.watched, rate=rate, num_records=self.num_records
+            self,
+            accountant.watched,
+            rate=self.sample_rate,
+            num_records=self.num_records,
         )
 
     def __repr__(self) -> str:
         return (
             f"BallsAndBinsSampler({self.num_records} records, {self.num_steps} steps)"
         )
+
+    @property
+    def sample_rate(self) -> float:
+        """The chance that a record is in a batch."""
+        return 1 / self.num_steps
 
     def __len__(self) -> int:
         """Returns the number of batches of an epoch."""
@@ -224,6 +231,7 @@ def _checking(make_private: Any) -> Any:
         )
         if accountant is not None:
             accountant.watch(made[-1])
+            opacus_draws.count_parts(made[1])
         return made
 
     checked.is_checking = True  # type: ignore[attr-defined]

@@ -157,13 +157,8 @@ class CertifiedAccountant(displays.Displayed, accountants.IAccountant):  # type:
                 raise RuntimeError(ADAPTIVE)
             batches = optimizer.accumulated_iterations
             self._check_sum(batches)
-            self.watched.take(
-                batches,
-                opacus_draws.size_of_step(optimizer),
-                sample_rate,
-                # Parts before the last one were added up and are gone.
-                is_split=getattr(optimizer, "_is_last_step_skipped", True),
-            )
+            size, is_split = opacus_draws.take_size(optimizer)
+            self.watched.take(batches, size, sample_rate, is_split=is_split)
             self.step(
                 noise_multiplier=optimizer.noise_multiplier,
                 sample_rate=sample_rate * batches,
@@ -203,10 +198,10 @@ class CertifiedAccountant(displays.Displayed, accountants.IAccountant):  # type:
 
     def pld_accountant(self) -> pld_accountant.PLDAccountant:
         """Returns an accountant that has composed what ran: for risks, and curves."""
-        if self.watched.draws and not len(self):
+        if not len(self):
             warnings.warn(
-                "Batches were drawn, and no step was seen: ε is 0. Train with the "
-                "optimizer that make_private returns.",
+                "No step was seen: ε is 0. Train with the optimizer that make_private "
+                "returns; an accountant that is put in later sees none.",
                 stacklevel=2,
             )
         relation = self.neighboring_relation
@@ -235,14 +230,24 @@ class CertifiedAccountant(displays.Displayed, accountants.IAccountant):  # type:
         """Returns the name in Opacus' registry, and in checkpoints."""
         return "certified"
 
+    def state_dict(self, destination: Any = None) -> Any:
+        """Returns what a checkpoint keeps: the history, and marks of what was drawn."""
+        found = super().state_dict(destination)
+        found["seen"] = sorted(self.watched.seen)
+        return found
+
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Takes what `state_dict` gave, also after it was JSON.
 
+        Warns where steps that ran are forgotten by it, as those of a run that goes back
+        to an earlier checkpoint: what they showed may have been the reason to.
+
         Raises:
-            ValueError: If it is that of another accountant, or a step has no meaning;
-                then nothing changes.
+            TypeError, ValueError: If it is that of another accountant, or a step has no
+                meaning; then nothing changes.
         """
         before = self._history, self._is_planned
+        seen = fields.sequence("seen", (state_dict or {}).get("seen", []))
         try:
             super().load_state_dict(state_dict)
             self._history = [
@@ -257,6 +262,15 @@ class CertifiedAccountant(displays.Displayed, accountants.IAccountant):  # type:
         except (TypeError, ValueError):
             self._history, self._is_planned = before
             raise
+        self.watched.seen |= set(map(str, seen))
+        forgotten, is_planned = sum(steps for *_, steps in before[0]), before[1]
+        if forgotten and not is_planned and self._history != before[0]:
+            warnings.warn(
+                f"load_state_dict forgets {forgotten} steps that ran: ε is that of the "
+                f"checkpoint alone. Where these steps were looked at, as to choose the "
+                f"checkpoint, add their ε; engine.get_epsilon told it before this.",
+                stacklevel=2,
+            )
 
 
 class _EpochAccountant(CertifiedAccountant):

@@ -11,7 +11,9 @@ from collections.abc import Iterator
 from collections.abc import Sequence
 import dataclasses
 import enum
+import functools
 import hashlib
+import types
 from typing import Any
 
 from opacus.utils import batch_memory_manager
@@ -37,10 +39,12 @@ class Draw:
 
     Attributes:
         number: How many draws of all loaders came before it.
+        rate: The largest chance that a record was in one of its batches.
         sizes: Of batches that were drawn and that no step has used.
     """
 
     number: int
+    rate: float = 0.0
     sizes: list[int] = dataclasses.field(default_factory=list)
 
 
@@ -50,7 +54,7 @@ class Watch:
     def __init__(self) -> None:
         self.draws = 0
         self._latest: tuple[Draw, _Loader] | None = None
-        self._seen: set[bytes] = set()
+        self.seen: set[str] = set()
 
     @property
     def latest(self) -> Draw | None:
@@ -58,9 +62,17 @@ class Watch:
         return self._latest[0] if self._latest else None
 
     def drawn(
-        self, batches: Iterable[Sequence[int]], loader: "_Loader"
+        self,
+        batches: Iterable[Sequence[int]],
+        loader: "_Loader",
+        rate: Callable[[], float],
     ) -> Iterator[Sequence[int]]:
         """Yields the batches of a new draw, and counts each before that.
+
+        Args:
+            batches: Those of a sampler.
+            loader: Whose they are.
+            rate: The sampler's as it is at each of them.
 
         Raises:
             RuntimeError: If the draw repeats an earlier one.
@@ -71,18 +83,20 @@ class Watch:
             if not number and loader.coincidence < _COINCIDENCE:
                 self._refuse_repetition(batch)
             draw.sizes.append(len(batch))
+            draw.rate = max(draw.rate, rate())
             self._latest = draw, loader
             yield batch
 
     def _refuse_repetition(self, batch: Sequence[int]) -> None:
-        mark = hashlib.sha256(repr(list(map(int, batch))).encode()).digest()
-        if mark in self._seen:
+        mark = hashlib.sha256(repr(list(map(int, batch))).encode()).hexdigest()
+        if mark in self.seen:
             raise RuntimeError(
                 "The batches of this epoch are those of an earlier one: the generator "
                 "was seeded again, and its noise may repeat, too. Remove "
-                "torch.manual_seed(…) from the loop; seed once, before training."
+                "torch.manual_seed(…) from the loop; seed once, before training, and "
+                "otherwise where a checkpoint is resumed."
             )
-        self._seen.add(mark)
+        self.seen.add(mark)
 
     def take(
         self, batches: int, size: int | None, rate: float, *, is_split: bool
@@ -107,12 +121,12 @@ class Watch:
                 "engine.accountant.watch(data_loader)."
             )
         draw, loader = self._latest
-        if rate < loader.rate:
+        if rate < draw.rate:
             raise RuntimeError(
                 f"sample_rate must be the loader's. Found {rate} for the optimizer, "
-                f"and {loader.rate} for the loader: add "
+                f"and {draw.rate} for the loader: add "
                 f"optimizer.attach_step_hook("
-                f"engine.accountant.get_optimizer_hook_fn(1 / len(data_loader)))."
+                f"engine.accountant.get_optimizer_hook_fn({draw.rate}))."
             )
         waiting = len(draw.sizes)
         if waiting < batches:
@@ -122,7 +136,8 @@ class Watch:
                 f"ones again. Write for batch in data_loader: in each epoch, with the "
                 f"loader that make_private returns, one step a batch."
             )
-        if waiting > batches and size is None and not loader.is_ahead:
+        is_unseen = size is None or (is_split and loader.rate > 0)
+        if waiting > batches and is_unseen and not loader.is_ahead:
             raise RuntimeError(
                 f"A step ran on {batches} of the {waiting} batches that were drawn "
                 f"since the last one. Call optimizer.step() after each batch."
@@ -164,8 +179,15 @@ class _Loader:
 def told(sampler: Any, batches: Iterable[Any]) -> Iterator[Any]:
     """Returns the batches of a sampler, which all of its watches count."""
     for watch, loader in sampler._watches:
-        batches = watch.drawn(batches, loader)
+        batches = watch.drawn(
+            batches, loader, functools.partial(_rate, sampler, loader)
+        )
     return iter(batches)
+
+
+def _rate(sampler: Any, loader: _Loader) -> float:
+    """Returns the chance that a record is in a batch; 0 where none is claimed."""
+    return float(getattr(sampler, "sample_rate", loader.rate)) if loader.rate else 0.0
 
 
 class _WatchedPoisson(uniform_sampler.UniformWithReplacementSampler):  # type: ignore[misc]
@@ -255,6 +277,7 @@ def kind(loader: Any) -> Kind:
             f"{type(loader.dataset).__name__}: a dataset with a length and "
             f"dataset[i] can be sampled."
         )
+    _refuse_repeated_records(loader.dataset)
     sampler = _batch_sampler(loader)
     if sampler is None:
         raise RuntimeError(
@@ -282,6 +305,28 @@ def kind(loader: Any) -> Kind:
         )
     refuse(sampler.sampler)
     return Kind.SHUFFLED
+
+
+def _refuse_repeated_records(dataset: Any) -> None:
+    """Refuses a dataset that certainly has a record twice."""
+    is_repeated = False
+    if isinstance(dataset, data.Subset):
+        indices = list(map(int, dataset.indices))
+        is_repeated = len(set(indices)) < len(indices)
+        parts = [dataset.dataset]
+    elif isinstance(dataset, data.ConcatDataset):
+        parts = dataset.datasets
+        is_repeated = len(set(map(id, parts))) < len(parts)
+    else:
+        return
+    if is_repeated:
+        raise RuntimeError(
+            f"A dataset must have each record once. Found a {type(dataset).__name__} "
+            f"that has some twice: several of their gradients would be in one batch. "
+            f"Remove the repetitions; to weigh records, multiply their losses."
+        )
+    for part in parts:
+        _refuse_repeated_records(part)
 
 
 def refuse_loss(loader: Any) -> None:
@@ -372,7 +417,47 @@ _REFUSED: dict[type, Callable[[Any], None]] = {
 }
 
 
-def size_of_step(optimizer: Any) -> int | None:
+def count_parts(optimizer: Any) -> None:
+    """Makes an optimizer keep how many gradients it adds up, also in several parts.
+
+    Opacus keeps those of a batch's last part alone.
+    """
+    # The second name is that of ghost clipping.
+    for name in ("clip_and_accumulate", "accumulate"):
+        if hasattr(optimizer, name):
+            optimizer._records_of_parts = 0
+            counting = _counting(getattr(type(optimizer), name))
+            setattr(optimizer, name, types.MethodType(counting, optimizer))
+
+
+def _counting(accumulate: Callable[[Any], None]) -> Callable[[Any], None]:
+    @functools.wraps(accumulate)
+    def counted(optimizer: Any) -> None:
+        accumulate(optimizer)
+        size = _size_of_part(optimizer)
+        if size is None or optimizer._records_of_parts is None:
+            optimizer._records_of_parts = None
+        else:
+            optimizer._records_of_parts += size
+
+    return counted
+
+
+def take_size(optimizer: Any) -> tuple[int | None, bool]:
+    """Returns how many clipped gradients a step sums, and if more may be unseen.
+
+    The number is None where it is not kept. What is counted begins anew.
+    """
+    counted = getattr(optimizer, "_records_of_parts", None)
+    if counted is not None:
+        optimizer._records_of_parts = 0
+        return counted, False
+    # Parts before the last one were added up and are gone.
+    is_split = getattr(optimizer, "_is_last_step_skipped", True)
+    return _size_of_part(optimizer), is_split
+
+
+def _size_of_part(optimizer: Any) -> int | None:
     """Returns how many clipped gradients a step sums; None where that is not kept."""
     for parameter in optimizer.params:
         found = getattr(parameter, "grad_sample", None)

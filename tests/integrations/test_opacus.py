@@ -204,7 +204,8 @@ def test_steps_that_mean_nothing(name, bad):
         with pytest.raises((TypeError, ValueError), match="must be"):
             accountant.step(**fields)
     assert accountant.history == []
-    assert accountant.get_epsilon(DELTA) == 0
+    with pytest.warns(UserWarning, match="No step was seen"):
+        assert accountant.get_epsilon(DELTA) == 0
 
 
 @pytest.mark.parametrize("name", ["certified", "balls_and_bins"])

@@ -1,5 +1,7 @@
 """Wrong set-ups of Opacus: each is named, and none reports less than what ran."""
 
+import json
+
 import dp_accounting
 import opacus
 from opacus import data_loader as opacus_loaders
@@ -29,9 +31,8 @@ DATASET = data.TensorDataset(
 
 
 def shuffled(**options):
-    return data.DataLoader(
-        DATASET, **({"batch_size": BATCH, "shuffle": True} | options)
-    )
+    given = {"dataset": DATASET, "batch_size": BATCH, "shuffle": True} | options
+    return data.DataLoader(**given)
 
 
 def epsilon(event, count, relation=dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE):
@@ -212,6 +213,17 @@ MADE_WRONG = {
         lambda: Training("shuffled", data.DataLoader(DATASET, batch_size=None)),
         "poisson_sampling=False",
     ),
+    "a dataset with a record twice": (
+        lambda: Training("certified", shuffled(dataset=data.Subset(DATASET, [0, 0]))),
+        "each record once.*Subset",
+    ),
+    "a dataset twice, in a subset": (
+        lambda: Training(
+            "certified",
+            shuffled(dataset=data.Subset(data.ConcatDataset([DATASET] * 2), range(99))),
+        ),
+        "each record once.*ConcatDataset",
+    ),
     "several GPUs": (
         lambda: certified.opacus_draws.refuse_several_gpus(
             type("DistributedDataParallel", (), {})()
@@ -334,6 +346,80 @@ def test_a_rate_that_is_not_the_loaders():
     with pytest.raises(RuntimeError, match="sample_rate must be the loader's"):
         without_a_hook_of_this_loader(training)
     assert training.engine.accountant.history == []
+
+
+@pytest.mark.parametrize("mode", [{}, {"grad_sample_mode": "ghost"}])
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize(
+    "make", [lambda **o: Training("certified", **o), balls_and_bins]
+)
+def test_virtual_steps_that_add_up_batches(make, workers, mode):
+    """Opacus tells of the last one, which may be smaller than the first."""
+    for seed in range(3):
+        torch.manual_seed(seed)
+        training = make(loader=shuffled(num_workers=workers), **mode)
+        with pytest.raises(RuntimeError, match="A step (summed|ran on)"):
+            for number, batch in enumerate(training.loader):
+                training.optimizer.signal_skip_step(number % 4 < 3)
+                training.step(*batch)
+        assert training.engine.accountant.history == []
+
+
+def test_virtual_steps_without_make_private():
+    """Parts before the last one are not counted, but batches are."""
+    training = Training("certified")
+    del training.optimizer.clip_and_accumulate
+    del training.optimizer._records_of_parts
+    with pytest.raises(RuntimeError, match="A step (summed|ran on)"):
+        for number, batch in enumerate(training.loader):
+            training.optimizer.signal_skip_step(number % 4 < 3)
+            training.step(*batch)
+    assert training.engine.accountant.history == []
+
+
+@pytest.mark.parametrize("make", [lambda: Training("certified"), balls_and_bins])
+def test_a_rate_that_changes_under_way(make):
+    training = make().run()
+    if training.engine.accountant.mechanism() == "certified":
+        training.loader.batch_sampler.sample_rate = 1 / 4
+    else:
+        training.loader.batch_sampler.num_steps = 4
+    with pytest.raises(RuntimeError, match=r"get_optimizer_hook_fn\(0.25\)"):
+        training.run()
+    assert len(training.engine.accountant) == STEPS
+
+
+def test_a_run_that_is_resumed_with_the_seed_of_its_start():
+    torch.manual_seed(1)
+    first = Training("certified").run()
+    state = json.loads(json.dumps(first.engine.accountant.state_dict()))
+    torch.manual_seed(1)
+    resumed = Training("certified")
+    resumed.engine.accountant.load_state_dict(state)
+    with pytest.raises(RuntimeError, match="otherwise where a checkpoint is resumed"):
+        resumed.run()
+    assert resumed.run().epsilon() == epsilon(SAMPLED, 2 * STEPS)
+
+
+def test_steps_that_a_checkpoint_forgets():
+    training = Training("certified").run()
+    accountant = training.engine.accountant
+    state = accountant.state_dict()
+    accountant.load_state_dict(state)  # Of the same steps: nothing is lost.
+    training.run()
+    with pytest.warns(UserWarning, match="forgets 40 steps that ran"):
+        accountant.load_state_dict(state)
+    accountant = opacus.accountants.create_accountant("certified")
+    accountant.history = [(1.0, 0.1, 10)]  # A plan: no step ran.
+    accountant.load_state_dict(state)
+
+
+def test_an_accountant_that_is_put_in_later():
+    training = Training("prv")
+    training.engine.accountant = certified.CertifiedAccountant()
+    training.run()
+    with pytest.warns(UserWarning, match="put in later sees none"):
+        assert training.epsilon() == 0
 
 
 def test_ghost_clipping_sums_batches_unseen():
