@@ -13,6 +13,7 @@ The public names, with help of their own:
     ScheduledAllocationEvent  the same, of steps that differ, or that were cut short
     PLDSubsampleEvent         anything on one Poisson sample
     MatrixAllocationEvent     correlated noise with balls-in-bins batches
+    WindowedAllocationEvent   correlated noise with a step drawn in each of many windows
     GroupSubsampledEvent      what is promised to a group of records
     certify_by_sampling       a bracket that holds with probability 1 − α
     pld                       privacy loss distributions of events: from_event
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from dp_accounting_ext.dp_event import PLDSubsampleEvent
     from dp_accounting_ext.dp_event import RandomAllocationEvent
     from dp_accounting_ext.dp_event import ScheduledAllocationEvent
+    from dp_accounting_ext.dp_event import WindowedAllocationEvent
 
 __version__ = "0.1.0"
 
@@ -63,6 +65,7 @@ __all__ = [
     "RandomAllocationEvent",
     "RdpAccountant",
     "ScheduledAllocationEvent",
+    "WindowedAllocationEvent",
 ]
 
 # Where modules and other names are from. Nothing is imported before it is asked for, so
@@ -86,6 +89,7 @@ _HOMES = {
     "RandomAllocationEvent": "dp_event",
     "RdpAccountant": "accountants.rdp_accountant",
     "ScheduledAllocationEvent": "dp_event",
+    "WindowedAllocationEvent": "dp_event",
     "certify_by_sampling": "accountants.sampling_certificate",
 }
 

@@ -15,6 +15,7 @@ __all__ = [
     "PLDSubsampleEvent",
     "RandomAllocationEvent",
     "ScheduledAllocationEvent",
+    "WindowedAllocationEvent",
 ]
 __dir__ = __all__.copy
 
@@ -192,3 +193,46 @@ class MatrixAllocationEvent(dp_event.DpEvent):
         bins, epochs = strategies.bins(num_bins, num_epochs)
         column = strategies.buffered_toeplitz(decays, scales, bins * epochs)
         return cls(column, noise_multiplier, num_bins, num_epochs)
+
+
+@attr.s(frozen=True, slots=True, auto_attribs=True)
+class WindowedAllocationEvent(dp_event.DpEvent):
+    """Represents training with correlated noise and fresh windows with a guard.
+
+    The run has `num_cycles` cycles of L = `window` + `separation` − 1 steps. In every
+    cycle every record takes part with probability `sampling_probability`, and then in
+    one step, drawn uniformly from the first `window` steps of the cycle; in the others,
+    the guard, it never does. It draws anew in each cycle, independently of all other
+    records, and the draws are secret. Any two of its steps are at least `separation`
+    apart. So that batches are even, a record's cycles may begin at an offset of its
+    own, which is public and depends on no data: steps are counted modulo the run's
+    length then, n = L · `num_cycles`.
+
+    The run releases C x + z: x has a row a step, to which a record contributes a vector
+    of norm at most 1; C is the strategy, a lower triangular Toeplitz matrix with no
+    negative entry and at most `separation` bands; z is Gaussian noise of standard
+    deviation `noise_multiplier`. Later contributions may depend on what was released.
+
+    No step of one cycle has noise in common with one of another. So with the columns
+    c_i of C, P is the product over the cycles of (1 − q) N(0, σ² I) plus q times the
+    mean over the window of N(c_i, σ² I), and Q is N(0, σ² I). With a window of one step
+    this is cyclic Poisson sampling, with the probability q in each cycle.
+
+    Source: https://arxiv.org/abs/2306.08153, Theorem 4, for a window of one step;
+    docs/matrix.md, "Fresh windows", for all.
+
+    Attributes:
+        strategy: The first column (c_0, c_1, …) of C, zeros beyond its end.
+        noise_multiplier: σ, over the largest norm of a contribution (not of a column).
+        window: The steps of a cycle from which a record draws one, w ≥ 1.
+        separation: How far apart a record's steps are at least, b ≥ 1.
+        num_cycles: The number of cycles.
+        sampling_probability: The probability q that a record takes part in a cycle.
+    """
+
+    strategy: Sequence[float] = attr.ib(converter=_as_nested_tuple)
+    noise_multiplier: float
+    window: int
+    separation: int
+    num_cycles: int
+    sampling_probability: float = 1.0

@@ -27,6 +27,17 @@ EVENTS = [
             "num_epochs": 2,
         },
     ),
+    (
+        ext.WindowedAllocationEvent,
+        {
+            "strategy": (1.0, 0.5),
+            "noise_multiplier": 2.0,
+            "window": 4,
+            "separation": 2,
+            "num_cycles": 3,
+            "sampling_probability": 0.5,
+        },
+    ),
     (ext.PLDSubsampleEvent, {"sampling_probability": 0.25, "event": NOISE}),
     (ext.GroupSubsampledEvent, {"group_size": 3, "event": NOISE}),
 ]

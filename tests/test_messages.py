@@ -64,6 +64,11 @@ def buffered(decays, scales):
     return lambda: make(decays, scales, 1.0, 2, 2)
 
 
+def windowed(strategy=(1.0, 0.5), **fields):
+    fields = {"window": 5, "separation": 3, "num_cycles": 2} | fields
+    return compose(ext.WindowedAllocationEvent(strategy, 1.0, **fields))
+
+
 def sampled_again_and_again():
     event = Gaussian(1.0)
     for _ in range(20):
@@ -321,6 +326,19 @@ CASES = [
     (
         compose(ext.MatrixAllocationEvent((1.0,), 1.0, 4096, 33)),
         "num_bins times num_epochs must be at most 131072. Found 135168",
+    ),
+    (windowed(window=5000), "window must be at most 4096. Found 5000"),
+    (
+        windowed(num_cycles=20000),
+        "num_cycles must make at most 131072 steps. Found 20000 cycles of 7 steps",
+    ),
+    (
+        windowed(strategy=((1.0, 0.0), (0.5, 1.0))),
+        "strategy must be the coefficients of a Toeplitz matrix here. Found rows: use",
+    ),
+    (
+        windowed(strategy=(1.0, 0.5, 0.5, 0.5)),
+        "strategy must have at most as many bands as separation, 3: no theorem covers ",
     ),
     (buffered([0.5], [0.1, 0.2]), "decays and scales must be as many, one a buffer."),
     (buffered([1.5], [0.1]), "decays must be in [0, 1]. Found 1.5"),

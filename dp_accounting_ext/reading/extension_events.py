@@ -75,6 +75,20 @@ def matrix_fields(
     return strategies.strategy(event.strategy, bins * epochs), noise, bins, epochs
 
 
+def windowed_allocation(
+    event: dp_event.WindowedAllocationEvent, reader: event_reader.Reader
+) -> interface.Mechanism:
+    """Reads a run with correlated noise and fresh windows."""
+    reader.require(event, NeighborRel.ADD_OR_REMOVE_ONE, NeighborRel.REPLACE_SPECIAL)
+    from dp_accounting_ext.mechanisms import fresh_windows
+
+    window, cycles = strategies.cycles(event.window, event.separation, event.num_cycles)
+    column = strategies.separated_column(event.strategy, event.separation)
+    noise = fields.noise_multiplier(event.noise_multiplier)
+    rate = fields.sampling_probability(event.sampling_probability)
+    return fresh_windows.allocate(column, noise, window, cycles, rate)
+
+
 def private_sampling(
     event: wpm_dp_event.PrivateSamplingEvent, reader: event_reader.Reader
 ) -> interface.Mechanism:

@@ -35,6 +35,55 @@ def bins(num_bins: Any, num_epochs: Any) -> tuple[int, int]:
     return number, epochs
 
 
+def cycles(window: Any, separation: Any, num_cycles: Any) -> tuple[int, int]:
+    """Returns the steps of a window, and the number of cycles, as ints.
+
+    Raises:
+        TypeError: If any of them is not an integer.
+        ValueError: If one is less than one, or there are too many steps.
+    """
+    size = fields.positive_integer("window", window)
+    number = fields.positive_integer("num_cycles", num_cycles)
+    if size > MOST_BINS:
+        raise ValueError(f"window must be at most {MOST_BINS}. Found {size}.")
+    apart = fields.positive_integer("separation", separation)
+    length = size + apart - 1
+    if length * number > MOST_STEPS:
+        raise ValueError(
+            f"num_cycles must make at most {MOST_STEPS} steps. Found {number} cycles "
+            f"of {length} steps."
+        )
+    return size, number
+
+
+def separated_column(value: Any, separation: Any) -> tuple[float, ...]:
+    """Returns a Toeplitz strategy none of whose columns meet that far apart.
+
+    Args:
+        value: Its coefficients.
+        separation: How far apart two steps of a record are at least.
+
+    Raises:
+        TypeError: If they are no numbers, or the separation is no integer.
+        ValueError: If one is negative or not finite; or if there are more bands.
+    """
+    apart = fields.positive_integer("separation", separation)
+    column = fields.sequence("strategy", value)
+    if any(isinstance(row, tuple | list | np.ndarray) for row in column):
+        raise ValueError(
+            "strategy must be the coefficients of a Toeplitz matrix here. Found rows: "
+            "use a column that is no less than each of theirs, for an upper bound."
+        )
+    found = strategy(column, max(len(column), 1))
+    if len(found) > apart:
+        raise ValueError(
+            f"strategy must have at most as many bands as separation, {apart}: no "
+            f"theorem covers steps of a record whose columns meet. Found {len(found)}; "
+            "cut the column, or use a MatrixAllocationEvent, which takes any."
+        )
+    return tuple(float(entry) for entry in found if not isinstance(entry, tuple))
+
+
 def strategy(value: Any, num_steps: int) -> Strategy:
     """Returns a strategy as floats, a Toeplitz one without its last zeros.
 

@@ -22,6 +22,7 @@ from dp_accounting_ext.mechanisms import batches
 from dp_accounting_ext.mechanisms import chained
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import discrete_outputs
+from dp_accounting_ext.mechanisms import fresh_windows
 from dp_accounting_ext.mechanisms import groups
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
@@ -110,6 +111,11 @@ SINGLE = st.one_of(
         logs(0.5, 20.0),
         st.integers(2, 4),
         st.integers(1, 2),
+    ),
+    st.builds(
+        lambda noise, window: fresh_windows.Window((1.0, 0.5), noise, window, 1),
+        logs(0.5, 20.0),
+        st.integers(2, 4),
     ),
 )
 small = st.integers(1, 3)

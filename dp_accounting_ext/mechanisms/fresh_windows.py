@@ -1,0 +1,108 @@
+"""Correlated noise with fresh windows: one step of a window in each of many cycles."""
+
+import dataclasses
+
+import numpy as np
+
+from dp_accounting_ext.amplification.matrix import bin_grams
+from dp_accounting_ext.kernel import dominating_pair
+from dp_accounting_ext.kernel import floats
+from dp_accounting_ext.mechanisms import additive_noise
+from dp_accounting_ext.mechanisms import allocated
+from dp_accounting_ext.mechanisms import compositions
+from dp_accounting_ext.mechanisms import interface
+from dp_accounting_ext.mechanisms import known_bounds
+from dp_accounting_ext.mechanisms import matrix_allocation
+from dp_accounting_ext.mechanisms import subsampled
+
+Bound = dominating_pair.Bound
+FloatArray = matrix_allocation.FloatArray
+
+
+def allocate(
+    column: tuple[float, ...],
+    noise_multiplier: float,
+    window: int,
+    num_cycles: int,
+    sampling_probability: float,
+) -> interface.Mechanism:
+    """Returns the mechanism of checked fields, by a simpler name where it has one.
+
+    Args:
+        column: (p,) the first column of the strategy, its last entry positive.
+        noise_multiplier: σ.
+        window: w.
+        num_cycles: How many cycles are composed.
+        sampling_probability: q.
+
+    Source:
+        docs/matrix.md, "Fresh windows".
+    """
+    one = _in_window(column, noise_multiplier, window)
+    if isinstance(one, known_bounds.Between):
+        below, above = (
+            subsampled.on_poisson_sample(sampling_probability, each)
+            for each in (one.below, one.above)
+        )
+        one = above if below == above else known_bounds.Between(below, above)
+    else:
+        one = subsampled.on_poisson_sample(sampling_probability, one)
+    return compositions.compose({one: num_cycles})
+
+
+def _in_window(
+    column: tuple[float, ...], noise_multiplier: float, window: int
+) -> interface.Mechanism:
+    """Returns what a record tells that takes part in one step of a window."""
+    if noise_multiplier == 0:
+        return known_bounds.NonPrivate()
+    if len(column) == 1:
+        # Steps have no noise in common.
+        step = additive_noise.Gaussian(noise_multiplier / column[0])
+        return allocated.allocate(step, 1, window)
+    if window > 1:
+        return Window(column, noise_multiplier, window, 1)
+    alone = Window(column, noise_multiplier, 1, 1)
+    return known_bounds.Between(
+        matrix_allocation.independent_bins(alone.gram(Bound.LOWER), Bound.LOWER),
+        matrix_allocation.independent_bins(alone.gram(Bound.UPPER), Bound.UPPER),
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Window(matrix_allocation.MatrixAllocation):
+    """A run of one epoch that goes on without the record until no column is cut.
+
+    `num_bins` is the window, and `num_epochs` is 1. With ρ(d) = ⟨c_i, c_{i+d}⟩ the Gram
+    matrix is Toeplitz. That of a run that ends with the window is smaller: its lower
+    bounds hold here, too.
+    """
+
+    def gram(self, bound: Bound) -> FloatArray:
+        table = products(self.strategy, self.noise_multiplier, self.num_bins, bound)
+        places = np.arange(self.num_bins)
+        return np.asarray(table[np.abs(places[:, np.newaxis] - places)])
+
+
+def products(
+    column: tuple[float, ...] | tuple[tuple[float, ...], ...],
+    noise_multiplier: float,
+    size: int,
+    bound: Bound,
+) -> FloatArray:
+    """Returns (size,) inner products of columns by distance over σ², to a side.
+
+    Args:
+        column: (p,) the first column of a Toeplitz matrix.
+        noise_multiplier: σ.
+        size: From 0 on so many distances.
+        bound: The side of the rounding.
+    """
+    entries = np.array(column)
+    bands = entries.size
+    table = np.zeros(max(size, bands))
+    for distance in range(bands):
+        table[distance] = entries[: bands - distance] @ entries[distance:]
+    error = bin_grams.error(bands) + 8 * floats.UNIT_ROUNDOFF
+    rounded = 1 + error if bound is Bound.UPPER else 1 - error
+    return np.asarray(table[:size] / noise_multiplier**2 * rounded)
