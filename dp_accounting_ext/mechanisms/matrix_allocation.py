@@ -12,6 +12,7 @@ from dp_accounting_ext.amplification.matrix import bin_grams
 from dp_accounting_ext.amplification.matrix import chain_fits
 from dp_accounting_ext.amplification.matrix import filtered_bins
 from dp_accounting_ext.amplification.matrix import gauss_markov
+from dp_accounting_ext.amplification.matrix import projected
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.mechanisms import additive_noise
@@ -85,6 +86,9 @@ class MatrixAllocation(interface.Mechanism):
         # Each is a bound.
         correlated = [self._filtered(delta), _blocks_below(gram, tail_mass)]
         found = [pair for pair in correlated if pair is not None]
+        _, error = _gram(self)
+        # What was rounded down is off by two errors.
+        found += projected.of_gram(gram, error=3 * error, tail_mass=tail_mass)
 
         def best(way: dominating_pair.Direction) -> dominating_pair.DominatingPair:
             return max(
