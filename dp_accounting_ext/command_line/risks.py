@@ -53,12 +53,16 @@ def _risk(options: argparse.Namespace) -> parser.Printed:
     if not known:
         run = parser.training_run(options)
         training_run.warn(run)
-        found = {
-            f"{each.sampling} ({comparison.ADJACENCIES[each.neighboring_relation]})": (
-                _of(each.accountant(), options.prior, with_gaussian=True)
-            )
-            for each in training_run.schemes_of(run)
-        }
+        runs = training_run.schemes_of(run)
+        names = [
+            f"{each.sampling} ({comparison.ADJACENCIES[each.neighboring_relation]})"
+            for each in runs
+        ]
+        risks = (
+            _of(each.accountant(), options.prior, with_gaussian=True) for each in runs
+        )
+        counted = text.counted(risks, len(runs), "ways of drawing batches")
+        found = dict(zip(names, counted, strict=True))
         printed = _printed(f"Risks of noise multiplier {run.noise_multiplier}, ", run)
         return {"setting": run.to_dict(), "results": found}, printed + _all(found)
     for name, field in training_run.TrainingRun.__dataclass_fields__.items():

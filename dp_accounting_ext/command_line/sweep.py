@@ -72,7 +72,9 @@ def _run(options: argparse.Namespace) -> parser.Printed:
             open(options.output, "a", encoding="utf-8", newline="") as file,
             Workers(number) as pool,
         ):
-            for row in text.counted(sweep.sweep(left.values(), pool), len(left)):
+            for row in text.counted(
+                sweep.sweep(left.values(), pool), len(left), "settings"
+            ):
                 csv.writer(file, lineterminator="\n").writerow(row.values())
                 file.flush()
                 found["added"] += 1

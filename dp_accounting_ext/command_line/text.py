@@ -17,6 +17,8 @@ from dp_accounting_ext import displays
 from dp_accounting_ext.studies import comparison
 
 WIDTH = 80
+# Tuning: so many that are done tell how long the others take.
+_FEW = 5
 T = TypeVar("T")
 
 
@@ -41,40 +43,89 @@ def complain(prog: str, message: str, kind: str = "error") -> None:
         print(f"{prog}: {kind}: {' '.join(message.split())}", file=sys.stderr)
 
 
-def counted(found: Iterable[T], total: int) -> Iterator[T]:
-    """Yields what is found; shows how much of it, where someone may look at it."""
-    _show(f"0 of {total}")
-    for number, each in enumerate(found, start=1):
-        yield each
-        _show(f"{number} of {total}")
-    _show("")
+class Progress:
+    """Shows, on a terminal, how much is done of what takes longer than a few seconds.
 
+        with text.Progress("curves") as progress:
+            rows = statement.claims(run, progress)
 
-@contextlib.contextmanager
-def waiting(words: str, quiet_seconds: float = 3.0) -> Iterator[None]:
-    """Shows how long something takes, each second, if it takes longer than a few."""
-    done, begin = threading.Event(), time.monotonic()
+    The line is written anew each second, and is gone at the end.
 
-    def tell() -> None:
-        wait = quiet_seconds
-        while not done.wait(wait):
-            _show(f"{words}, {time.monotonic() - begin:.0f} s")
+    Args:
+        words: What is counted, or done.
+        quiet_seconds: For how long nothing is shown.
+    """
+
+    def __init__(self, words: str, quiet_seconds: float = 3.0) -> None:
+        self._words, self._quiet = words, quiet_seconds
+        self._count: tuple[int, int] | None = None
+        self._begin = time.monotonic()
+        self._done = threading.Event()
+        self._teller = threading.Thread(target=self._tell, daemon=True)
+
+    def __call__(self, done: int, total: int) -> None:
+        """Takes how many are done, of how many."""
+        self._count = done, total
+
+    def __enter__(self) -> "Progress":
+        if _is_terminal():
+            self._teller.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._done.set()
+        if self._teller.ident is not None:  # It was started.
+            self._teller.join()
+            _show("")
+
+    @property
+    def line(self) -> str:
+        """What is shown now."""
+        seconds = time.monotonic() - self._begin
+        if self._count is None:
+            return f"{self._words}, {_duration(seconds)}"
+        done, total = self._count
+        line = f"{done} of {total} {self._words}, {_duration(seconds)}"
+        if done >= _FEW:  # They need not take alike: fewer tell nothing.
+            line += f", about {_duration(seconds / done * (total - done))} left"
+        return line
+
+    def _tell(self) -> None:
+        wait = self._quiet
+        while not self._done.wait(wait):
+            _show(self.line)
             wait = 1.0
 
-    teller = threading.Thread(target=tell, daemon=True)
-    teller.start()
-    try:
-        yield
-    finally:
-        done.set()
-        teller.join()
-        _show("")
+
+def counted(found: Iterable[T], total: int, words: str) -> Iterator[T]:
+    """Yields what is found, and shows how much of it.
+
+    Args:
+        found: What takes time as it is iterated.
+        total: How many there will be.
+        words: What they are.
+    """
+    with Progress(words) as progress:
+        progress(0, total)
+        for number, each in enumerate(found, start=1):
+            progress(number, total)
+            yield each
+
+
+def _duration(seconds: float) -> str:
+    """Returns seconds, minutes or hours in whole numbers."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.0f} h"
+
+
+def _is_terminal() -> bool:
+    return sys.stderr is not None and sys.stderr.isatty()
 
 
 def _show(words: str) -> None:
     """Shows a line on a terminal, in place of the one before it."""
-    if sys.stderr is not None and sys.stderr.isatty():
-        print(f"\r{words:<{WIDTH - 1}}\r", end="", file=sys.stderr, flush=True)
+    print(f"\r{words[: WIDTH - 1]:<{WIDTH - 1}}\r", end="", file=sys.stderr, flush=True)
 
 
 def table(title: str, heads: Sequence[str], rows: Sequence[comparison.Row]) -> str:

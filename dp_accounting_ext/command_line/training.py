@@ -109,6 +109,7 @@ _STRATEGY = (
     "blt:DECAYS:SCALES for a BLT, or a file of coefficients or of rows"
 )
 _BUFFERED = "blt:"
+_WAYS = "ways of drawing batches"
 # What does not go with it, and what is there where it was not given.
 _NOT_WITH_STRATEGY = {"sampling": None, "group_size": 1, "batches_per_record": 1}
 
@@ -180,12 +181,13 @@ def _compare(options: argparse.Namespace) -> parser.Printed:
     training_run.warn(run)
     if options.strategy is None:
         runs = training_run.schemes_of(run)
-        rows = list(text.counted(map(comparison.bracket, runs), len(runs)))
+        rows = list(text.counted(map(comparison.bracket, runs), len(runs), _WAYS))
     else:
         setting["strategy"] = options.strategy
         event = strategy_event(options.strategy, run)
         delta = training_run.given("delta", run.delta)
-        rows = strategy_comparison.compare(event, delta)
+        with text.Progress("bounds") as progress:
+            rows = strategy_comparison.compare(event, delta, progress)
     title = f"ε at δ = {run.delta:g}, noise multiplier {run.noise_multiplier:g}, "
     title += run.in_words + ", correlated noise" * (options.strategy is not None)
     table = text.table(title, ("sampling", "ε lower", "ε upper", "CPU s"), rows)
@@ -266,7 +268,7 @@ def _calibrate(options: argparse.Namespace) -> parser.Printed:
         calibration.calibrate, target=target, measure=measure, name=kind
     )
     runs = training_run.schemes_of(run)
-    rows = [row for (row,) in text.counted(map(search, runs), len(runs))]
+    rows = [row for (row,) in text.counted(map(search, runs), len(runs), _WAYS)]
     title = f"noise multiplier for {words} ≤ {target:g}"
     heads = ["sampling", "noise", "CPU s"]
     if measure is not None:
@@ -283,7 +285,8 @@ def _statement(options: argparse.Namespace) -> parser.Printed:
     run = parser.training_run(options)
     practices = options.loop or []
     loops = real_loops.in_words(practices)
-    rows = statement.claims(run)
+    with text.Progress("bounds") as progress:
+        rows = statement.claims(run, progress)
     risks = _risks(run) if options.risk else {}
     known: dict[str, Any] = {"setting": run.to_dict()}
     known["warnings"] = statement.warnings(run, rows)
@@ -299,8 +302,8 @@ def _statement(options: argparse.Namespace) -> parser.Printed:
         fenced = f"\n\n```text\n{told}\n```" if options.markdown else f" {told}"
         parts.append(f"With {scheme}:{fenced}")
     if options.verify:
-        with text.waiting("verifying"):
-            opinions = second_opinion.of_claims(run, rows)
+        with text.Progress("second opinions") as progress:
+            opinions = second_opinion.of_claims(run, rows, progress)
         parts.append(textwrap.fill(second_opinion.sentence(opinions), text.WIDTH))
         known["verification"] = opinions
         if second_opinion.worst(opinions) is second_opinion.Verdict.DISAGREES:
@@ -312,11 +315,14 @@ def _statement(options: argparse.Namespace) -> parser.Printed:
 def _risks(run: training_run.TrainingRun) -> dict[str, str]:
     """Returns risks in words, for each way of drawing batches."""
     found = {}
-    for each in training_run.schemes_of(run):
+    runs = training_run.schemes_of(run)
+    risks = (risk.in_words(each.accountant()) for each in runs)
+    told = text.counted(risks, len(runs), _WAYS)
+    for each, words in zip(runs, told, strict=True):
         name = f"{each.sampling} ({comparison.ADJACENCIES[each.neighboring_relation]})"
         if each.group_size > 1:
             name += f", {each.group_size} records in place of the one record"
-        found[name] = risk.in_words(each.accountant())
+        found[name] = words
     return found
 
 
@@ -350,7 +356,8 @@ def _shown(
     sizes = options.group_size or [1]
     runs = [dataclasses.replace(run, group_size=size) for size in sizes]
     picture = _picture(options.output) if options.output else None
-    found = question(*runs, num_points=_points(options), **asked)
+    with text.Progress("curves") as progress:
+        found = question(*runs, num_points=_points(options), progress=progress, **asked)
     title = f"{name}, noise multiplier {run.noise_multiplier:g}, {run.in_words}"
     if picture:
         curves.plot(found, picture.add_subplot(), title=title)

@@ -34,10 +34,9 @@ def add_to(commands: Any) -> None:
 
 def _verify(options: argparse.Namespace) -> parser.Printed:
     run = parser.training_run(options)
-    found = []
-    for each in training_run.schemes_of(run):
-        with text.waiting(f"verifying {each.sampling}"):
-            found.append(second_opinion.opinion(each))
+    runs = training_run.schemes_of(run)
+    opinions = map(second_opinion.opinion, runs)
+    found = list(text.counted(opinions, len(runs), "second opinions"))
     verdict = second_opinion.worst(found).value
     title = f"ε at δ = {run.delta:g}, noise multiplier {run.noise_multiplier:g}, "
     lines = [f"{title}{run.in_words}", *(each.in_words for each in found)]

@@ -18,6 +18,7 @@ from dp_accounting_ext.accountants import pld_accountant
 from dp_accounting_ext.accountants import risk
 from dp_accounting_ext.bounds import decimals
 from dp_accounting_ext.studies import comparison
+from dp_accounting_ext.studies import progress as progress_of
 from dp_accounting_ext.studies import training_run
 from dp_accounting_ext.validation import fields
 
@@ -270,6 +271,7 @@ def profiles(
     *others: training_run.TrainingRun,
     epsilons: Sequence[float] | None = None,
     num_points: int = 61,
+    progress: progress_of.Progress | None = None,
 ) -> Curves:
     """Returns δ as a function of ε of each run and scheme.
 
@@ -280,6 +282,8 @@ def profiles(
         epsilons: ε, in nats. If none are given, each profile has a grid of its own,
             up to where it ends.
         num_points: Points of such a grid at most, at least 3.
+        progress: Called after each curve with the number of curves that are done, and
+            of all.
 
     Raises:
         TypeError, ValueError: If an argument is not what its name says, or a group is
@@ -308,8 +312,11 @@ def profiles(
         lower = np.maximum.accumulate(lower[kept][::-1])[::-1]
         return x[kept], lower, np.minimum.accumulate(upper[kept])
 
-    of_all = zip(schemes, accountants, grids, strict=True)
-    return Curves(_curve("epsilon", "delta", points, *each) for each in of_all)
+    of_all = list(zip(schemes, accountants, grids, strict=True))
+    return Curves(
+        _curve("epsilon", "delta", points, *each)
+        for each in progress_of.counted(of_all, progress)
+    )
 
 
 def trade_offs(
@@ -317,6 +324,7 @@ def trade_offs(
     *others: training_run.TrainingRun,
     least_rate: float = 1e-6,
     num_points: int = 61,
+    progress: progress_of.Progress | None = None,
 ) -> Curves:
     """Returns the trade-off curve of each run and scheme.
 
@@ -328,6 +336,7 @@ def trade_offs(
         others: More of them.
         least_rate: The least false positive rate, in [1e-200, 1).
         num_points: Rates of a curve, evenly spaced logarithms, at least 2.
+        progress: As for `profiles`.
 
     Raises:
         TypeError, ValueError: If an argument is not what its name says, or a group is
@@ -348,7 +357,7 @@ def trade_offs(
     names = "false_positive_rate", "true_positive_rate"
     return Curves(
         _curve(*names, points, each, each.accountant(), rates)
-        for each in _schemes(run, *others)
+        for each in progress_of.counted(_schemes(run, *others), progress)
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from dp_accounting_ext import displays
 from dp_accounting_ext.bounds import decimals
 from dp_accounting_ext.studies import comparison
+from dp_accounting_ext.studies import progress as progress_of
 from dp_accounting_ext.studies import training_run
 from dp_accounting_ext.verify import verification
 
@@ -116,21 +117,29 @@ def opinion(
 
 
 def of_claims(
-    run: training_run.TrainingRun, rows: Sequence[comparison.Row]
+    run: training_run.TrainingRun,
+    rows: Sequence[comparison.Row],
+    progress: progress_of.Progress | None = None,
 ) -> Opinions:
     """Returns second opinions on the rows of a statement that have bounds.
+
+    Args:
+        run: What the statement is of.
+        rows: What `statement.claims` returned of it.
+        progress: Called after each row with the number of rows that are done, and of
+            all.
 
     Raises:
         ModuleNotFoundError: If python-flint is not installed.
     """
     relations = {words: relation for relation, words in comparison.ADJACENCIES.items()}
+    known = [row for row in rows if row.epsilon_upper is not None]
     return Opinions(
         opinion(
             dataclasses.replace(run, sampling=row.sampling, group_size=row.group_size),
             relations[row.adjacency],
         )
-        for row in rows
-        if row.epsilon_upper is not None
+        for row in progress_of.counted(known, progress)
     )
 
 

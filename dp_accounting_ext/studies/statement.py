@@ -9,6 +9,7 @@ import textwrap
 from dp_accounting_ext import displays
 from dp_accounting_ext.bounds import decimals
 from dp_accounting_ext.studies import comparison
+from dp_accounting_ext.studies import progress as progress_of
 from dp_accounting_ext.studies import training_run
 
 __all__ = [
@@ -80,23 +81,30 @@ class Statement(str):
         return str(self)
 
 
-def claims(run: training_run.TrainingRun) -> comparison.Rows:
+def claims(
+    run: training_run.TrainingRun, progress: progress_of.Progress | None = None
+) -> comparison.Rows:
     """Returns what a run promises to an example, and to a user with several.
 
     Args:
         run: The run; of one way of drawing batches alone where its `sampling` is given.
             A user has as many examples as its group has records.
+        progress: Called after each row with the number of rows that are done, and of
+            all.
 
     Raises:
         TypeError: If the run is no `TrainingRun`.
         ValueError: If noise or δ is not given, or the group is too large.
     """
     runs = training_run.schemes_of(run)
-    return comparison.Rows(
-        comparison.bracket(dataclasses.replace(each, group_size=size), relation)
+    asked = [
+        (dataclasses.replace(each, group_size=size), relation)
         for size in dict.fromkeys((1, run.group_size))
         for each in runs
         for relation in comparison.ADJACENCIES
+    ]
+    return comparison.Rows(
+        comparison.bracket(*each) for each in progress_of.counted(asked, progress)
     )
 
 

@@ -11,6 +11,7 @@ from dp_accounting_ext import dp_event
 from dp_accounting_ext.accountants import pld_accountant
 from dp_accounting_ext.reading import extension_events
 from dp_accounting_ext.studies import comparison
+from dp_accounting_ext.studies import progress as progress_of
 
 __all__ = [
     "BALLS_IN_BINS",
@@ -28,7 +29,11 @@ NO_AMPLIFICATION = "no amplification"
 _NORM_ERROR = 1e-10
 
 
-def compare(event: dp_event.MatrixAllocationEvent, delta: float) -> comparison.Rows:
+def compare(
+    event: dp_event.MatrixAllocationEvent,
+    delta: float,
+    progress: progress_of.Progress | None = None,
+) -> comparison.Rows:
     """Returns ε of one strategy, by how its batches are drawn.
 
     Of bins in which records stay; of cyclic Poisson sampling, where records are in as
@@ -38,6 +43,8 @@ def compare(event: dp_event.MatrixAllocationEvent, delta: float) -> comparison.R
     Args:
         event: The run, with noise.
         delta: δ.
+        progress: Called after each row with the number of rows that are done, and of
+            all.
 
     Raises:
         TypeError, ValueError: If a field of the event is not what it must be.
@@ -71,7 +78,7 @@ def compare(event: dp_event.MatrixAllocationEvent, delta: float) -> comparison.R
         comparison.timed(
             (name, "add or remove", 1, noise, delta), functools.partial(bounds, events)
         )
-        for name, events in schemes.items()
+        for name, events in progress_of.counted(list(schemes.items()), progress)
     )
 
 

@@ -5,6 +5,7 @@ import decimal
 import io
 import json
 import math
+import time
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,21 +21,50 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_a_terminal_shows_one_line_that_is_gone_at_the_end():
+def shown_until(terminal, words):
+    deadline = time.monotonic() + 60
+    while words not in terminal.getvalue():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def test_a_terminal_shows_one_line_that_is_gone_at_the_end(monkeypatch):
+    monkeypatch.setattr(text.Progress.__init__, "__defaults__", (0.0,))
     with contextlib.redirect_stderr(Terminal()) as terminal:
-        for number, each in enumerate(text.counted("ab", 2)):
-            assert each == "ab"[number]
-            assert f"{number} of 2 " in terminal.getvalue()
+        for number, each in enumerate(text.counted("ab", 2, "letters"), start=1):
+            assert each == "ab"[number - 1]
+            shown_until(terminal, f"{number} of 2 letters, ")
     shown = terminal.getvalue()
-    assert "2 of 2 " in shown and "\n" not in shown
+    assert "\n" not in shown and "left" not in shown
     assert shown.endswith(f"\r{'':<79}\r")
     assert max(map(len, shown.split("\r"))) <= 79
 
 
+def test_what_is_quick_shows_nothing_on_a_terminal():
+    with contextlib.redirect_stderr(Terminal()) as terminal:
+        assert list(text.counted("ab", 2, "letters")) == ["a", "b"]
+    assert terminal.getvalue().strip("\r ") == ""
+
+
+def test_what_is_left_is_told_from_the_fifth_on(monkeypatch):
+    now = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    progress = text.Progress("settings")
+    now += 30.0
+    assert progress.line == "settings, 30 s"
+    progress(4, 500)
+    assert progress.line == "4 of 500 settings, 30 s"
+    progress(10, 500)
+    assert progress.line == "10 of 500 settings, 30 s, about 24 min left"
+    progress(10, 40_000)
+    assert progress.line.endswith(" left") and " h " in progress.line
+
+
 @pytest.mark.parametrize("stream", [io.StringIO(), None])
-def test_what_is_no_terminal_shows_nothing(stream):
+def test_what_is_no_terminal_shows_nothing(monkeypatch, stream):
+    monkeypatch.setattr(text.Progress.__init__, "__defaults__", (0.0,))
     with contextlib.redirect_stderr(stream):
-        assert list(text.counted("ab", 2)) == ["a", "b"]
+        assert list(text.counted("ab", 2, "letters")) == ["a", "b"]
     assert stream is None or stream.getvalue() == ""
 
 
