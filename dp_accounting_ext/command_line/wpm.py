@@ -1,6 +1,11 @@
 """The subcommand wpm: one draw of a private distribution, or a plan of draws."""
 
 import argparse
+from collections.abc import Mapping
+from collections.abc import Sequence
+import csv
+import io
+import itertools
 import math
 import os
 import pathlib
@@ -13,6 +18,8 @@ import numpy.typing as npt
 from dp_accounting_ext import wpm
 from dp_accounting_ext.command_line import number_file
 from dp_accounting_ext.command_line import parser
+from dp_accounting_ext.command_line import place_file
+from dp_accounting_ext.command_line import text
 from dp_accounting_ext.wpm import private_rows
 
 _EPILOG = """\
@@ -29,17 +36,23 @@ examples:
 
   python -m dp_accounting_ext wpm plan --num-places 200 --epsilon 2
   python -m dp_accounting_ext wpm plan --points places.csv --epsilon 2 \\
-      --metric haversine
+      --metric haversine --public-trace trace.csv
 
-The files are plain: numbers separated by commas; a first line of names alone is
-passed over, or names the columns of costs. A line of points may begin with the
-name of its place. Points may be latitudes and longitudes in degrees; a trace is
-binned to its nearest points.
+The files are CSV, of cells between commas, semicolons (with decimal commas, as
+well) or tabs, in UTF-8, in UTF-16 with its mark, or in --encoding. The first
+line may name the columns. A column without numbers names the places.
+Points may be latitudes and longitudes in degrees, in this order or in columns
+named so (lat, lon; y, x; well-known text, as POINT (x y)): those of a trace are
+found by the names of those of the points, or stand in the same order. Where
+other columns have numbers, --columns names those that are coordinates. A trace
+is binned to its nearest points.
 What is printed is one draw: the number of a column of costs or of a line of
-points, from zero, with its name and coordinates. The law that it is drawn from
+points, from zero, with its name and coordinates; of a distribution with a row
+for each user, a table with a draw for each row. The law that it is drawn from
 is as private as the input: --show-law is for tests.
 A plan tells, from what is public, how far a draw will be and how much of a user
-it can leave in place.
+it can leave in place; and, of a trace that somebody made public, how far from
+the points it is: far, if the order of its columns is another.
 """
 _WARNING = (
     "the law is as private as the input, and not for release: release the draw alone."
@@ -72,10 +85,16 @@ def add_to(commands: Any) -> None:
     parser.add(places, "points", pathlib.Path, "lines of coordinates; public")
     parser.add(places, "num-places", int, "for a plan: so many places in a square")
     masses = command.add_mutually_exclusive_group()
-    words = "a mass or a count for each input; private"
+    words = "a mass or a count for each input, or a row of them a user; private"
     parser.add(masses, "distribution", pathlib.Path, words)
     words = "lines of coordinates, with --points; private"
     parser.add(masses, "trace", pathlib.Path, words)
+    words = "for a plan, with --points: a trace that is public"
+    parser.add(masses, "public-trace", pathlib.Path, words)
+    words = "coordinates of points and traces, by names or numbers, as lat,lon"
+    parser.add(command, "columns", str, words)
+    words = "of files without a mark, such as cp1252"
+    parser.add(command, "encoding", str, words, default="utf-8")
     parser.add(command, "epsilon", float, "ε of one draw", required=True)
     words = "of points: haversine for degrees, cityblock, chebyshev, cosine; default: "
     parser.add(command, "metric", str, f"{words}euclidean")
@@ -94,36 +113,77 @@ def _run(options: argparse.Namespace) -> parser.Printed:
 def _draw(options: argparse.Namespace) -> parser.Printed:
     if options.num_places is not None:
         raise ValueError("--num-places must come with plan. Found a draw.")
+    if options.public_trace is not None:
+        raise ValueError("--public-trace must come with plan. Found a draw.")
     if options.distribution is None and options.trace is None:
         raise ValueError(
             "distribution must be a file of masses, or --trace one of coordinates. "
             "Found neither."
         )
-    mechanism, places, names = _mechanism(options)
-    private = _private(options, places)
+    mechanism, places = _mechanism(options)
+    private = _private(options, mechanism, places)
     # An error names the option, and not the argument of a function.
-    private_rows.read("distribution", private, mechanism.cost.shape[0])
-    place = mechanism.sample(private)
-    drawn: dict[str, Any] = {"sample": place}
-    if names:
-        drawn["name"] = names[place]
-    if options.points is not None:
-        drawn["coordinates"] = places[place].tolist()
+    users = private_rows.read("distribution", private, mechanism.cost.shape[0])
+    laws: list[Floats | None] = [None] * len(users)
     if options.show_law:
-        drawn["distribution"] = np.asarray(mechanism.project(private)).tolist()
+        laws = list(np.atleast_2d(np.asarray(mechanism.project(private))))
         warnings.warn(_WARNING, stacklevel=1)
-    return drawn, "\n".join(
+    rows = private if users.is_batch else [private]
+    draws = text.counted(map(mechanism.sample, rows), len(users), "draws")
+    drawn = [
+        _drawn(place, places, options.points is not None, law)
+        for place, law in zip(draws, laws, strict=True)
+    ]
+    if users.is_batch:
+        return {"draws": drawn}, _as_table(drawn, places)
+    (one,) = drawn
+    return one, "\n".join(
         f"{name}: {','.join(map(repr, value)) if isinstance(value, list) else value}"
-        for name, value in drawn.items()
+        for name, value in one.items()
     )
+
+
+def _drawn(
+    place: int, places: place_file.Places, with_coordinates: bool, law: Floats | None
+) -> dict[str, Any]:
+    """Returns what is printed of one draw."""
+    drawn: dict[str, Any] = {"sample": place}
+    if places.names:
+        drawn["name"] = places.names[place]
+    if with_coordinates:
+        drawn["coordinates"] = places.numbers[place].tolist()
+    if law is not None:
+        drawn["distribution"] = law.tolist()
+    return drawn
+
+
+def _as_table(drawn: Sequence[Mapping[str, Any]], places: place_file.Places) -> str:
+    """Returns CSV with a draw a row."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    header: list[str] = []
+    for name, value in drawn[0].items():
+        many = range(len(value)) if isinstance(value, list) else None
+        is_named = name == "coordinates" and all(places.header) and places.header
+        named = places.header if is_named else [f"{name}_{n}" for n in many or ()]
+        header += named if many is not None else [name]
+    writer.writerow(header)
+    for each in drawn:
+        cells = [v if isinstance(v, list) else [v] for v in each.values()]
+        writer.writerow(itertools.chain(*cells))
+    return file.getvalue().rstrip("\n")
 
 
 def _plan(options: argparse.Namespace) -> parser.Printed:
     """Returns what draws will cost, from what is public."""
     for name in ("distribution", "trace"):
         if getattr(options, name) is not None:
-            raise ValueError(f"{name} must be left out of a plan, which is public.")
-    mechanism, _, _ = _mechanism(options)
+            raise ValueError(
+                f"{name} must be left out of a plan, which is public. Found a file; "
+                "a trace that is public is --public-trace."
+            )
+    mechanism, places = _mechanism(options)
+    apart = _distance_of_public_trace(options, places)
     expected = mechanism.expected_cost()
     inputs, outputs = mechanism.cost.shape
     some = np.linspace(0, inputs - 1, min(inputs, 200)).astype(np.intp)
@@ -146,13 +206,47 @@ def _plan(options: argparse.Namespace) -> parser.Printed:
         unit = "distance of a draw" + ", in km" * (options.metric == "haversine")
         if options.order not in (None, 1.0):
             unit += f", to the power {options.order:g}"
-    return found, _PLAN.format(unit=unit, **found)
+    printed = _PLAN.format(unit=unit, **found)
+    if apart is not None:
+        found["distance_of_public_trace"] = apart
+        printed += f"\n  half of the public trace   {apart:.4g} from a point at least"
+    return found, printed
+
+
+def _distance_of_public_trace(
+    options: argparse.Namespace, places: place_file.Places
+) -> float | None:
+    """Returns how far half of it is from the points; None where none is given."""
+    if options.public_trace is None:
+        return None
+    trace = _trace(options, "public-trace", options.public_trace, places)
+    return wpm.check_public_trace(
+        places.numbers, trace, metric=options.metric or "euclidean"
+    )
+
+
+def _trace(
+    options: argparse.Namespace,
+    option: str,
+    path: pathlib.Path,
+    places: place_file.Places,
+) -> Floats:
+    """Returns the places of a file, in the order of coordinates of the points."""
+    return place_file.read_trace(
+        option,
+        path,
+        places,
+        is_haversine=options.metric == "haversine",
+        is_private=option == "trace",
+        columns=options.columns,
+        encoding=options.encoding,
+    )
 
 
 def _mechanism(
     options: argparse.Namespace,
-) -> tuple[wpm.WassersteinProjectionMechanism, Floats, list[str]]:
-    """Returns the mechanism, the public places or costs, and names of outputs, if any.
+) -> tuple[wpm.WassersteinProjectionMechanism, place_file.Places]:
+    """Returns the mechanism, and the public places: costs, where there are no points.
 
     Raises:
         ValueError: If a file cannot be read or is bad, or options do not go together.
@@ -164,35 +258,59 @@ def _mechanism(
                 "base_measure must be uniform, minimax, or a file of masses. "
                 f"Found {base_measure!r}."
             )
-        base_measure = number_file.read("base-measure", base_measure).numbers.ravel()
+        base_measure = _table(options, "base-measure", base_measure).numbers.ravel()
     if options.points is not None:
         order = 1.0 if options.order is None else options.order
-        table = number_file.read("points", options.points)
-        made = wpm.from_points(
-            table.numbers, options.epsilon, options.metric, order, base_measure
+        places = place_file.read_points(
+            options.points,
+            is_haversine=options.metric == "haversine",
+            columns=options.columns,
+            encoding=options.encoding,
         )
-        return made, table.numbers, table.names
-    for name in ("trace", "metric", "order"):
+        made = wpm.from_points(
+            places.numbers, options.epsilon, options.metric, order, base_measure
+        )
+        return made, places
+    for name in ("trace", "public_trace", "metric", "order", "columns"):
         if getattr(options, name) is not None:
-            raise ValueError(f"{name} must come with --points. Found another source.")
+            raise ValueError(
+                f"{parser.option(name)} must come with --points. Found another source."
+            )
     if options.cost is not None:
-        table = number_file.read("cost", options.cost)
+        table = _table(options, "cost", options.cost)
         costs = table.numbers
         made = wpm.WassersteinProjectionMechanism(costs, options.epsilon, base_measure)
-        return made, costs, table.header
+        return made, place_file.Places(costs, [], table.header, False)
     if options.num_places < 2:
         raise ValueError(f"num-places must be at least 2. Found {options.num_places}.")
     spread = np.random.default_rng(0).random((options.num_places, 2))
     made = wpm.from_points(spread, options.epsilon, base_measure=base_measure)
-    return made, spread, []
+    return made, place_file.Places(spread, [], [], False)
 
 
-def _private(options: argparse.Namespace, places: Floats) -> npt.NDArray[Any]:
-    """Returns the private masses or counts: whole numbers of more than one in all."""
+def _table(
+    options: argparse.Namespace, option: str, path: pathlib.Path, **more: bool
+) -> number_file.Table:
+    return number_file.read(option, path, encoding=options.encoding, **more)
+
+
+def _private(
+    options: argparse.Namespace,
+    mechanism: wpm.WassersteinProjectionMechanism,
+    places: place_file.Places,
+) -> npt.NDArray[Any]:
+    """Returns private masses or counts, of a crowd a row for each user.
+
+    They are counts where they are whole numbers of more than one in all.
+    """
     if options.trace is not None:
-        trace = number_file.read("trace", options.trace, is_private=True).numbers
-        return wpm.counts_at(places, trace, metric=options.metric or "euclidean")
-    masses = number_file.read("distribution", options.distribution, is_private=True)
-    found = masses.numbers.ravel()
-    whole = bool((found == np.floor(found)).all()) and 1 < found.sum() < 2.0**53
-    return found.astype(np.int64) if whole else found
+        trace = _trace(options, "trace", options.trace, places)
+        metric = options.metric or "euclidean"
+        return wpm.counts_at(places.numbers, trace, metric=metric)
+    found = _table(options, "distribution", options.distribution, is_private=True)
+    masses, inputs = found.numbers, mechanism.cost.shape[0]
+    if masses.shape[1] != inputs or len(masses) == 1:
+        masses = masses.ravel()
+    whole = bool((masses == np.floor(masses)).all())
+    most = np.atleast_2d(masses).sum(axis=1).max()
+    return masses.astype(np.int64) if whole and 1 < most < 2.0**53 else masses

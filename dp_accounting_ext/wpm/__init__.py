@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from dp_accounting_ext.wpm.costs import TransportCost
     from dp_accounting_ext.wpm.costs import counts_at
     from dp_accounting_ext.wpm.dp_event import PrivateSamplingEvent
+    from dp_accounting_ext.wpm.far_places import check_public_trace
     from dp_accounting_ext.wpm.mechanism import WassersteinProjectionMechanism
     from dp_accounting_ext.wpm.mechanism import from_points
     from dp_accounting_ext.wpm.projections.certified_projection import project
@@ -36,6 +37,7 @@ __all__ = [
     "PrivateSamplingEvent",
     "TransportCost",
     "WassersteinProjectionMechanism",
+    "check_public_trace",
     "counts_at",
     "from_points",
     "learn_base_measure",
@@ -49,6 +51,7 @@ __all__ = [
 _HOMES = (
     "dp_event",
     "costs",
+    "far_places",
     "sampling_mechanism",
     "base_measures",
     "baselines",

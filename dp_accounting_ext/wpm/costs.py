@@ -22,6 +22,7 @@ IndexArray = npt.NDArray[np.intp]
 
 # The mean radius of the Earth, in kilometres (IUGG).
 EARTH_RADIUS = 6371.0088
+MOST_LATITUDE, MOST_LONGITUDE = 90, 360
 
 
 class TransportCost(abc.ABC):
@@ -178,18 +179,38 @@ class PointCost(TransportCost):
             TypeError: If the places are not real numbers.
             ValueError: If they are not finite, or of another dimension.
         """
-        found = self._placed("trace", places)
+        return self.nearest("trace", places)[0]
+
+    def nearest(
+        self, name: str, places: npt.ArrayLike
+    ) -> tuple[IndexArray, FloatArray]:
+        """Returns the (n,) points nearest to n places, and how far they are.
+
+        Args:
+            name: Of the places, in errors, which show no number of a "trace".
+            places: (n, dimensions).
+
+        Raises:
+            TypeError: If the places are not real numbers.
+            ValueError: If they are not finite, or of another dimension.
+        """
+        found = self._placed(name, places)
         if found.shape[1] != self._points.shape[1]:
             raise ValueError(
-                "trace must have the dimension of the points. "
+                f"{name} must have the dimension of the points. "
                 f"Found {found.shape[1]} and {self._points.shape[1]}."
             )
         if self._metric == "cosine":
-            each = [self._distances(row[np.newaxis], self._points) for row in found]
-            return np.array([int(one.argmin()) for one in each], dtype=np.intp)
+            each = [self._distances(row[np.newaxis], self._points)[0] for row in found]
+            nearest = np.array([int(one.argmin()) for one in each], dtype=np.intp)
+            return nearest, np.array([one.min() for one in each])
         norm = {"cityblock": 1.0, "chebyshev": np.inf}.get(self._metric, 2.0)
         tree = spatial.cKDTree(self._points)
-        return np.asarray(tree.query(found, p=norm)[1], np.intp)
+        lengths, indices = tree.query(found, p=norm)
+        apart = np.asarray(lengths, dtype=np.float64)
+        if self._metric == "haversine":
+            apart = _arcs(apart)
+        return np.asarray(indices, dtype=np.intp), apart
 
     def _placed(self, name: str, places: npt.ArrayLike) -> FloatArray:
         """Returns checked points, those of degrees on the unit sphere."""
@@ -215,14 +236,18 @@ class PointCost(TransportCost):
 
     def _distances(self, left: FloatArray, right: FloatArray) -> FloatArray:
         if self._metric == "haversine":
-            chords = distance.cdist(left, right)
-            return np.asarray(2 * EARTH_RADIUS * np.arcsin(np.minimum(chords / 2, 1)))
+            return _arcs(distance.cdist(left, right))
         if self._metric == "cosine":
             # Rounding may take a distance of zero below it.
             return np.asarray(np.maximum(1 - left @ right.T, 0.0))
         # On a line all are the same, and squares might underflow.
         metric: Any = "cityblock" if left.shape[1] == 1 else self._metric
         return np.asarray(distance.cdist(left, right, metric))
+
+
+def _arcs(chords: FloatArray) -> FloatArray:
+    """Returns kilometres along the Earth, of chords of the unit sphere."""
+    return np.asarray(2 * EARTH_RADIUS * np.arcsin(np.minimum(chords / 2, 1)))
 
 
 def on_sphere(name: str, places: FloatArray) -> FloatArray:
@@ -237,7 +262,8 @@ def on_sphere(name: str, places: FloatArray) -> FloatArray:
             f'{name} must have two columns for metric "haversine": latitudes and '
             f"longitudes, in degrees. Found {places.shape[1]}."
         )
-    for column, (what, most) in enumerate((("latitudes", 90), ("longitudes", 360))):
+    limits = (("latitudes", MOST_LATITUDE), ("longitudes", MOST_LONGITUDE))
+    for column, (what, most) in enumerate(limits):
         beyond = np.abs(places[:, column]) > most
         if beyond.any():
             # A trace is private, and so are the values in it.
@@ -256,7 +282,10 @@ def on_sphere(name: str, places: FloatArray) -> FloatArray:
 def counts_at(
     points: npt.ArrayLike, trace: npt.ArrayLike, *, metric: str = "euclidean"
 ) -> npt.NDArray[np.int64]:
-    """Returns how often a trace is at each point, by the nearest one.
+    """Returns how often a trace is at each point, by the nearest one, however far.
+
+    Whether a private trace is far from the points must not be told: see
+    `check_public_trace` for a rehearsal with a public one.
 
     Args:
         points: (k, dimensions) public points; latitudes and longitudes in degrees

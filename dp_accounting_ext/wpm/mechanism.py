@@ -10,6 +10,7 @@ import numpy.typing as npt
 from dp_accounting_ext.wpm import base_measures
 from dp_accounting_ext.wpm import checks
 from dp_accounting_ext.wpm import costs
+from dp_accounting_ext.wpm import far_places
 from dp_accounting_ext.wpm import sampling_mechanism
 from dp_accounting_ext.wpm import worst_cases
 from dp_accounting_ext.wpm.projections import exact_projection
@@ -130,13 +131,25 @@ def from_points(
         outputs: (k_v, dimensions) points that may be released; None for `points`.
         relative_gap: As for `WassersteinProjectionMechanism`.
 
+    Warns, from what is public alone, where points look like degrees and no metric is
+    named, where some have the latitude and the longitude swapped, and where outputs are
+    far from all points.
+
     Raises:
         TypeError: If an argument has the wrong type.
         ValueError: If an argument is out of range.
     """
-    cost = costs.PointCost(points, outputs, metric=metric or "euclidean", order=order)
+    distance = metric or "euclidean"
+    cost = costs.PointCost(points, outputs, metric=distance, order=order)
+    told = []
     if metric is None and _are_degrees(np.asarray(points, dtype=np.float64)):
-        warnings.warn(_DEGREES, stacklevel=2)
+        told.append(_DEGREES)
+    if metric == "haversine":
+        told.append(far_places.told_of_points(points))
+    if outputs is not None:
+        told.append(far_places.told_of_outputs(cost, outputs, distance))
+    for words in filter(None, told):
+        warnings.warn(words, stacklevel=2)
     return WassersteinProjectionMechanism(
         cost, epsilon, base_measure, relative_gap=relative_gap
     )

@@ -67,6 +67,81 @@ class TestWpm:
         law = text.splitlines()[2].removeprefix("distribution: ").split(",")
         assert float(law[0]) == pytest.approx(2 / 3, abs=0.05)
 
+    def test_a_crowd_has_a_row_a_user_and_a_draw_a_row(self, capsys, files, places):
+        (files / "crowd.csv").write_text("a,b,c\n1,0,0\n0,3,0\n0,0,5\n9,9,9\n")
+        rest = "--epsilon 9 --show-law --json"
+        found = json.loads(self.wpm(capsys, files, rest, masses="crowd.csv")[1])[
+            "draws"
+        ]
+        assert [set(each) for each in found] == [{"sample", "distribution"}] * 4
+        for row in range(3):
+            law = found[row]["distribution"]
+            assert max(law) == law[row] > 0.9
+        named = places / "named.csv"
+        named.write_text("lat,lon,name\n48.85,2.35,A\n48.86,2.29,B\n48.89,2.34,C\n")
+        command = (
+            f"wpm --points {named} --distribution {files / 'crowd.csv'} --epsilon 1"
+        )
+        status, text, err = run(capsys, f"{command} --metric haversine")
+        assert (status, err) == (0, "")
+        lines = text.splitlines()
+        assert lines[0] == "sample,name,lat,lon" and len(lines) == 5
+        for line in lines[1:]:
+            place = int(line[0])
+            assert (
+                line
+                == f"{place}," + ["A,48.85,2.35", "B,48.86,2.29", "C,48.89,2.34"][place]
+            )
+        # One row is one user, whose draw is as it was.
+        (files / "one.csv").write_text("0,3,0\n")
+        assert set(
+            json.loads(
+                self.wpm(capsys, files, "--epsilon 1 --json", masses="one.csv")[1]
+            )
+        ) == {"sample"}
+        (files / "empty.csv").write_text("1,0,0\n0,0,0\n0,5,0\n")
+        status, _, err = self.wpm(capsys, files, "--epsilon 1", masses="empty.csv")
+        assert status == 2 and "distribution must have some mass in each row" in err
+
+    def test_a_public_trace_that_is_swapped_is_told_by_a_plan(self, capsys, places):
+        plan = (
+            f"wpm plan --points {places / 'places.csv'} --epsilon 2 --metric haversine"
+        )
+        status, text, err = run(capsys, f"{plan} --public-trace {places / 'trace.csv'}")
+        assert (status, err) == (0, "") and "half of the public trace" in text
+        assert max(map(len, text.splitlines())) <= 80
+        (places / "swapped.csv").write_text("2.351,48.851\n2.35,48.852\n")
+        swapped = f"{plan} --public-trace {places / 'swapped.csv'}"
+        status, text, err = run(capsys, f"{swapped} --json")
+        assert status == 0 and json.loads(text)["distance_of_public_trace"] > 5000
+        assert "--public-trace must be near the points." in err and err.count("\n") == 1
+        assert err.endswith("; with their two columns swapped they are near.\n")
+
+    def test_a_private_trace_that_is_swapped_is_drawn_from_in_silence(
+        self, capsys, places
+    ):
+        (places / "swapped.csv").write_text("2.351,48.851\n2.35,48.852\n")
+        command = f"wpm --points {places / 'places.csv'} --epsilon 2 --metric haversine"
+        for name in ("trace", "swapped"):
+            status, _, err = run(capsys, f"{command} --trace {places / name}.csv")
+            assert (status, err) == (0, "")
+
+    def test_what_goes_with_points_and_plans_alone(self, capsys, files, places):
+        draw = f"wpm --points {places / 'places.csv'} --epsilon 2"
+        for rest, message in [
+            (
+                f"--public-trace {places / 'trace.csv'}",
+                "--public-trace must come with pla",
+            ),
+            ("--encoding klingon --trace x", "encoding must be one that Python knows"),
+        ]:
+            status, _, err = run(capsys, f"{draw} {rest}")
+            assert status == 2 and message in err and err.count("\n") == 1
+        for rest in ("--columns 1,2", f"--trace {places / 'trace.csv'}"):
+            command = f"wpm --cost {files / 'cost.csv'} --epsilon 1 {rest}"
+            status, _, err = run(capsys, command)
+            assert status == 2 and "must " in err and err.count("\n") == 1
+
     def test_a_line_of_names_is_passed_over(self, capsys, places):
         named = places / "named.csv"
         named.write_text("latitude,longitude\n" + (places / "places.csv").read_text())
@@ -127,7 +202,7 @@ class TestWpm:
 
 BAD_LINES = [
     ("latitude,longitude\n1,2\n\n3,here\n", "'here' in line 4 of"),
-    ("1,2\n3,4,5\n", "3 in place of 2 numbers in line 2 of"),
+    ("1,2\n3,4,5\n", "3 cells in place of 2 in line 2 of"),
 ]
 
 
@@ -151,11 +226,14 @@ def test_a_bad_line_is_named_and_shown_if_it_is_public(
 
 
 def test_what_would_do_is_named(capsys, tmp_path):
-    semicolons, good = tmp_path / "semicolons.csv", tmp_path / "good.csv"
-    semicolons.write_text("0;1\n1;0\n")
+    spaces, good = tmp_path / "spaces.csv", tmp_path / "good.csv"
+    spaces.write_text("0 1\n1 0\n")
     good.write_text("0,1\n1,0\n")
     for options, message in [
-        (f"--cost {semicolons}", "Found semicolons in line 1 of"),
+        (
+            f"--cost {spaces}",
+            f"separated by commas. Found no column of numbers in {spaces}",
+        ),
         (f"--cost {good} --base-measure minmax", "uniform, minimax, or a file of"),
     ]:
         status, _, err = run(capsys, f"wpm plan {options} --epsilon 1")

@@ -1,0 +1,111 @@
+"""Places that are far apart, mostly as latitudes are where longitudes should be.
+
+All of it looks at public places alone: what it says may be read by anybody.
+"""
+
+import warnings
+
+import numpy as np
+import numpy.typing as npt
+
+from dp_accounting_ext.wpm import costs
+
+FloatArray = npt.NDArray[np.float64]
+
+# Tuning: how much farther from the middle than half of the points is far away, and how
+# much farther is near.
+_FAR, _NEAR = 10.0, 3.0
+_UNITS = {"haversine": " km"}
+
+
+def check_public_trace(
+    points: npt.ArrayLike, public_trace: npt.ArrayLike, *, metric: str = "euclidean"
+) -> float:
+    """Returns how far from the points half of a public trace is, at least.
+
+    A rehearsal of `counts_at`, for a trace of the same source and form as the private
+    ones, but of somebody who has made it public. Private traces must not be checked so:
+    what is found of them would tell of them.
+
+    Warns where that is farther than the points are from one another, as it is where the
+    columns of one are in the order of the other's reversed.
+
+    Args:
+        points: (k, dimensions) public points, as for `counts_at`.
+        public_trace: (n, dimensions) places, each of which may be printed.
+        metric: As for `PointCost`.
+
+    Raises:
+        TypeError: If they are not real numbers.
+        ValueError: If they are not finite, or differ in dimension.
+    """
+    cost = costs.PointCost(points, metric=metric)
+    median = _median(cost, "public_trace", public_trace)
+    told = _told(cost, "public_trace", public_trace, metric, median)
+    if told:
+        warnings.warn(told, stacklevel=2)
+    return median
+
+
+def told_of_outputs(cost: costs.PointCost, outputs: npt.ArrayLike, metric: str) -> str:
+    """Returns what to warn of where outputs are far from all points; mostly nothing.
+
+    Args:
+        cost: Of the points as inputs.
+        outputs: (k_v, dimensions) points that may be released.
+        metric: Of the cost.
+    """
+    return _told(cost, "outputs", outputs, metric, _median(cost, "outputs", outputs))
+
+
+def told_of_points(points: npt.ArrayLike) -> str:
+    """Returns what to warn of where some points seem swapped; mostly nothing.
+
+    Args:
+        points: (k, 2) latitudes and longitudes, in degrees.
+    """
+    found = np.asarray(points, dtype=np.float64)
+    if found.ndim != 2 or found.shape[1] != 2:
+        return ""
+    middle = np.median(found, axis=0)
+    apart, if_swapped = (
+        np.abs(each - middle).max(axis=1) for each in (found, found[:, ::-1])
+    )
+    typical = float(np.median(apart))
+    swapped = np.flatnonzero((apart > _FAR * typical) & (if_swapped <= _NEAR * typical))
+    if not swapped.size:
+        return ""
+    return (
+        "points must be latitudes before longitudes, each of them. Found "
+        f"{swapped.size} of {len(found)} that are far from the others, and near to "
+        f"them if swapped, the first at index {swapped[0]}."
+    )
+
+
+def _median(cost: costs.PointCost, name: str, places: npt.ArrayLike) -> float:
+    return float(np.median(cost.nearest(name, places)[1]))
+
+
+def _told(
+    cost: costs.PointCost,
+    name: str,
+    places: npt.ArrayLike,
+    metric: str,
+    median: float,
+) -> str:
+    if cost.metric_order is None or cost.shape[0] < 2:
+        return ""
+    widest = float(cost.between_inputs(0).max())
+    if median <= widest:
+        return ""
+    unit = _UNITS.get(metric, "")
+    told = f"{name} must be near the points. Found half of them {median:.3g}{unit} or "
+    told += f"more from any point, where points are up to {widest:.3g}{unit} from the "
+    told += "first of them"
+    found = np.asarray(places, dtype=np.float64)
+    can_swap = found.ndim == 2 and found.shape[1] == 2
+    if metric == "haversine":
+        can_swap = can_swap and (np.abs(found) <= costs.MOST_LATITUDE).all()
+    if can_swap and _median(cost, name, found[:, ::-1]) <= widest:
+        told += "; with their two columns swapped they are near"
+    return f"{told}."
