@@ -35,7 +35,7 @@ _ROWS = (
         1e-5,
         6.0,
     ),
-    ("sampled at 0.01, σ = 3000", _RARE, 1e-6, 6.0),
+    ("sampled at 0.01, σ = 3000", _RARE, 8e-6, 6.0),
     (
         "1 of 100 Gaussian and Laplace",
         ext.RandomAllocationEvent(_BOTH, 1, 100),

@@ -1,9 +1,21 @@
-"""From Rényi divergences to ε and δ."""
+"""From Rényi divergences to ε and δ.
+
+With Z = dP/dQ under Q, of mean 1, and M = e^{(α − 1) ρ} a bound on the mean of Z^α, two
+functions of Z are above (Z − κ)₊ at every Z, and their means are known:
+
+    (1 − 1/α)^{α − 1} κ^{1 − α} Z^α / α,    of mean (…) M;
+    (Z^α − 1 − α (Z − 1)) / (α (w − 1)),    of mean (M − 1) / (α (w − 1)),
+
+the second one for any w > 1 and κ = (1 − 1/α) (w^{α / (α − 1)} − 1) / (w − 1). It does
+not count what is certain, Z^α = 1 where the record changes nothing: rare records have M
+near 1, and an M − 1 that is small beside δ.
+"""
 
 from collections.abc import Sequence
 import math
 
 import numpy as np
+import numpy.typing as npt
 
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.renyi import divergence
@@ -12,6 +24,11 @@ FloatArray = divergence.FloatArray
 
 # Certified: roundings of a conversion, relative to the terms that are added up.
 _ROUNDING = 64 * floats.UNIT_ROUNDOFF
+# Tuning: at a smaller ε rounding leaves nothing of κ − 1; and so many steps give all
+# digits of log z.
+_SMALLEST_EPSILON, _NEWTON_STEPS = 1e-12, 4
+# A limit: products of orders and losses up to it fit a float.
+_MOST = 1e150
 
 
 def epsilon(
@@ -25,12 +42,19 @@ def epsilon(
         target_delta: δ ≥ 0.
 
     Source:
-        https://arxiv.org/abs/2004.00010, Proposition 12; ε = 0 where the total
-        variation is at most δ, by Pinsker's or by Bretagnolle and Huber's inequality.
+        https://arxiv.org/abs/2004.00010, Proposition 12; docs/mathematics.md, "From
+        Rényi divergences to ε"; ε = 0 where the total variation is at most δ, by
+        Pinsker's or by Bretagnolle and Huber's inequality.
     """
     best = math.inf, 0.0
-    variations = _square_of_variation(np.asarray(curve, np.float64)).tolist()
-    for order, rdp, variation in zip(orders, curve, variations, strict=True):
+    alpha, values = np.asarray(orders, np.float64), np.asarray(curve, np.float64)
+    variations = _square_of_variation(values).tolist()
+    others = [math.inf] * len(variations)
+    if target_delta > 0:
+        others = _epsilons_of_excess(alpha, values, target_delta).tolist()
+    for order, rdp, variation, other in zip(
+        orders, curve, variations, others, strict=True
+    ):
         if target_delta**2 * (1 - _ROUNDING) >= variation:
             if target_delta or rdp == 0:
                 best = min(best, (0.0, order))
@@ -40,7 +64,7 @@ def epsilon(
             spread = math.log1p(-1 / order)
             tail = (math.log(target_delta) + math.log(order)) / (order - 1)
             rounding = _ROUNDING * (rdp - spread + abs(tail) + 1 / (order - 1))
-            best = min(best, (rdp + spread - tail + rounding, order))
+            best = min(best, (rdp + spread - tail + rounding, order), (other, order))
     return max(best[0], 0.0), best[1]
 
 
@@ -59,7 +83,11 @@ def delta(
     """
     alpha, rdp = np.asarray(orders, np.float64), np.asarray(curve, np.float64)
     # A larger ε has no larger δ, and the products of this one with orders fit.
-    logs = log_deltas(alpha, rdp, np.array(min(target_epsilon, 1e150)))
+    limited = min(target_epsilon, _MOST)
+    logs = np.fmin(
+        log_deltas(alpha, rdp, np.array(limited)),
+        _log_deltas_of_excess(alpha, rdp, limited),
+    )
     # What is less is no full float.
     found = np.exp(np.maximum(logs, -floats.LARGEST_EXPONENT))
     found[rdp == 0] = 0.0
@@ -80,7 +108,7 @@ def log_deltas(
         epsilons: (…, 1) finite ε ≥ 0.
 
     Source:
-        As of `epsilon`.
+        https://arxiv.org/abs/2004.00010, Proposition 12, and the total variation.
     """
     # What does not fit says nothing.
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
@@ -101,3 +129,92 @@ def _square_of_variation(rdp: FloatArray) -> FloatArray:
     By the inequalities of Pinsker, and of Bretagnolle and Huber.
     """
     return np.asarray(np.minimum(-np.expm1(-rdp), rdp / 2) * (1 + _ROUNDING))
+
+
+def _log_kappa(slopes: FloatArray, log_z: FloatArray) -> FloatArray:
+    """Returns log κ of the second function, for w = e^{slope · log z}.
+
+    It is convex, and grows between half as fast as log z and as fast as that.
+
+    Args:
+        slopes: (n,) α − 1, positive.
+        log_z: (n,) log z, positive.
+    """
+    # log((e^{αy} − 1) / (e^{(α − 1)y} − 1)), neither of which need fit a float.
+    ratio = np.expm1(-(slopes + 1) * log_z) / np.expm1(-slopes * log_z)
+    found: FloatArray = log_z + np.log(ratio) - np.log1p(1 / slopes)
+    return found
+
+
+def _epsilons_of_excess(
+    orders: FloatArray, curve: FloatArray, target_delta: float
+) -> FloatArray:
+    """Returns what the second function says of (n,) ε at a δ > 0, rounded up.
+
+    Args:
+        orders: (n,) orders α ≥ 1, inf included.
+        curve: (n,) divergences.
+        target_delta: δ > 0.
+    """
+    found = np.full(orders.shape, math.inf)
+    says, moment = _of_use(orders, curve)
+    order, moment, slope = orders[says], moment[says], orders[says] - 1
+    log_excess = moment + np.log(-np.expm1(-moment))
+    log_delta = math.log(target_delta)
+    log_w_less_one = log_excess - np.log(order) - log_delta
+    sizes = 1 + moment + np.abs(log_excess) + np.log(order) + abs(log_delta)
+    log_w = np.logaddexp(0.0, log_w_less_one + _ROUNDING * sizes)
+    log_z = log_w / slope * (1 + _ROUNDING)
+    kept = (log_z > floats.SMALLEST_MASS) & (log_z < _MOST)
+    log_z, slope = log_z[kept], slope[kept]
+    rounding = _ROUNDING * (1 + log_z + np.log1p(1 / slope))
+    found[np.flatnonzero(says)[kept]] = _log_kappa(slope, log_z) + rounding
+    return found
+
+
+def _of_use(
+    orders: FloatArray, curve: FloatArray
+) -> tuple[npt.NDArray[np.bool_], FloatArray]:
+    """Returns of which (n,) orders log M is positive and fits, and (n,) log M."""
+    slopes = orders - 1
+    with np.errstate(over="ignore", invalid="ignore"):
+        moments = slopes * curve
+        return (moments > 0) & (moments < _MOST) & (slopes < _MOST), moments
+
+
+def _log_deltas_of_excess(
+    orders: FloatArray, curve: FloatArray, epsilon: float
+) -> FloatArray:
+    """Returns what the second function says of (n,) log δ at an ε, rounded up.
+
+    Args:
+        orders: (n,) orders α ≥ 1, inf included.
+        curve: (n,) divergences.
+        epsilon: A finite ε ≥ 0.
+    """
+    found = np.full(orders.shape, math.inf)
+    if not _SMALLEST_EPSILON < epsilon < _MOST:
+        return found
+    says, moment = _of_use(orders, curve)
+    order, moment, slope = orders[says], moment[says], orders[says] - 1
+    spread = np.log1p(1 / slope)
+    # Not below the root: log κ is at least half of log z, and log z less the spread.
+    log_z = np.minimum(2 * epsilon, epsilon + spread)
+    for _ in range(_NEWTON_STEPS):
+        above = _log_kappa(slope, log_z) - epsilon
+        terms = [a / -np.expm1(-a * log_z) for a in (order, slope)]
+        growth = np.clip(terms[0] - terms[1], 0.5, 1.0)
+        log_z = np.maximum(log_z - above / growth, epsilon)
+    # At the root or below it, whatever the steps have found.
+    rounding = _ROUNDING * (1 + log_z + spread)
+    above = _log_kappa(slope, log_z) - epsilon + rounding
+    log_z -= 2 * np.maximum(above, 0.0)
+    kept = log_z > 0
+    order, moment = order[kept], moment[kept]
+    log_w = slope[kept] * log_z[kept]
+    log_excess = moment + np.log(-np.expm1(-moment))
+    rest = np.log(-np.expm1(-log_w))
+    sizes = 1 + moment + np.abs(log_excess) + np.log(order) + log_w - rest
+    logs = log_excess - np.log(order) - log_w - rest
+    found[np.flatnonzero(says)[kept]] = logs + _ROUNDING * sizes
+    return found

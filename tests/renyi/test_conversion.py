@@ -1,4 +1,4 @@
-"""From divergences to ε and δ: never below, and as the stock library's otherwise."""
+"""From divergences to ε and δ: never below, and never above the stock library's."""
 
 import math
 
@@ -12,14 +12,30 @@ from dp_accounting_ext.renyi import conversion
 
 orders = st.floats(1.02, 2000)
 values = st.floats(1e-12, 500)
+small = st.floats(-14, 2.5).map(lambda x: 10.0**x)
 
 
-@given(orders, values, st.floats(1e-12, 0.99))
-def test_epsilon_is_the_formula_rounded_up(order, value, delta):
+def _of_moment(a, r, d):
+    """ε of the function that counts all of the moment."""
+    return r + mpmath.log(1 - 1 / a) - mpmath.log(d * a) / (a - 1)
+
+
+def _kappa(a, log_z):
+    return (1 - 1 / a) * mpmath.expm1(a * log_z) / mpmath.expm1((a - 1) * log_z)
+
+
+def _of_excess(a, r, d):
+    """ε of the function that counts what the moment has above one."""
+    log_z = mpmath.log1p(mpmath.expm1((a - 1) * r) / (a * d)) / (a - 1)
+    return mpmath.log(_kappa(a, log_z))
+
+
+@given(orders, st.one_of(values, small), st.floats(1e-12, 0.99))
+def test_epsilon_is_the_lesser_formula_rounded_up(order, value, delta):
     got, at = conversion.epsilon([order], [value], delta)
     with mpmath.workdps(40):
         a, r, d = mpmath.mpf(order), mpmath.mpf(value), mpmath.mpf(delta)
-        exact = r + mpmath.log(1 - 1 / a) - mpmath.log(d * a) / (a - 1)
+        exact = min(_of_moment(a, r, d), _of_excess(a, r, d))
         nothing = d**2 >= min(1 - mpmath.exp(-r), r / 2)
     assert at == order
     if got == 0:
@@ -28,27 +44,71 @@ def test_epsilon_is_the_formula_rounded_up(order, value, delta):
         assert exact <= got <= exact + 1e-12 * (value + 60 / (order - 1) + 10)
 
 
-@given(orders, values, st.floats(0, 600))
-def test_delta_is_the_formula_rounded_up(order, value, epsilon):
+@given(orders, st.one_of(values, small), st.floats(-9, 2.7).map(lambda x: 10.0**x))
+def test_delta_is_the_least_formula_rounded_up(order, value, epsilon):
     got, _ = conversion.delta([order], [value], epsilon)
     with mpmath.workdps(40):
-        a, r = mpmath.mpf(order), mpmath.mpf(value)
-        exact = mpmath.exp((a - 1) * (r - epsilon + mpmath.log(1 - 1 / a))) / a
-        exact = min(exact, mpmath.sqrt(min(1 - mpmath.exp(-r), r / 2)))
+        a, r, e = mpmath.mpf(order), mpmath.mpf(value), mpmath.mpf(epsilon)
+        logs = [(a - 1) * (r - e + mpmath.log(1 - 1 / a)) - mpmath.log(a)]
+        logs.append(mpmath.log(min(1 - mpmath.exp(-r), r / 2)) / 2)
+        low, high = mpmath.mpf(0), 2 * e
+        for _ in range(120):
+            middle = (low + high) / 2
+            if mpmath.log(_kappa(a, middle)) <= e:
+                low = middle
+            else:
+                high = middle
+        excess = mpmath.expm1((a - 1) * r) / (a * mpmath.expm1((a - 1) * high))
+        logs.append(mpmath.log(excess))
+        exact = mpmath.exp(min(logs))
     assert got >= min(exact, 1)
+    if 1e-200 < got < 1:
+        # Of 1 + ε a float has so many digits.
+        assert got <= exact * (1 + 1e-11 * (1 + order) * (1 + value + 1 / epsilon))
+
+
+@given(
+    st.floats(1.01, 200),
+    st.floats(0, 1, exclude_max=True),
+    small,
+    st.floats(-12, -1e-3).map(lambda x: 10.0**x),
+    st.floats(-9, 2).map(lambda x: 10.0**x),
+)
+def test_no_law_of_two_ratios_has_more(order, low, above, share, epsilon):
+    """Of all laws of mean 1 and a given moment some such law has the largest δ."""
+    with mpmath.workdps(60):
+        z = 1 + mpmath.mpf(above)
+        # The mean is one.
+        p = min(mpmath.mpf(share), 1 / z)
+        other = (1 - p * z) / (1 - p)
+        moment = p * z**order + (1 - p) * other**order
+        rdp = float(mpmath.log(moment) / (mpmath.mpf(order) - 1)) * (1 + 1e-15)
+        delta = p * max(z - mpmath.exp(epsilon), 0)
+        assert conversion.delta([order], [rdp + 1e-300], epsilon)[0] >= delta
+        if delta > 1e-250:
+            got, _ = conversion.epsilon([order], [rdp + 1e-300], float(delta))
+            assert got >= epsilon * (1 - 1e-12)
 
 
 @pytest.mark.parametrize("delta", [1e-9, 1e-5, 0.1, 0.6])
-def test_it_is_as_the_stock_s(delta):
+def test_it_is_no_more_than_the_stock_s(delta):
     several = [1.005, 1.5, 2.0, 8.0, 64.0]
     curve = [0.01 * a for a in several]
-    ours = conversion.epsilon(several, curve, delta)
-    stock = rdp_privacy_accountant.compute_epsilon(several, curve, delta)
-    assert ours == pytest.approx(stock, rel=1e-12)
-    ours = conversion.delta(several, curve, 0.3)
-    assert ours == pytest.approx(
-        rdp_privacy_accountant.compute_delta(several, curve, 0.3), rel=1e-12
-    )
+    ours, _ = conversion.epsilon(several, curve, delta)
+    stock, _ = rdp_privacy_accountant.compute_epsilon(several, curve, delta)
+    assert 0.4 * stock <= ours <= stock * (1 + 1e-12)
+    ours, _ = conversion.delta(several, curve, 0.3)
+    stock, _ = rdp_privacy_accountant.compute_delta(several, curve, 0.3)
+    assert 0.4 * stock <= ours <= stock * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("epsilon", [1e-5, 1e-3, 0.1])
+def test_what_is_certain_does_not_count(epsilon):
+    """At order 2 it is χ² / 4 (e^ε − 1), which a law of two ratios nearly has."""
+    rdp = 1e-11
+    best = math.expm1(rdp) / (4 * math.expm1(epsilon))
+    found, _ = conversion.delta([2.0], [rdp], epsilon)
+    assert best <= found <= best * (1 + 1e-13 / epsilon)
 
 
 def test_order_infinity_is_pure_dp():
