@@ -13,6 +13,7 @@ The public names, with help of their own:
     ScheduledAllocationEvent  the same, of steps that differ, or that were cut short
     PLDSubsampleEvent         anything on one Poisson sample
     MatrixAllocationEvent     correlated noise with balls-in-bins batches
+    MinSepSamplingEvent       correlated noise with b-min-sep sampling
     WindowedAllocationEvent   correlated noise with a step drawn in each of many windows
     GroupSubsampledEvent      what is promised to a group of records
     certify_by_sampling       a bracket that holds with probability 1 − α
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     )
     from dp_accounting_ext.dp_event import GroupSubsampledEvent
     from dp_accounting_ext.dp_event import MatrixAllocationEvent
+    from dp_accounting_ext.dp_event import MinSepSamplingEvent
     from dp_accounting_ext.dp_event import PLDSubsampleEvent
     from dp_accounting_ext.dp_event import RandomAllocationEvent
     from dp_accounting_ext.dp_event import ScheduledAllocationEvent
@@ -60,6 +62,7 @@ __version__ = "0.1.0"
 __all__ = [
     "GroupSubsampledEvent",
     "MatrixAllocationEvent",
+    "MinSepSamplingEvent",
     "PLDAccountant",
     "PLDSubsampleEvent",
     "RandomAllocationEvent",
@@ -84,6 +87,7 @@ _MODULES = {
 _HOMES = {
     "GroupSubsampledEvent": "dp_event",
     "MatrixAllocationEvent": "dp_event",
+    "MinSepSamplingEvent": "dp_event",
     "PLDAccountant": "accountants.pld_accountant",
     "PLDSubsampleEvent": "dp_event",
     "RandomAllocationEvent": "dp_event",

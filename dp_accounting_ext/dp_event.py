@@ -12,6 +12,7 @@ from dp_accounting_ext.validation import strategies
 __all__ = [
     "GroupSubsampledEvent",
     "MatrixAllocationEvent",
+    "MinSepSamplingEvent",
     "PLDSubsampleEvent",
     "RandomAllocationEvent",
     "ScheduledAllocationEvent",
@@ -236,3 +237,47 @@ class WindowedAllocationEvent(dp_event.DpEvent):
     separation: int
     num_cycles: int
     sampling_probability: float = 1.0
+
+
+@attr.s(frozen=True, slots=True, auto_attribs=True)
+class MinSepSamplingEvent(dp_event.DpEvent):
+    """Represents training with correlated noise and b-min-sep sampling.
+
+    In each of `num_steps` steps every record that is ready takes part with probability
+    p = `sampling_probability`, independently of all others; a record that took part is
+    ready again `separation` = b steps later, so that any two of its steps are at least
+    b apart. At the start all records are ready, or, with a warm start, each is in the
+    stationary state: ready with probability 1 / (1 + (b − 1) p), and with probability
+    p / (1 + (b − 1) p) each only at step 1, 2, …, b − 1 (counted from 0). Then every
+    step has a share of p / (1 + (b − 1) p) of all records. The draws are secret.
+
+    The run releases C x + z: x has a row a step, to which a record contributes a vector
+    of norm at most 1; C is the strategy, a lower triangular matrix with no negative
+    entry and at most b bands; z is Gaussian noise of standard deviation
+    `noise_multiplier`. Later contributions may depend on what was released.
+
+    With the columns c_i of C, P is the mixture of N(Σ_{i ∈ S} c_i, σ² I) over the
+    record's steps S, and Q is N(0, σ² I).
+
+    Source: https://arxiv.org/abs/2602.09338 for the scheme; docs/matrix.md, "A record
+    that stays out for b steps", for its bounds.
+
+    Attributes:
+        strategy: C: the first column (c_0, c_1, …) of a Toeplitz matrix, zeros beyond
+            its end, or the n rows of any matrix.
+        noise_multiplier: σ, over the largest norm of a contribution (not of a column).
+        sampling_probability: The probability p that a record takes part in a step, if
+            it is ready.
+        separation: How far apart a record's steps are at least, b ≥ 1.
+        num_steps: The number of steps, n.
+        warm_start: Whether records are in their stationary state at the start.
+    """
+
+    strategy: Sequence[float] | Sequence[Sequence[float]] = attr.ib(
+        converter=_as_nested_tuple
+    )
+    noise_multiplier: float
+    sampling_probability: float
+    separation: int
+    num_steps: int
+    warm_start: bool = True

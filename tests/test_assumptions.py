@@ -213,3 +213,19 @@ def test_sums_of_positive_terms(size):
     assert abs(sums.dot(terms, weights) / dot - 1) <= allowed
     cells = np.zeros(size, dtype=np.int64)
     assert abs(float(sums.gather(cells, terms, 1)[0]) / exact - 1) <= allowed
+
+
+@pytest.mark.parametrize("size", [2, 9])
+def test_symmetric_eigenvectors(size):
+    """|S| of eigenvectors, of sequences such as inner products of columns are."""
+    rng = np.random.default_rng(size)
+    for table in (rng.uniform(size=2 * size), 0.9 ** np.arange(2 * size)):
+        places = np.arange(size)
+        matrix = table[places[:, np.newaxis] + places]
+        values, vectors = np.linalg.eigh(matrix)
+        found = (vectors * np.abs(values)) @ vectors.T
+        exact_values, exact_vectors = mpmath.eigsy(mpmath.matrix(matrix.tolist()))
+        sizes = mpmath.diag([abs(value) for value in exact_values])
+        exact = exact_vectors * sizes * exact_vectors.T
+        apart = max(abs(found[i, j] - exact[i, j]) for i in places for j in places)
+        assert apart <= 1e-12 * matrix.sum()

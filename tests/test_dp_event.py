@@ -28,6 +28,17 @@ EVENTS = [
         },
     ),
     (
+        ext.MinSepSamplingEvent,
+        {
+            "strategy": (1.0, 0.5),
+            "noise_multiplier": 2.0,
+            "sampling_probability": 0.25,
+            "separation": 2,
+            "num_steps": 9,
+            "warm_start": True,
+        },
+    ),
+    (
         ext.WindowedAllocationEvent,
         {
             "strategy": (1.0, 0.5),

@@ -69,6 +69,11 @@ def windowed(strategy=(1.0, 0.5), **fields):
     return compose(ext.WindowedAllocationEvent(strategy, 1.0, **fields))
 
 
+def min_sep(strategy=(1.0, 0.5), **fields):
+    fields = {"separation": 2, "num_steps": 3} | fields
+    return compose(ext.MinSepSamplingEvent(strategy, 1.0, 0.5, **fields))
+
+
 def sampled_again_and_again():
     event = Gaussian(1.0)
     for _ in range(20):
@@ -326,6 +331,17 @@ CASES = [
     (
         compose(ext.MatrixAllocationEvent((1.0,), 1.0, 4096, 33)),
         "num_bins times num_epochs must be at most 131072. Found 135168",
+    ),
+    (min_sep(separation=5000), "separation must be at most 4096. Found 5000"),
+    (min_sep(num_steps=1 << 18), "num_steps must be at most 131072. Found 262144"),
+    (min_sep(warm_start=1), "warm_start must be a bool. Found 1"),
+    (
+        min_sep(strategy=(1.0, 0.5, 0.5)),
+        "strategy must have at most as many bands as separation, 2: no theorem covers ",
+    ),
+    (
+        min_sep(strategy=((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.5, 0.0, 1.0))),
+        "strategy must have at most as many bands as separation, 2: no theorem covers ",
     ),
     (windowed(window=5000), "window must be at most 4096. Found 5000"),
     (

@@ -78,31 +78,30 @@ class Window(matrix_allocation.MatrixAllocation):
     bounds hold here, too.
     """
 
-    def gram(self, bound: Bound) -> FloatArray:
-        table = products(self.strategy, self.noise_multiplier, self.num_bins, bound)
+    def products(self) -> tuple[FloatArray, float]:
+        table, error = by_distance(
+            np.array(self.strategy), self.noise_multiplier, self.num_bins
+        )
         places = np.arange(self.num_bins)
-        return np.asarray(table[np.abs(places[:, np.newaxis] - places)])
+        return table[np.abs(places[:, np.newaxis] - places)], error
 
 
-def products(
-    column: tuple[float, ...] | tuple[tuple[float, ...], ...],
-    noise_multiplier: float,
-    size: int,
-    bound: Bound,
-) -> FloatArray:
-    """Returns (size,) inner products of columns by distance over σ², to a side.
+def by_distance(
+    column: FloatArray, noise_multiplier: float, size: int
+) -> tuple[FloatArray, float]:
+    """Returns inner products of columns over σ², and a bound on their relative error.
 
     Args:
         column: (p,) the first column of a Toeplitz matrix.
         noise_multiplier: σ.
-        size: From 0 on so many distances.
-        bound: The side of the rounding.
+        size: How many distances, from 0 on.
+
+    Returns:
+        (size,) products, 0 from the distance p on.
     """
-    entries = np.array(column)
-    bands = entries.size
-    table = np.zeros(max(size, bands))
-    for distance in range(bands):
-        table[distance] = entries[: bands - distance] @ entries[distance:]
+    bands = column.size
+    table = np.zeros(size)
+    for distance in range(min(bands, size)):
+        table[distance] = column[: bands - distance] @ column[distance:]
     error = bin_grams.error(bands) + 8 * floats.UNIT_ROUNDOFF
-    rounded = 1 + error if bound is Bound.UPPER else 1 - error
-    return np.asarray(table[:size] / noise_multiplier**2 * rounded)
+    return table / noise_multiplier**2, error

@@ -71,13 +71,17 @@ class MatrixAllocation(interface.Mechanism):
     num_bins: int
     num_epochs: int
 
+    def products(self) -> tuple[FloatArray, float]:
+        """Returns (b, b) inner products over σ², and their largest relative error."""
+        return _gram(self)
+
     def gram(self, bound: Bound) -> FloatArray:
         """Returns (b, b) inner products of the bins over σ², rounded to a side."""
-        nearest, error = _gram(self)
+        nearest, error = self.products()
         return nearest * (1 + error if bound is Bound.UPPER else 1 - error)
 
     def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
-        gram, delta = self.gram(bound), _delta_in_question(tail_mass)
+        gram, delta = self.gram(bound), delta_in_question(tail_mass)
         if bound is Bound.UPPER:
             chain = gauss_markov.fit(gram, delta=delta)
             return gauss_markov.upper_pairs(chain, tail_mass=tail_mass)
@@ -86,7 +90,7 @@ class MatrixAllocation(interface.Mechanism):
         # Each is a bound.
         correlated = [self._filtered(delta), _blocks_below(gram, tail_mass)]
         found = [pair for pair in correlated if pair is not None]
-        _, error = _gram(self)
+        _, error = self.products()
         # What was rounded down is off by two errors.
         found += projected.of_gram(gram, error=3 * error, tail_mass=tail_mass)
 
@@ -119,7 +123,7 @@ class MatrixAllocation(interface.Mechanism):
         return interface.Claims(gaussian_precision=largest)
 
 
-def _delta_in_question(tail_mass: float) -> float:
+def delta_in_question(tail_mass: float) -> float:
     """Returns about the δ that a law with such a tail is asked for: 1e-6 for 1e-22."""
     return math.pow(min(tail_mass * _DELTA_OVER_TAIL, 1.0), _MOSTLY)
 

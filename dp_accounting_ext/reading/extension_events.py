@@ -75,6 +75,21 @@ def matrix_fields(
     return strategies.strategy(event.strategy, bins * epochs), noise, bins, epochs
 
 
+def min_sep_sampling(
+    event: dp_event.MinSepSamplingEvent, reader: event_reader.Reader
+) -> interface.Mechanism:
+    """Reads a run with correlated noise and b-min-sep sampling."""
+    reader.require(event, NeighborRel.ADD_OR_REMOVE_ONE, NeighborRel.REPLACE_SPECIAL)
+    from dp_accounting_ext.mechanisms import min_sep
+
+    apart, steps = strategies.separated_steps(event.separation, event.num_steps)
+    matrix = strategies.separated(event.strategy, apart, steps)
+    noise = fields.noise_multiplier(event.noise_multiplier)
+    rate = fields.sampling_probability(event.sampling_probability)
+    warm = fields.flag("warm_start", event.warm_start)
+    return min_sep.sample(min_sep.Run(matrix, noise, rate, apart, steps, warm))
+
+
 def windowed_allocation(
     event: dp_event.WindowedAllocationEvent, reader: event_reader.Reader
 ) -> interface.Mechanism:

@@ -211,6 +211,17 @@ def sequence(name: str, value: Any) -> list[Any]:
     return list(value)
 
 
+def flag(name: str, value: Any) -> bool:
+    """Returns the value as a bool.
+
+    Raises:
+        TypeError: If it is none.
+    """
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name} must be a bool. Found {value!r:.60}.")
+    return bool(value)
+
+
 def neighboring_relation(value: Any) -> privacy_accountant.NeighboringRelation:
     """Returns the value.
 

@@ -56,6 +56,48 @@ def cycles(window: Any, separation: Any, num_cycles: Any) -> tuple[int, int]:
     return size, number
 
 
+def separated_steps(separation: Any, num_steps: Any) -> tuple[int, int]:
+    """Returns how far apart a record's steps are, and how many steps there are.
+
+    Raises:
+        TypeError: If either is not an integer.
+        ValueError: If either is less than one, or they are too many.
+    """
+    apart = fields.positive_integer("separation", separation)
+    if apart > MOST_BINS:
+        raise ValueError(f"separation must be at most {MOST_BINS}. Found {apart}.")
+    steps = fields.positive_integer("num_steps", num_steps)
+    if steps > MOST_STEPS:
+        raise ValueError(f"num_steps must be at most {MOST_STEPS}. Found {steps}.")
+    return apart, steps
+
+
+def separated(value: Any, separation: int, num_steps: int) -> Strategy:
+    """Returns a strategy none of whose columns meet that far apart.
+
+    Args:
+        value: Coefficients of a Toeplitz matrix, or rows.
+        separation: How far apart two steps of a record are at least.
+        num_steps: The steps of the run.
+
+    Raises:
+        TypeError, ValueError: As `strategy` does, or if there are more bands.
+    """
+    found = strategy(value, num_steps)
+    if isinstance(found[0], tuple):
+        rows, columns = np.nonzero(np.array(found))
+        bands = int((rows - columns).max()) + 1
+    else:
+        bands = len(found)
+    if bands > separation:
+        raise ValueError(
+            f"strategy must have at most as many bands as separation, {separation}: "
+            f"no theorem covers steps of a record whose columns meet. Found {bands}; "
+            "cut the columns, or use a MatrixAllocationEvent, which takes any."
+        )
+    return found
+
+
 def separated_column(value: Any, separation: Any) -> tuple[float, ...]:
     """Returns a Toeplitz strategy none of whose columns meet that far apart.
 
@@ -74,13 +116,7 @@ def separated_column(value: Any, separation: Any) -> tuple[float, ...]:
             "strategy must be the coefficients of a Toeplitz matrix here. Found rows: "
             "use a column that is no less than each of theirs, for an upper bound."
         )
-    found = strategy(column, max(len(column), 1))
-    if len(found) > apart:
-        raise ValueError(
-            f"strategy must have at most as many bands as separation, {apart}: no "
-            f"theorem covers steps of a record whose columns meet. Found {len(found)}; "
-            "cut the column, or use a MatrixAllocationEvent, which takes any."
-        )
+    found = separated(value, apart, max(len(column), 1))
     return tuple(float(entry) for entry in found if not isinstance(entry, tuple))
 
 

@@ -27,6 +27,7 @@ from dp_accounting_ext.mechanisms import groups
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.mechanisms import matrix_allocation
+from dp_accounting_ext.mechanisms import min_sep
 from dp_accounting_ext.mechanisms import renyi_bounded
 from dp_accounting_ext.mechanisms import selections
 from dp_accounting_ext.mechanisms import subsampled
@@ -111,6 +112,16 @@ SINGLE = st.one_of(
         logs(0.5, 20.0),
         st.integers(2, 4),
         st.integers(1, 2),
+    ),
+    st.builds(
+        lambda noise, rate, apart, steps, warm: min_sep.Run(
+            (1.0, 0.5), noise, rate, apart, steps, warm
+        ),
+        logs(0.5, 20.0),
+        rates,
+        st.integers(2, 4),
+        st.integers(2, 9),
+        st.booleans(),
     ),
     st.builds(
         lambda noise, window: fresh_windows.Window((1.0, 0.5), noise, window, 1),

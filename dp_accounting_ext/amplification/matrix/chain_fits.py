@@ -143,7 +143,7 @@ def _fits(window: Window, variance: float) -> Iterator[tuple[float, float, Fit]]
             for order in _ORDERS
         }
         for known in sorted({0, last // 2, last, 3 * last // 2, 2 * last, 4 * last}):
-            symbols = _without_surplus(gaps, known) @ cosines
+            symbols = without_surplus(gaps, known) @ cosines
             wholes = np.maximum(1 + symbols.max(axis=1), shares)
             for order in _ORDERS:
                 costs = between[order] + grown(order * variance * wholes)
@@ -152,8 +152,8 @@ def _fits(window: Window, variance: float) -> Iterator[tuple[float, float, Fit]]
                 best[order] = min(best[order], found)
     for order, (cost, correlation, share, known) in best.items():
         if cost < math.inf:
-            gap = _without_surplus(near - share * correlation**distances, known)
-            whole = max(1 + _highest_of_symbol(gap), share)
+            gap = without_surplus(near - share * correlation**distances, known)
+            whole = max(1 + highest_of_symbol(gap), share)
             excess = window.excess(correlation) / share if share else 0.0
             fit = Fit(
                 floats.raised(variance * whole),
@@ -165,7 +165,7 @@ def _fits(window: Window, variance: float) -> Iterator[tuple[float, float, Fit]]
             yield order, cost / window.length, fit
 
 
-def _without_surplus(gaps: FloatArray, known: int) -> FloatArray:
+def without_surplus(gaps: FloatArray, known: int) -> FloatArray:
     """Returns gaps less a part of what a chain has more, all of it from a distance on.
 
     That grows evenly with the distance: if suddenly, ε is up to 2 % higher.
@@ -174,7 +174,7 @@ def _without_surplus(gaps: FloatArray, known: int) -> FloatArray:
     return np.where(gaps < 0, gaps * np.maximum(1 - distances / (known + 1), 0.0), gaps)
 
 
-def _highest_of_symbol(gap: FloatArray) -> float:
+def highest_of_symbol(gap: FloatArray) -> float:
     """Bounds 2 Σ_d gap_d cos dω, d ≥ 1.
 
     Between frequencies h apart it is at most h² / 8 times its largest second derivative

@@ -25,7 +25,7 @@ Bound = dominating_pair.Bound
 
 # Tuning: cells of states, over the innovation's standard deviation, and of factors'
 # logarithms, over the root of the variance. With 0.14 ε is 0.5 % higher.
-_CELL = 0.1
+CELL = 0.1
 # Tuning, from above: of a cell of sums squared, over the variance of a ratio; and how
 # fast cells grow beyond the mean.
 _PLACE_VARIANCE, _GROWTH = 0.02, 0.0075
@@ -186,15 +186,15 @@ def _chain_above(
     own = floats.raised(variance * (1 - share))
     scale, excess = math.sqrt(variance * share), chain_fit.excess
     each = tail_of_step(tail_mass, chain_fit.length)
-    factors, chances, lost, error = _factors(
+    values, chances, lost, error = factors(
         own, variance, Bound.UPPER, each, coarser=coarser
     )
     correlation = chain_fit.correlation
     chain = markov_sums.Chain(
-        states=states(scale, correlation, each, cell=_CELL * coarser, excess=excess),
+        states=states(scale, correlation, each, cell=CELL * coarser, excess=excess),
         correlation=correlation,
         scale=scale,
-        factors=factors,
+        factors=values,
         chances=chances,
         lost_factor=lost,
         places=sum_places(chain_fit.length, variance, each, coarser=coarser),
@@ -209,16 +209,16 @@ def _lower_chain(
 ) -> tuple[markov_sums.Chain, float]:
     """Returns the chain of a block with its grids, and the error of its factors."""
     scale = max(block.scales)
-    factors, chances, _, error = _factors(block.own, block.variance, Bound.LOWER, each)
+    values, chances, _, error = factors(block.own, block.variance, Bound.LOWER, each)
     cell = _LOWER_PLACE * min(math.sqrt(block.variance), 1.0)
     logs = np.arange(-highest, highest, cell)
     places = np.append(0.0, block.length * np.exp(logs))
-    grid = states(scale, block.correlation, each, cell=_CELL)
+    grid = states(scale, block.correlation, each, cell=CELL)
     chain = markov_sums.Chain(
         states=grid,
         correlation=block.correlation,
         scale=scale,
-        factors=factors,
+        factors=values,
         chances=chances,
         lost_factor=0.0,
         places=places,
@@ -265,7 +265,7 @@ def states(
     return np.linspace(-reach, scale + reach, count)
 
 
-def _factors(
+def factors(
     own: float, variance: float, bound: Bound, each: float, *, coarser: float = 1.0
 ) -> tuple[FloatArray, FloatArray, float, float]:
     """Returns a law of e^{g − w/2}, g ~ N(0, w), of few atoms.
@@ -287,7 +287,7 @@ def _factors(
     law = gaussian.dominating_pair_of(1 / noise, bound, tail_mass=each)
     # Cells are even where noise mostly is, with a record or without one, and as wide
     # as they are far away beyond.
-    step, even = _CELL * coarser * math.sqrt(variance), (noise + 1.5) * noise
+    step, even = CELL * coarser * math.sqrt(variance), (noise + 1.5) * noise
     numbers = np.arcsinh((np.log(law.ratios) - own / 2) / even) * even / step
     error = 4 * (law.mass_error + law.ratio_error)
     error += 4 * (law.masses.size + 4) * floats.UNIT_ROUNDOFF

@@ -1,0 +1,256 @@
+"""Correlated noise with b-min-sep sampling: a record that took part stays out."""
+
+from collections.abc import Mapping
+import dataclasses
+import functools
+import math
+
+import numpy as np
+
+from dp_accounting_ext.amplification.matrix import bin_grams
+from dp_accounting_ext.amplification.matrix import block_chains
+from dp_accounting_ext.amplification.matrix import min_sep
+from dp_accounting_ext.amplification.matrix import projected
+from dp_accounting_ext.kernel import dominating_pair
+from dp_accounting_ext.kernel import floats
+from dp_accounting_ext.mechanisms import additive_noise
+from dp_accounting_ext.mechanisms import compositions
+from dp_accounting_ext.mechanisms import fresh_windows
+from dp_accounting_ext.mechanisms import interface
+from dp_accounting_ext.mechanisms import known_bounds
+from dp_accounting_ext.mechanisms import matrix_allocation
+from dp_accounting_ext.mechanisms import subsampled
+from dp_accounting_ext.validation import strategies
+
+Bound = dominating_pair.Bound
+DirectedPairs = dominating_pair.DirectedPairs
+FloatArray = interface.FloatArray
+
+# A record that is more certain to take part in a block is taken for one that does.
+_LEAST_SILENCE = 1e-30
+# Tuning: shifts of a mixture from below. More are lowered to so many.
+_MOST_SHIFTS = 512
+
+
+@dataclasses.dataclass(frozen=True)
+class Run(interface.Mechanism):
+    """A run with b-min-sep sampling, 0 < p ≤ 1. Fields as of the event, checked.
+
+    From above it is ⌈n / b⌉ blocks of b steps, in each of which a record takes part at
+    most once, from whatever state; from below the sum of all outputs.
+
+    Source:
+        docs/matrix.md, "A record that stays out for b steps".
+    """
+
+    strategy: strategies.Strategy
+    noise_multiplier: float
+    sampling_probability: float
+    separation: int
+    num_steps: int
+    warm_start: bool
+
+    @property
+    def num_blocks(self) -> int:
+        """The number of blocks; no record has more steps."""
+        return -(-self.num_steps // self.separation)
+
+    def parts(self, bound: Bound) -> Mapping[interface.Mechanism, int]:
+        if bound is Bound.LOWER:
+            return {self: 1}
+        products, error = _products(self)
+        block = Block(
+            tuple((products * (1 + error)).tolist()),
+            self.sampling_probability,
+            self.separation,
+            self.num_blocks,
+        )
+        if block.silence < _LEAST_SILENCE:
+            return {self._of_all_blocks(): 1}
+        return {block: self.num_blocks}
+
+    def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
+        if bound is Bound.UPPER:
+            above = compositions.compose(self.parts(bound))
+            return interface.pairs_of(above, bound, tail_mass)
+        shifts, chances, error = _sum_of_outputs(self)
+        return DirectedPairs.same(
+            projected.mixture_below(
+                shifts, chances, tail_mass=tail_mass, chance_error=error
+            )
+        )
+
+    def claims(self) -> interface.Claims:
+        products, error = _products(self)
+        largest = float(products[0]) * self.num_blocks
+        return interface.Claims(
+            gaussian_precision=largest * (1 + error + 4 * floats.UNIT_ROUNDOFF)
+        )
+
+    def _of_all_blocks(self) -> interface.Mechanism:
+        """Returns what dominates a record that takes part in every block.
+
+        Columns of its steps have no row in common.
+        """
+        deviation = 1 / math.sqrt(self.claims().gaussian_precision)
+        return additive_noise.Gaussian(floats.lowered(deviation, 1e-14))
+
+
+@dataclasses.dataclass(frozen=True)
+class Block(interface.Mechanism):
+    """One of many blocks of b steps, from above and from any state.
+
+    Attributes:
+        products: Inner products of columns by distance over σ², rounded up.
+        probability: p.
+        separation: b.
+        count: Of how many blocks the run is.
+    """
+
+    products: tuple[float, ...]
+    probability: float
+    separation: int
+    count: int
+
+    @property
+    def silence(self) -> float:
+        """The least probability that a record takes no part in a block."""
+        return math.pow(1 - self.probability, self.separation)
+
+    def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
+        if bound is Bound.LOWER:
+            return DirectedPairs.same(dominating_pair.trivial_pair(bound))
+        chain = min_sep.fit(
+            np.array(self.products),
+            self.separation,
+            self.probability,
+            self.count,
+            delta=matrix_allocation.delta_in_question(tail_mass * self.count),
+        )
+        return min_sep.upper_pairs(chain, self.probability, tail_mass=tail_mass)
+
+    def claims(self) -> interface.Claims:
+        """Returns the noise that hides any step of the block, with what cuts add."""
+        products = np.array(self.products)
+        ends = block_chains.repair(products).diagonal()[: self.separation]
+        added = np.zeros(self.separation)
+        if self.count > 1:
+            added[: ends.size] += ends
+            added += added[::-1].copy()
+        largest = float(products[0]) + float(added.max())
+        return interface.Claims(gaussian_precision=floats.raised(largest))
+
+
+def sample(run: Run) -> interface.Mechanism:
+    """Returns the mechanism of a run, by a simpler name where it has one."""
+    rate, steps = run.sampling_probability, run.num_steps
+    if rate == 0:
+        return compositions.NO_OP
+    starts = _starts(run)
+    if run.noise_multiplier == 0:
+        left = np.maximum(steps - np.arange(starts.size), 0)
+        silent = float(starts @ np.power(1 - rate, left))
+        told = float(starts @ -np.expm1(left * math.log1p(-rate))) if rate < 1 else 1.0
+        if rate == 1:
+            told = float(starts[:steps].sum())
+        return known_bounds.NonPrivate((told, silent))
+    toeplitz = not isinstance(run.strategy[0], tuple)
+    if toeplitz and run.separation == 1:
+        step = additive_noise.Gaussian(run.noise_multiplier / float(_column(run)[0]))
+        return compositions.compose({subsampled.on_poisson_sample(rate, step): steps})
+    return run
+
+
+def _column(run: Run) -> FloatArray:
+    """Returns the first column of a Toeplitz strategy."""
+    return np.array(run.strategy, dtype=np.float64)
+
+
+def _starts(run: Run) -> FloatArray:
+    """Returns (m,) probabilities that a record is ready first at step 0, 1, …."""
+    if not run.warm_start:
+        return np.ones(1)
+    starts = np.full(run.separation, run.sampling_probability)
+    starts[0] = 1.0
+    return starts / (1 + (run.separation - 1) * run.sampling_probability)
+
+
+@functools.lru_cache(maxsize=16)
+def _products(run: Run) -> tuple[FloatArray, float]:
+    """Returns the largest inner products of columns by distance over σ².
+
+    Returns:
+        (p,) products, the last one positive, and a bound on their relative error.
+    """
+    if not isinstance(run.strategy[0], tuple):
+        column = _column(run)
+        return fresh_windows.by_distance(column, run.noise_multiplier, column.size)
+    matrix = np.array(run.strategy)
+    gram = matrix.T @ matrix / run.noise_multiplier**2
+    size = min(run.separation, run.num_steps)
+    found = np.array([gram.diagonal(distance).max() for distance in range(size)])
+    error = bin_grams.error(run.num_steps) + 8 * floats.UNIT_ROUNDOFF
+    return found[: int(np.flatnonzero(found)[-1]) + 1], error
+
+
+@functools.lru_cache(maxsize=16)
+def _sum_of_outputs(run: Run) -> tuple[FloatArray, FloatArray, float]:
+    """Returns a mixture that the sum of all outputs dominates.
+
+    Of a record's steps those count whose columns have as large a sum as any but the
+    last few, which the end of the run cuts: each moves the sum by that, or more.
+
+    Returns:
+        (m,) shifts over the deviation of the sum, rounded down; (m,) probabilities; and
+        a bound on their relative error.
+    """
+    steps, apart, rate = run.num_steps, run.separation, run.sampling_probability
+    if isinstance(run.strategy[0], tuple):
+        sums = np.array(run.strategy).sum(axis=0)
+        last = max(steps - _products(run)[0].size + 1, 1)
+        least = float(sums[:last].min())
+    else:
+        column = _column(run)
+        last = max(steps - column.size + 1, 1)
+        least = float(column[: steps - last + 1].sum())
+    chances = _counts(_starts(run), rate, apart, last)
+    shift = least / (run.noise_multiplier * math.sqrt(steps))
+    numbers = np.arange(chances.size)
+    if numbers.size > _MOST_SHIFTS:
+        width = -(-numbers.size // _MOST_SHIFTS)
+        starts = numbers[::width]
+        chances, numbers = np.add.reduceat(chances, starts), starts
+    error = 8 * (steps + apart + chances.size) * floats.UNIT_ROUNDOFF
+    rounding = 4 * (steps + 8) * floats.UNIT_ROUNDOFF
+    shifts = np.asarray(numbers * (shift * (1 - rounding)), dtype=np.float64)
+    return shifts, chances, error
+
+
+def _counts(starts: FloatArray, rate: float, apart: int, steps: int) -> FloatArray:
+    """Returns the law of how many of the first steps a record takes part in.
+
+    Args:
+        starts: (m,) probabilities of the step at which it is first ready.
+        rate: p.
+        apart: b.
+        steps: How many steps count.
+
+    Returns:
+        (k,) probabilities of 0, 1, …, sums of products of positive numbers.
+    """
+    most = -(-steps // apart)
+    # Row i: from a start at step i on, as a ring of the last `apart` rows.
+    rows = np.zeros((apart + 1, most + 1))
+    rows[:, 0] = 1.0
+    found = np.zeros(most + 1)
+    for step in range(steps + apart - 1, -1, -1):
+        row = rows[step % (apart + 1)]
+        if step < steps:
+            after = rows[(step + apart) % (apart + 1)]
+            following = rows[(step + 1) % (apart + 1)]
+            taken = rate * after[:-1]
+            row[:] = (1 - rate) * following
+            row[1:] += taken
+        if step < starts.size:
+            found += starts[step] * row
+    return found

@@ -1,0 +1,146 @@
+"""b-min-sep sampling by its definition: all sets of a record's steps, written out."""
+
+from fractions import Fraction
+import itertools
+import math
+
+import numpy as np
+from scipy import special
+
+
+def law_of_steps(rate, apart, steps, *, warm):
+    """{set of steps: probability}, by following a record from step to step."""
+    whole = 1 + (apart - 1) * rate
+    firsts = [1 / whole] + [rate / whole] * (apart - 1) if warm else [1]
+    found = {}
+
+    def follow(step, ready, taken, chance):
+        if step == steps:
+            found[taken] = found.get(taken, 0) + chance
+        elif step < ready:
+            follow(step + 1, ready, taken, chance)
+        else:
+            follow(step + 1, step + apart, (*taken, step), chance * rate)
+            follow(step + 1, ready, taken, chance * (1 - rate))
+
+    for ready, chance in enumerate(firsts):
+        follow(0, ready, (), chance)
+    return found
+
+
+def gram_of(matrix, sigma):
+    """Inner products of the columns of a matrix of rows, over σ²."""
+    columns = np.asarray(matrix, dtype=float)
+    return columns.T @ columns / sigma**2
+
+
+def toeplitz(column, steps):
+    """The rows of a lower triangular Toeplitz matrix."""
+    rows = np.zeros((steps, steps))
+    for row, place in itertools.product(range(steps), range(steps)):
+        if 0 <= row - place < len(column):
+            rows[row, place] = column[row - place]
+    return rows
+
+
+def profile(gram, law, epsilon, *, remove, points=61):
+    """δ of the mixture against N(0, I), by quadrature over all steps but the last.
+
+    Given the others the ratio is a constant and a lognormal variable.
+    """
+    steps = len(gram)
+    lower = np.linalg.cholesky(np.asarray(gram) + 1e-14 * np.eye(steps))
+    axis = np.linspace(-8.5, 8.5, points)
+    grids = np.meshgrid(*[axis] * (steps - 1), indexing="ij")
+    weights = np.ones((points,) * (steps - 1))
+    for grid in grids:
+        weights = weights * np.exp(-(grid**2) / 2)
+    weights /= weights.sum()
+    logs = [
+        sum((lower[row, j] * grids[j] for j in range(min(row + 1, steps - 1))), 0.0)
+        - gram[row][row] / 2
+        for row in range(steps)
+    ]
+    fixed, mean = np.zeros(weights.shape), np.zeros(weights.shape)
+    spread = lower[-1, -1]
+    for taken, chance in law.items():
+        product = float(chance) * np.exp(
+            sum((logs[step] for step in taken), np.zeros(weights.shape))
+        )
+        if steps - 1 in taken:
+            mean = mean + product * math.exp(spread**2 / 2)
+        else:
+            fixed = fixed + product
+    kappa = math.exp(epsilon)
+    if remove:
+        values = _call(mean, spread, kappa - fixed)
+    else:
+        strike = 1 / kappa - fixed
+        put = _call(mean, spread, strike) - mean + strike
+        values = np.where(strike > 0, put, 0.0) * kappa
+    return float((weights * values).sum())
+
+
+def _call(mean, spread, strike):
+    positive = np.maximum(strike, 1e-300)
+    place = np.log(np.maximum(mean, 1e-300) / positive) / spread + spread / 2
+    value = mean * special.ndtr(place) - positive * special.ndtr(place - spread)
+    return np.where(strike > 0, np.maximum(value, 0.0), mean - strike)
+
+
+def enumerated_cut(rng, steps, apart, cut):
+    """Z, and the bound that a cut gives it, at many κ, in exact fractions.
+
+    X is two-valued and independent from step to step.
+
+    Returns:
+        Pairs (E (Z − κ)₊, E A · max_u E (V_u − κ / A)₊).
+    """
+    rate = Fraction(int(rng.integers(1, 16)), 16)
+    low, high = Fraction(int(rng.integers(0, 8)), 8), 1 + int(rng.integers(1, 30))
+    chance = (1 - low) / (high - low)
+    values = {low: 1 - chance, Fraction(high): chance}
+
+    def ratios(law, xs):
+        return sum(w * math.prod(xs[step] for step in taken) for taken, w in law)
+
+    whole = law_of_steps(rate, apart, steps, warm=False)
+    past = {}
+    for taken, weight in whole.items():
+        before = tuple(step for step in taken if step < cut)
+        past[before] = past.get(before, 0) + weight
+    ready = {before: max((*before, -apart)) + apart - cut for before in past}
+    futures = {}
+    for state in {max(each, 0) for each in ready.values()}:
+        rest = steps - cut
+        moved = law_of_steps(rate, apart, max(rest - state, 0), warm=False)
+        futures[state] = [
+            (tuple(step + state for step in taken), weight)
+            for taken, weight in moved.items()
+        ]
+    laws = {}
+    for state, law in futures.items():
+        laws[state] = [
+            (ratios(law, xs), math.prod(values[x] for x in xs))
+            for xs in itertools.product(values, repeat=steps - cut)
+        ]
+    outcomes, totals = [], []
+    for xs in itertools.product(values, repeat=steps):
+        weight = math.prod(values[x] for x in xs)
+        outcomes.append((ratios(whole.items(), xs), weight))
+    for xs in itertools.product(values, repeat=cut):
+        weight = math.prod(values[x] for x in xs)
+        totals.append((ratios(past.items(), xs), weight))
+    places = sorted({z for z, _ in outcomes})
+    for kappa in places[:: max(len(places) // 8, 1)]:
+        truth = sum(w * max(z - kappa, 0) for z, w in outcomes)
+        bound = sum(
+            w
+            * a
+            * max(
+                sum(v * max(z - kappa / a, 0) for z, v in law) for law in laws.values()
+            )
+            for a, w in totals
+            if a > 0
+        )
+        yield truth, bound
