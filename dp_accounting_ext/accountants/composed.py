@@ -16,12 +16,14 @@ import numpy.typing as npt
 from dp_accounting_ext.bounds import privacy_bounds
 from dp_accounting_ext.bounds import trade_off_bounds
 from dp_accounting_ext.kernel import conservation
+from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import groups
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.validation import fields
 
+Bound = dominating_pair.Bound
 FloatArray = npt.NDArray[np.float64]
 # Characters of what was composed, in a message.
 _LONGEST = 600
@@ -133,6 +135,23 @@ class Answers:
             answers.append(plain.copy())
             answers[-1][asked] = each
         return [as_given(each) for each in answers]
+
+    def basis(self, delta: float) -> tuple[str, str]:
+        """Returns in words what the lower and the upper bound on ε are the bounds of.
+
+        Of a group they are those of the split with the largest upper bound.
+
+        Args:
+            delta: δ in (0, 1).
+        """
+        with self._explained():
+            worst = self._scenarios[self._privacy.worst(delta)]
+        parts = compositions.unpacked(worst)
+        below, above = (
+            "; ".join(dict.fromkeys(part.basis(bound) for part in parts))
+            for bound in (Bound.LOWER, Bound.UPPER)
+        )
+        return below, above
 
     def rates(self, rates: FloatArray) -> tuple[Any, Any]:
         """Returns bounds on true positive rates at false positive ones, as given."""

@@ -15,10 +15,13 @@ import numpy.typing as npt
 
 from dp_accounting_ext.accountants import composed
 from dp_accounting_ext.accountants import composing
+from dp_accounting_ext.accountants import explanation
 from dp_accounting_ext.bounds import privacy_bounds
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.reading import event_table
+from dp_accounting_ext.reading import group_events
+from dp_accounting_ext.validation import event_trees
 from dp_accounting_ext.validation import fields
 from dp_accounting_ext.validation import inheritance
 
@@ -200,6 +203,37 @@ class PLDAccountant(composing.Composing, pld_privacy_accountant.PLDAccountant):
                 target_delta, privacy_bounds.WorstOf.epsilon_bounds
             )
         )
+
+    def explain(self, target_delta: float) -> explanation.Explanation:
+        """Returns where the bounds on ε come from, and which of them is loose.
+
+        Each event that was composed is bounded on its own, so that this takes as long
+        as a first question for each of them.
+
+        Args:
+            target_delta: δ in (0, 1).
+
+        Returns:
+            Bounds for each event, in nats, and in words what they are the bounds of; it
+            shows itself as a table.
+
+        Raises:
+            TypeError: If δ is not a real number.
+            ValueError: If it is not in (0, 1).
+        """
+        delta = fields.real_number("target_delta", target_delta)
+        if not 0 < delta < 1:
+            raise ValueError(f"target_delta must be in (0, 1). Found {target_delta}.")
+        parts = []
+        for event, runs in event_trees.composed(self.ledger):
+            seen = group_events.seen_by(event, self._composed.group_size)
+            alone = PLDAccountant(
+                self._neighboring_relation, self._value_discretization_interval
+            ).compose(seen, runs)
+            bounds = alone.get_epsilon_bounds(delta)
+            basis = alone._answers().basis(delta)
+            parts.append(explanation.Part(str(event), runs, *bounds, *basis))
+        return explanation.Explanation(delta, *self.get_epsilon_bounds(delta), parts)
 
     @overload
     def get_delta_bounds(self, target_epsilon: float) -> tuple[float, float]: ...

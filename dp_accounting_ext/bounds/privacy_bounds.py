@@ -320,6 +320,11 @@ class WorstOf:
             self._uppers(PrivacyBounds.upper_epsilons, deltas).max(axis=0)
         )
 
+    def worst(self, delta: float) -> int:
+        """Returns the number of the scenario with the largest upper bound on ε at δ."""
+        found = self._uppers(PrivacyBounds.upper_epsilons, np.array([delta]))
+        return int(np.argmax(found[:, 0]))
+
     def upper_deltas(self, epsilons: FloatArray) -> FloatArray:
         """Returns (n,) upper bounds on δ at (n,) ε."""
         return np.asarray(self._upper_deltas(epsilons).max(axis=0))

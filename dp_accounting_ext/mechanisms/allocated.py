@@ -121,6 +121,17 @@ class RandomAllocation(Mechanism):
             total += count * np.array([removed, added])
         return interface.Divergences(total.max(axis=0) * (1 + _ROUNDING))
 
+    def basis(self, bound: Bound) -> str:
+        inner = self.inner.basis(bound)
+        if self.num_selected == 1:
+            return f"the mean of the steps' likelihood ratios, each step by {inner}"
+        if bound is Bound.UPPER:
+            return (
+                "the smallest of blocks with one draw each, blocks with a few draws "
+                f"each, and a bound by counts, each step by {inner}"
+            )
+        return f"a sum of scores, one for each step, each step by {inner}"
+
     def other_parts(self, bound: Bound) -> Mapping[Mechanism, int]:
         """Returns the blocks, which dominate one run when composed."""
         if bound is Bound.LOWER or self.num_selected == 1:
@@ -293,6 +304,10 @@ class ScheduledAllocation(Mechanism):
             )
 
         return DirectedPairs.combined(each, mean)
+
+    def basis(self, bound: Bound) -> str:
+        steps = dict.fromkeys(part.basis(bound) for part, _ in self.items)
+        return f"the mean of the steps' likelihood ratios, by {' and '.join(steps)}"
 
     def _diluted(
         self, mean: dominating_pair.DominatingPair, share: float

@@ -162,6 +162,10 @@ class Drawn(Mechanism):
         each = [interface.pairs_of_part(m, bound, tail_mass) for m, _ in self.drawn]
         return DirectedPairs.combined(each, mixed)
 
+    def basis(self, bound: Bound) -> str:
+        found = dict.fromkeys(part.basis(bound) for part, _ in self.drawn)
+        return f"one of several at random, the output telling which: {'; '.join(found)}"
+
     def claims(self) -> interface.Claims:
         return interface.claims_of_either([part.claims() for part, _ in self.drawn])
 
@@ -217,6 +221,11 @@ class ReplacedDraws(interface.OnePairMechanism):
         raised = min(rate * (1 + _CHANCE_ERROR), 1.0)
         single = dict(given).get(1.0, 0.0) * (1 - _CHANCE_ERROR)
         return replaced_draws_pair.dominating_pair_of(apart, each, star, raised, single)
+
+    def basis(self, bound: Bound) -> str:
+        if bound is Bound.LOWER:
+            return "other records that are all alike"
+        return "a convex minorant over what the draws of others may tell"
 
     def rdp(self, orders: Sequence[float]) -> interface.Divergences:
         """Returns those of its pairs, but for very many draws of one record.
@@ -399,6 +408,12 @@ class EitherWay(Mechanism):
             return pairs
         return profile_pairs.maximum([pairs, pairs.swapped()])
 
+    def basis(self, bound: Bound) -> str:
+        found = self.inner.basis(bound)
+        if bound is Bound.LOWER:
+            return found
+        return f"the larger of both directions at each ε, by {found}"
+
     def rdp(self, orders: Sequence[float]) -> interface.Divergences:
         return divergences.of(self.inner, orders)
 
@@ -434,6 +449,14 @@ class _Apart(Mechanism):
         if bound is Bound.LOWER:
             return DirectedPairs.same(dominating_pair.trivial_pair(bound))
         return chained_pairs.chain(*sides)
+
+    def basis(self, bound: Bound) -> str:
+        found = self.inner.basis(bound)
+        if not (_furthest(self.removed) and _furthest(self.inserted)):
+            return f"a mixture by distances between batches, of {found}"
+        if bound is Bound.LOWER:
+            return interface.NOTHING
+        return f"a chain of two mixtures by distances between batches, of {found}"
 
     def _side(
         self, distances: Distances, bound: Bound, tail_mass: float

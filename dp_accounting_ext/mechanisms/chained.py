@@ -79,6 +79,16 @@ class ChainedSplit(Mechanism):
             ),
         )
 
+    def basis(self, bound: Bound) -> str:
+        inner = self.inner.basis(bound)
+        if bound is Bound.LOWER:
+            found = f"the change of a single record, by {inner}"
+            return (
+                found if self.sum_of(1) is None else f"{found}, or by the sum of steps"
+            )
+        links = self.removed + self.inserted
+        return f"a chain of {links} changes of one record, each by {inner}"
+
     def sum_of(self, members: int) -> Mechanism | None:
         return self.inner.sum_of(members * (self.removed + self.inserted))
 
@@ -100,6 +110,12 @@ class InARow(Mechanism):
 
     first: Mechanism
     second: Mechanism
+
+    def basis(self, bound: Bound) -> str:
+        if bound is Bound.LOWER:
+            return interface.NOTHING
+        links = " and ".join(each.basis(bound) for each in (self.first, self.second))
+        return f"a chain through a third dataset, by {links}"
 
     def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
         if bound is Bound.LOWER:

@@ -17,7 +17,6 @@ from dp_accounting_ext.mechanisms import renyi_bounded
 Bound = dominating_pair.Bound
 DirectedPairs = dominating_pair.DirectedPairs
 Mechanism = interface.Mechanism
-
 # Tuning: the largest 1/σ² of a Gaussian that is composed as one; of more than the most
 # nothing is told that its closed form does not tell.
 _PRECISION, _MOST_STEPS = 4.0, 1e8
@@ -46,6 +45,14 @@ class Composed(Mechanism):
 
     def parts(self, bound: Bound) -> Mapping[Mechanism, int]:
         return dict(self.items)
+
+    def basis(self, bound: Bound) -> str:
+        found = dict.fromkeys(part.basis(bound) for part, _ in self.items)
+        return (
+            f"a composition of {' and of '.join(found)}"
+            if found
+            else interface.OWN_PAIR
+        )
 
     def claims(self) -> interface.Claims:
         return interface.claims_of(dict(self.items))

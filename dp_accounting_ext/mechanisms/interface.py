@@ -33,6 +33,11 @@ LOSS_ROUNDED_UP = 1 + 1e-12
 _PAIRS: memory.Memory[DirectedPairs] = memory.Memory(64 << 20)
 
 
+# What `Mechanism.basis` says where a pair is attained, and where none is known.
+OWN_PAIR = "its own dominating pair"
+NOTHING = "nothing, so that it counts as 0"
+
+
 @dataclasses.dataclass(frozen=True)
 class Claims:
     """What is known of one run besides its pairs; bounds are taken at their word.
@@ -145,6 +150,10 @@ class Mechanism(abc.ABC):
         A second bound from that side, looser or tighter than that of `parts`.
         """
         return self.parts(bound)
+
+    def basis(self, bound: Bound) -> str:
+        """Returns in a few words by what one run is bounded from a side."""
+        return OWN_PAIR
 
     def sum_of(self, members: int) -> "Mechanism | None":
         """Returns what a group of members that differ is certain to reveal, or None.

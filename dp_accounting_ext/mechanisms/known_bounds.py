@@ -31,6 +31,9 @@ class KnownPairs(interface.Mechanism):
             return self.known
         return DirectedPairs.same(dominating_pair.trivial_pair(bound))
 
+    def basis(self, bound: Bound) -> str:
+        return "the pair that was given" if bound is self.bound else interface.NOTHING
+
     def claims(self) -> interface.Claims:
         upper = self.pairs(Bound.UPPER, 1.0)
         return interface.Claims(interface.largest_loss_of_atoms(upper))
@@ -46,6 +49,11 @@ class UpperOnly(interface.Mechanism):
         if bound is Bound.LOWER:
             return DirectedPairs.same(dominating_pair.trivial_pair(bound))
         return interface.pairs_of(self.inner, bound, tail_mass)
+
+    def basis(self, bound: Bound) -> str:
+        if bound is Bound.LOWER:
+            return interface.NOTHING
+        return self.inner.basis(bound)
 
     def parts(self, bound: Bound) -> Mapping[interface.Mechanism, int]:
         return {self.inner if bound is Bound.UPPER else self: 1}
@@ -85,6 +93,13 @@ class Between(interface.Mechanism):
             known.append(self.or_above)
         is_symmetric = all(each.claims().is_symmetric for each in known)
         return dataclasses.replace(self.above.claims(), is_symmetric=is_symmetric)
+
+    def basis(self, bound: Bound) -> str:
+        found = self._of(bound).basis(bound)
+        if bound is Bound.LOWER or self.or_above is None:
+            return found
+        other = self.or_above.basis(bound)
+        return f"the smaller of two bounds, by {found}, and by {other}"
 
     def sum_of(self, members: int) -> interface.Mechanism | None:
         return self.below.sum_of(members)

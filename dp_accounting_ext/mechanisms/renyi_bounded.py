@@ -68,6 +68,9 @@ class RenyiBounded(interface.OnePairMechanism):
             return pair
         return dominating_pair.mixture([everything, pair], [self.told, 1 - self.told])
 
+    def basis(self, bound: Bound) -> str:
+        return "its Rényi divergences" if bound is Bound.UPPER else interface.NOTHING
+
     def claims(self) -> interface.Claims:
         return interface.Claims(is_symmetric=True)
 
@@ -88,6 +91,9 @@ class Concentrated(interface.OnePairMechanism):
 
     def parts(self, bound: Bound) -> Mapping[interface.Mechanism, int]:
         return {self._bounded(): 1}
+
+    def basis(self, bound: Bound) -> str:
+        return self._bounded().basis(bound)
 
     def claims(self) -> interface.Claims:
         return interface.Claims(is_symmetric=True)

@@ -128,6 +128,11 @@ class BestOf(interface.Mechanism):
     def parts(self, bound: Bound) -> Mapping[interface.Mechanism, int]:
         return {self._bounded(): 1}
 
+    def basis(self, bound: Bound) -> str:
+        if bound is Bound.LOWER:
+            return interface.NOTHING
+        return "the Rényi divergences of the selection"
+
     def claims(self) -> interface.Claims:
         return interface.Claims(is_symmetric=True)
 

@@ -26,6 +26,11 @@ DominatingPair = dominating_pair.DominatingPair
 Mechanism = interface.Mechanism
 Shifts = shifts.Shifts
 
+_OF_FIXED_SIZE = {
+    Bound.LOWER: "one pair of datasets for all runs",
+    Bound.UPPER: "the worse of two pairs of datasets in each run, at each ε",
+}
+
 
 def on_poisson_sample(rate: float, inner: Mechanism) -> Mechanism:
     """Returns a mechanism on a Poisson sample, a mixture of shifts if it can be.
@@ -96,6 +101,9 @@ class PoissonSampled(Mechanism):
         sample = on_poisson_sample(self.sampling_probability, noise)
         return None if sample == self else divergences.of(sample, orders)
 
+    def basis(self, bound: Bound) -> str:
+        return f"a Poisson sample of {self.inner.basis(bound)}"
+
     def sampled_from(self) -> tuple[float, Mechanism]:
         return self.sampling_probability, self.inner
 
@@ -147,6 +155,9 @@ class SubstitutedSample(interface.OnePairMechanism):
         if bound is Bound.LOWER:
             return pairs.remove
         return profile_pairs.joined(pairs.remove, dominating_pair.dual(pairs.remove))
+
+    def basis(self, bound: Bound) -> str:
+        return _OF_FIXED_SIZE[bound]
 
     def rdp(self, orders: Sequence[float]) -> interface.Divergences:
         if not isinstance(self.sample, PoissonSampled):
@@ -212,6 +223,9 @@ class ZeroedSample(interface.OnePairMechanism):
         sample = on_poisson_sample(self.rate, inner)
         added = interface.pairs_of(sample, bound, tail_mass).remove
         return profile_pairs.joined(removed, dominating_pair.dual(added))
+
+    def basis(self, bound: Bound) -> str:
+        return _OF_FIXED_SIZE[bound]
 
     def claims(self) -> interface.Claims:
         return interface.Claims(gaussian_precision=self.noise_multiplier**-2)

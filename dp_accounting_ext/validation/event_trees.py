@@ -78,16 +78,27 @@ def described(ledger: dp_event.DpEvent) -> list[tuple[str, str]]:
     Args:
         ledger: An accountant's.
     """
-    parts = getattr(ledger, "events", [ledger])
-    lines = []
-    for part in parts[:_MOST_LINES]:
-        if isinstance(part, dp_event.NoOpDpEvent):
-            continue
-        event, count = repeated(part, 1)
-        lines.append((str(count), str(event)[:_LONGEST_LINE]))
+    parts = composed(ledger)
+    lines = [
+        (str(count), str(event)[:_LONGEST_LINE]) for event, count in parts[:_MOST_LINES]
+    ]
     if len(parts) > _MOST_LINES:
         lines.append(("", f"and {len(parts) - _MOST_LINES} more"))
     return lines or [("", "nothing")]
+
+
+def composed(ledger: dp_event.DpEvent) -> list[tuple[dp_event.DpEvent, int]]:
+    """Returns the events that were composed, each with how often it ran.
+
+    Args:
+        ledger: An accountant's.
+    """
+    parts = getattr(ledger, "events", [ledger])
+    return [
+        repeated(part, 1)
+        for part in parts
+        if not isinstance(part, dp_event.NoOpDpEvent)
+    ]
 
 
 def _children(event: dp_event.DpEvent) -> list[Any]:
