@@ -466,6 +466,10 @@ CASES = [
         "least_false_positive_rate must be in [1e-200, 0.5]. Found 0.9.",
     ),
     (
+        lambda: ext.PLDAccountant().explain(1.0),
+        "target_delta must be in (0, 1). Found 1.0.",
+    ),
+    (
         lambda: ext.RdpAccountant().get_epsilon(-1.0),
         "target_delta must be non-negative. Found -1.0.",
     ),
