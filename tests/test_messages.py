@@ -206,13 +206,50 @@ CASES = [
     ),
     # studies.sweep
     (
-        lambda: sweep.run_of({"colour": "red"}),
+        lambda: sweep.check_columns(["noise multiplier"]),
         "columns must be of noise_multiplier, steps_per_epoch,",
     ),
-    (lambda: sweep.run_of({"delta": "x"}), "delta must be a real number. Found"),
     (
-        lambda: sweep.run_of({"steps_per_epoch": "x"}),
+        lambda: sweep.check_columns(["a", "a"]),
+        "columns must have different names. Found two 'a'.",
+    ),
+    (
+        lambda: sweep.check_columns(["note"]),
+        "columns must have other names than results. Found 'note', which is of the",
+    ),
+    (
+        lambda: sweep.check_columns(["fpr"]),
+        "columns must be such as results need: fpr goes with risks. Found 'fpr' with",
+    ),
+    (lambda: sweep.columns_of(["x"]), "results must be of epsilon, noise, risks, one"),
+    (lambda: sweep.setting_of({"delta": "x"}), "delta must be a real number. Found"),
+    (
+        lambda: sweep.setting_of({"steps_per_epoch": "x"}),
         "steps_per_epoch must be an integer. Found 'x'.",
+    ),
+    (
+        lambda: sweep.setting_of({"steps_per_epoch": 1, "fpr": 2}),
+        "fpr must be in [0, 1]. Found 2",
+    ),
+    (
+        sweep.Setting(SETTING, epsilon=0.0).with_noise,
+        "epsilon must be positive and at most 690. Found 0.0.",
+    ),
+    (
+        lambda: sweep.sweep_to_file([], "", None),
+        "rows must have a row. Found none.",
+    ),
+    (
+        lambda: sweep.sweep_to_file([{"seed": 1}, {"name": 1}], "", None),
+        "rows must all have the columns seed. Found one with name.",
+    ),
+    (
+        lambda: sweep.sweep_to_file([{"name": "a\nb"}], "", None),
+        "rows must have cells of one line each. Found one of several lines.",
+    ),
+    (
+        lambda: sweep.sweep_to_file([{"name": "a"}], __file__, None),
+        "output must be a file, new or with the columns of the grid and of results; ",
     ),
     (
         lambda: ext.PLDAccountant().get_delta("high"),

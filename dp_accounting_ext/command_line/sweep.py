@@ -2,10 +2,11 @@
 
 import argparse
 from collections.abc import Callable
+from collections.abc import Iterator
 from concurrent import futures
 import contextlib
-import csv
-import io
+import dataclasses
+import logging
 import os
 import pathlib
 import pickle
@@ -14,135 +15,143 @@ import sys
 import threading
 from typing import Any
 
+from dp_accounting_ext.command_line import csv_file
 from dp_accounting_ext.command_line import parser
 from dp_accounting_ext.command_line import text
 from dp_accounting_ext.studies import sweep
-from dp_accounting_ext.studies import training_run
 from dp_accounting_ext.validation import fields
 
 _EPILOG = """\
 example:
-  printf '%s\\n' noise_multiplier,dataset_size,batch_size,epochs,delta \\
-      1,60000,600,10,1e-6 2,60000,600,10,1e-6 > grid.csv
+  printf '%s\\n' run_name,noise_multiplier,dataset_size,batch_size,epochs,delta \\
+      small,1,60000,600,10,1e-6 large,2,60000,600,10,1e-6 > grid.csv
   python -m dp_accounting_ext sweep --grid grid.csv --output table.csv
 
 The grid is a CSV file with a setting a row. Its columns are noise_multiplier,
 delta, epochs, dataset_size and batch_size (or steps_per_epoch and
-batches_per_record) and, if you like, group_size and sampling: random-allocation
-(which an empty cell is), poisson-sampling, no-amplification or shuffled.
+batches_per_record) and, if you like, group_size, sampling: random-allocation
+(which an empty cell is), poisson-sampling, no-amplification or shuffled; or in
+its place strategy, of correlated noise: "1,0.5,0.25" for a banded Toeplitz
+matrix, blt:DECAYS:SCALES for a BLT. Other columns, as run_name here, are passed
+through.
 
-The output has these columns and epsilon_lower, epsilon_upper, seconds (of CPU)
-and note. Each row is added as soon as it is found, so that a stopped run goes
-on where it stopped when it is started again. Rows that the output has are left
-out, wherever they stand in the grid; those without bounds are tried again.
+--results are epsilon: bounds on ε; noise: the least noise_multiplier that meets
+the ε in the column epsilon; risks: bounds on the advantage of a membership test
+and on its true positive rate at the false positive rate fpr (0.001, unless
+there is such a column). The output has the grid's columns and those of results,
+as epsilon_lower and epsilon_upper, then seconds (of CPU) and note.
+
+Each row is added as soon as it is found, so that a stopped run goes on where it
+stopped when it is started again. Rows that the output has are left out,
+wherever they stand in the grid; those without bounds are tried again.
+
+With --scheduler, the workers of a Dask cluster do it (pip install distributed);
+the package must be installed where they are. Where one dies, others take over.
 
 Exit status: 0; 1 if a row has no bounds, and a note that says why; 2 for bad
 input; 130 if interrupted.
 """
 
 _SERVE = "from dp_accounting_ext.command_line import sweep; sweep.serve()"
-Row = dict[str, Any]
-Content = training_run.TrainingRun | tuple[str, ...]
+_AGAIN = "run it again to go on"
+# Of a row on a cluster, beyond those of workers that die.
+_RETRIES = 3
 
 
 def add_to(commands: Any) -> None:
     """Adds the subcommand."""
-    words = "bounds on ε of many settings, from a file to a file"
+    words = "bounds on ε, noise or risks of many settings, from a file to a file"
     usage = "--grid FILE --output FILE"
     command = parser.add_command(commands, "sweep", _run, words, _EPILOG, usage)
     parser.add(command, "grid", pathlib.Path, "settings, a row each", required=True)
     parser.add(command, "output", pathlib.Path, "what rows are added to", required=True)
+    words = f"what is found: {', '.join(sweep.RESULTS)}; default: epsilon"
+    parser.add(command, "results", str, words, nargs="+")
+    words = "of the grid, where it has no mark, such as cp1252"
+    parser.add(command, "encoding", str, words, default="utf-8")
+    where = command.add_mutually_exclusive_group()
     cores = os.cpu_count() or 1
-    parser.add(command, "workers", int, "processes at a time", default=cores)
+    parser.add(where, "workers", int, f"processes at a time; default: {cores}")
+    parser.add(
+        where, "scheduler", str, "address of a Dask scheduler, as tcp://host:8786"
+    )
 
 
 def _run(options: argparse.Namespace) -> parser.Printed:
-    number = fields.positive_integer("workers", options.workers)
-    rows = _rows("grid", options.grid.read_bytes())
-    if not rows:
-        raise ValueError("grid must have a header and a row. Found less.")
-    sweep.check_columns(rows[0])
-    there = _resumed(options.output, [*rows[0], *sweep.RESULTS])
-    left = {_content(row): row for row in rows if _content(row) not in there}
-    found: dict[str, Any] = {"grid": str(options.grid), "output": str(options.output)}
-    found |= {"rows": len(rows), "kept": len(rows) - len(left)}
-    found |= {"added": 0, "without_bounds": 0, "seconds": 0.0}
+    results = options.results or ["epsilon"]
+    header, rows = _grid(options.grid, options.encoding)
+    sweep.check_columns(header, results)
     try:
-        with (
-            open(options.output, "a", encoding="utf-8", newline="") as file,
-            Workers(number) as pool,
-        ):
-            for row in text.counted(
-                sweep.sweep(left.values(), pool), len(left), "settings"
-            ):
-                csv.writer(file, lineterminator="\n").writerow(row.values())
-                file.flush()
-                found["added"] += 1
-                found["without_bounds"] += row["epsilon_upper"] is None
-                found["seconds"] += row["seconds"]
+        with _executor(options) as executor, text.Progress("settings") as progress:
+            summary = sweep.sweep_to_file(
+                rows, options.output, executor, results, progress
+            )
     except KeyboardInterrupt:
-        raise KeyboardInterrupt("interrupted; run it again to go on.") from None
+        raise KeyboardInterrupt(f"interrupted; {_AGAIN}.") from None
+    except (futures.BrokenExecutor, futures.CancelledError) as error:
+        raise ValueError(
+            f"scheduler must stay there until the last row is found. Found that it "
+            f"left ({type(error).__name__}); {_AGAIN}."
+        ) from None
+    found = {"grid": str(options.grid), "output": str(options.output)}
+    found |= dataclasses.asdict(summary)
     printed = "{output}: {kept} rows kept, {added} added in {seconds:.1f} CPU s"
-    if found["without_bounds"]:
+    if summary.without_bounds:
         printed += ", {without_bounds} of these without bounds (see note)"
     return found, printed.format(**found)
 
 
-def _content(row: Row) -> Content:
-    """Returns what tells rows apart: their runs; their cells, where these are none."""
-    cells = {name: row[name] for name in row if name not in sweep.RESULTS}
-    try:
-        return sweep.run_of(cells)
-    except (TypeError, ValueError):
-        return tuple(cells.values())
-
-
-def _rows(option: str, content: bytes) -> list[Row]:
-    """Returns the rows of a CSV file, from columns to cells of one line each."""
-    try:
-        # A quote that is never closed is an error, no cell to the end of the file.
-        lines = io.StringIO(content.decode("utf-8-sig"), newline="")
-        table = csv.DictReader(lines, strict=True)
-        rows = list(table)
-    except (csv.Error, UnicodeDecodeError) as error:
-        raise ValueError(f"{option} must be a CSV file in UTF-8. {error}.") from None
-    for number, row in enumerate(rows, start=1):
-        is_whole = len(row) == len(table.fieldnames or ()) and None not in row.values()
-        if not is_whole or any(len(cell.splitlines()) > 1 for cell in row.values()):
-            raise ValueError(
-                f"{option}'s rows must have a cell of one line for each column, and "
-                f"columns other names. Found others in row {number}."
-            )
-    return rows
-
-
-def _resumed(path: pathlib.Path, header: list[str]) -> set[Content]:
-    """Makes a table fit to be added to; returns what it has bounds of.
+def _grid(path: pathlib.Path, encoding: str) -> tuple[list[str], list[dict[str, str]]]:
+    """Returns the columns and the rows of a grid.
 
     Raises:
-        OSError: If the file cannot be read or written.
-        ValueError: If it is no table with these columns; it is left as it was.
+        OSError: If the file cannot be read.
+        ValueError: If it is no CSV file with a row.
     """
-    before = path.read_bytes() if path.exists() else b""
-    first = f"{','.join(header)}\n".encode()
+    form = "grid must be a CSV file with a header and a row for each setting"
+    delimiter, lines = csv_file.read(form, path.read_bytes(), path, encoding)
+    header = lines[0].cells
+    if len(lines) < 2:
+        raise ValueError(f"{form}. Found no row below the header of {path}.")
+    rows = [dict(zip(header, line.cells, strict=True)) for line in lines[1:]]
+    if delimiter == ";":  # As where commas are decimal points.
+        rows = [{name: _pointed(name, row[name]) for name in row} for row in rows]
+    return header, rows
+
+
+def _pointed(column: str, cell: str) -> str:
+    """Returns the cell with a point for the comma in its number, if it is one."""
+    is_number = column in sweep.COLUMNS and column != "strategy"
+    return cell.replace(",", ".") if is_number and cell.count(",") == 1 else cell
+
+
+@contextlib.contextmanager
+def _executor(options: argparse.Namespace) -> Iterator[futures.Executor]:
+    """Returns what rows are bounded on.
+
+    Raises:
+        ModuleNotFoundError: If Dask is asked for and is not installed.
+        OSError, ValueError: If there is no scheduler at the address.
+    """
+    if options.scheduler is None:
+        workers = os.cpu_count() or 1
+        if options.workers is not None:
+            workers = fields.positive_integer("workers", options.workers)
+        with Workers(workers) as pool:
+            yield pool
+        return
+    import distributed
+
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
     try:
-        if before[: len(first)] != first[: len(before)]:
-            raise ValueError("Its first line is another.")
-        # The last line may be written in part.
-        rows = _rows("output", before[: before.rfind(b"\n") + 1])
-    except ValueError as error:
+        client = distributed.Client(options.scheduler)
+    except Exception as error:
         raise ValueError(
-            f"output must be a file, new or with the columns of the grid and of "
-            f"results; name another one, or mend it. Found {str(path)!r}. {error}"
+            "scheduler must be the address of a Dask scheduler that answers, as "
+            f"tcp://host:8786. Found {options.scheduler!r}: {error}."
         ) from None
-    rows = [row for row in rows if row["epsilon_upper"]]
-    part = pathlib.Path(f"{path}.part")
-    with part.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, header, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-    part.replace(path)
-    return {_content(row) for row in rows}
+    with client:
+        yield client.get_executor(retries=_RETRIES)
 
 
 class Workers(futures.ThreadPoolExecutor):

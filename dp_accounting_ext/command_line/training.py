@@ -108,10 +108,7 @@ _STRATEGY = (
     "correlated noise: 1,0.5,0.25 for a banded Toeplitz matrix, "
     "blt:DECAYS:SCALES for a BLT, or a file of coefficients or of rows"
 )
-_BUFFERED = "blt:"
 _WAYS = "ways of drawing batches"
-# What does not go with it, and what is there where it was not given.
-_NOT_WITH_STRATEGY = {"sampling": None, "group_size": 1, "batches_per_record": 1}
 
 
 def add_to(commands: Any) -> None:
@@ -207,37 +204,11 @@ def strategy_event(
         ValueError: If the option, or one beside it, is not what it must be.
         OSError: If it names a file that cannot be read.
     """
-    for name, default in _NOT_WITH_STRATEGY.items():
-        if getattr(run, name) != default:
-            raise ValueError(
-                f"{name} must be left out with --strategy. Found {getattr(run, name)}."
-            )
-    if not isinstance(run.epochs, int):
-        raise ValueError(f"--epochs must be whole with --strategy. Found {run.epochs}.")
-    noise = training_run.given("noise_multiplier", run.noise_multiplier)
-    of_run = noise, run.num_steps, run.epochs
-    if os.path.exists(typed):
-        table = number_file.read("strategy", typed).numbers
-        matrix = table.ravel() if 1 in table.shape else table  # A coefficient a line.
-        return dp_event.MatrixAllocationEvent(matrix.tolist(), *of_run)
-    try:
-        parts = [
-            [float(cell) for cell in part.split(",")]
-            for part in typed.removeprefix(_BUFFERED).split(":")
-        ]
-    except ValueError:
-        parts = []
-    if len(parts) != 1 + typed.startswith(_BUFFERED):
-        raise ValueError(
-            "--strategy must be numbers such as 1,0.5,0.25, or blt:0.9,0.5:0.1,0.2, or "
-            f"a file of numbers separated by commas. Found {typed!r}."
-        )
-    if len(parts) == 1:
-        return dp_event.MatrixAllocationEvent(parts[0], *of_run)
-    decays, scales = parts
-    return dp_event.MatrixAllocationEvent.from_buffered_toeplitz(
-        decays, scales, *of_run
-    )
+    if not os.path.exists(typed):
+        return strategy_comparison.event_of(typed, run)
+    table = number_file.read("strategy", typed).numbers
+    matrix = table.ravel() if 1 in table.shape else table  # A coefficient a line.
+    return strategy_comparison.event_of(matrix.tolist(), run)
 
 
 def _calibrate(options: argparse.Namespace) -> parser.Printed:

@@ -18,6 +18,7 @@ __all__ = [
     "ADJACENCIES",
     "COLUMNS",
     "NOTHING",
+    "REPLACED",
     "Row",
     "Rows",
     "bracket",
@@ -33,7 +34,7 @@ ADJACENCIES = {
 }
 # Tuning: a relative width of brackets that nobody needs to be told of.
 _TIGHT = 1e-3
-_SHUFFLED = "if a record is replaced; if one is added or removed, no bound is known"
+REPLACED = "if a record is replaced; if one is added or removed, no bound is known"
 NOTHING = "ε is so large that nothing is promised: e^ε δ ≥ 1"
 _UNKNOWN = "no bound is known: without a record, others move to other batches"
 
@@ -196,7 +197,7 @@ def bracket(
     row = timed(of, lambda: run.accountant(relation).get_epsilon_bounds(delta))
     if not is_shuffled:
         return row
-    return dataclasses.replace(row, note="; ".join(filter(None, [_SHUFFLED, row.note])))
+    return dataclasses.replace(row, note="; ".join(filter(None, [REPLACED, row.note])))
 
 
 def timed(

@@ -1,7 +1,9 @@
 """Runs with correlated noise: balls-in-bins batches, and what competes with them."""
 
+from collections.abc import Sequence
 import functools
 import math
+from typing import Any
 
 from dp_accounting import dp_event as stock
 import numpy as np
@@ -12,12 +14,14 @@ from dp_accounting_ext.accountants import pld_accountant
 from dp_accounting_ext.reading import extension_events
 from dp_accounting_ext.studies import comparison
 from dp_accounting_ext.studies import progress as progress_of
+from dp_accounting_ext.studies import training_run
 
 __all__ = [
     "BALLS_IN_BINS",
     "CYCLIC_POISSON",
     "NO_AMPLIFICATION",
     "compare",
+    "event_of",
 ]
 __dir__ = __all__.copy
 
@@ -25,8 +29,56 @@ BALLS_IN_BINS = "balls in bins"
 CYCLIC_POISSON = "cyclic Poisson"
 NO_AMPLIFICATION = "no amplification"
 
+_BUFFERED = "blt:"
+# What does not go with a strategy, and what is there where it was not given.
+_NOT_WITH_STRATEGY = {"sampling": None, "group_size": 1, "batches_per_record": 1}
+
 # Certified: norms are roots of sums of squares of at most 2^17 sums, none negative.
 _NORM_ERROR = 1e-10
+
+
+def event_of(
+    strategy: str | Sequence[Any], run: training_run.TrainingRun
+) -> dp_event.MatrixAllocationEvent:
+    """Returns the run of a strategy, whose bins are the steps of an epoch.
+
+    Args:
+        strategy: Coefficients or rows, as for the event; or text: "1,0.5,0.25" for
+            coefficients, "blt:0.9,0.5:0.1,0.2" for decays and scales of a BLT.
+        run: The run, without what no theorem about such noise covers.
+
+    Raises:
+        ValueError: If the strategy, or a field of the run, is not what it must be.
+    """
+    for name, default in _NOT_WITH_STRATEGY.items():
+        if getattr(run, name) != default:
+            raise ValueError(
+                f"{name} must be left out with a strategy. Found {getattr(run, name)}."
+            )
+    if not isinstance(run.epochs, int):
+        raise ValueError(f"epochs must be whole with a strategy. Found {run.epochs}.")
+    noise = training_run.given("noise_multiplier", run.noise_multiplier)
+    of_run = noise, run.num_steps, run.epochs
+    if not isinstance(strategy, str):
+        return dp_event.MatrixAllocationEvent(strategy, *of_run)
+    try:
+        parts = [
+            [float(cell) for cell in part.split(",")]
+            for part in strategy.removeprefix(_BUFFERED).split(":")
+        ]
+    except ValueError:
+        parts = []
+    if len(parts) != 1 + strategy.startswith(_BUFFERED):
+        raise ValueError(
+            "strategy must be numbers such as 1,0.5,0.25, or blt:0.9,0.5:0.1,0.2; or, "
+            f"as an option, a file of numbers. Found {strategy!r}."
+        )
+    if len(parts) == 1:
+        return dp_event.MatrixAllocationEvent(parts[0], *of_run)
+    decays, scales = parts
+    return dp_event.MatrixAllocationEvent.from_buffered_toeplitz(
+        decays, scales, *of_run
+    )
 
 
 def compare(

@@ -3,99 +3,397 @@
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
+from collections.abc import Sequence
 from concurrent import futures
 import contextlib
+import csv
 import dataclasses
+import difflib
+import io
+import pathlib
+import re
+import time
 from typing import Any
 
+from dp_accounting_ext.accountants import budget
+from dp_accounting_ext.accountants import pld_accountant
+from dp_accounting_ext.accountants import risk
+from dp_accounting_ext.studies import calibration
 from dp_accounting_ext.studies import comparison
+from dp_accounting_ext.studies import progress as progress_of
+from dp_accounting_ext.studies import strategy_comparison
 from dp_accounting_ext.studies import training_run
+from dp_accounting_ext.validation import fields
 
 __all__ = [
     "COLUMNS",
     "RESULTS",
+    "Setting",
+    "Summary",
     "bound_row",
     "check_columns",
-    "run_of",
+    "columns_of",
+    "setting_of",
     "sweep",
+    "sweep_to_file",
 ]
 __dir__ = __all__.copy
 
 Cells = Mapping[str, Any]
+# What tells rows of a file apart: a setting, or cells that are none; and own columns.
+_Content = tuple[Any, tuple[str, ...]]
 
-RESULTS = ("epsilon_lower", "epsilon_upper", "seconds", "note")
-COLUMNS = tuple(field.name for field in dataclasses.fields(training_run.TrainingRun))
+# What can be asked for, and the columns in which it is answered.
+RESULTS: Mapping[str, tuple[str, ...]] = {
+    "epsilon": ("epsilon_lower", "epsilon_upper"),
+    "noise": ("noise_multiplier",),
+    "risks": ("advantage_lower", "advantage_upper", "tpr_lower", "tpr_upper"),
+}
+_ALWAYS = ("seconds", "note")
+_RUN = tuple(field.name for field in dataclasses.fields(training_run.TrainingRun))
+COLUMNS = (*_RUN, "strategy", "epsilon", "fpr")
+# Words that a column of one's own must not have: whoever writes `num_groups` means what
+# is otherwise left at its default, at which ε is smaller.
+_TAKEN = {
+    "batches": "batches_per_record",
+    "epoch": "epochs",
+    "epochs": "epochs",
+    "group": "group_size",
+    "groups": "group_size",
+    "sampler": "sampling",
+    "sampling": "sampling",
+    "scheme": "sampling",
+    "strategies": "strategy",
+    "strategy": "strategy",
+}
+_ALIKE = 0.75
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """What a row asks about.
+
+    Attributes:
+        run: The run; without noise where that is to be found.
+        strategy: Of correlated noise, as in `strategy_comparison.event_of`; None for
+            independent noise.
+        epsilon: The ε that noise must meet, in nats; None where no noise is sought.
+        fpr: The false positive rate of the membership test whose true positive rate is
+            among the risks.
+    """
+
+    run: training_run.TrainingRun
+    strategy: str | None = None
+    epsilon: float | None = None
+    fpr: float = 0.001
+
+    def accountant(self) -> pld_accountant.PLDAccountant:
+        """Returns an accountant that has composed the run.
+
+        Raises:
+            ValueError: If noise is not given, or there is no theorem for the run.
+        """
+        if self.strategy is None:
+            return self.run.accountant()
+        event = strategy_comparison.event_of(self.strategy, self.run)
+        return pld_accountant.PLDAccountant().compose(event)
+
+    def with_noise(self) -> "Setting":
+        """Returns the setting with the least noise that meets its ε.
+
+        Raises:
+            ValueError: If ε or δ is not given, noise is, or none is enough.
+        """
+        target = training_run.given("epsilon", self.epsilon)
+        delta = training_run.given("delta", self.run.delta)
+        if not 0 < target <= calibration.LARGEST_EPSILON:
+            raise ValueError(
+                f"epsilon must be positive and at most "
+                f"{calibration.LARGEST_EPSILON:g}. Found {target}."
+            )
+        noise = budget.least_noise(
+            lambda noise: self._noisy(noise).accountant().get_epsilon(delta),
+            target,
+            name="epsilon",
+        )
+        return self._noisy(noise)
+
+    def _noisy(self, noise: float) -> "Setting":
+        run = dataclasses.replace(self.run, noise_multiplier=noise)
+        return dataclasses.replace(self, run=run)
+
+    def bracket(self) -> comparison.Row:
+        """Returns the bounds on ε.
+
+        Raises:
+            ValueError: If noise or δ is not given, or there is no theorem for the run.
+        """
+        if self.strategy is None:
+            return comparison.bracket(self.run)
+        delta = training_run.given("delta", self.run.delta)
+        noise = training_run.given("noise_multiplier", self.run.noise_multiplier)
+        of = (strategy_comparison.BALLS_IN_BINS, "add or remove", 1, noise, delta)
+        return comparison.timed(of, lambda: self.accountant().get_epsilon_bounds(delta))
+
+
+@dataclasses.dataclass(frozen=True)
+class Summary:
+    """What became of a sweep to a file.
+
+    Attributes:
+        rows: Rows that were asked for.
+        kept: Rows that the file had with results, or that are in the grid twice.
+        added: Rows that were added.
+        without_bounds: Those of them that have no results, and a note that says why.
+        seconds: CPU time of those that were added.
+    """
+
+    rows: int
+    kept: int
+    added: int
+    without_bounds: int
+    seconds: float
 
 
 def sweep(
-    rows: Iterable[Cells], executor: futures.Executor
+    rows: Iterable[Cells],
+    executor: futures.Executor,
+    results: Sequence[str] = ("epsilon",),
 ) -> Iterator[dict[str, Any]]:
-    """Yields the rows with bounds on ε, each as soon as it is found.
+    """Yields the rows with results, each as soon as it is found.
 
         list(sweep(frame.to_dict("records"), executor))  # of a pandas.DataFrame
 
     Args:
         rows: From fields of a `TrainingRun` to values or to their text, `sampling` by
-            default random allocation.
+            default random allocation; from `strategy`, `epsilon` and `fpr` to what
+            `Setting` says; and from other names, which are passed through.
         executor: Where rows are bounded: on processes, or on the machines of another
-            library. `bound_row` and its argument are sent to it.
+            library. `bound_row` and its arguments are sent to it.
+        results: Names in `RESULTS`: "epsilon" for bounds on ε, "noise" for the least
+            noise that meets the column `epsilon`, and "risks" for bounds on the
+            advantage and on the true positive rate at the rate `fpr`.
 
     Yields:
-        The row, with `epsilon_lower` and `epsilon_upper` (in nats; None where there are
-        no bounds), `seconds` of CPU time, and `note`: why there are none, or what a
-        reader must know of them.
+        The row, with the columns of `columns_of(results)`: results (ε in nats; None
+        where there are none), `seconds` of CPU time, and `note`: why there are none, or
+        what a reader must know of them.
 
     Raises:
+        ValueError: If results are unknown.
         concurrent.futures.BrokenExecutor: If the executor breaks; what was not yielded
             can be swept with another one.
     """
-    pending = {executor.submit(bound_row, dict(row)): row for row in rows}
+    asked, columns = tuple(results), columns_of(results)
+    pending = {executor.submit(bound_row, dict(row), asked): row for row in rows}
     for future in futures.as_completed(pending):
-        yield {**pending.pop(future), **_outcome(future)}
+        yield {**pending.pop(future), **_outcome(future, columns)}
 
 
-def bound_row(row: Cells) -> dict[str, Any]:
+def sweep_to_file(
+    rows: Iterable[Cells],
+    path: str | pathlib.Path,
+    executor: futures.Executor,
+    results: Sequence[str] = ("epsilon",),
+    progress: progress_of.Progress | None = None,
+) -> Summary:
+    """Adds the rows with results to a CSV file, each as soon as it is found.
+
+    Rows that the file has with results are left out, wherever they stand; others are
+    tried again. So a sweep that was stopped, or whose executor broke, goes on where it
+    was when it is started again. Rows are told apart by what they ask and by their own
+    columns.
+
+    Args:
+        rows: As for `sweep`; all have the same columns.
+        path: Of the file, a new one or that of an earlier sweep.
+        executor: As for `sweep`.
+        results: As for `sweep`.
+        progress: Called after each row with the number of rows that are done, and of
+            all that were not in the file.
+
+    Raises:
+        OSError: If the file cannot be read or written.
+        ValueError: If results are unknown, columns are wrong or differ, or the file is
+            of other columns; it is left as it was.
+        concurrent.futures.BrokenExecutor: If the executor breaks.
+    """
+    found = columns_of(results)
+    grid = [{str(name).strip(): row[name] for name in row} for row in rows]
+    if not grid:
+        raise ValueError("rows must have a row. Found none.")
+    header = tuple(grid[0])
+    check_columns(header, results)
+    for row in grid:
+        if tuple(row) != header:
+            raise ValueError(
+                f"rows must all have the columns {', '.join(header)}. Found one with "
+                f"{', '.join(row)}."
+            )
+        if any(set("\r\n") & set(_text(value)) for value in row.values()):
+            raise ValueError(
+                "rows must have cells of one line each. Found one of several lines."
+            )
+    target = pathlib.Path(path)
+    there = _resumed(target, header, found)
+    left = {_content(row): row for row in grid if _content(row) not in there}
+    added, without, seconds = 0, 0, 0.0
+    with target.open("a", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        if progress is not None:
+            progress(0, len(left))
+        for row in sweep(left.values(), executor, results):
+            writer.writerow(map(_text, row.values()))
+            file.flush()
+            added += 1
+            without += row[found[0]] is None
+            seconds += row["seconds"]
+            if progress is not None:
+                progress(added, len(left))
+    return Summary(len(grid), len(grid) - len(left), added, without, seconds)
+
+
+def bound_row(row: Cells, results: Sequence[str] = ("epsilon",)) -> dict[str, Any]:
     """Returns the results of one row.
 
     Raises:
         TypeError, ValueError: If a cell is not what its column says, naming it.
     """
-    found = comparison.bracket(run_of(row))
-    return {name: getattr(found, name) for name in RESULTS}
+    begin = time.process_time()
+    check_columns(row, results)
+    setting = setting_of(row)
+    found: dict[str, Any] = dict.fromkeys(columns_of(results))
+    notes = []
+    if "noise" in results:
+        setting = setting.with_noise()
+        noise = training_run.given("noise_multiplier", setting.run.noise_multiplier)
+        found["noise_multiplier"] = noise
+        if noise < budget.LEAST_NOISE:
+            notes.append("less noise is enough, too")
+    if "epsilon" in results:
+        bounds = setting.bracket()
+        notes.append(bounds.note)
+        found["epsilon_lower"] = bounds.epsilon_lower
+        found["epsilon_upper"] = bounds.epsilon_upper
+    elif setting.run.sampling == training_run.SHUFFLED:
+        notes.append(comparison.REPLACED)
+    if "risks" in results:
+        accountant = setting.accountant()
+        for name, ends in (
+            ("advantage", risk.advantage(accountant)),
+            ("tpr", accountant.get_true_positive_rate_bounds(setting.fpr)),
+        ):
+            found[f"{name}_lower"], found[f"{name}_upper"] = map(float, ends)
+    found["seconds"] = time.process_time() - begin
+    found["note"] = "; ".join(filter(None, notes))
+    return found
 
 
-def run_of(row: Cells) -> training_run.TrainingRun:
-    """Returns the run of a row, from fields to values or to their text.
+def columns_of(results: Sequence[str]) -> tuple[str, ...]:
+    """Returns the columns in which results are answered, in the order of `RESULTS`.
+
+    Raises:
+        ValueError: If there are none, or one is unknown.
+    """
+    unknown = [repr(name) for name in results if name not in RESULTS]
+    if unknown or not results or isinstance(results, str):
+        raise ValueError(
+            f"results must be of {', '.join(RESULTS)}, one at least. "
+            f"Found {', '.join(unknown) or repr(results)}."
+        )
+    found = [name for kind in RESULTS if kind in results for name in RESULTS[kind]]
+    return (*found, *_ALWAYS)
+
+
+def setting_of(row: Cells) -> Setting:
+    """Returns the setting of a row, from columns to values or to their text.
 
     Raises:
         TypeError, ValueError: If a cell is not what its column says, naming it.
     """
-    check_columns(row)
-    known: dict[str, Any] = {"sampling": training_run.RANDOM_ALLOCATION}
+    known: dict[str, Any] = {}
     for name, value in row.items():
-        if value is not None and value == value and value != "":  # NaN: left out.
-            known[name] = _number(value)
-    return training_run.TrainingRun(**known)
+        if name in COLUMNS and not _is_empty(value):
+            known[name] = _text(value) if name == "strategy" else _number(value)
+    beside = {name: known.pop(name) for name in [*known] if name not in _RUN}
+    if "strategy" not in beside:
+        known.setdefault("sampling", training_run.RANDOM_ALLOCATION)
+    for name in ("epsilon", "fpr"):
+        if name in beside:
+            beside[name] = fields.real_number(name, beside[name])
+    rate = beside.get("fpr", 0.0)
+    if not 0 <= rate <= 1:
+        raise ValueError(f"fpr must be in [0, 1]. Found {rate}.")
+    return Setting(training_run.TrainingRun(**known), **beside)
 
 
-def check_columns(names: Iterable[str]) -> None:
-    """Raises ValueError unless these are fields of a run."""
-    for name in names:
-        if name not in COLUMNS:
+def check_columns(names: Iterable[str], results: Sequence[str] = ("epsilon",)) -> None:
+    """Checks the columns of a grid.
+
+    Raises:
+        ValueError: If one is misspelt, is there twice, or has the name of a result; or
+            if one is of other results than are asked for.
+    """
+    header = list(names)
+    for number, name in enumerate(header):
+        if name in header[:number]:
+            raise ValueError(f"columns must have different names. Found two {name!r}.")
+        if name in columns_of(results):
+            reason = "is found" if name == "noise_multiplier" else "is of the results"
             raise ValueError(
-                f"columns must be of {', '.join(COLUMNS)}, in a file separated by "
-                f"commas. Found {name!r}."
+                f"columns must have other names than results. Found {name!r}, which "
+                f"{reason}; leave it out, or rename it."
             )
+        for column, kind in (("epsilon", "noise"), ("fpr", "risks")):
+            if name == column and kind not in results:
+                raise ValueError(
+                    f"columns must be such as results need: {column} goes with "
+                    f"{kind}. Found {column!r} without it; ask for {kind}, or rename "
+                    "the column."
+                )
+        meant = _meant(name)
+        if meant:
+            raise ValueError(
+                f"columns must be of {', '.join(COLUMNS)}, or have names that are not "
+                f"like these. Found {name!r:.60}; write {meant} if that is meant."
+            )
+
+
+def _meant(name: str) -> str:
+    """Returns the column that a misspelt one may be meant for; mostly none."""
+    if name in COLUMNS:
+        return ""
+    words = re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower())
+    plain = "_".join(words)
+    near = difflib.get_close_matches(plain, COLUMNS, 1, _ALIKE)
+    taken = [_TAKEN[word] for word in words if word in _TAKEN]
+    return (near or taken or [""])[0]
+
+
+def _is_empty(value: Any) -> bool:
+    """Tells whether a cell is left out: empty text, None, or NaN."""
+    return not _text(value)
+
+
+def _text(value: Any) -> str:
+    """Returns a cell as it stands in a file: NaN and None are empty."""
+    value = value.tolist() if hasattr(value, "tolist") else value  # Of NumPy.
+    if isinstance(value, list | tuple):
+        return ",".join(map(_text, value))
+    return "" if value is None or value != value else str(value)
 
 
 def _number(value: Any) -> Any:
     """Returns the number that a text means; a whole one is an integer, as in pandas."""
+    value = value.tolist() if hasattr(value, "tolist") else value  # Of NumPy.
     with contextlib.suppress(ValueError):
         value = float(value) if isinstance(value, str) else value
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _outcome(future: "futures.Future[dict[str, Any]]") -> dict[str, Any]:
+def _outcome(
+    future: "futures.Future[dict[str, Any]]", columns: Sequence[str]
+) -> dict[str, Any]:
     """Returns the results, or what became of the row or of its worker."""
     try:
         return future.result()
@@ -105,4 +403,66 @@ def _outcome(future: "futures.Future[dict[str, Any]]") -> dict[str, Any]:
         note = str(error)
     except Exception as error:  # Whatever it is, the other settings go on.
         note = f"failed: {type(error).__name__}: {error}"
-    return dict(zip(RESULTS, (None, None, 0.0, " ".join(note.split())), strict=True))
+    none = dict.fromkeys(columns)
+    return {**none, "seconds": 0.0, "note": " ".join(note.split())}
+
+
+def _content(row: Cells) -> _Content:
+    """Returns what tells rows apart: what they ask, and their own columns."""
+    own = tuple(_text(row[name]) for name in row if name not in COLUMNS)
+    try:
+        return setting_of(row), own
+    except (TypeError, ValueError):
+        return tuple(map(_text, row.values())), own
+
+
+def _resumed(
+    path: pathlib.Path, header: Sequence[str], found: Sequence[str]
+) -> set[_Content]:
+    """Makes a table fit to be added to; returns what it has results of.
+
+    Raises:
+        OSError: If the file cannot be read or written.
+        ValueError: If it is no table with these columns; it is left as it was.
+    """
+    before = path.read_bytes() if path.exists() else b""
+    columns = [*header, *found]
+    first = _line(columns)
+    try:
+        if before[: len(first)] != first[: len(before)]:
+            raise csv.Error("its first line is another")
+        # The last line may be written in part.
+        rows = _rows(before[: before.rfind(b"\n") + 1])
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise ValueError(
+            f"output must be a file, new or with the columns of the grid and of "
+            f"results; name another one, or mend it. Found {str(path)!r}: {error}."
+        ) from None
+    rows = [row for row in rows if row[found[0]]]
+    part = pathlib.Path(f"{path}.part")
+    with part.open("wb") as file:
+        file.write(first)
+        file.writelines(_line(row.values()) for row in rows)
+    part.replace(path)
+    return {_content({name: row[name] for name in header}) for row in rows}
+
+
+def _line(cells: Iterable[str]) -> bytes:
+    file = io.StringIO()
+    csv.writer(file, lineterminator="\n").writerow(cells)
+    return file.getvalue().encode()
+
+
+def _rows(content: bytes) -> list[dict[str, str]]:
+    """Returns the rows of a table, from columns to cells.
+
+    Raises:
+        csv.Error, UnicodeDecodeError: If there is anything else.
+    """
+    # A quote that is never closed is an error, no cell to the end of the file.
+    table = csv.DictReader(io.StringIO(content.decode(), newline=""), strict=True)
+    rows = list(table)
+    for number, row in enumerate(rows, start=1):
+        if len(row) != len(table.fieldnames or ()) or None in row.values():
+            raise csv.Error(f"row {number} has not a cell for each column")
+    return rows

@@ -21,7 +21,8 @@ posix = pytest.mark.skipif(
     os.name != "posix", reason="Windows has neither these signals nor pty"
 )
 ROWS, BAD = 14, 2
-HEADER = f"{sweep_oracles.HEADER},{','.join(sweep.RESULTS)}\n"
+RESULTS = sweep.columns_of(["epsilon"])
+HEADER = f"{sweep_oracles.HEADER},{','.join(RESULTS)}\n"
 
 
 @pytest.fixture
@@ -110,11 +111,11 @@ def test_killed_and_interrupted_and_resumed(paths, expected):
     assert table(paths[1]) == expected
 
 
-def deadly(row):
+def deadly(row, results):
     """Kills its worker for one row, and always."""
     if row["noise_multiplier"] == "1.143":
         sweep_oracles.die()
-    return dict(zip(sweep.RESULTS, (1.0, 2.0, 0.0, ""), strict=True))
+    return dict(zip(RESULTS, (1.0, 2.0, 0.0, ""), strict=True))
 
 
 @pytest.mark.slow
@@ -164,6 +165,76 @@ class TestInThisProcess:
             "grid.csv",
             "table.csv",
         ]
+
+    def test_own_columns_pass_through_and_tell_rows_apart(self, capsys, paths):
+        paths[0].write_text(
+            "run_name, noise_multiplier,steps_per_epoch,delta,learning rate\n"
+            '"a, b",1,5,1e-6,0.1\na,1,5,1e-6,0.1\nb,1,5,1e-6,0.1\nb,1,5,1e-6,0.1\n'
+            "b,1,5,1e-6,0.2\n"
+        )
+        assert self.counts(capsys, paths) == (1, 4, 0)  # One row is there twice.
+        found = list(csv.reader(paths[1].read_text().splitlines()))
+        assert found[0][:5] == [
+            *("run_name", "noise_multiplier", "steps_per_epoch", "delta"),
+            "learning rate",
+        ]
+        own = sorted((row[0], row[4]) for row in found[1:])
+        assert own == [("a", "0.1"), ("a, b", "0.1"), ("b", "0.1"), ("b", "0.2")]
+        assert self.counts(capsys, paths) == (5, 0, 0)
+
+    @pytest.mark.parametrize(
+        ("content", "message"),
+        [
+            (
+                "noise multiplier,steps_per_epoch\n1,5\n",
+                "write noise_multiplier if that",
+            ),
+            ("Delta,steps_per_epoch\n1,5\n", "write delta if that"),
+            ("noise_multiplier,groupsize\n1,5\n", "write group_size if that"),
+            ("noise_multiplier,numGroups\n1,5\n", "write group_size if that"),
+            ("noise_multiplier,num_epochs\n1,5\n", "write epochs if that"),
+            ("noise_multiplier,sampler\n1,5\n", "write sampling if that"),
+            ("delta,note\n1,x\n", "other names than results. Found 'note'"),
+            ("delta,delta\n1,1\n", "different names. Found two 'delta'."),
+            ("delta,epsilon\n1,1\n", "epsilon goes with noise. Found 'epsilon'"),
+            ("delta,epochs\n1e-6,1,5\n", "Found 3 cells in place of 2 in line 2 of"),
+            ("delta,epochs\n1e-6\n", "Found 1 cells in place of 2 in line 2 of"),
+            ('delta,who\n1e-6,"a\nb"\n', "cells of one line each"),
+            ("delta,epochs\n", "Found no row below the header of"),
+            ("", "Found an empty file"),
+            ("delta,who\n1e-6,Zo\xeb\n", "--encoding cp1252"),
+        ],
+    )
+    def test_what_is_wrong_with_a_grid_is_told(self, capsys, paths, content, message):
+        paths[0].write_bytes(content.encode("latin-1"))
+        status, out, err = self.sweep(capsys, paths)
+        assert (status, out) == (2, "") and err.count("\n") == 1
+        assert message in err, err
+        assert not paths[1].exists()
+
+    def test_a_grid_from_a_spreadsheet(self, capsys, paths):
+        paths[0].write_bytes(
+            "who;noise_multiplier;steps_per_epoch;delta\r\nZoë;1,5;5;1e-6\r\n".encode(
+                "cp1252"
+            )
+        )
+        status, _, err = self.sweep(capsys, paths, "--encoding cp1252")
+        assert (status, err) == (0, "")
+        assert (
+            paths[1]
+            .read_text(encoding="utf-8")
+            .splitlines()[1]
+            .startswith("Zoë,1.5,5,1e-6,")
+        )
+
+    def test_noise_and_risks_from_the_command(self, capsys, paths):
+        paths[0].write_text("steps_per_epoch,delta,epsilon,fpr\n5,1e-6,2,0.01\n")
+        status, _, err = self.sweep(capsys, paths, "--results risks noise")
+        assert (status, err) == (0, "")
+        (row,) = csv.DictReader(paths[1].read_text().splitlines())
+        assert [*row][4:] == [*sweep.columns_of(["noise", "risks"])]
+        assert 0.01 < float(row["tpr_lower"]) <= float(row["tpr_upper"]) < 1
+        assert float(row["noise_multiplier"]) > 1
 
     @pytest.mark.parametrize(
         "content",

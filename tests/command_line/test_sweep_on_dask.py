@@ -1,0 +1,160 @@
+"""A sweep on two Dask workers, stopped and resumed twice; one worker dies for good.
+
+SWEEP_ROWS=500 makes it as large as sweeps are.
+"""
+
+import contextlib
+import csv
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import sweep_oracles
+
+from dp_accounting_ext.studies import sweep
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(os.name != "posix", reason="Windows has no SIGKILL"),
+]
+ROWS = int(os.environ.get("SWEEP_ROWS", "20"))
+PATIENCE = 120 + 2 * ROWS
+
+
+def grid():
+    """Rows of one run each, or of two, which have only their labels to tell."""
+    return [
+        {
+            "run_name": f"run {number}",
+            "noise_multiplier": repr(1 + number // 2 / 100),
+            "steps_per_epoch": "5",
+            "delta": "1e-6",
+            "seed": str(number % 7),
+        }
+        for number in range(ROWS)
+    ]
+
+
+@pytest.fixture(scope="module")
+def expected():
+    rows = sweep.sweep(grid(), sweep_oracles.Inline())
+    return {row["run_name"]: row["epsilon_upper"] for row in rows}
+
+
+@pytest.fixture
+def cluster():
+    """A scheduler and two workers, each a process of its own."""
+    import distributed  # Slow, and needed here alone.
+
+    with (
+        contextlib.ExitStack() as stack,
+        distributed.LocalCluster(
+            n_workers=0, dashboard_address=None, silence_logs=60
+        ) as scheduler,
+        distributed.Client(scheduler) as client,
+    ):
+        words = [sys.executable, "-m", "distributed.cli.dask_worker"]
+        words += [scheduler.scheduler_address, "--no-nanny", "--nthreads", "1"]
+        workers = []
+        for _ in range(2):
+            worker = subprocess.Popen(
+                [*words, "--no-dashboard"], stderr=subprocess.DEVNULL
+            )
+            stack.callback(worker.wait)
+            stack.callback(worker.kill)
+            workers.append(worker)
+        client.wait_for_workers(2, timeout=PATIENCE)
+        yield scheduler.scheduler_address, client, workers
+
+
+def check(output, expected):
+    with output.open(newline="") as file:
+        found = list(csv.DictReader(file))
+    assert sorted(row["run_name"] for row in found) == sorted(expected)
+    for row in found:
+        assert float(row["epsilon_upper"]) == expected[row["run_name"]]
+        assert row["seed"] == str(int(row["run_name"].split()[1]) % 7)
+        assert row["note"] == ""
+
+
+def wait_for(output, count, process):
+    deadline = time.monotonic() + PATIENCE
+    while not output.exists() or output.read_bytes().count(b"\n") <= count:
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def test_from_the_command(tmp_path, cluster, expected):
+    address, _, workers = cluster
+    paths = tmp_path / "grid.csv", tmp_path / "table.csv"
+    with paths[0].open("w", newline="") as file:
+        writer = csv.DictWriter(file, grid()[0])
+        writer.writeheader()
+        writer.writerows(grid())
+    words = [sys.executable, "-m", "dp_accounting_ext", "sweep", "--scheduler", address]
+    words += ["--grid", str(paths[0]), "--output", str(paths[1])]
+
+    def started():
+        return subprocess.Popen(
+            words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+
+    for part, way in ((1, signal.SIGINT), (2, signal.SIGKILL)):
+        process = started()
+        wait_for(paths[1], part * ROWS // 5, process)
+        process.send_signal(way)
+        _, err = process.communicate(timeout=PATIENCE)
+        if way == signal.SIGINT and process.returncode != 0:
+            assert process.returncode == 130
+            assert err.endswith("error: interrupted; run it again to go on.\n")
+            assert err.count("\n") == 1
+    process = started()
+    wait_for(paths[1], 3 * ROWS // 5, process)
+    workers[0].kill()
+    out, err = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, err) == (0, "")
+    assert "rows kept" in out and f": 0 rows kept, {ROWS} added" not in out
+    check(paths[1], expected)
+
+
+def test_from_python(tmp_path, cluster, expected):
+    _, client, workers = cluster
+    output = tmp_path / "table.csv"
+    kept = []
+
+    def go_on(progress):
+        executor = client.get_executor(retries=3)
+        return sweep.sweep_to_file(grid(), output, executor, progress=progress)
+
+    def stop(done, total):
+        kept.append(total)
+        if done == ROWS // 5:
+            raise InterruptedError
+
+    for _ in range(2):
+        with pytest.raises(InterruptedError):
+            go_on(stop)
+
+    def lose_a_worker(done, total):
+        if done == ROWS // 5:
+            workers[0].kill()
+
+    summary = go_on(lose_a_worker)
+    first = ROWS - 2 * (ROWS // 5)
+    assert (summary.rows, summary.kept, summary.added) == (ROWS, ROWS - first, first)
+    assert kept[0] == ROWS and kept[-1] == ROWS - ROWS // 5
+    check(output, expected)
+
+
+def test_no_scheduler_is_named(capsys, tmp_path):
+    from command_runner import run
+
+    (tmp_path / "grid.csv").write_text("noise_multiplier,steps_per_epoch,delta\n1,5,.1")
+    command = f"sweep --grid {tmp_path / 'grid.csv'} --output {tmp_path / 'table.csv'}"
+    status, out, err = run(capsys, f"{command} --scheduler nowhere")
+    assert (status, out) == (2, "") and err.count("\n") == 1
+    assert "scheduler must be the address of a Dask scheduler that answers" in err
+    assert not (tmp_path / "table.csv").exists()
