@@ -66,3 +66,36 @@ def test_nothing_installs_a_package_of_this_name():
         words = " ".join(path.read_text(encoding="utf-8").split())
         found = re.findall(r"install(?: -\S+)* [\"']?dp[-_]accounting[-_]ext", words)
         assert not found, path
+
+
+def test_the_parts_of_the_makefile_are_those_of_the_whole():
+    """Who runs a part and who runs all of it ask for the same."""
+    parts, whole = text_of("Makefile"), text_of(".ci/run") + text_of("README.md")
+    for command in (
+        "pytest -n auto --dist worksteal",
+        "ruff check .",
+        "ruff format --check .",
+        "mypy --strict dp_accounting_ext",
+        "mkdocs build --strict --site-dir",
+        ".ci/check_site.py",
+        ".ci/oldest",
+        ".ci/wheel",
+        "benchmarks/run.py --short",
+    ):
+        assert command in parts and command in whole, command
+    listed = set(re.findall(r"^([a-z]+):.* ## ", parts, re.M))
+    assert listed == set(re.findall(r"^\.PHONY: (.*)$", parts, re.M)[0].split())
+
+
+def test_hooks_are_linters_and_types():
+    hooks = re.findall(r"entry: python -m (.*)", text_of(".pre-commit-config.yaml"))
+    assert [hook.removesuffix(" --force-exclude") for hook in hooks] == [
+        "ruff check",
+        "ruff format",
+        "mypy --strict dp_accounting_ext",
+    ]
+
+
+def test_a_wrong_bound_is_reported_in_private():
+    assert "SECURITY.md" in text_of(".github/ISSUE_TEMPLATE/bug.md")
+    assert "private vulnerability" in " ".join(text_of("SECURITY.md").split())
