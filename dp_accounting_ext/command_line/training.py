@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Callable
+from collections.abc import Sequence
 import dataclasses
 import functools
 import math
@@ -51,8 +52,10 @@ they hold for a group of records, who join or leave as they like.
 With --strategy the noise is correlated, C x + z with the matrix C: its bins are
 the steps of an epoch, in which records stay for all epochs, and the noise is in
 units of a contribution's clip, whatever the norm of a column of C. Compared are
-balls in bins; cyclic Poisson sampling, in turn from as many groups as there are
-bands, where bands are at most the steps; and no amplification:
+balls in bins and no amplification; and, where bands are at most the steps, at
+equal participation: fresh windows, b-min-sep sampling, and cyclic Poisson
+sampling, in turn from as many groups as there are bands. --sampling takes one:
+balls-in-bins, fresh-windows, b-min-sep, cyclic-poisson, no-amplification:
   python -m dp_accounting_ext compare --noise-multiplier 4 \\
       --steps-per-epoch 100 --epochs 10 --delta 1e-5 --strategy 0.8,0.4,0.3
 """
@@ -173,6 +176,10 @@ def add_to(commands: Any) -> None:
 
 
 def _compare(options: argparse.Namespace) -> parser.Printed:
+    sampling = options.sampling if options.strategy is not None else None
+    if sampling is not None:
+        # Schemes of correlated noise have names of their own.
+        options.sampling = None
     run = parser.training_run(options)
     setting = run.to_dict()
     training_run.warn(run)
@@ -180,15 +187,37 @@ def _compare(options: argparse.Namespace) -> parser.Printed:
         runs = training_run.schemes_of(run)
         rows = list(text.counted(map(comparison.bracket, runs), len(runs), _WAYS))
     else:
-        setting["strategy"] = options.strategy
+        setting |= {"strategy": options.strategy, "sampling": sampling}
         event = strategy_event(options.strategy, run)
         delta = training_run.given("delta", run.delta)
         with text.Progress("bounds") as progress:
-            rows = strategy_comparison.compare(event, delta, progress)
+            rows = strategy_comparison.compare(
+                event, delta, progress, sampling=sampling
+            )
     title = f"ε at δ = {run.delta:g}, noise multiplier {run.noise_multiplier:g}, "
     title += run.in_words + ", correlated noise" * (options.strategy is not None)
     table = text.table(title, ("sampling", "ε lower", "ε upper", "CPU s"), rows)
+    if options.strategy is not None:
+        table += "\n\n" + _rests_on(event, [row.sampling for row in rows])
     return {"setting": setting, "results": rows}, table
+
+
+def _rests_on(event: dp_event.MatrixAllocationEvent, names: Sequence[str]) -> str:
+    """Returns sentences on what schemes of a strategy are, and on what breaks them."""
+    known = strategy_comparison.schemes(event)
+    found = []
+    for name in names:
+        each, words = known[name][1], f"{name}:"
+        if isinstance(each, dp_event.WindowedAllocationEvent):
+            words += f" {each.num_cycles} windows of {each.window} steps, with a guard"
+            words += f" of {each.separation - 1}, in each with probability "
+            words += f"{each.sampling_probability:.6g};"
+        elif isinstance(each, dp_event.MinSepSamplingEvent):
+            words += f" in a step with probability {each.sampling_probability:.6g}, and"
+            words += f" then out until {each.separation} steps later;"
+        words += f" broken by {strategy_comparison.BROKEN_BY[name]}."
+        found.append(textwrap.fill(words, text.WIDTH, subsequent_indent="  "))
+    return "\n".join(found)
 
 
 def strategy_event(

@@ -1,5 +1,10 @@
-"""Runs with correlated noise: balls-in-bins batches, and what competes with them."""
+"""Runs with correlated noise: ways of drawing batches that take equal shares.
 
+All schemes but the last are compared at the participation of balls in bins: a
+record is in one batch of each epoch, on average.
+"""
+
+from collections.abc import Mapping
 from collections.abc import Sequence
 import functools
 import math
@@ -11,23 +16,54 @@ import numpy.typing as npt
 
 from dp_accounting_ext import dp_event
 from dp_accounting_ext.accountants import pld_accountant
+from dp_accounting_ext.kernel import floats
+from dp_accounting_ext.mechanisms import fresh_windows as fresh
 from dp_accounting_ext.reading import extension_events
 from dp_accounting_ext.studies import comparison
 from dp_accounting_ext.studies import progress as progress_of
 from dp_accounting_ext.studies import training_run
+from dp_accounting_ext.validation import fields
+from dp_accounting_ext.validation import strategies
 
 __all__ = [
     "BALLS_IN_BINS",
     "CYCLIC_POISSON",
+    "FRESH_WINDOWS",
+    "MIN_SEP",
     "NO_AMPLIFICATION",
+    "OPTIONS",
     "compare",
     "event_of",
+    "fresh_windows",
+    "schemes",
 ]
 __dir__ = __all__.copy
 
 BALLS_IN_BINS = "balls in bins"
 CYCLIC_POISSON = "cyclic Poisson"
 NO_AMPLIFICATION = "no amplification"
+FRESH_WINDOWS = "fresh windows"
+MIN_SEP = "b-min-sep"
+
+# Names on the command line.
+OPTIONS: Mapping[str, str] = {
+    "balls-in-bins": BALLS_IN_BINS,
+    "fresh-windows": FRESH_WINDOWS,
+    "b-min-sep": MIN_SEP,
+    "cyclic-poisson": CYCLIC_POISSON,
+    "no-amplification": NO_AMPLIFICATION,
+}
+# What a scheme's bound rests on, and what breaks it.
+BROKEN_BY: Mapping[str, str] = {
+    BALLS_IN_BINS: "a bin that is drawn again, or known",
+    FRESH_WINDOWS: "a window drawn once and used again, a step outside of the window, "
+    "or draws that are known; a record's offset may be public",
+    MIN_SEP: "batches that are cut to a size, a record that comes back earlier, or "
+    "draws that are known",
+    CYCLIC_POISSON: "draws that are known, or groups that depend on other records; a "
+    "record's group may be public",
+    NO_AMPLIFICATION: "a record that is in more batches",
+}
 
 _BUFFERED = "blt:"
 # What does not go with a strategy, and what is there where it was not given.
@@ -35,6 +71,9 @@ _NOT_WITH_STRATEGY = {"sampling": None, "group_size": 1, "batches_per_record": 1
 
 # Certified: norms are roots of sums of squares of at most 2^17 sums, none negative.
 _NORM_ERROR = 1e-10
+
+
+Events = tuple[stock.DpEvent, stock.DpEvent]
 
 
 def event_of(
@@ -85,18 +124,63 @@ def compare(
     event: dp_event.MatrixAllocationEvent,
     delta: float,
     progress: progress_of.Progress | None = None,
+    *,
+    sampling: str | None = None,
 ) -> comparison.Rows:
     """Returns ε of one strategy, by how its batches are drawn.
-
-    Of bins in which records stay; of cyclic Poisson sampling, where records are in as
-    many groups as there are bands, and each is sampled in turn, if bands are at most
-    the bins; and of bins that the adversary knows.
 
     Args:
         event: The run, with noise.
         delta: δ.
         progress: Called after each row with the number of rows that are done, and of
             all.
+        sampling: The one scheme that is asked for, by its name or its key in
+            `OPTIONS`; None for all that there are.
+
+    Raises:
+        TypeError, ValueError: If a field of the event is not what it must be, or the
+            scheme is none of those that the strategy can have.
+    """
+    known = schemes(event)
+    if sampling is not None:
+        name = OPTIONS.get(sampling, sampling)
+        if name not in known:
+            possible = [key for key, scheme in OPTIONS.items() if scheme in known]
+            raise ValueError(
+                f"sampling must be one of {', '.join(possible)} for this strategy. "
+                f"Found {sampling!r}."
+            )
+        known = {name: known[name]}
+    noise = fields.noise_multiplier(event.noise_multiplier)
+
+    def bounds(events: Events) -> tuple[float, float]:
+        lower, upper = (
+            pld_accountant.PLDAccountant().compose(each).get_epsilon_bounds(delta)
+            for each in events
+        )
+        return lower[0], upper[1]
+
+    return comparison.Rows(
+        comparison.timed(
+            (name, "add or remove", 1, noise, delta), functools.partial(bounds, events)
+        )
+        for name, events in progress_of.counted(list(known.items()), progress)
+    )
+
+
+def schemes(event: dp_event.MatrixAllocationEvent) -> dict[str, Events]:
+    """Returns what a strategy's batches may be, by the name of the scheme.
+
+    Of bins in which records stay; where bands are at most the bins, of fresh windows
+    (of a Toeplitz strategy), of b-min-sep sampling with a warm start, b the number of
+    bands, and of cyclic Poisson sampling, where records are in as many groups as there
+    are bands, and each is sampled in turn; and of bins that the adversary knows.
+
+    Args:
+        event: The run, with noise.
+
+    Returns:
+        Of each scheme the least event that it may be, and the largest.
 
     Raises:
         TypeError, ValueError: If a field of the event is not what it must be.
@@ -108,29 +192,77 @@ def compare(
     strategy, noise, bins, epochs = extension_events.matrix_fields(event)
     matrix = np.array(strategy)
     bands, columns, longest_bin = _norms(matrix, bins, epochs)
-    # Of each the least that it is, and the most.
-    schemes: dict[str, tuple[stock.DpEvent, stock.DpEvent]] = {
-        BALLS_IN_BINS: (event, event)
-    }
+    found: dict[str, Events] = {BALLS_IN_BINS: (event, event)}
     if bands <= bins:
-        schemes[CYCLIC_POISSON] = _cyclic(bands, columns, noise, bins)
-    schemes[NO_AMPLIFICATION] = (
+        if matrix.ndim == 1:
+            windows = fresh_windows(matrix, noise, bands, bins * epochs, 1 / bins)
+            found[FRESH_WINDOWS] = windows, windows
+        stays_out = dp_event.MinSepSamplingEvent(
+            strategy, noise, 1 / (bins - bands + 1), bands, bins * epochs
+        )
+        found[MIN_SEP] = stays_out, stays_out
+        found[CYCLIC_POISSON] = _cyclic(bands, columns, noise, bins)
+    found[NO_AMPLIFICATION] = (
         stock.GaussianDpEvent(noise / (longest_bin * (1 - _NORM_ERROR))),
         stock.GaussianDpEvent(noise / (longest_bin * (1 + _NORM_ERROR))),
     )
+    return found
 
-    def bounds(events: tuple[stock.DpEvent, stock.DpEvent]) -> tuple[float, float]:
-        lower, upper = (
-            pld_accountant.PLDAccountant().compose(each).get_epsilon_bounds(delta)
-            for each in events
-        )
-        return lower[0], upper[1]
 
-    return comparison.Rows(
-        comparison.timed(
-            (name, "add or remove", 1, noise, delta), functools.partial(bounds, events)
+def fresh_windows(
+    column: npt.ArrayLike,
+    noise_multiplier: float,
+    separation: int,
+    num_steps: int,
+    rate: float,
+) -> dp_event.WindowedAllocationEvent:
+    """Returns the run with fresh windows of the best length, by public numbers alone.
+
+    Cycles of L steps are as many as there is room for, and a record takes part with
+    such a probability that it has `rate` times `num_steps` steps on average. Of all L
+    that is chosen whose Rényi divergence of order 2, which is known in closed form, is
+    the least.
+
+    Args:
+        column: The first column of the strategy, with at most `separation` entries
+            that are not zero.
+        noise_multiplier: σ, over the norm of a contribution.
+        separation: How far apart a record's steps are to be at least, b.
+        num_steps: n.
+        rate: The share of all records that a batch has on average, in (0, 1].
+
+    Raises:
+        TypeError, ValueError: If one is not what it must be, or if a record cannot take
+            part as often.
+    """
+    apart, steps = strategies.separated_steps(separation, num_steps)
+    entries = np.array(strategies.separated_column(column, apart))
+    noise = fields.noise_multiplier(noise_multiplier)
+    share = fields.sampling_probability(rate)
+    most, least = steps // apart, max(math.ceil(share * steps - 1e-9), 1)
+    if least > most:
+        raise ValueError(
+            f"rate must be at most {most / steps:g} for steps {apart} apart. Found "
+            f"{rate}."
         )
-        for name, events in progress_of.counted(list(schemes.items()), progress)
+    products, _ = fresh.by_distance(entries, max(noise, 1e-3), entries.size)
+    grown = np.expm1(np.minimum(products, floats.LARGEST_EXPONENT / 2))
+    best, found = math.inf, (apart, most)
+    for cycles in range(least, most + 1):
+        window = steps // cycles - apart + 1
+        if window > strategies.MOST_BINS:
+            continue
+        near = min(window, grown.size)
+        distances = np.arange(near)
+        pairs = (window - distances) * grown[:near]
+        mean = float(2 * pairs.sum() - pairs[0]) / window**2
+        cost = cycles * math.log1p((share * steps / cycles) ** 2 * mean)
+        if cost < best:
+            best, found = cost, (window, cycles)
+    window, cycles = found
+    chance = min(share * steps / cycles, 1.0)
+    return dp_event.WindowedAllocationEvent(
+        tuple(entries.tolist()), noise, window, apart, cycles, chance
     )
 
 

@@ -42,8 +42,12 @@ def test_the_table_of_a_strategy(capsys):
     lines = out.splitlines()
     assert max(map(len, lines)) <= 80
     assert "2 epochs, correlated noise" in lines[0]
-    schemes = ["balls in bins", "cyclic Poisson", "no amplification"]
-    assert [line[:16].strip() for line in lines[3:6]] == schemes
+    schemes = ["balls in bins", "fresh windows", "b-min-sep", "cyclic Poisson"]
+    schemes.append("no amplification")
+    assert [line[:16].strip() for line in lines[3:8]] == schemes
+    words = "2 windows of 5 steps, with a guard of 1, in each with probability 1;"
+    assert words in " ".join(out.split())
+    assert all(f"{name}:" in out for name in schemes)
     _, out, _ = run(capsys, f"{COMMAND} 1,0.5 --json")
     found = json.loads(out)
     assert found["setting"]["strategy"] == "1,0.5"
@@ -53,6 +57,22 @@ def test_the_table_of_a_strategy(capsys):
     result = found["results"][0]
     bounds = result["epsilon_lower"], result["epsilon_upper"]
     assert bounds == accountant.get_epsilon_bounds(1e-3)
+
+
+def test_one_scheme_of_a_strategy(capsys):
+    status, out, _ = run(capsys, f"{COMMAND} 1,0.5 --sampling b-min-sep --json")
+    found = json.loads(out)
+    assert status == 0
+    assert found["setting"]["sampling"] == "b-min-sep"
+    assert [row["sampling"] for row in found["results"]] == ["b-min-sep"]
+    accountant = ext.PLDAccountant().compose(
+        ext.MinSepSamplingEvent((1.0, 0.5), 2.0, 0.2, 2, 12)
+    )
+    bounds = (found["results"][0][f"epsilon_{end}"] for end in ("lower", "upper"))
+    assert tuple(bounds) == accountant.get_epsilon_bounds(1e-3)
+    status, _, err = run(capsys, f"{COMMAND} 1,.5,.5,.5,.5,.5,.5 --sampling b-min-sep")
+    assert status == 2
+    assert "sampling must be one of balls-in-bins, no-amplification for this" in err
 
 
 @given(st.text() | st.from_regex(r"(blt:)?[-0-9.e,:]*", fullmatch=True))

@@ -4,6 +4,7 @@ import math
 
 import dp_accounting
 import numpy as np
+import pytest
 
 import dp_accounting_ext as ext
 from dp_accounting_ext.studies import strategy_comparison
@@ -40,3 +41,35 @@ def test_a_known_bin_is_a_gaussian_of_the_longest_mean():
     # The first bin's columns, 0 and 2, add up to 1, 1/2, 5/4, 1/2.
     norm = math.sqrt(1 + 0.25 + 1.5625 + 0.25)
     assert_around(found, known(dp_accounting.GaussianDpEvent(2.0 / norm)))
+
+
+def test_windows_are_those_of_the_least_divergence_of_order_two():
+    """By the definition: E Z² of every number of cycles, with equal participation."""
+    column, steps, apart, rate, sigma = (1.0, 0.6, 0.3), 60, 4, 1 / 12, 1.5
+    found = strategy_comparison.fresh_windows(column, sigma, apart, steps, rate)
+    costs = {}
+    for cycles in range(5, 16):
+        window = steps // cycles - apart + 1
+        matrix = np.zeros((window + 2, window))
+        for place in range(window):
+            matrix[place : place + 3, place] = column
+        grown = np.exp(matrix.T @ matrix / sigma**2).mean() - 1
+        costs[cycles, window] = (1 + (5 / cycles) ** 2 * grown) ** cycles
+    assert (found.num_cycles, found.window) == min(costs, key=costs.get)
+    assert found.num_cycles * found.sampling_probability == pytest.approx(5)
+    with pytest.raises(ValueError, match="rate must be at most 0.25 for steps 4 apart"):
+        strategy_comparison.fresh_windows(column, sigma, apart, steps, 0.3)
+
+
+def test_schemes_have_the_participation_of_bins():
+    found = strategy_comparison.schemes(
+        ext.MatrixAllocationEvent((1.0, 0.5), 2.0, 10, 4)
+    )
+    stays_out = found["b-min-sep"][0]
+    rate = stays_out.sampling_probability
+    assert rate / (1 + rate) == pytest.approx(1 / 10)
+    assert stays_out.num_steps == 40
+    windows = found["fresh windows"][1]
+    assert windows.num_cycles * windows.sampling_probability == pytest.approx(4)
+    wide = strategy_comparison.schemes(ext.MatrixAllocationEvent((1.0,) * 5, 2.0, 3, 2))
+    assert list(wide) == ["balls in bins", "no amplification"]
