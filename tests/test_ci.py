@@ -1,6 +1,6 @@
 """Every step of `.ci/run` can fail, at a deliberate fault; old faults fit the code."""
 
-import importlib.util
+import importlib
 import pathlib
 import shutil
 import subprocess
@@ -58,10 +58,10 @@ def test_a_fault_of_the_readme_is_one_of_all(tmp_path, blocks):
     assert status(tmp_path, blocks, "") != 0
 
 
-def test_each_old_fault_is_put_into_one_place():
-    spec = importlib.util.spec_from_file_location("old_faults", CI / "old_faults.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+@pytest.mark.parametrize("name", ["old_faults", "mass_faults"])
+def test_each_fault_is_put_into_one_place(name, monkeypatch):
+    monkeypatch.syspath_prepend(CI)
+    module = importlib.import_module(name)
     for fault in module.FAULTS:
         for name, old, _ in fault.changes:
             assert (CI.parent / name).read_text().count(old) == 1, fault.name

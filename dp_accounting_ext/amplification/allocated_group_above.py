@@ -37,6 +37,7 @@ from dp_accounting_ext.amplification import replaced_allocation
 from dp_accounting_ext.amplification.k_of_t import bound_cells
 from dp_accounting_ext.amplification.k_of_t import joint_allocation
 from dp_accounting_ext.amplification.k_of_t import k_out_of_t
+from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import sums
@@ -146,6 +147,13 @@ class _Noise:
         masses = np.append(self.cells.masses[0] * (1 - share), 0.0)
         masses[1:] += self.cells.masses[0] * share
         masses[0] += floats.raised(float(special.ndtr(self.cells.ends[0])))
+        conservation.check_total(
+            "masses of a step's noise",
+            float(masses.sum()) + float(self.cells.above[0]),
+            1.0,
+            self.cells.error + 1e-12,
+            more=1e-8,
+        )
         return masses
 
 
@@ -241,7 +249,8 @@ def _window(
         grid = dataclasses.replace(grid, column_step=width, is_even=True)
     if not grid.holds(sums_of_step, count):
         return None
-    return joint_allocation.Window(grid, [grid.factor(sums_of_step, masses, count)])
+    factor = grid.factor(sums_of_step, masses, count)
+    return joint_allocation.Window(grid, [factor], count)
 
 
 def _tilt_of_moments(noise: _Noise, first: FloatArray, exponent: float) -> float:

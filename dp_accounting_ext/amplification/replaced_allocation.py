@@ -34,10 +34,12 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
+from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import lattice_law
 from dp_accounting_ext.kernel import law_sums
+from dp_accounting_ext.kernel import sums
 from dp_accounting_ext.pairs import normal_cells
 from dp_accounting_ext.pairs import profile_pairs
 
@@ -50,6 +52,9 @@ LARGEST_SHIFT = 12.0
 # Certified, in units of rounding: of an exponential, beside its exponent; of a
 # threshold, a sum of a few products; of a shift, and of a chance.
 EXPONENTIAL, _THRESHOLD, SHIFT, _CHANCE = 24, 64, 8, 16
+# Certified: sums of thousands of masses, relatively, and chances that were rounded; and
+# what is raised knowingly, below all cells.
+_CHECKED, _MOST_RAISED = 1e-12, 1e-7
 
 # Tuning: cells in a scale of S − κ S′.
 RESOLUTION = lattice_law.Resolution(cells=32)
@@ -331,7 +336,7 @@ def _sum_of(
     """Returns the law of Σ r_i (X_i / κ − X′_i)."""
     number = sum(each.count for each in allocation.steps)
     unit = max(each.chance for each in allocation.steps)
-    parts = []
+    parts, means = [], []
     for steps in allocation.steps:
         sign = 1 if bound is Bound.UPPER else -1
         shift = steps.shift * (1 + sign * SHIFT * floats.UNIT_ROUNDOFF)
@@ -340,8 +345,54 @@ def _sum_of(
         chance = steps.chance / unit
         make = functools.partial(_atoms, noise, shift, kappa, chance, bound)
         parts.append((make, steps.count))
+        means.append(steps.count * chance * _kept_mean(noise, shift, kappa))
     tail = max(tail_mass / (unit * kappa), floats.SMALLEST_MASS)
-    return law_sums.sum_of(parts, bound, RESOLUTION, tail, both=False)
+    law = law_sums.sum_of(parts, bound, RESOLUTION, tail, both=False)
+    if bound is Bound.UPPER:
+        _check_above(law, math.fsum(means))
+    return law
+
+
+def _kept_mean(noise: normal_cells.NormalCells, shift: float, kappa: float) -> float:
+    """Returns the mean of X / κ − X′ where the noise is in no cell above all.
+
+    Where it is below all cells the first one's lower end counts.
+    """
+    low, high = float(noise.ends[0]), float(noise.ends[-1])
+    old, new = special.ndtr([[high - shift, low - shift], [high + shift, low + shift]])
+    first = math.exp(shift * low - shift**2 / 2) / kappa
+    first -= math.exp(-shift * low - shift**2 / 2)
+    inside = (old[0] - old[1]) / kappa - (new[0] - new[1])
+    return float(inside + first * special.ndtr(low))
+
+
+def _check_above(law: lattice_law.Atoms, mean: float) -> None:
+    """Checks what an upper law of Σ r_i (X_i / κ − X′_i) keeps: its mass and its mean.
+
+    Either is only raised; what is lost is in the sinks.
+
+    Args:
+        law: The law.
+        mean: What the mean is but for what is above all cells.
+
+    Raises:
+        MassError: If it has less mass, or a lower mean.
+    """
+    masses, error = law.masses[0], law.error + law.shift + _CHECKED
+    conservation.check_total(
+        "masses of a sum for replaced records",
+        float(masses.sum()) + law.under,
+        1.0,
+        error,
+        more=_MOST_RAISED + law.under,
+    )
+    conservation.check_total(
+        "means of a sum for replaced records",
+        sums.dot(masses, law.values) + law.over,
+        mean,
+        error * (1 + sums.dot(masses, np.abs(law.values)) + abs(mean)),
+        more=math.inf,
+    )
 
 
 def _deviation(allocation: Allocation) -> float:

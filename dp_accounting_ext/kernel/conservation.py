@@ -160,16 +160,14 @@ def check_sinks(over: float, under: float, ledger: Ledger) -> None:
             )
 
 
-def check_terms(ledger: Ledger, terms: int) -> None:
+def check_terms(found: int, terms: int) -> None:
     """Checks that a law is that of so many terms.
 
     Raises:
         MassError: If it is of more or less.
     """
-    if ledger.terms != terms:
-        raise MassError(
-            f"A law must be that of {terms} terms. Found one of {ledger.terms}."
-        )
+    if found != terms:
+        raise MassError(f"A law must be that of {terms} terms. Found one of {found}.")
 
 
 def check_law(
@@ -256,6 +254,48 @@ def check_pair(
                 f"{name} must sum to {least}, within the pair's errors of "
                 f"{allowed:.1e}. Found {total:.12g} and {sink:.3g}."
             )
+
+
+def check_total(
+    name: str, total: float, whole: float, error: float, *, more: float = 0.0
+) -> None:
+    """Checks a sum of what is only moved, where no pair or law is made of it.
+
+    Args:
+        name: What is summed up.
+        total: Its sum after it was moved.
+        whole: Its sum before, or what it is by a theorem.
+        error: Bound on the error of the two, absolutely.
+        more: By how much the sum may be larger besides: what is on the safe side.
+
+    Raises:
+        MassError: If the sum is less, or larger by more.
+    """
+    # Comparisons with NaN are false.
+    if not whole - error <= total <= whole + error + more:
+        raise MassError(
+            f"The {name} must sum to {whole:.12g} but for {error:.1e}. "
+            f"Found {total:.12g}."
+        )
+
+
+def check_held(name: str, held: float, tail: float, error: float) -> None:
+    """Checks that an upper pair holds a tail of one of its laws.
+
+    Args:
+        name: The tail.
+        held: What the pair has from the same place on, sinks among it.
+        tail: The law's mass beyond that place.
+        error: Bound on the relative error of the two.
+
+    Raises:
+        MassError: If the pair has less.
+    """
+    # Floats have fewer digits below the smallest mass.
+    if not held * (1 + error) + floats.SMALLEST_MASS >= tail:
+        raise MassError(
+            f"An upper pair must hold the tail of {name}, {tail}. Found {held}."
+        )
 
 
 def check_profile(total: float, expected: float, error: float) -> None:

@@ -101,7 +101,7 @@ def sum_of(
     """
     copies = sum(count for _, count in parts)
     found = _sum_of(parts, copies, bound, resolution, tail_mass, both=both)
-    conservation.check_terms(found.ledger, copies)
+    conservation.check_terms(found.ledger.terms, copies)
     return found
 
 

@@ -1,5 +1,6 @@
 """Masses that are lost, or lie at a wrong loss, are refused when they are made."""
 
+import dataclasses
 from fractions import Fraction
 import itertools
 
@@ -11,6 +12,10 @@ import pytest
 
 import dp_accounting_ext as ext
 from dp_accounting_ext import mechanisms
+from dp_accounting_ext.amplification import allocated_group_above
+from dp_accounting_ext.amplification import replaced_allocation
+from dp_accounting_ext.amplification.k_of_t import plane
+from dp_accounting_ext.amplification.matrix import markov_sums
 from dp_accounting_ext.kernel import atom_laws
 from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import dominating_pair
@@ -19,13 +24,15 @@ from dp_accounting_ext.kernel import lattice_pieces
 from dp_accounting_ext.kernel import law_sums
 from dp_accounting_ext.kernel import pair
 from dp_accounting_ext.kernel import sums
+from dp_accounting_ext.pairs import normal_cells
 
 Bound = dominating_pair.Bound
 Ledger = conservation.Ledger
 MassError = conservation.MassError
 Gaussian = dp_accounting.GaussianDpEvent
 Poisson = dp_accounting.PoissonSampledDpEvent
-Runs = dp_accounting.SelfComposedDpEvent
+ADD = dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE
+REPLACE = dp_accounting.NeighboringRelation.REPLACE_ONE
 
 RATIOS, MASSES = np.array([0.5, 1.5]), np.array([0.5, 0.5])
 
@@ -118,7 +125,7 @@ def a_digit_less(found, law, count, *_):
 def smaller_losses(found, given, axis):
     if axis is law_sums.Axis.RATIO:
         return found
-    return atom_laws.dataclasses.replace(found, values=found.values - 1e-7)
+    return dataclasses.replace(found, values=found.values - 1e-7)
 
 
 FAULTS = {
@@ -161,6 +168,64 @@ def test_a_fault_refuses_itself(fault, question, monkeypatch):
     accountant = ext.PLDAccountant().compose(event, count)
     with pytest.raises(ArithmeticError, match=r"please report what was composed"):
         accountant.get_epsilon_bounds(1e-6)
+
+
+def lower_values(found, *_):
+    return dataclasses.replace(found, values=found.values - 1e-6)
+
+
+def fewer_masses(found, *_):
+    return dataclasses.replace(found, masses=found.masses * (1 - 1e-6))
+
+
+OTHER_FAULTS = {
+    "k of t, shares swapped": (
+        (plane, "shares", lambda found, *_: (found[0], found[1][::-1])),
+        (ext.RandomAllocationEvent(Gaussian(1.01), 2, 21), ADD),
+    ),
+    "k of t, a spectrum that lost mass": (
+        (plane, "_power", lambda found, *_: found * (1 - 1e-6)),
+        (ext.RandomAllocationEvent(Gaussian(1.03), 4, 21), ADD),
+    ),
+    "replaced, terms too small": (
+        (replaced_allocation, "_atoms", lower_values),
+        (ext.RandomAllocationEvent(Gaussian(1.01), 1, 21), REPLACE),
+    ),
+    "replaced, masses lost": (
+        (replaced_allocation, "_atoms", fewer_masses),
+        (ext.RandomAllocationEvent(Gaussian(1.01), 1, 21), REPLACE),
+    ),
+    "correlated noise, moves that lose mass": (
+        (markov_sums, "hats", lambda found, *_: found * (1 - 1e-6)),
+        (ext.MatrixAllocationEvent((1.0, 0.5), 2.0, 8, 1), ADD),
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", OTHER_FAULTS)
+def test_what_is_no_law_of_the_kernel_refuses_itself_as_well(fault, monkeypatch):
+    change, (event, relation) = OTHER_FAULTS[fault]
+    monkeypatch.setattr(mechanisms.interface, "_PAIRS", Forgetful())
+    replaced(*change)(monkeypatch)
+    accountant = ext.PLDAccountant(relation).compose(event)
+    with pytest.raises(ArithmeticError, match=r"please report what was composed"):
+        accountant.get_epsilon(1e-6)
+
+
+def test_cells_of_noise_are_whole():
+    """Of a group under 1 of t."""
+    cells = normal_cells.NormalCells.of((0.0, 1.0), -5.0, 8.0)
+    steps = replaced_allocation.Steps(1.0, 0.01, 100)
+    noise = allocated_group_above._Noise(steps, 0.0, 2, fewer_masses(cells), 0.0)
+    with pytest.raises(MassError, match="masses of a step's noise must sum to 1"):
+        noise.at_ends(np.full(cells.ends.size - 1, 0.5))
+
+
+@pytest.mark.parametrize("held", [0.0, 0.9e-22, float("nan")])
+def test_a_tail_that_its_maker_forgot(held):
+    conservation.check_held("P, above", 1e-22, 1e-22 * (1 + 1e-12), 1e-11)
+    with pytest.raises(MassError, match="hold the tail of P, above"):
+        conservation.check_held("P, above", held, 1e-22, 1e-11)
 
 
 class Forgetful:

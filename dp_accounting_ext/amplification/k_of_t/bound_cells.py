@@ -13,6 +13,7 @@ from scipy import special
 
 from dp_accounting_ext.amplification.k_of_t import joint_allocation
 from dp_accounting_ext.amplification.k_of_t import plane
+from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import sums
 from dp_accounting_ext.pairs import profile_pairs
@@ -84,6 +85,13 @@ def hinges_of(
     step = max(float(known.max()) - low, 1e-9) / _NODES
     places, shares = plane.shares((losses - low) / step, step)
     found = sums.gather_quickly(places.ravel(), (shares * masses).ravel())
+    total = float(masses.sum())
+    conservation.check_total(
+        "masses of cells",
+        float(found.sum()),
+        total,
+        total * places.size * floats.UNIT_ROUNDOFF,
+    )
     if below > -math.inf:
         found[math.ceil((known[-1] - low) / step)] += 1.0
     (kept,) = np.nonzero(found)

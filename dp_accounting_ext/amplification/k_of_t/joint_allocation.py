@@ -16,6 +16,7 @@ import numpy.typing as npt
 from scipy import optimize
 
 from dp_accounting_ext.amplification.k_of_t import plane
+from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import sums
@@ -36,6 +37,8 @@ _EASED = 0.75
 HIGHEST_RATE = 0.98
 _STEEPEST_ROW = 50.0  # The tilt of a coarse row, whose fine rows have all to be floats.
 _LARGEST_INDEX = 2.0**52  # Certified: floats hold all integers up to it.
+# Certified: of sums of tens of thousands of shares, relatively, many times over.
+_SPLIT_ERROR = 1e-10
 
 
 def scores(ratios: FloatArray, rate: float) -> tuple[FloatArray, FloatArray]:
@@ -297,9 +300,42 @@ class Grid:
         shared = row_shares[:, np.newaxis] * column_shares[np.newaxis]
         weights = np.maximum((shared * masses).ravel(), floats.SMALLEST_MASS)
         kept = ((shared > 0) & (masses > 0)).ravel()
-        return plane.Factor(
+        found = plane.Factor(
             cells[0].ravel()[kept], cells[1].ravel()[kept], weights[kept], count
         )
+        self._check(found, sums_of_step, masses)
+        return found
+
+    def _check(
+        self,
+        factor: plane.Factor,
+        sums_of_step: tuple[FloatArray, FloatArray],
+        masses: FloatArray,
+    ) -> None:
+        """Checks what splits keep: the mass, and a mean of either sum.
+
+        Raises:
+            MassError: If one has changed.
+        """
+        first, second = sums_of_step
+        rows = self.row_step * factor.rows.astype(np.float64)
+        columns = self.column_step * factor.columns.astype(np.float64)
+        if not self.is_even:
+            # That of e^{−L}, over its largest value.
+            least = float(first.min())
+            first, rows = np.exp(least - first), np.exp(least - rows)
+        for name, before, after in (
+            ("masses of a step", np.ones_like(first), np.ones_like(rows)),
+            ("means of a step's first sum", first, rows),
+            ("means of a step's second sum", second, columns),
+        ):
+            size = sums.dot(masses, np.abs(before)) + factor.masses.size * floats.TINY
+            conservation.check_total(
+                name,
+                sums.dot(factor.masses, after),
+                sums.dot(masses, before),
+                _SPLIT_ERROR * size,
+            )
 
     def _shares(
         self, positions: FloatArray, step: float
@@ -313,7 +349,14 @@ class Grid:
         """Returns shares of a coarse row in fine ones, split as each step was."""
         offsets = np.arange(self.height) / self.height
         _, (lower, upper) = self._shares(offsets, self.coarse_step)
-        return np.concatenate([upper[1:], lower])
+        found = np.concatenate([upper[1:], lower])
+        conservation.check_total(
+            "shares of fine rows",
+            float(found.sum()),
+            self.height,
+            _SPLIT_ERROR * self.height,
+        )
+        return found
 
 
 def _window(
@@ -340,6 +383,10 @@ class Window:
     Args:
         grid: The lattice.
         factors: What is summed.
+        num_steps: How many factors there are by their counts.
+
+    Raises:
+        MassError: If there are others, or if masses were lost on the way.
 
     Attributes:
         rows: (m,) the first sum, of coarse rows,
@@ -349,7 +396,8 @@ class Window:
         is_tilted: Whether rows below the first are not among the others.
     """
 
-    def __init__(self, grid: Grid, factors: list[plane.Factor]) -> None:
+    def __init__(self, grid: Grid, factors: list[plane.Factor], num_steps: int) -> None:
+        conservation.check_terms(sum(factor.count for factor in factors), num_steps)
         self._grid = grid
         self._law = plane.TiltedPlane(
             factors, grid.tilt * grid.row_step, (grid.rows, grid.columns)

@@ -111,7 +111,7 @@ def _bound(
     # Of a step's mass, under P or Q.
     error_of_mass = pair.mass_error + pair.ratio_error + 2 * floats.UNIT_ROUNDOFF
     return bound_cells.by_counts(
-        joint_allocation.Window(grid, factors),
+        joint_allocation.Window(grid, factors, total),
         log_binomial,
         is_of_p=True,
         lost=lost + sums.probability_of_any([(pair.infinity_mass, steps.num_selected)]),

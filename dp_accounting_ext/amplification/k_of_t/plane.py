@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import fft
 
+from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import sums
 
@@ -33,6 +34,8 @@ _KERNEL_ERROR = 64.0  # Of the tilted shares of a coarse row.
 # Of a tilted mass: an exponential, and its gathering; each of the terms of its exponent
 # counts beside, so many times.
 _TILTING_ERROR, _OF_EXPONENT = 16.0, 4.0
+# Certified: of a sum of thousands of shares.
+_SHARED = 1e-10
 # What is left out of a spectrum counts as noise.
 _NEGLIGIBLE_EXPONENT = -70.0
 
@@ -217,8 +220,18 @@ class TiltedPlane:
         coarse = rows // height
         folded = whole.reshape(height, coarse, half).sum(axis=0) / height
         values = fft.irfft(fft.ifft(folded, axis=0), columns, axis=1)
+        # The tilted law has the mass one, and a fine row so much in all coarse ones.
+        shared = kernel.reshape(-1, height).sum(axis=0)
+        lost = floats.raised(noise * float(kernel.sum()))
+        conservation.check_total(
+            "tilted masses",
+            float(values.sum()),
+            float(shared.min()),
+            lost * values.size + (self.mass_error + _SHARED) * float(shared.max()),
+            more=float(shared.max() - shared.min()),
+        )
         values = np.maximum(np.roll(values, -(first % coarse), axis=0), 0.0)
-        values += floats.raised(noise * float(kernel.sum()))
+        values += lost
         tilts = self._tilt * height * (first + np.arange(coarse))
         exponents = self._log_moment(self._tilt) - tilts
         scale = np.exp(np.minimum(exponents, floats.LARGEST_EXPONENT))

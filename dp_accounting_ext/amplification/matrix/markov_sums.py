@@ -18,6 +18,7 @@ import numpy.typing as npt
 from scipy import sparse
 from scipy import special
 
+from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import floats
 
 FloatArray = npt.NDArray[np.float64]
@@ -29,6 +30,9 @@ LARGEST_CELL = 0.5
 _FURTHEST = 10.0
 QUADRATURE_ERROR = 1e-12
 _NODES = 12
+
+# Certified: sums of masses of thousands of cells, relatively.
+_CHECKED = 1e-11
 
 # Certified: masses below it are dropped, and counted as lost.
 SMALLEST_MASS = 1e-220
@@ -159,6 +163,7 @@ def upper_sum(chain: Chain) -> SumLaw:
     operations = chain.states.size + most_terms(added) + 16
     error = operations * floats.UNIT_ROUNDOFF + 2 * QUADRATURE_ERROR
     lost_mean += _lost_in_additions(chain, met)
+    _check_above(chain, after, lost_mass + cleared, lost_mean, chain.length * error)
     # What is cleared had a place, and a ratio for every step that was left.
     top = float(chain.places[-1] + chain.length * chain.ratios[-1])
     return SumLaw(
@@ -167,6 +172,40 @@ def upper_sum(chain: Chain) -> SumLaw:
         lost_mass=floats.raised(lost_mass + cleared),
         lifted_mass=floats.raised(lifted),
         mass_error=chain.length * error,
+    )
+
+
+def _check_above(
+    chain: Chain, masses: FloatArray, lost_mass: float, lost_mean: float, error: float
+) -> None:
+    """Checks what an upper law of a chain's sum keeps: its mass and its mean.
+
+    Splits and what is lifted only raise either.
+
+    Args:
+        chain: The chain.
+        masses: (n, l) masses of states and sums.
+        lost_mass: What is among none of them,
+        lost_mean: and what the sum's mean has there, at most.
+        error: Bound on the relative error of masses.
+
+    Raises:
+        MassError: If it has less mass, or a lower mean.
+    """
+    error += place_error(chain) + _CHECKED
+    conservation.check_total(
+        "masses of a chain's sum",
+        float(masses.sum()) + lost_mass,
+        1.0,
+        error,
+        more=math.inf,
+    )
+    conservation.check_total(
+        "means of a chain's sum",
+        float((masses @ chain.places).sum()) + lost_mean,
+        chain.length,
+        chain.length * error,
+        more=math.inf,
     )
 
 

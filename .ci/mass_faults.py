@@ -1,0 +1,436 @@
+"""Puts faults that lose or misplace mass into the package, one by one.
+
+    python .ci/mass_faults.py
+    python .ci/mass_faults.py --only tail --all
+
+Works in a temporary copy. For each fault it asks ordinary questions until one raises
+`ArithmeticError`, and prints which: the package refused to answer by itself, and no
+test had to know of the fault. Ends with status 1 if a fault was answered that is not
+among `NOT_SEEN`, or if, without any fault, a question was refused.
+"""
+
+import argparse
+from collections.abc import Callable
+from collections.abc import Iterator
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import old_faults
+
+KERNEL, PAIRS = old_faults.KERNEL, f"{old_faults.PACKAGE}/pairs"
+AMPLIFICATION = f"{old_faults.PACKAGE}/amplification"
+REFUSED = "refused: "
+fault = old_faults.fault
+FAULTS = [
+    # The kernel.
+    fault(
+        "kernel: cells one to the left",
+        f"{KERNEL}/atom_laws.py",
+        "    floors = np.floor(places)\n    above = places - floors\n",
+        "    above = places - np.floor(places)\n    floors = np.floor(places) - 1\n",
+    ),
+    fault(
+        "kernel: the shares of a split swapped",
+        f"{KERNEL}/atom_laws.py",
+        "np.concatenate([lower * masses, upper * masses], axis=1)\n",
+        "np.concatenate([upper * masses, lower * masses], axis=1)\n",
+    ),
+    fault(
+        "kernel: the shares of a loss linear, not exponential",
+        f"{KERNEL}/atom_laws.py",
+        "        if atoms.axis is Axis.LOSS:\n            # Both from exact",
+        "        if False:\n            # Both from exact",
+    ),
+    fault(
+        "kernel: what both terms have below is counted once",
+        f"{KERNEL}/lattice_law.py",
+        "twice = mine and (mine[0], 2 * mine[1])\n",
+        "twice = mine\n",
+    ),
+    fault(
+        "kernel: a binary digit of the count passed over",
+        f"{KERNEL}/lattice_law.py",
+        '        if digit == "1":\n',
+        "        if False:\n",
+    ),
+    fault(
+        "kernel: what meets on a level is overwritten",
+        f"{KERNEL}/lattice_pieces.py",
+        "    out[:, begin - first : begin - first + y.shape[1]] += y\n",
+        "    out[:, begin - first : begin - first + y.shape[1]] = y\n",
+    ),
+    fault(
+        "kernel: the last cell of a piece left out",
+        f"{KERNEL}/lattice_law.py",
+        "piece[:, first : last + 1]\n",
+        "piece[:, first : max(last, first + 1)]\n",
+    ),
+    fault(
+        "kernel: tails are cut off without a sink",
+        f"{KERNEL}/lattice_law.py",
+        "        over=atoms.over,\n        under=atoms.under,\n",
+        "",
+    ),
+    fault(
+        "kernel: an infinite loss of a sum without the other's",
+        f"{KERNEL}/atom_laws.py",
+        "one.over + other.over - one.over * other.over\n",
+        "one.over\n",
+    ),
+    fault(
+        "kernel: Q's sink of a sum of ratios without the other's",
+        f"{KERNEL}/atom_laws.py",
+        "        if under:\n            over += one.under * other.mean()"
+        " + other.under * one.mean()\n",
+        "",
+    ),
+    fault(
+        "kernel: equal values of a sum overwritten",
+        f"{KERNEL}/law_sums.py",
+        "    rows = np.add.reduceat(rows, starts, axis=1)\n",
+        "    rows = rows[:, starts]\n",
+    ),
+    fault(
+        "kernel: losses 1e-7 too small",
+        f"{KERNEL}/law_sums.py",
+        "values, rows = losses, np.array([p, p])\n",
+        "values, rows = losses - 1e-7, np.array([p, p])\n",
+    ),
+    fault(
+        "kernel: the mean of t ratios divided by t + 1",
+        f"{KERNEL}/law_sums.py",
+        "np.log(ratios) - math.log(count)\n",
+        "np.log(ratios) - math.log(count + (count > 1))\n",
+    ),
+    fault(
+        "kernel: P's masses of t steps over t + 1",
+        f"{KERNEL}/law_sums.py",
+        "p[~zero] / count, q",
+        "p[~zero] / (count + (count > 1)), q",
+    ),
+    fault(
+        "kernel: what a sum's pair cannot hold goes nowhere",
+        f"{KERNEL}/pair.py",
+        "            over += float((p[~kept] + floats.RARE).sum()) * (1 + 1e-9)\n"
+        "            under += float((q[~kept] + floats.RARE).sum()) * (1 + 1e-9)\n",
+        "            pass\n",
+    ),
+    fault(
+        "kernel: what is carried over 16 nats of a profile is lost",
+        f"{KERNEL}/profile.py",
+        "        carried *= math.exp(top - reference) if high < losses.size else 0.0\n",
+        "        carried *= 0.0\n",
+    ),
+    # Pairs.
+    fault(
+        "pairs: a tail of Gaussian noise forgotten by its maker, P's",
+        f"{PAIRS}/gaussian_mixture.py",
+        "max(p_high - float(edges[-1]) * q_high, 0.0) + 4 * mass_error * p_high\n",
+        "0.0\n",
+    ),
+    fault(
+        "pairs: a tail of Gaussian noise forgotten by its maker, Q's",
+        f"{PAIRS}/gaussian_mixture.py",
+        "    masses[-1] += q_high\n",
+        "",
+    ),
+    fault(
+        "pairs: both ends of Laplace noise are added to one atom once",
+        f"{PAIRS}/laplace_mixture.py",
+        "    masses[0] += q_ends[0]\n    masses[-1] += q_ends[1]\n",
+        "    masses[[0, -1]] += q_ends\n",
+    ),
+    fault(
+        "pairs: the upper share of a cell goes to its lower end",
+        f"{PAIRS}/shifts.py",
+        "    at_ends[1:] += raised\n",
+        "    at_ends[:-1] += raised\n",
+    ),
+    fault(
+        "pairs: outputs beyond the last of discrete noise left out",
+        f"{PAIRS}/discrete.py",
+        "    probabilities[-1] /= -math.expm1(-parameter)\n",
+        "",
+    ),
+    fault(
+        "pairs: a chain has the gains of the next stretch",
+        f"{PAIRS}/chained_pairs.py",
+        "gains[np.searchsorted(gain_ends, ends)]\n",
+        "gains[np.searchsorted(gain_ends, ends, 'right')]\n",
+    ),
+    # Amplification.
+    fault(
+        "amplification: a sample forgets outputs that only Q has",
+        f"{AMPLIFICATION}/poisson_subsampling.py",
+        "        masses = np.append(zero_mass, masses)\n",
+        "        masses = np.append(0.0, masses)\n",
+    ),
+    fault(
+        "amplification: a sample's ratios a billionth too small",
+        f"{AMPLIFICATION}/poisson_subsampling.py",
+        "(1 - sampling_probability) + sampling_probability * pair.ratios\n",
+        "(1 - sampling_probability) * (1 - 1e-9)"
+        " + sampling_probability * pair.ratios\n",
+    ),
+    fault(
+        "amplification: replaced records, the share of a cell's upper end lost",
+        f"{AMPLIFICATION}/replaced_allocation.py",
+        "    masses[1:] += base * share\n",
+        "    masses[1:] = base * share\n",
+    ),
+    fault(
+        "amplification: replaced records, what is below all cells lost",
+        f"{AMPLIFICATION}/replaced_allocation.py",
+        "    masses[0] += float(special.ndtr(noise.ends[0])) * (1 + 1e-9)\n",
+        "",
+    ),
+    fault(
+        "amplification: replaced records, terms a millionth too small",
+        f"{AMPLIFICATION}/replaced_allocation.py",
+        "        np.maximum.accumulate(weight * (terms + off)),\n",
+        "        np.maximum.accumulate(weight * (terms + off) - 1e-6 * weight),\n",
+    ),
+    fault(
+        "amplification: k of t, fine rows of a coarse one overlap",
+        f"{AMPLIFICATION}/k_of_t/joint_allocation.py",
+        "np.concatenate([upper[1:], lower])\n",
+        "np.concatenate([upper[1:], lower[:-1], [0.0]])\n",
+    ),
+    fault(
+        "amplification: k of t, steps without the record left out",
+        f"{AMPLIFICATION}/k_of_t/joint_allocation.py",
+        "(self.masses, others)]\n",
+        "(self.masses, others - 1)]\n",
+    ),
+    fault(
+        "amplification: k of t, a step's row shares swapped",
+        f"{AMPLIFICATION}/k_of_t/plane.py",
+        "np.stack([lower, upper])\n",
+        "np.stack([upper, lower])\n",
+    ),
+    fault(
+        "amplification: k of t, shares of cells that meet are overwritten",
+        f"{AMPLIFICATION}/k_of_t/plane.py",
+        "        plane = sums.gather(cells, weights, shape[0] * shape[1])\n",
+        "        plane = np.zeros(shape[0] * shape[1])\n"
+        "        plane[cells] = weights\n",
+    ),
+    fault(
+        "amplification: k of t, a window that begins a row too low",
+        f"{AMPLIFICATION}/k_of_t/plane.py",
+        "np.maximum(np.roll(values, -(first % coarse), axis=0), 0.0)\n",
+        "np.maximum(np.roll(values, -(first % coarse) - 1, axis=0), 0.0)\n",
+    ),
+    fault(
+        "amplification: k of t, cells shared between two nodes lose one",
+        f"{AMPLIFICATION}/k_of_t/bound_cells.py",
+        "(shares * masses).ravel())\n",
+        "(shares * masses * [[1.0], [0.0]]).ravel())\n",
+    ),
+    fault(
+        "amplification: 2 of t, a group's mean without its zero",
+        f"{AMPLIFICATION}/k_of_t/few_out_of_t.py",
+        "    masses[0] += mean.zero_mass\n",
+        "",
+    ),
+    fault(
+        "amplification: 2 of t, a pair of rows is met once and counted once",
+        f"{AMPLIFICATION}/k_of_t/few_out_of_t.py",
+        "np.where(rows > index, 2 * masses, masses)\n",
+        "np.where(rows > index, masses, masses)\n",
+    ),
+    fault(
+        "amplification: groups, what is below all cells lost",
+        f"{AMPLIFICATION}/allocated_group_above.py",
+        "        masses[0] += floats.raised(float(special.ndtr(self.cells.ends[0])))\n",
+        "",
+    ),
+    fault(
+        "amplification: groups, the upper shares of cells lost",
+        f"{AMPLIFICATION}/allocated_group_above.py",
+        "        masses[1:] += self.cells.masses[0] * share\n",
+        "        masses[1:] = self.cells.masses[0] * share\n",
+    ),
+    fault(
+        "amplification: matrices, moves below the lowest state lost",
+        f"{AMPLIFICATION}/matrix/markov_sums.py",
+        "    matrix[:, 0] += below\n",
+        "",
+    ),
+    fault(
+        "amplification: matrices, the upper ends of states' cells lost",
+        f"{AMPLIFICATION}/matrix/markov_sums.py",
+        "    matrix[:, 1:] += high\n",
+        "    matrix[:, 1:] += (1 - 1e-6) * high\n",
+    ),
+    fault(
+        "amplification: matrices, steps that add nothing left out",
+        f"{AMPLIFICATION}/matrix/markov_sums.py",
+        "    shares[:, -1] = max(1 - float(chain.chances.sum()), 0.0)\n",
+        "    shares[:, -1] = 0.0\n",
+    ),
+]
+
+# What moves no mass of these questions but tails that are less than any rounding, or
+# whole rows of a window whose mass and place nothing else tells.
+NOT_SEEN = (
+    "kernel: what a sum's pair cannot hold goes nowhere",
+    "amplification: a sample forgets outputs that only Q has",
+    "amplification: k of t, a window that begins a row too low",
+)
+
+
+def questions() -> Iterator[tuple[str, Callable[[], tuple[float, ...]]]]:
+    """Yields ordinary questions, by name, and what answers them."""
+    import dp_accounting as dp
+
+    import dp_accounting_ext as ext
+
+    add = dp.NeighboringRelation.ADD_OR_REMOVE_ONE
+    replace = dp.NeighboringRelation.REPLACE_ONE
+    noise, sampled = dp.GaussianDpEvent, dp.PoissonSampledDpEvent
+    allocated = ext.RandomAllocationEvent
+    step = sampled(0.01, noise(1.0))
+    runs = {
+        "DP-SGD": (add, [(step, 1000)]),
+        "ten epochs of 1 of 1000": (add, [(allocated(noise(1.0), 1, 1000), 10)]),
+        "1 of 50 Laplace": (add, [(allocated(dp.LaplaceDpEvent(1.0), 1, 50), 1)]),
+        "a mixed sum": (
+            add,
+            [
+                (noise(3.0), 1),
+                (sampled(0.1, dp.LaplaceDpEvent(1.0)), 20),
+                (dp.dp_event.DiscreteLaplaceDpEvent(0.5, 1), 5),
+                (sampled(1e-26, dp.LaplaceDpEvent(1.0)), 1),
+            ],
+        ),
+        "a sample of 1 of 100": (
+            add,
+            [(ext.PLDSubsampleEvent(0.1, allocated(noise(1.0), 1, 100)), 5)],
+        ),
+        "a replaced record in samples": (
+            replace,
+            [(ext.PLDSubsampleEvent(0.1, dp.LaplaceDpEvent(1.0)), 10)],
+        ),
+        "a group of 4": (add, [(ext.GroupSubsampledEvent(4, step), 100)]),
+        "correlated noise": (
+            add,
+            [(ext.MatrixAllocationEvent((1.0, 0.5, 0.25), 2.0, 16, 2), 1)],
+        ),
+        "a group of 2 in 1 of 100": (
+            add,
+            [(ext.GroupSubsampledEvent(2, allocated(noise(1.0), 1, 100)), 1)],
+        ),
+        "a replaced record in 1 of 100": (
+            replace,
+            [(allocated(noise(1.0), 1, 100), 1)],
+        ),
+        "3 of 100": (add, [(allocated(noise(1.0), 3, 100), 1)]),
+        "2 of 10": (add, [(allocated(noise(1.0), 2, 10), 1)]),
+    }
+    for name, (relation, parts) in runs.items():
+        accountant = ext.PLDAccountant(relation)
+        for event, count in parts:
+            accountant.compose(event, count)
+
+        def answers(accountant: ext.PLDAccountant = accountant) -> tuple[float, ...]:
+            return (
+                *accountant.get_epsilon_bounds(1e-6),
+                *accountant.get_delta_bounds(1.0),
+            )
+
+        yield name, answers
+
+
+def ask(*, every: bool) -> None:
+    """Prints the answers to questions, by name, or the error, up to the first one.
+
+    Args:
+        every: Whether all questions are asked, after an error too.
+    """
+    found: dict[str, list[float] | str] = {}
+    for name, answers in questions():
+        try:
+            found[name] = list(answers())
+        except ArithmeticError as error:
+            found[name] = f"{REFUSED}{error}"
+        except Exception as error:
+            found[name] = f"{type(error).__name__}: {error}"
+        if isinstance(found[name], str) and not every:
+            break
+    print(json.dumps(found))
+
+
+def asked(folder: pathlib.Path, *, every: bool) -> dict[str, list[float] | str]:
+    """Returns the answers of the package in a folder, as `ask` prints them."""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", __file__, "--ask", *["--all"][:every]],
+        env={
+            **os.environ,
+            "PYTHONPATH": str(folder),
+            "OMP_NUM_THREADS": "1",
+            "PYTHONDONTWRITEBYTECODE": "1",
+        },
+        capture_output=True,
+        text=True,
+        cwd=folder,
+    )
+    if done.returncode:
+        sys.exit(done.stderr)
+    found: dict[str, list[float] | str] = json.loads(done.stdout)
+    return found
+
+
+def told(
+    found: dict[str, list[float] | str], usual: dict[str, list[float] | str]
+) -> tuple[bool, str]:
+    """Returns whether a fault was refused, and what is to be told of it."""
+    failed = {name: text for name, text in found.items() if isinstance(text, str)}
+    refused = [name for name, text in failed.items() if text.startswith(REFUSED)]
+    if refused:
+        return True, f"refused by {', '.join(refused)}"
+    if failed:
+        return False, "; ".join(failed.values())
+    changed = [
+        f"{name} {answer[1]:.6g} for {usual[name][1]:.6g}"
+        for name, answer in found.items()
+        if answer != usual[name]
+    ]
+    return False, f"answered: {', '.join(changed) or 'as ever'}"
+
+
+def main() -> int:
+    """Puts in each fault in turn, and prints what refused it."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", default="", help="part of the names of faults")
+    parser.add_argument("--ask", action="store_true", help="the questions alone")
+    parser.add_argument("--all", action="store_true", help="who else refuses it, too")
+    options = parser.parse_args()
+    if options.ask:
+        ask(every=options.all)
+        return 0
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        old_faults.copied(folder)
+        usual = asked(folder, every=options.all)
+        print("| fault | |\n|---|---|")
+        wrong = any(isinstance(answer, str) for answer in usual.values())
+        print(f"| (none) | {told(usual, usual)[1]} |", flush=True)
+        for chosen in FAULTS:
+            if options.only not in chosen.name:
+                continue
+            before = old_faults.put_in(folder, chosen)
+            is_refused, text = told(asked(folder, every=options.all), usual)
+            for path, code in before.items():
+                path.write_text(code)
+            wrong |= not is_refused and chosen.name not in NOT_SEEN
+            print(f"| {chosen.name} | {text} |", flush=True)
+    return int(wrong)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
