@@ -281,6 +281,7 @@ NOT_SEEN = (
     "kernel: what a sum's pair cannot hold goes nowhere",
     "amplification: a sample forgets outputs that only Q has",
     "amplification: k of t, a window that begins a row too low",
+    "amplification: 2 of t, a group's mean without its zero",
 )
 
 

@@ -1,0 +1,745 @@
+"""The table of roundings: what of each allowance is used, against exact arithmetic.
+
+Each row of the table in docs/guarantees.md names a test, mostly one of these. A measure
+returns the largest error that was found, over what is allowed. It must be below the
+share that is known to be used, and no less than a tenth of that: so a test fails if its
+allowance becomes ten times as small.
+"""
+
+import ast
+from fractions import Fraction
+import functools
+import math
+import pathlib
+import re
+from unittest import mock
+
+import dp_accounting
+import mpmath
+from mpmath import mpf
+import numpy as np
+import pytest
+from scipy import special
+
+import dp_accounting_ext as ext
+from dp_accounting_ext import mechanisms
+from dp_accounting_ext.accountants import bets
+from dp_accounting_ext.amplification import allocated_group
+from dp_accounting_ext.amplification import poisson_subsampling
+from dp_accounting_ext.amplification import replaced_allocation
+from dp_accounting_ext.amplification.k_of_t import bound_cells
+from dp_accounting_ext.amplification.k_of_t import few_out_of_t
+from dp_accounting_ext.amplification.k_of_t import joint_allocation
+from dp_accounting_ext.amplification.k_of_t import plane
+from dp_accounting_ext.amplification.matrix import bin_grams
+from dp_accounting_ext.amplification.matrix import markov_sums
+from dp_accounting_ext.amplification.matrix import projected
+from dp_accounting_ext.kernel import atom_laws
+from dp_accounting_ext.kernel import dominating_pair
+from dp_accounting_ext.kernel import lattice_law
+from dp_accounting_ext.kernel import lattice_pieces
+from dp_accounting_ext.kernel import law_sums
+from dp_accounting_ext.kernel import profile
+from dp_accounting_ext.mechanisms import batches
+from dp_accounting_ext.mechanisms import min_sep
+from dp_accounting_ext.mechanisms import subsampled
+from dp_accounting_ext.pairs import chained_pairs
+from dp_accounting_ext.pairs import discrete
+from dp_accounting_ext.pairs import gaussian
+from dp_accounting_ext.pairs import gaussian_mixture
+from dp_accounting_ext.pairs import laplace_mixture
+from dp_accounting_ext.pairs import normal_cells
+from dp_accounting_ext.pairs import profile_pairs
+from dp_accounting_ext.pairs import sampled_members
+from dp_accounting_ext.renyi import conversion
+from dp_accounting_ext.renyi import shifted_noise
+
+Axis, Bound = atom_laws.Axis, dominating_pair.Bound
+REMOVE = dominating_pair.Direction.REMOVE
+ROOT = pathlib.Path(__file__).parent.parent
+U = Fraction(1, 2**53)
+RNG = functools.partial(np.random.default_rng, 7)
+
+
+def off(found, truth):
+    """The relative error of a float, against a fraction or a number of mpmath."""
+    if isinstance(truth, Fraction):
+        return float(abs(Fraction(float(found)) - truth) / truth)
+    return float(abs(mpf(float(found)) / truth - 1))
+
+
+def off_centre(low, high, truth):
+    """How far the middle of a bracket is from the truth, over half of its width."""
+    low, high = mpf(float(low)), mpf(float(high))
+    return float(abs(high + low - 2 * truth) / (high - low))
+
+
+def gaussian_cells():
+    worst, tail = 0.0, 1e-30
+    for shift in (0.1, 1.0, 5.0):
+        laws = (gaussian_mixture.Mixture(((each, 1.0),)) for each in (shift, 0.0))
+        pair = gaussian_mixture.dominating_pair_of(*laws, Bound.LOWER, tail_mass=tail)
+        low, high = special.ndtri(tail), shift - special.ndtri(tail)
+        ends = np.linspace(low, high, pair.masses.size + 1)
+        for i in range(0, pair.masses.size, pair.masses.size // 40):
+            places = sorted(float(-abs(end)) for end in ends[i : i + 2])
+            truth = mpmath.ncdf(places[1]) - mpmath.ncdf(places[0])
+            if ends[i] * ends[i + 1] > 0:
+                worst = max(worst, off(pair.masses[i], truth) / pair.mass_error)
+    return worst
+
+
+def gaussian_ratios():
+    """Logarithms of ratios are equally spaced."""
+    worst = 0.0
+    for shift in (0.1, 1.0, 5.0):
+        laws = (gaussian_mixture.Mixture(((each, 1.0),)) for each in (shift, 0.0))
+        pair = gaussian_mixture.dominating_pair_of(*laws, Bound.UPPER, tail_mass=1e-30)
+        last = pair.ratios.size - 1
+        low, high = (mpmath.log(pair.ratios[end]) for end in (0, -1))
+        for i in range(0, last, last // 40):
+            truth = mpmath.exp(low + (high - low) * i / last)
+            worst = max(worst, off(pair.ratios[i], truth) / pair.ratio_error)
+    return worst
+
+
+def laplace_cells():
+    shift = 9.5
+    p, q = (laplace_mixture.Mixture(((each, 1.0),)) for each in (shift, 0.0))
+    pair = laplace_mixture.dominating_pair_of(p, q, Bound.LOWER)
+    ends = np.linspace(0.0, shift, pair.masses.size - 1)
+    worst = 0.0
+    for i in range(1, pair.masses.size - 1, 97):
+        low, high = map(mpf, ends[i - 1 : i + 1].tolist())
+        truth = -mpmath.expm1(low - high) * mpmath.exp(-low) / 2
+        worst = max(worst, off(pair.masses[i], truth) / pair.mass_error)
+    return worst
+
+
+def discrete_laplace():
+    worst = 0.0
+    for parameter, sensitivity in ((0.7, 1), (0.7, 900), (689.9, 1), (1e-9, 3)):
+        pair = discrete.discrete_laplace(parameter, sensitivity, Bound.UPPER)
+        a = mpf(parameter)
+        for x, ratio in enumerate(pair.ratios.tolist()):
+            ends = 1 - mpmath.exp(-a) if x in (0, sensitivity) else 1
+            mass = mpmath.tanh(a / 2) * mpmath.exp(-a * x) / ends
+            truth = mpmath.exp(a * (2 * x - sensitivity))
+            worst = max(worst, off(ratio, truth) / pair.ratio_error)
+            worst = max(worst, off(pair.masses[x], mass) / pair.mass_error)
+    return worst
+
+
+def few_outcomes():
+    worst = 0.0
+    for number, buckets in ((0.1, 3), (0.37, 7), (0.999, 1000), (1 / 3, 13)):
+        pair = discrete.randomized_response(
+            number, buckets, replace_one=True, bound=Bound.UPPER
+        )
+        other = Fraction(number) / buckets
+        truth = 1 - Fraction(number) + other
+        found = max(off(pair.masses[-1], other), off(pair.masses[0], truth))
+        worst = max(worst, found / discrete.FEW_ERROR)
+    return worst
+
+
+def closed_form():
+    worst = 0.0
+    for mean in (0.3, 1.0, 7.0):
+        for share in (0.4, 0.7, 1.3):
+            epsilon = share * (mean**2 / 2 + mean)
+            m, e = mpf(mean), mpf(epsilon)
+            truth = mpmath.ncdf(m / 2 - e / m)
+            truth -= mpmath.exp(e) * mpmath.ncdf(-m / 2 - e / m)
+            found = (gaussian.delta(mean, epsilon, bound) for bound in Bound)
+            high, low = found
+            worst = max(worst, off_centre(low, high, truth))
+    return worst
+
+
+def nested_weights():
+    """Sixteen samples one within another; and numbers of members."""
+    worst = 0.0
+    for rate in np.linspace(0.05, 0.999, 100).tolist():
+        event = mechanisms.Gaussian(1.0)
+        for _ in range(16):
+            event = subsampled.on_poisson_sample(rate, event)
+        law = gaussian_mixture.Mixture(event.p)
+        exact = Fraction(rate) ** 16
+        for (_, weight), truth in zip(law.shifts, (1 - exact, exact), strict=True):
+            worst = max(worst, off(weight, truth) / law.weight_error())
+    return worst
+
+
+def many_weights():
+    worst = 0.0
+    for rate in (0.3, 1e-3):
+        law = gaussian_mixture.Mixture(sampled_members.poisson(400, rate))
+        exact = Fraction(rate)
+        for number, weight in law.shifts[::7]:
+            n = int(number)
+            truth = math.comb(400, n) * exact**n * (1 - exact) ** (400 - n)
+            if truth > Fraction(1, 10**250):
+                worst = max(worst, off(weight, truth) / law.weight_error())
+    return worst
+
+
+def pair_to_law():
+    worst = 0.0
+    generator = RNG()
+    for size in (1.0, 30.0, 300.0):
+        ratios = np.exp(np.sort(generator.uniform(-size, size, 40)))
+        masses = np.minimum(1 / ratios, 1.0) / 100
+        pair = dominating_pair.DominatingPair(ratios, masses, 0.0, 0.0, Bound.LOWER)
+        law = law_sums.of_pair(pair, Axis.LOSS)
+        for i in range(40):
+            truth = mpmath.log(mpf(ratios[i]))
+            worst = max(worst, float(abs(law.values[i] - truth)) / law.shift)
+    return worst
+
+
+def lattice_shares():
+    worst = 0.0
+    for bound in Bound:
+        for width in (2.0**-9, 0.25, 2.0):
+            values = np.sort(RNG().uniform(-9.0, 9.0, 30))
+            rows = np.ones((1 if bound is Bound.UPPER else 2, values.size))
+            atoms = atom_laws.Atoms(Axis.LOSS, bound, values, rows)
+            _, masses = atom_laws.on_nodes(atoms, np.full(values.size, width))
+            for i, value in enumerate(values.tolist()):
+                above = mpf(value) / width - mpmath.floor(mpf(value) / width)
+                if bound is Bound.UPPER:
+                    truth = mpmath.expm1(-width * above) / mpmath.expm1(-width)
+                    found = masses[0, values.size + i]
+                else:
+                    moved = mpmath.nint(mpf(value) / width) * width - value
+                    truth, found = mpmath.exp(moved), masses[1, i]
+                worst = max(worst, off(found, truth) / float(24 * U))
+    return worst
+
+
+def law_of(masses):
+    rows = np.array([masses])
+    return lattice_law.LatticeLaw(
+        axis=Axis.LOSS,
+        bound=Bound.UPPER,
+        step=1.0,
+        resolution=lattice_law.Resolution(),
+        pieces={0: (0, rows)},
+        centre=0,
+        reach=1 << 12,
+    )
+
+
+def sums_on_a_lattice():
+    worst = 0.0
+    for seed in range(20):
+        generator = np.random.default_rng(seed)
+        x, y = (generator.random(4) / 4 for _ in range(2))
+        total = law_of(x).plus(law_of(y))
+        ((_, masses),) = total.pieces.values()
+        exact = np.convolve(*([Fraction(v) for v in each.tolist()] for each in (x, y)))
+        for found, truth in zip(masses[0], exact, strict=True):
+            worst = max(worst, off(found, truth) / total.error)
+    return worst
+
+
+def sums_of_atoms():
+    """Values that are nearly one: as far as they are apart."""
+    worst = 0.0
+    for units in (90, 100, 110, 120):
+        near = 1.0 + units * 2.0**-53
+        one, other = (
+            atom_laws.Atoms(
+                Axis.LOSS, Bound.UPPER, np.array(values), np.full((1, 2), 0.4)
+            )
+            for values in ([0.0, 1.0], [0.0, near])
+        )
+        found = law_sums.sum_of(
+            [(lambda one=one: one, 1), (lambda other=other: other, 1)],
+            Bound.UPPER,
+            lattice_law.Resolution(),
+            0.0,
+            both=False,
+        )
+        furthest = float(np.abs(found.values - near).min())
+        worst = max(worst, furthest / found.shift)
+    return worst
+
+
+def readings_of_delta():
+    worst = 0.0
+    generator = RNG()
+    for _ in range(20):
+        losses, masses = np.sort(generator.uniform(1, 9, 3)), generator.random(3) / 9
+        low, high = (
+            profile.Profile.of(losses, masses, 0.0, bound, 0.0, 0.0)
+            for bound in (Bound.LOWER, Bound.UPPER)
+        )
+        for epsilon in (losses[0] - 0.3, (losses[0] + losses[1]) / 2):
+            truth = mpmath.fsum(
+                mpf(m) * -mpmath.expm1(mpf(epsilon) - mpf(loss))
+                for loss, m in zip(losses.tolist(), masses.tolist(), strict=True)
+                if loss > epsilon
+            )
+            found = (each.deltas(np.array([epsilon]))[0] for each in (low, high))
+            worst = max(worst, off_centre(*found, truth))
+    return worst
+
+
+def readings_of_epsilon():
+    worst = 0.0
+    for loss in (0.7, 9.0, 123.0):
+        losses, masses = np.array([loss]), np.array([0.3])
+        goal = 0.1
+        truth = mpf(loss) + mpmath.log1p(-mpf(goal) / mpf(0.3))
+        low, high = (
+            profile.Profile.of(losses, masses, 0.0, bound, 0.0, 0.0)
+            for bound in (Bound.LOWER, Bound.UPPER)
+        )
+        found = (each.epsilons(np.array([goal]))[0] for each in (low, high))
+        worst = max(worst, off_centre(*found, truth))
+    return worst
+
+
+def poisson_samples():
+    worst = 0.0
+    ratios = np.exp(np.linspace(-5.0, 5.0, 101))
+    masses = np.minimum(1 / ratios, 1.0) / 101
+    pair = dominating_pair.DominatingPair(ratios, masses, 0.0, 0.0, Bound.LOWER)
+    for rate in (0.1, 1 / 3, 0.77):
+        found = poisson_subsampling.poisson_subsample(pair, rate)
+        exact = Fraction(rate)
+        for ratio, z in zip(found.ratios.tolist(), ratios.tolist(), strict=True):
+            truth = 1 - exact + exact * Fraction(z)
+            worst = max(worst, off(ratio, truth) / found.ratio_error)
+    return worst
+
+
+def normal_masses():
+    shifts, worst = (0.0, 0.7), 0.0
+    with mpmath.workdps(320):
+        for low, high in ((-8.0, 9.0), (-30.0, 36.0)):
+            cells = normal_cells.NormalCells.of(shifts, low, high)
+            for shift, masses in zip(shifts, cells.masses, strict=True):
+                for i in [*range(0, masses.size, 97), masses.size - 1]:
+                    ends = (mpf(end) - shift for end in cells.ends[i : i + 2].tolist())
+                    first, last = map(mpmath.ncdf, ends)
+                    worst = max(worst, off(masses[i], last - first) / cells.error)
+    return worst
+
+
+def profile_values():
+    worst = 0.0
+    for seed in range(30):
+        generator = np.random.default_rng(seed)
+        ratios, masses = np.sort(generator.random(4) * 9), generator.random(4)
+        place = float(generator.random())
+        found = profile_pairs.values_at(np.array([place]), ratios, masses, 0.0)[0]
+        truth = sum(
+            Fraction(m) * max(Fraction(z) - Fraction(place), Fraction(0))
+            for z, m in zip(ratios.tolist(), masses.tolist(), strict=True)
+        )
+        worst = max(worst, off(found, truth) / float(2 * (4 + 4) * U))
+    return worst
+
+
+def scores_of_steps():
+    worst = 0.0
+    for rate in (0.003, 0.3, 0.98):
+        for ratio in (0.0, 0.37, 0.999, 1.01, 3.3, 1e8):
+            (score,), (variance,) = joint_allocation.scores(np.array([ratio]), rate)
+            mixed = 1 - mpf(rate) + mpf(rate) * ratio
+            truth, chance = mpmath.log(mixed), mpf(rate) * ratio / mixed
+            allowed = (8 + 8 * abs(truth)) * float(U)
+            worst = max(worst, float(abs(score - truth) / allowed))
+            if ratio:
+                allowed = 16 * float(U)
+                worst = max(worst, off(variance, chance * (1 - chance)) / allowed)
+    return worst
+
+
+def spectra():
+    """Where a plane has no mass there is what was added, and the transforms' error."""
+    worst = 0.0
+    for seed in range(8):
+        generator = np.random.default_rng(seed)
+        rows, columns = generator.integers(0, 3, (2, 9))
+        masses = generator.random(9)
+        factor = plane.Factor(rows, columns, masses / masses.sum(), 3)
+        found = plane.TiltedPlane([factor], 0.0, (64, 32)).masses(
+            np.ones(1), 0, height=1
+        )
+        empty = found[20:]
+        added = np.median(empty)
+        worst = max(worst, float((empty.max() - added) / added))
+    return worst
+
+
+def counted_members():
+    steps, worst = replaced_allocation.Steps(0.8, 0.05, 20), 0.0
+    places = np.linspace(-6.0, 9.0, 40)
+    values, _, allowed = allocated_group.counted(places, steps, 2.0)
+    for place, value in zip(places.tolist(), values.tolist(), strict=True):
+        s, y, rate = mpf(0.8), mpf(place), mpf(2.0) * mpf(0.05)
+        total = mpmath.fsum(
+            rate**n * mpmath.exp(n * s * y - (n * s) ** 2 / 2) / mpmath.factorial(n)
+            for n in range(60)
+        )
+        truth = mpmath.log(total) - rate
+        worst = max(worst, float(abs(value - truth)) / allowed)
+    return worst
+
+
+def chances_of_numbers():
+    worst = 0.0
+    for selected, steps, rate in ((3, 100, 0.05), (40, 100, 0.4), (900, 2000, 0.3)):
+        value, error = joint_allocation.log_binomial(selected, steps, rate)
+        truth = mpmath.log(math.comb(steps, selected)) + selected * mpmath.log(rate)
+        truth += (steps - selected) * mpmath.log1p(-mpf(rate))
+        worst = max(worst, float(abs(value - truth)) / error)
+    return worst
+
+
+def bessel():
+    worst = 0.0
+    for v in np.geomspace(0.8, 300.0, 60).tolist():
+        (found,) = bound_cells.log_reciprocal(np.array([v]))
+        truth = mpf(v) - mpmath.log(mpmath.besseli(0, v))
+        worst = max(worst, float(abs(found - truth)) / float(64 * U))
+    return worst
+
+
+def gram_matrices():
+    worst = 0.0
+    for bins, epochs in ((1, 4), (3, 5), (7, 2)):
+        steps = bins * epochs
+        column = RNG().random(steps)
+        found = bin_grams.of_toeplitz(column, bins, epochs)
+        exact = [Fraction(c) for c in column.tolist()]
+        moved = [
+            [
+                sum(exact[s - i] for i in range(b, steps, bins) if i <= s)
+                for s in range(steps)
+            ]
+            for b in range(bins)
+        ]
+        for i in range(bins):
+            for j in range(bins):
+                truth = sum(a * b for a, b in zip(moved[i], moved[j], strict=True))
+                worst = max(worst, off(found[i, j], truth) / bin_grams.error(steps))
+    return worst
+
+
+def moves_of_chains():
+    """Of the widest cells, whose quadrature errs the most."""
+    worst, spread = 0.0, 1.0
+    cell = markov_sums.LARGEST_CELL
+    states = np.arange(-20.0, 21.0) * cell
+    found = markov_sums.hats(states, np.zeros(1), spread, raised=False)[0]
+    for target in range(1, 40, 3):
+        here = mpf(float(states[target]))
+
+        def call(strike):
+            return mpmath.npdf(strike) - strike * mpmath.ncdf(-strike)
+
+        truth = call(here - cell) - 2 * call(here) + call(here + cell)
+        worst = max(worst, off(found[target], truth / cell))
+    return worst / markov_sums.QUADRATURE_ERROR
+
+
+def largest_losses():
+    worst = 0.0
+    for rate, shift in ((1e-9, 1e-3), (0.3, 0.7), (0.9, 30.0), (1e-30, 1e3)):
+        p = laplace_mixture.Mixture(((0.0, 1 - rate), (shift, rate)))
+        q = laplace_mixture.Mixture(((0.0, 1.0),))
+        with mpmath.workdps(60):
+            truth = mpmath.log1p(mpf(rate) * mpmath.expm1(mpf(shift)))
+        found = laplace_mixture.largest_loss(p, q)
+        allowed = mechanisms.interface.LOSS_ROUNDED_UP - 1
+        worst = max(worst, off(found, truth) / allowed)
+    return worst
+
+
+def half_a_piece():
+    worst = 0.0
+    for width in (2.0**-9, 0.3, 5.0):
+        law = law_of(np.ones(1))
+        _, masses = lattice_pieces.halved((1, np.ones((1, 1))), width, law)
+        low, high = mpmath.expm1(width), mpmath.expm1(-width)
+        truth = low / (low - high), -high / (low - high)
+        shares = sorted(masses[0][masses[0] > 0].tolist(), reverse=True)
+        for found, exact in zip(shares, truth, strict=True):
+            worst = max(worst, off(found, exact) / float(6 * U))
+    return worst
+
+
+def some_pair(seed):
+    generator = np.random.default_rng(seed)
+    ratios = np.sort(np.exp(generator.normal(0.0, 1.0, 5)))
+    masses = generator.random(5)
+    masses /= masses.sum()
+    ratios /= (ratios * masses).sum()
+    return dominating_pair.DominatingPair(ratios, masses, 0.0, 0.0, Bound.UPPER)
+
+
+def mixtures():
+    pairs, weights = [some_pair(seed) for seed in range(2)], (0.3, 0.7)
+    found = dominating_pair.mixture(pairs, weights)
+    exact = {
+        z: Fraction(weight) * Fraction(q)
+        for pair, weight in zip(pairs, weights, strict=True)
+        for z, q in zip(pair.ratios.tolist(), pair.masses.tolist(), strict=True)
+    }
+    each = zip(found.ratios.tolist(), found.masses.tolist(), strict=True)
+    return max(off(q, exact[z]) for z, q in each) / found.mass_error
+
+
+def chains():
+    """Ratios are products, but the least, which take what Q's masses are too much."""
+    worst = 0.0
+    for seed in range(40):
+        first, second = some_pair(seed), some_pair(seed + 100)
+        found = chained_pairs.chain_one_way(first, second)
+        products = np.multiply.outer(first.ratios, second.ratios).ravel()
+        for ratio in found.ratios[found.ratios.size // 2 :].tolist():
+            near = int(np.argmin(np.abs(products - ratio)))
+            i, j = divmod(near, second.ratios.size)
+            truth = Fraction(first.ratios[i]) * Fraction(second.ratios[j])
+            worst = max(worst, off(ratio, truth) / found.ratio_error)
+    return worst
+
+
+def terms_for_replaced_records():
+    """Terms are raised by what they may err by: what that is off by."""
+    shift, kappa, worst = 1.3, 1.7, 0.0
+    noise = normal_cells.NormalCells.of((0.0, -shift, shift), -6.0, 8.0)
+    law = replaced_allocation._atoms(noise, shift, kappa, 1.0, Bound.UPPER)
+    for end, value in list(zip(noise.ends.tolist(), law.values.tolist(), strict=True)):
+        exponent = mpf(shift) * mpf(end)
+        old = mpmath.exp(exponent - mpf(shift) ** 2 / 2) / mpf(kappa)
+        new = mpmath.exp(-exponent - mpf(shift) ** 2 / 2)
+        units = replaced_allocation.EXPONENTIAL + 4 * (abs(exponent) + shift**2)
+        allowed = units * float(U) * (old + new)
+        worst = max(worst, float(abs(value - (old - new) - allowed) / allowed))
+    return worst
+
+
+def weights_of_batches():
+    worst = 0.0
+    for members, size in ((40, 10**6), (900, 3000)):
+        law = sampled_members.with_replacement(members, size, 5000)
+        total = math.fsum(weight for _, weight in law)
+        mean = math.fsum(number * weight for number, weight in law)
+        worst = max(worst, abs(total - 1), abs(mean * size / members / 5000 - 1))
+    return worst / batches._CHANCE_ERROR
+
+
+def two_of_t():
+    """Splits keep the masses of both laws."""
+    coin = np.array([0.25, 1.75]), np.array([0.5, 0.5])
+    pair = dominating_pair.DominatingPair(*coin, 0.0, 0.0, Bound.UPPER)
+    found = few_out_of_t.few_out_of_t(pair, 2, 12, tail_mass=1e-30)
+    p = abs(math.fsum(found.p_masses) + found.infinity_mass - 1)
+    q = abs(math.fsum(found.masses) + found.zero_mass - 1)
+    return max(q / found.mass_error, p / (found.mass_error + found.ratio_error))
+
+
+def ratios_of_chains():
+    chain = markov_sums.Chain(
+        states=np.linspace(-7.0, 9.0, 81),
+        correlation=0.5,
+        scale=1.7,
+        factors=np.ones(1),
+        chances=np.ones(1),
+        lost_factor=0.0,
+        places=np.arange(3.0),
+        length=1,
+    )
+    worst = 0.0
+    for state, ratio in zip(chain.states.tolist(), chain.ratios.tolist(), strict=True):
+        truth = mpmath.exp(mpf(1.7) * mpf(state) - mpf(1.7) ** 2 / 2)
+        worst = max(worst, off(ratio, truth))
+    return worst / markov_sums.place_error(chain)
+
+
+def divergences_of_pairs():
+    worst = 0.0
+    event = dp_accounting.dp_event.RandomizedResponseDpEvent(0.37, 2)
+    for order in (1.5, 4.0, 60.0):
+        bounds = ext.pld.renyi_divergence_bounds(
+            event,
+            [order],
+            neighboring_relation=dp_accounting.NeighboringRelation.REPLACE_ONE,
+        )
+        other, order_ = mpf(0.37) / 2, mpf(order)
+        truth = (1 - other) ** order_ * other ** (1 - order_)
+        truth += other**order_ * (1 - other) ** (1 - order_)
+        truth = mpmath.log(truth) / (order_ - 1)
+        worst = max(worst, off_centre(*(each[0] for each in bounds), truth))
+    return worst
+
+
+def divergences_of_shifts():
+    p = shifted_noise.mixture(((0.0, 0.7), (1.0, 0.3)))
+    pair = shifted_noise.Pair(p, shifted_noise.mixture(((0.0, 1.0),)))
+    (found,) = shifted_noise.rdp([2.0], pair)
+    a, b = mpf(0.7), mpf(0.3)
+    truth = mpmath.log(a**2 + 2 * a * b + b**2 * mpmath.e)
+    # Raised by what it may err by: what that is off by.
+    return float(abs(mpf(found) / truth - 1 - mpf(10) ** -11)) * 1e11
+
+
+def epsilons_of_divergences():
+    worst = 0.0
+    for order, value, delta in ((9.0, 0.3, 1e-6), (3.7, 1.9, 1e-3), (40.0, 5.0, 1e-9)):
+        found, _ = conversion.epsilon([order], [value], delta)
+        with mock.patch.object(conversion, "_ROUNDING", 0.0):
+            plain, _ = conversion.epsilon([order], [value], delta)
+        a, d = mpf(order), mpf(delta)
+        truth = mpf(value) + mpmath.log(1 - 1 / a) - mpmath.log(d * a) / (a - 1)
+        log_z = mpmath.log1p(mpmath.expm1((a - 1) * value) / (a * d)) / (a - 1)
+        other = mpmath.log(1 - 1 / a) + mpmath.log(mpmath.expm1(a * log_z))
+        truth = min(truth, other - mpmath.log(mpmath.expm1((a - 1) * log_z)))
+        worst = max(worst, float(abs(mpf(plain) - truth)) / (found - plain))
+    return worst
+
+
+def shifts_of_projections():
+    """Lowered by what they may err by: what that is off by."""
+    gram = RNG().random((6, 6)) + 1
+    gram = gram + gram.T
+    found = projected._shifts(gram, np.ones(6), error=0.0)
+    exact = [[Fraction(x) for x in row] for row in gram.tolist()]
+    means = [sum(row) for row in exact]
+    allowed = (4 * 6 + 16) * float(U)
+    total = sum(means)
+    worst = 0.0
+    for shift, mean in zip(found.tolist(), means, strict=True):
+        truth = mpf(mean.numerator) / mean.denominator
+        truth /= mpmath.sqrt(mpf(total.numerator) / total.denominator)
+        worst = max(worst, float(abs(mpf(shift) / truth - 1 + allowed)) / allowed)
+    return worst
+
+
+def counts_of_steps():
+    """Steps one apart: a binomial law."""
+    steps, rate = 90, Fraction(0.37)
+    found = min_sep._counts(np.ones(1), float(rate), 1, steps)
+    allowed = 8 * (steps + 1 + found.size) * float(U)
+    return max(
+        off(mass, math.comb(steps, n) * rate**n * (1 - rate) ** (steps - n)) / allowed
+        for n, mass in enumerate(found.tolist())
+    )
+
+
+def logs_of_capitals():
+    """Lowered by what they may err by: what that is off by."""
+    gains = RNG().uniform(-0.5, 0.5, 20_000)
+    truth = mpmath.fsum(mpmath.log1p(mpf(0.25) * g) for g in gains.tolist())
+    found = bets._capital(gains, 0.25)
+    return float(abs(mpf(found) - truth + mpf(10) ** -6)) * 1e6
+
+
+def masses_of_stock_distributions():
+    """Lowered by what they may err by: what that is off by."""
+    found = ext.pld.from_event(
+        dp_accounting.dp_event.RandomizedResponseDpEvent(0.37, 2),
+        neighboring_relation=dp_accounting.NeighboringRelation.REPLACE_ONE,
+        value_discretization_interval=0.01,
+        pessimistic_estimate=False,
+    )
+    masses = found._pmf_remove._loss_probs.values()
+    return abs(1 - math.fsum(masses) - 1e-12) * 1e12
+
+
+# The share of what is allowed that is used at most: some two or three times what the
+# measure finds here, so that other processors and libraries may differ a little.
+USED = {
+    gaussian_cells: 0.4,
+    gaussian_ratios: 1.0,
+    laplace_cells: 0.006,
+    discrete_laplace: 0.03,
+    few_outcomes: 0.08,
+    closed_form: 0.03,
+    nested_weights: 0.2,
+    many_weights: 0.2,
+    pair_to_law: 0.6,
+    lattice_shares: 0.16,
+    half_a_piece: 0.6,
+    sums_on_a_lattice: 0.16,
+    sums_of_atoms: 1.0,
+    readings_of_delta: 0.05,
+    readings_of_epsilon: 0.09,
+    poisson_samples: 0.9,
+    mixtures: 0.6,
+    chains: 0.9,
+    normal_masses: 0.25,
+    weights_of_batches: 6e-5,
+    profile_values: 0.25,
+    scores_of_steps: 0.35,
+    spectra: 2e-3,
+    counted_members: 0.012,
+    chances_of_numbers: 0.035,
+    bessel: 0.16,
+    two_of_t: 5e-4,
+    gram_matrices: 0.07,
+    moves_of_chains: 2.5e-3,
+    ratios_of_chains: 0.17,
+    divergences_of_pairs: 1.5e-3,
+    epsilons_of_divergences: 0.017,
+    largest_losses: 0.035,
+    counts_of_steps: 0.012,
+}
+
+# What is moved to its side by the allowance itself: how far it is from that, over it.
+MOVED = (
+    terms_for_replaced_records,
+    divergences_of_shifts,
+    shifts_of_projections,
+    logs_of_capitals,
+    masses_of_stock_distributions,
+)
+
+
+@pytest.mark.parametrize("measure", MOVED, ids=lambda measure: measure.__name__)
+def test_what_is_moved_by_its_allowance(measure):
+    with mpmath.workdps(60):
+        # Of a tenth of it nine tenths would be missing.
+        assert measure() <= 0.5
+
+
+@pytest.mark.parametrize("measure", USED, ids=lambda measure: measure.__name__)
+def test_a_tenth_of_an_allowance_would_not_do(measure):
+    with mpmath.workdps(60):
+        used = measure()
+    assert used <= USED[measure]
+    # Of a tenth, ten times as much is used: the line above would tell.
+    assert used > USED[measure] / 10
+
+
+def rows():
+    """The rows of the table, as lists of cells."""
+    text = (ROOT / "docs" / "guarantees.md").read_text()
+    table = text.split("## How rounding is carried")[1].split("\n\n|")[1]
+    lines = table.split("\n\n")[0].splitlines()[2:]
+    return [re.split(r"(?<!\\)\|", line.strip("|")) for line in lines]
+
+
+def is_known(name):
+    if "::" not in name:
+        return name in {measure.__name__ for measure in (*USED, *MOVED)}
+    file, test = name.split("::")
+    tree = ast.parse((ROOT / "tests" / file).read_text())
+    return any(getattr(node, "name", "") == test for node in tree.body)
+
+
+def test_each_row_names_the_tests_that_hold_it():
+    assert len(rows()) > 20
+    named = set()
+    for step, _, tests in rows():
+        names = re.findall(r"`([^`]+)`", tests)
+        assert names, f"{step} must name a test."
+        assert all(map(is_known, names)), f"{step} names {names}."
+        named |= set(names)
+    assert {measure.__name__ for measure in (*USED, *MOVED)} <= named
