@@ -76,7 +76,7 @@ class _Setting:
             raise privacy_accountant.UnsupportedEventError(
                 f"No theorem covers correlated noise with {type(strategy).__name__}: "
                 f"use CyclicPoissonSampling with as many bands as its cycle is long, "
-                f"or BallsInBinsSampling."
+                f"BMinSepSampling, or BallsInBinsSampling."
             )
 
 
@@ -110,7 +110,8 @@ def from_strategy(
 
     Source:
         https://arxiv.org/abs/2306.08153 (bands with cyclic Poisson sampling);
-        https://arxiv.org/abs/2410.06266 (correlated noise with balls in bins).
+        https://arxiv.org/abs/2410.06266 (correlated noise with balls in bins);
+        https://arxiv.org/abs/2602.09338 (b-min-sep sampling), and docs/matrix.md.
     """
     setting = _Setting(
         fields.noise_multiplier(noise_multiplier),
@@ -205,6 +206,34 @@ def _balls_in_bins(strategy: Any, setting: _Setting) -> stock.DpEvent:
     return dp_event.ScheduledAllocationEvent([longer, whole], counts, bins)
 
 
+def _b_min_sep(strategy: Any, setting: _Setting) -> stock.DpEvent:
+    """Returns b-min-sep sampling, of noise that is correlated or not."""
+    if strategy.truncated_batch_size is not None:
+        raise privacy_accountant.UnsupportedEventError(
+            "No theorem covers BMinSepSampling with truncated_batch_size: a record's "
+            "steps depend on the others then. Leave it out."
+        )
+    apart = fields.positive_integer("min_sep", strategy.min_sep)
+    steps = _iterations(strategy)
+    column: Sequence[float] = (1.0,)
+    if setting.matrix is not None:
+        column = _coefficients(setting.matrix, steps)
+        bands = int(np.flatnonzero(column)[-1]) + 1
+        if bands > apart:
+            raise privacy_accountant.UnsupportedEventError(
+                f"No theorem covers BMinSepSampling with more bands than min_sep. "
+                f"Found {bands} and {apart}."
+            )
+    return dp_event.MinSepSamplingEvent(
+        column,
+        setting.noise_multiplier,
+        strategy.sampling_prob,
+        apart,
+        steps,
+        strategy.warm_start,
+    )
+
+
 def _random_allocation(strategy: Any, setting: _Setting) -> stock.DpEvent:
     setting.refuse_correlation(strategy)
     if not strategy.total_participations:
@@ -228,6 +257,7 @@ def _fixed_batches(strategy: Any, setting: _Setting) -> stock.DpEvent:
 _CONSTRUCTIONS: Mapping[str, Callable[[Any, _Setting], stock.DpEvent]] = {
     "CyclicPoissonSampling": _cyclic_poisson,
     "BallsInBinsSampling": _balls_in_bins,
+    "BMinSepSampling": _b_min_sep,
     "RandomAllocationSampling": _random_allocation,
     "FixedBatchSampling": _fixed_batches,
 }

@@ -77,6 +77,16 @@ EVENTS = [
         ext.MatrixAllocationEvent([1.0, 0.5], NOISE, 4, 3),
     ),
     (
+        batch_selection.BMinSepSampling(0.1, 12, 4, warm_start=False),
+        {"matrix": [1.0, 0.5]},
+        ext.MinSepSamplingEvent([1.0, 0.5], NOISE, 0.1, 4, 12, False),
+    ),
+    (
+        batch_selection.BMinSepSampling(0.1, 12, 4),
+        {},
+        ext.MinSepSamplingEvent([1.0], NOISE, 0.1, 4, 12),
+    ),
+    (
         Fixed(20, 10),
         {"num_examples": 200, "neighboring_relation": Relation.REPLACE_ONE},
         repeated(dp_accounting.SampledWithoutReplacementDpEvent(200, 20, STEP), 10),
@@ -131,10 +141,16 @@ class Nearly(Poisson):
     ("strategy", "options", "error", "message"),
     [
         (
-            batch_selection.BMinSepSampling(0.1, 60, 4),
+            batch_selection.BMinSepSampling(0.1, 60, 4, truncated_batch_size=9),
             {},
             dp_accounting.UnsupportedEventError,
-            "BMinSepSampling",
+            "BMinSepSampling with truncated_batch_size",
+        ),
+        (
+            batch_selection.BMinSepSampling(0.1, 60, 2),
+            {"matrix": [1.0, 0.5, 0.5]},
+            dp_accounting.UnsupportedEventError,
+            "more bands than min_sep. Found 3 and 2",
         ),
         (Nearly(0.1, 60), {}, dp_accounting.UnsupportedEventError, "Nearly"),
         (
@@ -342,3 +358,19 @@ def test_its_training_accountant_takes_ours():
     step = dp_accounting.GaussianDpEvent(noise)
     sampled = dp_accounting.PoissonSampledDpEvent(0.1, step)
     assert epsilon(repeated(sampled, 60)) <= 1.0 + 1e-9
+
+
+def test_b_min_sep_sampling_draws_what_the_event_says():
+    """Shares of a batch, from a warm start, and steps that are apart."""
+    strategy = batch_selection.BMinSepSampling(0.2, 12, 4)
+    batches = [set(batch) for batch in strategy.batch_iterator(20_000, 1)]
+    share = 0.2 / (1 + 3 * 0.2)
+    for batch in batches:
+        assert abs(len(batch) / 20_000 - share) < 5 * math.sqrt(share / 20_000)
+    for first, batch in enumerate(batches):
+        for other in batches[first + 1 : first + 4]:
+            assert not batch & other
+    tracked = certified.StrategyAccountant(strategy, NOISE, matrix=[1.0, 0.5])
+    for _, _ in zip(range(5), tracked.batch_iterator(100, 3), strict=False):
+        pass
+    assert tracked.event().events[0].num_steps == 5
