@@ -207,7 +207,7 @@ CASES = [
     # studies.sweep
     (
         lambda: sweep.check_columns(["noise multiplier"]),
-        "columns must be of noise_multiplier, steps_per_epoch,",
+        "columns must have the names of a run's fields, or names that are not like",
     ),
     (
         lambda: sweep.check_columns(["a", "a"]),

@@ -194,7 +194,10 @@ def sheet(
     header = first if has_header else [""] * len(first)
     cells = list(zip(*(row.cells for row in body), strict=True))
     commas = [
-        cell for column in cells for cell in column if _WITH_COMMA.fullmatch(cell)
+        cell
+        for column in cells
+        for cell in column
+        if "," in cell and _WITH_COMMA.fullmatch(cell)
     ]
     # Where semicolons are between cells, commas stand for decimal points.
     clear = delimiter == ";" or not all(map(_THOUSANDS.fullmatch, commas))

@@ -1,6 +1,7 @@
 """The subcommand wpm: one draw of a private distribution, or a plan of draws."""
 
 import argparse
+from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import csv
@@ -120,7 +121,8 @@ def _draw(options: argparse.Namespace) -> parser.Printed:
             "distribution must be a file of masses, or --trace one of coordinates. "
             "Found neither."
         )
-    mechanism, places = _mechanism(options)
+    with text.Progress("finding the base measure"):
+        mechanism, places = _mechanism(options)
     private = _private(options, mechanism, places)
     # An error names the option, and not the argument of a function.
     users = private_rows.read("distribution", private, mechanism.cost.shape[0])
@@ -128,8 +130,9 @@ def _draw(options: argparse.Namespace) -> parser.Printed:
     if options.show_law:
         laws = list(np.atleast_2d(np.asarray(mechanism.project(private))))
         warnings.warn(_WARNING, stacklevel=1)
-    rows = private if users.is_batch else [private]
-    draws = text.counted(map(mechanism.sample, rows), len(users), "draws")
+    draws: Iterable[int] = map(mechanism.sample, [private])
+    if users.is_batch:  # One user's time would tell of that user.
+        draws = text.counted(map(mechanism.sample, private), len(users), "draws")
     drawn = [
         _drawn(place, places, options.points is not None, law)
         for place, law in zip(draws, laws, strict=True)
@@ -182,9 +185,10 @@ def _plan(options: argparse.Namespace) -> parser.Printed:
                 f"{name} must be left out of a plan, which is public. Found a file; "
                 "a trace that is public is --public-trace."
             )
-    mechanism, places = _mechanism(options)
-    apart = _distance_of_public_trace(options, places)
-    expected = mechanism.expected_cost()
+    with text.Progress("finding the base measure"):
+        mechanism, places = _mechanism(options)
+        apart = _distance_of_public_trace(options, places)
+        expected = mechanism.expected_cost()
     inputs, outputs = mechanism.cost.shape
     some = np.linspace(0, inputs - 1, min(inputs, 200)).astype(np.intp)
     found = {

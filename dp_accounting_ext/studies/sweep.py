@@ -354,7 +354,7 @@ def check_columns(names: Iterable[str], results: Sequence[str] = ("epsilon",)) -
         meant = _meant(name)
         if meant:
             raise ValueError(
-                f"columns must be of {', '.join(COLUMNS)}, or have names that are not "
+                f"columns must have the names of a run's fields, or names that are not "
                 f"like these. Found {name!r:.60}; write {meant} if that is meant."
             )
 
