@@ -70,10 +70,11 @@ def solve(
         ),
         shape=(sent.size, taken.size),
     )
-    ot: Any = importlib.import_module("ot")
     with warnings.catch_warnings():
-        # A warning would tell of a private distribution.
+        # A warning would tell of a private distribution; POT's own, as it is compiled,
+        # of nothing.
         warnings.simplefilter("ignore")
+        ot: Any = importlib.import_module("ot")
         flows, found = ot.emd(
             sent * (taken.sum() / sent.sum()),
             taken,
