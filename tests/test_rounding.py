@@ -214,7 +214,7 @@ def lattice_shares():
                 else:
                     moved = mpmath.nint(mpf(value) / width) * width - value
                     truth, found = mpmath.exp(moved), masses[1, i]
-                worst = max(worst, off(found, truth) / float(24 * U))
+                worst = max(worst, off(found, truth) / float(lattice_law._SHARE * U))
     return worst
 
 
@@ -340,7 +340,8 @@ def profile_values():
             Fraction(m) * max(Fraction(z) - Fraction(place), Fraction(0))
             for z, m in zip(ratios.tolist(), masses.tolist(), strict=True)
         )
-        worst = max(worst, off(found, truth) / float(2 * (4 + 4) * U))
+        _, factor = dominating_pair.allowance(Bound.UPPER, 4, 0.0, 0.0)
+        worst = max(worst, off(found, truth) / (factor - 1))
     return worst
 
 
@@ -351,7 +352,7 @@ def scores_of_steps():
             (score,), (variance,) = joint_allocation.scores(np.array([ratio]), rate)
             mixed = 1 - mpf(rate) + mpf(rate) * ratio
             truth, chance = mpmath.log(mixed), mpf(rate) * ratio / mixed
-            allowed = (8 + 8 * abs(truth)) * float(U)
+            allowed = joint_allocation.error_of_score(float(abs(truth)))
             worst = max(worst, float(abs(score - truth) / allowed))
             if ratio:
                 allowed = 16 * float(U)
@@ -406,7 +407,8 @@ def bessel():
     for v in np.geomspace(0.8, 300.0, 60).tolist():
         (found,) = bound_cells.log_reciprocal(np.array([v]))
         truth = mpf(v) - mpmath.log(mpmath.besseli(0, v))
-        worst = max(worst, float(abs(found - truth)) / float(64 * U))
+        allowed = bound_cells._BESSEL_ERROR * float(U)
+        worst = max(worst, float(abs(found - truth)) / allowed)
     return worst
 
 
@@ -470,7 +472,7 @@ def half_a_piece():
         truth = low / (low - high), -high / (low - high)
         shares = sorted(masses[0][masses[0] > 0].tolist(), reverse=True)
         for found, exact in zip(shares, truth, strict=True):
-            worst = max(worst, off(found, exact) / float(6 * U))
+            worst = max(worst, off(found, exact) / float(lattice_law._HALVING * U))
     return worst
 
 

@@ -39,18 +39,3 @@ def test_a_discrete_gaussian_holds_the_truth(sigma, shift, epsilon, tail_mass):
             assert high >= truth * (1 - mpmath.mpf(10) ** -30)
             if sigma >= 1:
                 assert high - low <= 1e-9 * truth + 9 * tail_mass + 1e-280
-
-
-@pytest.mark.parametrize(
-    ("parameter", "sensitivity"), [(0.7, 1), (0.7, 900), (689.9, 1), (1e-9, 3)]
-)
-def test_discrete_laplace_errs_by_what_it_claims(parameter, sensitivity):
-    pair = discrete.discrete_laplace(parameter, sensitivity, Bound.UPPER)
-    with mpmath.workdps(40):
-        a = mpmath.mpf(parameter)
-        for x, ratio in enumerate(pair.ratios.tolist()):
-            ends = 1 - mpmath.exp(-a) if x in (0, sensitivity) else 1
-            mass = mpmath.tanh(a / 2) * mpmath.exp(-a * x) / ends
-            off = ratio / mpmath.exp(a * (2 * x - sensitivity)) - 1
-            assert abs(off) <= pair.ratio_error
-            assert abs(pair.masses[x] / mass - 1) <= pair.mass_error

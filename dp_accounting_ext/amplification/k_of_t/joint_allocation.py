@@ -44,11 +44,16 @@ _SPLIT_ERROR = 1e-10
 def scores(ratios: FloatArray, rate: float) -> tuple[FloatArray, FloatArray]:
     """Returns what each ratio adds to L, and to V.
 
-    Positive terms: L's errs by (8 + 8 |its value|) units of rounding, V's relatively
-    by 16.
+    Positive terms: L's errs by `error_of_score`, V's relatively by 16 units of
+    rounding.
     """
     mixed = (1 - rate) + rate * ratios
     return np.log(mixed), (rate * ratios / mixed) * ((1 - rate) / mixed)
+
+
+def error_of_score(largest: float) -> float:
+    """Bounds the error of what a ratio adds to L, and of its place among the rows."""
+    return (8 + 16 * largest) * floats.UNIT_ROUNDOFF
 
 
 @dataclasses.dataclass(frozen=True)

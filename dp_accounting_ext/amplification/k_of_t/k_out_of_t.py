@@ -107,7 +107,7 @@ def _bound(
     log_binomial, error = joint_allocation.log_binomial(steps.num_selected, total, rate)
     # What L errs by from the rounding of scores and of their places.
     largest = float(np.abs(scores[0]).max())
-    error += total * (8 + 16 * largest) * floats.UNIT_ROUNDOFF
+    error += total * joint_allocation.error_of_score(largest)
     # Of a step's mass, under P or Q.
     error_of_mass = pair.mass_error + pair.ratio_error + 2 * floats.UNIT_ROUNDOFF
     return bound_cells.by_counts(
