@@ -35,8 +35,9 @@ assert_type(ext.pld.poisson_subsample(pld.from_event(event), 0.1), Distribution)
 assert_type(pld.random_allocation(pld.from_event(event), 1, 3), Distribution)
 
 run = training_run.TrainingRun(dataset_size=100, batch_size=10, epochs=2.5, delta=0.1)
-assert_type(calibration.calibrate(run, 1.0), list[comparison.Row])
-assert_type(comparison.compare(run), list[comparison.Row])
+assert_type(calibration.calibrate(run, 1.0), comparison.Rows)
+assert_type(comparison.compare(run), comparison.Rows)
+assert_type(comparison.compare(run)[0], comparison.Row)
 
 assert_type(ext.studies.calibration.calibrate(run, 1.0)[0].to_dict(), dict[str, Any])
 assert_type(run.accountant(), ext.PLDAccountant)

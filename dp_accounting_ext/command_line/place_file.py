@@ -154,12 +154,12 @@ def _named(sheet: number_file.Sheet, columns: str) -> Columns:
         if not places and name.isdecimal() and 0 < int(name) <= len(there):
             places = [int(name) - 1]
         if len(places) != 1 or not name:
-            known = [column.header for column in sheet.columns]
-            if not sheet.has_header:
-                known = list(map(str, range(1, 1 + len(there))))
+            known = f"1 to {len(there)}"
+            if sheet.has_header and not sheet.is_private:
+                known = ", ".join(column.header for column in sheet.columns)
             raise ValueError(
-                f"columns must be of {', '.join(known)} in {sheet.path}, each once, "
-                f"separated by commas. Found {name!r:.60}."
+                f"columns must be of {known} in {sheet.path}, each once, separated by "
+                f"commas. Found {name!r:.60}."
             )
         chosen.append(sheet.columns[places[0]])
     return chosen

@@ -1,6 +1,7 @@
 """Privacy profiles and trade-off curves, certified on both sides."""
 
 from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Sequence
 import dataclasses
@@ -282,8 +283,8 @@ def profiles(
         epsilons: ε, in nats. If none are given, each profile has a grid of its own,
             up to where it ends.
         num_points: Points of such a grid at most, at least 3.
-        progress: Called after each curve with the number of curves that are done, and
-            of all.
+        progress: Called after each step with the number of steps that are done, and of
+            all: one for each curve, and one for its grid, if `epsilons` is none.
 
     Raises:
         TypeError, ValueError: If an argument is not what its name says, or a group is
@@ -295,7 +296,8 @@ def profiles(
     number = _checked_number(num_points, 3)
     accountants = [each.accountant() for each in schemes]
     if epsilons is None:
-        grids = list(_grids(accountants, smallest, number))
+        first = progress_of.counted(accountants, progress_of.part_of(progress, 0, 2))
+        grids = list(_grids(first, smallest, number))
     else:
         grid = np.unique(fields.real_numbers("epsilons", list(epsilons)))
         if not grid.size or not 0 <= grid[0] <= grid[-1] < np.inf:
@@ -313,9 +315,10 @@ def profiles(
         return x[kept], lower, np.minimum.accumulate(upper[kept])
 
     of_all = list(zip(schemes, accountants, grids, strict=True))
+    last = progress if epsilons is not None else progress_of.part_of(progress, 1, 2)
     return Curves(
         _curve("epsilon", "delta", points, *each)
-        for each in progress_of.counted(of_all, progress)
+        for each in progress_of.counted(of_all, last)
     )
 
 
@@ -336,7 +339,8 @@ def trade_offs(
         others: More of them.
         least_rate: The least false positive rate, in [1e-200, 1).
         num_points: Rates of a curve, evenly spaced logarithms, at least 2.
-        progress: As for `profiles`.
+        progress: Called after each curve with the number of curves that are done, and
+            of all.
 
     Raises:
         TypeError, ValueError: If an argument is not what its name says, or a group is
@@ -400,7 +404,7 @@ def _checked_number(num_points: int, least: int) -> int:
 
 
 def _grids(
-    accountants: Sequence[Accountant], smallest: float, number: int
+    accountants: Iterable[Accountant], smallest: float, number: int
 ) -> Iterator[FloatArray]:
     """Yields grids of ε that make smooth curves on logarithmic axes.
 

@@ -8,6 +8,7 @@ from typing import TypeVar
 __all__ = [
     "Progress",
     "counted",
+    "part_of",
 ]
 __dir__ = __all__.copy
 
@@ -29,3 +30,21 @@ def counted(items: Sequence[T], progress: Progress | None) -> Iterator[T]:
         yield item
     if progress is not None:
         progress(len(items), len(items))
+
+
+def part_of(progress: Progress | None, part: int, parts: int) -> Progress | None:
+    """Returns what to call in one of several passes over the same items.
+
+    Args:
+        progress: What is called with the items of all passes; None for nobody.
+        part: The pass, from zero.
+        parts: How many passes there are.
+    """
+    if progress is None:
+        return None
+    tell = progress
+
+    def told(done: int, total: int) -> None:
+        tell(part * total + done, parts * total)
+
+    return told

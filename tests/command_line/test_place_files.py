@@ -264,6 +264,8 @@ class TestOrders:
             ValueError, match=r"columns must be of x, y in .* Found 'z'"
         ):
             read("x,y\n2,48\n", "2,48\n", columns="x,z")
+        with pytest.raises(ValueError, match=r"must be of 1 to 2 in .* Found 'x'"):
+            read("x,y\n2,48\n", "secret,words\n2,48\n", columns="x,y")
         solid = [[1.0, 2.0, 3.0]]
         assert read("x,y,z\n1,2,3\n", "1,2,3\n", False) == (solid, solid)
 

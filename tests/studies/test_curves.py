@@ -89,3 +89,22 @@ def test_pictures_tell_curves_apart(profiles, trade_offs):
             assert list(line.get_ydata()) == [y for y in curve.upper if y > 0]
         looks = {(line.get_color(), line.get_marker()) for line in lines.values()}
         assert len(looks) == count
+
+
+@pytest.mark.parametrize(("options", "steps"), [({}, 4), ({"epsilons": [1.0, 2.0]}, 2)])
+def test_progress_of_profiles_counts_every_step(options, steps):
+    run = training_run.TrainingRun(2.0, 3, delta=1e-3, sampling="no-amplification")
+    told = []
+    curves.profiles(run, run, progress=lambda *counts: told.append(counts), **options)
+    assert told[0] == (0, steps) and told[-1] == (steps, steps)
+    assert [done for done, _ in told] == sorted(done for done, _ in told)
+    assert {total for _, total in told} == {steps}
+
+
+def test_progress_of_trade_offs_counts_curves():
+    run = training_run.TrainingRun(2.0, 3, delta=1e-3, sampling="no-amplification")
+    told = []
+    curves.trade_offs(
+        run, run, num_points=3, progress=lambda *counts: told.append(counts)
+    )
+    assert told == [(0, 2), (1, 2), (2, 2)]
