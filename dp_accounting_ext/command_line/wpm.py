@@ -35,9 +35,10 @@ examples:
   python -m dp_accounting_ext wpm --points places.csv --trace trace.csv \\
       --epsilon 2 --metric haversine
 
+  printf '48.852,2.348\\n48.859,2.294\\n' > public.csv
   python -m dp_accounting_ext wpm plan --num-places 200 --epsilon 2
   python -m dp_accounting_ext wpm plan --points places.csv --epsilon 2 \\
-      --metric haversine --public-trace trace.csv
+      --metric haversine --public-trace public.csv
 
 The files are CSV, of cells between commas, semicolons (with decimal commas, as
 well) or tabs, in UTF-8, in UTF-16 with its mark, or in --encoding. The first
