@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Sequence
 import warnings
 
+from dp_accounting_ext.command_line import explore
 from dp_accounting_ext.command_line import parser
 from dp_accounting_ext.command_line import risks
 from dp_accounting_ext.command_line import sweep
@@ -35,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = whole.add_subparsers(
         dest="command", metavar="COMMAND", title="commands", parser_class=parser.Parser
     )
-    for module in (training, risks, verify, sweep, wpm):
+    for module in (training, risks, verify, sweep, wpm, explore):
         module.add_to(commands)
     options = argparse.Namespace(prog=whole.prog)
     try:

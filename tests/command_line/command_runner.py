@@ -8,8 +8,8 @@ import subprocess
 from dp_accounting_ext import command_line
 
 MODULE = "python -m dp_accounting_ext "
-SUBCOMMANDS = ["calibrate", "compare", "profile", "risk", "statement", "sweep"]
-SUBCOMMANDS += ["trade-off", "verify", "wpm"]
+SUBCOMMANDS = ["calibrate", "compare", "explore", "profile", "risk", "statement"]
+SUBCOMMANDS += ["sweep", "trade-off", "verify", "wpm"]
 
 
 def help_of(subcommand):

@@ -1,0 +1,78 @@
+"""The subcommand explore: a page with sliders, which shows what a run promises."""
+
+import argparse
+from typing import Any
+
+from dp_accounting_ext.command_line import answers
+from dp_accounting_ext.command_line import explorer
+from dp_accounting_ext.command_line import parser
+from dp_accounting_ext.command_line import text
+from dp_accounting_ext.studies import training_run
+
+_EPILOG = """\
+example:
+  python -m dp_accounting_ext explore --dataset-size 60000 --batch-size 256
+
+A page in the browser, from this machine to itself. Its sliders begin at the
+options. It shows certified bounds for each way of drawing batches, what
+membership tests find, a sentence to quote, and the commands and the Python
+that give the same. It ends at Ctrl-C. It needs Panel: pip install '.[explore]'.
+"""
+_BEGIN: dict[str, float] = {"noise_multiplier": 1.1, "delta": 1e-6}
+_BEGIN |= {"dataset_size": 60_000, "batch_size": 256, "epochs": 30}
+
+
+def add_to(commands: Any) -> None:
+    """Adds the subcommand."""
+    words = "a page with sliders: bounds, membership tests, and a sentence to quote"
+    command = parser.add_command(commands, "explore", _explore, words, _EPILOG, "")
+    parser.add_run(command, "steps_per_epoch", "batches_per_record")
+    parser.add(command, "epsilon", float, "ε to be met, in place of a noise multiplier")
+    parser.add(command, "port", int, "of the page; 0 for any", default=0)
+    parser.add(command, "quiet", bool, "open no browser")
+    command.set_defaults(**_BEGIN)
+
+
+def _explore(options: argparse.Namespace) -> parser.Printed:
+    run = parser.training_run(options)
+    serve(run, options.epsilon, options.port, show=not options.quiet)
+    return {}, "The page has ended."
+
+
+def serve(
+    run: training_run.TrainingRun,
+    target: float | None,
+    port: int,
+    *,
+    show: bool,
+) -> None:
+    """Shows the page until Ctrl-C.
+
+    Args:
+        run: Where its sliders begin.
+        target: ε that is given in place of noise; None without one.
+        port: Of this machine; 0 for one that is free.
+        show: Whether a browser is opened.
+
+    Raises:
+        ModuleNotFoundError: If Panel is not installed.
+        OSError: If the port is taken.
+    """
+    import panel
+
+    answers.make_pool().terminate()  # What forks the next ones is imported meanwhile.
+    server = panel.serve(
+        lambda: explorer.Page(panel, run, target).view,
+        port=port,
+        address="127.0.0.1",
+        title="dp_accounting_ext",
+        show=show,
+        start=False,
+        verbose=False,
+    )
+    text.write(f"The page is http://localhost:{server.port}/ and ends at Ctrl-C.")
+    server.start()
+    try:
+        server.io_loop.start()
+    except KeyboardInterrupt:
+        server.stop()

@@ -1,0 +1,251 @@
+"""The explorer: a page with sliders, which shows what a training run promises.
+
+It is made with Panel, of the extra `explore`. Bounds are computed in processes of their
+own, so that the page answers meanwhile; each is shown when it is found.
+"""
+
+from collections.abc import Mapping
+import dataclasses
+import functools
+import html
+from typing import Any
+
+import numpy as np
+
+from dp_accounting_ext import displays
+from dp_accounting_ext.bounds import decimals
+from dp_accounting_ext.command_line import answers
+from dp_accounting_ext.command_line import same_run
+from dp_accounting_ext.studies import calibration
+from dp_accounting_ext.studies import comparison
+from dp_accounting_ext.studies import curves
+from dp_accounting_ext.studies import statement
+from dp_accounting_ext.studies import training_run
+
+_SLIDERS = {  # What they are called, and powers of ten at which they begin and end.
+    "noise_multiplier": ("noise multiplier", -1, 2),
+    "epsilon": ("ε to be met", -2, 2),
+    "dataset_size": ("records", 3, 9),
+    "batch_size": ("records of a batch", 0, 6),
+    "epochs": ("epochs", 0, 4),
+    "delta": ("δ", -12, -2),
+    "group_size": ("records of one user", 0, 2),
+}
+_STEPS = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0)  # Of sliders, a decade.
+_GIVEN = ["noise multiplier", "ε to be met"]
+_RATE, _LEAST_RATE, _POINTS = 1e-3, 1e-6, 25  # The first is one of the points.
+_MILLISECONDS = 40  # Between two looks at what was found.
+_STYLE = """
+:host { font: 16px/1.4 system-ui, sans-serif; } h1 { font-size: 150%; margin: 0; }
+table { border-collapse: collapse; margin: .4em 0; font-size: 94%; }
+th, td { padding: .3em .5em; border-bottom: 1px solid #ccd; }
+pre, blockquote { white-space: pre-wrap; margin: .2em 0 1em; padding: .6em .8em;
+  background: #f3f4f8; border-left: 3px solid #3f51b5; overflow-wrap: anywhere; }
+h2 { font-size: 110%; margin: 1em 0 .3em; } button { font-size: 80%; }
+.wide { overflow-x: auto; }
+"""
+_NO_POINTS: dict[str, Any] = {"x": [], "lower": [], "upper": [], "name": []}
+# A telephone's page is as wide as the telephone.
+_PAGE = """{% extends base %}
+{% block preamble %}<meta name="viewport" content="width=device-width">{% endblock %}
+{% block contents %}{{ embed(roots.whole) }}{% endblock %}
+"""
+_COPY = "navigator.clipboard.writeText(this.parentElement.nextElementSibling.innerText)"
+
+
+def row_of(run: training_run.TrainingRun, target: float | None) -> comparison.Row:
+    """Returns the bounds on ε of a run; for a target ε, with the noise for it."""
+    if target is None:
+        return comparison.bracket(run)
+    return calibration.calibrate(run, target)[0]
+
+
+def curve_of(run: training_run.TrainingRun) -> curves.Curve:
+    """Returns what membership tests find."""
+    return curves.trade_offs(run, least_rate=_LEAST_RATE, num_points=_POINTS)[0]
+
+
+def sentence_of(run: training_run.TrainingRun) -> str:
+    """Returns the sentence to quote."""
+    return " ".join(statement.brief(run, statement.claims(run)).split())
+
+
+def table_of(
+    run: training_run.TrainingRun,
+    rows: Mapping[str, comparison.Row | str],
+    found: Mapping[str, curves.Curve | str],
+) -> str:
+    """Returns HTML: warnings, and a row for each way of drawing batches.
+
+    Args:
+        run: What the sliders say; with no noise where that is found.
+        rows: Of the ways of drawing batches that have an answer; else an error.
+        found: Curves of the same.
+    """
+    heads = ["sampling", "ε lower", "ε upper", "found"]
+    heads += ["noise"] * (run.noise_multiplier is None)
+    cells, notes = [], training_run.warnings_of(run)
+    for scheme in training_run.SCHEMES:
+        row, curve = rows.get(scheme, "…"), found.get(scheme, "…")
+        line = [scheme, *[""] * (len(heads) - 1)]
+        if isinstance(row, comparison.Row):
+            line[1] = decimals.rounded_down(row.epsilon_lower, 5)
+            line[2] = decimals.rounded_up(row.epsilon_upper, 5)
+            line[4:] = [f"{row.noise_multiplier:g}"] * len(line[4:])
+            notes += [f"{scheme}: {row.note}."] * bool(row.note)
+        else:
+            line[1:3] = row[:1], row[:1]
+            notes += [f"{scheme}: {row}"] * (len(row) > 1)
+        if isinstance(curve, curves.Curve):
+            share = curve.upper[int(np.searchsorted(curve.x, _RATE))]
+            line[3] = decimals.rounded_up(share, 3)
+        cells.append(line)
+    notes.append(
+        f"Found: the share of members, at most, whom a membership test finds that "
+        f"names {_RATE:g} of the others."
+    )
+    title = f"ε at δ = {run.delta:g}: {run.in_words}"
+    table = displays.Table(title, heads, cells, notes).html()
+    return f'<div class="wide">{table}</div>'
+
+
+class Page:
+    """The page of one visitor: `view`, and what is found for its sliders.
+
+    Args:
+        panel: The library.
+        run: Where the sliders begin.
+        target: ε that is given in place of noise; None without one.
+    """
+
+    def __init__(
+        self, panel: Any, run: training_run.TrainingRun, target: float | None
+    ) -> None:
+        self._answers = answers.Answers()
+        wide = {"sizing_mode": "stretch_width"}
+        begin = {**dataclasses.asdict(run), "epsilon": target or 2.0}
+        self._sliders = {}
+        for name, (label, low, high) in _SLIDERS.items():
+            stops = _stops(low, high, begin[name])
+            self._sliders[name] = slider = panel.widgets.DiscreteSlider(
+                name=label, options=stops, value=begin[name], **wide
+            )
+            slider.param.watch(self._changed, "value_throttled")
+        given = {"options": _GIVEN, "value": _GIVEN[target is not None]}
+        self._given = panel.widgets.RadioButtonGroup(**given, **wide)
+        way = {"options": [*training_run.SCHEMES], "name": "how your loader draws"}
+        way["value"] = run.sampling or training_run.RANDOM_ALLOCATION
+        self._quoted = panel.widgets.Select(**way, **wide)
+        for widget in (self._given, self._quoted):
+            widget.param.watch(self._changed, "value")
+        parts = [panel.pane.HTML("", stylesheets=[_STYLE], **wide) for _ in range(4)]
+        head, self._table, self._quote, self._same = parts
+        head.object = "<h1>What a run promises</h1>DP-SGD, by certified bounds."
+        figure, self._sources = _figure()
+        controls = [self._given, *self._sliders.values(), self._quoted]
+        shown = [self._table, figure, self._quote, self._same]
+        boxes = [
+            panel.Column(*column, styles={"flex": flex, "min-width": "0"})
+            for column, flex in ((controls, "1 1 15rem"), (shown, "3 1 20rem"))
+        ]
+        style = {"max-width": "76rem", "margin": "0 auto"}
+        whole = panel.Column(head, panel.FlexBox(*boxes), styles=style, **wide)
+        self.view = panel.Template(_PAGE, items={"whole": whole})
+        panel.state.on_session_destroyed(lambda _: self._answers.end())
+        panel.state.onload(self._changed)
+        panel.state.add_periodic_callback(self._answers.look, _MILLISECONDS)
+
+    def _changed(self, *_: Any) -> None:
+        """Asks for all that the sliders say; nobody waits for what was asked before."""
+        self._answers.forget()
+        values = {name: slider.value for name, slider in self._sliders.items()}
+        target = values.pop("epsilon")
+        is_target = self._given.value == _GIVEN[1]
+        values |= {"noise_multiplier": None} if is_target else {}
+        target = target if is_target else None
+        self._sliders["epsilon"].visible = is_target
+        self._sliders["noise_multiplier"].visible = not is_target
+        self._quote.object = self._same.object = ""
+        for scheme in training_run.SCHEMES:
+            self._draw(scheme, "")
+        try:
+            run = training_run.TrainingRun(**values)
+        except ValueError as error:
+            self._table.object = f"<b>{html.escape(str(error))}</b>"
+            return
+        rows: dict[str, comparison.Row | str] = {}
+        found: dict[str, curves.Curve | str] = {}
+
+        def quote(sentence: str) -> None:
+            self._quote.object = _copied("To quote", sentence, "blockquote")
+
+        def of_row(each: training_run.TrainingRun, row: comparison.Row | str) -> None:
+            rows[str(each.sampling)] = row
+            self._table.object = table_of(run, rows, found)
+            if isinstance(row, comparison.Row):
+                noise = row.noise_multiplier
+                each = dataclasses.replace(each, noise_multiplier=noise)
+                self._answers.ask(functools.partial(of_curve, each), curve_of, each)
+
+        def of_curve(each: training_run.TrainingRun, curve: curves.Curve | str) -> None:
+            found[str(each.sampling)] = curve
+            self._table.object = table_of(run, rows, found)
+            self._draw(str(each.sampling), curve)
+            if each.sampling == self._quoted.value:
+                typed = same_run.commands(each, target), same_run.python(each, target)
+                self._same.object = _copied("Commands", typed[0], "pre")
+                self._same.object += _copied("Python", typed[1], "pre")
+                quote("computing …")
+                self._answers.ask(quote, sentence_of, each)
+
+        self._table.object = table_of(run, rows, found)
+        for each in training_run.schemes_of(run):
+            self._answers.ask(functools.partial(of_row, each), row_of, each, target)
+
+    def _draw(self, scheme: str, curve: curves.Curve | str) -> None:
+        data: dict[str, Any] = _NO_POINTS
+        if isinstance(curve, curves.Curve):
+            data = {"x": curve.x, "upper": curve.upper, "name": [scheme] * _POINTS}
+            data["lower"] = np.maximum(curve.lower, 1e-300)
+        self._sources[scheme].data = data
+
+
+def _stops(low: int, high: int, value: float) -> list[float]:
+    """Returns a slider's values between two powers of ten, and where it begins."""
+    found = [float(f"{a * 10.0**b:.3g}") for b in range(low, high) for a in _STEPS]
+    if isinstance(value, int):
+        found = [int(each) for each in found if each.is_integer()]
+    return sorted({*found, value})
+
+
+def _copied(title: str, words: str, tag: str) -> str:
+    """Returns HTML of a text with a button that copies it."""
+    button = f'<button onclick="{_COPY}">copy</button>'
+    return f"<h2>{title} {button}</h2><{tag}>{html.escape(words)}</{tag}>"
+
+
+def _figure() -> tuple[Any, dict[str, Any]]:
+    """Returns an empty picture of trade-off curves, and its data by their names."""
+    from bokeh import models
+    from bokeh import plotting
+
+    kinds = {"x_axis_type": "log", "y_axis_type": "log", "toolbar_location": None}
+    ends = {"x_range": (_LEAST_RATE, 1.0), "y_range": (_LEAST_RATE, 1.1)}
+    size = {"height": 420, "sizing_mode": "stretch_width"}
+    figure = plotting.figure(**kinds, **ends, **size, tools="")
+    figure.xaxis.axis_label = "false positive rate of a membership test"
+    figure.yaxis.axis_label = "true positive rate, at most"
+    tips = [("", "@name"), ("false positives", "@x"), ("members found", "@upper")]
+    figure.add_tools(models.HoverTool(tooltips=tips))
+    sources, dashes = {}, {"-": "solid", "--": "dashed", ":": "dotted", "-.": "dashdot"}
+    for scheme, style in curves.STYLES.items():
+        of = {"source": models.ColumnDataSource(_NO_POINTS), "color": style["color"]}
+        figure.varea("x", "lower", "upper", alpha=0.2, **of)
+        line = {"line_dash": dashes[style["linestyle"]], "line_width": 2, **of}
+        figure.line("x", "upper", legend_label=scheme, **line)
+        sources[scheme] = of["source"]
+    guessing = ends["x_range"], ends["x_range"]
+    figure.line(*guessing, color="#B9BEC6", legend_label="guessing")
+    figure.add_layout(figure.legend[0], "below")
+    figure.legend.ncols = 2
+    return figure, sources

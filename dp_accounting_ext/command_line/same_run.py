@@ -1,0 +1,47 @@
+"""A training run as it is typed: commands, and Python, that give the same."""
+
+from dp_accounting_ext.command_line import parser
+from dp_accounting_ext.studies import training_run
+
+_PROGRAM = "python -m dp_accounting_ext"
+_NAMES = ("dataset_size", "batch_size", "epochs", "delta", "group_size")
+_PYTHON = """\
+import dataclasses
+from dp_accounting_ext.studies import (
+    calibration, comparison, curves, statement, training_run
+)
+run = training_run.TrainingRun({fields})
+rows = {table}
+quoted = dataclasses.replace(run, sampling={run.sampling!r}, {noise})
+found = curves.trade_offs(quoted)
+sentence = statement.brief(quoted, statement.claims(quoted))"""
+
+
+def commands(run: training_run.TrainingRun, target: float | None) -> str:
+    """Returns two commands: one prints the bounds on ε, the other one the sentence.
+
+    Args:
+        run: By its dataset; with noise, and the way of drawing batches to be quoted.
+        target: ε where it is given in place of noise.
+    """
+    typed = "".join(f" {parser.option(name)} {getattr(run, name)}" for name in _NAMES)
+    noise = f" --noise-multiplier {run.noise_multiplier}"
+    (way,) = (key for key, name in training_run.OPTIONS.items() if name == run.sampling)
+    table = f"compare{noise}" if target is None else f"calibrate --epsilon {target}"
+    quoted = f"statement --brief --sampling {way}{noise}"
+    return f"{_PROGRAM} {table}{typed}\n{_PROGRAM} {quoted}{typed}"
+
+
+def python(run: training_run.TrainingRun, target: float | None) -> str:
+    """Returns Python that makes `rows`, curves `found`, and the `sentence`.
+
+    Args:
+        run: As in `commands`.
+        target: As in `commands`.
+    """
+    fields = ", ".join(f"{name}={getattr(run, name)!r}" for name in _NAMES)
+    noise = f"noise_multiplier={run.noise_multiplier!r}"
+    table = f"calibration.calibrate(run, {target})"
+    if target is None:
+        table, fields = "comparison.compare(run)", f"{fields}, {noise}"
+    return _PYTHON.format(fields=fields, table=table, run=run, noise=noise)

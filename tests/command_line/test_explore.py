@@ -1,0 +1,153 @@
+"""What the explorer shows, by its functions; tests/browser opens its page."""
+
+import dataclasses
+import re
+import threading
+import time
+
+import command_runner
+import pytest
+
+from dp_accounting_ext.bounds import decimals
+from dp_accounting_ext.command_line import answers
+from dp_accounting_ext.command_line import explore
+from dp_accounting_ext.command_line import explorer
+from dp_accounting_ext.command_line import same_run
+from dp_accounting_ext.studies import calibration
+from dp_accounting_ext.studies import comparison
+from dp_accounting_ext.studies import curves
+from dp_accounting_ext.studies import statement
+from dp_accounting_ext.studies import training_run
+
+RUN = training_run.TrainingRun(
+    dataset_size=6000, batch_size=250, epochs=3, noise_multiplier=1.3, delta=1e-6
+)
+UNKNOWN = dataclasses.replace(RUN, noise_multiplier=None)
+WAYS = {str(run.sampling): run for run in training_run.schemes_of(RUN)}
+
+
+def cells(table):
+    rows = re.findall(r"<tr>(<td.*?)</tr>", table)
+    return [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in rows]
+
+
+def test_the_table_has_each_ways_bounds_rounded_outwards():
+    rows = {way: explorer.row_of(run, None) for way, run in WAYS.items()}
+    found = {way: explorer.curve_of(run) for way, run in WAYS.items()}
+    shown = cells(explorer.table_of(RUN, rows, found))
+    for line, (way, row) in zip(shown, rows.items(), strict=True):
+        assert line[0] == way
+        assert float(line[1]) <= row.epsilon_lower <= row.epsilon_upper
+        assert row.epsilon_upper <= float(line[2]) <= row.epsilon_upper * 1.001
+        accountant = WAYS[way].accountant()
+        lower, upper = accountant.get_true_positive_rate_bounds([1e-3])
+        assert lower[0] <= float(line[3]) <= upper[0] * 1.01
+
+
+def test_what_is_not_known_yet_and_what_has_no_answer():
+    rows = {training_run.SHUFFLED: "group_size must be small. Found <9>."}
+    table = explorer.table_of(RUN, rows, {})
+    assert [line[1] for line in cells(table)] == ["…", "…", "…", "g"]
+    assert "group_size must be small. Found &lt;9&gt;." in table
+    risky = dataclasses.replace(RUN, delta=0.1)
+    assert "is not below 1/6000" in explorer.table_of(risky, {}, {})
+
+
+def test_noise_for_a_target_has_a_column():
+    way = training_run.POISSON_SAMPLING
+    row = explorer.row_of(dataclasses.replace(UNKNOWN, sampling=way), 2.0)
+    assert row.epsilon_upper <= 2.0
+    table = explorer.table_of(UNKNOWN, {way: row}, {})
+    assert [line[-1] for line in cells(table)][1] == f"{row.noise_multiplier:g}"
+
+
+def test_a_slider_has_where_it_begins_and_round_numbers():
+    assert explorer._stops(0, 2, 7) == sorted(
+        {1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 15, 20, 25, 30, 40, 50, 60, 80}
+    )
+    assert explorer._stops(-2, -1, 0.0123)[:3] == [0.01, 0.012, 0.0123]
+    for name, (_, low, high) in explorer._SLIDERS.items():
+        stops = explorer._stops(low, high, 1 if "size" in name else 1.0)
+        assert stops == sorted(set(stops)) and len(stops) <= 101
+
+
+def printed(capsys, command):
+    status, out, err = command_runner.run(capsys, command.partition("_ext ")[2])
+    assert (status, err) == (0, "")
+    return out
+
+
+@pytest.mark.parametrize("target", [None, 2.0])
+@pytest.mark.parametrize("way", [training_run.SHUFFLED, training_run.POISSON_SAMPLING])
+def test_commands_and_python_give_the_same(capsys, target, way):
+    run = dataclasses.replace(WAYS[way], group_size=2)
+    table, quoted = same_run.commands(run, target).splitlines()
+    sentence = explorer.sentence_of(run)
+    assert " ".join(printed(capsys, quoted).split()) == sentence
+    names = {}
+    exec(same_run.python(run, target), names)
+    assert " ".join(names["sentence"].split()) == sentence
+    out = printed(capsys, table)
+    asked = dataclasses.replace(run, sampling=None)
+    expected = comparison.compare(asked)
+    if target is not None:
+        expected = calibration.calibrate(asked, target)
+    for row, other in zip(names["rows"], expected, strict=True):
+        assert dataclasses.replace(row, seconds=0) == dataclasses.replace(
+            other, seconds=0
+        )
+        assert decimals.rounded_up(row.epsilon_upper) in out
+    assert names["found"][0].sampling == way == names["quoted"].sampling
+    assert isinstance(names["found"], curves.Curves)
+    assert isinstance(names["sentence"], statement.Statement)
+
+
+def test_the_command_gives_the_page_where_to_begin(capsys, monkeypatch):
+    served = []
+    monkeypatch.setattr(
+        explore, "serve", lambda *all, show: served.append((*all, show))
+    )
+    line = "explore --quiet --dataset-size 6000 --batch-size 250 --epochs 3 --epsilon 2"
+    status, out, err = command_runner.run(capsys, f"{line} --noise-multiplier 1.3")
+    assert (status, out, err) == (0, "The page has ended.\n", "")
+    assert served == [(RUN, 2.0, 0, False)]
+
+
+def test_without_panel_it_says_what_to_install(capsys, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "panel", None)
+    status, out, err = command_runner.run(capsys, "explore --quiet")
+    assert (status, out) == (2, "")
+    assert "panel must be installed" in err
+
+
+def looked(asked, told, number):
+    begin = time.monotonic()
+    while len(told) < number:
+        asked.look()
+        time.sleep(0.02)
+        assert time.monotonic() - begin < 120
+
+
+def test_answers_are_kept_and_errors_are_words():
+    asked, told = answers.Answers(), []
+    asked.ask(told.append, pow, 3, 4)
+    asked.ask(told.append, int, "x")
+    assert told == []
+    looked(asked, told, 2)
+    assert sorted(told, key=str)[0] == 81
+    assert any("invalid literal" in str(answer) for answer in told)
+    asked.ask(told.append, pow, 3, 4)  # At once, for it is known.
+    assert told[2:] == [81]
+    asked.end()
+
+
+def test_what_is_forgotten_is_stopped_and_not_told():
+    asked, told = answers.Answers(), []
+    for seconds in (600, 601, 602):
+        asked.ask(told.append, time.sleep, seconds)
+    asked.forget()
+    asked.ask(told.append, pow, 2, 5)
+    looked(asked, told, 1)
+    assert told == [32]
+    asked.end()
+    assert threading.active_count() < 50
