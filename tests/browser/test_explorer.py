@@ -1,0 +1,162 @@
+"""The explorer in a browser: what it shows is what the functions behind it say."""
+
+import contextlib
+import dataclasses
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from dp_accounting_ext.command_line import explorer
+from dp_accounting_ext.command_line import same_run
+from dp_accounting_ext.studies import calibration
+from dp_accounting_ext.studies import comparison
+from dp_accounting_ext.studies import training_run
+
+RUN = training_run.TrainingRun(
+    dataset_size=6000, batch_size=250, epochs=3, noise_multiplier=1.3, delta=1e-6
+)
+COMMAND = "explore --quiet --dataset-size 6000 --batch-size 250 --epochs 3"
+COMMAND += " --noise-multiplier 1.3 --delta 1e-6"
+WIDTHS = (1280, 390)
+SLIDERS = ["noise", "records", "batch", "epochs", "δ", "group"]  # From above.
+QUOTED = dataclasses.replace(RUN, sampling="random allocation")
+RUN_15 = dataclasses.replace(RUN, noise_multiplier=1.5)
+
+
+@contextlib.contextmanager
+def served(more=""):
+    """The address of a page, and afterwards an end without an error."""
+    command = [sys.executable, "-m", "dp_accounting_ext", *shlex.split(COMMAND + more)]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        yield re.search(r"http://\S+", process.stdout.readline())[0]
+    finally:
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (0, "The page has ended.\n", "")
+
+
+@pytest.fixture(scope="module")
+def address():
+    with served() as found:
+        yield found
+
+
+def whole(page, rows=4):
+    """The table's cells, when nothing in it is missing any more."""
+    from playwright import sync_api
+
+    cell = page.locator("td")
+    expect = sync_api.expect
+    page.locator("tbody tr").first.wait_for()
+    expect(cell.filter(has_text="…")).to_have_count(0, timeout=60_000)
+    expect(page.locator("tbody tr")).to_have_count(rows)
+    lines = page.locator("tbody tr").all()
+    return [line.locator("td").all_inner_texts() for line in lines]
+
+
+def move(page, name, key):
+    """Moves a slider by a key, from the place that a finger gave it."""
+    handle = page.locator(".noUi-handle:visible").nth(SLIDERS.index(name))
+    handle.focus()
+    handle.press(key)
+
+
+def brackets(shown, rows):
+    """The cells are the bounds of these rows, rounded outwards."""
+    assert [cells[0] for cells in shown] == [row.sampling for row in rows]
+    for cells, row in zip(shown, rows, strict=True):
+        lower, upper = map(float, cells[1:3])
+        assert lower <= row.epsilon_lower <= row.epsilon_upper <= upper
+        assert upper - lower <= row.epsilon_upper - row.epsilon_lower + 3e-4 * upper
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_the_page_shows_what_is_computed(address, opened, overflow, width):
+    page = opened(address, width)
+    brackets(whole(page), comparison.compare(RUN))
+    page.get_by_text("is certified to be at most").wait_for()
+    assert overflow(page) <= 0
+    canvas = page.locator("canvas").first.bounding_box()
+    assert canvas["width"] > 0.5 * width
+    shown = page.locator("pre").all_inner_texts()
+    assert shown == [same_run.commands(QUOTED, None), same_run.python(QUOTED, None)]
+    quoted = page.locator("blockquote").inner_text()
+    assert quoted == explorer.sentence_of(QUOTED)
+
+
+def test_a_slider_that_is_moved_changes_the_page(address, opened):
+    page = opened(address, 1280)
+    whole(page)
+    move(page, "noise", "ArrowRight")
+    page.get_by_text("noise multiplier: 1.5").wait_for()
+    page.locator("pre", has_text="noise-multiplier 1.5").wait_for()
+    brackets(whole(page), comparison.compare(RUN_15))
+
+
+def test_noise_is_found_for_a_target(address, opened):
+    page = opened(address, 1280)
+    page.get_by_role("button", name="ε to be met").click()
+    page.locator("th", has_text="noise").wait_for()
+    shown = whole(page)
+    unknown = dataclasses.replace(RUN, noise_multiplier=None)
+    rows = calibration.calibrate(unknown, 2.0)
+    brackets(shown, rows)
+    for cells, row in zip(shown, rows, strict=True):
+        assert cells[-1] == f"{row.noise_multiplier:g}"
+
+
+def test_settings_without_a_meaning_are_told(opened):
+    with served(" --batch-size 6000") as address:
+        page = opened(address, 390)
+        whole(page)
+        move(page, "batch", "ArrowRight")
+        page.get_by_text("batch_size must be at most dataset_size").wait_for()
+        move(page, "batch", "ArrowLeft")
+        whole(page)
+
+
+def test_a_button_copies(address, opened):
+    page = opened(address, 1280)
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.locator("pre").first.wait_for()
+    page.get_by_role("button", name="copy").nth(1).click()
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert copied == same_run.commands(QUOTED, None)
+
+
+def test_what_is_not_waited_for_is_stopped(opened):
+    """Groups of 40 take minutes: the page answers another slider at once."""
+    with served(" --group-size 40") as address:
+        page = opened(address, 1280)
+        page.locator("td", has_text="no amplification").wait_for()
+        move(page, "group", "Home")
+        brackets(whole(page), comparison.compare(RUN))
+
+
+def test_it_is_quick(opened, capsys):
+    """By the wall's clock; where several processes share a core, it takes longer."""
+    busy = 1 + os.getloadavg()[0] / os.cpu_count()
+    begin = time.monotonic()
+    with served() as address:
+        page = opened(address, 1280)
+        whole(page)
+        first = time.monotonic() - begin
+        moves = []
+        for _ in range(7):
+            begin = time.monotonic()
+            move(page, "noise", "ArrowRight")
+            page.locator("td", has_text="…").first.wait_for()
+            whole(page)
+            moves.append(time.monotonic() - begin)
+    with capsys.disabled():
+        print(f"\nfirst picture {first:.2f} s; moves {sorted(moves)} s")
+    assert first < 5.0 * busy and sorted(moves)[3] < 0.5 * busy
