@@ -176,7 +176,7 @@ class Row:
         if not math.isfinite(ours.upper) or ours.lower > ours.upper:
             lines.append(f"bounds are {ours.lower}, {ours.upper}")
         for what, found, most in (
-            ("gap", ours.gap, cases.SLACK * case.gap),
+            ("gap", ours.gap, case.slack * case.gap),
             ("yardsticks", ours.work, cases.SLACK * case.work),
             ("MB", ours.megabytes, case.megabytes),
         ):

@@ -1,6 +1,7 @@
 """The examples do what they say: sampling and accounting agree."""
 
 import importlib.util
+import itertools
 import pathlib
 import sys
 
@@ -24,6 +25,7 @@ def example(name):
 
 dp_sgd = example("dp_sgd_balls_and_bins")
 private_places = example("private_places")
+matrix_mechanism = example("matrix_mechanism")
 
 
 def small(**changes):
@@ -105,3 +107,34 @@ def test_traces_are_around_two_places():
     for trace in traces:
         away = (trace[:, None] - city) * private_places.SCALE
         assert np.linalg.norm(away, axis=2).min(axis=1).max() < 1
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        ext.WindowedAllocationEvent((1.0, 0.5), 2.0, 6, 3, 4, 0.7),
+        ext.MinSepSamplingEvent((1.0, 0.5), 2.0, 0.2, 3, 32),
+        ext.MinSepSamplingEvent((1.0, 0.5), 2.0, 1.0, 4, 32, warm_start=False),
+    ],
+)
+def test_batches_of_correlated_noise_are_those_of_the_event(event):
+    """Shares of all records, and how far apart a record's steps are."""
+    rng, records = np.random.default_rng(3), 4000
+    if isinstance(event, ext.WindowedAllocationEvent):
+        batches = list(matrix_mechanism.fresh_window_batches(event, records, rng))
+        share = event.sampling_probability / 8
+    else:
+        batches = list(matrix_mechanism.min_sep_batches(event, records, rng))
+        p, b = event.sampling_probability, event.separation
+        share = p / (1 + (b - 1) * p)
+    assert len(batches) == 32
+    steps = [[] for _ in range(records)]
+    for step, batch in enumerate(batches):
+        for record in batch:
+            steps[record].append(step)
+    apart = [b - a for each in steps for a, b in itertools.pairwise(each)]
+    assert min(apart) >= event.separation
+    sizes = [len(batch) for batch in batches]
+    assert np.mean(sizes) / records == pytest.approx(share, rel=0.05)
+    if getattr(event, "warm_start", True):
+        assert max(sizes) < 1.3 * min(sizes)
