@@ -369,7 +369,7 @@ CASES = [
         compose(ext.MatrixAllocationEvent((1.0,), 1.0, 4096, 33)),
         "num_bins times num_epochs must be at most 131072. Found 135168",
     ),
-    (min_sep(separation=5000), "separation must be at most 4096. Found 5000"),
+    (min_sep(separation=5000), "separation must be at most 1024. Found 5000"),
     (min_sep(num_steps=1 << 18), "num_steps must be at most 131072. Found 262144"),
     (min_sep(warm_start=1), "warm_start must be a bool. Found 1"),
     (

@@ -22,8 +22,8 @@ import numpy as np
 import dp_accounting_ext as ext
 from dp_accounting_ext.studies import strategy_comparison
 
-BINS, EPOCHS, NOISE, DELTA = 100, 10, 4.0, 1e-5
-BANDS = (4, 8, 16, 32, 64)
+BINS, EPOCHS, NOISE, DELTA = 128, 10, 4.0, 1e-5
+BANDS = (1, 2, 4, 8, 16, 32, 64)
 COLOURS = {
     "balls in bins": "C0",
     "fresh windows": "C2",
@@ -35,11 +35,26 @@ COLOURS = {
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """ε for so many bands by the way of drawing, and the error of a prefix sum."""
+    """ε for so many bands, and the error of a prefix sum over that of a gradient."""
 
     bands: int
-    epsilons: dict[str, tuple[float, float]]
+    brackets: dict[str, tuple[float, float]]
     error: float
+
+    @property
+    def bins(self) -> tuple[float, float]:
+        """Both ends of ε of balls in bins."""
+        return self.brackets["balls in bins"]
+
+    @property
+    def poisson(self) -> float:
+        """The upper end of cyclic Poisson sampling."""
+        return self.brackets["cyclic Poisson"][1]
+
+    @property
+    def none(self) -> float:
+        """The upper end without amplification."""
+        return self.brackets["no amplification"][1]
 
 
 def column_of(bands: int) -> np.ndarray:
@@ -115,7 +130,7 @@ def draw(rows: list[Row], path: str) -> None:
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(9, 3.6))
     bands = [row.bands for row in rows]
     for name, colour in COLOURS.items():
-        known = [(row.bands, *row.epsilons[name]) for row in rows]
+        known = [(row.bands, *row.brackets[name]) for row in rows]
         places, lower, upper = np.array(known).T
         left.plot(places, upper, colour, label=name)
         left.fill_between(places, lower, upper, alpha=0.15, color=colour, linewidth=0)
@@ -130,7 +145,9 @@ def draw(rows: list[Row], path: str) -> None:
         axes.set_xticks(bands, [str(count) for count in bands])
         axes.set_xlabel("bands")
         axes.spines[["top", "right"]].set_visible(False)
-    figure.suptitle(f"{BINS} steps, {EPOCHS} epochs, noise multiplier {NOISE:g}")
+    figure.suptitle(
+        f"{BINS} steps an epoch, {EPOCHS} epochs, noise multiplier {NOISE:g}"
+    )
     figure.tight_layout()
     figure.savefig(path, dpi=120)
 
@@ -178,7 +195,7 @@ def main() -> None:
         row = row_of(bands)
         rows.append(row)
         print(f"{bands} bands, error of a prefix sum {row.error:.1f}")
-        for name, (lower, upper) in row.epsilons.items():
+        for name, (lower, upper) in row.brackets.items():
             print(f"  {name:<17}{lower:.3f} to {upper:.3f}", flush=True)
     if options.picture:
         draw(rows, options.picture)

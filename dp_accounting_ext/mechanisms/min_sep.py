@@ -127,7 +127,12 @@ class Block(interface.Mechanism):
             self.count,
             delta=matrix_allocation.delta_in_question(tail_mass * self.count),
         )
-        return min_sep.upper_pairs(chain, self.probability, tail_mass=tail_mass)
+        return min_sep.upper_pairs(
+            chain,
+            self.probability,
+            tail_mass=tail_mass,
+            coarser=min_sep.coarseness(self.separation),
+        )
 
     def claims(self) -> interface.Claims:
         """Returns the noise that hides any step of the block, with what cuts add."""
@@ -150,10 +155,12 @@ def sample(run: Run) -> interface.Mechanism:
     if run.noise_multiplier == 0:
         left = np.maximum(steps - np.arange(starts.size), 0)
         silent = float(starts @ np.power(1 - rate, left))
-        told = float(starts @ -np.expm1(left * math.log1p(-rate))) if rate < 1 else 1.0
-        if rate == 1:
+        if rate < 1:
+            told = float(starts @ -np.expm1(left * math.log1p(-rate)))
+        else:
             told = float(starts[:steps].sum())
-        return known_bounds.NonPrivate((told, silent))
+        error = 8 * (starts.size + steps + 8) * floats.UNIT_ROUNDOFF
+        return known_bounds.NonPrivate((told, silent), error=error)
     toeplitz = not isinstance(run.strategy[0], tuple)
     if toeplitz and run.separation == 1:
         step = additive_noise.Gaussian(run.noise_multiplier / float(_column(run)[0]))

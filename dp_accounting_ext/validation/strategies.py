@@ -12,7 +12,7 @@ from dp_accounting_ext.validation import fields
 Strategy: TypeAlias = "tuple[float, ...] | tuple[tuple[float, ...], ...]"
 
 # Tuning: what a machine has time and memory for.
-MOST_BINS, MOST_STEPS, MOST_ROWS = 4096, 1 << 17, 1024
+MOST_BINS, MOST_STEPS, MOST_ROWS, MOST_APART = 4096, 1 << 17, 1024, 1024
 SMALLEST_ENTRY, LARGEST_ENTRY = 1e-30, 1e30
 
 
@@ -64,8 +64,8 @@ def separated_steps(separation: Any, num_steps: Any) -> tuple[int, int]:
         ValueError: If either is less than one, or they are too many.
     """
     apart = fields.positive_integer("separation", separation)
-    if apart > MOST_BINS:
-        raise ValueError(f"separation must be at most {MOST_BINS}. Found {apart}.")
+    if apart > MOST_APART:
+        raise ValueError(f"separation must be at most {MOST_APART}. Found {apart}.")
     steps = fields.positive_integer("num_steps", num_steps)
     if steps > MOST_STEPS:
         raise ValueError(f"num_steps must be at most {MOST_STEPS}. Found {steps}.")
