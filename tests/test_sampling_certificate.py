@@ -11,6 +11,11 @@ from scipy import optimize
 import dp_accounting_ext as ext
 from dp_accounting_ext.accountants import bets
 from dp_accounting_ext.accountants import sampling_certificate
+from dp_accounting_ext.amplification import random_allocation
+from dp_accounting_ext.kernel import dominating_pair
+from dp_accounting_ext.pairs import gaussian
+
+Bound, Direction = dominating_pair.Bound, dominating_pair.Direction
 
 GRAM = np.array([[1.0, 0.6], [0.6, 1.0]])
 BAND = (1.0, 0.5, 0.25)
@@ -48,6 +53,34 @@ def test_the_bracket_of_few_bins_holds(delta):
     gram = correlated_oracles.toeplitz_gram(BAND, 3, 2, 2.0)
     found = sampling_certificate.certify_mixture(gram, delta, seed=5)
     assert found.lower <= truth(gram, delta) <= found.upper < 1.025 * found.lower
+
+
+@pytest.mark.parametrize(
+    ("bins", "common", "own"), [(5, 0.5, 0.5), (16, 1.0, 0.3), (40, 0.05, 0.8)]
+)
+def test_many_bins_with_one_thing_in_common(bins, common, own):
+    """Given what they have in common they are 1 of t steps, whose law is known."""
+    factor = np.linspace(-11.0, 11.0, 4001)
+    weights = np.exp(-(factor**2) / 2) * (factor[1] - factor[0]) / np.sqrt(2 * np.pi)
+    moved = np.sqrt(common) * factor - common / 2
+
+    def epsilon(bound):
+        step = gaussian.dominating_pair_of(own**-0.5, bound, tail_mass=1e-25)
+        pair = random_allocation.random_allocation(step, bins, tail_mass=1e-22)
+        profile = pair.profile(Direction.REMOVE)
+
+        def excess(goal):
+            deltas = profile.deltas(goal - moved)
+            return float((weights * np.exp(moved) * deltas).sum()) - 1e-5
+
+        return optimize.brentq(excess, 0.0, 20.0)
+
+    low, high = epsilon(Bound.LOWER), epsilon(Bound.UPPER)
+    found = sampling_certificate.certify_mixture(
+        common + own * np.eye(bins), 1e-5, relative_width=0.02, seed=3
+    )
+    assert found.lower <= high
+    assert low <= found.remove_upper <= 1.05 * found.lower
 
 
 def test_an_event_is_bracketed_in_both_directions():
