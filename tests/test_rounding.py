@@ -521,7 +521,7 @@ def terms_for_replaced_records():
         exponent = mpf(shift) * mpf(end)
         old = mpmath.exp(exponent - mpf(shift) ** 2 / 2) / mpf(kappa)
         new = mpmath.exp(-exponent - mpf(shift) ** 2 / 2)
-        units = replaced_allocation.EXPONENTIAL + 4 * (abs(exponent) + shift**2)
+        units = 24 + 4 * (abs(exponent) + shift**2)
         allowed = units * float(U) * (old + new)
         worst = max(worst, float(abs(value - (old - new) - allowed) / allowed))
     return worst
@@ -676,7 +676,7 @@ USED = {
     poisson_samples: 0.9,
     mixtures: 0.6,
     chains: 0.9,
-    normal_masses: 0.25,
+    normal_masses: 0.15,
     weights_of_batches: 6e-5,
     profile_values: 0.25,
     scores_of_steps: 0.35,
