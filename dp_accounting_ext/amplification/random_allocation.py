@@ -8,6 +8,7 @@ from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import lattice_law
 from dp_accounting_ext.kernel import law_sums
+from dp_accounting_ext.kernel import whole_laws
 
 Axis = lattice_law.Axis
 DominatingPair = dominating_pair.DominatingPair
@@ -94,7 +95,7 @@ def uneven_allocation(
 
 def _weighted(steps: Steps) -> lattice_law.Atoms:
     """Returns the law of one step's ratio, times its weight."""
-    law = law_sums.of_pair(steps.pair, Axis.RATIO)
+    law = law_sums.of_pair(steps.pair, Axis.RATIO, close=True)
     if steps.weight == 1:
         return law
     return dataclasses.replace(
@@ -104,4 +105,5 @@ def _weighted(steps: Steps) -> lattice_law.Atoms:
         error=law.error + floats.UNIT_ROUNDOFF,
         shift=law.shift + floats.UNIT_ROUNDOFF,
         ledger=law.ledger.with_ratios_times(steps.weight),
+        closeness=whole_laws.NONE,
     )

@@ -15,6 +15,7 @@ from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import sums
+from dp_accounting_ext.kernel import whole_laws
 
 Bound = dominating_pair.Bound
 FloatArray = npt.NDArray[np.float64]
@@ -59,6 +60,7 @@ class Law(abc.ABC):
         degrees: Of the rows of a lower law of ratios, if they are others than `Atoms`
             says.
         ledger: What its masses must sum to.
+        closeness: How close it is to the law that it stands for.
 
     Raises:
         MassError: If an upper law's sinks hold less than was cut off of it.
@@ -75,6 +77,7 @@ class Law(abc.ABC):
     offset: float = 0.0
     degrees: tuple[int, ...] = ()
     ledger: conservation.Ledger = conservation.OF_Q_ALONE
+    closeness: whole_laws.Closeness = whole_laws.NONE
 
     def __post_init__(self) -> None:
         if self.bound is Bound.UPPER:
@@ -83,6 +86,10 @@ class Law(abc.ABC):
     @abc.abstractmethod
     def mean(self) -> float:
         """Returns the sum of masses times positive values."""
+
+    @abc.abstractmethod
+    def totals(self) -> tuple[float, float, int]:
+        """Returns what ratios are on the whole under P and under Q, and of how many."""
 
     @property
     def common(self) -> dict[str, Any]:
@@ -159,6 +166,7 @@ class Atoms(Law):
             values=self.values - middle,
             offset=self.offset + middle,
             shift=self.shift + rounding,
+            closeness=self.closeness.rounded(rounding),
         )
 
     def is_rare(self) -> npt.NDArray[np.bool_]:
@@ -171,6 +179,10 @@ class Atoms(Law):
 
     def mean(self) -> float:
         return sums.dot(self.masses[0], np.maximum(self.values, 0.0))
+
+    def totals(self) -> tuple[float, float, int]:
+        p = self.mean() + (float(self.masses[1].sum()) if self.keeps_rests else 0.0)
+        return p, float(self.masses[0].sum()), self.values.size
 
     def in_tails(self, tail_mass: float) -> npt.NDArray[np.bool_]:
         """Returns which (n,) atoms are tails.
@@ -214,7 +226,10 @@ class Atoms(Law):
         )
         if self.bound is Bound.LOWER:
             ledger = kept.ledger.with_cut(cut_p, cut_q)
-            return dataclasses.replace(kept, ledger=ledger)
+            less = share_of(ledger, cut_p + underflow[0], cut_q + underflow[1])
+            return dataclasses.replace(
+                kept, ledger=ledger, closeness=self.closeness.without(less)
+            )
         lost_p = floats.raised(cut_p + underflow[0])
         lost_q = floats.raised(cut_q + underflow[1])
         if lost_q > MUCH and self.axis is Axis.LOSS:
@@ -254,6 +269,11 @@ def underflown(law: Law, cells: int, low: float, high: float) -> tuple[float, fl
     return lost, floats.exponential(most)
 
 
+def share_of(ledger: conservation.Ledger, p: float, q: float) -> float:
+    """Returns the larger share that masses of P and of Q have of their wholes."""
+    return max(p / max(ledger.p_whole, 0.5), q / max(ledger.q_whole, 0.5))
+
+
 class Sinks(NamedTuple):
     """What a sum has in its sinks and its ledger, and how far values may be off."""
 
@@ -282,6 +302,25 @@ def sinks_of_sum(one: Law, other: Law) -> Sinks:
         shift = max(one.shift, other.shift)
         ledger = conservation.of_ratios(one.ledger, other.ledger)
     return Sinks(rounded(over), min(rounded(under), 1.0), shift, ledger)
+
+
+def closeness_of_sum(one: Law, other: Law) -> whole_laws.Closeness:
+    """Returns that of the sum of two independent variables, of the same kind."""
+    drawn = 0.0
+    claimed = max(one.closeness.spread, other.closeness.spread)
+    if one.axis is Axis.RATIO and one is not other and claimed < math.inf:
+        # P's law draws one of the terms. Each has a mean ratio of one.
+        sizes = []
+        for law in (one, other):
+            p, q, number = law.totals()
+            if not (p > 0 and q > 0):
+                return whole_laws.NONE
+            gone = share_of(law.ledger, law.ledger.p_gone, law.ledger.q_gone)
+            drawn += 4 * (gone + law.closeness.lacking)
+            drawn += 8 * (number + 16) * floats.UNIT_ROUNDOFF
+            sizes.append(math.log(p / (q * law.ledger.terms)))
+        drawn += abs(sizes[0] - sizes[1])
+    return one.closeness.of_sum(other.closeness, drawn)
 
 
 def placed(atoms: Atoms, width: float) -> tuple[int, FloatArray]:

@@ -27,6 +27,8 @@ _SUM_ERROR = 256 * floats.UNIT_ROUNDOFF
 _RAISED = 1e-7
 # A ledger and the sinks that it is compared with are rounded sums.
 _LEDGER_ERROR = 1e-6
+# No law of losses has so much mass.
+_MANY_RATIOS = 1.5
 
 
 class MassError(ArithmeticError, ValueError):
@@ -149,11 +151,17 @@ def check_sinks(over: float, under: float, ledger: Ledger) -> None:
         MassError: If they hold less.
     """
     q_gone = min(ledger.q_gone, 1.0)
-    # A ledger is not capped where the masses of a term have more than one.
-    share = max(1 - _LEDGER_ERROR - ledger.terms * _RAISED, 0.0)
-    for name, sink, gone in (("P", over, ledger.p_gone), ("Q", under, q_gone)):
+    # A ledger is not capped where the masses of a term have more than one, and counts
+    # what is cut off of one term as often as the other terms have mass. Of ratios P's
+    # whole is how many there are.
+    share = 1 - _LEDGER_ERROR - ledger.terms * _RAISED
+    p_whole = ledger.p_whole if ledger.p_whole < _MANY_RATIOS else ledger.q_whole
+    for name, sink, gone, whole in (
+        ("P", over, ledger.p_gone, p_whole),
+        ("Q", under, q_gone, ledger.q_whole),
+    ):
         # Comparisons with NaN are false.
-        if not sink >= gone * share:
+        if not sink >= gone * max(share - max(whole - 1, 0.0), 0.0):
             raise MassError(
                 f"An upper law must keep in its sink what was cut off of {name}. "
                 f"Found {sink} there, where {gone} was cut off."

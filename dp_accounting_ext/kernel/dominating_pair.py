@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from collections.abc import Sequence
+import copy
 import dataclasses
 import math
 
@@ -12,6 +13,7 @@ from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import profile
 from dp_accounting_ext.kernel import sides
+from dp_accounting_ext.kernel import whole_laws
 
 Bound = sides.Bound
 Direction = sides.Direction
@@ -49,6 +51,8 @@ class DominatingPair:
             pair count as exact: (1 − mass_error) times them, at ratios within
             ratio_error, is below the mechanism in the order of convex functions ≥ 0.
         ratio_error: Bound on the relative rounding error of any ratio.
+        closeness: How close both laws are to those of the bound. It is claimed by
+            `as_close_as` alone: a pair that is made of another one claims nothing.
 
     Guarantees:
         `delta` and `epsilon` count both errors in on the safe side. Of every atom P's
@@ -68,6 +72,9 @@ class DominatingPair:
     bound: Bound
     mass_error: float = 0.0
     ratio_error: float = 0.0
+    closeness: whole_laws.Closeness = dataclasses.field(
+        default=whole_laws.NONE, init=False, compare=False
+    )
 
     def __post_init__(self) -> None:
         self._check()
@@ -167,6 +174,12 @@ class DominatingPair:
                 raise ValueError(
                     f"{name} must be finite and at least 0. Found {value}."
                 )
+
+    def as_close_as(self, claimed: whole_laws.Closeness) -> "DominatingPair":
+        """Returns the pair with a claim of how close it is to the bound's laws."""
+        found = copy.copy(self)
+        object.__setattr__(found, "closeness", claimed)
+        return found
 
     @property
     def p_masses(self) -> FloatArray:
@@ -452,7 +465,7 @@ def dual(pair: DominatingPair) -> DominatingPair:
     Source:
         https://arxiv.org/abs/2602.17284, Algorithm 7 (and Claim A.2).
     """
-    return dataclasses.replace(
+    exchanged = dataclasses.replace(
         pair,
         ratios=1 / pair.ratios[::-1],
         masses=pair.p_masses[::-1],
@@ -461,3 +474,4 @@ def dual(pair: DominatingPair) -> DominatingPair:
         mass_error=pair.mass_error + pair.ratio_error + floats.UNIT_ROUNDOFF,
         ratio_error=pair.ratio_error + floats.UNIT_ROUNDOFF,
     )
+    return exchanged.as_close_as(pair.closeness.rounded(2 * floats.UNIT_ROUNDOFF))

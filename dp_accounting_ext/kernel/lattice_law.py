@@ -35,6 +35,7 @@ from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import lattice_pieces
 from dp_accounting_ext.kernel import lattice_shape
 from dp_accounting_ext.kernel import sums
+from dp_accounting_ext.kernel import whole_laws
 
 Atoms = atom_laws.Atoms
 Axis = atom_laws.Axis
@@ -101,6 +102,15 @@ class LatticeLaw(atom_laws.Law):
         nodes, masses = self._cells()
         return Atoms(values=nodes, masses=masses, **self.common).mean()
 
+    def totals(self) -> tuple[float, float, int]:
+        p, q, number = 0.0, 0.0, 0
+        for level, (start, masses) in self.pieces.items():
+            nodes = np.maximum(start + np.arange(masses.shape[1]), 0)
+            p += math.ldexp(self.step, level) * float((nodes * masses[0]).sum())
+            p += float(masses[1].sum()) if self.keeps_rests else 0.0
+            q, number = q + float(masses[0].sum()), number + masses.shape[1]
+        return p, q, number
+
     def ends(self) -> tuple[float, float]:
         """Returns the first and the last node, with mass or without."""
         first, last = [], []
@@ -136,7 +146,10 @@ class LatticeLaw(atom_laws.Law):
             self, ledger=self.ledger.with_underflow(lost_p, lost_q)
         )
         if self.bound is Bound.LOWER:
-            return law
+            less = atom_laws.share_of(self.ledger, lost_p, lost_q)
+            is_whole = self.axis is Axis.RATIO or width <= atom_laws.FURTHEST_MOVE
+            kept = self.closeness.without(less) if is_whole else whole_laws.NONE
+            return dataclasses.replace(law, closeness=kept)
         if lost_q > atom_laws.MUCH and self.axis is Axis.LOSS:
             lost_q = min(lost_q, atom_laws.missing(q_mass(), self.q_mass(), self.error))
         return dataclasses.replace(
@@ -229,6 +242,7 @@ class LatticeLaw(atom_laws.Law):
             law,
             error=self.error + other.error + rounding,
             rounding=self.rounding + other.rounding + rounding,
+            closeness=atom_laws.closeness_of_sum(self, other).rounded(rounding),
             **atom_laws.sinks_of_sum(self, other)._asdict(),
         )
         low, high = (x + y for x, y in zip(self.ends(), other.ends(), strict=True))
@@ -242,6 +256,7 @@ class LatticeLaw(atom_laws.Law):
             self,
             error=self.error + units * floats.UNIT_ROUNDOFF,
             rounding=self.rounding + units * floats.UNIT_ROUNDOFF,
+            closeness=self.closeness.rounded(units * floats.UNIT_ROUNDOFF),
         )
 
 
@@ -366,6 +381,7 @@ def trimmed(law: LatticeLaw, tail_mass: float) -> tuple[LatticeLaw, Atoms]:
         over=atoms.over,
         under=atoms.under,
         ledger=atoms.ledger,
+        closeness=atoms.closeness,
     )
     return law, atoms
 

@@ -14,6 +14,7 @@ from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import lattice_law
 from dp_accounting_ext.kernel import pair
 from dp_accounting_ext.kernel import sums
+from dp_accounting_ext.kernel import whole_laws
 
 Atoms = atom_laws.Atoms
 Axis = atom_laws.Axis
@@ -31,8 +32,15 @@ _LARGEST_RATIO = 1e280
 _SAME = 64 * floats.UNIT_ROUNDOFF
 
 
-def of_pair(given: DominatingPair, axis: Axis) -> Atoms:
-    """Returns the law of a pair's losses under P, or of its ratios under Q."""
+def of_pair(given: DominatingPair, axis: Axis, *, close: bool = False) -> Atoms:
+    """Returns the law of a pair's losses under P, or of its ratios under Q.
+
+    Args:
+        given: The pair.
+        axis: Which.
+        close: Whether the law claims to be as close to the bound's as the pair does:
+            where sums of copies alone are made of it.
+    """
     ratios, q = given.ratios, given.masses
     p = given.p_masses
     losses = np.log(ratios)
@@ -62,8 +70,17 @@ def of_pair(given: DominatingPair, axis: Axis) -> Atoms:
             ledger = ledger.with_cut(0.0, -under)
             ratios, q, under = np.append(0.0, ratios), np.append(under, q), 0.0
         shift, values, rows = given.ratio_error, ratios, np.array([q, 0 * q])
+    claimed = whole_laws.NONE
+    if close:
+        # Q's masses are P's and a power of the loss, which was rounded.
+        largest = float(np.abs(losses).max(initial=0.0))
+        units = 4 + (2 * largest if axis is Axis.LOSS else 0.0)
+        claimed = given.closeness.rounded(units * floats.UNIT_ROUNDOFF)
     if given.bound is Bound.UPPER:
         rows = rows[:1]
+    else:
+        less = atom_laws.share_of(ledger, ledger.p_gone - over, ledger.q_gone - under)
+        claimed = claimed.without(less)
     return Atoms(
         axis,
         given.bound,
@@ -74,6 +91,7 @@ def of_pair(given: DominatingPair, axis: Axis) -> Atoms:
         error=error,
         shift=shift,
         ledger=ledger,
+        closeness=claimed,
     )
 
 
@@ -214,9 +232,10 @@ def _power_of_spaced(atoms: Atoms, count: int) -> Atoms | None:
     start, masses = total.pieces[0]
     nodes = (start + np.arange(masses.shape[1])).astype(np.float64)
     copies = count if atoms.axis is Axis.LOSS else 1
+    moved = float(off.max()) + 8 * floats.UNIT_ROUNDOFF * size
     sinks_and_errors = total.common | {
-        "shift": copies
-        * (atoms.shift + float(off.max()) + 8 * floats.UNIT_ROUNDOFF * size)
+        "shift": copies * (atoms.shift + moved),
+        "closeness": total.closeness.rounded(copies * moved),
     }
     return Atoms(
         values=np.asarray(count * float(values[0]) + width * nodes, dtype=np.float64),
@@ -278,6 +297,7 @@ def _plus(one: Atoms, other: Atoms) -> Atoms | None:
         error=one.error + other.error + rounding,
         rounding=one.rounding + other.rounding + rounding,
         shift=sinks.shift + shift,
+        closeness=atom_laws.closeness_of_sum(one, other).rounded(rounding + shift),
         degrees=one.degrees,
         ledger=sinks.ledger,
     ).without_tiny(one.q_mass() * other.q_mass())
@@ -320,4 +340,10 @@ def read(atoms: Atoms, count: int = 1) -> pair.Pair:
     shift += 4 * floats.UNIT_ROUNDOFF * (1 + largest)
     # The masses of one law follow from the other's, and from a loss within the shift.
     error = atoms.error + shift
-    return pair.Pair(losses, p, q, over, under, atoms.bound, error, shift, ledger)
+    units = 8 * floats.UNIT_ROUNDOFF * (1 + largest)
+    if atoms.bound is Bound.UPPER:
+        units += shift
+    claimed = atoms.closeness.rounded(units)
+    return pair.Pair(
+        losses, p, q, over, under, atoms.bound, error, shift, ledger, claimed
+    )

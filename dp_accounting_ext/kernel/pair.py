@@ -11,6 +11,7 @@ from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import profile
 from dp_accounting_ext.kernel import sums
+from dp_accounting_ext.kernel import whole_laws
 
 Bound = dominating_pair.Bound
 Direction = dominating_pair.Direction
@@ -34,6 +35,7 @@ class Pair:
         error: Both masses are those of a bound within a factor of e^±error,
         shift: and losses within so many nats.
         ledger: What the masses must sum to.
+        closeness: How close both laws are to those of the bound.
 
     Raises:
         MassError: If they do not, within the error.
@@ -48,6 +50,7 @@ class Pair:
     error: float
     shift: float
     ledger: conservation.Ledger
+    closeness: whole_laws.Closeness = whole_laws.NONE
 
     def __post_init__(self) -> None:
         is_upper = self.bound is Bound.UPPER
@@ -66,7 +69,13 @@ class Pair:
         if self.bound is Bound.UPPER and not kept.all():
             sink += each.p.size * floats.RARE
         return Profile.of(
-            each.losses[kept], each.p[kept], sink, self.bound, self.error, self.shift
+            each.losses[kept],
+            each.p[kept],
+            sink,
+            self.bound,
+            self.error,
+            self.shift,
+            profile.Laws(each.q[kept], self.closeness),
         )
 
     def swapped(self) -> "Pair":
@@ -104,7 +113,7 @@ class Pair:
         if self.bound is Bound.UPPER:
             over += float((p[~kept] + floats.RARE).sum()) * (1 + 1e-9)
             under += float((q[~kept] + floats.RARE).sum()) * (1 + 1e-9)
-        return DominatingPair(
+        found = DominatingPair(
             np.exp(losses[kept]),
             q[kept],
             min(over, 1.0),
@@ -113,3 +122,9 @@ class Pair:
             self.error,
             self.shift + 4 * floats.UNIT_ROUNDOFF,
         )
+        claimed = self.closeness.rounded(
+            8 * floats.UNIT_ROUNDOFF * (1 + float(np.abs(losses[kept]).max()))
+        )
+        if self.bound is Bound.LOWER:
+            claimed = claimed.without(float(np.maximum(p, q)[~kept].sum()))
+        return found.as_close_as(claimed)

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import sides
+from dp_accounting_ext.kernel import whole_laws
 
 Bound = sides.Bound
 FloatArray = npt.NDArray[np.float64]
@@ -23,6 +24,60 @@ FloatArray = npt.NDArray[np.float64]
 _SPAN = 16.0
 # Certified: relative rounding of a value, beside that of sums of n terms, twice.
 _ROUNDINGS = 64
+# Tuning: where masses err by less, nothing is gained by what laws are on the whole.
+_SMALL_ERROR = 1e-7
+# No masses sum to as much, whatever their errors.
+_HIGHEST = 1e100
+
+
+@dataclasses.dataclass(frozen=True)
+class Laws:
+    """What a profile can say by how close laws are on the whole.
+
+    Attributes:
+        q: (n,) Q's masses, of the same losses.
+        closeness: Of P's law and of Q's to those of the bound.
+    """
+
+    q: FloatArray
+    closeness: whole_laws.Closeness
+
+
+@dataclasses.dataclass(frozen=True)
+class Powers:
+    """The tests {loss ≥ l_j} of a lower bound.
+
+    Attributes:
+        least: (n,) what P has there, at least.
+        most: (n,) what Q has there, at most.
+    """
+
+    least: FloatArray
+    most: FloatArray
+
+    @classmethod
+    def of(
+        cls, p: FloatArray, laws: Laws, q: FloatArray, sink: float, rounding: float
+    ) -> "Powers":
+        """Returns those of (n,) masses, by increasing losses."""
+        # What is less than a float is no more than this.
+        q = np.maximum(q, floats.SMALLEST_MASS)
+        sums = [np.cumsum(law[::-1])[::-1] for law in (p, q)]
+        whole = (float(sums[0][0]) + sink) * (1 + 2 * laws.closeness.lacking)
+        least = laws.closeness.least((sums[0] + sink) / whole * (1 - 4 * rounding))
+        most = laws.closeness.most(sums[1] / float(sums[1][0]) * (1 + 4 * rounding))
+        return cls(least, most)
+
+    def epsilon(self, delta: float) -> float:
+        """Returns the largest ε at which a test says more than a δ."""
+        gained = self.least - delta
+        says = gained > 0
+        if not says.any():
+            return 0.0
+        ratios = gained[says] / self.most[says]
+        return math.log(float(ratios.max())) - 8 * floats.UNIT_ROUNDOFF * (
+            1 + abs(math.log(float(ratios.max())))
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,6 +92,9 @@ class Profile:
         bound: The side.
         error: Masses are those of a bound within a factor of e^±error,
         shift: and losses within so many nats.
+        rounding: What of the error is that of the sums.
+        closeness: How close P's law is to that of the bound.
+        powers: Of tests of a lower bound, if laws are close on the whole.
     """
 
     losses: FloatArray
@@ -46,6 +104,9 @@ class Profile:
     bound: Bound
     error: float
     shift: float
+    rounding: float = 0.0
+    closeness: whole_laws.Closeness = whole_laws.NONE
+    powers: Powers | None = None
 
     @classmethod
     def of(
@@ -56,6 +117,7 @@ class Profile:
         bound: Bound,
         error: float,
         shift: float,
+        laws: Laws | None = None,
     ) -> "Profile":
         """Returns the profile of (n,) losses with (n,) masses, in any order.
 
@@ -64,6 +126,9 @@ class Profile:
         """
         if not losses.size:
             losses, masses = np.zeros(1), np.full(1, floats.SMALLEST_MASS)
+            laws = None
+        if laws and not (laws.closeness.spread < error and error > _SMALL_ERROR):
+            laws = None
         order = np.argsort(losses, kind="stable")
         losses, masses = losses[order], masses[order]
         costs = np.empty(losses.size)
@@ -83,7 +148,18 @@ class Profile:
         rounding = (2 * losses.size + _ROUNDINGS) * floats.UNIT_ROUNDOFF
         total = float(heights[0] + costs[0])
         conservation.check_profile(total, float(masses.sum()), rounding)
-        return cls(losses, heights, costs, sink, bound, error + rounding, shift)
+        found = cls(losses, heights, costs, sink, bound, error + rounding, shift)
+        if laws is None:
+            return found
+        if bound is Bound.LOWER:
+            powers = Powers.of(masses, laws, laws.q[order], sink, rounding)
+            return dataclasses.replace(found, powers=powers)
+        return dataclasses.replace(found, rounding=rounding, closeness=laws.closeness)
+
+    @property
+    def _whole(self) -> float:
+        """P's whole mass."""
+        return float(self.heights[0] + self.costs[0]) + self.sink
 
     def deltas(self, epsilons: FloatArray) -> FloatArray:
         """Returns (n,) certified δ at (n,) ε, in nats."""
@@ -97,7 +173,19 @@ class Profile:
             found = self.heights[places] - self.costs[places] * np.expm1(
                 np.minimum(moved - self.losses[places], 0.0)
             )
-        found = (found + self.sink) * math.exp(sign * self.error)
+        summed = found + self.sink
+        if self.error > floats.LARGEST_EXPONENT:
+            # Masses that err by so much say nothing.
+            found = np.full(found.shape, 1.0 if self.bound is Bound.UPPER else 0.0)
+        else:
+            found = summed * math.exp(sign * self.error)
+        if self.closeness.spread < math.inf:
+            shares = summed / self._whole * (1 + 4 * self.rounding)
+            found = np.minimum(found, self.closeness.most(shares))
+        if self.powers is not None:
+            with np.errstate(over="ignore"):
+                lost = np.exp(epsilons) * self.powers.most[places]
+            found = np.maximum(found, (self.powers.least[places] - lost) * (1 - 1e-15))
         if self.bound is Bound.UPPER:
             # No two laws have less at an ε below 0.
             least = -np.expm1(np.minimum(epsilons, 0.0)) * (
@@ -111,9 +199,14 @@ class Profile:
     def epsilons(self, deltas: FloatArray) -> FloatArray:
         """Returns (n,) certified ε ≥ 0 at (n,) δ in (0, 1), in nats."""
         sign = 1.0 if self.bound is Bound.UPPER else -1.0
-        goals = deltas * math.exp(-sign * self.error) - self.sink
+        goals = deltas * floats.exponential(-sign * self.error) - self.sink
+        if self.closeness.spread < math.inf:
+            shares = self.closeness.least(deltas) * (1 - 4 * self.rounding)
+            goals = np.maximum(goals, shares * self._whole - self.sink)
         is_finite = goals > 0
         goals = np.where(is_finite, goals, 0.0)
+        # No profile is as high, however large errors are.
+        goals = np.minimum(goals, _HIGHEST)
         # The first place where the profile is at the goal or below.
         places = np.searchsorted(-self.heights, -goals, side="left")
         places = np.minimum(places, self.losses.size - 1)
@@ -126,6 +219,9 @@ class Profile:
         # The profile is below the goal however small ε is.
         found = np.where(lacking >= 1, 0.0, found)
         found = np.where(is_finite, found, math.inf)
+        if self.powers is not None:
+            tested = [self.powers.epsilon(delta) for delta in deltas.tolist()]
+            found = np.maximum(found, tested)
         conservation.check_numbers("Bounds on ε", found)
         positive: FloatArray = np.maximum(found, 0.0)
         return positive

@@ -11,6 +11,7 @@ from scipy import special
 from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
+from dp_accounting_ext.kernel import whole_laws
 from dp_accounting_ext.pairs import normal_cells
 from dp_accounting_ext.pairs import shifts
 
@@ -184,7 +185,11 @@ def _pair_of(
         if p_high > 4 * tail_mass and q_high > floats.SMALLEST_MASS:
             lowered = (1 - 4 * mass_error) * p_high / q_high
             means, masses = np.append(means, lowered), np.append(masses, q_high)
-        return shifts.lower_pair(means, masses, mass_error, ratio_error)
+        found = shifts.lower_pair(means, masses, mass_error, ratio_error)
+        # What lies outside of the grid, if it is left out.
+        claimed = whole_laws.Closeness(1.01 * (6 * mass_error + ratio_error))
+        outside = max(p_low, p_high, q_low, q_high) + found.masses.size * floats.RARE
+        return found.as_close_as(claimed.without(outside))
     masses = shifts.split(masses, excess, span)
     masses[0] += p_low / edges[0]
     masses[-1] += q_high
@@ -200,7 +205,7 @@ def _pair_of(
         ("Q, below", q.below(noise[1]), under + float(masses[:2].sum())),
     ):
         conservation.check_held(law, held, tail, slack)
-    return dominating_pair.DominatingPair(
+    found = dominating_pair.DominatingPair(
         edges,
         masses,
         infinity_mass=over + rest[0],
@@ -209,6 +214,7 @@ def _pair_of(
         mass_error=mass_error,
         ratio_error=ratio_error,
     )
+    return found.as_close_as(whole_laws.Closeness(1.01 * (mass_error + ratio_error)))
 
 
 def _ends(p: Mixture, q: Mixture, tail: float) -> tuple[float, float]:

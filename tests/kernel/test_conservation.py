@@ -2,6 +2,7 @@
 
 import dataclasses
 from fractions import Fraction
+import functools
 import itertools
 
 import dp_accounting
@@ -324,3 +325,27 @@ def test_profiles_that_lost_mass_are_refused(total):
 def test_no_answer_is_nan():
     with pytest.raises(MassError, match="Bounds on δ must be numbers. Found nan"):
         conservation.check_numbers("Bounds on δ", np.array([0.0, np.nan]))
+
+
+def test_masses_above_one_are_no_lost_tails():
+    """A ledger multiplies what is cut off by masses that rounding made too large."""
+    ledger = Ledger(terms=2, p_whole=1 + 4e-6, p_gone=1e-22 * (1 + 4e-6))
+    atoms_of = functools.partial(
+        atom_laws.Atoms,
+        atom_laws.Axis.LOSS,
+        Bound.UPPER,
+        values=np.zeros(1),
+        masses=np.ones((1, 1)),
+        ledger=ledger,
+    )
+    atoms_of(over=1e-22)
+    with pytest.raises(MassError, match="keep in its sink"):
+        atoms_of(over=1e-22 * (1 - 3e-6))
+
+
+@pytest.mark.parametrize("runs", [3000, 10**9])
+def test_a_billion_steps_have_an_answer(runs):
+    """The first raised MassError, and the second one OverflowError."""
+    event = ext.RandomAllocationEvent(Gaussian(3.0), 1, 10**9)
+    lower, upper = ext.PLDAccountant().compose(event, runs).get_epsilon_bounds(1e-5)
+    assert 0 < lower <= upper <= 1.03 * lower

@@ -1,0 +1,172 @@
+"""Laws that sum to one err less on the whole than mass by mass, as is said."""
+
+import functools
+import math
+
+import mpmath
+import numpy as np
+import pytest
+
+from dp_accounting_ext.amplification import random_allocation
+from dp_accounting_ext.kernel import composition
+from dp_accounting_ext.kernel import dominating_pair
+from dp_accounting_ext.kernel import lattice_law
+from dp_accounting_ext.kernel import whole_laws
+from dp_accounting_ext.pairs import gaussian
+
+Bound, Direction = dominating_pair.Bound, dominating_pair.Direction
+Closeness = whole_laws.Closeness
+# By how much masses are off, as a function of the ratio.
+PATTERNS = {
+    "above one": lambda ratios: np.where(ratios > 1, 1.0, -1.0),
+    "below one": lambda ratios: np.where(ratios > 1, -1.0, 1.0),
+    "far from one": lambda ratios: np.where(np.abs(np.log(ratios)) > 0.1, 1.0, -1.0),
+    "near one": lambda ratios: np.where(np.abs(np.log(ratios)) > 0.1, -1.0, 1.0),
+    "all": lambda ratios: np.ones(ratios.size),
+    "none": lambda ratios: -np.ones(ratios.size),
+    "in turn": lambda ratios: np.where(np.arange(ratios.size) % 2, 1.0, -1.0),
+}
+
+
+def _tails(chance, copies):
+    """Returns the chances of k or more of so many, exact to 40 digits."""
+    terms = [
+        mpmath.binomial(copies, k) * chance**k * (1 - chance) ** (copies - k)
+        for k in range(copies + 1)
+    ]
+    return [mpmath.fsum(terms[k:]) for k in range(copies + 1)]
+
+
+@pytest.mark.parametrize("signs", [(1, -1), (-1, 1), (1, 1), (-1, -1), (0, 1)])
+@pytest.mark.parametrize("share", ["0.5", "0.1", "0.001"])
+def test_chances_of_sums_of_two_outcomes(signs, share):
+    copies, error = 200, mpmath.mpf("0.02")
+    with mpmath.workdps(40):
+        p = mpmath.mpf(share)
+        off = [p * (1 + signs[0] * error), (1 - p) * (1 + signs[1] * error)]
+        true, seen = _tails(p, copies), _tails(off[0] / (off[0] + off[1]), copies)
+        claimed = Closeness(float(-mpmath.log(1 - error)))
+        for _ in range(3):
+            claimed = claimed.of_sum(claimed, 0.0)
+        fine = functools.reduce(
+            lambda known, _: known.of_sum(claimed, 0.0), range(copies // 8 - 1), claimed
+        )
+        chances = np.array([float(chance) for chance in seen])
+        most, least = (
+            fine.most(chances * (1 + 1e-14)),
+            fine.least(chances / (1 + 1e-14)),
+        )
+        for low, exact, high in zip(least, true, most, strict=True):
+            assert low <= exact <= high
+        if signs == (1, -1) and share == "0.5":
+            # A fourth of it is too little.
+            less = Closeness(fine.spread / 4).least(chances)
+            assert any(low > exact for low, exact in zip(less, true, strict=True))
+
+
+def test_one_is_the_other_backwards():
+    chances = np.array([1.0, 0.7, 1e-3, 1e-60, 1e-250])
+    for spread in (1e-9, 1e-3, 0.5):
+        there = Closeness(spread)
+        back = there.most(there.least(chances))
+        assert back == pytest.approx(chances, rel=1e-9)
+    assert 0 < Closeness(1e-9).most(np.zeros(1))[0] < 1e-299
+    assert (Closeness().least(chances) == 0).all()
+    assert (Closeness().most(chances) == 1).all()
+
+
+def test_a_law_that_lacks_much_claims_nothing():
+    assert Closeness(1e-9).without(1e-3).spread == math.inf
+    assert Closeness(1e-9).without(1e-9).spread == 1e-9
+
+
+def test_what_is_made_of_a_pair_claims_nothing():
+    """Of a pair with other ratios no claim is known."""
+    pair = gaussian.dominating_pair_of(1.0, Bound.UPPER, tail_mass=1e-20)
+    assert pair.closeness.spread < 1e-10
+    assert dominating_pair.without_tails(pair, 1e-3).closeness.spread == math.inf
+
+
+def _perturbed(sigma, bound, pattern, error, claim=1.0):
+    """Returns a Gaussian's pair with masses that are off, and claim to be no more."""
+    pair = gaussian.dominating_pair_of(sigma, bound, tail_mass=1e-30)
+    off = dominating_pair.DominatingPair(
+        pair.ratios,
+        pair.masses * (1 + error * PATTERNS[pattern](pair.ratios)),
+        pair.infinity_mass,
+        pair.zero_mass,
+        bound,
+        pair.mass_error + 1.01 * error,
+        pair.ratio_error,
+    )
+    return off.as_close_as(pair.closeness.rounded(claim * 1.01 * error))
+
+
+def _epsilons(pair, bound, copies, deltas, ways=tuple(Direction)):
+    """Returns the larger ε of the directions."""
+    pairs = dominating_pair.DirectedPairs.same(pair)
+    composed = composition.Composition(
+        [(lambda: pairs, copies)], bound, lattice_law.Resolution(), 1e-25
+    )
+    return np.max([composed.profile(way).epsilons(deltas) for way in ways], axis=0)
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+@pytest.mark.parametrize("sigma", [30.0, 1000.0])
+def test_compositions_of_masses_that_are_off(sigma, pattern):
+    """Against the closed form. Mass by mass they are off by 3 %."""
+    copies, error, deltas = 3000, 1e-5, np.array([1e-3, 1e-6, 1e-15])
+    mean = math.sqrt(copies) / sigma
+    truth = [gaussian.epsilon(mean, delta, Bound.UPPER) for delta in deltas]
+    upper, lower = (
+        _epsilons(_perturbed(sigma, bound, pattern, error), bound, copies, deltas)
+        for bound in Bound
+    )
+    assert (lower <= truth).all()
+    assert (truth <= upper).all()
+    loose = _perturbed(sigma, Bound.UPPER, pattern, error).as_close_as(whole_laws.NONE)
+    alone = _epsilons(loose, Bound.UPPER, copies, deltas)
+    assert (upper <= alone).all()
+
+
+def test_a_claim_that_is_too_small_is_seen():
+    copies, error, deltas = 3000, 1e-3, np.array([1e-6])
+    truth = gaussian.epsilon(math.sqrt(copies) / 30, 1e-6, Bound.LOWER)
+    for claim in (0.1, 1.0):
+        pair = _perturbed(30.0, Bound.UPPER, "below one", error, claim)
+        way = (Direction.REMOVE,)
+        found = _epsilons(pair, Bound.UPPER, copies, deltas, way)[0]
+        assert bool(found > truth) is (claim == 1)
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+@pytest.mark.parametrize("steps", [4096, 100_000, 99_999])
+def test_allocations_of_masses_that_are_off(steps, pattern):
+    """Of binary digits that differ: P's law draws one of unequal parts."""
+    deltas = np.array([1e-4, 1e-7, 1e-12])
+    found = {}
+    for bound in Bound:
+        for error in (0.0, 1e-6):
+            step = _perturbed(1.0, bound, pattern, error)
+            epoch = random_allocation.random_allocation(step, steps, tail_mass=1e-25)
+            if error:
+                assert epoch.closeness.spread < 20 * error * math.sqrt(steps)
+            found[bound, error] = _epsilons(epoch, bound, 10, deltas)
+    assert (found[Bound.LOWER, 1e-6] <= found[Bound.UPPER, 0.0]).all()
+    assert (found[Bound.UPPER, 1e-6] >= found[Bound.LOWER, 0.0]).all()
+    # Masses of 10 epochs are off by as much as 1e-6 × 1,000,000.
+    width = found[Bound.UPPER, 1e-6] - found[Bound.LOWER, 0.0]
+    assert (width <= 0.02 * found[Bound.UPPER, 0.0]).all()
+
+
+@pytest.mark.parametrize("bound", Bound)
+def test_errors_that_fit_no_float_say_nothing(bound):
+    pair = _perturbed(30.0, bound, "in turn", 0.2).as_close_as(whole_laws.NONE)
+    found = _epsilons(pair, bound, 10_000, np.array([1e-6]))
+    assert found[0] == (math.inf if bound is Bound.UPPER else 0.0)
+    pairs = dominating_pair.DirectedPairs.same(pair)
+    composed = composition.Composition(
+        [(lambda: pairs, 10_000)], bound, lattice_law.Resolution(), 1e-25
+    )
+    delta = composed.profile(Direction.REMOVE).deltas(np.array([1.0]))[0]
+    assert delta == (1.0 if bound is Bound.UPPER else 0.0)
