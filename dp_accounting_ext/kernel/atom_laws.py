@@ -58,7 +58,8 @@ class Law(abc.ABC):
         shift: And values within so much: nats (LOSS), or relatively (RATIO).
         offset: Losses are values and this together; 0 for ratios.
         degrees: Of the rows of a lower law of ratios, if they are others than `Atoms`
-            says.
+            says. If they are 0, 1, 2 and so on, the law is a power series: its first
+            row has Q's masses, and any mass of the others may be left out.
         ledger: What its masses must sum to.
         closeness: How close it is to the law that it stands for.
 
@@ -101,6 +102,11 @@ class Law(abc.ABC):
     def row_degrees(self) -> tuple[int, ...]:
         """The degrees of the rows of a lower law."""
         return self.degrees or (0, 1)
+
+    @property
+    def is_series(self) -> bool:
+        """Whether rows are coefficients of a power series (`degrees`)."""
+        return bool(self.degrees) and self.degrees == tuple(range(len(self.degrees)))
 
     @property
     def keeps_rests(self) -> bool:
@@ -170,11 +176,16 @@ class Atoms(Law):
         )
 
     def is_rare(self) -> npt.NDArray[np.bool_]:
-        """Returns which (n,) atoms have a mass that is tiny, or too large for sums."""
+        """Returns which (n,) atoms have a mass that is tiny, or too large for sums.
+
+        Of a power series only Q's masses are asked whether they are tiny.
+        """
         first, *others = self.p_and_q() if self.keeps_rests else self.masses
         rare = first < floats.TINY
         for row in others:
-            rare |= (row < floats.TINY) | (row > _LARGEST_MOVED)
+            rare |= row > _LARGEST_MOVED
+            if not self.is_series:
+                rare |= row < floats.TINY
         return np.asarray(rare)
 
     def mean(self) -> float:
@@ -188,14 +199,28 @@ class Atoms(Law):
         """Returns which (n,) atoms are tails.
 
         Of these P has no more than the tail mass above, and both laws below; of ratios
-        none is below.
+        none is below. Of a power series all rows together have no more above.
         """
         p, q = self.p_and_q()
+        if self.is_series:
+            p = self.masses.sum(axis=0)
         above = np.cumsum(p[::-1])[::-1] <= tail_mass
         if self.axis is Axis.RATIO:
             return np.asarray(above & (self.values > 0))
         below = np.cumsum(np.maximum(p, np.minimum(q, 1.0))) <= tail_mass
         return np.asarray(above | below)
+
+    def in_tails_of_rows(self, tail_mass: float) -> npt.NDArray[np.bool_]:
+        """Returns which (rows, n) masses of a power series are tails, or tiny.
+
+        No row has more than the tail mass on either side; of Q's none is one.
+        """
+        masses = self.masses
+        gone = np.cumsum(masses, axis=1) <= tail_mass
+        gone |= np.cumsum(masses[:, ::-1], axis=1)[:, ::-1] <= tail_mass
+        gone |= masses < floats.TINY
+        gone[0] = False
+        return gone
 
     def without_tiny(self, q_mass: float) -> "Atoms":
         """Returns the law of a sum without tiny masses."""

@@ -46,6 +46,8 @@ def halved(piece: Piece, width: float, law: atom_laws.Law) -> Piece:
 def convolved(one: Piece, other: Piece, law: atom_laws.Law) -> Piece:
     """Returns the sums of nodes of one level, of two laws of a kind."""
     (start, x), (begin, y) = one, other
+    if law.is_series:
+        return start + begin, sums.product_of_series(x, y)
     if law.bound is Bound.LOWER and law.axis is Axis.RATIO:
         met = sums.products(x, y, law.row_degrees, sums.convolve)
         return start + begin, met

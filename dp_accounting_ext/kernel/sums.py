@@ -85,6 +85,33 @@ def products(
     )
 
 
+def product_of_series(x: FloatArray, y: FloatArray) -> FloatArray:
+    """Returns the product of two power series, up to its degree, of laws on a lattice.
+
+    Args:
+        x: (k, n) coefficients, masses of a law each, many of them zero.
+        y: (k, m) others.
+
+    Returns:
+        (k, n + m - 1) coefficients.
+    """
+    found = np.zeros((len(x), x.shape[1] + y.shape[1] - 1))
+    within = [[_nonzero(row) for row in rows] for rows in (x, y)]
+    for low, first in enumerate(within[0]):
+        for high, second in enumerate(within[1][: len(x) - low]):
+            if first.stop and second.stop:
+                part = convolve(x[low, first], y[high, second])
+                start = first.start + second.start
+                found[low + high, start : start + part.size] += part
+    return found
+
+
+def _nonzero(row: FloatArray) -> slice:
+    """Returns where the first and the last mass are that are not zero."""
+    (places,) = np.nonzero(row)
+    return slice(int(places[0]), int(places[-1]) + 1) if places.size else slice(0, 0)
+
+
 def gather(
     cells: npt.NDArray[np.int64], weights: FloatArray, size: int = 0
 ) -> FloatArray:

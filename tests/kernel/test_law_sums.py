@@ -170,6 +170,63 @@ def test_a_convolution_errs_by_what_is_claimed(masses, others):
             assert abs(Fraction(value) - truth) <= bound * truth
 
 
+@given(
+    st.lists(
+        st.lists(
+            st.sampled_from([0.0, 1e-290, 1e-9, 0.3, 1.0]), min_size=4, max_size=4
+        ),
+        min_size=1,
+        max_size=4,
+    ),
+    st.integers(1, 5),
+)
+def test_power_series_lose_only_tails_of_rows(rows, count):
+    """Q's masses in the first row stay; what others lose is no more than is cut off."""
+    masses = np.array([[0.1, 0.4, 0.4, 0.1], *rows])
+    atoms = lattice_law.Atoms(
+        Axis.RATIO,
+        Bound.LOWER,
+        np.array([0.01, 0.02, 0.5, 3.0]),
+        masses,
+        degrees=tuple(range(len(masses))),
+    )
+    law = lattice_law.on_lattice(atoms, lattice_law.Resolution(16), 1e-3, both=False)
+    tail = 1e-4
+    found = lattice_law.times(law, count, tail, both=False).atoms()
+    exact = [Fraction(1)] + [Fraction(0)] * len(rows)
+    totals = [sum(map(Fraction, row)) for row in masses.tolist()]
+    for _ in range(count):
+        exact = [
+            sum(exact[k] * totals[d - k] for k in range(d + 1))
+            for d in range(len(totals))
+        ]
+    # Each of fewer copies has lost at most its share, beside sums that are no larger.
+    rest = max(1, max(totals)) ** count * len(totals)
+    for degree, (row, truth) in enumerate(zip(found.masses, exact, strict=True)):
+        total = sum(map(Fraction, row.tolist()))
+        assert total <= truth * (1 + Fraction(found.error)) + Fraction(1e-280)
+        lost = 2 * tail * float(rest) * len(totals) if degree else tail
+        assert total >= truth * (1 - Fraction(found.error)) - Fraction(lost)
+
+
+@pytest.mark.parametrize("degrees", [1, 2, 5])
+def test_a_product_of_series_errs_by_what_is_claimed(degrees):
+    generator = np.random.default_rng(degrees)
+    x, y = generator.lognormal(0.0, 30.0, (2, degrees, 40))
+    x[generator.random(x.shape) < 0.5] = 0.0
+    y[0], x[-1, :10] = 0.0, 0.0
+    found = sums.product_of_series(x, y)
+    bound = Fraction(sums.convolution_error(40) + degrees * floats.UNIT_ROUNDOFF)
+    for degree in range(degrees):
+        exact = [Fraction(0)] * found.shape[1]
+        for low in range(degree + 1):
+            for i, a in enumerate(map(Fraction, x[low].tolist())):
+                for j, b in enumerate(map(Fraction, y[degree - low].tolist())):
+                    exact[i + j] += a * b
+        for value, truth in zip(found[degree].tolist(), exact, strict=True):
+            assert abs(Fraction(value) - truth) <= bound * truth
+
+
 @st.composite
 def some_atoms(draw):
     """A law of either axis and side, its values equally far apart or not."""
