@@ -49,7 +49,9 @@ def chain(first: DirectedPairs, second: DirectedPairs) -> DirectedPairs:
     )
 
 
-def chain_one_way(first: DominatingPair, second: DominatingPair) -> DominatingPair:
+def chain_one_way(
+    first: DominatingPair, second: DominatingPair, *, most_atoms: int = _MOST_ATOMS
+) -> DominatingPair:
     """Returns an upper pair of (M₁, M₃) from those of (M₁, M₂) and (M₂, M₃).
 
     Let f₁₂(x) be the largest probability under M₁ of an event that has probability x
@@ -60,6 +62,7 @@ def chain_one_way(first: DominatingPair, second: DominatingPair) -> DominatingPa
     Args:
         first: An upper pair, n atoms; H(M₁‖M₂) is what it bounds.
         second: An upper pair, m atoms.
+        most_atoms: How many atoms are not put on a grid.
 
     Returns:
         At most n + m atoms, on a grid if these are too many. Masses are relatively
@@ -115,8 +118,31 @@ def chain_one_way(first: DominatingPair, second: DominatingPair) -> DominatingPa
             # Ends are relatively as exact as masses, and so are tests between them.
             mass_error=2 * (errors + ratio_errors) + 4 * rounding,
             ratio_error=ratio_errors + 4 * floats.UNIT_ROUNDOFF,
-        )
+        ),
+        most_atoms,
     )
+
+
+def powers(
+    pair: DominatingPair, number: int, *, most_atoms: int = _MOST_ATOMS
+) -> DominatingPair:
+    """Returns the chain of a pair with itself, so many times, by doubling.
+
+    Args:
+        pair: An upper pair.
+        number: How often, at least once.
+        most_atoms: As for `chain_one_way`.
+    """
+    found: DominatingPair | None = None
+    while number:
+        if number & 1:
+            one = found and chain_one_way(found, pair, most_atoms=most_atoms)
+            found = one or pair
+        number >>= 1
+        if number:
+            pair = chain_one_way(pair, pair, most_atoms=most_atoms)
+    assert found is not None
+    return found
 
 
 def _without_excess(
@@ -145,14 +171,14 @@ def _without_excess(
     return ratios[order], masses[order]
 
 
-def on_few_atoms(pair: DominatingPair) -> DominatingPair:
-    """Returns the pair, its ratios split onto a grid if they are many."""
-    if pair.ratios.size <= _MOST_ATOMS:
+def on_few_atoms(pair: DominatingPair, most_atoms: int = _MOST_ATOMS) -> DominatingPair:
+    """Returns the pair, its ratios split onto a grid if they are more than that."""
+    if pair.ratios.size <= most_atoms:
         return pair
     law = law_sums.of_pair(pair, atom_laws.Axis.LOSS)
     # Losses may be equal, all zero, or so near that numbers of cells are no integers.
     largest = float(np.abs(law.values).max(initial=0.0))
-    width = max(pair.loss_range() / _MOST_ATOMS, _NARROWEST * largest) or 1.0
+    width = max(pair.loss_range() / most_atoms, _NARROWEST * largest) or 1.0
     q_mass = law.q_mass()
     start, masses = atom_laws.placed(law, width)
     kept = masses[0] > 0

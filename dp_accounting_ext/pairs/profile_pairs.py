@@ -86,21 +86,35 @@ class Hinges:
         return bounds
 
 
+# Tuning: κ at which bounds are compared of which neither need be tight.
+_COMPARED = 1 << 12
+
 # The bound that always holds.
 TRIVIAL = Hinges(np.ones(1), np.zeros(1), 1.0, 0.0, 0.0)
 
 
-def least(known: Sequence[Hinges]) -> DominatingPair:
+def least(known: Sequence[Hinges], *, most: int | None = None) -> DominatingPair:
     """Returns the pair of the least of several bounds on H(P‖Q).
 
     A bound where records are removed, and for duals where they are added.
+
+    Args:
+        known: The bounds.
+        most: At how many of the places of each they are compared, if not at all.
     """
-    places = np.unique(np.concatenate([each.ratios for each in known]))
+    places = np.unique(np.concatenate([_some(each.ratios, most) for each in known]))
     values = np.ones(places.size)
     for each in known:
         np.minimum(values, each.values(places), out=values)
     # What is less than a float is not zero.
     return pair_above(places, np.maximum(values, SMALLEST))
+
+
+def _some(places: FloatArray, most: int | None) -> FloatArray:
+    """Returns at most so many of the places, the first and the last among them."""
+    if most is None or places.size <= most:
+        return places
+    return places[np.linspace(0, places.size - 1, most).astype(np.int64)]
 
 
 def pair_above(places: FloatArray, bounds: FloatArray) -> DominatingPair:
@@ -183,6 +197,26 @@ def _lower_hull(places: FloatArray, values: FloatArray) -> npt.NDArray[np.intp]:
             slopes.pop()
         corners.append(index)
     return np.array(corners, dtype=np.intp)
+
+
+def minimum(pairs: Sequence[DirectedPairs]) -> DirectedPairs:
+    """Returns pairs whose profiles are at most each of several, nearly.
+
+    Each direction has its own, so that its far tail is accurate. They are compared at
+    some thousand κ, and lines between these are above them.
+
+    Args:
+        pairs: Upper bounds.
+
+    Source:
+        As of `atoms_above`.
+    """
+    remove = [Hinges.of(pair.remove) for pair in pairs]
+    add = [Hinges.of(dominating_pair.dual(pair.add)) for pair in pairs]
+    return DirectedPairs(
+        least(remove, most=_COMPARED),
+        dominating_pair.dual(least(add, most=_COMPARED)),
+    )
 
 
 def maximum(pairs: Sequence[DirectedPairs]) -> DirectedPairs:

@@ -81,3 +81,16 @@ def test_losses_that_hardly_differ_are_split_as_others(loss, span):
         truth = float(oracles.stored_delta(many, epsilon, Direction.REMOVE))
         found = few.delta(epsilon, Direction.REMOVE)
         assert truth * (1 - 1e-12) <= found <= truth * (1 + 1e-6) + 1e-9
+
+
+@pytest.mark.parametrize("members", [1, 2, 3, 7, 8])
+def test_powers_are_chains_of_one_pair(members):
+    """Of few atoms the bound is hardly above, and never below, the closed form."""
+    sigma = 5.0
+    pair = gaussian.dominating_pair_of(sigma, Bound.UPPER, tail_mass=1e-60)
+    few = chained_pairs.on_few_atoms(pair, 512)
+    found = chained_pairs.powers(few, members, most_atoms=512)
+    assert found.ratios.size <= 514
+    for delta in (1e-2, 1e-6, 1e-12):
+        truth = gaussian.epsilon(members / sigma, delta, Bound.LOWER)
+        assert truth <= found.epsilon(delta, Direction.REMOVE) <= 1.01 * truth + 1e-3
