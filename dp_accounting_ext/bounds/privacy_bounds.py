@@ -149,10 +149,10 @@ class PrivacyBounds:
             return closed
         return self._composed_deltas(epsilons, Bound.LOWER)
 
-    @staticmethod
     def _lower(
+        self,
         found: FloatArray,
-        composed: Callable[[FloatArray, Bound, bool], FloatArray],
+        composed: Callable[..., FloatArray],
         is_asked: npt.NDArray[np.bool_],
         asked: FloatArray,
         enough: FloatArray | None,
@@ -163,15 +163,25 @@ class PrivacyBounds:
             The places where they are above what is enough, of rough laws as of others.
         """
         open_ = np.flatnonzero(is_asked)
-        for rough in (True, False) if enough is not None else (False,):
+        tries: list[tuple[bool, int | None]] = [(False, None)]
+        if enough is not None:
+            # The second bound of a mechanism is the quicker one, if there are two.
+            numbers = range(len(self._alternatives(Bound.UPPER)))[::-1]
+            tries = [(rough, number) for rough in (True, False) for number in numbers]
+        for rough, number in tries:
             if enough is not None:
                 open_ = open_[found[open_] > enough[open_]]
-            read = composed(asked[open_], Bound.UPPER, rough)
-            found[open_] = np.minimum(found[open_], read)
+            if open_.size:
+                read = composed(asked[open_], Bound.UPPER, rough, number)
+                found[open_] = np.minimum(found[open_], read)
         return open_
 
     def _composed_epsilons(
-        self, deltas: FloatArray, bound: Bound, rough: bool = False
+        self,
+        deltas: FloatArray,
+        bound: Bound,
+        rough: bool = False,
+        alternative: int | None = None,
     ) -> FloatArray:
         """Returns (n,) bounds on ε at (n,) positive δ, read off compositions."""
         found = np.zeros(deltas.shape)
@@ -182,7 +192,8 @@ class PrivacyBounds:
             # At a smaller δ than the level's, what holds at the level's is a start: so
             # ε never falls as δ does.
             asked = np.maximum(deltas[open_], least)
-            read = self._read(bound, level, rough, profile.Profile.epsilons, asked)
+            question = profile.Profile.epsilons
+            read = self._read(bound, level, rough, question, asked, alternative)
             found[open_] = np.maximum(found[open_], read)
             open_ = open_[deltas[open_] < least]
         if bound is Bound.UPPER:
@@ -190,7 +201,11 @@ class PrivacyBounds:
         return found
 
     def _composed_deltas(
-        self, epsilons: FloatArray, bound: Bound, rough: bool = False
+        self,
+        epsilons: FloatArray,
+        bound: Bound,
+        rough: bool = False,
+        alternative: int | None = None,
     ) -> FloatArray:
         """Returns (n,) bounds on δ at (n,) ε, read off compositions."""
         is_upper = bound is Bound.UPPER
@@ -203,7 +218,8 @@ class PrivacyBounds:
             if not open_.size:
                 break
             asked = epsilons[open_]
-            read = self._read(bound, level, rough, profile.Profile.deltas, asked)
+            question = profile.Profile.deltas
+            read = self._read(bound, level, rough, question, asked, alternative)
             found[open_] = best(found[open_], read)
             open_ = open_[found[open_] < least]
         return found
@@ -215,11 +231,23 @@ class PrivacyBounds:
         rough: bool,
         question: Question,
         asked: FloatArray,
+        alternative: int | None,
     ) -> FloatArray:
-        """Returns answers of one level: of directions the larger, the best bound."""
+        """Returns answers of one level: of directions the larger, the best bound.
+
+        Args:
+            bound: The side.
+            level: The level.
+            rough: Whether laws need not be tight.
+            question: From a profile and what is asked to answers.
+            asked: (n,) what is asked.
+            alternative: The number of the one alternative that is asked, or None.
+        """
         best = np.minimum if bound is Bound.UPPER else np.maximum
         answers = []
         for number, parts in enumerate(self._alternatives(bound)):
+            if alternative not in (None, number):
+                continue
             closed = _closed(parts, _CLOSED_FORMS[question], asked, bound)
             if closed is None:
                 profiles = self._profiles_of(number, bound, level, rough)
