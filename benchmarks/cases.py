@@ -169,6 +169,13 @@ _DP_SGD = (
     (1e-3, 10.0, 100_000, 2.0e-5, 0.2),
     (1e-4, 1.0, 1_000_000, 2.2e-5, 0.3),
 )
+# Records in a group under 1 of 100 steps, gap, work.
+_ALLOCATED_GROUPS = (
+    (9, 0.0145, 300),
+    (16, 0.0136, 600),
+    (17, 0.0135, 490),
+    (32, 0.0121, 1000),
+)
 
 
 def allocation_cases() -> Iterator[Case]:
@@ -346,6 +353,11 @@ def other_cases() -> Iterator[Case]:
         name = f"{size} records, {count} steps"
         yield Case("Groups", name, event, count, gap=3e-5, work=work, short=short)
     yield from _correlated_noise()
+    for size, gap, work in _ALLOCATED_GROUPS:
+        epoch = Allocated(Gaussian(1.0), 1, 100)
+        event = ext.GroupSubsampledEvent(size, epoch)
+        name = f"{size} records in 1 of 100 steps, σ = 1"
+        yield Case("Groups", name, event, gap=gap, work=work, short=True, slack=1.3)
     for name, prepare, gap, work in renyi_cases.rows():
         section = "Rényi divergences"
         yield Case(section, name, gap=gap, work=work, short=True, prepare=prepare)

@@ -392,6 +392,19 @@ def counted_members():
     return worst
 
 
+def numbers_of_members():
+    """Of none to 64 members in a step, of a chance that is rounded."""
+    worst = 0.0
+    for members, count in ((9, 7), (16, 113), (64, 93)):
+        chance = Fraction(members, count)
+        for number in range(members + 1):
+            found = allocated_group._power(members * (1 / count), number)
+            truth = chance**number / math.factorial(number)
+            allowed = (32 + 4 * members) * float(U)
+            worst = max(worst, off(found, truth) / allowed)
+    return worst
+
+
 def chances_of_numbers():
     worst = 0.0
     for selected, steps, rate in ((3, 100, 0.05), (40, 100, 0.4), (900, 2000, 0.3)):
@@ -682,6 +695,7 @@ USED = {
     scores_of_steps: 0.35,
     spectra: 2e-3,
     counted_members: 0.012,
+    numbers_of_members: 0.3,
     chances_of_numbers: 0.035,
     bessel: 0.16,
     two_of_t: 5e-4,

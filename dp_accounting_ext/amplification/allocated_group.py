@@ -31,79 +31,148 @@ from dp_accounting_ext.kernel import lattice_law
 from dp_accounting_ext.kernel import law_sums
 from dp_accounting_ext.kernel import sums
 from dp_accounting_ext.pairs import normal_cells
+from dp_accounting_ext.pairs import profile_pairs
 
 Bound = dominating_pair.Bound
+DirectedPairs = dominating_pair.DirectedPairs
 DominatingPair = dominating_pair.DominatingPair
 FloatArray = npt.NDArray[np.float64]
 
 # Certified, in units of rounding: what is made of a mass and chances; of a term of h,
 # and of what is made of these.
 _MASS, _TERMS = 32, 64
+# Certified: more than what is left out of all masses as it fits no float.
+_TINY = 1e-260
 # A limit: of more members the others contribute nothing.
-MOST_MEMBERS = 8
+MOST_MEMBERS = 64
+CROWDED = 0.01  # Tuning: the chance of a step with more members than floats hold.
 DELTA_OVER_TAIL = 1e16  # Tuning: λ is the best for a δ so many times the tail, or more.
 
 
-def lower_pair(
+def lower_pairs(
     allocation: replaced_allocation.Allocation, members: int, *, tail_mass: float
-) -> DominatingPair:
-    """Returns a pair that is dominated by an allocation where members leave.
+) -> DirectedPairs:
+    """Returns pairs that are dominated by an allocation where members leave.
 
     Args:
         allocation: The steps, none of which tells all.
-        members: How many leave, at least 2; of more than 8 only 8 contribute anything.
+        members: How many leave, at least 2; of more than 64 only 64 contribute
+            anything, of noise that they move far fewer.
         tail_mass: Probability of the rarest outputs that are looked at.
 
     Guarantees:
-        H(P‖Q) and H(Q‖P) of the result are at most those of members who all move the
-        noise in one direction, at every κ ≥ 0.
+        H(P‖Q) of the first pair, and H(Q‖P) of the second, are at most those of
+        members who all move the noise in one direction, at every κ ≥ 0.
 
     Source:
         docs/mathematics.md, "Groups under random allocation, from below".
     """
-    furthest = max(each.shift for each in allocation.steps)
-    # Those who move noise further together than two can contribute nothing either.
-    together = int(2 * replaced_allocation.LARGEST_SHIFT / furthest)
-    members = min(members, MOST_MEMBERS, together)
-    unit = max(each.chance for each in allocation.steps)
-    scale = math.factorial(members) * unit**members
+    members, together = counted_members(allocation, members)
     rate = members / 2
     if len(allocation.steps) == 1:
         (steps,) = allocation.steps
         exponent = max(-math.log(tail_mass * DELTA_OVER_TAIL), 4.0)
         rate, _ = rate_and_tilt(steps, allocation.silent, members, exponent)
     parts = [
-        (functools.partial(_atoms, each, members, unit, rate, tail_mass), each.count)
+        (
+            functools.partial(_atoms, each, members, together, rate, tail_mass),
+            each.count,
+        )
         for each in allocation.steps
     ]
-    # Of masses over the scale; more than a little is never cut off.
-    tail = min(tail_mass / scale, 1e-9)
     resolution = replaced_allocation.RESOLUTION
-    law = law_sums.sum_of(parts, Bound.LOWER, resolution, tail, both=False)
-    silent = [
-        (allocation.silent / unit) ** j / math.factorial(j) for j in range(members + 1)
-    ]
-    p = scale * np.einsum("j,jn->n", silent[::-1], law.masses)
-    q = law.masses[0]
-    kept = (p > floats.SMALLEST_MASS) & (q > floats.SMALLEST_MASS)
-    p, q = p[kept], q[kept]
-    order = np.argsort(p / q, kind="stable")
+    # Of any number of members at most the tail mass is left out.
+    share = tail_mass / (8 * (members + 1))
+    law = law_sums.sum_of(parts, Bound.LOWER, resolution, share, both=False)
     error = law.error + (_MASS + 4 * members) * floats.UNIT_ROUNDOFF
-    return DominatingPair(
-        (p / q)[order],
-        q[order],
+    q = law.masses[0]
+    p, fewer = (
+        _mixed(law.masses, members * allocation.silent, members, number)
+        for number in (members, together)
+    )
+    leave = _in_floats(p, q)
+    ratios = (p / np.maximum(q, floats.SMALLEST_MASS))[leave]
+    order = np.argsort(ratios, kind="stable")
+    remove = DominatingPair(
+        ratios[order],
+        q[leave][order],
         infinity_mass=0.0,
         zero_mass=0.0,
         bound=Bound.LOWER,
         mass_error=error,
         ratio_error=2 * error,
     )
+    # Where masses of P are left out an event is likelier than they say.
+    lost = tail_mass + _TINY
+    join = q > floats.SMALLEST_MASS
+    gains, costs = q[join], fewer[join]
+    order = np.argsort(costs / gains, kind="stable")
+    tests = np.array([np.cumsum(gains[order]), np.cumsum(costs[order]) + lost])
+    rounding = 2 * (order.size + 16) * floats.UNIT_ROUNDOFF
+    tests *= np.exp([[-rounding], [rounding]])
+    add = profile_pairs.pair_below(
+        tests[:, tests[1] <= floats.lowered(1.0)],
+        mass_error=error,
+        ratio_error=2 * error,
+    )
+    return DirectedPairs(remove, dominating_pair.dual(add))
+
+
+def _mixed(masses: FloatArray, silent: float, members: int, number: int) -> FloatArray:
+    """Returns the (n,) masses of P where so many members leave, of all steps or none.
+
+    Args:
+        masses: (members + 1, n) coefficients of the sum over the steps.
+        silent: What Poisson variables of so many have for the chance of no step.
+        members: The mean of all chances of steps, and of none.
+        number: How many leave.
+    """
+    nowhere = [_power(silent, number - j) for j in range(number + 1)]
+    # Chances of numbers are those of Poisson variables, but for a factor.
+    total = np.einsum("j,jn->n", np.array(nowhere), masses[: number + 1])
+    found: FloatArray = total / _power(members, number)
+    return found
+
+
+def _in_floats(p: FloatArray, q: FloatArray) -> npt.NDArray[np.bool_]:
+    """Returns which (n,) masses fit floats, and so do their quotients."""
+    fit = (p > floats.SMALLEST_MASS) & (q > floats.SMALLEST_MASS)
+    with np.errstate(divide="ignore"):
+        return np.asarray(fit & (np.abs(np.log(p) - np.log(q)) <= floats.LARGEST_LOSS))
+
+
+def counted_members(
+    allocation: replaced_allocation.Allocation, members: int
+) -> tuple[int, int]:
+    """Returns how many members count, and how many of them in any one step.
+
+    Floats hold no noise that is moved very far. So many members count that there are
+    hardly ever more than that in a step; how many never falls as the group grows.
+
+    Args:
+        allocation: The steps.
+        members: How many there are.
+    """
+    furthest = max(each.shift for each in allocation.steps)
+    together = int(2 * replaced_allocation.LARGEST_SHIFT / furthest)
+    numbers = np.arange(1, min(members, MOST_MEMBERS) + 1)
+    crowded = sum(
+        each.count * special.bdtrc(together, numbers, min(each.chance, 1.0))
+        for each in allocation.steps
+    )
+    few = (crowded <= CROWDED) | (numbers <= together)
+    return int(numbers[few][-1]), min(together, int(numbers[few][-1]))
+
+
+def _power(rate: float, number: int) -> float:
+    """Returns rate^number / number!, relatively exact to number + 4 roundings."""
+    return rate**number / math.factorial(number)
 
 
 def _atoms(
     steps: replaced_allocation.Steps,
     members: int,
-    unit: float,
+    together: int,
     rate: float,
     tail_mass: float,
 ) -> lattice_law.Atoms:
@@ -111,28 +180,31 @@ def _atoms(
 
     Args:
         steps: The steps.
-        members: How many there may be.
-        unit: The largest chance of any step.
+        members: How many there are.
+        together: How many there may be in this step; of more nothing is counted.
         rate: λ.
         tail_mass: What may be beyond the cells.
     """
     shift = steps.shift * (1 - replaced_allocation.SHIFT * floats.UNIT_ROUNDOFF)
     deviations = -float(special.ndtri(tail_mass / steps.count))
-    low = max(-deviations, members * shift - normal_cells.FURTHEST)
-    high = min(members * shift + deviations, normal_cells.FURTHEST)
+    low = max(-deviations, together * shift - normal_cells.FURTHEST)
+    high = min(together * shift + deviations, normal_cells.FURTHEST)
     cells = normal_cells.NormalCells.of(
-        [j * shift for j in range(members + 1)], low, high
+        [j * shift for j in range(together + 1)], low, high
     )
-    weight = steps.chance / unit
-    factors = np.array([weight**j / math.factorial(j) for j in range(members + 1)])
+    weight = members * steps.chance
+    masses = np.zeros((members + 1, cells.masses.shape[1]))
+    for number, row in enumerate(cells.masses):
+        masses[number] = _power(weight, number) * row
+    masses[masses < floats.TINY] = 0.0
     middles = (cells.ends[:-1] + cells.ends[1:]) / 2
     values, _, _ = counted(middles, steps, rate)
     return lattice_law.Atoms(
         lattice_law.Axis.RATIO,
         Bound.LOWER,
         values,
-        factors[:, np.newaxis] * cells.masses,
-        error=cells.error + (_MASS + members) * floats.UNIT_ROUNDOFF,
+        masses,
+        error=cells.error + (_MASS + 4 * members) * floats.UNIT_ROUNDOFF,
         rounding=cells.error,
         degrees=tuple(range(members + 1)),
     )

@@ -25,6 +25,8 @@ second, and its expectation is over the law of the outputs without members: what
 adds may be split with its mean kept, on a plane lattice.
 """
 
+from collections.abc import Callable
+from collections.abc import Sequence
 import dataclasses
 import math
 
@@ -55,6 +57,8 @@ _LARGEST_LOG = 600.0
 # Tuning: −ln δ at which the bound is accurate, and beyond it what is looked at nowhere.
 _EXPONENTS = (0.5, 2.0, 4.0, 6.5, 9.0, 11.5, 14.0, 16.5, 19.0, 23.0, 27.0)
 _RARE = 7.0
+_FEW_PLACES = 512  # Tuning: of each bound, where it may be rough.
+_ROUGHER = 4  # Tuning: how many columns are one, where a bound may be rough.
 # Tuning: an exponent, by which the best λ is that of a larger δ.
 _EARLIER = 1.5
 
@@ -65,6 +69,7 @@ def upper_pair(
     known: DominatingPair,
     *,
     tail_mass: float,
+    is_rough: bool = False,
 ) -> DominatingPair:
     """Returns a pair that dominates an allocation where members leave.
 
@@ -73,6 +78,7 @@ def upper_pair(
         members: How many leave, g ≥ 2.
         known: An upper bound on H(P‖Q).
         tail_mass: Rarest losses that the result is to tell from infinite ones.
+        is_rough: Whether to be some 1 % above, in a fifth of the time.
 
     Guarantees:
         H(P‖Q) of the result is at least that of members whatever they contribute, at
@@ -87,18 +93,38 @@ def upper_pair(
     # Of a δ a million times rarer than any that is asked for, at most.
     rarest = 1e-6 * allocated_group.DELTA_OVER_TAIL * tail_mass
     exponents = k_out_of_t.exponents_up_to(_EXPONENTS, rarest)
-    found: list[Hinges] = []
     remove = dominating_pair.Direction.REMOVE
-    for exponent in exponents:
-        noise = _Noise.of(steps, allocation.silent, members, exponent)
+    found: list[Hinges] = [Hinges.of(known)]
+    both: list[Bound] = [_by_moments, _by_counts]
+    bounds = both
+    for exponent in exponents[1::2] if is_rough else exponents:
+        noise = _Noise.of(steps, allocation.silent, members, exponent, is_rough)
         goal = math.exp(-exponent)
         epsilon = min(known.epsilon(goal, remove), floats.LARGEST_LOSS)
         kappa = np.array([math.exp(epsilon)])
-        for bound in _by_moments(noise, exponent), _by_counts(noise, exponent):
-            # What says no more there makes the places coarser that are compared.
-            if bound and bound.values(kappa)[0] < goal:
-                found.append(bound)
-    return profile_pairs.least([Hinges.of(known), *found])
+        made = [(bound, bound(noise, exponent)) for bound in bounds]
+        # What says no more there makes the places coarser that are compared.
+        found += [each for _, each in made if each and each.values(kappa)[0] < goal]
+        if is_rough:
+            # Which of them says more changes slowly.
+            bounds = both if len(made) == 1 else [_better(made, goal)]
+    most = _FEW_PLACES if is_rough else None
+    return profile_pairs.least(found, most=most)
+
+
+Bound = Callable[["_Noise", float], Hinges | None]
+
+
+def _better(made: Sequence[tuple[Bound, Hinges | None]], goal: float) -> Bound:
+    """Returns the function whose bound has the less ε at a δ."""
+
+    def epsilon(bound: Hinges | None) -> float:
+        if bound is None:
+            return math.inf
+        below = np.flatnonzero(bound.values(bound.ratios) <= goal)
+        return float(bound.ratios[below[0]]) if below.size else math.inf
+
+    return min(made, key=lambda each: epsilon(each[1]))[0]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,6 +137,7 @@ class _Noise:
         members: How many members there are, g.
         cells: Masses of N(0, 1) and N(s, 1).
         lost: With the members, the chance that any step's noise is above them.
+        is_rough: Whether sums are told apart less.
     """
 
     steps: Steps
@@ -118,9 +145,17 @@ class _Noise:
     members: int
     cells: normal_cells.NormalCells
     lost: float
+    is_rough: bool = False
 
     @classmethod
-    def of(cls, steps: Steps, silent: float, members: int, exponent: float) -> "_Noise":
+    def of(
+        cls,
+        steps: Steps,
+        silent: float,
+        members: int,
+        exponent: float,
+        is_rough: bool,
+    ) -> "_Noise":
         """Returns cells for −ln δ."""
         others = np.arange(members + 1.0)
         rate = min(floats.raised(steps.chance), 1.0)
@@ -133,7 +168,7 @@ class _Noise:
         low = float(special.ndtri(replaced_allocation.RARE / steps.count))
         cells = normal_cells.NormalCells.of((0.0, steps.shift), low, high)
         lost = sums.dot(chances, special.ndtr(others * steps.shift - high))
-        return cls(steps, silent, members, cells, floats.raised(lost))
+        return cls(steps, silent, members, cells, floats.raised(lost), is_rough)
 
     def at_ends(self, share: FloatArray) -> FloatArray:
         """Returns (n + 1,) masses of N(0, 1) at the cells' ends.
@@ -194,7 +229,7 @@ def _by_moments(noise: _Noise, exponent: float) -> Hinges | None:
     window = _window(
         (first, second),
         noise.at_ends(share),
-        steps.count,
+        noise,
         _tilt_of_moments(noise, first, exponent),
         most=curved * largest**2 + usual,
     )
@@ -228,7 +263,7 @@ def _by_moments(noise: _Noise, exponent: float) -> Hinges | None:
 def _window(
     sums_of_step: tuple[FloatArray, FloatArray],
     masses: FloatArray,
-    count: int,
+    noise: _Noise,
     tilt: float,
     *,
     most: float = 0.0,
@@ -238,12 +273,19 @@ def _window(
     Args:
         sums_of_step: (n,) what one step adds to either, the first increasing.
         masses: (n,) their masses.
-        count: How many steps.
+        noise: The noise of a step.
         tilt: Of the first sum, where the answer is.
         most: What the second sum is told apart up to, where the mean of the first one
             is kept; if that of its exponential is, it is chosen here.
     """
+    count = noise.steps.count
     grid = joint_allocation.Grid.of(sums_of_step, [(masses, count)], tilt)
+    if noise.is_rough:
+        grid = dataclasses.replace(
+            grid,
+            columns=grid.columns // _ROUGHER,
+            column_step=grid.column_step * _ROUGHER,
+        )
     if most:
         width = most / grid.columns
         grid = dataclasses.replace(grid, column_step=width, is_even=True)
@@ -298,7 +340,7 @@ def _by_counts(noise: _Noise, exponent: float) -> Hinges | None:
     # Where noise is below zero its density grows, and its mean is above the middle.
     share = 0.5 + np.maximum(-ends[:-1], 0.0) * width / 12
     masses = noise.at_ends(share) * np.exp(first)
-    window = _window((first, np.maximum(second, 0.0)), masses, steps.count, tilt)
+    window = _window((first, np.maximum(second, 0.0)), masses, noise, tilt)
     if window is None:
         return None
     log_chance = allocated_group.log_chance(g, rate)

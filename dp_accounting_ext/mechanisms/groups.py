@@ -33,9 +33,9 @@ FloatArray = interface.FloatArray
 # Tuning: of larger groups one chain bounds all splits: of who leaves or joins,
 # whichever is worse. Its cost is that of one split, a second for an allocation, and it
 # is up to 0.1 % above the worst split at δ = 1e-6 there, 1 % at δ = 0.01.
-# For Gaussian steps of which each member has one it is three times as large, and ten
-# seconds are spent on a group of 16.
-_MOST_SPLITS, _MOST_ALLOCATED = 8, 16
+# For Gaussian steps of which each member has one it is three times as large: of up to
+# 16 members all splits are bounded one by one, of up to 64 many at once.
+_MOST_SPLITS, _MOST_ALLOCATED, _MOST_BUNDLED = 8, 16, 64
 
 
 @dataclasses.dataclass(frozen=True)
@@ -164,6 +164,10 @@ class Grouped(Mechanism):
         """Tells whether none is further apart than that in which all leave."""
         return False
 
+    def leaving_tells_most(self) -> bool:
+        """Tells whether the lower bound of no split is above that of all leaving."""
+        return False
+
     def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
         # A split is to be chosen first: see `scenarios`.
         return dominating_pair.DirectedPairs.same(dominating_pair.trivial_pair(bound))
@@ -283,35 +287,61 @@ class GroupedByChain(Grouped):
         if self.is_replaced or self.inner.claims().is_symmetric:
             return True
         together = replaced_allocation.group(self.inner, self.group_size)
-        is_allocated = isinstance(together, replaced_allocation.AllocatedGroup)
-        return self.group_size > (_MOST_ALLOCATED if is_allocated else _MOST_SPLITS)
+        if not isinstance(together, replaced_allocation.AllocatedGroup):
+            return self.group_size > _MOST_SPLITS
+        most = _MOST_BUNDLED if together.has_theorem else _MOST_ALLOCATED
+        return self.group_size > most
+
+    def leaving_tells_most(self) -> bool:
+        return True
+
+    def has_few_rows(self) -> bool:
+        return self.group_size > _MOST_ALLOCATED or super().has_few_rows()
+
+    def rdp_rows(
+        self, orders: Sequence[float], *, replace_one: bool
+    ) -> interface.Divergences:
+        if self.has_one_split() or not self.has_few_rows():
+            return super().rdp_rows(orders, replace_one=replace_one)
+        values, told = divergences.of(self._any_split(), orders)
+        return interface.Divergences(values[np.newaxis], told)
 
     def split(self, removed: int, inserted: int) -> Mechanism:
-        above = self._above(removed, inserted)
+        above, other = self._above(removed, inserted)
         below = above
         if not self.is_replaced and not self.inner.claims().is_symmetric:
             # Those who join may contribute nothing.
             leave = replaced_allocation.group(self.inner, removed)
             if isinstance(leave, replaced_allocation.AllocatedGroup):
                 below = leave
-        if self.whole is None and below == above:
+        if self.whole is not None:
+            other = self.whole
+        if other is None and below == above:
             return above
-        return known_bounds.Between(below, above, self.whole)
+        return known_bounds.Between(below, above, other)
 
-    def _above(self, removed: int, inserted: int) -> Mechanism:
+    def _above(self, removed: int, inserted: int) -> tuple[Mechanism, Mechanism | None]:
+        """Returns what dominates a split, and what does so too and is quicker."""
         if self.is_replaced:
-            return chained.chain(self.inner, self.group_size, 0)
+            return chained.chain(self.inner, self.group_size, 0), None
         if self.inner.claims().is_symmetric:
-            return chained.chain(self.inner, removed, inserted)
+            return chained.chain(self.inner, removed, inserted), None
         if self.has_one_split():
-            return chained.chain(batches.EitherWay(self.inner), removed + inserted, 0)
+            return self._any_split(), None
         leave = replaced_allocation.group(self.inner, removed)
         if not isinstance(leave, replaced_allocation.AllocatedGroup):
-            return chained.chain(self.inner, removed, inserted)
+            return chained.chain(self.inner, removed, inserted), None
         if not inserted:
-            return leave
+            return leave, None
+        quick = replaced_allocation.leave_and_join(self.inner, removed, inserted)
+        if quick is not None and self.group_size > _MOST_ALLOCATED:
+            return known_bounds.LeastOf(self._any_split(), quick), quick
         join = replaced_allocation.group(self.inner, inserted)
-        return chained.InARow(leave, chained.chain(join, 0, 1))
+        return chained.InARow(leave, chained.chain(join, 0, 1)), quick
+
+    def _any_split(self) -> Mechanism:
+        """Returns a chain that dominates all splits."""
+        return chained.chain(batches.EitherWay(self.inner), self.group_size, 0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -425,12 +455,16 @@ def scenarios(
         splits = [(size, 0)]
     else:
         splits = [(size - joined, joined) for joined in range(size // 2 + 1)]
+    grouped = [part for part in counts if isinstance(part, Grouped)]
+    leaving_tells_most = all(part.leaving_tells_most() for part in grouped)
     found = []
     for removed, inserted in splits:
         scenario: dict[Mechanism, int] = {}
         for part, count in counts.items():
             if isinstance(part, Grouped):
                 part = _split(part, removed, inserted)
+                if leaving_tells_most and removed < size:
+                    part = known_bounds.UpperOnly(part)
             scenario[part] = scenario.get(part, 0) + count
         if scenario not in found:
             found.append(scenario)

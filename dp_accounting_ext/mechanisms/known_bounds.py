@@ -10,6 +10,7 @@ from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.pairs import discrete
+from dp_accounting_ext.pairs import profile_pairs
 
 Bound = dominating_pair.Bound
 DirectedPairs = dominating_pair.DirectedPairs
@@ -60,6 +61,32 @@ class UpperOnly(interface.Mechanism):
 
     def claims(self) -> interface.Claims:
         return self.inner.claims()
+
+
+@dataclasses.dataclass(frozen=True)
+class LeastOf(interface.Mechanism):
+    """A mechanism that two others dominate, as the less of both bounds at every κ.
+
+    Attributes:
+        first: What dominates it; what is claimed is of this one.
+        second: What dominates it as well.
+    """
+
+    first: interface.Mechanism
+    second: interface.Mechanism
+
+    def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
+        if bound is Bound.LOWER:
+            return DirectedPairs.same(dominating_pair.trivial_pair(bound))
+        return profile_pairs.minimum(
+            [
+                interface.pairs_of_part(each, bound, tail_mass)
+                for each in (self.first, self.second)
+            ]
+        )
+
+    def claims(self) -> interface.Claims:
+        return self.first.claims()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -16,11 +16,13 @@ from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import allocated
+from dp_accounting_ext.mechanisms import batches
 from dp_accounting_ext.mechanisms import chained
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.mechanisms import subsampled
+from dp_accounting_ext.pairs import chained_pairs
 
 Bound = dominating_pair.Bound
 DirectedPairs = dominating_pair.DirectedPairs
@@ -28,6 +30,10 @@ DominatingPair = dominating_pair.DominatingPair
 Mechanism = interface.Mechanism
 Allocation = replaced_allocation.Allocation
 Steps = replaced_allocation.Steps
+
+# Tuning: atoms of bounds that need not be tight, and how much of a tail may be left of
+# a chain, as of `chained`.
+_FEW_ATOMS, _MOST_GROWN = 1 << 12, 100.0
 
 _SAMPLES = (
     allocated.RandomAllocation
@@ -90,18 +96,26 @@ class AllocatedGroup(Mechanism):
     members: int
     allocation: Allocation
 
+    @property
+    def has_theorem(self) -> bool:
+        """Whether an upper bound is known that is less than a chain."""
+        return len(self.allocation.steps) == 1
+
     def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
         if bound is Bound.LOWER:
-            return DirectedPairs.same(
-                allocated_group.lower_pair(
-                    self.allocation, self.members, tail_mass=tail_mass
-                )
+            if self._sum_tells_most():
+                return DirectedPairs.same(dominating_pair.trivial_pair(bound))
+            return allocated_group.lower_pairs(
+                self.allocation, self.members, tail_mass=tail_mass
             )
         known = interface.pairs_of(self._chain, bound, tail_mass)
-        if len(self.allocation.steps) > 1:
+        if not self.has_theorem:
             return known
         remove = allocated_group_above.upper_pair(
-            self.allocation, self.members, known.remove, tail_mass=tail_mass
+            self.allocation,
+            self.members,
+            known.remove,
+            tail_mass=tail_mass,
         )
         return DirectedPairs(remove, known.add)
 
@@ -117,9 +131,116 @@ class AllocatedGroup(Mechanism):
     def claims(self) -> interface.Claims:
         return self._chain.claims()
 
+    def _sum_tells_most(self) -> bool:
+        """Tells whether the sum of all outputs tells all that members who count do.
+
+        These are no further apart than where all of them are in one step.
+        """
+        revealed = self.sum_of(1)
+        if not isinstance(revealed, additive_noise.Gaussian):
+            return False
+        furthest = max(steps.shift for steps in self.allocation.steps)
+        together = allocated_group.MOST_MEMBERS * furthest * interface.LOSS_ROUNDED_UP
+        return revealed.mean >= together
+
     @property
     def _chain(self) -> Mechanism:
         return chained.chain(self.inner, self.members, 0)
+
+
+@dataclasses.dataclass(frozen=True)
+class LeavingQuickly(Mechanism):
+    """Members who leave, bounded by the theorem alone, quickly, and in one direction.
+
+    Attributes:
+        members: How many leave.
+        allocation: The steps of each, all of them alike.
+    """
+
+    members: int
+    allocation: Allocation
+
+    def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
+        nothing = dominating_pair.trivial_pair(bound)
+        if bound is Bound.LOWER:
+            return DirectedPairs.same(nothing)
+        remove = allocated_group_above.upper_pair(
+            self.allocation, self.members, nothing, tail_mass=tail_mass, is_rough=True
+        )
+        return DirectedPairs(remove, nothing)
+
+
+@dataclasses.dataclass(frozen=True)
+class LeaveAndJoin(Mechanism):
+    """Members under random allocation who leave, and others who join: an upper bound.
+
+    Those who leave do so together, as far as a theorem knows of it, and the others join
+    one by one: a chain. The first link has no more of a tail than the chain.
+
+    Attributes:
+        inner: The mechanism with one of them, against that without.
+        removed: How many leave,
+        inserted: and join; either at least 1.
+        allocation: The steps of each, all of them alike.
+    """
+
+    inner: Mechanism
+    removed: int
+    inserted: int
+    allocation: Allocation
+
+    def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
+        if bound is Bound.LOWER:
+            return DirectedPairs.same(dominating_pair.trivial_pair(bound))
+        fewer, more = sorted((self.removed, self.inserted))
+        larger = self._one_way(more, fewer, tail_mass)
+        # Of few an even number leaves, which two splits have in common: in a direction
+        # that does not matter.
+        is_odd = fewer % 2 == 1 and 2 < 2 * fewer <= more
+        smaller = self._one_way(fewer + is_odd, more, tail_mass)
+        is_fewer = self.inserted == fewer
+        remove, add = (larger, smaller) if is_fewer else (smaller, larger)
+        return DirectedPairs(remove, dominating_pair.dual(add))
+
+    def _one_way(self, leave: int, join: int, tail_mass: float) -> DominatingPair:
+        """Returns the chain of those who leave and those who join, in that order."""
+        leaving = self.inner if leave == 1 else LeavingQuickly(leave, self.allocation)
+        first = interface.pairs_of_part(leaving, Bound.UPPER, tail_mass).remove
+        first = chained_pairs.on_few_atoms(first, _FEW_ATOMS)
+        finer, before = tail_mass, math.inf
+        while True:
+            one = interface.pairs_of_part(self.inner, Bound.UPPER, finer).add
+            known = one.zero_mass
+            joining = chained_pairs.powers(
+                dominating_pair.dual(one), join, most_atoms=_FEW_ATOMS
+            )
+            found = chained_pairs.chain_one_way(first, joining, most_atoms=_FEW_ATOMS)
+            grown = found.infinity_mass - first.infinity_mass
+            if grown <= _MOST_GROWN * tail_mass or known >= before:
+                return found
+            if finer <= floats.RARE:
+                return found
+            finer, before = max(finer**2, floats.RARE), known
+
+    def claims(self) -> interface.Claims:
+        members = self.removed + self.inserted
+        return chained.chain(batches.EitherWay(self.inner), members, 0).claims()
+
+
+def leave_and_join(
+    mechanism: Mechanism, removed: int, inserted: int
+) -> LeaveAndJoin | None:
+    """Returns a mechanism where some members leave and some join, if a theorem knows.
+
+    Args:
+        mechanism: With one member, against that without.
+        removed: How many leave,
+        inserted: and join; either at least 1.
+    """
+    leave = group(mechanism, max(removed, inserted, 2))
+    if not isinstance(leave, AllocatedGroup) or not leave.has_theorem:
+        return None
+    return LeaveAndJoin(mechanism, removed, inserted, leave.allocation)
 
 
 def group(mechanism: Mechanism, members: int) -> Mechanism:

@@ -13,6 +13,11 @@ from dp_accounting_ext.amplification import allocated_group
 from dp_accounting_ext.amplification import allocated_group_above
 from dp_accounting_ext.amplification import replaced_allocation
 from dp_accounting_ext.kernel import dominating_pair
+from dp_accounting_ext.mechanisms import additive_noise
+from dp_accounting_ext.mechanisms import allocated
+from dp_accounting_ext.mechanisms import interface
+from dp_accounting_ext.mechanisms import replaced_allocation as replaced
+from dp_accounting_ext.mechanisms import subsampled
 
 Allocation = replaced_allocation.Allocation
 Steps = replaced_allocation.Steps
@@ -59,22 +64,25 @@ def _bracket(steps, members):
     return ext.PLDAccountant().compose(event).get_epsilon_bounds(1e-6)
 
 
-@pytest.mark.parametrize("members", [2, 3])
 @pytest.mark.parametrize(
-    "allocation",
+    ("members", "allocation"),
     [
-        Allocation((Steps(1.0, 0.5, 2),), 0.0, 0.0),
-        Allocation((Steps(0.5, 0.2, 2),), 0.6, 0.0),
-        Allocation((Steps(0.6, 0.4, 1), Steps(1.2, 0.3, 1)), 0.3, 0.0),
+        (2, Allocation((Steps(1.0, 0.5, 2),), 0.0, 0.0)),
+        (3, Allocation((Steps(1.0, 0.5, 2),), 0.0, 0.0)),
+        (3, Allocation((Steps(0.5, 0.2, 2),), 0.6, 0.0)),
+        (2, Allocation((Steps(0.6, 0.4, 1), Steps(1.2, 0.3, 1)), 0.3, 0.0)),
+        (3, Allocation((Steps(0.6, 0.4, 1), Steps(1.2, 0.3, 1)), 0.3, 0.0)),
+        (9, Allocation((Steps(0.2, 0.5, 2),), 0.0, 0.0)),
+        (9, Allocation((Steps(0.3, 0.1, 2),), 0.8, 0.0)),
     ],
 )
 def test_it_is_below_and_near_the_profile_of_two_steps(allocation, members):
-    pair = allocated_group.lower_pair(allocation, members, tail_mass=1e-20)
+    pairs = allocated_group.lower_pairs(allocation, members, tail_mass=1e-20)
     law = _law(allocation, members)
     for epsilon in (0.0, 0.3, 1.0, 2.0):
         for direction in Direction:
             truth = _profile(*law, epsilon, direction)
-            found = pair.delta(epsilon, direction)
+            found = pairs.of(direction).delta(epsilon, direction)
             # The rule errs by its kink, with the square of its step.
             assert found <= truth * (1 + 1e-4) + 1e-9
             if epsilon <= 0.3:
@@ -98,29 +106,136 @@ def test_brackets_of_groups_in_many_steps_are_narrow(members, width):
     assert lower <= upper < lower * (1 + width)
 
 
-def test_one_member_more_than_eight_tells_little_more():
-    """A chain of nine would be at more than twice that."""
-    eight, nine = (_bracket(100, members)[1] for members in (8, 9))
-    assert eight <= nine <= 1.3 * eight
+@pytest.mark.parametrize("members", [9, 16, 17, 32])
+def test_brackets_of_larger_groups_are_as_narrow(members):
+    """A chain of single records would be at 62 for 17 of them."""
+    lower, upper = _bracket(100, members)
+    assert lower <= upper < 1.02 * lower
+    assert upper < {9: 7.8, 16: 14.0, 17: 14.9, 32: 30.1}[members]
+
+
+def _sampled_delta(members, steps, epsilon, number):
+    """Returns an estimate of δ of members under 1 of so many steps, and its error.
+
+    σ is 1. The noise of each step is drawn from N(0, 1) times a power of Σ_n (λ/t)^n
+    e^{n y − n²/2} / n!, for the λ and the power at which about all members are expected
+    where δ is; the ratio is computed by the power series. No noise is above 9.5, which
+    has a probability of 4e-10 with 16 members in 1 of 100 steps.
+    """
+    rate, power = members / 1.5, 2.0
+    counts = np.arange(members + 1.0)
+    factorials = np.cumsum(np.log(np.maximum(counts, 1.0)))
+
+    def terms(y):
+        exponents = np.multiply.outer(y, counts) - counts**2 / 2 - factorials
+        return np.exp(exponents - counts * math.log(steps))
+
+    nodes = np.linspace(-9.0, 9.5, 200_001)
+    tilts = np.log(terms(nodes) @ rate**counts)
+    density = np.exp(-(nodes**2) / 2 + power * tilts) * (nodes[1] - nodes[0])
+    density /= math.sqrt(2 * math.pi)
+    total = density.sum()
+    rng = np.random.default_rng(1)
+    noise = np.interp(rng.random((number, steps)), np.cumsum(density) / total, nodes)
+    series = np.zeros((number, members + 1))
+    series[:, 0] = 1.0
+    log_weight = np.full(number, steps * math.log(total))
+    for column in noise.T:
+        step = terms(column)
+        log_weight -= power * np.log(step @ rate**counts)
+        before = series.copy()
+        for n in range(1, members + 1):
+            series[:, n:] += before[:, : members + 1 - n] * step[:, n : n + 1]
+    ratio = series[:, members] * math.factorial(members)
+    values = np.exp(log_weight) * np.maximum(ratio - math.exp(epsilon), 0.0)
+    return values.mean(), values.std() / math.sqrt(number)
+
+
+def test_importance_samples_of_sixteen_members_agree():
+    """Between δ of both ends of the bracket, but for three standard errors."""
+    lower, upper = _bracket(100, 16)
+    assert lower <= upper
+    for epsilon, sign in ((lower, 1), (upper, -1)):
+        delta, error = _sampled_delta(16, 100, epsilon, 20_000)
+        assert error < 0.1 * delta
+        assert sign * (delta - 1e-6) >= -3 * error
 
 
 def test_lower_bounds_grow_with_the_group_however_large_it_is():
     """Of many members the sum of all outputs tells most, of however little noise."""
-    lowers = [_bracket(100, members)[0] for members in (8, 40, 8000, 10**6, 2**53)]
+    lowers = [_bracket(100, members)[0] for members in (8, 17, 8000, 10**6, 2**53)]
     assert lowers == sorted(lowers)
     mean = 2**53 / 10
     assert lowers[-1] == pytest.approx(mean**2 / 2, rel=1e-8)
 
 
-def test_more_than_eight_members_count_as_eight():
-    allocation = Allocation((Steps(1.0, 0.01, 100),), 0.0, 0.0)
-    eight, many = (
-        allocated_group.lower_pair(allocation, members, tail_mass=1e-20)
-        for members in (8, 1000)
+@pytest.mark.parametrize(
+    "allocation",
+    [
+        Allocation((Steps(0.5, 0.1, 10),), 0.0, 0.0),
+        # Of noise that is moved so far few members fit floats.
+        Allocation((Steps(3.0, 0.1, 10),), 0.0, 0.0),
+        Allocation((Steps(8.0, 0.5, 2),), 0.0, 0.0),
+        Allocation((Steps(0.2, 0.3, 2), Steps(0.5, 0.1, 3)), 0.1, 0.0),
+    ],
+)
+def test_lower_bounds_never_fall_as_a_group_grows(allocation):
+    sizes = [2, 3, 5, 8, 9, 16, 17, 32, 33]
+    pairs = [
+        allocated_group.lower_pairs(allocation, members, tail_mass=1e-22)
+        for members in sizes
+    ]
+    for delta in (1e-3, 1e-6, 1e-12):
+        found = [each.remove.epsilon(delta, Direction.REMOVE) for each in pairs]
+        assert found == sorted(found)
+        assert found[0] > 0
+
+
+def test_more_than_64_members_count_as_64():
+    allocation = Allocation((Steps(0.2, 0.5, 2),), 0.0, 0.0)
+    most, many = (
+        allocated_group.lower_pairs(allocation, members, tail_mass=1e-20)
+        for members in (64, 1000)
     )
-    assert eight.epsilon(1e-6, Direction.REMOVE) == many.epsilon(1e-6, Direction.REMOVE)
+    for direction in Direction:
+        assert most.of(direction).epsilon(1e-6, direction) == many.of(
+            direction
+        ).epsilon(1e-6, direction)
 
 
+@pytest.mark.parametrize(
+    "allocation",
+    [
+        Allocation((Steps(1.0, 0.5, 2),), 0.0, 0.0),
+        Allocation((Steps(0.4, 0.3, 2),), 0.4, 0.0),
+    ],
+)
+def test_who_leaves_and_who_joins_is_bounded_at_once(allocation):
+    """The worst case moves noise one way under P and the other way under Q."""
+    (steps,) = allocation.steps
+    step = allocated.RandomAllocation(
+        additive_noise.Gaussian(1 / steps.shift), 1, steps.count
+    )
+    inner = step if not allocation.silent else subsampled.PoissonSampled(0.6, step)
+    for removed, inserted in ((2, 1), (1, 2), (2, 2), (3, 1)):
+        bound = replaced.leave_and_join(inner, removed, inserted)
+        pairs = interface.pairs_of(bound, dominating_pair.Bound.UPPER, 1e-20)
+        p, density = _law(allocation, removed)
+        q, _ = _law(allocation, inserted)
+        # The nodes reach further to the right; both laws need the same ones.
+        kept = slice(0, 1201)
+        p, q, density = p[kept, kept], q[kept, kept][::-1, ::-1], density[kept]
+        for epsilon in (0.0, 0.3, 1.0, 2.0):
+            kappa = math.exp(epsilon)
+            for direction, (one, other) in zip(
+                (Direction.REMOVE, Direction.ADD), ((p, q), (q, p)), strict=True
+            ):
+                truth = float(density @ np.maximum(one - kappa * other, 0) @ density)
+                found = pairs.of(direction).delta(epsilon, direction)
+                assert found >= truth * (1 - 1e-4) - 1e-9
+
+
+@pytest.mark.parametrize("is_rough", [False, True])
 @pytest.mark.parametrize("members", [2, 3, 5])
 @pytest.mark.parametrize(
     "allocation",
@@ -130,11 +245,11 @@ def test_more_than_eight_members_count_as_eight():
         Allocation((Steps(2.0, 0.05, 2),), 0.9, 0.0),
     ],
 )
-def test_upper_bounds_are_above_the_profile_of_two_steps(allocation, members):
+def test_upper_bounds_are_above_the_profile_of_two_steps(allocation, members, is_rough):
     # Nothing else is known, so that what is found is the theorems' alone.
     nothing = dominating_pair.trivial_pair(dominating_pair.Bound.UPPER)
     pair = allocated_group_above.upper_pair(
-        allocation, members, nothing, tail_mass=1e-24
+        allocation, members, nothing, tail_mass=1e-24, is_rough=is_rough
     )
     law = _law(allocation, members)
     for epsilon in (0.0, 0.1, 0.5, 1.0, 2.0, 4.0):
@@ -143,7 +258,7 @@ def test_upper_bounds_are_above_the_profile_of_two_steps(allocation, members):
         # The rule errs by its kink, with the square of its step.
         assert found >= truth * (1 - 1e-4) - 1e-9
         if members == 2 and truth > 1e-4:
-            assert found <= 2 * truth
+            assert found <= (3 if is_rough else 2) * truth
 
 
 def test_a_pair_that_is_less_stays():
