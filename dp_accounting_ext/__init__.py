@@ -13,6 +13,7 @@ The public names, with help of their own:
     ScheduledAllocationEvent  the same, of steps that differ, or that were cut short
     PLDSubsampleEvent         anything on one Poisson sample
     MatrixAllocationEvent     correlated noise with balls-in-bins batches
+    CyclicPoissonEvent        correlated noise with Poisson samples of secret groups
     MinSepSamplingEvent       correlated noise with b-min-sep sampling
     WindowedAllocationEvent   correlated noise with a step drawn in each of many windows
     GroupSubsampledEvent      what is promised to a group of records
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from dp_accounting_ext.accountants.sampling_certificate import (
         certify_by_sampling as certify_by_sampling,
     )
+    from dp_accounting_ext.dp_event import CyclicPoissonEvent
     from dp_accounting_ext.dp_event import GroupSubsampledEvent
     from dp_accounting_ext.dp_event import MatrixAllocationEvent
     from dp_accounting_ext.dp_event import MinSepSamplingEvent
@@ -60,6 +62,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "CyclicPoissonEvent",
     "GroupSubsampledEvent",
     "MatrixAllocationEvent",
     "MinSepSamplingEvent",
@@ -85,6 +88,7 @@ _MODULES = {
     "wpm": "wpm",
 }
 _HOMES = {
+    "CyclicPoissonEvent": "dp_event",
     "GroupSubsampledEvent": "dp_event",
     "MatrixAllocationEvent": "dp_event",
     "MinSepSamplingEvent": "dp_event",

@@ -10,6 +10,7 @@ import numpy as np
 from dp_accounting_ext.validation import strategies
 
 __all__ = [
+    "CyclicPoissonEvent",
     "GroupSubsampledEvent",
     "MatrixAllocationEvent",
     "MinSepSamplingEvent",
@@ -281,3 +282,40 @@ class MinSepSamplingEvent(dp_event.DpEvent):
     separation: int
     num_steps: int
     warm_start: bool = True
+
+
+@attr.s(frozen=True, slots=True, auto_attribs=True)
+class CyclicPoissonEvent(dp_event.DpEvent):
+    """Represents training with cyclic Poisson sampling whose groups are secret.
+
+    Every record draws one of b = `cycle_length` groups, uniformly and independently of
+    all others. In each of `num_steps` steps the batch is a Poisson sample, with
+    probability `sampling_probability`, of one group: of the first in steps 0, b, 2b, …,
+    of the second in steps 1, b + 1, …, and so on. Groups and samples are secret. (Where
+    a record's group is known, the run is a composition of Poisson samples, one for each
+    cycle.)
+
+    The run releases C x + z: x has a row a step, to which a record contributes a vector
+    of norm at most 1; C is the strategy, a lower triangular Toeplitz matrix with no
+    negative entry and at most b bands; z is Gaussian noise of standard deviation
+    `noise_multiplier`. Later contributions may depend on what was released.
+
+    With the columns c_i of C, P is the mean over the groups of the mixtures of
+    N(Σ_{i ∈ S} c_i, σ² I), each step of the group in S with probability q, and Q is
+    N(0, σ² I).
+
+    Source: https://arxiv.org/abs/2306.08153, Theorem 4, for a group that is known.
+
+    Attributes:
+        strategy: The first column (c_0, c_1, …) of C, zeros beyond its end.
+        noise_multiplier: σ, over the largest norm of a contribution (not of a column).
+        sampling_probability: The probability q that a record of the group takes part.
+        cycle_length: The number of groups, b ≥ 1.
+        num_steps: The number of steps.
+    """
+
+    strategy: Sequence[float] = attr.ib(converter=_as_nested_tuple)
+    noise_multiplier: float
+    sampling_probability: float
+    cycle_length: int
+    num_steps: int

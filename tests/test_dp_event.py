@@ -28,6 +28,16 @@ EVENTS = [
         },
     ),
     (
+        ext.CyclicPoissonEvent,
+        {
+            "strategy": (1.0, 0.5),
+            "noise_multiplier": 2.0,
+            "sampling_probability": 0.25,
+            "cycle_length": 2,
+            "num_steps": 9,
+        },
+    ),
+    (
         ext.MinSepSamplingEvent,
         {
             "strategy": (1.0, 0.5),

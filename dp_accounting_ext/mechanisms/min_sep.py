@@ -204,33 +204,51 @@ def _products(run: Run) -> tuple[FloatArray, float]:
 def _sum_of_outputs(run: Run) -> tuple[FloatArray, FloatArray, float]:
     """Returns a mixture that the sum of all outputs dominates.
 
-    Of a record's steps those count whose columns have as large a sum as any but the
-    last few, which the end of the run cuts: each moves the sum by that, or more.
-
     Returns:
         (m,) shifts over the deviation of the sum, rounded down; (m,) probabilities; and
         a bound on their relative error.
     """
-    steps, apart, rate = run.num_steps, run.separation, run.sampling_probability
-    if isinstance(run.strategy[0], tuple):
-        sums = np.array(run.strategy).sum(axis=0)
-        last = max(steps - _products(run)[0].size + 1, 1)
-        least = float(sums[:last].min())
+    shift, last = shift_of_sum(run.strategy, run.noise_multiplier, run.num_steps)
+    chances = _counts(_starts(run), run.sampling_probability, run.separation, last)
+    terms = run.num_steps + run.separation + chances.size
+    return *lowered_counts(chances, shift), 8 * terms * floats.UNIT_ROUNDOFF
+
+
+def shift_of_sum(
+    strategy: strategies.Strategy, noise_multiplier: float, num_steps: int
+) -> tuple[float, int]:
+    """Returns by how much one step of a record moves the sum of all outputs.
+
+    Columns are looked at whose sum is as large as any but of the last few, which the
+    end of the run cuts.
+
+    Returns:
+        The least shift over the deviation of the sum, rounded down, and of how many
+        of the first steps it is.
+    """
+    matrix = np.array(strategy)
+    if matrix.ndim == 1:
+        last = max(num_steps - matrix.size + 1, 1)
+        least = float(matrix[: num_steps - last + 1].sum())
     else:
-        column = _column(run)
-        last = max(steps - column.size + 1, 1)
-        least = float(column[: steps - last + 1].sum())
-    chances = _counts(_starts(run), rate, apart, last)
-    shift = least / (run.noise_multiplier * math.sqrt(steps))
-    numbers = np.arange(chances.size)
-    if numbers.size > _MOST_SHIFTS:
-        width = -(-numbers.size // _MOST_SHIFTS)
-        starts = numbers[::width]
-        chances, numbers = np.add.reduceat(chances, starts), starts
-    error = 8 * (steps + apart + chances.size) * floats.UNIT_ROUNDOFF
-    rounding = 4 * (steps + 8) * floats.UNIT_ROUNDOFF
-    shifts = np.asarray(numbers * (shift * (1 - rounding)), dtype=np.float64)
-    return shifts, chances, error
+        rows, columns = np.nonzero(matrix)
+        last = max(num_steps - int((rows - columns).max()), 1)
+        least = float(matrix.sum(axis=0)[:last].min())
+    rounding = 4 * (num_steps + 8) * floats.UNIT_ROUNDOFF
+    return least / (noise_multiplier * math.sqrt(num_steps)) * (1 - rounding), last
+
+
+def lowered_counts(chances: FloatArray, shift: float) -> tuple[FloatArray, FloatArray]:
+    """Returns shifts of 0, 1, … steps with their chances, few of them, rounded down.
+
+    Args:
+        chances: (k,) probabilities of so many steps.
+        shift: Of each step.
+    """
+    width = -(-chances.size // _MOST_SHIFTS)
+    starts = np.arange(0, chances.size, width)
+    shifts = np.asarray(starts * shift, dtype=np.float64)
+    return shifts, np.asarray(np.add.reduceat(chances, starts), dtype=np.float64)
 
 
 def _counts(starts: FloatArray, rate: float, apart: int, steps: int) -> FloatArray:

@@ -75,6 +75,28 @@ def matrix_fields(
     return strategies.strategy(event.strategy, bins * epochs), noise, bins, epochs
 
 
+def cyclic_poisson(
+    event: dp_event.CyclicPoissonEvent, reader: event_reader.Reader
+) -> interface.Mechanism:
+    """Reads a run with correlated noise and Poisson samples of secret groups."""
+    reader.require(event, NeighborRel.ADD_OR_REMOVE_ONE, NeighborRel.REPLACE_SPECIAL)
+    from dp_accounting_ext.mechanisms import cyclic
+
+    length = fields.positive_integer("cycle_length", event.cycle_length)
+    steps = fields.positive_integer("num_steps", event.num_steps)
+    for name, value in (("cycle_length", length), ("num_steps", steps)):
+        if value > strategies.MOST_STEPS:
+            raise ValueError(
+                f"{name} must be at most {strategies.MOST_STEPS}. Found {value}."
+            )
+    column = strategies.separated_column(
+        event.strategy, length, num_steps=steps, name="cycle_length"
+    )
+    noise = fields.noise_multiplier(event.noise_multiplier)
+    rate = fields.sampling_probability(event.sampling_probability)
+    return cyclic.sample(cyclic.Run(column, noise, rate, length, steps))
+
+
 def min_sep_sampling(
     event: dp_event.MinSepSamplingEvent, reader: event_reader.Reader
 ) -> interface.Mechanism:

@@ -72,13 +72,16 @@ def separated_steps(separation: Any, num_steps: Any) -> tuple[int, int]:
     return apart, steps
 
 
-def separated(value: Any, separation: int, num_steps: int) -> Strategy:
+def separated(
+    value: Any, separation: int, num_steps: int, *, name: str = "separation"
+) -> Strategy:
     """Returns a strategy none of whose columns meet that far apart.
 
     Args:
         value: Coefficients of a Toeplitz matrix, or rows.
         separation: How far apart two steps of a record are at least.
         num_steps: The steps of the run.
+        name: The field that says how far, for an error.
 
     Raises:
         TypeError, ValueError: As `strategy` does, or if there are more bands.
@@ -91,32 +94,42 @@ def separated(value: Any, separation: int, num_steps: int) -> Strategy:
         bands = len(found)
     if bands > separation:
         raise ValueError(
-            f"strategy must have at most as many bands as separation, {separation}: "
+            f"strategy must have at most as many bands as {name}, {separation}: "
             f"no theorem covers steps of a record whose columns meet. Found {bands}; "
             "cut the columns, or use a MatrixAllocationEvent, which takes any."
         )
     return found
 
 
-def separated_column(value: Any, separation: Any) -> tuple[float, ...]:
+def separated_column(
+    value: Any,
+    separation: Any,
+    *,
+    num_steps: int | None = None,
+    name: str = "separation",
+) -> tuple[float, ...]:
     """Returns a Toeplitz strategy none of whose columns meet that far apart.
 
     Args:
         value: Its coefficients.
         separation: How far apart two steps of a record are at least.
+        num_steps: The steps of the run, beyond which coefficients do not count; None
+            where no column is cut.
+        name: The field that says how far, for an error.
 
     Raises:
         TypeError: If they are no numbers, or the separation is no integer.
         ValueError: If one is negative or not finite; or if there are more bands.
     """
-    apart = fields.positive_integer("separation", separation)
+    apart = fields.positive_integer(name, separation)
     column = fields.sequence("strategy", value)
     if any(isinstance(row, tuple | list | np.ndarray) for row in column):
         raise ValueError(
             "strategy must be the coefficients of a Toeplitz matrix here. Found rows: "
             "use a column that is no less than each of theirs, for an upper bound."
         )
-    found = separated(value, apart, max(len(column), 1))
+    steps = max(len(column), 1) if num_steps is None else num_steps
+    found = separated(value, apart, steps, name=name)
     return tuple(float(entry) for entry in found if not isinstance(entry, tuple))
 
 

@@ -1,0 +1,114 @@
+"""Correlated noise with cyclic Poisson sampling from groups drawn in secret."""
+
+from collections.abc import Mapping
+import dataclasses
+import math
+
+import numpy as np
+from scipy import stats
+
+from dp_accounting_ext.amplification.matrix import projected
+from dp_accounting_ext.kernel import dominating_pair
+from dp_accounting_ext.kernel import floats
+from dp_accounting_ext.mechanisms import additive_noise
+from dp_accounting_ext.mechanisms import allocated
+from dp_accounting_ext.mechanisms import compositions
+from dp_accounting_ext.mechanisms import fresh_windows
+from dp_accounting_ext.mechanisms import interface
+from dp_accounting_ext.mechanisms import known_bounds
+from dp_accounting_ext.mechanisms import min_sep
+from dp_accounting_ext.mechanisms import subsampled
+
+Bound = dominating_pair.Bound
+DirectedPairs = dominating_pair.DirectedPairs
+
+# Certified: what SciPy's binomial masses err by, relatively, above the least of them.
+_CHANCE_ERROR, _LEAST_CHANCE = 1e-9, 1e-280
+
+
+@dataclasses.dataclass(frozen=True)
+class Run(interface.Mechanism):
+    """A run with cyclic Poisson sampling, 0 < q ≤ 1. Fields as of the event, checked.
+
+    From above the record's group is known: a mixture of mechanisms tells no more than
+    the one that is drawn. From below it is the sum of all outputs.
+    """
+
+    column: tuple[float, ...]
+    noise_multiplier: float
+    sampling_probability: float
+    cycle_length: int
+    num_steps: int
+
+    @property
+    def num_cycles(self) -> int:
+        """The largest number of steps of a group."""
+        return -(-self.num_steps // self.cycle_length)
+
+    def parts(self, bound: Bound) -> Mapping[interface.Mechanism, int]:
+        if bound is Bound.LOWER:
+            return {self: 1}
+        deviation = 1 / math.sqrt(self._precision())
+        step = additive_noise.Gaussian(floats.lowered(deviation, 1e-14))
+        sample = subsampled.on_poisson_sample(self.sampling_probability, step)
+        return {sample: self.num_cycles}
+
+    def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
+        if bound is Bound.UPPER:
+            above = compositions.compose(self.parts(bound))
+            return interface.pairs_of(above, bound, tail_mass)
+        shift, last = min_sep.shift_of_sum(
+            self.column, self.noise_multiplier, self.num_steps
+        )
+        most, rest = divmod(last, self.cycle_length)
+        chances = np.zeros(most + 2)
+        numbers = np.arange(chances.size)
+        for runs, groups in ((most + 1, rest), (most, self.cycle_length - rest)):
+            law = stats.binom.pmf(numbers, runs, self.sampling_probability)
+            chances += groups / self.cycle_length * law
+        # What is so rare counts as no step at all.
+        chances[0] += chances[chances < _LEAST_CHANCE].sum()
+        chances[1:][chances[1:] < _LEAST_CHANCE] = 0.0
+        pair = projected.mixture_below(
+            *min_sep.lowered_counts(chances, shift),
+            tail_mass=tail_mass,
+            chance_error=_CHANCE_ERROR,
+        )
+        return DirectedPairs.same(pair)
+
+    def claims(self) -> interface.Claims:
+        precision = self._precision() * self.num_cycles
+        return interface.Claims(gaussian_precision=floats.raised(precision, 1e-14))
+
+    def _precision(self) -> float:
+        """Returns the norm of a column over σ, squared and rounded up."""
+        table, error = fresh_windows.by_distance(
+            np.array(self.column), self.noise_multiplier, 1
+        )
+        return float(table[0]) * (1 + error)
+
+
+def sample(run: Run) -> interface.Mechanism:
+    """Returns the mechanism of a run, by a simpler name where it has one."""
+    rate, length = run.sampling_probability, run.cycle_length
+    if rate == 0:
+        return compositions.NO_OP
+    if len(run.column) > 1 and run.noise_multiplier > 0:
+        return run
+    # Steps have no noise in common: one of as many groups is drawn.
+    if run.noise_multiplier == 0:
+        step: interface.Mechanism = known_bounds.NonPrivate()
+    else:
+        step = additive_noise.Gaussian(run.noise_multiplier / run.column[0])
+    sampled = subsampled.on_poisson_sample(rate, step)
+    cycles, rest = divmod(run.num_steps, length)
+    groups = {
+        compositions.compose({sampled: runs}): number
+        for runs, number in ((cycles + 1, rest), (cycles, length - rest))
+        if runs and number
+    }
+    if length == 1:
+        return next(iter(groups))
+    if len(groups) == 1 and sum(groups.values()) == length:
+        return allocated.allocate(next(iter(groups)), 1, length)
+    return allocated.allocate_to_schedule(groups, length)
