@@ -2,7 +2,9 @@
 
 import importlib.metadata
 import os
+import pathlib
 import platform
+import subprocess
 
 _USUAL = ("dp-accounting-ext", "dp-accounting", "numpy", "scipy")
 
@@ -21,3 +23,25 @@ def versions(*others: str) -> str:
             continue
     machine = f"{platform.machine()}, {os.cpu_count()} cores"
     return f"Python {platform.python_version()}, {', '.join(found)}; {machine}"
+
+
+def commit() -> str:
+    """Returns the commit that is measured and its day; "" outside of a checkout.
+
+    Where files differ from that commit, it says so.
+    """
+    command = ["git", "-C", str(pathlib.Path(__file__).parent)]
+    try:
+        asked = subprocess.run(
+            [*command, "log", "-1", "--format=%h of %cs"],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        changed = subprocess.run(
+            [*command, "diff", "--quiet", "HEAD", "--", "../dp_accounting_ext"],
+            capture_output=True,
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return asked.stdout.strip() + ", and changes" * bool(changed.returncode)

@@ -2,6 +2,7 @@
 
     python benchmarks/run.py [--short] [--only SECTION …] [--write docs/measurements.md]
     python benchmarks/run.py --random 60 --seed 20 [--write docs/measurements.md]
+    python benchmarks/run.py --short --beside docs/measurements.md
 
 Printed are the certified bounds, their relative gap, the CPU seconds of both, the
 memory that they add, and what dp_accounting's accountant says and takes, where it is
@@ -9,7 +10,8 @@ asked. With --peers also PLD-accounting (the `benchmark` extra). Exit status 1, 
 line for each, if a case misses a goal: it is wider, slower or larger than its table
 allows; bounds cross or are not finite; ε is above dp_accounting's by more than 1e-4 of
 it, or dp_accounting's is below the certified lower bound; or the ratio to its
-time is too small.
+time is too small. With --beside also if a bound on the page is another one: then the
+page is older than the code.
 """
 
 import argparse
@@ -36,6 +38,9 @@ TRIES = 3  # A case that is too slow is run again, as other work may have slowed
 QUESTIONS = 50
 SECONDS = 300.0  # A process that takes longer is stopped.
 FEW = 2e-3  # Seconds: what is faster on both sides is held to no ratio.
+# A bound that moved by more, relatively, is another one than the page's; other versions
+# of libraries move it by less.
+STALE = 1e-4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -287,6 +292,34 @@ def write(path: pathlib.Path, sections: dict[str, str]) -> None:
     path.write_text(f"{top.rstrip()}{body}\n", encoding="utf-8")
 
 
+def stale(row: Row, cells: dict[str, str]) -> list[str]:
+    """Returns a line for each bound that a page tells otherwise.
+
+    Args:
+        row: What was measured.
+        cells: Of the page's row of the same case.
+    """
+    now = row.cells()
+    return [
+        f"{row.case.name}: the page has {name} {cells[name]}, measured is {now[name]}"
+        for name in ("lower", "upper", "noise")
+        if cells.get(name)
+        and name in now
+        and not math.isclose(float(cells[name]), float(now[name]), rel_tol=STALE)
+    ]
+
+
+def rows_of(page: str) -> dict[tuple[str, str], dict[str, str]]:
+    """Returns the cells of a page's tables by section, case and column."""
+    found = {}
+    for part in page.split("\n## ")[1:]:
+        section, text = part.split("\n", 1)
+        lines = [line[1:-1].split("|") for line in text.splitlines() if line[:1] == "|"]
+        for line in lines[2:]:
+            found[section, line[0]] = dict(zip(lines[0], line, strict=True))
+    return found
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs what the command line asks for; returns the exit status."""
     parser = argparse.ArgumentParser(description="Measures and judges the accountant.")
@@ -296,6 +329,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=20)
     parser.add_argument("--peers", action="store_true", help="beside PLD-accounting")
     parser.add_argument("--write", type=pathlib.Path, metavar="PAGE")
+    words = "fail where the page has other bounds"
+    parser.add_argument("--beside", type=pathlib.Path, metavar="PAGE", help=words)
     options = parser.parse_args(arguments)
     chosen = cases.every_case()
     if options.random:
@@ -309,7 +344,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(measured_with.versions("PLD-accounting"))
     # What is imported late is imported before anything is timed.
     ext.PLDAccountant().compose(cases.sampled_gaussian(0.3, 7.0)).get_epsilon(1e-3)
-    missed = []
+    missed, commit = [], measured_with.commit()
+    known = rows_of(options.beside.read_text("utf-8")) if options.beside else {}
     for section, group in itertools.groupby(chosen, lambda case: case.section):
         print(f"\n{section}")
         rows = []
@@ -317,13 +353,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
             row = measured(case, peers=options.peers)
             rows.append(row)
             missed += row.missed()
+            missed += stale(row, known.get((section, case.name), {}))
             print(" | ".join(f"{k} {v}" for k, v in row.cells().items()), flush=True)
         text = f"{cases.INTRODUCTIONS.get(section)}\n\n{as_table(rows)}"
         if options.random:
             section, text = "Random settings", of_random_cases(rows, options.seed)
             print(text)
         if options.write:
-            write(options.write, {section: text})
+            dated = f"{text}\n\nMeasured at commit {commit}." if commit else text
+            write(options.write, {section: dated})
     for line in missed:
         print(f"MISSED {line}")
     return 1 if missed else 0

@@ -2,9 +2,12 @@
 
 import dataclasses
 import math
+import pathlib
+import re
 
 import cases
 import dp_accounting
+import measured_with
 import pytest
 import run
 
@@ -76,3 +79,46 @@ def test_a_case_is_measured_in_a_process_of_its_own(capsys):
     assert 0 < later.ours.later < 0.1 and "ms" in later.cells()
     assert run.apart(lambda: 1 / 0) is None
     assert capsys.readouterr().out == ""
+
+
+PAGE = """# Page
+
+## Groups
+
+Words.
+
+|case|lower|upper|CPU s|
+|---|---|---|---|
+|Laplace|0.9999999|1|0.1|
+
+## Others
+
+|case|noise|
+|---|---|
+|Laplace|3|
+"""
+
+
+def test_a_page_that_is_older_than_the_code_is_told():
+    cells = run.rows_of(PAGE)
+    assert cells["Others", "Laplace"] == {"case": "Laplace", "noise": "3"}
+    of_page = cells["Groups", "Laplace"]
+    assert run.stale(row(), of_page) == []
+    assert run.stale(row(), {}) == []
+    (told,) = run.stale(row(upper=1.001), of_page)
+    assert told == "Laplace: the page has upper 1, measured is 1.001"
+    assert run.stale(row(lower=math.nan), of_page)
+
+
+def test_cases_of_a_section_are_on_its_page_by_their_names():
+    page = pathlib.Path(run.__file__).parent.parent / "docs" / "measurements.md"
+    known = run.rows_of(page.read_text(encoding="utf-8"))
+    measured = {section for section, _ in known}
+    cases_of = {(case.section, case.name) for case in cases.every_case()}
+    assert {pair for pair in cases_of if pair[0] in measured} <= known.keys()
+    assert len(measured) > 10
+
+
+def test_what_is_measured_has_a_date():
+    told = measured_with.commit()
+    assert not told or re.fullmatch(r"\w+ of \d{4}-\d\d-\d\d(, and changes)?", told)

@@ -12,6 +12,7 @@ from matplotlib import ticker
 import numpy as np
 
 from dp_accounting_ext.studies import calibration
+from dp_accounting_ext.studies import comparison
 from dp_accounting_ext.studies import curves
 from dp_accounting_ext.studies import training_run
 
@@ -21,22 +22,26 @@ RUN = training_run.TrainingRun(
 WORDS = "60,000 records in batches of 600, 10 epochs"
 
 
-def trade_off(points: int) -> figure.Figure:
+def trade_off(found: Sequence[curves.Curve]) -> figure.Figure:
     """Returns what an attacker's tests can reach, for each way of drawing batches."""
-    whole = figure.Figure(figsize=(8.0, 4.2), layout="constrained")
-    found = curves.trade_offs(RUN, num_points=points)
+    whole = figure.Figure(figsize=(8.0, 4.8), layout="constrained")
     title = f"What an attacker sees: {WORDS}, noise multiplier 1"
     curves.plot(found, whole.add_subplot(), title=title)
     return whole
 
 
-def noise_for_a_target(points: int) -> figure.Figure:
-    """Returns the least noise for ε, for each way of drawing batches."""
-    epsilons = [float(each) for each in np.geomspace(0.5, 8.0, points // 3 + 2)]
-    found = [calibration.calibrate(RUN, epsilon) for epsilon in epsilons]
+def noises(points: int) -> dict[float, comparison.Rows]:
+    """Returns the least noise for each ε, for each way of drawing batches."""
+    epsilons = [float(each) for each in np.geomspace(0.5, 8.0, points)]
+    return {epsilon: calibration.calibrate(RUN, epsilon) for epsilon in epsilons}
+
+
+def noise_for_a_target(found: dict[float, comparison.Rows]) -> figure.Figure:
+    """Returns the picture of what `noises` found."""
+    epsilons = list(found)
     whole = figure.Figure(figsize=(8.0, 4.2), layout="constrained")
     axes = whole.add_subplot()
-    for rows in zip(*found, strict=True):
+    for rows in zip(*found.values(), strict=True):
         noises = [row.noise_multiplier for row in rows]
         name = rows[0].sampling
         axes.plot(epsilons, noises, **curves.STYLES[name], lw=1.2, label=name)
@@ -51,18 +56,19 @@ def noise_for_a_target(points: int) -> figure.Figure:
     return whole
 
 
-PICTURES = {"trade_off": trade_off, "calibration": noise_for_a_target}
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the script."""
     parser = argparse.ArgumentParser(description="Pictures of the start page.")
     parser.add_argument("--folder", type=pathlib.Path, default=pathlib.Path("."))
     parser.add_argument("--points", type=int, default=61, help="of a curve")
     options = parser.parse_args(arguments)
-    for name, picture in PICTURES.items():
+    pictures = {
+        "trade_off": trade_off(curves.trade_offs(RUN, num_points=options.points)),
+        "calibration": noise_for_a_target(noises(options.points // 3 + 2)),
+    }
+    for name, picture in pictures.items():
         path = options.folder / f"{name}.png"
-        picture(options.points).savefig(path, dpi=150)
+        picture.savefig(path, dpi=150)
         print(f"wrote {path}")
 
 

@@ -39,26 +39,26 @@ def make_city(generator, users, places=1500, fixes=40):
     return city, traces
 
 
-def main(arguments=None):
-    """Makes the city, draws a place for each phone, and prints what is left."""
+def parsed(arguments):
+    """Returns the options."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--users", type=int, default=200)
     parser.add_argument("--epsilon", type=float, default=4.0)
     parser.add_argument("--picture", type=pathlib.Path)
     parser.add_argument("--seed", type=int, help="of draws: for tests alone")
-    options = parser.parse_args(arguments)
+    return parser.parse_args(arguments)
 
+
+def main(arguments=None):
+    """Makes the city, draws a place for each phone, and prints what is left."""
+    options = parsed(arguments)
     city, traces = make_city(np.random.default_rng(0), options.users)
 
-    # The five lines.
     mechanism = wpm.from_points(city, options.epsilon, metric="haversine")
-    counts = [wpm.counts_at(city, trace, metric="haversine") for trace in traces]
-    places = draw_all(mechanism, np.array(counts), options.seed)
+    before, after = released(city, traces, mechanism, options.seed)
     relation = ext.PLDAccountant().neighboring_relation.REPLACE_ONE
     accountant = ext.PLDAccountant(relation).compose(mechanism.dp_event)
 
-    before = np.mean([count / count.sum() for count in counts], axis=0)
-    after = np.bincount(places, minlength=len(city)) / options.users
     expected = mechanism.expected_cost()
     print(f"{options.users} places released, one each, of {len(city)}")
     print(f"a draw is {options.epsilon:g}-private; one more for the same phone costs")
@@ -69,6 +69,14 @@ def main(arguments=None):
     print(f"centre before: {before @ city}, after: {after @ city}")
     if options.picture:
         draw(city, before, after, options)
+
+
+def released(city, traces, mechanism, seed):
+    """Returns shares of the phones at each place before, and of their draws."""
+    counts = [wpm.counts_at(city, trace, metric="haversine") for trace in traces]
+    places = draw_all(mechanism, np.array(counts), seed)
+    before = np.mean([count / count.sum() for count in counts], axis=0)
+    return before, np.bincount(places, minlength=len(city)) / len(traces)
 
 
 def draw_all(mechanism, counts, seed):
