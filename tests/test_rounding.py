@@ -9,6 +9,7 @@ allowance becomes ten times as small.
 import ast
 from fractions import Fraction
 import functools
+import itertools
 import math
 import pathlib
 import re
@@ -326,6 +327,21 @@ def normal_masses():
                     ends = (mpf(end) - shift for end in cells.ends[i : i + 2].tolist())
                     first, last = map(mpmath.ncdf, ends)
                     worst = max(worst, off(masses[i], last - first) / cells.error)
+    return worst
+
+
+def boxes_of_projections():
+    """Of the sides of boxes: narrow and wide, near and far."""
+    worst, shifts = 0.0, np.array([0.0, 0.7])
+    for ends in (np.linspace(-9.0, 9.7, 75), np.linspace(-9.0, 10.0, 14)):
+        masses, error = projected.normal_masses(ends, shifts)
+        for shift, row in zip(shifts.tolist(), masses, strict=True):
+            for mass, (low, high) in zip(row, itertools.pairwise(ends), strict=True):
+                places = mpf(float(low)) - shift, mpf(float(high)) - shift
+                first, last = map(mpmath.ncdf, places)
+                if places[0] > 0:
+                    last, first = (mpmath.ncdf(-place) for place in places)
+                worst = max(worst, off(mass, last - first) / error)
     return worst
 
 
@@ -690,6 +706,7 @@ USED = {
     mixtures: 0.6,
     chains: 0.9,
     normal_masses: 0.15,
+    boxes_of_projections: 0.15,
     weights_of_batches: 6e-5,
     profile_values: 0.25,
     scores_of_steps: 0.35,

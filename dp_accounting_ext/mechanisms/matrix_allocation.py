@@ -31,6 +31,9 @@ _MOST_CLASSES = 6
 # Tuning: the largest G_ii up to which a filter of the noise tells more than blocks do:
 # for 0.6 its ε is 15 to 22 % above theirs, for 2.5 up to 5 % below.
 _SMALL_VARIANCE = 1.25
+# Tuning: for a smaller variance, and more pairs of bins that meet, no blocks are looked
+# at: for 32 bands of 100 bins projections have 28 % more.
+_FEW_MEET = 0.25
 # Tuning: the least δ that a law answers, over its tail (`bounds.privacy_bounds`); and
 # so much of its logarithm is that of the δ that is mostly asked for.
 _DELTA_OVER_TAIL, _MOSTLY = 1e7, 0.4
@@ -88,11 +91,15 @@ class MatrixAllocation(interface.Mechanism):
         independent = independent_bins(gram, bound)
         plain = interface.pairs_of_part(independent, bound, tail_mass)
         # Each is a bound.
-        correlated = [self._filtered(delta), _blocks_below(gram, tail_mass)]
-        found = [pair for pair in correlated if pair is not None]
         _, error = self.products()
         # What was rounded down is off by two errors.
-        found += projected.of_gram(gram, error=3 * error, tail_mass=tail_mass)
+        found = projected.of_gram(gram, error=3 * error, tail_mass=tail_mass)
+        filtered = self._filtered(delta)
+        if filtered is not None:
+            found.append(filtered)
+        elif gram.max() > _SMALL_VARIANCE or _is_sparse(gram):
+            blocks = _blocks_below(gram, tail_mass)
+            found += [] if blocks is None else [blocks]
 
         def best(way: dominating_pair.Direction) -> dominating_pair.DominatingPair:
             return max(
@@ -121,6 +128,11 @@ class MatrixAllocation(interface.Mechanism):
     def claims(self) -> interface.Claims:
         largest = float(self.gram(Bound.UPPER).diagonal().max())
         return interface.Claims(gaussian_precision=largest)
+
+
+def _is_sparse(gram: FloatArray) -> bool:
+    """Tells whether few bins meet: else projections tell more than blocks do."""
+    return int(np.count_nonzero(gram)) <= _FEW_MEET * gram.size
 
 
 def delta_in_question(tail_mass: float) -> float:

@@ -23,6 +23,7 @@ FloatArray = npt.NDArray[np.float64]
 # all entries, or of 2; frequencies at which a symbol is looked at to choose among them.
 CORRELATIONS = np.linspace(0.02, 0.98, 193)
 _SHARES = np.linspace(0.05, 1.0, 39)
+_STRIDE = 8
 _FREQUENCIES = math.pi * np.linspace(0.0, 1.0, 64) ** 2
 # Tuning: exponents count so many times in the moments that decide. 2 is best for most,
 # 4 by up to 8 % for a small δ and a variance near one.
@@ -133,7 +134,8 @@ def _fits(window: Window, variance: float) -> Iterator[tuple[float, float, Fit]]
     distances = np.arange(1, near.size + 1)
     cosines = 2 * np.cos(np.outer(distances, _FREQUENCIES))
     best = {order: (math.inf, 0.0, 0.0, 0) for order in _ORDERS}
-    for correlation in CORRELATIONS.tolist():
+
+    def look(correlation: float) -> None:
         powers = correlation**distances
         highest = float((near / np.maximum(powers, 1e-300)).max(initial=0.0))
         shares = min(highest, 2.0) * _SHARES
@@ -150,6 +152,18 @@ def _fits(window: Window, variance: float) -> Iterator[tuple[float, float, Fit]]
                 least = int(costs.argmin())
                 found = float(costs[least]), correlation, float(shares[least]), known
                 best[order] = min(best[order], found)
+
+    # Every so many first, and then all around the best of these.
+    seen = set(range(0, CORRELATIONS.size, _STRIDE))
+    for index in sorted(seen):
+        look(float(CORRELATIONS[index]))
+    found = np.searchsorted(CORRELATIONS, [each[1] for each in best.values()])
+    around = {
+        int(near) + step for near in found for step in range(1 - _STRIDE, _STRIDE)
+    }
+    for index in sorted(around - seen):
+        if 0 <= index < CORRELATIONS.size:
+            look(float(CORRELATIONS[index]))
     for order, (cost, correlation, share, known) in best.items():
         if cost < math.inf:
             gap = without_surplus(near - share * correlation**distances, known)

@@ -28,7 +28,11 @@ Bound = dominating_pair.Bound
 CELL = 0.1
 # Tuning, from above: of a cell of sums squared, over the variance of a ratio; and how
 # fast cells grow beyond the mean.
-_PLACE_VARIANCE, _GROWTH = 0.02, 0.0075
+_PLACE_VARIANCE, _GROWTH = 0.02, 0.006
+# Tuning, from above: up to how many times as large the variance of a factor's cell is,
+# and that of sums is, where steps are correlated: what a step's own noise and splits
+# add is then little of the whole, of so many times as many bins.
+_MOST_FACTORS, _MOST_TOGETHER, _MANY = 1.5, 8.0, 20.0
 # Tuning, from below: cells of sums, relatively, and over the root of a small variance.
 _LOWER_PLACE = 0.025
 # Tuning: chains are chosen between with cells so many times as wide.
@@ -186,22 +190,48 @@ def _chain_above(
     own = floats.raised(variance * (1 - share))
     scale, excess = math.sqrt(variance * share), chain_fit.excess
     each = tail_of_step(tail_mass, chain_fit.length)
+    times = together(chain_fit)
     values, chances, lost, error = factors(
-        own, variance, Bound.UPPER, each, coarser=coarser
+        own,
+        variance,
+        Bound.UPPER,
+        each,
+        coarser=coarser * math.sqrt(min(times, _MOST_FACTORS)),
     )
     correlation = chain_fit.correlation
+    grid = states(scale, correlation, each, cell=CELL * coarser, excess=excess)
+    places = sum_places(
+        chain_fit.length,
+        variance,
+        each,
+        coarser=coarser,
+        together=times,
+    )
     chain = markov_sums.Chain(
-        states=states(scale, correlation, each, cell=CELL * coarser, excess=excess),
+        states=grid,
         correlation=correlation,
         scale=scale,
         factors=values,
         chances=chances,
         lost_factor=lost,
-        places=sum_places(chain_fit.length, variance, each, coarser=coarser),
+        places=places,
         length=chain_fit.length,
         excess=excess,
+        factor_gap=1.0 if times > 1 else 0.0,
+        # Of all states and places together it is as much as a step's tails.
+        smallest_mass=max(each / (grid.size * places.size), markov_sums.SMALLEST_MASS),
     )
     return (chain, error) if markov_sums.fits(chain) else None
+
+
+def together(chain_fit: chain_fits.Fit) -> float:
+    """Returns about how many times as much sums vary as those of independent steps."""
+    powers = np.power(chain_fit.correlation, np.arange(1.0, chain_fit.length))
+    variance = min(chain_fit.variance, 40.0)
+    added = chain_fits.grown(variance * chain_fit.share * powers)
+    times = 1 + 2 * float(added.sum()) / math.expm1(variance)
+    # Where few bins are nearly independent, low sums count if a record is added.
+    return min(times, _MOST_TOGETHER) if chain_fit.length >= _MANY * times else 1.0
 
 
 def _lower_chain(
@@ -310,7 +340,12 @@ def factors(
 
 
 def sum_places(
-    length: int, variance: float, each: float, *, coarser: float = 1.0
+    length: int,
+    variance: float,
+    each: float,
+    *,
+    coarser: float = 1.0,
+    together: float = 1.0,
 ) -> FloatArray:
     """Returns sums from 0 on: even up to the mean, and then ever further apart.
 
@@ -319,8 +354,10 @@ def sum_places(
         variance: Of a ratio's exponent.
         each: Probability that may be lost beyond the highest.
         coarser: How many times the variance of a cell is as large.
+        together: How many times as much the sum varies as one of independent ratios.
     """
-    even = math.sqrt(_PLACE_VARIANCE * coarser * math.expm1(min(variance, 40.0)))
+    part = _PLACE_VARIANCE * coarser * max(together / 2.5, 1.0)
+    even = math.sqrt(part * math.expm1(min(variance, 40.0)))
     # There are to be 50 cells at least up to the mean, and not too many.
     even = min(max(even, length / 4000), length / 50)
     highest = min(_highest_log(variance, each), 300.0)

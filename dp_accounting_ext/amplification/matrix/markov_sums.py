@@ -11,6 +11,7 @@ its variance that falls by r² a step; steps still have the mean one.
 from collections.abc import Iterator
 from collections.abc import Sequence
 import dataclasses
+import functools
 import math
 
 import numpy as np
@@ -20,6 +21,7 @@ from scipy import special
 
 from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import floats
+from dp_accounting_ext.kernel import sums
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -37,6 +39,9 @@ _CHECKED = 1e-11
 # Certified: masses below it are dropped, and counted as lost.
 SMALLEST_MASS = 1e-220
 
+# Tuning: states whose moves, and whose additions, are one product.
+_ROWS = 32
+
 
 @dataclasses.dataclass(frozen=True)
 class Chain:
@@ -52,7 +57,10 @@ class Chain:
         places: (l,) values of S, increasing from 0.
         length: Number of steps, at least 1.
         excess: By how much the variance is larger at either end, in [0, 1].
-        smallest_mass: From below, of a state and a cell: less is left out.
+        smallest_mass: Of a state and a cell of sums: less is left out, and from above
+            counted as lost. There it is of the larger of Q's mass and P's.
+        factor_gap: From above, factors that are nearer to each other than that many
+            cells of sums, times a state's ratio, are split between their neighbours.
     """
 
     states: FloatArray
@@ -65,11 +73,25 @@ class Chain:
     length: int
     excess: float = 0.0
     smallest_mass: float = SMALLEST_MASS
+    factor_gap: float = 0.0
 
     @property
     def ratios(self) -> FloatArray:
         """(n,) what a step adds in each state, but for its factor."""
         return np.asarray(np.exp(self.scale * self.states - self.scale**2 / 2))
+
+    def most_to_come(self) -> FloatArray:
+        """Returns (n,) bounds on the mean of any later step's ratio, from each state.
+
+        Given x, and t ≥ 0 the coefficient of x in a later one, which an excess e keeps
+        below 1 + e, the mean of the ratio is e^{a t x − a² t² / 2} at most. Splits
+        raise it by no more than `drift`, and what is lifted to the lowest state adds
+        less than one.
+        """
+        real = np.maximum(self.states + self.scale * self.excess / 2, 0.0)
+        most = self.scale * (1 + self.excess)
+        logs = np.where(real <= most, real**2 / 2, most * real - most**2 / 2)
+        return np.asarray(1 + np.exp(logs + drift(self)))
 
     def variances(self) -> FloatArray:
         """(length,) of x_i. States are x_i less half of a times what is above one.
@@ -126,6 +148,31 @@ class Moves:
     ratio_above: FloatArray
     below: FloatArray
 
+    @functools.cached_property
+    def _bands(self) -> list[tuple[slice, slice, FloatArray]]:
+        """Blocks of the matrix: where from, where to, and the block, transposed."""
+        bands = []
+        for start in range(0, len(self.above), _ROWS):
+            targets = slice(start, start + _ROWS)
+            sources = np.flatnonzero(self.matrix[:, targets].any(axis=1))
+            if sources.size:
+                reached = slice(int(sources[0]), int(sources[-1]) + 1)
+                block = np.ascontiguousarray(self.matrix[reached, targets].T)
+                bands.append((reached, targets, block))
+        return bands
+
+    def apply(self, masses: FloatArray, used: slice) -> FloatArray:
+        """Returns (n, l) masses after a move.
+
+        Args:
+            masses: (n, l) by state and place.
+            used: The places that have any mass.
+        """
+        moved = np.zeros_like(masses)
+        for sources, targets, block in self._bands:
+            np.matmul(block, masses[sources, used], out=moved[targets, used])
+        return moved
+
 
 def upper_sum(chain: Chain) -> SumLaw:
     """Returns the law of the chain's sum, from above.
@@ -136,40 +183,51 @@ def upper_sum(chain: Chain) -> SumLaw:
         `drift` bounds, once k times the lost and lifted masses are added: with the
         masses raised by their error, and the places by `place_error`.
     """
-    added = adders(chain)
-    start = np.zeros((chain.states.size, chain.places.size))
-    start[0, 0] = 1.0
-    met = np.zeros_like(start)  # All masses that ever met an addition.
-    after, cleared = start, 0.0
-    lost_mean, lost_mass, lifted = 0.0, 0.0, 0.0
+    additions = [
+        _Addition.of(chain, slice(start, min(start + _ROWS, chain.states.size)))
+        for start in range(0, chain.states.size, _ROWS)
+    ]
+    to_come = chain.length * chain.most_to_come()
+    # Of P's mass a state and a cell have so many times that of Q, at most.
+    weights = 1 + (to_come[:, np.newaxis] + chain.places) / chain.length
+    thresholds = np.maximum(chain.smallest_mass / weights, SMALLEST_MASS)
+    after = np.zeros(weights.shape)
+    after[0, 0] = 1.0
+    met = np.zeros_like(after)  # All masses that ever met an addition.
+    lost_mean, lost_mass, lifted, used = 0.0, 0.0, 0.0, slice(0, 1)
     known: tuple[float, ...] = ()
     for step in chain.steps():
         if step != known:
             known, moves = step, _moves_of(chain, *step)
-        masses, totals = after.sum(axis=1), after @ chain.places
+        here, places = after[:, used], chain.places[used]
+        masses, totals = here.sum(axis=1), here @ places
         lost_mean += float(
             totals @ moves.above + chain.length * (masses @ moves.ratio_above)
         )
         lost_mass += float(masses @ moves.above)
         lifted += float(masses @ moves.below)
-        before = moves.matrix.T @ after
-        met += before
-        after = np.stack(
-            [adder @ row for adder, row in zip(added, before, strict=True)]
-        )
-        small = after < SMALLEST_MASS
-        cleared += float(after[small].sum())
-        after[small] = 0.0
-    operations = chain.states.size + most_terms(added) + 16
+        before = moves.apply(after, used)
+        met[:, used] += before[:, used]
+        after = np.empty_like(before)
+        for each in additions:
+            each.apply(before, after)
+        here, places = after[:, used.start :], chain.places[used.start :]
+        small = here < thresholds[:, used.start :]
+        cleared = np.where(small, here, 0.0)
+        here[small] = 0.0
+        gone = cleared.sum(axis=1)
+        lost_mean += float(gone @ to_come + cleared.sum(axis=0) @ places)
+        lost_mass += float(gone.sum())
+        occupied = np.flatnonzero(here.any(axis=0)) + used.start
+        used = slice(int(occupied[0]), int(occupied[-1]) + 1)
+    operations = chain.states.size + max(each.most_terms for each in additions) + 16
     error = operations * floats.UNIT_ROUNDOFF + 2 * QUADRATURE_ERROR
     lost_mean += _lost_in_additions(chain, met)
-    _check_above(chain, after, lost_mass + cleared, lost_mean, chain.length * error)
-    # What is cleared had a place, and a ratio for every step that was left.
-    top = float(chain.places[-1] + chain.length * chain.ratios[-1])
+    _check_above(chain, after, lost_mass, lost_mean, chain.length * error)
     return SumLaw(
         masses=after.sum(axis=0),
-        lost_mean=floats.raised(lost_mean + cleared * top),
-        lost_mass=floats.raised(lost_mass + cleared),
+        lost_mean=floats.raised(lost_mean),
+        lost_mass=floats.raised(lost_mass),
         lifted_mass=floats.raised(lifted),
         mass_error=chain.length * error,
     )
@@ -313,7 +371,18 @@ def _moves_of(chain: Chain, slope: float, before: float, variance: float) -> Mov
     """Returns the moves of a step. The first one has the slope 0, from any state."""
     shifts = chain.scale * (before - 1) / 2, chain.scale * (variance - 1) / 2
     means = slope * (chain.states + shifts[0]) - shifts[1]
-    return moves(chain, means, math.sqrt(variance - slope**2 * before))
+    found = moves(chain, means, math.sqrt(variance - slope**2 * before))
+    # What hardly ever happens, to Q or to P, is counted as if it went above.
+    to_come = chain.most_to_come()
+    growths = np.maximum(to_come / to_come[:, np.newaxis], 1.0)
+    rare = found.matrix * growths < chain.smallest_mass * chain.places.size
+    left_out = np.where(rare, found.matrix, 0.0)
+    return dataclasses.replace(
+        found,
+        matrix=np.where(rare, 0.0, found.matrix),
+        above=found.above + left_out.sum(axis=1),
+        ratio_above=found.ratio_above + floats.raised(1.0) * (left_out @ to_come),
+    )
 
 
 def moves(chain: Chain, means: FloatArray, spread: float) -> Moves:
@@ -385,28 +454,110 @@ def fits(chain: Chain) -> bool:
     return largest <= floats.LARGEST_LOSS
 
 
+@dataclasses.dataclass(frozen=True)
+class _Addition:
+    """What a step adds to the sum, for some neighbouring states.
+
+    Attributes:
+        rows: Which states.
+        matrix: Takes their masses, one state's places after the other's, to those after
+            the addition.
+        most_terms: Of how many products a mass after it is the sum, at most.
+    """
+
+    rows: slice
+    matrix: sparse.csr_matrix
+    most_terms: int
+
+    @classmethod
+    def of(cls, chain: Chain, rows: slice) -> "_Addition":
+        """Returns the addition in some states of a chain."""
+        places, ratios = chain.places, chain.ratios[rows]
+        cells = np.diff(places)
+        even = float(cells.max(where=places[1:] <= chain.length, initial=0.0))
+        factors, chances = _thinned(chain, chain.factor_gap * even / float(ratios[-1]))
+        size, count, number = ratios.size, places.size, factors.size
+        steps = (ratios[:, np.newaxis] * factors)[:, np.newaxis]
+        added = np.minimum(places[:, np.newaxis] + steps, places[-1])
+        low = np.searchsorted(places, added, side="right") - 1
+        np.minimum(low, count - 2, out=low)
+        share = (added - places[low]) / cells[low]
+        np.clip(share, 0.0, 1.0, out=share)
+        # Both ends of a cell for each factor, and where none is added.
+        shares = np.empty((size, count, 2 * number + 1))
+        goals = np.empty(shares.shape, np.int32)
+        firsts = np.arange(0, size * count, count)[:, np.newaxis]
+        np.add(low, firsts[:, :, np.newaxis], out=goals[:, :, :number])
+        np.add(goals[:, :, :number], 1, out=goals[:, :, number:-1])
+        goals[:, :, -1] = firsts + np.arange(count)
+        np.multiply(chances, share, out=shares[:, :, number:-1])
+        np.subtract(chances, shares[:, :, number:-1], out=shares[:, :, :number])
+        shares[:, :, -1] = max(1 - float(chances.sum()), 0.0)
+        starts = np.arange(size * count + 1, dtype=np.int32) * goals.shape[2]
+        columns = shares.ravel(), goals.ravel(), starts
+        matrix = sparse.csc_matrix(columns, shape=(size * count,) * 2).tocsr()
+        most_terms = int(np.diff(matrix.indptr).max())
+        matrix.sum_duplicates()
+        return cls(rows, matrix, most_terms)
+
+    def apply(self, masses: FloatArray, out: FloatArray) -> None:
+        """Writes masses after the addition.
+
+        Args:
+            masses: (n, l) by state and place, before,
+            out: and after.
+        """
+        given = masses[self.rows]
+        out[self.rows] = (self.matrix @ given.ravel()).reshape(given.shape)
+
+
 def adders(chain: Chain) -> Sequence[sparse.csr_matrix]:
     """Returns for each state the (l, l) matrix that adds its ratio to the sum."""
-    places, count, number = chain.places, chain.places.size, chain.factors.size
-    # By columns: both ends of a cell for each factor, and where none is added.
-    goals = np.empty((count, 2 * number + 1), np.int32)
-    shares = np.empty(goals.shape)
-    goals[:, -1] = np.arange(count)
-    shares[:, -1] = max(1 - float(chain.chances.sum()), 0.0)
-    starts = np.arange(count + 1, dtype=np.int32) * goals.shape[1]
+    places, count = chain.places, chain.places.size
     found = []
-    for ratio in chain.ratios:
-        added = np.minimum(places[:, np.newaxis] + ratio * chain.factors, places[-1])
+    for ratio in chain.ratios.tolist():
+        factors, chances = chain.factors, chain.chances
+        number = factors.size
+        # By columns: both ends of a cell for each factor, and where none is added.
+        goals = np.empty((count, 2 * number + 1), np.int32)
+        shares = np.empty(goals.shape)
+        goals[:, -1] = np.arange(count)
+        shares[:, -1] = max(1 - float(chances.sum()), 0.0)
+        starts = np.arange(count + 1, dtype=np.int32) * goals.shape[1]
+        added = np.minimum(places + ratio * factors[:, np.newaxis], places[-1])
         low = np.searchsorted(places, added, side="right") - 1
         low = np.minimum(low, count - 2)
         share = (added - places[low]) / (places[low + 1] - places[low])
         share = np.clip(share, 0.0, 1.0)
-        goals[:, :number], goals[:, number:-1] = low, low + 1
-        shares[:, :number] = chain.chances * (1 - share)
-        shares[:, number:-1] = chain.chances * share
+        goals[:, :number], goals[:, number:-1] = low.T, low.T + 1
+        shares[:, :number] = (chances[:, np.newaxis] * (1 - share)).T
+        shares[:, number:-1] = (chances[:, np.newaxis] * share).T
         columns = shares.ravel(), goals.ravel(), starts
-        found.append(sparse.csc_matrix(columns, shape=(count, count)).tocsr())
+        matrix = sparse.csc_matrix(columns, shape=(count, count))
+        matrix.sum_duplicates()
+        found.append(matrix.tocsr())
     return found
+
+
+def _thinned(chain: Chain, gap: float) -> tuple[FloatArray, FloatArray]:
+    """Returns fewer factors and their chances, the rest split between neighbours."""
+    factors, chances = chain.factors, chain.chances
+    kept, last = [0], float(factors[0])
+    for index, factor in enumerate(factors.tolist()):
+        if factor >= last + gap and index:
+            kept.append(index)
+            last = factor
+    if kept[-1] != factors.size - 1:
+        kept.append(factors.size - 1)
+    if len(kept) == factors.size:
+        return factors, chances
+    few = factors[kept]
+    low = np.clip(np.searchsorted(few, factors, side="right") - 1, 0, few.size - 2)
+    share = (factors - few[low]) / (few[low + 1] - few[low])
+    share = np.clip(share, 0.0, 1.0)
+    found = sums.gather_quickly(low, chances * (1 - share), few.size)
+    found += sums.gather_quickly(low + 1, chances * share, few.size)
+    return few, found
 
 
 def most_terms(added: Sequence[sparse.csr_matrix]) -> int:

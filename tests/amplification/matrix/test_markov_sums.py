@@ -124,3 +124,55 @@ def test_states_too_far_apart_are_refused():
     coarse = dataclasses.replace(CHAIN, states=np.linspace(-7.0, 8.0, 31))
     with pytest.raises(ValueError, match="at most 0.5 deviations apart. Found 0.6"):
         markov_sums.upper_sum(coarse)
+
+
+@pytest.mark.parametrize("excess", [0.0, 0.4])
+def test_what_is_left_out_is_counted(excess):
+    """At its mean above, and at its probability below, however much it is."""
+    chain = dataclasses.replace(
+        CHAIN,
+        length=6,
+        excess=excess,
+        states=np.linspace(-7.0, 8.0, 101),
+        places=np.concatenate([[0.0], np.geomspace(1e-2, 3e3, 300)]),
+        factors=np.array([0.5, 1.5]),
+        chances=np.array([0.5, 0.5]),
+    )
+    full = markov_sums.upper_sum(chain)
+    cut = markov_sums.upper_sum(dataclasses.replace(chain, smallest_mass=1e-6))
+    assert cut.lost_mass > 1e-3
+    for strike in (0.5, 5.0, 6.0, 20.0, 200.0):
+        calls = np.maximum(chain.places - strike, 0)
+        assert cut.masses @ calls < full.masses @ calls
+        assert cut.masses @ calls + cut.lost_mean >= full.masses @ calls
+        puts = np.maximum(strike - chain.places, 0)
+        whole = full.masses @ puts
+        assert cut.masses @ puts + strike * cut.lost_mass >= whole * (1 - 1e-12)
+
+
+def test_most_to_come_is_no_less_than_any_mean():
+    """Given x, the mean of a ratio k steps on is that of a lognormal variable."""
+    bounds = CHAIN.most_to_come()
+    for steps in range(8):
+        share = CHAIN.correlation**steps
+        exponents = CHAIN.scale * share * CHAIN.states - (CHAIN.scale * share) ** 2 / 2
+        assert np.all(np.exp(exponents) <= bounds)
+    assert bounds[-1] < 1.1 * CHAIN.ratios[-1]
+
+
+def test_fewer_factors_have_the_mean_of_all():
+    """Where they fall into one cell of sums they are split between neighbours."""
+    factors = np.geomspace(0.5, 2.0, 200)
+    chances = np.full(200, 1 / 200)
+    chain = dataclasses.replace(
+        CHAIN,
+        length=3,
+        factors=factors / factors.mean(),
+        chances=chances,
+        factor_gap=1.0,
+        places=np.concatenate([np.arange(0, 3.0, 0.1), np.geomspace(3.0, 3e3, 600)]),
+    )
+    law = markov_sums.upper_sum(chain)
+    # Split states raise the mean by no more than `drift`.
+    assert law.masses @ chain.places + law.lost_mean >= 3 - 1e-6
+    assert law.masses @ chain.places <= 3 * math.exp(markov_sums.drift(chain)) + 1e-6

@@ -122,3 +122,35 @@ def test_bins_that_are_one_lose_nothing():
     for pair in projected.of_gram(gram, error=1e-14, tail_mass=1e-20):
         truth = exact([0.7], [1.0], 1.0, remove=True)
         assert 0.9999 * truth <= pair.delta(1.0, Direction.REMOVE) <= truth
+
+
+@mpmath.workdps(40)
+def test_masses_of_cells_against_mpmath():
+    """Far out, around a shift, and across it: to the error that is counted."""
+    ends = np.linspace(-12.0, 13.0, 51)
+    shifts = np.array([0.0, 0.7, -1.3])
+    masses, error = projected.normal_masses(ends, shifts)
+    assert error < 1e-12
+    for shift, row in zip(shifts, masses, strict=True):
+        for cell in (0, 10, 22, 23, 24, 25, 26, 27, 40, 49):
+            low, high = (mpmath.mpf(float(x)) - shift for x in ends[cell : cell + 2])
+            nearer = (-high, -low) if low > 0 else (low, high)
+            truth = mpmath.ncdf(nearer[1]) - mpmath.ncdf(nearer[0])
+            assert abs(row[cell] - truth) <= error * truth
+
+
+def test_three_eigenvectors_tell_more_than_one():
+    gram = correlated_oracles.toeplitz_gram([1.0, 0.8, 0.6, 0.4], 16, 2, 2.0)
+    found = projected.of_gram(gram, error=1e-14, tail_mass=1e-20)
+    first, _, third = (pair.epsilon(1e-5, Direction.REMOVE) for pair in found)
+    assert third > 1.05 * first
+
+
+def test_products_that_are_uncertain_are_not_looked_at():
+    """On a line their error lowers shifts; cells of several lines ask for more."""
+    gram = correlated_oracles.toeplitz_gram([1.0, 0.5], 8, 1, 1.0)
+    sure = projected.of_gram(gram, error=1e-14, tail_mass=1e-20)
+    unsure = projected.of_gram(gram, error=1e-3, tail_mass=1e-20)
+    assert (len(sure), len(unsure)) == (3, 2)
+    for low, high in zip(unsure, sure, strict=False):
+        assert low.delta(0.5, Direction.REMOVE) < high.delta(0.5, Direction.REMOVE)
