@@ -1,5 +1,7 @@
 """Laws of correlated noise: matrices that are another mechanism, and simpler ones."""
 
+import math
+
 from dp_accounting import dp_event as stock
 import event_trees
 from hypothesis import given
@@ -13,6 +15,7 @@ from lawful import law
 import dp_accounting_ext as ext
 
 sigmas = event_trees.log_scale(0.05, 10.0, 40)
+event_rates = event_trees.log_scale(1e-3, 1.0, 20)
 entries = st.floats(0.05, 1.0).map(lambda x: round(x, 3))
 
 
@@ -86,3 +89,16 @@ def test_divergences_are_numbers_between_a_step_and_all(sigma, tail, epochs, ord
     found = ext.RdpAccountant([order]).compose(event).rdp[0]
     norm = epochs * (1 + sum(tail))
     assert 0 < found <= order * norm**2 / (2 * sigma**2) * (1 + 1e-9)
+
+
+@law
+@given(sigmas, st.lists(entries, max_size=2), st.integers(1, 9), event_rates, deltas)
+def test_windows_of_one_step_are_cyclic_poisson_samples(
+    sigma, tail, cycles, rate, delta
+):
+    column = (1.0, *tail)
+    windows = ext.WindowedAllocationEvent(column, sigma, 1, 3, cycles, rate)
+    norm = math.hypot(*column)
+    sample = stock.PoissonSampledDpEvent(rate, stock.GaussianDpEvent(sigma / norm))
+    known = accountant_of(stock.SelfComposedDpEvent(sample, cycles))
+    assert_meet(accountant_of(windows), known, delta)

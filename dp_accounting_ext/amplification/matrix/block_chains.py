@@ -24,8 +24,8 @@ _LEAST_SHARE = 0.02
 # Tuning: moments are of so many steps.
 _PLACES = 65
 _SMALLEST_POWER = 1e-60  # Of a correlation: no chain that is any good has less.
-# Certified: more than LAPACK's eigenvectors, and sums of their products, err by, over
-# the sum of all entries.
+# Certified: more than what LAPACK's eigenvectors make up errs by in the spectral norm,
+# over the sum of all entries.
 _SLACK = 1e-9
 
 
