@@ -32,18 +32,18 @@ _ROWS = (
     (
         "mixture of 3 shifts, σ = 1",
         dp_event.MixtureOfGaussiansDpEvent(1.0, [0, 1, 2], [0.5, 0.3, 0.2]),
-        1e-5,
+        7e-8,
         6.0,
     ),
-    ("sampled at 0.01, σ = 3000", _RARE, 8e-6, 6.0),
+    ("sampled at 0.01, σ = 3000", _RARE, 7.2e-6, 6.0),
     (
         "1 of 100 Gaussian and Laplace",
         ext.RandomAllocationEvent(_BOTH, 1, 100),
-        1e-4,
+        7.7e-6,
         50.0,
     ),
-    ("schedule of two Gaussians", _SCHEDULE, 5e-6, 85.0),
-    ("2 of 3", ext.RandomAllocationEvent(_Gaussian(1.0), 2, 3), 0.08, 50.0),
+    ("schedule of two Gaussians", _SCHEDULE, 3.8e-6, 85.0),
+    ("2 of 3", ext.RandomAllocationEvent(_Gaussian(1.0), 2, 3), 0.072, 50.0),
 )
 
 

@@ -122,3 +122,23 @@ def test_cases_of_a_section_are_on_its_page_by_their_names():
 def test_what_is_measured_has_a_date():
     told = measured_with.commit()
     assert not told or re.fullmatch(r"\w+ of \d{4}-\d\d-\d\d(, and changes)?", told)
+
+
+@pytest.mark.parametrize(
+    ("gaps", "lines"),
+    [
+        ([2e-5] * 37 + [2e-4] * 3, 0),
+        ([2e-5] * 36 + [2e-4] * 4, 1),
+        ([2e-5] * 39 + [6e-4], 1),
+        ([2e-5] * 36 + [6e-4] * 4, 2),
+    ],
+)
+def test_goals_of_random_steps(gaps, lines):
+    rows = [row(lower=1.0 - gap) for gap in gaps]
+    assert len(run.widths_missed(rows)) == lines
+
+
+def test_random_steps_are_those_of_a_seed():
+    drawn = [list(cases.random_allocations(9, seed)) for seed in (1, 1, 2)]
+    assert drawn[0] == drawn[1] != drawn[2]
+    assert all(case.event.num_selected == 1 for case in drawn[0])
