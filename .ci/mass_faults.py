@@ -208,22 +208,22 @@ FAULTS = [
     ),
     fault(
         "amplification: k of t, a step's row shares swapped",
-        f"{AMPLIFICATION}/k_of_t/plane.py",
+        f"{KERNEL}/tilted_sums.py",
         "np.stack([lower, upper])\n",
         "np.stack([upper, lower])\n",
     ),
     fault(
         "amplification: k of t, shares of cells that meet are overwritten",
-        f"{AMPLIFICATION}/k_of_t/plane.py",
-        "        plane = sums.gather(cells, weights, shape[0] * shape[1])\n",
-        "        plane = np.zeros(shape[0] * shape[1])\n"
-        "        plane[cells] = weights\n",
+        f"{KERNEL}/tilted_sums.py",
+        "        law = sums.gather(cells, weights, self._occupied.size * shape[0])\n",
+        "        law = np.zeros(self._occupied.size * shape[0])\n"
+        "        law[cells] = weights\n",
     ),
     fault(
         "amplification: k of t, a window that begins a row too low",
-        f"{AMPLIFICATION}/k_of_t/plane.py",
-        "np.maximum(np.roll(values, -(first % coarse), axis=0), 0.0)\n",
-        "np.maximum(np.roll(values, -(first % coarse) - 1, axis=0), 0.0)\n",
+        f"{KERNEL}/tilted_sums.py",
+        "np.roll(found, -(first % coarse), axis=1).T\n",
+        "np.roll(found, -(first % coarse) - 1, axis=1).T\n",
     ),
     fault(
         "amplification: k of t, cells shared between two nodes lose one",

@@ -13,9 +13,9 @@ from scipy import fft
 from scipy import special
 from scipy import stats
 
-from dp_accounting_ext.amplification.k_of_t import plane
 from dp_accounting_ext.bounds import trade_off
 from dp_accounting_ext.kernel import sums
+from dp_accounting_ext.kernel import tilted_sums
 from dp_accounting_ext.mechanisms import truncated
 
 UNIT_ROUNDOFF = 2.0**-53
@@ -188,7 +188,7 @@ def laws(size, seed):
 @pytest.mark.parametrize("size", [16, 60, 1000, 2**11, 3**7, 5**5])
 def test_forward_transform(size):
     """Frequencies against the sums that define them, within what is allowed."""
-    allowed = plane._LEVEL_ERROR * math.log2(size) * UNIT_ROUNDOFF
+    allowed = tilted_sums._LEVEL_ERROR * math.log2(size) * UNIT_ROUNDOFF
     for frequency in np.random.default_rng(size).integers(1, size // 2 + 1, 2):
         # Angles are fractions of integers, which have no rounding.
         turns = (int(frequency) * np.arange(size)) % size

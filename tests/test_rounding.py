@@ -31,7 +31,6 @@ from dp_accounting_ext.amplification import replaced_allocation
 from dp_accounting_ext.amplification.k_of_t import bound_cells
 from dp_accounting_ext.amplification.k_of_t import few_out_of_t
 from dp_accounting_ext.amplification.k_of_t import joint_allocation
-from dp_accounting_ext.amplification.k_of_t import plane
 from dp_accounting_ext.amplification.matrix import bin_grams
 from dp_accounting_ext.amplification.matrix import markov_sums
 from dp_accounting_ext.amplification.matrix import projected
@@ -41,6 +40,7 @@ from dp_accounting_ext.kernel import lattice_law
 from dp_accounting_ext.kernel import lattice_pieces
 from dp_accounting_ext.kernel import law_sums
 from dp_accounting_ext.kernel import profile
+from dp_accounting_ext.kernel import tilted_sums
 from dp_accounting_ext.mechanisms import batches
 from dp_accounting_ext.mechanisms import min_sep
 from dp_accounting_ext.mechanisms import subsampled
@@ -383,8 +383,8 @@ def spectra():
         generator = np.random.default_rng(seed)
         rows, columns = generator.integers(0, 3, (2, 9))
         masses = generator.random(9)
-        factor = plane.Factor(rows, columns, masses / masses.sum(), 3)
-        found = plane.TiltedPlane([factor], 0.0, (64, 32)).masses(
+        factor = tilted_sums.Factor(rows, columns, masses / masses.sum(), 3)
+        found = tilted_sums.TiltedSum([factor], 0.0, (64, 32)).masses(
             np.ones(1), 0, height=1
         )
         empty = found[20:]

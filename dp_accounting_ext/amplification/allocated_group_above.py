@@ -38,7 +38,6 @@ from dp_accounting_ext.amplification import allocated_group
 from dp_accounting_ext.amplification import replaced_allocation
 from dp_accounting_ext.amplification.k_of_t import bound_cells
 from dp_accounting_ext.amplification.k_of_t import joint_allocation
-from dp_accounting_ext.amplification.k_of_t import k_out_of_t
 from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
@@ -92,7 +91,7 @@ def upper_pair(
     steps = dataclasses.replace(steps, shift=shift)
     # Of a δ a million times rarer than any that is asked for, at most.
     rarest = 1e-6 * allocated_group.DELTA_OVER_TAIL * tail_mass
-    exponents = k_out_of_t.exponents_up_to(_EXPONENTS, rarest)
+    exponents = joint_allocation.exponents_up_to(_EXPONENTS, rarest)
     remove = dominating_pair.Direction.REMOVE
     found: list[Hinges] = [Hinges.of(known)]
     both: list[Bound] = [_by_moments, _by_counts]

@@ -15,7 +15,6 @@ import dp_accounting_ext as ext
 from dp_accounting_ext import mechanisms
 from dp_accounting_ext.amplification import allocated_group_above
 from dp_accounting_ext.amplification import replaced_allocation
-from dp_accounting_ext.amplification.k_of_t import plane
 from dp_accounting_ext.amplification.matrix import markov_sums
 from dp_accounting_ext.kernel import atom_laws
 from dp_accounting_ext.kernel import conservation
@@ -25,6 +24,7 @@ from dp_accounting_ext.kernel import lattice_pieces
 from dp_accounting_ext.kernel import law_sums
 from dp_accounting_ext.kernel import pair
 from dp_accounting_ext.kernel import sums
+from dp_accounting_ext.kernel import tilted_sums
 from dp_accounting_ext.pairs import normal_cells
 
 Bound = dominating_pair.Bound
@@ -181,11 +181,11 @@ def fewer_masses(found, *_):
 
 OTHER_FAULTS = {
     "k of t, shares swapped": (
-        (plane, "shares", lambda found, *_: (found[0], found[1][::-1])),
+        (tilted_sums, "shares", lambda found, *_: (found[0], found[1][::-1])),
         (ext.RandomAllocationEvent(Gaussian(1.01), 2, 21), ADD),
     ),
     "k of t, a spectrum that lost mass": (
-        (plane, "_power", lambda found, *_: found * (1 - 1e-6)),
+        (tilted_sums, "_power", lambda found, *_: found * (1 - 1e-6)),
         (ext.RandomAllocationEvent(Gaussian(1.03), 4, 21), ADD),
     ),
     "replaced, terms too small": (

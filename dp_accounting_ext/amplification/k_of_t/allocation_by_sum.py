@@ -1,14 +1,17 @@
-"""A lower bound for k-out-of-t random allocation: what a sum over steps reveals.
+"""A lower bound for k-out-of-t random allocation: what sums over the steps reveal.
 
 The composition of k blocks dominates the mechanism, so a lower bound of it is none of
 the mechanism. By data processing, any statistic of the outputs gives one. The statistic
-here is the sum over the t steps of ln(1 + λ(X_i − 1)), λ = k/t, each term rounded to a
-lattice: what would be the privacy loss if the record took part in each step
-independently. Of a record that another replaces it is the difference of the two
+here is the sum over the t steps of ln(1 − λ + λX_i), each term rounded to a lattice:
+what would be the privacy loss if the record took part in each step independently.
+Where steps are few a second sum is looked at beside it, which tells a few large ratios
+from many. Of a record that another replaces the statistic is the difference of the two
 records' losses.
 
 No step is known to hold the record, so that all are rounded alike, and to one lattice.
-Sums are made of positive terms, as in `kernel.lattice_law`, and need no transform.
+How likely a δ of e^{−a} makes a step to be drawn depends on a; so there is a λ for each
+of several a, a lattice for the sum's law that is tilted to where it is decided, and the
+most powerful of all tests.
 """
 
 from collections.abc import Sequence
@@ -20,91 +23,184 @@ import numpy.typing as npt
 from scipy import special
 
 from dp_accounting_ext.amplification.k_of_t import joint_allocation
+from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import sums
+from dp_accounting_ext.kernel import tilted_sums
 from dp_accounting_ext.pairs import normal_cells
 from dp_accounting_ext.pairs import profile_pairs
 
 Bound = dominating_pair.Bound
 Direction = dominating_pair.Direction
 FloatArray = npt.NDArray[np.float64]
+IndexArray = npt.NDArray[np.int64]
 Laws = joint_allocation.Laws
 
-# Certified, in units of rounding: of a mass that was gathered and tilted, but for what
-# the exponent adds; of a shift; and of a mass that is made of two with their chances.
-_TILTED, _SHIFT, _CHANCE = 32, 8, 16
+# Certified, in units of rounding: of a shift; and of a mass that is made of two with
+# their chances.
+_SHIFT, _CHANCE = 8, 16
 # Certified: larger ones are looked at nowhere, as their tilts would not fit a float.
 _LARGEST_RATIO = math.exp(600.0)
+# Certified: of what is nearly always so more would be known than there is.
+_MOST_LIKELY = floats.lowered(1.0)
 
-# Tuning: odds of statistics over k / (t − k), one of which is near the best: the larger
-# where a step tells little. (2 of 100 steps, σ = 0.5 and 1, δ = 1e-6, a replaced
-# record: ε is 8.14 and 1.937 by the last, 8.94 and 1.846 by that of 0.3.)
-_MOST_POINTS = 1 << 15  # Of a sum; of more the step is doubled.
+# Tuning.
+# −ln δ where tests are good: those of one run, and as far as its tails are asked for.
+_EXPONENTS = (0.0, 3.0, 7.0, 11.0, 16.0, 28.0)
+_EASED = 0.75  # Of the tilt of a saddle point, where large ratios make a law wide.
+_RARE = 14.0  # Exponent of what is left out, beyond that of an answer.
+_OUTSIDE = 45.0  # Exponent of what a window leaves out.
+_MARGIN = 1.05  # The torus over the window.
+# Fine rows of a single sum, of which the rounding of t steps takes as many; and blocks.
+_ROWS_PER_ROOT, _FEWEST_ROWS, _MOST_ROWS, _BLOCKS = 24.0, 1 << 13, 1 << 18, 1 << 12
+# Of two sums, as long as rounding t steps to as few rows costs less than the second
+# sum tells.
+_ROWS_OF_TWO, _COLUMNS, _MOST_STEPS_OF_TWO = 1 << 11, 64, 128
+_ODDS_OF_SECOND = 3.0  # Of the second sum, over those of the first.
+# Odds of a replaced record's statistics over k / (t − k), one of which is near the
+# best: the larger where a step tells little.
 _SHARES = 0.06, 0.3, 0.6, 1.0
+_TESTS = 4096  # Of a sum.
 
 
 @dataclasses.dataclass(frozen=True)
-class Line:
-    """Masses at consecutive lattice indices.
+class _Look:
+    """A statistic, and where its law is looked at.
 
     Attributes:
-        start: The first index.
-        masses: (n,) masses, each at most what it should be.
-        missing: How much all masses together are less than they should be, at most.
-        error: Bound on the relative rounding error of any.
+        scores: (n,) what the outputs of a step add to it.
+        second: (n,) what they add to a second sum that is looked at beside it, if any.
+        gained: (n,) masses of steps, of the law that is bounded from below.
+        spent: Those of the law that is bounded from above.
+        tilt: The tilt of the first law, per nat.
     """
 
-    start: int
-    masses: FloatArray
-    missing: float = 0.0
-    error: float = 0.0
+    scores: FloatArray
+    second: FloatArray | None
+    gained: Laws
+    spent: Laws
+    tilt: float
 
-    def plus(self, other: "Line", cut: float) -> "Line":
-        """Returns the law of the sum, without tails of so much mass each."""
-        masses = sums.convolve(self.masses, other.masses)
-        terms = min(self.masses.size, other.masses.size)
-        missing = self.missing * (float(other.masses.sum()) + other.missing)
-        missing += other.missing * float(self.masses.sum())
-        # Before a float has fewer digits; a sum of products may have lost less.
-        masses[masses < floats.TINY] = 0.0
-        missing += 2 * floats.TINY * masses.size
-        first = min(int(np.searchsorted(np.cumsum(masses), cut)), masses.size - 1)
-        above = int(np.searchsorted(np.cumsum(masses[::-1]), cut))
-        last = max(masses.size - above, first + 1)
-        return Line(
-            self.start + other.start + first,
-            masses[first:last],
-            floats.raised(missing + 2 * cut),
-            self.error
-            + other.error
-            + sums.convolution_error(terms)
-            + 2 * floats.UNIT_ROUNDOFF,
+    def tests(self, error: float) -> FloatArray:
+        """Returns (2, m) chances of tests, those of the first law lowered.
+
+        Args:
+            error: What the quotient of a sum's masses may err by besides.
+        """
+        found = self._masses()
+        if found is None:
+            return np.zeros((2, 0))
+        p, q, rounding = found
+        kept = (p > floats.TINY) & (q > floats.TINY)
+        p, q = p[kept], q[kept]
+        losses = np.log(p) - np.log(q)
+        kept = np.abs(losses) <= floats.LARGEST_LOSS
+        order = np.argsort(-losses[kept])
+        p, q, losses = p[kept][order], q[kept][order], losses[kept][order]
+        rounding += error + 2 * (p.size + 16) * floats.UNIT_ROUNDOFF
+        p = np.cumsum(p) * math.exp(-rounding)
+        q = np.cumsum(q) * math.exp(rounding)
+        last = q <= _MOST_LIKELY
+        if losses.size > _TESTS:
+            last[:-1] &= np.diff(_levels(p, losses)) != 0
+        return np.array([p, q])[:, last]
+
+    def _masses(self) -> tuple[FloatArray, FloatArray, float] | None:
+        """Returns masses of the sums on a lattice, of both laws.
+
+        Returns:
+            (m,) lower bounds, (m,) upper bounds on the other law's, and a bound on the
+            relative errors of both together, but for the steps' own. Nothing if the
+            sum has one value.
+        """
+        places = np.unique(np.linspace(0, self.scores.size - 1, 256).astype(np.int64))
+        sketch = self.scores[places]
+        laws: Laws = [
+            (np.add.reduceat(masses, places), count) for masses, count in self.gained
+        ]
+        low, high, changes = joint_allocation.window(sketch, laws, self.tilt, _OUTSIDE)
+        _, about = joint_allocation.tilted_laws(laws, self.tilt * sketch)
+        count = sum(count for _, count in laws)
+        conservation.check_terms(sum(count for _, count in self.spent), count)
+        if self.second is None:
+            spread = math.sqrt(joint_allocation.variance(about, sketch))
+            wanted = _ROWS_PER_ROOT * math.sqrt(count) * (high - low)
+            wanted = min(max(wanted / max(spread, 1e-300), _FEWEST_ROWS), _MOST_ROWS)
+            shape = 1 << math.ceil(math.log2(wanted)), 1
+            height = shape[0] // _BLOCKS
+            columns: IndexArray = np.zeros(self.scores.size, dtype=np.int64)
+        else:
+            shape, height = (_ROWS_OF_TWO, _COLUMNS), 1
+            second = self.second[places]
+            width = 18 * math.sqrt(joint_allocation.variance(about, second))
+            width = max(min(width, count * float(np.ptp(second))), 1e-9)
+            columns = np.rint(self.second * (_COLUMNS / width)).astype(np.int64)
+        step = _MARGIN * (high - low) / shape[0]
+        # Or indices do not fit an integer.
+        if not step > 1e-13 * float(np.abs(self.scores).max()):
+            return None
+        rows = np.rint(self.scores / step).astype(np.int64)
+        if rows[0] == rows[-1]:
+            return None
+        # Few scores that stand for all, and rounding, move the mean of the sum.
+        _, here = joint_allocation.tilted_laws(self.gained, self.tilt * self.scores)
+        moved = joint_allocation.mean(here, step * rows.astype(np.float64))
+        moved -= joint_allocation.mean(about, sketch)
+        first = math.floor((low + moved) / step / height)
+        gain = self._sum(
+            [(masses, masses > floats.TINY, n) for masses, n in self.gained],
+            (rows, columns),
+            self.tilt * step,
+            shape,
+        )
+        # No mass of the law that is bounded from above is left out.
+        cost = self._sum(
+            [
+                (np.maximum(masses, floats.SMALLEST_MASS), masses >= 0, n)
+                for masses, n in self.spent
+            ],
+            (rows, columns),
+            (self.tilt + 1) * step,
+            shape,
+        )
+        p = gain.masses_below(first, height=height, changes=(changes * step).tolist())
+        q = cost.masses(tilted_sums.block(height), first, height=height)
+        # No more than a probability, so that sums with it keep their digits.
+        q = np.minimum(q, 2.0)
+        return p.ravel(), q.ravel(), gain.mass_error + cost.mass_error
+
+    @staticmethod
+    def _sum(
+        laws: Sequence[tuple[FloatArray, npt.NDArray[np.bool_], int]],
+        cells: tuple[IndexArray, IndexArray],
+        tilt: float,
+        shape: tuple[int, int],
+    ) -> tilted_sums.TiltedSum:
+        """Returns the law of a sum over steps, of those of their masses that count."""
+        rows, columns = cells
+        return tilted_sums.TiltedSum(
+            [
+                tilted_sums.Factor(rows[kept], columns[kept], masses[kept], count)
+                for masses, kept, count in laws
+            ],
+            tilt,
+            shape,
         )
 
-    def at(self, indices: npt.NDArray[np.int64]) -> FloatArray:
-        """Returns the (m,) masses at consecutive indices."""
-        found = np.zeros(indices.size)
-        offset = self.start - int(indices[0])
-        low, high = max(offset, 0), min(offset + self.masses.size, indices.size)
-        if high > low:
-            found[low:high] = self.masses[low - offset : high - offset]
-        return found
 
+def _levels(p: FloatArray, losses: FloatArray) -> FloatArray:
+    """Returns (n,) numbers that increase where tests differ, of which few are enough.
 
-def _sum_of(factors: Sequence[tuple[Line, int]], cut: float) -> Line | None:
-    """Returns the law of a sum of independent copies, if it is not too long."""
-    total = Line(0, np.ones(1))
-    for power, count in factors:
-        while count:
-            if count & 1:
-                total = total.plus(power, cut)
-            count >>= 1
-            if count:
-                power = power.plus(power, cut)
-            if max(total.masses.size, power.masses.size) > _MOST_POINTS:
-                return None
-    return total
+    Args:
+        p: (n,) the tests' chances under the first law, increasing.
+        losses: (n,) the losses at their ends, which fall.
+    """
+    odds = np.log(p) - np.log(np.maximum(1 - p, floats.UNIT_ROUNDOFF))
+    found = np.zeros(p.size)
+    for each in (losses, odds):
+        found += np.abs(each - each[0]) * (_TESTS / 2 / max(np.ptp(each), 1e-300))
+    return np.asarray(np.floor(found), dtype=np.float64)
 
 
 def lower_pair(
@@ -119,7 +215,7 @@ def lower_pair(
 
     Under Q all steps are without the record; under P a uniformly random set of
     k steps is with it, and the law of the sum does not depend on the set: k
-    steps have the law of ln(1 + λ(X − 1)) under P, the others that under Q.
+    steps have the law of ln(1 − λ + λX) under P, the others that under Q.
 
     Args:
         pair: A lower bound of one step, n atoms.
@@ -132,47 +228,110 @@ def lower_pair(
         Data processing, https://arxiv.org/abs/2602.17284, Remark 4.7 (lower
         bounds) for k = 1.
     """
-    ratios, laws = pair.ratios, (pair.p_masses, pair.masses)
-    if pair.zero_mass > 0 and num_selected < num_steps:
-        ratios = np.append(0.0, ratios)
-        laws = np.append(0.0, laws[0]), np.append(pair.zero_mass, laws[1])
-    seen = ratios <= _LARGEST_RATIO
-    ratios, laws = ratios[seen], (laws[0][seen], laws[1][seen])
-    if not ratios.size or not laws[0].any():
+    seen = pair.ratios <= _LARGEST_RATIO
+    given = dataclasses.replace(
+        pair,
+        ratios=pair.ratios[seen],
+        masses=pair.masses[seen],
+        zero_mass=pair.zero_mass if num_selected < num_steps else 0.0,
+    )
+    steps = joint_allocation.Steps.of(given, num_selected, num_steps)
+    if not joint_allocation.tells(steps, 1e-9):
         return dominating_pair.trivial_pair(Bound.LOWER)
-    drawn: Laws = [(laws[0], num_selected), (laws[1], num_steps - num_selected)]
-    absent: Laws = [(laws[1], num_steps)]
     # A step's masses count as exact; those of P, of k steps, err by their ratios.
     of_ratios = pair.ratio_error + 2 * floats.UNIT_ROUNDOFF
     errors = (
         num_steps * (pair.mass_error + of_ratios),
         2 * num_selected * of_ratios,
     )
+    exponents = joint_allocation.exponents_up_to(_EXPONENTS, tail_mass)
     if direction is Direction.REMOVE:
-        most = [share * num_selected for share in _SHARES]
-        rates = [each / (num_steps - num_selected + each) for each in most]
-        scores = [np.log1p(rate * (ratios - 1)) for rate in rates]
         infinite = sums.probability_of_any([(pair.infinity_mass, num_selected)])
         return profile_pairs.pair_below(
-            _tests(scores, drawn, absent, tail_mass),
+            _best(_removed(steps, exponents)),
             floats.lowered(infinite),
             mass_error=errors[0],
             ratio_error=errors[1],
         )
-    # Who has not the record has small scores: large ratios are as one.
-    score = np.log1p(num_selected / num_steps * (ratios - 1))
-    variance = joint_allocation.variance(absent, score)
-    highest = math.sqrt(-2 * math.log(tail_mass) * variance)
-    score = np.minimum(score, score[0] + highest)
-    absent, drawn = (
-        [(masses[::-1], count) for masses, count in law] for law in (absent, drawn)
-    )
     found = profile_pairs.pair_below(
-        _tests([-score[::-1]], absent, drawn, tail_mass),
+        _best(_added(steps, exponents, tail_mass)),
         mass_error=errors[0] + errors[1],
         ratio_error=errors[1],
     )
     return dominating_pair.dual(found)
+
+
+def _best(looks: Sequence[_Look], error: float = 0.0) -> FloatArray:
+    """Returns (2, n) tests of several sums, as `_Look.tests` does."""
+    found = [np.zeros((2, 1)), *(look.tests(error) for look in looks)]
+    return np.concatenate(found, axis=1)
+
+
+def _removed(steps: joint_allocation.Steps, exponents: Sequence[float]) -> list[_Look]:
+    """Returns what is looked at where a record is removed."""
+    found = []
+    for exponent in exponents:
+        tilt = steps.sketch.tilt(exponent)
+        rate = steps.sketch.rate(tilt)
+        seen, _ = steps.without_largest(math.exp(-exponent - _RARE))
+        scores = np.log1p(rate * (seen.ratios - 1))
+        absent = [(seen.masses, steps.num_steps)]
+        look = _Look(scores, None, seen.laws, absent, _EASED * tilt)
+        found.append(look)
+        if steps.num_steps <= _MOST_STEPS_OF_TWO:
+            odds = _ODDS_OF_SECOND * rate * seen.ratios
+            second = (odds / (1 - rate + odds)) ** 2
+            found.append(dataclasses.replace(look, second=second))
+    return found
+
+
+def _added(
+    steps: joint_allocation.Steps, exponents: Sequence[float], tail_mass: float
+) -> list[_Look]:
+    """Returns what is looked at where a record is added."""
+    absent: Laws = [(steps.masses, steps.num_steps)]
+    rate = min(steps.num_selected / steps.num_steps, joint_allocation.HIGHEST_RATE)
+    scores = np.log1p(rate * (steps.ratios - 1))
+    # Who has not the record has small scores: large ratios are as one.
+    variance = joint_allocation.variance(absent, scores)
+    highest = math.sqrt(-2 * math.log(tail_mass) * variance)
+    scores = -np.minimum(scores, scores[0] + highest)[::-1]
+    absent, drawn = (
+        [(masses[::-1], count) for masses, count in laws]
+        for laws in (absent, steps.laws)
+    )
+    return [
+        _Look(scores, None, absent, drawn, _EASED * tilt)
+        for tilt in _tilts(scores, absent, exponents)
+    ]
+
+
+def _tilts(scores: FloatArray, laws: Laws, exponents: Sequence[float]) -> list[float]:
+    """Returns tilts, per nat, at whose means of a sum Chernoff's bound is so small.
+
+    Args:
+        scores: (n,) what the outputs of a step add to the sum.
+        laws: (n,) masses of steps, with counts.
+        exponents: −ln of the bounds.
+    """
+    places = np.unique(np.linspace(0, scores.size - 1, 256).astype(np.int64))
+    scores = scores[places]
+    laws = [(np.add.reduceat(masses, places), count) for masses, count in laws]
+    deviation = math.sqrt(joint_allocation.variance(laws, scores))
+
+    def tilt_of(exponent: float) -> float:
+        if not exponent or not deviation:
+            return 0.0
+
+        def excess(log_tilt: float) -> float:
+            tilt = math.exp(log_tilt)
+            cumulant, tilted = joint_allocation.tilted_laws(laws, tilt * scores)
+            return tilt * joint_allocation.mean(tilted, scores) - cumulant - exponent
+
+        centre = math.log(math.sqrt(2 * exponent) / deviation)
+        return math.exp(joint_allocation.root(excess, centre - 4, centre + 4))
+
+    return [tilt_of(exponent) for exponent in exponents]
 
 
 def replaced_pair(
@@ -208,121 +367,20 @@ def replaced_pair(
     cells = normal_cells.NormalCells.of((0.0, -shift, shift), -high, high)
     base, new, old = cells.masses
     new, old = (chance * law + silent * base for law in (new, old))
-    exponents = shift * (cells.ends[:-1] + cells.ends[1:]) / 2 - shift**2 / 2
-    ratios = silent + chance * np.exp(exponents)
+    losses = shift * (cells.ends[:-1] + cells.ends[1:]) / 2 - shift**2 / 2
+    ratios = silent + chance * np.exp(losses)
     others = (base, num_steps - num_selected)
-    gained, spent = [(old, num_selected), others], [(new, num_selected), others]
+    gained: Laws = [(old, num_selected), others]
+    spent: Laws = [(new, num_selected), others]
     odds = num_selected / (num_steps - num_selected)
-    scores = [np.log1p(share * odds * ratios) for share in _SHARES]
-    tests = _tests(
-        [np.maximum.accumulate(score - score[::-1]) for score in scores],
-        gained,
-        spent,
-        tail_mass,
-        error=2 * num_steps * (cells.error + _CHANCE * floats.UNIT_ROUNDOFF),
-    )
-    return profile_pairs.symmetric_below(tests, 0.0)
-
-
-def _tests(
-    scores: Sequence[FloatArray],
-    gained: Laws,
-    spent: Laws,
-    tail_mass: float,
-    error: float = 0.0,
-) -> FloatArray:
-    """Returns (2, n) chances of tests of several sums, those of the first law lowered.
-
-    Args:
-        scores: Of each sum the (m,) scores of one step's outputs.
-        gained: As for `_masses`, and so are the next two.
-        spent: Which law is bounded from above.
-        tail_mass: Probability of the rarest sums that are looked at.
-        error: What the quotient of a sum's masses may err by besides.
-    """
-    found = [np.zeros((2, 1))]
-    for score in scores:
-        # Or indices do not fit an integer.
-        if not np.ptp(score) > 1e-9 * np.abs(score).max():
-            continue
-        p, q, rounding = _masses(score, gained, spent, tail_mass)
-        kept = (p > floats.TINY) & (q > floats.TINY)
-        p, q = p[kept], q[kept]
-        kept = np.abs(np.log(p) - np.log(q)) <= floats.LARGEST_LOSS
-        p, q = p[kept], q[kept]
-        order = np.argsort(-p / q, kind="stable")
-        rounding += error + 2 * (p.size + 16) * floats.UNIT_ROUNDOFF
-        p = np.cumsum(p[order]) * math.exp(-rounding)
-        q = np.cumsum(q[order]) * math.exp(rounding)
-        # Of what is nearly always so more would be known than there is.
-        found.append(np.array([p, q])[:, q <= floats.lowered(1.0)])
-    return np.concatenate(found, axis=1)
-
-
-def _masses(
-    scores: FloatArray, gained: Laws, spent: Laws, tail_mass: float
-) -> tuple[FloatArray, FloatArray, float]:
-    """Returns masses of the sum of steps' scores on a lattice, of two laws.
-
-    Args:
-        scores: (n,) scores of one step's outputs, increasing; where they are large the
-            first law is the larger. What shows another one in any step is left out of
-            all masses.
-        gained: (n,) masses of steps, of the law that is bounded from below.
-        spent: Those of the law that is bounded from above.
-        tail_mass: Probability of the rarest sums that are looked at.
-
-    Returns:
-        (m,) lower bounds, (m,) upper bounds on the other law's, and a bound on the
-        relative errors of both together, but for the steps' own.
-    """
-    num_steps = sum(count for _, count in gained)
-    deviation = math.sqrt(joint_allocation.variance(gained, scores))
-    # A fifth of what a step deviates; sums and steps have not too many points.
-    step = deviation * min(max(0.2 / math.sqrt(num_steps), 1 / 800), 1 / 200)
-    step = max(step, float(np.ptp(scores)) / 2**14)
-    while (found := _masses_on(scores, gained, spent, tail_mass, step)) is None:
-        step *= 2
-    return found
-
-
-def _masses_on(
-    scores: FloatArray, gained: Laws, spent: Laws, tail_mass: float, step: float
-) -> tuple[FloatArray, FloatArray, float] | None:
-    """Returns the masses on a lattice of such a step, if they are not too many."""
-    num_steps = sum(count for _, count in gained)
-    cells = np.rint(scores / step).astype(np.int64)
-    start = int(cells[0])
-    cells -= start
-    # The law that is bounded from above is multiplied by what makes it about the
-    # other: its tails have to be known where the other has its masses.
-    places = start + np.arange(int(cells[-1]) + 1)
-    tilts = np.exp(step * places)
-    # Of all steps together so little that the tail itself has its masses.
-    cut = max(tail_mass * 1e-5 / num_steps, floats.TINY)
-    tilted, logs = [], []
-    for masses, count in spent:
-        weights = sums.gather(cells, masses) * tilts
-        total = float(weights.sum())
-        line = Line(start, weights / total, weights.size * floats.TINY / total)
-        tilted.append((line, count))
-        logs.append(math.log(total))
-    gain = _sum_of(
-        [(Line(start, sums.gather(cells, masses)), count) for masses, count in gained],
-        cut,
-    )
-    cost = _sum_of(tilted, cut)
-    if gain is None or cost is None:
-        return None
-    indices = np.arange(gain.start, gain.start + gain.masses.size)
-    log_total = math.fsum(
-        count * log for (_, count), log in zip(spent, logs, strict=True)
-    )
-    with np.errstate(over="ignore", under="ignore"):
-        above = cost.at(indices) + cost.missing
-        above *= np.exp(log_total - step * indices)
-    largest = float(np.abs(step * places).max()) + max(abs(log) for log in logs)
-    units = _TILTED + places.size + 8 * largest
-    error = num_steps * units * floats.UNIT_ROUNDOFF + gain.error + cost.error
-    # No more than a probability, so that products with it keep their digits.
-    return gain.masses, np.minimum(above, 2.0), error
+    exponents = joint_allocation.exponents_up_to(_EXPONENTS, tail_mass)
+    found = []
+    for share in _SHARES:
+        score = np.log1p(share * odds * ratios)
+        scores = np.maximum.accumulate(score - score[::-1])
+        found += [
+            _Look(scores, None, gained, spent, _EASED * tilt)
+            for tilt in _tilts(scores, gained, exponents)
+        ]
+    error = 2 * num_steps * (cells.error + _CHANCE * floats.UNIT_ROUNDOFF)
+    return profile_pairs.symmetric_below(_best(found, error), 0.0)

@@ -12,10 +12,10 @@ import numpy.typing as npt
 from scipy import special
 
 from dp_accounting_ext.amplification.k_of_t import joint_allocation
-from dp_accounting_ext.amplification.k_of_t import plane
 from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import sums
+from dp_accounting_ext.kernel import tilted_sums
 from dp_accounting_ext.pairs import profile_pairs
 
 FloatArray = npt.NDArray[np.float64]
@@ -83,7 +83,7 @@ def hinges_of(
     known = np.append(losses, max(below, _LEAST_LOSS))
     low = float(known.min())
     step = max(float(known.max()) - low, 1e-9) / _NODES
-    places, shares = plane.shares((losses - low) / step, step)
+    places, shares = tilted_sums.shares((losses - low) / step, step)
     found = sums.gather_quickly(places.ravel(), (shares * masses).ravel())
     total = float(masses.sum())
     conservation.check_total(

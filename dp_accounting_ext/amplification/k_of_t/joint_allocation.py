@@ -7,6 +7,7 @@ a plane lattice, whatever the set of steps.
 """
 
 from collections.abc import Callable
+from collections.abc import Sequence
 import dataclasses
 import functools
 import math
@@ -15,11 +16,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy import optimize
 
-from dp_accounting_ext.amplification.k_of_t import plane
 from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import sums
+from dp_accounting_ext.kernel import tilted_sums
 
 FloatArray = npt.NDArray[np.float64]
 IndexArray = npt.NDArray[np.int64]
@@ -145,10 +146,10 @@ class Steps:
             score, _ = scores(self.ratios, rate)
             posterior = rate * self.ratios / ((1 - rate) + rate * self.ratios)
             _, laws = tilted_laws(self.laws, tilt * score)
-            return _mean(laws, posterior) - self.num_selected
+            return mean(laws, posterior) - self.num_selected
 
         high = min(2 * even, (HIGHEST_RATE + even) / 2)
-        found = math.exp(_root(excess, math.log(even / 100), math.log(high)))
+        found = math.exp(root(excess, math.log(even / 100), math.log(high)))
         return min(found, HIGHEST_RATE)
 
     def tilt(self, exponent: float) -> float:
@@ -166,12 +167,28 @@ class Steps:
             tilt = math.exp(log_tilt)
             score, _ = scores(self.ratios, self.rate(tilt))
             cumulant, laws = tilted_laws(self.laws, tilt * score)
-            return tilt * _mean(laws, score) - cumulant - exponent
+            return tilt * mean(laws, score) - cumulant - exponent
 
-        return math.exp(_root(excess, centre - 4, centre + 4))
+        return math.exp(root(excess, centre - 4, centre + 4))
 
 
-def _mean(laws: Laws, values: FloatArray) -> float:
+def tells(steps: Steps, least: float) -> bool:
+    """Tells whether ratios differ, so that L deviates by so much under P."""
+    if steps.ratios.size < 2 or not steps.p_masses.any():
+        return False
+    return steps.sketch.deviation(steps.num_selected / steps.num_steps) > least
+
+
+def exponents_up_to(first: Sequence[float], tail_mass: float) -> list[float]:
+    """Returns exponents, and further ones, up to a little less than that of a tail."""
+    last = -math.log(tail_mass) - 6.0
+    exponents = list(first)
+    while exponents[-1] * 1.5 < last:
+        exponents.append(exponents[-1] * 1.5)
+    return [exponent for exponent in exponents if exponent <= last] or exponents[:1]
+
+
+def mean(laws: Laws, values: FloatArray) -> float:
     """Returns the mean of a sum over steps."""
     return sum(count * sums.dot(masses, values) for masses, count in laws)
 
@@ -200,7 +217,7 @@ def tilted_laws(laws: Laws, exponents: FloatArray) -> tuple[float, Laws]:
     return sum(n * log for log, _, n in found), [(w, n) for _, w, n in found]
 
 
-def _root(function: Callable[[float], float], low: float, high: float) -> float:
+def root(function: Callable[[float], float], low: float, high: float) -> float:
     """Returns about where an increasing function is zero, or the nearer end."""
     if function(low) >= 0:
         return low
@@ -252,21 +269,21 @@ class Grid:
         """
         tilt *= _EASED
         first, second = sums_of_step
-        low, high, changes = _window(first, laws, tilt)
+        low, high, changes = window(first, laws, tilt)
         wanted = _ROWS_PER_ROOT * math.sqrt(sum(count for _, count in laws))
         rows = min(max(1 << math.ceil(math.log2(wanted)), _COARSE_ROWS), _MOST_ROWS)
         columns = min(_MOST_COLUMNS, _MOST_CELLS // rows)
         _, here = tilted_laws(laws, tilt * first)
-        mean = _mean(here, second)
+        middle = mean(here, second)
         # What V and its rounding to columns hardly exceed.
-        spread = _mean(here, second**2) + 2 * mean**2 / columns
+        spread = mean(here, second**2) + 2 * middle**2 / columns
         return cls(
             tilt=tilt,
             changes=changes,
             low=low,
             # What folds is so far from both ends.
             row_step=1.125 * (high - low) / rows,
-            column_step=(mean + 9 * math.sqrt(spread)) / columns,
+            column_step=(middle + 9 * math.sqrt(spread)) / columns,
             rows=rows,
             columns=columns,
             height=rows // _COARSE_ROWS,
@@ -293,19 +310,19 @@ class Grid:
         sums_of_step: tuple[FloatArray, FloatArray],
         masses: FloatArray,
         count: int,
-    ) -> plane.Factor:
+    ) -> tilted_sums.Factor:
         """Returns the law of what so many steps add to both sums.
 
         Masses that floats hold with few digits are raised.
         """
         first, second = sums_of_step
         rows, row_shares = self._shares(first / self.row_step, self.row_step)
-        columns, column_shares = plane.even_shares(second / self.column_step)
+        columns, column_shares = tilted_sums.even_shares(second / self.column_step)
         cells = np.broadcast_arrays(rows[:, np.newaxis], columns[np.newaxis])
         shared = row_shares[:, np.newaxis] * column_shares[np.newaxis]
         weights = np.maximum((shared * masses).ravel(), floats.SMALLEST_MASS)
         kept = ((shared > 0) & (masses > 0)).ravel()
-        found = plane.Factor(
+        found = tilted_sums.Factor(
             cells[0].ravel()[kept], cells[1].ravel()[kept], weights[kept], count
         )
         self._check(found, sums_of_step, masses)
@@ -313,7 +330,7 @@ class Grid:
 
     def _check(
         self,
-        factor: plane.Factor,
+        factor: tilted_sums.Factor,
         sums_of_step: tuple[FloatArray, FloatArray],
         masses: FloatArray,
     ) -> None:
@@ -347,8 +364,8 @@ class Grid:
     ) -> tuple[IndexArray, FloatArray]:
         """Returns the rows around (n,) positions, with shares of their masses."""
         if self.is_even:
-            return plane.even_shares(positions)
-        return plane.shares(positions, step)
+            return tilted_sums.even_shares(positions)
+        return tilted_sums.shares(positions, step)
 
     def tent(self) -> FloatArray:
         """Returns shares of a coarse row in fine ones, split as each step was."""
@@ -364,10 +381,17 @@ class Grid:
         return found
 
 
-def _window(
-    first: FloatArray, laws: Laws, tilt: float
+def window(
+    first: FloatArray, laws: Laws, tilt: float, outside: float = _OUTSIDE
 ) -> tuple[float, float, FloatArray]:
-    """Returns the window of a tilted sum, by Chernoff, and the tilt's best changes."""
+    """Returns the window of a tilted sum, by Chernoff, and the tilt's best changes.
+
+    Args:
+        first: (n,) what the outputs of a step add to the sum.
+        laws: (n,) masses of steps, with counts.
+        tilt: The tilt, per nat.
+        outside: −ln of what may be outside at either end.
+    """
     here, now = tilted_laws(laws, tilt * first)
     changes = np.geomspace(0.1, 100.0, 24) / max(math.sqrt(variance(now, first)), 1e-12)
     above, below = (
@@ -375,8 +399,8 @@ def _window(
         for sign in (1, -1)
     )
     highs, lows = (
-        (above - here + _OUTSIDE) / changes,
-        (here - below - _OUTSIDE) / changes,
+        (above - here + outside) / changes,
+        (here - below - outside) / changes,
     )
     best = changes[[int(np.argmin(highs)), int(np.argmax(lows))]]
     return float(lows.max()), float(highs.min()), best
@@ -401,10 +425,12 @@ class Window:
         is_tilted: Whether rows below the first are not among the others.
     """
 
-    def __init__(self, grid: Grid, factors: list[plane.Factor], num_steps: int) -> None:
+    def __init__(
+        self, grid: Grid, factors: list[tilted_sums.Factor], num_steps: int
+    ) -> None:
         conservation.check_terms(sum(factor.count for factor in factors), num_steps)
         self._grid = grid
-        self._law = plane.TiltedPlane(
+        self._law = tilted_sums.TiltedSum(
             factors, grid.tilt * grid.row_step, (grid.rows, grid.columns)
         )
         first = math.floor(grid.low / grid.coarse_step)

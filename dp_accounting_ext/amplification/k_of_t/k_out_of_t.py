@@ -63,20 +63,13 @@ def upper_pair(
     """
     steps = joint_allocation.Steps.of(pair, num_selected, num_steps)
     found = [Hinges.of(each) for each in known]
-    if num_steps > _MOST_STEPS or not _tells(steps):
+    if num_steps > _MOST_STEPS or not joint_allocation.tells(steps, 1e-6):
         return profile_pairs.least(found)
-    for exponent in exponents_up_to(_EXPONENTS, tail_mass):
+    for exponent in joint_allocation.exponents_up_to(_EXPONENTS, tail_mass):
         bound = _bound(pair, steps, exponent)
         if bound is not None:
             found.append(bound)
     return profile_pairs.least(found)
-
-
-def _tells(steps: joint_allocation.Steps) -> bool:
-    """Tells whether ratios differ, so that a lattice has something to show."""
-    if steps.ratios.size < 2 or not steps.p_masses.any():
-        return False
-    return steps.sketch.deviation(steps.num_selected / steps.num_steps) > 1e-6
 
 
 def _bound(
@@ -118,12 +111,3 @@ def _bound(
         mass_error=total * error_of_mass,
         ratio_error=error + (total + 1) * pair.ratio_error,
     )
-
-
-def exponents_up_to(first: Sequence[float], tail_mass: float) -> list[float]:
-    """Returns exponents, and further ones, up to a little less than that of a tail."""
-    last = -math.log(tail_mass) - 6.0
-    exponents = list(first)
-    while exponents[-1] * 1.5 < last:
-        exponents.append(exponents[-1] * 1.5)
-    return [exponent for exponent in exponents if exponent <= last] or exponents[:1]

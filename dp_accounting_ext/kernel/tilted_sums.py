@@ -1,0 +1,354 @@
+"""Laws of sums of many independent lattice variables, by tilted Fourier transforms.
+
+The law of a sum of many is one power of a Fourier transform, whose error is absolute:
+it is taken of exponentially tilted masses, so that it is relative where the sum's
+tilted law is centred. What is summed are pairs of integers, a row and a column; of a
+single integer there is one column. The lattice is a torus. A row is known up to a
+multiple of their number, and Chernoff's bound tells what has gone round; so is a
+column, of the variable that is not tilted. The sum is made on fine rows, as the
+rounding of each summand adds up, and is read off on coarse ones.
+"""
+
+from collections.abc import Sequence
+import dataclasses
+import functools
+import math
+
+import numpy as np
+import numpy.typing as npt
+from scipy import fft
+
+from dp_accounting_ext.kernel import conservation
+from dp_accounting_ext.kernel import floats
+from dp_accounting_ext.kernel import sums
+
+FloatArray = npt.NDArray[np.float64]
+ComplexArray = npt.NDArray[np.complex128]
+IndexArray = npt.NDArray[np.int64]
+
+# Certified, in units of rounding: a butterfly level, relative to the sum of absolute
+# inputs below it (Higham, Accuracy and Stability of Numerical Algorithms, Theorem 24.2,
+# has 7 for radix 2 with accurate twiddle factors), and a product of spectra.
+_LEVEL_ERROR, _MULTIPLY_ERROR = 8.0, 4.0
+SHARE_ERROR = 32.0  # Of a product of two shares, in units of rounding.
+_KERNEL_ERROR = 64.0  # Of the tilted shares of a coarse row.
+# Of a tilted mass: an exponential, and its gathering; each of the terms of its exponent
+# counts beside, so many times.
+_TILTING_ERROR, _OF_EXPONENT = 16.0, 4.0
+# Certified: of a sum of thousands of shares.
+_SHARED = 1e-10
+# What is left out of a spectrum counts as noise.
+_NEGLIGIBLE_EXPONENT = -70.0
+
+
+def shares(positions: FloatArray, step: float) -> tuple[IndexArray, FloatArray]:
+    """Returns the two lattice points around each position, with shares of its mass.
+
+    The shares keep the mass and the mean of e^{−step · position}, in which whatever
+    is convex grows so.
+
+    Args:
+        positions: (n,) places in lattice steps.
+        step: The lattice step, in nats.
+
+    Returns:
+        (2, n) lattice indices, and (2, n) shares.
+    """
+    low = np.floor(positions)
+    above = positions - low
+    whole = -math.expm1(-step)
+    lower = math.exp(-step) * np.expm1((1 - above) * step) / whole
+    upper = -np.expm1(-above * step) / whole
+    cells = low.astype(np.int64)
+    return np.stack([cells, cells + 1]), np.stack([lower, upper])
+
+
+def even_shares(positions: FloatArray) -> tuple[IndexArray, FloatArray]:
+    """Returns the same with shares that keep the mean position."""
+    low = np.floor(positions)
+    above = positions - low
+    cells = low.astype(np.int64)
+    return np.stack([cells, cells + 1]), np.stack([1 - above, above])
+
+
+@dataclasses.dataclass(frozen=True)
+class Factor:
+    """`count` independent copies of one pair of lattice variables.
+
+    Attributes:
+        rows: (n,) lattice indices of the first.
+        columns: (n,) those of the second.
+        masses: (n,) probabilities, positive.
+        count: Number of copies, at least 0.
+    """
+
+    rows: IndexArray
+    columns: IndexArray
+    masses: FloatArray
+    count: int
+
+    @functools.cached_property
+    def _log_masses(self) -> FloatArray:
+        return np.log(self.masses)
+
+    def tilted(self, tilt: float) -> tuple[float, FloatArray, float]:
+        """Returns the law of one copy, multiplied by e^{tilt · row}.
+
+        Returns:
+            The logarithm of its sum; (n,) masses over that; and a bound on the relative
+            error of a mass, and so on that of the sum.
+        """
+        exponents = self._log_masses + tilt * self.rows
+        largest = float(exponents.max())
+        weights = np.exp(exponents - largest)
+        whole = float(weights.sum())
+        log_moment = largest + math.log(whole)
+        weights /= whole
+        terms = abs(tilt) * float(np.abs(self.rows).max())
+        terms += float(np.abs(self._log_masses).max()) + abs(log_moment)
+        units = _TILTING_ERROR + _OF_EXPONENT * terms + math.log2(self.rows.size)
+        return log_moment, weights, units * floats.UNIT_ROUNDOFF
+
+
+class TiltedSum:
+    """The law of a sum of pairs on a torus, its first variable tilted.
+
+    Args:
+        factors: What is summed.
+        tilt: The tilt, per fine row.
+        shape: Number of fine rows, which is even, and of columns, on the torus.
+
+    Attributes:
+        mass_error: A bound on the relative error of a mass from rounding, but for the
+            factors' own. It is that of the tilts' exponents, of shares, and of
+            gathering them into cells. What undoes a tilt is at most e^745 either way,
+            or its mass does not count.
+    """
+
+    def __init__(
+        self, factors: Sequence[Factor], tilt: float, shape: tuple[int, int]
+    ) -> None:
+        factors = sorted(factors, key=lambda factor: factor.count)
+        self._factors = factors
+        self._counts = [factor.count for factor in factors]
+        self._shape = shape
+        self._size = shape[0] * shape[1]
+        self._error = _LEVEL_ERROR * math.log2(self._size) * floats.UNIT_ROUNDOFF
+        self._tilt = tilt
+        laws = [factor.tilted(tilt) for factor in factors]
+        self._log_moment = sum(
+            count * log for count, (log, _, _) in zip(self._counts, laws, strict=True)
+        )
+        units = SHARE_ERROR * sum(self._counts) + _KERNEL_ERROR
+        units += 16 * floats.LARGEST_LOG + 8 * abs(self._log_moment)
+        self.mass_error = units * floats.UNIT_ROUNDOFF + sum(
+            count * error
+            for count, (_, _, error) in zip(self._counts, laws, strict=True)
+        )
+        # Of a large power few frequencies are left that are not negligible.
+        least = math.exp(_NEGLIGIBLE_EXPONENT / max(self._counts[-1], 1))
+        main = _Columns(factors[-1], laws[-1][1], shape)
+        self._of_rows = np.flatnonzero(main.most() + self._error > least)
+        whole = main.spectrum(self._of_rows)
+        self._active = np.flatnonzero(np.abs(whole) + self._error > least)
+        self._spectra = [
+            _Columns(factor, weights, shape).spectrum(self._of_rows)[self._active]
+            for factor, (_, weights, _) in zip(factors[:-1], laws[:-1], strict=True)
+        ]
+        self._spectra.append(whole[self._active])
+
+    def mass_above(self, row: int, tilts: Sequence[float]) -> float:
+        """Bounds the mass, not tilted, at or above a fine row (Chernoff).
+
+        With tilts of τ or more it bounds E e^{τ (R − row)}, R the sum's row, there.
+
+        Args:
+            row: The row.
+            tilts: Tilts a row, at least 0.
+        """
+        logs = [self._log_chernoff(row, tilt) for tilt in tilts]
+        return floats.raised(floats.exponential(min(logs, default=math.inf)))
+
+    def _log_chernoff(self, row: int, tilt: float) -> float:
+        """Bounds the logarithm of the mean of e^{tilt · (R − row)}."""
+        laws = [factor.tilted(tilt) for factor in self._factors]
+        log_moment = sum(
+            count * (log + error + 4 * floats.UNIT_ROUNDOFF * abs(log))
+            for count, (log, _, error) in zip(self._counts, laws, strict=True)
+        )
+        return log_moment - tilt * row + 4 * floats.UNIT_ROUNDOFF * abs(tilt * row)
+
+    def _tilted_mass_outside(self, first: int, changes: Sequence[float]) -> float:
+        """Bounds what of the tilted law is not in as many rows as there are."""
+        last = first + self._shape[0]
+        found = 0.0
+        for sign, row in ((1.0, last), (-1.0, first - 1)):
+            tilts = [self._tilt + sign * change for change in changes]
+            # Of e^{c (R − row)}, as the law is tilted already.
+            logs = [
+                self._log_chernoff(row, tilt) + self._tilt * row - self._log_moment
+                for tilt in tilts
+            ]
+            found += floats.exponential(min(logs) + self.mass_error)
+        return floats.raised(found)
+
+    def _power(self) -> tuple[ComplexArray, float]:
+        """Returns the sum's spectrum where it is active, and a bound on its error.
+
+        That is a bound on the mean over all frequencies of the absolute error.
+        """
+        product = np.ones(self._active.size, dtype=np.complex128)
+        log_bound = np.zeros(self._active.size)
+        relative = np.zeros(self._active.size)
+        for spectrum, count in zip(self._spectra, self._counts, strict=True):
+            if not count:
+                continue
+            product *= spectrum**count if count < 3 else _power(spectrum, count)
+            magnitude = np.log(np.abs(spectrum) + self._error)
+            log_bound += count * magnitude
+            relative += count * self._error * np.exp(-magnitude)
+        rounding = 2 * self._error + _MULTIPLY_ERROR * floats.UNIT_ROUNDOFF * (
+            sum(self._counts) + self._shape[0]
+        )
+        error = float(((rounding + relative) * np.exp(log_bound)).sum())
+        # Half of the frequencies are stored.
+        mean = 2 * error / self._size + math.exp(_NEGLIGIBLE_EXPONENT)
+        return product, floats.raised(mean)
+
+    def masses(self, weights: FloatArray, first: int, *, height: int) -> FloatArray:
+        """Returns the masses on (m, n) coarse rows, from one row on, and columns.
+
+        None is less than the true one, but for `mass_error`; nor by e^700 of it.
+
+        Args:
+            weights: (2 · height − 1,) shares of a coarse row in the masses of the fine
+                ones from 1 − height to height − 1 of it.
+            first: The first coarse row.
+            height: Fine rows in a coarse one; divides their number, and leaves an even
+                one.
+        """
+        values, noise, _ = self._tilted_masses(weights, first, height)
+        raised = np.maximum(values, 0.0) + noise
+        return raised * self._scale(first, height)
+
+    def masses_below(
+        self, first: int, *, height: int, changes: Sequence[float]
+    ) -> FloatArray:
+        """Returns lower bounds on the masses of (m, n) blocks of rows, and columns.
+
+        None is more than the true one, but for `mass_error`. Columns are those of the
+        torus: what has gone round them counts.
+
+        Args:
+            first: The first block of rows.
+            height: Rows in a block, as for `masses`.
+            changes: Positive changes of the tilt a row, for Chernoff's bounds on what
+                has gone round the rows.
+        """
+        weights = block(height)
+        values, noise, largest = self._tilted_masses(weights, first, height)
+        noise += largest * self._tilted_mass_outside(first * height, changes)
+        lowered = np.maximum(values - floats.raised(noise), 0.0)
+        return lowered * self._scale(first, height)
+
+    def _scale(self, first: int, height: int) -> FloatArray:
+        """Returns the (m, 1) factors that undo the tilt of coarse rows."""
+        coarse = self._shape[0] // height
+        tilts = self._tilt * height * (first + np.arange(coarse))
+        exponents = np.minimum(self._log_moment - tilts, floats.LARGEST_EXPONENT)
+        found: FloatArray = np.exp(exponents)[:, np.newaxis]
+        return found
+
+    def _tilted_masses(
+        self, weights: FloatArray, first: int, height: int
+    ) -> tuple[FloatArray, float, float]:
+        """Returns tilted masses of coarse rows, and a bound on their errors.
+
+        Returns:
+            (m, n) masses on the torus, tilted by their coarse rows; the bound on the
+            absolute error of any; and what a fine row counts in a coarse one at most.
+        """
+        rows, columns = self._shape
+        offsets = np.arange(1 - height, height)
+        kernel = np.zeros(rows)
+        kernel[offsets % rows] = weights * np.exp(-self._tilt * offsets)
+        product, noise = self._power()
+        at_columns, at_rows = np.divmod(self._active, max(self._of_rows.size, 1))
+        at_rows = self._of_rows[at_rows]
+        product = product * np.conj(fft.rfft(kernel))[at_rows] / height
+        # A real law has conjugate frequencies, which fold to others on coarse rows.
+        coarse = rows // height
+        half = coarse // 2 + 1
+        mirrored = (at_rows > 0) & (2 * at_rows < rows)
+        folded_rows = np.concatenate([at_rows, -at_rows[mirrored]]) % coarse
+        folded_columns = np.concatenate([at_columns, -at_columns[mirrored]]) % columns
+        folded = np.concatenate([product, np.conj(product[mirrored])])
+        kept = folded_rows < half
+        cells = folded_columns[kept] * half + folded_rows[kept]
+        spectrum = np.zeros(columns * half, dtype=np.complex128)
+        spectrum.real = sums.gather_quickly(cells, folded.real[kept], spectrum.size)
+        spectrum.imag = sums.gather_quickly(cells, folded.imag[kept], spectrum.size)
+        grid = spectrum.reshape(columns, half)
+        if columns > 1:
+            grid = fft.ifft(grid, axis=0, overwrite_x=True)
+        found = fft.irfft(grid, coarse, axis=1)
+        found = np.roll(found, -(first % coarse), axis=1).T
+        noise = floats.raised(noise * float(kernel.sum()))
+        # The tilted law has the mass one, and a fine row so much in all coarse ones.
+        shared = kernel.reshape(-1, height).sum(axis=0)
+        conservation.check_total(
+            "tilted masses",
+            float(found.sum()),
+            float(shared.min()),
+            noise * found.size + (self.mass_error + _SHARED) * float(shared.max()),
+            more=float(shared.max() - shared.min()),
+        )
+        return found, noise, float(kernel.max())
+
+
+class _Columns:
+    """The transforms of a tilted law over its rows, column by column."""
+
+    def __init__(
+        self, factor: Factor, weights: FloatArray, shape: tuple[int, int]
+    ) -> None:
+        self._shape = shape
+        columns = factor.columns % shape[1]
+        is_there = np.zeros(shape[1], dtype=bool)
+        is_there[columns] = True
+        self._occupied = np.flatnonzero(is_there)
+        numbers = np.cumsum(is_there) - 1
+        cells = numbers[columns] * shape[0] + factor.rows % shape[0]
+        law = sums.gather(cells, weights, self._occupied.size * shape[0])
+        self._half = fft.rfft(law.reshape(-1, shape[0]), axis=1)
+
+    def most(self) -> FloatArray:
+        """Returns for each frequency of rows the most that any of columns has."""
+        return np.asarray(np.abs(self._half).sum(axis=0))
+
+    def spectrum(self, of_rows: IndexArray) -> ComplexArray:
+        """Returns the flat (columns · n,) transform at n frequencies of rows."""
+        columns = self._shape[1]
+        if columns == 1:
+            return np.asarray(self._half[0, of_rows])
+        whole = np.zeros((columns, of_rows.size), dtype=np.complex128)
+        whole[self._occupied] = self._half[:, of_rows]
+        return np.asarray(fft.fft(whole, axis=0, overwrite_x=True)).ravel()
+
+
+def block(height: int) -> FloatArray:
+    """Returns the weights that add up the fine rows of a coarse one."""
+    return np.concatenate([np.zeros(height - 1), np.ones(height)])
+
+
+def _power(base: ComplexArray, exponent: int) -> ComplexArray:
+    """Returns base ** exponent, exponent ≥ 1, by repeated squaring."""
+    result: ComplexArray | None = None
+    while exponent:
+        if exponent & 1:
+            result = base if result is None else result * base
+        exponent >>= 1
+        if exponent:
+            base = base * base
+    assert result is not None
+    return result
