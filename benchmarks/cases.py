@@ -158,6 +158,17 @@ _K_OF_T = (
     (0.8, 10, 3, 1e-6, 0.0260, 0.0181),
     (1.0, 100, 2, 1e-6, 0.0090, 0.0069),
 )
+# Settings at which k of t took seconds once: σ, t, k, epochs, δ, gap, work.
+_SLOW_ONCE = (
+    (1.0, 1000, 2, 1, 1e-6, 0.0021, 36),
+    (1.0, 1000, 10, 10, 1e-6, 0.0051, 35),
+    (0.7, 365, 2, 3000, 1e-9, 0.0063, 101),
+    (0.4, 65_536, 5, 1, 1e-5, 0.0112, 140),
+    (1.3, 65_536, 2, 300, 1e-30, 1.3e-4, 197),
+    (0.4, 65_536, 2, 3000, 1e-30, 0.0026, 290),
+    (0.7, 7, 2, 1, 1e-5, 0.0153, 425),
+    (10.0, 4096, 2, 1, 1e-9, 9e-5, 30),
+)
 # q, σ, T, gap, least ratio.
 _DP_SGD = (
     (0.01, 1.0, 100, 4.1e-5, 3.0),
@@ -203,6 +214,18 @@ def allocation_cases() -> Iterator[Case]:
             name += f", {epochs} epochs" if epochs > 1 else ""
             short = epochs == 1 and selected in (10, 12)
             yield Case("k of t", name, event, epochs, delta, gap=gap, short=short)
+    for sigma, steps, selected, epochs, delta, gap, work in _SLOW_ONCE:
+        yield Case(
+            "k of t",
+            f"σ = {sigma:g}, {selected} of {steps:,}, {epochs:,} runs, δ = {delta:g}",
+            Allocated(Gaussian(sigma), selected, steps),
+            epochs,
+            delta,
+            gap=gap,
+            work=work,
+            slack=1.3,
+            short=True,
+        )
 
 
 # σ, the gap of b-min-sep sampling, and of fresh windows (none where it takes long).

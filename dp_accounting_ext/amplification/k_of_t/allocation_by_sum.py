@@ -53,7 +53,7 @@ _RARE = 14.0  # Exponent of what is left out, beyond that of an answer.
 _OUTSIDE = 45.0  # Exponent of what a window leaves out.
 _MARGIN = 1.05  # The torus over the window.
 # Fine rows of a single sum, of which the rounding of t steps takes as many; and blocks.
-_ROWS_PER_ROOT, _FEWEST_ROWS, _MOST_ROWS, _BLOCKS = 24.0, 1 << 13, 1 << 18, 1 << 12
+_ROWS_PER_ROOT, _FEWEST_ROWS, _MOST_ROWS, _BLOCKS = 24.0, 1 << 13, 1 << 17, 1 << 12
 # Of two sums, as long as rounding t steps to as few rows costs less than the second
 # sum tells.
 _ROWS_OF_TWO, _COLUMNS, _MOST_STEPS_OF_TWO = 1 << 11, 64, 128
