@@ -42,6 +42,7 @@ Laws = joint_allocation.Laws
 _SHIFT, _CHANCE = 8, 16
 # Certified: larger ones are looked at nowhere, as their tilts would not fit a float.
 _LARGEST_RATIO = math.exp(600.0)
+_STEEPEST = 50.0  # Certified: tilt of a block, whose rows have all to be floats.
 # Certified: of what is nearly always so more would be known than there is.
 _MOST_LIKELY = floats.lowered(1.0)
 
@@ -74,6 +75,8 @@ class _Look:
         gained: (n,) masses of steps, of the law that is bounded from below.
         spent: Those of the law that is bounded from above.
         tilt: The tilt of the first law, per nat.
+        more: By how much more the other law is tilted, which brings it to the same
+            place: by one where the sum is a loss.
     """
 
     scores: FloatArray
@@ -81,6 +84,7 @@ class _Look:
     gained: Laws
     spent: Laws
     tilt: float
+    more: float = 1.0
 
     def tests(self, error: float) -> FloatArray:
         """Returns (2, m) chances of tests, those of the first law lowered.
@@ -148,10 +152,11 @@ class _Look:
         moved = joint_allocation.mean(here, step * rows.astype(np.float64))
         moved -= joint_allocation.mean(about, sketch)
         first = math.floor((low + moved) / step / height)
+        steepest = _STEEPEST / height
         gain = self._sum(
             [(masses, masses > floats.TINY, n) for masses, n in self.gained],
             (rows, columns),
-            self.tilt * step,
+            min(self.tilt * step, steepest),
             shape,
         )
         # No mass of the law that is bounded from above is left out.
@@ -161,7 +166,7 @@ class _Look:
                 for masses, n in self.spent
             ],
             (rows, columns),
-            (self.tilt + 1) * step,
+            min((self.tilt + self.more) * step, steepest),
             shape,
         )
         p = gain.masses_below(first, height=height, changes=(changes * step).tolist())
@@ -300,10 +305,24 @@ def _added(
         [(masses[::-1], count) for masses, count in laws]
         for laws in (absent, steps.laws)
     )
+    tilts = [_EASED * tilt for tilt in _tilts(scores, absent, exponents)]
     return [
-        _Look(scores, None, absent, drawn, _EASED * tilt)
-        for tilt in _tilts(scores, absent, exponents)
+        _Look(scores, None, absent, drawn, tilt, _more(scores, absent, drawn, tilt))
+        for tilt in tilts
     ]
+
+
+def _more(scores: FloatArray, gained: Laws, spent: Laws, tilt: float) -> float:
+    """Returns by how much more a law has to be tilted for the mean of another."""
+    _, here = joint_allocation.tilted_laws(gained, tilt * scores)
+    goal = joint_allocation.mean(here, scores)
+
+    def excess(log_more: float) -> float:
+        exponents = (tilt + math.exp(log_more)) * scores
+        _, there = joint_allocation.tilted_laws(spent, exponents)
+        return joint_allocation.mean(there, scores) - goal
+
+    return math.exp(joint_allocation.root(excess, -2.0, 16.0))
 
 
 def _tilts(scores: FloatArray, laws: Laws, exponents: Sequence[float]) -> list[float]:
