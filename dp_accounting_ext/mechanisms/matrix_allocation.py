@@ -125,6 +125,11 @@ class MatrixAllocation(interface.Mechanism):
             tail_mass=delta / _DELTA_OVER_TAIL,
         )
 
+    def basis(self, bound: Bound) -> str:
+        if bound is Bound.LOWER:
+            return "the best of sums of outputs, and of blocks of bins without the rest"
+        return "a Markov chain whose noise is at least as correlated"
+
     def claims(self) -> interface.Claims:
         largest = float(self.gram(Bound.UPPER).diagonal().max())
         return interface.Claims(gaussian_precision=largest)

@@ -80,6 +80,11 @@ class Run(interface.Mechanism):
             )
         )
 
+    def basis(self, bound: Bound) -> str:
+        if bound is Bound.LOWER:
+            return "the sum of all outputs"
+        return "blocks of b steps, told apart, each from the state that is worst"
+
     def claims(self) -> interface.Claims:
         products, error = _products(self)
         largest = float(products[0]) * self.num_blocks
