@@ -11,8 +11,8 @@ loss is seen there. The checks are as narrow as the rounding errors that a law c
 They look at every question, where tests look where somebody thought of looking.
 """
 
-import dataclasses
 import math
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -39,8 +39,7 @@ class MassError(ArithmeticError, ValueError):
     """
 
 
-@dataclasses.dataclass(frozen=True)
-class Ledger:
+class Ledger(NamedTuple):
     """What the masses of a law must sum to, written down as the law is made.
 
     Mass that is cut off is added up here, apart from the sinks, so that either shows
@@ -68,18 +67,17 @@ class Ledger:
 
     def with_cut(self, p: float, q: float) -> "Ledger":
         """Returns the ledger after so much of P and of Q was cut off."""
-        return dataclasses.replace(self, p_gone=self.p_gone + p, q_gone=self.q_gone + q)
+        return self._replace(p_gone=self.p_gone + p, q_gone=self.q_gone + q)
 
     def with_underflow(self, p: float, q: float) -> "Ledger":
         """Returns the ledger after floats may have lost so much of P and of Q."""
-        return dataclasses.replace(
-            self, p_underflow=self.p_underflow + p, q_underflow=self.q_underflow + q
+        return self._replace(
+            p_underflow=self.p_underflow + p, q_underflow=self.q_underflow + q
         )
 
     def with_ratios_times(self, factor: float) -> "Ledger":
         """Returns the ledger of a law of ratios each of which is multiplied so."""
-        return dataclasses.replace(
-            self,
+        return self._replace(
             p_whole=self.p_whole * factor,
             p_gone=self.p_gone * factor,
             p_underflow=self.p_underflow * factor,

@@ -185,7 +185,7 @@ def _nothing(bound: Bound) -> Atoms:
 def _without_values(atoms: Atoms, terms: int) -> Atoms:
     """Returns the law of a sum one part of which has no finite value."""
     sink = 1.0 if atoms.bound is Bound.UPPER else 0.0
-    ledger = dataclasses.replace(atoms.ledger, terms=terms)
+    ledger = atoms.ledger._replace(terms=terms)
     return dataclasses.replace(atoms, over=sink, under=sink, ledger=ledger)
 
 
