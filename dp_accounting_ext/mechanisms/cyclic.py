@@ -76,6 +76,11 @@ class Run(interface.Mechanism):
         )
         return DirectedPairs.same(pair)
 
+    def basis(self, bound: Bound) -> str:
+        if bound is Bound.LOWER:
+            return "the sum of all outputs"
+        return "a record whose group is known"
+
     def claims(self) -> interface.Claims:
         precision = self._precision() * self.num_cycles
         return interface.Claims(gaussian_precision=floats.raised(precision, 1e-14))

@@ -85,6 +85,12 @@ class LeastOf(interface.Mechanism):
             ]
         )
 
+    def basis(self, bound: Bound) -> str:
+        if bound is Bound.LOWER:
+            return interface.NOTHING
+        both = f"{self.first.basis(bound)} and by {self.second.basis(bound)}"
+        return f"the smaller at each ε of the bounds by {both}"
+
     def claims(self) -> interface.Claims:
         return self.first.claims()
 

@@ -128,6 +128,13 @@ class AllocatedGroup(Mechanism):
     def sum_of(self, members: int) -> Mechanism | None:
         return self.inner.sum_of(members * self.members)
 
+    def basis(self, bound: Bound) -> str:
+        if bound is Bound.LOWER:
+            return "sums of scores over the steps, of members who all leave"
+        if not self.has_theorem:
+            return self._chain.basis(bound)
+        return "the counts of members in each step, and a chain where they join"
+
     def claims(self) -> interface.Claims:
         return self._chain.claims()
 
@@ -222,6 +229,11 @@ class LeaveAndJoin(Mechanism):
                 return found
             finer, before = max(finer**2, floats.RARE), known
 
+    def basis(self, bound: Bound) -> str:
+        if bound is Bound.LOWER:
+            return interface.NOTHING
+        return "the counts of members who leave, and a chain of those who join"
+
     def claims(self) -> interface.Claims:
         members = self.removed + self.inserted
         return chained.chain(batches.EitherWay(self.inner), members, 0).claims()
@@ -297,6 +309,11 @@ class ReplacedDraws(Mechanism):
     def sum_of(self, members: int) -> Mechanism | None:
         return self.mechanism.sum_of(2 * members)
 
+    def basis(self, bound: Bound) -> str:
+        if bound is Bound.LOWER:
+            return "sums of scores over the steps"
+        return interface.NOTHING
+
     def claims(self) -> interface.Claims:
         return interface.Claims(is_symmetric=True)
 
@@ -323,6 +340,9 @@ class ReplacedAllocation(interface.OnePairMechanism):
         (steps,) = self.allocation.steps
         deviation = math.sqrt(steps.count) / steps.shift
         return additive_noise.Gaussian(floats.raised(deviation / (2 * members)))
+
+    def basis(self, bound: Bound) -> str:
+        return "the mean of the likelihood ratios of the steps of either record"
 
     def claims(self) -> interface.Claims:
         if self.allocation.telling:
