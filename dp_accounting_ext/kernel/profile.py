@@ -157,9 +157,15 @@ class Profile:
         return dataclasses.replace(found, rounding=rounding, closeness=laws.closeness)
 
     @property
-    def _whole(self) -> float:
-        """P's whole mass."""
-        return float(self.heights[0] + self.costs[0]) + self.sink
+    def _scales(self) -> tuple[float, float]:
+        """By what masses, and the sink, are multiplied to be shares of one.
+
+        Sinks are probabilities. Masses of n runs may be off by n errors of one sign, as
+        is their sum, which tells by how much; of what was cut off, by no more.
+        """
+        masses = float(self.heights[0] + self.costs[0])
+        scale = max(1 - self.sink, floats.SMALLEST_MASS) / masses
+        return scale, max(scale, 1.0)
 
     def deltas(self, epsilons: FloatArray) -> FloatArray:
         """Returns (n,) certified δ at (n,) ε, in nats."""
@@ -170,17 +176,19 @@ class Profile:
         next_ones = np.searchsorted(self.losses, moved, side="right")
         places = np.minimum(next_ones, self.losses.size - 1)
         with np.errstate(under="ignore"):
-            found = self.heights[places] - self.costs[places] * np.expm1(
+            finite = self.heights[places] - self.costs[places] * np.expm1(
                 np.minimum(moved - self.losses[places], 0.0)
             )
-        summed = found + self.sink
+        summed = finite + self.sink
         if self.error > floats.LARGEST_EXPONENT:
             # Masses that err by so much say nothing.
-            found = np.full(found.shape, 1.0 if self.bound is Bound.UPPER else 0.0)
+            found = np.full(summed.shape, 1.0 if self.bound is Bound.UPPER else 0.0)
         else:
             found = summed * math.exp(sign * self.error)
         if self.closeness.spread < math.inf:
-            shares = summed / self._whole * (1 + 4 * self.rounding)
+            scale, of_sink = self._scales
+            shares = finite * scale + self.sink * of_sink
+            shares *= 1 + 4 * self.rounding
             found = np.minimum(found, self.closeness.most(shares))
         if self.powers is not None:
             with np.errstate(over="ignore"):
@@ -202,7 +210,8 @@ class Profile:
         goals = deltas * floats.exponential(-sign * self.error) - self.sink
         if self.closeness.spread < math.inf:
             shares = self.closeness.least(deltas) * (1 - 4 * self.rounding)
-            goals = np.maximum(goals, shares * self._whole - self.sink)
+            scale, of_sink = self._scales
+            goals = np.maximum(goals, (shares - self.sink * of_sink) / scale)
         is_finite = goals > 0
         goals = np.where(is_finite, goals, 0.0)
         # No profile is as high, however large errors are.

@@ -129,6 +129,38 @@ def test_compositions_of_masses_that_are_off(sigma, pattern):
     assert (upper <= alone).all()
 
 
+@pytest.mark.parametrize("pattern", ["all", "none", "in turn"])
+@pytest.mark.parametrize("copies", [3000, 1_000_000])
+def test_sinks_beside_masses_that_are_off(copies, pattern):
+    """A sink is a probability: masses that sum to more than one take none of it."""
+    error, told = 0.1 / copies, 3e-4 / copies
+    pair = _perturbed(math.sqrt(copies), Bound.UPPER, pattern, error)
+    off = dominating_pair.DominatingPair(
+        pair.ratios,
+        pair.masses * (1 - told),
+        pair.infinity_mass + told,
+        pair.zero_mass + told,
+        Bound.UPPER,
+        pair.mass_error + 2.0**-52,
+        pair.ratio_error,
+    ).as_close_as(pair.closeness.rounded(2.0**-52))
+    pairs = dominating_pair.DirectedPairs.same(off)
+    composed = composition.Composition(
+        [(lambda: pairs, copies)], Bound.UPPER, lattice_law.Resolution(), 1e-25
+    )
+    epsilons = np.array([1.0, 5.0, 9.5])
+    finite = math.exp(copies * math.log1p(-told))
+    for way in Direction:
+        profile = composed.profile(way)
+        found = profile.deltas(epsilons)
+        for epsilon, delta in zip(epsilons, found, strict=True):
+            of_finite = gaussian.delta(1.0, epsilon, Bound.LOWER)
+            truth = 1 - finite + finite * of_finite
+            assert truth <= delta <= truth * 1.11
+        # All that is told beyond is in the sink.
+        assert profile.epsilons(np.array([(1 - finite) * 0.999]))[0] == math.inf
+
+
 def test_a_claim_that_is_too_small_is_seen():
     copies, error, deltas = 3000, 1e-3, np.array([1e-6])
     truth = gaussian.epsilon(math.sqrt(copies) / 30, 1e-6, Bound.LOWER)
