@@ -219,7 +219,8 @@ def _check_sum(
     found = total + ledger.p_gone + ledger.p_underflow
     if sink is not None:
         least, found = min(least, 1 - allowed), total + sink
-    most = ledger.p_whole * (1 + allowed)
+    # A product of many wholes may be too small for floats, where a sum is not.
+    most = ledger.p_whole * (1 + allowed) + floats.SMALLEST_MASS
     if not (found >= least and total + min(ledger.p_gone, 1.0) <= most):
         raise MassError(
             f"The masses of {name} must sum to {ledger.p_whole:.12g} but for "

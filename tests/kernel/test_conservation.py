@@ -349,3 +349,13 @@ def test_a_billion_steps_have_an_answer(runs):
     event = ext.RandomAllocationEvent(Gaussian(3.0), 1, 10**9)
     lower, upper = ext.PLDAccountant().compose(event, runs).get_epsilon_bounds(1e-5)
     assert 0 < lower <= upper <= 1.03 * lower
+
+
+def test_a_whole_that_is_too_small_for_floats_is_no_fault():
+    """Ten lower laws each of which has next to nothing of Q left."""
+    p, q = np.array([0.5, 0.25]), np.array([3e-305, 2e-305])
+    ledger = conservation.Ledger(terms=10, p_whole=0.75, q_whole=0.0)
+    losses = np.log(p / q)
+    conservation.check_law(losses, (p, q), None, ledger, 1e-9)
+    with pytest.raises(conservation.MassError, match="masses of Q"):
+        conservation.check_law(losses, (p, q * 1e6), None, ledger, 1e-9)
