@@ -229,7 +229,10 @@ class TiltedSum:
         """
         values, noise, _ = self._tilted_masses(weights, first, height)
         raised = np.maximum(values, 0.0) + noise
-        return raised * self._scale(first, height)
+        # No probability is as large as what fits no float.
+        with np.errstate(over="ignore"):
+            found = raised * self._scale(first, height)
+        return np.minimum(found, math.exp(floats.LARGEST_EXPONENT))
 
     def masses_below(
         self, first: int, *, height: int, changes: Sequence[float]

@@ -49,6 +49,21 @@ def one_row(height):
     return np.concatenate([np.zeros(height - 1), np.ones(height)])
 
 
+@pytest.mark.parametrize("tilt", [-100.0, -20.0, 100.0])
+@pytest.mark.parametrize("first", [-8, 0, 8])
+@pytest.mark.filterwarnings("error")
+def test_masses_beyond_floats_are_large_numbers(tilt, first):
+    """Far from its tilted middle a law is not known, and says so without a warning."""
+    zeros, halves = np.zeros(2, dtype=np.int64), np.full(2, 0.5)
+    factor = tilted_sums.Factor(np.arange(2), zeros, halves, 10)
+    law = tilted_sums.TiltedSum([factor], tilt, (64, 1))
+    found = law.masses(tilted_sums.block(4), first, height=4)[:, 0]
+    assert np.isfinite(found).all()
+    if first == 0:
+        ways = np.array([176, 792, 56])
+        assert (found[:3] * (1 + law.mass_error) >= ways / 1024).all()
+
+
 @given(
     st.integers(0, 10**6),
     st.integers(1, 5),
