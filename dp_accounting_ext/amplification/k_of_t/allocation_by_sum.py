@@ -252,8 +252,10 @@ def lower_pair(
     exponents = joint_allocation.exponents_up_to(_EXPONENTS, tail_mass)
     if direction is Direction.REMOVE:
         infinite = sums.probability_of_any([(pair.infinity_mass, num_selected)])
+        absent: Laws = [(steps.masses, num_steps)]
+        tests = [_best(_removed(steps, exponents)), _of_largest(steps.laws, absent)]
         return profile_pairs.pair_below(
-            _best(_removed(steps, exponents)),
+            np.concatenate(tests, axis=1),
             floats.lowered(infinite),
             mass_error=errors[0],
             ratio_error=errors[1],
@@ -270,6 +272,39 @@ def _best(looks: Sequence[_Look], error: float = 0.0) -> FloatArray:
     """Returns (2, n) tests of several sums, as `_Look.tests` does."""
     found = [np.zeros((2, 1)), *(look.tests(error) for look in looks)]
     return np.concatenate(found, axis=1)
+
+
+def _of_largest(gained: Laws, spent: Laws, error: float = 0.0) -> FloatArray:
+    """Returns (2, m) tests of whether any step's output is as large, as `_Look.tests`.
+
+    In the far tail one step is as large as the sum of all, which no tilt can reach. A
+    chance that some of independent events happen is a concave function of a factor of
+    the chances of all of them: its relative error is no larger than theirs.
+
+    Args:
+        gained: (n,) masses of steps, of the law that is bounded from below, of outputs
+            that tell more and more of it.
+        spent: Those of the law that is bounded from above.
+        error: What the quotient of the two chances may err by besides.
+    """
+    (p, size), (q, _) = _chances_of_any(gained), _chances_of_any(spent)
+    steps = sum(count for _, count in gained)
+    rounding = error + (4 * size + 8 * steps + 64) * floats.UNIT_ROUNDOFF
+    p, q = p * math.exp(-rounding), np.maximum(q, floats.TINY) * math.exp(rounding)
+    return np.array([p, q])[:, (p > floats.TINY) & (q <= _MOST_LIKELY)]
+
+
+def _chances_of_any(laws: Laws) -> tuple[FloatArray, int]:
+    """Returns (n,) chances that all outputs are there, and any is the j-th or later."""
+    log_all, log_none = 0.0, np.zeros(laws[0][0].size)
+    for masses, count in laws:
+        if not count:
+            continue
+        tails = np.cumsum(masses[::-1])[::-1]
+        log_all += count * math.log(float(tails[0]))
+        with np.errstate(divide="ignore"):
+            log_none += count * np.log1p(-np.minimum(tails / tails[0], 1.0))
+    return -np.expm1(log_none) * math.exp(log_all), log_none.size
 
 
 def _removed(steps: joint_allocation.Steps, exponents: Sequence[float]) -> list[_Look]:
@@ -402,4 +437,5 @@ def replaced_pair(
             for tilt in _tilts(scores, gained, exponents)
         ]
     error = 2 * num_steps * (cells.error + _CHANCE * floats.UNIT_ROUNDOFF)
-    return profile_pairs.symmetric_below(_best(found, error), 0.0)
+    tests = [_best(found, error), _of_largest(gained, spent, error)]
+    return profile_pairs.symmetric_below(np.concatenate(tests, axis=1), 0.0)
