@@ -109,7 +109,7 @@ def _profile(small: bool) -> Made:
     sizes = (1, 4, 16)
     if small:
         run = dataclasses.replace(run, steps_per_epoch=4, epochs=1)
-        sizes = (1, 3)
+        sizes = (1, 3, 9)
     runs = [dataclasses.replace(run, group_size=size) for size in sizes]
     found = curves.profiles(*runs, num_points=3 if small else 81)
 
