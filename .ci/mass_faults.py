@@ -270,8 +270,8 @@ FAULTS = [
     fault(
         "amplification: matrices, the upper ends of sums' cells lose a millionth",
         f"{AMPLIFICATION}/matrix/markov_sums.py",
-        "        shares[:, number:-1] = chain.chances * share\n",
-        "        shares[:, number:-1] = (1 - 1e-6) * chain.chances * share\n",
+        "        shares[:, :, -1] = max(",
+        "        shares[:, :, number:-1] *= 1 - 1e-6\n        shares[:, :, -1] = max(",
     ),
 ]
 
