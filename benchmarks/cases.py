@@ -362,7 +362,7 @@ def other_cases() -> Iterator[Case]:
         laplaces = [Laplace(100 + 200 * x) for x in shares]
         for kind, events, work in (
             ("sampled Gaussians", sampled_ones, 200.0),
-            ("Laplace mechanisms", laplaces, 50.0),
+            ("Laplace mechanisms", laplaces, 75.0),
         ):
             whole = dp_accounting.ComposedDpEvent(events)
             name = f"{number} {kind}"

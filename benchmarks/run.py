@@ -19,8 +19,10 @@ than 1e-4, and none wider than 5e-4.
 import argparse
 from collections.abc import Callable
 from collections.abc import Sequence
+import contextlib
 import dataclasses
 import functools
+import importlib
 import itertools
 import math
 import multiprocessing
@@ -367,6 +369,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(measured_with.versions("PLD-accounting"))
     # What is imported late is imported before anything is timed.
     ext.PLDAccountant().compose(cases.sampled_gaussian(0.3, 7.0)).get_epsilon(1e-3)
+    with contextlib.suppress(ImportError):
+        importlib.import_module("ot")
     missed, commit = [], measured_with.commit()
     known = rows_of(options.beside.read_text("utf-8")) if options.beside else {}
     for section, group in itertools.groupby(chosen, lambda case: case.section):
