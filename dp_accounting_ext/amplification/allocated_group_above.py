@@ -94,7 +94,7 @@ def upper_pair(
     exponents = joint_allocation.exponents_up_to(_EXPONENTS, rarest)
     remove = dominating_pair.Direction.REMOVE
     found: list[Hinges] = [Hinges.of(known)]
-    both: list[Bound] = [_by_moments, _by_counts]
+    both: list[_Theorem] = [_by_moments, _by_counts]
     bounds = both
     for exponent in exponents[1::2] if is_rough else exponents:
         noise = _Noise.of(steps, allocation.silent, members, exponent, is_rough)
@@ -111,10 +111,11 @@ def upper_pair(
     return profile_pairs.least(found, most=most)
 
 
-Bound = Callable[["_Noise", float], Hinges | None]
+# From noise and −ln δ to a bound, if there is one.
+_Theorem = Callable[["_Noise", float], Hinges | None]
 
 
-def _better(made: Sequence[tuple[Bound, Hinges | None]], goal: float) -> Bound:
+def _better(made: Sequence[tuple[_Theorem, Hinges | None]], goal: float) -> _Theorem:
     """Returns the function whose bound has the less ε at a δ."""
 
     def epsilon(bound: Hinges | None) -> float:

@@ -203,7 +203,7 @@ class TiltedSum:
         for spectrum, count in zip(self._spectra, self._counts, strict=True):
             if not count:
                 continue
-            product *= spectrum**count if count < 3 else _power(spectrum, count)
+            product *= _power(spectrum, count)
             magnitude = np.log(np.abs(spectrum) + self._error)
             log_bound += count * magnitude
             relative += count * self._error * np.exp(-magnitude)

@@ -287,24 +287,27 @@ def _of_largest(gained: Laws, spent: Laws, error: float = 0.0) -> FloatArray:
         spent: Those of the law that is bounded from above.
         error: What the quotient of the two chances may err by besides.
     """
-    (p, size), (q, _) = _chances_of_any(gained), _chances_of_any(spent)
+    p, q = _chances_of_any(gained), _chances_of_any(spent)
     steps = sum(count for _, count in gained)
-    rounding = error + (4 * size + 8 * steps + 64) * floats.UNIT_ROUNDOFF
+    rounding = error + (4 * p.size + 8 * steps + 4096) * floats.UNIT_ROUNDOFF
     p, q = p * math.exp(-rounding), np.maximum(q, floats.TINY) * math.exp(rounding)
     return np.array([p, q])[:, (p > floats.TINY) & (q <= _MOST_LIKELY)]
 
 
-def _chances_of_any(laws: Laws) -> tuple[FloatArray, int]:
+def _chances_of_any(laws: Laws) -> FloatArray:
     """Returns (n,) chances that all outputs are there, and any is the j-th or later."""
     log_all, log_none = 0.0, np.zeros(laws[0][0].size)
     for masses, count in laws:
         if not count:
             continue
         tails = np.cumsum(masses[::-1])[::-1]
-        log_all += count * math.log(float(tails[0]))
+        # The error of the whole counts as often as there are steps.
+        whole = math.fsum(masses.tolist())
+        log_all += count * math.log(whole)
         with np.errstate(divide="ignore"):
-            log_none += count * np.log1p(-np.minimum(tails / tails[0], 1.0))
-    return -np.expm1(log_none) * math.exp(log_all), log_none.size
+            log_none += count * np.log1p(-np.minimum(tails / whole, 1.0))
+    found: FloatArray = -np.expm1(log_none) * math.exp(log_all)
+    return found
 
 
 def _removed(steps: joint_allocation.Steps, exponents: Sequence[float]) -> list[_Look]:

@@ -6,6 +6,7 @@ import math
 from hypothesis import given
 from hypothesis import settings
 from hypothesis import strategies as st
+import mpmath
 import numpy as np
 import oracles
 import pytest
@@ -114,3 +115,25 @@ def test_chances_of_the_largest_step(masses, selected, others):
         for computed, truth in zip(found[column].tolist(), exact, strict=True):
             assert computed <= truth if column == 0 else computed >= truth
             assert abs(Fraction(computed) - truth) <= Fraction(1, 10**12) * truth
+
+
+@pytest.mark.parametrize("steps", [10, 10**6, 10**9])
+def test_chances_of_the_largest_of_many_steps(steps):
+    """A sum of thousands of masses is a power of as many as there are steps."""
+    rng = np.random.default_rng(steps)
+    p, q = (rng.dirichlet(np.full(4096, 0.3)) + 1e-30 for _ in range(2))
+    laws, spent = [(p, 3), (q, steps - 3)], [(q, steps)]
+    found = allocation_by_sum._of_largest(laws, spent)
+    with mpmath.workdps(60):
+        for place in range(0, found.shape[1], 64):
+            first = p.size - found.shape[1] + place
+            for row, chances in enumerate(([(p, 3), (q, steps - 3)], spent)):
+                every = none = mpmath.mpf(1)
+                for law, count in chances:
+                    exact = [mpmath.mpf(x) for x in law.tolist()]
+                    every *= mpmath.fsum(exact) ** count
+                    none *= mpmath.fsum(exact[:first]) ** count
+                computed = mpmath.mpf(found[row, place])
+                assert (
+                    computed <= every - none if row == 0 else computed >= every - none
+                )
