@@ -7,6 +7,8 @@ import math
 import numpy as np
 from scipy import special
 
+from dp_accounting_ext.kernel import dominating_pair
+
 
 def law_of_steps(rate, apart, steps, *, warm):
     """{set of steps: probability}, by following a record from step to step."""
@@ -86,6 +88,27 @@ def _call(mean, spread, strike):
     place = np.log(np.maximum(mean, 1e-300) / positive) / spread + spread / 2
     value = mean * special.ndtr(place) - positive * special.ndtr(place - spread)
     return np.where(strike > 0, np.maximum(value, 0.0), mean - strike)
+
+
+def assert_bounded(run, gram, law, epsilons):
+    """Lower ≤ truth ≤ upper, of a mechanism, in each direction by itself.
+
+    Args:
+        run: The mechanism.
+        gram: Inner products of its steps' means.
+        law: {set of a record's steps: probability}.
+        epsilons: Where δ is compared.
+    """
+    assert abs(math.fsum(law.values()) - 1) < 1e-12
+    below, above = (
+        run.pairs(bound, 1e-12)
+        for bound in (dominating_pair.Bound.LOWER, dominating_pair.Bound.UPPER)
+    )
+    for epsilon, way in itertools.product(epsilons, dominating_pair.Direction):
+        remove = way is dominating_pair.Direction.REMOVE
+        truth = profile(gram, law, epsilon, remove=remove)
+        assert below.of(way).delta(epsilon, way) <= truth
+        assert truth <= above.of(way).delta(epsilon, way)
 
 
 def enumerated_cut(rng, steps, apart, cut):

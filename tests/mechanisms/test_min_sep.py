@@ -10,11 +10,8 @@ import numpy as np
 import pytest
 
 import dp_accounting_ext as ext
-from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.mechanisms import min_sep
 
-Bound = dominating_pair.Bound
-Direction = dominating_pair.Direction
 Event = ext.MinSepSamplingEvent
 Relations = privacy_accountant.NeighboringRelation
 BAND = (1.0, 0.5)
@@ -42,18 +39,8 @@ def test_tiny_runs_against_quadrature(strategy, sigma, rate, apart, steps, warm)
     matrix = strategy if is_matrix else min_sep_oracles.toeplitz(strategy, steps)
     gram = min_sep_oracles.gram_of(matrix, sigma)
     law = min_sep_oracles.law_of_steps(rate, apart, steps, warm=warm)
-    assert sum(law.values()) == pytest.approx(1)
     run = min_sep.Run(strategy, sigma, rate, apart, steps, warm)
-    found = {bound: run.pairs(bound, 1e-12) for bound in Bound}
-    for epsilon, way in itertools.product((0.0, 0.3, 1.0), Direction):
-        truth = min_sep_oracles.profile(
-            gram, law, epsilon, remove=way is Direction.REMOVE
-        )
-        low, high = (
-            found[bound].of(way).delta(epsilon, way)
-            for bound in (Bound.LOWER, Bound.UPPER)
-        )
-        assert low - 1e-12 <= truth <= high + 1e-12
+    min_sep_oracles.assert_bounded(run, gram, law, (0.0, 0.3, 1.0))
 
 
 def test_counts_of_steps_are_those_of_the_definition():

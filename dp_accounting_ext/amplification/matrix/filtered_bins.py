@@ -105,7 +105,10 @@ def laws(
     """
     steps, width = shifts.shape
     states, places = chain.states.size, chain.places.size
-    adders = markov_sums.adders(chain)
+    additions = [
+        markov_sums.Addition.of(chain, slice(state, state + 1))
+        for state in range(states)
+    ]
     innovation = math.sqrt((1 - chain.correlation) * (1 + chain.correlation))
     means = chain.correlation * chain.states
     # Laws: Q's from above, Q's from below, who is yet to move y, p who do, and who did.
@@ -146,14 +149,14 @@ def laws(
             # No bin starts here: it would add noise to the sum, and nothing else.
             continue
         flat = now.transpose(1, 2, 0)
-        for state, adder in enumerate(adders):
-            law[:, state] = (adder @ flat[state]).T
+        for state, addition in enumerate(additions):
+            law[:, state] = (addition.matrix @ flat[state]).T
         below = law[1:]
         below[below < chain.smallest_mass] = 0.0
         occupied = np.flatnonzero(below.any(axis=(0, 1)))
         used = slice(int(occupied[0]), int(occupied[-1]) + 1)
     totals = law.sum(axis=1)
-    most = markov_sums.most_terms(adders)
+    most = max(addition.most_terms for addition in additions)
     each = (2 * states + most + 32) * floats.UNIT_ROUNDOFF
     each += 2 * markov_sums.QUADRATURE_ERROR
     bins = steps - width + 1

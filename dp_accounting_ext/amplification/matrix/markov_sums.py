@@ -9,7 +9,6 @@ its variance that falls by r² a step; steps still have the mean one.
 """
 
 from collections.abc import Iterator
-from collections.abc import Sequence
 import dataclasses
 import functools
 import math
@@ -184,7 +183,7 @@ def upper_sum(chain: Chain) -> SumLaw:
         masses raised by their error, and the places by `place_error`.
     """
     additions = [
-        _Addition.of(chain, slice(start, min(start + _ROWS, chain.states.size)))
+        Addition.of(chain, slice(start, min(start + _ROWS, chain.states.size)))
         for start in range(0, chain.states.size, _ROWS)
     ]
     to_come = chain.length * chain.most_to_come()
@@ -455,7 +454,7 @@ def fits(chain: Chain) -> bool:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Addition:
+class Addition:
     """What a step adds to the sum, for some neighbouring states.
 
     Attributes:
@@ -470,7 +469,7 @@ class _Addition:
     most_terms: int
 
     @classmethod
-    def of(cls, chain: Chain, rows: slice) -> "_Addition":
+    def of(cls, chain: Chain, rows: slice) -> "Addition":
         """Returns the addition in some states of a chain."""
         places, ratios = chain.places, chain.ratios[rows]
         cells = np.diff(places)
@@ -511,34 +510,6 @@ class _Addition:
         out[self.rows] = (self.matrix @ given.ravel()).reshape(given.shape)
 
 
-def adders(chain: Chain) -> Sequence[sparse.csr_matrix]:
-    """Returns for each state the (l, l) matrix that adds its ratio to the sum."""
-    places, count = chain.places, chain.places.size
-    found = []
-    for ratio in chain.ratios.tolist():
-        factors, chances = chain.factors, chain.chances
-        number = factors.size
-        # By columns: both ends of a cell for each factor, and where none is added.
-        goals = np.empty((count, 2 * number + 1), np.int32)
-        shares = np.empty(goals.shape)
-        goals[:, -1] = np.arange(count)
-        shares[:, -1] = max(1 - float(chances.sum()), 0.0)
-        starts = np.arange(count + 1, dtype=np.int32) * goals.shape[1]
-        added = np.minimum(places + ratio * factors[:, np.newaxis], places[-1])
-        low = np.searchsorted(places, added, side="right") - 1
-        low = np.minimum(low, count - 2)
-        share = (added - places[low]) / (places[low + 1] - places[low])
-        share = np.clip(share, 0.0, 1.0)
-        goals[:, :number], goals[:, number:-1] = low.T, low.T + 1
-        shares[:, :number] = (chances[:, np.newaxis] * (1 - share)).T
-        shares[:, number:-1] = (chances[:, np.newaxis] * share).T
-        columns = shares.ravel(), goals.ravel(), starts
-        matrix = sparse.csc_matrix(columns, shape=(count, count))
-        matrix.sum_duplicates()
-        found.append(matrix.tocsr())
-    return found
-
-
 def _thinned(chain: Chain, gap: float) -> tuple[FloatArray, FloatArray]:
     """Returns fewer factors and their chances, the rest split between neighbours."""
     factors, chances = chain.factors, chain.chances
@@ -558,11 +529,6 @@ def _thinned(chain: Chain, gap: float) -> tuple[FloatArray, FloatArray]:
     found = sums.gather_quickly(low, chances * (1 - share), few.size)
     found += sums.gather_quickly(low + 1, chances * share, few.size)
     return few, found
-
-
-def most_terms(added: Sequence[sparse.csr_matrix]) -> int:
-    """Returns of how many products a mass after an addition is the sum, at most."""
-    return max(int(np.diff(adder.indptr).max()) for adder in added)
 
 
 def _lost_in_additions(chain: Chain, met: FloatArray) -> float:

@@ -264,7 +264,7 @@ def _laws(chain: _Chain, decay: float) -> _Laws:
         lost_mean, lost_mass = lost_mean + cleared * top, lost_mass + cleared
         laws.append(after.sum(axis=0))
         sums.append((lost_mean, lost_mass, lifted))
-    operations = states.size + markov_sums.most_terms(added) + 16
+    operations = states.size + _most_terms(added) + 16
     error = operations * floats.UNIT_ROUNDOFF + 2 * markov_sums.QUADRATURE_ERROR
     means, losses, lifts = floats.raised(1.0) * np.array(sums).T
     return _Laws(np.array(laws), means, losses, lifts, chain.length * error)
@@ -292,8 +292,7 @@ def _times_shared(
         masses=np.array([moved @ row for row in laws.masses]),
         lost_mean=laws.lost_mean
         + floats.raised(1.0) * (laws.masses @ (above + lost * places)),
-        mass_error=laws.mass_error
-        + (markov_sums.most_terms([moved]) + 16) * floats.UNIT_ROUNDOFF,
+        mass_error=laws.mass_error + (_most_terms([moved]) + 16) * floats.UNIT_ROUNDOFF,
     )
     return found, error
 
@@ -324,6 +323,11 @@ def _adders(
         lost[index] = above + chain.lost_factor * ratio
         found.append(moved)
     return found, lost
+
+
+def _most_terms(added: Sequence[sparse.csr_matrix]) -> int:
+    """Returns of how many products a mass after an addition is the sum, at most."""
+    return max(int(np.diff(adder.indptr).max()) for adder in added)
 
 
 def _with_zero(factors: FloatArray) -> FloatArray:
