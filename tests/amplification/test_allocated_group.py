@@ -232,7 +232,7 @@ def test_who_leaves_and_who_joins_is_bounded_at_once(allocation):
             ):
                 truth = float(density @ np.maximum(one - kappa * other, 0) @ density)
                 found = pairs.of(direction).delta(epsilon, direction)
-                assert found >= truth * (1 - 1e-4) - 1e-9
+                assert found >= truth
 
 
 @pytest.mark.parametrize("is_rough", [False, True])
@@ -256,7 +256,7 @@ def test_upper_bounds_are_above_the_profile_of_two_steps(allocation, members, is
         truth = _profile(*law, epsilon, Direction.REMOVE)
         found = pair.delta(epsilon, Direction.REMOVE)
         # The rule errs by its kink, with the square of its step.
-        assert found >= truth * (1 - 1e-4) - 1e-9
+        assert found >= truth
         if members == 2 and truth > 1e-4:
             assert found <= (3 if is_rough else 2) * truth
 

@@ -113,7 +113,7 @@ def test_few_bins_against_quadrature(column, bins, epochs, sigma):
                 truth = correlated_oracles.profile(
                     gram, epsilon, remove=direction is Direction.REMOVE
                 )
-                assert pair.delta(epsilon, direction) <= truth + 1e-13
+                assert pair.delta(epsilon, direction) <= truth
 
 
 def test_bins_that_are_one_lose_nothing():
