@@ -112,12 +112,12 @@ def assert_bounded(run, gram, law, epsilons):
 
 
 def enumerated_cut(rng, steps, apart, cut):
-    """Z, and the bound that a cut gives it, at many κ, in exact fractions.
+    """Yields both sides of the lemma about cuts, at several κ, as exact fractions.
 
     X is two-valued and independent from step to step.
 
-    Returns:
-        Pairs (E (Z − κ)₊, E A · max_u E (V_u − κ / A)₊).
+    Yields:
+        Pairs of E (Z − κ)₊ and its bound, E A · max_u E (V_u − κ / A)₊.
     """
     rate = Fraction(int(rng.integers(1, 16)), 16)
     low, high = Fraction(int(rng.integers(0, 8)), 8), 1 + int(rng.integers(1, 30))

@@ -40,7 +40,7 @@ def make_city(generator, users, places=1500, fixes=40):
 
 
 def parsed(arguments):
-    """Returns the options."""
+    """Returns the parsed command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--users", type=int, default=200)
     parser.add_argument("--epsilon", type=float, default=4.0)

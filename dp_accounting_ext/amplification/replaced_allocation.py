@@ -354,7 +354,7 @@ def _sum_of(
 
 
 def _kept_mean(noise: normal_cells.NormalCells, shift: float, kappa: float) -> float:
-    """Returns the mean of X / κ − X′ where the noise is in no cell above all.
+    """Returns the mean of X / κ − X′ over noise that is not above the last cell.
 
     Where it is below all cells the first one's lower end counts.
     """
@@ -367,7 +367,7 @@ def _kept_mean(noise: normal_cells.NormalCells, shift: float, kappa: float) -> f
 
 
 def _check_above(law: lattice_law.Atoms, mean: float) -> None:
-    """Checks what an upper law of Σ r_i (X_i / κ − X′_i) keeps: its mass and its mean.
+    """Checks that an upper law of Σ r_i (X_i / κ − X′_i) lost neither mass nor mean.
 
     Either is only raised; what is lost is in the sinks.
 

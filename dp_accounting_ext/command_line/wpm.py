@@ -304,9 +304,9 @@ def _private(
     mechanism: wpm.WassersteinProjectionMechanism,
     places: place_file.Places,
 ) -> npt.NDArray[Any]:
-    """Returns private masses or counts, of a crowd a row for each user.
+    """Returns one user's private masses or counts, or a row of them for each user.
 
-    They are counts where they are whole numbers of more than one in all.
+    Numbers are counts if all of them are whole and a row sums to more than one.
     """
     if options.trace is not None:
         trace = _trace(options, "trace", options.trace, places)

@@ -1,5 +1,6 @@
 """Certified accountants for Opacus: of Poisson samples, of epochs of other batches."""
 
+import abc
 import bisect
 from collections.abc import Callable
 from collections.abc import Iterator
@@ -337,9 +338,9 @@ class _EpochAccountant(CertifiedAccountant):
         )
 
     @staticmethod
+    @abc.abstractmethod
     def _epoch(num_steps: int, runs: list[tuple[float, int]]) -> stock.DpEvent:
         """Returns an epoch of which the first steps ran, with noise that may differ."""
-        raise NotImplementedError
 
     def _epochs(self) -> Iterator[tuple[int, list[tuple[float, int]]]]:
         """Yields each epoch's steps, and the noise of those that ran."""

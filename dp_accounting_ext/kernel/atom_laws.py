@@ -176,9 +176,10 @@ class Atoms(Law):
         )
 
     def is_rare(self) -> npt.NDArray[np.bool_]:
-        """Returns which (n,) atoms have a mass that is tiny, or too large for sums.
+        """Returns which of n atoms have a mass that sums cannot hold.
 
-        Of a power series only Q's masses are asked whether they are tiny.
+        It is below `floats.TINY`, or too large to be moved. Of a power series only the
+        masses of Q, its first row, must not be below that.
         """
         first, *others = self.p_and_q() if self.keeps_rests else self.masses
         rare = first < floats.TINY

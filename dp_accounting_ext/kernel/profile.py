@@ -26,7 +26,7 @@ _SPAN = 16.0
 _ROUNDINGS = 64
 # Tuning: where masses err by less, nothing is gained by what laws are on the whole.
 _SMALL_ERROR = 1e-7
-# No masses sum to as much, whatever their errors.
+# A height that no profile reaches, whatever the errors of its masses.
 _HIGHEST = 1e100
 
 
@@ -214,7 +214,7 @@ class Profile:
             goals = np.maximum(goals, (shares - self.sink * of_sink) / scale)
         is_finite = goals > 0
         goals = np.where(is_finite, goals, 0.0)
-        # No profile is as high, however large errors are.
+        # A higher goal is above every profile; this one fits a float.
         goals = np.minimum(goals, _HIGHEST)
         # The first place where the profile is at the goal or below.
         places = np.searchsorted(-self.heights, -goals, side="left")

@@ -229,7 +229,7 @@ class TiltedSum:
         """
         values, noise, _ = self._tilted_masses(weights, first, height)
         raised = np.maximum(values, 0.0) + noise
-        # No probability is as large as what fits no float.
+        # Where a product overflows, the largest float is still above the probability.
         with np.errstate(over="ignore"):
             found = raised * self._scale(first, height)
         return np.minimum(found, math.exp(floats.LARGEST_EXPONENT))

@@ -66,7 +66,7 @@ class Run(interface.Mechanism):
         for runs, groups in ((most + 1, rest), (most, self.cycle_length - rest)):
             law = stats.binom.pmf(numbers, runs, self.sampling_probability)
             chances += groups / self.cycle_length * law
-        # What is so rare counts as no step at all.
+        # A number of steps that is too rare for SciPy's accuracy is counted as none.
         chances[0] += chances[chances < _LEAST_CHANCE].sum()
         chances[1:][chances[1:] < _LEAST_CHANCE] = 0.0
         pair = projected.mixture_below(

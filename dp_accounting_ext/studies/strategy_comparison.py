@@ -180,7 +180,8 @@ def schemes(event: dp_event.MatrixAllocationEvent) -> dict[str, Events]:
         event: The run, with noise.
 
     Returns:
-        Of each scheme the least event that it may be, and the largest.
+        For each scheme two events: one that is dominated by a run with that sampling,
+        and one that dominates it. Where the run is an event itself, they are the same.
 
     Raises:
         TypeError, ValueError: If a field of the event is not what it must be.

@@ -44,7 +44,7 @@ def test_a_known_bin_is_a_gaussian_of_the_longest_mean():
 
 
 def test_windows_are_those_of_the_least_divergence_of_order_two():
-    """By the definition: E Z² of every number of cycles, with equal participation."""
+    """E Z² is computed by its definition for every number of cycles."""
     column, steps, apart, rate, sigma = (1.0, 0.6, 0.3), 60, 4, 1 / 12, 1.5
     found = strategy_comparison.fresh_windows(column, sigma, apart, steps, rate)
     costs = {}

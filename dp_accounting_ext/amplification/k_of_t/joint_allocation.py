@@ -173,7 +173,7 @@ class Steps:
 
 
 def tells(steps: Steps, least: float) -> bool:
-    """Tells whether ratios differ, so that L deviates by so much under P."""
+    """Returns whether the standard deviation of L under P is above `least`."""
     if steps.ratios.size < 2 or not steps.p_masses.any():
         return False
     return steps.sketch.deviation(steps.num_selected / steps.num_steps) > least

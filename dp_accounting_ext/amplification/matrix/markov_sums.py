@@ -235,7 +235,7 @@ def upper_sum(chain: Chain) -> SumLaw:
 def _check_above(
     chain: Chain, masses: FloatArray, lost_mass: float, lost_mean: float, error: float
 ) -> None:
-    """Checks what an upper law of a chain's sum keeps: its mass and its mean.
+    """Checks that an upper law of a chain's sum has lost neither mass nor mean.
 
     Splits and what is lifted only raise either.
 

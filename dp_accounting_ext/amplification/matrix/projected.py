@@ -143,7 +143,7 @@ def of_gram(
 def _on_eigenvectors(
     gram: FloatArray, error: float, tail_mass: float
 ) -> dominating_pair.DominatingPair | None:
-    """Returns the pair of a projection on a Gram matrix's leading eigenvectors.
+    """Returns the lower pair of the outputs projected on leading eigenvectors.
 
     Args:
         gram: (n, n) inner products, positive semidefinite but for their error.
