@@ -9,7 +9,7 @@ from dp_accounting_ext import displays
 from dp_accounting_ext.bounds import decimals
 
 # Tuning: a relative width of brackets that nobody needs to be told of.
-_TIGHT = 1e-3
+TIGHT = 1e-3
 # Characters of an event in the table, and of a line below it.
 _LONGEST, _WIDTH = 42, 79
 
@@ -37,9 +37,7 @@ class Part(displays.Displayed):
     @property
     def width(self) -> float:
         """How far apart the bounds are, over the upper one; 0 where they are equal."""
-        if self.lower == self.upper:
-            return 0.0
-        return 1.0 if math.isinf(self.upper) else 1 - self.lower / self.upper
+        return relative_width(self.lower, self.upper)
 
     def _display(self) -> displays.Table:
         return _table("one event", [self])
@@ -66,7 +64,7 @@ class Explanation(displays.Displayed):
     @property
     def loosest(self) -> Part | None:
         """The event whose own bounds are furthest apart; None where all are tight."""
-        wide = [part for part in self.parts if part.width > _TIGHT]
+        wide = [part for part in self.parts if part.width > TIGHT]
         return max(wide, key=lambda part: part.width, default=None)
 
     def _display(self) -> displays.Table:
@@ -80,6 +78,13 @@ class Explanation(displays.Displayed):
             said = f"The loosest is ({number}): its bounds are {loosest.width:.2g} of"
             said += " the upper one apart."
         return dataclasses.replace(shown, notes=[*shown.notes, said])
+
+
+def relative_width(lower: float, upper: float) -> float:
+    """Returns how far apart two bounds are, over the upper one; 0 if they are equal."""
+    if lower == upper:
+        return 0.0
+    return 1.0 if math.isinf(upper) else (upper - lower) / upper
 
 
 def _table(title: str, parts: Sequence[Part]) -> displays.Table:

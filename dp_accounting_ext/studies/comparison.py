@@ -10,6 +10,7 @@ import time
 from typing import Any
 
 from dp_accounting_ext import displays
+from dp_accounting_ext.accountants import explanation
 from dp_accounting_ext.bounds import decimals
 from dp_accounting_ext.studies import training_run
 from dp_accounting_ext.validation import fields
@@ -32,8 +33,6 @@ ADJACENCIES = {
     training_run.NeighborRel.ADD_OR_REMOVE_ONE: "add or remove",
     training_run.NeighborRel.REPLACE_ONE: "replace",
 }
-# Tuning: a relative width of brackets that nobody needs to be told of.
-_TIGHT = 1e-3
 REPLACED = "if a record is replaced; if one is added or removed, no bound is known"
 NOTHING = "ε is so large that nothing is promised: e^ε δ ≥ 1"
 _UNKNOWN = "no bound is known: without a record, others move to other batches"
@@ -82,16 +81,16 @@ class Row(displays.Displayed):
     @property
     def width(self) -> float:
         """How far apart the bounds are, over the upper one; 0 where there are none."""
-        if self.epsilon_lower is None or not self.epsilon_upper:
+        if self.epsilon_lower is None or self.epsilon_upper is None:
             return 0.0
         if math.isinf(self.epsilon_upper):
             return 1.0
-        return (self.epsilon_upper - self.epsilon_lower) / self.epsilon_upper
+        return explanation.relative_width(self.epsilon_lower, self.epsilon_upper)
 
     @property
     def is_wide(self) -> bool:
         """Whether the upper bound need not be close to the truth."""
-        return self.width > _TIGHT
+        return self.width > explanation.TIGHT
 
     def to_dict(self) -> dict[str, Any]:
         """Returns all of these by their names."""
