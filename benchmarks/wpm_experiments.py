@@ -31,8 +31,7 @@ from papers import picture as drawing
 from papers import ring as projection
 
 from dp_accounting_ext import wpm
-
-FloatArray = npt.NDArray[np.float64]
+from dp_accounting_ext.types import FloatArray
 
 EPSILONS = (0.2, 0.5, 1.0, 2.0, 3.0, 4.0)
 SCALES = 7

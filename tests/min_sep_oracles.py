@@ -7,7 +7,8 @@ import math
 import numpy as np
 from scipy import special
 
-from dp_accounting_ext.kernel import dominating_pair
+from dp_accounting_ext.types import Bound
+from dp_accounting_ext.types import Direction
 
 
 def law_of_steps(rate, apart, steps, *, warm):
@@ -100,12 +101,9 @@ def assert_bounded(run, gram, law, epsilons):
         epsilons: Where δ is compared.
     """
     assert abs(math.fsum(law.values()) - 1) < 1e-12
-    below, above = (
-        run.pairs(bound, 1e-12)
-        for bound in (dominating_pair.Bound.LOWER, dominating_pair.Bound.UPPER)
-    )
-    for epsilon, way in itertools.product(epsilons, dominating_pair.Direction):
-        remove = way is dominating_pair.Direction.REMOVE
+    below, above = (run.pairs(bound, 1e-12) for bound in (Bound.LOWER, Bound.UPPER))
+    for epsilon, way in itertools.product(epsilons, Direction):
+        remove = way is Direction.REMOVE
         truth = profile(gram, law, epsilon, remove=remove)
         assert below.of(way).delta(epsilon, way) <= truth
         assert truth <= above.of(way).delta(epsilon, way)

@@ -13,6 +13,7 @@ import numpy as np
 import dp_accounting_ext as ext
 from dp_accounting_ext import mechanisms
 from dp_accounting_ext.kernel import dominating_pair
+from dp_accounting_ext.types import Bound
 
 Fraction = fractions.Fraction
 _ROUNDING = 2.0**-51
@@ -61,11 +62,9 @@ class Discrete(mechanisms.Mechanism):
     event: DiscreteEvent
     is_sorted: bool = True
 
-    def pairs(
-        self, bound: dominating_pair.Bound, tail_mass: float
-    ) -> dominating_pair.DirectedPairs:
+    def pairs(self, bound: Bound, tail_mass: float) -> dominating_pair.DirectedPairs:
         q, p = laws(self.event)
-        is_upper = bound is dominating_pair.Bound.UPPER
+        is_upper = bound is Bound.UPPER
         largest = Fraction(math.exp(700.0))
         atoms, sinks = [], [Fraction(0), Fraction(0)]
         outputs = list(zip(p, q, strict=True))

@@ -11,11 +11,11 @@ from lawful import law
 import pytest
 
 import dp_accounting_ext as ext
-from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import groups
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.reading import event_table
+from dp_accounting_ext.types import Bound
 
 Relation = dp_accounting.NeighboringRelation
 DELTA = 1e-6
@@ -96,12 +96,12 @@ def test_words_say_that_nothing_is_known_where_nothing_is(case):
     replace_one = relation is Relation.REPLACE_ONE
     for scenario in groups.scenarios({mechanism: 1}, replace_one=replace_one):
         for part in compositions.unpacked(scenario):
-            pairs = interface.pairs_of(part, dominating_pair.Bound.LOWER, 1e-12)
+            pairs = interface.pairs_of(part, Bound.LOWER, 1e-12)
             is_trivial = not any(
                 pair.infinity_mass or pair.ratios.size > 1 or pair.zero_mass
                 for pair in (pairs.remove, pairs.add)
             )
-            said = part.basis(dominating_pair.Bound.LOWER)
+            said = part.basis(Bound.LOWER)
             if said == interface.NOTHING:
                 assert is_trivial
-            assert part.basis(dominating_pair.Bound.UPPER) != interface.NOTHING
+            assert part.basis(Bound.UPPER) != interface.NOTHING

@@ -14,8 +14,8 @@ import pytest
 
 import dp_accounting_ext as ext
 from dp_accounting_ext import pld
-from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.reading import stock_pld
+from dp_accounting_ext.types import Direction
 
 Gaussian = dp_accounting.GaussianDpEvent
 Poisson = dp_accounting.PoissonSampledDpEvent
@@ -81,7 +81,7 @@ def test_what_is_read_is_a_realization(data):
                     )
                     if loss > epsilon
                 )
-            found = pair.delta(epsilon, dominating_pair.Direction.REMOVE)
+            found = pair.delta(epsilon, Direction.REMOVE)
             if pessimistic:
                 assert found >= min(given, 1)
             else:

@@ -54,9 +54,11 @@ from dp_accounting_ext.pairs import profile_pairs
 from dp_accounting_ext.pairs import sampled_members
 from dp_accounting_ext.renyi import conversion
 from dp_accounting_ext.renyi import shifted_noise
+from dp_accounting_ext.types import Bound
+from dp_accounting_ext.types import Direction
 
-Axis, Bound = atom_laws.Axis, dominating_pair.Bound
-REMOVE = dominating_pair.Direction.REMOVE
+Axis = atom_laws.Axis
+REMOVE = Direction.REMOVE
 ROOT = pathlib.Path(__file__).parent.parent
 U = Fraction(1, 2**53)
 RNG = functools.partial(np.random.default_rng, 7)

@@ -18,8 +18,7 @@ from scipy import optimize
 from scipy import special
 
 import dp_accounting_ext as ext
-
-FloatArray = npt.NDArray[np.float64]
+from dp_accounting_ext.types import FloatArray
 
 # The orders of the sources: the partitions of larger integers are too many for the
 # first, and the second has a closed form.

@@ -15,10 +15,10 @@ import dp_accounting
 from dp_accounting import dp_event as stock
 from dp_accounting.rdp import rdp_privacy_accountant
 import numpy as np
-import numpy.typing as npt
 from scipy import special
 
-FloatArray = npt.NDArray[np.float64]
+from dp_accounting_ext.types import FloatArray
+
 Profile = Callable[[float], float]
 _REPLACE = dp_accounting.NeighboringRelation.REPLACE_ONE
 

@@ -8,14 +8,12 @@ from collections.abc import Sequence
 import itertools
 
 import numpy as np
-import numpy.typing as npt
 from scipy import special
 
 from dp_accounting_ext import wpm
+from dp_accounting_ext.types import FloatArray
 from dp_accounting_ext.wpm.projections import ldp_polytope
 from papers import picture
-
-FloatArray = npt.NDArray[np.float64]
 
 SIZE = 30
 CONCENTRATION = 0.1

@@ -16,10 +16,9 @@ import math
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 from scipy import special
 
-FloatArray = npt.NDArray[np.float64]
+from dp_accounting_ext.types import FloatArray
 
 _AT_ONCE = 1 << 20  # Sums in memory.
 

@@ -9,12 +9,10 @@ import math
 import time
 
 import numpy as np
-import numpy.typing as npt
 from scipy import optimize
 
 from dp_accounting_ext.amplification.matrix import moment_tilts
-
-FloatArray = npt.NDArray[np.float64]
+from dp_accounting_ext.types import FloatArray
 
 # Certified but for α: what rounding may move in the exponents of samples, far below
 # what the samples themselves leave open.

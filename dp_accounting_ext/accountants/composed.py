@@ -11,20 +11,19 @@ import math
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from dp_accounting_ext.bounds import privacy_bounds
 from dp_accounting_ext.bounds import trade_off_bounds
 from dp_accounting_ext.kernel import conservation
-from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import groups
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.reading import event_reader
+from dp_accounting_ext.types import BoolArray
+from dp_accounting_ext.types import Bound
+from dp_accounting_ext.types import FloatArray
 from dp_accounting_ext.validation import fields
 
-Bound = dominating_pair.Bound
-FloatArray = npt.NDArray[np.float64]
 # Characters of what was composed, in a message.
 _LONGEST = 600
 Question = Callable[[privacy_bounds.WorstOf, FloatArray], Sequence[FloatArray]]
@@ -118,7 +117,7 @@ class Answers:
         self,
         values: FloatArray,
         plain: FloatArray,
-        asked: npt.NDArray[np.bool_],
+        asked: BoolArray,
         question: Question,
     ) -> list[Any]:
         """Returns plain answers, but where there is something to ask, what is found."""

@@ -6,10 +6,8 @@ from dp_accounting import dp_event as stock_dp_event
 from dp_accounting import privacy_accountant
 from dp_accounting.pld import privacy_loss_distribution as stock
 import numpy as np
-import numpy.typing as npt
 
 from dp_accounting_ext.bounds import privacy_bounds
-from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.mechanisms import allocated
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import divergences
@@ -22,6 +20,8 @@ from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.reading import event_table
 from dp_accounting_ext.reading import group_events
 from dp_accounting_ext.reading import stock_pld
+from dp_accounting_ext.types import Bound
+from dp_accounting_ext.types import FloatArray
 from dp_accounting_ext.validation import event_trees
 from dp_accounting_ext.validation import fields
 
@@ -34,8 +34,6 @@ __all__ = [
 __dir__ = __all__.copy
 
 NeighborRel = privacy_accountant.NeighboringRelation
-Bound = dominating_pair.Bound
-FloatArray = npt.NDArray[np.float64]
 
 _TAIL_MASS = 1e-25
 

@@ -10,8 +10,6 @@ from typing import overload
 from dp_accounting import dp_event as stock_dp_event
 from dp_accounting import privacy_accountant
 from dp_accounting.pld import pld_privacy_accountant
-import numpy as np
-import numpy.typing as npt
 
 from dp_accounting_ext.accountants import composed
 from dp_accounting_ext.accountants import composing
@@ -21,12 +19,12 @@ from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.reading import event_table
 from dp_accounting_ext.reading import group_events
+from dp_accounting_ext.types import FloatArray
 from dp_accounting_ext.validation import event_trees
 from dp_accounting_ext.validation import fields
 from dp_accounting_ext.validation import inheritance
 
 NeighborRel = privacy_accountant.NeighboringRelation
-FloatArray = npt.NDArray[np.float64]
 Many: TypeAlias = FloatArray | Sequence[float]
 
 # The least false positive rate at which μ is looked for where none is given: the

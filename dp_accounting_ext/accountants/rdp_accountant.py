@@ -13,7 +13,6 @@ from dp_accounting import dp_event as stock_dp_event
 from dp_accounting import privacy_accountant
 from dp_accounting.rdp import rdp_privacy_accountant
 import numpy as np
-import numpy.typing as npt
 
 from dp_accounting_ext.accountants import composing
 from dp_accounting_ext.mechanisms import groups
@@ -21,10 +20,10 @@ from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.renyi import conversion
 from dp_accounting_ext.renyi import divergence
+from dp_accounting_ext.types import FloatArray
 from dp_accounting_ext.validation import fields
 from dp_accounting_ext.validation import inheritance
 
-FloatArray = npt.NDArray[np.float64]
 Many: TypeAlias = FloatArray | Sequence[float]
 NeighborRel = privacy_accountant.NeighboringRelation
 

@@ -12,7 +12,6 @@ from typing import Any
 
 from dp_accounting import privacy_accountant
 import numpy as np
-import numpy.typing as npt
 
 from dp_accounting_ext import displays
 from dp_accounting_ext import dp_event
@@ -20,13 +19,15 @@ from dp_accounting_ext.accountants import bets
 from dp_accounting_ext.accountants.bets import BudgetError as BudgetError
 from dp_accounting_ext.amplification.matrix import moment_tilts
 from dp_accounting_ext.bounds import decimals
-from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import matrix_allocation
 from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.reading import event_table
 from dp_accounting_ext.reading import extension_events
+from dp_accounting_ext.types import Bound
+from dp_accounting_ext.types import Direction
+from dp_accounting_ext.types import FloatArray
 from dp_accounting_ext.validation import fields
 from dp_accounting_ext.validation import strategies
 
@@ -38,9 +39,6 @@ __all__ = [
 ]
 __dir__ = __all__.copy
 
-FloatArray = npt.NDArray[np.float64]
-Direction = dominating_pair.Direction
-Bound = dominating_pair.Bound
 
 # Of a Gram matrix, over its largest entry: far below what ε is moved by for rounding.
 _ASYMMETRY = 1e-12

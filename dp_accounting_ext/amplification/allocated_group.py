@@ -18,7 +18,6 @@ import functools
 import math
 
 import numpy as np
-import numpy.typing as npt
 from scipy import optimize
 from scipy import special
 
@@ -32,11 +31,12 @@ from dp_accounting_ext.kernel import law_sums
 from dp_accounting_ext.kernel import sums
 from dp_accounting_ext.pairs import normal_cells
 from dp_accounting_ext.pairs import profile_pairs
+from dp_accounting_ext.types import BoolArray
+from dp_accounting_ext.types import Bound
+from dp_accounting_ext.types import FloatArray
 
-Bound = dominating_pair.Bound
 DirectedPairs = dominating_pair.DirectedPairs
 DominatingPair = dominating_pair.DominatingPair
-FloatArray = npt.NDArray[np.float64]
 
 # Certified, in units of rounding: what is made of a mass and chances; of a term of h,
 # and of what is made of these.
@@ -134,7 +134,7 @@ def _mixed(masses: FloatArray, silent: float, members: int, number: int) -> Floa
     return found
 
 
-def _in_floats(p: FloatArray, q: FloatArray) -> npt.NDArray[np.bool_]:
+def _in_floats(p: FloatArray, q: FloatArray) -> BoolArray:
     """Returns which (n,) masses fit floats, and so do their quotients."""
     fit = (p > floats.SMALLEST_MASS) & (q > floats.SMALLEST_MASS)
     with np.errstate(divide="ignore"):

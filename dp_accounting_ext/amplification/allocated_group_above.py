@@ -31,7 +31,6 @@ import dataclasses
 import math
 
 import numpy as np
-import numpy.typing as npt
 from scipy import special
 
 from dp_accounting_ext.amplification import allocated_group
@@ -44,9 +43,10 @@ from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import sums
 from dp_accounting_ext.pairs import normal_cells
 from dp_accounting_ext.pairs import profile_pairs
+from dp_accounting_ext.types import Direction
+from dp_accounting_ext.types import FloatArray
 
 DominatingPair = dominating_pair.DominatingPair
-FloatArray = npt.NDArray[np.float64]
 Hinges = profile_pairs.Hinges
 Steps = replaced_allocation.Steps
 
@@ -92,7 +92,7 @@ def upper_pair(
     # Of a δ a million times rarer than any that is asked for, at most.
     rarest = 1e-6 * allocated_group.DELTA_OVER_TAIL * tail_mass
     exponents = joint_allocation.exponents_up_to(_EXPONENTS, rarest)
-    remove = dominating_pair.Direction.REMOVE
+    remove = Direction.REMOVE
     found: list[Hinges] = [Hinges.of(known)]
     both: list[_Theorem] = [_by_moments, _by_counts]
     bounds = both

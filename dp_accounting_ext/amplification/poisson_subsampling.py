@@ -4,6 +4,7 @@ import numpy as np
 
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
+from dp_accounting_ext.types import Bound
 
 
 def poisson_subsample(
@@ -35,7 +36,7 @@ def poisson_subsample(
         zero_mass = 0.0
     infinity_mass = sampling_probability * pair.infinity_mass
     if pair.infinity_mass and infinity_mass < floats.SMALLEST_MASS:
-        is_upper = pair.bound is dominating_pair.Bound.UPPER
+        is_upper = pair.bound is Bound.UPPER
         infinity_mass = floats.SMALLEST_MASS if is_upper else 0.0
     return dominating_pair.DominatingPair(
         ratios,

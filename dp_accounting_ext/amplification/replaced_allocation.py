@@ -31,7 +31,6 @@ import math
 from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
 from scipy import special
 
 from dp_accounting_ext.kernel import conservation
@@ -42,10 +41,10 @@ from dp_accounting_ext.kernel import law_sums
 from dp_accounting_ext.kernel import sums
 from dp_accounting_ext.pairs import normal_cells
 from dp_accounting_ext.pairs import profile_pairs
+from dp_accounting_ext.types import Bound
+from dp_accounting_ext.types import FloatArray
 
-Bound = dominating_pair.Bound
 DominatingPair = dominating_pair.DominatingPair
-FloatArray = npt.NDArray[np.float64]
 
 # A limit: further shifts have outputs that do not fit a float.
 LARGEST_SHIFT = 12.0

@@ -7,10 +7,8 @@ import functools
 import math
 
 import numpy as np
-import numpy.typing as npt
 
 from dp_accounting_ext.kernel import composition
-from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import lattice_law
 from dp_accounting_ext.kernel import profile
@@ -18,12 +16,13 @@ from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.pairs import gaussian
+from dp_accounting_ext.types import BoolArray
+from dp_accounting_ext.types import Bound
+from dp_accounting_ext.types import Direction
+from dp_accounting_ext.types import FloatArray
+from dp_accounting_ext.types import IntArray
 
-Bound = dominating_pair.Bound
-Direction = dominating_pair.Direction
 Counts = Mapping[interface.Mechanism, int]
-FloatArray = npt.NDArray[np.float64]
-IndexArray = npt.NDArray[np.int64]
 Question = Callable[[profile.Profile, FloatArray], FloatArray]
 # From a Gaussian's mean, an argument and a side.
 ClosedForm = Callable[[float, float, Bound], float]
@@ -153,10 +152,10 @@ class PrivacyBounds:
         self,
         found: FloatArray,
         composed: Callable[..., FloatArray],
-        is_asked: npt.NDArray[np.bool_],
+        is_asked: BoolArray,
         asked: FloatArray,
         enough: FloatArray | None,
-    ) -> IndexArray:
+    ) -> IntArray:
         """Lowers (n,) upper bounds where they are asked for.
 
         Returns:
@@ -393,7 +392,7 @@ class WorstOf:
     def _bounds(
         self,
         uppers: FloatArray,
-        lower_of: Callable[[PrivacyBounds, IndexArray], FloatArray],
+        lower_of: Callable[[PrivacyBounds, IntArray], FloatArray],
     ) -> tuple[FloatArray, FloatArray]:
         """Returns bounds on the largest: below it is any scenario that has a bound.
 

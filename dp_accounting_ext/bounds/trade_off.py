@@ -13,16 +13,13 @@ from collections.abc import Callable
 import math
 
 import numpy as np
-import numpy.typing as npt
 from scipy import special
 
 from dp_accounting_ext.kernel import conservation
-from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import pair
-
-Bound = dominating_pair.Bound
-FloatArray = npt.NDArray[np.float64]
+from dp_accounting_ext.types import Bound
+from dp_accounting_ext.types import FloatArray
 
 # Certified: of scipy's normal distribution function and its inverse, in nats or in
 # standard deviations; asked by tests/test_assumptions.py.

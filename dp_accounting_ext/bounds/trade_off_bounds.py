@@ -5,20 +5,17 @@ from collections.abc import Sequence
 import math
 
 import numpy as np
-import numpy.typing as npt
 
 from dp_accounting_ext.bounds import privacy_bounds
 from dp_accounting_ext.bounds import trade_off
-from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import lattice_law
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
-
-Bound = dominating_pair.Bound
-Direction = dominating_pair.Direction
-FloatArray = npt.NDArray[np.float64]
+from dp_accounting_ext.types import Bound
+from dp_accounting_ext.types import Direction
+from dp_accounting_ext.types import FloatArray
 
 # Tuning: of the least false positive rate, what tails may hold.
 _TAIL_SHARE = 1e-6

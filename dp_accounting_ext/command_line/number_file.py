@@ -6,11 +6,9 @@ import re
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from dp_accounting_ext.command_line import csv_file
-
-FloatArray = npt.NDArray[np.float64]
+from dp_accounting_ext.types import FloatArray
 
 _WITH_COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?")
 # A comma for a decimal point, or between thousands: nobody can tell.

@@ -6,6 +6,7 @@ import re
 from typing import NamedTuple
 
 from dp_accounting_ext.command_line import number_file
+from dp_accounting_ext.types import FloatArray
 
 # Names of columns, in lower case: of latitudes and longitudes, or of y and x.
 _PAIRS = (
@@ -32,7 +33,7 @@ class Places(NamedTuple):
         is_reordered: Whether these columns are in another order than in the file.
     """
 
-    numbers: number_file.FloatArray
+    numbers: FloatArray
     header: list[str]
     names: list[str]
     is_reordered: bool
@@ -86,7 +87,7 @@ def read_trace(
     is_private: bool,
     columns: str | None = None,
     encoding: str | None = None,
-) -> number_file.FloatArray:
+) -> FloatArray:
     """Returns places with the coordinates that the points have, in the same order.
 
     Args:

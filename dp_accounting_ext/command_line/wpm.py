@@ -21,6 +21,7 @@ from dp_accounting_ext.command_line import number_file
 from dp_accounting_ext.command_line import parser
 from dp_accounting_ext.command_line import place_file
 from dp_accounting_ext.command_line import text
+from dp_accounting_ext.types import FloatArray
 from dp_accounting_ext.wpm import private_rows
 
 _EPILOG = """\
@@ -68,8 +69,6 @@ _PLAN = """\
     average user   {cost_of_average_user:.4g}
     worst user   {cost_of_worst_user:.4g}
     a place at random, which tells nothing   {cost_of_a_place_at_random:.4g}"""
-
-Floats = npt.NDArray[np.float64]
 
 
 def add_to(commands: Any) -> None:
@@ -127,7 +126,7 @@ def _draw(options: argparse.Namespace) -> parser.Printed:
     private = _private(options, mechanism, places)
     # An error names the option, and not the argument of a function.
     users = private_rows.read("distribution", private, mechanism.cost.shape[0])
-    laws: list[Floats | None] = [None] * len(users)
+    laws: list[FloatArray | None] = [None] * len(users)
     if options.show_law:
         laws = list(np.atleast_2d(np.asarray(mechanism.project(private))))
         warnings.warn(_WARNING, stacklevel=1)
@@ -148,7 +147,10 @@ def _draw(options: argparse.Namespace) -> parser.Printed:
 
 
 def _drawn(
-    place: int, places: place_file.Places, with_coordinates: bool, law: Floats | None
+    place: int,
+    places: place_file.Places,
+    with_coordinates: bool,
+    law: FloatArray | None,
 ) -> dict[str, Any]:
     """Returns what is printed of one draw."""
     drawn: dict[str, Any] = {"sample": place}
@@ -235,7 +237,7 @@ def _trace(
     option: str,
     path: pathlib.Path,
     places: place_file.Places,
-) -> Floats:
+) -> FloatArray:
     """Returns the places of a file, in the order of coordinates of the points."""
     return place_file.read_trace(
         option,

@@ -9,16 +9,15 @@ from typing import Any
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from dp_accounting_ext.kernel import conservation
-from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import sums
 from dp_accounting_ext.kernel import whole_laws
-
-Bound = dominating_pair.Bound
-FloatArray = npt.NDArray[np.float64]
+from dp_accounting_ext.types import BoolArray
+from dp_accounting_ext.types import Bound
+from dp_accounting_ext.types import FloatArray
+from dp_accounting_ext.types import IntArray
 
 # Certified: what a sum of products may have lost where these are less than a float.
 _UNDERFLOW = 1e-316
@@ -175,7 +174,7 @@ class Atoms(Law):
             closeness=self.closeness.rounded(rounding),
         )
 
-    def is_rare(self) -> npt.NDArray[np.bool_]:
+    def is_rare(self) -> BoolArray:
         """Returns which of n atoms have a mass that sums cannot hold.
 
         It is below `floats.TINY`, or too large to be moved. Of a power series only the
@@ -196,7 +195,7 @@ class Atoms(Law):
         p = self.mean() + (float(self.masses[1].sum()) if self.keeps_rests else 0.0)
         return p, float(self.masses[0].sum()), self.values.size
 
-    def in_tails(self, tail_mass: float) -> npt.NDArray[np.bool_]:
+    def in_tails(self, tail_mass: float) -> BoolArray:
         """Returns which (n,) atoms are tails.
 
         Of these P has no more than the tail mass above, and both laws below; of ratios
@@ -211,7 +210,7 @@ class Atoms(Law):
         below = np.cumsum(np.maximum(p, np.minimum(q, 1.0))) <= tail_mass
         return np.asarray(above | below)
 
-    def in_tails_of_rows(self, tail_mass: float) -> npt.NDArray[np.bool_]:
+    def in_tails_of_rows(self, tail_mass: float) -> BoolArray:
         """Returns which (rows, n) masses of a power series are tails, or tiny.
 
         No row has more than the tail mass on either side; of Q's none is one.
@@ -227,9 +226,7 @@ class Atoms(Law):
         """Returns the law of a sum without tiny masses."""
         return self.without(self.is_rare(), q_mass)
 
-    def without(
-        self, gone: npt.NDArray[np.bool_], q_mass: float | None = None
-    ) -> "Atoms":
+    def without(self, gone: BoolArray, q_mass: float | None = None) -> "Atoms":
         """Returns the law of a sum without some atoms, which go to the sinks.
 
         With them goes what is less than any float: a sum has that where it has others
@@ -359,9 +356,7 @@ def placed(atoms: Atoms, width: float) -> tuple[int, FloatArray]:
     return start, np.array([sums.gather(cells - start, row) for row in masses])
 
 
-def on_nodes(
-    atoms: Atoms, widths: FloatArray
-) -> tuple[npt.NDArray[np.int64], FloatArray]:
+def on_nodes(atoms: Atoms, widths: FloatArray) -> tuple[IntArray, FloatArray]:
     """Returns the (m,) indices of nodes, and (rows, m) masses to go there.
 
     Args:

@@ -11,10 +11,10 @@ from dp_accounting_ext.kernel import law_sums
 from dp_accounting_ext.kernel import pair
 from dp_accounting_ext.kernel import profile
 from dp_accounting_ext.kernel import sums
+from dp_accounting_ext.types import Bound
+from dp_accounting_ext.types import Direction
 
 Axis = lattice_law.Axis
-Bound = dominating_pair.Bound
-Direction = dominating_pair.Direction
 Profile = profile.Profile
 DirectedPairs = dominating_pair.DirectedPairs
 DominatingPair = dominating_pair.DominatingPair

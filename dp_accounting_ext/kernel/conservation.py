@@ -15,11 +15,9 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from dp_accounting_ext.kernel import floats
-
-FloatArray = npt.NDArray[np.float64]
+from dp_accounting_ext.types import FloatArray
 
 # Certified: sums of thousands of masses, each a product of a few numbers, relatively.
 _SUM_ERROR = 256 * floats.UNIT_ROUNDOFF

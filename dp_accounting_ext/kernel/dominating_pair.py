@@ -12,12 +12,11 @@ import numpy.typing as npt
 from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import profile
-from dp_accounting_ext.kernel import sides
 from dp_accounting_ext.kernel import whole_laws
-
-Bound = sides.Bound
-Direction = sides.Direction
-FloatArray = npt.NDArray[np.float64]
+from dp_accounting_ext.types import BoolArray
+from dp_accounting_ext.types import Bound
+from dp_accounting_ext.types import Direction
+from dp_accounting_ext.types import FloatArray
 
 # Certified: a product, or a sum of a few, of which one is a denormal.
 _DENORMAL_UNITS = 8 * 5e-324
@@ -105,7 +104,7 @@ class DominatingPair:
         else:
             self._lift(rare, p_masses)
 
-    def _lose(self, rare: npt.NDArray[np.bool_], p_masses: FloatArray) -> None:
+    def _lose(self, rare: BoolArray, p_masses: FloatArray) -> None:
         """Splits rare atoms between the sinks."""
         rounding = floats.raised(1 + self.mass_error + self.ratio_error)
         # What a denormal may lack its ratio multiplies.
@@ -116,7 +115,7 @@ class DominatingPair:
         object.__setattr__(self, "infinity_mass", self.infinity_mass + p_lost)
         object.__setattr__(self, "zero_mass", self.zero_mass + q_lost)
 
-    def _lift(self, rare: npt.NDArray[np.bool_], p_masses: FloatArray) -> None:
+    def _lift(self, rare: BoolArray, p_masses: FloatArray) -> None:
         """Raises the lesser mass of rare atoms, which brings P and Q together.
 
         By 1e-300 at most, which is rounding beside any δ. Where both are rare the atom

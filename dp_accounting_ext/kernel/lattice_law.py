@@ -27,20 +27,19 @@ import dataclasses
 import math
 
 import numpy as np
-import numpy.typing as npt
 
 from dp_accounting_ext.kernel import atom_laws
-from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import lattice_pieces
 from dp_accounting_ext.kernel import lattice_shape
 from dp_accounting_ext.kernel import sums
 from dp_accounting_ext.kernel import whole_laws
+from dp_accounting_ext.types import Bound
+from dp_accounting_ext.types import FloatArray
+from dp_accounting_ext.types import IntArray
 
 Atoms = atom_laws.Atoms
 Axis = atom_laws.Axis
-Bound = dominating_pair.Bound
-FloatArray = npt.NDArray[np.float64]
 Resolution = lattice_shape.Resolution
 Piece = lattice_pieces.Piece
 
@@ -78,7 +77,7 @@ class LatticeLaw(atom_laws.Law):
         """Returns the law's nodes that have mass."""
         return self._atoms_and_places()[0]
 
-    def _atoms_and_places(self) -> tuple[Atoms, npt.NDArray[np.int64]]:
+    def _atoms_and_places(self) -> tuple[Atoms, IntArray]:
         """Returns the same, and which (n,) of all cells they are."""
         nodes, masses = self._cells()
         (kept,) = np.nonzero(masses[0])

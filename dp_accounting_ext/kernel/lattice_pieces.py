@@ -3,16 +3,16 @@
 import math
 
 import numpy as np
-import numpy.typing as npt
 from scipy import special
 
 from dp_accounting_ext.kernel import atom_laws
 from dp_accounting_ext.kernel import sums
+from dp_accounting_ext.types import Bound
+from dp_accounting_ext.types import FloatArray
 
 Axis = atom_laws.Axis
-Bound = atom_laws.Bound
 # Where a piece begins, in cells of its level, and its (rows, cells) masses.
-Piece = tuple[int, npt.NDArray[np.float64]]
+Piece = tuple[int, FloatArray]
 
 
 def halved(piece: Piece, width: float, law: atom_laws.Law) -> Piece:

@@ -15,10 +15,10 @@ from dp_accounting_ext.kernel import lattice_law
 from dp_accounting_ext.kernel import pair
 from dp_accounting_ext.kernel import sums
 from dp_accounting_ext.kernel import whole_laws
+from dp_accounting_ext.types import Bound
 
 Atoms = atom_laws.Atoms
 Axis = atom_laws.Axis
-Bound = dominating_pair.Bound
 DominatingPair = dominating_pair.DominatingPair
 LatticeLaw = lattice_law.LatticeLaw
 

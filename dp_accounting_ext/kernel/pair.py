@@ -4,7 +4,6 @@ import dataclasses
 import math
 
 import numpy as np
-import numpy.typing as npt
 
 from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import dominating_pair
@@ -12,12 +11,12 @@ from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import profile
 from dp_accounting_ext.kernel import sums
 from dp_accounting_ext.kernel import whole_laws
+from dp_accounting_ext.types import Bound
+from dp_accounting_ext.types import Direction
+from dp_accounting_ext.types import FloatArray
 
-Bound = dominating_pair.Bound
-Direction = dominating_pair.Direction
 DominatingPair = dominating_pair.DominatingPair
 Profile = profile.Profile
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,15 +10,12 @@ import dataclasses
 import math
 
 import numpy as np
-import numpy.typing as npt
 
 from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import floats
-from dp_accounting_ext.kernel import sides
 from dp_accounting_ext.kernel import whole_laws
-
-Bound = sides.Bound
-FloatArray = npt.NDArray[np.float64]
+from dp_accounting_ext.types import Bound
+from dp_accounting_ext.types import FloatArray
 
 # So many nats are summed up with one reference: the exponentials are no larger.
 _SPAN = 16.0

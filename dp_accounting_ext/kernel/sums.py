@@ -6,11 +6,10 @@ from collections.abc import Sequence
 import math
 
 import numpy as np
-import numpy.typing as npt
 
 from dp_accounting_ext.kernel import floats
-
-FloatArray = npt.NDArray[np.float64]
+from dp_accounting_ext.types import FloatArray
+from dp_accounting_ext.types import IntArray
 
 # Sums have so many terms one after another, and then so many of these sums.
 _BLOCK = 256
@@ -112,9 +111,7 @@ def _nonzero(row: FloatArray) -> slice:
     return slice(int(places[0]), int(places[-1]) + 1) if places.size else slice(0, 0)
 
 
-def gather(
-    cells: npt.NDArray[np.int64], weights: FloatArray, size: int = 0
-) -> FloatArray:
+def gather(cells: IntArray, weights: FloatArray, size: int = 0) -> FloatArray:
     """Returns (n,) sums of the weights in each cell, n ≥ size.
 
     However many meet in a cell, the error is at most two units of rounding of the
@@ -135,9 +132,7 @@ def gather(
     return total
 
 
-def gather_quickly(
-    cells: npt.NDArray[np.int64], weights: FloatArray, size: int = 0
-) -> FloatArray:
+def gather_quickly(cells: IntArray, weights: FloatArray, size: int = 0) -> FloatArray:
     """Returns what `gather` does, with an error of as many units as weights."""
     return np.asarray(np.bincount(cells, weights, size), dtype=np.float64)
 

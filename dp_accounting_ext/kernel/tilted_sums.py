@@ -15,16 +15,14 @@ import functools
 import math
 
 import numpy as np
-import numpy.typing as npt
 from scipy import fft
 
 from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import sums
-
-FloatArray = npt.NDArray[np.float64]
-ComplexArray = npt.NDArray[np.complex128]
-IndexArray = npt.NDArray[np.int64]
+from dp_accounting_ext.types import ComplexArray
+from dp_accounting_ext.types import FloatArray
+from dp_accounting_ext.types import IntArray
 
 # Certified, in units of rounding: a butterfly level, relative to the sum of absolute
 # inputs below it (Higham, Accuracy and Stability of Numerical Algorithms, Theorem 24.2,
@@ -41,7 +39,7 @@ _SHARED = 1e-10
 _NEGLIGIBLE_EXPONENT = -70.0
 
 
-def shares(positions: FloatArray, step: float) -> tuple[IndexArray, FloatArray]:
+def shares(positions: FloatArray, step: float) -> tuple[IntArray, FloatArray]:
     """Returns the two lattice points around each position, with shares of its mass.
 
     The shares keep the mass and the mean of e^{−step · position}, in which whatever
@@ -63,7 +61,7 @@ def shares(positions: FloatArray, step: float) -> tuple[IndexArray, FloatArray]:
     return np.stack([cells, cells + 1]), np.stack([lower, upper])
 
 
-def even_shares(positions: FloatArray) -> tuple[IndexArray, FloatArray]:
+def even_shares(positions: FloatArray) -> tuple[IntArray, FloatArray]:
     """Returns the same with shares that keep the mean position."""
     low = np.floor(positions)
     above = positions - low
@@ -82,8 +80,8 @@ class Factor:
         count: Number of copies, at least 0.
     """
 
-    rows: IndexArray
-    columns: IndexArray
+    rows: IntArray
+    columns: IntArray
     masses: FloatArray
     count: int
 
@@ -329,7 +327,7 @@ class _Columns:
         """Returns for each frequency of rows the most that any of columns has."""
         return np.asarray(np.abs(self._half).sum(axis=0))
 
-    def spectrum(self, of_rows: IndexArray) -> ComplexArray:
+    def spectrum(self, of_rows: IntArray) -> ComplexArray:
         """Returns the flat (columns · n,) transform at n frequencies of rows."""
         columns = self._shape[1]
         if columns == 1:

@@ -11,11 +11,9 @@ import dataclasses
 import math
 
 import numpy as np
-import numpy.typing as npt
 
 from dp_accounting_ext.kernel import floats
-
-FloatArray = npt.NDArray[np.float64]
+from dp_accounting_ext.types import FloatArray
 
 # Certified: of the logarithms and exponentials by which a chance is moved, which are no
 # larger than 750.

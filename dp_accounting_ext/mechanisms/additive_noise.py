@@ -17,8 +17,8 @@ from dp_accounting_ext.pairs import shifts
 from dp_accounting_ext.renyi import divergence
 from dp_accounting_ext.renyi import pure_mechanisms
 from dp_accounting_ext.renyi import shifted_noise
+from dp_accounting_ext.types import Bound
 
-Bound = dominating_pair.Bound
 DominatingPair = dominating_pair.DominatingPair
 Shifts = shifts.Shifts
 

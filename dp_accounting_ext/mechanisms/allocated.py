@@ -21,9 +21,9 @@ from dp_accounting_ext.mechanisms import pair_divergences
 from dp_accounting_ext.pairs import profile_pairs
 from dp_accounting_ext.renyi import divergence
 from dp_accounting_ext.renyi import random_allocation as renyi_allocation
+from dp_accounting_ext.types import Bound
+from dp_accounting_ext.types import Direction
 
-Bound = dominating_pair.Bound
-Direction = dominating_pair.Direction
 DirectedPairs = dominating_pair.DirectedPairs
 Mechanism = interface.Mechanism
 

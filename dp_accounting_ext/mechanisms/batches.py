@@ -32,8 +32,8 @@ from dp_accounting_ext.pairs import discrete
 from dp_accounting_ext.pairs import profile_pairs
 from dp_accounting_ext.pairs import replaced_draws as replaced_draws_pair
 from dp_accounting_ext.pairs import shifts
+from dp_accounting_ext.types import Bound
 
-Bound = dominating_pair.Bound
 DirectedPairs = dominating_pair.DirectedPairs
 DominatingPair = dominating_pair.DominatingPair
 Mechanism = interface.Mechanism

@@ -10,8 +10,8 @@ from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.pairs import chained_pairs
+from dp_accounting_ext.types import Bound
 
-Bound = dominating_pair.Bound
 DirectedPairs = dominating_pair.DirectedPairs
 Mechanism = interface.Mechanism
 

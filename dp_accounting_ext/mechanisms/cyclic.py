@@ -18,8 +18,8 @@ from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.mechanisms import min_sep
 from dp_accounting_ext.mechanisms import subsampled
+from dp_accounting_ext.types import Bound
 
-Bound = dominating_pair.Bound
 DirectedPairs = dominating_pair.DirectedPairs
 
 # Certified: what SciPy's binomial masses err by, relatively, above the least of them.

@@ -11,8 +11,8 @@ from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.pairs import discrete
 from dp_accounting_ext.renyi import divergence
 from dp_accounting_ext.renyi import pure_mechanisms
+from dp_accounting_ext.types import Bound
 
-Bound = dominating_pair.Bound
 DominatingPair = dominating_pair.DominatingPair
 # Probabilities (P, Q) of outcomes under two laws.
 Outcomes = tuple[tuple[float, float], ...]

@@ -7,7 +7,6 @@ import functools
 
 import numpy as np
 
-from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
@@ -15,10 +14,10 @@ from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.mechanisms import pair_divergences
 from dp_accounting_ext.renyi import divergence
 from dp_accounting_ext.renyi import sampling
+from dp_accounting_ext.types import Bound
+from dp_accounting_ext.types import FloatArray
 
-Bound = dominating_pair.Bound
 Divergences = interface.Divergences
-FloatArray = interface.FloatArray
 
 
 def of(mechanism: interface.Mechanism, orders: Sequence[float]) -> Divergences:

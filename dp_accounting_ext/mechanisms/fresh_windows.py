@@ -5,7 +5,6 @@ import dataclasses
 import numpy as np
 
 from dp_accounting_ext.amplification.matrix import bin_grams
-from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import allocated
@@ -14,9 +13,8 @@ from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.mechanisms import matrix_allocation
 from dp_accounting_ext.mechanisms import subsampled
-
-Bound = dominating_pair.Bound
-FloatArray = matrix_allocation.FloatArray
+from dp_accounting_ext.types import Bound
+from dp_accounting_ext.types import FloatArray
 
 
 def allocate(

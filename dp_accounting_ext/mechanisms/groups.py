@@ -23,12 +23,12 @@ from dp_accounting_ext.pairs import profile_pairs
 from dp_accounting_ext.pairs import sampled_members
 from dp_accounting_ext.pairs import shifts
 from dp_accounting_ext.renyi import group_subsampling
+from dp_accounting_ext.types import Bound
+from dp_accounting_ext.types import FloatArray
 
-Bound = dominating_pair.Bound
 DirectedPairs = dominating_pair.DirectedPairs
 Mechanism = interface.Mechanism
 Shifts = shifts.Shifts
-FloatArray = interface.FloatArray
 
 # Tuning: of larger groups one chain bounds all splits: of who leaves or joins,
 # whichever is worse. Its cost is that of one split, a second for an allocation, and it

@@ -5,7 +5,6 @@ import functools
 import math
 
 import numpy as np
-import numpy.typing as npt
 
 from dp_accounting_ext.amplification import random_allocation
 from dp_accounting_ext.amplification.matrix import bin_grams
@@ -20,11 +19,12 @@ from dp_accounting_ext.mechanisms import allocated
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
+from dp_accounting_ext.types import Bound
+from dp_accounting_ext.types import Direction
+from dp_accounting_ext.types import FloatArray
 from dp_accounting_ext.validation import strategies
 
-Bound = dominating_pair.Bound
 DirectedPairs = dominating_pair.DirectedPairs
-FloatArray = npt.NDArray[np.float64]
 
 # Tuning: bins whose ratios differ are told apart in so many classes.
 _MOST_CLASSES = 6
@@ -101,12 +101,12 @@ class MatrixAllocation(interface.Mechanism):
             blocks = _blocks_below(gram, tail_mass)
             found += [] if blocks is None else [blocks]
 
-        def best(way: dominating_pair.Direction) -> dominating_pair.DominatingPair:
+        def best(way: Direction) -> dominating_pair.DominatingPair:
             return max(
                 [plain.of(way), *found], key=lambda pair: pair.epsilon(delta, way)
             )
 
-        return DirectedPairs(*(best(way) for way in dominating_pair.Direction))
+        return DirectedPairs(*(best(way) for way in Direction))
 
     def _filtered(self, delta: float) -> dominating_pair.DominatingPair | None:
         """Returns the pair of a filter, where it tells more than blocks do.

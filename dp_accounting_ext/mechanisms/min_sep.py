@@ -20,11 +20,11 @@ from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.mechanisms import matrix_allocation
 from dp_accounting_ext.mechanisms import subsampled
+from dp_accounting_ext.types import Bound
+from dp_accounting_ext.types import FloatArray
 from dp_accounting_ext.validation import strategies
 
-Bound = dominating_pair.Bound
 DirectedPairs = dominating_pair.DirectedPairs
-FloatArray = interface.FloatArray
 
 # A record that is more certain to take part in a block is taken for one that does.
 _LEAST_SILENCE = 1e-30

@@ -16,7 +16,6 @@ from collections.abc import Sequence
 import math
 
 import numpy as np
-import numpy.typing as npt
 from scipy import special
 
 from dp_accounting_ext.kernel import dominating_pair
@@ -25,11 +24,11 @@ from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import renyi_bounded
 from dp_accounting_ext.renyi import divergence
+from dp_accounting_ext.types import Bound
+from dp_accounting_ext.types import Direction
+from dp_accounting_ext.types import FloatArray
 
-Bound = dominating_pair.Bound
-Direction = dominating_pair.Direction
 DirectedPairs = dominating_pair.DirectedPairs
-FloatArray = npt.NDArray[np.float64]
 
 # Tuning: how far beyond a pair's atoms a normal tail may be taken for its sink.
 _LEVELS = np.append(

@@ -11,16 +11,14 @@ import dataclasses
 import math
 
 import numpy as np
-import numpy.typing as npt
 
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.pairs import profile_pairs
 from dp_accounting_ext.renyi import conversion
-
-Bound = dominating_pair.Bound
-FloatArray = npt.NDArray[np.float64]
+from dp_accounting_ext.types import Bound
+from dp_accounting_ext.types import FloatArray
 
 # Tuning: orders a factor 1.023 apart, so that δ = 1e-25 is at most 1 % too large; and
 # places of the profile.

@@ -15,8 +15,8 @@ from dp_accounting_ext.pairs import bounded_range
 from dp_accounting_ext.pairs import discrete
 from dp_accounting_ext.renyi import pure_mechanisms
 from dp_accounting_ext.renyi import selection
+from dp_accounting_ext.types import Bound
 
-Bound = dominating_pair.Bound
 DirectedPairs = dominating_pair.DirectedPairs
 DominatingPair = dominating_pair.DominatingPair
 

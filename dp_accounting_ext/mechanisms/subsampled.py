@@ -19,8 +19,8 @@ from dp_accounting_ext.pairs import profile_pairs
 from dp_accounting_ext.pairs import shifts
 from dp_accounting_ext.renyi import pure_mechanisms
 from dp_accounting_ext.renyi import sampling
+from dp_accounting_ext.types import Bound
 
-Bound = dominating_pair.Bound
 DirectedPairs = dominating_pair.DirectedPairs
 DominatingPair = dominating_pair.DominatingPair
 Mechanism = interface.Mechanism

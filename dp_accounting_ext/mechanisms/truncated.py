@@ -33,7 +33,6 @@ import functools
 import math
 
 import numpy as np
-import numpy.typing as npt
 from scipy import special
 from scipy import stats
 
@@ -45,9 +44,9 @@ from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.mechanisms import subsampled
 from dp_accounting_ext.pairs import sampled_members
 from dp_accounting_ext.pairs import shifts
+from dp_accounting_ext.types import FloatArray
 
 Mechanism = interface.Mechanism
-FloatArray = npt.NDArray[np.float64]
 Shifts = shifts.Shifts
 
 # Certified: of scipy's binomial masses and tails and of their quotient, relatively;

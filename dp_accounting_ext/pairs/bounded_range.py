@@ -16,8 +16,7 @@ import numpy as np
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.pairs import discrete
-
-Bound = dominating_pair.Bound
+from dp_accounting_ext.types import Bound
 
 # Tuning: a split moves ε of a composition by a share of 1e-7.
 _CELLS = 1 << 12

@@ -3,17 +3,16 @@
 import dataclasses
 
 import numpy as np
-import numpy.typing as npt
 
 from dp_accounting_ext.kernel import atom_laws
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import law_sums
+from dp_accounting_ext.types import Bound
+from dp_accounting_ext.types import FloatArray
 
-Bound = dominating_pair.Bound
 DirectedPairs = dominating_pair.DirectedPairs
 DominatingPair = dominating_pair.DominatingPair
-FloatArray = npt.NDArray[np.float64]
 
 # Tuning: a chain has the atoms of both its pairs, so that those of a large group would
 # have millions; on a grid of this many the loss moves by 1e-10 of its range squared.

@@ -4,14 +4,12 @@ from collections.abc import Sequence
 import math
 
 import numpy as np
-import numpy.typing as npt
 from scipy import special
 
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
-
-Bound = dominating_pair.Bound
-FloatArray = npt.NDArray[np.float64]
+from dp_accounting_ext.types import Bound
+from dp_accounting_ext.types import FloatArray
 
 # Certified (docs/guarantees.md, "a few outcomes"): of a probability made of three
 # operations, a sum of a few, an exponential and a quotient, relatively.

@@ -8,11 +8,12 @@ from scipy import special
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.pairs import gaussian_mixture
+from dp_accounting_ext.types import Bound
 
 
 def dominating_pair_of(
     noise_multiplier: float,
-    bound: dominating_pair.Bound,
+    bound: Bound,
     *,
     tail_mass: float,
 ) -> dominating_pair.DominatingPair:
@@ -31,7 +32,7 @@ def dominating_pair_of(
     )
 
 
-def delta(mean: float, epsilon: float, bound: dominating_pair.Bound) -> float:
+def delta(mean: float, epsilon: float, bound: Bound) -> float:
     """Returns δ of N(mean, 1) against N(0, 1) at ε, from its closed form.
 
     δ(ε) = Φ(m/2 − ε/m) − e^ε Φ(−m/2 − ε/m), in logarithms, so that neither a
@@ -45,7 +46,7 @@ def delta(mean: float, epsilon: float, bound: dominating_pair.Bound) -> float:
     Source:
         Balle and Wang 2018, https://arxiv.org/abs/1805.06530, Theorem 8.
     """
-    sign = 1 if bound is dominating_pair.Bound.UPPER else -1
+    sign = 1 if bound is Bound.UPPER else -1
     if epsilon == 0:
         # Φ(m/2) − Φ(−m/2), however small.
         value = math.erf(mean / math.sqrt(8)) * (1 + sign * 16 * floats.UNIT_ROUNDOFF)
@@ -55,13 +56,13 @@ def delta(mean: float, epsilon: float, bound: dominating_pair.Bound) -> float:
     return min(max(value + sign * 4 * 5e-324, 0.0), 1.0)
 
 
-def _log_delta(mean: float, epsilon: float, bound: dominating_pair.Bound) -> float:
+def _log_delta(mean: float, epsilon: float, bound: Bound) -> float:
     """Returns ln δ at ε, on a side.
 
     With t = m/2 − ε/m and x = m − t, e^ε Φ(−x) = φ(t) R(x), where R is Mills's ratio.
     In this form no term is as large as ε or m², which a small noise makes huge.
     """
-    sign = 1 if bound is dominating_pair.Bound.UPPER else -1
+    sign = 1 if bound is Bound.UPPER else -1
     slack = 64 * floats.UNIT_ROUNDOFF
     place, beyond = mean / 2 - epsilon / mean, mean / 2 + epsilon / mean
     if place == -math.inf:
@@ -84,7 +85,7 @@ def _log_delta(mean: float, epsilon: float, bound: dominating_pair.Bound) -> flo
     return first + math.log(difference) if difference > 0 else -math.inf
 
 
-def epsilon(mean: float, delta: float, bound: dominating_pair.Bound) -> float:
+def epsilon(mean: float, delta: float, bound: Bound) -> float:
     """Returns ε ≥ 0 of N(mean, 1) against N(0, 1) at δ, from its closed form.
 
     Args:
@@ -112,7 +113,7 @@ def epsilon(mean: float, delta: float, bound: dominating_pair.Bound) -> float:
         optimize.brentq(excess, 0.0, high, xtol=1e-300, rtol=1e-14, disp=False)
     )
     # It is near the root, on either side of it: away from it, until that is certain.
-    is_upper = bound is dominating_pair.Bound.UPPER
+    is_upper = bound is Bound.UPPER
     nudge = 1e-14 if is_upper else -1e-14
     while (excess(found) > 0) is is_upper:
         found += nudge * found

@@ -5,7 +5,6 @@ import dataclasses
 import math
 
 import numpy as np
-import numpy.typing as npt
 from scipy import special
 
 from dp_accounting_ext.kernel import conservation
@@ -14,8 +13,8 @@ from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import whole_laws
 from dp_accounting_ext.pairs import normal_cells
 from dp_accounting_ext.pairs import shifts
-
-FloatArray = npt.NDArray[np.float64]
+from dp_accounting_ext.types import Bound
+from dp_accounting_ext.types import FloatArray
 
 # Certified: quadrature of three nodes errs by so much of a mass, times the sixth power
 # of the exponent's growth over the cell.
@@ -81,7 +80,7 @@ class Mixture(shifts.Mixture):
 def dominating_pair_of(
     p: Mixture,
     q: Mixture,
-    bound: dominating_pair.Bound,
+    bound: Bound,
     *,
     tail_mass: float,
     rest: tuple[float, float] = (0.0, 0.0),
@@ -121,7 +120,7 @@ def pair_beyond(
     p: Mixture,
     q: Mixture,
     start: float,
-    bound: dominating_pair.Bound,
+    bound: Bound,
     *,
     tail_mass: float,
 ) -> dominating_pair.DominatingPair:
@@ -136,7 +135,7 @@ def pair_beyond(
             divergences, in either direction, as any mean over cells does.
         tail_mass: As for `dominating_pair_of`.
     """
-    if bound is dominating_pair.Bound.LOWER:
+    if bound is Bound.LOWER:
         return _pair_of(p, q, bound, tail_mass, -math.inf)
     pair = _pair_of(p, q, bound, tail_mass, start)
     # The first atom holds all that is before the start: its ratio is one.
@@ -147,7 +146,7 @@ def pair_beyond(
 def _pair_of(
     p: Mixture,
     q: Mixture,
-    bound: dominating_pair.Bound,
+    bound: Bound,
     tail_mass: float,
     start: float,
     rest: tuple[float, float] = (0.0, 0.0),
@@ -175,7 +174,7 @@ def _pair_of(
     edges, masses, excess, span = _cells(p, q, noise)
     q_low, p_low = q.below(low), p.below(low)
     q_high, p_high = q.above(high), p.above(high)
-    if bound is dominating_pair.Bound.LOWER:
+    if bound is Bound.LOWER:
         if max(p_high, q_low) > 1e-2:
             # Without so much of both laws, what is left says less than nothing at all.
             return dominating_pair.trivial_pair(bound)

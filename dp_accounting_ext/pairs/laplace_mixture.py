@@ -4,14 +4,12 @@ import dataclasses
 import math
 
 import numpy as np
-import numpy.typing as npt
 
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.pairs import shifts
-
-FloatArray = npt.NDArray[np.float64]
-Bound = dominating_pair.Bound
+from dp_accounting_ext.types import Bound
+from dp_accounting_ext.types import FloatArray
 
 # Tuning: as many cells as of Gaussian noise, or more, a hundredth of a nat wide.
 _CELLS = 1 << 14

@@ -5,12 +5,10 @@ import dataclasses
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy import special
 
 from dp_accounting_ext.kernel import floats
-
-FloatArray = npt.NDArray[np.float64]
+from dp_accounting_ext.types import FloatArray
 
 # Certified: so far out `tail_error` is assumed, in deviations.
 FURTHEST = 37.0

@@ -6,15 +6,15 @@ import functools
 import math
 
 import numpy as np
-import numpy.typing as npt
 
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
+from dp_accounting_ext.types import Bound
+from dp_accounting_ext.types import FloatArray
+from dp_accounting_ext.types import IndexArray
 
-Bound = dominating_pair.Bound
 DirectedPairs = dominating_pair.DirectedPairs
 DominatingPair = dominating_pair.DominatingPair
-FloatArray = npt.NDArray[np.float64]
 
 # Certified: positive values are raised to where floats have all their digits.
 SMALLEST = 1e-250
@@ -181,7 +181,7 @@ def atoms_above(
     return places[1:], masses * rise, sink * rise
 
 
-def _lower_hull(places: FloatArray, values: FloatArray) -> npt.NDArray[np.intp]:
+def _lower_hull(places: FloatArray, values: FloatArray) -> IndexArray:
     """Returns the corners of the greatest convex minorant, the first and last among."""
     corners: list[int] = []
     slopes: list[float] = []

@@ -15,14 +15,13 @@ are i apart from it, as they are from a batch without any.
 """
 
 import numpy as np
-import numpy.typing as npt
 
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.pairs import profile_pairs
+from dp_accounting_ext.types import FloatArray
 
 DominatingPair = dominating_pair.DominatingPair
-FloatArray = npt.NDArray[np.float64]
 
 # Tuning: chords between so many losses, each the same factor above the one before, from
 # a small part of what a sampled record's are. Twice as many: ε of 5000 runs moves by

@@ -3,12 +3,12 @@
 import dataclasses
 
 import numpy as np
-import numpy.typing as npt
 
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
+from dp_accounting_ext.types import Bound
+from dp_accounting_ext.types import FloatArray
 
-FloatArray = npt.NDArray[np.float64]
 Shifts = tuple[tuple[float, float], ...]
 
 # A limit of time and memory.
@@ -87,7 +87,7 @@ def lower_pair(
         masses[kept],
         0.0,
         0.0,
-        dominating_pair.Bound.LOWER,
+        Bound.LOWER,
         mass_error,
         ratio_error,
     )

@@ -8,17 +8,17 @@ import numbers
 from dp_accounting.pld import pld_pmf
 from dp_accounting.pld import privacy_loss_distribution
 import numpy as np
-import numpy.typing as npt
 
 from dp_accounting_ext.kernel import atom_laws
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import law_sums
 from dp_accounting_ext.kernel import sums
+from dp_accounting_ext.types import BoolArray
+from dp_accounting_ext.types import Bound
+from dp_accounting_ext.types import FloatArray
 from dp_accounting_ext.validation import fields
 
-Bound = dominating_pair.Bound
-FloatArray = npt.NDArray[np.float64]
 PrivacyLossDistribution = privacy_loss_distribution.PrivacyLossDistribution
 
 _LARGEST_SIZE = 25_000_000
@@ -181,10 +181,10 @@ def _raised(losses: FloatArray, masses: FloatArray) -> FloatArray:
     return raised
 
 
-def _kept_below_one(losses: FloatArray, masses: FloatArray) -> npt.NDArray[np.bool_]:
+def _kept_below_one(losses: FloatArray, masses: FloatArray) -> BoolArray:
     """Tells which losses to keep, from the highest, so that Σ p e^{−loss} ≤ 1."""
     tail = np.cumsum((masses * np.exp(-losses))[::-1])[::-1]
-    kept: npt.NDArray[np.bool_] = tail <= 1
+    kept: BoolArray = tail <= 1
     return kept
 
 

@@ -15,12 +15,10 @@ from collections.abc import Sequence
 import math
 
 import numpy as np
-import numpy.typing as npt
 
 from dp_accounting_ext.kernel import floats
-from dp_accounting_ext.renyi import divergence
-
-FloatArray = divergence.FloatArray
+from dp_accounting_ext.types import BoolArray
+from dp_accounting_ext.types import FloatArray
 
 # Certified: roundings of a conversion, relative to the terms that are added up.
 _ROUNDING = 64 * floats.UNIT_ROUNDOFF
@@ -172,9 +170,7 @@ def _epsilons_of_excess(
     return found
 
 
-def _of_use(
-    orders: FloatArray, curve: FloatArray
-) -> tuple[npt.NDArray[np.bool_], FloatArray]:
+def _of_use(orders: FloatArray, curve: FloatArray) -> tuple[BoolArray, FloatArray]:
     """Returns of which (n,) orders log M is positive and fits, and (n,) log M."""
     slopes = orders - 1
     with np.errstate(over="ignore", invalid="ignore"):

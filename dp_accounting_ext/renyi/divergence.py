@@ -5,11 +5,9 @@ from collections.abc import Sequence
 import math
 
 import numpy as np
-import numpy.typing as npt
 
 from dp_accounting_ext.kernel import floats
-
-FloatArray = npt.NDArray[np.float64]
+from dp_accounting_ext.types import FloatArray
 
 # Order one, the Kullback-Leibler divergence, is answered by the order just above it:
 # Rényi divergences increase with the order.

@@ -9,8 +9,7 @@ import numpy as np
 
 from dp_accounting_ext.renyi import divergence
 from dp_accounting_ext.renyi import shifted_noise
-
-FloatArray = divergence.FloatArray
+from dp_accounting_ext.types import FloatArray
 
 
 def group_rdp(

@@ -7,8 +7,7 @@ import numpy as np
 
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.renyi import divergence
-
-FloatArray = divergence.FloatArray
+from dp_accounting_ext.types import FloatArray
 
 
 def pure_dp_rdp(orders: Sequence[float], epsilon: float) -> FloatArray:

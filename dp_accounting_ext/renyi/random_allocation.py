@@ -7,8 +7,7 @@ import math
 import numpy as np
 
 from dp_accounting_ext.renyi import divergence
-
-FloatArray = divergence.FloatArray
+from dp_accounting_ext.types import FloatArray
 
 
 def removing_rdp(orders: Sequence[float], noise: float, num_steps: int) -> FloatArray:

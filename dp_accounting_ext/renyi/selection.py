@@ -8,9 +8,8 @@ import numpy as np
 
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.renyi import conversion
-from dp_accounting_ext.renyi import divergence
+from dp_accounting_ext.types import FloatArray
 
-FloatArray = divergence.FloatArray
 Curve = Callable[[Sequence[float]], FloatArray]
 
 # Tuning: orders at which the auxiliary bounds are tried, besides those that are asked.

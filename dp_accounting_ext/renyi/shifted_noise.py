@@ -10,8 +10,7 @@ import numpy as np
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.renyi import divergence
 from dp_accounting_ext.renyi import trapezoid
-
-FloatArray = divergence.FloatArray
+from dp_accounting_ext.types import FloatArray
 
 # Normal tails beyond so many standard deviations are below 1e-56.
 _REACH = 16.0

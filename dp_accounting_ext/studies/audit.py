@@ -19,11 +19,11 @@ import textwrap
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy import stats
 
 from dp_accounting_ext import displays
 from dp_accounting_ext.studies import training_run
+from dp_accounting_ext.types import IntArray
 from dp_accounting_ext.validation import fields
 
 __all__ = [
@@ -35,7 +35,6 @@ __all__ = [
 ]
 __dir__ = __all__.copy
 
-IntArray = npt.NDArray[np.int64]
 
 AUDITED = (
     training_run.RANDOM_ALLOCATION,

@@ -12,7 +12,6 @@ import time
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from dp_accounting_ext import displays
 from dp_accounting_ext.accountants import pld_accountant
@@ -21,6 +20,7 @@ from dp_accounting_ext.bounds import decimals
 from dp_accounting_ext.studies import comparison
 from dp_accounting_ext.studies import progress as progress_of
 from dp_accounting_ext.studies import training_run
+from dp_accounting_ext.types import FloatArray
 from dp_accounting_ext.validation import fields
 
 __all__ = [
@@ -60,7 +60,6 @@ _SMALLEST_END = 1e-3  # Of profiles that are all below the smallest δ.
 _HIGHEST_LEVEL = 0.9
 MOST_POINTS = 10_000
 
-FloatArray = npt.NDArray[np.float64]
 Points = tuple[FloatArray, FloatArray, FloatArray]
 Accountant = pld_accountant.PLDAccountant
 

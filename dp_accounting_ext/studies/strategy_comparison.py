@@ -22,6 +22,7 @@ from dp_accounting_ext.reading import extension_events
 from dp_accounting_ext.studies import comparison
 from dp_accounting_ext.studies import progress as progress_of
 from dp_accounting_ext.studies import training_run
+from dp_accounting_ext.types import FloatArray
 from dp_accounting_ext.validation import fields
 from dp_accounting_ext.validation import strategies
 
@@ -268,7 +269,7 @@ def fresh_windows(
 
 
 def _cyclic(
-    bands: int, norms: npt.NDArray[np.float64], noise: float, bins: int
+    bands: int, norms: FloatArray, noise: float, bins: int
 ) -> tuple[stock.DpEvent, stock.DpEvent]:
     """Returns the least and the most that cyclic Poisson sampling is.
 
@@ -287,9 +288,7 @@ def _cyclic(
     return sampled(least, steps // bands), sampled(most, math.ceil(steps / bands))
 
 
-def _norms(
-    matrix: npt.NDArray[np.float64], bins: int, epochs: int
-) -> tuple[int, npt.NDArray[np.float64], float]:
+def _norms(matrix: FloatArray, bins: int, epochs: int) -> tuple[int, FloatArray, float]:
     """Returns the bands, the columns' norms, and the largest norm of a bin's sum.
 
     Columns that are as many apart as there are bands have no step in common.

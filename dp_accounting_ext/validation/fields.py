@@ -10,6 +10,8 @@ from dp_accounting import privacy_accountant
 import numpy as np
 import numpy.typing as npt
 
+from dp_accounting_ext.types import FloatArray
+
 LARGEST_INTEGER = 2**53  # Up to it floats hold all.
 SMALLEST_SCALE, LARGEST_SCALE = 1e-60, 1e60
 SMALLEST_RATE = 1e-100
@@ -40,7 +42,7 @@ def real_number(name: str, value: Any) -> float:
     return number
 
 
-def real_numbers(name: str, value: Any) -> npt.NDArray[np.float64]:
+def real_numbers(name: str, value: Any) -> FloatArray:
     """Returns a real number, or an array or list of these, as an array of its shape.
 
     Raises:
@@ -130,7 +132,7 @@ def number_array(name: str, value: Any) -> npt.NDArray[Any]:
     return found
 
 
-def rates(name: str, value: Any) -> npt.NDArray[np.float64]:
+def rates(name: str, value: Any) -> FloatArray:
     """Returns a number or an array of probabilities as an array of its shape.
 
     Raises:

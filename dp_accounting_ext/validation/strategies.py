@@ -4,8 +4,8 @@ from typing import Any
 from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
+from dp_accounting_ext.types import FloatArray
 from dp_accounting_ext.validation import fields
 
 # The first column of a Toeplitz matrix, or the rows of any.
@@ -169,9 +169,7 @@ def strategy(value: Any, num_steps: int) -> Strategy:
     return tuple(_row(row, index, num_steps) for index, row in enumerate(rows))
 
 
-def buffered_toeplitz(
-    decays: Any, scales: Any, num_steps: int
-) -> npt.NDArray[np.float64]:
+def buffered_toeplitz(decays: Any, scales: Any, num_steps: int) -> FloatArray:
     """Returns the first column of a buffered linear Toeplitz matrix.
 
     Args:
@@ -226,7 +224,7 @@ def _row(value: Any, index: int, size: int) -> tuple[float, ...]:
     return tuple(row.tolist())
 
 
-def _numbers(values: list[Any], what: str) -> npt.NDArray[np.float64]:
+def _numbers(values: list[Any], what: str) -> FloatArray:
     numbers = np.array([fields.real_number("strategy", value) for value in values])
     size = (numbers >= SMALLEST_ENTRY) & (numbers <= LARGEST_ENTRY)
     wrong = np.flatnonzero(~(size | (numbers == 0)))

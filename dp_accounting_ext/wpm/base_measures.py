@@ -11,12 +11,13 @@ import math
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy import optimize
 from scipy import sparse
 from scipy import special
 
 from dp_accounting_ext import displays
+from dp_accounting_ext.types import FloatArray
+from dp_accounting_ext.types import IndexArray
 from dp_accounting_ext.validation import fields
 from dp_accounting_ext.wpm import checks
 from dp_accounting_ext.wpm import costs
@@ -25,9 +26,6 @@ from dp_accounting_ext.wpm import worst_cases
 from dp_accounting_ext.wpm.projections import exact_projection
 from dp_accounting_ext.wpm.projections import ldp_polytope
 from dp_accounting_ext.wpm.projections import linear_program
-
-FloatArray = npt.NDArray[np.float64]
-IndexArray = npt.NDArray[np.intp]
 
 # The uniform one.
 _TOLERANCE = 1e-13

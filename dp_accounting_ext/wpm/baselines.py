@@ -4,16 +4,14 @@ import math
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from dp_accounting_ext.types import FloatArray
+from dp_accounting_ext.types import IndexArray
 from dp_accounting_ext.wpm import checks
 from dp_accounting_ext.wpm import costs
 from dp_accounting_ext.wpm import mechanism
 from dp_accounting_ext.wpm import sampling_mechanism
 from dp_accounting_ext.wpm.projections import ldp_polytope
-
-FloatArray = npt.NDArray[np.float64]
-IndexArray = npt.NDArray[np.intp]
 
 # In the place of log 0: outputs without mass rise last, and as one.
 _LOG_OF_NOTHING = -2000.0

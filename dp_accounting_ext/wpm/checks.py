@@ -8,11 +8,9 @@ import math
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from dp_accounting_ext.types import FloatArray
 from dp_accounting_ext.validation import fields
-
-FloatArray = npt.NDArray[np.float64]
 
 METRICS = ("euclidean", "cityblock", "chebyshev", "haversine", "cosine")
 MASS_TOLERANCE = 1e-9

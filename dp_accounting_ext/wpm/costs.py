@@ -15,10 +15,10 @@ from scipy import spatial
 from scipy.sparse import csgraph
 from scipy.spatial import distance
 
+from dp_accounting_ext.types import FloatArray
+from dp_accounting_ext.types import IndexArray
+from dp_accounting_ext.types import IntArray
 from dp_accounting_ext.wpm import checks
-
-FloatArray = npt.NDArray[np.float64]
-IndexArray = npt.NDArray[np.intp]
 
 # The mean radius of the Earth, in kilometres (IUGG).
 EARTH_RADIUS = 6371.0088
@@ -281,7 +281,7 @@ def on_sphere(name: str, places: FloatArray) -> FloatArray:
 
 def counts_at(
     points: npt.ArrayLike, trace: npt.ArrayLike, *, metric: str = "euclidean"
-) -> npt.NDArray[np.int64]:
+) -> IntArray:
     """Returns how often a trace is at each point, by the nearest one, however far.
 
     Whether a private trace is far from the points must not be told: see

@@ -10,8 +10,6 @@ import numpy.typing as npt
 
 from dp_accounting_ext.wpm import costs
 
-FloatArray = npt.NDArray[np.float64]
-
 # Tuning: how much farther from the middle than half of the points is far away, and how
 # much farther is near.
 _FAR, _NEAR = 10.0, 3.0

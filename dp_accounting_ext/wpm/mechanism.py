@@ -7,6 +7,8 @@ import warnings
 import numpy as np
 import numpy.typing as npt
 
+from dp_accounting_ext.types import FloatArray
+from dp_accounting_ext.types import IndexArray
 from dp_accounting_ext.wpm import base_measures
 from dp_accounting_ext.wpm import checks
 from dp_accounting_ext.wpm import costs
@@ -15,8 +17,6 @@ from dp_accounting_ext.wpm import sampling_mechanism
 from dp_accounting_ext.wpm import worst_cases
 from dp_accounting_ext.wpm.projections import exact_projection
 
-FloatArray = npt.NDArray[np.float64]
-IndexArray = npt.NDArray[np.intp]
 BaseMeasure = str | npt.ArrayLike
 
 _DEGREES = (

@@ -9,13 +9,11 @@ import dataclasses
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy import sparse
 
+from dp_accounting_ext.types import FloatArray
+from dp_accounting_ext.types import IndexArray
 from dp_accounting_ext.validation import fields
-
-FloatArray = npt.NDArray[np.float64]
-IndexArray = npt.NDArray[np.intp]
 
 SUM_TOLERANCE = 1e-6
 

@@ -18,12 +18,11 @@ from fractions import Fraction
 import math
 
 import numpy as np
-import numpy.typing as npt
 
+from dp_accounting_ext.types import FloatArray
+from dp_accounting_ext.types import IndexArray
 from dp_accounting_ext.wpm.exact_draw import rational_exponential
 
-FloatArray = npt.NDArray[np.float64]
-IndexArray = npt.NDArray[np.intp]
 # Probabilities (P, Q) of outcomes under two laws.
 Outcomes = tuple[tuple[float, float], ...]
 

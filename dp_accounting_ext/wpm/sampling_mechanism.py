@@ -13,6 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from dp_accounting_ext import displays
+from dp_accounting_ext.types import FloatArray
+from dp_accounting_ext.types import IndexArray
+from dp_accounting_ext.types import IntArray
 from dp_accounting_ext.wpm import checks
 from dp_accounting_ext.wpm import costs
 from dp_accounting_ext.wpm import dp_event
@@ -20,10 +23,6 @@ from dp_accounting_ext.wpm import private_rows
 from dp_accounting_ext.wpm import worst_cases
 from dp_accounting_ext.wpm.exact_draw import integer_weights
 from dp_accounting_ext.wpm.projections import ldp_polytope
-
-FloatArray = npt.NDArray[np.float64]
-IndexArray = npt.NDArray[np.intp]
-Draws = npt.NDArray[np.int64]
 
 # Tuning: weights of users that are held at once, and users that a worker gets.
 _TOGETHER = 1 << 21
@@ -247,7 +246,7 @@ class SamplingMechanism(displays.Displayed):
 
     def _draws(
         self, users: private_rows.PrivateRows, source: np.random.Generator | None
-    ) -> Draws:
+    ) -> IntArray:
         bits = self._bounds.bits
         parts = [
             integer_weights.draw(weights, bits, source)
@@ -260,7 +259,7 @@ class SamplingMechanism(displays.Displayed):
         executor: futures.Executor,
         users: private_rows.PrivateRows,
         source: np.random.Generator | None,
-    ) -> Draws:
+    ) -> IntArray:
         """Returns draws of parts of the users, each with randomness of its own."""
         step = max(_FEWEST_USERS, math.ceil(len(users) / _PARTS))
         jobs = []
@@ -340,12 +339,12 @@ def _generator(rng: Any) -> np.random.Generator | None:
 
 def _draw_part(
     mechanism: SamplingMechanism, users: private_rows.PrivateRows, seed: int | None
-) -> Draws:
+) -> IntArray:
     """Returns draws of some users, in a worker."""
     return mechanism._draws(users, _generator(seed))
 
 
-def _result(job: Any) -> Draws:
+def _result(job: Any) -> IntArray:
     """Returns what a worker drew.
 
     Raises:

@@ -10,12 +10,10 @@ from collections.abc import Iterator
 import math
 
 import numpy as np
-import numpy.typing as npt
 
+from dp_accounting_ext.types import FloatArray
+from dp_accounting_ext.types import IndexArray
 from dp_accounting_ext.wpm import costs
-
-FloatArray = npt.NDArray[np.float64]
-IndexArray = npt.NDArray[np.intp]
 
 # Tuning: costs that are sorted once and kept, and those looked at together.
 _KEPT = 1 << 22

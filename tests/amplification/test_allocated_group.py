@@ -18,10 +18,11 @@ from dp_accounting_ext.mechanisms import allocated
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import replaced_allocation as replaced
 from dp_accounting_ext.mechanisms import subsampled
+from dp_accounting_ext.types import Bound
+from dp_accounting_ext.types import Direction
 
 Allocation = replaced_allocation.Allocation
 Steps = replaced_allocation.Steps
-Direction = dominating_pair.Direction
 
 
 def _law(allocation, members):
@@ -219,7 +220,7 @@ def test_who_leaves_and_who_joins_is_bounded_at_once(allocation):
     inner = step if not allocation.silent else subsampled.PoissonSampled(0.6, step)
     for removed, inserted in ((2, 1), (1, 2), (2, 2), (3, 1)):
         bound = replaced.leave_and_join(inner, removed, inserted)
-        pairs = interface.pairs_of(bound, dominating_pair.Bound.UPPER, 1e-20)
+        pairs = interface.pairs_of(bound, Bound.UPPER, 1e-20)
         p, density = _law(allocation, removed)
         q, _ = _law(allocation, inserted)
         # The nodes reach further to the right; both laws need the same ones.
@@ -247,7 +248,7 @@ def test_who_leaves_and_who_joins_is_bounded_at_once(allocation):
 )
 def test_upper_bounds_are_above_the_profile_of_two_steps(allocation, members, is_rough):
     # Nothing else is known, so that what is found is the theorems' alone.
-    nothing = dominating_pair.trivial_pair(dominating_pair.Bound.UPPER)
+    nothing = dominating_pair.trivial_pair(Bound.UPPER)
     pair = allocated_group_above.upper_pair(
         allocation, members, nothing, tail_mass=1e-24, is_rough=is_rough
     )
@@ -263,6 +264,6 @@ def test_upper_bounds_are_above_the_profile_of_two_steps(allocation, members, is
 
 def test_a_pair_that_is_less_stays():
     allocation = Allocation((Steps(0.2, 0.01, 100),), 0.0, 0.0)
-    known = dominating_pair.identity_pair(dominating_pair.Bound.UPPER)
+    known = dominating_pair.identity_pair(Bound.UPPER)
     found = allocated_group_above.upper_pair(allocation, 4, known, tail_mass=1e-20)
     assert found.delta(0.01, Direction.REMOVE) <= 1e-12

@@ -9,12 +9,12 @@ import strategies
 
 from dp_accounting_ext.amplification import poisson_subsampling
 from dp_accounting_ext.kernel import dominating_pair
-
-Direction = dominating_pair.Direction
+from dp_accounting_ext.types import Bound
+from dp_accounting_ext.types import Direction
 
 
 @given(
-    strategies.pairs(dominating_pair.Bound.UPPER),
+    strategies.pairs(Bound.UPPER),
     st.floats(0.01, 1.0),
     st.floats(-1.0, 3.0),
 )
@@ -35,7 +35,7 @@ def test_it_is_the_mixture(pair, rate, epsilon):
     )
 
 
-@pytest.mark.parametrize("bound", list(dominating_pair.Bound))
+@pytest.mark.parametrize("bound", list(Bound))
 def test_errors_and_side_are_those_of_the_pair(bound):
     """Three roundings of a ratio: of 1 − λ, of the product and of the sum."""
     ratios, masses = np.array([0.5, 1.5]), np.array([0.5, 0.5])

@@ -12,10 +12,8 @@ import oracles
 import strategies
 
 from dp_accounting_ext.amplification import random_allocation
-from dp_accounting_ext.kernel import dominating_pair
-
-Bound = dominating_pair.Bound
-Direction = dominating_pair.Direction
+from dp_accounting_ext.types import Bound
+from dp_accounting_ext.types import Direction
 
 kinds = st.tuples(
     strategies.pairs(Bound.UPPER, most_atoms=2, sinks=False),

@@ -9,11 +9,10 @@ from scipy import special
 
 import dp_accounting_ext as ext
 from dp_accounting_ext.amplification import replaced_allocation
-from dp_accounting_ext.kernel import dominating_pair
+from dp_accounting_ext.types import Direction
 
 Allocation = replaced_allocation.Allocation
 Steps = replaced_allocation.Steps
-Direction = dominating_pair.Direction
 Relation = dp_accounting.NeighboringRelation
 Gaussian = dp_accounting.GaussianDpEvent
 

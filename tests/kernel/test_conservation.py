@@ -26,8 +26,8 @@ from dp_accounting_ext.kernel import pair
 from dp_accounting_ext.kernel import sums
 from dp_accounting_ext.kernel import tilted_sums
 from dp_accounting_ext.pairs import normal_cells
+from dp_accounting_ext.types import Bound
 
-Bound = dominating_pair.Bound
 Ledger = conservation.Ledger
 MassError = conservation.MassError
 Gaussian = dp_accounting.GaussianDpEvent

@@ -16,10 +16,10 @@ from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import lattice_law
 from dp_accounting_ext.pairs import chained_pairs
 from dp_accounting_ext.pairs import profile_pairs
+from dp_accounting_ext.types import Bound
+from dp_accounting_ext.types import Direction
 
-Bound = dominating_pair.Bound
 DirectedPairs = dominating_pair.DirectedPairs
-Direction = dominating_pair.Direction
 DominatingPair = dominating_pair.DominatingPair
 
 

@@ -10,9 +10,8 @@ import pytest
 import strategies
 
 from dp_accounting_ext.kernel import dominating_pair
-
-Bound = dominating_pair.Bound
-Direction = dominating_pair.Direction
+from dp_accounting_ext.types import Bound
+from dp_accounting_ext.types import Direction
 
 
 @given(strategies.pairs(Bound.UPPER), st.floats(-2.0, 4.0))

@@ -23,10 +23,10 @@ from dp_accounting_ext.kernel import law_sums
 from dp_accounting_ext.kernel import pair
 from dp_accounting_ext.kernel import sums
 from dp_accounting_ext.pairs import gaussian
+from dp_accounting_ext.types import Bound
+from dp_accounting_ext.types import Direction
 
 Axis = lattice_law.Axis
-Bound = dominating_pair.Bound
-Direction = dominating_pair.Direction
 _UNIT = 2**50
 
 

@@ -13,8 +13,9 @@ from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import lattice_law
 from dp_accounting_ext.kernel import whole_laws
 from dp_accounting_ext.pairs import gaussian
+from dp_accounting_ext.types import Bound
+from dp_accounting_ext.types import Direction
 
-Bound, Direction = dominating_pair.Bound, dominating_pair.Direction
 Closeness = whole_laws.Closeness
 # By how much masses are off, as a function of the ratio.
 PATTERNS = {

@@ -18,9 +18,9 @@ from dp_accounting_ext.mechanisms import discrete_outputs
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.pairs import sampled_members
+from dp_accounting_ext.types import Bound
+from dp_accounting_ext.types import Direction
 
-Bound = dominating_pair.Bound
-Direction = dominating_pair.Direction
 NOISE = batches.Neighbours(discrete_outputs.DiscreteLaplace(math.log(2), 1))
 RESPONSE = discrete_outputs.RandomizedResponse(0.5, 2, replace_one=True)
 EPSILONS = (0.0, 0.2, 0.7, 1.4, 3.0)

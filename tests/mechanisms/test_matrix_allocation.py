@@ -5,10 +5,9 @@ import numpy as np
 import pytest
 
 import dp_accounting_ext as ext
-from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.mechanisms import matrix_allocation
+from dp_accounting_ext.types import Bound
 
-Bound = dominating_pair.Bound
 Event = ext.MatrixAllocationEvent
 BAND = (1.0, 0.5, 0.25)
 

@@ -3,10 +3,8 @@
 import mpmath
 import numpy as np
 
-from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.mechanisms import renyi_bounded
-
-Direction = dominating_pair.Direction
+from dp_accounting_ext.types import Direction
 
 
 def test_it_dominates_randomized_response():

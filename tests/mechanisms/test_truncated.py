@@ -17,13 +17,12 @@ from scipy import optimize
 from scipy import special
 
 import dp_accounting_ext as ext
-from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import subsampled
 from dp_accounting_ext.mechanisms import truncated
+from dp_accounting_ext.types import Bound
+from dp_accounting_ext.types import Direction
 
-Bound = dominating_pair.Bound
-Direction = dominating_pair.Direction
 NeighborRel = dp_accounting.NeighboringRelation
 Truncated = dp_accounting.TruncatedSubsampledGaussianDpEvent
 Gaussian = dp_accounting.GaussianDpEvent

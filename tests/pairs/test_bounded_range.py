@@ -3,11 +3,9 @@
 import mpmath
 import pytest
 
-from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.pairs import bounded_range
-
-Bound = dominating_pair.Bound
-Direction = dominating_pair.Direction
+from dp_accounting_ext.types import Bound
+from dp_accounting_ext.types import Direction
 
 
 def profile(bounded, epsilon):

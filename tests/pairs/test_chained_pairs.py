@@ -12,9 +12,9 @@ import strategies
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.pairs import chained_pairs
 from dp_accounting_ext.pairs import gaussian
+from dp_accounting_ext.types import Bound
+from dp_accounting_ext.types import Direction
 
-Bound = dominating_pair.Bound
-Direction = dominating_pair.Direction
 DirectedPairs = dominating_pair.DirectedPairs
 
 EPSILONS = (-2.0, -0.3, 0.0, 0.4, 1.5, 4.0)

@@ -5,10 +5,9 @@ import math
 import mpmath
 import pytest
 
-from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.pairs import discrete
-
-Bound = dominating_pair.Bound
+from dp_accounting_ext.types import Bound
+from dp_accounting_ext.types import Direction
 
 
 @pytest.mark.parametrize("tail_mass", [1e-9, 1e-300])
@@ -33,7 +32,7 @@ def test_a_discrete_gaussian_holds_the_truth(sigma, shift, epsilon, tail_mass):
         )
         excess = (max(a - kappa * b, 0) for a, b in zip(p, q, strict=True))
         truth = mpmath.fsum(excess) / mpmath.fsum(q)
-        for way in dominating_pair.Direction:
+        for way in Direction:
             low, high = lower.delta(epsilon, way), upper.delta(epsilon, way)
             assert low <= truth * (1 + mpmath.mpf(10) ** -30)
             assert high >= truth * (1 - mpmath.mpf(10) ** -30)

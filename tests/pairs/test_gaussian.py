@@ -8,10 +8,8 @@ import oracles
 import pytest
 from scipy import special
 
-from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.pairs import gaussian
-
-Bound = dominating_pair.Bound
+from dp_accounting_ext.types import Bound
 
 
 @given(st.floats(0.01, 60.0), st.floats(0.0, 2.0), st.sampled_from(list(Bound)))

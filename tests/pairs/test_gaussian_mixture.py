@@ -9,11 +9,10 @@ import mpmath
 import oracles
 import pytest
 
-from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.pairs import gaussian_mixture
+from dp_accounting_ext.types import Bound
+from dp_accounting_ext.types import Direction
 
-Bound = dominating_pair.Bound
-Direction = dominating_pair.Direction
 Mixture = gaussian_mixture.Mixture
 
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 import pytest
 
 from dp_accounting_ext.kernel import dominating_pair
+from dp_accounting_ext.types import Bound
+from dp_accounting_ext.types import Direction
 
-Bound = dominating_pair.Bound
-Direction = dominating_pair.Direction
 of_probabilities = dominating_pair.of_probabilities
 
 # From denormals to one, and chances that are none.

@@ -15,9 +15,9 @@ from dp_accounting_ext.mechanisms import subsampled
 from dp_accounting_ext.pairs import chained_pairs
 from dp_accounting_ext.pairs import gaussian
 from dp_accounting_ext.pairs import profile_pairs
+from dp_accounting_ext.types import Bound
+from dp_accounting_ext.types import Direction
 
-Bound = dominating_pair.Bound
-Direction = dominating_pair.Direction
 POSITIVE = st.floats(1e-6, 1e6)
 
 

@@ -7,13 +7,11 @@ import mpmath
 import oracles
 import pytest
 
-from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.mechanisms import batches
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.pairs import sampled_members
-
-Bound = dominating_pair.Bound
-Direction = dominating_pair.Direction
+from dp_accounting_ext.types import Bound
+from dp_accounting_ext.types import Direction
 
 
 def pair_of(size, draws, sigma):

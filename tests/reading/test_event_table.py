@@ -14,8 +14,8 @@ from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import discrete_outputs
 from dp_accounting_ext.reading import event_table
+from dp_accounting_ext.types import Bound
 
-Bound = dominating_pair.Bound
 NeighborRel = privacy_accountant.NeighboringRelation
 accountant_of = asked.accountant_of
 Gaussian = dp_accounting.GaussianDpEvent

@@ -19,7 +19,6 @@ import dataclasses
 import math
 
 import numpy as np
-import numpy.typing as npt
 from scipy import special
 
 from dp_accounting_ext.amplification.k_of_t import joint_allocation
@@ -30,11 +29,12 @@ from dp_accounting_ext.kernel import sums
 from dp_accounting_ext.kernel import tilted_sums
 from dp_accounting_ext.pairs import normal_cells
 from dp_accounting_ext.pairs import profile_pairs
+from dp_accounting_ext.types import BoolArray
+from dp_accounting_ext.types import Bound
+from dp_accounting_ext.types import Direction
+from dp_accounting_ext.types import FloatArray
+from dp_accounting_ext.types import IntArray
 
-Bound = dominating_pair.Bound
-Direction = dominating_pair.Direction
-FloatArray = npt.NDArray[np.float64]
-IndexArray = npt.NDArray[np.int64]
 Laws = joint_allocation.Laws
 
 # Certified, in units of rounding: of a shift; and of a mass that is made of two with
@@ -133,7 +133,7 @@ class _Look:
             wanted = min(max(wanted / max(spread, 1e-300), _FEWEST_ROWS), _MOST_ROWS)
             shape = 1 << math.ceil(math.log2(wanted)), 1
             height = shape[0] // _BLOCKS
-            columns: IndexArray = np.zeros(self.scores.size, dtype=np.int64)
+            columns: IntArray = np.zeros(self.scores.size, dtype=np.int64)
         else:
             shape, height = (_ROWS_OF_TWO, _COLUMNS), 1
             second = self.second[places]
@@ -177,8 +177,8 @@ class _Look:
 
     @staticmethod
     def _sum(
-        laws: Sequence[tuple[FloatArray, npt.NDArray[np.bool_], int]],
-        cells: tuple[IndexArray, IndexArray],
+        laws: Sequence[tuple[FloatArray, BoolArray, int]],
+        cells: tuple[IntArray, IntArray],
         tilt: float,
         shape: tuple[int, int],
     ) -> tilted_sums.TiltedSum:

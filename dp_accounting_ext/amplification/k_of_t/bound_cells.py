@@ -8,7 +8,6 @@ which is the other sum.
 import math
 
 import numpy as np
-import numpy.typing as npt
 from scipy import special
 
 from dp_accounting_ext.amplification.k_of_t import joint_allocation
@@ -17,8 +16,8 @@ from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import sums
 from dp_accounting_ext.kernel import tilted_sums
 from dp_accounting_ext.pairs import profile_pairs
+from dp_accounting_ext.types import FloatArray
 
-FloatArray = npt.NDArray[np.float64]
 Hinges = profile_pairs.Hinges
 
 # Certified: e^V / I₀(V) is concave from here on, and increases by less than this.

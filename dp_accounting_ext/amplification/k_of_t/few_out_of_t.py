@@ -17,16 +17,16 @@ import dataclasses
 import math
 
 import numpy as np
-import numpy.typing as npt
 
 from dp_accounting_ext.amplification import random_allocation
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import sums
+from dp_accounting_ext.types import Bound
+from dp_accounting_ext.types import FloatArray
+from dp_accounting_ext.types import IntArray
 
 DominatingPair = dominating_pair.DominatingPair
-FloatArray = npt.NDArray[np.float64]
-IndexArray = npt.NDArray[np.int64]
 
 # Certified, in units of rounding: what a step of the sum may move a vector or a share
 # by, relatively.
@@ -111,7 +111,7 @@ class _Law:
     """
 
     means: FloatArray
-    rows: IndexArray
+    rows: IntArray
     products: FloatArray
     masses: FloatArray
     sizes: tuple[int, ...]
@@ -236,7 +236,7 @@ class _Sum:
         )
         return limit, 2 * most
 
-    def parts(self) -> Iterator[tuple[FloatArray, IndexArray, FloatArray, FloatArray]]:
+    def parts(self) -> Iterator[tuple[FloatArray, IntArray, FloatArray, FloatArray]]:
         """Returns one row of the first law with a atoms, and b atoms of the second.
 
         Where both are one law a pair of rows is met once, with twice its mass.
@@ -312,14 +312,14 @@ def _pair_of(both: _Sum, infinity_mass: float) -> DominatingPair:
         found[1:][kept],
         infinity_mass=infinity_mass,
         zero_mass=min(float(found[0]) + _UNDERFLOW, 1.0),
-        bound=dominating_pair.Bound.UPPER,
+        bound=Bound.UPPER,
         mass_error=both.errors["mass_error"],
         ratio_error=both.errors["place_error"],
     )
 
 
 def _gathered(
-    cells: IndexArray, lower: FloatArray, upper: FloatArray, size: int
+    cells: IntArray, lower: FloatArray, upper: FloatArray, size: int
 ) -> FloatArray:
     """Returns (size,) masses in cells, and in those after them."""
     cells = cells.ravel()
@@ -329,7 +329,7 @@ def _gathered(
 
 def _split(
     nodes: FloatArray, values: FloatArray
-) -> tuple[IndexArray, FloatArray, FloatArray]:
+) -> tuple[IntArray, FloatArray, FloatArray]:
     """Returns the node below each value, and its shares of this and the next."""
     cells = np.searchsorted(nodes, values, side="right") - 1
     np.minimum(cells, nodes.size - 2, out=cells)

@@ -13,7 +13,6 @@ import functools
 import math
 
 import numpy as np
-import numpy.typing as npt
 from scipy import optimize
 
 from dp_accounting_ext.kernel import conservation
@@ -21,9 +20,9 @@ from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import sums
 from dp_accounting_ext.kernel import tilted_sums
+from dp_accounting_ext.types import FloatArray
+from dp_accounting_ext.types import IntArray
 
-FloatArray = npt.NDArray[np.float64]
-IndexArray = npt.NDArray[np.int64]
 # Masses of one step's outputs, and how many steps have this law.
 Laws = list[tuple[FloatArray, int]]
 
@@ -361,7 +360,7 @@ class Grid:
 
     def _shares(
         self, positions: FloatArray, step: float
-    ) -> tuple[IndexArray, FloatArray]:
+    ) -> tuple[IntArray, FloatArray]:
         """Returns the rows around (n,) positions, with shares of their masses."""
         if self.is_even:
             return tilted_sums.even_shares(positions)

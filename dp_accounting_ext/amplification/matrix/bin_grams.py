@@ -5,11 +5,9 @@ All entries are at least 0: sums and products keep their relative accuracy.
 """
 
 import numpy as np
-import numpy.typing as npt
 
 from dp_accounting_ext.kernel import floats
-
-FloatArray = npt.NDArray[np.float64]
+from dp_accounting_ext.types import FloatArray
 
 
 def of_toeplitz(column: FloatArray, num_bins: int, num_epochs: int) -> FloatArray:

@@ -13,12 +13,11 @@ import dataclasses
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from dp_accounting_ext.amplification.matrix import chain_fits
 from dp_accounting_ext.kernel import floats
-
-FloatArray = npt.NDArray[np.float64]
+from dp_accounting_ext.types import FloatArray
+from dp_accounting_ext.types import IndexArray
 
 _LEAST_SHARE = 0.02
 # Tuning: moments are of so many steps.
@@ -254,7 +253,7 @@ def _variances(more: FloatArray, correlation: float) -> FloatArray:
 
 
 def _covariances(
-    correlation: float, variances: FloatArray, places: npt.NDArray[np.intp]
+    correlation: float, variances: FloatArray, places: IndexArray
 ) -> FloatArray:
     """Returns covariances of a chain between some places, of variances from 1 on.
 

@@ -13,11 +13,9 @@ import dataclasses
 import math
 
 import numpy as np
-import numpy.typing as npt
 
 from dp_accounting_ext.kernel import floats
-
-FloatArray = npt.NDArray[np.float64]
+from dp_accounting_ext.types import FloatArray
 
 # Tuning: what is tried. Correlations of neighbours; shares of the least A that is above
 # all entries, or of 2; frequencies at which a symbol is looked at to choose among them.

@@ -14,7 +14,6 @@ random, which is seen less still: no error, from below.
 import math
 
 import numpy as np
-import numpy.typing as npt
 from scipy import signal
 
 from dp_accounting_ext.amplification.matrix import chain_fits
@@ -22,8 +21,7 @@ from dp_accounting_ext.amplification.matrix import gauss_markov
 from dp_accounting_ext.amplification.matrix import markov_sums
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
-
-FloatArray = npt.NDArray[np.float64]
+from dp_accounting_ext.types import FloatArray
 
 _CELL = 0.3  # Tuning: of states, over the innovation's standard deviation.
 _MOST_WORK = 2e11  # Tuning: products: about 15 s.

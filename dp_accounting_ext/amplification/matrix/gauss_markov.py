@@ -9,7 +9,6 @@ covariance than they have, and independent of each other.
 import math
 
 import numpy as np
-import numpy.typing as npt
 from scipy import special
 
 from dp_accounting_ext.amplification.matrix import chain_fits
@@ -19,9 +18,9 @@ from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import sums
 from dp_accounting_ext.pairs import gaussian
 from dp_accounting_ext.pairs import profile_pairs
-
-FloatArray = npt.NDArray[np.float64]
-Bound = dominating_pair.Bound
+from dp_accounting_ext.types import Bound
+from dp_accounting_ext.types import Direction
+from dp_accounting_ext.types import FloatArray
 
 # Tuning: cells of states, over the innovation's standard deviation, and of factors'
 # logarithms, over the root of the variance. With 0.14 ε is 0.5 % higher.
@@ -54,7 +53,7 @@ def fit(gram: FloatArray, *, delta: float) -> chain_fits.Fit:
 
     def epsilon(chain_fit: chain_fits.Fit) -> float:
         pairs = upper_pairs(chain_fit, tail_mass=delta / 100, coarser=_COARSE)
-        return pairs.remove.epsilon(delta, dominating_pair.Direction.REMOVE)
+        return pairs.remove.epsilon(delta, Direction.REMOVE)
 
     return min(found, key=epsilon)
 

@@ -14,15 +14,13 @@ import functools
 import math
 
 import numpy as np
-import numpy.typing as npt
 from scipy import sparse
 from scipy import special
 
 from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import sums
-
-FloatArray = npt.NDArray[np.float64]
+from dp_accounting_ext.types import FloatArray
 
 # Certified: Gauss–Legendre on a cell of at most LARGEST_CELL standard deviations, up to
 # _FURTHEST of them away, errs by less than QUADRATURE_ERROR, relatively. Further away

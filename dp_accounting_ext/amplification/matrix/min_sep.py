@@ -16,7 +16,6 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from scipy import sparse
 from scipy import special
 
@@ -26,9 +25,9 @@ from dp_accounting_ext.amplification.matrix import markov_sums
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.pairs import profile_pairs
+from dp_accounting_ext.types import Bound
+from dp_accounting_ext.types import FloatArray
 
-FloatArray = npt.NDArray[np.float64]
-Bound = dominating_pair.Bound
 DirectedPairs = dominating_pair.DirectedPairs
 
 # Tuning: the orders of the moments by which chains are chosen, and how coarse chains

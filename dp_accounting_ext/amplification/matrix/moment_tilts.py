@@ -19,11 +19,11 @@ import functools
 import math
 
 import numpy as np
-import numpy.typing as npt
 
 from dp_accounting_ext.kernel import floats
-
-FloatArray = npt.NDArray[np.float64]
+from dp_accounting_ext.types import BoolArray
+from dp_accounting_ext.types import FloatArray
+from dp_accounting_ext.types import IntArray
 
 # Tuning: numbers in a block of samples; rows of a block of the covariance's root.
 _BLOCK_SIZE, _ROWS = 1 << 18, 32
@@ -80,7 +80,7 @@ class Means:
         return blocks
 
     @functools.cached_property
-    def neighbours(self) -> npt.NDArray[np.int64]:
+    def neighbours(self) -> IntArray:
         """(b, w) whose product with a bin is positive, filled up with others."""
         order = np.argsort(-self.gram, axis=1, kind="stable")[:, : self.width]
         return np.ascontiguousarray(order)
@@ -91,7 +91,7 @@ class Means:
         return np.asarray(np.expm1(np.take_along_axis(self.gram, self.neighbours, 1)))
 
     @functools.cached_property
-    def meet(self) -> npt.NDArray[np.bool_]:
+    def meet(self) -> BoolArray:
         """(b, b) whether two bins may have a neighbour in common."""
         occupied = self.gram > 0
         found = np.zeros_like(occupied)
@@ -273,7 +273,7 @@ def _near_tuples(
     """
     size, near, count = len(means.gram), means.neighbours, len(noise) * tuples
     log_weights = np.zeros(count)
-    chosen: list[npt.NDArray[np.int64]] = []
+    chosen: list[IntArray] = []
     changes = np.empty((count, 0))
     for _ in range(moment):
         cumulative = np.cumsum(changes, axis=1)

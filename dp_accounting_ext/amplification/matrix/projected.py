@@ -18,7 +18,6 @@ import functools
 import math
 
 import numpy as np
-import numpy.typing as npt
 from scipy import special
 
 from dp_accounting_ext.kernel import dominating_pair
@@ -26,8 +25,8 @@ from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import sums
 from dp_accounting_ext.pairs import gaussian_mixture
 from dp_accounting_ext.pairs import normal_cells
-
-FloatArray = npt.NDArray[np.float64]
+from dp_accounting_ext.types import Bound
+from dp_accounting_ext.types import FloatArray
 
 # A larger shift is lowered to it: ratios hold losses of up to 690 nats.
 _LARGEST_SHIFT = 32.0
@@ -87,7 +86,7 @@ def mixture_below(
             tuple(zip(shifts.tolist(), chances.tolist(), strict=True))
         ),
         gaussian_mixture.Mixture(((0.0, 1.0),)),
-        dominating_pair.Bound.LOWER,
+        Bound.LOWER,
         tail_mass=tail_mass,
     )
     error = pair.ratio_error + chance_error
@@ -267,7 +266,7 @@ def _grouped(
         q,
         infinity_mass=0.0,
         zero_mass=0.0,
-        bound=dominating_pair.Bound.LOWER,
+        bound=Bound.LOWER,
         mass_error=error,
         ratio_error=2 * error + 4 * floats.UNIT_ROUNDOFF,
     )

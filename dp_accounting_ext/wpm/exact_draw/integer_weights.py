@@ -16,10 +16,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dp_accounting_ext.types import BoolArray
+from dp_accounting_ext.types import FloatArray
+from dp_accounting_ext.types import IntArray
 from dp_accounting_ext.wpm.exact_draw import rational_exponential
 from dp_accounting_ext.wpm.projections import ldp_polytope
 
-FloatArray = npt.NDArray[np.float64]
 # int64 up to 62 bits, Python's integers above.
 IntegerArray = npt.NDArray[Any]
 
@@ -122,7 +124,7 @@ def round_to_weights(proposed: FloatArray, bounds: IntegerBounds) -> IntegerArra
     return np.asarray(np.where(valid[:, np.newaxis], weights, bounds.public_weights))
 
 
-def are_valid(weights: IntegerArray, bounds: IntegerBounds) -> npt.NDArray[np.bool_]:
+def are_valid(weights: IntegerArray, bounds: IntegerBounds) -> BoolArray:
     """Tells, in integers, which users' weights are within bounds and sum to W."""
     inside = (weights >= bounds.lower) & (weights <= bounds.upper)
     sums = exact_sums(weights)
@@ -236,7 +238,7 @@ def _repair(weights: IntegerArray, bounds: IntegerBounds) -> None:
 
 def draw(
     weights: IntegerArray, bits: int, rng: np.random.Generator | None = None
-) -> npt.NDArray[np.int64]:
+) -> IntArray:
     """Returns one index for every row, with probability weight / 2^bits.
 
     Args:

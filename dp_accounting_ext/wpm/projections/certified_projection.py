@@ -8,13 +8,14 @@ import numpy.typing as npt
 
 from dp_accounting_ext import displays
 from dp_accounting_ext.kernel import floats
+from dp_accounting_ext.types import BoolArray
+from dp_accounting_ext.types import FloatArray
+from dp_accounting_ext.types import IntArray
 from dp_accounting_ext.wpm import checks
 from dp_accounting_ext.wpm import costs
 from dp_accounting_ext.wpm import private_rows
 from dp_accounting_ext.wpm.projections import exact_projection
 from dp_accounting_ext.wpm.projections import ldp_polytope
-
-FloatArray = npt.NDArray[np.float64]
 
 # A gap that is no more than this share of the largest cost is rounding.
 _SMALL = 1e-13
@@ -39,8 +40,8 @@ class ProjectionResult(displays.Displayed):
     distribution: FloatArray
     value: FloatArray | float
     lower_bound: FloatArray | float
-    iterations: npt.NDArray[np.int64] | int
-    converged: npt.NDArray[np.bool_] | bool
+    iterations: IntArray | int
+    converged: BoolArray | bool
 
     @property
     def gap(self) -> FloatArray | float:

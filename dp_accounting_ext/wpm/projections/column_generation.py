@@ -6,13 +6,11 @@ search.
 """
 
 import numpy as np
-import numpy.typing as npt
 
+from dp_accounting_ext.types import FloatArray
+from dp_accounting_ext.types import IndexArray
 from dp_accounting_ext.wpm.projections import ldp_polytope
 from dp_accounting_ext.wpm.projections import transport_program
-
-FloatArray = npt.NDArray[np.float64]
-IndexArray = npt.NDArray[np.intp]
 
 # Tuning: first arcs of each input and output, and those that a round may add for each.
 # What is best after so many programs is certified too.

@@ -12,13 +12,11 @@ hands or level stand alone, and of the others those that would change alike are 
 """
 
 import numpy as np
-import numpy.typing as npt
 
+from dp_accounting_ext.types import FloatArray
+from dp_accounting_ext.types import IndexArray
 from dp_accounting_ext.wpm.projections import column_generation
 from dp_accounting_ext.wpm.projections import ldp_polytope
-
-FloatArray = npt.NDArray[np.float64]
-IndexArray = npt.NDArray[np.intp]
 
 # All tuning: each solution is proven by its prices, whatever these are.
 # Outputs that stand alone, and first groups for each input; what is proven of a program

@@ -8,9 +8,9 @@ import dataclasses
 import math
 
 import numpy as np
-import numpy.typing as npt
 
-FloatArray = npt.NDArray[np.float64]
+from dp_accounting_ext.types import FloatArray
+from dp_accounting_ext.types import IndexArray
 
 _TINY = float(np.finfo(float).tiny)
 # Tuning: costs that are looked at together, so that they stay in the cache.
@@ -30,7 +30,7 @@ class LdpPolytope:
     lower: FloatArray
     upper: FloatArray
 
-    def of(self, outputs: npt.NDArray[np.intp]) -> "LdpPolytope":
+    def of(self, outputs: IndexArray) -> "LdpPolytope":
         """Returns the bounds of some outputs."""
         return LdpPolytope(self.lower[outputs], self.upper[outputs])
 

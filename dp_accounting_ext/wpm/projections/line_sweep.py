@@ -15,13 +15,11 @@ import heapq
 import math
 
 import numpy as np
-import numpy.typing as npt
 from scipy import ndimage
 
+from dp_accounting_ext.types import FloatArray
+from dp_accounting_ext.types import IndexArray
 from dp_accounting_ext.wpm.projections import ldp_polytope
-
-FloatArray = npt.NDArray[np.float64]
-IndexArray = npt.NDArray[np.intp]
 
 # Tuning: places of which neighbors are taken as one, these neighborhoods, and how many
 # around a change are looked at place by place.

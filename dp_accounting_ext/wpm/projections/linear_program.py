@@ -3,10 +3,9 @@
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy import optimize
 
-FloatArray = npt.NDArray[np.float64]
+from dp_accounting_ext.types import FloatArray
 
 # Method, presolve and tolerance. The first is the fastest on programs whose arcs were
 # chosen well; the default tolerances and another method follow where it fails.

@@ -8,14 +8,12 @@ from typing import Any
 import warnings
 
 import numpy as np
-import numpy.typing as npt
 from scipy import sparse
 
+from dp_accounting_ext.types import FloatArray
+from dp_accounting_ext.types import IndexArray
 from dp_accounting_ext.wpm.projections import ldp_polytope
 from dp_accounting_ext.wpm.projections import linear_program
-
-FloatArray = npt.NDArray[np.float64]
-IndexArray = npt.NDArray[np.intp]
 
 # No problem of the sizes that are sent here takes nearly so many pivots.
 _MOST_PIVOTS = 10**7

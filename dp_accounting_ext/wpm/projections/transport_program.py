@@ -3,15 +3,13 @@
 import dataclasses
 
 import numpy as np
-import numpy.typing as npt
 from scipy import sparse
 
+from dp_accounting_ext.types import FloatArray
+from dp_accounting_ext.types import IndexArray
 from dp_accounting_ext.wpm.projections import ldp_polytope
 from dp_accounting_ext.wpm.projections import linear_program
 from dp_accounting_ext.wpm.projections import network_simplex
-
-FloatArray = npt.NDArray[np.float64]
-IndexArray = npt.NDArray[np.intp]
 
 # HiGHS has absolute tolerances: masses in units of 1e-5 and costs of at most 100 keep
 # them out of sight.

@@ -13,10 +13,9 @@ import pytest
 import strategies
 
 from dp_accounting_ext.amplification.k_of_t import allocation_by_sum
-from dp_accounting_ext.kernel import dominating_pair
+from dp_accounting_ext.types import Bound
+from dp_accounting_ext.types import Direction
 
-Bound = dominating_pair.Bound
-Direction = dominating_pair.Direction
 ACCURACY = Fraction(1, 10**9)  # Of lower bounds that could be the truth.
 
 

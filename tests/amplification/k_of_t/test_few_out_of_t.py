@@ -13,9 +13,9 @@ import strategies
 
 from dp_accounting_ext.amplification.k_of_t import few_out_of_t
 from dp_accounting_ext.kernel import dominating_pair
+from dp_accounting_ext.types import Bound
+from dp_accounting_ext.types import Direction
 
-Bound = dominating_pair.Bound
-Direction = dominating_pair.Direction
 REMOVE, ADD = Direction.REMOVE, Direction.ADD
 EPSILONS = (0.0, 0.3, 1.0, 2.5)
 

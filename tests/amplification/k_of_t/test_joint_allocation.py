@@ -10,8 +10,8 @@ import strategies
 
 from dp_accounting_ext.amplification.k_of_t import joint_allocation
 from dp_accounting_ext.kernel import dominating_pair
+from dp_accounting_ext.types import Bound
 
-Bound = dominating_pair.Bound
 U = 2.0**-53
 
 

@@ -17,9 +17,9 @@ from dp_accounting_ext.amplification.k_of_t import allocation_by_sum
 from dp_accounting_ext.amplification.k_of_t import bound_cells
 from dp_accounting_ext.amplification.k_of_t import k_out_of_t
 from dp_accounting_ext.kernel import dominating_pair
+from dp_accounting_ext.types import Bound
+from dp_accounting_ext.types import Direction
 
-Bound = dominating_pair.Bound
-Direction = dominating_pair.Direction
 REMOVE = Direction.REMOVE
 NOTHING = [dominating_pair.trivial_pair(Bound.UPPER)]
 EPSILONS = (0.0, 0.3, 1.0, 2.5, 5.0)

@@ -6,9 +6,8 @@ import pytest
 
 from dp_accounting_ext.amplification.matrix import filtered_bins
 from dp_accounting_ext.amplification.matrix import markov_sums
-from dp_accounting_ext.kernel import dominating_pair
+from dp_accounting_ext.types import Direction
 
-Direction = dominating_pair.Direction
 COLUMN = np.array([0.6, 0.3])
 
 

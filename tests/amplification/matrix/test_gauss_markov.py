@@ -10,9 +10,7 @@ import pytest
 
 from dp_accounting_ext.amplification.matrix import chain_fits
 from dp_accounting_ext.amplification.matrix import gauss_markov
-from dp_accounting_ext.kernel import dominating_pair
-
-Direction = dominating_pair.Direction
+from dp_accounting_ext.types import Direction
 
 
 @pytest.mark.parametrize(

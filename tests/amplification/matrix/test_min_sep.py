@@ -8,9 +8,8 @@ import pytest
 
 from dp_accounting_ext.amplification.matrix import block_chains
 from dp_accounting_ext.amplification.matrix import min_sep
-from dp_accounting_ext.kernel import dominating_pair
+from dp_accounting_ext.types import Direction
 
-Direction = dominating_pair.Direction
 COLUMNS = [
     (1.0,),
     (1.0, 0.5),

@@ -9,9 +9,7 @@ import numpy as np
 import pytest
 
 from dp_accounting_ext.amplification.matrix import projected
-from dp_accounting_ext.kernel import dominating_pair
-
-Direction = dominating_pair.Direction
+from dp_accounting_ext.types import Direction
 
 
 def exact(shifts, chances, epsilon, *, remove):
