@@ -95,7 +95,7 @@ def uneven_allocation(
 
 def _weighted(steps: Steps) -> lattice_law.Atoms:
     """Returns the law of one step's ratio, times its weight."""
-    law = law_sums.of_pair(steps.pair, Axis.RATIO, close=True)
+    law = law_sums.of_pair(steps.pair, Axis.RATIO, copies=steps.count)
     if steps.weight == 1:
         return law
     return dataclasses.replace(

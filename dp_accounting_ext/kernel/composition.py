@@ -122,7 +122,7 @@ class Composition:
         self, side: Callable[[DirectedPairs, int], DominatingPair], *, both: bool
     ) -> pair.Pair:
         def law_of(make: Callable[[], DirectedPairs], count: int) -> lattice_law.Atoms:
-            return law_sums.of_pair(side(make(), count), Axis.LOSS, close=True)
+            return law_sums.of_pair(side(make(), count), Axis.LOSS, copies=count)
 
         parts = [
             (functools.partial(law_of, make, count), count)

@@ -28,22 +28,34 @@ _MOST_ATOMS = 1 << 12
 _MOST_PRODUCTS = 1 << 17
 # Certified: sums of a great many such ratios fit a float.
 _LARGEST_RATIO = 1e280
+# Tuning: bounds on single masses say nothing where all are off by a factor of e.
+_LARGEST_DRIFT = 1.0
 # Certified: values that differ by so much, relatively to the largest, are one.
 _SAME = 64 * floats.UNIT_ROUNDOFF
 
 
-def of_pair(given: DominatingPair, axis: Axis, *, close: bool = False) -> Atoms:
+def of_pair(given: DominatingPair, axis: Axis, *, copies: int = 0) -> Atoms:
     """Returns the law of a pair's losses under P, or of its ratios under Q.
 
     Args:
         given: The pair.
         axis: Which.
-        close: Whether the law claims to be as close to the bound's as the pair does:
-            where sums of copies alone are made of it.
+        copies: If the law is only used for a sum of independent copies, their number.
+            It then claims to be as close to the bound's law as the pair does. With 0
+            it claims nothing.
     """
     ratios, q = given.ratios, given.masses
     p = given.p_masses
     losses = np.log(ratios)
+    # 1 / (1 − e) is more than e^e.
+    error = 1.01 * (given.mass_error + given.ratio_error) + 4 * floats.UNIT_ROUNDOFF
+    whole = float(p.sum()) + given.infinity_mass
+    if copies * abs(whole - 1) > _LARGEST_DRIFT and given.closeness.spread < math.inf:
+        # Rounding made all masses too large, or all too small, by so little that only a
+        # billion copies show it: their product may not fit a float. Closeness compares
+        # laws that are divided by their sums, and stays as it is.
+        p, q = p / whole, q / whole
+        error += (1 + 1e-9) * abs(math.log(whole)) + 4 * floats.UNIT_ROUNDOFF
     kept = (p if axis is Axis.LOSS else q) >= floats.TINY
     if axis is Axis.RATIO:
         kept &= ratios <= _LARGEST_RATIO
@@ -58,8 +70,6 @@ def of_pair(given: DominatingPair, axis: Axis, *, close: bool = False) -> Atoms:
         over += float(p[~kept].sum()) * (1 + 1e-9)
         under += float(q[~kept].sum()) * (1 + 1e-9)
     ratios, p, q, losses = ratios[kept], p[kept], q[kept], losses[kept]
-    # 1 / (1 − e) is more than e^e.
-    error = 1.01 * (given.mass_error + given.ratio_error) + 4 * floats.UNIT_ROUNDOFF
     if axis is Axis.LOSS:
         shift = given.ratio_error + 2 * floats.UNIT_ROUNDOFF * float(
             np.abs(losses).max(initial=0.0)
@@ -71,7 +81,7 @@ def of_pair(given: DominatingPair, axis: Axis, *, close: bool = False) -> Atoms:
             ratios, q, under = np.append(0.0, ratios), np.append(under, q), 0.0
         shift, values, rows = given.ratio_error, ratios, np.array([q, 0 * q])
     claimed = whole_laws.NONE
-    if close:
+    if copies:
         # Q's masses are P's and a power of the loss, which was rounded.
         largest = float(np.abs(losses).max(initial=0.0))
         units = 4 + (2 * largest if axis is Axis.LOSS else 0.0)
