@@ -210,21 +210,19 @@ def test_errors_that_fit_no_float_say_nothing(bound):
 def test_masses_that_are_all_too_large_or_too_small_have_a_billion_copies(drift):
     """Their product would be off by e^±300, which floats do not hold."""
     ratios, copies = np.array([1 - 1e-5, 1 + 1e-5]), 10**9
-    bounds = {}
+    epsilon, bounds = 0.3, {}
     for bound in Bound:
         pair = dominating_pair.DominatingPair(
             ratios, np.full(2, (1 + drift) / 2), 0.0, 0.0, bound, 3.1e-7, 2e-16
         ).as_close_as(Closeness(1e-12))
         pairs = dominating_pair.DirectedPairs.same(pair)
-        summed = composition.Composition(
-            [(lambda pairs=pairs: pairs, copies)], bound, lattice_law.Resolution(), 1e-20
-        )
-        bounds[bound] = float(summed.profile(Direction.REMOVE).deltas(np.array([0.3]))[0])
+        parts = [(lambda pairs=pairs: pairs, copies)]
+        summed = composition.Composition(parts, bound, lattice_law.Resolution(), 1e-20)
+        profile = summed.profile(Direction.REMOVE)
+        bounds[bound] = profile.deltas(np.array([epsilon]))[0]
     # Of losses ±1e-5 the sum is normal but for 1e-5, of mean 0.05 and variance 0.1.
-    mu = math.sqrt(0.1)
-    normal = statistics.NormalDist()
-    delta = normal.cdf(mu / 2 - 0.3 / mu) - math.exp(0.3) * normal.cdf(
-        -mu / 2 - 0.3 / mu
-    )
+    mu, normal = math.sqrt(0.1), statistics.NormalDist()
+    delta = normal.cdf(mu / 2 - epsilon / mu)
+    delta -= math.exp(epsilon) * normal.cdf(-mu / 2 - epsilon / mu)
     assert bounds[Bound.LOWER] == pytest.approx(delta, rel=0.02)
     assert bounds[Bound.UPPER] == pytest.approx(delta, rel=0.02)
