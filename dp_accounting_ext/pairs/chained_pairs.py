@@ -19,8 +19,9 @@ DominatingPair = dominating_pair.DominatingPair
 _MOST_ATOMS = 1 << 16
 # Certified: cells so wide beside a loss have numbers that are integers in floats.
 _NARROWEST = 2.0**-48
-# Certified: of a share of a mass, a quotient of two exponentials, and of their sum.
-_SPLIT_ERROR = 64 * floats.UNIT_ROUNDOFF
+# Certified: of a share of a mass, a quotient of two exponentials; and of their sum, in
+# which so many partial sums meet.
+_SPLIT_ERROR, _CHUNKS = 64 * floats.UNIT_ROUNDOFF, 8
 
 
 def chain(first: DirectedPairs, second: DirectedPairs) -> DirectedPairs:
@@ -179,7 +180,7 @@ def on_few_atoms(pair: DominatingPair, most_atoms: int = _MOST_ATOMS) -> Dominat
     largest = float(np.abs(law.values).max(initial=0.0))
     width = max(pair.loss_range() / most_atoms, _NARROWEST * largest) or 1.0
     q_mass = law.q_mass()
-    start, masses = atom_laws.placed(law, width)
+    start, masses = _placed_in_turn(law, width)
     kept = masses[0] > 0
     places = np.arange(masses.shape[1])[kept]
     nodes = width * (start + places)
@@ -192,3 +193,24 @@ def on_few_atoms(pair: DominatingPair, most_atoms: int = _MOST_ATOMS) -> Dominat
         shift=law.shift + rounding,
     )
     return law_sums.read(law.without_tiny(q_mass)).dominating_pair()
+
+
+def _placed_in_turn(law: atom_laws.Atoms, width: float) -> tuple[int, FloatArray]:
+    """Returns what `atom_laws.placed` does, in an eighth of its memory.
+
+    A node's mass is a sum of at most eight that are summed as there.
+    """
+    chunks = [
+        atom_laws.placed(dataclasses.replace(law, values=values, masses=masses), width)
+        for values, masses in zip(
+            np.array_split(law.values, _CHUNKS),
+            np.array_split(law.masses, _CHUNKS, axis=1),
+            strict=True,
+        )
+    ]
+    start = min(begin for begin, _ in chunks)
+    size = max(begin + masses.shape[1] for begin, masses in chunks) - start
+    placed = np.zeros((len(law.masses), size))
+    for begin, masses in chunks:
+        placed[:, begin - start : begin - start + masses.shape[1]] += masses
+    return start, placed
