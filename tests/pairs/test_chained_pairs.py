@@ -2,6 +2,7 @@
 
 from fractions import Fraction
 import math
+import tracemalloc
 
 from hypothesis import given
 import numpy as np
@@ -81,6 +82,22 @@ def test_losses_that_hardly_differ_are_split_as_others(loss, span):
         truth = float(oracles.stored_delta(many, epsilon, Direction.REMOVE))
         found = few.delta(epsilon, Direction.REMOVE)
         assert truth * (1 - 1e-12) <= found <= truth * (1 + 1e-6) + 1e-9
+
+
+def test_many_atoms_are_split_in_little_memory():
+    losses = np.linspace(-5.0, 5.0, 1_000_000)
+    q = np.exp(-(losses**2) - losses / 2)
+    q /= (1 + 1e-12) * max(q.sum(), (q * np.exp(losses)).sum())
+    rest = [1 - float(mass.sum()) for mass in (q * np.exp(losses), q)]
+    many = dominating_pair.DominatingPair(np.exp(losses), q, *rest, Bound.UPPER)
+    tracemalloc.start()
+    try:
+        assert chained_pairs.on_few_atoms(many).ratios.size < 70_000
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    # Eight arrays of a million numbers; all at once they were seventeen.
+    assert most < 9 * losses.nbytes
 
 
 @pytest.mark.parametrize("members", [1, 2, 3, 7, 8])
