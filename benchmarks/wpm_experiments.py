@@ -31,7 +31,7 @@ from papers import picture as drawing
 from papers import ring as projection
 
 from dp_accounting_ext import wpm
-from dp_accounting_ext.types import FloatArray
+from dp_accounting_ext.common_types import FloatArray
 
 EPSILONS = (0.2, 0.5, 1.0, 2.0, 3.0, 4.0)
 SCALES = 7

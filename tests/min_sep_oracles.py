@@ -7,8 +7,8 @@ import math
 import numpy as np
 from scipy import special
 
-from dp_accounting_ext.types import Bound
-from dp_accounting_ext.types import Direction
+from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.common_types import Direction
 
 
 def law_of_steps(rate, apart, steps, *, warm):

@@ -12,8 +12,8 @@ import numpy as np
 
 import dp_accounting_ext as ext
 from dp_accounting_ext import mechanisms
+from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.kernel import dominating_pair
-from dp_accounting_ext.types import Bound
 
 Fraction = fractions.Fraction
 _ROUNDING = 2.0**-51

@@ -14,7 +14,7 @@ BENCHMARKS = TESTS.parent / "benchmarks"
 # From the bottom up: a module may import only from lower layers, or from the modules
 # named beside it.
 LAYERS = [
-    {"types"},
+    {"common_types"},
     {"displays", "kernel", "validation"},
     {"dp_event", "pairs", "renyi", "wpm"},
     {"amplification"},
@@ -73,7 +73,7 @@ def test_the_page_of_the_architecture_has_these_layers():
 
 def test_the_kernel_knows_no_mechanism():
     for path in (PACKAGE / "kernel").glob("*.py"):
-        assert set(imports(path)) <= {"kernel", "types"}
+        assert set(imports(path)) <= {"kernel", "common_types"}
 
 
 def test_a_second_opinion_shares_nothing_but_the_events():

@@ -11,11 +11,11 @@ from lawful import law
 import pytest
 
 import dp_accounting_ext as ext
+from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import groups
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.reading import event_table
-from dp_accounting_ext.types import Bound
 
 Relation = dp_accounting.NeighboringRelation
 DELTA = 1e-6

@@ -14,8 +14,8 @@ import pytest
 
 import dp_accounting_ext as ext
 from dp_accounting_ext import pld
+from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.reading import stock_pld
-from dp_accounting_ext.types import Direction
 
 Gaussian = dp_accounting.GaussianDpEvent
 Poisson = dp_accounting.PoissonSampledDpEvent

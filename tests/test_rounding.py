@@ -34,6 +34,8 @@ from dp_accounting_ext.amplification.k_of_t import joint_allocation
 from dp_accounting_ext.amplification.matrix import bin_grams
 from dp_accounting_ext.amplification.matrix import markov_sums
 from dp_accounting_ext.amplification.matrix import projected
+from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.kernel import atom_laws
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import lattice_law
@@ -54,8 +56,6 @@ from dp_accounting_ext.pairs import profile_pairs
 from dp_accounting_ext.pairs import sampled_members
 from dp_accounting_ext.renyi import conversion
 from dp_accounting_ext.renyi import shifted_noise
-from dp_accounting_ext.types import Bound
-from dp_accounting_ext.types import Direction
 
 Axis = atom_laws.Axis
 REMOVE = Direction.REMOVE

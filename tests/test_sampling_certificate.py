@@ -12,9 +12,9 @@ import dp_accounting_ext as ext
 from dp_accounting_ext.accountants import bets
 from dp_accounting_ext.accountants import sampling_certificate
 from dp_accounting_ext.amplification import random_allocation
+from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.pairs import gaussian
-from dp_accounting_ext.types import Bound
-from dp_accounting_ext.types import Direction
 
 GRAM = np.array([[1.0, 0.6], [0.6, 1.0]])
 BAND = (1.0, 0.5, 0.25)

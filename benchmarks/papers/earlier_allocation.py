@@ -18,7 +18,7 @@ from scipy import optimize
 from scipy import special
 
 import dp_accounting_ext as ext
-from dp_accounting_ext.types import FloatArray
+from dp_accounting_ext.common_types import FloatArray
 
 # The orders of the sources: the partitions of larger integers are too many for the
 # first, and the second has a closed form.

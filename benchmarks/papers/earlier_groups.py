@@ -17,7 +17,7 @@ from dp_accounting.rdp import rdp_privacy_accountant
 import numpy as np
 from scipy import special
 
-from dp_accounting_ext.types import FloatArray
+from dp_accounting_ext.common_types import FloatArray
 
 Profile = Callable[[float], float]
 _REPLACE = dp_accounting.NeighboringRelation.REPLACE_ONE

@@ -11,7 +11,7 @@ import numpy as np
 from scipy import special
 
 from dp_accounting_ext import wpm
-from dp_accounting_ext.types import FloatArray
+from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.wpm.projections import ldp_polytope
 from papers import picture
 

@@ -18,7 +18,7 @@ from typing import Protocol
 import numpy as np
 from scipy import special
 
-from dp_accounting_ext.types import FloatArray
+from dp_accounting_ext.common_types import FloatArray
 
 _AT_ONCE = 1 << 20  # Sums in memory.
 

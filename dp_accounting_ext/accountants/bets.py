@@ -12,7 +12,7 @@ import numpy as np
 from scipy import optimize
 
 from dp_accounting_ext.amplification.matrix import moment_tilts
-from dp_accounting_ext.types import FloatArray
+from dp_accounting_ext.common_types import FloatArray
 
 # Certified but for α: what rounding may move in the exponents of samples, far below
 # what the samples themselves leave open.

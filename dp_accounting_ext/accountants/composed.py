@@ -14,14 +14,14 @@ import numpy as np
 
 from dp_accounting_ext.bounds import privacy_bounds
 from dp_accounting_ext.bounds import trade_off_bounds
+from dp_accounting_ext.common_types import BoolArray
+from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import groups
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.reading import event_reader
-from dp_accounting_ext.types import BoolArray
-from dp_accounting_ext.types import Bound
-from dp_accounting_ext.types import FloatArray
 from dp_accounting_ext.validation import fields
 
 # Characters of what was composed, in a message.

@@ -8,6 +8,8 @@ from dp_accounting.pld import privacy_loss_distribution as stock
 import numpy as np
 
 from dp_accounting_ext.bounds import privacy_bounds
+from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.mechanisms import allocated
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import divergences
@@ -20,8 +22,6 @@ from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.reading import event_table
 from dp_accounting_ext.reading import group_events
 from dp_accounting_ext.reading import stock_pld
-from dp_accounting_ext.types import Bound
-from dp_accounting_ext.types import FloatArray
 from dp_accounting_ext.validation import event_trees
 from dp_accounting_ext.validation import fields
 

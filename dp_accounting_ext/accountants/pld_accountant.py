@@ -15,11 +15,11 @@ from dp_accounting_ext.accountants import composed
 from dp_accounting_ext.accountants import composing
 from dp_accounting_ext.accountants import explanation
 from dp_accounting_ext.bounds import privacy_bounds
+from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.reading import event_table
 from dp_accounting_ext.reading import group_events
-from dp_accounting_ext.types import FloatArray
 from dp_accounting_ext.validation import event_trees
 from dp_accounting_ext.validation import fields
 from dp_accounting_ext.validation import inheritance

@@ -15,12 +15,12 @@ from dp_accounting.rdp import rdp_privacy_accountant
 import numpy as np
 
 from dp_accounting_ext.accountants import composing
+from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.mechanisms import groups
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.renyi import conversion
 from dp_accounting_ext.renyi import divergence
-from dp_accounting_ext.types import FloatArray
 from dp_accounting_ext.validation import fields
 from dp_accounting_ext.validation import inheritance
 

@@ -19,15 +19,15 @@ from dp_accounting_ext.accountants import bets
 from dp_accounting_ext.accountants.bets import BudgetError as BudgetError
 from dp_accounting_ext.amplification.matrix import moment_tilts
 from dp_accounting_ext.bounds import decimals
+from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.common_types import Direction
+from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import matrix_allocation
 from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.reading import event_table
 from dp_accounting_ext.reading import extension_events
-from dp_accounting_ext.types import Bound
-from dp_accounting_ext.types import Direction
-from dp_accounting_ext.types import FloatArray
 from dp_accounting_ext.validation import fields
 from dp_accounting_ext.validation import strategies
 

@@ -24,6 +24,9 @@ from scipy import special
 from dp_accounting_ext.amplification import replaced_allocation
 from dp_accounting_ext.amplification.k_of_t import bound_cells
 from dp_accounting_ext.amplification.k_of_t import joint_allocation
+from dp_accounting_ext.common_types import BoolArray
+from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import lattice_law
@@ -31,9 +34,6 @@ from dp_accounting_ext.kernel import law_sums
 from dp_accounting_ext.kernel import sums
 from dp_accounting_ext.pairs import normal_cells
 from dp_accounting_ext.pairs import profile_pairs
-from dp_accounting_ext.types import BoolArray
-from dp_accounting_ext.types import Bound
-from dp_accounting_ext.types import FloatArray
 
 DirectedPairs = dominating_pair.DirectedPairs
 DominatingPair = dominating_pair.DominatingPair

@@ -37,14 +37,14 @@ from dp_accounting_ext.amplification import allocated_group
 from dp_accounting_ext.amplification import replaced_allocation
 from dp_accounting_ext.amplification.k_of_t import bound_cells
 from dp_accounting_ext.amplification.k_of_t import joint_allocation
+from dp_accounting_ext.common_types import Direction
+from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import sums
 from dp_accounting_ext.pairs import normal_cells
 from dp_accounting_ext.pairs import profile_pairs
-from dp_accounting_ext.types import Direction
-from dp_accounting_ext.types import FloatArray
 
 DominatingPair = dominating_pair.DominatingPair
 Hinges = profile_pairs.Hinges

@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
-from dp_accounting_ext.types import Bound
 
 
 def poisson_subsample(

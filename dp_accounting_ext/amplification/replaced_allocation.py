@@ -33,6 +33,8 @@ from typing import TypeVar
 import numpy as np
 from scipy import special
 
+from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
@@ -41,8 +43,6 @@ from dp_accounting_ext.kernel import law_sums
 from dp_accounting_ext.kernel import sums
 from dp_accounting_ext.pairs import normal_cells
 from dp_accounting_ext.pairs import profile_pairs
-from dp_accounting_ext.types import Bound
-from dp_accounting_ext.types import FloatArray
 
 DominatingPair = dominating_pair.DominatingPair
 

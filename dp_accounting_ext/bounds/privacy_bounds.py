@@ -8,6 +8,11 @@ import math
 
 import numpy as np
 
+from dp_accounting_ext.common_types import BoolArray
+from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.common_types import Direction
+from dp_accounting_ext.common_types import FloatArray
+from dp_accounting_ext.common_types import IntArray
 from dp_accounting_ext.kernel import composition
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import lattice_law
@@ -16,11 +21,6 @@ from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.pairs import gaussian
-from dp_accounting_ext.types import BoolArray
-from dp_accounting_ext.types import Bound
-from dp_accounting_ext.types import Direction
-from dp_accounting_ext.types import FloatArray
-from dp_accounting_ext.types import IntArray
 
 Counts = Mapping[interface.Mechanism, int]
 Question = Callable[[profile.Profile, FloatArray], FloatArray]

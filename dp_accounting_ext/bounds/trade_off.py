@@ -15,11 +15,11 @@ import math
 import numpy as np
 from scipy import special
 
+from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import pair
-from dp_accounting_ext.types import Bound
-from dp_accounting_ext.types import FloatArray
 
 # Certified: of scipy's normal distribution function and its inverse, in nats or in
 # standard deviations; asked by tests/test_assumptions.py.

@@ -8,14 +8,14 @@ import numpy as np
 
 from dp_accounting_ext.bounds import privacy_bounds
 from dp_accounting_ext.bounds import trade_off
+from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.common_types import Direction
+from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import lattice_law
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
-from dp_accounting_ext.types import Bound
-from dp_accounting_ext.types import Direction
-from dp_accounting_ext.types import FloatArray
 
 # Tuning: of the least false positive rate, what tails may hold.
 _TAIL_SHARE = 1e-6

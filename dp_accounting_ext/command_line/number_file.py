@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dp_accounting_ext.command_line import csv_file
-from dp_accounting_ext.types import FloatArray
+from dp_accounting_ext.common_types import FloatArray
 
 _WITH_COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?")
 # A comma for a decimal point, or between thousands: nobody can tell.

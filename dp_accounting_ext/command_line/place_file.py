@@ -6,7 +6,7 @@ import re
 from typing import NamedTuple
 
 from dp_accounting_ext.command_line import number_file
-from dp_accounting_ext.types import FloatArray
+from dp_accounting_ext.common_types import FloatArray
 
 # Names of columns, in lower case: of latitudes and longitudes, or of y and x.
 _PAIRS = (

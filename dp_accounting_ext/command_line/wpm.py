@@ -21,7 +21,7 @@ from dp_accounting_ext.command_line import number_file
 from dp_accounting_ext.command_line import parser
 from dp_accounting_ext.command_line import place_file
 from dp_accounting_ext.command_line import text
-from dp_accounting_ext.types import FloatArray
+from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.wpm import private_rows
 
 _EPILOG = """\

@@ -10,14 +10,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dp_accounting_ext.common_types import BoolArray
+from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.common_types import FloatArray
+from dp_accounting_ext.common_types import IntArray
 from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import sums
 from dp_accounting_ext.kernel import whole_laws
-from dp_accounting_ext.types import BoolArray
-from dp_accounting_ext.types import Bound
-from dp_accounting_ext.types import FloatArray
-from dp_accounting_ext.types import IntArray
 
 # Certified: what a sum of products may have lost where these are less than a float.
 _UNDERFLOW = 1e-316

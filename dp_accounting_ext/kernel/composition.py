@@ -4,6 +4,8 @@ from collections.abc import Callable
 from collections.abc import Sequence
 import functools
 
+from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import lattice_law
 from dp_accounting_ext.kernel import lattice_shape
@@ -11,8 +13,6 @@ from dp_accounting_ext.kernel import law_sums
 from dp_accounting_ext.kernel import pair
 from dp_accounting_ext.kernel import profile
 from dp_accounting_ext.kernel import sums
-from dp_accounting_ext.types import Bound
-from dp_accounting_ext.types import Direction
 
 Axis = lattice_law.Axis
 Profile = profile.Profile

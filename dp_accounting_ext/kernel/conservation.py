@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import floats
-from dp_accounting_ext.types import FloatArray
 
 # Certified: sums of thousands of masses, each a product of a few numbers, relatively.
 _SUM_ERROR = 256 * floats.UNIT_ROUNDOFF

@@ -9,14 +9,14 @@ import math
 import numpy as np
 import numpy.typing as npt
 
+from dp_accounting_ext.common_types import BoolArray
+from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.common_types import Direction
+from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import profile
 from dp_accounting_ext.kernel import whole_laws
-from dp_accounting_ext.types import BoolArray
-from dp_accounting_ext.types import Bound
-from dp_accounting_ext.types import Direction
-from dp_accounting_ext.types import FloatArray
 
 # Certified: a product, or a sum of a few, of which one is a denormal.
 _DENORMAL_UNITS = 8 * 5e-324

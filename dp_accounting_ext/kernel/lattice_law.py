@@ -28,15 +28,15 @@ import math
 
 import numpy as np
 
+from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.common_types import FloatArray
+from dp_accounting_ext.common_types import IntArray
 from dp_accounting_ext.kernel import atom_laws
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import lattice_pieces
 from dp_accounting_ext.kernel import lattice_shape
 from dp_accounting_ext.kernel import sums
 from dp_accounting_ext.kernel import whole_laws
-from dp_accounting_ext.types import Bound
-from dp_accounting_ext.types import FloatArray
-from dp_accounting_ext.types import IntArray
 
 Atoms = atom_laws.Atoms
 Axis = atom_laws.Axis

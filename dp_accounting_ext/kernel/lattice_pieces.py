@@ -5,10 +5,10 @@ import math
 import numpy as np
 from scipy import special
 
+from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import atom_laws
 from dp_accounting_ext.kernel import sums
-from dp_accounting_ext.types import Bound
-from dp_accounting_ext.types import FloatArray
 
 Axis = atom_laws.Axis
 # Where a piece begins, in cells of its level, and its (rows, cells) masses.

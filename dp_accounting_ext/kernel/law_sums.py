@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 
+from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.kernel import atom_laws
 from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import dominating_pair
@@ -15,7 +16,6 @@ from dp_accounting_ext.kernel import lattice_law
 from dp_accounting_ext.kernel import pair
 from dp_accounting_ext.kernel import sums
 from dp_accounting_ext.kernel import whole_laws
-from dp_accounting_ext.types import Bound
 
 Atoms = atom_laws.Atoms
 Axis = atom_laws.Axis

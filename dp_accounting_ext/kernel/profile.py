@@ -11,11 +11,11 @@ import math
 
 import numpy as np
 
+from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import whole_laws
-from dp_accounting_ext.types import Bound
-from dp_accounting_ext.types import FloatArray
 
 # So many nats are summed up with one reference: the exponentials are no larger.
 _SPAN = 16.0

@@ -7,9 +7,9 @@ import math
 
 import numpy as np
 
+from dp_accounting_ext.common_types import FloatArray
+from dp_accounting_ext.common_types import IntArray
 from dp_accounting_ext.kernel import floats
-from dp_accounting_ext.types import FloatArray
-from dp_accounting_ext.types import IntArray
 
 # Sums have so many terms one after another, and then so many of these sums.
 _BLOCK = 256

@@ -17,12 +17,12 @@ import math
 import numpy as np
 from scipy import fft
 
+from dp_accounting_ext.common_types import ComplexArray
+from dp_accounting_ext.common_types import FloatArray
+from dp_accounting_ext.common_types import IntArray
 from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import sums
-from dp_accounting_ext.types import ComplexArray
-from dp_accounting_ext.types import FloatArray
-from dp_accounting_ext.types import IntArray
 
 # Certified, in units of rounding: a butterfly level, relative to the sum of absolute
 # inputs below it (Higham, Accuracy and Stability of Numerical Algorithms, Theorem 24.2,

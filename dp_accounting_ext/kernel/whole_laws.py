@@ -12,8 +12,8 @@ import math
 
 import numpy as np
 
+from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import floats
-from dp_accounting_ext.types import FloatArray
 
 # Certified: of the logarithms and exponentials by which a chance is moved, which are no
 # larger than 750.

@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 
+from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.mechanisms import interface
@@ -17,7 +18,6 @@ from dp_accounting_ext.pairs import shifts
 from dp_accounting_ext.renyi import divergence
 from dp_accounting_ext.renyi import pure_mechanisms
 from dp_accounting_ext.renyi import shifted_noise
-from dp_accounting_ext.types import Bound
 
 DominatingPair = dominating_pair.DominatingPair
 Shifts = shifts.Shifts

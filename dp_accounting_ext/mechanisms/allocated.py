@@ -11,6 +11,8 @@ from dp_accounting_ext.amplification import random_allocation
 from dp_accounting_ext.amplification.k_of_t import allocation_by_sum
 from dp_accounting_ext.amplification.k_of_t import few_out_of_t
 from dp_accounting_ext.amplification.k_of_t import k_out_of_t
+from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.mechanisms import additive_noise
@@ -21,8 +23,6 @@ from dp_accounting_ext.mechanisms import pair_divergences
 from dp_accounting_ext.pairs import profile_pairs
 from dp_accounting_ext.renyi import divergence
 from dp_accounting_ext.renyi import random_allocation as renyi_allocation
-from dp_accounting_ext.types import Bound
-from dp_accounting_ext.types import Direction
 
 DirectedPairs = dominating_pair.DirectedPairs
 Mechanism = interface.Mechanism

@@ -18,6 +18,7 @@ import dataclasses
 import math
 
 from dp_accounting_ext.amplification import poisson_subsampling
+from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.mechanisms import additive_noise
@@ -32,7 +33,6 @@ from dp_accounting_ext.pairs import discrete
 from dp_accounting_ext.pairs import profile_pairs
 from dp_accounting_ext.pairs import replaced_draws as replaced_draws_pair
 from dp_accounting_ext.pairs import shifts
-from dp_accounting_ext.types import Bound
 
 DirectedPairs = dominating_pair.DirectedPairs
 DominatingPair = dominating_pair.DominatingPair

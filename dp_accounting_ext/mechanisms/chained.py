@@ -5,12 +5,12 @@ from collections.abc import Mapping
 import dataclasses
 import math
 
+from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.pairs import chained_pairs
-from dp_accounting_ext.types import Bound
 
 DirectedPairs = dominating_pair.DirectedPairs
 Mechanism = interface.Mechanism

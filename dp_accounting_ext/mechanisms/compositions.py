@@ -5,6 +5,7 @@ import dataclasses
 import functools
 import math
 
+from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.kernel import composition
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
@@ -13,7 +14,6 @@ from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.mechanisms import renyi_bounded
-from dp_accounting_ext.types import Bound
 
 DirectedPairs = dominating_pair.DirectedPairs
 Mechanism = interface.Mechanism

@@ -8,6 +8,7 @@ import numpy as np
 from scipy import stats
 
 from dp_accounting_ext.amplification.matrix import projected
+from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.mechanisms import additive_noise
@@ -18,7 +19,6 @@ from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.mechanisms import min_sep
 from dp_accounting_ext.mechanisms import subsampled
-from dp_accounting_ext.types import Bound
 
 DirectedPairs = dominating_pair.DirectedPairs
 

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 import dataclasses
 import math
 
+from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.pairs import discrete
 from dp_accounting_ext.renyi import divergence
 from dp_accounting_ext.renyi import pure_mechanisms
-from dp_accounting_ext.types import Bound
 
 DominatingPair = dominating_pair.DominatingPair
 # Probabilities (P, Q) of outcomes under two laws.

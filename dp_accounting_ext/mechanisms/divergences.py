@@ -7,6 +7,8 @@ import functools
 
 import numpy as np
 
+from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
@@ -14,8 +16,6 @@ from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.mechanisms import pair_divergences
 from dp_accounting_ext.renyi import divergence
 from dp_accounting_ext.renyi import sampling
-from dp_accounting_ext.types import Bound
-from dp_accounting_ext.types import FloatArray
 
 Divergences = interface.Divergences
 

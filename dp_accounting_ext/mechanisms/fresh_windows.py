@@ -5,6 +5,8 @@ import dataclasses
 import numpy as np
 
 from dp_accounting_ext.amplification.matrix import bin_grams
+from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import allocated
@@ -13,8 +15,6 @@ from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.mechanisms import matrix_allocation
 from dp_accounting_ext.mechanisms import subsampled
-from dp_accounting_ext.types import Bound
-from dp_accounting_ext.types import FloatArray
 
 
 def allocate(

@@ -10,6 +10,8 @@ import functools
 
 import numpy as np
 
+from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.mechanisms import batches
 from dp_accounting_ext.mechanisms import chained
@@ -23,8 +25,6 @@ from dp_accounting_ext.pairs import profile_pairs
 from dp_accounting_ext.pairs import sampled_members
 from dp_accounting_ext.pairs import shifts
 from dp_accounting_ext.renyi import group_subsampling
-from dp_accounting_ext.types import Bound
-from dp_accounting_ext.types import FloatArray
 
 DirectedPairs = dominating_pair.DirectedPairs
 Mechanism = interface.Mechanism

@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.common_types import Direction
+from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import memory
 from dp_accounting_ext.kernel import sums
-from dp_accounting_ext.types import Bound
-from dp_accounting_ext.types import Direction
-from dp_accounting_ext.types import FloatArray
 
 DirectedPairs = dominating_pair.DirectedPairs
 DominatingPair = dominating_pair.DominatingPair

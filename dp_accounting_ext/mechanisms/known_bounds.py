@@ -6,12 +6,12 @@ import dataclasses
 
 import numpy as np
 
+from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.pairs import discrete
 from dp_accounting_ext.pairs import profile_pairs
-from dp_accounting_ext.types import Bound
 
 DirectedPairs = dominating_pair.DirectedPairs
 

@@ -12,6 +12,9 @@ from dp_accounting_ext.amplification.matrix import chain_fits
 from dp_accounting_ext.amplification.matrix import filtered_bins
 from dp_accounting_ext.amplification.matrix import gauss_markov
 from dp_accounting_ext.amplification.matrix import projected
+from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.common_types import Direction
+from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.mechanisms import additive_noise
@@ -19,9 +22,6 @@ from dp_accounting_ext.mechanisms import allocated
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
-from dp_accounting_ext.types import Bound
-from dp_accounting_ext.types import Direction
-from dp_accounting_ext.types import FloatArray
 from dp_accounting_ext.validation import strategies
 
 DirectedPairs = dominating_pair.DirectedPairs

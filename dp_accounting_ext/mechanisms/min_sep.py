@@ -11,6 +11,8 @@ from dp_accounting_ext.amplification.matrix import bin_grams
 from dp_accounting_ext.amplification.matrix import block_chains
 from dp_accounting_ext.amplification.matrix import min_sep
 from dp_accounting_ext.amplification.matrix import projected
+from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.mechanisms import additive_noise
@@ -20,8 +22,6 @@ from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.mechanisms import matrix_allocation
 from dp_accounting_ext.mechanisms import subsampled
-from dp_accounting_ext.types import Bound
-from dp_accounting_ext.types import FloatArray
 from dp_accounting_ext.validation import strategies
 
 DirectedPairs = dominating_pair.DirectedPairs

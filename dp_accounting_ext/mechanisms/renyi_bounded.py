@@ -12,13 +12,13 @@ import math
 
 import numpy as np
 
+from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.pairs import profile_pairs
 from dp_accounting_ext.renyi import conversion
-from dp_accounting_ext.types import Bound
-from dp_accounting_ext.types import FloatArray
 
 # Tuning: orders a factor 1.023 apart, so that δ = 1e-25 is at most 1 % too large; and
 # places of the profile.

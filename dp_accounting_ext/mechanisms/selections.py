@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import dataclasses
 import math
 
+from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.mechanisms import additive_noise
@@ -15,7 +16,6 @@ from dp_accounting_ext.pairs import bounded_range
 from dp_accounting_ext.pairs import discrete
 from dp_accounting_ext.renyi import pure_mechanisms
 from dp_accounting_ext.renyi import selection
-from dp_accounting_ext.types import Bound
 
 DirectedPairs = dominating_pair.DirectedPairs
 DominatingPair = dominating_pair.DominatingPair

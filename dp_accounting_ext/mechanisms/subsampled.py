@@ -5,6 +5,7 @@ import dataclasses
 import math
 
 from dp_accounting_ext.amplification import poisson_subsampling
+from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.mechanisms import additive_noise
@@ -19,7 +20,6 @@ from dp_accounting_ext.pairs import profile_pairs
 from dp_accounting_ext.pairs import shifts
 from dp_accounting_ext.renyi import pure_mechanisms
 from dp_accounting_ext.renyi import sampling
-from dp_accounting_ext.types import Bound
 
 DirectedPairs = dominating_pair.DirectedPairs
 DominatingPair = dominating_pair.DominatingPair

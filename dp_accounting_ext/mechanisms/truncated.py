@@ -36,6 +36,7 @@ import numpy as np
 from scipy import special
 from scipy import stats
 
+from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import batches
 from dp_accounting_ext.mechanisms import groups
@@ -44,7 +45,6 @@ from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.mechanisms import subsampled
 from dp_accounting_ext.pairs import sampled_members
 from dp_accounting_ext.pairs import shifts
-from dp_accounting_ext.types import FloatArray
 
 Mechanism = interface.Mechanism
 Shifts = shifts.Shifts

@@ -13,10 +13,10 @@ import math
 
 import numpy as np
 
+from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.pairs import discrete
-from dp_accounting_ext.types import Bound
 
 # Tuning: a split moves ε of a composition by a share of 1e-7.
 _CELLS = 1 << 12

@@ -4,12 +4,12 @@ import dataclasses
 
 import numpy as np
 
+from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import atom_laws
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import law_sums
-from dp_accounting_ext.types import Bound
-from dp_accounting_ext.types import FloatArray
 
 DirectedPairs = dominating_pair.DirectedPairs
 DominatingPair = dominating_pair.DominatingPair

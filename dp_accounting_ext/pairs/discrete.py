@@ -6,10 +6,10 @@ import math
 import numpy as np
 from scipy import special
 
+from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
-from dp_accounting_ext.types import Bound
-from dp_accounting_ext.types import FloatArray
 
 # Certified (docs/guarantees.md, "a few outcomes"): of a probability made of three
 # operations, a sum of a few, an exponential and a quotient, relatively.

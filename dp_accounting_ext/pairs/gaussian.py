@@ -5,10 +5,10 @@ import math
 from scipy import optimize
 from scipy import special
 
+from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.pairs import gaussian_mixture
-from dp_accounting_ext.types import Bound
 
 
 def dominating_pair_of(

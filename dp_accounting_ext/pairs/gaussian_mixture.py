@@ -7,14 +7,14 @@ import math
 import numpy as np
 from scipy import special
 
+from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import whole_laws
 from dp_accounting_ext.pairs import normal_cells
 from dp_accounting_ext.pairs import shifts
-from dp_accounting_ext.types import Bound
-from dp_accounting_ext.types import FloatArray
 
 # Certified: quadrature of three nodes errs by so much of a mass, times the sixth power
 # of the exponent's growth over the cell.

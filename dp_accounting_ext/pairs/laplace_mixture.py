@@ -5,11 +5,11 @@ import math
 
 import numpy as np
 
+from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.pairs import shifts
-from dp_accounting_ext.types import Bound
-from dp_accounting_ext.types import FloatArray
 
 # Tuning: as many cells as of Gaussian noise, or more, a hundredth of a nat wide.
 _CELLS = 1 << 14

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from scipy import special
 
+from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import floats
-from dp_accounting_ext.types import FloatArray
 
 # Certified: so far out `tail_error` is assumed, in deviations.
 FURTHEST = 37.0

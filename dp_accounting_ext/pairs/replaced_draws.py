@@ -16,10 +16,10 @@ are i apart from it, as they are from a batch without any.
 
 import numpy as np
 
+from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.pairs import profile_pairs
-from dp_accounting_ext.types import FloatArray
 
 DominatingPair = dominating_pair.DominatingPair
 

@@ -4,10 +4,10 @@ import dataclasses
 
 import numpy as np
 
+from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
-from dp_accounting_ext.types import Bound
-from dp_accounting_ext.types import FloatArray
 
 Shifts = tuple[tuple[float, float], ...]
 

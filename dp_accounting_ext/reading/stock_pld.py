@@ -9,14 +9,14 @@ from dp_accounting.pld import pld_pmf
 from dp_accounting.pld import privacy_loss_distribution
 import numpy as np
 
+from dp_accounting_ext.common_types import BoolArray
+from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import atom_laws
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import law_sums
 from dp_accounting_ext.kernel import sums
-from dp_accounting_ext.types import BoolArray
-from dp_accounting_ext.types import Bound
-from dp_accounting_ext.types import FloatArray
 from dp_accounting_ext.validation import fields
 
 PrivacyLossDistribution = privacy_loss_distribution.PrivacyLossDistribution

@@ -16,9 +16,9 @@ import math
 
 import numpy as np
 
+from dp_accounting_ext.common_types import BoolArray
+from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import floats
-from dp_accounting_ext.types import BoolArray
-from dp_accounting_ext.types import FloatArray
 
 # Certified: roundings of a conversion, relative to the terms that are added up.
 _ROUNDING = 64 * floats.UNIT_ROUNDOFF

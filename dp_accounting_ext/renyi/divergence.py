@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
+from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import floats
-from dp_accounting_ext.types import FloatArray
 
 # Order one, the Kullback-Leibler divergence, is answered by the order just above it:
 # Rényi divergences increase with the order.

@@ -7,9 +7,9 @@ import math
 
 import numpy as np
 
+from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.renyi import divergence
 from dp_accounting_ext.renyi import shifted_noise
-from dp_accounting_ext.types import FloatArray
 
 
 def group_rdp(

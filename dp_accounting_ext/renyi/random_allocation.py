@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
+from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.renyi import divergence
-from dp_accounting_ext.types import FloatArray
 
 
 def removing_rdp(orders: Sequence[float], noise: float, num_steps: int) -> FloatArray:

@@ -7,9 +7,9 @@ import math
 
 import numpy as np
 
+from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.renyi import divergence
-from dp_accounting_ext.types import FloatArray
 
 Curve = Callable[[Sequence[float]], FloatArray]
 

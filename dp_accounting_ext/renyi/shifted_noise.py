@@ -7,10 +7,10 @@ import math
 
 import numpy as np
 
+from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.renyi import divergence
 from dp_accounting_ext.renyi import trapezoid
-from dp_accounting_ext.types import FloatArray
 
 # Normal tails beyond so many standard deviations are below 1e-56.
 _REACH = 16.0

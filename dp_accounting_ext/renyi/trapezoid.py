@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dp_accounting_ext.types import FloatArray
+from dp_accounting_ext.common_types import FloatArray
 
 _CANDIDATES = np.geomspace(1e-4, 0.999, 500)
 

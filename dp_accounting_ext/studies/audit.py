@@ -22,8 +22,8 @@ import numpy as np
 from scipy import stats
 
 from dp_accounting_ext import displays
+from dp_accounting_ext.common_types import IntArray
 from dp_accounting_ext.studies import training_run
-from dp_accounting_ext.types import IntArray
 from dp_accounting_ext.validation import fields
 
 __all__ = [

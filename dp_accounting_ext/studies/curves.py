@@ -17,10 +17,10 @@ from dp_accounting_ext import displays
 from dp_accounting_ext.accountants import pld_accountant
 from dp_accounting_ext.accountants import risk
 from dp_accounting_ext.bounds import decimals
+from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.studies import comparison
 from dp_accounting_ext.studies import progress as progress_of
 from dp_accounting_ext.studies import training_run
-from dp_accounting_ext.types import FloatArray
 from dp_accounting_ext.validation import fields
 
 __all__ = [

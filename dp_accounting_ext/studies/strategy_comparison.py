@@ -16,13 +16,13 @@ import numpy.typing as npt
 
 from dp_accounting_ext import dp_event
 from dp_accounting_ext.accountants import pld_accountant
+from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.mechanisms import fresh_windows as fresh
 from dp_accounting_ext.reading import extension_events
 from dp_accounting_ext.studies import comparison
 from dp_accounting_ext.studies import progress as progress_of
 from dp_accounting_ext.studies import training_run
-from dp_accounting_ext.types import FloatArray
 from dp_accounting_ext.validation import fields
 from dp_accounting_ext.validation import strategies
 

@@ -10,7 +10,7 @@ from dp_accounting import privacy_accountant
 import numpy as np
 import numpy.typing as npt
 
-from dp_accounting_ext.types import FloatArray
+from dp_accounting_ext.common_types import FloatArray
 
 LARGEST_INTEGER = 2**53  # Up to it floats hold all.
 SMALLEST_SCALE, LARGEST_SCALE = 1e-60, 1e60

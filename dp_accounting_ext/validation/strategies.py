@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from dp_accounting_ext.types import FloatArray
+from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.validation import fields
 
 # The first column of a Toeplitz matrix, or the rows of any.

@@ -16,8 +16,8 @@ from scipy import sparse
 from scipy import special
 
 from dp_accounting_ext import displays
-from dp_accounting_ext.types import FloatArray
-from dp_accounting_ext.types import IndexArray
+from dp_accounting_ext.common_types import FloatArray
+from dp_accounting_ext.common_types import IndexArray
 from dp_accounting_ext.validation import fields
 from dp_accounting_ext.wpm import checks
 from dp_accounting_ext.wpm import costs

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from dp_accounting_ext.types import FloatArray
-from dp_accounting_ext.types import IndexArray
+from dp_accounting_ext.common_types import FloatArray
+from dp_accounting_ext.common_types import IndexArray
 from dp_accounting_ext.wpm import checks
 from dp_accounting_ext.wpm import costs
 from dp_accounting_ext.wpm import mechanism

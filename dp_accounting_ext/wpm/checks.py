@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dp_accounting_ext.types import FloatArray
+from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.validation import fields
 
 METRICS = ("euclidean", "cityblock", "chebyshev", "haversine", "cosine")

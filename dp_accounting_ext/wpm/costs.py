@@ -15,9 +15,9 @@ from scipy import spatial
 from scipy.sparse import csgraph
 from scipy.spatial import distance
 
-from dp_accounting_ext.types import FloatArray
-from dp_accounting_ext.types import IndexArray
-from dp_accounting_ext.types import IntArray
+from dp_accounting_ext.common_types import FloatArray
+from dp_accounting_ext.common_types import IndexArray
+from dp_accounting_ext.common_types import IntArray
 from dp_accounting_ext.wpm import checks
 
 # The mean radius of the Earth, in kilometres (IUGG).

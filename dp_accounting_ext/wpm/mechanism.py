@@ -7,8 +7,8 @@ import warnings
 import numpy as np
 import numpy.typing as npt
 
-from dp_accounting_ext.types import FloatArray
-from dp_accounting_ext.types import IndexArray
+from dp_accounting_ext.common_types import FloatArray
+from dp_accounting_ext.common_types import IndexArray
 from dp_accounting_ext.wpm import base_measures
 from dp_accounting_ext.wpm import checks
 from dp_accounting_ext.wpm import costs

@@ -19,8 +19,8 @@ import math
 
 import numpy as np
 
-from dp_accounting_ext.types import FloatArray
-from dp_accounting_ext.types import IndexArray
+from dp_accounting_ext.common_types import FloatArray
+from dp_accounting_ext.common_types import IndexArray
 from dp_accounting_ext.wpm.exact_draw import rational_exponential
 
 # Probabilities (P, Q) of outcomes under two laws.

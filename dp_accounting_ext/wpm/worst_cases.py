@@ -11,8 +11,8 @@ import math
 
 import numpy as np
 
-from dp_accounting_ext.types import FloatArray
-from dp_accounting_ext.types import IndexArray
+from dp_accounting_ext.common_types import FloatArray
+from dp_accounting_ext.common_types import IndexArray
 from dp_accounting_ext.wpm import costs
 
 # Tuning: costs that are sorted once and kept, and those looked at together.

@@ -12,14 +12,14 @@ import dp_accounting_ext as ext
 from dp_accounting_ext.amplification import allocated_group
 from dp_accounting_ext.amplification import allocated_group_above
 from dp_accounting_ext.amplification import replaced_allocation
+from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import allocated
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import replaced_allocation as replaced
 from dp_accounting_ext.mechanisms import subsampled
-from dp_accounting_ext.types import Bound
-from dp_accounting_ext.types import Direction
 
 Allocation = replaced_allocation.Allocation
 Steps = replaced_allocation.Steps

@@ -8,9 +8,9 @@ import pytest
 import strategies
 
 from dp_accounting_ext.amplification import poisson_subsampling
+from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.kernel import dominating_pair
-from dp_accounting_ext.types import Bound
-from dp_accounting_ext.types import Direction
 
 
 @given(

@@ -12,8 +12,8 @@ import oracles
 import strategies
 
 from dp_accounting_ext.amplification import random_allocation
-from dp_accounting_ext.types import Bound
-from dp_accounting_ext.types import Direction
+from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.common_types import Direction
 
 kinds = st.tuples(
     strategies.pairs(Bound.UPPER, most_atoms=2, sinks=False),

@@ -9,7 +9,7 @@ from scipy import special
 
 import dp_accounting_ext as ext
 from dp_accounting_ext.amplification import replaced_allocation
-from dp_accounting_ext.types import Direction
+from dp_accounting_ext.common_types import Direction
 
 Allocation = replaced_allocation.Allocation
 Steps = replaced_allocation.Steps

@@ -16,6 +16,7 @@ from dp_accounting_ext import mechanisms
 from dp_accounting_ext.amplification import allocated_group_above
 from dp_accounting_ext.amplification import replaced_allocation
 from dp_accounting_ext.amplification.matrix import markov_sums
+from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.kernel import atom_laws
 from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import dominating_pair
@@ -26,7 +27,6 @@ from dp_accounting_ext.kernel import pair
 from dp_accounting_ext.kernel import sums
 from dp_accounting_ext.kernel import tilted_sums
 from dp_accounting_ext.pairs import normal_cells
-from dp_accounting_ext.types import Bound
 
 Ledger = conservation.Ledger
 MassError = conservation.MassError

@@ -11,13 +11,13 @@ import pytest
 
 from dp_accounting_ext.amplification import poisson_subsampling
 from dp_accounting_ext.amplification import random_allocation
+from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.kernel import composition
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import lattice_law
 from dp_accounting_ext.pairs import chained_pairs
 from dp_accounting_ext.pairs import profile_pairs
-from dp_accounting_ext.types import Bound
-from dp_accounting_ext.types import Direction
 
 DirectedPairs = dominating_pair.DirectedPairs
 DominatingPair = dominating_pair.DominatingPair

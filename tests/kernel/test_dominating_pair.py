@@ -9,9 +9,9 @@ import oracles
 import pytest
 import strategies
 
+from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.kernel import dominating_pair
-from dp_accounting_ext.types import Bound
-from dp_accounting_ext.types import Direction
 
 
 @given(strategies.pairs(Bound.UPPER), st.floats(-2.0, 4.0))

@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 
 import dp_accounting_ext as ext
+from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.kernel import composition
 from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import dominating_pair
@@ -23,8 +25,6 @@ from dp_accounting_ext.kernel import law_sums
 from dp_accounting_ext.kernel import pair
 from dp_accounting_ext.kernel import sums
 from dp_accounting_ext.pairs import gaussian
-from dp_accounting_ext.types import Bound
-from dp_accounting_ext.types import Direction
 
 Axis = lattice_law.Axis
 _UNIT = 2**50

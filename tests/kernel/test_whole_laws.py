@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from dp_accounting_ext.amplification import random_allocation
+from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.kernel import composition
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import lattice_law
 from dp_accounting_ext.kernel import whole_laws
 from dp_accounting_ext.pairs import gaussian
-from dp_accounting_ext.types import Bound
-from dp_accounting_ext.types import Direction
 
 Closeness = whole_laws.Closeness
 # By how much masses are off, as a function of the ratio.

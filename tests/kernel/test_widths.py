@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 import dp_accounting_ext as ext
+from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.kernel import lattice_law
-from dp_accounting_ext.types import Bound
 
 
 def test_mechanisms_that_differ_are_as_tight_as_runs_of_one():

@@ -4,9 +4,9 @@ import math
 
 import mpmath
 
+from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.mechanisms import interface
-from dp_accounting_ext.types import Bound
-from dp_accounting_ext.types import Direction
 
 TAIL = 1e-14
 EPSILONS = (-1.0, 0.0, 0.1, 0.7, 2.0, 6.0)

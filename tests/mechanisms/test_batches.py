@@ -9,6 +9,8 @@ import math
 import enumerated_batches as enumerated
 import pytest
 
+from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import batches
@@ -18,8 +20,6 @@ from dp_accounting_ext.mechanisms import discrete_outputs
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.pairs import sampled_members
-from dp_accounting_ext.types import Bound
-from dp_accounting_ext.types import Direction
 
 NOISE = batches.Neighbours(discrete_outputs.DiscreteLaplace(math.log(2), 1))
 RESPONSE = discrete_outputs.RandomizedResponse(0.5, 2, replace_one=True)

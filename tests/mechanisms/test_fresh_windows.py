@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import dp_accounting_ext as ext
+from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.mechanisms import fresh_windows
-from dp_accounting_ext.types import Bound
 
 Event = ext.WindowedAllocationEvent
 BAND = (1.0, 0.5, 0.25)

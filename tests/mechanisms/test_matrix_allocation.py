@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 import dp_accounting_ext as ext
+from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.mechanisms import matrix_allocation
-from dp_accounting_ext.types import Bound
 
 Event = ext.MatrixAllocationEvent
 BAND = (1.0, 0.5, 0.25)

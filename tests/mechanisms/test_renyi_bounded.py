@@ -3,8 +3,8 @@
 import mpmath
 import numpy as np
 
+from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.mechanisms import renyi_bounded
-from dp_accounting_ext.types import Direction
 
 
 def test_it_dominates_randomized_response():

@@ -17,11 +17,11 @@ from scipy import optimize
 from scipy import special
 
 import dp_accounting_ext as ext
+from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import subsampled
 from dp_accounting_ext.mechanisms import truncated
-from dp_accounting_ext.types import Bound
-from dp_accounting_ext.types import Direction
 
 NeighborRel = dp_accounting.NeighboringRelation
 Truncated = dp_accounting.TruncatedSubsampledGaussianDpEvent

@@ -3,9 +3,9 @@
 import mpmath
 import pytest
 
+from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.pairs import bounded_range
-from dp_accounting_ext.types import Bound
-from dp_accounting_ext.types import Direction
 
 
 def profile(bounded, epsilon):

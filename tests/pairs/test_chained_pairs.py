@@ -10,11 +10,11 @@ import oracles
 import pytest
 import strategies
 
+from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.pairs import chained_pairs
 from dp_accounting_ext.pairs import gaussian
-from dp_accounting_ext.types import Bound
-from dp_accounting_ext.types import Direction
 
 DirectedPairs = dominating_pair.DirectedPairs
 

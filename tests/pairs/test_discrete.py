@@ -5,9 +5,9 @@ import math
 import mpmath
 import pytest
 
+from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.pairs import discrete
-from dp_accounting_ext.types import Bound
-from dp_accounting_ext.types import Direction
 
 
 @pytest.mark.parametrize("tail_mass", [1e-9, 1e-300])

@@ -8,8 +8,8 @@ import oracles
 import pytest
 from scipy import special
 
+from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.pairs import gaussian
-from dp_accounting_ext.types import Bound
 
 
 @given(st.floats(0.01, 60.0), st.floats(0.0, 2.0), st.sampled_from(list(Bound)))

@@ -9,9 +9,9 @@ import mpmath
 import oracles
 import pytest
 
+from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.pairs import gaussian_mixture
-from dp_accounting_ext.types import Bound
-from dp_accounting_ext.types import Direction
 
 Mixture = gaussian_mixture.Mixture
 

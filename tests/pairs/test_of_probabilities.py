@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 import pytest
 
+from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.kernel import dominating_pair
-from dp_accounting_ext.types import Bound
-from dp_accounting_ext.types import Direction
 
 of_probabilities = dominating_pair.of_probabilities
 

@@ -9,14 +9,14 @@ import numpy as np
 import oracles
 import strategies
 
+from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import subsampled
 from dp_accounting_ext.pairs import chained_pairs
 from dp_accounting_ext.pairs import gaussian
 from dp_accounting_ext.pairs import profile_pairs
-from dp_accounting_ext.types import Bound
-from dp_accounting_ext.types import Direction
 
 POSITIVE = st.floats(1e-6, 1e6)
 

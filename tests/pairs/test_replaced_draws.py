@@ -7,11 +7,11 @@ import mpmath
 import oracles
 import pytest
 
+from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.mechanisms import batches
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.pairs import sampled_members
-from dp_accounting_ext.types import Bound
-from dp_accounting_ext.types import Direction
 
 
 def pair_of(size, draws, sigma):

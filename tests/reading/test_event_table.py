@@ -10,11 +10,11 @@ import pytest
 
 import dp_accounting_ext as ext
 from dp_accounting_ext import mechanisms
+from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import discrete_outputs
 from dp_accounting_ext.reading import event_table
-from dp_accounting_ext.types import Bound
 
 NeighborRel = privacy_accountant.NeighboringRelation
 accountant_of = asked.accountant_of

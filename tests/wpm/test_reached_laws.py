@@ -12,10 +12,10 @@ import mpmath
 import numpy as np
 import wpm_oracles
 
+from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.mechanisms import discrete_outputs
 from dp_accounting_ext.mechanisms import interface
-from dp_accounting_ext.types import Bound
-from dp_accounting_ext.types import Direction
 from dp_accounting_ext.wpm import reached_laws
 
 SHARES = (0.0, 0.2, 0.5, 0.8, 0.99)

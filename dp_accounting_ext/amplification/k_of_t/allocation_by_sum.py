@@ -22,6 +22,11 @@ import numpy as np
 from scipy import special
 
 from dp_accounting_ext.amplification.k_of_t import joint_allocation
+from dp_accounting_ext.common_types import BoolArray
+from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.common_types import Direction
+from dp_accounting_ext.common_types import FloatArray
+from dp_accounting_ext.common_types import IntArray
 from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
@@ -29,11 +34,6 @@ from dp_accounting_ext.kernel import sums
 from dp_accounting_ext.kernel import tilted_sums
 from dp_accounting_ext.pairs import normal_cells
 from dp_accounting_ext.pairs import profile_pairs
-from dp_accounting_ext.types import BoolArray
-from dp_accounting_ext.types import Bound
-from dp_accounting_ext.types import Direction
-from dp_accounting_ext.types import FloatArray
-from dp_accounting_ext.types import IntArray
 
 Laws = joint_allocation.Laws
 

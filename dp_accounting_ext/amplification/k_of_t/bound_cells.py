@@ -11,12 +11,12 @@ import numpy as np
 from scipy import special
 
 from dp_accounting_ext.amplification.k_of_t import joint_allocation
+from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import sums
 from dp_accounting_ext.kernel import tilted_sums
 from dp_accounting_ext.pairs import profile_pairs
-from dp_accounting_ext.types import FloatArray
 
 Hinges = profile_pairs.Hinges
 

@@ -19,12 +19,12 @@ import math
 import numpy as np
 
 from dp_accounting_ext.amplification import random_allocation
+from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.common_types import FloatArray
+from dp_accounting_ext.common_types import IntArray
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import sums
-from dp_accounting_ext.types import Bound
-from dp_accounting_ext.types import FloatArray
-from dp_accounting_ext.types import IntArray
 
 DominatingPair = dominating_pair.DominatingPair
 

@@ -15,13 +15,13 @@ import math
 import numpy as np
 from scipy import optimize
 
+from dp_accounting_ext.common_types import FloatArray
+from dp_accounting_ext.common_types import IntArray
 from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import sums
 from dp_accounting_ext.kernel import tilted_sums
-from dp_accounting_ext.types import FloatArray
-from dp_accounting_ext.types import IntArray
 
 # Masses of one step's outputs, and how many steps have this law.
 Laws = list[tuple[FloatArray, int]]

@@ -6,8 +6,8 @@ All entries are at least 0: sums and products keep their relative accuracy.
 
 import numpy as np
 
+from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import floats
-from dp_accounting_ext.types import FloatArray
 
 
 def of_toeplitz(column: FloatArray, num_bins: int, num_epochs: int) -> FloatArray:

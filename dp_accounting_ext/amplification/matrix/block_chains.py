@@ -15,9 +15,9 @@ from typing import NamedTuple
 import numpy as np
 
 from dp_accounting_ext.amplification.matrix import chain_fits
+from dp_accounting_ext.common_types import FloatArray
+from dp_accounting_ext.common_types import IndexArray
 from dp_accounting_ext.kernel import floats
-from dp_accounting_ext.types import FloatArray
-from dp_accounting_ext.types import IndexArray
 
 _LEAST_SHARE = 0.02
 # Tuning: moments are of so many steps.

@@ -14,8 +14,8 @@ import math
 
 import numpy as np
 
+from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import floats
-from dp_accounting_ext.types import FloatArray
 
 # Tuning: what is tried. Correlations of neighbours; shares of the least A that is above
 # all entries, or of 2; frequencies at which a symbol is looked at to choose among them.

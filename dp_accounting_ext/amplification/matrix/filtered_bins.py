@@ -19,9 +19,9 @@ from scipy import signal
 from dp_accounting_ext.amplification.matrix import chain_fits
 from dp_accounting_ext.amplification.matrix import gauss_markov
 from dp_accounting_ext.amplification.matrix import markov_sums
+from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
-from dp_accounting_ext.types import FloatArray
 
 _CELL = 0.3  # Tuning: of states, over the innovation's standard deviation.
 _MOST_WORK = 2e11  # Tuning: products: about 15 s.

@@ -13,14 +13,14 @@ from scipy import special
 
 from dp_accounting_ext.amplification.matrix import chain_fits
 from dp_accounting_ext.amplification.matrix import markov_sums
+from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.common_types import Direction
+from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import sums
 from dp_accounting_ext.pairs import gaussian
 from dp_accounting_ext.pairs import profile_pairs
-from dp_accounting_ext.types import Bound
-from dp_accounting_ext.types import Direction
-from dp_accounting_ext.types import FloatArray
 
 # Tuning: cells of states, over the innovation's standard deviation, and of factors'
 # logarithms, over the root of the variance. With 0.14 ε is 0.5 % higher.

@@ -17,10 +17,10 @@ import numpy as np
 from scipy import sparse
 from scipy import special
 
+from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import sums
-from dp_accounting_ext.types import FloatArray
 
 # Certified: Gauss–Legendre on a cell of at most LARGEST_CELL standard deviations, up to
 # _FURTHEST of them away, errs by less than QUADRATURE_ERROR, relatively. Further away

@@ -22,11 +22,11 @@ from scipy import special
 from dp_accounting_ext.amplification.matrix import block_chains
 from dp_accounting_ext.amplification.matrix import gauss_markov
 from dp_accounting_ext.amplification.matrix import markov_sums
+from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.pairs import profile_pairs
-from dp_accounting_ext.types import Bound
-from dp_accounting_ext.types import FloatArray
 
 DirectedPairs = dominating_pair.DirectedPairs
 

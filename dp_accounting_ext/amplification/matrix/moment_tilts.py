@@ -20,10 +20,10 @@ import math
 
 import numpy as np
 
+from dp_accounting_ext.common_types import BoolArray
+from dp_accounting_ext.common_types import FloatArray
+from dp_accounting_ext.common_types import IntArray
 from dp_accounting_ext.kernel import floats
-from dp_accounting_ext.types import BoolArray
-from dp_accounting_ext.types import FloatArray
-from dp_accounting_ext.types import IntArray
 
 # Tuning: numbers in a block of samples; rows of a block of the covariance's root.
 _BLOCK_SIZE, _ROWS = 1 << 18, 32

@@ -20,13 +20,13 @@ import math
 import numpy as np
 from scipy import special
 
+from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import sums
 from dp_accounting_ext.pairs import gaussian_mixture
 from dp_accounting_ext.pairs import normal_cells
-from dp_accounting_ext.types import Bound
-from dp_accounting_ext.types import FloatArray
 
 # A larger shift is lowered to it: ratios hold losses of up to 690 nats.
 _LARGEST_SHIFT = 32.0

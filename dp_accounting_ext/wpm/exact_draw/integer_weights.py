@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dp_accounting_ext.types import BoolArray
-from dp_accounting_ext.types import FloatArray
-from dp_accounting_ext.types import IntArray
+from dp_accounting_ext.common_types import BoolArray
+from dp_accounting_ext.common_types import FloatArray
+from dp_accounting_ext.common_types import IntArray
 from dp_accounting_ext.wpm.exact_draw import rational_exponential
 from dp_accounting_ext.wpm.projections import ldp_polytope
 

@@ -7,10 +7,10 @@ import numpy as np
 import numpy.typing as npt
 
 from dp_accounting_ext import displays
+from dp_accounting_ext.common_types import BoolArray
+from dp_accounting_ext.common_types import FloatArray
+from dp_accounting_ext.common_types import IntArray
 from dp_accounting_ext.kernel import floats
-from dp_accounting_ext.types import BoolArray
-from dp_accounting_ext.types import FloatArray
-from dp_accounting_ext.types import IntArray
 from dp_accounting_ext.wpm import checks
 from dp_accounting_ext.wpm import costs
 from dp_accounting_ext.wpm import private_rows

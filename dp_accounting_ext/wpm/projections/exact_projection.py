@@ -4,8 +4,8 @@ import dataclasses
 
 import numpy as np
 
-from dp_accounting_ext.types import FloatArray
-from dp_accounting_ext.types import IndexArray
+from dp_accounting_ext.common_types import FloatArray
+from dp_accounting_ext.common_types import IndexArray
 from dp_accounting_ext.wpm import costs
 from dp_accounting_ext.wpm.projections import grouped_outputs
 from dp_accounting_ext.wpm.projections import ldp_polytope

@@ -13,8 +13,8 @@ hands or level stand alone, and of the others those that would change alike are 
 
 import numpy as np
 
-from dp_accounting_ext.types import FloatArray
-from dp_accounting_ext.types import IndexArray
+from dp_accounting_ext.common_types import FloatArray
+from dp_accounting_ext.common_types import IndexArray
 from dp_accounting_ext.wpm.projections import column_generation
 from dp_accounting_ext.wpm.projections import ldp_polytope
 

@@ -9,8 +9,8 @@ import math
 
 import numpy as np
 
-from dp_accounting_ext.types import FloatArray
-from dp_accounting_ext.types import IndexArray
+from dp_accounting_ext.common_types import FloatArray
+from dp_accounting_ext.common_types import IndexArray
 
 _TINY = float(np.finfo(float).tiny)
 # Tuning: costs that are looked at together, so that they stay in the cache.

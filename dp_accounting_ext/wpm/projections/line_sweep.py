@@ -17,8 +17,8 @@ import math
 import numpy as np
 from scipy import ndimage
 
-from dp_accounting_ext.types import FloatArray
-from dp_accounting_ext.types import IndexArray
+from dp_accounting_ext.common_types import FloatArray
+from dp_accounting_ext.common_types import IndexArray
 from dp_accounting_ext.wpm.projections import ldp_polytope
 
 # Tuning: places of which neighbors are taken as one, these neighborhoods, and how many

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from scipy import optimize
 
-from dp_accounting_ext.types import FloatArray
+from dp_accounting_ext.common_types import FloatArray
 
 # Method, presolve and tolerance. The first is the fastest on programs whose arcs were
 # chosen well; the default tolerances and another method follow where it fails.

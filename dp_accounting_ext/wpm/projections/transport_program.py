@@ -5,8 +5,8 @@ import dataclasses
 import numpy as np
 from scipy import sparse
 
-from dp_accounting_ext.types import FloatArray
-from dp_accounting_ext.types import IndexArray
+from dp_accounting_ext.common_types import FloatArray
+from dp_accounting_ext.common_types import IndexArray
 from dp_accounting_ext.wpm.projections import ldp_polytope
 from dp_accounting_ext.wpm.projections import linear_program
 from dp_accounting_ext.wpm.projections import network_simplex

@@ -13,8 +13,8 @@ import pytest
 import strategies
 
 from dp_accounting_ext.amplification.k_of_t import allocation_by_sum
-from dp_accounting_ext.types import Bound
-from dp_accounting_ext.types import Direction
+from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.common_types import Direction
 
 ACCURACY = Fraction(1, 10**9)  # Of lower bounds that could be the truth.
 

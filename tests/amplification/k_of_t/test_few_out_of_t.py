@@ -12,9 +12,9 @@ import pytest
 import strategies
 
 from dp_accounting_ext.amplification.k_of_t import few_out_of_t
+from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.kernel import dominating_pair
-from dp_accounting_ext.types import Bound
-from dp_accounting_ext.types import Direction
 
 REMOVE, ADD = Direction.REMOVE, Direction.ADD
 EPSILONS = (0.0, 0.3, 1.0, 2.5)

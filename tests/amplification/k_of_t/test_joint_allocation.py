@@ -9,8 +9,8 @@ import numpy as np
 import strategies
 
 from dp_accounting_ext.amplification.k_of_t import joint_allocation
+from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.kernel import dominating_pair
-from dp_accounting_ext.types import Bound
 
 U = 2.0**-53
 

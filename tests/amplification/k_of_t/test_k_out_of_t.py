@@ -16,9 +16,9 @@ import strategies
 from dp_accounting_ext.amplification.k_of_t import allocation_by_sum
 from dp_accounting_ext.amplification.k_of_t import bound_cells
 from dp_accounting_ext.amplification.k_of_t import k_out_of_t
+from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.kernel import dominating_pair
-from dp_accounting_ext.types import Bound
-from dp_accounting_ext.types import Direction
 
 REMOVE = Direction.REMOVE
 NOTHING = [dominating_pair.trivial_pair(Bound.UPPER)]

@@ -6,7 +6,7 @@ import pytest
 
 from dp_accounting_ext.amplification.matrix import filtered_bins
 from dp_accounting_ext.amplification.matrix import markov_sums
-from dp_accounting_ext.types import Direction
+from dp_accounting_ext.common_types import Direction
 
 COLUMN = np.array([0.6, 0.3])
 

@@ -10,7 +10,7 @@ import pytest
 
 from dp_accounting_ext.amplification.matrix import chain_fits
 from dp_accounting_ext.amplification.matrix import gauss_markov
-from dp_accounting_ext.types import Direction
+from dp_accounting_ext.common_types import Direction
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from dp_accounting_ext.amplification.matrix import block_chains
 from dp_accounting_ext.amplification.matrix import min_sep
-from dp_accounting_ext.types import Direction
+from dp_accounting_ext.common_types import Direction
 
 COLUMNS = [
     (1.0,),

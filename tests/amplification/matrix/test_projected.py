@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dp_accounting_ext.amplification.matrix import projected
-from dp_accounting_ext.types import Direction
+from dp_accounting_ext.common_types import Direction
 
 
 def exact(shifts, chances, epsilon, *, remove):
