@@ -72,20 +72,21 @@ FAULTS = [
     fault(
         "kernel: tails are cut off without a sink",
         f"{KERNEL}/lattice_law.py",
-        "        over=atoms.over,\n        under=atoms.under,\n",
+        "        infinity_mass=atoms.infinity_mass,\n"
+        "        zero_mass=atoms.zero_mass,\n",
         "",
     ),
     fault(
         "kernel: an infinite loss of a sum without the other's",
         f"{KERNEL}/atom_laws.py",
-        "one.over + other.over - one.over * other.over\n",
-        "one.over\n",
+        "            - one.infinity_mass * other.infinity_mass\n",
+        "            - other.infinity_mass\n",
     ),
     fault(
         "kernel: Q's sink of a sum of ratios without the other's",
         f"{KERNEL}/atom_laws.py",
-        "        if under:\n            over += one.under * other.mean()"
-        " + other.under * one.mean()\n",
+        "        if zero_mass:\n            infinity_mass += one.zero_mass"
+        " * other.mean() + other.zero_mass * one.mean()\n",
         "",
     ),
     fault(
@@ -114,10 +115,12 @@ FAULTS = [
     ),
     fault(
         "kernel: what a sum's pair cannot hold goes nowhere",
-        f"{KERNEL}/pair.py",
-        "            over += float((p[~kept] + floats.RARE).sum()) * (1 + 1e-9)\n"
-        "            under += float((q[~kept] + floats.RARE).sum()) * (1 + 1e-9)\n",
-        "            pass\n",
+        f"{KERNEL}/dominating_pair.py",
+        "        infinity_mass += float((p_masses[~kept] + floats.RARE).sum())"
+        " * (1 + 1e-9)\n"
+        "        zero_mass += float((q_masses[~kept] + floats.RARE).sum())"
+        " * (1 + 1e-9)\n",
+        "        pass\n",
     ),
     fault(
         "kernel: what is carried over 16 nats of a profile is lost",

@@ -51,13 +51,15 @@ FAULTS = [
     fault(
         "sinks: rare masses of a pair are dropped on their way into a sum",
         f"{KERNEL}/law_sums.py",
-        "    if given.bound is Bound.UPPER and not kept.all():\n        over +=",
-        "    if False:\n        over +=",
+        "    if given.bound is Bound.UPPER and not kept.all():\n"
+        "        infinity_mass +=",
+        "    if False:\n        infinity_mass +=",
     ),
     fault(
         "sinks: tails that are cut off go nowhere",
         f"{KERNEL}/lattice_law.py",
-        "        over=atoms.over,\n        under=atoms.under,\n",
+        "        infinity_mass=atoms.infinity_mass,\n"
+        "        zero_mass=atoms.zero_mass,\n",
         "",
     ),
     fault(
@@ -105,11 +107,11 @@ FAULTS = [
     fault(
         "rounding: losses that are merged are not off by anything",
         f"{KERNEL}/law_sums.py",
-        "    shift = (_SAME * most + 2 * floats.UNIT_ROUNDOFF) * (\n",
-        "    shift = 0.0 * (\n",
+        "    ratio_error = (_SAME * most + 2 * floats.UNIT_ROUNDOFF) * (\n",
+        "    ratio_error = 0.0 * (\n",
         f"{KERNEL}/law_sums.py",
-        "    shift += 4 * floats.UNIT_ROUNDOFF * (1 + largest)\n",
-        "    shift = 0.0\n",
+        "    ratio_error += 4 * floats.UNIT_ROUNDOFF * (1 + largest)\n",
+        "    ratio_error = 0.0\n",
     ),
     fault(
         "rare: both ends of Laplace noise are added to one atom once",
@@ -166,7 +168,7 @@ FAULTS = [
     fault(
         "Rényi: what a pair's sink holds has no moment",
         f"{PACKAGE}/mechanisms/pair_divergences.py",
-        "        if above.sink and bound is Bound.UPPER:\n",
+        "        if above.infinity_mass and bound is Bound.UPPER:\n",
         "        if False:\n",
     ),
     fault(
@@ -185,8 +187,8 @@ FAULTS = [
     fault(
         "directions: one pair serves both where Q is far from P",
         f"{KERNEL}/composition.py",
-        "        given = found.under - chance\n",
-        "        return found, True\n        given = found.under - chance\n",
+        "        given = found.zero_mass - chance\n",
+        "        return found, True\n        given = found.zero_mass - chance\n",
         f"{KERNEL}/atom_laws.py",
         "float(np.minimum(q[gone], 1.0).sum())\n",
         "0.0\n",
@@ -213,10 +215,10 @@ FAULTS = [
     ),
     fault(
         "answers: an allocation of large losses is no answer but an error",
-        f"{KERNEL}/pair.py",
-        "        if not kept.any():\n            return dominating_pair.trivial_pair",
-        "        if not kept.all():\n            raise ZeroDivisionError\n"
-        "        if not kept.any():\n            return dominating_pair.trivial_pair",
+        f"{KERNEL}/dominating_pair.py",
+        "    if not kept.any():\n        return trivial_pair",
+        "    if not kept.all():\n        raise ZeroDivisionError\n"
+        "    if not kept.any():\n        return trivial_pair",
     ),
 ]
 

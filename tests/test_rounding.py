@@ -169,7 +169,9 @@ def nested_weights():
             event = subsampled.on_poisson_sample(rate, event)
         law = gaussian_mixture.Mixture(event.p)
         exact = Fraction(rate) ** 16
-        for (_, weight), truth in zip(law.shifts, (1 - exact, exact), strict=True):
+        for (_, weight), truth in zip(
+            law.ratio_errors, (1 - exact, exact), strict=True
+        ):
             worst = max(worst, off(weight, truth) / law.weight_error())
     return worst
 
@@ -179,7 +181,7 @@ def many_weights():
     for rate in (0.3, 1e-3):
         law = gaussian_mixture.Mixture(sampled_members.poisson(400, rate))
         exact = Fraction(rate)
-        for number, weight in law.shifts[::7]:
+        for number, weight in law.ratio_errors[::7]:
             n = int(number)
             truth = math.comb(400, n) * exact**n * (1 - exact) ** (400 - n)
             if truth > Fraction(1, 10**250):
@@ -197,7 +199,7 @@ def pair_to_law():
         law = law_sums.of_pair(pair, Axis.LOSS)
         for i in range(40):
             truth = mpmath.log(mpf(ratios[i]))
-            worst = max(worst, float(abs(law.values[i] - truth)) / law.shift)
+            worst = max(worst, float(abs(law.values[i] - truth)) / law.ratio_error)
     return worst
 
 
@@ -243,7 +245,7 @@ def sums_on_a_lattice():
         ((_, masses),) = total.pieces.values()
         exact = np.convolve(*([Fraction(v) for v in each.tolist()] for each in (x, y)))
         for found, truth in zip(masses[0], exact, strict=True):
-            worst = max(worst, off(found, truth) / total.error)
+            worst = max(worst, off(found, truth) / total.mass_error)
     return worst
 
 
@@ -266,7 +268,7 @@ def sums_of_atoms():
             both=False,
         )
         furthest = float(np.abs(found.values - near).min())
-        worst = max(worst, furthest / found.shift)
+        worst = max(worst, furthest / found.ratio_error)
     return worst
 
 
@@ -328,7 +330,7 @@ def normal_masses():
                 for i in [*range(0, masses.size, 97), masses.size - 1]:
                     ends = (mpf(end) - shift for end in cells.ends[i : i + 2].tolist())
                     first, last = map(mpmath.ncdf, ends)
-                    worst = max(worst, off(masses[i], last - first) / cells.error)
+                    worst = max(worst, off(masses[i], last - first) / cells.mass_error)
     return worst
 
 

@@ -84,7 +84,7 @@ def lower_pairs(
     # Of any number of members at most the tail mass is left out.
     share = tail_mass / (8 * (members + 1))
     law = law_sums.sum_of(parts, Bound.LOWER, resolution, share, both=False)
-    error = law.error + (_MASS + 4 * members) * floats.UNIT_ROUNDOFF
+    error = law.mass_error + (_MASS + 4 * members) * floats.UNIT_ROUNDOFF
     q = law.masses[0]
     p, fewer = (
         _mixed(law.masses, members * allocation.silent, members, number)
@@ -204,8 +204,8 @@ def _atoms(
         Bound.LOWER,
         values,
         masses,
-        error=cells.error + (_MASS + 4 * members) * floats.UNIT_ROUNDOFF,
-        rounding=cells.error,
+        mass_error=cells.mass_error + (_MASS + 4 * members) * floats.UNIT_ROUNDOFF,
+        row_error=cells.mass_error,
         degrees=tuple(range(members + 1)),
     )
 

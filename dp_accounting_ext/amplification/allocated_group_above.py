@@ -186,7 +186,7 @@ class _Noise:
             "masses of a step's noise",
             float(masses.sum()) + float(self.cells.above[0]),
             1.0,
-            self.cells.error + 1e-12,
+            self.cells.mass_error + 1e-12,
             more=1e-8,
         )
         return masses
@@ -219,7 +219,7 @@ def _by_moments(noise: _Noise, exponent: float) -> Hinges | None:
         steps.chance
         * moved
         / base
-        * (1 + 4 * noise.cells.error + 16 * floats.UNIT_ROUNDOFF)
+        * (1 + 4 * noise.cells.mass_error + 16 * floats.UNIT_ROUNDOFF)
     )
     share = (mean - first[:-1]) / np.diff(first)
     largest = steps.chance * math.exp(
@@ -254,8 +254,8 @@ def _by_moments(noise: _Noise, exponent: float) -> Hinges | None:
         losses,
         masses,
         below=g * math.log(lowest) + 2 * error if is_cut else -math.inf,
-        sink=floats.raised(noise.lost + lost),
-        mass_error=window.mass_error + steps.count * noise.cells.error + error,
+        infinity_mass=floats.raised(noise.lost + lost),
+        mass_error=window.mass_error + steps.count * noise.cells.mass_error + error,
         ratio_error=error,
     )
 
@@ -350,6 +350,6 @@ def _by_counts(noise: _Noise, exponent: float) -> Hinges | None:
         is_of_p=False,
         added=rate * noise.silent * (1 - 8 * floats.UNIT_ROUNDOFF),
         lost=noise.lost,
-        mass_error=steps.count * (noise.cells.error + off),
+        mass_error=steps.count * (noise.cells.mass_error + off),
         ratio_error=steps.count * off + 64 * (1 + rate) * floats.UNIT_ROUNDOFF,
     )

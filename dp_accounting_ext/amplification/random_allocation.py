@@ -90,7 +90,7 @@ def uneven_allocation(
         tail_mass,
         both=False,
     )
-    return law_sums.read(summed, total).dominating_pair()
+    return dominating_pair.of_losses(law_sums.read(summed, total))
 
 
 def _weighted(steps: Steps) -> lattice_law.Atoms:
@@ -101,9 +101,9 @@ def _weighted(steps: Steps) -> lattice_law.Atoms:
     return dataclasses.replace(
         law,
         values=steps.weight * law.values,
-        over=steps.weight * law.over,
-        error=law.error + floats.UNIT_ROUNDOFF,
-        shift=law.shift + floats.UNIT_ROUNDOFF,
+        infinity_mass=steps.weight * law.infinity_mass,
+        mass_error=law.mass_error + floats.UNIT_ROUNDOFF,
+        ratio_error=law.ratio_error + floats.UNIT_ROUNDOFF,
         ledger=law.ledger.with_ratios_times(steps.weight),
         closeness=whole_laws.NONE,
     )

@@ -179,11 +179,11 @@ class _Above:
         self._silent = allocation.silent / unit
         self._mean = (1 - allocation.telling) / unit
         law = _sum_of(allocation, kappa, tail_mass, Bound.UPPER)
-        self._nodes = law.values + law.shift * np.abs(law.values)
+        self._nodes = law.values + law.ratio_error * np.abs(law.values)
         self._masses = law.masses[0]
-        self._over, self._under = law.over, law.under
+        self._infinity_mass, self._zero_mass = law.infinity_mass, law.zero_mass
         terms = 2 * (law.values.size + 16) * floats.UNIT_ROUNDOFF
-        self._factor = unit * kappa * math.exp(law.error + terms)
+        self._factor = unit * kappa * math.exp(law.mass_error + terms)
 
     def value(self) -> float:
         """Returns the upper bound at κ_j itself."""
@@ -202,9 +202,11 @@ class _Above:
         silent = self._silent * (self.kappa - 1) / self.kappa
         places = silent - moved
         places -= _THRESHOLD * floats.UNIT_ROUNDOFF * (self._silent + np.abs(moved))
-        found = profile_pairs.values_at(places, self._nodes, self._masses, self._over)
+        found = profile_pairs.values_at(
+            places, self._nodes, self._masses, self._infinity_mass
+        )
         # What was lost has no more than its positive part, and the threshold.
-        found += self._under * np.maximum(-places, 0.0)
+        found += self._zero_mass * np.maximum(-places, 0.0)
         bounds: FloatArray = self._factor * found
         return bounds
 
@@ -246,7 +248,7 @@ class _Below:
         q = unit * q + allocation.silent * masses
         order = np.argsort(-p / q, kind="stable")
         self._ratios = (p / q)[order]
-        error = law.error + 2 * (masses.size + 16) * floats.UNIT_ROUNDOFF
+        error = law.mass_error + 2 * (masses.size + 16) * floats.UNIT_ROUNDOFF
         self._p = np.append(0.0, np.cumsum(p[order])) * math.exp(-error)
         self._q = np.append(0.0, np.cumsum(q[order])) * math.exp(error)
 
@@ -299,8 +301,8 @@ def _atoms(
             bound,
             np.sort(weight * (p / kappa - q) / base),
             np.array([base, weight * q, weight * p]),
-            error=noise.error,
-            rounding=noise.error,
+            mass_error=noise.mass_error,
+            row_error=noise.mass_error,
             degrees=(0, 1, 3),
         )
     exponents = shift * noise.ends
@@ -308,7 +310,7 @@ def _atoms(
     terms = old / kappa - new
     off = (EXPONENTIAL + 4 * (np.abs(exponents) + shift**2)) * floats.UNIT_ROUNDOFF
     off = off * (old / kappa + new)
-    mean = (p / kappa - q + 3 * noise.error * (p / kappa + q)) / base
+    mean = (p / kappa - q + 3 * noise.mass_error * (p / kappa + q)) / base
     # Where ends meet but for rounding all goes to the higher.
     width = np.diff(terms) - off[1:] - off[:-1]
     share = np.ones_like(mean)
@@ -323,9 +325,9 @@ def _atoms(
         bound,
         np.maximum.accumulate(weight * (terms + off)),
         masses[np.newaxis],
-        over=floats.raised(weight * beyond_p / kappa),
-        under=floats.raised(beyond),
-        error=noise.error,
+        infinity_mass=floats.raised(weight * beyond_p / kappa),
+        zero_mass=floats.raised(beyond),
+        mass_error=noise.mass_error,
     )
 
 
@@ -377,17 +379,17 @@ def _check_above(law: lattice_law.Atoms, mean: float) -> None:
     Raises:
         MassError: If it has less mass, or a lower mean.
     """
-    masses, error = law.masses[0], law.error + law.shift + _CHECKED
+    masses, error = law.masses[0], law.mass_error + law.ratio_error + _CHECKED
     conservation.check_total(
         "masses of a sum for replaced records",
-        float(masses.sum()) + law.under,
+        float(masses.sum()) + law.zero_mass,
         1.0,
         error,
-        more=_MOST_RAISED + law.under,
+        more=_MOST_RAISED + law.zero_mass,
     )
     conservation.check_total(
         "means of a sum for replaced records",
-        sums.dot(masses, law.values) + law.over,
+        sums.dot(masses, law.values) + law.infinity_mass,
         mean,
         error * (1 + sums.dot(masses, np.abs(law.values)) + abs(mean)),
         more=math.inf,

@@ -19,7 +19,7 @@ from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import floats
-from dp_accounting_ext.kernel import pair
+from dp_accounting_ext.kernel import profile
 
 # Certified: of scipy's normal distribution function and its inverse, in nats or in
 # standard deviations; asked by tests/test_assumptions.py.
@@ -43,27 +43,27 @@ class Curve:
         rates are never above, and never below.
     """
 
-    def __init__(self, pair: pair.Pair) -> None:
+    def __init__(self, pair: profile.LossPair) -> None:
         order = np.argsort(-pair.losses, kind="stable")
         self._upper = pair.bound is Bound.UPPER
         sign = 1.0 if self._upper else -1.0
         # Sums of n terms, a line through them: twice, and each side its own way.
-        rounding = 8 * (pair.p.size + 16) * floats.UNIT_ROUNDOFF
+        rounding = 8 * (pair.p_masses.size + 16) * floats.UNIT_ROUNDOFF
         self._slack = 1 + sign * rounding
-        self._factor = math.exp(sign * pair.error)
+        self._factor = math.exp(sign * pair.mass_error)
         # Where losses are larger, so is what is found at a rate.
-        self._scale = math.exp(sign * pair.shift)
-        found = pair.over + np.cumsum(pair.p[order])
+        self._scale = math.exp(sign * pair.ratio_error)
+        found = pair.infinity_mass + np.cumsum(pair.p_masses[order])
         ratios = np.exp(np.minimum(pair.losses[order], floats.LARGEST_EXPONENT))
-        q = pair.q[order]
+        q = pair.q_masses[order]
         if not self._upper:
             # Of an output too rare for a float so much is spent, for what it finds.
             q = np.maximum(q, floats.SMALLEST_MASS)
-            ratios = np.minimum(ratios, pair.p[order] / q)
-        self._found = np.append(pair.over, found)
+            ratios = np.minimum(ratios, pair.p_masses[order] / q)
+        self._found = np.append(pair.infinity_mass, found)
         self._spent = np.append(0.0, np.cumsum(q))
         self._ratios = np.append(ratios, 0.0)
-        self.infinity_mass = min(max(self._factor * pair.over, 0.0), 1.0)
+        self.infinity_mass = min(max(self._factor * pair.infinity_mass, 0.0), 1.0)
 
     def true_positive_rates(self, rates: FloatArray) -> FloatArray:
         """Returns (n,) bounds on what is found at (n,) false positive rates."""

@@ -50,11 +50,11 @@ class Law(abc.ABC):
     Attributes:
         axis: What is summed.
         bound: Which side it is on.
-        over: P's mass at an infinite ratio; for RATIO the sum of all steps'.
-        under: Q's mass at a ratio of zero, but for an atom there.
-        error: Masses are those of a bound within a factor of e^±error,
-        rounding: in which both rows of a lower law agree but for e^±rounding each.
-        shift: And values within so much: nats (LOSS), or relatively (RATIO).
+        infinity_mass: P's mass at an infinite ratio; for RATIO the sum of all steps'.
+        zero_mass: Q's mass at a ratio of zero, but for an atom there.
+        mass_error: Masses are those of a bound within a factor of e^±error,
+        row_error: in which both rows of a lower law agree but for e^±rounding each.
+        ratio_error: And values within so much: nats (LOSS), or relatively (RATIO).
         offset: Losses are values and this together; 0 for ratios.
         degrees: Of the rows of a lower law of ratios, if they are others than `Atoms`
             says. If they are 0, 1, 2 and so on, the law is a power series: its first
@@ -69,11 +69,11 @@ class Law(abc.ABC):
     axis: Axis
     bound: Bound
     _: dataclasses.KW_ONLY
-    over: float = 0.0
-    under: float = 0.0
-    error: float = 0.0
-    rounding: float = 0.0
-    shift: float = 0.0
+    infinity_mass: float = 0.0
+    zero_mass: float = 0.0
+    mass_error: float = 0.0
+    row_error: float = 0.0
+    ratio_error: float = 0.0
     offset: float = 0.0
     degrees: tuple[int, ...] = ()
     ledger: conservation.Ledger = conservation.OF_Q_ALONE
@@ -81,7 +81,7 @@ class Law(abc.ABC):
 
     def __post_init__(self) -> None:
         if self.bound is Bound.UPPER:
-            conservation.check_sinks(self.over, self.under, self.ledger)
+            conservation.check_sinks(self.infinity_mass, self.zero_mass, self.ledger)
 
     @abc.abstractmethod
     def mean(self) -> float:
@@ -170,7 +170,7 @@ class Atoms(Law):
             self,
             values=self.values - middle,
             offset=self.offset + middle,
-            shift=self.shift + rounding,
+            ratio_error=self.ratio_error + rounding,
             closeness=self.closeness.rounded(rounding),
         )
 
@@ -257,11 +257,11 @@ class Atoms(Law):
         lost_q = floats.raised(cut_q + underflow[1])
         if lost_q > MUCH and self.axis is Axis.LOSS:
             q_mass = self.q_mass() if q_mass is None else q_mass
-            lost_q = min(lost_q, missing(q_mass, kept.q_mass(), self.error))
+            lost_q = min(lost_q, missing(q_mass, kept.q_mass(), self.mass_error))
         return dataclasses.replace(
             kept,
-            over=self.over + lost_p,
-            under=min(self.under + lost_q, 1.0),
+            infinity_mass=self.infinity_mass + lost_p,
+            zero_mass=min(self.zero_mass + lost_q, 1.0),
             ledger=kept.ledger.with_cut(cut_p, min(cut_q, lost_q)),
         )
 
@@ -270,10 +270,10 @@ class Atoms(Law):
         return float(self.p_and_q()[1].sum())
 
 
-def missing(before: float, after: float, error: float) -> float:
+def missing(before: float, after: float, mass_error: float) -> float:
     """Returns an upper bound on what a law has lost of Q's mass."""
     most, least = floats.raised(before), floats.lowered(after)
-    return max(most * (1 + 4 * error) - least * (1 - 4 * error), 0.0)
+    return max(most * (1 + 4 * mass_error) - least * (1 - 4 * mass_error), 0.0)
 
 
 def underflown(law: Law, cells: int, low: float, high: float) -> tuple[float, float]:
@@ -300,9 +300,9 @@ def share_of(ledger: conservation.Ledger, p: float, q: float) -> float:
 class Sinks(NamedTuple):
     """What a sum has in its sinks and its ledger, and how far values may be off."""
 
-    over: float
-    under: float
-    shift: float
+    infinity_mass: float
+    zero_mass: float
+    ratio_error: float
     ledger: conservation.Ledger
 
 
@@ -313,18 +313,25 @@ def sinks_of_sum(one: Law, other: Law) -> Sinks:
     """
     rounded = floats.raised if one.bound is Bound.UPPER else floats.lowered
     if one.axis is Axis.LOSS:
-        over = one.over + other.over - one.over * other.over
-        under = one.under + other.under - one.under * other.under
+        infinity_mass = (
+            one.infinity_mass
+            + other.infinity_mass
+            - one.infinity_mass * other.infinity_mass
+        )
+        zero_mass = one.zero_mass + other.zero_mass - one.zero_mass * other.zero_mass
         moved = 2 * floats.UNIT_ROUNDOFF * abs(one.offset + other.offset)
-        shift = one.shift + other.shift + moved
+        ratio_error = one.ratio_error + other.ratio_error + moved
         ledger = conservation.of_losses(one.ledger, other.ledger)
     else:
-        over, under = one.over + other.over, one.under + other.under
-        if under:
-            over += one.under * other.mean() + other.under * one.mean()
-        shift = max(one.shift, other.shift)
+        infinity_mass = one.infinity_mass + other.infinity_mass
+        zero_mass = one.zero_mass + other.zero_mass
+        if zero_mass:
+            infinity_mass += one.zero_mass * other.mean() + other.zero_mass * one.mean()
+        ratio_error = max(one.ratio_error, other.ratio_error)
         ledger = conservation.of_ratios(one.ledger, other.ledger)
-    return Sinks(rounded(over), min(rounded(under), 1.0), shift, ledger)
+    return Sinks(
+        rounded(infinity_mass), min(rounded(zero_mass), 1.0), ratio_error, ledger
+    )
 
 
 def closeness_of_sum(one: Law, other: Law) -> whole_laws.Closeness:

@@ -10,11 +10,11 @@ from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import lattice_law
 from dp_accounting_ext.kernel import lattice_shape
 from dp_accounting_ext.kernel import law_sums
-from dp_accounting_ext.kernel import pair
 from dp_accounting_ext.kernel import profile
 from dp_accounting_ext.kernel import sums
 
 Axis = lattice_law.Axis
+LossPair = profile.LossPair
 Profile = profile.Profile
 DirectedPairs = dominating_pair.DirectedPairs
 DominatingPair = dominating_pair.DominatingPair
@@ -57,7 +57,7 @@ class Composition:
         self._resolution = resolution
         self._tail_mass = tail_mass
 
-    def accurate_in(self, direction: Direction) -> pair.Pair:
+    def accurate_in(self, direction: Direction) -> LossPair:
         """Returns the pair that is accurate in a direction, P with the record."""
         if direction is Direction.REMOVE or self._serves_both:
             return self._remove
@@ -69,17 +69,17 @@ class Composition:
 
     def pairs(self) -> DirectedPairs:
         """Returns the pairs by their ratios, for what is sampled as a whole."""
-        remove = self._remove.dominating_pair()
+        remove = dominating_pair.of_losses(self._remove)
         if self._serves_both:
             return DirectedPairs.same(remove)
-        return DirectedPairs(remove, self._add.swapped().dominating_pair())
+        return DirectedPairs(remove, dominating_pair.of_losses(self._add.swapped()))
 
     @functools.cached_property
-    def _remove(self) -> pair.Pair:
+    def _remove(self) -> LossPair:
         return self._removed[0]
 
     @functools.cached_property
-    def _removed(self) -> tuple[pair.Pair, bool]:
+    def _removed(self) -> tuple[LossPair, bool]:
         """The pair, and whether it serves a record that is added as well.
 
         Far from P's middle cells are wide, and Q's masses may have gone to the sink.
@@ -99,10 +99,11 @@ class Composition:
         if not (is_one and both):
             return found, False
         chance = sums.probability_of_any(sinks)
-        if self._bound is Bound.LOWER and found.q.sum() < (1 - chance) * (1 - _SEEN):
+        least = (1 - chance) * (1 - _SEEN)
+        if self._bound is Bound.LOWER and found.q_masses.sum() < least:
             # Outputs were left out that are too rare of P's.
             return found, False
-        given = found.under - chance
+        given = found.zero_mass - chance
         serves = (
             given <= _GIVEN * self._tail_mass
             and found.distance() <= lattice_shape.FURTHEST
@@ -110,7 +111,7 @@ class Composition:
         return found, serves
 
     @functools.cached_property
-    def _add(self) -> pair.Pair:
+    def _add(self) -> LossPair:
         return self._sum(lambda pairs, _: dominating_pair.dual(pairs.add), both=False)
 
     @property
@@ -120,7 +121,7 @@ class Composition:
 
     def _sum(
         self, side: Callable[[DirectedPairs, int], DominatingPair], *, both: bool
-    ) -> pair.Pair:
+    ) -> LossPair:
         def law_of(make: Callable[[], DirectedPairs], count: int) -> lattice_law.Atoms:
             return law_sums.of_pair(side(make(), count), Axis.LOSS, copies=count)
 

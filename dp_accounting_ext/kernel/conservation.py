@@ -135,18 +135,18 @@ def _gone(one: float, one_whole: float, other: float, other_whole: float) -> flo
     return one * other_whole + other * max(one_whole - one, 0.0)
 
 
-def check_sinks(over: float, under: float, ledger: Ledger) -> None:
+def check_sinks(infinity_mass: float, zero_mass: float, ledger: Ledger) -> None:
     """Checks that an upper law's sinks hold what was cut off.
 
     Args:
-        over: P's mass of an infinite loss.
-        under: Q's mass of one where P and Q are exchanged.
+        infinity_mass: P's mass of an infinite loss.
+        zero_mass: Q's mass of one where P and Q are exchanged.
         ledger: What was cut off.
 
     Raises:
         MassError: If they hold less.
     """
-    if over >= ledger.p_gone and under >= ledger.q_gone:
+    if infinity_mass >= ledger.p_gone and zero_mass >= ledger.q_gone:
         return  # Most laws, and hundreds of them for one answer.
     q_gone = min(ledger.q_gone, 1.0)
     # A ledger is not capped where the masses of a term have more than one, and counts
@@ -155,8 +155,8 @@ def check_sinks(over: float, under: float, ledger: Ledger) -> None:
     share = 1 - _LEDGER_ERROR - ledger.terms * _RAISED
     p_whole = ledger.p_whole if ledger.p_whole < _MANY_RATIOS else ledger.q_whole
     for name, sink, gone, whole in (
-        ("P", over, ledger.p_gone, p_whole),
-        ("Q", under, q_gone, ledger.q_whole),
+        ("P", infinity_mass, ledger.p_gone, p_whole),
+        ("Q", zero_mass, q_gone, ledger.q_whole),
     ):
         # Comparisons with NaN are false.
         if not sink >= gone * max(share - max(whole - 1, 0.0), 0.0):
@@ -204,11 +204,11 @@ def check_law(
         ratios = np.exp(limits)
         other_p = np.where(q >= floats.RARE, q * ratios, p)
         other_q = np.where(p >= floats.RARE, p / ratios, q)
-    over, under = sinks or (None, None)
+    infinity_mass, zero_mass = sinks or (None, None)
     for total in (p, other_p):
-        _check_sum("P", float(total.sum()), over, ledger, error)
+        _check_sum("P", float(total.sum()), infinity_mass, ledger, error)
     for total in (q, other_q):
-        _check_sum("Q", float(total.sum()), under, ledger.swapped(), error)
+        _check_sum("Q", float(total.sum()), zero_mass, ledger.swapped(), error)
 
 
 def _check_sum(

@@ -361,6 +361,36 @@ def of_probabilities(
     )
 
 
+def of_losses(pair: profile.LossPair) -> DominatingPair:
+    """Returns the pair of the ratios that fit a float."""
+    order = np.argsort(pair.losses, kind="stable")
+    losses = pair.losses[order]
+    p_masses, q_masses = pair.p_masses[order], pair.q_masses[order]
+    kept = (np.abs(losses) <= floats.LARGEST_LOSS) & (p_masses >= floats.RARE)
+    kept &= q_masses >= floats.RARE
+    infinity_mass, zero_mass = pair.infinity_mass, pair.zero_mass
+    if not kept.any():
+        return trivial_pair(pair.bound)
+    if pair.bound is Bound.UPPER:
+        infinity_mass += float((p_masses[~kept] + floats.RARE).sum()) * (1 + 1e-9)
+        zero_mass += float((q_masses[~kept] + floats.RARE).sum()) * (1 + 1e-9)
+    found = DominatingPair(
+        np.exp(losses[kept]),
+        q_masses[kept],
+        min(infinity_mass, 1.0),
+        min(zero_mass, 1.0),
+        pair.bound,
+        pair.mass_error,
+        pair.ratio_error + 4 * floats.UNIT_ROUNDOFF,
+    )
+    claimed = pair.closeness.rounded(
+        8 * floats.UNIT_ROUNDOFF * (1 + float(np.abs(losses[kept]).max()))
+    )
+    if pair.bound is Bound.LOWER:
+        claimed = claimed.without(float(np.maximum(p_masses, q_masses)[~kept].sum()))
+    return found.as_close_as(claimed)
+
+
 def certain(pair: DominatingPair) -> DominatingPair:
     """Returns the pair, or what says nothing where it has no atom, or large errors.
 

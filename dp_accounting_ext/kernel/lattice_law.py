@@ -150,9 +150,13 @@ class LatticeLaw(atom_laws.Law):
             kept = self.closeness.without(less) if is_whole else whole_laws.NONE
             return dataclasses.replace(law, closeness=kept)
         if lost_q > atom_laws.MUCH and self.axis is Axis.LOSS:
-            lost_q = min(lost_q, atom_laws.missing(q_mass(), self.q_mass(), self.error))
+            lost_q = min(
+                lost_q, atom_laws.missing(q_mass(), self.q_mass(), self.mass_error)
+            )
         return dataclasses.replace(
-            law, over=self.over + lost_p, under=min(self.under + lost_q, 1.0)
+            law,
+            infinity_mass=self.infinity_mass + lost_p,
+            zero_mass=min(self.zero_mass + lost_q, 1.0),
         )
 
     def doubled(self) -> "LatticeLaw":
@@ -190,7 +194,7 @@ class LatticeLaw(atom_laws.Law):
             self,
             pieces={k: (start, factors * m) for k, (start, m) in self.pieces.items()},
             offset=offset,
-            shift=self.shift + 2 * floats.UNIT_ROUNDOFF * abs(offset),
+            ratio_error=self.ratio_error + 2 * floats.UNIT_ROUNDOFF * abs(offset),
         )._rounded(_HALVING)
 
     def plus(self, other: "LatticeLaw") -> "LatticeLaw":
@@ -239,8 +243,8 @@ class LatticeLaw(atom_laws.Law):
         rounding = sums.convolution_error(terms) + units * floats.UNIT_ROUNDOFF
         law = dataclasses.replace(
             law,
-            error=self.error + other.error + rounding,
-            rounding=self.rounding + other.rounding + rounding,
+            mass_error=self.mass_error + other.mass_error + rounding,
+            row_error=self.row_error + other.row_error + rounding,
             closeness=atom_laws.closeness_of_sum(self, other).rounded(rounding),
             **atom_laws.sinks_of_sum(self, other)._asdict(),
         )
@@ -253,8 +257,8 @@ class LatticeLaw(atom_laws.Law):
         """Returns the law with masses that were rounded by so many units more."""
         return dataclasses.replace(
             self,
-            error=self.error + units * floats.UNIT_ROUNDOFF,
-            rounding=self.rounding + units * floats.UNIT_ROUNDOFF,
+            mass_error=self.mass_error + units * floats.UNIT_ROUNDOFF,
+            row_error=self.row_error + units * floats.UNIT_ROUNDOFF,
             closeness=self.closeness.rounded(units * floats.UNIT_ROUNDOFF),
         )
 
@@ -383,8 +387,8 @@ def trimmed(law: LatticeLaw, tail_mass: float) -> tuple[LatticeLaw, Atoms]:
     law = dataclasses.replace(
         law,
         pieces=pieces,
-        over=atoms.over,
-        under=atoms.under,
+        infinity_mass=atoms.infinity_mass,
+        zero_mass=atoms.zero_mass,
         ledger=atoms.ledger,
         closeness=atoms.closeness,
     )

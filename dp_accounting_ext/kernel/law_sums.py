@@ -13,7 +13,7 @@ from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import lattice_law
-from dp_accounting_ext.kernel import pair
+from dp_accounting_ext.kernel import profile
 from dp_accounting_ext.kernel import sums
 from dp_accounting_ext.kernel import whole_laws
 
@@ -48,38 +48,40 @@ def of_pair(given: DominatingPair, axis: Axis, *, copies: int = 0) -> Atoms:
     p = given.p_masses
     losses = np.log(ratios)
     # 1 / (1 − e) is more than e^e.
-    error = 1.01 * (given.mass_error + given.ratio_error) + 4 * floats.UNIT_ROUNDOFF
+    mass_error = (
+        1.01 * (given.mass_error + given.ratio_error) + 4 * floats.UNIT_ROUNDOFF
+    )
     whole = float(p.sum()) + given.infinity_mass
     if copies * abs(whole - 1) > _LARGEST_DRIFT and given.closeness.spread < math.inf:
         # Rounding made all masses too large, or all too small, by so little that only a
         # billion copies show it: their product may not fit a float. Closeness compares
         # laws that are divided by their sums, and stays as it is.
         p, q = p / whole, q / whole
-        error += (1 + 1e-9) * abs(math.log(whole)) + 4 * floats.UNIT_ROUNDOFF
+        mass_error += (1 + 1e-9) * abs(math.log(whole)) + 4 * floats.UNIT_ROUNDOFF
     kept = (p if axis is Axis.LOSS else q) >= floats.TINY
     if axis is Axis.RATIO:
         kept &= ratios <= _LARGEST_RATIO
-    over, under = given.infinity_mass, given.zero_mass
+    infinity_mass, zero_mass = given.infinity_mass, given.zero_mass
     ledger = conservation.Ledger(
-        p_whole=float(p.sum()) + over,
-        q_whole=float(q.sum()) + under,
-        p_gone=float(p[~kept].sum()) + over,
-        q_gone=float(q[~kept].sum()) + under,
+        p_whole=float(p.sum()) + infinity_mass,
+        q_whole=float(q.sum()) + zero_mass,
+        p_gone=float(p[~kept].sum()) + infinity_mass,
+        q_gone=float(q[~kept].sum()) + zero_mass,
     )
     if given.bound is Bound.UPPER and not kept.all():
-        over += float(p[~kept].sum()) * (1 + 1e-9)
-        under += float(q[~kept].sum()) * (1 + 1e-9)
+        infinity_mass += float(p[~kept].sum()) * (1 + 1e-9)
+        zero_mass += float(q[~kept].sum()) * (1 + 1e-9)
     ratios, p, q, losses = ratios[kept], p[kept], q[kept], losses[kept]
     if axis is Axis.LOSS:
-        shift = given.ratio_error + 2 * floats.UNIT_ROUNDOFF * float(
+        ratio_error = given.ratio_error + 2 * floats.UNIT_ROUNDOFF * float(
             np.abs(losses).max(initial=0.0)
         )
         values, rows = losses, np.array([p, p])
     else:
-        if under:
-            ledger = ledger.with_cut(0.0, -under)
-            ratios, q, under = np.append(0.0, ratios), np.append(under, q), 0.0
-        shift, values, rows = given.ratio_error, ratios, np.array([q, 0 * q])
+        if zero_mass:
+            ledger = ledger.with_cut(0.0, -zero_mass)
+            ratios, q, zero_mass = np.append(0.0, ratios), np.append(zero_mass, q), 0.0
+        ratio_error, values, rows = given.ratio_error, ratios, np.array([q, 0 * q])
     claimed = whole_laws.NONE
     if copies:
         # Q's masses are P's and a power of the loss, which was rounded.
@@ -89,17 +91,19 @@ def of_pair(given: DominatingPair, axis: Axis, *, copies: int = 0) -> Atoms:
     if given.bound is Bound.UPPER:
         rows = rows[:1]
     else:
-        less = atom_laws.share_of(ledger, ledger.p_gone - over, ledger.q_gone - under)
+        less = atom_laws.share_of(
+            ledger, ledger.p_gone - infinity_mass, ledger.q_gone - zero_mass
+        )
         claimed = claimed.without(less)
     return Atoms(
         axis,
         given.bound,
         values,
         rows,
-        over=over,
-        under=under,
-        error=error,
-        shift=shift,
+        infinity_mass=infinity_mass,
+        zero_mass=zero_mass,
+        mass_error=mass_error,
+        ratio_error=ratio_error,
         ledger=ledger,
         closeness=claimed,
     )
@@ -196,7 +200,7 @@ def _without_values(atoms: Atoms, terms: int) -> Atoms:
     """Returns the law of a sum one part of which has no finite value."""
     sink = 1.0 if atoms.bound is Bound.UPPER else 0.0
     ledger = atoms.ledger._replace(terms=terms)
-    return dataclasses.replace(atoms, over=sink, under=sink, ledger=ledger)
+    return dataclasses.replace(atoms, infinity_mass=sink, zero_mass=sink, ledger=ledger)
 
 
 def _power(atoms: Atoms, count: int) -> Atoms | None:
@@ -217,7 +221,7 @@ def _power(atoms: Atoms, count: int) -> Atoms | None:
 def _power_of_spaced(atoms: Atoms, count: int) -> Atoms | None:
     """Returns the same where atoms are equally far apart: by their numbers."""
     values, last = atoms.values, atoms.values.size - 1
-    if not 1 <= last * count < _MOST_ATOMS or atoms.over or atoms.under:
+    if not 1 <= last * count < _MOST_ATOMS or atoms.infinity_mass or atoms.zero_mass:
         return None
     width = (float(values[-1]) - float(values[0])) / last
     off = np.abs(values[0] + width * np.arange(last + 1) - values)
@@ -244,7 +248,7 @@ def _power_of_spaced(atoms: Atoms, count: int) -> Atoms | None:
     copies = count if atoms.axis is Axis.LOSS else 1
     moved = float(off.max()) + 8 * floats.UNIT_ROUNDOFF * size
     sinks_and_errors = total.common | {
-        "shift": copies * (atoms.shift + moved),
+        "ratio_error": copies * (atoms.ratio_error + moved),
         "closeness": total.closeness.rounded(copies * moved),
     }
     return Atoms(
@@ -292,7 +296,7 @@ def _plus(one: Atoms, other: Atoms) -> Atoms | None:
     most = int(np.diff(np.append(starts, values.size)).max())
     values = values[starts]
     # What is one spans no more than so many neighbours; and a sum's own rounding.
-    shift = (_SAME * most + 2 * floats.UNIT_ROUNDOFF) * (
+    ratio_error = (_SAME * most + 2 * floats.UNIT_ROUNDOFF) * (
         largest if one.axis is Axis.LOSS else 1.0
     )
     sinks = atom_laws.sinks_of_sum(one, other)
@@ -302,18 +306,20 @@ def _plus(one: Atoms, other: Atoms) -> Atoms | None:
         one.bound,
         values,
         rows,
-        over=sinks.over,
-        under=sinks.under,
-        error=one.error + other.error + rounding,
-        rounding=one.rounding + other.rounding + rounding,
-        shift=sinks.shift + shift,
-        closeness=atom_laws.closeness_of_sum(one, other).rounded(rounding + shift),
+        infinity_mass=sinks.infinity_mass,
+        zero_mass=sinks.zero_mass,
+        mass_error=one.mass_error + other.mass_error + rounding,
+        row_error=one.row_error + other.row_error + rounding,
+        ratio_error=sinks.ratio_error + ratio_error,
+        closeness=atom_laws.closeness_of_sum(one, other).rounded(
+            rounding + ratio_error
+        ),
         degrees=one.degrees,
         ledger=sinks.ledger,
     ).without_tiny(one.q_mass() * other.q_mass())
 
 
-def read(atoms: Atoms, count: int = 1) -> pair.Pair:
+def read(atoms: Atoms, count: int = 1) -> profile.LossPair:
     """Returns the two laws of a sum's loss.
 
     Args:
@@ -322,13 +328,13 @@ def read(atoms: Atoms, count: int = 1) -> pair.Pair:
     """
     values, first, last = atoms.values, atoms.masses[0], atoms.masses[-1]
     p, q = atoms.p_and_q()
-    over, under, shift = atoms.over, atoms.under, atoms.shift
-    ledger = atoms.ledger
+    infinity_mass, zero_mass = atoms.infinity_mass, atoms.zero_mass
+    ratio_error, ledger = atoms.ratio_error, atoms.ledger
     if atoms.axis is Axis.LOSS:
         losses = values + atoms.offset
         if atoms.bound is Bound.LOWER:
             losses = losses - np.log(last / first)
-            shift += 2 * atoms.rounding
+            ratio_error += 2 * atoms.row_error
     else:
         # Not from P's masses: where ratios are tiny these are less than a float.
         above = last / first if atoms.bound is Bound.LOWER else np.zeros(values.size)
@@ -336,24 +342,33 @@ def read(atoms: Atoms, count: int = 1) -> pair.Pair:
         zero = ratios <= 0
         ledger = ledger.with_cut(0.0, float(q[zero].sum()))
         ledger = ledger.with_ratios_times(1 / count)
-        under += float(q[zero].sum()) * (
+        zero_mass += float(q[zero].sum()) * (
             1 + 1e-9 if atoms.bound is Bound.UPPER else 1 - 1e-9
         )
         p, q, ratios = p[~zero] / count, q[~zero], ratios[~zero]
-        over /= count
+        infinity_mass /= count
         losses = np.log(ratios) - math.log(count)
         share = float((above[~zero] / ratios).max(initial=0.0))
         # What of a mean is above its node errs; by less than this where errors are
         # below .01, and pairs with larger ones say nothing.
-        shift += 2.1 * atoms.rounding * share
+        ratio_error += 2.1 * atoms.row_error * share
     largest = float(np.abs(losses).max(initial=0.0)) + math.log(count)
-    shift += 4 * floats.UNIT_ROUNDOFF * (1 + largest)
+    ratio_error += 4 * floats.UNIT_ROUNDOFF * (1 + largest)
     # The masses of one law follow from the other's, and from a loss within the shift.
-    error = atoms.error + shift
+    mass_error = atoms.mass_error + ratio_error
     units = 8 * floats.UNIT_ROUNDOFF * (1 + largest)
     if atoms.bound is Bound.UPPER:
-        units += shift
+        units += ratio_error
     claimed = atoms.closeness.rounded(units)
-    return pair.Pair(
-        losses, p, q, over, under, atoms.bound, error, shift, ledger, claimed
+    return profile.LossPair(
+        losses,
+        p,
+        q,
+        infinity_mass,
+        zero_mass,
+        atoms.bound,
+        mass_error,
+        ratio_error,
+        ledger,
+        claimed,
     )

@@ -12,9 +12,11 @@ import math
 import numpy as np
 
 from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import floats
+from dp_accounting_ext.kernel import sums
 from dp_accounting_ext.kernel import whole_laws
 
 # So many nats are summed up with one reference: the exponentials are no larger.
@@ -54,14 +56,21 @@ class Powers:
 
     @classmethod
     def of(
-        cls, p: FloatArray, laws: Laws, q: FloatArray, sink: float, rounding: float
+        cls,
+        p: FloatArray,
+        laws: Laws,
+        q: FloatArray,
+        infinity_mass: float,
+        rounding: float,
     ) -> "Powers":
         """Returns those of (n,) masses, by increasing losses."""
         # What is less than a float is no more than this.
         q = np.maximum(q, floats.SMALLEST_MASS)
         sums = [np.cumsum(law[::-1])[::-1] for law in (p, q)]
-        whole = (float(sums[0][0]) + sink) * (1 + 2 * laws.closeness.lacking)
-        least = laws.closeness.least((sums[0] + sink) / whole * (1 - 4 * rounding))
+        whole = (float(sums[0][0]) + infinity_mass) * (1 + 2 * laws.closeness.lacking)
+        least = laws.closeness.least(
+            (sums[0] + infinity_mass) / whole * (1 - 4 * rounding)
+        )
         most = laws.closeness.most(sums[1] / float(sums[1][0]) * (1 + 4 * rounding))
         return cls(least, most)
 
@@ -85,11 +94,11 @@ class Profile:
         losses: (n,) losses, increasing.
         heights: (n,) the profile there, without the sink.
         costs: (n,) C_j.
-        sink: The probability of an infinite loss.
+        infinity_mass: The probability of an infinite loss.
         bound: The side.
-        error: Masses are those of a bound within a factor of e^±error,
+        mass_error: Masses are those of a bound within a factor of e^±error,
         shift: and losses within so many nats.
-        rounding: What of the error is that of the sums.
+        sum_error: What of the error is that of the sums.
         closeness: How close P's law is to that of the bound.
         powers: Of tests of a lower bound, if laws are close on the whole.
     """
@@ -97,11 +106,11 @@ class Profile:
     losses: FloatArray
     heights: FloatArray
     costs: FloatArray
-    sink: float
+    infinity_mass: float
     bound: Bound
-    error: float
-    shift: float
-    rounding: float = 0.0
+    mass_error: float
+    ratio_error: float
+    sum_error: float = 0.0
     closeness: whole_laws.Closeness = whole_laws.NONE
     powers: Powers | None = None
 
@@ -110,10 +119,10 @@ class Profile:
         cls,
         losses: FloatArray,
         masses: FloatArray,
-        sink: float,
+        infinity_mass: float,
         bound: Bound,
-        error: float,
-        shift: float,
+        mass_error: float,
+        ratio_error: float,
         laws: Laws | None = None,
     ) -> "Profile":
         """Returns the profile of (n,) losses with (n,) masses, in any order.
@@ -124,7 +133,9 @@ class Profile:
         if not losses.size:
             losses, masses = np.zeros(1), np.full(1, floats.SMALLEST_MASS)
             laws = None
-        if laws and not (laws.closeness.spread < error and error > _SMALL_ERROR):
+        if laws and not (
+            laws.closeness.spread < mass_error and mass_error > _SMALL_ERROR
+        ):
             laws = None
         order = np.argsort(losses, kind="stable")
         losses, masses = losses[order], masses[order]
@@ -145,13 +156,21 @@ class Profile:
         rounding = (2 * losses.size + _ROUNDINGS) * floats.UNIT_ROUNDOFF
         total = float(heights[0] + costs[0])
         conservation.check_profile(total, float(masses.sum()), rounding)
-        found = cls(losses, heights, costs, sink, bound, error + rounding, shift)
+        found = cls(
+            losses,
+            heights,
+            costs,
+            infinity_mass,
+            bound,
+            mass_error + rounding,
+            ratio_error,
+        )
         if laws is None:
             return found
         if bound is Bound.LOWER:
-            powers = Powers.of(masses, laws, laws.q[order], sink, rounding)
+            powers = Powers.of(masses, laws, laws.q[order], infinity_mass, rounding)
             return dataclasses.replace(found, powers=powers)
-        return dataclasses.replace(found, rounding=rounding, closeness=laws.closeness)
+        return dataclasses.replace(found, sum_error=rounding, closeness=laws.closeness)
 
     @property
     def _scales(self) -> tuple[float, float]:
@@ -161,14 +180,14 @@ class Profile:
         is their sum, which tells by how much; of what was cut off, by no more.
         """
         masses = float(self.heights[0] + self.costs[0])
-        scale = max(1 - self.sink, floats.SMALLEST_MASS) / masses
+        scale = max(1 - self.infinity_mass, floats.SMALLEST_MASS) / masses
         return scale, max(scale, 1.0)
 
     def deltas(self, epsilons: FloatArray) -> FloatArray:
         """Returns (n,) certified δ at (n,) ε, in nats."""
         sign = 1.0 if self.bound is Bound.UPPER else -1.0
         moved = epsilons - sign * (
-            self.shift + 4 * floats.UNIT_ROUNDOFF * np.abs(epsilons)
+            self.ratio_error + 4 * floats.UNIT_ROUNDOFF * np.abs(epsilons)
         )
         next_ones = np.searchsorted(self.losses, moved, side="right")
         places = np.minimum(next_ones, self.losses.size - 1)
@@ -176,16 +195,16 @@ class Profile:
             finite = self.heights[places] - self.costs[places] * np.expm1(
                 np.minimum(moved - self.losses[places], 0.0)
             )
-        summed = finite + self.sink
-        if self.error > floats.LARGEST_EXPONENT:
+        summed = finite + self.infinity_mass
+        if self.mass_error > floats.LARGEST_EXPONENT:
             # Masses that err by so much say nothing.
             found = np.full(summed.shape, 1.0 if self.bound is Bound.UPPER else 0.0)
         else:
-            found = summed * math.exp(sign * self.error)
+            found = summed * math.exp(sign * self.mass_error)
         if self.closeness.spread < math.inf:
             scale, of_sink = self._scales
-            shares = finite * scale + self.sink * of_sink
-            shares *= 1 + 4 * self.rounding
+            shares = finite * scale + self.infinity_mass * of_sink
+            shares *= 1 + 4 * self.sum_error
             found = np.minimum(found, self.closeness.most(shares))
         if self.powers is not None:
             with np.errstate(over="ignore"):
@@ -204,11 +223,13 @@ class Profile:
     def epsilons(self, deltas: FloatArray) -> FloatArray:
         """Returns (n,) certified ε ≥ 0 at (n,) δ in (0, 1), in nats."""
         sign = 1.0 if self.bound is Bound.UPPER else -1.0
-        goals = deltas * floats.exponential(-sign * self.error) - self.sink
+        goals = (
+            deltas * floats.exponential(-sign * self.mass_error) - self.infinity_mass
+        )
         if self.closeness.spread < math.inf:
-            shares = self.closeness.least(deltas) * (1 - 4 * self.rounding)
+            shares = self.closeness.least(deltas) * (1 - 4 * self.sum_error)
             scale, of_sink = self._scales
-            goals = np.maximum(goals, (shares - self.sink * of_sink) / scale)
+            goals = np.maximum(goals, (shares - self.infinity_mass * of_sink) / scale)
         is_finite = goals > 0
         goals = np.where(is_finite, goals, 0.0)
         # A higher goal is above every profile; this one fits a float.
@@ -221,7 +242,7 @@ class Profile:
             -np.minimum(lacking, 1 - floats.UNIT_ROUNDOFF)
         )
         size = np.abs(self.losses[places]) + np.abs(found)
-        found = found + sign * (self.shift + 8 * floats.UNIT_ROUNDOFF * size)
+        found = found + sign * (self.ratio_error + 8 * floats.UNIT_ROUNDOFF * size)
         # The profile is below the goal however small ε is.
         found = np.where(lacking >= 1, 0.0, found)
         found = np.where(is_finite, found, math.inf)
@@ -231,3 +252,89 @@ class Profile:
         conservation.check_numbers("Bounds on ε", found)
         positive: FloatArray = np.maximum(found, 0.0)
         return positive
+
+
+@dataclasses.dataclass(frozen=True)
+class LossPair:
+    """Two finite measures, by the loss ln(p / q) of every output.
+
+    Attributes:
+        losses: (n,) losses, in nats, in any order.
+        p: (n,) masses with the record.
+        q: (n,) masses without it. Where losses are large they may be less than any
+            float; nothing that is asked of P's side needs them.
+        infinity_mass: P's mass of an infinite loss.
+        zero_mass: Q's mass of one where P and Q are exchanged.
+        bound: Which side the pair certifies.
+        mass_error: Both masses are those of a bound within a factor of e^±error,
+        shift: and losses within so many nats.
+        ledger: What the masses must sum to.
+        closeness: How close both laws are to those of the bound.
+
+    Raises:
+        MassError: If they do not, within the error.
+    """
+
+    losses: FloatArray
+    p_masses: FloatArray
+    q_masses: FloatArray
+    infinity_mass: float
+    zero_mass: float
+    bound: Bound
+    mass_error: float
+    ratio_error: float
+    ledger: conservation.Ledger
+    closeness: whole_laws.Closeness = whole_laws.NONE
+
+    def __post_init__(self) -> None:
+        is_upper = self.bound is Bound.UPPER
+        sinks = (self.infinity_mass, self.zero_mass) if is_upper else None
+        if is_upper:
+            conservation.check_sinks(self.infinity_mass, self.zero_mass, self.ledger)
+        conservation.check_law(
+            self.losses,
+            (self.p_masses, self.q_masses),
+            sinks,
+            self.ledger,
+            self.mass_error,
+        )
+
+    def profile(self, direction: Direction) -> Profile:
+        """Returns the privacy profile in one direction."""
+        each = self if direction is Direction.REMOVE else self.swapped()
+        infinity_mass = each.infinity_mass
+        kept = each.p_masses > 0
+        if self.bound is Bound.UPPER and not kept.all():
+            infinity_mass += each.p_masses.size * floats.RARE
+        return Profile.of(
+            each.losses[kept],
+            each.p_masses[kept],
+            infinity_mass,
+            self.bound,
+            self.mass_error,
+            self.ratio_error,
+            Laws(each.q_masses[kept], self.closeness),
+        )
+
+    def swapped(self) -> "LossPair":
+        """Returns the pair with P and Q exchanged."""
+        return dataclasses.replace(
+            self,
+            losses=-self.losses,
+            p_masses=self.q_masses,
+            q_masses=self.p_masses,
+            infinity_mass=self.zero_mass,
+            zero_mass=self.infinity_mass,
+            ledger=self.ledger.swapped(),
+        )
+
+    def distance(self) -> float:
+        """Returns how far Q's middle loss is from P's, over the width of P's."""
+        if not self.losses.size:
+            return 0.0
+        order = np.argsort(self.losses, kind="stable")
+        losses = self.losses[order]
+        low, middle, high = sums.quantiles(losses, self.p_masses[order])
+        _, other, _ = sums.quantiles(losses, self.q_masses[order])
+        apart, width = abs(middle - other), (high - low) / 2
+        return apart / width if width else math.inf if apart else 0.0

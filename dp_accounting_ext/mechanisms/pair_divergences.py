@@ -172,7 +172,7 @@ def _of_pairs(
             found[place] = above.furthest
             continue
         terms = [above.log_mean_excess(order), below.log_mean_excess(order)]
-        if above.sink and bound is Bound.UPPER:
+        if above.infinity_mass and bound is Bound.UPPER:
             terms.append(above.log_sink_excess(order, largest, tail))
         if math.inf in terms:
             found[place] = math.inf
@@ -213,20 +213,22 @@ class _Side:
             log_masses = np.log(pair.masses[kept]) + math.log(max(factor, 1e-300))
         self._excess = divergence.MeanExcess(log_masses, losses[kept])
         self._is_below = direction is Direction.ADD
-        self.sink = factor * (pair.zero_mass if self._is_below else pair.infinity_mass)
+        self.infinity_mass = factor * (
+            pair.zero_mass if self._is_below else pair.infinity_mass
+        )
         self._highest = float(losses.max())
 
     @property
     def furthest(self) -> float:
         """The largest loss, infinite where a sink has mass."""
-        return math.inf if self.sink else max(self._highest, 0.0)
+        return math.inf if self.infinity_mass else max(self._highest, 0.0)
 
     def log_mean_excess(self, order: float) -> float:
         """Returns log of the atoms' share of E φ(Z) / (α − 1)."""
         total = self._excess.log(order)
-        if self._is_below and self.sink:
+        if self._is_below and self.infinity_mass:
             # φ(0) = α − 1.
-            total = float(np.logaddexp(total, math.log(self.sink)))
+            total = float(np.logaddexp(total, math.log(self.infinity_mass)))
         return total
 
     def log_sink_excess(
@@ -243,7 +245,7 @@ class _Side:
             largest: No loss is larger.
             tail: Mean and deviation of the normal variable, or inf.
         """
-        log_sink = math.log(self.sink) + math.log(order / (order - 1))
+        log_sink = math.log(self.infinity_mass) + math.log(order / (order - 1))
         slope, (mean, deviation) = order - 1, tail
         capped = log_sink + slope * largest
         if not math.isfinite(deviation) or deviation == 0:

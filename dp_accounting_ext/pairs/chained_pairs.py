@@ -189,10 +189,10 @@ def on_few_atoms(pair: DominatingPair, most_atoms: int = _MOST_ATOMS) -> Dominat
         law,
         values=nodes,
         masses=masses[:, kept],
-        error=law.error + _SPLIT_ERROR,
-        shift=law.shift + rounding,
+        mass_error=law.mass_error + _SPLIT_ERROR,
+        ratio_error=law.ratio_error + rounding,
     )
-    return law_sums.read(law.without_tiny(q_mass)).dominating_pair()
+    return dominating_pair.of_losses(law_sums.read(law.without_tiny(q_mass)))
 
 
 def _placed_in_turn(law: atom_laws.Atoms, width: float) -> tuple[int, FloatArray]:

@@ -193,22 +193,24 @@ def _pair_of(
     masses[0] += p_low / edges[0]
     masses[-1] += q_high
     # These are differences: they err by as much as what is subtracted from.
-    over = max(p_high - float(edges[-1]) * q_high, 0.0) + 4 * mass_error * p_high
-    under = max(q_low - p_low / float(edges[0]), 0.0) + 4 * mass_error * q_low
+    infinity_mass = (
+        max(p_high - float(edges[-1]) * q_high, 0.0) + 4 * mass_error * p_high
+    )
+    zero_mass = max(q_low - p_low / float(edges[0]), 0.0) + 4 * mass_error * q_low
     # From the second node on either side, all that is beyond it.
     p_masses, slack = edges * masses, 4 * (mass_error + ratio_error)
     for law, tail, held in (
-        ("P, above", p.above(noise[-2]), over + float(p_masses[-2:].sum())),
+        ("P, above", p.above(noise[-2]), infinity_mass + float(p_masses[-2:].sum())),
         ("Q, above", q.above(noise[-2]), float(masses[-2:].sum())),
         ("P, below", p.below(noise[1]), float(p_masses[:2].sum())),
-        ("Q, below", q.below(noise[1]), under + float(masses[:2].sum())),
+        ("Q, below", q.below(noise[1]), zero_mass + float(masses[:2].sum())),
     ):
         conservation.check_held(law, held, tail, slack)
     found = dominating_pair.DominatingPair(
         edges,
         masses,
-        infinity_mass=over + rest[0],
-        zero_mass=under + rest[1],
+        infinity_mass=infinity_mass + rest[0],
+        zero_mass=zero_mass + rest[1],
         bound=bound,
         mass_error=mass_error,
         ratio_error=ratio_error,

@@ -32,13 +32,13 @@ class NormalCells:
         ends: (n + 1,) their ends.
         masses: (k, n) probabilities of N(shift, 1) in them, a row for each shift.
         above: (k,) bounds on the probabilities above the last end.
-        error: Bound on the relative error of any mass.
+        mass_error: Bound on the relative error of any mass.
     """
 
     ends: FloatArray
     masses: FloatArray
     above: FloatArray
-    error: float
+    mass_error: float
 
     @classmethod
     def of(cls, shifts: Sequence[float], low: float, high: float) -> "NormalCells":

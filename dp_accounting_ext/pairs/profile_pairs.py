@@ -21,9 +21,9 @@ SMALLEST = 1e-250
 
 
 def values_at(
-    places: FloatArray, ratios: FloatArray, masses: FloatArray, sink: float
+    places: FloatArray, ratios: FloatArray, masses: FloatArray, infinity_mass: float
 ) -> FloatArray:
-    """Returns (m,) values sink + Σ mass · (ratio − place)_+ of n atoms at places.
+    """Returns infinity_mass + Σ mass · (ratio − place)_+ of n atoms at m places.
 
     All summands are positive: the relative error is at most 2 (n + 4) units of
     rounding.
@@ -32,11 +32,11 @@ def values_at(
         places: (m,) non-negative places.
         ratios: (n,) increasing.
         masses: (n,) non-negative.
-        sink: The value beyond all ratios.
+        infinity_mass: The value beyond all ratios.
     """
     slopes = np.cumsum(masses[::-1])[::-1]
     falls = np.append(slopes[1:] * np.diff(ratios), 0.0)
-    values = np.append(sink + np.cumsum(falls[::-1])[::-1], sink)
+    values = np.append(infinity_mass + np.cumsum(falls[::-1])[::-1], infinity_mass)
     above = np.append(ratios, np.inf)
     following = np.searchsorted(ratios, places)
     gaps = np.where(following < ratios.size, above[following] - places, 0.0)
@@ -48,20 +48,20 @@ def values_at(
 class Hinges:
     """An upper bound on a profile that need not be the profile of any two laws.
 
-    H_κ(P‖Q) ≤ sink + Σ mass · (ratio − κ)₊ at every κ ≥ 0. What the masses sum to is
-    not asked: a bound may be above one where κ is small.
+    H_κ(P‖Q) ≤ infinity_mass + Σ mass · (ratio − κ)₊ at every κ ≥ 0. The masses may sum
+    to more than one: a bound may be above one where κ is small.
 
     Attributes:
         ratios: (n,) places, increasing.
         masses: (n,) non-negative masses there.
-        sink: The bound beyond all places.
+        infinity_mass: The bound beyond all places.
         mass_error: Bound on the relative error of any mass.
         ratio_error: Bound on the relative error of any place.
     """
 
     ratios: FloatArray
     masses: FloatArray
-    sink: float
+    infinity_mass: float
     mass_error: float
     ratio_error: float
 
@@ -81,7 +81,9 @@ class Hinges:
         shift, factor = dominating_pair.allowance(
             Bound.UPPER, self.ratios.size, self.mass_error, self.ratio_error
         )
-        found = values_at(places * math.exp(shift), self.ratios, self.masses, self.sink)
+        found = values_at(
+            places * math.exp(shift), self.ratios, self.masses, self.infinity_mass
+        )
         bounds: FloatArray = factor * found
         return bounds
 
@@ -124,12 +126,12 @@ def pair_above(places: FloatArray, bounds: FloatArray) -> DominatingPair:
         places: (n,) κ, positive and increasing.
         bounds: (n,) upper bounds on H_κ(P‖Q).
     """
-    ratios, masses, sink = atoms_above(places, bounds)
+    ratios, masses, infinity_mass = atoms_above(places, bounds)
     error = 8 * (ratios.size + 16) * floats.UNIT_ROUNDOFF
     return DominatingPair(
         ratios,
         masses,
-        infinity_mass=min(sink, 1.0),
+        infinity_mass=min(infinity_mass, 1.0),
         zero_mass=max(1.0 - float(masses.sum()), 0.0) + error,
         bound=Bound.UPPER,
         mass_error=error,
@@ -172,13 +174,13 @@ def atoms_above(
     places, heights = places[corners], heights[corners]
     slopes = np.append((heights[:-1] - heights[1:]) / np.diff(places), 0.0)
     masses = np.maximum(slopes[:-1] - slopes[1:], 0.0)
-    sink = float(heights[-1])
-    found = values_at(places, places[1:], masses, sink)
+    infinity_mass = float(heights[-1])
+    found = values_at(places, places[1:], masses, infinity_mass)
     # Where rounding has lowered a corner all is raised.
     rise = floats.raised(
         float((heights / np.maximum(found, floats.SMALLEST_MASS)).max(initial=1.0))
     )
-    return places[1:], masses * rise, sink * rise
+    return places[1:], masses * rise, infinity_mass * rise
 
 
 def _lower_hull(places: FloatArray, values: FloatArray) -> IndexArray:
@@ -353,17 +355,17 @@ def symmetric(kappas: FloatArray, deltas: FloatArray) -> DominatingPair:
         pair).
     """
     # Both ways are one function on a line through −1 and 1.
-    places, masses, sink = atoms_above(kappas, deltas, -1.0)
+    places, masses, infinity_mass = atoms_above(kappas, deltas, -1.0)
     ratios = np.concatenate([1 / places[::-1], places])
     masses = np.concatenate([(places * masses)[::-1], masses])
     # Both laws must have all of their mass.
-    whole = sink + float((masses * ratios).sum())
+    whole = infinity_mass + float((masses * ratios).sum())
     rounding = 8 * (ratios.size + 16) * floats.UNIT_ROUNDOFF
     return DominatingPair(
         ratios,
         masses,
-        infinity_mass=sink,
-        zero_mass=sink,
+        infinity_mass=infinity_mass,
+        zero_mass=infinity_mass,
         bound=Bound.UPPER,
         mass_error=max(1 / whole - 1, 0.0) + rounding,
         ratio_error=rounding,

@@ -222,10 +222,10 @@ def _pmf(law: atom_laws.Atoms, interval: float) -> pld_pmf.PLDPmf:
             f"losses. Found {interval}."
         )
     if upper:
-        raised = dataclasses.replace(law, values=law.values + law.shift)
+        raised = dataclasses.replace(law, values=law.values + law.ratio_error)
         start, (masses,) = atom_laws.placed(raised, interval)
     else:
-        cells = np.floor((law.values - law.shift) / interval).astype(np.int64)
+        cells = np.floor((law.values - law.ratio_error) / interval).astype(np.int64)
         # dp_accounting finds no ratio for a lower loss.
         known = cells * interval >= -floats.LARGEST_LOSS
         start = int(cells[known][0]) if known.any() else 0
@@ -236,14 +236,14 @@ def _pmf(law: atom_laws.Atoms, interval: float) -> pld_pmf.PLDPmf:
     # Every loss may be one rounding, every interval two: of the sums here, and of
     # those that dp_accounting makes.
     roundings = law.values.size + 2 * masses.size
-    rounding = law.error + _SUMMATION_ERROR
+    rounding = law.mass_error + _SUMMATION_ERROR
     rounding += roundings * floats.UNIT_ROUNDOFF
     if upper:
-        masses = _heavier(masses, rounding, law.over)
+        masses = _heavier(masses, rounding, law.infinity_mass)
     else:
         masses *= max(1 - rounding, 0.0)
     factor_of_sinks = 1 + rounding if upper else max(1 - rounding, 0.0)
-    infinity_mass = min(law.over * factor_of_sinks, 1.0)
+    infinity_mass = min(law.infinity_mass * factor_of_sinks, 1.0)
     occupied = np.flatnonzero(masses)
     if occupied.size <= _SPARSE_SIZE:
         probabilities = {start + int(i): float(masses[i]) for i in occupied}
@@ -258,7 +258,7 @@ def _finest_interval(law: atom_laws.Atoms) -> float:
     """Returns the interval below which losses do not fit memory, or integers."""
     lowest, highest = float(law.values[0]), float(law.values[-1])
     spread = highest - lowest
-    largest = max(abs(lowest), abs(highest)) + law.shift
+    largest = max(abs(lowest), abs(highest)) + law.ratio_error
     return max(spread / _LARGEST_SIZE, largest / fields.LARGEST_INTEGER)
 
 

@@ -23,7 +23,7 @@ from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import lattice_law
 from dp_accounting_ext.kernel import lattice_pieces
 from dp_accounting_ext.kernel import law_sums
-from dp_accounting_ext.kernel import pair
+from dp_accounting_ext.kernel import profile
 from dp_accounting_ext.kernel import sums
 from dp_accounting_ext.kernel import tilted_sums
 from dp_accounting_ext.pairs import normal_cells
@@ -112,11 +112,11 @@ def overwritten(found, one, other):
 
 
 def without_the_other_sink(found, one, other):
-    return found._replace(over=one.over)
+    return found._replace(infinity_mass=one.infinity_mass)
 
 
 def without_the_other_q_sink(found, one, other):
-    return found._replace(under=one.under)
+    return found._replace(zero_mass=one.zero_mass)
 
 
 def a_digit_less(found, law, count, *_):
@@ -301,7 +301,7 @@ def test_sinks_hold_what_was_cut_off(over, ledger):
             Bound.UPPER,
             np.zeros(1),
             np.ones((1, 1)),
-            over=over,
+            infinity_mass=over,
             ledger=ledger,
         )
 
@@ -313,7 +313,9 @@ def test_losses_are_those_of_the_masses():
     p[0] = (1 - 0.8 * np.exp(-1.0)) / np.e
     p /= p.sum()
     with pytest.raises(MassError):
-        pair.Pair(losses, p, p[::-1].copy(), 0.0, 0.0, Bound.UPPER, 0.0, 0.0, Ledger())
+        profile.LossPair(
+            losses, p, p[::-1].copy(), 0.0, 0.0, Bound.UPPER, 0.0, 0.0, Ledger()
+        )
 
 
 @pytest.mark.parametrize("total", [0.999, 1.001, float("nan")])
@@ -338,9 +340,9 @@ def test_masses_above_one_are_no_lost_tails():
         masses=np.ones((1, 1)),
         ledger=ledger,
     )
-    atoms_of(over=1e-22)
+    atoms_of(infinity_mass=1e-22)
     with pytest.raises(MassError, match="keep in its sink"):
-        atoms_of(over=1e-22 * (1 - 3e-6))
+        atoms_of(infinity_mass=1e-22 * (1 - 3e-6))
 
 
 @pytest.mark.parametrize("runs", [3000, 10**9])

@@ -22,7 +22,7 @@ from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import lattice_law
 from dp_accounting_ext.kernel import law_sums
-from dp_accounting_ext.kernel import pair
+from dp_accounting_ext.kernel import profile
 from dp_accounting_ext.kernel import sums
 from dp_accounting_ext.pairs import gaussian
 
@@ -204,9 +204,9 @@ def test_power_series_lose_only_tails_of_rows(rows, count):
     rest = max(1, max(totals)) ** count * len(totals)
     for degree, (row, truth) in enumerate(zip(found.masses, exact, strict=True)):
         total = sum(map(Fraction, row.tolist()))
-        assert total <= truth * (1 + Fraction(found.error)) + Fraction(1e-280)
+        assert total <= truth * (1 + Fraction(found.mass_error)) + Fraction(1e-280)
         lost = 2 * tail * float(rest) * len(totals) if degree else tail
-        assert total >= truth * (1 - Fraction(found.error)) - Fraction(lost)
+        assert total >= truth * (1 - Fraction(found.mass_error)) - Fraction(lost)
 
 
 @pytest.mark.parametrize("degrees", [1, 2, 5])
@@ -262,9 +262,9 @@ def test_exact_sums_err_by_what_they_claim(atoms, count):
         place = int(np.abs(found.values - float(value)).argmin())
         size = 1 if atoms.axis is Axis.LOSS else value
         off = abs(Fraction(float(found.values[place])) - value)
-        assert off <= Fraction(found.shift) * size
+        assert off <= Fraction(found.ratio_error) * size
         exact[:, place] += masses
-    claimed = Fraction(min(found.error, found.rounding))
+    claimed = Fraction(min(found.mass_error, found.row_error))
     for mass, truth in zip(found.masses.ravel(), exact.ravel(), strict=True):
         assert abs(Fraction(float(mass)) - truth) <= claimed * truth
 
@@ -287,19 +287,19 @@ def test_readings_err_by_what_they_claim(losses, sinks, axis, bound):
     found = law_sums.read(atoms)
     lost = axis is Axis.RATIO and bool(sinks[1])
     sign = 1 if bound is Bound.UPPER else -1
-    for sink, truth in zip((found.over, found.under), sinks, strict=True):
+    for sink, truth in zip((found.infinity_mass, found.zero_mass), sinks, strict=True):
         assert 0 <= sign * (sink - truth) <= 1e-8
     with mpmath.workdps(40):
         for i, (z, q) in enumerate(zip(ratios.tolist(), masses.tolist(), strict=True)):
             loss, p = mpmath.log(mpmath.mpf(z)), Fraction(z) * Fraction(q)
             if axis is Axis.LOSS:
-                assert abs(atoms.values[i] - loss) <= atoms.shift
+                assert abs(atoms.values[i] - loss) <= atoms.ratio_error
             row = atoms.p_and_q()[0][i + lost]
-            assert abs(Fraction(float(row)) - p) <= Fraction(atoms.error) * p
-            assert abs(found.losses[i] - loss) <= found.shift
+            assert abs(Fraction(float(row)) - p) <= Fraction(atoms.mass_error) * p
+            assert abs(found.losses[i] - loss) <= found.ratio_error
             for mass, truth in ((found.p[i], p), (found.q[i], Fraction(q))):
                 near = Fraction(float(mass)) - truth
-                assert abs(near) <= Fraction(math.expm1(found.error)) * truth
+                assert abs(near) <= Fraction(math.expm1(found.mass_error)) * truth
 
 
 @pytest.mark.parametrize(
@@ -310,18 +310,20 @@ def test_what_has_no_finite_loss(bound, sink, epsilon):
     """All that is asked of it is read off its sinks."""
     none = np.zeros(0)
     nothing = conservation.Ledger(p_gone=1.0, q_gone=1.0)
-    law = pair.Pair(none, none, none, sink, sink, bound, 0.0, 0.0, nothing)
+    law = profile.LossPair(none, none, none, sink, sink, bound, 0.0, 0.0, nothing)
     for direction in Direction:
-        profile = law.profile(direction)
-        assert profile.deltas(np.array([0.0, 9.0])) == pytest.approx([sink, sink])
-        assert profile.epsilons(np.array([0.1, 0.5])).tolist() == [math.inf, epsilon]
-    lower = dataclasses.replace(law, under=0.5, bound=Bound.LOWER).swapped()
-    assert (lower.over, lower.under) == (0.5, sink)
+        found = law.profile(direction)
+        assert found.deltas(np.array([0.0, 9.0])) == pytest.approx([sink, sink])
+        assert found.epsilons(np.array([0.1, 0.5])).tolist() == [math.inf, epsilon]
+    lower = dataclasses.replace(law, zero_mass=0.5, bound=Bound.LOWER).swapped()
+    assert (lower.infinity_mass, lower.zero_mass) == (0.5, sink)
     # Of a δ beyond all its mass nothing is known from below, however large a loss is.
     p = np.array([0.1])
     masses = p, p * math.exp(-99.0)
     most = conservation.Ledger(p_gone=0.9, q_gone=1.0)
-    rare = pair.Pair(np.array([99.0]), *masses, 0.0, 0.0, Bound.LOWER, 0.0, 0.0, most)
+    rare = profile.LossPair(
+        np.array([99.0]), *masses, 0.0, 0.0, Bound.LOWER, 0.0, 0.0, most
+    )
     found = rare.profile(Direction.REMOVE).epsilons(np.array([0.05, 0.5]))
     assert found == pytest.approx([99.0 + math.log(0.5), 0.0])
 
@@ -340,11 +342,11 @@ def test_nothing_is_lost_of_an_upper_law():
             )
             total = lattice_law.times(law, count, 1e-12, both=True).atoms()
             own, other = total.p_and_q()
-            slack = math.exp(total.error + 1e-12)
-            mine = own.sum() + total.over
+            slack = math.exp(total.mass_error + 1e-12)
+            mine = own.sum() + total.infinity_mass
             assert mine / slack <= p.sum() ** count <= mine * slack
             if q < 1:
-                theirs = other.sum() + total.under
+                theirs = other.sum() + total.zero_mass
                 assert theirs / slack - 1e-8 <= q**count <= theirs * slack
 
 
@@ -354,7 +356,12 @@ def test_a_law_that_underflows_is_all_in_its_sinks():
     law = lattice_law.on_lattice(atoms, lattice_law.Resolution(8), 1e-9, both=True)
     total = lattice_law.times(law, 16, 1e-12, both=True).atoms()
     assert not total.values.size
-    assert 0 < min(total.over, total.under) <= max(total.over, total.under) < 1e-9
+    assert (
+        0
+        < min(total.infinity_mass, total.zero_mass)
+        <= max(total.infinity_mass, total.zero_mass)
+        < 1e-9
+    )
 
 
 @pytest.mark.parametrize("count", [1, 2, 50])

@@ -10,11 +10,11 @@ from dp_accounting_ext.pairs import normal_cells
 def test_masses_err_by_what_is_claimed(low, high):
     shifts = 0.0, 0.7
     found = normal_cells.NormalCells.of(shifts, low, high)
-    assert found.error < 1e-11
+    assert found.mass_error < 1e-11
     with mpmath.workdps(320):
         for shift, masses, above in zip(shifts, found.masses, found.above, strict=True):
             places = [mpmath.mpf(end) - shift for end in found.ends]
             for i in [*range(0, masses.size, 151), masses.size - 1]:
                 truth = mpmath.ncdf(places[i + 1]) - mpmath.ncdf(places[i])
-                assert abs(masses[i] / truth - 1) <= found.error
+                assert abs(masses[i] / truth - 1) <= found.mass_error
             assert above >= mpmath.ncdf(-places[-1])

@@ -439,6 +439,6 @@ def replaced_pair(
             _Look(scores, None, gained, spent, _EASED * tilt)
             for tilt in _tilts(scores, gained, exponents)
         ]
-    error = 2 * num_steps * (cells.error + _CHANCE * floats.UNIT_ROUNDOFF)
+    error = 2 * num_steps * (cells.mass_error + _CHANCE * floats.UNIT_ROUNDOFF)
     tests = [_best(found, error), _of_largest(gained, spent, error)]
     return profile_pairs.symmetric_below(np.concatenate(tests, axis=1), 0.0)

@@ -53,7 +53,7 @@ def hinges_of(
     masses: FloatArray,
     *,
     below: float,
-    sink: float,
+    infinity_mass: float,
     mass_error: float,
     ratio_error: float,
 ) -> Hinges:
@@ -68,7 +68,7 @@ def hinges_of(
         masses: (n,) their masses under P.
         below: No ratio has a larger logarithm of what is in none of the cells, nor in
             the sink; −inf if that is nothing.
-        sink: P's mass of what may be anything.
+        infinity_mass: P's mass of what may be anything.
         mass_error: Bound on the relative error of a mass,
         ratio_error: and of a ratio.
     """
@@ -76,7 +76,7 @@ def hinges_of(
     beyond = losses > floats.LARGEST_LOSS
     if below > floats.LARGEST_LOSS or beyond.all():
         return profile_pairs.TRIVIAL
-    sink += float(masses[beyond].sum())
+    infinity_mass += float(masses[beyond].sum())
     losses, masses = losses[~beyond], masses[~beyond]
     masses = np.minimum(masses, math.exp(-_LEAST_LOSS))
     known = np.append(losses, max(below, _LEAST_LOSS))
@@ -98,7 +98,7 @@ def hinges_of(
     return Hinges(
         ratios,
         found[kept] / ratios,
-        sink=floats.raised(sink),
+        infinity_mass=floats.raised(infinity_mass),
         mass_error=mass_error + places.size * floats.UNIT_ROUNDOFF,
         ratio_error=ratio_error + _NODE_ERROR,
     )
@@ -141,7 +141,8 @@ def by_counts(
         (window.rows[:, np.newaxis] - log_chances).ravel(),
         masses.ravel(),
         below=below,
-        sink=lost + window.mass_above() * floats.exponential(float(log_weights[0])),
+        infinity_mass=lost
+        + window.mass_above() * floats.exponential(float(log_weights[0])),
         mass_error=mass_error + window.mass_error + error,
         ratio_error=ratio_error + error,
     )

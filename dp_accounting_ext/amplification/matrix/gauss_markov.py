@@ -90,7 +90,7 @@ def upper_pairs(
     raised = profile_pairs.Hinges(
         chain.places[kept] / chain.length,
         law.masses[kept],
-        sink=min(law.lost_mean * rounding / chain.length, 1.0),
+        infinity_mass=min(law.lost_mean * rounding / chain.length, 1.0),
         mass_error=mass_error,
         ratio_error=markov_sums.place_error(chain) + factor_error,
     )
