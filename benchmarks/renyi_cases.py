@@ -39,10 +39,10 @@ _ROWS = (
     (
         "1 of 100 Gaussian and Laplace",
         ext.RandomAllocationEvent(_BOTH, 1, 100),
-        7.7e-6,
-        50.0,
+        1.1e-5,
+        45.0,
     ),
-    ("schedule of two Gaussians", _SCHEDULE, 3.8e-6, 85.0),
+    ("schedule of two Gaussians", _SCHEDULE, 7.4e-6, 60.0),
     ("2 of 3", ext.RandomAllocationEvent(_Gaussian(1.0), 2, 3), 0.072, 50.0),
 )
 

@@ -34,6 +34,14 @@ DirectedPairs = dominating_pair.DirectedPairs
 _LEVELS = np.append(
     np.geomspace(1e-9, 1.0, 200), np.linspace(0.0, floats.LARGEST_EXPONENT, 701)
 )
+# Tuning: at a high order the largest ratios decide, however rare; still rarer ones need
+# a pair for each direction.
+_TAIL = 1e-240
+# Tuning: of more atoms on a side those in between are split to atoms a cell apart, of
+# losses and below one nat relatively.
+_MANY_ATOMS, _CELL = 1024, 2.0**-8
+# Logarithms of masses are raised by so much where masses are split: from −700 or so.
+_LIFTED = 300.0
 # Certified (docs/guarantees.md): of a mean of excesses, relatively;
 # of a normal tail's logarithm, whose argument errs by a few roundings.
 _ROUNDING = 1e-12
@@ -89,7 +97,7 @@ def upper(
     one event of both.
     """
     above = [max(float(order), divergence.LOWEST_ORDER) for order in orders]
-    pairs = interface.pairs_of(mechanism, Bound.UPPER, floats.SMALLEST_MASS)
+    pairs = interface.pairs_of(mechanism, Bound.UPPER, _TAIL)
     is_bounded = max(mechanism.claims().tail) < math.inf
     each = [pairs.remove, dominating_pair.dual(pairs.add)]
     sinks = [mass for p in each for mass in (p.infinity_mass, p.zero_mass)]
@@ -136,8 +144,7 @@ def _of_part(
         values, told = part.rdp(orders)
         known = values if not told else np.full(len(orders), math.inf)
         return known, known
-    # Of the rarest tails: at a high order the largest ratios decide.
-    pairs = interface.pairs_of(part, bound, floats.SMALLEST_MASS)
+    pairs = interface.pairs_of(part, bound, _TAIL)
     remove = _of_pairs(pairs, part, orders, Direction.REMOVE, bound)
     if part.claims().is_symmetric and pairs.is_one:
         return remove, remove
@@ -211,7 +218,10 @@ class _Side:
         kept = (sign * losses > 0) & (pair.masses > 0)
         with np.errstate(divide="ignore"):
             log_masses = np.log(pair.masses[kept]) + math.log(max(factor, 1e-300))
-        self._excess = divergence.MeanExcess(log_masses, losses[kept])
+        law = log_masses, losses[kept]
+        if pair.bound is Bound.UPPER and law[1].size > _MANY_ATOMS:
+            law = _thinned(*law)
+        self._excess = divergence.MeanExcess(*law)
         self._is_below = direction is Direction.ADD
         self.infinity_mass = factor * (
             pair.zero_mass if self._is_below else pair.infinity_mass
@@ -258,3 +268,35 @@ class _Side:
         tails = whole + beyond + rounding - math.log(slope)
         both = np.logaddexp(log_sink + slope * levels, tails)
         return min(capped, float(both.min()))
+
+
+def _thinned(
+    log_masses: FloatArray, losses: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Returns fewer atoms with a mean of any convex function that is no less.
+
+    An atom between two that stay is split between them, so that mass and mean are what
+    they were.
+
+    Args:
+        log_masses: (n,) logarithms of masses under Q.
+        losses: (n,) finite log Z, increasing, all positive or all negative.
+    """
+    sizes = np.abs(losses)
+    cells = np.floor(np.where(sizes < 1, np.log(sizes), sizes - 1) / _CELL)
+    (starts,) = np.nonzero(np.diff(cells, prepend=np.nan))
+    # An atom lies at the first of two nodes, or between them; the last is one.
+    nodes = np.append(losses[starts], losses[-1])
+    counts = np.diff(starts, append=losses.size)
+    low, high = np.repeat(nodes[:-1], counts), np.repeat(nodes[1:], counts)
+    span = np.maximum(np.expm1(high - low), floats.TINY)
+    # Far from the least float, which would lose shares.
+    masses = np.exp(log_masses + _LIFTED)
+    above = masses * (np.expm1(losses - low) / span)
+    below = masses * np.where(
+        high > low, np.exp(losses - low) * np.expm1(high - losses) / span, 1.0
+    )
+    found = np.append(np.add.reduceat(below, starts), 0.0)
+    found[1:] += np.add.reduceat(above, starts)
+    there = found > 0
+    return np.log(found[there]) - _LIFTED, nodes[there]
