@@ -17,7 +17,7 @@ from dp_accounting_ext import wpm
 Bounds = tuple[float, float]
 Job = Callable[[], Bounds]
 
-GAP = 1e-6  # What is proven of every projection, unless asked for otherwise.
+ENOUGH = 1e-6  # What is proven of every projection, unless asked for otherwise.
 # Name, ε, work, whether short.
 PROJECTIONS = (
     ("ring of 30", 5.0, 0.2, False),
