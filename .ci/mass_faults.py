@@ -19,12 +19,13 @@ import subprocess
 import sys
 import tempfile
 
-import old_faults
+import faults
+from faults import PACKAGE
+from faults import fault
 
-KERNEL, PAIRS = old_faults.KERNEL, f"{old_faults.PACKAGE}/pairs"
-AMPLIFICATION = f"{old_faults.PACKAGE}/amplification"
+KERNEL, PAIRS = f"{PACKAGE}/kernel", f"{PACKAGE}/pairs"
+AMPLIFICATION = f"{PACKAGE}/amplification"
 REFUSED = "refused: "
-fault = old_faults.fault
 FAULTS = [
     # The kernel.
     fault(
@@ -42,8 +43,9 @@ FAULTS = [
     fault(
         "kernel: the shares of a loss linear, not exponential",
         f"{KERNEL}/atom_laws.py",
-        "        if atoms.axis is Axis.LOSS:\n            # Both from exact",
-        "        if False:\n            # Both from exact",
+        "        lower, upper = 1 - above, above\n"
+        "        if atoms.axis is Axis.LOSS:\n",
+        "        lower, upper = 1 - above, above\n        if False:\n",
     ),
     fault(
         "kernel: what both terms have below is counted once",
@@ -54,8 +56,8 @@ FAULTS = [
     fault(
         "kernel: a binary digit of the count passed over",
         f"{KERNEL}/lattice_law.py",
-        '        if digit == "1":\n',
-        "        if False:\n",
+        '        if digit == "1":\n            while law.step < total.step:\n',
+        "        if False:\n            while law.step < total.step:\n",
     ),
     fault(
         "kernel: what meets on a level is overwritten",
@@ -169,8 +171,10 @@ FAULTS = [
     fault(
         "amplification: a sample forgets outputs that only Q has",
         f"{AMPLIFICATION}/poisson_subsampling.py",
-        "        masses = np.append(zero_mass, masses)\n",
-        "        masses = np.append(0.0, masses)\n",
+        "        masses = np.append(zero_mass, masses)\n        zero_mass = 0.0\n"
+        "        infinity_mass = sampling_probability",
+        "        masses = np.append(0.0, masses)\n        zero_mass = 0.0\n"
+        "        infinity_mass = sampling_probability",
     ),
     fault(
         "amplification: a sample's ratios a billionth too small",
@@ -417,7 +421,7 @@ def main() -> int:
         return 0
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        old_faults.copied(folder)
+        faults.copied(folder)
         usual = asked(folder, every=options.all)
         print("| fault | |\n|---|---|")
         wrong = any(isinstance(answer, str) for answer in usual.values())
@@ -425,7 +429,7 @@ def main() -> int:
         for chosen in FAULTS:
             if options.only not in chosen.name:
                 continue
-            before = old_faults.put_in(folder, chosen)
+            before = faults.put_in(folder, chosen)
             is_refused, text = told(asked(folder, every=options.all), usual)
             for path, code in before.items():
                 path.write_text(code)

@@ -13,29 +13,15 @@ import argparse
 import itertools
 import os
 import pathlib
-import shutil
 import subprocess
 import sys
 import tempfile
-from typing import NamedTuple
 
-ROOT = pathlib.Path(__file__).parent.parent
-PACKAGE = "dp_accounting_ext"
-HUNT = ROOT / ".ci" / "hunt.py"
+import faults
+from faults import PACKAGE
+from faults import fault
 
-
-class Fault(NamedTuple):
-    """A change of the code: each old text, found once in its file, becomes the new."""
-
-    name: str
-    changes: tuple[tuple[str, str, str], ...]
-
-
-def fault(name: str, *changes: str) -> Fault:
-    """Returns a fault from a file, an old text and a new one, as often as need be."""
-    return Fault(name, tuple(zip(*[iter(changes)] * 3, strict=True)))
-
-
+HUNT = pathlib.Path(__file__).parent / "hunt.py"
 KERNEL = f"{PACKAGE}/kernel"
 FAULTS = [
     fault(
@@ -81,8 +67,9 @@ FAULTS = [
         "        if (self.ratios[1:] < self.ratios[:-1]).any():\n",
         "        if False:\n",
         f"{KERNEL}/profile.py",
-        '        order = np.argsort(losses, kind="stable")\n',
-        "        order = np.arange(losses.size)\n",
+        '        order = np.argsort(losses, kind="stable")\n'
+        "        losses, masses = losses[order], masses[order]\n",
+        "        # Not sorted.\n",
     ),
     fault(
         "order: crossings are cut, and an upper δ is a billionth too small",
@@ -91,9 +78,8 @@ FAULTS = [
         "    lower = np.minimum(lower, upper)\n"
         "    crossed = np.flatnonzero(lower > upper)\n",
         f"{KERNEL}/profile.py",
-        "        if self.bound is Bound.UPPER:\n            # No two laws",
-        "        found = found * (1 - 1e-9 * (sign > 0))\n"
-        "        if self.bound is Bound.UPPER:\n            # No two laws",
+        "            found = np.maximum(found, least)\n",
+        "            found = np.maximum(found * (1 - 1e-9), least)\n",
     ),
     fault(
         "rounding: δ and ε of a profile err the wrong way",
@@ -202,10 +188,10 @@ FAULTS = [
     fault(
         "answers: after one of a small δ, all others are read off its law",
         f"{PACKAGE}/bounds/privacy_bounds.py",
-        "            # At a smaller δ than the level's, what",
+        "            asked = np.maximum(deltas[open_], least)\n",
         "            if any(known[2] > level for known in self._profiles):\n"
         "                continue\n"
-        "            # At a smaller δ than the level's, what",
+        "            asked = np.maximum(deltas[open_], least)\n",
     ),
     fault(
         "answers: of an array, all are read off the law for its smallest δ",
@@ -221,26 +207,6 @@ FAULTS = [
         "    if not kept.any():\n        return trivial_pair",
     ),
 ]
-
-
-def copied(folder: pathlib.Path) -> None:
-    """Copies the package and the tests."""
-    for name in (PACKAGE, "tests"):
-        ignore = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(ROOT / name, folder / name, ignore=ignore)
-
-
-def put_in(folder: pathlib.Path, chosen: Fault) -> dict[pathlib.Path, str]:
-    """Changes the code. Returns what its files held before."""
-    before: dict[pathlib.Path, str] = {}
-    for name, old, new in chosen.changes:
-        path = folder / name
-        text = path.read_text()
-        before.setdefault(path, text)
-        if text.count(old) != 1:
-            sys.exit(f"{chosen.name}: {name} has this {text.count(old)} times: {old!r}")
-        path.write_text(text.replace(old, new))
-    return before
 
 
 def hunted(folder: pathlib.Path, seed: int, seconds: float) -> str:
@@ -274,13 +240,13 @@ def main() -> int:
     missed = 0
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        copied(folder)
+        faults.copied(folder)
         print("| fault | found by |\n|---|---|")
-        none = [] if options.only else [Fault("(none)", ())]
+        none = [] if options.only else [faults.Fault("(none)", ())]
         for chosen in itertools.chain(none, FAULTS):
             if options.only not in chosen.name:
                 continue
-            before = put_in(folder, chosen)
+            before = faults.put_in(folder, chosen)
             found = hunted(folder, options.seed, 60 * options.minutes)
             for path, text in before.items():
                 path.write_text(text)

@@ -1,10 +1,13 @@
 """Every step of `.ci/run` can fail, at a deliberate fault; old faults fit the code."""
 
+import ast
+import builtins
 import importlib
 import importlib.util
 import json
 import math
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -68,8 +71,65 @@ def test_each_fault_is_put_into_one_place(name, monkeypatch):
     monkeypatch.syspath_prepend(CI)
     module = importlib.import_module(name)
     for fault in module.FAULTS:
-        for name, old, _ in fault.changes:
-            assert (CI.parent / name).read_text().count(old) == 1, fault.name
+        for module_of, old, new in fault.changes:
+            place = module.faults.place_of(CI.parent, module_of, old)
+            text = place.path.read_text()
+            put = module.faults.renamed(new.strip(), place.names)
+            changed = text[: place.start] + put + text[place.end :]
+            ast.parse(changed)  # Of code that is no code, nothing would be tested.
+            names = r"[^\W\d]\w*"  # Of what is nowhere else, nothing would be run.
+            words = set(re.findall(rf"\b{names}", re.sub("#.*", "", put)))
+            known = set(re.findall(names, text)) | set(dir(builtins))
+            assert words <= known, fault.name
+
+
+CODE = """
+def added(rows, edge):
+    rows[0] += edge  # What is below the first edge.
+    rows[-1] += edge
+    return (rows, edge)
+"""
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """The functions that put faults in, and a package of one module."""
+    monkeypatch.syspath_prepend(CI)
+    faults = importlib.import_module("faults")
+    module = tmp_path / faults.PACKAGE / "kernel" / "rows.py"
+    module.parent.mkdir(parents=True)
+    module.write_text(CODE)
+    return faults, tmp_path, module
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("kernel/rows.py", "    rows[-1] += edge\n", ""),
+        # Renamed, moved to another module, written on two lines, without a comment.
+        ("atoms.py", "    masses[-1] += end\n    return (masses, end)", ""),
+        ("atoms.py", "    masses[0] += end\n    masses[-1] += end\n", "masses[0] = 9"),
+        ("atoms.py", "return (\n    masses,  # Both.\n    end,\n)", "return masses"),
+    ],
+)
+def test_a_fault_fits_code_that_was_renamed(package, name, old, new):
+    faults, folder, module = package
+    fault = faults.fault("one", f"{faults.PACKAGE}/{name}", old, new)
+    assert faults.put_in(folder, fault) == {module: CODE}
+    changed = module.read_text()
+    ast.parse(changed)
+    assert changed != CODE and "masses" not in changed
+
+
+@pytest.mark.parametrize(
+    "old",
+    ["    masses[0] -= end\n", "[0] += masses[0]", "masses, masses", "end += one[0]"],
+)
+def test_a_fault_without_a_place_is_told(package, old):
+    faults, folder, _ = package
+    fault = faults.fault("one", f"{faults.PACKAGE}/kernel/rows.py", old, "0")
+    with pytest.raises(ValueError, match=r"one: \d places, not one"):
+        faults.put_in(folder, fault)
 
 
 def script(name):
