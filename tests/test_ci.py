@@ -5,6 +5,7 @@ import builtins
 import importlib
 import importlib.util
 import json
+import keyword
 import math
 import pathlib
 import re
@@ -77,10 +78,11 @@ def test_each_fault_is_put_into_one_place(name, monkeypatch):
             put = module.faults.renamed(new.strip(), place.names)
             changed = text[: place.start] + put + text[place.end :]
             ast.parse(changed)  # Of code that is no code, nothing would be tested.
-            names = r"[^\W\d]\w*"  # Of what is nowhere else, nothing would be run.
-            words = set(re.findall(rf"\b{names}", re.sub("#.*", "", put)))
-            known = set(re.findall(names, text)) | set(dir(builtins))
-            assert words <= known, fault.name
+            # A name that is nowhere else has been renamed.
+            code = re.sub("#.*|'\\w*'", "", put)
+            words = re.findall(r"(?<![.\w])[^\W\d]\w*", code)
+            known = {*re.findall(r"\w+", text), *dir(builtins), *keyword.kwlist}
+            assert known.issuperset(words), fault.name
 
 
 CODE = """
