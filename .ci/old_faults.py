@@ -147,19 +147,19 @@ FAULTS = [
     ),
     fault(
         "Rényi: a fractional order has the moment below it",
-        f"{PACKAGE}/renyi/divergence.py",
+        f"{PACKAGE}/renyi/ratio_moments.py",
         "        moment += share * known[below + 1] if share else 0.0\n",
         "        moment += share * known[below] if share else 0.0\n",
     ),
     fault(
         "Rényi: what a pair's sink holds has no moment",
-        f"{PACKAGE}/mechanisms/pair_divergences.py",
+        f"{PACKAGE}/mechanisms/renyi_of_pairs.py",
         "        if above.infinity_mass and bound is Bound.UPPER:\n",
         "        if False:\n",
     ),
     fault(
         "Rényi: matrices' divergences are no numbers",
-        f"{PACKAGE}/mechanisms/pair_divergences.py",
+        f"{PACKAGE}/mechanisms/renyi_of_pairs.py",
         "    precision = part.claims().gaussian_precision\n    found = np.minimum(",
         "    precision = part.claims().gaussian_precision\n"
         "    found[~(found < 1e3)] = math.nan\n    found = np.minimum(",

@@ -4,11 +4,11 @@ import math
 
 import dp_accounting
 from dp_accounting import dp_event as stock
-import event_trees
 from hypothesis import given
 from hypothesis import strategies as st
 from lawful import law
 import pytest
+import tree_strategies
 
 import dp_accounting_ext as ext
 from dp_accounting_ext.common_types import Bound
@@ -82,9 +82,9 @@ def test_nothing_and_everything():
 @law
 @given(
     st.one_of(
-        event_trees.cases(event_trees.SMALL),
+        tree_strategies.cases(tree_strategies.SMALL),
         st.tuples(
-            event_trees.group_trees(event_trees.SMALL),
+            tree_strategies.group_trees(tree_strategies.SMALL),
             st.just(Relation.ADD_OR_REMOVE_ONE),
         ),
     )

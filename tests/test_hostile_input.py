@@ -19,7 +19,7 @@ import pytest
 
 import dp_accounting_ext as ext
 from dp_accounting_ext import pld
-from dp_accounting_ext.wpm import dp_event as wpm_dp_event
+from dp_accounting_ext.wpm import sampling_event as wpm_dp_event
 
 NeighborRel = privacy_accountant.NeighboringRelation
 PLD = privacy_loss_distribution.PrivacyLossDistribution

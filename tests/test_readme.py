@@ -12,7 +12,7 @@ import sys
 import command_runner
 import pytest
 
-from dp_accounting_ext.command_line import explore
+from dp_accounting_ext.command_line import explore_command
 
 ROOT = pathlib.Path(__file__).parent.parent
 PAGES = [
@@ -96,7 +96,7 @@ COMMANDS = commands()
 def test_every_command_runs(command, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     # The page would be there until Ctrl-C: tests/browser opens it.
-    monkeypatch.setattr(explore, "serve", lambda *run, show: None)
+    monkeypatch.setattr(explore_command, "serve", lambda *run, show: None)
     lines = f"{COMMANDS[command]}\n{command}"
     ((status, out, err),) = command_runner.run_as_shown(capsys, lines, tmp_path)
     assert (status, bool(out), err) == (0, True, "")

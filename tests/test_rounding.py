@@ -44,7 +44,7 @@ from dp_accounting_ext.kernel import law_sums
 from dp_accounting_ext.kernel import profile
 from dp_accounting_ext.kernel import tilted_sums
 from dp_accounting_ext.mechanisms import batches
-from dp_accounting_ext.mechanisms import min_sep
+from dp_accounting_ext.mechanisms import min_sep_sampling
 from dp_accounting_ext.mechanisms import subsampled
 from dp_accounting_ext.pairs import chained_pairs
 from dp_accounting_ext.pairs import discrete
@@ -660,7 +660,7 @@ def shifts_of_projections():
 def counts_of_steps():
     """Steps one apart: a binomial law."""
     steps, rate = 90, Fraction(0.37)
-    found = min_sep._counts(np.ones(1), float(rate), 1, steps)
+    found = min_sep_sampling._counts(np.ones(1), float(rate), 1, steps)
     allowed = 8 * (steps + 1 + found.size) * float(U)
     return max(
         off(mass, math.comb(steps, n) * rate**n * (1 - rate) ** (steps - n)) / allowed

@@ -12,7 +12,7 @@ import pytest
 
 import dp_accounting_ext as ext
 from dp_accounting_ext import pld
-from dp_accounting_ext.accountants import composing
+from dp_accounting_ext.accountants import base_accountant
 from dp_accounting_ext.reading import event_table
 
 Gaussian = dp_accounting.GaussianDpEvent
@@ -180,5 +180,5 @@ def test_no_public_name_of_the_library_is_left_to_chance():
     stock = dp_accounting.pld.PLDAccountant
     for name in dir(stock):
         known = {"neighboring_relation", "CompositionErrorDetails"}
-        known |= vars(ext.PLDAccountant).keys() | vars(composing.Composing).keys()
+        known |= vars(ext.PLDAccountant).keys() | vars(base_accountant.Composing).keys()
         assert name.startswith("_") or name in known

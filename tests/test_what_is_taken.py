@@ -7,7 +7,7 @@ from dp_accounting import dp_event as stock
 import pytest
 
 import dp_accounting_ext as ext
-from dp_accounting_ext.wpm import dp_event as wpm_dp_event
+from dp_accounting_ext.wpm import sampling_event as wpm_dp_event
 
 PAGE = pathlib.Path(__file__).parent.parent / "docs" / "guarantees.md"
 Relation = dp_accounting.NeighboringRelation

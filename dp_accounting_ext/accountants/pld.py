@@ -12,11 +12,11 @@ from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.mechanisms import allocated
 from dp_accounting_ext.mechanisms import compositions
-from dp_accounting_ext.mechanisms import divergences
 from dp_accounting_ext.mechanisms import groups
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
-from dp_accounting_ext.mechanisms import pair_divergences
+from dp_accounting_ext.mechanisms import renyi_curves
+from dp_accounting_ext.mechanisms import renyi_of_pairs
 from dp_accounting_ext.mechanisms import subsampled
 from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.reading import event_table
@@ -113,8 +113,8 @@ def renyi_divergence_bounds(
     counts = _counts_of(event, neighboring_relation)
     for scenario in groups.scenarios(counts, replace_one=replace_one):
         mechanism = compositions.compose(scenario)
-        below = pair_divergences.divergences(mechanism, alphas, Bound.LOWER)
-        removed, added, told = divergences.both_ways(mechanism, alphas)
+        below = renyi_of_pairs.divergences(mechanism, alphas, Bound.LOWER)
+        removed, added, told = renyi_curves.both_ways(mechanism, alphas)
         lower = np.maximum(lower, np.maximum(*below))
         above = np.full(len(alphas), np.inf) if told else np.maximum(removed, added)
         upper = np.maximum(upper, above)

@@ -11,8 +11,8 @@ from dp_accounting import dp_event as stock_dp_event
 from dp_accounting import privacy_accountant
 from dp_accounting.pld import pld_privacy_accountant
 
+from dp_accounting_ext.accountants import base_accountant
 from dp_accounting_ext.accountants import composed
-from dp_accounting_ext.accountants import composing
 from dp_accounting_ext.accountants import explanation
 from dp_accounting_ext.bounds import privacy_bounds
 from dp_accounting_ext.common_types import FloatArray
@@ -32,7 +32,7 @@ Many: TypeAlias = FloatArray | Sequence[float]
 _LEAST_RATE = 1e-12
 
 
-class PLDAccountant(composing.Composing, pld_privacy_accountant.PLDAccountant):
+class PLDAccountant(base_accountant.Composing, pld_privacy_accountant.PLDAccountant):
     """The stock accountant, for every tree, with bounds certified on both sides.
 
     Takes every event that the stock accountant takes, random allocation, Poisson

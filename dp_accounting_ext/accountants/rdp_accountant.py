@@ -14,13 +14,13 @@ from dp_accounting import privacy_accountant
 from dp_accounting.rdp import rdp_privacy_accountant
 import numpy as np
 
-from dp_accounting_ext.accountants import composing
+from dp_accounting_ext.accountants import base_accountant
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.mechanisms import groups
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.renyi import conversion
-from dp_accounting_ext.renyi import divergence
+from dp_accounting_ext.renyi import ratio_moments
 from dp_accounting_ext.validation import fields
 from dp_accounting_ext.validation import inheritance
 
@@ -56,7 +56,7 @@ class _State:
         return _State(rows, kept, other.group_size)
 
 
-class RdpAccountant(composing.Composing, rdp_privacy_accountant.RdpAccountant):
+class RdpAccountant(base_accountant.Composing, rdp_privacy_accountant.RdpAccountant):
     """The stock accountant, sound, with groups, random allocation and any sample.
 
     Takes every event that the stock accountant takes (the newest known one's, where
@@ -138,7 +138,7 @@ class RdpAccountant(composing.Composing, rdp_privacy_accountant.RdpAccountant):
     ) -> _State:
         replace_one = self._neighboring_relation is NeighborRel.REPLACE_ONE
         orders = [
-            order if order <= divergence.LARGEST_ORDER else math.inf
+            order if order <= ratio_moments.LARGEST_ORDER else math.inf
             for order in self._order_values
         ]
         run = self._nothing(before.group_size)

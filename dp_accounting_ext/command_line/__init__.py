@@ -4,14 +4,14 @@ import argparse
 from collections.abc import Sequence
 import warnings
 
-from dp_accounting_ext.command_line import explore
+from dp_accounting_ext.command_line import explore_command
 from dp_accounting_ext.command_line import parser
 from dp_accounting_ext.command_line import risks
-from dp_accounting_ext.command_line import sweep
+from dp_accounting_ext.command_line import sweep_command
 from dp_accounting_ext.command_line import text
 from dp_accounting_ext.command_line import training
-from dp_accounting_ext.command_line import verify
-from dp_accounting_ext.command_line import wpm
+from dp_accounting_ext.command_line import verify_command
+from dp_accounting_ext.command_line import wpm_command
 
 _PROG = "dp-accounting-ext"
 _INCOMPLETE, _INTERRUPTED = 1, 130
@@ -36,7 +36,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = whole.add_subparsers(
         dest="command", metavar="COMMAND", title="commands", parser_class=parser.Parser
     )
-    for module in (training, risks, verify, sweep, wpm, explore):
+    for module in (
+        training,
+        risks,
+        verify_command,
+        sweep_command,
+        wpm_command,
+        explore_command,
+    ):
         module.add_to(commands)
     options = argparse.Namespace(prog=whole.prog)
     try:

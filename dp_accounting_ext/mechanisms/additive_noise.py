@@ -15,8 +15,8 @@ from dp_accounting_ext.pairs import gaussian
 from dp_accounting_ext.pairs import gaussian_mixture
 from dp_accounting_ext.pairs import laplace_mixture
 from dp_accounting_ext.pairs import shifts
-from dp_accounting_ext.renyi import divergence
 from dp_accounting_ext.renyi import pure_mechanisms
+from dp_accounting_ext.renyi import ratio_moments
 from dp_accounting_ext.renyi import shifted_noise
 
 DominatingPair = dominating_pair.DominatingPair
@@ -44,7 +44,7 @@ class Gaussian(interface.OnePairMechanism):
         return 1 / self.noise_multiplier
 
     def rdp(self, orders: Sequence[float]) -> interface.Divergences:
-        return interface.Divergences(divergence.gaussian_rdp(self.mean, orders))
+        return interface.Divergences(ratio_moments.gaussian_rdp(self.mean, orders))
 
     def claims(self) -> interface.Claims:
         return interface.Claims(
@@ -147,7 +147,7 @@ class GaussianMixture(_ShiftMixture):
             shifted_noise.rdp(orders, shifted_noise.Pair(q, p)),
         )
         # What weights are off by multiplies Z, and so Z^α and its excess.
-        finite = np.minimum(np.array(orders), divergence.HIGHEST_ORDER)
+        finite = np.minimum(np.array(orders), ratio_moments.HIGHEST_ORDER)
         return interface.Divergences(values * (1 + 2 * finite * sum(errors)))
 
     def claims(self) -> interface.Claims:

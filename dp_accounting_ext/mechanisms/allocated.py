@@ -19,10 +19,10 @@ from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
-from dp_accounting_ext.mechanisms import pair_divergences
+from dp_accounting_ext.mechanisms import renyi_of_pairs
 from dp_accounting_ext.pairs import profile_pairs
-from dp_accounting_ext.renyi import divergence
-from dp_accounting_ext.renyi import random_allocation as renyi_allocation
+from dp_accounting_ext.renyi import gaussian_allocation as renyi_allocation
+from dp_accounting_ext.renyi import ratio_moments
 
 DirectedPairs = dominating_pair.DirectedPairs
 Mechanism = interface.Mechanism
@@ -129,17 +129,17 @@ class RandomAllocation(Mechanism):
         That of removing is exact at integer orders for one step of t.
         """
         step = compositions.as_gaussian(self.inner)
-        if step is None or not divergence.noise_within_range(step.noise_multiplier):
+        if step is None or not ratio_moments.noise_within_range(step.noise_multiplier):
             return None
         noise = floats.lowered(step.noise_multiplier, 1e-15)
-        above = [max(float(order), divergence.LOWEST_ORDER) for order in orders]
+        above = [max(float(order), ratio_moments.LOWEST_ORDER) for order in orders]
         total = np.zeros((2, len(above)))
         for block, count in self.blocks().items:
             steps = block.num_steps if isinstance(block, RandomAllocation) else 1
             removed = renyi_allocation.removing_rdp(above, noise, steps)
             added = removed
             if steps > 1:
-                pairs = pair_divergences.divergences(block, above, Bound.UPPER)
+                pairs = renyi_of_pairs.divergences(block, above, Bound.UPPER)
                 removed, added = np.minimum(removed, pairs[0]), pairs[1]
             total += count * np.array([removed, added])
         return interface.Divergences(total.max(axis=0) * (1 + _ROUNDING))

@@ -24,10 +24,10 @@ from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import chained
 from dp_accounting_ext.mechanisms import compositions
-from dp_accounting_ext.mechanisms import divergences
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
-from dp_accounting_ext.mechanisms import pair_divergences
+from dp_accounting_ext.mechanisms import renyi_curves
+from dp_accounting_ext.mechanisms import renyi_of_pairs
 from dp_accounting_ext.pairs import chained_pairs
 from dp_accounting_ext.pairs import discrete
 from dp_accounting_ext.pairs import profile_pairs
@@ -235,7 +235,7 @@ class ReplacedDraws(interface.OnePairMechanism):
         kept, lost = additive_noise.without_rare(self.hits, _RARE_HITS, Bound.UPPER)
         whole = math.fsum(weight for _, weight in kept)
         usual = tuple((number, weight / whole) for number, weight in kept)
-        found = pair_divergences.upper(ReplacedDraws(self.base, usual), orders)
+        found = renyi_of_pairs.upper(ReplacedDraws(self.base, usual), orders)
         told = min(found.told + lost, 1.0)
         return interface.Divergences(found.values, told)
 
@@ -415,7 +415,7 @@ class EitherWay(Mechanism):
         return f"the larger of both directions at each ε, by {found}"
 
     def rdp(self, orders: Sequence[float]) -> interface.Divergences:
-        return divergences.of(self.inner, orders)
+        return renyi_curves.of(self.inner, orders)
 
     def claims(self) -> interface.Claims:
         return dataclasses.replace(self.inner.claims(), is_symmetric=True)

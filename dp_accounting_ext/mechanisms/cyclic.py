@@ -17,7 +17,7 @@ from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import fresh_windows
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
-from dp_accounting_ext.mechanisms import min_sep
+from dp_accounting_ext.mechanisms import min_sep_sampling
 from dp_accounting_ext.mechanisms import subsampled
 
 DirectedPairs = dominating_pair.DirectedPairs
@@ -57,7 +57,7 @@ class Run(interface.Mechanism):
         if bound is Bound.UPPER:
             above = compositions.compose(self.parts(bound))
             return interface.pairs_of(above, bound, tail_mass)
-        shift, last = min_sep.shift_of_sum(
+        shift, last = min_sep_sampling.shift_of_sum(
             self.column, self.noise_multiplier, self.num_steps
         )
         most, rest = divmod(last, self.cycle_length)
@@ -70,7 +70,7 @@ class Run(interface.Mechanism):
         chances[0] += chances[chances < _LEAST_CHANCE].sum()
         chances[1:][chances[1:] < _LEAST_CHANCE] = 0.0
         pair = projected.mixture_below(
-            *min_sep.lowered_counts(chances, shift),
+            *min_sep_sampling.lowered_counts(chances, shift),
             tail_mass=tail_mass,
             chance_error=_CHANCE_ERROR,
         )

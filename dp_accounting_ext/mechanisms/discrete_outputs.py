@@ -10,8 +10,8 @@ from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.pairs import discrete
-from dp_accounting_ext.renyi import divergence
 from dp_accounting_ext.renyi import pure_mechanisms
+from dp_accounting_ext.renyi import ratio_moments
 
 DominatingPair = dominating_pair.DominatingPair
 # Probabilities (P, Q) of outcomes under two laws.
@@ -58,7 +58,7 @@ class DiscreteGaussian(interface.OnePairMechanism):
             https://arxiv.org/abs/2004.00010, Proposition 5.
         """
         distance = self.sensitivity / self.sigma
-        return interface.Divergences(divergence.gaussian_rdp(distance, orders))
+        return interface.Divergences(ratio_moments.gaussian_rdp(distance, orders))
 
     def claims(self) -> interface.Claims:
         return interface.Claims(is_symmetric=True)

@@ -13,13 +13,13 @@ import numpy as np
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import dominating_pair
+from dp_accounting_ext.mechanisms import allocated_replacements
 from dp_accounting_ext.mechanisms import batches
 from dp_accounting_ext.mechanisms import chained
 from dp_accounting_ext.mechanisms import compositions
-from dp_accounting_ext.mechanisms import divergences
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
-from dp_accounting_ext.mechanisms import replaced_allocation
+from dp_accounting_ext.mechanisms import renyi_curves
 from dp_accounting_ext.mechanisms import subsampled
 from dp_accounting_ext.pairs import profile_pairs
 from dp_accounting_ext.pairs import sampled_members
@@ -146,13 +146,13 @@ class Grouped(Mechanism):
         size = self.group_size
         if replace_one or self.has_one_split():
             split = self.split(size, size if replace_one else 0)
-            values, told = divergences.of(split, orders)
+            values, told = renyi_curves.of(split, orders)
             return interface.Divergences(values[np.newaxis], told)
         rows: dict[int, FloatArray] = {}
         chances = []
         for removed in range(size, (size - 1) // 2, -1):
             # A split and its reverse are the two directions of one.
-            leave, join, told = divergences.both_ways(
+            leave, join, told = renyi_curves.both_ways(
                 self.split(removed, size - removed), orders
             )
             rows[removed], rows[size - removed] = leave, join
@@ -286,8 +286,8 @@ class GroupedByChain(Grouped):
     def has_one_split(self) -> bool:
         if self.is_replaced or self.inner.claims().is_symmetric:
             return True
-        together = replaced_allocation.group(self.inner, self.group_size)
-        if not isinstance(together, replaced_allocation.AllocatedGroup):
+        together = allocated_replacements.group(self.inner, self.group_size)
+        if not isinstance(together, allocated_replacements.AllocatedGroup):
             return self.group_size > _MOST_SPLITS
         most = _MOST_BUNDLED if together.has_theorem else _MOST_ALLOCATED
         return self.group_size > most
@@ -303,7 +303,7 @@ class GroupedByChain(Grouped):
     ) -> interface.Divergences:
         if self.has_one_split() or not self.has_few_rows():
             return super().rdp_rows(orders, replace_one=replace_one)
-        values, told = divergences.of(self._any_split(), orders)
+        values, told = renyi_curves.of(self._any_split(), orders)
         return interface.Divergences(values[np.newaxis], told)
 
     def split(self, removed: int, inserted: int) -> Mechanism:
@@ -311,8 +311,8 @@ class GroupedByChain(Grouped):
         below = above
         if not self.is_replaced and not self.inner.claims().is_symmetric:
             # Those who join may contribute nothing.
-            leave = replaced_allocation.group(self.inner, removed)
-            if isinstance(leave, replaced_allocation.AllocatedGroup):
+            leave = allocated_replacements.group(self.inner, removed)
+            if isinstance(leave, allocated_replacements.AllocatedGroup):
                 below = leave
         if self.whole is not None:
             other = self.whole
@@ -328,15 +328,15 @@ class GroupedByChain(Grouped):
             return chained.chain(self.inner, removed, inserted), None
         if self.has_one_split():
             return self._any_split(), None
-        leave = replaced_allocation.group(self.inner, removed)
-        if not isinstance(leave, replaced_allocation.AllocatedGroup):
+        leave = allocated_replacements.group(self.inner, removed)
+        if not isinstance(leave, allocated_replacements.AllocatedGroup):
             return chained.chain(self.inner, removed, inserted), None
         if not inserted:
             return leave, None
-        quick = replaced_allocation.leave_and_join(self.inner, removed, inserted)
+        quick = allocated_replacements.leave_and_join(self.inner, removed, inserted)
         if quick is not None and self.group_size > _MOST_ALLOCATED:
             return known_bounds.LeastOf(self._any_split(), quick), quick
-        join = replaced_allocation.group(self.inner, inserted)
+        join = allocated_replacements.group(self.inner, inserted)
         return chained.InARow(leave, chained.chain(join, 0, 1)), quick
 
     def _any_split(self) -> Mechanism:
@@ -382,7 +382,7 @@ def rdp_rows(
     """
     if isinstance(part, Grouped):
         return part.rdp_rows(orders, replace_one=replace_one)
-    values, told = divergences.of(part, orders)
+    values, told = renyi_curves.of(part, orders)
     return interface.Divergences(values[np.newaxis], told)
 
 

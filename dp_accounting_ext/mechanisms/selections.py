@@ -9,9 +9,9 @@ from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.mechanisms import additive_noise
-from dp_accounting_ext.mechanisms import divergences
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import renyi_bounded
+from dp_accounting_ext.mechanisms import renyi_curves
 from dp_accounting_ext.pairs import bounded_range
 from dp_accounting_ext.pairs import discrete
 from dp_accounting_ext.renyi import pure_mechanisms
@@ -117,11 +117,11 @@ class BestOf(interface.Mechanism):
         """
         values = selection.selection_rdp(
             orders,
-            lambda asked: divergences.of(self.inner, asked).values,
+            lambda asked: renyi_curves.of(self.inner, asked).values,
             self.mean,
             self.shape,
         )
-        told = self.mean * divergences.of(self.inner, orders).told
+        told = self.mean * renyi_curves.of(self.inner, orders).told
         rounded = told * (1 + 8 * floats.UNIT_ROUNDOFF)
         return interface.Divergences(values, min(rounded, 1.0))
 
@@ -137,5 +137,5 @@ class BestOf(interface.Mechanism):
         return interface.Claims(is_symmetric=True)
 
     def _bounded(self) -> renyi_bounded.RenyiBounded:
-        values, told = divergences.of(self, renyi_bounded.ORDERS)
+        values, told = renyi_curves.of(self, renyi_bounded.ORDERS)
         return renyi_bounded.RenyiBounded.of(values, told)

@@ -12,9 +12,9 @@ from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import batches
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import discrete_outputs
-from dp_accounting_ext.mechanisms import divergences
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
+from dp_accounting_ext.mechanisms import renyi_curves
 from dp_accounting_ext.pairs import gaussian_mixture
 from dp_accounting_ext.pairs import profile_pairs
 from dp_accounting_ext.pairs import shifts
@@ -99,7 +99,7 @@ class PoissonSampled(Mechanism):
         if noise is None:
             return None
         sample = on_poisson_sample(self.sampling_probability, noise)
-        return None if sample == self else divergences.of(sample, orders)
+        return None if sample == self else renyi_curves.of(sample, orders)
 
     def basis(self, bound: Bound) -> str:
         return f"a Poisson sample of {self.inner.basis(bound)}"
@@ -161,12 +161,12 @@ class SubstitutedSample(interface.OnePairMechanism):
 
     def rdp(self, orders: Sequence[float]) -> interface.Divergences:
         if not isinstance(self.sample, PoissonSampled):
-            return divergences.of(self.sample, orders)
+            return renyi_curves.of(self.sample, orders)
         inner, rate = self.sample.inner, self.sample.sampling_probability
         if isinstance(inner, discrete_outputs.RandomizedResponse) and inner.is_one_bit:
             response = pure_mechanisms.batch_rdp(orders, inner.noise_parameter, rate)
             return interface.Divergences(response)
-        return divergences.of_sample(
+        return renyi_curves.of_sample(
             self, rate, inner, orders, sampling.without_replacement_rdp
         )
 

@@ -13,9 +13,9 @@ from dp_accounting import dp_event as stock
 from dp_accounting import privacy_accountant
 
 from dp_accounting_ext.mechanisms import additive_noise
+from dp_accounting_ext.mechanisms import allocated_replacements
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
-from dp_accounting_ext.mechanisms import replaced_allocation
 from dp_accounting_ext.validation import event_trees
 from dp_accounting_ext.validation import fields
 
@@ -171,7 +171,7 @@ class Reader:
             if error.event is not event or not is_replaced:
                 raise
         absent = self.under(NeighborRel.ADD_OR_REMOVE_ONE)
-        return replaced_allocation.replaced(row.mechanism(event, absent))
+        return allocated_replacements.replaced(row.mechanism(event, absent))
 
     def _check_known(self, event: stock.DpEvent) -> None:
         """Raises `UnsupportedError` for what is newer than the table, anywhere.

@@ -11,7 +11,7 @@ from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.reading import extension_events
 from dp_accounting_ext.reading import group_events
 from dp_accounting_ext.reading import stock_events
-from dp_accounting_ext.wpm import dp_event as wpm_dp_event
+from dp_accounting_ext.wpm import sampling_event
 
 # Of the stock events: the fields that are accounted for, and what reads them.
 _STOCK: dict[str, tuple[str, event_reader.Builder]] = {
@@ -125,4 +125,4 @@ _add(dp_event.MinSepSamplingEvent, extension_events.min_sep_sampling)
 _add(dp_event.WindowedAllocationEvent, extension_events.windowed_allocation)
 _add(dp_event.PLDSubsampleEvent, batch_events.poisson_sampled)
 _add(dp_event.GroupSubsampledEvent, group_events.group)
-_add(wpm_dp_event.PrivateSamplingEvent, extension_events.private_sampling)
+_add(sampling_event.PrivateSamplingEvent, extension_events.private_sampling)

@@ -9,7 +9,7 @@ from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.validation import fields
 from dp_accounting_ext.validation import strategies
-from dp_accounting_ext.wpm import dp_event as wpm_dp_event
+from dp_accounting_ext.wpm import sampling_event
 
 NeighborRel = privacy_accountant.NeighboringRelation
 
@@ -102,14 +102,16 @@ def min_sep_sampling(
 ) -> interface.Mechanism:
     """Reads a run with correlated noise and b-min-sep sampling."""
     reader.require(event, NeighborRel.ADD_OR_REMOVE_ONE, NeighborRel.REPLACE_SPECIAL)
-    from dp_accounting_ext.mechanisms import min_sep
+    from dp_accounting_ext.mechanisms import min_sep_sampling
 
     apart, steps = strategies.separated_steps(event.separation, event.num_steps)
     matrix = strategies.separated(event.strategy, apart, steps)
     noise = fields.noise_multiplier(event.noise_multiplier)
     rate = fields.sampling_probability(event.sampling_probability)
     warm = fields.flag("warm_start", event.warm_start)
-    return min_sep.sample(min_sep.Run(matrix, noise, rate, apart, steps, warm))
+    return min_sep_sampling.sample(
+        min_sep_sampling.Run(matrix, noise, rate, apart, steps, warm)
+    )
 
 
 def windowed_allocation(
@@ -127,7 +129,7 @@ def windowed_allocation(
 
 
 def private_sampling(
-    event: wpm_dp_event.PrivateSamplingEvent, reader: event_reader.Reader
+    event: sampling_event.PrivateSamplingEvent, reader: event_reader.Reader
 ) -> interface.Mechanism:
     """Reads one draw from a private distribution."""
     # Imported here: few programs draw, and an import of the package should be fast.

@@ -18,11 +18,11 @@ from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.reading import stock_events
 from dp_accounting_ext.validation import event_trees
 from dp_accounting_ext.validation import fields
-from dp_accounting_ext.wpm import dp_event as wpm_dp_event
+from dp_accounting_ext.wpm import sampling_event
 
 NeighborRel = privacy_accountant.NeighboringRelation
 
-_Answers = stock.RandomizedResponseDpEvent | wpm_dp_event.PrivateSamplingEvent
+_Answers = stock.RandomizedResponseDpEvent | sampling_event.PrivateSamplingEvent
 
 # Tuning: all splits of a larger one are too many.
 _LARGEST_GROUP = 1024

@@ -8,7 +8,7 @@ import math
 import numpy as np
 
 from dp_accounting_ext.common_types import FloatArray
-from dp_accounting_ext.renyi import divergence
+from dp_accounting_ext.renyi import ratio_moments
 from dp_accounting_ext.renyi import shifted_noise
 
 
@@ -45,7 +45,7 @@ def group_rdp(
         tuple(float(order) for order in orders),
         int(group_size),
         float(sampling_probability),
-        divergence.noise_within_range(noise),
+        ratio_moments.noise_within_range(noise),
     )
 
 
@@ -58,7 +58,7 @@ def _group_rdp(
     elif noise == 0:
         rows = np.full((1, len(orders)), np.inf)
     elif rate == 1:
-        rows = divergence.gaussian_rdp(group_size / noise, orders)[np.newaxis]
+        rows = ratio_moments.gaussian_rdp(group_size / noise, orders)[np.newaxis]
     else:
         rows = np.array(
             [

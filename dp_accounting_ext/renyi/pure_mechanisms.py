@@ -7,7 +7,7 @@ import numpy as np
 
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import floats
-from dp_accounting_ext.renyi import divergence
+from dp_accounting_ext.renyi import ratio_moments
 
 
 def pure_dp_rdp(orders: Sequence[float], epsilon: float) -> FloatArray:
@@ -50,9 +50,9 @@ def bounded_range_rdp(orders: Sequence[float], epsilon: float) -> FloatArray:
     """
 
     def largest(order: float) -> float:
-        if order > divergence.LARGEST_ORDER:
+        if order > ratio_moments.LARGEST_ORDER:
             return epsilon
-        exponent = max(order, divergence.LOWEST_ORDER)
+        exponent = max(order, ratio_moments.LOWEST_ORDER)
         shares = [exponent * -math.expm1(-(exponent - 1) * epsilon)]
         shares.append((exponent - 1) * -math.expm1(-exponent * epsilon))
         top = min(max(epsilon + math.log(shares[1] / shares[0]), 0.0), epsilon)
@@ -60,13 +60,13 @@ def bounded_range_rdp(orders: Sequence[float], epsilon: float) -> FloatArray:
         high = math.expm1(epsilon - top) / math.expm1(epsilon)
         low = -math.expm1(-top) / -math.expm1(-epsilon)
         ends = discrete_rdp([order], (high, low), (top, top - epsilon))
-        return min(float(ends[0]), divergence.rounded_up(order * epsilon**2 / 8))
+        return min(float(ends[0]), ratio_moments.rounded_up(order * epsilon**2 / 8))
 
     if epsilon > floats.LARGEST_EXPONENT:
         return np.full(len(orders), epsilon)
     # A rounding of t is a share below 1e-10 of ε no longer.
     if epsilon < 1e-5:
-        squared = divergence.rounded_up(epsilon**2 / 8)
+        squared = ratio_moments.rounded_up(epsilon**2 / 8)
         finite = np.minimum(orders, np.finfo(np.float64).max)
         return np.where(
             np.isinf(orders), epsilon, np.minimum(finite * squared, epsilon)
@@ -93,7 +93,7 @@ def laplace_rdp(orders: Sequence[float], epsilon: float) -> FloatArray:
         slope = order - 1
         logarithm = math.log1p(slope * shrunk) / slope if slope else shrunk
         value = epsilon + logarithm + 16 * floats.UNIT_ROUNDOFF * epsilon
-        return min(value, epsilon, divergence.rounded_up(order * epsilon**2 / 2))
+        return min(value, epsilon, ratio_moments.rounded_up(order * epsilon**2 / 2))
 
     if epsilon > floats.LARGEST_EXPONENT:
         return np.full(len(orders), epsilon)
@@ -113,12 +113,12 @@ def discrete_rdp(
     with np.errstate(divide="ignore"):
         log_masses = np.log(np.array(masses, dtype=np.float64))
     values = np.array(losses, dtype=np.float64)
-    excess = divergence.MeanExcess(log_masses, values)
+    excess = ratio_moments.MeanExcess(log_masses, values)
     return np.array(
         [
-            divergence.rounded_up(float(values[log_masses > -np.inf].max()))
+            ratio_moments.rounded_up(float(values[log_masses > -np.inf].max()))
             if math.isinf(order)
-            else _divergence(excess, max(order, divergence.LOWEST_ORDER))
+            else _divergence(excess, max(order, ratio_moments.LOWEST_ORDER))
             for order in orders
         ]
     )
@@ -158,6 +158,6 @@ def batch_rdp(
     )
 
 
-def _divergence(excess: divergence.MeanExcess, order: float) -> float:
-    moment = divergence.log_moment_from_excess(excess.log(order), order)
-    return divergence.rdp_from_moment(moment, order)
+def _divergence(excess: ratio_moments.MeanExcess, order: float) -> float:
+    moment = ratio_moments.log_moment_from_excess(excess.log(order), order)
+    return ratio_moments.rdp_from_moment(moment, order)

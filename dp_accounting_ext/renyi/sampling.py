@@ -9,7 +9,7 @@ import numpy as np
 
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import floats
-from dp_accounting_ext.renyi import divergence
+from dp_accounting_ext.renyi import ratio_moments
 
 Curve = Callable[[Sequence[float]], FloatArray]
 
@@ -63,7 +63,7 @@ def poisson_rdp(
     largest = float(curve([math.inf])[0])
     pure = largest
     if largest < floats.LARGEST_EXPONENT:
-        pure = divergence.rounded_up(math.log1p(rate * math.expm1(largest)))
+        pure = ratio_moments.rounded_up(math.log1p(rate * math.expm1(largest)))
     return np.minimum(_from_integer_orders(orders, curve, log_terms), pure)
 
 
@@ -121,11 +121,11 @@ def _from_integer_orders(
         for order in needed:
             known = inner[: order - 1]
             if np.isfinite(known).all():
-                total = divergence.log_sum(log_terms(order, known))
+                total = ratio_moments.log_sum(log_terms(order, known))
                 found[order] = float(np.logaddexp(0.0, total))
         return found
 
-    return divergence.by_chords(orders, curve(orders), moments)
+    return ratio_moments.by_chords(orders, curve(orders), moments)
 
 
 def _slack(order: int, *logs: FloatArray) -> float:
@@ -151,7 +151,7 @@ def _log_choices(order: int) -> FloatArray:
 def _log_factorials() -> FloatArray:
     """Returns log n!, of exact integers."""
     logs, product = [0.0], 1
-    for number in range(1, int(divergence.HIGHEST_ORDER) + 2):
+    for number in range(1, int(ratio_moments.HIGHEST_ORDER) + 2):
         product *= number
         logs.append(math.log(product))
     return np.array(logs)

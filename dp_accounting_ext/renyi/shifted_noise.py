@@ -9,7 +9,7 @@ import numpy as np
 
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import floats
-from dp_accounting_ext.renyi import divergence
+from dp_accounting_ext.renyi import ratio_moments
 from dp_accounting_ext.renyi import trapezoid
 
 # Normal tails beyond so many standard deviations are below 1e-56.
@@ -121,7 +121,7 @@ class Pair:
 
     def unamplified_rdp(self, orders: Sequence[float]) -> FloatArray:
         """Returns the RDP of the furthest components, which no mixture exceeds."""
-        return divergence.gaussian_rdp(self.distance, orders)
+        return ratio_moments.gaussian_rdp(self.distance, orders)
 
     def log_least_excess(self) -> float:
         """Returns about the logarithm of the divergence at small orders.
@@ -227,7 +227,7 @@ def rdp(orders: Sequence[float], pair: Pair) -> FloatArray:
     if pair.p.shifts.size == pair.q.shifts.size == 1:
         return result
     lower = 0.0
-    for upper in (*_BANDS, divergence.HIGHEST_ORDER):
+    for upper in (*_BANDS, ratio_moments.HIGHEST_ORDER):
         band = [place for place, order in enumerate(orders) if lower < order <= upper]
         if band:
             result[band] = _quadrature([orders[place] for place in band], pair)
@@ -244,7 +244,7 @@ def _quadrature(orders: Sequence[float], pair: Pair) -> list[float]:
         the last point, where it is not computed.
     """
     highest = max(orders)
-    lowest = max(min(orders), divergence.LOWEST_ORDER)
+    lowest = max(min(orders), ratio_moments.LOWEST_ORDER)
     log_error = _LOG_ERROR + pair.log_least_excess() + min(0.0, math.log(lowest - 1))
     step = pair.step(highest, log_error)
     first = math.floor(-(pair.distance + _REACH) / step)
@@ -258,16 +258,16 @@ def _quadrature(orders: Sequence[float], pair: Pair) -> list[float]:
     points = np.arange(first, last + 1, dtype=np.float64) * step
     log_q = pair.q.log_ratio(-points)
     log_masses = log_q - points**2 / 2 + math.log(step / math.sqrt(2 * math.pi))
-    excesses = divergence.MeanExcess(log_masses, pair.p.log_ratio(points) - log_q)
+    excesses = ratio_moments.MeanExcess(log_masses, pair.p.log_ratio(points) - log_q)
     result = []
     for given in orders:
-        order = max(given, divergence.LOWEST_ORDER)
+        order = max(given, ratio_moments.LOWEST_ORDER)
         excess = excesses.log(order)
         if end <= mass_end:
             far = pair.log_far_moment(order, step, last + 1) - math.log(order - 1)
             excess = float(np.logaddexp(excess, far))
         missing = log_error + math.log((2 + 2 * order) / (order - 1))
         excess = float(np.logaddexp(excess, missing))
-        moment = divergence.log_moment_from_excess(excess, order)
-        result.append(divergence.rdp_from_moment(moment, order))
+        moment = ratio_moments.log_moment_from_excess(excess, order)
+        result.append(ratio_moments.rdp_from_moment(moment, order))
     return result

@@ -24,7 +24,7 @@ from dp_accounting_ext.verify import allocations
 from dp_accounting_ext.verify import channels
 from dp_accounting_ext.verify import noises
 from dp_accounting_ext.verify import runs
-from dp_accounting_ext.wpm import dp_event as wpm_event
+from dp_accounting_ext.wpm import sampling_event
 
 NeighborRel = privacy_accountant.NeighboringRelation
 Channel = channels.Channel
@@ -517,7 +517,7 @@ READERS: dict[type, Callable[[Any, Referee], list[Channel]]] = {
     stock.TruncatedSubsampledGaussianDpEvent: _truncated,
     dp_event.RandomAllocationEvent: _random_allocation,
     dp_event.ScheduledAllocationEvent: _scheduled_allocation,
-    wpm_event.PrivateSamplingEvent: _private_sampling,
+    sampling_event.PrivateSamplingEvent: _private_sampling,
 }
 
 # What others in a batch may run as the record does, and the record as others do.
@@ -527,5 +527,5 @@ REVERSIBLE: set[type] = set()
 _ONES_OWN = {
     stock.RandomizedResponseDpEvent,
     stock.TruncatedSubsampledGaussianDpEvent,
-    wpm_event.PrivateSamplingEvent,
+    sampling_event.PrivateSamplingEvent,
 }

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from dp_accounting_ext.wpm.costs import PointCost
     from dp_accounting_ext.wpm.costs import TransportCost
     from dp_accounting_ext.wpm.costs import counts_at
-    from dp_accounting_ext.wpm.dp_event import PrivateSamplingEvent
     from dp_accounting_ext.wpm.far_places import check_public_trace
     from dp_accounting_ext.wpm.mechanism import WassersteinProjectionMechanism
     from dp_accounting_ext.wpm.mechanism import from_points
     from dp_accounting_ext.wpm.projections.certified_projection import project
+    from dp_accounting_ext.wpm.sampling_event import PrivateSamplingEvent
     from dp_accounting_ext.wpm.sampling_mechanism import ExpectedCost
     from dp_accounting_ext.wpm.sampling_mechanism import NotForRelease
 
@@ -49,7 +49,7 @@ __all__ = [
 
 # Where the names are; the first of these load least.
 _HOMES = (
-    "dp_event",
+    "sampling_event",
     "costs",
     "far_places",
     "sampling_mechanism",

@@ -18,8 +18,8 @@ from dp_accounting_ext.common_types import IndexArray
 from dp_accounting_ext.common_types import IntArray
 from dp_accounting_ext.wpm import checks
 from dp_accounting_ext.wpm import costs
-from dp_accounting_ext.wpm import dp_event
 from dp_accounting_ext.wpm import private_rows
+from dp_accounting_ext.wpm import sampling_event
 from dp_accounting_ext.wpm import worst_cases
 from dp_accounting_ext.wpm.exact_draw import integer_weights
 from dp_accounting_ext.wpm.projections import ldp_polytope
@@ -152,7 +152,7 @@ class SamplingMechanism(displays.Displayed):
         return np.array(found)
 
     @functools.cached_property
-    def dp_event(self) -> dp_event.PrivateSamplingEvent:
+    def dp_event(self) -> sampling_event.PrivateSamplingEvent:
         """The event of one draw, for an accountant."""
         # From the integers: the bounds are what holds, not the base measure.
         most_mass = math.exp(self._epsilon / 2)
@@ -163,7 +163,9 @@ class SamplingMechanism(displays.Displayed):
         mass = math.nextafter(math.fsum(measure), 0.0)
         mass = min(max(mass, 1 / most_mass), most_mass)
         largest = measure[measure > 0][: checks.MOST_MASSES]
-        return dp_event.PrivateSamplingEvent(self._epsilon, mass, largest.tolist())
+        return sampling_event.PrivateSamplingEvent(
+            self._epsilon, mass, largest.tolist()
+        )
 
     def project(self, mu: Any) -> NotForRelease:
         """Returns the law that a draw is from. Not for release: see the class.

@@ -17,8 +17,8 @@ from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import allocated
+from dp_accounting_ext.mechanisms import allocated_replacements as replaced
 from dp_accounting_ext.mechanisms import interface
-from dp_accounting_ext.mechanisms import replaced_allocation as replaced
 from dp_accounting_ext.mechanisms import subsampled
 
 Allocation = replaced_allocation.Allocation

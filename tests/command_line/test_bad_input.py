@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import sweep_oracles
 
 from dp_accounting_ext import command_line
-from dp_accounting_ext.command_line import sweep as command
+from dp_accounting_ext.command_line import sweep_command as command
 
 HUGE = "1" + "0" * 30
 STRANGE = ["", " ", "x", "nan", "-nan", "inf", "-inf", "-1", "0", "-0.0", "1e400"]

@@ -10,12 +10,12 @@ import math
 import os
 
 from dp_accounting import privacy_accountant
-import event_trees
 from hypothesis import HealthCheck
 from hypothesis import Phase
 from hypothesis import settings
 from hypothesis import strategies as st
 import numpy as np
+import tree_strategies
 
 import dp_accounting_ext as ext
 
@@ -24,16 +24,16 @@ ADD = NeighborRel.ADD_OR_REMOVE_ONE
 SPECIAL = NeighborRel.REPLACE_SPECIAL
 EXAMPLES = int(os.environ.get("LAW_EXAMPLES", "0"))
 
-LARGE = event_trees.Sizes(count=8, steps=16, selected=2)
-MILD = event_trees.Sizes(count=8, steps=12, selected=2, extremes=False, depth=2)
-trees = event_trees.sampled_trees(LARGE)
-mild_trees = event_trees.sampled_trees(MILD)
+LARGE = tree_strategies.Sizes(count=8, steps=16, selected=2)
+MILD = tree_strategies.Sizes(count=8, steps=12, selected=2, extremes=False, depth=2)
+trees = tree_strategies.sampled_trees(LARGE)
+mild_trees = tree_strategies.sampled_trees(MILD)
 # Of two, one with losses of 1e-9 or of 700 nats, and counts beside thresholds.
-any_trees = trees | event_trees.edge_trees(most=20)
-cases = event_trees.cases(LARGE) | st.tuples(
-    event_trees.edge_trees(most=20), st.sampled_from([ADD, SPECIAL])
+any_trees = trees | tree_strategies.edge_trees(most=20)
+cases = tree_strategies.cases(LARGE) | st.tuples(
+    tree_strategies.edge_trees(most=20), st.sampled_from([ADD, SPECIAL])
 )
-deltas = event_trees.log_scale(1e-30, 0.9) | event_trees.edge_deltas
+deltas = tree_strategies.log_scale(1e-30, 0.9) | tree_strategies.edge_deltas
 
 
 def law(function):

@@ -8,7 +8,6 @@ import threading
 import dp_accounting
 from dp_accounting import dp_event as stock
 from dp_accounting import privacy_accountant
-import event_trees
 from hypothesis import assume
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,6 +21,7 @@ from lawful import law
 import numpy as np
 import pytest
 import registered
+import tree_strategies
 
 import dp_accounting_ext as ext
 from dp_accounting_ext import pld
@@ -47,7 +47,7 @@ def test_bounds_are_ordered(case, delta, share):
 @given(
     cases,
     # One after another: of the largest δ, of the smallest, of any.
-    st.tuples(event_trees.log_scale(1e-14, 0.5), st.just(1e-40), deltas),
+    st.tuples(tree_strategies.log_scale(1e-14, 0.5), st.just(1e-40), deltas),
 )
 def test_arrays_are_their_numbers_whatever_was_asked_before(case, points):
     """Bit for bit: in an array, alone, again, and after other questions."""
@@ -126,7 +126,7 @@ def test_copies_of_accountants_are_independent(case, delta, copied):
 @given(cases, deltas)
 def test_numpy_scalars_are_pythons(case, delta):
     event, relation = case
-    twin = event_trees.with_numpy_scalars(event)
+    twin = tree_strategies.with_numpy_scalars(event)
     assert brackets(accountant_of(twin, relation=relation), delta) == brackets(
         accountant_of(event, relation=relation), delta
     )
@@ -158,7 +158,7 @@ def test_refusals_leave_the_accountant_alone(case, delta, refused):
 
 
 @law
-@given(event_trees.cases(MILD), st.floats(0.0, 1.0))
+@given(tree_strategies.cases(MILD), st.floats(0.0, 1.0))
 def test_distributions_agree_with_the_accountant(case, share):
     event, relation = case
     accountant = accountant_of(event, relation=relation)
@@ -207,7 +207,7 @@ def test_chances_of_everything_bound_chances_of_something(case, delta):
 
 
 @law
-@given(event_trees.few_outcomes(), st.randoms(), st.integers(1, 4), deltas)
+@given(tree_strategies.few_outcomes(), st.randoms(), st.integers(1, 4), deltas)
 def test_outputs_of_a_registered_mechanism_have_no_order(event, shuffler, t, delta):
     """Or their order is refused: it is never a reason for another answer."""
     outputs = list(zip(event.without, event.with_record, strict=True))

@@ -3,7 +3,6 @@
 import math
 
 from dp_accounting import dp_event as stock
-import event_trees
 from hypothesis import given
 from hypothesis import strategies as st
 from lawful import accountant_of
@@ -11,11 +10,12 @@ from lawful import assert_meet
 from lawful import assert_no_worse
 from lawful import deltas
 from lawful import law
+import tree_strategies
 
 import dp_accounting_ext as ext
 
-sigmas = event_trees.log_scale(0.05, 10.0, 40)
-event_rates = event_trees.log_scale(1e-3, 1.0, 20)
+sigmas = tree_strategies.log_scale(0.05, 10.0, 40)
+event_rates = tree_strategies.log_scale(1e-3, 1.0, 20)
 entries = st.floats(0.05, 1.0).map(lambda x: round(x, 3))
 
 

@@ -8,7 +8,6 @@ import math
 
 import dp_accounting
 from dp_accounting import privacy_accountant
-import event_trees
 from hypothesis import given
 from hypothesis import strategies as st
 from lawful import accountant_of
@@ -18,6 +17,7 @@ from lawful import deltas
 from lawful import law
 import pytest
 import registered
+import tree_strategies
 
 import dp_accounting_ext as ext
 
@@ -41,8 +41,8 @@ def assert_adding_lowers_nothing(alone, both, delta, rate):
 
 @law
 @given(
-    any_trees | event_trees.rare_parts() | st.builds(Gaussian, st.just(1.0)),
-    event_trees.rare_parts(),
+    any_trees | tree_strategies.rare_parts() | st.builds(Gaussian, st.just(1.0)),
+    tree_strategies.rare_parts(),
     deltas,
     st.sampled_from([1e-12, 1e-3, 0.1, 0.5]),
 )
@@ -53,7 +53,7 @@ def test_a_rare_part_never_lowers_a_bound(event, rare, delta, rate):
 
 
 @law
-@given(event_trees.rare_parts(), st.sampled_from(list(NeighborRel)), deltas)
+@given(tree_strategies.rare_parts(), st.sampled_from(list(NeighborRel)), deltas)
 def test_rare_parts_have_bounds(rare, relation, delta):
     accountant = accountant_of(rare, relation=relation)
     low, high = accountant.get_epsilon_bounds(delta)

@@ -3,7 +3,6 @@
 import math
 
 from dp_accounting import dp_event as stock
-import event_trees
 from hypothesis import example
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,6 +17,7 @@ from lawful import law
 from lawful import mild_trees
 from lawful import trees
 import registered
+import tree_strategies
 
 import dp_accounting_ext as ext
 
@@ -28,8 +28,8 @@ Poisson = stock.PoissonSampledDpEvent
 
 @law
 @given(
-    event_trees.gaussians(MILD) | event_trees.laplaces(MILD),
-    event_trees.rates(MILD),
+    tree_strategies.gaussians(MILD) | tree_strategies.laplaces(MILD),
+    tree_strategies.rates(MILD),
     st.integers(1, 20),
     deltas,
 )
@@ -49,7 +49,7 @@ def assert_either_may_be_first(event, run, relation, delta):
 
 
 rare_runs = st.integers(2, 4).flatmap(
-    lambda count: st.tuples(event_trees.rare_outputs(count), st.just(count))
+    lambda count: st.tuples(tree_strategies.rare_outputs(count), st.just(count))
 )
 
 
@@ -75,7 +75,7 @@ def test_either_dataset_may_be_the_first(runs, delta):
 
 @law
 @given(
-    event_trees.few_outcomes() | event_trees.discrete_events(),
+    tree_strategies.few_outcomes() | tree_strategies.discrete_events(),
     st.integers(1, 3),
     st.integers(1, 8),
     st.sampled_from([NeighborRel.ADD_OR_REMOVE_ONE, NeighborRel.REPLACE_ONE]),
@@ -95,7 +95,7 @@ def test_either_batch_may_be_the_first(event, batch, others, relation, delta):
 
 @law
 @given(
-    event_trees.gaussians(MILD) | event_trees.laplaces(MILD),
+    tree_strategies.gaussians(MILD) | tree_strategies.laplaces(MILD),
     st.integers(2, 2**40),
     st.sampled_from(NeighborRel),
     deltas,
@@ -107,7 +107,7 @@ def test_a_group_moves_noise_as_often_as_it_has_members(noise, size, relation, d
 
 
 @law
-@given(event_trees.group_trees(MILD), st.integers(2, 4), deltas)
+@given(tree_strategies.group_trees(MILD), st.integers(2, 4), deltas)
 def test_groups_compose_inside_and_outside(group, count, delta):
     outside = accountant_of(SelfComposed(group, count))
     one_by_one = accountant_of(*[group] * count)
@@ -137,8 +137,8 @@ runs_of_samples = st.builds(
     SelfComposed,
     st.builds(
         Poisson,
-        event_trees.rates(MILD),
-        event_trees.gaussians(MILD) | event_trees.laplaces(MILD),
+        tree_strategies.rates(MILD),
+        tree_strategies.gaussians(MILD) | tree_strategies.laplaces(MILD),
     ),
     st.integers(1, 5),
 )

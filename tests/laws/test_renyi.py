@@ -4,7 +4,6 @@ import math
 
 from dp_accounting import dp_event as stock
 from dp_accounting import privacy_accountant
-import event_trees
 from hypothesis import assume
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,19 +15,22 @@ from lawful import deltas
 from lawful import law
 import numpy as np
 import pytest
+import tree_strategies
 
 import dp_accounting_ext as ext
 
 # What the table of Rényi divergences has theorems for, mostly; it refuses the rest.
-gaussians = event_trees.gaussians(LARGE)
-noises = gaussians | event_trees.edge_leaves(given=False) | event_trees.leaves(LARGE)
+gaussians = tree_strategies.gaussians(LARGE)
+noises = (
+    gaussians | tree_strategies.edge_leaves(given=False) | tree_strategies.leaves(LARGE)
+)
 steps = st.integers(1, 12)
-coefficients = st.just(0.0) | event_trees.log_scale(1e-30, 1.0)
+coefficients = st.just(0.0) | tree_strategies.log_scale(1e-30, 1.0)
 strategies = st.lists(coefficients, min_size=1, max_size=3).map(
     lambda tail: (1.0, *tail)
 )
 amplified = st.one_of(
-    st.builds(stock.PoissonSampledDpEvent, event_trees.rates(LARGE), noises),
+    st.builds(stock.PoissonSampledDpEvent, tree_strategies.rates(LARGE), noises),
     steps.flatmap(
         lambda t: st.builds(
             ext.RandomAllocationEvent, noises, st.integers(1, min(t, 2)), st.just(t)
@@ -47,14 +49,14 @@ amplified = st.one_of(
             strategy, sigma, len(strategy), epochs
         ),
         strategies,
-        event_trees.log_scale(0.03, 4.0, 40),
+        tree_strategies.log_scale(0.03, 4.0, 40),
         st.just(1),
     ),
 )
-trees = noises | amplified | amplified | event_trees.mixed_trees(LARGE, ADD)
+trees = noises | amplified | amplified | tree_strategies.mixed_trees(LARGE, ADD)
 allocations = st.builds(
     ext.RandomAllocationEvent,
-    event_trees.gaussians(MILD),
+    tree_strategies.gaussians(MILD),
     st.just(1),
     st.integers(2, 12),
 )

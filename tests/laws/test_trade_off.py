@@ -2,16 +2,16 @@
 
 import math
 
-import event_trees
 from hypothesis import given
 from hypothesis import strategies as st
 from lawful import accountant_of
 from lawful import cases
 from lawful import law
 from scipy import special
+import tree_strategies
 
 rates = st.floats(-320.0, 0.0).map(lambda x: 10.0**x) | st.sampled_from(
-    [0.0, 0.5, *event_trees.beside(1e-320, 1e-100)]
+    [0.0, 0.5, *tree_strategies.beside(1e-320, 1e-100)]
 )
 
 

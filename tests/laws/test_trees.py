@@ -1,7 +1,6 @@
 """Laws of trees: two ways to say one mechanism, and mechanisms that tell less."""
 
 from dp_accounting import dp_event as stock
-import event_trees
 from hypothesis import given
 from hypothesis import strategies as st
 from lawful import NeighborRel
@@ -14,6 +13,7 @@ from lawful import cases
 from lawful import deltas
 from lawful import law
 from lawful import mild_trees
+import tree_strategies
 
 import dp_accounting_ext as ext
 
@@ -34,8 +34,8 @@ def test_order_does_not_matter(events, shuffler, delta):
 
 @law
 @given(
-    st.lists(event_trees.edge_leaves(), min_size=2, max_size=2),
-    st.lists(event_trees.straddling(5000), min_size=2, max_size=2),
+    st.lists(tree_strategies.edge_leaves(), min_size=2, max_size=2),
+    st.lists(tree_strategies.straddling(5000), min_size=2, max_size=2),
     deltas,
 )
 def test_order_does_not_matter_for_many_runs(events, counts, delta):
@@ -109,7 +109,7 @@ def test_a_sample_of_a_sample(event, rate, other, size, relation, delta):
 def test_more_noise_never_tells_more(case, factor, delta):
     event, relation = case
     names = "noise_multiplier", "standard_deviation"
-    noisier = event_trees.fields_changed(event, lambda noise: noise * factor, names)
+    noisier = tree_strategies.fields_changed(event, lambda noise: noise * factor, names)
     assert_no_worse(
         accountant_of(noisier, relation=relation),
         accountant_of(event, relation=relation),
@@ -120,7 +120,7 @@ def test_more_noise_never_tells_more(case, factor, delta):
 @law
 @given(any_trees, st.just(0.0) | st.floats(1e-100, 1.0), deltas)
 def test_smaller_samples_never_tell_more(event, factor, delta):
-    rarer = event_trees.fields_changed(
+    rarer = tree_strategies.fields_changed(
         # No rate is smaller.
         event,
         lambda rate: rate * factor if rate * factor >= 1e-100 else 0.0,
@@ -140,7 +140,9 @@ def test_fewer_runs_never_tell_more(case, delta, runs):
 
 
 @law
-@given(any_trees, event_trees.straddling(40), event_trees.straddling(10**9), deltas)
+@given(
+    any_trees, tree_strategies.straddling(40), tree_strategies.straddling(10**9), deltas
+)
 def test_more_steps_never_tell_more(event, steps, added, delta):
     few, many = (
         accountant_of(ext.RandomAllocationEvent(event, 1, t))

@@ -27,7 +27,7 @@ from dp_accounting_ext.mechanisms import groups
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.mechanisms import matrix_allocation
-from dp_accounting_ext.mechanisms import min_sep
+from dp_accounting_ext.mechanisms import min_sep_sampling
 from dp_accounting_ext.mechanisms import renyi_bounded
 from dp_accounting_ext.mechanisms import selections
 from dp_accounting_ext.mechanisms import subsampled
@@ -114,7 +114,7 @@ SINGLE = st.one_of(
         st.integers(1, 2),
     ),
     st.builds(
-        lambda noise, rate, apart, steps, warm: min_sep.Run(
+        lambda noise, rate, apart, steps, warm: min_sep_sampling.Run(
             (1.0, 0.5), noise, rate, apart, steps, warm
         ),
         logs(0.5, 20.0),

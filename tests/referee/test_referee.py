@@ -9,7 +9,6 @@ import dataclasses
 import time
 
 from dp_accounting import privacy_accountant
-import event_trees
 from hypothesis import HealthCheck
 from hypothesis import Phase
 from hypothesis import given
@@ -19,6 +18,7 @@ from hypothesis import strategies as st
 import judge
 import numpy as np
 import pytest
+import tree_strategies
 
 NeighborRel = privacy_accountant.NeighboringRelation
 ADD, REPLACE, SPECIAL = (
@@ -26,7 +26,7 @@ ADD, REPLACE, SPECIAL = (
     NeighborRel.REPLACE_ONE,
     NeighborRel.REPLACE_SPECIAL,
 )
-SMALL = event_trees.SMALL
+SMALL = tree_strategies.SMALL
 EXTREME = dataclasses.replace(SMALL, extremes=True)
 DISCRETE = dataclasses.replace(SMALL, discrete=True)
 SIZES = {"cells": 120, "most": 150}  # Of the referee's channels.
@@ -40,43 +40,45 @@ MIXED_EXTREMES = dataclasses.replace(MIXED, extremes=True)
 
 KINDS = {
     # name: trees, relations.
-    "one level": (event_trees.sampled_trees(SHALLOW), [ADD, SPECIAL]),
-    "sampled trees": (event_trees.sampled_trees(SMALL), [ADD, SPECIAL]),
-    "discrete trees": (event_trees.sampled_trees(DISCRETE), [ADD, SPECIAL]),
-    "longer": (event_trees.sampled_trees(LONGER), [ADD]),
-    "extremes": (event_trees.sampled_trees(EXTREME), [ADD]),
-    "batches": (event_trees.record_trees(SMALL), [ADD]),
-    "batches of any": (event_trees.batches_of_any(SMALL), [ADD, REPLACE, SPECIAL]),
-    "replaced": (event_trees.replaced_trees(SMALL), [REPLACE]),
-    "special": (event_trees.special_trees(SMALL), [SPECIAL]),
-    "groups": (event_trees.group_trees(SMALL), [ADD]),
+    "one level": (tree_strategies.sampled_trees(SHALLOW), [ADD, SPECIAL]),
+    "sampled trees": (tree_strategies.sampled_trees(SMALL), [ADD, SPECIAL]),
+    "discrete trees": (tree_strategies.sampled_trees(DISCRETE), [ADD, SPECIAL]),
+    "longer": (tree_strategies.sampled_trees(LONGER), [ADD]),
+    "extremes": (tree_strategies.sampled_trees(EXTREME), [ADD]),
+    "batches": (tree_strategies.record_trees(SMALL), [ADD]),
+    "batches of any": (tree_strategies.batches_of_any(SMALL), [ADD, REPLACE, SPECIAL]),
+    "replaced": (tree_strategies.replaced_trees(SMALL), [REPLACE]),
+    "special": (tree_strategies.special_trees(SMALL), [SPECIAL]),
+    "groups": (tree_strategies.group_trees(SMALL), [ADD]),
     "groups replaced": (
-        event_trees.group_trees(SMALL, replaced=True),
+        tree_strategies.group_trees(SMALL, replaced=True),
         [REPLACE, SPECIAL],
     ),
     # Losses from 1e-9 to beyond e^700, counts beside every threshold of the package.
-    "edges": (event_trees.edge_trees(), [ADD, SPECIAL]),
-    "edges of few": (event_trees.edge_trees(discrete=True), [ADD]),
-    "edges of runs": (event_trees.edge_runs(), [ADD, SPECIAL]),
+    "edges": (tree_strategies.edge_trees(), [ADD, SPECIAL]),
+    "edges of few": (tree_strategies.edge_trees(discrete=True), [ADD]),
+    "edges of runs": (tree_strategies.edge_runs(), [ADD, SPECIAL]),
     # Rates, weights and losses down to 1e-100, one of them beside what is ordinary.
-    "rare edges": (event_trees.beside_rare_parts(), [ADD]),
+    "rare edges": (tree_strategies.beside_rare_parts(), [ADD]),
     # Of both accountants, which may refuse: old events and new ones.
-    "mixed": (event_trees.mixed_trees(MIXED, ADD), [ADD]),
-    "mixed special": (event_trees.mixed_trees(MIXED, SPECIAL), [SPECIAL]),
-    "mixed replaced": (event_trees.mixed_trees(MIXED, REPLACE), [REPLACE]),
-    "mixed extremes": (event_trees.mixed_trees(MIXED_EXTREMES, ADD), [ADD]),
-    "mixed edges": (event_trees.edge_trees(given=False), [ADD]),
+    "mixed": (tree_strategies.mixed_trees(MIXED, ADD), [ADD]),
+    "mixed special": (tree_strategies.mixed_trees(MIXED, SPECIAL), [SPECIAL]),
+    "mixed replaced": (tree_strategies.mixed_trees(MIXED, REPLACE), [REPLACE]),
+    "mixed extremes": (tree_strategies.mixed_trees(MIXED_EXTREMES, ADD), [ADD]),
+    "mixed edges": (tree_strategies.edge_trees(given=False), [ADD]),
 }
 
 
 def questions(kind):
     trees, relations = KINDS[kind]
-    numpy_too = st.sampled_from([lambda event: event, event_trees.with_numpy_scalars])
-    usual = event_trees.log_scale(1e-30, 0.9)
-    deltas = event_trees.edge_deltas if "edge" in kind else usual
+    numpy_too = st.sampled_from(
+        [lambda event: event, tree_strategies.with_numpy_scalars]
+    )
+    usual = tree_strategies.log_scale(1e-30, 0.9)
+    deltas = tree_strategies.edge_deltas if "edge" in kind else usual
     shares = st.sampled_from([0.1, 0.5, 0.9, 0.999, 1.0])
     rates = [0.0, 1e-320, 1e-308, 1e-100, 1e-9, 0.01, 0.5, 0.999]
-    rates += event_trees.beside(1e-320, 1e-250)
+    rates += tree_strategies.beside(1e-320, 1e-250)
     # Mostly none is asked for: tests' powers take the longest, but of few outputs.
     powers = st.sampled_from(rates).map(lambda rate: (rate,))
     return st.builds(
@@ -85,7 +87,7 @@ def questions(kind):
         st.sampled_from(relations),
         st.lists(deltas, min_size=2, max_size=3).map(tuple),
         st.tuples(shares, shares),
-        st.lists(event_trees.losses(), max_size=2).map(tuple),
+        st.lists(tree_strategies.losses(), max_size=2).map(tuple),
         st.lists(st.floats(0.0, 1.0), min_size=1, max_size=2).map(tuple),
         st.just((0.0,)) | powers
         if kind == "edges of runs"

@@ -13,8 +13,8 @@ from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
-from dp_accounting_ext.mechanisms import pair_divergences
-from dp_accounting_ext.renyi import divergence
+from dp_accounting_ext.mechanisms import renyi_of_pairs
+from dp_accounting_ext.renyi import ratio_moments
 from dp_accounting_ext.renyi import sampling
 
 Divergences = interface.Divergences
@@ -42,8 +42,8 @@ def both_ways(
     larger, told = of(mechanism, orders)
     if told:
         return larger, larger, told
-    above = [max(float(order), divergence.LOWEST_ORDER) for order in orders]
-    found = pair_divergences.divergences(mechanism, above, Bound.UPPER)
+    above = [max(float(order), ratio_moments.LOWEST_ORDER) for order in orders]
+    found = renyi_of_pairs.divergences(mechanism, above, Bound.UPPER)
     removed, added = (np.minimum(larger, each) for each in found)
     return removed, added, 0.0
 
@@ -76,7 +76,7 @@ def _by_parts(mechanism: interface.Mechanism, orders: tuple[float, ...]) -> Dive
     if sample is not None:
         return of_sample(mechanism, *sample, orders, sampling.poisson_rdp)
     if parts == itself:
-        found = pair_divergences.upper(mechanism, orders)
+        found = renyi_of_pairs.upper(mechanism, orders)
     else:
         found = _of_composition(parts, orders)
     if others in (parts, itself):
@@ -114,7 +114,7 @@ def of_sample(
     if told:
         rounded = rate * told * (1 + 4 * floats.UNIT_ROUNDOFF)
         return Divergences(values, min(rounded, 1.0))
-    found = pair_divergences.upper(sampled, orders)
+    found = renyi_of_pairs.upper(sampled, orders)
     if found.told:
         return Divergences(values)
     return Divergences(np.minimum(values, found.values))

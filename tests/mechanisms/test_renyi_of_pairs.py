@@ -2,7 +2,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from dp_accounting_ext.mechanisms import pair_divergences
+from dp_accounting_ext.mechanisms import renyi_of_pairs
 
 
 def _mean_excess(log_masses, losses, order):
@@ -25,17 +25,17 @@ def test_fewer_atoms_have_larger_moments_and_nearly_the_same(sign, order):
     )
     losses.sort()
     log_masses = -2 * losses**2 - rng.exponential(3, losses.size)
-    fewer = pair_divergences._thinned(log_masses, losses)
+    fewer = renyi_of_pairs._thinned(log_masses, losses)
     assert fewer[0].size < 0.8 * losses.size
     exact = _mean_excess(log_masses, losses, order)
     got = _mean_excess(*fewer, order)
-    allowed = 1 + pair_divergences._ROUNDING
+    allowed = 1 + renyi_of_pairs._ROUNDING
     assert exact <= got * allowed <= exact * 1.01
 
 
 @pytest.mark.parametrize("sign", [1, -1])
 def test_atoms_at_one_loss_keep_their_mass(sign):
     losses = np.full(1000, sign * 0.7)
-    log_masses, kept = pair_divergences._thinned(np.full(1000, -600.0), losses)
+    log_masses, kept = renyi_of_pairs._thinned(np.full(1000, -600.0), losses)
     np.testing.assert_array_equal(kept, losses[:1])
     np.testing.assert_allclose(log_masses, np.log(1000) - 600, rtol=1e-14)

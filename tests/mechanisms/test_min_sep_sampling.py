@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import dp_accounting_ext as ext
-from dp_accounting_ext.mechanisms import min_sep
+from dp_accounting_ext.mechanisms import min_sep_sampling
 
 Event = ext.MinSepSamplingEvent
 Relations = privacy_accountant.NeighboringRelation
@@ -39,14 +39,14 @@ def test_tiny_runs_against_quadrature(strategy, sigma, rate, apart, steps, warm)
     matrix = strategy if is_matrix else min_sep_oracles.toeplitz(strategy, steps)
     gram = min_sep_oracles.gram_of(matrix, sigma)
     law = min_sep_oracles.law_of_steps(rate, apart, steps, warm=warm)
-    run = min_sep.Run(strategy, sigma, rate, apart, steps, warm)
+    run = min_sep_sampling.Run(strategy, sigma, rate, apart, steps, warm)
     min_sep_oracles.assert_bounded(run, gram, law, (0.0, 0.3, 1.0))
 
 
 def test_counts_of_steps_are_those_of_the_definition():
     for warm, (steps, last) in itertools.product((True, False), ((7, 7), (7, 5))):
-        run = min_sep.Run(BAND, 1.0, 0.3, 3, steps, warm)
-        found = min_sep._counts(min_sep._starts(run), 0.3, 3, last)
+        run = min_sep_sampling.Run(BAND, 1.0, 0.3, 3, steps, warm)
+        found = min_sep_sampling._counts(min_sep_sampling._starts(run), 0.3, 3, last)
         truth = np.zeros(found.size)
         for taken, chance in min_sep_oracles.law_of_steps(
             0.3, 3, steps, warm=warm

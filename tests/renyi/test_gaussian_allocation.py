@@ -9,15 +9,15 @@ import renyi_oracles
 
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import allocated
-from dp_accounting_ext.mechanisms import divergences
-from dp_accounting_ext.renyi import random_allocation
+from dp_accounting_ext.mechanisms import renyi_curves
+from dp_accounting_ext.renyi import gaussian_allocation
 
 TIGHT = 1 + mpmath.mpf(10) ** -10
 
 
 def rdp(noise, steps, orders):
     one = additive_noise.Gaussian(noise)
-    return divergences.of(allocated.allocate(one, 1, steps), orders).values
+    return renyi_curves.of(allocated.allocate(one, 1, steps), orders).values
 
 
 @pytest.mark.parametrize("noise", [0.15, 1.0, 20.0])
@@ -39,11 +39,11 @@ def test_two_steps_against_50_digits(noise):
 def test_integer_moments_against_the_power_series(noise, steps):
     truths = renyi_oracles.raw_moments(24, noise, steps)
     orders = {2, 3, 9, 24}
-    got = random_allocation.log_remove_moments(orders, noise, steps)
+    got = gaussian_allocation.log_remove_moments(orders, noise, steps)
     for order in orders:
         truth = mpmath.log(truths[order])
         assert abs(got[order] - truth) <= 1e-12 * truth
-        rdp = random_allocation.removing_rdp([order], noise, steps)[0]
+        rdp = gaussian_allocation.removing_rdp([order], noise, steps)[0]
         assert truth / (order - 1) <= rdp <= truth / (order - 1) * TIGHT
 
 
@@ -53,7 +53,7 @@ def test_integer_moments_against_the_power_series(noise, steps):
 def test_adding_against_moments_of_many_steps(noise, steps):
     orders = 1.0000001, 1.5, 3.0, 8.3
     one = allocated.allocate(additive_noise.Gaussian(noise), 1, steps)
-    _, found, _ = divergences.both_ways(one, orders)
+    _, found, _ = renyi_curves.both_ways(one, orders)
     for order, value in zip(orders, found, strict=True):
         truth, rest = renyi_oracles.add_rdp_by_moments(order, noise, steps)
         assert rest < 1e-18

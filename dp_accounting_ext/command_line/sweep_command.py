@@ -52,7 +52,9 @@ Exit status: 0; 1 if a row has no bounds, and a note that says why; 2 for bad
 input; 130 if interrupted.
 """
 
-_SERVE = "from dp_accounting_ext.command_line import sweep; sweep.serve()"
+_SERVE = (
+    "from dp_accounting_ext.command_line import sweep_command; sweep_command.serve()"
+)
 _AGAIN = "run it again to go on"
 # Of a row on a cluster, beyond those of workers that die.
 _RETRIES = 3

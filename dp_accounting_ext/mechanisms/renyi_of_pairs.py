@@ -26,7 +26,7 @@ from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import renyi_bounded
-from dp_accounting_ext.renyi import divergence
+from dp_accounting_ext.renyi import ratio_moments
 
 DirectedPairs = dominating_pair.DirectedPairs
 
@@ -96,7 +96,7 @@ def upper(
     mechanism is a function of what has the pair's laws, and what tells everything is
     one event of both.
     """
-    above = [max(float(order), divergence.LOWEST_ORDER) for order in orders]
+    above = [max(float(order), ratio_moments.LOWEST_ORDER) for order in orders]
     pairs = interface.pairs_of(mechanism, Bound.UPPER, _TAIL)
     is_bounded = max(mechanism.claims().tail) < math.inf
     each = [pairs.remove, dominating_pair.dual(pairs.add)]
@@ -120,7 +120,7 @@ def _without_sinks(
     highest, largest = float(losses.max()), float(np.abs(losses).max())
     finite = np.array([order for order in orders if math.isfinite(order)])
     moments = np.array(
-        [divergence.log_sum(log_masses + (order - 1) * losses) for order in finite]
+        [ratio_moments.log_sum(log_masses + (order - 1) * losses) for order in finite]
     )
     moments -= finite * math.log(float(pair.p_masses.sum()))
     error = pair.mass_error + (losses.size + 16) * floats.UNIT_ROUNDOFF
@@ -184,8 +184,8 @@ def _of_pairs(
         if math.inf in terms:
             found[place] = math.inf
             continue
-        total = divergence.log_sum(np.array(terms))
-        moment = divergence.log_moment_from_excess(total, order)
+        total = ratio_moments.log_sum(np.array(terms))
+        moment = ratio_moments.log_moment_from_excess(total, order)
         found[place] = moment / (order - 1)
         if bound is Bound.UPPER and total > -math.inf:
             found[place] = max(found[place], floats.SMALLEST_MASS)
@@ -221,7 +221,7 @@ class _Side:
         law = log_masses, losses[kept]
         if pair.bound is Bound.UPPER and law[1].size > _MANY_ATOMS:
             law = _thinned(*law)
-        self._excess = divergence.MeanExcess(*law)
+        self._excess = ratio_moments.MeanExcess(*law)
         self._is_below = direction is Direction.ADD
         self.infinity_mass = factor * (
             pair.zero_mass if self._is_below else pair.infinity_mass

@@ -10,7 +10,7 @@ import pytest
 
 from dp_accounting_ext.bounds import decimals
 from dp_accounting_ext.command_line import answers
-from dp_accounting_ext.command_line import explore
+from dp_accounting_ext.command_line import explore_command
 from dp_accounting_ext.command_line import explorer
 from dp_accounting_ext.command_line import same_run
 from dp_accounting_ext.studies import calibration
@@ -105,7 +105,7 @@ def test_commands_and_python_give_the_same(capsys, target, way):
 def test_the_command_gives_the_page_where_to_begin(capsys, monkeypatch):
     served = []
     monkeypatch.setattr(
-        explore, "serve", lambda *all, show: served.append((*all, show))
+        explore_command, "serve", lambda *all, show: served.append((*all, show))
     )
     line = "explore --quiet --dataset-size 6000 --batch-size 250 --epochs 3 --epsilon 2"
     status, out, err = command_runner.run(capsys, f"{line} --noise-multiplier 1.3")

@@ -14,7 +14,7 @@ from command_runner import run
 import pytest
 import sweep_oracles
 
-from dp_accounting_ext.command_line import sweep as command
+from dp_accounting_ext.command_line import sweep_command as command
 from dp_accounting_ext.studies import sweep
 
 posix = pytest.mark.skipif(

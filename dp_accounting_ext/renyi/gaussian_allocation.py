@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from dp_accounting_ext.common_types import FloatArray
-from dp_accounting_ext.renyi import divergence
+from dp_accounting_ext.renyi import ratio_moments
 
 
 def removing_rdp(orders: Sequence[float], noise: float, num_steps: int) -> FloatArray:
@@ -24,10 +24,10 @@ def removing_rdp(orders: Sequence[float], noise: float, num_steps: int) -> Float
         No entry is below the truth. It is exact at integer orders up to 4096, and in
         between the chord of log Ψ_α, a convex function of α.
     """
-    plain = divergence.gaussian_rdp(1 / noise, orders)
+    plain = ratio_moments.gaussian_rdp(1 / noise, orders)
     if num_steps == 1:
         return plain
-    return divergence.by_chords(
+    return ratio_moments.by_chords(
         orders, plain, lambda needed: log_remove_moments(needed, noise, num_steps)
     )
 
@@ -61,12 +61,12 @@ def log_remove_moments(
     central[0] = 0.0
     for n in range(2, highest + 1):
         terms = cumulants[1:n] + central[n - 2 :: -1][: n - 1]
-        central[n] = divergence.log_sum(terms) - math.log(n)
+        central[n] = ratio_moments.log_sum(terms) - math.log(n)
     return {
         order: float(
             np.logaddexp(
                 0.0,
-                divergence.log_sum(_log_falling(order)[2:] + central[2 : order + 1]),
+                ratio_moments.log_sum(_log_falling(order)[2:] + central[2 : order + 1]),
             )
         )
         for order in orders
@@ -89,7 +89,7 @@ def _log_cumulants(highest: int, noise: float) -> FloatArray:
     trees = np.zeros(highest)
     for n in range(2, highest + 1):
         terms = log_sums[: n - 1] + trees[: n - 1] + trees[n - 2 :: -1]
-        trees[n - 1] = divergence.log_sum(terms) - math.log(n - 1)
+        trees[n - 1] = ratio_moments.log_sum(terms) - math.log(n - 1)
     cumulants: FloatArray = trees + (counts - 1) * log_gap
     return cumulants
 
