@@ -2,7 +2,7 @@
 PYTHON ?= .venv/bin/python
 export OMP_NUM_THREADS = 1
 
-.PHONY: help environment test quick lint format types site oldest wheel benchmarks release
+.PHONY: help environment test quick lint format types site oldest wheel benchmarks faults release
 
 help: ## this list
 	@sed -nE 's/^([a-z]+):.*## (.*)/make \1	\2/p' Makefile
@@ -40,6 +40,9 @@ wheel: ## the source distribution and the wheel, checked in a fresh environment
 
 benchmarks: ## the short benchmarks, which end with status 1 where a goal is missed
 	$(PYTHON) benchmarks/run.py --short
+
+faults: ## whether faults that are put in are found: old ones, lost masses, mutants
+	.ci/find_faults
 
 release: ## all of it, in fresh environments
 	.ci/run

@@ -67,6 +67,19 @@ def test_a_fault_of_the_readme_is_one_of_all(tmp_path, blocks):
     assert status(tmp_path, blocks, "") != 0
 
 
+def test_every_script_is_run_by_a_workflow():
+    """By its name, in the workflow or in a script that is run itself."""
+    root = CI.parent
+    known = (root / ".github/workflows/ci.yml").read_text()
+    known += (root / "mkdocs.yml").read_text()
+    scripts = {path for path in CI.iterdir() if path.suffix in ("", ".py")}
+    left = {path for path in scripts if path.is_file()}
+    while found := {p for p in left if re.search(rf"\b{p.stem}\b", known)}:
+        left -= found
+        known += "".join(path.read_text() for path in found)
+    assert not left
+
+
 @pytest.mark.parametrize("name", ["old_faults", "mass_faults"])
 def test_each_fault_is_put_into_one_place(name, monkeypatch):
     monkeypatch.syspath_prepend(CI)
