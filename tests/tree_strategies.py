@@ -440,7 +440,7 @@ def thresholds(most: int = 1_000_000) -> list[int]:
 
 
 def beside(low: float, high: float) -> list[float]:
-    """Returns the floats among them that are in a range, and their neighbours."""
+    """Returns the floats among them that are in a range, and their neighbors."""
     named = [x for x in named_numbers() if isinstance(x, float) and low <= x <= high]
     ends = [math.nextafter(x, end) for x in named for end in (0.0, math.inf)]
     return sorted({*named, *ends})

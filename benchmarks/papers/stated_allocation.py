@@ -111,7 +111,7 @@ class Sum:
 
     Attributes:
         first: Logarithm of the least point.
-        step: Difference of neighbouring logarithms.
+        step: Difference of neighboring logarithms.
         masses: (n,) probabilities.
         infinite: The probability of an infinite loss.
     """
@@ -277,7 +277,7 @@ class FourierMean:
 def fourier(pair: Pair, num_steps: int, points: int, tail: float) -> FourierMean:
     """Returns the law of the mean of t ratios, by a power of one Fourier transform.
 
-    Each ratio is moved to its two neighbours on the grid, its mean kept: hockey sticks
+    Each ratio is moved to its two neighbors on the grid, its mean kept: hockey sticks
     are convex in the ratio, so that both directions are bounded from above.
 
     Args:

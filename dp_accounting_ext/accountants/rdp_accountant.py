@@ -41,7 +41,7 @@ class _State:
         rows: (splits, orders), Rényi divergences: a row for one record, or for each
             split of a group.
         log_kept: log of the probability that nothing told everything, at most 0.
-        group_size: How many records neighbours differ in: the largest group's size.
+        group_size: How many records neighbors differ in: the largest group's size.
     """
 
     rows: FloatArray

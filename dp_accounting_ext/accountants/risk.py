@@ -3,7 +3,7 @@
 Every function takes a `PLDAccountant` that has composed what ran (and raises TypeError
 of anything else). It returns bounds on what the best attack achieves against any
 mechanism of this privacy: lower ≤ the truth ≤ upper. Attacks are those on the record,
-or group of records, that the accountant's neighbours differ in; the attacker knows all
+or group of records, that the accountant's neighbors differ in; the attacker knows all
 other records.
 
     accountant = ext.PLDAccountant().compose(event)

@@ -168,7 +168,7 @@ def check(engine: Any, data_loader: Any) -> str:
         data_loader: The loader that is to be trained on.
 
     Returns:
-        What the loader draws, and for which neighbours ε holds, in a sentence.
+        What the loader draws, and for which neighbors ε holds, in a sentence.
 
     Raises:
         TypeError: If the accountant is none of this module, or the loader no

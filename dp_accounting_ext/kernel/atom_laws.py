@@ -1,4 +1,4 @@
-"""Laws of atoms: the terms of a sum, and what is read of one."""
+"""Laws with finitely many atoms: the terms of a sum, and the sum itself."""
 
 import abc
 import dataclasses
@@ -19,24 +19,28 @@ from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import sums
 from dp_accounting_ext.kernel import whole_laws
 
-# Certified: what a sum of products may have lost where these are less than a float.
+# Certified: a sum of products lacks at most this for each product that underflows.
 _UNDERFLOW = 1e-316
-# Certified: no Q-mass of a lower law moves by more nats, beside which masses fit.
+# Certified: merging moves no Q-mass of a lower law by more than this many nats, and no
+# mass that may be moved is larger than this, so that all of them fit a float.
 FURTHEST_MOVE, _LARGEST_MOVED = 40.0, 1e90
-# Tuning: more than this is counted anew, as what the sum of Q's masses lacks.
+# Tuning: where more than this seems lost of Q, the loss is computed from the sums of
+# Q's masses before and after, which is a smaller bound.
 MUCH = 1e-25
-# Tuning: an atom is heavy if it has half of the heaviest's mass. So is the last one if
-# it has this share of it, and so many times what the atom before it has: on a sample
-# the largest loss is rarer than the least one. (δ of three Laplace losses at a rate of
-# 0.2, 5e-6 below their largest: 1.8e-6 without this, and 1.82e-8 with it.)
+# Tuning: an atom is heavy if it has half of the largest mass. The last atom is also
+# heavy if it has this share of the largest mass, and this many times the mass of the
+# atom before it: under sampling the largest loss is rarer than the smallest one. (δ of
+# three Laplace losses at a rate of 0.2, 5e-6 below the largest loss: 1.8e-6 without
+# this rule, 1.82e-8 with it.)
 _HEAVY, _OUTSTANDING = 2.0**-10, 16.0
 
 
 class Axis(enum.Enum):
-    """What adds up.
+    """The quantity that is added up.
 
-    Losses ln(dP/dQ), with P's probabilities, where mechanisms are composed; ratios
-    dP/dQ, with Q's, where one step of many is drawn.
+    LOSS: losses ln(dP/dQ), with their probabilities under P; mechanisms are composed by
+    adding them. RATIO: ratios dP/dQ, with their probabilities under Q; random
+    allocation averages them.
     """
 
     LOSS = "loss"
@@ -45,25 +49,28 @@ class Axis(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class Law(abc.ABC):
-    """What the law of a term or of a sum has, on a lattice or not.
+    """What a law of atoms and a law on a lattice have in common.
 
     Attributes:
-        axis: What is summed.
-        bound: Which side it is on.
-        infinity_mass: P's mass at an infinite ratio; for RATIO the sum of all steps'.
-        zero_mass: Q's mass at a ratio of zero, but for an atom there.
-        mass_error: Masses are those of a bound within a factor of e^±error,
-        row_error: in which both rows of a lower law agree but for e^±rounding each.
-        ratio_error: And values within so much: nats (LOSS), or relatively (RATIO).
-        offset: Losses are values and this together; 0 for ratios.
-        degrees: Of the rows of a lower law of ratios, if they are others than `Atoms`
-            says. If they are 0, 1, 2 and so on, the law is a power series: its first
-            row has Q's masses, and any mass of the others may be left out.
-        ledger: What its masses must sum to.
-        closeness: How close it is to the law that it stands for.
+        axis: Whether losses or ratios are added up.
+        bound: Which side of the true law this one certifies.
+        infinity_mass: P's mass at an infinite ratio. For ratios it is the sum over all
+            terms.
+        zero_mass: Q's mass at a ratio of zero, unless there is an atom at zero.
+        mass_error: Masses are within a factor of e^±mass_error of those of a bound.
+        row_error: The part of `mass_error` that differs between the two rows of a lower
+            law: each row is within e^±row_error of a common multiple of the exact row.
+        ratio_error: Losses are within this many nats of those of a bound, and ratios
+            within this relative error.
+        offset: What is added to a value to give the loss; 0 for ratios.
+        degrees: The degrees of a lower law's rows of ratios. Empty for the two rows
+            that `Atoms` describes. Degrees 0, 1, 2, … make the law a power series: its
+            first row holds Q's masses, and any mass of the other rows may be left out.
+        ledger: What the masses must sum to.
+        closeness: How close the law is, as a whole, to the one that it stands for.
 
     Raises:
-        MassError: If an upper law's sinks hold less than was cut off of it.
+        MassError: If the sinks of an upper law hold less than was cut off of it.
     """
 
     axis: Axis
@@ -85,15 +92,15 @@ class Law(abc.ABC):
 
     @abc.abstractmethod
     def mean(self) -> float:
-        """Returns the sum of masses times positive values."""
+        """Returns Σ mass · value over the positive values."""
 
     @abc.abstractmethod
     def totals(self) -> tuple[float, float, int]:
-        """Returns what ratios are on the whole under P and under Q, and of how many."""
+        """Returns the sums of ratios under P and under Q, and the number of atoms."""
 
     @property
     def common(self) -> dict[str, Any]:
-        """These fields by their names, for another law of the same."""
+        """These fields by name, to make another law with the same ones."""
         fields = dataclasses.fields(Law)
         return {field.name: getattr(self, field.name) for field in fields}
 
@@ -109,7 +116,7 @@ class Law(abc.ABC):
 
     @property
     def keeps_rests(self) -> bool:
-        """Whether the second row is of what ratios have above their values."""
+        """Whether the second row holds what merged ratios exceed their values by."""
         return (
             self.axis is Axis.RATIO and self.bound is Bound.LOWER and not self.degrees
         )
@@ -117,19 +124,22 @@ class Law(abc.ABC):
 
 @dataclasses.dataclass(frozen=True)
 class Atoms(Law):
-    """A law of atoms: where they are, and the masses of one law or of both.
+    """A law of finitely many atoms: their values, and one or more rows of masses.
 
-    Upper laws have one row of masses: P's (LOSS) or Q's (RATIO). The other law's follow
-    from the value: p e^{−loss}, or q · ratio. Lower ones have a second row, which keeps
-    the mean of what was merged: Q's masses times e^{value} (LOSS: so they are no more
-    than a cell away from P's, however large the loss is), or the sums of q · (ratio −
-    value) (RATIO: none is negative, and its rounding is relative to no more than it).
-    Lower laws of ratios may have other rows, each of a degree: of a sum the row of
-    degree d is the sum of products of rows whose degrees add up to d, as for the
-    coefficients of power series. Then values say no more than which outputs are merged.
+    An upper law has one row of masses: P's for losses, Q's for ratios. The other law's
+    masses follow from the value: q = p e^{−loss}, or p = q · ratio.
 
-    Values of ratios are differences of such, where they may be negative; then P's mass
-    is what the positive ones have, which bounds what a sum's positive part may lose.
+    A lower law has a second row, which keeps the mean of the outputs that were merged.
+    For losses it holds Q's masses times e^{value}: these are within a cell of P's,
+    however large the loss. For ratios it holds the sums of q · (ratio − value): no term
+    is negative, so that rounding is relative to the sum.
+
+    A lower law of ratios may have other rows, each with a degree. Degrees add up as
+    those of power series do: row d of a sum is the sum of the products of rows whose
+    degrees add up to d. The values then only say which outputs are merged.
+
+    Values of ratios may be differences of ratios, and so negative. P's mass then counts
+    the positive values alone: it bounds what the positive part of a sum may lose.
 
     Attributes:
         values: (n,) values, increasing.
@@ -140,7 +150,7 @@ class Atoms(Law):
     masses: FloatArray
 
     def p_and_q(self) -> tuple[FloatArray, FloatArray]:
-        """Returns the (n,) masses of P and of Q, where they fit a float."""
+        """Returns the (n,) masses of P and of Q, as far as they fit a float."""
         return self._p_and_q
 
     @functools.cached_property
@@ -150,7 +160,7 @@ class Atoms(Law):
             with np.errstate(over="ignore", under="ignore"):
                 exponents = -(self.values + self.offset)
                 fit = np.minimum(exponents, floats.LARGEST_EXPONENT)
-                # A second factor, where a tiny mass of P's has such a loss.
+                # A second factor, for a tiny P-mass at a loss below −700 nats.
                 beyond = np.minimum(exponents - fit, floats.LARGEST_EXPONENT)
                 return first, last * np.exp(fit) * np.exp(beyond)
         if self.degrees:
@@ -159,7 +169,7 @@ class Atoms(Law):
         return (p + last if self.keeps_rests else p), first
 
     def centred(self) -> "Atoms":
-        """Returns losses with an offset, by which the last heavy atom is at zero."""
+        """Returns the same losses, shifted so that the last heavy atom is at zero."""
         masses = self.masses[0]
         heavy = masses >= masses.max() / 2
         least = max(_HEAVY * masses.max(), _OUTSTANDING * masses[-2:][0])
@@ -175,10 +185,10 @@ class Atoms(Law):
         )
 
     def is_rare(self) -> BoolArray:
-        """Returns which of n atoms have a mass that sums cannot hold.
+        """Returns which of the n atoms have a mass that sums cannot hold.
 
-        It is below `floats.TINY`, or too large to be moved. Of a power series only the
-        masses of Q, its first row, must not be below that.
+        These are below `floats.TINY`, or too large to be moved. Of a power series only
+        the first row, Q's masses, has to be above `floats.TINY`.
         """
         first, *others = self.p_and_q() if self.keeps_rests else self.masses
         rare = first < floats.TINY
@@ -196,10 +206,11 @@ class Atoms(Law):
         return p, float(self.masses[0].sum()), self.values.size
 
     def in_tails(self, tail_mass: float) -> BoolArray:
-        """Returns which (n,) atoms are tails.
+        """Returns which of the n atoms are in a tail.
 
-        Of these P has no more than the tail mass above, and both laws below; of ratios
-        none is below. Of a power series all rows together have no more above.
+        Above, P has at most `tail_mass` in the tail; below, P and Q both have. Laws of
+        ratios have no lower tail. Of a power series, the sum of all rows has at most
+        `tail_mass` above.
         """
         p, q = self.p_and_q()
         if self.is_series:
@@ -211,9 +222,9 @@ class Atoms(Law):
         return np.asarray(above | below)
 
     def in_tails_of_rows(self, tail_mass: float) -> BoolArray:
-        """Returns which (rows, n) masses of a power series are tails, or tiny.
+        """Returns which (rows, n) masses of a power series are in a tail, or tiny.
 
-        No row has more than the tail mass on either side; of Q's none is one.
+        No row has more than `tail_mass` in either tail. Q's row is kept whole.
         """
         masses = self.masses
         gone = np.cumsum(masses, axis=1) <= tail_mass
@@ -223,19 +234,19 @@ class Atoms(Law):
         return gone
 
     def without_tiny(self, q_mass: float) -> "Atoms":
-        """Returns the law of a sum without tiny masses."""
+        """Returns the law of a sum without the masses that sums cannot hold."""
         return self.without(self.is_rare(), q_mass)
 
     def without(self, gone: BoolArray, q_mass: float | None = None) -> "Atoms":
         """Returns the law of a sum without some atoms, which go to the sinks.
 
-        With them goes what is less than any float: a sum has that where it has others
-        that are as small, nearly, or no smallest mass at all.
+        The sinks also get an allowance for products of masses that underflowed, as
+        those have no atom.
 
         Args:
-            gone: (n,) which.
-            q_mass: What Q has of finite losses, as far as none of it was lost; if that
-                is not what is here.
+            gone: (n,) which atoms go.
+            q_mass: The sum of Q's finite masses before anything was lost, if it is not
+                the sum of the masses here.
         """
         p, q = self.p_and_q()
         cut_p, cut_q = float(p[gone].sum()), float(np.minimum(q[gone], 1.0).sum())
@@ -271,19 +282,19 @@ class Atoms(Law):
 
 
 def missing(before: float, after: float, mass_error: float) -> float:
-    """Returns an upper bound on what a law has lost of Q's mass."""
+    """Returns an upper bound on the Q-mass lost between two sums of masses."""
     most, least = floats.raised(before), floats.lowered(after)
     return max(most * (1 + 4 * mass_error) - least * (1 - 4 * mass_error), 0.0)
 
 
 def underflown(law: Law, cells: int, low: float, high: float) -> tuple[float, float]:
-    """Returns what P's and Q's mass may lack where masses were less than a float.
+    """Returns what P and Q may lack because products of masses underflowed.
 
     Args:
-        law: What they are of.
-        cells: How many of its masses were.
-        low: No value of them is smaller,
-        high: and none is larger.
+        law: The law of the products.
+        cells: The number of products that may have underflowed.
+        low: A lower bound on their values.
+        high: An upper bound on their values.
     """
     lost = _UNDERFLOW * cells
     if law.axis is Axis.RATIO:
@@ -293,12 +304,12 @@ def underflown(law: Law, cells: int, low: float, high: float) -> tuple[float, fl
 
 
 def share_of(ledger: conservation.Ledger, p: float, q: float) -> float:
-    """Returns the larger share that masses of P and of Q have of their wholes."""
+    """Returns the larger of P's and Q's shares of their whole masses."""
     return max(p / max(ledger.p_whole, 0.5), q / max(ledger.q_whole, 0.5))
 
 
 class Sinks(NamedTuple):
-    """What a sum has in its sinks and its ledger, and how far values may be off."""
+    """The sinks, the error of values and the ledger of a sum of two laws."""
 
     infinity_mass: float
     zero_mass: float
@@ -307,9 +318,10 @@ class Sinks(NamedTuple):
 
 
 def sinks_of_sum(one: Law, other: Law) -> Sinks:
-    """Returns the sinks and the shift of the sum of two laws.
+    """Returns the sinks, the error of values and the ledger of a sum of two laws.
 
-    RATIO: where either is lost, so is the sum, with what the other has of P's mass.
+    A sum of ratios is in a sink where either term is: P's sink then gets the mean of
+    the other term, too.
     """
     rounded = floats.raised if one.bound is Bound.UPPER else floats.lowered
     if one.axis is Axis.LOSS:
@@ -335,11 +347,11 @@ def sinks_of_sum(one: Law, other: Law) -> Sinks:
 
 
 def closeness_of_sum(one: Law, other: Law) -> whole_laws.Closeness:
-    """Returns that of the sum of two independent variables, of the same kind."""
+    """Returns the closeness of the sum of two independent variables of one kind."""
     drawn = 0.0
     claimed = max(one.closeness.spread, other.closeness.spread)
     if one.axis is Axis.RATIO and one is not other and claimed < math.inf:
-        # P's law draws one of the terms. Each has a mean ratio of one.
+        # Under P's law one of the terms is drawn. Each term has a mean ratio of one.
         sizes = []
         for law in (one, other):
             p, q, number = law.totals()
@@ -354,9 +366,10 @@ def closeness_of_sum(one: Law, other: Law) -> whole_laws.Closeness:
 
 
 def placed(atoms: Atoms, width: float) -> tuple[int, FloatArray]:
-    """Returns atoms on nodes so far apart: the first one's index, and (rows, n) masses.
+    """Returns a law on nodes at multiples of a width: split (upper) or merged (lower).
 
-    They are split (upper), or merged (lower).
+    Returns:
+        The index of the first node, and (rows, n) masses.
     """
     cells, masses = on_nodes(atoms, np.full(atoms.values.size, width))
     start = int(cells.min())
@@ -364,11 +377,11 @@ def placed(atoms: Atoms, width: float) -> tuple[int, FloatArray]:
 
 
 def on_nodes(atoms: Atoms, widths: FloatArray) -> tuple[IntArray, FloatArray]:
-    """Returns the (m,) indices of nodes, and (rows, m) masses to go there.
+    """Returns (m,) indices of nodes, and the (rows, m) masses that go to them.
 
     Args:
-        atoms: n atoms.
-        widths: (n,) distances between the nodes around each of them.
+        atoms: The law of n atoms.
+        widths: (n,) distances between the nodes around each atom.
     """
     places, masses = atoms.values / widths, atoms.masses
     floors = np.floor(places)
@@ -376,7 +389,7 @@ def on_nodes(atoms: Atoms, widths: FloatArray) -> tuple[IntArray, FloatArray]:
     if atoms.bound is Bound.UPPER:
         lower, upper = 1 - above, above
         if atoms.axis is Axis.LOSS:
-            # Both from exact differences, so that either share has all its digits.
+            # From exact differences, so that both shares have all their digits.
             whole = np.expm1(-widths)
             lower = np.exp(-widths * above) * np.expm1(-widths * lower) / whole
             upper = np.expm1(-widths * above) / whole
@@ -390,6 +403,6 @@ def on_nodes(atoms: Atoms, widths: FloatArray) -> tuple[IntArray, FloatArray]:
         exponents = (nearest - places) * widths
         fits = np.abs(exponents) <= FURTHEST_MOVE
         moved = masses[1] * np.exp(np.where(fits, exponents, 0.0))
-        # What moves further is left out: a row would not fit a float.
+        # A mass that would move further is left out: it would not fit a float.
         masses = np.where(fits, np.array([masses[0], moved]), 0.0)
     return nearest.astype(np.int64), masses

@@ -1,4 +1,4 @@
-"""Compositions: sums of privacy losses, read in both directions."""
+"""Compositions: sums of privacy losses, with a privacy profile in each direction."""
 
 from collections.abc import Callable
 from collections.abc import Sequence
@@ -18,25 +18,25 @@ LossPair = profile.LossPair
 Profile = profile.Profile
 DirectedPairs = dominating_pair.DirectedPairs
 DominatingPair = dominating_pair.DominatingPair
-# Pairs, made when they are asked for, with the number of runs of each.
+# Functions that make pairs when these are needed, with the number of runs of each.
 Parts = Sequence[tuple[Callable[[], DirectedPairs], int]]
 
-# Tuning: a law is read from Q's side, too, if Q's middle is where cells are narrow, if
-# what Q's sink was given is no more than this over what tails may have,
+# Tuning: the law of REMOVE is also used for ADD only if P's and Q's medians are near
+# each other, if Q's sink gained at most this many times `tail_mass`,
 _GIVEN = 100.0
-# and if no more of Q's mass than this is missing.
+# and if at most this share of Q's mass is missing.
 _SEEN = 1e-7
 
 
 class Composition:
-    """The two laws of a composition, each direction accurate in its own tail.
+    """The pairs of losses of a composition, each accurate in the tail of its direction.
 
     Args:
-        parts: Pairs of that side, with the number of runs of each.
-        bound: The side.
-        resolution: Of the lattice.
-        tail_mass: Probability that may go to the sinks (of an upper bound), or be
-            dropped (of a lower one), in all.
+        parts: Functions that make pairs on the given side, with the runs of each.
+        bound: The side of the bound.
+        resolution: The resolution of the lattice.
+        tail_mass: The probability, in all, that may go to the sinks (of an upper bound)
+            or be dropped (of a lower one).
 
     Guarantees:
         Upper (lower) pairs give an upper (lower) bound, in both directions.
@@ -58,7 +58,7 @@ class Composition:
         self._tail_mass = tail_mass
 
     def accurate_in(self, direction: Direction) -> LossPair:
-        """Returns the pair that is accurate in a direction, P with the record."""
+        """Returns the pair that is accurate in a direction, with the record in P."""
         if direction is Direction.REMOVE or self._serves_both:
             return self._remove
         return self._add.swapped()
@@ -68,7 +68,7 @@ class Composition:
         return self.accurate_in(direction).profile(direction)
 
     def pairs(self) -> DirectedPairs:
-        """Returns the pairs by their ratios, for what is sampled as a whole."""
+        """Returns the pairs by their ratios, for a composition that is subsampled."""
         remove = dominating_pair.of_losses(self._remove)
         if self._serves_both:
             return DirectedPairs.same(remove)
@@ -80,9 +80,9 @@ class Composition:
 
     @functools.cached_property
     def _removed(self) -> tuple[LossPair, bool]:
-        """The pair, and whether it serves a record that is added as well.
+        """The pair for REMOVE, and whether it also serves ADD.
 
-        Far from P's middle cells are wide, and Q's masses may have gone to the sink.
+        Far from P's median cells are wide, and Q's masses may have gone to the sink.
         """
         sinks: list[tuple[float, int]] = []
         is_one = True
@@ -93,17 +93,17 @@ class Composition:
             sinks.append((pairs.remove.zero_mass, count))
             return pairs.remove
 
-        # Parts are mostly of one kind, and made but once.
+        # Parts are mostly of one kind, and each pair is made only once.
         both = not self._parts or self._parts[0][0]().is_one
         found = self._sum(side, both=both)
         if not (is_one and both):
             return found, False
-        chance = sums.probability_of_any(sinks)
-        least = (1 - chance) * (1 - _SEEN)
+        probability = sums.probability_of_any(sinks)
+        least = (1 - probability) * (1 - _SEEN)
         if self._bound is Bound.LOWER and found.q_masses.sum() < least:
-            # Outputs were left out that are too rare of P's.
+            # Outputs were left out that are rare under P, but not under Q.
             return found, False
-        given = found.zero_mass - chance
+        given = found.zero_mass - probability
         serves = (
             given <= _GIVEN * self._tail_mass
             and found.distance() <= lattice_shape.FURTHEST
@@ -116,7 +116,7 @@ class Composition:
 
     @property
     def _serves_both(self) -> bool:
-        """Tells whether one pair serves both directions."""
+        """Whether one pair serves both directions."""
         return self._removed[1]
 
     def _sum(

@@ -1,4 +1,4 @@
-"""The one type that flows through the package: the law of Z = dP/dQ under Q."""
+"""Dominating pairs, the one type that flows through the package."""
 
 from collections.abc import Callable
 from collections.abc import Sequence
@@ -18,11 +18,11 @@ from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import profile
 from dp_accounting_ext.kernel import whole_laws
 
-# Certified: a product, or a sum of a few, of which one is a denormal.
+# Certified: the error of a product, or of a sum of a few terms, that is subnormal.
 _DENORMAL_UNITS = 8 * 5e-324
-# Ratios that are equal but for rounding may change places.
+# Ratios that are equal but for rounding may be in the wrong order by this much.
 _DISORDER = 1e-9
-# Certified: up to it 1 / (1 − e) is at most e^{1.01 e}, as errors are counted.
+# Certified: up to this error e, 1 / (1 − e) is at most e^{1.01 e}.
 _LARGEST_ERROR = 0.01
 
 
@@ -41,23 +41,25 @@ class DominatingPair:
 
     Attributes:
         ratios: (n,) values of Z, positive and increasing.
-        masses: (n,) their probabilities under Q.
-        infinity_mass: P(dQ = 0), the mass of an infinite loss when a record is
+        masses: (n,) probabilities of the ratios under Q.
+        infinity_mass: P(dQ = 0), the probability of an infinite loss when a record is
             removed.
-        zero_mass: Q(dP = 0), the mass of an infinite loss when one is added.
+        zero_mass: Q(dP = 0), the probability of an infinite loss when one is added.
         bound: Whether the pair dominates the mechanism or is dominated by it.
-        mass_error: Bound on the relative rounding error of any mass. Those of a lower
-            pair count as exact: (1 − mass_error) times them, at ratios within
-            ratio_error, is below the mechanism in the order of convex functions ≥ 0.
-        ratio_error: Bound on the relative rounding error of any ratio.
-        closeness: How close both laws are to those of the bound. It is claimed by
-            `as_close_as` alone: a pair that is made of another one claims nothing.
+        mass_error: A bound on the relative rounding error of any mass. The masses of a
+            lower pair count as exact: with masses multiplied by (1 − mass_error), and
+            ratios within `ratio_error`, the pair is below the mechanism in the order of
+            nonnegative convex functions.
+        ratio_error: A bound on the relative rounding error of any ratio.
+        closeness: How close both laws are, as a whole, to those of the bound. Only
+            `as_close_as` claims this: a pair that is made of another one claims
+            nothing.
 
     Guarantees:
-        `delta` and `epsilon` count both errors in on the safe side. Of every atom P's
-        mass and Q's are 0, or at least 1e-300, so that no ratio or e^ε multiplies a
-        mass that has lost its digits: where one is less, both go to the sinks (upper),
-        or it is raised to that (lower), as the pair is made.
+        `delta` and `epsilon` count both errors on the safe side. The P-mass and the
+        Q-mass of every atom are 0 or at least 1e-300, so that no ratio and no e^ε
+        multiplies a subnormal mass. If one is smaller, the constructor sends both to
+        the sinks (upper), or raises the smaller one to 1e-300 (lower).
 
     Raises:
         ValueError: If ratios are not positive, finite and increasing, or masses and
@@ -86,7 +88,7 @@ class DominatingPair:
         )
 
     def _make_distinct(self) -> None:
-        """Puts ratios in order, and masses that have lost their digits elsewhere."""
+        """Sorts the ratios, and replaces atoms whose masses are subnormal."""
         if (self.ratios[1:] < self.ratios[:-1]).any():
             order = np.argsort(self.ratios, kind="stable")
             object.__setattr__(self, "ratios", self.ratios[order])
@@ -95,7 +97,7 @@ class DominatingPair:
         rare = np.minimum(self.masses, p_masses) < floats.SMALLEST_MASS
         if not rare.any():
             return
-        # A ratio too small for a float is stored as 0.
+        # A ratio that underflowed is stored as 0.
         rare &= (self.masses > 0) | (self.ratios == 0)
         if not rare.any():
             return
@@ -105,9 +107,9 @@ class DominatingPair:
             self._lift(rare, p_masses)
 
     def _lose(self, rare: BoolArray, p_masses: FloatArray) -> None:
-        """Splits rare atoms between the sinks."""
+        """Sends the P-mass and the Q-mass of rare atoms to the sinks."""
         rounding = floats.raised(1 + self.mass_error + self.ratio_error)
-        # What a denormal may lack its ratio multiplies.
+        # The rounding error of a subnormal mass is multiplied by its ratio.
         lacking = self.ratios * (self.masses < floats.SMALLEST_MASS) + 1.0
         p_lost = float((p_masses + _DENORMAL_UNITS * lacking)[rare].sum()) * rounding
         q_lost = float((self.masses + _DENORMAL_UNITS)[rare].sum()) * rounding
@@ -116,17 +118,17 @@ class DominatingPair:
         object.__setattr__(self, "zero_mass", self.zero_mass + q_lost)
 
     def _lift(self, rare: BoolArray, p_masses: FloatArray) -> None:
-        """Raises the lesser mass of rare atoms, which brings P and Q together.
+        """Raises the smaller mass of rare atoms, which brings P and Q closer.
 
-        By 1e-300 at most, which is rounding beside any δ. Where both are rare the atom
-        is dropped.
+        It is raised by at most 1e-300, which is far below the rounding of any δ. An
+        atom both of whose masses are rare is dropped.
         """
         kept = ~rare | (np.maximum(self.masses, p_masses) >= floats.TINY)
         lifted = rare[kept]
         ratios, masses = self.ratios[kept].copy(), self.masses[kept].copy()
         p_lifted = np.maximum(p_masses[kept][lifted], floats.SMALLEST_MASS)
         masses[lifted] = np.maximum(masses[lifted], floats.SMALLEST_MASS)
-        # Rounding must not take the product below.
+        # The rounded product must not be below `p_lifted`.
         ratios[lifted] = p_lifted / masses[lifted] * (1 + 4 * floats.UNIT_ROUNDOFF)
         order = np.argsort(ratios, kind="stable")
         self._set(ratios[order], masses[order])
@@ -135,7 +137,7 @@ class DominatingPair:
         object.__setattr__(self, "ratio_error", self.ratio_error + rounding)
 
     def _set(self, ratios: FloatArray, masses: FloatArray) -> None:
-        """Sets what atoms there are; where there is none, one without mass."""
+        """Sets the atoms; if there is none, one atom without mass."""
         if not ratios.size:
             ratios, masses = np.ones(1), np.zeros(1)
         object.__setattr__(self, "ratios", ratios)
@@ -175,7 +177,7 @@ class DominatingPair:
                 )
 
     def as_close_as(self, claimed: whole_laws.Closeness) -> "DominatingPair":
-        """Returns the pair with a claim of how close it is to the bound's laws."""
+        """Returns the pair with a claim of how close it is to the laws of the bound."""
         found = copy.copy(self)
         object.__setattr__(found, "closeness", claimed)
         return found
@@ -187,11 +189,11 @@ class DominatingPair:
 
     @property
     def nbytes(self) -> int:
-        """The memory that it takes."""
+        """The memory of the pair, in bytes."""
         return self.ratios.nbytes + self.masses.nbytes
 
     def profile(self, direction: Direction) -> profile.Profile:
-        """Returns the privacy profile in a direction, certified."""
+        """Returns the certified privacy profile in one direction."""
         ratios = self.ratios
         kept = np.minimum(ratios, self.masses) > 0
         losses, masses = np.log(ratios[kept]), self.p_masses[kept]
@@ -219,20 +221,20 @@ class DominatingPair:
 
 @dataclasses.dataclass(frozen=True)
 class DirectedPairs:
-    """A mechanism's pair in each direction; most often one pair serves both.
+    """A mechanism's pair for each direction; often one pair serves both.
 
-    Both are the law of Z = dP/dQ under Q, P with the record.
+    Both pairs are laws of Z = dP/dQ under Q, where P is the law with the record.
 
     Attributes:
-        remove: The pair whose divergence H(P‖Q) bounds the mechanism's.
-        add: The pair whose divergence H(Q‖P) does.
+        remove: The pair whose H(P‖Q) bounds that of the mechanism.
+        add: The pair whose H(Q‖P) bounds that of the mechanism.
     """
 
     remove: DominatingPair
     add: DominatingPair
 
     def of(self, direction: Direction) -> DominatingPair:
-        """Returns the pair of one direction."""
+        """Returns the pair for one direction."""
         return self.remove if direction is Direction.REMOVE else self.add
 
     @property
@@ -242,7 +244,7 @@ class DirectedPairs:
 
     @property
     def nbytes(self) -> int:
-        """The memory that both take."""
+        """The memory of both pairs, in bytes."""
         other = 0 if self.is_one else self.add.nbytes
         return self.remove.nbytes + other
 
@@ -257,9 +259,9 @@ class DirectedPairs:
         each: Sequence["DirectedPairs"],
         function: Callable[[Sequence[DominatingPair]], DominatingPair],
     ) -> "DirectedPairs":
-        """Returns a function of several mechanisms' pairs, in each direction.
+        """Returns a function of several mechanisms' pairs, for each direction.
 
-        It is computed once where every mechanism has one pair for both.
+        It is computed once if every mechanism has one pair for both directions.
         """
         remove = function([pairs.remove for pairs in each])
         if all(pairs.is_one for pairs in each):
@@ -269,11 +271,11 @@ class DirectedPairs:
     def map(
         self, function: Callable[[DominatingPair], DominatingPair]
     ) -> "DirectedPairs":
-        """Returns the images of both pairs, computed once where they are one."""
+        """Returns the images of both pairs, computed once if they are one pair."""
         return DirectedPairs.combined([self], lambda pairs: function(pairs[0]))
 
     def swapped(self) -> "DirectedPairs":
-        """Returns the pairs of the same two datasets exchanged."""
+        """Returns the pairs with the two datasets exchanged."""
         remove = dual(self.add)
         if self.is_one:
             return DirectedPairs.same(remove)
@@ -288,31 +290,32 @@ def trivial_pair(bound: Bound) -> DominatingPair:
 
 
 def identity_pair(bound: Bound) -> DominatingPair:
-    """Returns the pair of what tells nothing: Z is 1."""
+    """Returns the pair of a mechanism that releases nothing: Z is 1."""
     return DominatingPair(np.ones(1), np.ones(1), 0.0, 0.0, bound)
 
 
 def of_probabilities(
     p: npt.ArrayLike, q: npt.ArrayLike, bound: Bound, *, error: float
 ) -> DominatingPair:
-    """Returns the pair of a mechanism that is known by the chances of its outputs.
+    """Returns the pair of a mechanism given by the probabilities of its outputs.
 
     Args:
         p: (n,) probabilities of n outputs, or of cells of outputs, with the record.
-        q: (n,) probabilities of the same without it, in the same order.
-        bound: The side. What the chances lack to one is unknown: it may be an output
-            that tells everything (upper), or one that tells nothing (lower).
-        error: Bound on the *relative* error of any probability, below 0.003. One float
-            that was rounded once has 2^-53, one that is made of a few operations none
-            of which cancels digits a few times that.
+        q: (n,) probabilities of the same outputs without the record, in this order.
+        bound: The side of the bound. Where the probabilities sum to less than one, the
+            rest is unknown. It counts as an output that only one dataset has (upper),
+            or that is equally likely under both (lower).
+        error: A bound on the *relative* error of any probability, at most 0.003. A
+            number that was rounded once has the error 2^-53; one that is computed by a
+            few operations without cancellation has a few times that.
 
     Raises:
         ValueError: If p and q have different shapes; if a probability is NaN, negative
-            or above one; if they sum to more than one; or if the error is none.
+            or above one; if they sum to more than one; or if `error` is out of range.
 
     Guarantees:
         The pair dominates the mechanism (upper), or is dominated by it (lower). Outputs
-        that are less likely than 1e-290 under either law tell everything (upper), or
+        that are less likely than 1e-290 under either law go to the sinks (upper), or
         are left out (lower).
     """
     laws = [np.asarray(law, dtype=np.float64) for law in (p, q)]
@@ -338,11 +341,11 @@ def of_probabilities(
     rare = (laws[0] < floats.RARE) | (laws[1] < floats.RARE)
     known, sinks = [law[~rare] for law in laws], [0.0, 0.0]
     for place, law in enumerate(laws):
-        # What the other law never does is no rounding.
-        telling = (laws[1 - place] == 0) & (law >= floats.RARE)
-        sinks[place] = math.fsum(law[telling])
+        # An output that the other law does not have is exact, whatever the rounding.
+        exclusive = (laws[1 - place] == 0) & (law >= floats.RARE)
+        sinks[place] = math.fsum(law[exclusive])
         if bound is Bound.UPPER:
-            rest = math.fsum(law[rare & ~telling]) + lacking[place]
+            rest = math.fsum(law[rare & ~exclusive]) + lacking[place]
             sinks[place] = min(
                 (sinks[place] + rest) * (1 + 4 * floats.UNIT_ROUNDOFF), 1.0
             )
@@ -362,7 +365,7 @@ def of_probabilities(
 
 
 def of_losses(pair: profile.LossPair) -> DominatingPair:
-    """Returns the pair of the ratios that fit a float."""
+    """Returns the pair of ratios of a pair of losses, as far as ratios fit a float."""
     order = np.argsort(pair.losses, kind="stable")
     losses = pair.losses[order]
     p_masses, q_masses = pair.p_masses[order], pair.q_masses[order]
@@ -392,10 +395,10 @@ def of_losses(pair: profile.LossPair) -> DominatingPair:
 
 
 def certain(pair: DominatingPair) -> DominatingPair:
-    """Returns the pair, or what says nothing where it has no atom, or large errors.
+    """Returns the pair, or the trivial one if it has no atom or large errors.
 
-    Errors add up from step to step. Their bounds are of first order, so that they
-    must stay well below one.
+    Errors add up from step to step. The bounds on them are of first order, and hold
+    only if errors are far below one.
     """
     if pair.ratios.size and pair.mass_error + pair.ratio_error <= _LARGEST_ERROR:
         return pair
@@ -405,12 +408,13 @@ def certain(pair: DominatingPair) -> DominatingPair:
 def without_tails(pair: DominatingPair, tail_mass: float) -> DominatingPair:
     """Returns the pair without its rarest ratios at either end.
 
-    They go to both sinks (an upper bound: a split to 0 and infinity), or are
-    dropped (a lower one).
+    The P-mass and the Q-mass of these go to the sinks (upper: a ratio is split into 0
+    and infinity), or are dropped (lower).
 
     Args:
-        pair: n atoms.
-        tail_mass: The P-mass of high ratios, and the Q-mass of low ones, that goes.
+        pair: A pair with n atoms.
+        tail_mass: The P-mass of the largest ratios that may go, and the Q-mass of the
+            smallest ones.
     """
     if not pair.p_masses.any():
         return pair
@@ -438,11 +442,11 @@ def without_tails(pair: DominatingPair, tail_mass: float) -> DominatingPair:
 def mixture(
     pairs: Sequence[DominatingPair], weights: Sequence[float]
 ) -> DominatingPair:
-    """Returns the pair of a mechanism that draws one of several, and tells which.
+    """Returns the pair of a mechanism that runs one of several, and releases which.
 
     Args:
-        pairs: All upper or all lower bounds.
-        weights: Their probabilities, which sum to one.
+        pairs: The pairs of the mechanisms, all of them upper or all of them lower.
+        weights: The probabilities of the mechanisms, which sum to one.
     """
     ratios = np.concatenate([pair.ratios for pair in pairs])
     masses = np.concatenate(
@@ -467,17 +471,18 @@ def mixture(
 def allowance(
     bound: Bound, terms: int, mass_error: float, ratio_error: float
 ) -> tuple[float, float]:
-    """Returns how an answer that sums rounded terms is made certain.
+    """Returns how to evaluate a divergence so that rounding errors are on the safe
+    side.
 
     Args:
-        bound: The side to err on.
-        terms: How many terms are summed.
-        mass_error: Bound on the relative error of each mass.
-        ratio_error: Bound on the relative error of each ratio.
+        bound: The side of the bound.
+        terms: The number of terms that are summed.
+        mass_error: A bound on the relative error of each mass.
+        ratio_error: A bound on the relative error of each ratio.
 
     Returns:
-        The amount to add to ε before a divergence is evaluated there, and the
-        factor to multiply the divergence by.
+        What to add to ε before the divergence is evaluated, and the factor to multiply
+        the divergence by.
     """
     summation = 2 * (terms + 16) * floats.UNIT_ROUNDOFF
     factor = mass_error + ratio_error + summation

@@ -1,23 +1,24 @@
 """Laws of sums of independent variables: positive terms on a lattice that doubles.
 
-The mass of a sum is a sum of products of masses, none of them negative. Computed as
-such it is exact but for a few roundings, relatively, at 1e-270 as at 1e-3; no tilt, no
-window and no transform is needed. What makes that quick is the lattice: its cells have
-one width near the middle of the law, and twice as much each time the distance from
-there doubles. So a law is a few pieces of a thousand cells, however long its tails are.
-(The grid of https://arxiv.org/abs/2602.17284 is finer where ratios are smaller, in
-proportion. This one is finer where ratios are near their middle, in powers of two: sums
-of its nodes are nodes, and nothing is laid anew.)
+The mass of a sum is a sum of products of masses, none of them negative. Computed in
+this way it has a small relative error, at 1e-270 as at 1e-3; no tilt, no window and no
+transform is needed. The lattice makes this fast: its cells have one width near the
+middle of the law, and twice that width each time the distance from the middle doubles.
+So a law is a few pieces of a thousand cells, however long its tails are. (The grid of
+https://arxiv.org/abs/2602.17284 is finer where ratios are smaller, in proportion. This
+lattice is finest where ratios are near their middle, with widths in powers of two: sums
+of its nodes are nodes again, so that no law has to be moved to a new grid.)
 
-Why it is a bound: data processing, twice.
+It gives bounds because of the data-processing inequality, applied in two ways.
 
-An *upper* law splits. An atom that lies between two nodes moves to both, so that its
-P-mass and its Q-mass are kept. Who merges the two nodes again has the atom: the true
-pair is a function of ours, so that ours is further apart at every κ, in both
-directions; so is the tuple of all runs, and any function of it that is told.
+An *upper* law splits. An atom between two nodes is split between them so that its
+P-mass and its Q-mass are kept. Merging the two nodes gives the atom back: the true pair
+is a function of the split one, so the split pair has the larger hockey-stick divergence
+at every κ, in both directions. The same holds for the tuple of all runs, and for any
+function of that tuple which is released.
 
-A *lower* law merges. Outputs that fall into one cell become one, with both masses: a
-function of the outputs. To leave a cell out lowers every divergence.
+A *lower* law merges. All outputs in one cell become one output, with both of their
+masses: this is a function of the outputs. Leaving out a cell lowers every divergence.
 """
 
 from collections.abc import Callable
@@ -43,27 +44,27 @@ Axis = atom_laws.Axis
 Resolution = lattice_shape.Resolution
 Piece = lattice_pieces.Piece
 
-# Certified, in units of rounding: of an atom's share of a node, a quotient of two
-# exponentials or so, and of what meets there; of a piece that goes up a level; and of
-# what else is done to a mass of a sum.
+# Certified, in units of rounding. _SHARE: the share of an atom that a node gets, a
+# quotient of two exponentials, and the sum of the shares that meet there. _HALVING: a
+# piece that moves up one level. _SUM: everything else that rounds a mass of a sum.
 _SHARE, _HALVING, _SUM = 24, 6, 8
 
-# A limit: the narrowest width has all its digits.
+# A limit: the narrowest width is still a float with all its digits.
 _SMALLEST_SCALE = 1e-285
 
 
 @dataclasses.dataclass(frozen=True)
 class LatticeLaw(atom_laws.Law):
-    """The law of a sum, on step · 2^level · integers.
+    """The law of a sum, on nodes at multiples of step · 2^level.
 
     Attributes:
-        step: Width of a cell of level 0, a power of two.
-        resolution: How many of these are in a scale.
-        pieces: By their level, in increasing order.
-        centre: The index, on level 0, around which cells are narrow.
-        reach: How many cells of its level a piece may be away from there.
-        lowest: Where a ratio's cells shrink with it, they stop where Q has so little:
-            of a sum it is the product, as what all of its parts have at once.
+        step: The width of a cell of level 0, a power of two.
+        resolution: How many cells there are in a scale of the law, at least.
+        pieces: The masses of each level, in increasing order of levels.
+        centre: The index, on level 0, around which cells are narrowest.
+        reach: How many cells of its level a piece may be away from the centre.
+        lowest: The Q-probability below which ratio cells stop shrinking. For a sum it
+            is the product of the terms' values.
     """
 
     step: float
@@ -74,11 +75,11 @@ class LatticeLaw(atom_laws.Law):
     lowest: float = 1.0
 
     def atoms(self) -> Atoms:
-        """Returns the law's nodes that have mass."""
+        """Returns the nodes that have mass, as atoms."""
         return self._atoms_and_places()[0]
 
     def _atoms_and_places(self) -> tuple[Atoms, IntArray]:
-        """Returns the same, and which (n,) of all cells they are."""
+        """Returns the same atoms, and their (n,) indices among all cells."""
         nodes, masses = self._cells()
         (kept,) = np.nonzero(masses[0])
         kept = kept[np.argsort(nodes[kept], kind="stable")]
@@ -86,7 +87,7 @@ class LatticeLaw(atom_laws.Law):
         return atoms, kept
 
     def _cells(self) -> tuple[FloatArray, FloatArray]:
-        """Returns (n,) nodes of all pieces, and their (rows, n) masses."""
+        """Returns the (n,) nodes of all pieces, and their (rows, n) masses."""
         if not self.pieces:
             rows = 1 if self.bound is Bound.UPPER else len(self.row_degrees)
             return np.zeros(0), np.zeros((rows, 0))
@@ -111,7 +112,7 @@ class LatticeLaw(atom_laws.Law):
         return p, q, number
 
     def ends(self) -> tuple[float, float]:
-        """Returns the first and the last node, with mass or without."""
+        """Returns the first and the last node, whether they have mass or not."""
         first, last = [], []
         for level, (start, masses) in self.pieces.items():
             width = math.ldexp(self.step, level)
@@ -126,18 +127,18 @@ class LatticeLaw(atom_laws.Law):
     def _with_underflow(
         self, ends: tuple[float, float], q_mass: Callable[[], float]
     ) -> "LatticeLaw":
-        """Returns the law with what masses less than a float had, in its sinks.
+        """Returns the law with the masses that underflowed in its sinks.
 
         Args:
-            ends: The first and the last value of what was laid out here.
-            q_mass: Tells what Q had there.
+            ends: The first and the last value of the law before it was laid out here.
+            q_mass: Returns the sum of Q's masses before.
         """
         if not self.pieces:
             return self
-        # A node that goes up a level has its share a cell below, at most.
+        # A node that moves up a level sends a share at most one cell down.
         width = 2 * math.ldexp(self.step, max(self.pieces))
         cells = sum(masses.shape[1] for _, masses in self.pieces.values())
-        # Twice: what was on cells of lower levels, and on these.
+        # Twice: for the cells of the levels below, and for these.
         lost_p, lost_q = atom_laws.underflown(
             self, 2 * cells, ends[0] - 2 * width, ends[1] + 2 * width
         )
@@ -160,7 +161,7 @@ class LatticeLaw(atom_laws.Law):
         )
 
     def doubled(self) -> "LatticeLaw":
-        """Returns the same on cells of twice the width."""
+        """Returns the same law on cells of twice the width."""
         pieces: dict[int, Piece] = {}
         for level, piece in self.pieces.items():
             if not level:
@@ -176,10 +177,11 @@ class LatticeLaw(atom_laws.Law):
         return law._with_underflow(self.ends(), self.q_mass)
 
     def levelled(self) -> "LatticeLaw":
-        """Returns the same law; if it is a lower one of losses, with rows of one size.
+        """Returns the law with both rows of a lower law of losses of one size.
 
-        What a cell's loss is above its node adds up over runs, to hundreds of nats in
-        millions of them. The offset takes what cells have of it in common.
+        In a lower law the mean loss of a cell lies above its node. Over millions of
+        runs these differences add up to hundreds of nats. What all cells have of it in
+        common is moved to the offset. Other laws are returned as they are.
         """
         if self.bound is Bound.UPPER or self.axis is Axis.RATIO or not self.pieces:
             return self
@@ -198,10 +200,11 @@ class LatticeLaw(atom_laws.Law):
         )._rounded(_HALVING)
 
     def plus(self, other: "LatticeLaw") -> "LatticeLaw":
-        """Returns the law of the sum of two independent variables, of one step.
+        """Returns the law of the sum of two independent variables with one step.
 
-        What is on levels below k, added up on level k, meets the piece of level k: one
-        convolution a level, or two for different laws.
+        On each level k, the piece of level k of one law is convolved with everything of
+        the other law on levels up to k, moved up to level k: one convolution a level
+        for equal laws, two for different ones.
         """
         if not (self.pieces and other.pieces):
             sinks = atom_laws.sinks_of_sum(self, other)._asdict()
@@ -226,7 +229,7 @@ class LatticeLaw(atom_laws.Law):
                 theirs = lattice_pieces.halved(theirs, width / 2, law)
             x, y = self.pieces.get(level), other.pieces.get(level)
             if same:
-                # Either of two takes the part of the other.
+                # Either of the two laws may be the one of the higher level.
                 twice = mine and (mine[0], 2 * mine[1])
                 jobs = [(x, lattice_pieces.joined(x, twice))]
                 mine = lattice_pieces.joined(mine, x)
@@ -254,7 +257,7 @@ class LatticeLaw(atom_laws.Law):
         )
 
     def _rounded(self, units: int) -> "LatticeLaw":
-        """Returns the law with masses that were rounded by so many units more."""
+        """Returns the law with `units` more units of rounding in its masses."""
         return dataclasses.replace(
             self,
             mass_error=self.mass_error + units * floats.UNIT_ROUNDOFF,
@@ -264,7 +267,7 @@ class LatticeLaw(atom_laws.Law):
 
 
 def _laid_out(law: LatticeLaw, found: Mapping[int, Piece]) -> LatticeLaw:
-    """Returns a law with pieces moved up to the levels of their distances."""
+    """Returns a law whose pieces are moved up to the levels of their distances."""
     waiting = dict(found)
     pieces: dict[int, Piece] = {}
     level, first = min(waiting), min(waiting)
@@ -298,23 +301,24 @@ def on_lattice(
 ) -> LatticeLaw:
     """Returns the law on a lattice: split (upper), or merged (lower).
 
-    Of losses the last heavy atom is at zero there, and so are its multiples in sums: a
-    node of every level. Few runs of bounded losses have an ε near the largest.
+    On the loss axis, losses are shifted so that the last heavy atom, and so its
+    multiples in sums, is a node of every level. A few runs of a mechanism with bounded
+    losses have an ε near the largest loss, where a cell would move it.
 
     Args:
-        atoms: n atoms.
+        atoms: The law of n atoms.
         resolution: How fine the lattice is.
-        lowest: As of `LatticeLaw`.
-        both: Whether the law is read from Q's side as well (of losses).
+        lowest: As in `LatticeLaw`.
+        both: Whether the law of losses is also read from Q's side.
     """
     if lowest < (1e-3 if atoms.axis is Axis.LOSS else 0.5):
-        # Sums of few losses have edges, of few ratios they come near zero; and both
-        # take little time.
+        # A sum of a few losses has edges, and a sum of a few ratios comes near zero.
+        # Both are small, so that a finer lattice costs little.
         resolution = dataclasses.replace(resolution, cells=2 * resolution.cells)
     if atoms.axis is Axis.LOSS:
         atoms = atoms.centred()
     else:
-        # Of the positive ratios: what is at zero beside them may come of the lattice.
+        # `lowest` is a share of the positive ratios: mass at zero comes on top of it.
         zero = float(atoms.masses[0][atoms.values <= 0].sum())
         lowest += (1 - lowest) * zero / float(atoms.masses[0].sum())
     shape = lattice_shape.shape_of(atoms, lowest, both=both)
@@ -324,14 +328,14 @@ def on_lattice(
     step = max(step, shape.narrowest())
     reach = shape.reach(step, resolution)
     centre = round(shape.centre / step)
-    # The first level at which the distance is no more than the reach.
+    # The first level on which the distance to the centre is at most the reach.
     digits, exponents = np.frexp(np.abs(atoms.values - centre * step))
     unit, exponent = math.frexp(reach * step)
     levels = np.maximum(exponents - exponent + (digits > unit), 0)
-    levels[digits == 0] = 0  # Whose exponent is that of 1.
+    levels[digits == 0] = 0  # The exponent of zero is given as that of 1.
     cells, masses = atom_laws.on_nodes(atoms, np.ldexp(step, levels))
     levels = np.resize(levels, cells.size)
-    # A row of a table for each level, from some cells below its first one.
+    # One row of a table for each level, which begins some cells below the piece.
     begin = np.array([(centre >> k) - reach - 2 for k in range(int(levels.max()) + 1)])
     size = 2 * reach + 6
     index = cells - begin[levels] + size * levels
@@ -362,7 +366,7 @@ def trimmed(law: LatticeLaw, tail_mass: float) -> tuple[LatticeLaw, Atoms]:
 
     Args:
         law: The law.
-        tail_mass: What P, or below both laws, may have in the tails.
+        tail_mass: What P may have in the upper tail, and both laws in the lower one.
     """
     atoms, places = law._atoms_and_places()
     gone = atoms.in_tails(tail_mass) | atoms.is_rare()
@@ -396,12 +400,12 @@ def trimmed(law: LatticeLaw, tail_mass: float) -> tuple[LatticeLaw, Atoms]:
 
 
 def settled(law: LatticeLaw, tail_mass: float, *, both: bool) -> LatticeLaw:
-    """Returns a law without tails, on cells that are wide enough for its scale."""
+    """Returns a law without tails, on cells as wide as its scale allows."""
     if not law.pieces:
         return law
     law, atoms = trimmed(law.levelled(), tail_mass)
     if not law.pieces:
-        # All that was finite is less than a float, and counted in the sinks.
+        # All finite masses underflowed. The sinks hold them.
         return law
     shape = lattice_shape.shape_of(atoms, law.lowest, both=both)
     widest = 2 * law.resolution.cells
@@ -415,13 +419,13 @@ def settled(law: LatticeLaw, tail_mass: float, *, both: bool) -> LatticeLaw:
 
 
 def times(law: LatticeLaw, count: int, tail_mass: float, *, both: bool) -> LatticeLaw:
-    """Returns the law of the sum of independent copies, from the first digit on.
+    """Returns the law of a sum of independent copies, by repeated doubling.
 
     Args:
-        law: That of one.
-        count: How many, at least 1.
-        tail_mass: What may be cut off, in all.
-        both: Whether the sum is read from Q's side as well (of losses).
+        law: The law of one copy.
+        count: The number of copies, at least 1.
+        tail_mass: The probability that may be cut off in all.
+        both: Whether the law of losses is also read from Q's side.
     """
     total, number, share = law, 1, tail_mass / (4 * count.bit_length())
     for digit in bin(count)[3:]:
@@ -438,9 +442,9 @@ def sum_of(laws: Sequence[LatticeLaw], tail_mass: float, *, both: bool) -> Latti
     """Returns the law of the sum of independent variables, narrow ones first.
 
     Args:
-        laws: What is added up.
-        tail_mass: What each addition may cut off.
-        both: Whether the sum is read from Q's side as well (of losses).
+        laws: The laws of the terms.
+        tail_mass: The probability that each addition may cut off.
+        both: Whether the law of losses is also read from Q's side.
     """
     laws = sorted(laws, key=lambda law: law.step)
     total = laws[0]

@@ -1,4 +1,4 @@
-"""Pieces of laws: masses on neighbouring cells of one level."""
+"""Pieces of laws: masses on adjacent cells of one level."""
 
 import math
 
@@ -11,14 +11,15 @@ from dp_accounting_ext.kernel import atom_laws
 from dp_accounting_ext.kernel import sums
 
 Axis = atom_laws.Axis
-# Where a piece begins, in cells of its level, and its (rows, cells) masses.
+# The index of the first cell, on the piece's level, and (rows, cells) masses.
 Piece = tuple[int, FloatArray]
 
 
 def halved(piece: Piece, width: float, law: atom_laws.Law) -> Piece:
-    """Returns a piece on cells twice as wide as so many: a level up.
+    """Returns a piece moved up one level, to cells of twice the given width.
 
-    Odd nodes are split between both neighbours (upper) or join the lower one.
+    Odd nodes are split between the two nodes beside them (upper) or join the lower one
+    (lower).
     """
     start, masses = piece
     odd_first = start & 1
@@ -38,13 +39,13 @@ def halved(piece: Piece, width: float, law: atom_laws.Law) -> Piece:
         moved = math.exp(-width) if law.axis is Axis.LOSS else 1.0
         out[1:, :number] += moved * odd[1:]
         if law.keeps_rests:
-            # What they have above the lower node.
+            # What the merged ratios exceed the lower node by.
             out[1, :number] += width * odd[0]
     return start >> 1, out
 
 
 def convolved(one: Piece, other: Piece, law: atom_laws.Law) -> Piece:
-    """Returns the sums of nodes of one level, of two laws of a kind."""
+    """Returns the law of the sum of two pieces of one level, of laws of one kind."""
     (start, x), (begin, y) = one, other
     if law.is_series:
         return start + begin, sums.product_of_series(x, y)
@@ -56,7 +57,7 @@ def convolved(one: Piece, other: Piece, law: atom_laws.Law) -> Piece:
 
 
 def added(one: Piece | None, other: Piece) -> Piece:
-    """Returns the sum of two pieces of one level, the first of which may be nothing."""
+    """Returns the masses of two pieces of one level added up; the first may be None."""
     if one is None:
         return other
     (start, x), (begin, y) = one, other
@@ -69,5 +70,5 @@ def added(one: Piece | None, other: Piece) -> Piece:
 
 
 def joined(one: Piece | None, other: Piece | None) -> Piece | None:
-    """Returns the sum of two pieces of one level, either of which may be nothing."""
+    """Returns the masses of two pieces of one level added up; either may be None."""
     return one if other is None else added(one, other)

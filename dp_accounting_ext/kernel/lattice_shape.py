@@ -1,4 +1,4 @@
-"""How fine a lattice is, and where a law has its middle."""
+"""How fine a lattice is, and where the middle of a law is."""
 
 import dataclasses
 import math
@@ -11,28 +11,32 @@ from dp_accounting_ext.kernel import sums
 Atoms = atom_laws.Atoms
 Axis = atom_laws.Axis
 
-# Tuning, all of it but the digits.
-# Both middles of a law that is read from both sides are there, if they are so near.
+# Tuning, all of it but the number of digits.
+# If the medians under P and Q are within this many scales of each other, one lattice
+# covers both, for a law that is read from both sides.
 FURTHEST = 12.0
-# A ratio's law whose scale is more than this share of its middle has cells in
-# proportion to the ratio, which then are as wide as those around a middle;
+# A law of ratios whose scale is more than this share of its median has its centre at
+# zero: the widths of its cells are then in proportion to the ratio.
 _WIDE = 0.25
-# Where mass falls steeply towards a threshold at zero, cells are narrow there: so much
-# less in half of the distance is steep.
+# Where the mass falls steeply towards a threshold at zero, cells are narrow there. It
+# falls steeply if an interval below zero has more than this many times the mass of its
+# nearer half.
 _STEEP, _MOST_HALVINGS = 2.3, 24
-# Laws that go on for more levels have fewer cells on each of them, but some.
+# A law with more levels than this has fewer cells on each, but at least this many.
 _MANY_LEVELS, _FEWEST_CELLS = 48, 8
-# Certified: indices have so many binary digits, so that nodes are floats.
+# Certified: indices have at most this many binary digits, so that nodes are floats.
 _DIGITS = 52
 
 
 @dataclasses.dataclass(frozen=True)
 class Resolution:
-    """How fine a lattice is; its scale is about a deviation of the law's middle.
+    """How fine a lattice is, in scales: about a standard deviation of the law's middle.
 
     Attributes:
-        cells: In a scale, at least: the width of a bracket falls as their square.
-        scales: On either side of the middle, that are on cells of one width.
+        cells: The least number of cells in a scale. The width of a bracket is in
+            proportion to 1 / cells².
+        scales: The number of scales, on either side of the middle, on which all cells
+            have one width.
     """
 
     cells: int = 144
@@ -40,23 +44,23 @@ class Resolution:
 
     @property
     def reach(self) -> int:
-        """How many cells of its level a piece may be away from the middle."""
+        """The number of cells of its level that a piece may be away from the middle."""
         return 2 * self.scales * self.cells
 
     def of_levels(self, levels: float) -> "Resolution":
-        """Returns what is fine enough for a law of so many levels."""
+        """Returns a resolution that is fine enough for a law of so many levels."""
         cells = round(self.cells * min(1.0, _MANY_LEVELS / max(levels, 1.0)))
         return dataclasses.replace(self, cells=max(cells, _FEWEST_CELLS))
 
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
-    """Where a law has its middle, and how wide it is, in its values.
+    """Where the middle of a law is, and how wide the law is, in its values.
 
     Attributes:
-        centre: Around which cells are narrow.
-        scale: Half of what the middle two thirds of the mass cover.
-        apart: How far P's middle and Q's are from the centre.
+        centre: The value around which cells are narrowest.
+        scale: Half of the interval that holds the middle two thirds of the mass.
+        apart: The distance of P's and of Q's median from the centre.
     """
 
     centre: float
@@ -64,11 +68,11 @@ class Shape:
     apart: float = 0.0
 
     def reach(self, step: float, resolution: Resolution) -> int:
-        """Returns how many cells of its level a piece may be away from the centre."""
+        """Returns how many cells of its level a piece may be from the centre."""
         return resolution.reach + math.ceil(self.apart / step)
 
     def narrowest(self) -> float:
-        """Returns the least width at which the centre's index fits a float."""
+        """Returns the least width for which the index of the centre fits a float."""
         if not self.centre:
             return 0.0
         return math.ldexp(1.0, math.frexp(abs(self.centre))[1] - _DIGITS)
@@ -79,10 +83,10 @@ def shape_of(atoms: Atoms, lowest: float, *, both: bool) -> Shape:
 
     Args:
         atoms: The law.
-        lowest: Where cells shrink with a ratio, they stop where Q has so little.
-        both: Whether the law is read from Q's side as well (of losses).
+        lowest: The Q-probability below which ratio cells stop shrinking.
+        both: Whether the law of losses is also read from Q's side.
     """
-    # Rare losses must not coarsen the bulk.
+    # By quantiles: rare, large losses must not coarsen the middle.
     low, middle, high = sums.quantiles(atoms.values, atoms.masses[0])
     scale = (high - low) / 2
     if atoms.axis is Axis.RATIO:
@@ -100,11 +104,11 @@ def shape_of(atoms: Atoms, lowest: float, *, both: bool) -> Shape:
 
 
 def _scale_at_zero(atoms: Atoms, scale: float) -> float:
-    """Returns over what distance below zero the mass of a law's cells grows slowly.
+    """Returns the distance below zero within which the mass of cells grows slowly.
 
     Args:
         atoms: A law of values of either sign.
-        scale: Its own, the most that is returned.
+        scale: The scale of the law, the largest result.
     """
     found, cumulated = scale, np.append(0.0, np.cumsum(atoms.masses[0]))
     for halvings in range(_MOST_HALVINGS):
@@ -119,7 +123,7 @@ def _scale_at_zero(atoms: Atoms, scale: float) -> float:
 
 
 def _quantile(atoms: Atoms, share: float) -> float:
-    """Returns the positive ratio up to which Q has such a share, or the least one."""
+    """Returns the least positive ratio up to which Q has a share of its mass."""
     cumulated = np.cumsum(atoms.masses[0])
     place = np.searchsorted(cumulated, share * cumulated[-1])
     first = np.searchsorted(atoms.values, 0.0, side="right")
@@ -128,6 +132,6 @@ def _quantile(atoms: Atoms, share: float) -> float:
 
 
 def levels(atoms: Atoms, scale: float) -> float:
-    """Returns about how many levels a law has."""
+    """Returns approximately how many levels a law has."""
     longest = max(float(np.abs(atoms.values[[0, -1]]).max()), scale)
     return math.log2(longest) - math.log2(scale)

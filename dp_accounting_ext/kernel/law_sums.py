@@ -1,4 +1,4 @@
-"""From pairs to sums of their laws, and back to a pair or a profile."""
+"""From dominating pairs to the laws of sums, and back to pairs of losses."""
 
 from collections.abc import Callable
 from collections.abc import Sequence
@@ -23,14 +23,15 @@ DominatingPair = dominating_pair.DominatingPair
 LatticeLaw = lattice_law.LatticeLaw
 
 
-# Tuning. Sums of atoms are exact up to so many of them, and so many products.
+# Tuning: a sum is computed atom by atom if it has at most this many atoms, and is made
+# of at most this many products.
 _MOST_ATOMS = 1 << 12
 _MOST_PRODUCTS = 1 << 17
-# Certified: sums of a great many such ratios fit a float.
+# Certified: sums of a great many ratios up to this one fit a float.
 _LARGEST_RATIO = 1e280
 # Tuning: bounds on single masses say nothing where all are off by a factor of e.
 _LARGEST_DRIFT = 1.0
-# Certified: values that differ by so much, relatively to the largest, are one.
+# Certified: values that differ by no more than this, relatively, are merged.
 _SAME = 64 * floats.UNIT_ROUNDOFF
 
 
@@ -39,7 +40,7 @@ def of_pair(given: DominatingPair, axis: Axis, *, copies: int = 0) -> Atoms:
 
     Args:
         given: The pair.
-        axis: Which.
+        axis: Whether losses or ratios are added up.
         copies: If the law is only used for a sum of independent copies, their number.
             It then claims to be as close to the bound's law as the pair does. With 0
             it claims nothing.
@@ -84,7 +85,7 @@ def of_pair(given: DominatingPair, axis: Axis, *, copies: int = 0) -> Atoms:
         ratio_error, values, rows = given.ratio_error, ratios, np.array([q, 0 * q])
     claimed = whole_laws.NONE
     if copies:
-        # Q's masses are P's and a power of the loss, which was rounded.
+        # Q's masses are computed from P's and e^{−loss}, where the loss was rounded.
         largest = float(np.abs(losses).max(initial=0.0))
         units = 4 + (2 * largest if axis is Axis.LOSS else 0.0)
         claimed = given.closeness.rounded(units * floats.UNIT_ROUNDOFF)
@@ -117,19 +118,19 @@ def sum_of(
     *,
     both: bool,
 ) -> Atoms:
-    """Returns the law of a sum of independent variables, each so many times.
+    """Returns the law of a sum of independent variables, with multiplicities.
 
-    Few atoms are added up one by one, so that their sums are exact. A law on a lattice
-    is added to what has cells of its width, as soon as it is made: it is then rounded
-    as often as that width doubles, and few laws wait.
+    Sums of few atoms are computed atom by atom, so that they are exact. A law on a
+    lattice is added, as soon as it is made, to one with cells of the same width: so its
+    masses are rounded as often as that width doubles, and few laws are kept.
 
     Args:
-        parts: What is added up, all of one axis and on one side, made when it is its
-            turn, with counts.
-        bound: That side.
-        resolution: Of the lattice.
-        tail_mass: What may be cut off, in all.
-        both: Whether the sum is read from Q's side as well (of losses).
+        parts: Functions that make the laws of the variables, with multiplicities. All
+            laws have one axis and one side; each is made when it is its turn.
+        bound: The side of the laws.
+        resolution: The resolution of the lattice.
+        tail_mass: The probability that may be cut off in all.
+        both: Whether the law of losses is also read from Q's side.
     """
     copies = sum(count for _, count in parts)
     found = _sum_of(parts, copies, bound, resolution, tail_mass, both=both)
@@ -146,19 +147,20 @@ def _sum_of(
     *,
     both: bool,
 ) -> Atoms:
-    """Returns the same, of so many copies in all."""
+    """Returns the same law. `copies` is the sum of all multiplicities."""
     if len(parts) == 1 and parts[0][1] == 1:
         return parts[0][0]()
-    # Of so many ratios each is no more, where their sum is as small as tails may be.
+    # A sum of ratios is small only if all terms are: if each is so with probability
+    # `lowest`, the sum is so with probability `tail_mass`.
     lowest = tail_mass ** (1 / max(copies, 1))
-    # Each part is added up, and then added.
+    # One half for the sums of copies, and one half for the sums of these.
     tail_mass /= 2 * max(len(parts), 1)
     exact, summed = None, 0
     waiting: dict[float, LatticeLaw] = {}
     for make, count in parts:
         atoms = make()
         if not atoms.values.size:
-            # Nothing of it is finite, and so of the sum.
+            # No loss of this part is finite, and so none of the sum is.
             return _without_values(atoms, copies)
         few = _power(atoms, count)
         joined = few if few is None or exact is None else _plus(exact, few)
@@ -189,7 +191,7 @@ def _sum_of(
 
 
 def _nothing(bound: Bound) -> Atoms:
-    """Returns the law of the loss of what tells nothing."""
+    """Returns the law of the loss of a mechanism that releases nothing."""
     rows = 1 if bound is Bound.UPPER else 2
     masses = np.ones((rows, 1))
     ledger = conservation.Ledger(terms=0)
@@ -197,14 +199,14 @@ def _nothing(bound: Bound) -> Atoms:
 
 
 def _without_values(atoms: Atoms, terms: int) -> Atoms:
-    """Returns the law of a sum one part of which has no finite value."""
+    """Returns the law of a sum one term of which has no finite value."""
     sink = 1.0 if atoms.bound is Bound.UPPER else 0.0
     ledger = atoms.ledger._replace(terms=terms)
     return dataclasses.replace(atoms, infinity_mass=sink, zero_mass=sink, ledger=ledger)
 
 
 def _power(atoms: Atoms, count: int) -> Atoms | None:
-    """Returns the exact sum of copies, if that has few atoms."""
+    """Returns the exact sum of independent copies, or None if it has many atoms."""
     if count == 1:
         return atoms if atoms.values.size <= _MOST_ATOMS else None
     if count > 2:
@@ -219,13 +221,13 @@ def _power(atoms: Atoms, count: int) -> Atoms | None:
 
 
 def _power_of_spaced(atoms: Atoms, count: int) -> Atoms | None:
-    """Returns the same where atoms are equally far apart: by their numbers."""
+    """Returns the same for equally spaced atoms, whose indices are added up."""
     values, last = atoms.values, atoms.values.size - 1
     if not 1 <= last * count < _MOST_ATOMS or atoms.infinity_mass or atoms.zero_mass:
         return None
     width = (float(values[-1]) - float(values[0])) / last
     off = np.abs(values[0] + width * np.arange(last + 1) - values)
-    # Absolutely for losses, relatively for ratios.
+    # The distance from equal spacing: absolute for losses, relative for ratios.
     size = np.max(np.abs(values)) if atoms.axis is Axis.LOSS else 1.0
     with np.errstate(over="ignore"):
         off = off if atoms.axis is Axis.LOSS else off / np.maximum(values, floats.TINY)
@@ -259,7 +261,7 @@ def _power_of_spaced(atoms: Atoms, count: int) -> Atoms | None:
 
 
 def _plus(one: Atoms, other: Atoms) -> Atoms | None:
-    """Returns the exact sum of two, if that has few atoms; equal ones are one."""
+    """Returns the exact sum of two laws, or None if it has many atoms."""
     if one.values.size * other.values.size > _MOST_PRODUCTS:
         return None
     if not (one.values.size and other.values.size):
@@ -295,7 +297,8 @@ def _plus(one: Atoms, other: Atoms) -> Atoms | None:
     rows = np.add.reduceat(rows, starts, axis=1)
     most = int(np.diff(np.append(starts, values.size)).max())
     values = values[starts]
-    # What is one spans no more than so many neighbours; and a sum's own rounding.
+    # Merged values span at most this many steps between adjacent ones; each sum was
+    # rounded, too.
     ratio_error = (_SAME * most + 2 * floats.UNIT_ROUNDOFF) * (
         largest if one.axis is Axis.LOSS else 1.0
     )
@@ -320,11 +323,11 @@ def _plus(one: Atoms, other: Atoms) -> Atoms | None:
 
 
 def read(atoms: Atoms, count: int = 1) -> profile.LossPair:
-    """Returns the two laws of a sum's loss.
+    """Returns the laws of the loss under P and under Q.
 
     Args:
-        atoms: A law; of ratios that of the sum of so many steps' ratios.
-        count: How many; 1 for losses.
+        atoms: A law of losses; or the law of the sum of `count` steps' ratios.
+        count: The number of steps whose ratios were added up; 1 for losses.
     """
     values, first, last = atoms.values, atoms.masses[0], atoms.masses[-1]
     p, q = atoms.p_and_q()
@@ -336,7 +339,7 @@ def read(atoms: Atoms, count: int = 1) -> profile.LossPair:
             losses = losses - np.log(last / first)
             ratio_error += 2 * atoms.row_error
     else:
-        # Not from P's masses: where ratios are tiny these are less than a float.
+        # Not from P's masses: those of tiny ratios may be less than any float.
         above = last / first if atoms.bound is Bound.LOWER else np.zeros(values.size)
         ratios = values + above
         zero = ratios <= 0
@@ -349,12 +352,12 @@ def read(atoms: Atoms, count: int = 1) -> profile.LossPair:
         infinity_mass /= count
         losses = np.log(ratios) - math.log(count)
         share = float((above[~zero] / ratios).max(initial=0.0))
-        # What of a mean is above its node errs; by less than this where errors are
-        # below .01, and pairs with larger ones say nothing.
+        # The part of a cell's mean above its node has an error of its own. It is at
+        # most this where errors are below 0.01; pairs with larger errors are trivial.
         ratio_error += 2.1 * atoms.row_error * share
     largest = float(np.abs(losses).max(initial=0.0)) + math.log(count)
     ratio_error += 4 * floats.UNIT_ROUNDOFF * (1 + largest)
-    # The masses of one law follow from the other's, and from a loss within the shift.
+    # One law's masses follow from the other's and the loss, which has an error.
     mass_error = atoms.mass_error + ratio_error
     units = 8 * floats.UNIT_ROUNDOFF * (1 + largest)
     if atoms.bound is Bound.UPPER:

@@ -1,4 +1,4 @@
-"""What was computed last, up to so many bytes."""
+"""A cache of computed values, of limited size."""
 
 from collections.abc import Callable
 from collections.abc import Hashable
@@ -9,7 +9,7 @@ from typing import TypeVar
 
 
 class Sized(Protocol):
-    """A value that tells how much memory it takes."""
+    """A value that knows how much memory it takes."""
 
     @property
     def nbytes(self) -> int:
@@ -20,13 +20,13 @@ Value = TypeVar("Value", bound=Sized)
 
 
 class Memory(Generic[Value]):
-    """Values by their keys; those that were asked for longest ago are forgotten.
+    """A cache that forgets the values that were not used for longest.
 
-    A value must follow from its key alone, so that it makes no difference but in time
-    whether one is still there. Threads may share a memory.
+    A value must be a function of its key alone, so that the cache changes no answer.
+    Threads may share a cache.
 
     Args:
-        most_bytes: The size of all that is kept, but for a value that is larger alone.
+        most_bytes: The largest total size of the values. A single value may be larger.
     """
 
     def __init__(self, most_bytes: int) -> None:
@@ -37,11 +37,11 @@ class Memory(Generic[Value]):
 
     @property
     def nbytes(self) -> int:
-        """The size of all that is kept."""
+        """The total size of the values, in bytes."""
         return self._nbytes
 
     def get(self, key: Hashable, make: Callable[[], Value]) -> Value:
-        """Returns the value of a key, made if it is not there."""
+        """Returns the value of a key; makes it if it is not in the cache."""
         with self._lock:
             found = self._values.pop(key, None)
             if found is not None:

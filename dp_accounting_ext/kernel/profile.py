@@ -1,9 +1,9 @@
-"""The privacy profile of a law: δ at every ε, and ε at every δ, certified.
+"""Certified privacy profiles: δ at every ε, and ε at every δ, of a pair of losses.
 
-With losses l_j and P's masses p_j, δ(ε) = over + Σ p_j (1 − e^{ε − l_j})₊. Between two
-losses it is δ_j + C_j (1 − e^{ε − l_j}), where l_j is the next loss above ε, δ_j the
-profile there and C_j the sum of p_i e^{l_j − l_i} from there on. All of it are sums of
-positive terms, from the largest loss down.
+With losses l_j and P's masses p_j, δ(ε) = infinity_mass + Σ p_j (1 − e^{ε − l_j})₊.
+Between two losses it is δ_j + C_j (1 − e^{ε − l_j}), where l_j is the next loss above
+ε, δ_j is the profile at l_j, and C_j is the sum of p_i e^{l_j − l_i} over all i ≥ j.
+All of these are sums of positive terms, added up from the largest loss down.
 """
 
 import dataclasses
@@ -19,23 +19,24 @@ from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import sums
 from dp_accounting_ext.kernel import whole_laws
 
-# So many nats are summed up with one reference: the exponentials are no larger.
+# Exponentials relative to one reference loss are summed up over this many nats.
 _SPAN = 16.0
-# Certified: relative rounding of a value, beside that of sums of n terms, twice.
+# Certified: units of rounding of a value, besides two for each of its n terms.
 _ROUNDINGS = 64
-# Tuning: where masses err by less, nothing is gained by what laws are on the whole.
+# Tuning: where masses have a smaller error than this, bounds on whole laws are no
+# better.
 _SMALL_ERROR = 1e-7
-# A height that no profile reaches, whatever the errors of its masses.
+# A value above every profile, whatever the errors of its masses.
 _HIGHEST = 1e100
 
 
 @dataclasses.dataclass(frozen=True)
 class Laws:
-    """What a profile can say by how close laws are on the whole.
+    """What bounds on whole laws need besides the losses and masses of a profile.
 
     Attributes:
-        q: (n,) Q's masses, of the same losses.
-        closeness: Of P's law and of Q's to those of the bound.
+        q: (n,) Q's masses of the losses.
+        closeness: How close P's and Q's laws are to those of the bound.
     """
 
     q: FloatArray
@@ -47,8 +48,8 @@ class Powers:
     """The tests {loss ≥ l_j} of a lower bound.
 
     Attributes:
-        least: (n,) what P has there, at least.
-        most: (n,) what Q has there, at most.
+        least: (n,) lower bounds on their probabilities under P.
+        most: (n,) upper bounds on their probabilities under Q.
     """
 
     least: FloatArray
@@ -63,8 +64,8 @@ class Powers:
         infinity_mass: float,
         rounding: float,
     ) -> "Powers":
-        """Returns those of (n,) masses, by increasing losses."""
-        # What is less than a float is no more than this.
+        """Returns the tests of (n,) masses, in the order of increasing losses."""
+        # A mass that underflowed is at most this.
         q = np.maximum(q, floats.SMALLEST_MASS)
         sums = [np.cumsum(law[::-1])[::-1] for law in (p, q)]
         whole = (float(sums[0][0]) + infinity_mass) * (1 + 2 * laws.closeness.lacking)
@@ -75,7 +76,7 @@ class Powers:
         return cls(least, most)
 
     def epsilon(self, delta: float) -> float:
-        """Returns the largest ε at which a test says more than a δ."""
+        """Returns the largest ε at which some test proves more than a given δ."""
         gained = self.least - delta
         says = gained > 0
         if not says.any():
@@ -88,19 +89,19 @@ class Powers:
 
 @dataclasses.dataclass(frozen=True)
 class Profile:
-    """The profile of losses in one direction.
+    """The privacy profile of a law of losses, in one direction.
 
     Attributes:
         losses: (n,) losses, increasing.
-        heights: (n,) the profile there, without the sink.
-        costs: (n,) C_j.
+        heights: (n,) values of the profile at the losses, without `infinity_mass`.
+        costs: (n,) values C_j.
         infinity_mass: The probability of an infinite loss.
-        bound: The side.
-        mass_error: Masses are those of a bound within a factor of e^±error,
-        shift: and losses within so many nats.
-        sum_error: What of the error is that of the sums.
-        closeness: How close P's law is to that of the bound.
-        powers: Of tests of a lower bound, if laws are close on the whole.
+        bound: The side of the bound.
+        mass_error: Masses are within a factor of e^±mass_error of those of a bound.
+        ratio_error: Losses are within this many nats of those of a bound.
+        sum_error: The part of `mass_error` that comes from the sums made here.
+        closeness: How close P's law is, as a whole, to that of the bound.
+        powers: The tests of a lower bound, if its laws are close on the whole.
     """
 
     losses: FloatArray
@@ -128,7 +129,7 @@ class Profile:
         """Returns the profile of (n,) losses with (n,) masses, in any order.
 
         Raises:
-            MassError: If its sums have not the mass that it is made of.
+            MassError: If the sums do not have the mass that they are made of.
         """
         if not losses.size:
             losses, masses = np.zeros(1), np.full(1, floats.SMALLEST_MASS)
@@ -146,7 +147,7 @@ class Profile:
             low = int(np.searchsorted(losses[:high], top - _SPAN))
             here = losses[low:high] - top
             carried *= math.exp(top - reference) if high < losses.size else 0.0
-            # Relative to the largest loss of these.
+            # Relative to the largest loss of this span.
             summed = np.cumsum((masses[low:high] * np.exp(-here))[::-1])[::-1]
             costs[low:high] = (summed + carried) * np.exp(here)
             carried += float(summed[0])
@@ -174,10 +175,10 @@ class Profile:
 
     @property
     def _scales(self) -> tuple[float, float]:
-        """By what masses, and the sink, are multiplied to be shares of one.
+        """The factors that make shares of one of the masses, and of the sink.
 
-        Sinks are probabilities. Masses of n runs may be off by n errors of one sign, as
-        is their sum, which tells by how much; of what was cut off, by no more.
+        Masses of n runs may be off by n errors of one sign. Their sum is then off by
+        the same factor, and shows how large it is. What was cut off is off by no more.
         """
         masses = float(self.heights[0] + self.costs[0])
         scale = max(1 - self.infinity_mass, floats.SMALLEST_MASS) / masses
@@ -197,7 +198,7 @@ class Profile:
             )
         summed = finite + self.infinity_mass
         if self.mass_error > floats.LARGEST_EXPONENT:
-            # Masses that err by so much say nothing.
+            # Masses with so large an error give no bound.
             found = np.full(summed.shape, 1.0 if self.bound is Bound.UPPER else 0.0)
         else:
             found = summed * math.exp(sign * self.mass_error)
@@ -211,7 +212,7 @@ class Profile:
                 lost = np.exp(epsilons) * self.powers.most[places]
             found = np.maximum(found, (self.powers.least[places] - lost) * (1 - 1e-15))
         if self.bound is Bound.UPPER:
-            # No two laws have less at an ε below 0.
+            # At ε < 0, no two laws have a smaller δ than this.
             least = -np.expm1(np.minimum(epsilons, 0.0)) * (
                 1 + 8 * floats.UNIT_ROUNDOFF
             )
@@ -232,9 +233,9 @@ class Profile:
             goals = np.maximum(goals, (shares - self.infinity_mass * of_sink) / scale)
         is_finite = goals > 0
         goals = np.where(is_finite, goals, 0.0)
-        # A higher goal is above every profile; this one fits a float.
+        # Any larger goal is above every profile, and this one fits a float.
         goals = np.minimum(goals, _HIGHEST)
-        # The first place where the profile is at the goal or below.
+        # The first loss at which the profile is at the goal or below it.
         places = np.searchsorted(-self.heights, -goals, side="left")
         places = np.minimum(places, self.losses.size - 1)
         lacking = (goals - self.heights[places]) / self.costs[places]
@@ -243,7 +244,7 @@ class Profile:
         )
         size = np.abs(self.losses[places]) + np.abs(found)
         found = found + sign * (self.ratio_error + 8 * floats.UNIT_ROUNDOFF * size)
-        # The profile is below the goal however small ε is.
+        # Here the profile is below the goal at every ε.
         found = np.where(lacking >= 1, 0.0, found)
         found = np.where(is_finite, found, math.inf)
         if self.powers is not None:
@@ -256,23 +257,24 @@ class Profile:
 
 @dataclasses.dataclass(frozen=True)
 class LossPair:
-    """Two finite measures, by the loss ln(p / q) of every output.
+    """A pair of laws, represented by the loss ln(p / q) of every output.
 
     Attributes:
         losses: (n,) losses, in nats, in any order.
-        p: (n,) masses with the record.
-        q: (n,) masses without it. Where losses are large they may be less than any
-            float; nothing that is asked of P's side needs them.
+        p_masses: (n,) masses with the record.
+        q_masses: (n,) masses without it. At large losses they may be less than any
+            float; no answer for P's side needs these.
         infinity_mass: P's mass of an infinite loss.
-        zero_mass: Q's mass of one where P and Q are exchanged.
+        zero_mass: Q's mass of a loss of minus infinity.
         bound: Which side the pair certifies.
-        mass_error: Both masses are those of a bound within a factor of e^±error,
-        shift: and losses within so many nats.
+        mass_error: Both masses are within a factor of e^±mass_error of those of a
+            bound.
+        ratio_error: Losses are within this many nats of those of a bound.
         ledger: What the masses must sum to.
-        closeness: How close both laws are to those of the bound.
+        closeness: How close both laws are, as a whole, to those of the bound.
 
     Raises:
-        MassError: If they do not, within the error.
+        MassError: If the masses do not sum to what they must, within the errors.
     """
 
     losses: FloatArray
@@ -329,7 +331,7 @@ class LossPair:
         )
 
     def distance(self) -> float:
-        """Returns how far Q's middle loss is from P's, over the width of P's."""
+        """Returns the distance of the medians under P and Q, in scales of P's law."""
         if not self.losses.size:
             return 0.0
         order = np.argsort(self.losses, kind="stable")

@@ -1,4 +1,4 @@
-"""Sums of products, and of chances."""
+"""Sums of products of masses, and of probabilities."""
 
 from collections.abc import Callable
 from collections.abc import Iterable
@@ -11,28 +11,28 @@ from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.common_types import IntArray
 from dp_accounting_ext.kernel import floats
 
-# Sums have so many terms one after another, and then so many of these sums.
+# Sums are made of blocks of this many terms, whose sums are then added up.
 _BLOCK = 256
 
 
 def dot(x: FloatArray, y: FloatArray) -> float:
     """Returns Σ x_i y_i.
 
-    On the calling thread: for vectors of thousands a threaded BLAS spends more CPU
-    on waking its threads than on the sum.
+    On the calling thread: for vectors of thousands a threaded BLAS takes more CPU time
+    to wake its threads than for the sum.
     """
     return float(np.einsum("i,i->", x, y))
 
 
 def quantiles(values: FloatArray, masses: FloatArray) -> tuple[float, float, float]:
-    """Returns the values between which the middle two thirds are, and the median.
+    """Returns the median, and the ends of the interval of the middle two thirds.
 
     Args:
         values: (n,) values, increasing.
         masses: (n,) masses.
 
     Returns:
-        The lower one, the median and the upper one.
+        The lower end, the median and the upper end.
     """
     cumulated = np.cumsum(masses)
     places = np.searchsorted(cumulated, np.array([0.16, 0.5, 0.84]) * cumulated[-1])
@@ -41,7 +41,7 @@ def quantiles(values: FloatArray, masses: FloatArray) -> tuple[float, float, flo
 
 
 def convolve(x: FloatArray, y: FloatArray) -> FloatArray:
-    """Returns the (n + m − 1,) sums of products of masses, in blocks."""
+    """Returns the (n + m − 1,) convolution of (n,) and (m,) masses, in blocks."""
     if x.size < y.size:
         x, y = y, x
     if y.size <= 2 * _BLOCK:
@@ -54,7 +54,7 @@ def convolve(x: FloatArray, y: FloatArray) -> FloatArray:
 
 
 def convolution_error(terms: int) -> float:
-    """Bounds the relative error of a sum of so many products, as `convolve` has it."""
+    """Returns a bound on the relative error of `convolve` with so many products."""
     return (min(terms, 2 * _BLOCK) + terms // _BLOCK + 4) * floats.UNIT_ROUNDOFF
 
 
@@ -64,13 +64,14 @@ def products(
     degrees: Sequence[int],
     product: Callable[[FloatArray, FloatArray], FloatArray],
 ) -> FloatArray:
-    """Returns rows of a product: for each degree all that have it together.
+    """Returns the rows of a product: for each degree, the sum of all row products of
+    it.
 
     Args:
         x: (k, n) rows.
         y: (k, m) rows.
-        degrees: (k,) their degrees.
-        product: Of two rows.
+        degrees: (k,) degrees of the rows.
+        product: The product of two rows.
     """
     return np.array(
         [
@@ -85,14 +86,14 @@ def products(
 
 
 def product_of_series(x: FloatArray, y: FloatArray) -> FloatArray:
-    """Returns the product of two power series, up to its degree, of laws on a lattice.
+    """Returns the product of two power series whose coefficients are laws on a lattice.
 
     Args:
-        x: (k, n) coefficients, masses of a law each, many of them zero.
-        y: (k, m) others.
+        x: (k, n) coefficients, the masses of k laws, many of them zero.
+        y: (k, m) coefficients of the other series.
 
     Returns:
-        (k, n + m - 1) coefficients.
+        (k, n + m - 1) coefficients of the same degrees.
     """
     found = np.zeros((len(x), x.shape[1] + y.shape[1] - 1))
     within = [[_nonzero(row) for row in rows] for rows in (x, y)]
@@ -106,7 +107,7 @@ def product_of_series(x: FloatArray, y: FloatArray) -> FloatArray:
 
 
 def _nonzero(row: FloatArray) -> slice:
-    """Returns where the first and the last mass are that are not zero."""
+    """Returns the range from the first to the last mass that is not zero."""
     (places,) = np.nonzero(row)
     return slice(int(places[0]), int(places[-1]) + 1) if places.size else slice(0, 0)
 
@@ -114,11 +115,11 @@ def _nonzero(row: FloatArray) -> slice:
 def gather(cells: IntArray, weights: FloatArray, size: int = 0) -> FloatArray:
     """Returns (n,) sums of the weights in each cell, n ≥ size.
 
-    However many meet in a cell, the error is at most two units of rounding of the
-    sum of their absolute values.
+    However many weights meet in a cell, the error is at most two units of rounding of
+    the sum of their absolute values.
     """
-    # Multiples of the last digit of twice their sum add up exactly. In place: fresh
-    # memory costs more than the sums.
+    # Multiples of the last digit of twice the sum add up exactly. The arrays are
+    # reused: allocating memory costs more than the sums.
     if cells.size == 0:
         return np.zeros(size)
     high = np.abs(weights)
@@ -133,19 +134,19 @@ def gather(cells: IntArray, weights: FloatArray, size: int = 0) -> FloatArray:
 
 
 def gather_quickly(cells: IntArray, weights: FloatArray, size: int = 0) -> FloatArray:
-    """Returns what `gather` does, with an error of as many units as weights."""
+    """Returns what `gather` does, with an error of one unit of rounding a weight."""
     return np.asarray(np.bincount(cells, weights, size), dtype=np.float64)
 
 
-def probability_of_any(chances: Iterable[tuple[float, int]]) -> float:
-    """Returns the probability that any of independent events happens.
+def probability_of_any(probabilities: Iterable[tuple[float, int]]) -> float:
+    """Returns the probability that at least one of several independent events happens.
 
     Args:
-        chances: Probabilities, and how many events have each.
+        probabilities: (probability, number of events that have it).
     """
     exponent = 0.0
-    for chance, number in chances:
-        if chance >= 1:
+    for probability, number in probabilities:
+        if probability >= 1:
             return 1.0
-        exponent += number * math.log1p(-chance)
+        exponent += number * math.log1p(-probability)
     return 0.0 - math.expm1(exponent)

@@ -1,12 +1,14 @@
 """Laws of sums of many independent lattice variables, by tilted Fourier transforms.
 
-The law of a sum of many is one power of a Fourier transform, whose error is absolute:
-it is taken of exponentially tilted masses, so that it is relative where the sum's
-tilted law is centred. What is summed are pairs of integers, a row and a column; of a
-single integer there is one column. The lattice is a torus. A row is known up to a
-multiple of their number, and Chernoff's bound tells what has gone round; so is a
-column, of the variable that is not tilted. The sum is made on fine rows, as the
-rounding of each summand adds up, and is read off on coarse ones.
+The law of a sum of many copies is a power of a Fourier transform. The error of the
+transform is absolute. So the masses are tilted first, multiplied by e^{tilt · row}:
+where the tilted law of the sum has its mass, the error is then relative.
+
+The summands are pairs of integers, a row and a column. Sums of single integers have one
+column. The lattice is a torus: rows, and columns, are known up to a multiple of their
+number. Chernoff's bound limits the mass whose row has gone round. The sum is computed
+on fine rows, since the rounding of each summand adds up, and is read off on coarse
+ones.
 """
 
 from collections.abc import Sequence
@@ -24,29 +26,31 @@ from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import sums
 
-# Certified, in units of rounding: a butterfly level, relative to the sum of absolute
-# inputs below it (Higham, Accuracy and Stability of Numerical Algorithms, Theorem 24.2,
-# has 7 for radix 2 with accurate twiddle factors), and a product of spectra.
+# Certified, in units of rounding: a butterfly level, relative to the sum of the
+# absolute inputs below it (Higham, Accuracy and Stability of Numerical Algorithms,
+# Theorem 24.2, has 7 for radix 2 with accurate twiddle factors), and a product of
+# spectra.
 _LEVEL_ERROR, _MULTIPLY_ERROR = 8.0, 4.0
 SHARE_ERROR = 32.0  # Of a product of two shares, in units of rounding.
-_KERNEL_ERROR = 64.0  # Of the tilted shares of a coarse row.
-# Of a tilted mass: an exponential, and its gathering; each of the terms of its exponent
-# counts beside, so many times.
+_KERNEL_ERROR = 64.0  # Of the tilted shares of a coarse row, in units of rounding.
+# Of a tilted mass, in units of rounding: an exponential and its sum; and what each term
+# of its exponent adds.
 _TILTING_ERROR, _OF_EXPONENT = 16.0, 4.0
-# Certified: of a sum of thousands of shares.
+# Certified: the relative error of a sum of thousands of shares.
 _SHARED = 1e-10
-# What is left out of a spectrum counts as noise.
+# The logarithm of the mean magnitude that is left out of a spectrum. It counts as
+# noise.
 _NEGLIGIBLE_EXPONENT = -70.0
 
 
 def shares(positions: FloatArray, step: float) -> tuple[IntArray, FloatArray]:
     """Returns the two lattice points around each position, with shares of its mass.
 
-    The shares keep the mass and the mean of e^{−step · position}, in which whatever
-    is convex grows so.
+    The shares keep the mass and the mean of e^{−step · position}. The mean of any
+    function that is convex in this exponential grows.
 
     Args:
-        positions: (n,) places in lattice steps.
+        positions: (n,) positions, in lattice steps.
         step: The lattice step, in nats.
 
     Returns:
@@ -62,7 +66,7 @@ def shares(positions: FloatArray, step: float) -> tuple[IntArray, FloatArray]:
 
 
 def even_shares(positions: FloatArray) -> tuple[IntArray, FloatArray]:
-    """Returns the same with shares that keep the mean position."""
+    """Returns the two lattice points, with shares that keep the mean position."""
     low = np.floor(positions)
     above = positions - low
     cells = low.astype(np.int64)
@@ -74,10 +78,10 @@ class Factor:
     """`count` independent copies of one pair of lattice variables.
 
     Attributes:
-        rows: (n,) lattice indices of the first.
-        columns: (n,) those of the second.
+        rows: (n,) lattice indices of the first variable.
+        columns: (n,) lattice indices of the second variable.
         masses: (n,) probabilities, positive.
-        count: Number of copies, at least 0.
+        count: The number of copies, at least 0.
     """
 
     rows: IntArray
@@ -93,8 +97,9 @@ class Factor:
         """Returns the law of one copy, multiplied by e^{tilt · row}.
 
         Returns:
-            The logarithm of its sum; (n,) masses over that; and a bound on the relative
-            error of a mass, and so on that of the sum.
+            The logarithm of the sum of the tilted masses; the (n,) tilted masses
+            divided by their sum; and a bound on their relative error, which also holds
+            for the sum.
         """
         exponents = self._log_masses + tilt * self.rows
         largest = float(exponents.max())
@@ -109,18 +114,18 @@ class Factor:
 
 
 class TiltedSum:
-    """The law of a sum of pairs on a torus, its first variable tilted.
+    """The law of a sum of pairs on a torus, tilted in the first variable.
 
     Args:
-        factors: What is summed.
-        tilt: The tilt, per fine row.
-        shape: Number of fine rows, which is even, and of columns, on the torus.
+        factors: The summands.
+        tilt: The tilt for each fine row.
+        shape: The number of fine rows, which is even, and of columns of the torus.
 
     Attributes:
-        mass_error: A bound on the relative error of a mass from rounding, but for the
-            factors' own. It is that of the tilts' exponents, of shares, and of
-            gathering them into cells. What undoes a tilt is at most e^745 either way,
-            or its mass does not count.
+        mass_error: A bound on the relative rounding error of a mass, besides the errors
+            of the factors: from the exponents of tilts, from shares, and from adding
+            them up in cells. Undoing a tilt multiplies by e^±745 at most; masses that
+            need more do not count.
     """
 
     def __init__(
@@ -143,7 +148,7 @@ class TiltedSum:
             count * error
             for count, (_, _, error) in zip(self._counts, laws, strict=True)
         )
-        # Of a large power few frequencies are left that are not negligible.
+        # A large power has few frequencies that are not negligible.
         least = math.exp(_NEGLIGIBLE_EXPONENT / max(self._counts[-1], 1))
         main = _Columns(factors[-1], laws[-1][1], shape)
         self._of_rows = np.flatnonzero(main.most() + self._error > least)
@@ -156,19 +161,21 @@ class TiltedSum:
         self._spectra.append(whole[self._active])
 
     def mass_above(self, row: int, tilts: Sequence[float]) -> float:
-        """Bounds the mass, not tilted, at or above a fine row (Chernoff).
+        """Returns an upper bound on the untilted mass at or above a fine row
+        (Chernoff).
 
-        With tilts of τ or more it bounds E e^{τ (R − row)}, R the sum's row, there.
+        It is the least of E e^{τ (R − row)} over the given tilts τ, where R is the row
+        of the sum.
 
         Args:
             row: The row.
-            tilts: Tilts a row, at least 0.
+            tilts: The tilts τ for each row, at least 0.
         """
         logs = [self._log_chernoff(row, tilt) for tilt in tilts]
         return floats.raised(floats.exponential(min(logs, default=math.inf)))
 
     def _log_chernoff(self, row: int, tilt: float) -> float:
-        """Bounds the logarithm of the mean of e^{tilt · (R − row)}."""
+        """Returns an upper bound on the logarithm of E e^{tilt · (R − row)}."""
         laws = [factor.tilted(tilt) for factor in self._factors]
         log_moment = sum(
             count * (log + error + 4 * floats.UNIT_ROUNDOFF * abs(log))
@@ -177,12 +184,12 @@ class TiltedSum:
         return log_moment - tilt * row + 4 * floats.UNIT_ROUNDOFF * abs(tilt * row)
 
     def _tilted_mass_outside(self, first: int, changes: Sequence[float]) -> float:
-        """Bounds what of the tilted law is not in as many rows as there are."""
+        """Returns an upper bound on the tilted mass outside the rows of the torus."""
         last = first + self._shape[0]
         found = 0.0
         for sign, row in ((1.0, last), (-1.0, first - 1)):
             tilts = [self._tilt + sign * change for change in changes]
-            # Of e^{c (R − row)}, as the law is tilted already.
+            # The logarithm of E e^{c (R − row)} under the tilted law.
             logs = [
                 self._log_chernoff(row, tilt) + self._tilt * row - self._log_moment
                 for tilt in tilts
@@ -191,9 +198,9 @@ class TiltedSum:
         return floats.raised(found)
 
     def _power(self) -> tuple[ComplexArray, float]:
-        """Returns the sum's spectrum where it is active, and a bound on its error.
+        """Returns the spectrum of the sum where it is active, and a bound on its error.
 
-        That is a bound on the mean over all frequencies of the absolute error.
+        The bound is on the mean absolute error over all frequencies.
         """
         product = np.ones(self._active.size, dtype=np.complex128)
         log_bound = np.zeros(self._active.size)
@@ -209,25 +216,26 @@ class TiltedSum:
             sum(self._counts) + self._shape[0]
         )
         error = float(((rounding + relative) * np.exp(log_bound)).sum())
-        # Half of the frequencies are stored.
+        # Only half of the frequencies are stored.
         mean = 2 * error / self._size + math.exp(_NEGLIGIBLE_EXPONENT)
         return product, floats.raised(mean)
 
     def masses(self, weights: FloatArray, first: int, *, height: int) -> FloatArray:
-        """Returns the masses on (m, n) coarse rows, from one row on, and columns.
+        """Returns upper bounds on the masses of (m, n) coarse rows and columns.
 
-        None is less than the true one, but for `mass_error`; nor by e^700 of it.
+        None is less than the true mass, up to `mass_error`; masses above e^700 are
+        returned as e^700.
 
         Args:
-            weights: (2 · height − 1,) shares of a coarse row in the masses of the fine
-                ones from 1 − height to height − 1 of it.
+            weights: (2 · height − 1,) shares that the fine rows from 1 − height to
+                height − 1, relative to a coarse row, have in it.
             first: The first coarse row.
-            height: Fine rows in a coarse one; divides their number, and leaves an even
-                one.
+            height: The number of fine rows in a coarse one. It divides the number of
+                fine rows, and leaves an even number of coarse ones.
         """
         values, noise, _ = self._tilted_masses(weights, first, height)
         raised = np.maximum(values, 0.0) + noise
-        # Where a product overflows, the largest float is still above the probability.
+        # If a product overflows, the largest float is still above the probability.
         with np.errstate(over="ignore"):
             found = raised * self._scale(first, height)
         return np.minimum(found, math.exp(floats.LARGEST_EXPONENT))
@@ -235,16 +243,16 @@ class TiltedSum:
     def masses_below(
         self, first: int, *, height: int, changes: Sequence[float]
     ) -> FloatArray:
-        """Returns lower bounds on the masses of (m, n) blocks of rows, and columns.
+        """Returns lower bounds on the masses of (m, n) blocks of rows and columns.
 
-        None is more than the true one, but for `mass_error`. Columns are those of the
-        torus: what has gone round them counts.
+        None is more than the true mass, up to `mass_error`. Columns are those of the
+        torus: a mass counts in its column however often it went round.
 
         Args:
             first: The first block of rows.
-            height: Rows in a block, as for `masses`.
-            changes: Positive changes of the tilt a row, for Chernoff's bounds on what
-                has gone round the rows.
+            height: The number of rows in a block, as for `masses`.
+            changes: Positive changes of the tilt for each row, for Chernoff's bounds on
+                the mass whose row has gone round.
         """
         weights = block(height)
         values, noise, largest = self._tilted_masses(weights, first, height)
@@ -263,11 +271,11 @@ class TiltedSum:
     def _tilted_masses(
         self, weights: FloatArray, first: int, height: int
     ) -> tuple[FloatArray, float, float]:
-        """Returns tilted masses of coarse rows, and a bound on their errors.
+        """Returns tilted masses of coarse rows, and bounds on their errors.
 
         Returns:
-            (m, n) masses on the torus, tilted by their coarse rows; the bound on the
-            absolute error of any; and what a fine row counts in a coarse one at most.
+            (m, n) tilted masses on the torus; a bound on the absolute error of any of
+            them; and the largest weight of a fine row in a coarse one.
         """
         rows, columns = self._shape
         offsets = np.arange(1 - height, height)
@@ -277,7 +285,7 @@ class TiltedSum:
         at_columns, at_rows = np.divmod(self._active, max(self._of_rows.size, 1))
         at_rows = self._of_rows[at_rows]
         product = product * np.conj(fft.rfft(kernel))[at_rows] / height
-        # A real law has conjugate frequencies, which fold to others on coarse rows.
+        # A real law has conjugate frequencies, which alias to others on coarse rows.
         coarse = rows // height
         half = coarse // 2 + 1
         mirrored = (at_rows > 0) & (2 * at_rows < rows)
@@ -295,7 +303,7 @@ class TiltedSum:
         found = fft.irfft(grid, coarse, axis=1)
         found = np.roll(found, -(first % coarse), axis=1).T
         noise = floats.raised(noise * float(kernel.sum()))
-        # The tilted law has the mass one, and a fine row so much in all coarse ones.
+        # The tilted law has mass one; each fine row has this weight in all coarse ones.
         shared = kernel.reshape(-1, height).sum(axis=0)
         conservation.check_total(
             "tilted masses",
@@ -324,7 +332,7 @@ class _Columns:
         self._half = fft.rfft(law.reshape(-1, shape[0]), axis=1)
 
     def most(self) -> FloatArray:
-        """Returns for each frequency of rows the most that any of columns has."""
+        """Returns the largest possible magnitude at each frequency of rows."""
         return np.asarray(np.abs(self._half).sum(axis=0))
 
     def spectrum(self, of_rows: IntArray) -> ComplexArray:
@@ -338,7 +346,7 @@ class _Columns:
 
 
 def block(height: int) -> FloatArray:
-    """Returns the weights that add up the fine rows of a coarse one."""
+    """Returns the weights with which a coarse row is the sum of its fine rows."""
     return np.concatenate([np.zeros(height - 1), np.ones(height)])
 
 

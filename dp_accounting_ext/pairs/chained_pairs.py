@@ -1,4 +1,4 @@
-"""Pairs chained through a third dataset: neighbours of neighbours."""
+"""Pairs chained through a third dataset: neighbors of neighbors."""
 
 import dataclasses
 

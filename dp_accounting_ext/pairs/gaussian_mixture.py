@@ -246,7 +246,7 @@ def _cells(
         (n + 1,) ratios of P's density to Q's; (n,) Q-masses; (n,) means under Q of
         ratio / ratio at the left end − 1; and (n,) that quotient at the right end.
     """
-    # A difference of neighbours is off by a rounding of either. Growths forgive it;
+    # A difference of neighbors is off by a rounding of either. Growths forgive it;
     # masses do not, as it is the same in all cells.
     half = np.diff(noise) / 2
     steps = [*(half[0] * (1 + _NODES)), 2 * half[0]]

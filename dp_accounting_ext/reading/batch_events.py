@@ -33,7 +33,7 @@ FixedSize: TypeAlias = (
 )
 POISSON_SAMPLES = stock.PoissonSampledDpEvent | dp_event.PLDSubsampleEvent
 _MOST_DRAWS = 100_000
-# Of these no two batches are further apart than neighbours.
+# Of these no two batches are further apart than neighbors.
 _ANSWERS = discrete_outputs.RandomizedResponse | discrete_outputs.PrivateDraw
 
 

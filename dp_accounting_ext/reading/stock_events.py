@@ -47,7 +47,7 @@ def gaussian(
 
 
 def _norms_moved(reader: event_reader.Reader) -> int:
-    """Returns how far neighbours' sums may be apart, in norms of a record."""
+    """Returns how far neighbors' sums may be apart, in norms of a record."""
     return 2 if reader.neighboring_relation is NeighborRel.REPLACE_ONE else 1
 
 

@@ -211,7 +211,7 @@ class _Record:
         return sum(np.intersect1d(*pair).size for pair in pairs), len(pairs)
 
     def pairs_of_steps(self) -> tuple[IntArray, IntArray] | None:
-        """Returns, of neighbouring steps, sizes' differences and records of just one.
+        """Returns, of neighboring steps, sizes' differences and records of just one.
 
         None where those in just one are not known.
         """

@@ -9,7 +9,7 @@ bracket on ε that owes nothing to the accountant's.
 
 *Shared* with the rest of the package are the classes of events, and nothing else: no
 reader, no theorem in code, no lattice, no float that decides. The accountant is asked
-for its events, its neighbouring relation and its bounds. *Assumed* is that Arb, as
+for its events, its neighboring relation and its bounds. *Assumed* is that Arb, as
 python-flint hands it out, computes balls that hold the truth; and what the events say.
 
 It needs the extra `verify`, which is python-flint.

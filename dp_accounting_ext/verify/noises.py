@@ -61,7 +61,7 @@ def noise(
         cells: How many, about.
         reach: How far beyond the shifts cells go, in units of the noise.
     """
-    # Ratios of neighbouring cells may differ by no more than a weight, or a shift.
+    # Ratios of neighboring cells may differ by no more than a weight, or a shift.
     weights = [fractions.Fraction(w) for law in (q, p) for _, w in law if w]
     weights.append(min(fractions.Fraction(scale), 1 / fractions.Fraction(scale)))
     bits = max(w.denominator.bit_length() - w.numerator.bit_length() for w in weights)

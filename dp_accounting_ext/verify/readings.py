@@ -47,7 +47,7 @@ class Referee:
     """How events are read.
 
     Attributes:
-        relation: The neighbouring relation.
+        relation: The neighboring relation.
         side: From where channels bound what they stand for.
         cells: How many cells noise is cut into.
         most: How many outputs a channel may have.

@@ -135,7 +135,7 @@ def test_truth_is_between(law, axis, count, cells, shares):
         for epsilon, low, high in zip(
             asked, lower.deltas(asked), upper.deltas(asked), strict=True
         ):
-            # e^ε lies between its float's neighbours, and δ falls in between.
+            # e^ε lies between its float's neighbors, and δ falls in between.
             kappa = math.exp(epsilon)
             least = delta(one, other, Fraction(math.nextafter(kappa, math.inf)))
             most = delta(one, other, Fraction(math.nextafter(kappa, 0.0)))

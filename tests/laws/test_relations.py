@@ -1,4 +1,4 @@
-"""Laws of groups and of neighbouring relations."""
+"""Laws of groups and of neighboring relations."""
 
 import math
 

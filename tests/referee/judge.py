@@ -33,7 +33,7 @@ class Question:
 
     Attributes:
         event: The tree.
-        relation: The neighbouring relation.
+        relation: The neighboring relation.
         deltas: δ at which ε is asked for.
         shares: Of the ε found, where δ is asked for.
         epsilons: Where δ is asked for, besides.
@@ -246,7 +246,7 @@ def _judge(question: Question, accountant: Any, truth: Truth, answer: Answer) ->
 
 
 def _beside(losses: Sequence[float], places: Sequence[float]) -> Iterator[float]:
-    """Yields losses and their neighbours among floats."""
+    """Yields losses and their neighbors among floats."""
     for place in places if losses else ():
         at = losses[round(place * (len(losses) - 1))]
         for each in (at, math.nextafter(at, math.inf), math.nextafter(at, -math.inf)):

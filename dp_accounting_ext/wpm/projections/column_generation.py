@@ -104,7 +104,7 @@ def _corner_arcs(masses: FloatArray, demands: FloatArray) -> IndexArray:
     starts = np.sort(np.concatenate([[0.0], left[:-1], right[:-1]]))
     inputs = np.minimum(np.searchsorted(left, starts, side="right"), left.size - 1)
     outputs = np.minimum(np.searchsorted(right, starts, side="right"), right.size - 1)
-    # Rounding at a tie may skip an arc: its neighbours make up for it.
+    # Rounding at a tie may skip an arc: its neighbors make up for it.
     inputs = np.concatenate([inputs, inputs[1:]])
     outputs = np.concatenate([outputs, outputs[:-1]])
     return np.asarray(inputs * demands.size + outputs)

@@ -161,7 +161,7 @@ def test_most_to_come_is_no_less_than_any_mean():
 
 
 def test_fewer_factors_have_the_mean_of_all():
-    """Where they fall into one cell of sums they are split between neighbours."""
+    """Where they fall into one cell of sums they are split between neighbors."""
     factors = np.geomspace(0.5, 2.0, 200)
     chances = np.full(200, 1 / 200)
     chain = dataclasses.replace(

@@ -141,7 +141,7 @@ def test_chains_are_above_their_block(column, length, is_alone):
 def test_a_block_from_every_state_against_quadrature(
     column, length, rate, sigma, is_alone
 ):
-    """The pair of a block that has neighbours is above that of one alone."""
+    """The pair of a block that has neighbors is above that of one alone."""
     found = block_chains.fits(
         products(column, sigma), length, (1.0,), is_alone=is_alone
     )
