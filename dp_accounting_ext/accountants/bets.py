@@ -1,4 +1,4 @@
-"""Bets on means of samples: a pilot that plans them, and the bracket they prove.
+"""Tests by betting on means of samples: a pilot plans them, the main run proves ε.
 
 Source: Waudby-Smith and Ramdas 2020, https://arxiv.org/abs/2010.09686, Section 4.
 """
@@ -14,56 +14,56 @@ from scipy import optimize
 from dp_accounting_ext.amplification.matrix import moment_tilts
 from dp_accounting_ext.common_types import FloatArray
 
-# Certified but for α: what rounding may move in the exponents of samples, far below
-# what the samples themselves leave open.
+# Certified, but for α: how far rounding may move the exponents of samples. It is far
+# below the width that the samples leave.
 _ROUNDING = 1e-7
-# Of the logarithm of a capital: a million factors have far less.
+# The error of the logarithm of a capital. A million factors have far less.
 _LOG_ROUNDING = 1e-6
 # Tuning.
-# Values of ε, in units of the width that is asked for: close where ends are to be. A
-# pilot errs by up to about one width.
+# Values of ε, in units of the width that is asked for, dense where the ends are
+# expected. A pilot errs by up to about one width.
 _GRID = np.concatenate([[-8.0, -4.0], np.arange(-2.5, 2.51, 0.04), [4.0, 8.0]])
-_PILOT = 2_000_000  # Numbers in a pilot's draws of noise for one m.
+_PILOT = 2_000_000  # The total size of a pilot's draws of noise, for one m.
 _FEWEST_OF_PILOT, _MOST_OF_PILOT = 2000, 8000
 _MOST_MOMENTS = 40
-_WORSE = 3.0  # Of the work: m is not raised further.
+_WORSE = 3.0  # Times the work of the best plan: m is then not raised further.
 _FEWEST = 1_000
-_SHARE, _MOST_REFINED = 0.15, 20_000  # Of the work that a plan asks for.
-_SPARE, _OF_WIDTH = 1.1, 0.96  # More samples than planned, for a part of the width.
-_MOST_OF_STAKE = 0.95  # Of the capital, that a sample may lose.
+_SHARE, _MOST_REFINED = 0.15, 20_000  # A second pilot's share of the work; samples.
+_SPARE, _OF_WIDTH = 1.1, 0.96  # Factors on the planned samples, and on the width.
+_MOST_OF_STAKE = 0.95  # The share of the capital that one sample may lose.
 LARGEST_EXPONENT = 600.0
-_LEAST_EPSILON = 0.05  # Widths are relative to no less.
+_LEAST_EPSILON = 0.05  # Below this ε, widths are relative to this ε.
 
 
 class BudgetError(RuntimeError):
-    """Raised where as many samples as are needed take too long."""
+    """Raised if the samples that are needed would take too long."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Aim:
-    """What is asked for: δ, the width, and ln of one over each end's failure."""
+    """The goal: δ, the relative width, and ln(1 / α) for each end of the bracket."""
 
     delta: float
     relative_width: float
     logs: float
 
     def width(self, epsilon: float) -> float:
-        """Returns how far ends may be from such an ε."""
+        """Returns the largest allowed width of a bracket around such an ε."""
         return self.relative_width * max(epsilon, _LEAST_EPSILON)
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """What a pilot found: it decides how tight a bracket is, never whether it holds.
+    """The result of a pilot: it decides how tight a bracket is, not whether it holds.
 
     Attributes:
-        moment: m.
-        crossing: Draws of noise, and tuples, of a sample.
-        epsilon: About ε.
-        pilot: What this is known from, and what fixes the bets of the main run.
-        samples: Number of samples.
-        work: What they cost, in units that are the same in every run.
-        seconds: What they cost, in CPU time.
+        moment: The order m of the moment that is sampled.
+        crossing: The numbers of draws of noise and of tuples in one sample.
+        epsilon: An estimate of ε.
+        pilot: The samples of the pilot, which fix the bets of the main run.
+        samples: The number of samples of the main run.
+        work: The cost of the main run, in units that do not depend on the machine.
+        seconds: The cost of the main run, in CPU seconds.
     """
 
     moment: int
@@ -76,7 +76,7 @@ class Plan:
 
 
 def check_budget(aim: Aim, plan: Plan, most_seconds: float) -> None:
-    """Raises BudgetError if the plan takes longer."""
+    """Raises BudgetError if the plan takes longer than allowed."""
     if plan.seconds > most_seconds:
         raise BudgetError(
             f"relative_width {aim.relative_width:g} at delta {aim.delta:g} needs about "
@@ -88,12 +88,13 @@ def check_budget(aim: Aim, plan: Plan, most_seconds: float) -> None:
 
 
 def bracket(samples: moment_tilts.Samples, aim: Aim, plan: Plan) -> tuple[float, float]:
-    """Returns bounds on ε by the main run, at values that the plan fixed.
+    """Returns bounds on ε by the main run, from tests at values that the plan fixed.
 
-    Of E h ≤ δ, or E h ≥ δ, each value is a hypothesis, and rejected where the capital
-    of who bets against it is above 2 / α: its mean is at most one. E h falls with ε:
-    where one is wrong all those before it, in the order of the tests, are right to be
-    rejected. So the first that stands ends the tests, and there is no union.
+    For each value of ε, E h ≤ δ (or E h ≥ δ) is a hypothesis. It is rejected if the
+    capital of a gambler who bets against it exceeds 2 / α: under the hypothesis the
+    mean of the capital is at most one. E h falls with ε, so if one hypothesis is false,
+    all before it in the order of the tests are false. Test the ε grid in order and stop
+    at the first hypothesis that is not rejected, so that no union bound is needed.
     """
     lower, upper = 0.0, math.inf
     width = aim.width(plan.epsilon)
@@ -117,19 +118,19 @@ def bracket(samples: moment_tilts.Samples, aim: Aim, plan: Plan) -> tuple[float,
 
 
 def _capital(gains: FloatArray, stake: float) -> float:
-    """Returns ln Π (1 + λ gain), but for rounding, which `_LOG_ROUNDING` is above."""
+    """Returns ln Π (1 + λ gain), up to the rounding that `_LOG_ROUNDING` covers."""
     return float(np.log1p(stake * gains).sum()) - _LOG_ROUNDING
 
 
 def planned(
     means: moment_tilts.Means, aim: Aim, generator: np.random.Generator
 ) -> Plan:
-    """Returns the plan that costs least, of a pilot and of a second, larger one."""
+    """Returns the plan of the least work, from a pilot and a second, larger pilot."""
     return _refined(means, aim, _plan(means, aim, generator), generator)
 
 
 def _plan(means: moment_tilts.Means, aim: Aim, generator: np.random.Generator) -> Plan:
-    """Returns the m with which the fewest samples do."""
+    """Returns the plan whose m needs the least work."""
     count = max(_PILOT // len(means.gram), _FEWEST_OF_PILOT)
     count = min(count, _MOST_OF_PILOT)
     best: Plan | None = None
@@ -157,7 +158,7 @@ def _refined(
     plan: Plan,
     generator: np.random.Generator,
 ) -> Plan:
-    """Returns the plan anew from more samples, a share of the work it asks for."""
+    """Returns the plan made anew from more samples, a share of its own work."""
     each = means.work(plan.moment, means.crossing(plan.moment))
     count = min(math.ceil(plan.work * _SHARE / each), _MOST_REFINED)
     count *= max(means.crossing(plan.moment))
@@ -171,7 +172,7 @@ def _trial(
     count: int,
     generator: np.random.Generator,
 ) -> Plan | None:
-    """Returns the crossing that costs least, or None where δ is met by no sample."""
+    """Returns the plan of the cheapest crossing, or None if no sample meets δ."""
     began = time.process_time()
     whole = means.crossing(moment)
     count = math.ceil(count / max(whole))
@@ -192,7 +193,7 @@ def _trial(
 
 
 def _means_of(pairs: FloatArray, crossing: tuple[int, int]) -> FloatArray:
-    """Returns means over so many draws of noise with so many tuples."""
+    """Returns means over so many draws of noise, each with so many tuples."""
     count, noises, tuples = pairs.shape
     (s, t) = crossing
     parts = pairs.reshape(count, noises // s, s, tuples // t, t)
@@ -200,7 +201,7 @@ def _means_of(pairs: FloatArray, crossing: tuple[int, int]) -> FloatArray:
 
 
 def _estimate(samples: moment_tilts.Samples, delta: float) -> float | None:
-    """Returns ε where the samples' mean is δ, at least 0."""
+    """Returns the ε ≥ 0 at which the mean of the samples is δ."""
 
     def excess(epsilon: float) -> float:
         return float(samples.values(epsilon).mean()) - delta
@@ -210,7 +211,7 @@ def _estimate(samples: moment_tilts.Samples, delta: float) -> float | None:
         return None
     if excess(0.0) <= 0:
         return 0.0 if samples.values(0.0).any() else None
-    # Rounding leaves a little of the highest ratio, which may be above a small δ.
+    # Rounding may leave a little above the highest ratio, more than a small δ.
     return float(optimize.brentq(excess, 0.0, highest + _ROUNDING))
 
 
@@ -220,7 +221,7 @@ def _samples_needed(
     epsilon: float,
     aim: Aim,
 ) -> int:
-    """Returns with how many samples both capitals are large enough."""
+    """Returns the number of samples after which both capitals are large enough."""
     width = _OF_WIDTH * aim.width(epsilon)
     upper = _bet(samples, crossing, epsilon + width, aim.delta, -1)[1]
     growth = upper
@@ -237,17 +238,17 @@ def _bet(
     delta: float,
     sign: int,
 ) -> tuple[float, float]:
-    """Returns about the best stake on E h > δ, or on E h < δ, and what it gains.
+    """Returns an approximately best stake on E h > δ, or on E h < δ, and its gain.
 
     Args:
-        samples: A pilot's.
-        crossing: What is a sample of the main run.
-        epsilon: Where h is looked at.
+        samples: The samples of a pilot.
+        crossing: The numbers of draws and of tuples in a sample of the main run.
+        epsilon: The ε of h.
         delta: δ.
-        sign: 1 for a bet on E h > δ, −1 on E h < δ.
+        sign: 1 for a bet on E h > δ, −1 for one on E h < δ.
 
     Returns:
-        λ, and the mean of ln(1 + λ gain).
+        The stake λ, and the mean of ln(1 + λ gain).
     """
     gains = sign * (_means_of(samples.pairs(epsilon), crossing) - delta)
     stake = float(gains.mean()) / max(float((gains**2).mean()), 1e-300)

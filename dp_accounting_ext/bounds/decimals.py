@@ -1,15 +1,15 @@
-"""Bounds in few digits, rounded outwards: what is printed is a bound, too."""
+"""Numbers with few digits, rounded outwards so that a printed bound is a bound."""
 
 import decimal
 
 
 def rounded_down(value: float | None, digits: int = 7) -> str:
-    """Returns so many significant digits, not above the value; of None, words."""
+    """Returns the value rounded down to some digits, or words for None."""
     return _rounded(value, digits, decimal.ROUND_FLOOR)
 
 
 def rounded_up(value: float | None, digits: int = 7) -> str:
-    """Returns so many significant digits, not below the value; of None, words."""
+    """Returns the value rounded up to so many significant digits, or words for None."""
     return _rounded(value, digits, decimal.ROUND_CEILING)
 
 

@@ -1,4 +1,4 @@
-"""Certified bounds on the ε or δ of a composition, on both sides."""
+"""Certified bounds on the ε or δ of a composition, from above and from below."""
 
 from collections.abc import Callable
 from collections.abc import Mapping
@@ -24,44 +24,48 @@ from dp_accounting_ext.pairs import gaussian
 
 Counts = Mapping[interface.Mechanism, int]
 Question = Callable[[profile.Profile, FloatArray], FloatArray]
-# From a Gaussian's mean, an argument and a side.
+# A function of the mean of a Gaussian mechanism, an argument, and the side of the
+# bound.
 ClosedForm = Callable[[float, float, Bound], float]
 _CLOSED_FORMS: Mapping[Question, ClosedForm] = {
     profile.Profile.epsilons: gaussian.epsilon,
     profile.Profile.deltas: gaussian.delta,
 }
 
-# Tuning: for a δ no smaller than a level's a law is composed whose tails are small
-# beside it, and that is fine for so many scales: few laws answer every question,
-# whatever is asked first.
+# Tuning: (smallest δ, scales) of each level. A question about a δ that is at least a
+# level's smallest δ is answered from a law whose tails are far below this δ, and which
+# is fine over so many scales. So a few laws answer all questions, in any order.
 _LEVELS = ((1e-15, 3), (1e-50, 8), (1e-270, 14))
-# Of δ, what tails may hold: this much of it moves ε by less than 1e-6 of it.
+# The share of δ that tails may hold. It moves ε by a relative 1e-6 at most.
 _TAIL_SHARE = 1e-7
-# Tuning: cells in a scale of laws that need not be tight.
+# Tuning: the number of cells in a scale, for laws that need not be tight.
 _ROUGH_CELLS = 16
-# Tuning: so many scenarios, by their upper bounds, are bounded from below, or fewer if
-# brackets are narrow. (24 records in two fixed batches: the first one's is of 14 %.)
+# Tuning: compute lower bounds for at most this many scenarios, those with the largest
+# upper bounds. Stop early once the bracket is narrow. (24 records in two fixed batches:
+# the bracket of the first scenario alone has a width of 14 %.)
 _MOST_LOWERS = 8
 
 
 class PrivacyBounds:
-    """Bounds for a composition, which is computed when something is asked.
+    """Bounds for one composition, computed when they are asked for.
 
-    It remembers what it composed. Answers do not depend on that.
+    Compositions are cached; caching never changes an answer.
 
     Args:
-        counts: What is composed, and how often.
-        interval: The accountant's loss interval: the smaller, the tighter.
+        counts: The mechanisms that are composed, with the number of runs of each.
+        interval: The accountant's value discretization interval: the smaller it is, the
+            tighter are the bounds.
     """
 
     def __init__(self, counts: Counts, interval: float) -> None:
         self._counts = counts
-        # The width of a bracket falls as the square of the number of cells in a scale,
-        # which grows as the interval's root falls. The stock's interval is 1e-4.
+        # The width of a bracket is in proportion to 1 / cells². So the square of
+        # `cells` is in proportion to 1 / interval. The stock accountant's interval is
+        # 1e-4.
         cells = lattice_law.Resolution().cells * math.sqrt(1e-4 / interval)
         self._cells = round(min(max(cells, 32), 512))
         claims = interface.claims_of(counts)
-        # The mean of the Gaussian that dominates the composition, or inf.
+        # The mean of a Gaussian mechanism that dominates the composition, or inf.
         self._mean = floats.raised(math.sqrt(claims.gaussian_precision), by=1e-15)
         self._largest, self._chance_of_more = claims.loss, claims.chance_of_more
         self._directions = list(Direction)
@@ -76,9 +80,9 @@ class PrivacyBounds:
         self._profiles: dict[tuple[int, Bound, int, bool], list[profile.Profile]] = {}
 
     def _alternatives(self, bound: Bound) -> list[dict[interface.Mechanism, int]]:
-        """Returns compositions each of which bounds what is composed.
+        """Returns compositions each of which bounds what was composed.
 
-        The least of their bounds does from above, and the largest from below.
+        From above the smallest of their bounds counts, from below the largest.
         """
         if bound not in self._flat:
             first = compositions.flatten(self._counts, bound)
@@ -93,7 +97,7 @@ class PrivacyBounds:
 
         Args:
             deltas: (n,) δ.
-            enough: (n,) ε below which a bound need not be a good one.
+            enough: (n,) values of ε. Bounds below these need not be tight.
         """
         found = np.where(deltas >= self._chance_of_more, self._largest, math.inf)
         is_asked = deltas > 0
@@ -108,7 +112,7 @@ class PrivacyBounds:
 
     def lower_epsilons(self, deltas: FloatArray) -> FloatArray:
         """Returns (n,) lower bounds on ε at (n,) δ in [0, 1), in nats."""
-        # A larger δ has no larger ε.
+        # ε does not grow with δ: a larger δ gives a lower bound.
         deltas = np.maximum(deltas, _LEVELS[-1][0])
         closed = self._closed(gaussian.epsilon, deltas, Bound.LOWER)
         if closed is not None:
@@ -122,7 +126,7 @@ class PrivacyBounds:
 
         Args:
             epsilons: (n,) ε, in nats.
-            enough: (n,) δ below which a bound need not be a good one.
+            enough: (n,) values of δ. Bounds below these need not be tight.
         """
         found = self._gaussian_deltas(epsilons)
         if self._is_finite:
@@ -141,7 +145,7 @@ class PrivacyBounds:
 
     def lower_deltas(self, epsilons: FloatArray) -> FloatArray:
         """Returns (n,) lower bounds on δ at (n,) ε, which may be infinite."""
-        # A smaller ε has no smaller δ, and at this one it is 1 but for 4e-18.
+        # δ does not grow with ε. At this ε, δ is one up to 4e-18.
         epsilons = np.maximum(epsilons, -40.0)
         closed = self._closed(gaussian.delta, epsilons, Bound.LOWER)
         if closed is not None:
@@ -159,12 +163,13 @@ class PrivacyBounds:
         """Lowers (n,) upper bounds where they are asked for.
 
         Returns:
-            The places where they are above what is enough, of rough laws as of others.
+            The places where the bounds of rough laws, and then those of fine ones, are
+            above `enough`.
         """
         open_ = np.flatnonzero(is_asked)
         tries: list[tuple[bool, int | None]] = [(False, None)]
         if enough is not None:
-            # The second bound of a mechanism is the quicker one, if there are two.
+            # If a mechanism has two upper bounds, the second is quicker to compute.
             numbers = range(len(self._alternatives(Bound.UPPER)))[::-1]
             tries = [(rough, number) for rough in (True, False) for number in numbers]
         for rough, number in tries:
@@ -182,14 +187,14 @@ class PrivacyBounds:
         rough: bool = False,
         alternative: int | None = None,
     ) -> FloatArray:
-        """Returns (n,) bounds on ε at (n,) positive δ, read off compositions."""
+        """Returns (n,) bounds on ε at (n,) δ > 0 from the laws of compositions."""
         found = np.zeros(deltas.shape)
         open_ = np.arange(deltas.size)
         for level, (least, _) in enumerate(_LEVELS):
             if not open_.size:
                 break
-            # At a smaller δ than the level's, what holds at the level's is a start: so
-            # ε never falls as δ does.
+            # At a δ below the level's smallest, the answer for the level's smallest δ
+            # is a lower bound on ε: so ε never falls when δ does.
             asked = np.maximum(deltas[open_], least)
             question = profile.Profile.epsilons
             read = self._read(bound, level, rough, question, asked, alternative)
@@ -206,11 +211,11 @@ class PrivacyBounds:
         rough: bool = False,
         alternative: int | None = None,
     ) -> FloatArray:
-        """Returns (n,) bounds on δ at (n,) ε, read off compositions."""
+        """Returns (n,) bounds on δ at (n,) ε from the laws of compositions."""
         is_upper = bound is Bound.UPPER
         found = np.full(epsilons.shape, 1.0 if is_upper else 0.0)
         best = np.minimum if is_upper else np.maximum
-        # No finite loss is larger.
+        # No finite loss is larger than this.
         epsilons = np.minimum(epsilons, 1e300)
         open_ = np.arange(epsilons.size)
         for level, (least, _) in enumerate(_LEVELS):
@@ -232,15 +237,15 @@ class PrivacyBounds:
         asked: FloatArray,
         alternative: int | None,
     ) -> FloatArray:
-        """Returns answers of one level: of directions the larger, the best bound.
+        """Returns the answers of one level: the larger direction, and the best bound.
 
         Args:
-            bound: The side.
-            level: The level.
+            bound: The side of the bound.
+            level: The index of the level.
             rough: Whether laws need not be tight.
-            question: From a profile and what is asked to answers.
-            asked: (n,) what is asked.
-            alternative: The number of the one alternative that is asked, or None.
+            question: The function of a profile and of `asked` that gives the answers.
+            asked: (n,) arguments of the question.
+            alternative: The index of the only alternative to use, or None for all.
         """
         best = np.minimum if bound is Bound.UPPER else np.maximum
         answers = []
@@ -259,7 +264,7 @@ class PrivacyBounds:
     def _profiles_of(
         self, number: int, bound: Bound, level: int, rough: bool
     ) -> list[profile.Profile]:
-        """Returns the profiles of both directions of an alternative, by its number."""
+        """Returns the profiles of an alternative, in both directions."""
         key = number, bound, level, rough
         if key not in self._profiles:
             least, scales = _LEVELS[level]
@@ -276,14 +281,14 @@ class PrivacyBounds:
     def _closed(
         self, function: ClosedForm, asked: FloatArray, bound: Bound
     ) -> FloatArray | None:
-        """Returns (n,) values in closed form, if all that is composed is a Gaussian."""
+        """Returns (n,) values in closed form if the composition is one Gaussian."""
         return _closed(self._alternatives(bound)[0], function, asked, bound)
 
     def _at_most_gaussian(self, deltas: FloatArray, found: FloatArray) -> FloatArray:
-        """Returns (n,) ε at (n,) δ, no more than of the Gaussian that dominates."""
+        """Returns the smaller of (n,) ε and those of the Gaussian that dominates."""
         if math.isinf(self._mean) or not self._mean:
             return np.minimum(found, self._mean)
-        # One δ tells whether a search would find less.
+        # Comparing δ shows whether a search for ε would find less.
         less = np.isinf(found) | (self._gaussian_deltas(found) <= deltas)
         found[less] = interface.each(
             lambda delta: gaussian.epsilon(self._mean, delta, Bound.UPPER), deltas[less]
@@ -303,7 +308,7 @@ class PrivacyBounds:
 def _closed(
     parts: Counts, function: ClosedForm, asked: FloatArray, bound: Bound
 ) -> FloatArray | None:
-    """Returns (n,) values in closed form, if all that is composed is a Gaussian."""
+    """Returns (n,) values in closed form if all parts together are one Gaussian."""
     part = next(iter(parts), None)
     if sum(parts.values()) != 1 or not isinstance(part, additive_noise.Gaussian):
         return None
@@ -317,10 +322,10 @@ def composition_of(
     tail_mass: float,
     resolution: lattice_law.Resolution,
 ) -> composition.Composition:
-    """Returns a composition of mechanisms, with pairs that are good enough."""
+    """Returns the composition of mechanisms, from pairs with small enough tails."""
     parts = compositions.in_small_steps(parts, bound)
     share = tail_mass / max(sum(parts.values()), 1)
-    # A power of ten, so that pairs are used again.
+    # Rounded to a power of ten, so that cached pairs can be used again.
     tail = max(10.0 ** math.floor(math.log10(share)), floats.SMALLEST_MASS)
 
     made = [
@@ -331,11 +336,11 @@ def composition_of(
 
 
 class WorstOf:
-    """The largest of several bounds: of scenarios one of which is the case.
+    """The largest of several bounds, for scenarios one of which is true.
 
     Args:
-        bounds: At least one, best in an order in which they fall: what is smaller
-            than those before costs less.
+        bounds: The bounds of at least one scenario. It is faster if large ones come
+            first, since smaller ones then need not be tight.
     """
 
     def __init__(self, bounds: Sequence[PrivacyBounds]) -> None:
@@ -348,7 +353,7 @@ class WorstOf:
         )
 
     def worst(self, delta: float) -> int:
-        """Returns the number of the scenario with the largest upper bound on ε at δ."""
+        """Returns the index of the scenario with the largest upper bound on ε at δ."""
         found = self._uppers(PrivacyBounds.upper_epsilons, np.array([delta]))
         return int(np.argmax(found[:, 0]))
 
@@ -372,7 +377,7 @@ class WorstOf:
         return np.where(lower < floats.SMALLEST_MASS, 0.0, lower), upper
 
     def _upper_deltas(self, epsilons: FloatArray) -> FloatArray:
-        """Returns (s, n) bounds, none of them among the floats with fewer digits."""
+        """Returns (s, n) upper bounds, none of them a subnormal number."""
         found = self._uppers(PrivacyBounds.upper_deltas, epsilons)
         return np.where(found > 0, np.maximum(found, floats.SMALLEST_MASS), found)
 
@@ -381,7 +386,7 @@ class WorstOf:
         upper_of: Callable[..., FloatArray],
         asked: FloatArray,
     ) -> FloatArray:
-        """Returns (s, n) upper bounds of s scenarios, good ones on the largest."""
+        """Returns (s, n) upper bounds of s scenarios, the largest of them tight."""
         found = [upper_of(self._scenarios[0], asked)]
         worst = found[0]
         for scenario in self._scenarios[1:]:
@@ -394,11 +399,12 @@ class WorstOf:
         uppers: FloatArray,
         lower_of: Callable[[PrivacyBounds, IntArray], FloatArray],
     ) -> tuple[FloatArray, FloatArray]:
-        """Returns bounds on the largest: below it is any scenario that has a bound.
+        """Returns bounds on the largest value; any scenario gives a lower bound.
 
         Args:
             uppers: (s, n) upper bounds of s scenarios.
-            lower_of: From a scenario and the numbers of some questions to lower ones.
+            lower_of: The function of a scenario and of some indices of questions that
+                gives lower bounds.
         """
         lower, upper = np.zeros(uppers.shape[1]), uppers.max(axis=0)
         ranked = np.argsort(-uppers, axis=0, kind="stable")[:_MOST_LOWERS]
@@ -413,11 +419,11 @@ class WorstOf:
 
 
 def in_order(lower: FloatArray, upper: FloatArray) -> FloatArray:
-    """Returns (n,) lower bounds, none of which is above its upper one.
+    """Returns (n,) lower bounds after checking that none is above its upper bound.
 
     Raises:
-        ArithmeticError: If one is. Then one of the two is wrong, and no answer is
-            better than a bound that may be too small.
+        ArithmeticError: If a lower bound is above its upper bound. One of the two is
+            then wrong, and no answer is better than a bound that may be too small.
     """
     crossed = np.flatnonzero(lower > upper)
     if crossed.size:

@@ -1,12 +1,12 @@
-"""Trade-off curves: what a test at a false positive rate finds, from certified pairs.
+"""Trade-off curves of certified pairs: true positive rates of the best tests.
 
-With H_κ the divergence of P from Q, a test that rejects Q with probability α under Q
-does so under P with at most
+Let H_κ be the divergence of P from Q. A test that rejects Q with probability α under Q
+rejects it under P with probability at most
 
     TPR(α) = inf over κ ≥ 0 of α κ + H_κ,
 
-and some test does (Neyman and Pearson). Where the pair is one of atoms the infimum is
-at the ratio of an atom: the curve goes up atom by atom, the largest ratios first.
+and some test attains this (Neyman and Pearson). For a pair with atoms the infimum is at
+the ratio of an atom: the curve goes up atom by atom, from the largest ratio on.
 """
 
 from collections.abc import Callable
@@ -21,12 +21,12 @@ from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import profile
 
-# Certified: of scipy's normal distribution function and its inverse, in nats or in
-# standard deviations; asked by tests/test_assumptions.py.
+# Certified: the error of SciPy's normal distribution function and of its inverse, in
+# nats or in standard deviations. tests/test_assumptions.py checks it.
 _NORMAL_ERROR = 64 * floats.UNIT_ROUNDOFF
 _INVERSE_ERROR = 1e-12
-# Tuning: how far apart the bounds on the largest distance of two curves may be; and how
-# many cells are looked at first.
+# Tuning: the largest gap between the bounds on the largest distance of two curves, and
+# the number of cells at the start.
 _CLOSE_ENOUGH = 1e-6
 _CELLS = 1 << 12
 
@@ -35,29 +35,29 @@ class Curve:
     """The trade-off curve of two laws, and its inverse.
 
     Args:
-        pair: Certified laws, upper or lower; P is tested for.
+        pair: The certified laws, upper or lower. A positive test decides for P.
 
     Guarantees:
-        True positive rates are never below those of the mechanism where the pair is an
-        upper bound, never above them where it is a lower one; least false positive
-        rates are never above, and never below.
+        If the pair is an upper bound, true positive rates are at least those of the
+        mechanism, and false positive rates at most. If it is a lower bound, it is the
+        other way round.
     """
 
     def __init__(self, pair: profile.LossPair) -> None:
         order = np.argsort(-pair.losses, kind="stable")
         self._upper = pair.bound is Bound.UPPER
         sign = 1.0 if self._upper else -1.0
-        # Sums of n terms, a line through them: twice, and each side its own way.
+        # Sums of n terms, and a line between two: twice, each towards its own side.
         rounding = 8 * (pair.p_masses.size + 16) * floats.UNIT_ROUNDOFF
         self._slack = 1 + sign * rounding
         self._factor = math.exp(sign * pair.mass_error)
-        # Where losses are larger, so is what is found at a rate.
+        # Larger losses give larger true positive rates.
         self._scale = math.exp(sign * pair.ratio_error)
         found = pair.infinity_mass + np.cumsum(pair.p_masses[order])
         ratios = np.exp(np.minimum(pair.losses[order], floats.LARGEST_EXPONENT))
         q = pair.q_masses[order]
         if not self._upper:
-            # Of an output too rare for a float so much is spent, for what it finds.
+            # A mass that underflowed has at most this false positive rate.
             q = np.maximum(q, floats.SMALLEST_MASS)
             ratios = np.minimum(ratios, pair.p_masses[order] / q)
         self._found = np.append(pair.infinity_mass, found)
@@ -66,9 +66,9 @@ class Curve:
         self.infinity_mass = min(max(self._factor * pair.infinity_mass, 0.0), 1.0)
 
     def true_positive_rates(self, rates: FloatArray) -> FloatArray:
-        """Returns (n,) bounds on what is found at (n,) false positive rates."""
-        # Fewer digits than a ratio could multiply: a larger rate finds no less (upper),
-        # and of none is what has no spending (lower).
+        """Returns (n,) bounds on true positive rates at (n,) false positive rates."""
+        # A subnormal rate has few digits, which a ratio could multiply. From above it
+        # is raised: a larger rate has no smaller true positive rate.
         least = floats.SMALLEST_MASS if self._upper else 0.0
         rounded = np.where(rates < floats.SMALLEST_MASS, least, rates)
         rounded = np.where(rates > 0, rounded, 0.0)
@@ -81,9 +81,9 @@ class Curve:
         return clipped
 
     def false_positive_rates(self, found: FloatArray) -> FloatArray:
-        """Returns (n,) bounds on the least rate at which so much is found.
+        """Returns (n,) bounds on the false positive rates at (n,) true positive rates.
 
-        From an upper curve they are certainly too small, from a lower one too large.
+        They are lower bounds for an upper curve, and upper bounds for a lower curve.
         """
         goals = found / (self._factor * self._slack)
         last = np.searchsorted(self._found, goals, side="left") - 1
@@ -103,13 +103,16 @@ class Curve:
 def gaussian_rates(
     mean: float, rates: FloatArray, bound: Bound
 ) -> tuple[FloatArray, FloatArray]:
-    """Returns (n,) Φ(Φ⁻¹(α) + m), what N(m, 1) against N(0, 1) lets find, and the rest.
+    """Returns (n,) Φ(Φ⁻¹(α) + m), the true positive rates of N(m, 1) against N(0, 1).
 
     Args:
-        mean: The mean m, non-negative: sensitivity over standard deviation; inf only
-            from above.
+        mean: The mean m ≥ 0: sensitivity over standard deviation. It may be infinite
+            for an upper bound.
         rates: (n,) false positive rates α.
-        bound: The side of what is found; what is missed is bounded from the other one.
+        bound: The side of the bound on true positive rates.
+
+    Returns:
+        Bounds on the true positive rates, and on one minus these, from the other side.
 
     Source:
         Dong et al. 2019, https://arxiv.org/abs/1905.02383, section 2.2.
@@ -137,18 +140,18 @@ def largest_distance(
     most: float,
     bound: Bound,
 ) -> float:
-    """Returns a bound on the largest Φ⁻¹(TPR(α)) − Φ⁻¹(α), α from least to most.
+    """Returns a bound on the largest Φ⁻¹(TPR(α)) − Φ⁻¹(α) for α from `least` to `most`.
 
-    TPR and α both increase: between two rates the distance is at most that of the
-    larger TPR from the smaller α. Where this is not close to what is attained, a cell
-    is cut in two.
+    Both TPR and α increase. So between two rates the distance is at most that of the
+    larger TPR from the smaller α. A cell in which this is far above the attained
+    distance is halved.
 
     Args:
-        rates_above: From (n,) rates α to bounds on TPR and on 1 − TPR, of which the
-            smaller one is the more accurate.
+        rates_above: The function of (n,) rates α that gives bounds on TPR and on 1 −
+            TPR. The smaller of the two is the more accurate one.
         least: The smallest α, positive.
-        most: The largest, below 1.
-        bound: The side to err on, and that of `rates_above`.
+        most: The largest α, below 1.
+        bound: The side of the bound, and of `rates_above`.
     """
     low, high = float(special.ndtri(least)), float(special.ndtri(most))
     places = np.linspace(low, high, _CELLS + 1)
@@ -157,7 +160,7 @@ def largest_distance(
     if math.isinf(attained):
         return attained
     left, over, width = places[:-1], heights[1:], (high - low) / _CELLS
-    # Until that costs too much, or a cell is as narrow as floats can tell.
+    # Until this takes too many cells, or cells are as narrow as floats allow.
     for _ in range(24):
         open_ = over - left > attained + _CLOSE_ENOUGH
         if bound is Bound.LOWER or not 0 < open_.sum() < 32 * _CELLS:
@@ -180,7 +183,7 @@ def _heights(
     least: float,
     most: float,
 ) -> FloatArray:
-    """Returns (n,) Φ⁻¹(TPR), from TPR or from 1 − TPR, whichever is the smaller."""
+    """Returns (n,) Φ⁻¹(TPR), from the smaller one of TPR and 1 − TPR."""
     rates = np.clip(special.ndtr(places), least, most)
     found, missed = rates_above(rates)
     return np.where(found <= missed, special.ndtri(found), -special.ndtri(missed))

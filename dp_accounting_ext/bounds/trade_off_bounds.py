@@ -1,4 +1,4 @@
-"""Certified trade-off curves of a composition, and the Gaussian ones around them."""
+"""Certified trade-off curves of compositions, and the Gaussian curves around them."""
 
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -17,18 +17,18 @@ from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
 
-# Tuning: of the least false positive rate, what tails may hold.
+# Tuning: the share of the least false positive rate that tails may hold.
 _TAIL_SHARE = 1e-6
-# Certified: a quotient, a square root and an exponential, relatively.
+# Certified: the relative error of a quotient, a square root and an exponential.
 _ROUNDING = 1e-12
 
 
 class TradeOffBounds:
-    """What tests find of one scenario, in the worse direction.
+    """Bounds on the trade-off curve of one scenario, in the worse direction.
 
     Args:
-        counts: What is composed, and how often.
-        least: The least false positive rate that is asked for, but for 0.
+        counts: The mechanisms that are composed, with the number of runs of each.
+        least: The least positive false positive rate that is asked for.
     """
 
     def __init__(self, counts: Mapping[interface.Mechanism, int], least: float) -> None:
@@ -43,7 +43,7 @@ class TradeOffBounds:
         """Returns (n,) bounds on the true positive rates at false positive rates."""
         both = [self._found_and_missed(rates, way, bound)[0] for way in Direction]
         worst: FloatArray = np.maximum(*both)
-        # Among denormals a bound is off by some units: a simple one takes its place.
+        # Subnormal bounds have few digits: a simpler bound takes their place.
         rare = (worst > 0) & (worst < floats.SMALLEST_MASS)
         known = rates if bound is Bound.LOWER else np.full(1, floats.SMALLEST_MASS)
         return np.where(rare, known, worst)
@@ -51,7 +51,7 @@ class TradeOffBounds:
     def gaussian_parameter(self, least: float, bound: Bound) -> float:
         """Returns a bound on the largest μ(α), least ≤ α ≤ 1/2, in either direction.
 
-        Infinite where an infinite loss is likelier than the least α.
+        It is infinite if an infinite loss is more likely than the least α.
         """
         mean = self._gaussian(bound)
         if mean is not None:
@@ -70,21 +70,22 @@ class TradeOffBounds:
             ) -> tuple[FloatArray, FloatArray]:
                 return self._found_and_missed(rates, direction, bound)
 
-            # Larger false positive rates are small ones of the other direction.
+            # Large false positive rates are small ones of the other direction.
             distances.append(trade_off.largest_distance(ends, least, 0.5, bound))
         return min(max(distances), limit)
 
     def _found_and_missed(
         self, rates: FloatArray, direction: Direction, bound: Bound
     ) -> tuple[FloatArray, FloatArray]:
-        """Returns (n,) bounds on the true positive rates, and on the rest to one."""
+        """Returns (n,) bounds on true positive rates, and on one minus these."""
         mean = self._gaussian(bound)
         if mean is not None:
             return trade_off.gaussian_rates(mean, rates, bound)
         curve = self._curve(direction, bound)
         found = curve.true_positive_rates(rates)
         opposite = {Direction.REMOVE: Direction.ADD, Direction.ADD: Direction.REMOVE}
-        # Who finds all but β of P at the rate α finds 1 − α of Q at the rate β.
+        # A test that misses β of P at the rate α is, exchanged, a test that finds 1 − α
+        # of Q at the rate β.
         other = self._curve(opposite[direction], bound)
         missed = other.false_positive_rates(1 - rates)
         if bound is Bound.UPPER:
@@ -92,7 +93,7 @@ class TradeOffBounds:
             above.append(self._of_the_largest_loss(rates))
             found = np.minimum(found, np.minimum(*(f for f, _ in above)))
             missed = np.maximum(missed, np.maximum(*(m for _, m in above)))
-            # The difference from one is rounded, too.
+            # One minus a rate was rounded, too.
             most = np.nextafter(1 - missed * (1 - _ROUNDING), 2.0)
             return np.minimum(found, np.minimum(most, 1.0)), missed
         least = np.nextafter(1 - missed * (1 + _ROUNDING), 0.0)
@@ -105,7 +106,7 @@ class TradeOffBounds:
         return np.minimum(rates * growth, 1.0), (1 - rates) / growth
 
     def _gaussian(self, bound: Bound) -> float | None:
-        """Returns the mean of a composition that is one Gaussian, if it is."""
+        """Returns the mean of a composition that is one Gaussian, or None."""
         parts = self._parts[bound]
         if not parts:
             return 0.0
@@ -122,7 +123,7 @@ class TradeOffBounds:
         return self._curves[key]
 
     def _make_curve(self, direction: Direction, bound: Bound) -> trade_off.Curve:
-        # Curves are asked for everywhere.
+        # A trade-off curve is queried far from the median, so use 6 scales.
         resolution = lattice_law.Resolution(scales=6)
         composed = privacy_bounds.composition_of(
             self._parts[bound], bound, self._tail, resolution
@@ -134,10 +135,10 @@ class TradeOffBounds:
 
 
 class WorstOf:
-    """The largest of several: of scenarios one of which is the case.
+    """The largest of several trade-off curves, for scenarios one of which is true.
 
     Args:
-        scenarios: At least one.
+        scenarios: The bounds of at least one scenario.
     """
 
     def __init__(self, scenarios: Sequence[TradeOffBounds]) -> None:

@@ -1,4 +1,4 @@
-"""How large a tree of events is, and what it composes."""
+"""Trees of events: checks of their size, and what they compose."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -10,15 +10,15 @@ from dp_accounting_ext.validation import fields
 MOST_EVENTS = 300_000
 DEEPEST = 200
 MOST_SAMPLINGS = 16
-# Tuning: what is read at a glance.
+# Tuning: a description that can be read at a glance.
 _MOST_LINES, _LONGEST_LINE = 10, 300
 
 
 def event_tree(event: Any) -> None:
-    """Checks how large a tree of events is, before anything recurses into it.
+    """Checks the size of a tree of events before any code recurses into it.
 
     Raises:
-        TypeError: If it, or what it composes, is no event.
+        TypeError: If it, or a part of it, is not an event.
         ValueError: If it is nested too deeply, or holds too many events.
     """
     stack = [(event, 0, 0)]
@@ -49,10 +49,10 @@ def event_tree(event: Any) -> None:
 
 
 def nodes(event: dp_event.DpEvent) -> Iterator[Any]:
-    """Yields an event and all that it holds.
+    """Yields an event and all events and fields inside it.
 
     Raises:
-        TypeError: If what it composes is no sequence.
+        TypeError: If the events of a composition are not a sequence.
     """
     stack = [event]
     while stack:
@@ -61,7 +61,7 @@ def nodes(event: dp_event.DpEvent) -> Iterator[Any]:
 
 
 def repeated(event: dp_event.DpEvent, count: int) -> tuple[dp_event.DpEvent, int]:
-    """Returns what an event composes with itself, and how often in all.
+    """Returns the event that an event repeats, and how many times in all.
 
     Raises:
         TypeError, ValueError: If a count is not a positive integer.
@@ -73,10 +73,10 @@ def repeated(event: dp_event.DpEvent, count: int) -> tuple[dp_event.DpEvent, int
 
 
 def described(ledger: dp_event.DpEvent) -> list[tuple[str, str]]:
-    """Returns what was composed: how often each event ran, and the event in words.
+    """Returns (count, description) of each event that was composed.
 
     Args:
-        ledger: An accountant's.
+        ledger: The ledger of an accountant.
     """
     parts = composed(ledger)
     lines = [
@@ -88,10 +88,10 @@ def described(ledger: dp_event.DpEvent) -> list[tuple[str, str]]:
 
 
 def composed(ledger: dp_event.DpEvent) -> list[tuple[dp_event.DpEvent, int]]:
-    """Returns the events that were composed, each with how often it ran.
+    """Returns (event, count) of the events that were composed.
 
     Args:
-        ledger: An accountant's.
+        ledger: The ledger of an accountant.
     """
     parts = getattr(ledger, "events", [ledger])
     return [
@@ -109,7 +109,7 @@ def _children(event: dp_event.DpEvent) -> list[Any]:
 
 
 def leaves(event: dp_event.DpEvent) -> Iterator[tuple[dp_event.DpEvent, int]]:
-    """Yields what a tree composes, with counts.
+    """Yields (event, count) of the leaves of a tree of compositions.
 
     Raises:
         TypeError, ValueError: If a count is not a positive integer.

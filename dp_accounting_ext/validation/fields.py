@@ -1,4 +1,4 @@
-"""Checks of what users pass in: the field, the value found, the remedy."""
+"""Checks of what users pass in. Errors name the field, the value and the remedy."""
 
 from collections.abc import Sequence
 import math
@@ -12,10 +12,10 @@ import numpy.typing as npt
 
 from dp_accounting_ext.common_types import FloatArray
 
-LARGEST_INTEGER = 2**53  # Up to it floats hold all.
+LARGEST_INTEGER = 2**53  # Floats hold all integers up to this one.
 SMALLEST_SCALE, LARGEST_SCALE = 1e-60, 1e60
 SMALLEST_RATE = 1e-100
-MOST_RUNS = 10**9  # Of one mechanism, or steps.
+MOST_RUNS = 10**9  # Runs of one mechanism, or steps.
 
 
 def real_number(name: str, value: Any) -> float:
@@ -23,10 +23,10 @@ def real_number(name: str, value: Any) -> float:
 
     Raises:
         TypeError: If it is not a real number.
-        ValueError: If it is NaN, or a number that floats are too few for.
+        ValueError: If it is NaN, or an integer too large for a float.
     """
     if type(value) is float and not math.isnan(value):
-        return value  # At once: nearly all are.
+        return value  # Nearly all values are floats, and done here.
     if isinstance(value, bool | np.timedelta64) or not isinstance(value, numbers.Real):
         raise TypeError(f"{name} must be a real number. Found {value!r}.")
     try:
@@ -46,12 +46,12 @@ def real_numbers(name: str, value: Any) -> FloatArray:
     """Returns a real number, or an array or list of these, as an array of its shape.
 
     Raises:
-        TypeError, ValueError: As `real_number`, of any of them.
+        TypeError, ValueError: If `real_number` raises for any of them.
     """
     if not isinstance(value, np.ndarray | list | tuple):
         return np.asarray(real_number(name, value))
     parts = () if isinstance(value, np.ndarray) else value
-    # Such lists may be ragged: NumPy before 1.24 only warns, unless asked for objects.
+    # Such lists may be ragged: NumPy before 1.24 only warns unless dtype is object.
     nested = any(isinstance(part, np.ndarray | list | tuple) for part in parts)
     try:
         found = np.asarray(value, dtype=object if nested else None)
@@ -185,7 +185,7 @@ def positive_integer(name: str, value: Any) -> int:
 
 def _integer(name: str, value: Any, least: int) -> int:
     if type(value) is int and least <= value <= LARGEST_INTEGER:
-        return value  # At once: nearly all are.
+        return value  # Nearly all values are, and done here.
     if isinstance(value, bool | np.timedelta64) or not isinstance(
         value, numbers.Integral
     ):
@@ -204,7 +204,7 @@ def sequence(name: str, value: Any) -> list[Any]:
     """Returns the value as a list.
 
     Raises:
-        TypeError: If it is no sequence: what can be read but once is none.
+        TypeError: If it is not a sequence, as an iterator is not.
     """
     if isinstance(value, np.ndarray) and value.ndim == 1:
         return list(value)
@@ -217,7 +217,7 @@ def flag(name: str, value: Any) -> bool:
     """Returns the value as a bool.
 
     Raises:
-        TypeError: If it is none.
+        TypeError: If it is not a bool.
     """
     if not isinstance(value, bool | np.bool_):
         raise TypeError(f"{name} must be a bool. Found {value!r:.60}.")
@@ -225,7 +225,7 @@ def flag(name: str, value: Any) -> bool:
 
 
 def neighboring_relation(value: Any) -> privacy_accountant.NeighboringRelation:
-    """Returns the value.
+    """Returns the value unchanged.
 
     Raises:
         TypeError: If it is not a `NeighboringRelation`.

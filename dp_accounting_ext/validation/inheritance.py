@@ -1,4 +1,4 @@
-"""What a class inherits of a library that may be newer than it knows."""
+"""Refusal of methods that a class inherits from a newer version of a library."""
 
 from collections.abc import Set
 from typing import Any
@@ -8,14 +8,13 @@ _OUTSIDE = "abc", "builtins"
 
 
 def refuse_what_is_inherited(cls: type, *, keep: Set[str]) -> None:
-    """Makes a class refuse what it inherits and does not define itself.
+    """Makes a class refuse every inherited method that it does not define itself.
 
-    A method that reads or adds to a state which the class does not keep up would
-    answer without what was composed.
+    Inherited methods that read base-class state would ignore our composition.
 
     Args:
         cls: A class.
-        keep: Names that may be inherited.
+        keep: The names that may be inherited.
     """
     own = [cls, *(each for each in cls.__mro__ if _root(each) == _root(_Refusal))]
     known = frozenset(keep).union(*(vars(each) for each in own))
@@ -29,12 +28,12 @@ def refuse_what_is_inherited(cls: type, *, keep: Set[str]) -> None:
 
 
 def _root(cls: type) -> str:
-    """Returns the package that a class is of."""
+    """Returns the name of the package that defines a class."""
     return cls.__module__.split(".")[0]
 
 
 class _Refusal:
-    """Raises when it is looked up, of an object or of its class."""
+    """A descriptor that raises when it is looked up on an object or its class."""
 
     def __init__(self, name: str) -> None:
         self.name = name

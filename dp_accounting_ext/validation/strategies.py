@@ -1,4 +1,4 @@
-"""Checks of strategy matrices: the field, the value found, the remedy."""
+"""Checks of strategy matrices. Errors name the field, the value and the remedy."""
 
 from typing import Any
 from typing import TypeAlias
@@ -8,10 +8,10 @@ import numpy as np
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.validation import fields
 
-# The first column of a Toeplitz matrix, or the rows of any.
+# The first column of a Toeplitz matrix, or the rows of any matrix.
 Strategy: TypeAlias = "tuple[float, ...] | tuple[tuple[float, ...], ...]"
 
-# Tuning: what a machine has time and memory for.
+# Tuning: larger runs take too much time or memory.
 MOST_BINS, MOST_STEPS, MOST_ROWS, MOST_APART = 4096, 1 << 17, 1024, 1024
 SMALLEST_ENTRY, LARGEST_ENTRY = 1e-30, 1e30
 
@@ -21,7 +21,7 @@ def bins(num_bins: Any, num_epochs: Any) -> tuple[int, int]:
 
     Raises:
         TypeError: If either is not an integer.
-        ValueError: If either is less than one, or they are too many.
+        ValueError: If either is less than one, or their product is too large.
     """
     number = fields.positive_integer("num_bins", num_bins)
     epochs = fields.positive_integer("num_epochs", num_epochs)
@@ -36,11 +36,11 @@ def bins(num_bins: Any, num_epochs: Any) -> tuple[int, int]:
 
 
 def cycles(window: Any, separation: Any, num_cycles: Any) -> tuple[int, int]:
-    """Returns the steps of a window, and the number of cycles, as ints.
+    """Returns the number of steps of a window, and the number of cycles, as ints.
 
     Raises:
         TypeError: If any of them is not an integer.
-        ValueError: If one is less than one, or there are too many steps.
+        ValueError: If any is less than one, or there are too many steps.
     """
     size = fields.positive_integer("window", window)
     number = fields.positive_integer("num_cycles", num_cycles)
@@ -57,11 +57,11 @@ def cycles(window: Any, separation: Any, num_cycles: Any) -> tuple[int, int]:
 
 
 def separated_steps(separation: Any, num_steps: Any) -> tuple[int, int]:
-    """Returns how far apart a record's steps are, and how many steps there are.
+    """Returns the separation of a record's steps, and the number of steps, as ints.
 
     Raises:
         TypeError: If either is not an integer.
-        ValueError: If either is less than one, or they are too many.
+        ValueError: If either is less than one, or too large.
     """
     apart = fields.positive_integer("separation", separation)
     if apart > MOST_APART:
@@ -75,16 +75,16 @@ def separated_steps(separation: Any, num_steps: Any) -> tuple[int, int]:
 def separated(
     value: Any, separation: int, num_steps: int, *, name: str = "separation"
 ) -> Strategy:
-    """Returns a strategy none of whose columns meet that far apart.
+    """Returns a strategy whose columns so far apart have no row in common.
 
     Args:
-        value: Coefficients of a Toeplitz matrix, or rows.
-        separation: How far apart two steps of a record are at least.
-        num_steps: The steps of the run.
-        name: The field that says how far, for an error.
+        value: The coefficients of a Toeplitz matrix, or the rows of a matrix.
+        separation: The least number of steps between two steps of a record.
+        num_steps: The number of steps of the run.
+        name: The name of the field of the separation, for errors.
 
     Raises:
-        TypeError, ValueError: As `strategy` does, or if there are more bands.
+        TypeError, ValueError: If `strategy` raises, or if there are more bands.
     """
     found = strategy(value, num_steps)
     if isinstance(found[0], tuple):
@@ -108,18 +108,19 @@ def separated_column(
     num_steps: int | None = None,
     name: str = "separation",
 ) -> tuple[float, ...]:
-    """Returns a Toeplitz strategy none of whose columns meet that far apart.
+    """Returns a Toeplitz strategy whose columns so far apart have no row in common.
 
     Args:
-        value: Its coefficients.
-        separation: How far apart two steps of a record are at least.
-        num_steps: The steps of the run, beyond which coefficients do not count; None
-            where no column is cut.
-        name: The field that says how far, for an error.
+        value: The coefficients of the matrix.
+        separation: The least number of steps between two steps of a record.
+        num_steps: The number of steps of the run; later coefficients do not count. None
+            if no column is cut off.
+        name: The name of the field of the separation, for errors.
 
     Raises:
-        TypeError: If they are no numbers, or the separation is no integer.
-        ValueError: If one is negative or not finite; or if there are more bands.
+        TypeError: If a coefficient is not a number, or the separation not an integer.
+        ValueError: If a coefficient is negative or not finite, or if there are more
+            bands.
     """
     apart = fields.positive_integer(name, separation)
     column = fields.sequence("strategy", value)
@@ -134,16 +135,17 @@ def separated_column(
 
 
 def strategy(value: Any, num_steps: int) -> Strategy:
-    """Returns a strategy as floats, a Toeplitz one without its last zeros.
+    """Returns a strategy as floats, a Toeplitz one without trailing zeros.
 
     Args:
-        value: Coefficients of a Toeplitz matrix, or rows.
-        num_steps: The steps of the run: coefficients beyond are none of its own.
+        value: The coefficients of a Toeplitz matrix, or the rows of a matrix.
+        num_steps: The number of steps of the run. Later coefficients are dropped.
 
     Raises:
-        TypeError: If it is neither, or has an entry that is no real number.
-        ValueError: If an entry is negative, or not finite; if the matrix is not
-            square, lower triangular, of a row a step, and positive on its diagonal.
+        TypeError: If it is neither, or has an entry that is not a real number.
+        ValueError: If an entry is negative or not finite; or if the matrix is not
+            square with one row for each step, lower triangular, and positive on its
+            diagonal.
     """
     rows = fields.sequence("strategy", value)
     if not rows:
@@ -173,13 +175,13 @@ def buffered_toeplitz(decays: Any, scales: Any, num_steps: int) -> FloatArray:
     """Returns the first column of a buffered linear Toeplitz matrix.
 
     Args:
-        decays: θ, one a buffer, in [0, 1].
-        scales: ω, one a buffer: c_0 = 1 and c_t = Σ ω θ^{t − 1}.
-        num_steps: The steps of the run.
+        decays: θ, one for each buffer, in [0, 1].
+        scales: ω, one for each buffer: c_0 = 1 and c_t = Σ ω θ^{t − 1}.
+        num_steps: The number of steps of the run.
 
     Raises:
-        TypeError, ValueError: If they are not as many numbers of such sizes. That no
-            coefficient is negative is left to `strategy`.
+        TypeError, ValueError: If they are not equally many numbers in their ranges.
+            `strategy` checks that no coefficient is negative.
     """
     roots, weights = (
         [fields.real_number(name, number) for number in fields.sequence(name, value)]
@@ -199,7 +201,7 @@ def buffered_toeplitz(decays: Any, scales: Any, num_steps: int) -> FloatArray:
                 f"scales must be at most {LARGEST_ENTRY:g} in size. Found {weight}."
             )
         column += weight * root**steps
-    # What is smaller has died out.
+    # Entries below this are negligible.
     column[np.abs(column) < SMALLEST_ENTRY] = 0.0
     return np.append(1.0, column)
 
