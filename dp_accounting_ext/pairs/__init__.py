@@ -1,1 +1,1 @@
-"""The dominating pair, and those of the base mechanisms."""
+"""The dominating pairs of base mechanisms."""

@@ -1,11 +1,11 @@
-"""Mechanisms whose losses lie in some interval of a known length: ε-bounded range.
+"""Mechanisms of ε-bounded range: their losses lie in an interval of length ε.
 
-Where the losses lie in [t − ε, t], the largest divergence is that of two outcomes with
-losses t − ε and t. Over all t, with E = e^{−ε} and E ≤ κ ≤ 1/E,
+If the losses lie in [t − ε, t], the largest divergence is that of two outcomes with
+losses t − ε and t. Its maximum over t is, with E = e^{−ε} and E ≤ κ ≤ 1/E,
 
-    H_κ = (1 − √(κE))² / (1 − E),
+    H_κ = (1 − √(κE))² / (1 − E).
 
-convex in κ, hence the profile of a pair: Q(Z > κ) = (√(E/κ) − E) / (1 − E).
+This is convex in κ, and so the profile of a pair: Q(Z > κ) = (√(E/κ) − E) / (1 − E).
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.pairs import discrete
 
-# Tuning: a split moves ε of a composition by a share of 1e-7.
+# Tuning: with so many cells, splitting moves ε of a composition by a relative 1e-7.
 _CELLS = 1 << 12
 
 
@@ -26,10 +26,10 @@ def dominating_pair_of(epsilon: float, bound: Bound) -> dominating_pair.Dominati
     """Returns the pair of the worst mechanism of ε-bounded range.
 
     Args:
-        epsilon: The length of the interval that the losses lie in, positive, in nats.
-        bound: Upper is the pair of the largest profile, in cells split between their
-            ends. Lower is what one mechanism attains at every κ: the two outcomes
-            with losses ±ε/2.
+        epsilon: The length ε > 0 of the interval of losses, in nats.
+        bound: An upper pair has the largest profile, in cells that are split between
+            their ends. A lower pair is that of one mechanism of ε-bounded range: two
+            outcomes with losses ±ε/2.
 
     Source:
         Dong et al. 2020, https://arxiv.org/abs/1909.13830, section 3 (the profile).
@@ -41,7 +41,7 @@ def dominating_pair_of(epsilon: float, bound: Bound) -> dominating_pair.Dominati
         return dominating_pair.trivial_pair(bound)
     if epsilon > floats.LARGEST_LOSS:
         return dominating_pair.trivial_pair(bound)
-    # Each a hundredth of a nat wide at most.
+    # Each cell is at most a hundredth of a nat wide.
     number = max(_CELLS, math.ceil(200 * epsilon))
     losses = np.linspace(-epsilon, epsilon, number + 1)
     width = 2 * epsilon / number
@@ -51,7 +51,7 @@ def dominating_pair_of(epsilon: float, bound: Bound) -> dominating_pair.Dominati
     raised = cells / (1 + math.exp(width / 2))
     masses = np.append(cells - raised, 0.0)
     masses[1:] += raised
-    # Exponentials of up to ε and a few products, relatively.
+    # The relative error of exponentials of up to ε, and of a few products.
     error = 64 * floats.UNIT_ROUNDOFF * (1 + epsilon)
     return dominating_pair.DominatingPair(
         np.exp(losses), masses, 0.0, 0.0, bound, error, error

@@ -1,4 +1,4 @@
-"""Pairs chained through a third dataset: neighbors of neighbors."""
+"""Chains of pairs: upper bounds for two datasets from those through a third one."""
 
 import dataclasses
 
@@ -14,29 +14,31 @@ from dp_accounting_ext.kernel import law_sums
 DirectedPairs = dominating_pair.DirectedPairs
 DominatingPair = dominating_pair.DominatingPair
 
-# Tuning: a chain has the atoms of both its pairs, so that those of a large group would
-# have millions; on a grid of this many the loss moves by 1e-10 of its range squared.
+# Tuning: a chain has the atoms of both pairs, which for a large group would be
+# millions. On a grid of this many atoms the loss moves by 1e-10 times its range
+# squared.
 _MOST_ATOMS = 1 << 16
-# Certified: cells so wide beside a loss have numbers that are integers in floats.
+# Certified: if cells are this wide relative to a loss, floats hold their indices
+# exactly.
 _NARROWEST = 2.0**-48
-# Certified: of a share of a mass, a quotient of two exponentials; and of their sum, in
-# which so many partial sums meet.
+# Certified: the error of the share of a mass, a quotient of two exponentials, and of
+# the sum of shares; such a sum is made of this many partial sums.
 _SPLIT_ERROR, _CHUNKS = 64 * floats.UNIT_ROUNDOFF, 8
 
 
 def chain(first: DirectedPairs, second: DirectedPairs) -> DirectedPairs:
-    """Returns upper pairs of two datasets that a third one lies between.
+    """Returns upper pairs of two datasets, from those of each and a dataset in between.
 
     Args:
-        first: Upper pairs of a mechanism's laws (M₁, M₂), M₁ in the place of P.
+        first: Upper pairs of the laws (M₁, M₂) of a mechanism, with M₁ as P.
         second: Upper pairs of (M₂, M₃).
 
     Returns:
-        Upper pairs of (M₁, M₃). Each direction is chained on its own, so that its far
+        Upper pairs of (M₁, M₃). Each direction is chained separately, so that its own
         tail is accurate.
 
     Raises:
-        ValueError: If a pair is a lower bound: a chain of these bounds nothing.
+        ValueError: If a pair is a lower bound, whose chain bounds nothing.
 
     Source:
         https://arxiv.org/abs/1905.02383, Theorem 2.14 (group privacy).
@@ -55,30 +57,30 @@ def chain_one_way(
     """Returns an upper pair of (M₁, M₃) from those of (M₁, M₂) and (M₂, M₃).
 
     Let f₁₂(x) be the largest probability under M₁ of an event that has probability x
-    under M₂. An event of probability x under M₃ has at most f₂₃(x) under M₂, and so at
-    most f₁₂(f₂₃(x)) under M₁. That is what a pair attains whose ratio is the product of
-    the two, both sorted by size under M₂: large meets large.
+    under M₂. An event of probability x under M₃ has probability at most f₂₃(x) under
+    M₂, and so at most f₁₂(f₂₃(x)) under M₁. The pair that attains this has as its ratio
+    the product of both ratios, each sorted by size under M₂, so that large ones meet.
 
     Args:
-        first: An upper pair, n atoms; H(M₁‖M₂) is what it bounds.
-        second: An upper pair, m atoms.
-        most_atoms: How many atoms are not put on a grid.
+        first: An upper pair with n atoms, which bounds H(M₁‖M₂).
+        second: An upper pair with m atoms, which bounds H(M₂‖M₃).
+        most_atoms: The largest number of atoms that are not moved to a grid.
 
     Returns:
-        At most n + m atoms, on a grid if these are too many. Masses are relatively
-        accurate where losses are large: `chain` takes each direction on its own.
+        A pair with at most n + m atoms, on a grid if these are too many. Masses at
+        large losses are accurate relatively, those at small losses are not: `chain`
+        computes each direction separately.
 
     Guarantees:
-        H(M₁‖M₃) at any κ₁κ₂ is at most H_κ₁(M₁‖M₂) + κ₁ H_κ₂(M₂‖M₃), and so is the
-        pair's, whose value is the least of these; no pair that is made of these two
-        alone is smaller.
+        H(M₁‖M₃) at κ₁κ₂ is at most H_κ₁(M₁‖M₂) + κ₁ H_κ₂(M₂‖M₃). The divergence of the
+        pair is the smallest of these; no pair computed from these two alone is smaller.
 
     Source:
         https://arxiv.org/abs/1905.02383, Theorem 2.14, for two different pairs.
     """
     if Bound.LOWER in (first.bound, second.bound):
         raise ValueError("Pairs that are chained must be upper bounds. Found a lower.")
-    # Under M₂, from the largest ratios on, both rows of masses lie side by side.
+    # The masses under M₂ of both pairs lie side by side, from the largest ratios on.
     gains = np.append(first.ratios[::-1], [0.0, 0.0])
     gain_ends = np.cumsum(np.append(first.masses[::-1], first.zero_mass))
     costs = np.append(0.0, 1 / second.ratios[::-1])
@@ -93,14 +95,15 @@ def chain_one_way(
         losses = np.log(gain) - np.log(cost)
     kept = (np.abs(losses) <= floats.LARGEST_LOSS) & (gained > floats.SMALLEST_MASS)
     kept &= spent > floats.SMALLEST_MASS
-    # All others are split between a ratio of zero and an infinite one.
+    # The rest of the mass is split between a ratio of zero and an infinite one.
     rounding = ends.size * floats.UNIT_ROUNDOFF
     slack = (~kept).sum() * floats.SMALLEST_MASS
     infinity_mass = first.infinity_mass + (gained[~kept].sum() + slack) * (
         1 + 4 * rounding
     )
     zero_mass = second.zero_mass + (spent[~kept].sum() + slack) * (1 + 4 * rounding)
-    # Lengths too short to be told apart have a large ratio there: what Q lacks by it.
+    # Intervals shorter than their rounding have too large a ratio. The Q-mass that is
+    # missing for this reason goes to the sink.
     gain, cost, spent = gain[kept][::-1], cost[kept][::-1], spent[kept][::-1]
     zero_mass = max(float(zero_mass), 1.0 - float(spent.sum()))
     if not spent.size:
@@ -115,7 +118,7 @@ def chain_one_way(
             infinity_mass=min(float(infinity_mass), 1.0),
             zero_mass=min(float(zero_mass), 1.0),
             bound=Bound.UPPER,
-            # Ends are relatively as exact as masses, and so are tests between them.
+            # Interval ends have the relative error of masses, and so have tests there.
             mass_error=2 * (errors + ratio_errors) + 4 * rounding,
             ratio_error=ratio_errors + 4 * floats.UNIT_ROUNDOFF,
         ),
@@ -126,12 +129,12 @@ def chain_one_way(
 def powers(
     pair: DominatingPair, number: int, *, most_atoms: int = _MOST_ATOMS
 ) -> DominatingPair:
-    """Returns the chain of a pair with itself, so many times, by doubling.
+    """Returns the chain of a pair with itself, by repeated doubling.
 
     Args:
         pair: An upper pair.
-        number: How often, at least once.
-        most_atoms: As for `chain_one_way`.
+        number: The number of pairs in the chain, at least one.
+        most_atoms: As in `chain_one_way`.
     """
     found: DominatingPair | None = None
     while number:
@@ -148,15 +151,15 @@ def powers(
 def _without_excess(
     ratios: FloatArray, masses: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Returns (n,) ratios and Q-masses, which are no more than one together.
+    """Returns (n,) ratios and Q-masses that sum to at most one.
 
-    Lengths that are no more than a rounding have few digits, and their masses may be
-    too large where ratios are small. To lower a Q-mass and keep P's brings no event
-    nearer to Q: the bound stays one.
+    Intervals that are no longer than their rounding have few digits, and at small
+    ratios their masses may be too large. Lowering a Q-mass, with P's kept, lowers no
+    divergence: the bound stays one.
 
     Args:
         ratios: (n,) ratios, increasing.
-        masses: (n,) their Q-masses.
+        masses: (n,) Q-masses of the ratios.
     """
     excess = float(masses.sum()) - 1.0
     if excess <= 0:
@@ -172,11 +175,11 @@ def _without_excess(
 
 
 def on_few_atoms(pair: DominatingPair, most_atoms: int = _MOST_ATOMS) -> DominatingPair:
-    """Returns the pair, its ratios split onto a grid if they are more than that."""
+    """Returns the pair with its ratios split onto a grid if it has too many atoms."""
     if pair.ratios.size <= most_atoms:
         return pair
     law = law_sums.of_pair(pair, atom_laws.Axis.LOSS)
-    # Losses may be equal, all zero, or so near that numbers of cells are no integers.
+    # Losses may all be zero, or so close that floats cannot number the cells.
     largest = float(np.abs(law.values).max(initial=0.0))
     width = max(pair.loss_range() / most_atoms, _NARROWEST * largest) or 1.0
     q_mass = law.q_mass()
@@ -196,9 +199,9 @@ def on_few_atoms(pair: DominatingPair, most_atoms: int = _MOST_ATOMS) -> Dominat
 
 
 def _placed_in_turn(law: atom_laws.Atoms, width: float) -> tuple[int, FloatArray]:
-    """Returns what `atom_laws.placed` does, in an eighth of its memory.
+    """Returns what `atom_laws.placed` does, with an eighth of the memory.
 
-    A node's mass is a sum of at most eight that are summed as there.
+    The mass of a node is a sum of at most eight partial sums.
     """
     chunks = [
         atom_laws.placed(dataclasses.replace(law, values=values, masses=masses), width)

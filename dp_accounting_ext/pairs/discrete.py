@@ -1,4 +1,4 @@
-"""Mechanisms with a discrete ratio: their atoms are the pair, on either side."""
+"""Mechanisms with a discrete likelihood ratio, whose atoms are the pair itself."""
 
 from collections.abc import Sequence
 import math
@@ -11,18 +11,18 @@ from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 
-# Certified (docs/guarantees.md, "a few outcomes"): of a probability made of three
-# operations, a sum of a few, an exponential and a quotient, relatively.
+# Certified (docs/guarantees.md, "a few outcomes"): the relative error of a probability
+# made of three operations, a sum of a few terms, an exponential and a quotient.
 FEW_ERROR = 32 * floats.UNIT_ROUNDOFF
 
-# A limit of time and memory: there are as many atoms.
+# A limit of time and memory: there are as many atoms as this.
 LARGEST_SENSITIVITY = 1_000_000
 
 
 def _exact(
     losses: Sequence[float] | FloatArray, masses: Sequence[float] | FloatArray
 ) -> tuple[FloatArray, FloatArray, float]:
-    """Returns ratios, masses and a bound on the relative error of either."""
+    """Returns ratios, masses and a bound on the relative error of both."""
     exponents = np.asarray(losses, dtype=np.float64)
     # docs/guarantees.md, "atoms of discrete mechanisms".
     error = 64 * floats.UNIT_ROUNDOFF * (1 + float(np.abs(exponents).max()))
@@ -32,12 +32,12 @@ def _exact(
 def privacy_parameters(
     epsilon: float, delta: float, bound: Bound
 ) -> dominating_pair.DominatingPair:
-    """Returns the pair of an (ε, δ)-private mechanism, of which no more is known.
+    """Returns the pair of a mechanism of which only (ε, δ) is known.
 
     Args:
         epsilon: ε ≥ 0, in nats.
         delta: δ in [0, 1].
-        bound: Below such a mechanism nothing is known.
+        bound: The side; the lower pair of such a mechanism is trivial.
 
     Source:
         Kairouz et al. 2015, https://arxiv.org/abs/1311.0776, Theorem 3.4 (the
@@ -58,21 +58,21 @@ def randomized_response(
 ) -> dominating_pair.DominatingPair:
     """Returns the pair of randomized response over k buckets.
 
-    With probability p the answer is uniform, else it is the truth.
+    With probability p the answer is uniform, otherwise it is the true one.
 
     Args:
-        noise_parameter: p, in (0, 1).
-        num_buckets: k, at least 2.
-        replace_one: Whether another answer takes the record's place; else its
-            place is taken by a special one, answered uniformly.
-        bound: The atoms are exact: the side is only carried along.
+        noise_parameter: The probability p, in (0, 1).
+        num_buckets: The number of buckets k, at least 2.
+        replace_one: Whether the record is replaced by another one. Otherwise it is
+            replaced by a special record, whose answer is uniform.
+        bound: The side. The atoms are exact, so that it changes no number.
 
     Source:
         Kairouz et al. 2016, https://arxiv.org/abs/1602.07387, section 4.
     """
     other = noise_parameter / num_buckets
     truth = 1 - noise_parameter + other
-    # Answers that are equally likely under both laws are one.
+    # Answers with one ratio are merged.
     if replace_one:
         rest = [(num_buckets - 2) * other] if num_buckets > 2 else []
         p, q = [truth, other, *rest], [other, truth, *rest]
@@ -85,12 +85,12 @@ def randomized_response(
 def discrete_laplace(
     parameter: float, sensitivity: int, bound: Bound
 ) -> dominating_pair.DominatingPair:
-    """Returns the pair of the discrete Laplace mechanism, no loss of it infinite.
+    """Returns the pair of the discrete Laplace mechanism. All losses are finite.
 
     Args:
-        parameter: a > 0: the noise is x with probability ∝ e^{−a|x|}.
-        sensitivity: s, from 1 to 1,000,000.
-        bound: The atoms are exact: the side is only carried along.
+        parameter: a > 0: the noise is x with probability in proportion to e^{−a|x|}.
+        sensitivity: The sensitivity s, from 1 to 1,000,000.
+        bound: The side. The atoms are exact, so that it changes no number.
 
     Source:
         Ghosh et al. 2009, https://arxiv.org/abs/0811.2841, for the mechanism.
@@ -99,7 +99,7 @@ def discrete_laplace(
         return dominating_pair.trivial_pair(bound)
     outputs = np.arange(0, sensitivity + 1, dtype=np.float64)
     probabilities = math.tanh(parameter / 2) * np.exp(-parameter * outputs)
-    # The atoms at the ends hold all outputs beyond them as well.
+    # The first and the last atom also hold all outputs beyond them.
     probabilities[0] /= -math.expm1(-parameter)
     probabilities[-1] /= -math.expm1(-parameter)
     ratios, masses, error = _exact(
@@ -109,9 +109,9 @@ def discrete_laplace(
 
 
 def is_discrete_gaussian(sigma: float, sensitivity: int) -> bool:
-    """Tells whether `discrete_gaussian` takes the parameters.
+    """Returns whether `discrete_gaussian` supports the parameters.
 
-    Squares of smaller σ may be no floats, and larger ones have too many atoms.
+    The square of a smaller σ may underflow, and a larger σ needs too many atoms.
     """
     return 1e-100 <= sigma <= 1e5 and 1 <= sensitivity <= LARGEST_SENSITIVITY
 
@@ -122,11 +122,12 @@ def discrete_gaussian(
     """Returns a certified pair of the discrete Gaussian mechanism.
 
     Args:
-        sigma: Parameter σ, from 1e-100 to 100,000: the noise is x with probability
-            ∝ e^{−x²/(2σ²)}.
-        sensitivity: s, from 1 to 1,000,000.
-        bound: Upper sends the tails to the sinks, lower drops them.
-        tail_mass: Probability outside, on either side, about.
+        sigma: The parameter σ, from 1e-100 to 100,000: the noise is x with probability
+            in proportion to e^{−x²/(2σ²)}.
+        sensitivity: The sensitivity s, from 1 to 1,000,000.
+        bound: The side. An upper pair sends the tails to the sinks, a lower one drops
+            them.
+        tail_mass: The approximate probability of each tail.
 
     Raises:
         ValueError: If σ or s is outside of its range.
@@ -140,8 +141,8 @@ def discrete_gaussian(
             f"{LARGEST_SENSITIVITY}. Found {sigma} and {sensitivity}."
         )
     reach = math.ceil(sigma * math.sqrt(-2 * math.log(tail_mass))) + 2
-    # No output is so far from either dataset's that its mass does not fit a float: so
-    # its loss does.
+    # Outputs are cut off where their mass under the other dataset, and so their loss,
+    # would not fit a float.
     widest = math.floor(sigma * math.sqrt(2 * floats.LARGEST_LOSS)) - sensitivity
     if widest < 0:
         return dominating_pair.trivial_pair(bound)
@@ -156,7 +157,7 @@ def discrete_gaussian(
     error += rounding * floats.UNIT_ROUNDOFF
     sink = 0.0
     if bound is Bound.UPPER:
-        # The larger tail is that of P at one end, of Q at the other; they are equal.
+        # The larger tail is P's at one end and Q's at the other. They are equal.
         sink = 2 * _gaussian_tail(sigma, -low + 1) / total
     return dominating_pair.DominatingPair(
         ratios, masses, sink, sink, bound, error, error
@@ -175,7 +176,7 @@ def _normalization(sigma: float) -> float:
 
 
 def _gaussian_tail(sigma: float, start: int) -> float:
-    """Bounds Σ e^{−x²/(2σ²)} over integers x ≥ start ≥ 1, by a geometric series."""
+    """Returns a bound on Σ e^{−x²/(2σ²)} over x ≥ start ≥ 1, a geometric series."""
     first = math.exp(-(start**2) / (2 * sigma**2))
     ratio = math.exp(-(2 * start + 1) / (2 * sigma**2))
     return floats.raised(first / (1 - ratio))

@@ -20,9 +20,9 @@ def dominating_pair_of(
     """Returns a certified pair of the Gaussian mechanism with sensitivity one.
 
     Args:
-        noise_multiplier: Standard deviation over sensitivity, positive.
-        bound: As for `gaussian_mixture.dominating_pair_of`, which says the rest.
-        tail_mass: Probability outside the grid on either side.
+        noise_multiplier: The standard deviation over the sensitivity, positive.
+        bound: The side, as in `gaussian_mixture.dominating_pair_of`.
+        tail_mass: The probability outside of the grid at either end.
     """
     return gaussian_mixture.dominating_pair_of(
         gaussian_mixture.Mixture(((1 / noise_multiplier, 1.0),)),
@@ -33,41 +33,41 @@ def dominating_pair_of(
 
 
 def delta(mean: float, epsilon: float, bound: Bound) -> float:
-    """Returns δ of N(mean, 1) against N(0, 1) at ε, from its closed form.
+    """Returns δ of N(mean, 1) against N(0, 1) at ε, by its closed form.
 
-    δ(ε) = Φ(m/2 − ε/m) − e^ε Φ(−m/2 − ε/m), in logarithms, so that neither a
-    large ε nor a small δ leaves the range of floats.
+    δ(ε) = Φ(m/2 − ε/m) − e^ε Φ(−m/2 − ε/m). It is computed in logarithms, so that a
+    large ε and a small δ stay in the range of floats.
 
     Args:
-        mean: The mean m, positive: sensitivity over standard deviation.
+        mean: The mean m > 0: the sensitivity over the standard deviation.
         epsilon: ε, in nats.
-        bound: The side to err on.
+        bound: The side of the bound.
 
     Source:
         Balle and Wang 2018, https://arxiv.org/abs/1805.06530, Theorem 8.
     """
     sign = 1 if bound is Bound.UPPER else -1
     if epsilon == 0:
-        # Φ(m/2) − Φ(−m/2), however small.
+        # Φ(m/2) − Φ(−m/2), which has all its digits however small it is.
         value = math.erf(mean / math.sqrt(8)) * (1 + sign * 16 * floats.UNIT_ROUNDOFF)
     else:
         value = math.exp(min(_log_delta(mean, epsilon, bound), 0.0))
-    # The slack is relative; among denormals a few units are more than that.
+    # The allowance is relative; a subnormal δ may be off by a few units more.
     return min(max(value + sign * 4 * 5e-324, 0.0), 1.0)
 
 
 def _log_delta(mean: float, epsilon: float, bound: Bound) -> float:
-    """Returns ln δ at ε, on a side.
+    """Returns ln δ at ε, rounded to the side of the bound.
 
     With t = m/2 − ε/m and x = m − t, e^ε Φ(−x) = φ(t) R(x), where R is Mills's ratio.
-    In this form no term is as large as ε or m², which a small noise makes huge.
+    In this form no term is as large as ε or m², which are huge if the noise is small.
     """
     sign = 1 if bound is Bound.UPPER else -1
     slack = 64 * floats.UNIT_ROUNDOFF
     place, beyond = mean / 2 - epsilon / mean, mean / 2 + epsilon / mean
     if place == -math.inf:
         return place
-    # What t may be off by: it is a difference of two rounded terms.
+    # A bound on the error of t, which is a difference of two rounded terms.
     shift = sign * 4 * floats.UNIT_ROUNDOFF * (mean / 2 + abs(epsilon) / mean)
     first = float(special.log_ndtr(place + shift))
     if first == -math.inf:
@@ -75,7 +75,7 @@ def _log_delta(mean: float, epsilon: float, bound: Bound) -> float:
     first += sign * slack * (1 + abs(first))
     if beyond >= 0:
         mills = math.sqrt(math.pi / 2) * float(special.erfcx(beyond / math.sqrt(2)))
-        # Beyond 1e150 no float is as small as φ(t), and no square as large as t².
+        # Beyond 1e150, φ(t) is below every float and t² above every float.
         furthest = min(max(abs(place) + shift, 0.0), 1e150)
         second = math.log(mills) - (furthest**2 + math.log(2 * math.pi)) / 2
     else:
@@ -89,9 +89,9 @@ def epsilon(mean: float, delta: float, bound: Bound) -> float:
     """Returns ε ≥ 0 of N(mean, 1) against N(0, 1) at δ, from its closed form.
 
     Args:
-        mean: The mean m, positive: sensitivity over standard deviation.
-        delta: The target, in (0, 1).
-        bound: The side to err on.
+        mean: The mean m > 0: the sensitivity over the standard deviation.
+        delta: δ, in (0, 1).
+        bound: The side of the bound.
 
     Returns:
         ε, in nats.
@@ -112,7 +112,7 @@ def epsilon(mean: float, delta: float, bound: Bound) -> float:
     found = float(
         optimize.brentq(excess, 0.0, high, xtol=1e-300, rtol=1e-14, disp=False)
     )
-    # It is near the root, on either side of it: away from it, until that is certain.
+    # The result is near the root. Move it to the safe side until δ shows that it is.
     is_upper = bound is Bound.UPPER
     nudge = 1e-14 if is_upper else -1e-14
     while (excess(found) > 0) is is_upper:

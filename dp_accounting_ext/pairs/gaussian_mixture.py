@@ -1,4 +1,4 @@
-"""Gaussian noise around random shifts: one mixture against another."""
+"""Gaussian noise around random shifts: pairs of two mixtures."""
 
 from collections.abc import Sequence
 import dataclasses
@@ -16,21 +16,21 @@ from dp_accounting_ext.kernel import whole_laws
 from dp_accounting_ext.pairs import normal_cells
 from dp_accounting_ext.pairs import shifts
 
-# Certified: quadrature of three nodes errs by so much of a mass, times the sixth power
-# of the exponent's growth over the cell.
+# Certified: the relative error of a mass by quadrature with three nodes is at most this
+# times the sixth power of the exponent's growth over the cell.
 _QUADRATURE = 5e-7
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(3)
 
-# Tuning. Half of it or twice: brackets within 5 %, but for one or two runs, where they
-# are some 1e-6 wide.
+# Tuning. With half or twice as many points, brackets change by less than 5 % of their
+# width, except for one or two runs, whose brackets are about 1e-6 wide.
 _POINTS = 10_000
-# A limit of time and memory: what has so long a reach says nothing.
+# A limit of time and memory: shifts further apart have the trivial pair.
 _LONGEST_REACH = 200.0
 
 
 @dataclasses.dataclass(frozen=True)
 class Mixture(shifts.Mixture):
-    """N(shift, 1) with a random shift, as (shift, weight); weights sum to one."""
+    """The law N(shift, 1) with a random shift, as (shift, weight) that sum to one."""
 
     def below(self, point: float) -> float:
         """Returns the probability below a point."""
@@ -43,22 +43,24 @@ class Mixture(shifts.Mixture):
     def log_densities(
         self, points: FloatArray, steps: Sequence[float] = ()
     ) -> tuple[FloatArray, FloatArray]:
-        """Returns the density over that of N(0, 1) at points, and how it grows.
+        """Returns densities relative to N(0, 1) at points, and their growth from there.
 
-        A block of points at a time, every shift has one exponential for where the block
-        begins and one for a place in it: all of them take one product of matrices.
+        Within a block of points, each shift has one exponential for the beginning of
+        the block and one for the place in it, so that a matrix product gives all of
+        them.
 
         Args:
             points: (n,) equally spaced values of the noise, at least two.
-            steps: s steps from each of them.
+            steps: s distances from each point.
 
         Returns:
-            (n,) logarithms of the relative densities; and for each of s steps its
-            (n,) growth, minus 1: sums of terms of one sign where all shifts have one.
+            (n,) logarithms of the relative densities; and for each of the s distances
+            the (n,) relative growths, minus 1. They are sums of terms of one sign if
+            all shifts have one sign.
         """
         slopes, weights = np.array(self.shifts).T
         step = points[1] - points[0]
-        # No density grows by more than e^8 in a block.
+        # A density grows by at most e^8 within a block.
         length = int(np.clip(8 / (np.abs(slopes).max() * step + 1e-300), 1, 32))
         exponents = np.log(weights) - slopes**2 / 2
         exponents = exponents + np.multiply.outer(points[::length], slopes)
@@ -66,9 +68,9 @@ class Mixture(shifts.Mixture):
         within = np.exp(np.multiply.outer(slopes, step * np.arange(length)))
         grown = np.expm1(np.multiply.outer([*steps], slopes))
         factors = np.vstack([np.ones(slopes.size), grown])
-        # Products of denormals take a hundred times as long, and are nothing beside 1.
+        # Products of subnormal numbers are slow, and negligible beside 1.
         terms = np.exp(np.maximum(exponents - largest, -floats.LARGEST_LOSS))
-        # A few rows at a time, so that no thread is woken for them.
+        # A few rows at a time, so that BLAS wakes no threads.
         few = np.array_split(terms, 1 + terms.size * length // (1 << 17))
         products = factors[:, :, np.newaxis] * within
         table = np.concatenate([rows @ products for rows in few], axis=1)
@@ -85,25 +87,26 @@ def dominating_pair_of(
     tail_mass: float,
     rest: tuple[float, float] = (0.0, 0.0),
 ) -> dominating_pair.DominatingPair:
-    """Returns a certified pair of one mixture of shifted Gaussians and another.
+    """Returns a certified pair of two mixtures of shifted Gaussians.
 
-    No shift of P is below a shift of Q, so that the likelihood ratio increases.
-    Masses are sums of positive terms (Gauss–Legendre), never differences of
-    distribution functions. The quadrature's own error, w⁶ / 2,000,000 in a cell
-    over which the exponent grows by w, is counted among the masses' errors.
+    No shift of P is below a shift of Q, so that the likelihood ratio increases. Masses
+    are sums of positive terms (Gauss–Legendre quadrature), never differences of
+    distribution functions. The error of the quadrature, w⁶ / 2,000,000 in a cell over
+    which the exponent grows by w, is part of the masses' error.
 
     Args:
-        p: P, shifts at least 0, over the noise's standard deviation.
-        q: Q, shifts at most 0.
-        bound: Upper splits each cell of the noise between its ends, lower groups
-            it at its mean.
-        tail_mass: Probability outside the grid on either side, at least 1e-300.
-        rest: What the weights of P, and those of Q, lack to one: shifts of any size.
+        p: The law P, with shifts of at least 0, in standard deviations of the noise.
+        q: The law Q, with shifts of at most 0.
+        bound: The side. An upper pair splits each cell of the noise between its ends, a
+            lower one merges it at its mean.
+        tail_mass: The probability outside of the grid at either end, at least 1e-300.
+        rest: What the weights of P, and those of Q, lack to one. Its shifts may have
+            any size.
 
     Returns:
-        A pair with some thousand atoms, the noise equally spaced; losses beyond 690
-        nats, which fit no float as ratios, are tails. One that says nothing where
-        shifts are more than 200 apart.
+        A pair with some thousand atoms, from equally spaced noise. Losses beyond ±690
+        nats, whose ratios do not fit a float, are tails. If shifts are more than 200
+        apart it is the trivial pair.
 
     Raises:
         ValueError: If a shift of P is negative, or one of Q positive.
@@ -124,21 +127,21 @@ def pair_beyond(
     *,
     tail_mass: float,
 ) -> dominating_pair.DominatingPair:
-    """Returns a certified pair of mixtures whose ratio increases from one on only.
+    """Returns a certified pair of mixtures whose ratio increases only from a point on.
 
     Args:
-        p: P, shifts at least 0.
-        q: Q, shifts at least 0, none above the highest of P.
-        start: A value of the noise. Beyond it the ratio increases, and before it the
-            ratio is at most that at it, which is one but for rounding.
-        bound: Upper: the pair bounds H_κ(P‖Q) for κ ≥ 1, and nothing else. Lower: all
-            divergences, in either direction, as any mean over cells does.
-        tail_mass: As for `dominating_pair_of`.
+        p: The law P, with shifts of at least 0.
+        q: The law Q, with shifts of at least 0, none above the highest shift of P.
+        start: A value of the noise from which on the ratio increases. Below it the
+            ratio is at most that at `start`, which is one up to rounding.
+        bound: The side. An upper pair bounds H_κ(P‖Q) for κ ≥ 1, and nothing else. A
+            lower pair bounds all divergences in either direction, as a merging does.
+        tail_mass: As in `dominating_pair_of`.
     """
     if bound is Bound.LOWER:
         return _pair_of(p, q, bound, tail_mass, -math.inf)
     pair = _pair_of(p, q, bound, tail_mass, start)
-    # The first atom holds all that is before the start: its ratio is one.
+    # The first atom holds everything below `start`, at a ratio of one.
     ratios = np.append(np.minimum(pair.ratios[:1], 1.0), pair.ratios[1:])
     return dataclasses.replace(pair, ratios=ratios)
 
@@ -151,7 +154,7 @@ def _pair_of(
     start: float,
     rest: tuple[float, float] = (0.0, 0.0),
 ) -> dominating_pair.DominatingPair:
-    """Returns the pair of cells of the noise, all beyond a start."""
+    """Returns the pair of the cells of the noise above `start`."""
     reach = p.highest() - q.lowest()
     if reach > _LONGEST_REACH:
         return dominating_pair.trivial_pair(bound)
@@ -166,8 +169,8 @@ def _pair_of(
     of_weights = p.weight_error() + q.weight_error()
     mass_error = normal_cells.tail_error(size) + 2 * terms * floats.UNIT_ROUNDOFF
     mass_error += of_weights + _QUADRATURE * (grown / (noise.size - 1)) ** 6
-    # From the exponents of ratios. The tails' ratios are as uncertain as masses, and
-    # these are no more than tail_mass.
+    # From the exponents of ratios. The ratios of tails have the error of masses; these
+    # masses are at most `tail_mass`.
     ratio_error = (32 + 10 * reach * size + 2 * terms) * floats.UNIT_ROUNDOFF
     ratio_error += of_weights
 
@@ -176,28 +179,28 @@ def _pair_of(
     q_high, p_high = q.above(high), p.above(high)
     if bound is Bound.LOWER:
         if max(p_high, q_low) > 1e-2:
-            # Without so much of both laws, what is left says less than nothing at all.
+            # Without so much mass of both laws no divergence is left.
             return dominating_pair.trivial_pair(bound)
         means = edges[:-1] * (1 + excess)
-        # Where P has little beyond, both laws go without: a lowered ratio is a lower
-        # bound where a record is removed alone.
+        # If P has little mass beyond the grid, both laws lose it. Otherwise its ratio
+        # is lowered, which gives a lower bound of H(P‖Q) only.
         if p_high > 4 * tail_mass and q_high > floats.SMALLEST_MASS:
             lowered = (1 - 4 * mass_error) * p_high / q_high
             means, masses = np.append(means, lowered), np.append(masses, q_high)
         found = shifts.lower_pair(means, masses, mass_error, ratio_error)
-        # What lies outside of the grid, if it is left out.
+        # What a lower pair leaves out lies beyond the grid.
         claimed = whole_laws.Closeness(1.01 * (6 * mass_error + ratio_error))
         outside = max(p_low, p_high, q_low, q_high) + found.masses.size * floats.RARE
         return found.as_close_as(claimed.without(outside))
     masses = shifts.split(masses, excess, span)
     masses[0] += p_low / edges[0]
     masses[-1] += q_high
-    # These are differences: they err by as much as what is subtracted from.
+    # These are differences, with the error of what is subtracted from.
     infinity_mass = (
         max(p_high - float(edges[-1]) * q_high, 0.0) + 4 * mass_error * p_high
     )
     zero_mass = max(q_low - p_low / float(edges[0]), 0.0) + 4 * mass_error * q_low
-    # From the second node on either side, all that is beyond it.
+    # The tails from the second node on either side must be held by the pair.
     p_masses, slack = edges * masses, 4 * (mass_error + ratio_error)
     for law, tail, held in (
         ("P, above", p.above(noise[-2]), infinity_mass + float(p_masses[-2:].sum())),
@@ -219,10 +222,10 @@ def _pair_of(
 
 
 def _ends(p: Mixture, q: Mixture, tail: float) -> tuple[float, float]:
-    """Returns between what values of the noise the grid lies, nan for nowhere.
+    """Returns the ends of the grid of the noise, or nan if there is none.
 
-    Losses beyond ±690 do not fit a float as ratios, and where either law has next to
-    no density its masses do not fit one: both are tail, whatever the other law has.
+    Losses beyond ±690 nats do not fit a float as ratios. Where either law has hardly
+    any density its masses underflow. Both are tails, whatever the other law has there.
     """
     points = np.linspace(q.lowest() + tail, p.highest() - tail, 1 << 9)
     (log_p, _), (log_q, _) = p.log_densities(points), q.log_densities(points)
@@ -235,19 +238,20 @@ def _ends(p: Mixture, q: Mixture, tail: float) -> tuple[float, float]:
 def _cells(
     p: Mixture, q: Mixture, noise: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Returns what lies in the cells between equally spaced values of the noise.
+    """Returns ratios and masses of cells between equally spaced values of the noise.
 
     Args:
-        p: P.
-        q: Q.
-        noise: (n + 1,) values.
+        p: The law P.
+        q: The law Q.
+        noise: (n + 1,) values of the noise.
 
     Returns:
         (n + 1,) ratios of P's density to Q's; (n,) Q-masses; (n,) means under Q of
-        ratio / ratio at the left end − 1; and (n,) that quotient at the right end.
+        ratio / (ratio at the left end) − 1; and (n,) values of this at the right end.
     """
-    # A difference of neighbors is off by a rounding of either. Growths forgive it;
-    # masses do not, as it is the same in all cells.
+    # The width of a cell has a rounding error. For growths one common width is good
+    # enough. Masses use the width of each cell, as the error of a common one would be
+    # the same in all cells.
     half = np.diff(noise) / 2
     steps = [*(half[0] * (1 + _NODES)), 2 * half[0]]
     log_p, rises = p.log_densities(noise, steps)

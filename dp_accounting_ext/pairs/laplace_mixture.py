@@ -1,4 +1,4 @@
-"""Laplace noise around random shifts: one mixture against another."""
+"""Laplace noise around random shifts: pairs of two mixtures."""
 
 import dataclasses
 import math
@@ -11,18 +11,19 @@ from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.pairs import shifts
 
-# Tuning: as many cells as of Gaussian noise, or more, a hundredth of a nat wide.
+# Tuning: at least as many cells as for Gaussian noise, a hundredth of a nat wide at
+# most.
 _CELLS = 1 << 14
 
 
 @dataclasses.dataclass(frozen=True)
 class Mixture(shifts.Mixture):
-    """Lap(shift, 1) with a random shift, as (shift, weight); weights sum to one."""
+    """The law Lap(shift, 1) with a random shift, as (shift, weight) that sum to one."""
 
     def coefficients(self, left: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Returns (n,) a and b: the density is a e^{x − left} + b e^{left − x}.
+        """Returns (n,) a and b of the density a e^{x − left} + b e^{left − x}.
 
-        On intervals that begin at `left` and have no shift inside.
+        This holds on intervals that begin at `left` and have no shift inside.
         """
         rising, falling = np.zeros(left.size), np.zeros(left.size)
         for shift, weight in self.shifts:
@@ -38,7 +39,7 @@ class Mixture(shifts.Mixture):
         return rising + falling
 
     def masses(self, points: FloatArray) -> FloatArray:
-        """Returns (n − 1,) probabilities between points, every shift among them."""
+        """Returns (n − 1,) probabilities between points, which include all shifts."""
         rising, falling = self.coefficients(points[:-1])
         widths = np.diff(points)
         masses: FloatArray = rising * np.expm1(widths) - falling * np.expm1(-widths)
@@ -46,9 +47,9 @@ class Mixture(shifts.Mixture):
 
 
 def largest_loss(p: Mixture, q: Mixture) -> float:
-    """Returns the largest loss in either direction: that of an end.
+    """Returns the largest loss in either direction, which is that of an end.
 
-    To a relative error below 1e-12, however rare or close the shifts are.
+    Its relative error is below 1e-12, however rare or close the shifts are.
     """
     largest = max(
         _log_mean(p, 1.0) - _log_mean(q, 1.0), _log_mean(q, -1.0) - _log_mean(p, -1.0)
@@ -57,12 +58,12 @@ def largest_loss(p: Mixture, q: Mixture) -> float:
 
 
 def _log_mean(mixture: Mixture, sign: float) -> float:
-    """Returns ln E e^{±shift}, all shifts on one side of zero: no digit cancels."""
+    """Returns ln E e^{±shift} for shifts on one side of zero, without cancellation."""
     signed = [(sign * shift, weight) for shift, weight in mixture.shifts]
     furthest = max(shift for shift, _ in signed)
     if furthest <= floats.LARGEST_EXPONENT:
         growth = math.fsum(w * math.expm1(s) for s, w in signed)
-        # The logarithm of a mean so near to one would have few digits.
+        # The logarithm of a mean so close to one would have few digits.
         if abs(growth) < 0.5:
             return math.log1p(growth)
     return furthest + math.log(math.fsum(w * math.exp(s - furthest) for s, w in signed))
@@ -71,20 +72,21 @@ def _log_mean(mixture: Mixture, sign: float) -> float:
 def dominating_pair_of(
     p: Mixture, q: Mixture, bound: Bound, *, rest: tuple[float, float] = (0.0, 0.0)
 ) -> dominating_pair.DominatingPair:
-    """Returns the pair of one mixture of shifted Laplace noise and another.
+    """Returns the pair of two mixtures of shifted Laplace noise.
 
-    No shift of P is below a shift of Q. The ratio is constant below all shifts and
-    above all of them, and increases in between; no loss is infinite.
+    No shift of P is below a shift of Q. The likelihood ratio is constant below all
+    shifts and above all of them, and increases in between. All losses are finite.
 
     Args:
-        p: P, shifts at least 0, over the noise's parameter.
-        q: Q, shifts at most 0.
-        bound: Upper splits each cell of the noise between its ends, lower groups
-            it at its mean.
-        rest: What the weights of P, and those of Q, lack to one: shifts of any size.
+        p: The law P, with shifts of at least 0, in units of the noise's parameter.
+        q: The law Q, with shifts of at most 0.
+        bound: The side. An upper pair splits each cell of the noise between its ends, a
+            lower one merges it at its mean.
+        rest: What the weights of P, and those of Q, lack to one. Its shifts may have
+            any size.
 
     Returns:
-        A pair; one that says nothing where shifts are more than 700 apart.
+        The pair, or the trivial one if shifts are more than 700 apart.
 
     Raises:
         ValueError: If a shift of P is negative, or one of Q positive.
@@ -102,7 +104,7 @@ def dominating_pair_of(
     places = np.union1d(np.linspace(low, high, number + 1), kinks)
     edges = p.density(places) / q.density(places)
     p_masses, q_masses = p.masses(places), q.masses(places)
-    # Outside all shifts the density is e^{−distance} times that at the end.
+    # Outside of all shifts the density falls as e^{−distance} from the nearest end.
     q_ends = q.density(places[[0, -1]])
     # docs/guarantees.md, "Laplace cells".
     rounding = 64 * floats.UNIT_ROUNDOFF * (1 + reach + len(kinks))
@@ -113,7 +115,7 @@ def dominating_pair_of(
         return shifts.lower_pair(ratios, masses, rounding, 4 * rounding)
     edges = np.maximum.accumulate(edges)
     masses = shifts.split(q_masses, p_masses / q_masses - edges[:-1], np.diff(edges))
-    # One after the other: where all shifts are equal there is one atom, for both ends.
+    # In two statements: if all shifts are equal there is one atom for both ends.
     masses[0] += q_ends[0]
     masses[-1] += q_ends[1]
     return dominating_pair.DominatingPair(

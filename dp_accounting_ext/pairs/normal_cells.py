@@ -1,4 +1,4 @@
-"""Cells of a normal variable, with the masses of it and of others that are shifted."""
+"""Cells of a normal variable, with their probabilities for several means."""
 
 from collections.abc import Sequence
 import dataclasses
@@ -10,29 +10,29 @@ from scipy import special
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import floats
 
-# Certified: so far out `tail_error` is assumed, in deviations.
+# Certified: `tail_error` is assumed up to this many standard deviations.
 FURTHEST = 37.0
 # Tuning.
 _CELLS = 2048
 
 
 def tail_error(away: Any) -> Any:
-    """Returns what scipy.special.ndtr errs by so many deviations out, relatively.
+    """Returns the relative error of scipy.special.ndtr, so many deviations from zero.
 
-    It is assumed, and asked for in a test (docs/guarantees.md, "Assumptions").
+    It is an assumption that a test checks (docs/guarantees.md, "Assumptions").
     """
     return (32 + 4 * away**2) * floats.UNIT_ROUNDOFF
 
 
 @dataclasses.dataclass(frozen=True)
 class NormalCells:
-    """Cells of the noise of one step.
+    """Cells of the noise of one step, and their probabilities.
 
     Attributes:
-        ends: (n + 1,) their ends.
-        masses: (k, n) probabilities of N(shift, 1) in them, a row for each shift.
-        above: (k,) bounds on the probabilities above the last end.
-        mass_error: Bound on the relative error of any mass.
+        ends: (n + 1,) ends of the cells.
+        masses: (k, n) probabilities of the cells under N(shift, 1), one row per shift.
+        above: (k,) upper bounds on the probabilities above the last end.
+        mass_error: A bound on the relative error of any mass.
     """
 
     ends: FloatArray
@@ -42,12 +42,12 @@ class NormalCells:
 
     @classmethod
     def of(cls, shifts: Sequence[float], low: float, high: float) -> "NormalCells":
-        """Returns cells between two values, by differences of the nearer tails.
+        """Returns cells between two values. Masses are differences of the nearer tails.
 
         Args:
             shifts: (k,) shifts, none more than `FURTHEST` away from either end.
-            low: Where the first cell begins.
-            high: Where the last one ends.
+            low: The beginning of the first cell.
+            high: The end of the last cell.
         """
         ends = np.linspace(low, high, _CELLS + 1)
         places = ends - np.array(shifts)[:, np.newaxis]
@@ -58,7 +58,7 @@ class NormalCells:
             is_above, above[:, :-1] + above[:, 1:], below[:, :-1] + below[:, 1:]
         )
         furthest = np.maximum(np.abs(places[:, :-1]), np.abs(places[:, 1:]))
-        # The argument of a tail is off by a rounding of it.
+        # The argument of a tail probability was rounded.
         rounded = 2 * (1 + furthest) * furthest * floats.UNIT_ROUNDOFF
         errors = (tail_error(furthest) + rounded) * sizes / masses
         error = float(errors.max()) + 16 * floats.UNIT_ROUNDOFF

@@ -1,4 +1,4 @@
-"""Pairs from profiles, which are convex, decreasing and piecewise linear functions."""
+"""Pairs computed from profiles: convex, decreasing and piecewise linear functions."""
 
 from collections.abc import Sequence
 import dataclasses
@@ -16,7 +16,7 @@ from dp_accounting_ext.kernel import floats
 DirectedPairs = dominating_pair.DirectedPairs
 DominatingPair = dominating_pair.DominatingPair
 
-# Certified: positive values are raised to where floats have all their digits.
+# Certified: smaller positive values are raised to this, where floats have all digits.
 SMALLEST = 1e-250
 
 
@@ -25,13 +25,13 @@ def values_at(
 ) -> FloatArray:
     """Returns infinity_mass + Σ mass · (ratio − place)_+ of n atoms at m places.
 
-    All summands are positive: the relative error is at most 2 (n + 4) units of
+    All terms are nonnegative: the relative error is at most 2 (n + 4) units of
     rounding.
 
     Args:
-        places: (m,) non-negative places.
-        ratios: (n,) increasing.
-        masses: (n,) non-negative.
+        places: (m,) places, at least 0.
+        ratios: (n,) ratios, increasing.
+        masses: (n,) masses, at least 0.
         infinity_mass: The value beyond all ratios.
     """
     slopes = np.cumsum(masses[::-1])[::-1]
@@ -52,11 +52,11 @@ class Hinges:
     to more than one: a bound may be above one where κ is small.
 
     Attributes:
-        ratios: (n,) places, increasing.
-        masses: (n,) non-negative masses there.
+        ratios: (n,) places of the hinges, increasing.
+        masses: (n,) masses of the hinges, at least 0.
         infinity_mass: The bound beyond all places.
-        mass_error: Bound on the relative error of any mass.
-        ratio_error: Bound on the relative error of any place.
+        mass_error: A bound on the relative error of any mass.
+        ratio_error: A bound on the relative error of any place.
     """
 
     ratios: FloatArray
@@ -67,7 +67,7 @@ class Hinges:
 
     @classmethod
     def of(cls, pair: DominatingPair) -> "Hinges":
-        """Returns the profile of an upper pair where a record is removed."""
+        """Returns the profile H(P‖Q) of an upper pair."""
         return cls(
             pair.ratios,
             pair.masses,
@@ -77,7 +77,7 @@ class Hinges:
         )
 
     def values(self, places: FloatArray) -> FloatArray:
-        """Returns the (m,) bounds at κ ≥ 0, with the errors counted in."""
+        """Returns the (m,) bounds at κ ≥ 0, errors included."""
         shift, factor = dominating_pair.allowance(
             Bound.UPPER, self.ratios.size, self.mass_error, self.ratio_error
         )
@@ -88,39 +88,40 @@ class Hinges:
         return bounds
 
 
-# Tuning: κ at which bounds are compared of which neither need be tight.
+# Tuning: the number of κ at which bounds are compared that need not be tight.
 _COMPARED = 1 << 12
 
-# The bound that always holds.
+# The bound one, which always holds.
 TRIVIAL = Hinges(np.ones(1), np.zeros(1), 1.0, 0.0, 0.0)
 
 
 def least(known: Sequence[Hinges], *, most: int | None = None) -> DominatingPair:
-    """Returns the pair of the least of several bounds on H(P‖Q).
+    """Returns the pair of the smallest of several bounds on H(P‖Q).
 
-    A bound where records are removed, and for duals where they are added.
+    It bounds H(P‖Q) only. Bounds on H(Q‖P) are computed with the duals.
 
     Args:
         known: The bounds.
-        most: At how many of the places of each they are compared, if not at all.
+        most: The largest number of places of each at which they are compared, or None
+            for all places.
     """
     places = np.unique(np.concatenate([_some(each.ratios, most) for each in known]))
     values = np.ones(places.size)
     for each in known:
         np.minimum(values, each.values(places), out=values)
-    # What is less than a float is not zero.
+    # A value that underflowed is not zero.
     return pair_above(places, np.maximum(values, SMALLEST))
 
 
 def _some(places: FloatArray, most: int | None) -> FloatArray:
-    """Returns at most so many of the places, the first and the last among them."""
+    """Returns at most so many of the places, with the first and the last of them."""
     if most is None or places.size <= most:
         return places
     return places[np.linspace(0, places.size - 1, most).astype(np.int64)]
 
 
 def pair_above(places: FloatArray, bounds: FloatArray) -> DominatingPair:
-    """Returns an upper pair, where a record is removed, of bounds on its profile.
+    """Returns an upper pair of H(P‖Q), from bounds on this profile.
 
     Args:
         places: (n,) κ, positive and increasing.
@@ -142,23 +143,24 @@ def pair_above(places: FloatArray, bounds: FloatArray) -> DominatingPair:
 def atoms_above(
     places: FloatArray, bounds: FloatArray, start: float = 0.0
 ) -> tuple[FloatArray, FloatArray, float]:
-    """Returns atoms whose function is at least a convex one, of which bounds are known.
+    """Returns atoms whose function bounds a convex function from above.
 
-    That is their greatest convex minorant, but for rounding: a convex function that is
-    at most `bounds` at `places`, at most one at the start, and does not increase, is
-    below it.
+    Up to rounding, this is the greatest convex minorant of the bounds: a convex, not
+    increasing function that is at most `bounds` at `places`, and at most one at
+    `start`, is below it.
 
     Args:
-        places: (n,) positive and increasing.
-        bounds: (n,) upper bounds; one that is zero is taken at its word.
-        start: Where the function is one.
+        places: (n,) places, positive and increasing.
+        bounds: (n,) upper bounds. A bound of zero is taken as exact.
+        start: The place at which the function is one.
 
     Returns:
-        (m,) places of the atoms, m ≤ n; (m,) their masses; and the value beyond.
+        (m,) places of the atoms, m ≤ n; (m,) masses of the atoms; and the value beyond
+        them.
 
     Guarantees:
-        `values_at` of the atoms, computed in floats, is at least `bounds` at each of
-        the atoms' places, and one at the start.
+        `values_at` of the atoms, computed in floats, is at least `bounds` at the place
+        of each atom, and at least one at `start`.
 
     Source:
         https://arxiv.org/abs/2602.17284, Claim B.3, for the convex order: the minorant
@@ -167,7 +169,7 @@ def atoms_above(
     places = np.append(start, places)
     raised = np.where(bounds > 0, np.maximum(bounds, SMALLEST), 0.0)
     heights = np.minimum.accumulate(np.append(1.0, raised))
-    # Of equal places the last has the least height.
+    # Of several equal places the last has the smallest height.
     differ = np.append(np.diff(places) > 0, True)
     places, heights = places[differ], heights[differ]
     corners = _lower_hull(places, heights)
@@ -176,7 +178,7 @@ def atoms_above(
     masses = np.maximum(slopes[:-1] - slopes[1:], 0.0)
     infinity_mass = float(heights[-1])
     found = values_at(places, places[1:], masses, infinity_mass)
-    # Where rounding has lowered a corner all is raised.
+    # If rounding has lowered a corner, all masses are raised.
     rise = floats.raised(
         float((heights / np.maximum(found, floats.SMALLEST_MASS)).max(initial=1.0))
     )
@@ -184,7 +186,7 @@ def atoms_above(
 
 
 def _lower_hull(places: FloatArray, values: FloatArray) -> IndexArray:
-    """Returns the corners of the greatest convex minorant, the first and last among."""
+    """Returns the corners of the greatest convex minorant, both ends included."""
     corners: list[int] = []
     slopes: list[float] = []
     x, y = places.tolist(), values.tolist()
@@ -202,16 +204,16 @@ def _lower_hull(places: FloatArray, values: FloatArray) -> IndexArray:
 
 
 def minimum(pairs: Sequence[DirectedPairs]) -> DirectedPairs:
-    """Returns pairs whose profiles are at most each of several, nearly.
+    """Returns pairs whose profiles are nearly the smallest of several.
 
-    Each direction has its own, so that its far tail is accurate. They are compared at
-    some thousand κ, and lines between these are above them.
+    Each direction has its own pair, so that its own tail is accurate. Profiles are
+    compared at some thousand κ. The lines between these are above all of them.
 
     Args:
         pairs: Upper bounds.
 
     Source:
-        As of `atoms_above`.
+        That of `atoms_above`.
     """
     remove = [Hinges.of(pair.remove) for pair in pairs]
     add = [Hinges.of(dominating_pair.dual(pair.add)) for pair in pairs]
@@ -222,11 +224,11 @@ def minimum(pairs: Sequence[DirectedPairs]) -> DirectedPairs:
 
 
 def maximum(pairs: Sequence[DirectedPairs]) -> DirectedPairs:
-    """Returns pairs whose profiles are at least each of several, and hardly more.
+    """Returns pairs whose profiles are at least, and nearly, the largest of several.
 
-    For a bound on a mechanism that is the largest of several divergences, none of
-    which is the largest everywhere. Each direction has its own, so that its far
-    tail is accurate.
+    They bound a mechanism whose divergence is the largest of several, none of which is
+    the largest everywhere. Each direction has its own pair, so that its own tail is
+    accurate.
 
     Args:
         pairs: Upper bounds.
@@ -241,9 +243,9 @@ def maximum(pairs: Sequence[DirectedPairs]) -> DirectedPairs:
 
 
 def _larger(first: DominatingPair, second: DominatingPair) -> DominatingPair:
-    """Returns a pair whose profile is at least those of two, of a removed record.
+    """Returns a pair whose H(P‖Q) is at least that of two pairs.
 
-    Between the places of two atoms profiles are lines, which may cross.
+    Between the places of atoms, the two profiles are lines, which may cross.
     """
     one, other = Hinges.of(first), Hinges.of(second)
     places = np.union1d(one.ratios, other.ratios)
@@ -258,13 +260,15 @@ def _larger(first: DominatingPair, second: DominatingPair) -> DominatingPair:
 def joined(above: DominatingPair, below: DominatingPair) -> DominatingPair:
     """Returns the pair of two profiles for κ ≥ 1, one for each direction.
 
-    For κ < 1 it is that of two datasets exchanged: 1 − κ + κ H_{1/κ}. Of a pair and its
-    dual it has the pair's own profile both ways. At κ = 1 both directions have one
-    divergence: where bounds differ there, the smaller profile is raised by a factor.
+    For κ < 1 the profile follows from that of the exchanged datasets: 1 − κ + κ
+    H_{1/κ}. A pair joined with its dual is the pair itself. At κ = 1 both directions
+    have the same
+    divergence: if the bounds differ there, the smaller profile is multiplied by a
+        factor.
 
     Args:
-        above: An upper bound on H_κ(P‖Q); its ratios above one are taken.
-        below: An upper bound on H_κ(Q‖P); its ratios below one are taken.
+        above: An upper bound on H_κ(P‖Q), of which ratios above one are used.
+        below: An upper bound on H_κ(Q‖P), of which ratios below one are used.
 
     Source:
         https://arxiv.org/abs/2106.08567, Theorem 11 (sampling a subset, replacing).
@@ -277,7 +281,7 @@ def joined(above: DominatingPair, below: DominatingPair) -> DominatingPair:
         below.zero_mass + float((masses[1] * (1 - ratios[1])).sum()),
     )
     rounding = 4 * (masses[0].size + masses[1].size + 8) * floats.UNIT_ROUNDOFF
-    # Where they differ by rounding alone its error says so.
+    # If they differ only by rounding, the error of the pair covers it.
     raised = [
         max(apart) / each if each and max(apart) > each * (1 + rounding) else 1.0
         for each in apart
@@ -285,7 +289,7 @@ def joined(above: DominatingPair, below: DominatingPair) -> DominatingPair:
     high, low = masses[0] * raised[0], masses[1] * raised[1]
     infinity_mass = above.infinity_mass * raised[0] + (0 if apart[0] else apart[1])
     zero_mass = below.zero_mass * raised[1] + (0 if apart[1] else apart[0])
-    # What a complement may lack.
+    # The mass that is left for a ratio of one.
     rest = 1.0 - zero_mass - float(high.sum() + low.sum()) + rounding
     places, joint = _without_negative(
         np.concatenate([ratios[1], [1.0], ratios[0]]),
@@ -310,17 +314,17 @@ def _without_negative(
 ) -> tuple[FloatArray, FloatArray]:
     """Returns the atoms of a greatest convex minorant, where one mass is negative.
 
-    Two branches of a profile that are both true meet in a convex function. Where their
-    bounds do not, the minorant is a bound as well: a line from an atom on the left to
-    one on the right, which takes up the masses between them. Nothing else changes.
+    The two branches of a true profile meet in a convex function. Where the branches of
+    bounds do not, their convex minorant is a bound, too: a line from an atom on the
+    left to one on the right replaces the masses between them. No other mass changes.
 
     Args:
-        places: (n,) increasing.
-        masses: (n,) masses, of which only that in the middle may be negative.
-        middle: Its index.
+        places: (n,) places, increasing.
+        masses: (n,) masses, of which only the one in the middle may be negative.
+        middle: The index of that mass.
 
     Returns:
-        (m,) places and masses, none of them negative; none if there is no such line.
+        (m,) places and masses, which are nonnegative; or none if there is no such line.
     """
     if masses[middle] >= 0:
         return places, masses
@@ -340,11 +344,11 @@ def _without_negative(
 
 
 def symmetric(kappas: FloatArray, deltas: FloatArray) -> DominatingPair:
-    """Returns a pair, the same both ways, of values that bound a profile at κ ≥ 1.
+    """Returns a pair with one profile in both directions, from bounds at κ ≥ 1.
 
-    Below 1 the profile is that of two datasets exchanged, 1 − κ + κ H_{1/κ}: every atom
-    has its inverse for a twin. From the inverse of the first to itself it is a line, as
-    long as no two atoms are nearer to one than that.
+    For κ < 1 the profile is 1 − κ + κ H_{1/κ}, so that the inverse of every atom is an
+    atom, too. The profile is a line from the inverse of the first atom to the first
+    atom, as long as no atoms are nearer to one.
 
     Args:
         kappas: (n,) places, increasing from 1.
@@ -354,11 +358,11 @@ def symmetric(kappas: FloatArray, deltas: FloatArray) -> DominatingPair:
         https://arxiv.org/abs/2106.08567, Proposition 11 (profiles that belong to a
         pair).
     """
-    # Both ways are one function on a line through −1 and 1.
+    # Around κ = 1 the profile is a line, whose value at κ = −1 is one.
     places, masses, infinity_mass = atoms_above(kappas, deltas, -1.0)
     ratios = np.concatenate([1 / places[::-1], places])
     masses = np.concatenate([(places * masses)[::-1], masses])
-    # Both laws must have all of their mass.
+    # P and Q must each have all of their mass.
     whole = infinity_mass + float((masses * ratios).sum())
     rounding = 8 * (ratios.size + 16) * floats.UNIT_ROUNDOFF
     return DominatingPair(
@@ -379,14 +383,14 @@ def pair_below(
     mass_error: float = 0.0,
     ratio_error: float = 0.0,
 ) -> DominatingPair:
-    """Returns a lower pair, where a record is removed, of tests of P against Q.
+    """Returns a lower pair of H(P‖Q), from tests of P against Q.
 
     Args:
-        tests: (2, n) lower bounds on tests' probabilities of saying P, under P, and
-            upper bounds on them under Q, but for outputs that Q never has.
-        infinity_mass: P's mass there, rounded down.
-        mass_error: What either bound may err by besides, relatively,
-        ratio_error: and their quotients.
+        tests: (2, n) lower bounds on the probabilities under P that a test decides for
+            P, and upper bounds on these under Q, without outputs that Q never has.
+        infinity_mass: P's probability of outputs that Q never has, rounded down.
+        mass_error: The relative error that either bound may have besides.
+        ratio_error: The relative error that their quotients may have besides.
     """
     gains, costs = _most_powerful(tests)
     order = np.argsort(gains / costs, kind="stable")
@@ -403,14 +407,14 @@ def pair_below(
 
 
 def symmetric_below(tests: FloatArray, telling: float) -> DominatingPair:
-    """Returns a lower pair, the same both ways, of tests of one dataset or the other.
+    """Returns a lower pair with one profile in both directions, from tests.
 
-    Either may take the place of the other. So what a test leaves is, with the datasets
-    exchanged, one too, and the better half of tests says all.
+    The datasets may be exchanged. The complement of a test is then a test, too, so that
+    the more powerful half of the tests suffices.
 
     Args:
-        tests: (2, n) as for `pair_below`, where nothing is certain.
-        telling: The probability that either dataset is certain.
+        tests: (2, n) as in `pair_below`, for outputs that both datasets have.
+        telling: The probability of outputs that only one dataset has.
     """
     whole = 1 - telling
     half = tests.sum(axis=0) <= whole
@@ -432,13 +436,13 @@ def symmetric_below(tests: FloatArray, telling: float) -> DominatingPair:
 
 
 def _most_powerful(tests: FloatArray) -> FloatArray:
-    """Returns what the most powerful of (2, n) tests add to one another.
+    """Returns the increments of the most powerful of (2, n) tests.
 
-    That is (2, m) positive increments under P and Q, with increasing quotients.
+    They are (2, m) positive increments under P and Q, with increasing quotients.
     """
     tests = tests[:, tests[1] > 0]
     tests = np.insert(tests[:, np.lexsort((-tests[0], tests[1]))], 0, 0.0, axis=1)
-    # Of tests with one probability under Q the first one says most.
+    # Of several tests with one probability under Q the first is the most powerful.
     tests = tests[:, np.append(True, np.diff(tests[1]) > 0)]
     added: FloatArray = np.diff(tests[:, _lower_hull(tests[1], -tests[0])], axis=1)
     return added[:, added[0] > 0][:, ::-1]

@@ -1,16 +1,18 @@
-"""Batches in which draws that hit a group hit others instead, in the same places.
+"""Batches drawn with replacement, in which one group takes the place of another.
 
-Both datasets have one size, and i draws of a batch hit the group, with weight w_i. With
-r = 1 − w₀, μ₀ the outputs where none does, μ₁ where some do, and μ₁' the same of the
-group that took its place, the outputs are (1 − r) μ₀ + r μ₁ and (1 − r) μ₀ + r μ₁'. For
-κ' ≥ 1, κ = 1 + r (κ' − 1) and β = κ/κ' their divergence at κ is
+Both datasets have one size, and i draws of a batch hit the group with probability w_i.
+Let r = 1 − w₀, μ₀ the law of the outputs if no draw hits the group, μ₁ the law if some
+do, and μ₁' the same for the group that took its place. The outputs of the two datasets
+are (1 − r) μ₀ + r μ₁ and (1 − r) μ₀ + r μ₁'. For κ' ≥ 1, κ = 1 + r (κ' − 1) and
+β = κ/κ', their divergence at κ is
 
     r H_κ'(μ₁ ‖ (1 − β) μ₀ + β μ₁') ≤ r (1 − β) H_κ'(μ₁‖μ₀) + r β H_κ'(μ₁‖μ₁').
 
-The batches of μ₁ and μ₁' are coupled, place by place, and are i apart: the last
-divergence is at most that of a mechanism that tells i. It is also at most
-H_sκ'(μ₁‖μ₀), with s the share w₁/r of a single hit: of μ₁' only that case is kept. Let
-the hits of μ₁ fill places in an order in which that one is the first. Then i of them
+The batches of μ₁ and μ₁' are coupled, place by place, so that they are at distance i.
+The last divergence is then at most that of a mechanism that also releases i. It is also
+at most H_sκ'(μ₁‖μ₀), where s = w₁/r is the share of a single hit: only this case of μ₁'
+is kept. Let the hits of μ₁ fill places in an order in which that single one comes
+first. Then i hits are at distance i from it, as they are from a batch without any.
 are i apart from it, as they are from a batch without any.
 """
 
@@ -23,9 +25,9 @@ from dp_accounting_ext.pairs import profile_pairs
 
 DominatingPair = dominating_pair.DominatingPair
 
-# Tuning: chords between so many losses, each the same factor above the one before, from
-# a small part of what a sampled record's are. Twice as many: ε of 5000 runs moves by
-# 1e-5 of it.
+# Tuning: the number of chords, between losses each of which is a constant factor above
+# the one before, from a small part of the loss of a sampled record on. With twice as
+# many, ε of 5000 runs moves by a relative 1e-5.
 _NODES = 1 << 15
 _SMALL_PART, _LEAST_LOSS = 1e-5, 1e-11
 
@@ -37,17 +39,17 @@ def dominating_pair_of(
     rate: float,
     single: float,
 ) -> DominatingPair:
-    """Returns an upper pair, the same both ways, of two datasets' outputs.
+    """Returns an upper pair of two datasets, with one profile in both directions.
 
     Args:
-        apart: Upper pair of (μ₁, μ₀), and of i draws that are replaced against none.
-        told: Upper pair of (μ₁, μ₁') where the number of hits is told.
-        star: Another upper pair of the two datasets' outputs, of either direction.
+        apart: An upper pair of (μ₁, μ₀), and of i draws that are replaced against none.
+        told: An upper pair of (μ₁, μ₁') if the number of hits is also released.
+        star: Another upper pair of the two datasets, of either direction.
         rate: r, in (0, 1], rounded up.
         single: s, in [0, 1], rounded down.
 
     Returns:
-        The pair of the smaller bound at every κ.
+        The pair of the smallest bound at every κ.
 
     Source:
         https://arxiv.org/abs/2403.04867, Theorem L.5 (whose pair is `star`);
@@ -58,7 +60,7 @@ def dominating_pair_of(
     losses = np.geomspace(least, min(max(top, 2 * least), floats.LARGEST_LOSS), _NODES)
     kappas = np.unique(np.exp(np.append(0.0, losses)))
     inner = 1 + (kappas - 1) / rate
-    # A larger share of the larger divergence is a bound whatever the rounding.
+    # A larger share of the larger divergence is a bound, whatever the rounding.
     share = np.minimum(kappas / inner * (1 + 8 * floats.UNIT_ROUNDOFF), 1.0)
     near, far = _values(apart, inner), _values(told, inner)
     kept = np.flatnonzero(single * inner >= 1)
@@ -70,7 +72,7 @@ def dominating_pair_of(
 
 
 def _values(pair: DominatingPair, kappas: FloatArray) -> FloatArray:
-    """Returns (n,) upper bounds on H(P‖Q) of a pair at κ ≥ 1, decreasing."""
+    """Returns (n,) upper bounds on H_κ(P‖Q) of a pair at κ ≥ 1, decreasing."""
     bounds = profile_pairs.Hinges.of(pair).values(kappas)
     least: FloatArray = np.minimum.accumulate(bounds)
     return least

@@ -1,4 +1,4 @@
-"""How many members of a group are in a batch: the shifts that a mechanism sees."""
+"""The number of members of a group that are in a batch, as a law of shifts."""
 
 from collections.abc import Callable
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ Shifts = shifts.Shifts
 
 
 def unsampled(members: int) -> Shifts:
-    """Returns the one number there is when all records take part."""
+    """Returns the law of the number of members if all records take part."""
     return ((float(members), 1.0),)
 
 
@@ -21,8 +21,8 @@ def poisson(members: int, rate: float) -> Shifts:
     """Returns the law of the number of members in a Poisson sample.
 
     Args:
-        members: Size of the group, K ≥ 0.
-        rate: Inclusion probability of each record, in [0, 1].
+        members: The size K ≥ 0 of the group.
+        rate: The inclusion probability of each record, in [0, 1].
 
     Raises:
         ValueError: If too many numbers of members are likely.
@@ -41,9 +41,9 @@ def without_replacement(members: int, dataset_size: int, sample_size: int) -> Sh
     """Returns the law of the number of members in a batch of fixed size.
 
     Args:
-        members: Size of the group, K ≤ N.
-        dataset_size: Number of records, the group among them, N.
-        sample_size: Size of the batch, q ≤ N.
+        members: The size K ≤ N of the group.
+        dataset_size: The number N of records, the group included.
+        sample_size: The size q ≤ N of the batch.
 
     Raises:
         ValueError: If too many numbers of members are likely.
@@ -73,9 +73,9 @@ def with_replacement(members: int, dataset_size: int, sample_size: int) -> Shift
     """Returns the law of the number of draws that hit the group.
 
     Args:
-        members: Size of the group, K ≤ N.
-        dataset_size: Number of records, the group among them, N.
-        sample_size: Number of draws, q.
+        members: The size K ≤ N of the group.
+        dataset_size: The number N of records, the group included.
+        sample_size: The number q of draws.
 
     Raises:
         ValueError: If too many numbers of draws are likely.
@@ -92,11 +92,11 @@ def with_replacement(members: int, dataset_size: int, sample_size: int) -> Shift
 
 
 def capped(members: Shifts, most: int) -> Shifts:
-    """Returns the law of a number of members of which so many are kept at most.
+    """Returns the law of the number of members if at most `most` of them are kept.
 
     Args:
-        members: Law of the number of members drawn.
-        most: How many a batch may hold, at least 0.
+        members: The law of the number of members that are drawn.
+        most: The largest number of members in a batch, at least 0.
     """
     kept = tuple((number, weight) for number, weight in members if number < most)
     rest = math.fsum(weight for number, weight in members if number >= most)
@@ -104,15 +104,15 @@ def capped(members: Shifts, most: int) -> Shifts:
         return members
     if len(members) < 3 or len(kept) != 1:
         return (*kept, (float(most), rest))
-    # Of two weights less error is assumed than these have: the last one is halved.
+    # Laws of two weights are assumed to be more exact than this: split the last one.
     return (*kept, (float(most), rest / 2), (float(most), rest / 2))
 
 
 def total(laws: Sequence[Shifts]) -> Shifts:
-    """Returns the law of a sum of independent numbers: of members in each stratum.
+    """Returns the law of a sum of independent numbers, as of members in each stratum.
 
     Args:
-        laws: At least one, such that the sum takes three values or more.
+        laws: At least one law. Their sum must take at least three values.
     """
     found = {0.0: 1.0}
     for law in laws:
@@ -124,7 +124,7 @@ def total(laws: Sequence[Shifts]) -> Shifts:
 
 
 def _two(least: int, weight: int, next_weight: int) -> Shifts:
-    """Returns two numbers with weights like integers, by one rounding each."""
+    """Returns two numbers with weights in proportion to integers, each rounded once."""
     total = weight + next_weight
     return (
         (float(least), weight / total),
@@ -138,10 +138,10 @@ def _binomial(number: int, rate: float, odds: float) -> Shifts:
 
 
 def _around(growth: Callable[[int], float], least: int, most: int, mode: int) -> Shifts:
-    """Returns weights from their quotients w(i + 1) / w(i); they sum to one.
+    """Returns weights with given quotients w(i + 1) / w(i), which sum to one.
 
-    From the mode outward, so that few roundings add up; those that no float holds
-    are left out.
+    They are computed from the mode outwards, so that few rounding errors add up.
+    Weights that underflow are left out.
     """
     mode = min(max(mode, least), most)
     above = _logs(growth(i) for i in range(mode, most))
@@ -154,7 +154,7 @@ def _around(growth: Callable[[int], float], least: int, most: int, mode: int) ->
 
 
 def _logs(quotients: Iterable[float]) -> list[float]:
-    """Returns the logarithms of running products, until they are too small."""
+    """Returns the logarithms of running products, until these underflow."""
     logs: list[float] = []
     total = lost = 0.0
     for quotient in quotients:

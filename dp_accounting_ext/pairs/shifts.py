@@ -1,4 +1,4 @@
-"""Noise around random shifts: what mixtures of any noise have in common."""
+"""Noise around random shifts: what mixtures of Gaussian and Laplace noise share."""
 
 import dataclasses
 
@@ -17,7 +17,7 @@ MOST_SHIFTS = 4096
 
 @dataclasses.dataclass(frozen=True)
 class Mixture:
-    """Symmetric noise around a random shift: (shift, weight); weights sum to one."""
+    """Symmetric noise around a random shift, as (shift, weight) that sum to one."""
 
     shifts: Shifts
 
@@ -32,9 +32,9 @@ class Mixture:
     def weight_error(self) -> float:
         """Returns a bound on the relative error of any weight.
 
-        Two are a probability and the rest: three roundings for each of up to 16 samples
-        one within another, and a few before. More come from logarithms of up to 700,
-        with a few for each step from the mode.
+        Two weights are a probability and the rest to one: three roundings for each of
+        up to 16 nested samples, and a few before. More than two come from logarithms of
+        up to 700, with a few roundings for each step from the mode.
         """
         number = len(self.shifts)
         roundings = {1: 0, 2: 64}.get(number, 4096 + 16 * number)
@@ -42,7 +42,7 @@ class Mixture:
 
 
 def check_order(p: Mixture, q: Mixture) -> None:
-    """Checks that no shift of P is below a shift of Q, zero in between.
+    """Checks that all shifts of P are at least zero, and all of Q at most zero.
 
     Raises:
         ValueError: If a shift of P is negative, or one of Q positive.
@@ -55,12 +55,12 @@ def check_order(p: Mixture, q: Mixture) -> None:
 
 
 def split(masses: FloatArray, excess: FloatArray, span: FloatArray) -> FloatArray:
-    """Returns (n + 1,) masses at the ends of (n,) cells, which keep the cells' means.
+    """Returns (n + 1,) masses at the ends of (n,) cells that keep the cells' means.
 
     Args:
         masses: (n,) Q-masses of the cells.
-        excess: (n,) by how much the mean of each is above its lower end,
-        span: (n,) and its upper end is: where that is none, the lower end has all.
+        excess: (n,) distances of the mean of each cell from its lower end.
+        span: (n,) widths of the cells. If one is zero the lower end gets all mass.
     """
     share = np.divide(excess, span, out=np.zeros_like(masses), where=span > 0)
     raised = np.clip(share, 0.0, 1.0) * masses
@@ -72,13 +72,13 @@ def split(masses: FloatArray, excess: FloatArray, span: FloatArray) -> FloatArra
 def lower_pair(
     ratios: FloatArray, masses: FloatArray, mass_error: float, ratio_error: float
 ) -> dominating_pair.DominatingPair:
-    """Returns the lower bound of cells grouped at their means, but for those without.
+    """Returns the lower pair of cells that are merged at their means.
 
     Args:
         ratios: (n,) means of the ratio under Q, in any order.
-        masses: (n,) Q-masses.
-        mass_error: Bound on the relative error of any mass.
-        ratio_error: Bound on the relative error of any ratio.
+        masses: (n,) Q-masses. Cells without mass are left out.
+        mass_error: A bound on the relative error of any mass.
+        ratio_error: A bound on the relative error of any ratio.
     """
     order = np.argsort(ratios, kind="stable")
     kept = order[masses[order] > 0]
