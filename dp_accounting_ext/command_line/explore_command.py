@@ -58,9 +58,9 @@ def serve(
         ModuleNotFoundError: If Panel is not installed.
         OSError: If the port is taken.
     """
+    answers.prepare()  # It imports while this process does.
     import panel
 
-    answers.make_pool().terminate()  # What forks the next ones is imported meanwhile.
     server = panel.serve(
         lambda: explorer.Page(panel, run, target).view,
         port=port,

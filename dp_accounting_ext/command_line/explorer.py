@@ -34,7 +34,6 @@ _SLIDERS = {  # What they are called, and powers of ten at which they begin and 
 _STEPS = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0)  # Of sliders, a decade.
 _GIVEN = ["noise multiplier", "ε to be met"]
 _RATE, _LEAST_RATE, _POINTS = 1e-3, 1e-6, 25  # The first is one of the points.
-_MILLISECONDS = 40  # Between two looks at what was found.
 _STYLE = """
 :host { font: 16px/1.4 system-ui, sans-serif; } h1 { font-size: 150%; margin: 0; }
 table { border-collapse: collapse; margin: .4em 0; font-size: 94%; }
@@ -44,6 +43,7 @@ pre, blockquote { white-space: pre-wrap; margin: .2em 0 1em; padding: .6em .8em;
 h2 { font-size: 110%; margin: 1em 0 .3em; } button { font-size: 80%; }
 .wide { overflow-x: auto; }
 """
+_WAITED_FOR = "…"
 _NO_POINTS: dict[str, Any] = {"x": [], "lower": [], "upper": [], "name": []}
 # A telephone's page is as wide as the telephone.
 _PAGE = """{% extends base %}
@@ -60,9 +60,10 @@ def row_of(run: training_run.TrainingRun, target: float | None) -> comparison.Ro
     return calibration.calibrate(run, target)[0]
 
 
-def curve_of(run: training_run.TrainingRun) -> curves.Curve:
-    """Returns what membership tests find."""
-    return curves.trade_offs(run, least_rate=_LEAST_RATE, num_points=_POINTS)[0]
+def curve_of(run: training_run.TrainingRun) -> curves.Points:
+    """Returns false positive rates, and bounds on the best true positive rates."""
+    rates = np.geomspace(_LEAST_RATE, 1.0, _POINTS)
+    return curves.true_positive_rates(run.accountant(), rates)
 
 
 def sentence_of(run: training_run.TrainingRun) -> str:
@@ -73,7 +74,7 @@ def sentence_of(run: training_run.TrainingRun) -> str:
 def table_of(
     run: training_run.TrainingRun,
     rows: Mapping[str, comparison.Row | str],
-    found: Mapping[str, curves.Curve | str],
+    found: Mapping[str, curves.Points | str],
 ) -> str:
     """Returns HTML: warnings, and a row for each way of drawing batches.
 
@@ -86,19 +87,23 @@ def table_of(
     heads += ["noise"] * (run.noise_multiplier is None)
     cells, notes = [], training_run.warnings_of(run)
     for scheme in training_run.SCHEMES:
-        row, curve = rows.get(scheme, "…"), found.get(scheme, "…")
-        line = [scheme, *[""] * (len(heads) - 1)]
+        row = rows.get(scheme, _WAITED_FOR)
+        curve = found.get(scheme, _WAITED_FOR)
+        line = [scheme, *[_WAITED_FOR] * 3, *[""] * (len(heads) - 4)]
         if isinstance(row, comparison.Row):
             line[1] = decimals.rounded_down(row.epsilon_lower, 5)
             line[2] = decimals.rounded_up(row.epsilon_upper, 5)
             line[4:] = [f"{row.noise_multiplier:g}"] * len(line[4:])
             notes += [f"{scheme}: {row.note}."] * bool(row.note)
-        else:
-            line[1:3] = row[:1], row[:1]
-            notes += [f"{scheme}: {row}"] * (len(row) > 1)
-        if isinstance(curve, curves.Curve):
-            share = curve.upper[int(np.searchsorted(curve.x, _RATE))]
+        elif row != _WAITED_FOR:
+            line[1:] = ["–"] * len(line[1:])
+            notes.append(f"{scheme}: {row}")
+        if not isinstance(curve, str):
+            rates, _, upper = curve
+            share = upper[np.searchsorted(rates, _RATE)]
             line[3] = decimals.rounded_up(share, 3)
+        elif curve != _WAITED_FOR:
+            line[3] = "–"
         cells.append(line)
     notes.append(
         f"Found: the share of members, at most, whom a membership test finds that "
@@ -121,7 +126,9 @@ class Page:
     def __init__(
         self, panel: Any, run: training_run.TrainingRun, target: float | None
     ) -> None:
-        self._answers = answers.Answers()
+        # What is called in the next tick of the page may change it.
+        next_tick = panel.state.curdoc.add_next_tick_callback
+        self._answers = answers.Answers(lambda: next_tick(self._answers.look))
         wide = {"sizing_mode": "stretch_width"}
         begin = {**dataclasses.asdict(run), "epsilon": target or 2.0}
         self._sliders = {}
@@ -153,7 +160,6 @@ class Page:
         self.view = panel.Template(_PAGE, items={"whole": whole})
         panel.state.on_session_destroyed(lambda _: self._answers.end())
         panel.state.onload(self._changed)
-        panel.state.add_periodic_callback(self._answers.look, _MILLISECONDS)
 
     def _changed(self, *_: Any) -> None:
         """Asks for all that the sliders say; nobody waits for what was asked before."""
@@ -174,39 +180,57 @@ class Page:
             self._table.object = f"<b>{html.escape(str(error))}</b>"
             return
         rows: dict[str, comparison.Row | str] = {}
-        found: dict[str, curves.Curve | str] = {}
-
-        def quote(sentence: str) -> None:
-            self._quote.object = _copied("To quote", sentence, "blockquote")
+        found: dict[str, curves.Points | str] = {}
 
         def of_row(each: training_run.TrainingRun, row: comparison.Row | str) -> None:
             rows[str(each.sampling)] = row
             self._table.object = table_of(run, rows, found)
-            if isinstance(row, comparison.Row):
-                noise = row.noise_multiplier
-                each = dataclasses.replace(each, noise_multiplier=noise)
-                self._answers.ask(functools.partial(of_curve, each), curve_of, each)
+            if target is not None and isinstance(row, comparison.Row):
+                each = dataclasses.replace(each, noise_multiplier=row.noise_multiplier)
+                ask_for_curve(each)
+                if each.sampling == self._quoted.value:
+                    self._ask_for_sentence(each, target)
 
-        def of_curve(each: training_run.TrainingRun, curve: curves.Curve | str) -> None:
+        def ask_for_curve(each: training_run.TrainingRun) -> None:
+            self._answers.ask(functools.partial(of_curve, each), curve_of, each)
+
+        def of_curve(
+            each: training_run.TrainingRun, curve: curves.Points | str
+        ) -> None:
             found[str(each.sampling)] = curve
             self._table.object = table_of(run, rows, found)
             self._draw(str(each.sampling), curve)
-            if each.sampling == self._quoted.value:
-                typed = same_run.commands(each, target), same_run.python(each, target)
-                self._same.object = _copied("Commands", typed[0], "pre")
-                self._same.object += _copied("Python", typed[1], "pre")
-                quote("computing …")
-                self._answers.ask(quote, sentence_of, each)
 
         self._table.object = table_of(run, rows, found)
+        # Two processes answer in this order: first the table, then the picture.
         for each in training_run.schemes_of(run):
             self._answers.ask(functools.partial(of_row, each), row_of, each, target)
+        if target is None:  # Otherwise all else waits for the row's noise multiplier.
+            for each in training_run.schemes_of(run):
+                ask_for_curve(each)
+            quoted = dataclasses.replace(run, sampling=self._quoted.value)
+            self._ask_for_sentence(quoted, target)
 
-    def _draw(self, scheme: str, curve: curves.Curve | str) -> None:
+    def _ask_for_sentence(
+        self, run: training_run.TrainingRun, target: float | None
+    ) -> None:
+        """Shows the commands and the Python, and has the sentence to quote computed."""
+        typed = same_run.commands(run, target), same_run.python(run, target)
+        self._same.object = _copied("Commands", typed[0], "pre")
+        self._same.object += _copied("Python", typed[1], "pre")
+
+        def quote(sentence: str) -> None:
+            self._quote.object = _copied("To quote", sentence, "blockquote")
+
+        quote("computing …")
+        self._answers.ask(quote, sentence_of, run)
+
+    def _draw(self, scheme: str, curve: curves.Points | str) -> None:
         data: dict[str, Any] = _NO_POINTS
-        if isinstance(curve, curves.Curve):
-            data = {"x": curve.x, "upper": curve.upper, "name": [scheme] * _POINTS}
-            data["lower"] = np.maximum(curve.lower, 1e-300)
+        if not isinstance(curve, str):
+            rates, lower, upper = curve
+            data = {"x": rates, "upper": upper, "name": [scheme] * _POINTS}
+            data["lower"] = np.maximum(lower, 1e-300)
         self._sources[scheme].data = data
 
 

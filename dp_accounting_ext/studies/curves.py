@@ -31,6 +31,7 @@ __all__ = [
     "plot",
     "profiles",
     "trade_offs",
+    "true_positive_rates",
 ]
 __dir__ = __all__.copy
 
@@ -350,18 +351,29 @@ def trade_offs(
         raise ValueError(f"least_rate must be in [1e-200, 1). Found {least_rate}.")
     rates = np.geomspace(least, 1.0, _checked_number(num_points, 2))
 
-    def points(accountant: Accountant, x: FloatArray) -> Points:
-        lower, upper = accountant.get_true_positive_rate_bounds(x)
-        # What a test finds at one rate, it finds at a larger one.
-        upper = np.minimum.accumulate(upper[::-1])[::-1]
-        return x, np.maximum.accumulate(lower), upper
-
     training_run.warn(run)
     names = "false_positive_rate", "true_positive_rate"
     return Curves(
-        _curve(*names, points, each, each.accountant(), rates)
+        _curve(*names, true_positive_rates, each, each.accountant(), rates)
         for each in progress_of.counted(_schemes(run, *others), progress)
     )
+
+
+def true_positive_rates(accountant: Accountant, rates: FloatArray) -> Points:
+    """Returns points of a trade-off curve, without its advantage.
+
+    Args:
+        accountant: What was composed.
+        rates: (n,) false positive rates, increasing.
+
+    Returns:
+        The rates, and monotone lower and upper bounds on the largest true positive rate
+        of any test at each of them.
+    """
+    lower, upper = accountant.get_true_positive_rate_bounds(rates)
+    # What a test finds at one rate, it finds at a larger one.
+    upper = np.minimum.accumulate(upper[::-1])[::-1]
+    return rates, np.maximum.accumulate(lower), upper
 
 
 def _schemes(*runs: training_run.TrainingRun) -> list[training_run.TrainingRun]:

@@ -11,8 +11,9 @@ import pytest
 SITE = pathlib.Path(os.environ.get("SITE", "site"))
 WIDTHS = (1280, 390)
 PAGES = sorted(path.name for path in SITE.glob("*.html"))
-# What a reader types, and a page that tells of it.
-SEARCHED = {"epsilon": "reference", "ε": "html", "calibr": "index"}
+# What a reader types, and a page that must be found.
+SEARCHED = {"epsilon": "reference", "ε": "html", "epsil": "reference"}
+SEARCHED |= {"calibr": "reference", "σ": "mathematics"}
 
 
 def test_there_is_a_site():

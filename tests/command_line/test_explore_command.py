@@ -47,7 +47,7 @@ def test_the_table_has_each_ways_bounds_rounded_outwards():
 def test_what_is_not_known_yet_and_what_has_no_answer():
     rows = {training_run.SHUFFLED: "group_size must be small. Found <9>."}
     table = explorer.table_of(RUN, rows, {})
-    assert [line[1] for line in cells(table)] == ["…", "…", "…", "g"]
+    assert [line[1:] for line in cells(table)] == 3 * [["…"] * 3] + [["–"] * 3]
     assert "group_size must be small. Found &lt;9&gt;." in table
     risky = dataclasses.replace(RUN, delta=0.1)
     assert "is not below 1/6000" in explorer.table_of(risky, {}, {})
@@ -120,34 +120,54 @@ def test_without_panel_it_says_what_to_install(capsys, monkeypatch):
     assert "panel must be installed" in err
 
 
-def looked(asked, told, number):
-    begin = time.monotonic()
-    while len(told) < number:
-        asked.look()
-        time.sleep(0.02)
-        assert time.monotonic() - begin < 120
+@pytest.fixture
+def asked():
+    """Answers, and what looks at them until a list is so long."""
+    answered = threading.Event()
+    kept = answers.Answers(answered.set)
+
+    def look_until(found, number):
+        while len(found) < number:
+            assert answered.wait(timeout=120)
+            answered.clear()
+            kept.look()
+
+    yield kept, look_until
+    kept.end()
 
 
-def test_answers_are_kept_and_errors_are_words():
-    asked, told = answers.Answers(), []
-    asked.ask(told.append, pow, 3, 4)
-    asked.ask(told.append, int, "x")
-    assert told == []
-    looked(asked, told, 2)
-    assert sorted(told, key=str)[0] == 81
-    assert any("invalid literal" in str(answer) for answer in told)
-    asked.ask(told.append, pow, 3, 4)  # At once, for it is known.
-    assert told[2:] == [81]
-    asked.end()
+def test_answers_are_kept_and_errors_are_words(asked):
+    kept, look_until = asked
+    found = []
+    kept.ask(found.append, pow, 3, 4)
+    kept.ask(found.append, int, "x")
+    assert found == []
+    look_until(found, 2)
+    assert sorted(found, key=str)[0] == 81
+    assert any("invalid literal" in str(answer) for answer in found)
+    kept.ask(found.append, pow, 3, 4)  # At once, for it is known.
+    assert found[2:] == [81]
 
 
-def test_what_is_forgotten_is_stopped_and_not_told():
-    asked, told = answers.Answers(), []
+def test_what_is_forgotten_is_stopped_and_not_handed_over(asked):
+    kept, look_until = asked
+    found = []
     for seconds in (600, 601, 602):
-        asked.ask(told.append, time.sleep, seconds)
-    asked.forget()
-    asked.ask(told.append, pow, 2, 5)
-    looked(asked, told, 1)
-    assert told == [32]
-    asked.end()
+        kept.ask(found.append, time.sleep, seconds)
+    kept.forget()
+    kept.ask(found.append, pow, 2, 5)
+    look_until(found, 1)
+    assert found == [32]
     assert threading.active_count() < 50
+
+
+def test_an_answer_that_was_found_before_it_was_forgotten_is_not_handed_over(asked):
+    kept, look_until = asked
+    found, other = [], []
+    kept.ask(other.append, pow, 3, 4)
+    while kept._found.empty():
+        time.sleep(0.01)
+    kept.forget()
+    kept.ask(found.append, pow, 2, 5)
+    look_until(found, 1)
+    assert (found, other) == ([32], [])

@@ -27,3 +27,11 @@ if (location.protocol === "file:") {
   }
   window.Worker = window.IFrameWorker
 }
+
+// The theme searches when a key is released. What is pasted by mouse or composed by an
+// input method, as ε may be, releases none.
+document.addEventListener("input", ({ target }) => {
+  if (target.matches(".md-search__input")) {
+    target.dispatchEvent(new Event("keyup"))
+  }
+})
