@@ -59,7 +59,7 @@ class Composed:
 
     def is_known(self) -> bool:
         """Tells whether anything composed has no privacy at all."""
-        return any(compositions.is_certainly_known(part) for part in self.counts)
+        return any(part.is_certain() for part in self.counts)
 
 
 class Answers:

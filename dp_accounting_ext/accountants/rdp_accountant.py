@@ -120,8 +120,8 @@ class RdpAccountant(base_accountant.Composing, rdp_privacy_accountant.RdpAccount
         self, event: stock_dp_event.DpEvent, size: int
     ) -> dict[interface.Mechanism, int]:
         parts = super()._parts(event, size)
-        grouped = [part for part in parts if isinstance(part, groups.Grouped)]
-        if size > _MOST_MEMBERS and not all(part.has_few_rows() for part in grouped):
+        grouped = [groups.as_group(part) for part in parts]
+        if size > _MOST_MEMBERS and not all(each.has_few_rows() for each in grouped):
             raise event_reader.UnsupportedError(
                 event,
                 f"Groups of more than {_MOST_MEMBERS} have Rényi divergences of "

@@ -22,7 +22,6 @@ from dp_accounting_ext.bounds import decimals
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.common_types import FloatArray
-from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import matrix_allocation
 from dp_accounting_ext.reading import event_reader
@@ -167,7 +166,8 @@ def _gram_of_sets(event: dp_event.RandomAllocationEvent) -> FloatArray:
     """
     selected, steps = fields.steps(event.num_selected, event.num_steps)
     step = _reader().mechanism(event.event)
-    if not isinstance(step, additive_noise.Gaussian):
+    noise = step.gaussian_noise
+    if noise is None:
         raise ValueError(
             "event must be a RandomAllocationEvent of Gaussian noise, not 0, to be "
             f"certified by sampling. Found steps of {type(event.event).__name__}."
@@ -184,7 +184,7 @@ def _gram_of_sets(event: dp_event.RandomAllocationEvent) -> FloatArray:
     sets = np.array(list(itertools.combinations(range(steps), selected)))
     holds = np.zeros((len(sets), steps))
     np.put_along_axis(holds, sets, 1.0, axis=1)
-    return np.asarray(holds @ holds.T / step.noise_multiplier**2)
+    return np.asarray(holds @ holds.T / noise**2)
 
 
 def _reader() -> event_reader.Reader:

@@ -17,7 +17,6 @@ from dp_accounting_ext.kernel import composition
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import lattice_law
 from dp_accounting_ext.kernel import profile
-from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.pairs import gaussian
@@ -309,10 +308,10 @@ def _closed(
     parts: Counts, function: ClosedForm, asked: FloatArray, bound: Bound
 ) -> FloatArray | None:
     """Returns (n,) values in closed form if all parts together are one Gaussian."""
-    part = next(iter(parts), None)
-    if sum(parts.values()) != 1 or not isinstance(part, additive_noise.Gaussian):
+    noise = next(iter(parts)).gaussian_noise if parts else None
+    if sum(parts.values()) != 1 or noise is None:
         return None
-    mean = part.mean
+    mean = 1 / noise
     return interface.each(lambda each: function(mean, each, bound), asked)
 
 

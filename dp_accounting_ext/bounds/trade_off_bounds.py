@@ -13,7 +13,6 @@ from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import lattice_law
-from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
 
@@ -110,11 +109,11 @@ class TradeOffBounds:
         parts = self._parts[bound]
         if not parts:
             return 0.0
-        part = next(iter(parts))
-        if sum(parts.values()) > 1 or not isinstance(part, additive_noise.Gaussian):
+        noise = next(iter(parts)).gaussian_noise
+        if sum(parts.values()) > 1 or noise is None:
             return None
         rounding = _ROUNDING if bound is Bound.UPPER else -_ROUNDING
-        return (1 + rounding) / part.noise_multiplier
+        return (1 + rounding) / noise
 
     def _curve(self, direction: Direction, bound: Bound) -> trade_off.Curve:
         key = direction, bound

@@ -21,6 +21,7 @@ from dp_accounting_ext.mechanisms.interface import OnePairMechanism
 from dp_accounting_ext.mechanisms.known_bounds import KnownPairs
 from dp_accounting_ext.mechanisms.known_bounds import NonPrivate
 from dp_accounting_ext.mechanisms.renyi_bounded import RenyiBounded
+from dp_accounting_ext.mechanisms.sampling import Scheme
 
 __all__ = [
     "NO_OP",
@@ -39,6 +40,7 @@ __all__ = [
     "PrivacyParameters",
     "RenyiBounded",
     "Revealed",
+    "Scheme",
     "compose",
     "on_batches",
 ]

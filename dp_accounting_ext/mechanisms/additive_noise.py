@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 
+from dp_accounting_ext.amplification import replaced_allocation
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
@@ -42,6 +43,13 @@ class Gaussian(interface.OnePairMechanism):
     def mean(self) -> float:
         """The distance of neighbours' sums over the noise's standard deviation."""
         return 1 / self.noise_multiplier
+
+    @property
+    def gaussian_noise(self) -> float:
+        return self.noise_multiplier
+
+    def on_a_sample(self, rate: float) -> interface.Mechanism | None:
+        return GaussianMixture(((self.mean, 1.0),), UNSHIFTED).on_a_sample(rate)
 
     def rdp(self, orders: Sequence[float]) -> interface.Divergences:
         return interface.Divergences(ratio_moments.gaussian_rdp(self.mean, orders))
@@ -109,6 +117,17 @@ class _ShiftMixture(interface.OnePairMechanism):
         raised = min(floats.raised(rate, 16 * floats.UNIT_ROUNDOFF), 1.0)
         return raised, dataclasses.replace(self, p=given)
 
+    def on_a_sample(self, rate: float) -> interface.Mechanism | None:
+        """Returns the mixture, with no shift where the record is not in the sample."""
+        if self.q != UNSHIFTED:
+            return None
+        weights = {shift: rate * weight for shift, weight in self.p}
+        weights[0.0] = weights.get(0.0, 0.0) + (1 - rate)
+        # Rarer shifts have fewer digits than a bound may lose.
+        if min(weights.values()) < floats.SMALLEST_MASS:
+            return None
+        return dataclasses.replace(self, p=tuple(sorted(weights.items())))
+
     def _is_symmetric(self) -> bool:
         # Around the middle of two shifts, or around zero.
         if len(self.p) == len(self.q) == 1:
@@ -134,6 +153,16 @@ class GaussianMixture(_ShiftMixture):
         return gaussian_mixture.dominating_pair_of(
             self._mixture(p), self._mixture(q), bound, tail_mass=tail_mass, rest=rest
         )
+
+    def gaussian_steps(self) -> interface.Allocation | None:
+        """Returns a Poisson sample of a Gaussian as a step that is drawn or not."""
+        moved = [(shift, weight) for shift, weight in self.p if shift]
+        if self.q != UNSHIFTED or len(moved) != 1:
+            return None
+        ((shift, weight),) = moved
+        silent = math.fsum(weight for other, weight in self.p if not other)
+        step = replaced_allocation.Steps(shift, weight, 1)
+        return interface.Allocation((step,), silent, telling=0.0)
 
     def rdp(self, orders: Sequence[float]) -> interface.Divergences | None:
         """Returns those of few shifts, by quadrature, in both directions."""

@@ -43,7 +43,7 @@ def allocate(inner: Mechanism, num_selected: int, num_steps: int) -> Mechanism:
     """Returns the k-out-of-t random allocation of a mechanism."""
     if inner == compositions.NO_OP:
         return inner
-    if isinstance(inner, known_bounds.NonPrivate):
+    if inner.revealed:
         # Every step that a record takes part in may tell, the others do not.
         return compositions.compose({inner: num_selected})
     if num_selected == num_steps:
@@ -134,15 +134,21 @@ class RandomAllocation(Mechanism):
         noise = floats.lowered(step.noise_multiplier, 1e-15)
         above = [max(float(order), ratio_moments.LOWEST_ORDER) for order in orders]
         total = np.zeros((2, len(above)))
-        for block, count in self.blocks().items:
-            steps = block.num_steps if isinstance(block, RandomAllocation) else 1
+        for steps, count in self._block_sizes():
             removed = renyi_allocation.removing_rdp(above, noise, steps)
             added = removed
             if steps > 1:
+                block = RandomAllocation(self.inner, 1, steps)
                 pairs = renyi_of_pairs.divergences(block, above, Bound.UPPER)
                 removed, added = np.minimum(removed, pairs[0]), pairs[1]
             total += count * np.array([removed, added])
         return interface.Divergences(total.max(axis=0) * (1 + _ROUNDING))
+
+    def gaussian_steps(self) -> interface.Allocation | None:
+        if self.num_selected > 1:
+            return None
+        steps = self.num_steps
+        return compositions.one_drawn([(self.inner, 1 / steps, steps)])
 
     def basis(self, bound: Bound) -> str:
         inner = self.inner.basis(bound)
@@ -166,9 +172,10 @@ class RandomAllocation(Mechanism):
 
         Whatever the draws, each member adds to k of them.
         """
-        if not isinstance(self.inner, additive_noise.Gaussian):
+        noise = self.inner.gaussian_noise
+        if noise is None:
             return None
-        deviation = self.inner.noise_multiplier * math.sqrt(self.num_steps)
+        deviation = noise * math.sqrt(self.num_steps)
         return additive_noise.Gaussian(
             floats.raised(deviation / (self.num_selected * members))
         )
@@ -185,20 +192,18 @@ class RandomAllocation(Mechanism):
             https://arxiv.org/abs/2602.17284, Lemma 2.8, the remainder of t / k
             kept.
         """
-        size, longer = divmod(self.num_steps, self.num_selected)
-        counts = {size: self.num_selected - longer, size + 1: longer}
         return compositions.Composed(
             tuple(
-                (
-                    self.inner
-                    if steps == 1
-                    else RandomAllocation(self.inner, 1, steps),
-                    number,
-                )
-                for steps, number in counts.items()
-                if number
+                (allocate(self.inner, 1, steps), number)
+                for steps, number in self._block_sizes()
             )
         )
+
+    def _block_sizes(self) -> list[tuple[int, int]]:
+        """Returns the numbers of steps of blocks, and how many blocks have each."""
+        size, longer = divmod(self.num_steps, self.num_selected)
+        counts = [(size, self.num_selected - longer), (size + 1, longer)]
+        return [(steps, number) for steps, number in counts if number]
 
     def in_few(self) -> compositions.Composed:
         """Returns allocations of a few draws whose composition dominates one run.
@@ -268,11 +273,7 @@ class FewOutOfSteps(Mechanism):
 def allocate_to_schedule(counts: Mapping[Mechanism, int], num_steps: int) -> Mechanism:
     """Returns 1-out-of-t allocation over steps that differ or never ran."""
     ran = {part: count for part, count in counts.items() if part != compositions.NO_OP}
-    known = [
-        (part.record, ran.pop(part))
-        for part in list(ran)
-        if isinstance(part, known_bounds.NonPrivate)
-    ]
+    known = [(part.revealed, ran.pop(part)) for part in list(ran) if part.revealed]
     silent = float(num_steps - sum(ran.values()) - sum(count for _, count in known))
     telling = math.fsum(count * chance for (chance, _), count in known) / num_steps
     silent += math.fsum(count * rest for (_, rest), count in known)
@@ -327,6 +328,13 @@ class ScheduledAllocation(Mechanism):
             )
 
         return DirectedPairs.combined(each, mean)
+
+    def gaussian_steps(self) -> interface.Allocation | None:
+        return compositions.one_drawn(
+            [(inner, 1 / self.num_steps, count) for inner, count in self.items],
+            silent=self.silent,
+            telling=self.telling,
+        )
 
     def basis(self, bound: Bound) -> str:
         steps = dict.fromkeys(part.basis(bound) for part, _ in self.items)

@@ -22,25 +22,16 @@ from dp_accounting_ext.mechanisms import chained
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
-from dp_accounting_ext.mechanisms import subsampled
 from dp_accounting_ext.pairs import chained_pairs
 
 DirectedPairs = dominating_pair.DirectedPairs
 DominatingPair = dominating_pair.DominatingPair
 Mechanism = interface.Mechanism
 Allocation = replaced_allocation.Allocation
-Steps = replaced_allocation.Steps
 
 # Tuning: atoms of bounds that need not be tight, and how much of a tail may be left of
 # a chain, as of `chained`.
 _FEW_ATOMS, _MOST_GROWN = 1 << 12, 100.0
-
-_SAMPLES = (
-    allocated.RandomAllocation
-    | allocated.ScheduledAllocation
-    | subsampled.PoissonSampled
-    | additive_noise.GaussianMixture
-)
 
 
 def replaced(mechanism: Mechanism) -> Mechanism:
@@ -54,20 +45,9 @@ def replaced(mechanism: Mechanism) -> Mechanism:
         mechanism: With the record, against that without it.
     """
     chain = chained.chain(mechanism, 1, 1)
-    if not isinstance(mechanism, _SAMPLES):
-        return chain
     if isinstance(mechanism, allocated.RandomAllocation) and mechanism.num_selected > 1:
-        blocks = compositions.unpacked({mechanism.blocks(): 1})
-        found = {_in_a_block(block): count for block, count in blocks.items()}
-        if any(isinstance(block, chained.ChainedSplit) for block in found):
-            return chain
-        step = _steps_of(mechanism.inner)
-        is_one = step is not None and sum(each.count for each in step.steps) == 1
-        below = chain
-        if step is not None and is_one and not step.telling:
-            below = ReplacedDraws(mechanism, step)
-        return known_bounds.Between(below, compositions.compose(found), chain)
-    allocation = _steps_of(mechanism)
+        return _replaced_draws(mechanism, chain)
+    allocation = _not_too_far(mechanism.gaussian_steps())
     if allocation is None:
         return chain
     exact = ReplacedAllocation(allocation)
@@ -75,11 +55,24 @@ def replaced(mechanism: Mechanism) -> Mechanism:
     return known_bounds.Between(exact, exact, chain)
 
 
-def _in_a_block(block: Mechanism) -> Mechanism:
-    """Returns what a replaced record changes in a block, which may be one step."""
-    if isinstance(block, additive_noise.Gaussian):
-        return additive_noise.Gaussian(block.noise_multiplier / 2)
-    return replaced(block)
+def _replaced_draws(
+    mechanism: allocated.RandomAllocation, chain: Mechanism
+) -> Mechanism:
+    """Returns what a replaced record changes in k of t steps: that of k blocks."""
+    blocks: dict[Mechanism, int] = {}
+    for block, count in compositions.unpacked({mechanism.blocks(): 1}).items():
+        found = replaced(block)
+        if block.gaussian_noise is not None:
+            found = additive_noise.Gaussian(block.gaussian_noise / 2)
+        elif found == chained.chain(block, 1, 1):
+            return chain
+        blocks[found] = blocks.get(found, 0) + count
+    step = _not_too_far(compositions.gaussian_steps(mechanism.inner))
+    is_one = step is not None and sum(each.count for each in step.steps) == 1
+    below = chain
+    if step is not None and is_one and not step.telling:
+        below = ReplacedDraws(mechanism, step)
+    return known_bounds.Between(below, compositions.compose(blocks), chain)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,11 +137,11 @@ class AllocatedGroup(Mechanism):
         These are no further apart than where all of them are in one step.
         """
         revealed = self.sum_of(1)
-        if not isinstance(revealed, additive_noise.Gaussian):
+        if revealed is None or revealed.gaussian_noise is None:
             return False
         furthest = max(steps.shift for steps in self.allocation.steps)
         together = allocated_group.MOST_MEMBERS * furthest * interface.LOSS_ROUNDED_UP
-        return revealed.mean >= together
+        return 1 / revealed.gaussian_noise >= together
 
     @property
     def _chain(self) -> Mechanism:
@@ -250,30 +243,26 @@ def leave_and_join(
         inserted: and join; either at least 1.
     """
     leave = group(mechanism, max(removed, inserted, 2))
-    if not isinstance(leave, AllocatedGroup) or not leave.has_theorem:
+    if leave is None or not leave.has_theorem:
         return None
     return LeaveAndJoin(mechanism, removed, inserted, leave.allocation)
 
 
-def group(mechanism: Mechanism, members: int) -> Mechanism:
-    """Returns a mechanism where members leave, from that where one leaves.
+def group(mechanism: Mechanism, members: int) -> AllocatedGroup | None:
+    """Returns members who leave Gaussian steps, if more is known of them than a chain.
 
     Args:
         mechanism: With one member, against that without.
         members: How many leave.
     """
-    chain = chained.chain(mechanism, members, 0)
-    if members < 2 or not isinstance(mechanism, _SAMPLES):
-        return chain
-    allocation = _steps_of(mechanism)
-    if allocation is None or allocation.telling:
-        return chain
+    allocation = _not_too_far(mechanism.gaussian_steps())
+    if members < 2 or allocation is None or allocation.telling:
+        return None
     return AllocatedGroup(mechanism, members, allocation)
 
 
-def _steps_of(mechanism: Mechanism) -> Allocation | None:
-    """Returns what is drawn of Gaussian steps, if none moves its noise too far."""
-    allocation = allocation_of(mechanism)
+def _not_too_far(allocation: Allocation | None) -> Allocation | None:
+    """Returns Gaussian steps of which none moves its noise too far, or None."""
     if allocation is None or not allocation.steps:
         return None
     furthest = max(steps.shift for steps in allocation.steps)
@@ -351,71 +340,3 @@ class ReplacedAllocation(interface.OnePairMechanism):
         return interface.Claims(
             gaussian_precision=floats.raised(furthest**2, by=1e-14), is_symmetric=True
         )
-
-
-def allocation_of(mechanism: Mechanism) -> Allocation | None:
-    """Returns a mechanism as Gaussian steps one of which is drawn, if it is one.
-
-    Args:
-        mechanism: With a record, against that without it.
-    """
-    if isinstance(mechanism, known_bounds.NonPrivate):
-        telling, silent = mechanism.record
-        return Allocation((), silent, telling)
-    if isinstance(mechanism, additive_noise.GaussianMixture):
-        return _sample(mechanism)
-    if isinstance(mechanism, subsampled.PoissonSampled):
-        rate = mechanism.sampling_probability
-        return _drawn([(allocation_of(mechanism.inner), rate, 1)], 1 - rate, 0.0)
-    if isinstance(mechanism, allocated.RandomAllocation):
-        if mechanism.num_selected > 1:
-            return None
-        steps = mechanism.num_steps
-        return _drawn([(allocation_of(mechanism.inner), 1 / steps, steps)], 0.0, 0.0)
-    if isinstance(mechanism, allocated.ScheduledAllocation):
-        return _drawn(
-            [
-                (allocation_of(inner), 1 / mechanism.num_steps, count)
-                for inner, count in mechanism.items
-            ],
-            mechanism.silent,
-            mechanism.telling,
-        )
-    parts = compositions.flatten({mechanism: 1}, Bound.UPPER)
-    if not all(isinstance(part, additive_noise.Gaussian) for part in parts):
-        return None
-    precision = interface.claims_of(parts).gaussian_precision
-    return Allocation((Steps(math.sqrt(precision), 1.0, 1),), 0.0, 0.0)
-
-
-def _sample(mixture: additive_noise.GaussianMixture) -> Allocation | None:
-    """Returns a Poisson sample of a Gaussian as a step that is drawn or not."""
-    moved = [(shift, weight) for shift, weight in mixture.p if shift]
-    if mixture.q != additive_noise.UNSHIFTED or len(moved) != 1:
-        return None
-    ((shift, weight),) = moved
-    silent = math.fsum(weight for other, weight in mixture.p if not other)
-    return Allocation((Steps(shift, weight, 1),), silent, 0.0)
-
-
-def _drawn(
-    parts: list[tuple[Allocation | None, float, int]], silent: float, telling: float
-) -> Allocation | None:
-    """Returns one of several mechanisms, or nothing, or all that there is to tell.
-
-    Args:
-        parts: Mechanisms, the chance of one of them, and how many are alike.
-        silent: The chance of nothing.
-        telling: The chance of all.
-    """
-    counts: dict[tuple[float, float], int] = {}
-    for inner, chance, number in parts:
-        if inner is None:
-            return None
-        for each in inner.steps:
-            key = each.shift, chance * each.chance
-            counts[key] = counts.get(key, 0) + number * each.count
-        silent += number * chance * inner.silent
-        telling += number * chance * inner.telling
-    steps = tuple(Steps(*key, count) for key, count in counts.items())
-    return Allocation(steps, silent, telling)

@@ -16,6 +16,7 @@ import abc
 from collections.abc import Sequence
 import dataclasses
 import math
+from typing import ClassVar
 
 from dp_accounting_ext.amplification import poisson_subsampling
 from dp_accounting_ext.common_types import Bound
@@ -45,7 +46,7 @@ NONE: Distances = additive_noise.UNSHIFTED
 _RARE_HITS = 1e-20
 # Certified: of a sum of up to 4096 weights, relatively (4e-13 and 1e-15 each:
 # `shifts.Mixture.weight_error`).
-_CHANCE_ERROR = 1e-11
+CHANCE_ERROR = 1e-11
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,7 +73,14 @@ class Coupled:
 
 
 class Base(abc.ABC):
-    """What a mechanism tells of two batches, by the distance between them."""
+    """What a mechanism tells of two batches, by the distance between them.
+
+    Attributes:
+        counts_norms: Whether a distance is in norms of a record, so that a record that
+            takes another's place is at distance 2; else it is at distance 1.
+    """
+
+    counts_norms: ClassVar[bool] = True
 
     @abc.abstractmethod
     def on(self, removed: Distances, inserted: Distances) -> Mechanism:
@@ -82,6 +90,24 @@ class Base(abc.ABC):
             removed: Law of the first dataset's distances from a common batch.
             inserted: Law of the second's.
         """
+
+    @property
+    def gaussian_noise(self) -> float | None:
+        """The noise multiplier, if it is Gaussian noise on a sum, and not none."""
+        return None
+
+    @property
+    def is_revealing(self) -> bool:
+        """Whether it tells all of a member in the batch, whatever the distance."""
+        return False
+
+    def attains(self, parts: Sequence[Coupled]) -> bool:
+        """Tells whether a lower bound follows from batches that two datasets have."""
+        return True
+
+    def replaced(self) -> "Base":
+        """Returns the same where a distance of one is a record replaced."""
+        return self
 
 
 def on_batches(
@@ -107,28 +133,44 @@ def on_batches(
         https://arxiv.org/abs/2403.04867, Theorem 3.3 (of parts that are told),
         Theorem 3.4, and Proposition 3.5 (the worst case by distances).
     """
-    _check_probabilities("chances of parts", [part.chance for part in parts])
-    for part in parts:
-        for law in (part.removed, part.inserted):
-            _check_probabilities("weights of distances", [w for _, w in law])
-            if not all(0 <= distance < math.inf for distance, _ in law):
-                raise ValueError(
-                    f"distances must be finite and at least 0. Found {law}."
-                )
-    each = [(base.on(part.removed, part.inserted), part.chance) for part in parts]
-    each = [(mechanism, chance) for mechanism, chance in each if chance]
-    if len(each) > 1:
-        return known_bounds.UpperOnly(Drawn(tuple(each)))
-    ((mechanism, _),) = each
-    if is_attained or mechanism == compositions.NO_OP:
+    mechanism = on_parts(base, parts, CHANCE_ERROR)
+    is_one = sum(part.chance > 0 for part in parts) == 1
+    if (is_attained and is_one) or mechanism == compositions.NO_OP:
         return mechanism
     return known_bounds.UpperOnly(mechanism)
 
 
-def _check_probabilities(name: str, values: Sequence[float]) -> None:
-    if not all(0 <= value <= 1 for value in values):
+def on_parts(base: Base, parts: Sequence[Coupled], error: float) -> Mechanism:
+    """Returns a mechanism on coupled batches, as if the output told which part it is.
+
+    Args:
+        base: The mechanism that runs on a batch.
+        parts: The coupled batches.
+        error: Bound on the relative error of any of their chances.
+
+    Raises:
+        ValueError: If probabilities do not sum to one, or a distance is negative.
+    """
+    _check_probabilities("chances of parts", [part.chance for part in parts], error)
+    for part in parts:
+        for law in (part.removed, part.inserted):
+            weights = [weight for _, weight in law]
+            _check_probabilities("weights of distances", weights, CHANCE_ERROR)
+            if not all(0 <= distance < math.inf for distance, _ in law):
+                raise ValueError(
+                    f"distances must be finite and at least 0. Found {law}."
+                )
+    likely = [part for part in parts if part.chance]
+    drawn = [(base.on(part.removed, part.inserted), part.chance) for part in likely]
+    if len(drawn) == 1 and drawn[0][1] == 1:
+        return drawn[0][0]
+    return Drawn(tuple(drawn), error)
+
+
+def _check_probabilities(name: str, values: Sequence[float], error: float) -> None:
+    if not all(0 <= value <= 1 + 2 * error for value in values):
         raise ValueError(f"{name} must be in [0, 1]. Found {list(values)}.")
-    if abs(math.fsum(values) - 1) > _CHANCE_ERROR:
+    if abs(math.fsum(values) - 1) > 2 * error:
         raise ValueError(f"{name} must sum to 1. Found {math.fsum(values)}.")
 
 
@@ -149,7 +191,7 @@ class Drawn(Mechanism):
     """
 
     drawn: tuple[tuple[Mechanism, float], ...]
-    error: float = _CHANCE_ERROR
+    error: float = CHANCE_ERROR
 
     def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
         weights = [chance for _, chance in self.drawn]
@@ -218,8 +260,8 @@ class ReplacedDraws(interface.OnePairMechanism):
             interface.pairs_of_part(part, bound, tail_mass).remove
             for part in mechanisms
         )
-        raised = min(rate * (1 + _CHANCE_ERROR), 1.0)
-        single = dict(given).get(1.0, 0.0) * (1 - _CHANCE_ERROR)
+        raised = min(rate * (1 + CHANCE_ERROR), 1.0)
+        single = dict(given).get(1.0, 0.0) * (1 - CHANCE_ERROR)
         return replaced_draws_pair.dominating_pair_of(apart, each, star, raised, single)
 
     def basis(self, bound: Bound) -> str:
@@ -281,8 +323,16 @@ class Noise(Base):
             return additive_noise.LaplaceMixture(p, q)
         return additive_noise.GaussianMixture(p, q)
 
+    @property
+    def gaussian_noise(self) -> float | None:
+        return None if self.is_laplace else self.noise_multiplier or None
+
+    @property
+    def is_revealing(self) -> bool:
+        return self.noise_multiplier == 0
+
     def replaced(self) -> "Noise":
-        """Returns the noise if a distance of one is a record replaced: two norms."""
+        """Returns the noise over the two norms by which a replaced record moves."""
         return dataclasses.replace(self, noise_multiplier=self.noise_multiplier / 2)
 
     def _shifts(self, distances: Distances, sign: float) -> Distances:
@@ -296,12 +346,17 @@ class Noise(Base):
 class Revealed(Base):
     """What tells a batch that holds a member, and of others that they do not."""
 
+    @property
+    def is_revealing(self) -> bool:
+        return True
+
     def on(self, removed: Distances, inserted: Distances) -> Mechanism:
         if removed == inserted == NONE:
             return compositions.NO_OP
-        return known_bounds.NonPrivate(
-            _chances(removed), _chances(inserted), _CHANCE_ERROR
-        )
+        record, other = _chances(removed), _chances(inserted)
+        if (record, other) == (known_bounds.ALWAYS, known_bounds.NEVER):
+            return known_bounds.NonPrivate()
+        return known_bounds.NonPrivate(record, other, CHANCE_ERROR)
 
 
 def _chances(distances: Distances) -> known_bounds.Chances:
@@ -322,6 +377,14 @@ class Answer(Base):
     """
 
     noise_parameter: float
+
+    @property
+    def is_revealing(self) -> bool:
+        return self.noise_parameter == 0
+
+    def attains(self, parts: Sequence[Coupled]) -> bool:
+        """Tells whether the question is of one side: who leaves, or who joins."""
+        return all(NONE in (part.removed, part.inserted) for part in parts)
 
     def on(self, removed: Distances, inserted: Distances) -> Mechanism:
         if self.noise_parameter == 0:
@@ -344,7 +407,7 @@ class _Answered(Mechanism):
             sides.append((self._answers(self.removed), without))
         if self.inserted[0]:
             sides.append((without, self._answers(self.inserted)))
-        error = discrete.FEW_ERROR + _CHANCE_ERROR
+        error = discrete.FEW_ERROR + CHANCE_ERROR
         each = [
             dominating_pair.of_probabilities(p, q, bound, error=error) for p, q in sides
         ]
@@ -376,8 +439,14 @@ class Neighbours(Base):
         https://arxiv.org/abs/2403.04867, section 3.2 (mechanism-agnostic bounds).
     """
 
+    counts_norms = False
+
     mechanism: Mechanism
     is_bounded: bool = False
+
+    def attains(self, parts: Sequence[Coupled]) -> bool:
+        """Returns False: between neighbours alone a mechanism may be less tight."""
+        return False
 
     def on(self, removed: Distances, inserted: Distances) -> Mechanism:
         for distance, _ in removed + inserted:
@@ -466,7 +535,7 @@ class _Apart(Mechanism):
         moved = [(distance, weight) for distance, weight in kept if distance and weight]
         rate = math.fsum(weight for _, weight in moved)
         sign = 1 if bound is Bound.UPPER else -1
-        sampled = min(rate * (1 + sign * _CHANCE_ERROR), 1.0)
+        sampled = min(rate * (1 + sign * CHANCE_ERROR), 1.0)
         told = Drawn(tuple((self._at(number), w / rate) for number, w in moved))
 
         def on_a_sample(pair: DominatingPair) -> DominatingPair:
@@ -505,4 +574,4 @@ class _Apart(Mechanism):
             return max(losses)
         terms = zip(losses, distances, strict=True)
         grown = math.fsum(w * math.expm1(each) for each, (_, w) in terms)
-        return math.log1p(grown * (1 + _CHANCE_ERROR))
+        return math.log1p(grown * (1 + CHANCE_ERROR))

@@ -29,7 +29,7 @@ def chain(inner: Mechanism, removed: int, inserted: int) -> Mechanism:
         removed: How many records leave.
         inserted: How many join; with those who leave at least one.
     """
-    if inner == compositions.NO_OP or compositions.is_certainly_known(inner):
+    if inner == compositions.NO_OP or inner.is_certain():
         return inner
     if inner.claims().is_symmetric:
         # Who leaves is like who joins.

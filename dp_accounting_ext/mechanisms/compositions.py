@@ -1,10 +1,12 @@
 """Compositions of mechanisms, put together and taken apart."""
 
 from collections.abc import Mapping
+from collections.abc import Sequence
 import dataclasses
 import functools
 import math
 
+from dp_accounting_ext.amplification import replaced_allocation
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.kernel import composition
 from dp_accounting_ext.kernel import dominating_pair
@@ -75,15 +77,10 @@ def unpacked(counts: Mapping[Mechanism, int]) -> dict[Mechanism, int]:
     return parts
 
 
-def is_certainly_known(part: Mechanism) -> bool:
-    """Tells whether a mechanism has no privacy at all."""
-    return isinstance(part, known_bounds.NonPrivate) and part.is_certain()
-
-
 def compose(counts: Mapping[Mechanism, int]) -> Mechanism:
     """Returns the composition of mechanisms with counts."""
     parts = unpacked(counts)
-    if any(is_certainly_known(part) for part in parts):
+    if any(part.is_certain() for part in parts):
         return known_bounds.NonPrivate()
     if len(parts) == 1 and all(count == 1 for count in parts.values()):
         return next(iter(parts))
@@ -113,13 +110,11 @@ def flatten(
             flat[mechanism] = flat.get(mechanism, 0) + count
         else:
             stack += [(part, count * number) for part, number in parts.items()]
-    renyi = {m: n for m, n in flat.items() if isinstance(m, renyi_bounded.RenyiBounded)}
+    renyi = {m: n for m, n in flat.items() if m.is_known_by_divergences}
     if sum(renyi.values()) > 1:
         flat = {m: n for m, n in flat.items() if m not in renyi}
         flat[renyi_bounded.composition(renyi)] = 1
-    gaussians: dict[Mechanism, int] = {
-        m: n for m, n in flat.items() if isinstance(m, additive_noise.Gaussian)
-    }
+    gaussians = {m: n for m, n in flat.items() if m.gaussian_noise is not None}
     if sum(gaussians.values()) <= 1:
         return flat
     precision = interface.claims_of(gaussians).gaussian_precision
@@ -134,11 +129,55 @@ def flatten(
 
 def as_gaussian(mechanism: Mechanism) -> additive_noise.Gaussian | None:
     """Returns the Gaussian that composed Gaussians are, rounded up, or None."""
-    parts = list(flatten({mechanism: 1}, Bound.UPPER).items())
-    if len(parts) == 1 and parts[0][1] == 1:
-        part = parts[0][0]
-        return part if isinstance(part, additive_noise.Gaussian) else None
-    return None
+    parts = flatten({mechanism: 1}, Bound.UPPER)
+    noises = [part.gaussian_noise for part in parts]
+    if sum(parts.values()) != 1 or noises[0] is None:
+        return None
+    return additive_noise.Gaussian(noises[0])
+
+
+def gaussian_steps(mechanism: Mechanism) -> interface.Allocation | None:
+    """Returns the Gaussian steps one of which is drawn, or the one that all are.
+
+    Args:
+        mechanism: With a record, against that without it.
+    """
+    known = mechanism.gaussian_steps()
+    if known is not None:
+        return known
+    parts = flatten({mechanism: 1}, Bound.UPPER)
+    if any(part.gaussian_noise is None for part in parts):
+        return None
+    precision = interface.claims_of(parts).gaussian_precision
+    step = replaced_allocation.Steps(math.sqrt(precision), 1.0, 1)
+    return interface.Allocation((step,), silent=0.0, telling=0.0)
+
+
+def one_drawn(
+    parts: Sequence[tuple[Mechanism, float, int]],
+    *,
+    silent: float = 0.0,
+    telling: float = 0.0,
+) -> interface.Allocation | None:
+    """Returns the Gaussian steps of one of several mechanisms, or None of others.
+
+    Args:
+        parts: Mechanisms, the chance of one of them, and how many are alike.
+        silent: The chance of nothing.
+        telling: The chance of all that there is to tell.
+    """
+    counts: dict[tuple[float, float], int] = {}
+    for mechanism, chance, number in parts:
+        inner = gaussian_steps(mechanism)
+        if inner is None:
+            return None
+        for each in inner.steps:
+            key = each.shift, chance * each.chance
+            counts[key] = counts.get(key, 0) + number * each.count
+        silent += number * chance * inner.silent
+        telling += number * chance * inner.telling
+    steps = tuple(replaced_allocation.Steps(*key, n) for key, n in counts.items())
+    return interface.Allocation(steps, silent, telling)
 
 
 def in_small_steps(
@@ -151,11 +190,12 @@ def in_small_steps(
     found: dict[Mechanism, int] = {}
     rounding = 4 * floats.UNIT_ROUNDOFF * (-1 if bound is Bound.UPPER else 1)
     for part, count in counts.items():
-        if isinstance(part, additive_noise.Gaussian):
-            precision = min(part.noise_multiplier**-2, _MOST_STEPS)
+        noise = part.gaussian_noise
+        if noise is not None:
+            precision = min(noise**-2, _MOST_STEPS)
             number = math.ceil(precision / _PRECISION)
             if number > 1:
-                noise = part.noise_multiplier * math.sqrt(number) * (1 + rounding)
+                noise *= math.sqrt(number) * (1 + rounding)
                 part, count = additive_noise.Gaussian(noise), count * number
         found[part] = found.get(part, 0) + count
     return found

@@ -6,6 +6,7 @@ import dataclasses
 import math
 
 from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.mechanisms import interface
@@ -77,14 +78,17 @@ class RandomizedResponse(interface.OnePairMechanism):
     Where another record takes the record's place, or a special one does.
     """
 
+    holds_for_any_inputs = True
+
     noise_parameter: float
     num_buckets: int
     replace_one: bool
 
-    @property
-    def is_one_bit(self) -> bool:
-        """Whether there are two buckets, and floats hold what a wrong answer tells."""
-        return self.num_buckets == 2 and self.noise_parameter >= floats.SMALLEST_MASS
+    def rdp_on_a_batch(self, orders: Sequence[float], rate: float) -> FloatArray | None:
+        """Returns those of one bit, where floats hold what a wrong answer tells."""
+        if self.num_buckets != 2 or self.noise_parameter < floats.SMALLEST_MASS:
+            return None
+        return pure_mechanisms.batch_rdp(orders, self.noise_parameter, rate)
 
     def pair(self, bound: Bound, tail_mass: float) -> DominatingPair:
         return discrete.randomized_response(
@@ -115,6 +119,8 @@ class PrivateDraw(interface.OnePairMechanism):
             apart than any two between the bounds.
         attained: The same of one or two pairs of laws between the bounds.
     """
+
+    holds_for_any_inputs = True
 
     dominating: Outcomes
     attained: tuple[Outcomes, ...]

@@ -36,22 +36,20 @@ def allocate(
     Source:
         docs/matrix.md, "Fresh windows".
     """
-    one = _in_window(column, noise_multiplier, window)
-    if isinstance(one, known_bounds.Between):
-        below, above = (
-            subsampled.on_poisson_sample(sampling_probability, each)
-            for each in (one.below, one.above)
+    below, above = (
+        subsampled.on_poisson_sample(
+            sampling_probability, _in_window(column, noise_multiplier, window, bound)
         )
-        one = above if below == above else known_bounds.Between(below, above)
-    else:
-        one = subsampled.on_poisson_sample(sampling_probability, one)
+        for bound in (Bound.LOWER, Bound.UPPER)
+    )
+    one = above if below == above else known_bounds.Between(below, above)
     return compositions.compose({one: num_cycles})
 
 
 def _in_window(
-    column: tuple[float, ...], noise_multiplier: float, window: int
+    column: tuple[float, ...], noise_multiplier: float, window: int, bound: Bound
 ) -> interface.Mechanism:
-    """Returns what a record tells that takes part in one step of a window."""
+    """Returns what bounds a record that takes part in one step of a window."""
     if noise_multiplier == 0:
         return known_bounds.NonPrivate()
     if len(column) == 1:
@@ -61,10 +59,7 @@ def _in_window(
     if window > 1:
         return Window(column, noise_multiplier, window, 1)
     alone = Window(column, noise_multiplier, 1, 1)
-    return known_bounds.Between(
-        matrix_allocation.independent_bins(alone.gram(Bound.LOWER), Bound.LOWER),
-        matrix_allocation.independent_bins(alone.gram(Bound.UPPER), Bound.UPPER),
-    )
+    return matrix_allocation.independent_bins(alone.gram(bound), bound)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -20,15 +20,11 @@ from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.mechanisms import renyi_curves
-from dp_accounting_ext.mechanisms import subsampled
+from dp_accounting_ext.mechanisms import sampling
 from dp_accounting_ext.pairs import profile_pairs
-from dp_accounting_ext.pairs import sampled_members
-from dp_accounting_ext.pairs import shifts
-from dp_accounting_ext.renyi import group_subsampling
 
 DirectedPairs = dominating_pair.DirectedPairs
 Mechanism = interface.Mechanism
-Shifts = shifts.Shifts
 
 # Tuning: of larger groups one chain bounds all splits: of who leaves or joins,
 # whichever is worse. Its cost is that of one split, a second for an allocation, and it
@@ -36,82 +32,6 @@ Shifts = shifts.Shifts
 # For Gaussian steps of which each member has one it is three times as large: of up to
 # 16 members all splits are bounded one by one, of up to 64 many at once.
 _MOST_SPLITS, _MOST_ALLOCATED, _MOST_BUNDLED = 8, 16, 64
-
-
-@dataclasses.dataclass(frozen=True)
-class Poisson:
-    """Every record takes part with the same probability: all of them with one."""
-
-    rate: float
-
-    def moves(self, present: int, absent: int) -> Shifts:
-        """Returns the law of the number of members in a batch.
-
-        Args:
-            present: Members of the group in the dataset.
-            absent: Members that are in the other dataset only.
-        """
-        return sampled_members.poisson(present, self.rate)
-
-
-@dataclasses.dataclass(frozen=True)
-class FixedSize:
-    """A batch of fixed size, of records drawn with or without replacement.
-
-    A member takes another record's place in the batch, so that it moves the sum by
-    twice the bound on a record's norm: batch substitution. Where there are too few
-    others to fill the batch, it moves the sum by its own norm.
-
-    Attributes:
-        dataset_size: Number of records with the whole group present, N.
-        sample_size: Number of draws, q.
-        with_replacement: Whether a record can be drawn again.
-    """
-
-    dataset_size: int
-    sample_size: int
-    with_replacement: bool
-
-    def members(self, present: int, absent: int) -> Shifts:
-        """Returns the law of the number of members in a batch, as `Poisson.moves`."""
-        size = self.dataset_size - absent
-        if self.with_replacement:
-            return sampled_members.with_replacement(present, size, self.sample_size)
-        return sampled_members.without_replacement(
-            present, size, min(self.sample_size, size)
-        )
-
-    def moves(self, present: int, absent: int) -> Shifts:
-        """Returns the law of how far members move the sum, in norms.
-
-        That is from a batch that both datasets may have.
-        """
-        size = self._batch(self.dataset_size - absent)
-        common = self._batch(self.dataset_size - absent - present)
-        return self._moves(present, absent, common - size)
-
-    def attained(self, removed: int, inserted: int) -> Shifts:
-        """Returns how far members who leave at +1 move the sum among others at −1.
-
-        Members who join are at −1 too, so that no sum of the other dataset moves.
-        """
-        own, other = (self._batch(self.dataset_size - n) for n in (inserted, removed))
-        return self._moves(removed, inserted, other - own)
-
-    def _moves(self, present: int, absent: int, missing: int) -> Shifts:
-        return tuple(
-            (2.0 * members + missing, weight)
-            for members, weight in self.members(present, absent)
-        )
-
-    def _batch(self, size: int) -> int:
-        """Returns the size of the batch that is drawn of so many records."""
-        if self.with_replacement and size:
-            return self.sample_size
-        return min(self.sample_size, size)
-
-
-UNSAMPLED = Poisson(1.0)
 
 
 class Grouped(Mechanism):
@@ -182,9 +102,8 @@ class GroupedOnBatches(Grouped):
 
     Attributes:
         group_size: Number of records in the group, K.
-        base: What runs on a batch; a response on Poisson samples alone.
-        sampling: How the batch is drawn.
-        below: What it dominates, if it does not attain its own bounds.
+        base: What runs on a batch.
+        scheme: How the batch is drawn.
 
     Source:
         https://arxiv.org/abs/2403.04867, Theorem 3.7 and its instances; Appendix M
@@ -192,79 +111,70 @@ class GroupedOnBatches(Grouped):
     """
 
     group_size: int
-    base: batches.Noise | batches.Answer
-    sampling: Poisson | FixedSize
-    below: "GroupedOnBatches | None" = None
+    base: batches.Base
+    scheme: sampling.Scheme
 
     def has_one_split(self) -> bool:
-        return self.sampling == UNSAMPLED
+        return self.scheme.takes_all
 
     def split(self, removed: int, inserted: int) -> Mechanism:
-        above = self.base.on(
-            self.sampling.moves(removed, inserted),
-            self.sampling.moves(inserted, removed),
-        )
-        if self.below is not None:
-            return known_bounds.Between(self.below.split(removed, inserted), above)
-        if not (removed and inserted):
-            return above
-        if isinstance(self.base, batches.Answer):
-            return known_bounds.UpperOnly(above)
-        if isinstance(self.sampling, Poisson) or self.base.noise_multiplier == 0:
-            return above
-        attained = self.base.on(self.sampling.attained(removed, inserted), batches.NONE)
-        one_by_one = self._one_by_one(self.base, self.sampling, removed, inserted)
-        return known_bounds.Between(attained, above, one_by_one)
+        if removed == inserted == self.group_size:
+            return self.scheme.replaced(self.base, removed)
+        return self.scheme.split(self.base, removed, inserted)
 
     def has_few_rows(self) -> bool:
-        tells_all = self.base == batches.Noise(0.0)
-        return tells_all or self._row_theorem() is not None or super().has_few_rows()
-
-    def _row_theorem(self) -> tuple[float, float] | None:
-        """Returns rate and noise if a theorem has divergences of all splits at once."""
-        if not (isinstance(self.base, batches.Noise) and self.base.noise_multiplier):
-            return None
-        if self.base.is_laplace or not isinstance(self.sampling, Poisson):
-            return None
-        return self.sampling.rate, self.base.noise_multiplier
+        if self.base.is_revealing or super().has_few_rows():
+            return True
+        return self.scheme.rdp_theorem(self.base) is not None
 
     def rdp_rows(
         self, orders: Sequence[float], *, replace_one: bool
     ) -> interface.Divergences:
-        theorem, size = self._row_theorem(), self.group_size
+        theorem, size = self.scheme.rdp_theorem(self.base), self.group_size
         if theorem is None:
             return super().rdp_rows(orders, replace_one=replace_one)
         if not replace_one:
-            rows = group_subsampling.group_rdp(orders, size, *theorem)
-            return interface.Divergences(rows)
+            return interface.Divergences(theorem(orders, size))
         # Of twice as many the split of which half leave.
-        rows = group_subsampling.group_rdp(orders, 2 * size, *theorem)
+        rows = theorem(orders, 2 * size)
         return interface.Divergences(rows[[min(size, len(rows) - 1)]])
 
-    def _one_by_one(
-        self, base: batches.Noise, sampling: FixedSize, removed: int, inserted: int
-    ) -> Mechanism | None:
-        """Returns the chain of members who replace others, and of those who leave.
 
-        Often far below a mixture of both. While members are replaced the dataset has
-        one size; as others leave, the batch is the largest share of the last of them.
-        """
-        if sampling.with_replacement:
-            return None
-        size = sampling.dataset_size - inserted
-        batch = min(sampling.sample_size, size)
-        if removed > inserted and batch > size - removed:
-            return None
-        one = subsampled.substituted_sample(
-            base.replaced().on(((1.0, 1.0),), batches.NONE), batch / size
-        )
-        replaced = chained.chain(one, min(removed, inserted), 0)
-        if removed == inserted:
-            return replaced
-        smallest = size - (removed - inserted) + 1
-        last = dataclasses.replace(sampling, dataset_size=smallest)
-        leaves = base.on(last.moves(1, 0), batches.NONE)
-        return chained.InARow(replaced, chained.chain(leaves, removed - inserted, 0))
+def on_batches(base: batches.Base, scheme: sampling.Scheme, size: int) -> Mechanism:
+    """Returns a mechanism on batches, as a group of so many records sees it."""
+    if base.is_revealing and scheme.takes_all:
+        return known_bounds.NonPrivate()
+    return GroupedOnBatches(size, base, scheme)
+
+
+@dataclasses.dataclass(frozen=True)
+class GroupedBetween(Grouped):
+    """What a group sees of a mechanism that lies between two others.
+
+    Attributes:
+        group_size: Number of records in the group, K.
+        below: What it dominates, as the group sees it.
+        above: What dominates it.
+    """
+
+    group_size: int
+    below: Grouped
+    above: Grouped
+
+    def has_one_split(self) -> bool:
+        return self.above.has_one_split()
+
+    def split(self, removed: int, inserted: int) -> Mechanism:
+        both = (each.split(removed, inserted) for each in (self.below, self.above))
+        return known_bounds.Between(*both)
+
+    def has_few_rows(self) -> bool:
+        return self.above.has_few_rows()
+
+    def rdp_rows(
+        self, orders: Sequence[float], *, replace_one: bool
+    ) -> interface.Divergences:
+        return self.above.rdp_rows(orders, replace_one=replace_one)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -287,7 +197,7 @@ class GroupedByChain(Grouped):
         if self.is_replaced or self.inner.claims().is_symmetric:
             return True
         together = allocated_replacements.group(self.inner, self.group_size)
-        if not isinstance(together, allocated_replacements.AllocatedGroup):
+        if together is None:
             return self.group_size > _MOST_SPLITS
         most = _MOST_BUNDLED if together.has_theorem else _MOST_ALLOCATED
         return self.group_size > most
@@ -312,7 +222,7 @@ class GroupedByChain(Grouped):
         if not self.is_replaced and not self.inner.claims().is_symmetric:
             # Those who join may contribute nothing.
             leave = allocated_replacements.group(self.inner, removed)
-            if isinstance(leave, allocated_replacements.AllocatedGroup):
+            if leave is not None:
                 below = leave
         if self.whole is not None:
             other = self.whole
@@ -329,7 +239,7 @@ class GroupedByChain(Grouped):
         if self.has_one_split():
             return self._any_split(), None
         leave = allocated_replacements.group(self.inner, removed)
-        if not isinstance(leave, allocated_replacements.AllocatedGroup):
+        if leave is None:
             return chained.chain(self.inner, removed, inserted), None
         if not inserted:
             return leave, None
@@ -337,7 +247,12 @@ class GroupedByChain(Grouped):
         if quick is not None and self.group_size > _MOST_ALLOCATED:
             return known_bounds.LeastOf(self._any_split(), quick), quick
         join = allocated_replacements.group(self.inner, inserted)
-        return chained.InARow(leave, chained.chain(join, 0, 1)), quick
+        joining = (
+            chained.chain(join, 0, 1)
+            if join
+            else chained.chain(self.inner, 0, inserted)
+        )
+        return chained.InARow(leave, joining), quick
 
     def _any_split(self) -> Mechanism:
         """Returns a chain that dominates all splits."""
@@ -370,6 +285,33 @@ class GroupedAnswers(Grouped):
         return known_bounds.Between(reports[0], every) if every != reports[0] else every
 
 
+@dataclasses.dataclass(frozen=True)
+class OfOneRecord(Grouped):
+    """A mechanism as a single record sees it: a group of one, which has one split."""
+
+    inner: Mechanism
+    group_size: int = 1
+
+    def split(self, removed: int, inserted: int) -> Mechanism:
+        return self.inner
+
+    def has_one_split(self) -> bool:
+        return True
+
+    def leaving_tells_most(self) -> bool:
+        return True
+
+
+def is_of_group(part: Mechanism) -> bool:
+    """Tells whether a mechanism is as a group sees it, so that it needs a split."""
+    return isinstance(part, Grouped)
+
+
+def as_group(part: Mechanism) -> Grouped:
+    """Returns a mechanism as a group sees it, be it of a single record."""
+    return part if isinstance(part, Grouped) else OfOneRecord(part)
+
+
 def rdp_rows(
     part: Mechanism, orders: Sequence[float], *, replace_one: bool
 ) -> interface.Divergences:
@@ -380,10 +322,7 @@ def rdp_rows(
         orders: (n,) orders α ≥ 1.
         replace_one: Whether the whole group is replaced.
     """
-    if isinstance(part, Grouped):
-        return part.rdp_rows(orders, replace_one=replace_one)
-    values, told = renyi_curves.of(part, orders)
-    return interface.Divergences(values[np.newaxis], told)
+    return as_group(part).rdp_rows(orders, replace_one=replace_one)
 
 
 @functools.lru_cache(maxsize=256)
@@ -420,16 +359,12 @@ def worst_pairs(
 
 def group_sizes(counts: Mapping[Mechanism, int]) -> set[int]:
     """Returns the sizes of groups that see the mechanisms; one for a record."""
-    return {
-        part.group_size if isinstance(part, Grouped) else 1
-        for part in counts
-        if not compositions.is_certainly_known(part)
-    }
+    return {as_group(part).group_size for part in counts if not part.is_certain()}
 
 
 def have_one_split(parts: Iterable[Mechanism]) -> bool:
     """Tells whether no split is further apart than that in which all members leave."""
-    return all(part.has_one_split() for part in parts if isinstance(part, Grouped))
+    return all(as_group(part).has_one_split() for part in parts)
 
 
 def scenarios(
@@ -455,17 +390,15 @@ def scenarios(
         splits = [(size, 0)]
     else:
         splits = [(size - joined, joined) for joined in range(size // 2 + 1)]
-    grouped = [part for part in counts if isinstance(part, Grouped)]
-    leaving_tells_most = all(part.leaving_tells_most() for part in grouped)
+    leaving_tells_most = all(as_group(part).leaving_tells_most() for part in counts)
     found = []
     for removed, inserted in splits:
         scenario: dict[Mechanism, int] = {}
         for part, count in counts.items():
-            if isinstance(part, Grouped):
-                part = _split(part, removed, inserted)
-                if leaving_tells_most and removed < size:
-                    part = known_bounds.UpperOnly(part)
-            scenario[part] = scenario.get(part, 0) + count
+            split = _split(as_group(part), removed, inserted)
+            if leaving_tells_most and removed < size and split != part:
+                split = known_bounds.UpperOnly(split)
+            scenario[split] = scenario.get(split, 0) + count
         if scenario not in found:
             found.append(scenario)
     return found

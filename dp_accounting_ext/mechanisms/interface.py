@@ -7,10 +7,12 @@ from collections.abc import Sequence
 import dataclasses
 import fractions
 import math
+from typing import ClassVar
 from typing import NamedTuple
 
 import numpy as np
 
+from dp_accounting_ext.amplification import replaced_allocation
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.common_types import FloatArray
@@ -19,6 +21,7 @@ from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import memory
 from dp_accounting_ext.kernel import sums
 
+Allocation = replaced_allocation.Allocation
 DirectedPairs = dominating_pair.DirectedPairs
 DominatingPair = dominating_pair.DominatingPair
 
@@ -31,6 +34,10 @@ LOSS_ROUNDED_UP = 1 + 1e-12
 # Of all mechanisms together: some hundred pairs of noise.
 _PAIRS: memory.Memory[DirectedPairs] = memory.Memory(64 << 20)
 
+
+# The probability that something happens, and that it does not: neither is computed as a
+# difference from one.
+Chances = tuple[float, float]
 
 # What `Mechanism.basis` says where a pair is attained, and where none is known.
 OWN_PAIR = "its own dominating pair"
@@ -93,8 +100,19 @@ def each(function: Callable[[float], float], values: FloatArray) -> FloatArray:
 class Mechanism(abc.ABC):
     """Something that can be composed: hashable parameters, pairs when asked.
 
-    Subclass it, as a frozen dataclass, to account for a mechanism of one's own.
+    Subclass it, as a frozen dataclass, to account for a mechanism of one's own. Only
+    `pairs` must be written. Whatever else is known of a mechanism is told by the other
+    methods, whose defaults claim nothing.
+
+    Attributes:
+        holds_for_any_inputs: Whether the pairs hold for any two inputs, and not for
+            neighbors alone, as those of a randomized response do.
+        is_known_by_divergences: Whether the mechanism is known by its Rényi
+            divergences, which add up, so that pairs are made from their sum.
     """
+
+    holds_for_any_inputs: ClassVar[bool] = False
+    is_known_by_divergences: ClassVar[bool] = False
 
     @abc.abstractmethod
     def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
@@ -131,11 +149,52 @@ class Mechanism(abc.ABC):
         """
         return None
 
-    def sampled_from(self) -> "tuple[float, Mechanism] | None":
-        """Returns the rate, and what runs on the sample, of a Poisson sample.
+    def rdp_on_a_batch(self, orders: Sequence[float], rate: float) -> FloatArray | None:
+        """Returns what a theorem says of it on batches of fixed size, if one does.
 
-        Of any other mechanism None. A sample of what is returned has no smaller
+        Args:
+            orders: (n,) Rényi orders α ≥ 1, inf included.
+            rate: Batch size over dataset size, in (0, 1). A record is replaced.
+
+        Returns:
+            (n,) upper bounds on the Rényi divergences, in nats.
+        """
+        return None
+
+    def sampled_from(self) -> "tuple[float, Mechanism] | None":
+        """If it is a Poisson sample, returns the rate, and what runs on the sample.
+
+        Of any other mechanism returns None. A sample of what is returned has no smaller
         divergence, and that of Poisson samples is increasing in their rate.
+        """
+        return None
+
+    @property
+    def gaussian_noise(self) -> float | None:
+        """The noise multiplier, if it is the Gaussian mechanism of sensitivity one."""
+        return None
+
+    @property
+    def revealed(self) -> Chances | None:
+        """The chances of both with the record, if a run tells everything or nothing."""
+        return None
+
+    def is_certain(self) -> bool:
+        """Tells whether there is no privacy at all."""
+        return False
+
+    def on_a_sample(self, rate: float) -> "Mechanism | None":
+        """Returns the mechanism on a Poisson sample in closed form, if that is known.
+
+        Args:
+            rate: Inclusion probability of each record, in (0, 1).
+        """
+        return None
+
+    def gaussian_steps(self) -> Allocation | None:
+        """Returns the Gaussian steps one of which a record takes part in.
+
+        Of what is not such an amplification of Gaussian mechanisms returns None.
         """
         return None
 

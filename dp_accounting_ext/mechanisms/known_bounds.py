@@ -141,8 +141,7 @@ class Between(interface.Mechanism):
         return self.above if bound is Bound.UPPER else self.below
 
 
-# That something happens, and that it does not: neither is a difference.
-Chances = tuple[float, float]
+Chances = interface.Chances
 
 NEVER: Chances = (0.0, 1.0)
 ALWAYS: Chances = (1.0, 0.0)
@@ -188,15 +187,22 @@ class NonPrivate(interface.OnePairMechanism):
         told = max(self.record[0], self.other[0]) * (1 + self.error)
         return interface.Divergences(np.zeros(len(orders)), min(told, 1.0))
 
+    @property
+    def revealed(self) -> Chances:
+        return self.record
+
+    def gaussian_steps(self) -> interface.Allocation:
+        chance, rest = self.record
+        return interface.Allocation((), silent=rest, telling=chance)
+
     def is_certain(self) -> bool:
-        """Tells whether there is no privacy at all."""
         return self.record == ALWAYS or self.other == ALWAYS
 
     def claims(self) -> interface.Claims:
         return interface.Claims(is_symmetric=self.record == self.other)
 
-    def on_a_sample(self, chance: float) -> "NonPrivate":
+    def on_a_sample(self, rate: float) -> "NonPrivate":
         """Returns the same on a Poisson sample, no record replacing another."""
         runs, rest = self.record
-        sampled = chance * runs, (1 - chance) + chance * rest
+        sampled = rate * runs, (1 - rate) + rate * rest
         return NonPrivate(sampled, error=self.error + discrete.FEW_ERROR)

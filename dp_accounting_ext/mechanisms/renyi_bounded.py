@@ -37,6 +37,8 @@ class RenyiBounded(interface.OnePairMechanism):
             told: the divergences are of what is released otherwise.
     """
 
+    is_known_by_divergences = True
+
     values: tuple[float, ...]
     told: float = 0.0
 
@@ -115,12 +117,14 @@ def _chords(known: FloatArray, values: FloatArray, asked: FloatArray) -> FloatAr
     return found
 
 
-def composition(counts: Mapping[RenyiBounded, int]) -> RenyiBounded:
-    """Returns the composition: divergences add up."""
-    total = np.zeros(len(ORDERS))
+def composition(counts: Mapping[interface.Mechanism, int]) -> RenyiBounded:
+    """Returns the composition of mechanisms with theorems: divergences add up."""
+    total, chances = np.zeros(len(ORDERS)), []
     for part, count in counts.items():
-        total += count * np.array(part.values)
-    told = interface.chance_of_any([(part.told, n) for part, n in counts.items()])
+        known = part.rdp(ORDERS)
+        total += count * (known.values if known else math.inf)
+        chances.append((known.told if known else 0.0, count))
+    told = interface.chance_of_any(chances)
     return RenyiBounded.of(
         total * (1 + 4 * (len(counts) + 1) * floats.UNIT_ROUNDOFF), told
     )

@@ -12,7 +12,6 @@ from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
-from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.mechanisms import renyi_of_pairs
 from dp_accounting_ext.renyi import ratio_moments
 from dp_accounting_ext.renyi import sampling
@@ -54,18 +53,12 @@ def _of(mechanism: interface.Mechanism, orders: tuple[float, ...]) -> Divergence
     if found is None:
         found = _by_parts(mechanism, orders)
     values = found.values
-    if not _tells_nothing(mechanism):
+    parts = compositions.unpacked({mechanism: 1})
+    if not all(part.revealed for part in parts):
         # Samples of samples have divergences that fit no float: none of them is 0.
         values = np.maximum(values, floats.SMALLEST_MASS)
     values.setflags(write=False)
     return Divergences(values, found.told)
-
-
-def _tells_nothing(mechanism: interface.Mechanism) -> bool:
-    """Tells whether what is left of a mechanism where not all is told tells nothing."""
-    if isinstance(mechanism, compositions.Composed):
-        return all(_tells_nothing(part) for part, _ in mechanism.items)
-    return isinstance(mechanism, known_bounds.NonPrivate)
 
 
 def _by_parts(mechanism: interface.Mechanism, orders: tuple[float, ...]) -> Divergences:

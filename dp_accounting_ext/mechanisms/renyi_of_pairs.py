@@ -25,7 +25,6 @@ from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
-from dp_accounting_ext.mechanisms import renyi_bounded
 from dp_accounting_ext.renyi import ratio_moments
 
 DirectedPairs = dominating_pair.DirectedPairs
@@ -138,12 +137,12 @@ def _of_part(
     part: interface.Mechanism, orders: Sequence[float], bound: Bound
 ) -> tuple[FloatArray, FloatArray]:
     """Returns both directions' divergences of one run of what has no parts."""
-    if isinstance(part, renyi_bounded.RenyiBounded):
-        if bound is Bound.LOWER:
-            return np.zeros(len(orders)), np.zeros(len(orders))
-        values, told = part.rdp(orders)
-        known = values if not told else np.full(len(orders), math.inf)
-        return known, known
+    if part.is_known_by_divergences:
+        known = part.rdp(orders) if bound is Bound.UPPER else None
+        values = np.zeros(len(orders)) if known is None else known.values
+        if known is not None and known.told:
+            values = np.full(len(orders), math.inf)
+        return values, values
     pairs = interface.pairs_of(part, bound, _TAIL)
     remove = _of_pairs(pairs, part, orders, Direction.REMOVE, bound)
     if part.claims().is_symmetric and pairs.is_one:

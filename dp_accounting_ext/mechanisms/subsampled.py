@@ -11,14 +11,11 @@ from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import batches
 from dp_accounting_ext.mechanisms import compositions
-from dp_accounting_ext.mechanisms import discrete_outputs
 from dp_accounting_ext.mechanisms import interface
-from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.mechanisms import renyi_curves
 from dp_accounting_ext.pairs import gaussian_mixture
 from dp_accounting_ext.pairs import profile_pairs
 from dp_accounting_ext.pairs import shifts
-from dp_accounting_ext.renyi import pure_mechanisms
 from dp_accounting_ext.renyi import sampling
 
 DirectedPairs = dominating_pair.DirectedPairs
@@ -41,31 +38,8 @@ def on_poisson_sample(rate: float, inner: Mechanism) -> Mechanism:
     Source:
         https://arxiv.org/abs/2602.17284, Theorem 3.3, in closed form.
     """
-    if rate in (0, 1):
-        return poisson_sampled(rate, inner)
-    if isinstance(inner, additive_noise.Gaussian):
-        inner = additive_noise.GaussianMixture(
-            ((1 / inner.noise_multiplier, 1.0),), additive_noise.UNSHIFTED
-        )
-    mixture = (
-        inner
-        if isinstance(
-            inner, additive_noise.GaussianMixture | additive_noise.LaplaceMixture
-        )
-        else None
-    )
-    if mixture and mixture.q == additive_noise.UNSHIFTED:
-        sampled = _on_a_sample(rate, mixture.p)
-        # Rarer shifts have fewer digits than a bound may lose.
-        if min(weight for _, weight in sampled) >= floats.SMALLEST_MASS:
-            return dataclasses.replace(mixture, p=sampled)
-    return poisson_sampled(rate, inner)
-
-
-def _on_a_sample(rate: float, unsampled: Shifts) -> Shifts:
-    weights = {shift: rate * weight for shift, weight in unsampled}
-    weights[0.0] = weights.get(0.0, 0.0) + (1 - rate)
-    return tuple(sorted(weights.items()))
+    closed = inner.on_a_sample(rate) if 0 < rate < 1 else None
+    return poisson_sampled(rate, inner) if closed is None else closed
 
 
 def poisson_sampled(sampling_probability: float, inner: Mechanism) -> Mechanism:
@@ -74,8 +48,9 @@ def poisson_sampled(sampling_probability: float, inner: Mechanism) -> Mechanism:
         return compositions.NO_OP
     if sampling_probability == 1 or inner == compositions.NO_OP:
         return inner
-    if isinstance(inner, known_bounds.NonPrivate):
-        return inner.on_a_sample(sampling_probability)
+    revealing = inner.on_a_sample(sampling_probability) if inner.revealed else None
+    if revealing is not None:
+        return revealing
     return PoissonSampled(sampling_probability, inner)
 
 
@@ -107,6 +82,10 @@ class PoissonSampled(Mechanism):
     def sampled_from(self) -> tuple[float, Mechanism]:
         return self.sampling_probability, self.inner
 
+    def gaussian_steps(self) -> interface.Allocation | None:
+        rate = self.sampling_probability
+        return compositions.one_drawn([(self.inner, rate, 1)], silent=1 - rate)
+
     def claims(self) -> interface.Claims:
         inner = self.inner.claims()
         loss = inner.largest_loss
@@ -137,7 +116,7 @@ def substituted_sample(inner: Mechanism, rate: float) -> Mechanism:
     if not inner.claims().is_symmetric:
         # Either record may be the one that is replaced.
         inner = batches.EitherWay(inner)
-    return SubstitutedSample(poisson_sampled(rate, inner))
+    return SubstitutedSample(inner, rate)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -146,12 +125,22 @@ class SubstitutedSample(interface.OnePairMechanism):
 
     A profile, tight for one run, and not that of two datasets. From below it is the
     sample: a record at one end among others at the other, where it is moved.
+
+    Attributes:
+        inner: The mechanism, of a pair with one record of its batch replaced; both
+            directions of it have one profile.
+        rate: Batch size over dataset size, in [0, 1].
     """
 
-    sample: Mechanism
+    inner: Mechanism
+    rate: float
+
+    @property
+    def _sample(self) -> Mechanism:
+        return poisson_sampled(self.rate, self.inner)
 
     def pair(self, bound: Bound, tail_mass: float) -> DominatingPair:
-        pairs = interface.pairs_of(self.sample, bound, tail_mass)
+        pairs = interface.pairs_of(self._sample, bound, tail_mass)
         if bound is Bound.LOWER:
             return pairs.remove
         return profile_pairs.joined(pairs.remove, dominating_pair.dual(pairs.remove))
@@ -160,18 +149,17 @@ class SubstitutedSample(interface.OnePairMechanism):
         return _OF_FIXED_SIZE[bound]
 
     def rdp(self, orders: Sequence[float]) -> interface.Divergences:
-        if not isinstance(self.sample, PoissonSampled):
-            return renyi_curves.of(self.sample, orders)
-        inner, rate = self.sample.inner, self.sample.sampling_probability
-        if isinstance(inner, discrete_outputs.RandomizedResponse) and inner.is_one_bit:
-            response = pure_mechanisms.batch_rdp(orders, inner.noise_parameter, rate)
-            return interface.Divergences(response)
+        if self._sample.sampled_from() != (self.rate, self.inner):
+            return renyi_curves.of(self._sample, orders)
+        known = self.inner.rdp_on_a_batch(orders, self.rate)
+        if known is not None:
+            return interface.Divergences(known)
         return renyi_curves.of_sample(
-            self, rate, inner, orders, sampling.without_replacement_rdp
+            self, self.rate, self.inner, orders, sampling.without_replacement_rdp
         )
 
     def claims(self) -> interface.Claims:
-        return dataclasses.replace(self.sample.claims(), is_symmetric=True)
+        return dataclasses.replace(self._sample.claims(), is_symmetric=True)
 
 
 def zeroed_sample(noise_multiplier: float, rate: float) -> Mechanism:

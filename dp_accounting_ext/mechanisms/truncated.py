@@ -28,10 +28,12 @@ tells of t what noise leaves of it.
 """
 
 from collections.abc import Iterator
+from collections.abc import Sequence
 import dataclasses
 import functools
 import math
 
+from dp_accounting import privacy_accountant
 import numpy as np
 from scipy import special
 from scipy import stats
@@ -39,14 +41,18 @@ from scipy import stats
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import batches
+from dp_accounting_ext.mechanisms import chained
 from dp_accounting_ext.mechanisms import groups
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
+from dp_accounting_ext.mechanisms import sampling
 from dp_accounting_ext.mechanisms import subsampled
 from dp_accounting_ext.pairs import sampled_members
 from dp_accounting_ext.pairs import shifts
 
+Coupled = batches.Coupled
 Mechanism = interface.Mechanism
+NeighborRel = privacy_accountant.NeighboringRelation
 Shifts = shifts.Shifts
 
 # Certified: of scipy's binomial masses and tails and of their quotient, relatively;
@@ -70,14 +76,24 @@ _NOISE_ENDS = 12.0
 
 
 @dataclasses.dataclass(frozen=True)
-class Sampling:
-    """Poisson samples, cut.
+class Truncated(sampling.Scheme):
+    """Poisson samples, cut, for Gaussian noise on a sum over the batch.
+
+    A group's records have other values, or contribute nothing: where members leave they
+    are drawn as before. The sizes of a group that leaves and one that joins add up to
+    that of the whole group.
 
     Attributes:
         dataset_size: Number of records, n, members of a group among them.
         rate: Probability that a record is drawn, q, in (0, 1].
         batch_size: How many are kept at most, B, at least 1.
+
+    Source:
+        docs/mathematics.md, "Truncated samples" (ours).
     """
+
+    group_relations = frozenset({NeighborRel.REPLACE_SPECIAL, NeighborRel.REPLACE_ONE})
+    chance_error = 2 * _BINOMIAL_ERROR
 
     dataset_size: int
     rate: float
@@ -137,132 +153,187 @@ class Sampling:
         found = self.rate * room + kept * self.batch_size / self.dataset_size
         return found * (1 - 3 * _BINOMIAL_ERROR)
 
+    def coupled(self, removed: int, inserted: int) -> Sequence[Coupled]:
+        """Returns a part for each number of others in the batch, which is told."""
+        return _told(self, removed + inserted, removed, inserted)
 
-@dataclasses.dataclass(frozen=True)
-class GroupedTruncated(groups.Grouped):
-    """Gaussian noise on cut samples, where a group's records have other values.
+    def attained(
+        self, base: batches.Base, removed: int, inserted: int
+    ) -> Sequence[Coupled] | None:
+        """Returns a part for each cell of what noise tells of the number of others."""
+        return self._attained(base, removed + inserted, removed, inserted)
 
-    Where members leave they contribute nothing, and are drawn as before.
+    def another_bound(
+        self, base: batches.Base, removed: int, inserted: int
+    ) -> Mechanism | None:
+        """Returns the chain of members who take the places of others, one by one."""
+        return self._chain(base, removed + inserted, removed, inserted)
 
-    Attributes:
-        group_size: Number of records in the group, K.
-        noise_multiplier: Standard deviation of the noise over the bound on a record's
-            norm.
-        sampling: How the batch is drawn.
-
-    Source:
-        docs/mathematics.md, "Truncated samples" (ours).
-    """
-
-    group_size: int
-    noise_multiplier: float
-    sampling: Sampling
-
-    def split(self, removed: int, inserted: int) -> Mechanism:
-        size, is_replaced = self.group_size, removed == inserted == self.group_size
-        if self.sampling.full()[0] < _LEAST_CHANCE:
-            members = sampled_members.poisson(size, self.sampling.rate)
-            return self._on(members, removed, inserted)
-        one = self._by_place(is_replaced=is_replaced)
-        fewer, more = zip(
-            *(_parts_of(size, part) for part in (removed, inserted)), strict=True
-        )
-        chain = None
-        if size <= _CHAINED * max(self.noise_multiplier, 1.0):
-            by_chain = groups.GroupedByChain(size, one, is_replaced)
-            chain = by_chain.split(removed, inserted)
-        return known_bounds.Between(
-            _told_by_noise(self, *fewer), _told(self, *more), chain
+    def replaced(self, base: batches.Base, members: int) -> Mechanism:
+        # All members are in both datasets, with other values.
+        return self.between(
+            base,
+            _told(self, members, members, members),
+            self._attained(base, members, members, members),
+            lambda: self._chain(base, members, members, members),
         )
 
-    def _by_place(self, *, is_replaced: bool) -> Mechanism:
+    def one_absent(self, base: batches.Base) -> Mechanism:
+        """Returns a mechanism on samples of n records, or of all of these but one.
+
+        Who was drawn is told: a record that takes another's place moves the sum by two
+        norms, and is not there in the other dataset. From below others contribute
+        nothing.
+        """
+
+        def on_a_sample(rate: float, base: batches.Base) -> Mechanism:
+            inner = base.on(((1.0, 1.0),), batches.NONE)
+            return subsampled.on_poisson_sample(rate, inner)
+
+        fewer = on_a_sample(self.rate, base)
+        if self.is_never_cut():
+            return fewer
+        place = on_a_sample(self.place(), base.replaced())
+        below = on_a_sample(self.inclusion(), base)
+        return known_bounds.Between(below, self._either(fewer, place))
+
+    def is_never_cut(self) -> bool:
+        """Tells whether a batch is full with a probability that is left out."""
+        return self.full()[0] < _LEAST_CHANCE
+
+    def _attained(
+        self, base: batches.Base, size: int, removed: int, inserted: int
+    ) -> Sequence[Coupled] | None:
+        noise = 0.0 if base.is_revealing else base.gaussian_noise
+        if noise is None:
+            return None
+        return _told_by_noise(self, noise, size, removed, inserted)
+
+    def _chain(
+        self, base: batches.Base, size: int, removed: int, inserted: int
+    ) -> Mechanism | None:
+        """Returns the chain of what bounds one member, where who was drawn is told."""
+        if size > _CHAINED * max(base.gaussian_noise or 0.0, 1.0):
+            return None
+        if removed == inserted == size:
+            return chained.chain(self._by_place(base, is_replaced=True), size, 0)
+        one = self._by_place(base, is_replaced=False)
+        return groups.GroupedByChain(size, one).split(removed, inserted)
+
+    def _by_place(self, base: batches.Base, *, is_replaced: bool) -> Mechanism:
         """Returns what bounds one member from above: who was drawn is told."""
-        noise, chance = self.noise_multiplier, self.sampling.place()
-        law = sampled_members.poisson(1, self.sampling.rate)
-        fewer = batches.Noise(noise).on(law, law if is_replaced else batches.NONE)
-        if noise == 0:
+        chance = self.place()
+        law = sampled_members.poisson(1, self.rate)
+        fewer = base.on(law, law if is_replaced else batches.NONE)
+        if base.gaussian_noise is None:
             sampled = chance, 1 - chance
             place: Mechanism = known_bounds.NonPrivate(sampled, sampled)
         elif is_replaced:
-            inner = additive_noise.Gaussian(noise / 2)
+            inner = additive_noise.Gaussian(base.gaussian_noise / 2)
             place = subsampled.substituted_sample(inner, chance)
         else:
-            place = subsampled.zeroed_sample(noise, chance)
-        return _either(self.sampling, fewer, place)
+            place = subsampled.zeroed_sample(base.gaussian_noise, chance)
+        return self._either(fewer, place)
 
-    def _on(self, members: Shifts, removed: int, inserted: int) -> Mechanism:
-        """Returns noise on a batch, given the chances of members in it."""
-        total = math.fsum(chance for _, chance in members)
-        law = tuple((number, chance / total) for number, chance in members)
-        noise = batches.Noise(self.noise_multiplier)
-        if removed == inserted == self.group_size:
-            return noise.on(law, law)
-        return noise.on(self._of_these(removed, law), self._of_these(inserted, law))
-
-    def _of_these(self, these: int, law: Shifts) -> Shifts:
-        """Returns the law of how many of these members are among those in a batch."""
-        if these == self.group_size:
-            return law
-        found: dict[float, float] = {}
-        for number, weight in law:
-            for each, share in _among(these, self.group_size, int(number)):
-                found[each] = found.get(each, 0.0) + weight * share
-        return tuple(found.items())
-
-    def told(self, removed: int, inserted: int) -> Mechanism:
-        """Returns what bounds it from above: the number of others is told."""
-        size, most = self.group_size, self.sampling.batch_size
-        least = max(most - size, 0)
-        told = [self.sampling.fewer(size, least)]
-        for number, chances in self.sampling.chances(size, least):
-            # What fills the batch is no less likely than it is, given the others.
-            raised = 1 + 3 * _BINOMIAL_ERROR
-            room = most - number
-            told.append(tuple((i, c * raised if i == room else c) for i, c in chances))
-        number = max(-(-len(told) // _MOST_TOLD), 1)
-        several = [told[i : i + number] for i in range(0, len(told), number)]
-        told = [_stochastically_larger(laws, size) for laws in several]
-        return self._drawn(told, removed, inserted)
-
-    def told_by_noise(self, removed: int, inserted: int) -> Mechanism:
-        """Returns what bounds it from below: cells of a noisy number of others."""
-        size, most = self.group_size, self.sampling.batch_size
-        noise, reach, edges = self.noise_multiplier, 0.0, np.zeros(0)
-        if 0 < noise <= _MOST_NOISE:
-            # Those for whom there is little room tell the most.
-            last = min(size, 4) / noise + _BEYOND
-            edges = noise * np.arange(-_BEYOND, last + _CELL, _CELL)
-            reach = float(edges[-1]) + _NOISE_ENDS * noise
-        least = max(most - size - math.ceil(reach), 0)
-        cells = np.zeros((edges.size + 1, size + 1))
-        for number, chances in self.sampling.chances(size, least):
-            shares = _shares(edges - (most - number), noise)
-            for i, chance in chances:
-                cells[:, int(i)] += shares * chance
-        for i, chance in self.sampling.fewer(size, least):
-            cells[-1, int(i)] += chance
-        cells[:, 1:] *= 1 - 3 * _BINOMIAL_ERROR
-        laws: list[list[float]] = cells.tolist()
-        told = [tuple((float(i), c) for i, c in enumerate(law) if c) for law in laws]
-        return self._drawn(told, removed, inserted)
-
-    def _drawn(self, told: list[Shifts], removed: int, inserted: int) -> Mechanism:
-        drawn = tuple(
-            (self._on(members, removed, inserted), chance)
-            for members in told
-            if (chance := math.fsum(each for _, each in members)) > _LEAST_CHANCE
-        )
-        return batches.Drawn(drawn, error=2 * _BINOMIAL_ERROR)
+    def _either(self, fewer: Mechanism, place: Mechanism) -> Mechanism:
+        """Returns samples with room for a record, or those where it takes a place."""
+        full, room = self.full()
+        drawn = ((fewer, room), (place, full))
+        likely = tuple((mechanism, chance) for mechanism, chance in drawn if chance)
+        return batches.Drawn(likely, error=self.chance_error)
 
 
 @functools.lru_cache(maxsize=64)
-def _told(grouped: GroupedTruncated, removed: int, inserted: int) -> Mechanism:
-    return grouped.told(removed, inserted)
+def _told(
+    scheme: Truncated, size: int, removed: int, inserted: int
+) -> tuple[Coupled, ...]:
+    """Returns what bounds a group from above: the number of others is told."""
+    if scheme.is_never_cut():
+        members = sampled_members.poisson(size, scheme.rate)
+        return (_coupled(members, size, removed, inserted, chance=1.0),)
+    most = scheme.batch_size
+    least = max(most - size, 0)
+    told = [scheme.fewer(size, least)]
+    for number, chances in scheme.chances(size, least):
+        # What fills the batch is no less likely than it is, given the others.
+        raised = 1 + 3 * _BINOMIAL_ERROR
+        room = most - number
+        told.append(tuple((i, c * raised if i == room else c) for i, c in chances))
+    number = max(-(-len(told) // _MOST_TOLD), 1)
+    several = [told[i : i + number] for i in range(0, len(told), number)]
+    told = [_stochastically_larger(laws, size) for laws in several]
+    more = (_few_sizes(size, part)[1] for part in (removed, inserted))
+    return _parts(told, size, *more)
 
 
 @functools.lru_cache(maxsize=64)
-def _told_by_noise(grouped: GroupedTruncated, removed: int, inserted: int) -> Mechanism:
-    return grouped.told_by_noise(removed, inserted)
+def _told_by_noise(
+    scheme: Truncated, noise: float, size: int, removed: int, inserted: int
+) -> tuple[Coupled, ...]:
+    """Returns what bounds it from below: cells of a noisy number of others."""
+    if scheme.is_never_cut():
+        return _told(scheme, size, removed, inserted)
+    most, reach, edges = scheme.batch_size, 0.0, np.zeros(0)
+    if 0 < noise <= _MOST_NOISE:
+        # Those for whom there is little room tell the most.
+        last = min(size, 4) / noise + _BEYOND
+        edges = noise * np.arange(-_BEYOND, last + _CELL, _CELL)
+        reach = float(edges[-1]) + _NOISE_ENDS * noise
+    least = max(most - size - math.ceil(reach), 0)
+    cells = np.zeros((edges.size + 1, size + 1))
+    for number, chances in scheme.chances(size, least):
+        shares = _shares(edges - (most - number), noise)
+        for i, chance in chances:
+            cells[:, int(i)] += shares * chance
+    for i, chance in scheme.fewer(size, least):
+        cells[-1, int(i)] += chance
+    cells[:, 1:] *= 1 - 3 * _BINOMIAL_ERROR
+    laws: list[list[float]] = cells.tolist()
+    told = [tuple((float(i), c) for i, c in enumerate(law) if c) for law in laws]
+    fewer = (_few_sizes(size, part)[0] for part in (removed, inserted))
+    return _parts(told, size, *fewer)
+
+
+def _parts(
+    told: Sequence[Shifts], size: int, removed: int, inserted: int
+) -> tuple[Coupled, ...]:
+    """Returns a part of the batches for each of some cases, but for the rarest.
+
+    Args:
+        told: Chances of each number of members in a batch, in each case.
+        size: Number of members.
+        removed: How many of them leave,
+        inserted: and join.
+    """
+    chances = [math.fsum(chance for _, chance in members) for members in told]
+    return tuple(
+        _coupled(members, size, removed, inserted, chance)
+        for members, chance in zip(told, chances, strict=True)
+        if chance > _LEAST_CHANCE
+    )
+
+
+def _coupled(
+    members: Shifts, size: int, removed: int, inserted: int, chance: float
+) -> Coupled:
+    """Returns batches of either dataset, given the chances of members in them."""
+    total = math.fsum(each for _, each in members)
+    law = tuple((number, each / total) for number, each in members)
+    if removed == inserted == size:
+        return Coupled(law, law, chance)
+    leave, join = (_of_these(these, size, law) for these in (removed, inserted))
+    return Coupled(leave, join, chance)
+
+
+def _of_these(these: int, size: int, law: Shifts) -> Shifts:
+    """Returns the law of how many of these members are among those in a batch."""
+    if these == size:
+        return law
+    found: dict[float, float] = {}
+    for number, weight in law:
+        for each, share in _among(these, size, int(number)):
+            found[each] = found.get(each, 0.0) + weight * share
+    return tuple(found.items())
 
 
 @functools.lru_cache(maxsize=1024)
@@ -271,7 +342,7 @@ def _among(these: int, members: int, drawn: int) -> Shifts:
     return sampled_members.without_replacement(these, members, drawn)
 
 
-def _parts_of(size: int, part: int) -> tuple[int, int]:
+def _few_sizes(size: int, part: int) -> tuple[int, int]:
     """Returns a part of a group, rounded down and up to one of a few sizes."""
     if size <= _FEW_MEMBERS or part == size:
         return part, part
@@ -317,37 +388,3 @@ def _shares(edges: FloatArray, noise: float) -> FloatArray:
     last = special.ndtr(np.where(above, -high, low))
     shares: FloatArray = first - last
     return shares
-
-
-def _either(sampling: Sampling, fewer: Mechanism, place: Mechanism) -> Mechanism:
-    """Returns samples with room for a record, or those where it takes a place."""
-    full, room = sampling.full()
-    drawn = tuple((m, chance) for m, chance in ((fewer, room), (place, full)) if chance)
-    return batches.Drawn(drawn, error=2 * _BINOMIAL_ERROR)
-
-
-def joining(noise_multiplier: float, sampling: Sampling) -> Mechanism:
-    """Returns Gaussian noise on cut samples of n records, or of all of these but one.
-
-    Who was drawn is told: a record that takes another's place moves the sum by two
-    norms, which is not there in the other dataset. From below others contribute
-    nothing.
-
-    Args:
-        noise_multiplier: Standard deviation over the bound on a record's norm.
-        sampling: How the batch is drawn, of n records.
-    """
-
-    def on_a_sample(rate: float, norms: int) -> Mechanism:
-        noise = noise_multiplier / norms
-        inner: Mechanism = known_bounds.NonPrivate()
-        if noise:
-            inner = additive_noise.Gaussian(noise)
-        return subsampled.on_poisson_sample(rate, inner)
-
-    if sampling.full()[0] < _LEAST_CHANCE:
-        return on_a_sample(sampling.rate, 1)
-    fewer, place = on_a_sample(sampling.rate, 1), on_a_sample(sampling.place(), 2)
-    return known_bounds.Between(
-        on_a_sample(sampling.inclusion(), 1), _either(sampling, fewer, place)
-    )

@@ -12,11 +12,12 @@ from dp_accounting_ext import dp_event
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.mechanisms import batches
 from dp_accounting_ext.mechanisms import compositions
-from dp_accounting_ext.mechanisms import discrete_outputs
 from dp_accounting_ext.mechanisms import groups
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
+from dp_accounting_ext.mechanisms import sampling
 from dp_accounting_ext.mechanisms import subsampled
+from dp_accounting_ext.mechanisms import truncated as truncated_samples
 from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.validation import event_trees
 from dp_accounting_ext.validation import fields
@@ -33,8 +34,83 @@ FixedSize: TypeAlias = (
 )
 POISSON_SAMPLES = stock.PoissonSampledDpEvent | dp_event.PLDSubsampleEvent
 _MOST_DRAWS = 100_000
-# Of these no two batches are further apart than neighbors.
-_ANSWERS = discrete_outputs.RandomizedResponse | discrete_outputs.PrivateDraw
+
+
+def scheme_of(event: stock.DpEvent) -> tuple[sampling.Scheme, stock.DpEvent]:
+    """Reads how an event draws batches, and returns the event that runs on them.
+
+    Args:
+        event: Any event; one that draws no batches runs on the whole dataset.
+
+    Raises:
+        TypeError, ValueError: If a field of the sampling is not what it must be.
+    """
+    if isinstance(event, POISSON_SAMPLES):
+        rate = fields.sampling_probability(event.sampling_probability)
+        return sampling.Poisson(rate), event.event
+    if isinstance(event, FixedSize):
+        return _fixed_size(event), event.event
+    if isinstance(event, stock.TruncatedSubsampledGaussianDpEvent):
+        return _truncated(event)
+    return sampling.UNSAMPLED, event
+
+
+def _fixed_size(event: FixedSize) -> sampling.FixedSize:
+    size = fields.positive_integer("source_dataset_size", event.source_dataset_size)
+    batch = fields.positive_integer("sample_size", event.sample_size)
+    replaced = isinstance(event, stock.SampledWithReplacementDpEvent)
+    if batch > size and not replaced:
+        raise ValueError(
+            f"sample_size must be at most source_dataset_size. Found {batch} of {size}."
+        )
+    if replaced and batch > _MOST_DRAWS:
+        raise ValueError(
+            f"sample_size must be at most {_MOST_DRAWS} with replacement. "
+            f"Found {batch}."
+        )
+    return sampling.FixedSize(size, batch, replaced)
+
+
+def _truncated(
+    event: stock.TruncatedSubsampledGaussianDpEvent,
+) -> tuple[sampling.Scheme, stock.DpEvent]:
+    rate = fields.sampling_probability(event.sampling_probability)
+    size = fields.non_negative_integer("dataset_size", event.dataset_size)
+    batch = fields.non_negative_integer(
+        "truncated_batch_size", event.truncated_batch_size
+    )
+    noise = stock.GaussianDpEvent(fields.noise_multiplier(event.noise_multiplier))
+    if not (rate and size and batch):
+        return sampling.Poisson(0.0), noise
+    return truncated_samples.Truncated(size, rate, batch), noise
+
+
+def check_group(event: stock.DpEvent, size: int) -> None:
+    """Raises `ValueError` for a group of more records than an event's dataset has."""
+    for name in ("source_dataset_size", "dataset_size"):
+        records = getattr(event, name, size)
+        if size > records:
+            raise ValueError(
+                f"group_size must be at most {name}. Found {size} of {records}."
+            )
+
+
+def noise_of(event: stock.DpEvent) -> batches.Noise:
+    """Reads Gaussian or Laplace noise, or no noise where there is no privacy."""
+    if isinstance(event, stock.GaussianDpEvent | stock.LaplaceDpEvent):
+        noise = fields.noise_multiplier(event.noise_multiplier)
+        return batches.Noise(
+            noise, is_laplace=noise > 0 and isinstance(event, stock.LaplaceDpEvent)
+        )
+    return batches.Noise(0.0)
+
+
+def truncated(
+    event: stock.TruncatedSubsampledGaussianDpEvent, reader: event_reader.Reader
+) -> interface.Mechanism:
+    """Reads a Poisson sample of a Gaussian, cut to a largest batch."""
+    scheme, noise = scheme_of(event)
+    return scheme.one(noise_of(noise), reader.neighboring_relation)
 
 
 def poisson_sampled(
@@ -50,10 +126,9 @@ def poisson_sampled(
             return more if more == less else known_bounds.Between(less, more)
         if isinstance(event.event, NOISES):
             # A record moves to the other end.
-            noise = noise_of(event.event, groups.Poisson(rate), 1)
-            if rate == 0:
+            if isinstance(event.event, stock.NoOpDpEvent):
                 return compositions.NO_OP
-            return noise.split(1, 1) if isinstance(noise, groups.Grouped) else noise
+            return sampling.Poisson(rate).one_replaced(noise_of(event.event))
         reader.require(
             event, NeighborRel.ADD_OR_REMOVE_ONE, NeighborRel.REPLACE_SPECIAL
         )
@@ -112,31 +187,18 @@ def fixed_size(event: FixedSize, reader: event_reader.Reader) -> interface.Mecha
     """
     if is_empty(event):
         return compositions.NO_OP
-    if reader.neighboring_relation is NeighborRel.REPLACE_SPECIAL:
-        return _one_replaced_by_nothing(event, reader)
-    sampling = fixed_sampling(event)
+    scheme = _fixed_size(event)
     if not isinstance(event.event, NOISES):
-        return _batch_of_any(event, sampling, reader)
-    noise = noise_of(event.event, sampling, 1)
-    if not isinstance(noise, groups.GroupedOnBatches):
-        return noise
-    if reader.neighboring_relation is NeighborRel.ADD_OR_REMOVE_ONE:
-        return noise.split(1, 0)
-    base = noise.base
-    if not isinstance(base, batches.Noise) or base.noise_multiplier == 0:
-        return in_both_datasets(noise).split(1, 1)
-    if sampling.with_replacement:
-        return batches.replaced_draws(base.replaced(), sampling.members(1, 0))
-    # One record of the batch replaced is one shift.
-    rate = sampling.sample_size / sampling.dataset_size
-    one = base.replaced().on(((1.0, 1.0),), batches.NONE)
-    return subsampled.substituted_sample(one, rate)
+        if reader.neighboring_relation is NeighborRel.REPLACE_SPECIAL:
+            return _zeroed_in_batch_of_any(event, scheme, reader)
+        return _batch_of_any(event, scheme, reader)
+    if isinstance(event.event, stock.NoOpDpEvent):
+        return compositions.NO_OP
+    return scheme.one(noise_of(event.event), reader.neighboring_relation)
 
 
 def _batch_of_any(
-    event: FixedSize,
-    sampling: groups.FixedSize,
-    reader: event_reader.Reader,
+    event: FixedSize, scheme: sampling.FixedSize, reader: event_reader.Reader
 ) -> interface.Mechanism:
     """Reads what runs on a batch, from what it tells of one record of it replaced."""
     between = dataclasses.replace(
@@ -144,59 +206,35 @@ def _batch_of_any(
     )
     inner = between.mechanism(event.event)
     parts = compositions.unpacked({inner: 1})
-    if any(isinstance(part, groups.Grouped) for part in parts):
+    if any(map(groups.is_of_group, parts)):
         raise event_reader.UnsupportedError(
             event,
             "`GroupSubsampledEvent` cannot run on a sample: put the sampling inside "
             "of it.",
         )
-    if inner == compositions.NO_OP or compositions.is_certainly_known(inner):
+    if inner == compositions.NO_OP or inner.is_certain():
         kind = stock.NoOpDpEvent if parts == {} else stock.NonPrivateDpEvent
         return fixed_size(attr.evolve(event, event=kind()), reader)
-    base = batches.Neighbours(inner, all(isinstance(p, _ANSWERS) for p in parts))
-    if reader.neighboring_relation is NeighborRel.REPLACE_ONE:
-        if sampling.with_replacement:
-            return batches.replaced_draws(base, sampling.members(1, 0))
-        either = base.on(((1.0, 1.0),), batches.NONE)
-        return subsampled.substituted_sample(
-            either, sampling.sample_size / sampling.dataset_size
-        )
-    is_whole = sampling.sample_size == sampling.dataset_size
-    if is_whole and not sampling.with_replacement:
+    base = batches.Neighbours(inner, all(p.holds_for_any_inputs for p in parts))
+    is_added = reader.neighboring_relation is NeighborRel.ADD_OR_REMOVE_ONE
+    if is_added and scheme.rate == 1 and not scheme.with_replacement:
         return reader.sampled(event.event)
-    return batches.on_batches(
-        base,
-        [batches.Coupled(removed=sampling.members(1, 0))],
-        is_attained=sampling.dataset_size > 1,
-    )
+    return scheme.one(base, reader.neighboring_relation)
 
 
-def _one_replaced_by_nothing(
-    event: FixedSize,
-    reader: event_reader.Reader,
+def _zeroed_in_batch_of_any(
+    event: FixedSize, scheme: sampling.FixedSize, reader: event_reader.Reader
 ) -> interface.Mechanism:
     """Reads a batch where a record is replaced by one that contributes nothing.
 
-    Gaussian noise without replacement is tight. Of all else a bound from above is a
-    record, and from below it is one among others that contribute nothing either.
+    A bound from above is a record that is replaced, and from below it is one among
+    others that contribute nothing either.
     """
-    above = fixed_size(event, reader.under(NeighborRel.REPLACE_ONE))
-    sampling = fixed_sampling(event)
-    if isinstance(event.event, stock.GaussianDpEvent) and not sampling.with_replacement:
-        noise = fields.noise_multiplier(event.event.noise_multiplier)
-        if noise:
-            rate = sampling.sample_size / sampling.dataset_size
-            return subsampled.zeroed_sample(noise, rate)
-    if isinstance(event.event, NOISES):
-        below = noise_of(event.event, sampling, 1)
-        if isinstance(below, groups.GroupedOnBatches):
-            # Others contribute nothing, as does what is in the record's place.
-            below = below.base.on(sampling.members(1, 0), batches.NONE)
-    elif sampling.with_replacement:
+    above = _batch_of_any(event, scheme, reader.under(NeighborRel.REPLACE_ONE))
+    if scheme.with_replacement:
         return known_bounds.UpperOnly(above)
-    else:
-        rate = sampling.sample_size / sampling.dataset_size
-        below = subsampled.poisson_sampled(rate, reader.sampled(event.event))
+    inner = reader.sampled(event.event)
+    below = subsampled.poisson_sampled(scheme.rate, inner)
     return above if above == below else known_bounds.Between(below, above)
 
 
@@ -204,58 +242,3 @@ def is_empty(event: FixedSize) -> bool:
     """Tells whether no record is drawn, so that the batch tells nothing."""
     fields.positive_integer("source_dataset_size", event.source_dataset_size)
     return fields.non_negative_integer("sample_size", event.sample_size) == 0
-
-
-def fixed_sampling(event: FixedSize) -> groups.FixedSize:
-    """Reads how a batch of fixed size is drawn."""
-    size = fields.positive_integer("source_dataset_size", event.source_dataset_size)
-    batch = fields.positive_integer("sample_size", event.sample_size)
-    replaced = isinstance(event, stock.SampledWithReplacementDpEvent)
-    if batch > size and not replaced:
-        raise ValueError(
-            f"sample_size must be at most source_dataset_size. Found {batch} of {size}."
-        )
-    if replaced and batch > _MOST_DRAWS:
-        raise ValueError(
-            f"sample_size must be at most {_MOST_DRAWS} with replacement. "
-            f"Found {batch}."
-        )
-    return groups.FixedSize(size, batch, replaced)
-
-
-def in_both_datasets(noise: groups.Grouped) -> groups.Grouped:
-    """Returns the same with the size of each dataset, not of both groups together.
-
-    Where a group replaces another, either dataset has the size that is given.
-    """
-    if not isinstance(noise, groups.GroupedOnBatches):
-        return noise
-    sampling = noise.sampling
-    if isinstance(sampling, groups.FixedSize):
-        size = sampling.dataset_size + noise.group_size
-        sampling = dataclasses.replace(sampling, dataset_size=size)
-    return dataclasses.replace(noise, sampling=sampling)
-
-
-def noise_of(
-    event: stock.DpEvent,
-    sampling: groups.Poisson | groups.FixedSize,
-    size: int,
-) -> interface.Mechanism:
-    """Returns the noise that a group sees, or what costs nothing, or all."""
-    if isinstance(event, stock.NoOpDpEvent):
-        return compositions.NO_OP
-    if isinstance(event, stock.GaussianDpEvent | stock.LaplaceDpEvent):
-        noise = fields.noise_multiplier(event.noise_multiplier)
-    elif isinstance(event, stock.NonPrivateDpEvent):
-        noise = 0.0
-    else:
-        raise event_reader.UnsupportedError(
-            event,
-            "A batch of fixed size, or a group's, must run a `GaussianDpEvent` or a "
-            f"`LaplaceDpEvent`: others are unproven. Found {event}.",
-        )
-    if noise == 0 and sampling == groups.UNSAMPLED:
-        return known_bounds.NonPrivate()
-    is_laplace = noise > 0 and isinstance(event, stock.LaplaceDpEvent)
-    return groups.GroupedOnBatches(size, batches.Noise(noise, is_laplace), sampling)

@@ -12,7 +12,6 @@ import attr
 from dp_accounting import dp_event as stock
 from dp_accounting import privacy_accountant
 
-from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import allocated_replacements
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
@@ -259,8 +258,7 @@ def check_counts(counts: Mapping[interface.Mechanism, int]) -> None:
     """Raises `ValueError` for more runs of a mechanism than are accounted for."""
     for part, count in counts.items():
         fields.positive_integer("count", count)
-        trivial = compositions.is_certainly_known(part)
-        if isinstance(part, additive_noise.Gaussian) or trivial:
+        if part.gaussian_noise is not None or part.is_certain():
             continue
         if count > fields.MOST_RUNS:
             raise ValueError(
@@ -271,7 +269,7 @@ def check_counts(counts: Mapping[interface.Mechanism, int]) -> None:
 
 def count_distinct(parts: Iterable[interface.Mechanism]) -> int:
     """Returns how many mechanisms there are but for Gaussian ones, which become one."""
-    return sum(not isinstance(part, additive_noise.Gaussian) for part in parts)
+    return sum(part.gaussian_noise is None for part in parts)
 
 
 def check_distinct(number: int) -> None:

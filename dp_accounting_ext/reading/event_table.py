@@ -33,7 +33,7 @@ _STOCK: dict[str, tuple[str, event_reader.Builder]] = {
     ),
     "TruncatedSubsampledGaussianDpEvent": (
         "dataset_size sampling_probability truncated_batch_size noise_multiplier",
-        stock_events.truncated,
+        batch_events.truncated,
     ),
     "PoissonSampledDpEvent": (
         "sampling_probability event",

@@ -1,6 +1,5 @@
 """Events as a group of records sees them."""
 
-import dataclasses
 from typing import Any
 
 import attr
@@ -12,10 +11,9 @@ from dp_accounting_ext.mechanisms import batches
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import groups
 from dp_accounting_ext.mechanisms import interface
-from dp_accounting_ext.mechanisms import known_bounds
+from dp_accounting_ext.mechanisms import sampling
 from dp_accounting_ext.reading import batch_events
 from dp_accounting_ext.reading import event_reader
-from dp_accounting_ext.reading import stock_events
 from dp_accounting_ext.validation import event_trees
 from dp_accounting_ext.validation import fields
 from dp_accounting_ext.wpm import sampling_event
@@ -26,6 +24,8 @@ _Answers = stock.RandomizedResponseDpEvent | sampling_event.PrivateSamplingEvent
 
 # Tuning: all splits of a larger one are too many.
 _LARGEST_GROUP = 1024
+# Of which no group sees anything: what one record sees says so.
+_NOBODY = sampling.Poisson(0.0)
 # An event of a newer dp_accounting, known by its name.
 _DISCRETE_GAUSSIAN = "DiscreteGaussianDpEvent"
 
@@ -44,8 +44,7 @@ def group(
     counts: dict[interface.Mechanism, int] = {}
     for leaf, count in event_trees.leaves(event.event):
         part = _grouped(leaf, size, reader)
-        has_splits = isinstance(part, groups.Grouped) and not part.has_one_split()
-        if has_splits and size > _LARGEST_GROUP:
+        if not groups.have_one_split([part]) and size > _LARGEST_GROUP:
             raise ValueError(
                 f"group_size must be at most {_LARGEST_GROUP} for a "
                 f"`{type(leaf).__name__}`. Found {size}."
@@ -106,12 +105,12 @@ def _grouped(
         return tight
     one = _one_member(event, size, reader)
     parts = compositions.unpacked({one: 1})
-    if any(isinstance(part, groups.Grouped) for part in parts):
+    if any(map(groups.is_of_group, parts)):
         raise event_reader.UnsupportedError(
             event,
             "A `GroupSubsampledEvent` cannot hold another: multiply their sizes.",
         )
-    if one == compositions.NO_OP or compositions.is_certainly_known(one):
+    if one == compositions.NO_OP or one.is_certain():
         return one
     is_replaced = reader.neighboring_relation is NeighborRel.REPLACE_ONE
     if isinstance(event, _Answers):
@@ -141,14 +140,13 @@ def _one_member(
     """
     if reader.neighboring_relation is NeighborRel.ADD_OR_REMOVE_ONE and size > 1:
         if isinstance(event, stock.SampledWithoutReplacementDpEvent):
-            sampling = batch_events.fixed_sampling(event)
-            smallest = sampling.dataset_size - size + 1
-            if smallest <= sampling.sample_size:
+            smallest = event.source_dataset_size - size + 1
+            if smallest <= event.sample_size:
                 raise event_reader.UnsupportedError(
                     event,
                     "source_dataset_size must be at least sample_size and group_size "
                     f"for a batch of a `{type(event.event).__name__}`. Found "
-                    f"{sampling.dataset_size}.",
+                    f"{event.source_dataset_size}.",
                 )
             event = attr.evolve(event, source_dataset_size=smallest)
         elif (sized := _with_size(event)) is not None:
@@ -171,57 +169,38 @@ def _tight(
     event: stock.DpEvent, size: int, reader: event_reader.Reader
 ) -> interface.Mechanism | None:
     """Returns what a theorem says that a group sees of noise, or of a bit."""
-    if isinstance(event, stock.TruncatedSubsampledGaussianDpEvent):
-        if reader.neighboring_relation is NeighborRel.ADD_OR_REMOVE_ONE:
-            return None
-        return stock_events.truncated_in_group(event, size)
-    inner: stock.DpEvent = event
-    sampling: groups.Poisson | groups.FixedSize = groups.UNSAMPLED
     if isinstance(event, batch_events.POISSON_SAMPLES):
         both = batch_events.merged(event)
         if both is not None:
             more, less = (_tight(each, size, reader) for each in both)
-            if more == less or not isinstance(more, groups.GroupedOnBatches):
+            if more is None or more == less or not groups.is_of_group(more):
                 return more
-            assert isinstance(less, groups.GroupedOnBatches)
-            return dataclasses.replace(more, below=less)
-        rate = fields.sampling_probability(event.sampling_probability)
-        inner, sampling = event.event, groups.Poisson(rate)
-        if rate == 0:
-            return None
-    elif isinstance(event, batch_events.FixedSize):
-        if reader.neighboring_relation is NeighborRel.REPLACE_SPECIAL:
-            return None
-        inner, fixed = event.event, batch_events.fixed_sampling(event)
-        sampling = fixed
-        if size > fixed.dataset_size:
-            raise ValueError(
-                "group_size must be at most source_dataset_size. "
-                f"Found {size} of {fixed.dataset_size}."
-            )
+            grouped = (groups.as_group(each) for each in (less, more) if each)
+            return groups.GroupedBetween(size, *grouped)
+    scheme, inner = batch_events.scheme_of(event)
+    if scheme == _NOBODY or reader.neighboring_relation not in scheme.group_relations:
+        return None
+    batch_events.check_group(event, size)
     if isinstance(inner, stock.RandomizedResponseDpEvent):
-        return _grouped_response(event, inner, size, sampling, reader)
+        return _grouped_response(event, inner, size, scheme, reader)
+    if isinstance(inner, stock.NoOpDpEvent):
+        return compositions.NO_OP
     if not isinstance(inner, batch_events.NOISES):
         return None
-    noise = batch_events.noise_of(inner, sampling, size)
-    if reader.neighboring_relation is not NeighborRel.REPLACE_ONE:
-        return noise
-    if isinstance(noise, groups.Grouped):
-        return batch_events.in_both_datasets(noise)
-    return noise
+    return groups.on_batches(batch_events.noise_of(inner), scheme, size)
 
 
 def _grouped_response(
     event: stock.DpEvent,
     inner: stock.RandomizedResponseDpEvent,
     size: int,
-    sampling: groups.Poisson | groups.FixedSize,
+    scheme: sampling.Scheme,
     reader: event_reader.Reader,
 ) -> interface.Mechanism | None:
     """Returns the answer to a question of a batch, where records join and leave."""
     if reader.neighboring_relation is not NeighborRel.ADD_OR_REMOVE_ONE:
         return None
-    if isinstance(sampling, groups.FixedSize):
+    if isinstance(event, batch_events.FixedSize):
         raise event_reader.UnsupportedError(
             event,
             "Randomized response on a batch of fixed size is unproven for groups: "
@@ -233,6 +212,4 @@ def _grouped_response(
         raise ValueError(f"num_buckets must be 2 in a group. Found {buckets}.")
     if noise == 1:
         return compositions.NO_OP
-    if noise == 0 and sampling == groups.UNSAMPLED:
-        return known_bounds.NonPrivate()
-    return groups.GroupedOnBatches(size, batches.Answer(noise), sampling)
+    return groups.on_batches(batches.Answer(noise), scheme, size)

@@ -15,7 +15,6 @@ from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.mechanisms import renyi_bounded
 from dp_accounting_ext.mechanisms import selections
-from dp_accounting_ext.mechanisms import truncated as truncated_samples
 from dp_accounting_ext.pairs import discrete
 from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.validation import fields
@@ -134,39 +133,6 @@ def mixture_of_gaussians(
     return additive_noise.GaussianMixture(shifted, ((0.0, 1.0),))
 
 
-def truncated(
-    event: stock.TruncatedSubsampledGaussianDpEvent, reader: event_reader.Reader
-) -> interface.Mechanism:
-    """Reads a Poisson sample of a Gaussian, cut to a largest batch."""
-    one = truncated_in_group(event, 1)
-    if not isinstance(one, truncated_samples.GroupedTruncated):
-        return one
-    if reader.neighboring_relation is NeighborRel.ADD_OR_REMOVE_ONE:
-        return truncated_samples.joining(one.noise_multiplier, one.sampling)
-    replaced = reader.neighboring_relation is NeighborRel.REPLACE_ONE
-    return one.split(1, int(replaced))
-
-
-def truncated_in_group(
-    event: stock.TruncatedSubsampledGaussianDpEvent, group_size: int
-) -> interface.Mechanism:
-    """Reads the same, of a group that is replaced, or contributes nothing."""
-    rate = fields.sampling_probability(event.sampling_probability)
-    size = fields.non_negative_integer("dataset_size", event.dataset_size)
-    batch = fields.non_negative_integer(
-        "truncated_batch_size", event.truncated_batch_size
-    )
-    noise = fields.noise_multiplier(event.noise_multiplier)
-    if not (rate and size and batch):
-        return compositions.NO_OP
-    if group_size > size:
-        raise ValueError(
-            f"group_size must be at most dataset_size. Found {group_size} of {size}."
-        )
-    sampling = truncated_samples.Sampling(size, rate, batch)
-    return truncated_samples.GroupedTruncated(group_size, noise, sampling)
-
-
 def privacy_parameters(event: Any, reader: event_reader.Reader) -> interface.Mechanism:
     """Reads a mechanism that is (ε, δ)-private, of which no more is known."""
     reader.require_own_relation(event)
@@ -269,7 +235,7 @@ def repeat_and_select(event: Any, reader: event_reader.Reader) -> interface.Mech
     inner = reader.mechanism(event.event)
     mean, shape = number_of_runs(event)
     parts = compositions.unpacked({inner: 1})
-    if any(isinstance(part, groups.Grouped) for part in parts):
+    if any(map(groups.is_of_group, parts)):
         raise event_reader.UnsupportedError(
             event,
             f"`{type(event).__name__}` takes single-record events: no theorem covers "
@@ -277,7 +243,7 @@ def repeat_and_select(event: Any, reader: event_reader.Reader) -> interface.Mech
         )
     if inner == compositions.NO_OP:
         return inner
-    if compositions.is_certainly_known(inner):
+    if inner.is_certain():
         return known_bounds.NonPrivate()
     return selections.BestOf(inner, mean, shape)
 

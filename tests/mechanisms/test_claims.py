@@ -29,6 +29,7 @@ from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.mechanisms import matrix_allocation
 from dp_accounting_ext.mechanisms import min_sep_sampling
 from dp_accounting_ext.mechanisms import renyi_bounded
+from dp_accounting_ext.mechanisms import sampling
 from dp_accounting_ext.mechanisms import selections
 from dp_accounting_ext.mechanisms import subsampled
 from dp_accounting_ext.mechanisms import truncated
@@ -86,8 +87,8 @@ SINGLE = st.one_of(
         )
     ),
     st.builds(
-        lambda size, noise, drawn, kept, split: truncated.GroupedTruncated(
-            size, noise, truncated.Sampling(drawn, 0.3, kept)
+        lambda size, noise, drawn, kept, split: groups.GroupedOnBatches(
+            size, batches.Noise(noise), truncated.Truncated(drawn, 0.3, kept)
         ).split(size, split * size),
         st.integers(1, 3),
         scales,
@@ -96,9 +97,9 @@ SINGLE = st.one_of(
         st.integers(0, 1),
     ),
     st.builds(
-        lambda noise, rate, drawn, kept: truncated.joining(
-            noise, truncated.Sampling(drawn, rate, kept)
-        ),
+        lambda noise, rate, drawn, kept: truncated.Truncated(
+            drawn, rate, kept
+        ).one_absent(batches.Noise(noise)),
         scales,
         rates,
         st.integers(1, 50),
@@ -134,10 +135,10 @@ members = st.integers(1, 4).flatmap(
     lambda size: st.tuples(st.integers(0, size), st.just(size))
 )
 noises = st.builds(batches.Noise, scales, st.booleans())
-samplings = st.one_of(
-    st.just(groups.UNSAMPLED),
-    rates.map(groups.Poisson),
-    st.builds(groups.FixedSize, st.integers(8, 20), st.integers(1, 4), st.booleans()),
+schemes = st.one_of(
+    st.just(sampling.UNSAMPLED),
+    rates.map(sampling.Poisson),
+    st.builds(sampling.FixedSize, st.integers(8, 20), st.integers(1, 4), st.booleans()),
 )
 
 
@@ -196,7 +197,7 @@ def around(inner):
         st.builds(batches.replaced_draws, noises, hits),
         st.builds(
             split_of,
-            st.builds(groups.GroupedOnBatches, st.just(1), noises, samplings),
+            st.builds(groups.GroupedOnBatches, st.just(1), noises, schemes),
             members,
         ),
         st.builds(

@@ -19,6 +19,8 @@ from scipy import special
 import dp_accounting_ext as ext
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
+from dp_accounting_ext.mechanisms import batches
+from dp_accounting_ext.mechanisms import groups
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import subsampled
 from dp_accounting_ext.mechanisms import truncated
@@ -95,6 +97,11 @@ def deltas(mechanism, epsilon, bound=Bound.UPPER):
     return found
 
 
+def grouped(members, sigma, scheme):
+    """Returns Gaussian noise on cut samples, as a group sees it."""
+    return groups.GroupedOnBatches(members, batches.Noise(sigma), scheme)
+
+
 EPSILONS = (-0.3, 0.0, 0.2, 1.0, 3.0)
 OTHERS = {
     "nothing": [0.0],
@@ -118,16 +125,17 @@ def test_groups(split, others, most):
     if split == (1, 1):
         members = 2
     is_replaced = removed == inserted == members
-    sampling = truncated.Sampling(size, float(rate), most)
-    mechanism = truncated.GroupedTruncated(members, sigma, sampling).split(*split)
-    batches = batches_of(size, rate, most)
+    mechanism = grouped(
+        members, sigma, truncated.Truncated(size, float(rate), most)
+    ).split(*split)
+    drawn = batches_of(size, rate, most)
     each = list(itertools.islice(itertools.cycle(OTHERS[others]), size - members))
     first = [1.0] * removed + [0.0] * inserted
     second = [0.0] * removed + [-1.0] * inserted
     if is_replaced:
         first, second = [1.0] * members, [-1.0] * members
-    p = noisy_sums(batches, first + each, sigma)
-    q = noisy_sums(batches, second + each, sigma)
+    p = noisy_sums(drawn, first + each, sigma)
+    q = noisy_sums(drawn, second + each, sigma)
     for epsilon in EPSILONS:
         for upper in deltas(mechanism, epsilon):
             assert at_most_the_truth(p, q, epsilon) <= upper[0]
@@ -137,7 +145,7 @@ def test_groups(split, others, most):
 @pytest.mark.parametrize(("size", "members", "most"), [(6, 1, 2), (6, 2, 3), (6, 3, 4)])
 def test_chances(size, members, most):
     rate = Fraction(1, 4)
-    sampling = truncated.Sampling(size, float(rate), most)
+    sampling = truncated.Truncated(size, float(rate), most)
     exact = collections.defaultdict(Fraction)
     for batch, chance in batches_of(size, rate, most).items():
         inside = sum(i < members for i in batch)
@@ -203,8 +211,8 @@ def of_noise_told(sampling, sigma, members, replaced, epsilon):
 @pytest.mark.parametrize(("size", "members", "most"), [(8, 1, 2), (8, 1, 4), (8, 2, 3)])
 @pytest.mark.parametrize("replaced", [False, True])
 def test_the_lower_bound_is_of_two_datasets(size, members, most, replaced):
-    sampling, sigma = truncated.Sampling(size, 0.3, most), 0.7
-    mechanism = truncated.GroupedTruncated(members, sigma, sampling)
+    sampling, sigma = truncated.Truncated(size, 0.3, most), 0.7
+    mechanism = grouped(members, sigma, sampling)
     split = mechanism.split(members, members * replaced)
     for epsilon in (0.0, 0.3, 1.0, 2.5):
         truth = of_noise_told(sampling, sigma, members, replaced, epsilon)
@@ -256,8 +264,8 @@ def of_others_told(sampling, sigma, members, split, epsilon):
 @pytest.mark.parametrize("split", [(20, 0), (19, 1), (13, 7), (10, 10), (20, 20)])
 def test_large_groups_have_no_less_than_each_number_of_others(split):
     """Numbers of others in bins and rounded splits, against tests of each of them."""
-    sampling = truncated.Sampling(300, 0.08, 30)
-    coarse = truncated.GroupedTruncated(20, 1.3, sampling).split(*split)
+    sampling = truncated.Truncated(300, 0.08, 30)
+    coarse = grouped(20, 1.3, sampling).split(*split)
     for epsilon in (0.0, 0.5, 3.0):
         found = of_others_told(sampling, 1.3, 20, split, epsilon) * (1 - 1e-8)
         for upper in deltas(coarse, epsilon):

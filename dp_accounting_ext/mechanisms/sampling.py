@@ -1,0 +1,345 @@
+"""How batches are drawn: all that the package asks of a sampling scheme.
+
+A scheme answers four questions about a group of records whose members are in one of two
+datasets, or in both:
+
+1. *Who is in a batch?* `coupled` gives the law of how far a batch of either dataset is
+   from one that both may have. From it alone follows an upper bound for every mechanism
+   that runs on a batch, and every way in which a group can leave and join.
+2. *What replaces a record?* `replaced` is for datasets of one size, where other records
+   have the members' places; `one_replaced` and `one_zeroed` are for a single record,
+   where more is known of some schemes than of groups.
+3. *Which case is attained?* `attained` gives a law that two datasets have, so that a
+   lower bound follows from it. `another_bound` is a second upper bound, where the first
+   may be loose.
+4. *Which theorem holds of its Rényi divergences?* `rdp_theorem`.
+
+Only the first must be answered. `docs/register.md` shows a scheme of one's own.
+"""
+
+import abc
+from collections.abc import Callable
+from collections.abc import Sequence
+import dataclasses
+import functools
+from typing import ClassVar
+
+from dp_accounting import privacy_accountant
+
+from dp_accounting_ext.common_types import FloatArray
+from dp_accounting_ext.mechanisms import batches
+from dp_accounting_ext.mechanisms import chained
+from dp_accounting_ext.mechanisms import interface
+from dp_accounting_ext.mechanisms import known_bounds
+from dp_accounting_ext.mechanisms import subsampled
+from dp_accounting_ext.pairs import sampled_members
+from dp_accounting_ext.pairs import shifts
+from dp_accounting_ext.renyi import group_subsampling
+
+Coupled = batches.Coupled
+Mechanism = interface.Mechanism
+NeighborRel = privacy_accountant.NeighboringRelation
+Shifts = shifts.Shifts
+# From (n,) Rényi orders and the size K of a group to (K + 1, n) upper bounds: row K₋ is
+# of the split in which so many leave; of one row if all splits are alike.
+RdpTheorem = Callable[[Sequence[float], int], FloatArray]
+
+
+class Scheme(abc.ABC):
+    """A way to draw batches. Subclass it as a frozen dataclass.
+
+    Attributes:
+        group_relations: The neighboring relations under which `split` and `replaced`
+            are of groups. Under others a group is bounded by a chain of single records.
+        chance_error: Bound on the relative error of a chance of one of several parts.
+    """
+
+    group_relations: ClassVar[frozenset[NeighborRel]] = frozenset(NeighborRel)
+    chance_error: ClassVar[float] = batches.CHANCE_ERROR
+
+    @property
+    def takes_all(self) -> bool:
+        """Whether every record takes part for certain."""
+        return False
+
+    @abc.abstractmethod
+    def coupled(self, removed: int, inserted: int) -> Sequence[Coupled]:
+        """Returns how far the batches of two datasets are from one that both may have.
+
+        Args:
+            removed: Members of the group that only the first dataset has.
+            inserted: Members that only the second dataset has.
+
+        Returns:
+            One part, or one for each outcome of a draw that is the same for both
+            datasets, such as how many others are in the batch. Distances are in norms
+            of a record.
+        """
+
+    def attained(
+        self, base: batches.Base, removed: int, inserted: int
+    ) -> Sequence[Coupled] | None:
+        """Returns the batches of two datasets that differ so; None if none are known.
+
+        Args:
+            base: What runs on a batch.
+            removed: Members that only the first dataset has.
+            inserted: Members that only the second dataset has.
+        """
+        return None
+
+    def another_bound(
+        self, base: batches.Base, removed: int, inserted: int
+    ) -> Mechanism | None:
+        """Returns a second mechanism that dominates, or None."""
+        return None
+
+    def rdp_theorem(self, base: batches.Base) -> RdpTheorem | None:
+        """Returns what a theorem says of the Rényi divergences of all splits."""
+        return None
+
+    def split(self, base: batches.Base, removed: int, inserted: int) -> Mechanism:
+        """Returns a mechanism on batches, where some members leave and others join.
+
+        Args:
+            base: What runs on a batch.
+            removed: How many leave.
+            inserted: How many join.
+        """
+        return self.between(
+            base,
+            self.coupled(removed, inserted),
+            self.attained(base, removed, inserted),
+            functools.partial(self.another_bound, base, removed, inserted),
+        )
+
+    def between(
+        self,
+        base: batches.Base,
+        coupled: Sequence[Coupled],
+        attained: Sequence[Coupled] | None,
+        another_bound: Callable[[], Mechanism | None],
+    ) -> Mechanism:
+        """Returns what dominates on batches that are coupled, and what is attained.
+
+        Args:
+            base: What runs on a batch.
+            coupled: As `coupled` returns them.
+            attained: As `attained` returns them.
+            another_bound: Makes what `another_bound` returns, where it is needed.
+        """
+        above = batches.on_parts(base, coupled, self.chance_error)
+        if attained is None or not base.attains(attained):
+            return known_bounds.UpperOnly(above)
+        below = batches.on_parts(base, attained, self.chance_error)
+        if below == above:
+            return above
+        return known_bounds.Between(below, above, another_bound())
+
+    def replaced(self, base: batches.Base, members: int) -> Mechanism:
+        """Returns the mechanism where other records replace the members of a group."""
+        return self.split(base, members, members)
+
+    def one(self, base: batches.Base, relation: NeighborRel) -> Mechanism:
+        """Returns what a single record sees of a mechanism on batches.
+
+        Args:
+            base: What runs on a batch.
+            relation: What happens to the record in the other dataset.
+        """
+        if relation is NeighborRel.REPLACE_ONE:
+            return self.one_replaced(base)
+        if relation is NeighborRel.REPLACE_SPECIAL:
+            return self.one_zeroed(base)
+        return self.one_absent(base)
+
+    def one_absent(self, base: batches.Base) -> Mechanism:
+        """Returns the mechanism where the other dataset lacks the record."""
+        return self.split(base, 1, 0)
+
+    def one_replaced(self, base: batches.Base) -> Mechanism:
+        """Returns the mechanism where the other dataset has another record instead."""
+        return self.replaced(base, 1)
+
+    def one_zeroed(self, base: batches.Base) -> Mechanism:
+        """Returns the mechanism where the record contributes nothing, but is drawn."""
+        return self.split(base, 1, 0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Poisson(Scheme):
+    """Every record takes part with the same probability, independently.
+
+    Source:
+        https://arxiv.org/abs/2403.04867, Theorem 3.8.
+    """
+
+    rate: float
+
+    @property
+    def takes_all(self) -> bool:
+        return self.rate == 1
+
+    def coupled(self, removed: int, inserted: int) -> Sequence[Coupled]:
+        return [
+            Coupled(
+                sampled_members.poisson(removed, self.rate),
+                sampled_members.poisson(inserted, self.rate),
+            )
+        ]
+
+    def attained(
+        self, base: batches.Base, removed: int, inserted: int
+    ) -> Sequence[Coupled]:
+        return self.coupled(removed, inserted)
+
+    def rdp_theorem(self, base: batches.Base) -> RdpTheorem | None:
+        noise = base.gaussian_noise
+        if noise is None:
+            return None
+        rate = self.rate
+        return lambda orders, size: group_subsampling.group_rdp(
+            orders, size, rate, noise
+        )
+
+
+# Every batch is the whole dataset.
+UNSAMPLED = Poisson(1.0)
+
+
+@dataclasses.dataclass(frozen=True)
+class FixedSize(Scheme):
+    """A batch of fixed size, of records drawn with or without replacement.
+
+    A member takes another record's place in the batch, so that it moves the sum by
+    twice the bound on a record's norm: batch substitution. Where there are too few
+    others to fill the batch, it moves the sum by its own norm.
+
+    Attributes:
+        dataset_size: Number of records with the whole group present, N.
+        sample_size: Number of draws, q.
+        with_replacement: Whether a record can be drawn again.
+    """
+
+    group_relations = frozenset(
+        {NeighborRel.ADD_OR_REMOVE_ONE, NeighborRel.REPLACE_ONE}
+    )
+
+    dataset_size: int
+    sample_size: int
+    with_replacement: bool
+
+    @property
+    def rate(self) -> float:
+        """A record's share of the draws."""
+        return self.sample_size / self.dataset_size
+
+    def members(self, present: int, absent: int) -> Shifts:
+        """Returns the law of the number of members in a batch of one dataset.
+
+        Args:
+            present: Members of the group in the dataset.
+            absent: Members that are in the other dataset only.
+        """
+        size = self.dataset_size - absent
+        if self.with_replacement:
+            return sampled_members.with_replacement(present, size, self.sample_size)
+        return sampled_members.without_replacement(
+            present, size, min(self.sample_size, size)
+        )
+
+    def coupled(self, removed: int, inserted: int) -> Sequence[Coupled]:
+        common = self._batch(self.dataset_size - removed - inserted)
+        own, other = (
+            self._batch(self.dataset_size - absent) for absent in (inserted, removed)
+        )
+        return [
+            Coupled(
+                self._moves(removed, inserted, common - own),
+                self._moves(inserted, removed, common - other),
+            )
+        ]
+
+    def attained(
+        self, base: batches.Base, removed: int, inserted: int
+    ) -> Sequence[Coupled]:
+        """Returns members who leave at +1 among others at −1.
+
+        Members who join are at −1 too, so that no sum of the other dataset moves.
+        """
+        if not (removed and inserted) or base.is_revealing:
+            return self.coupled(removed, inserted)
+        own, other = (self._batch(self.dataset_size - n) for n in (inserted, removed))
+        return [Coupled(self._moves(removed, inserted, other - own))]
+
+    def another_bound(
+        self, base: batches.Base, removed: int, inserted: int
+    ) -> Mechanism | None:
+        """Returns the chain of members who replace others, and of those who leave.
+
+        Often far below a mixture of both. While members are replaced the dataset has
+        one size; as others leave, the batch is the largest share of the last of them.
+        """
+        if self.with_replacement:
+            return None
+        size = self.dataset_size - inserted
+        batch = min(self.sample_size, size)
+        if removed > inserted and batch > size - removed:
+            return None
+        one = self._substituted(base, batch / size)
+        replaced = chained.chain(one, min(removed, inserted), 0)
+        if removed == inserted:
+            return replaced
+        smallest = size - (removed - inserted) + 1
+        leaves = dataclasses.replace(self, dataset_size=smallest).split(base, 1, 0)
+        return chained.InARow(replaced, chained.chain(leaves, removed - inserted, 0))
+
+    def replaced(self, base: batches.Base, members: int) -> Mechanism:
+        # Either dataset has the size that is given, and not both groups together.
+        size = self.dataset_size + members
+        return dataclasses.replace(self, dataset_size=size).split(
+            base, members, members
+        )
+
+    def one_absent(self, base: batches.Base) -> Mechanism:
+        if base.counts_norms:
+            return self.split(base, 1, 0)
+        # A member takes another record's place, at the distance of neighbors.
+        parts = [Coupled(self.members(1, 0))]
+        return batches.on_batches(base, parts, is_attained=self.dataset_size > 1)
+
+    def one_replaced(self, base: batches.Base) -> Mechanism:
+        if base.is_revealing:
+            return self.replaced(base, 1)
+        if self.with_replacement:
+            return batches.replaced_draws(base.replaced(), self.members(1, 0))
+        return self._substituted(base, self.rate)
+
+    def one_zeroed(self, base: batches.Base) -> Mechanism:
+        """Returns a record that contributes nothing: without replacement it is tight.
+
+        With replacement it is bounded from above by a record that is replaced, and from
+        below by one among others that contribute nothing either.
+        """
+        if base.gaussian_noise is not None and not self.with_replacement:
+            return subsampled.zeroed_sample(base.gaussian_noise, self.rate)
+        above = self.one_replaced(base)
+        below = base.on(self.members(1, 0), batches.NONE)
+        return above if above == below else known_bounds.Between(below, above)
+
+    def _substituted(self, base: batches.Base, rate: float) -> Mechanism:
+        """Returns the mechanism where one record of the batch is replaced."""
+        one = base.replaced().on(((1.0, 1.0),), batches.NONE)
+        return subsampled.substituted_sample(one, rate)
+
+    def _moves(self, present: int, absent: int, missing: int) -> Shifts:
+        return tuple(
+            (2.0 * members + missing, weight)
+            for members, weight in self.members(present, absent)
+        )
+
+    def _batch(self, size: int) -> int:
+        """Returns the size of the batch that is drawn of so many records."""
+        if self.with_replacement and size:
+            return self.sample_size
+        return min(self.sample_size, size)
