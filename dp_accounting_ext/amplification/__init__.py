@@ -1,1 +1,1 @@
-"""Dominating pair in, dominating pair out."""
+"""Privacy amplification: functions from dominating pairs to dominating pairs."""

@@ -1,17 +1,17 @@
-"""Groups under random allocation of Gaussian noise, from below.
+"""Lower bounds for groups under random allocation of Gaussian noise.
 
-Each of g members takes part in one of several steps, drawn for each on its own; with
-some chance in none. All of them move the noise of step i by s_i in one direction: with
-j of them in it that is N(j s_i, 1). With f_{i,j} the law of any statistic of the step's
-noise then, w_i the chance of step i and w₀ that of none, the sum of the statistics has
-the laws
+Each of g members independently takes part in one of several steps, or, with some
+probability, in none. All members move the noise of step i by s_i in one direction: with
+j of them in the step it is N(j s_i, 1). Let f_{i,j} be the law of some statistic of the
+step's noise in this case, w_i the probability of step i, and w₀ that of no step. The
+sum of the statistics of all steps then has the laws
 
     Q: Π f_{i,0},   P: g! [z^g] e^{w₀ z} Π (Σ_j f_{i,j} (w_i z)^j / j!)
 
-all products convolutions: positive terms. The statistic is the logarithm of
-Σ_n (λ w_i)^n e^{n s_i y_i − n² s_i²/2} / n! for some λ, rounded to cells: but for how
-many members are expected, the sum is the logarithm of the ratio
-(`allocated_group_above`).
+where all products are convolutions of positive terms. The statistic is the logarithm of
+Σ_n (λ w_i)^n e^{n s_i y_i − n² s_i²/2} / n! for some λ, rounded to cells. The sum is
+then the logarithm of the likelihood ratio if the number of members were random with
+mean λ (`allocated_group_above`).
 """
 
 import functools
@@ -38,30 +38,32 @@ from dp_accounting_ext.pairs import profile_pairs
 DirectedPairs = dominating_pair.DirectedPairs
 DominatingPair = dominating_pair.DominatingPair
 
-# Certified, in units of rounding: what is made of a mass and chances; of a term of h,
-# and of what is made of these.
+# Certified, in units of rounding: the error of what is computed from a mass and
+# probabilities; and of a term of h and of what is computed from these terms.
 _MASS, _TERMS = 32, 64
-# Certified: more than what is left out of all masses as it fits no float.
+# Certified: an upper bound on the masses that are left out as they underflow.
 _TINY = 1e-260
-# A limit: of more members the others contribute nothing.
+# A limit: further members count as if they contributed nothing.
 MOST_MEMBERS = 64
-CROWDED = 0.01  # Tuning: the chance of a step with more members than floats hold.
-DELTA_OVER_TAIL = 1e16  # Tuning: λ is the best for a δ so many times the tail, or more.
+# Tuning: the probability that a step has more members than floats can hold.
+CROWDED = 0.01
+# Tuning: λ is the best one for a δ of this many times the tail mass.
+DELTA_OVER_TAIL = 1e16
 
 
 def lower_pairs(
     allocation: replaced_allocation.Allocation, members: int, *, tail_mass: float
 ) -> DirectedPairs:
-    """Returns pairs that are dominated by an allocation where members leave.
+    """Returns lower pairs of an allocation from which a group of records is removed.
 
     Args:
-        allocation: The steps, none of which tells all.
-        members: How many leave, at least 2; of more than 64 only 64 contribute
-            anything, of noise that they move far fewer.
-        tail_mass: Probability of the rarest outputs that are looked at.
+        allocation: The steps, none of which has infinite losses.
+        members: The size of the group, at least 2. Of more than 64 members, only 64
+            contribute anything; with noise that they move far, fewer do.
+        tail_mass: The probability of the rarest outputs that are considered.
 
     Guarantees:
-        H(P‖Q) of the first pair, and H(Q‖P) of the second, are at most those of
+        H(P‖Q) of the first pair, and H(Q‖P) of the second one, are at most those of
         members who all move the noise in one direction, at every κ ≥ 0.
 
     Source:
@@ -81,7 +83,7 @@ def lower_pairs(
         for each in allocation.steps
     ]
     resolution = replaced_allocation.RESOLUTION
-    # Of any number of members at most the tail mass is left out.
+    # For each number of members at most `tail_mass` is left out.
     share = tail_mass / (8 * (members + 1))
     law = law_sums.sum_of(parts, Bound.LOWER, resolution, share, both=False)
     error = law.mass_error + (_MASS + 4 * members) * floats.UNIT_ROUNDOFF
@@ -102,7 +104,7 @@ def lower_pairs(
         mass_error=error,
         ratio_error=2 * error,
     )
-    # Where masses of P are left out an event is likelier than they say.
+    # Masses of P were left out: the true probability of an event may be larger.
     lost = tail_mass + _TINY
     join = q > floats.SMALLEST_MASS
     gains, costs = q[join], fewer[join]
@@ -119,23 +121,24 @@ def lower_pairs(
 
 
 def _mixed(masses: FloatArray, silent: float, members: int, number: int) -> FloatArray:
-    """Returns the (n,) masses of P where so many members leave, of all steps or none.
+    """Returns the (n,) masses of P if a number of members takes part in the steps.
 
     Args:
         masses: (members + 1, n) coefficients of the sum over the steps.
-        silent: What Poisson variables of so many have for the chance of no step.
-        members: The mean of all chances of steps, and of none.
-        number: How many leave.
+        silent: The Poisson mean of the number of members in no step, if the total
+            number of members has mean `members`.
+        members: The sum of the Poisson means of all steps and of no step.
+        number: The number of members.
     """
     nowhere = [_power(silent, number - j) for j in range(number + 1)]
-    # Chances of numbers are those of Poisson variables, but for a factor.
+    # The numbers of members in the steps are Poisson variables, given their sum.
     total = np.einsum("j,jn->n", np.array(nowhere), masses[: number + 1])
     found: FloatArray = total / _power(members, number)
     return found
 
 
 def _in_floats(p: FloatArray, q: FloatArray) -> BoolArray:
-    """Returns which (n,) masses fit floats, and so do their quotients."""
+    """Returns which of (n,) masses and of their quotients fit a float."""
     fit = (p > floats.SMALLEST_MASS) & (q > floats.SMALLEST_MASS)
     with np.errstate(divide="ignore"):
         return np.asarray(fit & (np.abs(np.log(p) - np.log(q)) <= floats.LARGEST_LOSS))
@@ -146,12 +149,12 @@ def counted_members(
 ) -> tuple[int, int]:
     """Returns how many members count, and how many of them in any one step.
 
-    Floats hold no noise that is moved very far. So many members count that there are
-    hardly ever more than that in a step; how many never falls as the group grows.
+    Floats hold no noise that is moved very far. As many members count as hardly ever
+    crowd into one step. This number does not fall as the group grows.
 
     Args:
         allocation: The steps.
-        members: How many there are.
+        members: The size of the group.
     """
     furthest = max(each.shift for each in allocation.steps)
     together = int(2 * replaced_allocation.LARGEST_SHIFT / furthest)
@@ -165,7 +168,7 @@ def counted_members(
 
 
 def _power(rate: float, number: int) -> float:
-    """Returns rate^number / number!, relatively exact to number + 4 roundings."""
+    """Returns rate^number / number!, with a relative error of number + 4 roundings."""
     return rate**number / math.factorial(number)
 
 
@@ -176,14 +179,14 @@ def _atoms(
     rate: float,
     tail_mass: float,
 ) -> lattice_law.Atoms:
-    """Returns the laws of one step's statistic, a row for each number of members.
+    """Returns the laws of one step's statistic, one row for each number of members.
 
     Args:
         steps: The steps.
-        members: How many there are.
-        together: How many there may be in this step; of more nothing is counted.
+        members: The number of members.
+        together: The largest number of them in this step; more are left out.
         rate: λ.
-        tail_mass: What may be beyond the cells.
+        tail_mass: The probability that may lie beyond the cells.
     """
     shift = steps.shift * (1 - replaced_allocation.SHIFT * floats.UNIT_ROUNDOFF)
     deviations = -float(special.ndtri(tail_mass / steps.count))
@@ -213,22 +216,22 @@ def _atoms(
 def rate_and_tilt(
     steps: replaced_allocation.Steps, silent: float, members: int, exponent: float
 ) -> tuple[float, float]:
-    """Returns λ, and the tilt of L, where all members are expected for some −ln δ.
+    """Returns λ, and the tilt of L, for which g members are expected at some −ln δ.
 
     Args:
         steps: The steps.
-        silent: The chance that a member is in none.
-        members: g.
-        exponent: −ln δ, about.
+        silent: The probability that a member is in no step.
+        members: The number of members g.
+        exponent: The approximate −ln δ.
     """
-    # A sketch of the noise, in which more than three members are rarely in one step.
+    # A rough law of the noise; more than three members are rarely in one step.
     ends = np.linspace(-7.0, min(7.0 + 3 * steps.shift, normal_cells.FURTHEST), 160)
     weights = np.exp(-(ends**2) / 2)
     weights /= weights.sum()
     before = -1.0, math.log(members), 0.0
     for rate in (members * np.geomspace(0.82, 1e-4, 46)).tolist():
         first, variances, _ = counted(ends, steps, rate)
-        # The derivative of L by ln λ is the mean of the count.
+        # The derivative of L with respect to ln λ is the mean number of members.
         means = np.gradient(first, ends) / steps.shift
         goal = (members - rate * silent) / steps.count
         tilt = _tilt_for_mean(weights, first, means, goal)
@@ -243,7 +246,7 @@ def rate_and_tilt(
         here += float(bound_cells.log_reciprocal(np.array([variance]))[0])
         after = here, math.log(rate), tilt
         if here > exponent:
-            # Between the two as the exponents tell.
+            # Interpolate between the last two, by their exponents.
             share = (exponent - before[0]) / (here - before[0])
             log, tilt = (
                 x + share * (y - x) for x, y in zip(before[1:], after[1:], strict=True)
@@ -256,7 +259,7 @@ def rate_and_tilt(
 def _tilt_for_mean(
     weights: FloatArray, first: FloatArray, means: FloatArray, goal: float
 ) -> float | None:
-    """Returns the tilt of a step's L at which it has a mean count, if any does."""
+    """Returns the tilt of L at which the mean number of members is `goal`, or None."""
 
     def excess(log_tilt: float) -> float:
         _, tilted = joint_allocation.tilted(weights, (1 + math.exp(log_tilt)) * first)
@@ -271,7 +274,7 @@ def _tilt_for_mean(
 
 
 def log_chance(members: int, rate: float) -> float:
-    """Returns ln Pois(g; λ)."""
+    """Returns ln Pois(g; λ), the logarithm of a Poisson probability."""
     return members * math.log(rate) - rate - math.log(math.factorial(members))
 
 
@@ -281,16 +284,16 @@ def counted(
     """Returns ln h(λ) − λ w, and the variance of the number of members in a step.
 
     Args:
-        places: (n,) values of its noise.
+        places: (n,) values of the step's noise.
         steps: The steps.
         rate: λ.
 
     Returns:
-        (n,) values, (n,) variances, and a bound on the errors of a value.
+        (n,) values, (n,) variances, and a bound on the absolute error of a value.
     """
     shift, log_rate = steps.shift, math.log(rate * steps.chance)
     top = max(float(places[-1]), 0.0)
-    # Terms fall by e or more from n on.
+    # From this n on, each term is at most 1 / e of the one before.
     number = 1
     while log_rate - math.log(number) + shift * top - (number - 0.5) * shift**2 > -1:
         number += 1 + number // 8

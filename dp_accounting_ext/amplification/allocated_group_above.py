@@ -1,28 +1,30 @@
-"""Groups under random allocation of Gaussian noise, from above.
+"""Upper bounds for groups under random allocation of Gaussian noise.
 
-Each of g members takes part in one of several steps that are alike, drawn on its own
-with chance w each; with some chance w₀ in none. With X_i = e^{s y_i − s²/2}, and
-h_i(z) = Σ_n (w z)^n e^{n s y_i − n² s²/2} / n!, the ratio of all g leaving is
-Z = g! [z^g] e^{w₀ z} Π h_i(z). All zeros of the product are real and negative
-(docs/mathematics.md, "Groups under random allocation, from above"), so that two sums
-over the steps say nearly all of Z:
+Each of g members independently takes part in one of several equal steps, in each with
+probability w, or with probability w₀ in none. Let X_i = e^{s y_i − s²/2} and
+h_i(z) = Σ_n (w z)^n e^{n s y_i − n² s²/2} / n!. The likelihood ratio of all g members
+is Z = g! [z^g] e^{w₀ z} Π h_i(z). All zeros of the product are real and negative
+(docs/mathematics.md, "Groups under random allocation, from above"). Therefore Z is
+bounded, and nearly determined, by two sums over the steps, in either of two ways:
 
-- of moments, S = w₀ + Σ w X_i and A² = Σ w² (1 − e^{−s²}) X_i²:
+- by moments, S = w₀ + Σ w X_i and A² = Σ w² (1 − e^{−s²}) X_i²:
 
-      Z ≤ (S − A)^{g−1} (S + (g − 1) A),
+      Z ≤ (S − A)^{g−1} (S + (g − 1) A).
 
-  which is Z itself for g = 2, and tight where no more than one step is far from others;
+  This is Z itself for g = 2, and tight if at most one step is far from the others;
 
-- of counts, for a λ > 0, L = Σ (ln h_i(λ) − λ w) and V = λ w₀ + Σ Var n_i, n_i the
-  number of members in step i if their chances are as the terms of h_i(λ):
+- by counts, for some λ > 0, L = Σ (ln h_i(λ) − λ w) and V = λ w₀ + Σ Var n_i, where n_i
+  is the number of members in step i, whose probabilities are in proportion to the terms
+  of h_i(λ):
 
-      Z ≤ e^L e^{−V} I₀(V) / Pois(g; λ),
+      Z ≤ e^L e^{−V} I₀(V) / Pois(g; λ).
 
-  as for k out of t, tight where g or Z are large.
+  As for k out of t, this is tight if g or Z is large.
 
-Either is a convex function of both sums, growing in the first and falling in the
-second, and its expectation is over the law of the outputs without members: what a step
-adds may be split with its mean kept, on a plane lattice.
+Either bound is a convex function of both sums, which increases in the first sum and
+decreases in the second. Its expectation is taken under the law of the outputs without
+the group. So the contribution of a step to the sums may be split, with its mean kept,
+on a lattice in the plane.
 """
 
 from collections.abc import Callable
@@ -50,15 +52,15 @@ DominatingPair = dominating_pair.DominatingPair
 Hinges = profile_pairs.Hinges
 Steps = replaced_allocation.Steps
 
-# A limit: terms of h, so many of them, fit a float.
+# A limit: terms of h up to e to this power, and sums of them, fit a float.
 _LARGEST_LOG = 600.0
 
-# Tuning: −ln δ at which the bound is accurate, and beyond it what is looked at nowhere.
+# Tuning: values of −ln δ at which bounds are accurate. Smaller δ are not considered.
 _EXPONENTS = (0.5, 2.0, 4.0, 6.5, 9.0, 11.5, 14.0, 16.5, 19.0, 23.0, 27.0)
 _RARE = 7.0
-_FEW_PLACES = 512  # Tuning: of each bound, where it may be rough.
-_ROUGHER = 4  # Tuning: how many columns are one, where a bound may be rough.
-# Tuning: an exponent, by which the best λ is that of a larger δ.
+_FEW_PLACES = 512  # Tuning: the places of each bound, if it may be rough.
+_ROUGHER = 4  # Tuning: how many columns are merged, if a bound may be rough.
+# Tuning: the best λ for one −ln δ is used for one that is larger by this.
 _EARLIER = 1.5
 
 
@@ -70,18 +72,19 @@ def upper_pair(
     tail_mass: float,
     is_rough: bool = False,
 ) -> DominatingPair:
-    """Returns a pair that dominates an allocation where members leave.
+    """Returns an upper pair of an allocation from which a group of records is removed.
 
     Args:
-        allocation: Steps of one kind, none of which tells all.
-        members: How many leave, g ≥ 2.
+        allocation: Equal steps, none of which has infinite losses.
+        members: The size g ≥ 2 of the group.
         known: An upper bound on H(P‖Q).
-        tail_mass: Rarest losses that the result is to tell from infinite ones.
-        is_rough: Whether to be some 1 % above, in a fifth of the time.
+        tail_mass: The probability of the largest losses that may count as infinite.
+        is_rough: Whether a bound that is about 1 % above suffices, in a fifth of the
+            time.
 
     Guarantees:
-        H(P‖Q) of the result is at least that of members whatever they contribute, at
-        every κ ≥ 0. The pair is for this direction alone.
+        H(P‖Q) of the result is at least that of any group of this size, whatever its
+        members contribute, at every κ ≥ 0. The pair is for this direction only.
 
     Source:
         docs/mathematics.md, "Groups under random allocation, from above".
@@ -89,7 +92,7 @@ def upper_pair(
     (steps,) = allocation.steps
     shift = steps.shift * (1 + replaced_allocation.SHIFT * floats.UNIT_ROUNDOFF)
     steps = dataclasses.replace(steps, shift=shift)
-    # Of a δ a million times rarer than any that is asked for, at most.
+    # At most for a δ that is a million times smaller than any that is asked for.
     rarest = 1e-6 * allocated_group.DELTA_OVER_TAIL * tail_mass
     exponents = joint_allocation.exponents_up_to(_EXPONENTS, rarest)
     remove = Direction.REMOVE
@@ -102,21 +105,21 @@ def upper_pair(
         epsilon = min(known.epsilon(goal, remove), floats.LARGEST_LOSS)
         kappa = np.array([math.exp(epsilon)])
         made = [(bound, bound(noise, exponent)) for bound in bounds]
-        # What says no more there makes the places coarser that are compared.
+        # A bound that improves nothing here would make the compared places coarser.
         found += [each for _, each in made if each and each.values(kappa)[0] < goal]
         if is_rough:
-            # Which of them says more changes slowly.
+            # Which of the two bounds is better changes slowly with δ.
             bounds = both if len(made) == 1 else [_better(made, goal)]
     most = _FEW_PLACES if is_rough else None
     return profile_pairs.least(found, most=most)
 
 
-# From noise and −ln δ to a bound, if there is one.
+# A function from the noise and −ln δ to a bound, or None.
 _Theorem = Callable[["_Noise", float], Hinges | None]
 
 
 def _better(made: Sequence[tuple[_Theorem, Hinges | None]], goal: float) -> _Theorem:
-    """Returns the function whose bound has the less ε at a δ."""
+    """Returns the function whose bound gives the smaller ε at a δ."""
 
     def epsilon(bound: Hinges | None) -> float:
         if bound is None:
@@ -133,11 +136,12 @@ class _Noise:
 
     Attributes:
         steps: The steps.
-        silent: The chance that a member is in no step.
-        members: How many members there are, g.
-        cells: Masses of N(0, 1) and N(s, 1).
-        lost: With the members, the chance that any step's noise is above them.
-        is_rough: Whether sums are told apart less.
+        silent: The probability that a member is in no step.
+        members: The size g of the group.
+        cells: Cells with the masses of N(0, 1) and N(s, 1).
+        lost: The probability, with the group, that the noise of any step is above all
+            cells.
+        is_rough: Whether sums are merged into fewer cells.
     """
 
     steps: Steps
@@ -156,10 +160,10 @@ class _Noise:
         exponent: float,
         is_rough: bool,
     ) -> "_Noise":
-        """Returns cells for −ln δ."""
+        """Returns cells that suffice for −ln δ."""
         others = np.arange(members + 1.0)
         rate = min(floats.raised(steps.chance), 1.0)
-        # Of j members or more in a step: the most that any number has above.
+        # The largest probability that a step with j or more members is above.
         chances = steps.count * special.binom(members, others) * rate**others
         share = math.exp(-exponent - _RARE) / others.size
         with np.errstate(divide="ignore"):
@@ -171,12 +175,12 @@ class _Noise:
         return cls(steps, silent, members, cells, floats.raised(lost), is_rough)
 
     def at_ends(self, share: FloatArray) -> FloatArray:
-        """Returns (n + 1,) masses of N(0, 1) at the cells' ends.
+        """Returns (n + 1,) masses of N(0, 1) at the ends of the cells.
 
-        What is below all cells is at the first end.
+        The probability below all cells goes to the first end.
 
         Args:
-            share: (n,) shares of cells that go to their upper ends.
+            share: (n,) shares of the cells that go to their upper ends.
         """
         share = np.clip(share * (1 + 1e-9), 0.0, 1.0)
         masses = np.append(self.cells.masses[0] * (1 - share), 0.0)
@@ -193,11 +197,11 @@ class _Noise:
 
 
 def _by_moments(noise: _Noise, exponent: float) -> Hinges | None:
-    """Returns the bound by S and A², accurate about one δ.
+    """Returns the bound by S and A², accurate around one δ.
 
     Args:
         noise: The noise of a step.
-        exponent: −ln δ there.
+        exponent: −ln δ.
     """
     steps, g = noise.steps, noise.members
     exponents = steps.shift * noise.cells.ends - steps.shift**2 / 2
@@ -205,14 +209,15 @@ def _by_moments(noise: _Noise, exponent: float) -> Hinges | None:
         return None
     off = replaced_allocation.EXPONENTIAL + 2 * 4 * (np.abs(exponents) + steps.shift**2)
     first = steps.chance * np.exp(exponents) * (1 + off * floats.UNIT_ROUNDOFF)
-    # The point of a cell is above a line between those of its ends, but for a bit.
+    # A square is below its chord by at most a quarter of the squared width: lowered by
+    # `bits`, the chords of a cell are below it.
     curved = -math.expm1(-(steps.shift**2))
     widths = np.pad(np.diff(first), 1, mode="edge")
     bits = np.maximum(widths[1:], widths[:-1]) ** 2 / 4
     second = curved * np.maximum(
         first**2 * (1 - 8 * off * floats.UNIT_ROUNDOFF) - bits, 0.0
     )
-    # What is below all cells is at the first end.
+    # The noise below all cells is at the first end, and may have the value zero.
     second[0] = 0.0
     base, moved = noise.cells.masses
     mean = (
@@ -247,7 +252,7 @@ def _by_moments(noise: _Noise, exponent: float) -> Hinges | None:
         masses = window.masses[inside] * np.exp(losses)
     lowest, last = (noise.silent + float(window.rows[end]) for end in (0, -1))
     is_cut = window.is_tilted and lowest > 0
-    # Beyond the last row (S / last)^g is at most e^{g (S − last) / last}.
+    # Beyond the last row, (S / last)^g is at most e^{g (S − last) / last}.
     lost = window.mass_above(g / last) * floats.exponential(g * math.log(last) + 1e-9)
     error = (16 * g + 64) * floats.UNIT_ROUNDOFF
     return bound_cells.hinges_of(
@@ -268,15 +273,17 @@ def _window(
     *,
     most: float = 0.0,
 ) -> joint_allocation.Window | None:
-    """Returns the joint law of two sums over the steps, if a lattice holds it.
+    """Returns the joint law of two sums over the steps, or None if it is too large.
 
     Args:
-        sums_of_step: (n,) what one step adds to either, the first increasing.
-        masses: (n,) their masses.
+        sums_of_step: (n,) contributions of one step to either sum; those to the first
+            increase.
+        masses: (n,) masses of the contributions.
         noise: The noise of a step.
-        tilt: Of the first sum, where the answer is.
-        most: What the second sum is told apart up to, where the mean of the first one
-            is kept; if that of its exponential is, it is chosen here.
+        tilt: The tilt of the first sum at which the answer lies.
+        most: The largest value of the second sum that has a column of its own, if the
+            mean of the first sum is kept. None if the mean of its exponential is kept;
+            the value is then chosen here.
     """
     count = noise.steps.count
     grid = joint_allocation.Grid.of(sums_of_step, [(masses, count)], tilt)
@@ -316,11 +323,11 @@ def _tilt_of_moments(noise: _Noise, first: FloatArray, exponent: float) -> float
 
 
 def _by_counts(noise: _Noise, exponent: float) -> Hinges | None:
-    """Returns the bound by L and V for one λ, accurate about one δ.
+    """Returns the bound by L and V for one λ, accurate around one δ.
 
     Args:
         noise: The noise of a step.
-        exponent: −ln δ there.
+        exponent: −ln δ.
     """
     steps, g = noise.steps, noise.members
     rate, tilt = allocated_group.rate_and_tilt(
@@ -331,13 +338,13 @@ def _by_counts(noise: _Noise, exponent: float) -> Hinges | None:
     if first[-1] > _LARGEST_LOG:
         return None
     width = float(ends[1] - ends[0])
-    # The variance in a cell, of whose logarithm derivatives are small.
+    # A lower bound on the variance in a cell, by the derivatives of its logarithm.
     second = np.minimum(
         variances, np.minimum(np.roll(variances, 1), np.roll(variances, -1))
     )
     second *= 1 - (steps.shift * width) ** 2
     second[[0, -1]] = 0.0
-    # Where noise is below zero its density grows, and its mean is above the middle.
+    # Below zero the density grows, so that the mean of a cell is above its middle.
     share = 0.5 + np.maximum(-ends[:-1], 0.0) * width / 12
     masses = noise.at_ends(share) * np.exp(first)
     window = _window((first, np.maximum(second, 0.0)), masses, noise, tilt)

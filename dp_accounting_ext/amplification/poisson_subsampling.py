@@ -13,16 +13,16 @@ def poisson_subsample(
     """Returns the pair after Poisson subsampling.
 
     Args:
-        pair: Law of Z = dP/dQ under Q, n atoms.
-        sampling_probability: Inclusion probability λ of each record, in (0, 1].
+        pair: The law of Z = dP/dQ under Q, with n atoms.
+        sampling_probability: The inclusion probability λ of each record, in (0, 1].
 
     Returns:
-        The law of 1 + λ(Z − 1), at most n + 1 atoms: the zero atom moves to
-        1 − λ, and infinity_mass is scaled by λ.
+        The law of 1 + λ(Z − 1), with at most n + 1 atoms: an atom at zero moves to
+        1 − λ, and infinity_mass is multiplied by λ.
 
     Guarantees:
-        Dominates (or is dominated by) the subsampled mechanism exactly as `pair`
-        does the base one.
+        The result dominates (or is dominated by) the subsampled mechanism if `pair`
+        dominates (or is dominated by) the base mechanism.
 
     Source:
         https://arxiv.org/abs/2602.17284, Theorem 3.3 and Algorithms 8 and 9;

@@ -1,4 +1,4 @@
-"""Privacy amplification by random allocation: one of t steps, for every record."""
+"""Privacy amplification by random allocation: each record in one of t steps."""
 
 from collections.abc import Sequence
 import dataclasses
@@ -13,18 +13,19 @@ from dp_accounting_ext.kernel import whole_laws
 Axis = lattice_law.Axis
 DominatingPair = dominating_pair.DominatingPair
 
-# Tuning: of half as many cells brackets are four times as wide, in half of the time.
+# Tuning: with half as many cells brackets are four times as wide, in half the time.
 _RESOLUTION = lattice_law.Resolution()
 
 
 @dataclasses.dataclass(frozen=True)
 class Steps:
-    """Steps that are alike.
+    """Several steps with the same pair.
 
     Attributes:
-        pair: Any realization of one of them.
-        count: How many there are.
-        weight: Of one of them, over that of others: a block of two bins has 2.
+        pair: Any realization of one of the steps.
+        count: The number of steps.
+        weight: The weight of each of them relative to other steps: a block of two bins
+            has weight 2.
     """
 
     pair: DominatingPair
@@ -41,19 +42,19 @@ def random_allocation(
 ) -> DominatingPair:
     """Returns the pair of 1-out-of-t random allocation.
 
-    Z = (X_1 + … + X_t) / t, with X_i independent copies of the step's ratio,
-    for both directions at once; an infinity_mass stays as it is.
+    Z = (X_1 + … + X_t) / t, where X_i are independent copies of the step's ratio. This
+    serves both directions, and keeps infinity_mass.
 
     Args:
-        pair: Any realization of one step, n atoms; upper or lower.
-        num_steps: Number of steps, t ≥ 1.
-        tail_mass: Probability that may be moved to the sinks (of an upper
-            bound) or dropped (of a lower one).
-        resolution: Of the sum's lattice; a finer one is tighter and slower.
+        pair: Any realization of one step, with n atoms; upper or lower.
+        num_steps: The number of steps t ≥ 1.
+        tail_mass: The probability that may be moved to the sinks (of an upper bound) or
+            dropped (of a lower one).
+        resolution: The resolution of the sum's lattice; a finer one is tighter and
+            slower.
 
     Guarantees:
-        An upper (lower) pair of the step gives an upper (lower) pair of the
-        allocation.
+        An upper (lower) pair of the step gives an upper (lower) pair of the allocation.
 
     Source:
         https://arxiv.org/abs/2602.17284, Theorem 4.4 and Claim 2.9; Theorem 4.6
@@ -72,13 +73,13 @@ def uneven_allocation(
     """Returns the pair of 1-out-of-t allocation over steps that differ.
 
     Args:
-        steps: The steps, t in all by their weights; all upper or all lower.
-        tail_mass: As for `random_allocation`.
-        resolution: As there.
+        steps: The steps, all upper or all lower. The sum of their weights is t.
+        tail_mass: As in `random_allocation`.
+        resolution: As in `random_allocation`.
 
     Source:
-        https://arxiv.org/abs/2602.17284, Theorem 4.4, whose proof asks nothing of
-        the steps but that they are the same with the record and without.
+        https://arxiv.org/abs/2602.17284, Theorem 4.4, whose proof also holds for steps
+        that differ, as long as they are the same with the record and without it.
     """
     total = sum(each.count * each.weight for each in steps)
     if len(steps) == 1 and steps[0].count == 1:
@@ -94,7 +95,7 @@ def uneven_allocation(
 
 
 def _weighted(steps: Steps) -> lattice_law.Atoms:
-    """Returns the law of one step's ratio, times its weight."""
+    """Returns the law of one step's ratio, multiplied by its weight."""
     law = law_sums.of_pair(steps.pair, Axis.RATIO, copies=steps.count)
     if steps.weight == 1:
         return law

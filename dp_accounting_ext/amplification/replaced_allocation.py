@@ -1,25 +1,27 @@
-"""A record that another replaces, under random allocation of Gaussian noise.
+"""Random allocation of Gaussian noise, if one record replaces another.
 
-One of several steps is drawn, of which step i moves its noise by s_i with the old
-record and by −s_i with the new one; with some chance nothing is drawn, and nothing
-moves. With independent y_i ~ N(0, 1), X_i = e^{s_i y_i − s_i²/2} and
-X′_i = e^{−s_i y_i − s_i²/2},
+One of several steps is drawn. Step i moves its noise by s_i with the old record and by
+−s_i with the new one; with some probability no step is drawn, and nothing moves. With
+independent y_i ~ N(0, 1), X_i = e^{s_i y_i − s_i²/2} and X′_i = e^{−s_i y_i − s_i²/2},
+let
 
     S = w₀ + Σ w_i X_i,   S′ = w₀ + Σ w_i X′_i,   H_κ(P‖Q) = E (S − κ S′)₊,
 
-w_i the chance of step i and w₀ that of nothing. No two records are further apart
-(docs/mathematics.md, "A replaced record under random allocation"), and by symmetry the
-profile for κ ≥ 1 says all of it.
+where w_i is the probability of step i and w₀ that of no step. No two records have a
+larger divergence (docs/mathematics.md, "A replaced record under random allocation"). By
+symmetry the profile for κ ≥ 1 determines the whole profile.
 
-Let F_j(c) = E (S − κ_j S′ + c)₊: one sum of independent variables for every c. From
-above, for κ = α κ₁ + (1 − α) κ₂, 0 ≤ α ≤ 1, and any m, the positive part being convex,
+Let F_j(c) = E (S − κ_j S′ + c)₊: for each κ_j, the law of one sum of independent
+variables gives it for all c. Upper bounds: for κ = α κ₁ + (1 − α) κ₂ with 0 ≤ α ≤ 1,
+and for any m, since the positive part is convex,
 
     H_κ ≤ α F₁(−m (κ − κ₁)) + (1 − α) F₂(m (κ₂ − κ)).
 
-Both are within the variance of S′ around m, times (κ₂ − κ₁)², of the truth: a few κ_j
-are enough. From below the sum S − κ_j S′, rounded to cells, is a statistic. Its cells'
-probabilities with either record are sums of positive terms, and tests of it are
-attained. More κ_j are taken where they still say more.
+The error of this is at most of the order of (κ₂ − κ₁)² times the variance of S′ around
+m, so that a few κ_j are enough. Lower bounds: the sum S − κ_j S′, rounded to cells, is
+a statistic of the outputs. The probabilities of its cells with either record are sums
+of positive terms, and tests of it are tests of the mechanism. More κ_j are added as
+long as they improve the bounds.
 """
 
 from collections.abc import Callable
@@ -46,36 +48,36 @@ from dp_accounting_ext.pairs import profile_pairs
 
 DominatingPair = dominating_pair.DominatingPair
 
-# A limit: further shifts have outputs that do not fit a float.
+# A limit: with larger shifts there are outputs whose densities do not fit a float.
 LARGEST_SHIFT = 12.0
-# Certified, in units of rounding: of an exponential, beside its exponent; of a
-# threshold, a sum of a few products; of a shift, and of a chance.
+# Certified, in units of rounding: the error of an exponential, besides that of its
+# exponent; of a threshold, a sum of a few products; of a shift; and of a probability.
 EXPONENTIAL, _THRESHOLD, SHIFT, _CHANCE = 24, 64, 8, 16
-# Certified: sums of thousands of masses, relatively, and chances that were rounded; and
-# what is raised knowingly, below all cells.
+# Certified: the relative error of sums of thousands of masses and of rounded
+# probabilities; and what is knowingly added to the mass below all cells.
 _CHECKED, _MOST_RAISED = 1e-12, 1e-7
 
-# Tuning: cells in a scale of S − κ S′.
+# Tuning: the resolution of the law of S − κ S′.
 RESOLUTION = lattice_law.Resolution(cells=32)
-# Tuning: the chance of any step's noise that is looked at no closer.
+# Tuning: the probability, over all steps, of noise that is in one cell at either end.
 RARE = 1e-6
-# Tuning: the m that are tried, over the mean of S′.
+# Tuning: the values of m that are tried, relative to the mean of S′.
 _MEANS = np.array([[0.001, 0.01, 0.03, 0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1]]).T
-# Tuning: κ at which the profile is known, how far both sides may be apart there,
-# relatively to ε, and how many κ_j there are at most.
+# Tuning: the number of κ at which the profile is computed; the gap between bounds
+# there, relative to ε; and the largest number of κ_j.
 _PLACES, _APART, _MOST = 2048, 4e-4, 48
-_USUAL = -14.0  # Tuning: the logarithm of a δ.
-_LEAST_LOSS = 1e-14  # Tuning: of the κ above 1 at which the profile is known.
+_USUAL = -14.0  # Tuning: the logarithm of a usual δ.
+_LEAST_LOSS = 1e-14  # Tuning: the smallest loss at which the profile is computed.
 
 
 @dataclasses.dataclass(frozen=True)
 class Steps:
-    """Steps that are alike.
+    """Several equal steps.
 
     Attributes:
-        shift: How far a record moves the noise, over its deviation, in (0, 12].
-        chance: That of one of them to be drawn.
-        count: How many there are.
+        shift: How far a record moves the noise, in standard deviations, in (0, 12].
+        chance: The probability that a given one of the steps is drawn.
+        count: The number of steps.
     """
 
     shift: float
@@ -85,12 +87,12 @@ class Steps:
 
 @dataclasses.dataclass(frozen=True)
 class Allocation:
-    """Steps one of which is drawn; with `silent` and `telling` chances sum to one.
+    """Steps one of which is drawn. All probabilities sum to one.
 
     Attributes:
         steps: The steps.
-        silent: The chance that nothing is told of the record.
-        telling: The chance that all is.
+        silent: The probability that the outputs do not depend on the record.
+        telling: The probability that the outputs reveal the record.
     """
 
     steps: tuple[Steps, ...]
@@ -99,15 +101,15 @@ class Allocation:
 
 
 def upper_pair(allocation: Allocation, *, tail_mass: float) -> DominatingPair:
-    """Returns a pair that dominates the allocation where a record is replaced.
+    """Returns a pair that dominates the allocation with a record replaced.
 
     Args:
         allocation: The steps.
-        tail_mass: Probability that may be moved to the sinks.
+        tail_mass: The probability that may be moved to the sinks.
 
     Guarantees:
-        H(P‖Q) and H(Q‖P) of the result are at least those of any two records, adaptive
-        choices of what they contribute included, at every κ ≥ 0.
+        H(P‖Q) and H(Q‖P) of the result are at least those of any two records, which may
+        contribute adaptively, at every κ ≥ 0.
 
     Source:
         docs/mathematics.md, "A replaced record under random allocation".
@@ -122,15 +124,15 @@ def upper_pair(allocation: Allocation, *, tail_mass: float) -> DominatingPair:
 
 
 def lower_pair(allocation: Allocation, *, tail_mass: float) -> DominatingPair:
-    """Returns a pair that is dominated by the allocation where a record is replaced.
+    """Returns a pair that is dominated by the allocation with a record replaced.
 
     Args:
         allocation: The steps.
-        tail_mass: Probability of the rarest outputs that are looked at.
+        tail_mass: The probability of the rarest outputs that are considered.
 
     Guarantees:
-        H(P‖Q) and H(Q‖P) of the result are at most those of the old record at s_i and
-        the new one at −s_i, at every κ ≥ 0.
+        H(P‖Q) and H(Q‖P) of the result are at most those of an old record at s_i and a
+        new one at −s_i, at every κ ≥ 0.
     """
     losses = _losses_of(allocation, tail_mass)
     known = _refined(
@@ -141,7 +143,7 @@ def lower_pair(allocation: Allocation, *, tail_mass: float) -> DominatingPair:
 
 
 def _with_errors(pair: DominatingPair) -> DominatingPair:
-    """Returns the pair with the errors of chances, which either law has."""
+    """Returns the pair with the errors of probabilities, which both laws have."""
     return dataclasses.replace(
         pair,
         mass_error=pair.mass_error + _CHANCE * floats.UNIT_ROUNDOFF,
@@ -150,12 +152,12 @@ def _with_errors(pair: DominatingPair) -> DominatingPair:
 
 
 def _ends(steps: Steps, total: int, tail_mass: float) -> tuple[float, float]:
-    """Returns between what values of the noise outputs are looked at one by one.
+    """Returns the interval of the noise in which outputs are considered one by one.
 
     Args:
         steps: The steps.
-        total: How many there are of all kinds.
-        tail_mass: What P may have above.
+        total: The number of steps of all kinds.
+        tail_mass: The probability that P may have above the interval.
     """
     low = float(special.ndtri(RARE / total))
     high = steps.shift - float(special.ndtri(tail_mass / total))
@@ -165,12 +167,12 @@ def _ends(steps: Steps, total: int, tail_mass: float) -> tuple[float, float]:
 
 
 class _Above:
-    """The law of S − κ S′ for one κ from above: of Σ r_i (X_i / κ − X′_i).
+    """An upper law of S − κ S′ for one κ, as that of Σ r_i (X_i / κ − X′_i).
 
     Args:
-        allocation: The steps; r_i is their chance over the largest.
+        allocation: The steps. r_i is the probability of a step over the largest one.
         kappa: κ ≥ 1.
-        tail_mass: Probability that may be lost.
+        tail_mass: The probability that may be lost.
     """
 
     def __init__(self, allocation: Allocation, kappa: float, tail_mass: float) -> None:
@@ -205,17 +207,17 @@ class _Above:
         found = profile_pairs.values_at(
             places, self._nodes, self._masses, self._infinity_mass
         )
-        # What was lost has no more than its positive part, and the threshold.
+        # What was lost counts with the positive part of its threshold.
         found += self._zero_mass * np.maximum(-places, 0.0)
         bounds: FloatArray = self._factor * found
         return bounds
 
 
 def _least(known: Sequence[_Above], kappas: FloatArray) -> FloatArray:
-    """Returns (n,) upper bounds at (n,) κ between the first and the last that is known.
+    """Returns (n,) upper bounds at (n,) κ between the first and the last κ_j.
 
     Args:
-        known: Sums, their κ_j increasing.
+        known: Upper laws, with increasing κ_j.
         kappas: (n,) κ, increasing.
     """
     found = np.ones(kappas.size)
@@ -224,7 +226,7 @@ def _least(known: Sequence[_Above], kappas: FloatArray) -> FloatArray:
         width = two.kappa - one.kappa
         both = (two.kappa - kappas[here]) / width * one.values(kappas[here])
         both += (kappas[here] - one.kappa) / width * two.values(kappas[here])
-        # Either share, and what is made of it, is relatively off by a few roundings.
+        # Either share, and its product with a bound, has a few roundings.
         found[here] = np.minimum(
             found[here], both.min(axis=0) * (1 + 32 * floats.UNIT_ROUNDOFF)
         )
@@ -233,10 +235,12 @@ def _least(known: Sequence[_Above], kappas: FloatArray) -> FloatArray:
 
 
 class _Below:
-    """Tests of the sum of Σ r_i (X_i / κ − X′_i), rounded to cells.
+    """Tests of the sum Σ r_i (X_i / κ − X′_i), rounded to cells.
 
     Args:
-        allocation: As for `_Above`, and so are the others.
+        allocation: As in `_Above`.
+        kappa: As in `_Above`.
+        tail_mass: As in `_Above`.
     """
 
     def __init__(self, allocation: Allocation, kappa: float, tail_mass: float) -> None:
@@ -257,13 +261,13 @@ class _Below:
         return float(_largest([self], np.array([self.kappa]))[0])
 
     def tests(self, kappas: FloatArray) -> FloatArray:
-        """Returns (2, n) chances under P and Q of tests, the best of it at (n,) κ."""
+        """Returns (2, n) probabilities under P and Q of the best tests at (n,) κ."""
         number = np.searchsorted(-self._ratios, -kappas)
         return np.array([self._p[number], self._q[number]])
 
 
 def _best_tests(known: Sequence[_Below], kappas: FloatArray) -> FloatArray:
-    """Returns (2, n) chances under P and under Q of the best of several sums' tests."""
+    """Returns (2, n) probabilities under P and Q of the best tests of several sums."""
     each = np.array([one.tests(kappas) for one in known])
     best = np.argmax(each[:, 0] - kappas * each[:, 1], axis=0)
     found: FloatArray = each[best, :, np.arange(kappas.size)].T
@@ -271,7 +275,7 @@ def _best_tests(known: Sequence[_Below], kappas: FloatArray) -> FloatArray:
 
 
 def _largest(known: Sequence[_Below], kappas: FloatArray) -> FloatArray:
-    """Returns (n,) lower bounds at (n,) κ."""
+    """Returns (n,) lower bounds on the divergences at (n,) κ."""
     p, q = _best_tests(known, kappas)
     values: FloatArray = p - kappas * q
     return values
@@ -287,12 +291,13 @@ def _atoms(
     """Returns the law of one step's term of the sum.
 
     Args:
-        noise: Cells of the noise.
-        shift: How far it moves.
+        noise: The cells of the noise.
+        shift: How far the record moves the noise.
         kappa: κ ≥ 1.
-        weight: What all is multiplied by.
-        bound: The side. From above a cell is split between its ends, with what is below
-            the first; all roundings raise a term, or mass goes to the higher end.
+        weight: The factor of the term.
+        bound: The side. In an upper law each cell is split between its ends, and the
+            mass below all cells goes to the first end; every rounding raises a term, or
+            moves mass to the higher end.
     """
     base, q, p = noise.masses
     if bound is Bound.LOWER:
@@ -311,7 +316,7 @@ def _atoms(
     off = (EXPONENTIAL + 4 * (np.abs(exponents) + shift**2)) * floats.UNIT_ROUNDOFF
     off = off * (old / kappa + new)
     mean = (p / kappa - q + 3 * noise.mass_error * (p / kappa + q)) / base
-    # Where ends meet but for rounding all goes to the higher.
+    # If the ends are equal up to rounding, all mass goes to the higher one.
     width = np.diff(terms) - off[1:] - off[:-1]
     share = np.ones_like(mean)
     np.divide(mean - terms[:-1] + off[:-1], width, out=share, where=width > 0)
@@ -357,7 +362,7 @@ def _sum_of(
 def _kept_mean(noise: normal_cells.NormalCells, shift: float, kappa: float) -> float:
     """Returns the mean of X / κ − X′ over noise that is not above the last cell.
 
-    Where it is below all cells the first one's lower end counts.
+    Noise below all cells counts as the lower end of the first cell.
     """
     low, high = float(noise.ends[0]), float(noise.ends[-1])
     old, new = special.ndtr([[high - shift, low - shift], [high + shift, low + shift]])
@@ -370,14 +375,14 @@ def _kept_mean(noise: normal_cells.NormalCells, shift: float, kappa: float) -> f
 def _check_above(law: lattice_law.Atoms, mean: float) -> None:
     """Checks that an upper law of Σ r_i (X_i / κ − X′_i) lost neither mass nor mean.
 
-    Either is only raised; what is lost is in the sinks.
+    Both may only be raised; what is lost is in the sinks.
 
     Args:
         law: The law.
-        mean: What the mean is but for what is above all cells.
+        mean: The exact mean over noise that is not above all cells.
 
     Raises:
-        MassError: If it has less mass, or a lower mean.
+        MassError: If the law has less mass, or a lower mean.
     """
     masses, error = law.masses[0], law.mass_error + law.ratio_error + _CHECKED
     conservation.check_total(
@@ -397,7 +402,7 @@ def _check_above(law: lattice_law.Atoms, mean: float) -> None:
 
 
 def _deviation(allocation: Allocation) -> float:
-    """Returns the standard deviation of S; no square of a small chance underflows."""
+    """Returns the standard deviation of S, computed so that no square underflows."""
     return math.hypot(
         *(
             each.chance * math.sqrt(each.count * math.expm1(each.shift**2))
@@ -410,7 +415,7 @@ Known = TypeVar("Known", _Above, _Below)
 
 
 def _losses_of(allocation: Allocation, tail_mass: float) -> FloatArray:
-    """Returns (n,) losses from 0 to where the profile has hardly any mass."""
+    """Returns (n,) losses from 0 up to where the profile has hardly any mass."""
     deviations = -float(special.ndtri(tail_mass))
     highest = 0.0
     for steps in allocation.steps:
@@ -419,7 +424,7 @@ def _losses_of(allocation: Allocation, tail_mass: float) -> FloatArray:
         furthest = 2 * steps.shift * (deviations + steps.shift)
         highest = max(highest, min(alone, furthest))
     highest = min(max(highest, 100 * _LEAST_LOSS), floats.LARGEST_LOSS)
-    # That of S, and of the loss if it is small. No κ is told apart from 1 by less.
+    # The deviation of S, which is that of the loss if it is small. Closer κ are one.
     deviation = min(_deviation(allocation), 1.0)
     lowest = max(min(deviation / 16, highest / 100), _LEAST_LOSS)
     return np.append(0.0, np.geomspace(lowest, highest, _PLACES))
@@ -431,16 +436,16 @@ def _refined(
     bound: Callable[[Sequence[Known], FloatArray], FloatArray],
     tail_mass: float,
 ) -> list[Known]:
-    """Returns sums for a few κ_j, by which a profile is known between them.
+    """Returns sums for a few κ_j that determine a profile between them.
 
-    An interval is halved as long as what its middle's own sum says is far from what the
-    sums at its ends said; halves are taken for twice as near.
+    An interval is halved as long as the bound by the sum at its middle is far from the
+    bound by the sums at its ends. The halves are assumed to be twice as accurate.
 
     Args:
-        losses: (n,) increasing from 0, at which the profile is known.
-        sum_at: From κ_j to its sum.
-        bound: From sums and (n,) κ to (n,) bounds.
-        tail_mass: Where the profile is less it may be loose.
+        losses: (n,) losses, increasing from 0, at which the profile is computed.
+        sum_at: The function from κ_j to its sum.
+        bound: The function from sums and (n,) κ to (n,) bounds.
+        tail_mass: Where the profile is below this it may be loose.
     """
     first = losses[-1] * np.array([0.0, 1 / 16, 1 / 4, 1.0])
     places = np.searchsorted(losses, first).tolist()
@@ -461,10 +466,10 @@ def _refined(
         start, after = known[low].value(), known[middle].value()
         rest = math.inf
         if min(start, before, after) > 0:
-            # Two sums of their own: the profile falls, their bounds may not.
+            # Two sums may have rising bounds, though the profile falls.
             fall = max(math.log(start / after), 0.0) / (half - losses[low]) * half
             rest = abs(math.log(before / after)) / (1 + fall) / 2
-            # Far out fewer questions end.
+            # Fewer questions are asked far out.
             rest /= max(1.0, math.log(after) / _USUAL) ** 2
         waiting.append((rest, low, middle))
         if after > tail_mass:
