@@ -1,1 +1,1 @@
-"""What users ask: accountants, brackets by sampling, distributions, risks, budgets."""
+"""Accountants, brackets by sampling, loss distributions, risks and budgets."""

@@ -1,4 +1,4 @@
-"""What both accountants do: an event is composed, all of it or nothing."""
+"""The base class of both accountants: it composes an event entirely, or not at all."""
 
 import abc
 from collections.abc import Mapping
@@ -21,8 +21,9 @@ from dp_accounting_ext.validation import fields
 CompositionErrorDetails = privacy_accountant.PrivacyAccountant.CompositionErrorDetails
 Accountant = TypeVar("Accountant", bound="Composing")
 
-# One for all accountants, which are copied and pickled: a lost run would be a bound
-# below the truth. What is composed is one immutable value: questions need no lock.
+# One lock for all accountants, which may be copied and pickled: a lost run would make a
+# bound too small. What was composed is one immutable value, so that queries need no
+# lock.
 _COMPOSING = threading.RLock()
 
 
@@ -37,20 +38,20 @@ class Composing(displays.Displayed, privacy_accountant.PrivacyAccountant):
         self, neighboring_relation: privacy_accountant.NeighboringRelation
     ) -> None:
         event_reader.check_relation(fields.neighboring_relation(neighboring_relation))
-        # Not the stock class's, whose state is not kept up: better none than an empty
-        # one.
+        # The stock class's constructor is skipped: its state would stay empty, and
+        # reading it must raise.
         privacy_accountant.PrivacyAccountant.__init__(self, neighboring_relation)
         self._composed = self._nothing(1)
 
     @abc.abstractmethod
     def _nothing(self, group_size: int) -> Any:
-        """Returns the value before anything, as a group of a size sees it."""
+        """Returns the empty composition, as a group of some size sees it."""
 
     @abc.abstractmethod
     def _plus(
         self, before: Any, parts: Mapping[interface.Mechanism, int], count: int
     ) -> Any:
-        """Returns the value after mechanisms, so many times."""
+        """Returns the composition after so many runs of some mechanisms."""
 
     def _display(self) -> displays.Table:
         relation = self._neighboring_relation.name
@@ -59,7 +60,7 @@ class Composing(displays.Displayed, privacy_accountant.PrivacyAccountant):
         return displays.Table(title, ("composed", "runs"), rows)
 
     def __repr__(self) -> str:
-        """Returns what was composed, for which relation; it computes nothing."""
+        """Returns a description of what was composed, without computing any bound."""
         shown = self._display()
         lines = [
             f"  {runs} × {event}" if runs else f"  {event}"
@@ -68,7 +69,7 @@ class Composing(displays.Displayed, privacy_accountant.PrivacyAccountant):
         return "\n".join([f"{shown.title}, composed:", *lines])
 
     def __getstate__(self) -> dict[str, Any]:
-        """Returns what copies and pickles have: a ledger of their own."""
+        """Returns the state for copies and pickles, with a ledger of their own."""
         with _COMPOSING:
             return {**vars(self), "_ledger": copy.deepcopy(self._ledger)}
 
@@ -79,7 +80,7 @@ class Composing(displays.Displayed, privacy_accountant.PrivacyAccountant):
             return self._ledger.build()
 
     def supports(self, event: stock_dp_event.DpEvent) -> bool:
-        """Tells whether there is a mechanism for an event, whatever its fields."""
+        """Returns whether the event has a supported type, whatever its fields."""
         try:
             event_trees.event_tree(event)
         except (TypeError, ValueError):
@@ -89,15 +90,15 @@ class Composing(displays.Displayed, privacy_accountant.PrivacyAccountant):
     def compose(
         self: Accountant, event: stock_dp_event.DpEvent, count: int = 1
     ) -> Accountant:
-        """Composes an event, all of it or nothing.
+        """Composes an event entirely, or raises and changes nothing.
 
         Args:
-            event: What ran.
-            count: How often it ran.
+            event: The event.
+            count: The number of its runs.
 
         Raises:
             TypeError: If a field has the wrong type.
-            ValueError: If a field has no meaning, or the event is too large.
+            ValueError: If a field is out of range, or the event is too large.
             UnsupportedEventError: If the accountant does not support the event.
         """
         event_trees.event_tree(event)
@@ -129,7 +130,7 @@ class Composing(displays.Displayed, privacy_accountant.PrivacyAccountant):
         except (TypeError, ValueError):
             if do_compose:
                 raise
-            return None  # What the fields lack is told when it is composed.
+            return None  # Bad fields are reported when the event is composed.
         if do_compose:
             if size > before.group_size:
                 before = self._plus(self._nothing(size), earlier, 1)
@@ -139,6 +140,6 @@ class Composing(displays.Displayed, privacy_accountant.PrivacyAccountant):
     def _parts(
         self, event: stock_dp_event.DpEvent, size: int
     ) -> dict[interface.Mechanism, int]:
-        """Returns the mechanisms that a group of a size sees of an event."""
+        """Returns the mechanisms of an event, as a group of some size sees them."""
         reader = event_table.reader(self._neighboring_relation)
         return reader.parts(group_events.seen_by(event, size))

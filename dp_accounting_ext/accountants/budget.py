@@ -1,10 +1,11 @@
-"""What still fits into a privacy budget: noise, runs, and events chosen on the way.
+"""Privacy budgets: noise for a target, runs that remain, and privacy filters.
 
-- `calibrate`: the least noise, or a common factor of several noises, with which a bound
-  on ε or a risk is at most a target.
-- `remaining`: how many more runs of a fixed event fit.
-- `RenyiFilter`, `GaussianFilter`: for events that are chosen while the outputs of
-  earlier ones are seen; for these the ε of a `PLDAccountant` does not hold.
+- `calibrate`: the smallest noise, or common factor of several noises, for which a bound
+  on ε or on a risk is at most a target.
+- `remaining`: how many more runs of a fixed event fit into a budget.
+- `RenyiFilter`, `GaussianFilter`: budgets for events that are chosen adaptively, after
+  seeing the outputs of earlier events. The ε of a `PLDAccountant` does not hold for
+  these.
 """
 
 import abc
@@ -42,14 +43,14 @@ NeighborRel = privacy_accountant.NeighboringRelation
 Measure = Callable[[pld_accountant.PLDAccountant], float | tuple[float, float]]
 MakeEvent = Callable[[float], stock.DpEvent]
 
-# Tuning: where searches end.
+# Tuning: the limits of searches.
 _MOST_RUNS = 10**7
 _WIDENING, _MOST_NOISE = 3.0, 1e9
-# With less, a step with the record in it loses 50,000 nats: only a record that is
-# hardly ever sampled is private then, at any noise.
+# With less noise, a step with the record in it has a loss of 50,000 nats: only a record
+# that is hardly ever sampled is then private, and it is so at any noise.
 LEAST_NOISE = 0.003
 _UPWARDS = decimal.Context(prec=6, rounding=decimal.ROUND_CEILING)
-# Certified: more than the roundings of a few terms, relatively.
+# Certified: above the relative rounding error of a few terms.
 _ROUNDING = 64 * 2.0**-53
 
 
@@ -60,17 +61,19 @@ def calibrate(
     *,
     neighboring_relation: NeighborRel = NeighborRel.ADD_OR_REMOVE_ONE,
 ) -> float:
-    """Returns the least noise of six digits with which a measure is within a target.
+    """Returns the smallest noise, to six digits, that keeps a measure within a target.
 
         calibrate(make_event, risk.advantage, 0.1)
         calibrate(make_event, lambda a: a.get_epsilon_bounds(1e-6), 2.0)
 
     Args:
-        make_event: From the noise to the event of the whole run. The number may be a
-            common factor of several noises: then each keeps its share.
-        measure: From an accountant to what is limited, or to lower and upper bounds of
-            it; it falls where the noise grows: a function of `risk`, or a method.
-        target: What it, or the upper bound, must not exceed.
+        make_event: The function from the noise to the event of the whole run. The
+            number may also be a common factor of several noises, which keeps their
+            proportions.
+        measure: The function from an accountant to the quantity that is limited, or to
+            lower and upper bounds on it. It must decrease with the noise. It may be a
+            function of `risk`, or a method of the accountant.
+        target: The largest allowed value of the quantity, or of its upper bound.
         neighboring_relation: As in the accountant.
 
     Raises:
@@ -78,7 +81,7 @@ def calibrate(
         ValueError: If no noise from 0.003 to 1e9 meets the target, or all do.
 
     Guarantees:
-        As of `least_noise`.
+        Those of `least_noise`.
     """
 
     def bound(noise: float) -> float | tuple[float, float]:
@@ -100,24 +103,24 @@ def least_noise(
     *,
     name: str = "target",
 ) -> float:
-    """Returns the least noise of six digits at which a bound is within a target.
+    """Returns the smallest noise, to six digits, for which a bound is within a target.
 
     Args:
-        bound: From the noise to a bound, or to a lower and an upper one; it falls where
-            the noise grows.
-        target: What the bound, or the upper one, must not exceed.
-        name: Of the target, in errors.
+        bound: The function from the noise to a bound, or to a lower and an upper bound.
+            It must decrease with the noise.
+        target: The largest allowed value of the bound, or of the upper bound.
+        name: The name of the target in errors.
 
     Returns:
-        The noise; one below `LEAST_NOISE` where less would do, too.
+        The noise. It is below `LEAST_NOISE` if less noise would also be enough.
 
     Raises:
-        TypeError: If target, or what is to be limited, is not a real number.
-        ValueError: If no noise up to 1e9 meets it.
+        TypeError: If the target, or a bound, is not a real number.
+        ValueError: If no noise up to 1e9 meets the target.
 
     Guarantees:
-        The bound was found to be at most the target at the noise that is returned, and
-        above it at the next smaller number of six digits.
+        The bound was computed to be at most the target at the returned noise, and above
+        the target at the next smaller number of six digits.
     """
     limit = fields.real_number(name, target)
 
@@ -138,7 +141,7 @@ def least_noise(
     while enough >= LEAST_NOISE and excess(enough / _WIDENING) <= 0:
         enough /= _WIDENING
     if enough >= LEAST_NOISE:
-        # In logarithms a bound is nearly straight, so that a few steps find the root.
+        # Bounds are nearly straight in logarithms, so that a few steps find the root.
         enough /= _WIDENING ** optimize.brentq(
             lambda power: excess(enough / _WIDENING**power), 0.0, 1.0, xtol=1e-7
         )
@@ -156,18 +159,18 @@ def remaining(
     epsilon: float,
     delta: float,
 ) -> int:
-    """Returns how many more runs of an event fit, so that ε is at most a budget at δ.
+    """Returns how many more runs of an event keep ε at δ within a budget.
 
     Args:
-        accountant: What has run; it stays as it is.
-        event: What is to run, fixed before it does, as is its number: runs that are
-            chosen by looking at outputs need a filter.
-        epsilon: The budget ε, in nats, non-negative.
-        delta: The budget's δ, in [0, 1].
+        accountant: What has run so far; it is not changed.
+        event: The event to run. It and the number of its runs must be fixed in advance:
+            runs that are chosen by looking at outputs need a filter.
+        epsilon: ε of the budget, in nats, non-negative.
+        delta: δ of the budget, in [0, 1].
 
     Returns:
-        The largest number with which the accountant's bound is within the budget; 0
-        where none fits, at most 10,000,000.
+        The largest number of runs, up to 10,000,000, for which the accountant's upper
+        bound is within the budget; 0 if none fits.
 
     Raises:
         TypeError: If epsilon or delta is not a real number.
@@ -200,7 +203,7 @@ def remaining(
 
 
 def _excess(found: float, limit: float) -> float:
-    """Returns log(found / limit), at most 0 only if found is at most limit."""
+    """Returns log(found / limit), which is at most 0 only if found is at most limit."""
     if found == limit:
         return 0.0
     small, large = 1e-300, 1e300
@@ -209,7 +212,7 @@ def _excess(found: float, limit: float) -> float:
 
 
 class _Filter(displays.Displayed):
-    """What is spent of limits, of which one must hold to the end."""
+    """Costs of several limits, one of which must hold to the end."""
 
     def __init__(self, limits: list[float], epsilon: float, delta: float) -> None:
         self._limits = limits
@@ -224,36 +227,36 @@ class _Filter(displays.Displayed):
 
     @abc.abstractmethod
     def _costs(self, event: stock.DpEvent) -> list[float]:
-        """Returns what a run costs, of each limit; not below it, up to a rounding."""
+        """Returns the cost of one run for each limit, rounded up."""
 
     @property
     def spent(self) -> float:
-        """The share of the budget that is spent, of the limit where it is least."""
+        """The share of the budget that is spent, for the limit that has most left."""
         return min(
             used / limit if limit > 0 else math.inf
             for used, limit in zip(self._spent, self._limits, strict=True)
         )
 
     def may_run(self, event: stock.DpEvent, count: int = 1) -> bool:
-        """Tells whether an event fits, so many times; it changes nothing.
+        """Returns whether so many runs of an event fit. It changes nothing.
 
         Raises:
-            TypeError, ValueError: If a field of the event has no meaning. Of a
-                `RenyiFilter` also if it has groups or a δ of its own, which a Rényi
+            TypeError, ValueError: If a field of the event is out of range. For a
+                `RenyiFilter` also if the event has groups, or a δ that a Rényi
                 divergence does not bound.
-            UnsupportedEventError: If `RdpAccountant` does not support the event; of a
-                `GaussianFilter` if it has other parts than Gaussian noise.
+            UnsupportedEventError: If `RdpAccountant` does not support the event; for a
+                `GaussianFilter` if the event has other parts than Gaussian noise.
         """
         return self._fits(self._after(event, count))
 
     def spend(self, event: stock.DpEvent, count: int = 1) -> None:
-        """Counts an event that ran, so many times.
+        """Counts so many runs of an event that ran.
 
         Raises:
-            TypeError, ValueError, UnsupportedEventError: As `may_run` does, and then
-                nothing changes.
-            RuntimeError: If it did not fit. It is counted, so that nothing else fits,
-                and the budget is not kept.
+            TypeError, ValueError, UnsupportedEventError: As in `may_run`; then nothing
+                changes.
+            RuntimeError: If the runs did not fit. They are counted, so that nothing
+                else fits, and the budget is exceeded.
         """
         self._spent = self._after(event, count)
         if not self._fits(self._spent):
@@ -273,35 +276,35 @@ class _Filter(displays.Displayed):
 
 
 class RenyiFilter(_Filter):
-    """A budget for events that are chosen while outputs of earlier ones are seen.
+    """A budget for events that are chosen adaptively, after seeing earlier outputs.
 
         budget = RenyiFilter(epsilon=2.0, delta=1e-6)
         while budget.may_run(event):
-            event = ...  # Run it; choose the next one by what came out.
+            event = ...  # Run it; choose the next one by its output.
             budget.spend(event)
 
-    At each of m orders α it adds up Rényi divergences, and lets an event run while at
-    one order or more the sum stays within the divergence that gives ε at δ / m.
+    At each of m orders α it adds up Rényi divergences. An event may run as long as, at
+    one order at least, the sum stays within the divergence that gives ε at δ / m.
 
     Args:
-        epsilon: The budget ε, in nats, positive.
-        delta: The budget's δ, in (0, 1).
-        orders: The orders, above 1; by default the best one of Gaussian noise and a
-            smaller one. For small samples with little noise, one yet smaller is better.
-            They must not depend on the data.
+        epsilon: ε of the budget, in nats, positive.
+        delta: δ of the budget, in (0, 1).
+        orders: The orders, above 1. The default is the best order for Gaussian noise
+            and a smaller one. For small samples with little noise an even smaller one
+            is better. The orders must not depend on the data.
         neighboring_relation: As in `RdpAccountant`.
 
     Raises:
-        TypeError: If a number is none.
+        TypeError: If an argument is not a number.
         ValueError: If one is outside of its range, or no order can meet the budget.
 
     Guarantees:
         All that runs within `may_run` is (ε, δ)-private together, however each event
-        was chosen from the outputs before it. At one order this is the theorem of the
-        source. With m of them, sort the ends of the run by the first order that is
-        within its budget to the end. Of each sort the outputs are those of a run that
-        the filter of this order alone would have let run, (ε, δ / m)-private; the sum
-        over the sorts is (ε, δ).
+        was chosen from the outputs before it. For one order this is the theorem of the
+        source. For m orders, classify complete runs by the first order whose budget
+        holds to the end. The outputs of each class are those of a run that the filter
+        of this order alone would have allowed, which is (ε, δ / m)-private. The sum
+        over the classes is (ε, δ).
 
     Source:
         https://arxiv.org/abs/2008.11193, Theorem 3.1 and section 4 (a Rényi filter of
@@ -351,18 +354,18 @@ class RenyiFilter(_Filter):
 
 
 class GaussianFilter(_Filter):
-    """A budget for Gaussian noise that is chosen while earlier outputs are seen.
+    """A budget for Gaussian noise that is chosen adaptively, after seeing outputs.
 
-    It is used as `RenyiFilter` is. For Gaussian noise it loses nothing: as much may run
-    as if all had been planned before.
+    It is used in the same way as `RenyiFilter`. For Gaussian noise it loses nothing: as
+    much may run as if everything had been planned in advance.
 
     Args:
-        epsilon: The budget ε, in nats, positive.
-        delta: The budget's δ, in (0, 1).
+        epsilon: ε of the budget, in nats, positive.
+        delta: δ of the budget, in (0, 1).
         neighboring_relation: As in the accountant.
 
     Raises:
-        TypeError: If a number is none.
+        TypeError: If an argument is not a number.
         ValueError: If one is outside of its range.
 
     Guarantees:
@@ -405,7 +408,7 @@ class GaussianFilter(_Filter):
             if not noise:
                 raise ValueError("noise_multiplier must be positive. Found 0.")
             precision += count / Fraction(noise) ** 2
-        return [float(min(precision, Fraction(10**300)))]  # No budget is so large.
+        return [float(min(precision, Fraction(10**300)))]  # Above every budget.
 
 
 def _budget(epsilon: float, delta: float) -> tuple[float, float]:
@@ -419,7 +422,7 @@ def _budget(epsilon: float, delta: float) -> tuple[float, float]:
 
 
 def _divergence(epsilon: float, delta: float, order: float) -> float:
-    """Returns a divergence of an order that gives ε at δ, rounded down.
+    """Returns the divergence of an order that gives ε at δ, rounded down.
 
     Source:
         https://arxiv.org/abs/2004.00010, Proposition 12.
@@ -431,7 +434,7 @@ def _divergence(epsilon: float, delta: float, order: float) -> float:
 
 
 def _best_order(epsilon: float, delta: float) -> float:
-    """Returns about the order at which most Gaussian noise fits."""
+    """Returns approximately the order that allows most Gaussian noise."""
     found = optimize.minimize_scalar(
         lambda x: -_divergence(epsilon, delta, 1 + math.exp(x)) / (1 + math.exp(x)),
         bounds=(-4.0, 12.0),

@@ -1,4 +1,4 @@
-"""What an accountant has composed, and the answers that follow from it."""
+"""What an accountant has composed, and the answers to questions about it."""
 
 from collections.abc import Callable
 from collections.abc import Iterator
@@ -24,19 +24,20 @@ from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.validation import fields
 
-# Characters of what was composed, in a message.
+# The most characters of a description of what was composed, in a message.
 _LONGEST = 600
 Question = Callable[[privacy_bounds.WorstOf, FloatArray], Sequence[FloatArray]]
 
 
 @dataclasses.dataclass(frozen=True)
 class Composed:
-    """What an accountant has composed; never changed, only replaced.
+    """What an accountant has composed, as an immutable value.
 
     Attributes:
-        counts: Mechanisms, each with the number of its runs.
-        group_size: Of the largest group that was composed, which sees all of them.
-        num_distinct: How many there are, Gaussian ones aside.
+        counts: The mechanisms, with the number of runs of each.
+        group_size: The size of the largest group that was composed. All mechanisms are
+            those that a group of this size sees.
+        num_distinct: The number of mechanisms, without Gaussian ones.
     """
 
     counts: Mapping[interface.Mechanism, int] = dataclasses.field(default_factory=dict)
@@ -44,10 +45,10 @@ class Composed:
     num_distinct: int = 0
 
     def plus(self, parts: Mapping[interface.Mechanism, int]) -> "Composed":
-        """Returns the same with more runs.
+        """Returns the composition with more runs.
 
         Raises:
-            ValueError: If these are more runs, or mechanisms, than are accounted for.
+            ValueError: If there are too many runs, or too many mechanisms.
         """
         counts = {part: self.counts.get(part, 0) + n for part, n in parts.items()}
         event_reader.check_counts(counts)
@@ -58,17 +59,17 @@ class Composed:
         return Composed({**self.counts, **counts}, self.group_size, distinct)
 
     def is_known(self) -> bool:
-        """Tells whether anything composed has no privacy at all."""
+        """Returns whether some mechanism has no privacy at all."""
         return any(part.is_certain() for part in self.counts)
 
 
 class Answers:
-    """What follows from what is composed, computed when it is asked for.
+    """Answers to questions about a composition, computed when they are asked.
 
     Args:
-        composed: What is composed.
-        replace_one: Whether a record is replaced by another.
-        interval: The largest loss interval.
+        composed: The composition.
+        replace_one: Whether a record is replaced by another one.
+        interval: The value discretization interval.
     """
 
     def __init__(self, composed: Composed, replace_one: bool, interval: float) -> None:
@@ -79,7 +80,7 @@ class Answers:
 
     @functools.cached_property
     def _scenarios(self) -> Sequence[Mapping[interface.Mechanism, int]]:
-        """The ways in which groups can split, one of which is the case."""
+        """The ways in which groups can join and leave, one of which is the case."""
         return groups.scenarios(self.composed.counts, replace_one=self._replace_one)
 
     @functools.cached_property
@@ -91,24 +92,25 @@ class Answers:
         return privacy_bounds.WorstOf(of_each)
 
     def epsilons(self, target_delta: Any, question: Question) -> list[Any]:
-        """Returns what a question gives for δ in [0, 1), and what is plain elsewhere.
+        """Returns answers to a question for δ in [0, 1), and trivial ones elsewhere.
 
         Args:
             target_delta: δ, a number or an array.
-            question: For one array, or for a lower and an upper one.
+            question: The function that gives one array, or a lower and an upper one.
 
         Returns:
-            Numbers or arrays, as δ.
+            Numbers or arrays, in the shape of δ.
 
         Raises:
-            TypeError, ValueError: If δ is not real numbers, or one is NaN.
+            TypeError, ValueError: If δ is not a real number or an array of these, or
+            NaN.
         """
         deltas = fields.real_numbers("target_delta", target_delta)
         plain = np.where((deltas < 0) | self._is_known, math.inf, 0.0)
         return self._filled(deltas, plain, (deltas >= 0) & (deltas < 1), question)
 
     def deltas(self, target_epsilon: Any, question: Question) -> list[Any]:
-        """Returns what a question gives for ε, and 1 where that is plain."""
+        """Returns the answers to a question for ε, and 1 where this is trivial."""
         epsilons = fields.real_numbers("target_epsilon", target_epsilon)
         plain = np.ones(epsilons.shape)
         return self._filled(epsilons, plain, epsilons > -math.inf, question)
@@ -120,7 +122,7 @@ class Answers:
         asked: BoolArray,
         question: Question,
     ) -> list[Any]:
-        """Returns plain answers, but where there is something to ask, what is found."""
+        """Returns trivial answers, with computed ones where something is asked."""
         asked = asked & (not self._is_known)
         with self._explained():
             if asked.any():
@@ -136,9 +138,9 @@ class Answers:
         return [as_given(each) for each in answers]
 
     def basis(self, delta: float) -> tuple[str, str]:
-        """Returns in words what the lower and the upper bound on ε are the bounds of.
+        """Returns in words how the lower and the upper bound on ε are computed.
 
-        Of a group they are those of the split with the largest upper bound.
+        For a group these are the bounds of the split with the largest upper bound.
 
         Args:
             delta: δ in (0, 1).
@@ -153,7 +155,7 @@ class Answers:
         return below, above
 
     def rates(self, rates: FloatArray) -> tuple[Any, Any]:
-        """Returns bounds on true positive rates at false positive ones, as given."""
+        """Returns bounds on true positive rates, in the shape of the given rates."""
         flat = rates.reshape(-1)
         bounds = np.ones(flat.size), np.ones(flat.size)
         if not self._is_known:
@@ -164,7 +166,7 @@ class Answers:
         return lower, upper
 
     def gaussian_parameter(self, least: float) -> tuple[float, float]:
-        """Returns bounds on μ, of false positive rates from the least one on."""
+        """Returns bounds on μ over false positive rates from the least one on."""
         if self._is_known:
             return math.inf, math.inf
         with self._explained():
@@ -172,7 +174,7 @@ class Answers:
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:
-        """Says of a law that has lost mass what was composed."""
+        """Adds what was composed to the error of a law that has lost mass."""
         try:
             yield
         except conservation.MassError as error:
@@ -184,8 +186,8 @@ class Answers:
             ) from error
 
     def _trade_off(self, least: float) -> trade_off_bounds.WorstOf:
-        """Returns the bounds on curves down to a rate, or a little further."""
-        # Few curves answer all questions, whatever was asked before.
+        """Returns bounds on the curves down to a rate, or to a slightly smaller one."""
+        # Rounded, so that few curves answer all questions, in any order.
         least = 10.0 ** math.floor(math.log10(least))
         if least not in self._trade_offs:
             of_each = [
@@ -196,5 +198,5 @@ class Answers:
 
 
 def as_given(values: FloatArray) -> Any:
-    """Returns a number where one was asked for, or the array."""
+    """Returns a number if a number was asked for, otherwise the array."""
     return float(values) if values.ndim == 0 else values

@@ -1,4 +1,4 @@
-"""Where an accountant's bounds come from, and which of them is the loose one."""
+"""How an accountant's bounds are computed, and which of them is the loose one."""
 
 from collections.abc import Sequence
 import dataclasses
@@ -8,23 +8,23 @@ import textwrap
 from dp_accounting_ext import displays
 from dp_accounting_ext.bounds import decimals
 
-# Tuning: a relative width of brackets that nobody needs to be told of.
+# Tuning: a bracket with a smaller relative width counts as tight.
 TIGHT = 1e-3
-# Characters of an event in the table, and of a line below it.
+# The most characters of an event in the table, and of a line below the table.
 _LONGEST, _WIDTH = 42, 79
 
 
 @dataclasses.dataclass(frozen=True)
 class Part(displays.Displayed):
-    """What bounds one of the events that an accountant has composed.
+    """The bounds of one event that an accountant has composed.
 
     Attributes:
-        event: The event in words.
-        runs: How often it was composed.
-        lower: Lower bound on ε of these runs alone, in nats.
-        upper: Upper bound on ε of these runs alone, in nats.
-        from_below: What the lower bound is the bound of.
-        from_above: What the upper bound is the bound of.
+        event: A description of the event.
+        runs: The number of its runs.
+        lower: A lower bound on ε of these runs alone, in nats.
+        upper: An upper bound on ε of these runs alone, in nats.
+        from_below: How the lower bound is computed, in words.
+        from_above: How the upper bound is computed, in words.
     """
 
     event: str
@@ -36,7 +36,7 @@ class Part(displays.Displayed):
 
     @property
     def width(self) -> float:
-        """How far apart the bounds are, over the upper one; 0 where they are equal."""
+        """The relative width of the bracket; 0 if the bounds are equal."""
         return relative_width(self.lower, self.upper)
 
     def _display(self) -> displays.Table:
@@ -45,13 +45,13 @@ class Part(displays.Displayed):
 
 @dataclasses.dataclass(frozen=True)
 class Explanation(displays.Displayed):
-    """Where an accountant's bounds on ε come from.
+    """How an accountant's bounds on ε are computed.
 
     Attributes:
         delta: δ.
-        lower: Lower bound on ε of all that was composed, in nats.
-        upper: Upper bound on it.
-        parts: One for each event, in the order in which they were composed.
+        lower: A lower bound on ε of everything that was composed, in nats.
+        upper: An upper bound on the same ε, in nats.
+        parts: The bounds of each event, in the order in which they were composed.
     """
 
     delta: float
@@ -63,7 +63,7 @@ class Explanation(displays.Displayed):
 
     @property
     def loosest(self) -> Part | None:
-        """The event whose own bounds are furthest apart; None where all are tight."""
+        """The event with the widest bracket of its own; None if all are tight."""
         wide = [part for part in self.parts if part.width > TIGHT]
         return max(wide, key=lambda part: part.width, default=None)
 
@@ -81,7 +81,7 @@ class Explanation(displays.Displayed):
 
 
 def relative_width(lower: float, upper: float) -> float:
-    """Returns how far apart two bounds are, over the upper one; 0 if they are equal."""
+    """Returns the width of a bracket over its upper end; 0 if both ends are equal."""
     if lower == upper:
         return 0.0
     return 1.0 if math.isinf(upper) else (upper - lower) / upper

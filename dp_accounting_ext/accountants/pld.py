@@ -1,4 +1,4 @@
-"""Privacy loss distributions and Rényi divergences, without accountants."""
+"""Functions from events to privacy loss distributions and Rényi divergences."""
 
 from collections.abc import Sequence
 
@@ -48,23 +48,23 @@ def from_event(
     """Returns the privacy loss distribution of an event, or of a tree of events.
 
     Args:
-        event: Anything that `PLDAccountant` takes.
+        event: Any event that `PLDAccountant` supports.
         neighboring_relation: As in the accountant.
         value_discretization_interval: The loss interval of the result, in nats.
-        pessimistic_estimate: Whether it bounds the event's privacy profile from
-            above; else from below, by losses lowered to the interval.
+        pessimistic_estimate: Whether the result bounds the privacy profile from above.
+            Otherwise it bounds it from below, with losses rounded down to the interval.
 
     Returns:
         A stock distribution, which composes with stock ones of the same interval.
 
     Raises:
         UnsupportedEventError: If the event is not supported.
-        TypeError, ValueError: If a field of it, or the interval, is not what it
-            should be; or the losses need more than 25 million intervals.
+        TypeError, ValueError: If a field of the event, or the interval, is out of
+            range, or if the losses need more than 25 million intervals.
 
     Guarantees:
-        Never below (pessimistic) or above (optimistic) the event's profile, at any
-        ε in either direction; Σ p e^{−loss} ≤ 1 up to rounding.
+        The profile is never below (pessimistic) or above (optimistic) that of the
+        event, at any ε and in either direction; Σ p e^{−loss} ≤ 1 up to rounding.
 
     Source:
         https://arxiv.org/abs/2602.17284, Definition 3.1.
@@ -88,19 +88,19 @@ def renyi_divergence_bounds(
     """Returns certified bounds on the Rényi divergences of an event, or of a tree.
 
     Args:
-        event: Anything that `PLDAccountant` takes.
-        orders: (n,) orders α > 1; inf is the largest loss.
+        event: Any event that `PLDAccountant` supports.
+        orders: (n,) orders α > 1; inf stands for the largest loss.
         neighboring_relation: As in the accountant.
 
     Returns:
-        (n,) lower and (n,) upper bounds on the larger of both directions, of a group
-        over all its splits, in nats. An upper one is inf where nothing bounds the far
-        tail of the losses; a lower one is 0 for what no lower pair is known of.
+        (n,) lower and (n,) upper bounds, in nats, on the larger divergence of both
+        directions; for a group, over all its splits. An upper bound is inf if nothing
+        bounds the far tail of the losses. A lower bound is 0 if no lower pair is known.
 
     Raises:
         UnsupportedEventError: If the event is not supported.
-        TypeError, ValueError: If a field of it, or an order, is not what it should be.
-        ArithmeticError: If the bounds cross: a fault of ours.
+        TypeError, ValueError: If a field of the event, or an order, is out of range.
+        ArithmeticError: If the bounds cross, which is a fault of this package.
 
     Source:
         https://arxiv.org/abs/2403.04867, Definition 2.2.
@@ -124,10 +124,10 @@ def renyi_divergence_bounds(
 def _counts_of(
     event: stock_dp_event.DpEvent, neighboring_relation: NeighborRel
 ) -> dict[interface.Mechanism, int]:
-    """Returns what an event composes, with counts.
+    """Returns the mechanisms of an event, with the number of runs of each.
 
     Raises:
-        UnsupportedEventError: If it is not supported.
+        UnsupportedEventError: If the event is not supported.
     """
     relation = fields.neighboring_relation(neighboring_relation)
     event_trees.event_tree(event)
@@ -146,15 +146,15 @@ def poisson_subsample(
     """Returns the distribution of a mechanism on a Poisson sample.
 
     Args:
-        privacy_loss_distribution: The mechanism's, pessimistic or optimistic.
-        sampling_probability: Inclusion probability of each record, in [0, 1].
+        privacy_loss_distribution: That of the mechanism, pessimistic or optimistic.
+        sampling_probability: The inclusion probability of each record, in [0, 1].
 
     Returns:
-        A distribution of the same interval, and a bound from the same side.
+        A distribution with the same interval, which is a bound from the same side.
 
     Raises:
-        TypeError, ValueError: If an argument is not what its name says, or the
-            distribution's masses are no probabilities.
+        TypeError, ValueError: If an argument has the wrong type or is out of range, or
+            if the distribution's masses are not probabilities.
 
     Source:
         https://arxiv.org/abs/2602.17284, Theorem 3.3.
@@ -176,15 +176,15 @@ def random_allocation(
 
     Args:
         privacy_loss_distribution: That of one step, pessimistic or optimistic.
-        num_selected: In how many steps each record takes part, k ≥ 1.
-        num_steps: The number of steps, t ≥ k.
+        num_selected: The number k ≥ 1 of steps in which each record takes part.
+        num_steps: The number t ≥ k of steps.
 
     Returns:
-        A distribution of the same interval, and a bound from the same side.
+        A distribution with the same interval, which is a bound from the same side.
 
     Raises:
-        TypeError, ValueError: If an argument is not what its name says, or the
-            distribution's masses are no probabilities.
+        TypeError, ValueError: If an argument has the wrong type or is out of range, or
+            if the distribution's masses are not probabilities.
 
     Source:
         https://arxiv.org/abs/2602.17284, Theorem 4.6.

@@ -27,19 +27,19 @@ from dp_accounting_ext.validation import inheritance
 NeighborRel = privacy_accountant.NeighboringRelation
 Many: TypeAlias = FloatArray | Sequence[float]
 
-# The least false positive rate at which μ is looked for where none is given: the
-# stock accountant's.
+# The least false positive rate over which μ is taken if none is given, which is that of
+# the stock accountant.
 _LEAST_RATE = 1e-12
 
 
 class PLDAccountant(base_accountant.Composing, pld_privacy_accountant.PLDAccountant):
-    """The stock accountant, for every tree, with bounds certified on both sides.
+    """The stock accountant for all events, with certified bounds on both sides.
 
-    Takes every event that the stock accountant takes, random allocation, Poisson
-    sampling of any event that has a privacy loss distribution, and whatever is
-    registered; anywhere in a tree. What was composed is kept with its counts;
-    privacy losses are computed when ε or δ is asked for, as accurately as the
-    question needs.
+    It supports every event that the stock accountant supports, random allocation,
+    Poisson sampling of any event that has a privacy loss distribution, and registered
+    events, all of them anywhere in a tree. It keeps what was composed, with counts.
+    Privacy losses are computed when ε or δ is asked for, as accurately as the question
+    needs.
 
     Args:
         neighboring_relation: As in the stock accountant. Under REPLACE_ONE, what has
@@ -55,9 +55,9 @@ class PLDAccountant(base_accountant.Composing, pld_privacy_accountant.PLDAccount
             depend on it. Bounds are as certain whatever the interval is.
 
     Guarantees:
-        `get_epsilon` and `get_delta` are never below the truth. The bounds of
-        `get_epsilon_bounds` and `get_delta_bounds` hold the truth between them. A
-        refused or failing event leaves the accountant as it was.
+        `get_epsilon` and `get_delta` are never below the truth. The truth lies between
+        the bounds of `get_epsilon_bounds`, and of `get_delta_bounds`. An event that is
+        refused or fails leaves the accountant unchanged.
 
     Source:
         https://arxiv.org/abs/2602.17284.
@@ -74,7 +74,7 @@ class PLDAccountant(base_accountant.Composing, pld_privacy_accountant.PLDAccount
         self._memory: composed.Answers | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Returns what copies and pickles have: no memory of answers."""
+        """Returns the state for copies and pickles, without cached answers."""
         return {**super().__getstate__(), "_memory": None}
 
     def _nothing(self, group_size: int) -> composed.Composed:
@@ -88,7 +88,7 @@ class PLDAccountant(base_accountant.Composing, pld_privacy_accountant.PLDAccount
     ) -> composed.Composed:
         return before.plus({part: n * count for part, n in parts.items()})
 
-    # The name by which the stock's own tests read whether anything has no privacy.
+    # The stock's tests read by this name whether something has no privacy.
     _contains_non_dp_event = property(lambda self: self._composed.is_known())
 
     @classmethod
@@ -97,14 +97,15 @@ class PLDAccountant(base_accountant.Composing, pld_privacy_accountant.PLDAccount
         event_type: type[stock_dp_event.DpEvent],
         construction: Callable[[Any, event_reader.Reader], interface.Mechanism],
     ) -> None:
-        """Makes every `PLDAccountant` take a type of event.
+        """Adds a type of event to the table of all accountants.
 
         Args:
-            event_type: The event's class; a later registration replaces an earlier.
+            event_type: The class of the event. A later registration replaces an earlier
+                one.
             construction: A builder: a function from the event and an
-                `event_reader.Reader` to an `interface.Mechanism`. It checks the
-                event's fields, and reads inner events with `reader.mechanism(event)`,
-                or with `reader.sampled(event)` where they run on a sample.
+                `event_reader.Reader` to an `interface.Mechanism`. It checks the event's
+                fields. It reads inner events by `reader.mechanism(event)`, or by
+                `reader.sampled(event)` if they run on a sample.
 
         Raises:
             TypeError: If event_type is not a class of events, or construction is
@@ -113,9 +114,9 @@ class PLDAccountant(base_accountant.Composing, pld_privacy_accountant.PLDAccount
         event_table.register(event_type, construction)
 
     def _answers(self) -> composed.Answers:
-        """Returns what follows from what is composed."""
+        """Returns the answers about what is composed."""
         known, now = self._memory, self._composed
-        # One assignment: threads that ask at once do the same twice at worst.
+        # One assignment: at worst, threads that ask at once compute the same twice.
         if known is None or known.composed is not now:
             replace_one = self._neighboring_relation is NeighborRel.REPLACE_ONE
             interval = self._value_discretization_interval
@@ -132,12 +133,12 @@ class PLDAccountant(base_accountant.Composing, pld_privacy_accountant.PLDAccount
         """Returns an upper bound on ε at δ, in nats.
 
         Args:
-            target_delta: δ, a number or an array. Below 0 no ε will do (inf); from 1
-                on, 0 will.
+            target_delta: δ, a number or an array. For δ < 0 the answer is inf, for δ ≥
+                1 it is 0.
 
         Returns:
-            A number or an array, as the argument. Many take little more time than one,
-            and none depends on what else was asked.
+            A number or an array, in the shape of the argument. An array takes little
+            more time than a number, and no answer depends on what else was asked.
 
         Raises:
             TypeError: If it is not a real number, or an array of these.
@@ -161,7 +162,7 @@ class PLDAccountant(base_accountant.Composing, pld_privacy_accountant.PLDAccount
             target_epsilon: ε, in nats, a number or an array.
 
         Returns:
-            A number or an array, as `get_epsilon` does.
+            A number or an array, in the shape of the argument.
 
         Raises:
             TypeError: If it is not a real number, or an array of these.
@@ -187,14 +188,14 @@ class PLDAccountant(base_accountant.Composing, pld_privacy_accountant.PLDAccount
             target_delta: δ, as in `get_epsilon`.
 
         Returns:
-            Numbers or arrays, as the argument. The upper bound is `get_epsilon`. The
-            lower one is of the mechanism, not of any reduction; events that have no
-            lower bound count as nothing in it.
+            Numbers or arrays, in the shape of the argument. The upper bound is that of
+            `get_epsilon`. The lower bound is one of the mechanism itself, not of a
+            reduction. Events that have no lower bound count as nothing in it.
 
         Raises:
             TypeError: If it is not a real number, or an array of these.
             ValueError: If it is NaN.
-            ArithmeticError: If the bounds cross by more than rounding: a fault of ours.
+            ArithmeticError: If the bounds cross, which is a fault of this package.
         """
         return tuple(
             self._answers().epsilons(
@@ -203,17 +204,17 @@ class PLDAccountant(base_accountant.Composing, pld_privacy_accountant.PLDAccount
         )
 
     def explain(self, target_delta: float) -> explanation.Explanation:
-        """Returns where the bounds on ε come from, and which of them is loose.
+        """Returns how the bounds on ε are computed, and which of them is loose.
 
-        Each event that was composed is bounded on its own, so that this takes as long
-        as a first question for each of them.
+        Each event that was composed is bounded by itself, which takes as long as a
+        first question for each.
 
         Args:
             target_delta: δ in (0, 1).
 
         Returns:
-            Bounds for each event, in nats, and in words what they are the bounds of; it
-            shows itself as a table.
+            Bounds for each event, in nats, and in words how they are computed. The
+            result is displayed as a table.
 
         Raises:
             TypeError: If δ is not a real number.
@@ -248,12 +249,12 @@ class PLDAccountant(base_accountant.Composing, pld_privacy_accountant.PLDAccount
             target_epsilon: ε, in nats, as in `get_delta`.
 
         Returns:
-            As `get_epsilon_bounds` does.
+            Numbers or arrays, as `get_epsilon_bounds`.
 
         Raises:
             TypeError: If it is not a real number, or an array of these.
             ValueError: If it is NaN.
-            ArithmeticError: If the bounds cross by more than rounding: a fault of ours.
+            ArithmeticError: If the bounds cross, which is a fault of this package.
         """
         return tuple(
             self._answers().deltas(target_epsilon, privacy_bounds.WorstOf.delta_bounds)
@@ -272,17 +273,16 @@ class PLDAccountant(base_accountant.Composing, pld_privacy_accountant.PLDAccount
     def get_true_positive_rates(
         self, false_positive_rates: Any, deltas: Any = None
     ) -> Any:
-        """Returns upper bounds on what a membership test finds.
+        """Returns upper bounds on the true positive rates of membership tests.
 
         Args:
             false_positive_rates: α in [0, 1], a number or an array.
-            deltas: Of no effect: the curve is that of all δ, where the stock
-                accountant has that of a list.
+            deltas: Ignored: the curve is that of all δ. The stock accountant computes
+                it from a list of δ.
 
         Returns:
-            The largest true positive rates of tests with these false positive rates,
-            of which dataset holds the record, in the worse direction; a number or an
-            array, as the argument.
+            The largest true positive rates of tests with these false positive rates, in
+            the worse direction; a number or an array, in the shape of the argument.
 
         Raises:
             TypeError: If they are not real numbers.
@@ -301,20 +301,20 @@ class PLDAccountant(base_accountant.Composing, pld_privacy_accountant.PLDAccount
     ) -> tuple[FloatArray, FloatArray]: ...
 
     def get_true_positive_rate_bounds(self, false_positive_rates: Any) -> Any:
-        """Returns certified bounds on what the best membership test finds.
+        """Returns certified bounds on true positive rates of the best membership test.
 
         Args:
             false_positive_rates: α in [0, 1], a number or an array.
 
         Returns:
-            Lower and upper bounds, each as the argument. Each direction has a curve of
-            its own, and the larger of both is bounded; events that have no lower bound
-            count as nothing in the lower one.
+            Lower and upper bounds, each in the shape of the argument. They bound the
+            larger of the two directions' curves. Events that have no lower bound count
+            as nothing in the lower bound.
 
         Raises:
             TypeError: If they are not real numbers.
             ValueError: If one is not in [0, 1].
-            ArithmeticError: If the bounds cross by more than rounding: a fault of ours.
+            ArithmeticError: If the bounds cross, which is a fault of this package.
 
         Source:
             https://arxiv.org/abs/1905.02383, section 2 (trade-off functions).
@@ -327,12 +327,12 @@ class PLDAccountant(base_accountant.Composing, pld_privacy_accountant.PLDAccount
         false_positive_rates: FloatArray | None = None,
         deltas: FloatArray | None = None,
     ) -> float:
-        """Returns an upper bound on μ: a Gaussian mechanism with it tells no less.
+        """Returns an upper bound on μ: a Gaussian mechanism with it is less private.
 
         Args:
-            false_positive_rates: Of these, the least is what counts; 1e-12 if there
-                are none. See `get_gdp_parameter_bounds`.
-            deltas: Of no effect, as in `get_true_positive_rates`.
+            false_positive_rates: The least of these is what counts; the default is
+                1e-12. See `get_gdp_parameter_bounds`.
+            deltas: Ignored, as in `get_true_positive_rates`.
 
         Raises:
             TypeError, ValueError: As `get_true_positive_rates`; or if none of the rates
@@ -354,11 +354,11 @@ class PLDAccountant(base_accountant.Composing, pld_privacy_accountant.PLDAccount
     ) -> tuple[float, float]:
         """Returns certified bounds on μ: lower ≤ the true μ ≤ upper.
 
-        The true μ is the least with TPR(α) ≤ Φ(Φ⁻¹(α) + μ) for all α from
-        `least_false_positive_rate` to 1/2, in both directions; between them these have
-        all tests but those whose false positives, or false negatives, are rarer.
-        It is infinite where an infinite loss is likelier than the least rate. All rates
-        down to 0 would ask for the μ without amplification, however rare that is.
+        The true μ is the smallest with TPR(α) ≤ Φ(Φ⁻¹(α) + μ) for all α from
+        `least_false_positive_rate` to 1/2, in both directions. Together, these cover
+        all tests except those with rarer false positives or false negatives. μ is
+        infinite if an infinite loss is more likely than the least rate. Over all rates
+        down to 0, μ would be that without amplification, however rare its losses are.
 
         Args:
             least_false_positive_rate: The least α, in [1e-200, 1/2].
@@ -366,7 +366,7 @@ class PLDAccountant(base_accountant.Composing, pld_privacy_accountant.PLDAccount
         Raises:
             TypeError: If it is not a real number.
             ValueError: If it is not in its range.
-            ArithmeticError: If the bounds cross by more than rounding: a fault of ours.
+            ArithmeticError: If the bounds cross, which is a fault of this package.
 
         Source:
             https://arxiv.org/abs/1905.02383, Definition 4 (μ-GDP).

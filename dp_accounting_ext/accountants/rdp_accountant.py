@@ -27,7 +27,7 @@ from dp_accounting_ext.validation import inheritance
 Many: TypeAlias = FloatArray | Sequence[float]
 NeighborRel = privacy_accountant.NeighboringRelation
 
-# Certified: a product and a sum, and one of their ratio's.
+# Certified: the relative error of a product and a sum, and one of a quotient.
 _ROUNDING = 8 * 2.0**-53
 # A limit of time: each split of a larger group would have pairs of its own.
 _MOST_MEMBERS = 64
@@ -35,13 +35,15 @@ _MOST_MEMBERS = 64
 
 @dataclasses.dataclass(frozen=True)
 class _State:
-    """What was composed, never changed in place.
+    """What was composed, as an immutable value.
 
     Attributes:
-        rows: (splits, orders), Rényi divergences: a row for one record, or for each
-            split of a group.
-        log_kept: log of the probability that nothing told everything, at most 0.
-        group_size: How many records neighbors differ in: the largest group's size.
+        rows: (splits, orders) Rényi divergences: one row for a single record, or one
+            for each split of a group.
+        log_kept: The logarithm of the probability that no event with infinite loss
+            happened, at most 0.
+        group_size: The number of records that neighboring datasets differ in: the size
+            of the largest group.
     """
 
     rows: FloatArray
@@ -49,7 +51,7 @@ class _State:
     group_size: int
 
     def after(self, other: "_State", count: int) -> "_State":
-        """Returns the state after what another composes, so many times."""
+        """Returns the state after so many runs of what another state composes."""
         rows = (self.rows + count * other.rows) * (1 + _ROUNDING)
         rows.setflags(write=False)
         kept = self.log_kept + count * other.log_kept
@@ -57,43 +59,45 @@ class _State:
 
 
 class RdpAccountant(base_accountant.Composing, rdp_privacy_accountant.RdpAccountant):
-    """The stock accountant, sound, with groups, random allocation and any sample.
+    """The stock accountant with certified bounds, groups, allocation and any sample.
 
-    Takes every event that the stock accountant takes (the newest known one's, where
-    the installed library has the event), and anywhere in a tree what `PLDAccountant`
-    takes, groups of up to 64. By theorems of their own, exact or nearly so:
+    It supports every event that the newest known stock accountant supports, if the
+    installed library has it, and, anywhere in a tree, what `PLDAccountant` supports,
+    with groups of up to 64. The following have theorems of their own, exact or nearly
+    so:
 
-    - `PoissonSampledDpEvent` and `PLDSubsampleEvent` over any of them but randomized
+    - `PoissonSampledDpEvent` and `PLDSubsampleEvent` over any of these but randomized
       response, and `SampledWithoutReplacementDpEvent` likewise (REPLACE_ONE);
     - `SampledWithoutReplacementDpEvent` over `RandomizedResponseDpEvent` with two
       buckets (REPLACE_ONE), the answer to a bit query of the batch;
-    - `RandomAllocationEvent` over `GaussianDpEvent`, at integer orders from 2 on (of
+    - `RandomAllocationEvent` over `GaussianDpEvent`, at integer orders from 2 on (for
       k > 1 steps of t, that of k blocks);
     - `GroupSubsampledEvent` over `GaussianDpEvent`, Poisson samples of it, and
       compositions of those. The splits of the group are composed one by one; ε and δ
-      are the largest over all of them. The largest group sees all that is composed.
+      are the largest over all of them. The largest group sees everything that is
+      composed.
 
-    All else by the dominating pairs of `PLDAccountant`: no looser than their cells
-    where losses are bounded; at orders above some dozens a Gaussian's tail counts as
-    if it were not sampled.
+    All other events are bounded by the dominating pairs of `PLDAccountant`. If losses
+    are bounded this is as tight as the cells of the pairs. At orders above some dozens,
+    the tail of Gaussian noise counts as if it were not sampled.
 
-    Whatever has neither is refused by name: events, fields of events and
-    methods that a newer dp_accounting has, and events in relations that no theorem
-    covers. Nothing is inherited that composes or answers.
+    Everything else is refused by name: events, fields of events and methods of a newer
+    dp_accounting, and events under relations for which there is no theorem. No method
+    that composes or answers is inherited.
 
     The noise multiplier of a Gaussian or Laplace event, and the sensitivity of a
     discrete Gaussian one, is in units of a record's norm. Under REPLACE_ONE one record
-    leaves and another comes, twice that norm: half the noise multiplier, alone and on a
-    batch without replacement. The stock accountant leaves the factor out.
+    leaves and another one joins, which is twice that norm: half the noise multiplier,
+    alone and on a batch without replacement. The stock accountant omits this factor.
 
     Args:
-        orders: Rényi orders, at least 1, as in the stock accountant; inf included.
-            Above 1e12 divergences are those of order inf.
+        orders: The Rényi orders, at least 1, as in the stock accountant; inf is
+            allowed. Divergences of orders above 1e12 are bounded by that of order inf.
         neighboring_relation: As in the stock accountant.
 
     Guarantees:
-        No ε or δ is below the truth. `compose` either takes all of an event or raises,
-        and then changes nothing; threads may share an accountant.
+        No ε or δ is below the truth. `compose` either composes an event entirely, or
+        raises and changes nothing. Threads may share an accountant.
 
     Source:
         https://arxiv.org/abs/2403.04867; https://arxiv.org/abs/2502.08202.
@@ -155,14 +159,14 @@ class RdpAccountant(base_accountant.Composing, rdp_privacy_accountant.RdpAccount
 
     @property
     def extra_delta(self) -> float:
-        """The probability of telling everything: `rdp` holds where it does not."""
+        """The probability of an event with infinite loss. `rdp` holds otherwise."""
         return _told(self._composed.log_kept)
 
     @property
     def rdp(self) -> FloatArray:
-        """The RDP at each order, the largest over the splits of a group.
+        """The Rényi divergence at each order, the largest over the splits of a group.
 
-        It holds but for an event of probability `extra_delta`.
+        It holds except for an event of probability `extra_delta`.
         """
         state = self._composed
         if state.log_kept == -math.inf:
@@ -170,11 +174,11 @@ class RdpAccountant(base_accountant.Composing, rdp_privacy_accountant.RdpAccount
         largest: FloatArray = state.rows.max(axis=0)
         return largest
 
-    # The names by which the stock's own tests read them.
+    # The stock's own tests read these by private names.
     _rdp, _extra_delta = rdp, extra_delta
 
     def get_epsilon_and_optimal_order(self, target_delta: float) -> tuple[float, float]:
-        """Returns ε at δ, the largest over the splits, and the order that gave it.
+        """Returns the largest ε at δ over the splits, and the order that gave it.
 
         Args:
             target_delta: δ ≥ 0.
@@ -188,7 +192,7 @@ class RdpAccountant(base_accountant.Composing, rdp_privacy_accountant.RdpAccount
             raise ValueError(f"target_delta must be non-negative. Found {target}.")
         state = self._composed
         extra = _told(state.log_kept)
-        # δ = 1 − (1 − δ_extra)(1 − δ_rest), the rest rounded down.
+        # δ = 1 − (1 − δ_extra)(1 − δ_rest), where δ_rest is rounded down.
         if extra == 1 or target < extra:
             return math.inf, 0.0
         rest = (target - extra) / (1 - extra) * (1 - _ROUNDING) if extra else target
@@ -204,12 +208,12 @@ class RdpAccountant(base_accountant.Composing, rdp_privacy_accountant.RdpAccount
     def get_epsilon(self, target_delta: Many) -> FloatArray: ...
 
     def get_epsilon(self, target_delta: Any) -> Any:
-        """Returns an upper bound on ε at δ, in nats; of an array, an array."""
+        """Returns an upper bound on ε at δ, in nats, or an array of these."""
         question = self.get_epsilon_and_optimal_order
         return _each("target_delta", target_delta, question)
 
     def get_delta_and_optimal_order(self, target_epsilon: float) -> tuple[float, float]:
-        """Returns δ at ε, the largest over the splits, and the order that gave it.
+        """Returns the largest δ at ε over the splits, and the order that gave it.
 
         Args:
             target_epsilon: ε ≥ 0, in nats.
@@ -238,20 +242,20 @@ class RdpAccountant(base_accountant.Composing, rdp_privacy_accountant.RdpAccount
     def get_delta(self, target_epsilon: Many) -> FloatArray: ...
 
     def get_delta(self, target_epsilon: Any) -> Any:
-        """Returns an upper bound on δ at ε; of an array, an array."""
+        """Returns an upper bound on δ at ε, or an array of these."""
         question = self.get_delta_and_optimal_order
         return _each("target_epsilon", target_epsilon, question)
 
 
 def _told(log_kept: float) -> float:
-    """Returns δ of log(1 − δ), rounded up."""
+    """Returns δ from log(1 − δ), rounded up."""
     return min(-math.expm1(log_kept) * (1 + _ROUNDING), 1.0)
 
 
 def _each(
     name: str, asked: Any, question: Callable[[float], tuple[float, float]]
 ) -> float | FloatArray:
-    """Returns the first of each answer, in the shape of what was asked."""
+    """Returns the first part of each answer, in the shape of what was asked."""
     values = fields.real_numbers(name, asked)
     found = np.array([question(value)[0] for value in values.flat], dtype=np.float64)
     if values.ndim == 0:

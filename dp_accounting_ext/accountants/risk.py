@@ -1,10 +1,10 @@
 """What an attacker can do, in numbers that people ask for, and in words.
 
-Every function takes a `PLDAccountant` that has composed what ran (and raises TypeError
-of anything else). It returns bounds on what the best attack achieves against any
-mechanism of this privacy: lower ≤ the truth ≤ upper. Attacks are those on the record,
-or group of records, that the accountant's neighbors differ in; the attacker knows all
-other records.
+Every function takes a `PLDAccountant` that has composed what ran, and raises TypeError
+for anything else. It returns bounds on the success of the best attack on the worst
+mechanism with this privacy: lower ≤ the truth ≤ upper. Attacks are on the record, or
+group of records, in which the accountant's neighboring datasets differ. The attacker
+knows all other records.
 
     accountant = ext.PLDAccountant().compose(event)
     lower, upper = risk.advantage(accountant)
@@ -42,16 +42,16 @@ __dir__ = __all__.copy
 
 Bounds = tuple[float, float]
 
-# Certified: a logarithm's rounding moves a success by less, for each nat of it; a
-# quotient of a few products is off by less, relatively.
+# Certified: a logarithm's rounding changes a success by less, for each nat of it; and
+# the relative error of a quotient of a few products is below this.
 _ROUNDING = 16 * 2.0**-53
-# The odds of a smaller one are no float.
+# The odds of a smaller prior do not fit a float.
 _LEAST_PRIOR = 1e-300
 _RATES = (0.001, 0.01, 0.1)
 _DIGITS = 3
-# Certified: a Gaussian curve's rounding moves it by less.
+# Certified: the rounding error of a Gaussian trade-off curve is below this.
 _CURVE = 1e-11
-# Tuning: false positive rates at which curves are compared; and halvings.
+# Tuning: the rates at which curves are compared, and the number of halvings.
 _LEAST_RATE, _POINTS, _HALVINGS = 1e-12, 2001, 40
 
 
@@ -81,7 +81,7 @@ def published(
         privacy_accountant.NeighboringRelation.ADD_OR_REMOVE_ONE
     ),
 ) -> pld_accountant.PLDAccountant:
-    """Returns an accountant of a guarantee that was published, and of no more.
+    """Returns an accountant of a published guarantee, and of nothing else.
 
         advantage(published(epsilon=1.0, delta=1e-5))
         print(in_words(published(rho=0.5)))
@@ -91,15 +91,15 @@ def published(
         delta: δ, with ε.
         rho: ρ of zero-concentrated differential privacy.
         mu: μ of Gaussian differential privacy.
-        neighboring_relation: Which datasets are adjacent, as was published.
+        neighboring_relation: The published relation of neighboring datasets.
 
     Raises:
-        TypeError: If one is not a real number.
-        ValueError: If not one of ε, ρ and μ is given, or it is not in its range.
+        TypeError: If an argument is not a real number.
+        ValueError: If not exactly one of ε, ρ and μ is given, or it is out of range.
 
     Guarantees:
-        Upper bounds hold for every mechanism of the guarantee; lower ones for the worst
-        of them, or are 0.
+        Upper bounds hold for every mechanism with the guarantee. Lower bounds hold for
+        the worst of these mechanisms, or are 0.
     """
     known = {"epsilon": epsilon, "rho": rho, "mu": mu}
     names = [name for name, value in known.items() if value is not None]
@@ -124,11 +124,11 @@ def published(
 
 
 def advantage(accountant: pld_accountant.PLDAccountant) -> Bounds:
-    """Returns bounds on the largest true positive rate less false positive rate.
+    """Returns bounds on the largest difference of true and false positive rate.
 
-    This is the total variation of the outputs with the record and without it. It also
-    bounds by how much any attack on the record (its attributes, its reconstruction) can
-    be likelier to succeed than without the outputs.
+    This is the total variation distance of the outputs with the record and without it.
+    It also bounds how much more often any attack on the record (on its attributes, or
+    its reconstruction) can succeed with the outputs than without them.
 
     Source:
         https://arxiv.org/abs/2407.02191, section 2.
@@ -139,19 +139,19 @@ def advantage(accountant: pld_accountant.PLDAccountant) -> Bounds:
 def membership_success(
     accountant: pld_accountant.PLDAccountant, prior: float = 0.5
 ) -> Bounds:
-    """Returns bounds on the chance that the best guess of membership is right.
+    """Returns bounds on the probability that the best guess of membership is right.
 
     Args:
         accountant: What ran.
-        prior: The chance that the record is in the dataset, as known without the
-            outputs: π in [1e-300, 1).
+        prior: The probability π that the record is in the dataset, as known without the
+            outputs, in [1e-300, 1).
 
     Raises:
         TypeError: If prior is not a real number.
         ValueError: If it is not in its range.
 
     Guarantees:
-        The best guess is right with the chance 1 − π + π δ(ln((1 − π) / π)), of the
+        The best guess is right with probability 1 − π + π δ(ln((1 − π) / π)), in the
         worse direction.
 
     Source:
@@ -161,7 +161,7 @@ def membership_success(
     chance = _inside("prior", prior)
     odds = math.log1p(-chance) - math.log(chance)
     spread = _ROUNDING * (1 + abs(odds))
-    # Who guesses the likelier is right so often.
+    # Guessing what is more likely is right with this probability.
     least = max(chance, math.nextafter(1 - chance, 0.0))
     lower, upper = (
         1 - chance + chance * delta
@@ -179,9 +179,9 @@ def positive_predictive_value(
 
     Args:
         accountant: What ran.
-        false_positive_rate: α in (0, 1], of the test. At larger rates the share is no
-            larger; at smaller ones it may be.
-        prior: The share of members among those tested, π in [1e-300, 1).
+        false_positive_rate: The rate α of the test, in (0, 1]. At larger rates the
+            share is no larger; at smaller rates it may be.
+        prior: The share π of members among those tested, in [1e-300, 1).
 
     Raises:
         TypeError: If either is not a real number.
@@ -207,12 +207,12 @@ def positive_predictive_value(
 
 
 def attack_success(accountant: pld_accountant.PLDAccountant, baseline: float) -> Bounds:
-    """Returns bounds on how often an attack on the record succeeds, at most.
+    """Returns bounds on the largest success probability of an attack on the record.
 
     An attack may reconstruct the record, infer an attribute, re-identify its owner or
-    single it out: what counts as a success may depend on the record, which is drawn
-    from any law. Who has not seen the outputs succeeds with the chance κ at most, the
-    baseline; who has, with the chance TPR(κ) at most.
+    single it out. What counts as a success may depend on the record, which is drawn
+    from any law. Without the outputs an attack succeeds with probability at most κ, the
+    baseline; with the outputs, with probability at most TPR(κ).
 
     Args:
         accountant: What ran.
@@ -223,27 +223,27 @@ def attack_success(accountant: pld_accountant.PLDAccountant, baseline: float) ->
         ValueError: If it is not in [0, 1].
 
     Guarantees:
-        For each record z the success is a test of "z took part". It has a rate κ_z
-        where z did not, and TPR(κ_z) at most where it did. As TPR is concave in each
-        direction, the mean of the latter is at most TPR of the mean of κ_z.
+        For each record z, success is a test of "z took part". Its probability is κ_z if
+        z did not take part, and at most TPR(κ_z) if it did. TPR is concave in each
+        direction, so that the mean of TPR(κ_z) is at most TPR of the mean of κ_z.
 
     Source:
         https://arxiv.org/abs/2507.06969 (one bound for all of these).
     """
     rate = fields.probability("baseline", baseline)
     lower, upper = _checked(accountant).get_true_positive_rate_bounds(rate)
-    # An accountant's bounds near 1 are one less a small number, which rounds.
+    # Bounds near 1 are one minus a small number, and rounded.
     lower, upper = lower * (1 - _ROUNDING), upper * (1 + _ROUNDING)
     return max(lower, rate), max(min(upper, 1.0), rate)
 
 
 def gaussian_regret(accountant: pld_accountant.PLDAccountant, mu: float) -> Bounds:
-    """Returns bounds on how much more a Gaussian mechanism tells than what ran.
+    """Returns bounds on how much less private a Gaussian mechanism is than what ran.
 
-    Who is told μ alone, an upper bound of `get_gdp_parameter_bounds`, expects tests
-    with the rates Φ(Φ⁻¹(α) + μ). The regret is the least κ such that this is at most
-    TPR(α + κ) + κ at every α: 0 where what ran is Gaussian, and small where μ says
-    nearly all.
+    If only μ is published, an upper bound of `get_gdp_parameter_bounds`, readers expect
+    tests with the rates Φ(Φ⁻¹(α) + μ). The regret is the smallest κ such that this is
+    at most TPR(α + κ) + κ at every α. It is 0 if what ran is Gaussian, and small if μ
+    describes it well.
 
     Args:
         accountant: What ran.
@@ -268,7 +268,7 @@ def gaussian_regret(accountant: pld_accountant.PLDAccountant, mu: float) -> Boun
         expected = special.ndtr(special.ndtri(rates) + parameter)
 
     def is_enough(shift: float) -> bool:
-        # Curves rise: between two rates they are at most what they are at the second.
+        # Curves increase: between two rates they are at most the value at the larger.
         place = np.searchsorted(rates, np.minimum(rates + shift, 1.0), "right") - 1
         return bool((expected[1:] + _CURVE <= lower[place][:-1] + shift).all())
 
@@ -297,14 +297,14 @@ def in_words(
     false_positive_rates: Sequence[float] = _RATES,
     baseline: float = 1e-6,
 ) -> str:
-    """Returns the upper bounds in words, rounded up, on lines of at most 80 letters.
+    """Returns the upper bounds in words, rounded up, on lines of at most 80 characters.
 
     Args:
         accountant: What ran.
-        prior: The chance that the record took part, as known without the outputs, in
-            [1e-300, 1).
-        false_positive_rates: Of membership tests, in (0, 1].
-        baseline: The chance of an attack to succeed without the outputs, in [0, 1].
+        prior: The probability that the record took part, as known without the outputs,
+            in [1e-300, 1).
+        false_positive_rates: The rates of membership tests, in (0, 1].
+        baseline: The success probability of an attack without the outputs, in [0, 1].
 
     Raises:
         TypeError: If one is not a real number.
@@ -337,7 +337,7 @@ def in_words(
 
 
 def _up(bounds: Bounds) -> str:
-    """Returns the upper bound with three digits, not below it."""
+    """Returns the upper bound, rounded up to three digits."""
     return f"{float(decimals.rounded_up(bounds[1], _DIGITS)):g}"
 
 

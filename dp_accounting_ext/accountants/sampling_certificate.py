@@ -1,7 +1,7 @@
-"""Brackets of ε that hold with probability 1 − α: tight where certain ones are wide.
+"""Brackets of ε that hold with probability 1 − α, tight where certain ones are wide.
 
-They are apart from the accountants, which never sample: what is returned here is wrong
-with probability α, over the draws of this program alone.
+They are separate from the accountants, which never sample. A result is wrong with
+probability at most α, over the random draws of this program alone.
 """
 
 import dataclasses
@@ -39,7 +39,7 @@ __all__ = [
 __dir__ = __all__.copy
 
 
-# Of a Gram matrix, over its largest entry: far below what ε is moved by for rounding.
+# Of a Gram matrix, relative to its largest entry: far below the rounding of ε.
 _ASYMMETRY = 1e-12
 _TAIL_SHARE = 1e-6
 
@@ -49,16 +49,16 @@ class SampledBounds(displays.Displayed):
     """A bracket of ε that holds with probability at least 1 − α.
 
     Attributes:
-        lower: Lower bound on ε.
-        upper: Upper bound on ε, in both directions.
-        remove_upper: Upper bound where a record is removed, by samples.
-        add_upper: Upper bound where one is added: certain, by no samples.
+        lower: A lower bound on ε, in nats.
+        upper: An upper bound on ε, in both directions.
+        remove_upper: An upper bound for REMOVE, by samples.
+        add_upper: An upper bound for ADD, which is certain and needs no samples.
         delta: δ.
-        failure_probability: α, that any of these is wrong.
-        samples: Number of samples.
-        moment: m: samples are tilted by the m-th power of the likelihood ratio.
-        seed: What gives the same samples again.
-        seconds: CPU time.
+        failure_probability: The probability α that any of these bounds is wrong.
+        samples: The number of samples.
+        moment: The power m of the likelihood ratio by which samples are tilted.
+        seed: The seed that gives the same samples again.
+        seconds: The CPU time.
     """
 
     lower: float
@@ -104,22 +104,22 @@ def certify_by_sampling(
 
     Args:
         event: One run of a matrix mechanism, or one epoch of k out of t steps of
-            Gaussian noise, of at most 4096 sets of k steps.
+            Gaussian noise with at most 4096 sets of k steps.
         delta: δ, in (0, 1).
         failure_probability: α, in (0, 1).
-        relative_width: How far either end may be from the estimate, relatively: an
-            aim, met unless the pilot was misled.
+        relative_width: The largest relative distance of either end from the estimate.
+            This is a goal, which is met unless the pilot was misled.
         seed: A non-negative integer; a random one if None.
-        most_seconds: CPU time that it may take, by its own forecast.
+        most_seconds: The CPU time that it may take, by its own forecast.
 
     Raises:
-        TypeError, ValueError: If an argument is not what it must be.
-        BudgetError: If it would take longer; nothing is concluded then.
+        TypeError, ValueError: If an argument has the wrong type or is out of range.
+        BudgetError: If it would take longer; nothing is known then.
 
     Guarantees:
         With probability at least 1 − α over its draws, lower ≤ ε ≤ upper. The
-        direction ADD has no samples: its upper bound is the accountant's, and widens
-        the bracket where it is above that of REMOVE.
+        direction ADD has no samples: its upper bound is that of the accountant, and
+        widens the bracket where it is above that of REMOVE.
     """
     began = time.process_time()
     found = certify_mixture(
@@ -142,7 +142,7 @@ def certify_by_sampling(
 
 
 def _gram(event: Any) -> FloatArray:
-    """Returns the inner products of the means of what a record may move noise to."""
+    """Returns the inner products of the possible means of the outputs."""
     if isinstance(event, dp_event.RandomAllocationEvent):
         return _gram_of_sets(event)
     if not isinstance(event, dp_event.MatrixAllocationEvent):
@@ -159,10 +159,10 @@ def _gram(event: Any) -> FloatArray:
 
 
 def _gram_of_sets(event: dp_event.RandomAllocationEvent) -> FloatArray:
-    """Returns |S ∩ S′| / σ² of all sets of k out of t steps.
+    """Returns |S ∩ S′| / σ² for all pairs of sets of k out of t steps.
 
-    An adversary who chooses step by step gains nothing: the ratio is the mean over the
-    sets of products of ratios of steps, and so convex in each of these.
+    An adversary who chooses contributions step by step gains nothing: the ratio is the
+    mean over the sets of products of the steps' ratios, and so convex in each of these.
     """
     selected, steps = fields.steps(event.num_selected, event.num_steps)
     step = _reader().mechanism(event.event)
@@ -172,7 +172,7 @@ def _gram_of_sets(event: dp_event.RandomAllocationEvent) -> FloatArray:
             "event must be a RandomAllocationEvent of Gaussian noise, not 0, to be "
             f"certified by sampling. Found steps of {type(event.event).__name__}."
         )
-    # Few draws, or few steps left out: others have far too many sets to count them.
+    # Few draws, or few steps left out: otherwise there are too many sets to count.
     few = min(selected, steps - selected) <= strategies.MOST_BINS.bit_length()
     number = math.comb(steps, selected) if few else math.inf
     if max(number, steps) > strategies.MOST_BINS:
@@ -200,29 +200,29 @@ def certify_mixture(
     *,
     most_seconds: float = 120.0,
 ) -> SampledBounds:
-    """Returns a bracket of ε where a record is removed, for any even mixture.
+    """Returns a bracket of ε for REMOVE, for a mixture of equally likely Gaussians.
 
-    P is the mean of N(m_i, I) over i, and Q is N(0, I).
+    P is the mean over i of N(m_i, I), and Q is N(0, I).
 
     Args:
-        gram: (b, b) inner products of the means m_i, all at least 0, for b up to 4096.
-        delta: As for `certify_by_sampling`, as are all others.
+        gram: (b, b) inner products of the means m_i, all at least 0, with b up to 4096.
+        delta: As in `certify_by_sampling`, as are all other arguments.
         failure_probability: α.
-        relative_width: The aim.
+        relative_width: The goal.
         seed: A non-negative integer, or None.
-        most_seconds: The budget.
+        most_seconds: The CPU time that it may take.
 
     Returns:
-        The bracket, whose add_upper is infinite: nothing is said about ADD.
+        The bracket, with an infinite `add_upper`: nothing is claimed about ADD.
 
     Raises:
-        TypeError: If the matrix is not one of real numbers.
-        ValueError: If a number or the matrix is not as it must be.
-        BudgetError: If as many samples as are needed take too long.
+        TypeError: If the matrix does not consist of real numbers.
+        ValueError: If a number or the matrix is out of range.
+        BudgetError: If it would take longer.
 
     Source:
         Waudby-Smith and Ramdas 2020, https://arxiv.org/abs/2010.09686, Section 4:
-        capitals of bets, here with stakes that a pilot fixed.
+        the capitals of bets, here with stakes that a pilot fixed.
     """
     began = time.process_time()
     _check(
@@ -258,7 +258,7 @@ def certify_mixture(
 
 
 def _checked_gram(gram: Any) -> FloatArray:
-    """Returns a Gram matrix of floats; `Means` says whether it has a root."""
+    """Returns a Gram matrix of floats. `Means` checks whether it has a root."""
     found = fields.number_array("gram", gram).astype(np.float64)
     if found.ndim != 2 or found.shape[0] != found.shape[1] or not found.size:
         raise ValueError(f"gram must be a square matrix. Found shape {found.shape}.")
