@@ -23,11 +23,13 @@ from dp_accounting_ext.pairs import gaussian
 from dp_accounting_ext.pairs import profile_pairs
 
 # Tuning: cells of states, over the innovation's standard deviation, and of factors'
-# logarithms, over the root of the variance. With 0.14 ε is 0.5 % higher.
-CELL = 0.1
+# logarithms, over the root of the variance. ε grows by half of their squares.
+CELL, _FACTOR_CELL = 0.12, 0.1
 # Tuning, from above: of a cell of sums squared, over the variance of a ratio; and how
 # fast cells grow beyond the mean.
 _PLACE_VARIANCE, _GROWTH = 0.02, 0.006
+# Tuning, from above: of a large variance a cell's share is so many times as large.
+_MOST_PART = 3.0
 # Tuning, from above: up to how many times as large the variance of a factor's cell is,
 # and that of sums is, where steps are correlated: what a step's own noise and splits
 # add is then little of the whole, of so many times as many bins.
@@ -36,6 +38,8 @@ _MOST_FACTORS, _MOST_TOGETHER, _MANY = 1.5, 8.0, 20.0
 _LOWER_PLACE = 0.025
 # Tuning: chains are chosen between with cells so many times as wide.
 _COARSE = 2.5
+# Tuning: how much of the tail states and factors hold, which moves δ by so much.
+_TAILS = 1e3
 _LEAST_LOST = 1e-3  # Certified: of mass and mean: a difference keeps its digits.
 _NO_NOISE = 1e-9  # Of a variance: less is added to the chain's, or left out below.
 
@@ -52,7 +56,7 @@ def fit(gram: FloatArray, *, delta: float) -> chain_fits.Fit:
         return found[0]
 
     def epsilon(chain_fit: chain_fits.Fit) -> float:
-        pairs = upper_pairs(chain_fit, tail_mass=delta / 100, coarser=_COARSE)
+        pairs = upper_pairs(chain_fit, tail_mass=delta / 1e6, coarser=_COARSE)
         return pairs.remove.epsilon(delta, Direction.REMOVE)
 
     return min(found, key=epsilon)
@@ -88,7 +92,7 @@ def upper_pairs(
     lost = (law.lost_mass + float(law.masses[~kept].sum())) * rounding
     # Its mean, P's mass, is more than one: splitting raises it.
     raised = profile_pairs.Hinges(
-        chain.places[kept] / chain.length,
+        law.places[kept] / chain.length,
         law.masses[kept],
         infinity_mass=min(law.lost_mean * rounding / chain.length, 1.0),
         mass_error=mass_error,
@@ -200,11 +204,11 @@ def _chain_above(
     correlation = chain_fit.correlation
     grid = states(scale, correlation, each, cell=CELL * coarser, excess=excess)
     places = sum_places(
-        chain_fit.length,
+        (chain_fit.length + 1) // 2,
         variance,
         each,
         coarser=coarser,
-        together=times,
+        together=times * min(max(variance, 1.0), _MOST_PART),
     )
     chain = markov_sums.Chain(
         states=grid,
@@ -262,7 +266,7 @@ def _lower_chain(
 
 def tail_of_step(tail_mass: float, length: int) -> float:
     """Returns what may be lost of a step's state, or of its factor, on either side."""
-    return max(tail_mass / length / 8, 1e-280)
+    return max(_TAILS * tail_mass / length, 1e-280)
 
 
 def _reach(each: float) -> float:
@@ -316,7 +320,7 @@ def factors(
     law = gaussian.dominating_pair_of(1 / noise, bound, tail_mass=each)
     # Cells are even where noise mostly is, with a record or without one, and as wide
     # as they are far away beyond.
-    step, even = CELL * coarser * math.sqrt(variance), (noise + 1.5) * noise
+    step, even = _FACTOR_CELL * coarser * math.sqrt(variance), (noise + 1.5) * noise
     numbers = np.arcsinh((np.log(law.ratios) - own / 2) / even) * even / step
     error = 4 * (law.mass_error + law.ratio_error)
     error += 4 * (law.masses.size + 4) * floats.UNIT_ROUNDOFF

@@ -9,9 +9,11 @@ its variance that falls by r² a step; steps still have the mean one.
 """
 
 from collections.abc import Iterator
+from collections.abc import Sequence
 import dataclasses
 import functools
 import math
+from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -39,6 +41,9 @@ SMALLEST_MASS = 1e-220
 # Tuning: states whose moves, and whose additions, are one product.
 _ROWS = 32
 
+# Masses of two sides are multiplied by it. It is a power of two.
+_SCALE = 2.0**500
+
 
 @dataclasses.dataclass(frozen=True)
 class Chain:
@@ -51,7 +56,7 @@ class Chain:
         factors: (m,) values of W, increasing and positive.
         chances: (m,) their probabilities; the rest is that of W = 0.
         lost_factor: What the mean of W lacks to one, at most.
-        places: (l,) values of S, increasing from 0.
+        places: (l,) values of S, or of that of one side, increasing from 0.
         length: Number of steps, at least 1.
         excess: By how much the variance is larger at either end, in [0, 1].
         smallest_mass: Of a state and a cell of sums: less is left out, and from above
@@ -90,6 +95,32 @@ class Chain:
         logs = np.where(real <= most, real**2 / 2, most * real - most**2 / 2)
         return np.asarray(1 + np.exp(logs + drift(self)))
 
+    def likelihoods(self, variance: float) -> FloatArray:
+        """Returns (n,) densities of states under Q, over the largest one.
+
+        Args:
+            variance: Of x. Its mean is lowered as much as `variances` says.
+        """
+        away = self.states + self.scale * (variance - 1) / 2
+        return np.asarray(np.exp(-(away**2) / (2 * variance)))
+
+    @functools.cached_property
+    def least_masses(self) -> FloatArray:
+        """(n, l) masses of states and sums that are worth while.
+
+        Of P's mass they have so many times that of Q, at most.
+        """
+        to_come = self.most_to_come()[:, np.newaxis]
+        return np.asarray(
+            self.smallest_mass / (1 + to_come + self.places / self.length)
+        )
+
+    def likely_rows(self, variance: float) -> slice:
+        """Returns the states that have some of Q's mass, or of P's."""
+        masses = self.likelihoods(variance) * self.most_to_come()
+        likely = np.flatnonzero(masses > self.smallest_mass * self.places.size)
+        return slice(int(likely[0]), int(likely[-1]) + 1)
+
     def variances(self) -> FloatArray:
         """(length,) of x_i. States are x_i less half of a times what is above one.
 
@@ -115,13 +146,15 @@ class SumLaw:
     """The law of a sum, larger than the true one.
 
     Attributes:
-        masses: (l,) of the chain's places.
+        places: (l,) values of the sum, increasing from 0.
+        masses: (l,) their masses.
         lost_mean: At most so much of the sum's mean is at infinity.
         lost_mass: At most so much probability was lost above.
         lifted_mass: At most so much was lifted from below the lowest state.
         mass_error: Bound on the relative rounding error of any mass.
     """
 
+    places: FloatArray
     masses: FloatArray
     lost_mean: float
     lost_mass: float
@@ -147,32 +180,55 @@ class Moves:
 
     @functools.cached_property
     def _bands(self) -> list[tuple[slice, slice, FloatArray]]:
-        """Blocks of the matrix: where from, where to, and the block, transposed."""
+        """Blocks of the matrix: their rows, their columns, and the block."""
         bands = []
         for start in range(0, len(self.above), _ROWS):
-            targets = slice(start, start + _ROWS)
-            sources = np.flatnonzero(self.matrix[:, targets].any(axis=1))
-            if sources.size:
-                reached = slice(int(sources[0]), int(sources[-1]) + 1)
-                block = np.ascontiguousarray(self.matrix[reached, targets].T)
-                bands.append((reached, targets, block))
+            rows = slice(start, start + _ROWS)
+            reached = np.flatnonzero(self.matrix[rows].any(axis=0))
+            if reached.size:
+                columns = slice(int(reached[0]), int(reached[-1]) + 1)
+                block = np.ascontiguousarray(self.matrix[rows, columns])
+                bands.append((rows, columns, block))
         return bands
 
-    def apply(self, masses: FloatArray, used: slice) -> FloatArray:
-        """Returns (n, l) masses after a move.
+    def apply(self, values: FloatArray, out: FloatArray) -> None:
+        """Writes means of values after a move.
 
         Args:
-            masses: (n, l) by state and place.
-            used: The places that have any mass.
+            values: (n, l) of the states moved to,
+            out: and their means, of the rows moved from.
         """
-        moved = np.zeros_like(masses)
-        for sources, targets, block in self._bands:
-            np.matmul(block, masses[sources, used], out=moved[targets, used])
-        return moved
+        for rows, columns, block in self._bands:
+            np.matmul(block, values[columns], out=out[rows])
+
+
+class _Side(NamedTuple):
+    """Laws of the sum of a line of steps, from every state that the line starts at.
+
+    Attributes:
+        rows: Which states are looked at.
+        masses: (n, l) of the chain's places.
+        lost_mass: (n,) bounds on the probability that is among none of them,
+        lost_mean: (n,) and on what the sum's mean has there.
+        lifted: (n,) bounds on what was lifted from below the lowest state.
+    """
+
+    rows: slice
+    masses: FloatArray
+    lost_mass: FloatArray
+    lost_mean: FloatArray
+    lifted: FloatArray
+
+    def whole(self) -> FloatArray:
+        """Returns (n,) masses, those that are lost among them."""
+        return np.asarray(self.masses.sum(axis=1) + self.lost_mass)
 
 
 def upper_sum(chain: Chain) -> SumLaw:
     """Returns the law of the chain's sum, from above.
+
+    Given the state in the middle both sides of it are independent. The law of a side
+    from each state is a recursion from its end to the middle, the same for both sides.
 
     Guarantees:
         E φ of the true sum is at most Σ masses · φ(places), for φ(S) = (S − k)₊ once
@@ -180,84 +236,179 @@ def upper_sum(chain: Chain) -> SumLaw:
         `drift` bounds, once k times the lost and lifted masses are added: with the
         masses raised by their error, and the places by `place_error`.
     """
+    count, half = chain.states.size, (chain.length + 1) // 2
     additions = [
-        Addition.of(chain, slice(start, min(start + _ROWS, chain.states.size)))
-        for start in range(0, chain.states.size, _ROWS)
+        Addition.of(chain, slice(start, min(start + _ROWS, count)))
+        for start in range(0, count, _ROWS)
     ]
-    to_come = chain.length * chain.most_to_come()
-    # Of P's mass a state and a cell have so many times that of Q, at most.
-    weights = 1 + (to_come[:, np.newaxis] + chain.places) / chain.length
-    thresholds = np.maximum(chain.smallest_mass / weights, SMALLEST_MASS)
-    after = np.zeros(weights.shape)
-    after[0, 0] = 1.0
-    met = np.zeros_like(after)  # All masses that ever met an addition.
-    lost_mean, lost_mass, lifted, used = 0.0, 0.0, 0.0, slice(0, 1)
-    known: tuple[float, ...] = ()
-    for step in chain.steps():
-        if step != known:
-            known, moves = step, _moves_of(chain, *step)
-        here, places = after[:, used], chain.places[used]
-        masses, totals = here.sum(axis=1), here @ places
-        lost_mean += float(
-            totals @ moves.above + chain.length * (masses @ moves.ratio_above)
-        )
-        lost_mass += float(masses @ moves.above)
-        lifted += float(masses @ moves.below)
-        before = moves.apply(after, used)
-        met[:, used] += before[:, used]
-        after = np.empty_like(before)
-        for each in additions:
-            each.apply(before, after)
-        here, places = after[:, used.start :], chain.places[used.start :]
-        small = here < thresholds[:, used.start :]
-        cleared = np.where(small, here, 0.0)
-        here[small] = 0.0
-        gone = cleared.sum(axis=1)
-        lost_mean += float(gone @ to_come + cleared.sum(axis=0) @ places)
-        lost_mass += float(gone.sum())
-        occupied = np.flatnonzero(here.any(axis=0)) + used.start
-        used = slice(int(occupied[0]), int(occupied[-1]) + 1)
-    operations = chain.states.size + max(each.most_terms for each in additions) + 16
+    nothing = np.zeros((count, chain.places.size))
+    nothing[:, 0] = 1.0
+    variances = chain.variances()[:half].tolist()
+    rows = chain.likely_rows(variances[0])
+    without = _Side(rows, nothing, *np.zeros((3, count)))
+    side = _added(chain, additions, without, variances[0])
+    known: tuple[float, float, slice] | None = None
+    # Without the middle's own step a side has half of the steps, rounded down.
+    inward = [*variances[1:], *variances[-1:]][: chain.length // 2]
+    for steps, (outer, inner) in enumerate(zip(variances, inward, strict=False), 1):
+        if known != (outer, inner, side.rows):
+            known = outer, inner, side.rows
+            rows = chain.likely_rows(inner)
+            moves = _moves_outward(chain, rows, inner, side.rows, outer)
+        without = _moved(rows, moves, side, steps)
+        if steps < half:
+            side = _added(chain, additions, without, inner)
+    operations = count + max(each.most_terms for each in additions) + 16
     error = operations * floats.UNIT_ROUNDOFF + 2 * QUADRATURE_ERROR
-    lost_mean += _lost_in_additions(chain, met)
-    _check_above(chain, after, lost_mass, lost_mean, chain.length * error)
-    return SumLaw(
-        masses=after.sum(axis=0),
+    return _joined(chain, variances[-1], side, without, error)
+
+
+def _joined(
+    chain: Chain, variance: float, side: _Side, without: _Side, error: float
+) -> SumLaw:
+    """Returns the law of the sum of both sides of the middle.
+
+    Args:
+        chain: The chain.
+        variance: Of the state in the middle.
+        side: One side, with the step in the middle,
+        without: and the other one, without it.
+        error: Bound on the relative error that a step brings to masses.
+    """
+    start = _moves_of(chain, slice(0, 1), 0.0, 1.0, variance, side.rows)
+    middle = start.matrix[0]
+    lost_mass = float(start.above[0])
+    lost_mean = chain.length * float(start.ratio_above[0])
+    lifted = float(start.below[0])
+    kept = side.masses.sum(axis=1)
+    gone = kept * without.lost_mass + side.lost_mass * without.whole()
+    lost_mass += float(middle @ gone)
+    for one, other in ((side, without), (without, side)):
+        totals = one.masses @ chain.places
+        gone = one.lost_mean * other.whole() + totals * other.lost_mass
+        lost_mean += float(middle @ gone)
+        lifted += float(middle @ (one.lifted * other.whole()))
+    masses, most_terms = _both(chain.places, middle, side.masses, without.masses)
+    places = 2 * chain.places
+    small = masses < SMALLEST_MASS
+    lost_mass += float(masses[small].sum())
+    lost_mean += float(masses[small] @ places[small])
+    mass_error = (chain.length + 2) * error + most_terms * floats.UNIT_ROUNDOFF
+    law = SumLaw(
+        places=places,
+        masses=np.where(small, 0.0, masses),
         lost_mean=floats.raised(lost_mean),
         lost_mass=floats.raised(lost_mass),
         lifted_mass=floats.raised(lifted),
-        mass_error=chain.length * error,
+        mass_error=mass_error,
+    )
+    _check_above(chain, law)
+    return law
+
+
+def _both(
+    places: FloatArray, middle: FloatArray, first: FloatArray, second: FloatArray
+) -> tuple[FloatArray, int]:
+    """Returns masses of twice the places, of sums of two, and the most terms of one.
+
+    Args:
+        places: (l,) increasing from 0.
+        middle: (n,) masses of states.
+        first: (n, l) masses of places, given a state,
+        second: and of the other ones.
+    """
+    # Scaled, so that no product of two small ones is zero that matters.
+    roots = np.sqrt(middle)[:, np.newaxis] * _SCALE
+    joint = (first * roots).T @ (second * roots)
+    found, terms = np.zeros(places.size), np.zeros(places.size, np.int64)
+    goals = 2 * places
+    for start in range(0, places.size, _ROWS):
+        rows = slice(start, start + _ROWS)
+        sums = places[rows, np.newaxis] + places
+        low = np.searchsorted(goals, sums.ravel(), side="right") - 1
+        np.minimum(low, places.size - 2, out=low)
+        share = (sums.ravel() - goals[low]) / (goals[low + 1] - goals[low])
+        np.clip(share, 0.0, 1.0, out=share)
+        masses = joint[rows].ravel()
+        upper = masses * share
+        found += np.bincount(low, masses - upper, places.size)
+        found[1:] += np.bincount(low, upper, places.size)[:-1]
+        terms += np.bincount(low, minlength=places.size)
+    return found / _SCALE**2, 2 * int(terms.max()) + places.size // _ROWS + 8
+
+
+def _added(
+    chain: Chain, additions: Sequence["Addition"], side: _Side, variance: float
+) -> _Side:
+    """Returns a side with one more step.
+
+    Args:
+        chain: The chain.
+        additions: What a step adds, of all states.
+        side: The laws.
+        variance: Of the state that they are given.
+    """
+    masses = np.zeros_like(side.masses)
+    lost_mean = side.lost_mean + floats.raised(1.0) * chain.ratios * side.lost_mass
+    for addition in additions:
+        if (
+            addition.rows.start < side.rows.stop
+            and side.rows.start < addition.rows.stop
+        ):
+            lost_mean[addition.rows] += addition.apply(side.masses, masses)
+    likely = chain.likelihoods(variance)[:, np.newaxis]
+    least = np.maximum(
+        chain.least_masses / np.maximum(likely, floats.TINY), SMALLEST_MASS
+    )
+    small = masses < least
+    cleared = np.where(small, masses, 0.0)
+    masses[small] = 0.0
+    return side._replace(
+        masses=masses,
+        lost_mass=side.lost_mass + cleared.sum(axis=1),
+        lost_mean=lost_mean + cleared @ chain.places,
     )
 
 
-def _check_above(
-    chain: Chain, masses: FloatArray, lost_mass: float, lost_mean: float, error: float
-) -> None:
+def _moved(rows: slice, moves: "Moves", side: _Side, steps: int) -> _Side:
+    """Returns the laws of a side from one step nearer to the middle.
+
+    Args:
+        rows: The states that are looked at there.
+        moves: From these to those of the side.
+        side: The laws,
+        steps: of so many steps.
+    """
+    masses = np.zeros_like(side.masses)
+    occupied = np.flatnonzero(side.masses.any(axis=0))
+    used = slice(int(occupied[0]), int(occupied[-1]) + 1)
+    moves.apply(side.masses[:, used], out=masses[rows, used])
+    lost_mass, lost_mean, lifted = np.zeros((3, len(masses)))
+    lost_mass[rows] = moves.above + moves.matrix @ side.lost_mass
+    lost_mean[rows] = steps * moves.ratio_above + moves.matrix @ side.lost_mean
+    lifted[rows] = moves.below + moves.matrix @ side.lifted
+    return _Side(rows, masses, lost_mass, lost_mean, lifted)
+
+
+def _check_above(chain: Chain, law: SumLaw) -> None:
     """Checks that an upper law of a chain's sum has lost neither mass nor mean.
 
     Splits and what is lifted only raise either.
 
-    Args:
-        chain: The chain.
-        masses: (n, l) masses of states and sums.
-        lost_mass: What is among none of them,
-        lost_mean: and what the sum's mean has there, at most.
-        error: Bound on the relative error of masses.
-
     Raises:
         MassError: If it has less mass, or a lower mean.
     """
-    error += place_error(chain) + _CHECKED
+    error = law.mass_error + place_error(chain) + _CHECKED
     conservation.check_total(
         "masses of a chain's sum",
-        float(masses.sum()) + lost_mass,
+        float(law.masses.sum()) + law.lost_mass,
         1.0,
         error,
         more=math.inf,
     )
     conservation.check_total(
         "means of a chain's sum",
-        float((masses @ chain.places).sum()) + lost_mean,
+        float(law.masses @ law.places) + law.lost_mean,
         chain.length,
         chain.length * error,
         more=math.inf,
@@ -364,22 +515,57 @@ def place_error(chain: Chain) -> float:
     return (8 * chain.length + 16 + 8 * exponents) * floats.UNIT_ROUNDOFF
 
 
-def _moves_of(chain: Chain, slope: float, before: float, variance: float) -> Moves:
-    """Returns the moves of a step. The first one has the slope 0, from any state."""
+def _moves_of(
+    chain: Chain,
+    rows: slice,
+    slope: float,
+    before: float,
+    variance: float,
+    reached: slice,
+) -> Moves:
+    """Returns the moves of a step, without those that hardly ever happen.
+
+    Args:
+        chain: The chain.
+        rows: From where.
+        slope: The coefficient of x in what follows it: 0 for the first one.
+        before: The variance of x,
+        variance: and of what follows.
+        reached: Which states may be reached.
+    """
     shifts = chain.scale * (before - 1) / 2, chain.scale * (variance - 1) / 2
-    means = slope * (chain.states + shifts[0]) - shifts[1]
+    means = slope * (chain.states[rows] + shifts[0]) - shifts[1]
     found = moves(chain, means, math.sqrt(variance - slope**2 * before))
     # What hardly ever happens, to Q or to P, is counted as if it went above.
     to_come = chain.most_to_come()
-    growths = np.maximum(to_come / to_come[:, np.newaxis], 1.0)
-    rare = found.matrix * growths < chain.smallest_mass * chain.places.size
-    left_out = np.where(rare, found.matrix, 0.0)
+    weights = (chain.likelihoods(before) if slope else np.ones(to_come.size))[rows]
+    most = np.maximum(to_come[rows, np.newaxis], to_come)
+    rare = weights[:, np.newaxis] * found.matrix * most
+    left_out = rare < chain.smallest_mass * chain.places.size
+    left_out[:, : reached.start] = left_out[:, reached.stop :] = True
+    gone = np.where(left_out, found.matrix, 0.0)
     return dataclasses.replace(
         found,
-        matrix=np.where(rare, 0.0, found.matrix),
-        above=found.above + left_out.sum(axis=1),
-        ratio_above=found.ratio_above + floats.raised(1.0) * (left_out @ to_come),
+        matrix=np.where(left_out, 0.0, found.matrix),
+        above=found.above + gone.sum(axis=1),
+        ratio_above=found.ratio_above + floats.raised(1.0) * (gone @ to_come),
     )
+
+
+def _moves_outward(
+    chain: Chain, rows: slice, inner: float, reached: slice, outer: float
+) -> Moves:
+    """Returns the moves from a state to the next one away from the middle.
+
+    Args:
+        chain: The chain.
+        rows: From where,
+        inner: and the variance of x there.
+        reached: Where to, at most,
+        outer: and the variance there.
+    """
+    slope = chain.correlation * max(outer / inner, 1.0)
+    return _moves_of(chain, rows, slope, inner, outer, reached)
 
 
 def moves(chain: Chain, means: FloatArray, spread: float) -> Moves:
@@ -460,18 +646,22 @@ class Addition:
         matrix: Takes their masses, one state's places after the other's, to those after
             the addition.
         most_terms: Of how many products a mass after it is the sum, at most.
+        lost: (n, l) means of what goes above the highest place, or of no factor.
     """
 
     rows: slice
     matrix: sparse.csr_matrix
     most_terms: int
+    lost: FloatArray
 
     @classmethod
     def of(cls, chain: Chain, rows: slice) -> "Addition":
         """Returns the addition in some states of a chain."""
         places, ratios = chain.places, chain.ratios[rows]
         cells = np.diff(places)
-        even = float(cells.max(where=places[1:] <= chain.length, initial=0.0))
+        even = float(
+            cells.max(where=places[1:] <= (chain.length + 1) // 2, initial=0.0)
+        )
         factors, chances = _thinned(chain, chain.factor_gap * even / float(ratios[-1]))
         size, count, number = ratios.size, places.size, factors.size
         steps = (ratios[:, np.newaxis] * factors)[:, np.newaxis]
@@ -495,10 +685,16 @@ class Addition:
         matrix = sparse.csc_matrix(columns, shape=(size * count,) * 2).tocsr()
         most_terms = int(np.diff(matrix.indptr).max())
         matrix.sum_duplicates()
-        return cls(rows, matrix, most_terms)
+        lost = np.empty((size, count))
+        lost[:] = chain.lost_factor * ratios[:, np.newaxis]
+        for row, ratio in zip(lost, ratios.tolist(), strict=True):
+            first = np.searchsorted(places, places[-1] - ratio * factors[-1])
+            above = places[first:, np.newaxis] + ratio * factors - places[-1]
+            row[first:] += np.maximum(above, 0.0) @ chances
+        return cls(rows, matrix, most_terms, lost)
 
-    def apply(self, masses: FloatArray, out: FloatArray) -> None:
-        """Writes masses after the addition.
+    def apply(self, masses: FloatArray, out: FloatArray) -> FloatArray:
+        """Writes masses after the addition, and returns the means of what it lost.
 
         Args:
             masses: (n, l) by state and place, before,
@@ -506,6 +702,7 @@ class Addition:
         """
         given = masses[self.rows]
         out[self.rows] = (self.matrix @ given.ravel()).reshape(given.shape)
+        return np.asarray((given * self.lost).sum(axis=1))
 
 
 def _thinned(chain: Chain, gap: float) -> tuple[FloatArray, FloatArray]:
@@ -527,15 +724,3 @@ def _thinned(chain: Chain, gap: float) -> tuple[FloatArray, FloatArray]:
     found = sums.gather_quickly(low, chances * (1 - share), few.size)
     found += sums.gather_quickly(low + 1, chances * share, few.size)
     return few, found
-
-
-def _lost_in_additions(chain: Chain, met: FloatArray) -> float:
-    """Returns what left above the highest place, or the largest factor, at most."""
-    ratios, places = chain.ratios, chain.places
-    lost = chain.lost_factor * float(met.sum(axis=1) @ ratios)
-    for ratio, row in zip(ratios, met, strict=True):
-        for factor, chance in zip(chain.factors, chain.chances, strict=True):
-            above = np.searchsorted(places, places[-1] - ratio * factor)
-            excess = places[above:] + ratio * factor - places[-1]
-            lost += chance * float(row[above:] @ np.maximum(excess, 0.0))
-    return lost

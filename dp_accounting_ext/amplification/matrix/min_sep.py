@@ -33,6 +33,7 @@ DirectedPairs = dominating_pair.DirectedPairs
 # Tuning: the orders of the moments by which chains are chosen, and how coarse chains
 # are compared: with cells so many times as wide.
 _ORDERS = (1.0, 2.0)
+_CELL = 0.1  # Tuning: of states, over the innovation's standard deviation.
 _COARSE = 3.0
 # Tuning: of longer blocks cells grow with the root of the length, up to the coarsest
 # that the quadrature takes, and the first order decides. (128 steps: ε 1 % higher, in
@@ -213,7 +214,7 @@ def _chain_of(
             scale,
             correlation,
             each,
-            cell=gauss_markov.CELL * coarser,
+            cell=_CELL * coarser,
             excess=excess,
         ),
         correlation=correlation,

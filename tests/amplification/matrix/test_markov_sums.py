@@ -73,7 +73,7 @@ def test_one_step_is_a_lognormal_variable():
     for strike in (0.2, 1.0, 5.0, 60.0):
         place = (0.5 - math.log(strike)) / 1.0
         truth = special.ndtr(place) - strike * special.ndtr(place - 1)
-        found = law.masses @ np.maximum(CHAIN.places - strike, 0) + law.lost_mean
+        found = law.masses @ np.maximum(law.places - strike, 0) + law.lost_mean
         assert truth <= found <= truth * 1.02 + 1e-9
 
 
@@ -91,7 +91,7 @@ def test_sums_from_below_are_below_one_and_two_steps():
     sums, masses, _ = markov_sums.lower_sum(CHAIN, np.ones(2))
     assert np.all(np.diff(sums) > 0)
     for strike in (0.5, 2.0, 10.0):
-        high = above.masses @ np.maximum(CHAIN.places - strike, 0)
+        high = above.masses @ np.maximum(above.places - strike, 0)
         found = masses @ np.maximum(sums - strike, 0)
         assert 0.8 * high <= found <= high
 
@@ -142,10 +142,10 @@ def test_what_is_left_out_is_counted(excess):
     cut = markov_sums.upper_sum(dataclasses.replace(chain, smallest_mass=1e-6))
     assert cut.lost_mass > 1e-3
     for strike in (0.5, 5.0, 6.0, 20.0, 200.0):
-        calls = np.maximum(chain.places - strike, 0)
+        calls = np.maximum(full.places - strike, 0)
         assert cut.masses @ calls < full.masses @ calls
         assert cut.masses @ calls + cut.lost_mean >= full.masses @ calls
-        puts = np.maximum(strike - chain.places, 0)
+        puts = np.maximum(strike - full.places, 0)
         whole = full.masses @ puts
         assert cut.masses @ puts + strike * cut.lost_mass >= whole * (1 - 1e-12)
 
@@ -174,5 +174,5 @@ def test_fewer_factors_have_the_mean_of_all():
     )
     law = markov_sums.upper_sum(chain)
     # Split states raise the mean by no more than `drift`.
-    assert law.masses @ chain.places + law.lost_mean >= 3 - 1e-6
-    assert law.masses @ chain.places <= 3 * math.exp(markov_sums.drift(chain)) + 1e-6
+    assert law.masses @ law.places + law.lost_mean >= 3 - 1e-6
+    assert law.masses @ law.places <= 3 * math.exp(markov_sums.drift(chain)) + 1e-6
