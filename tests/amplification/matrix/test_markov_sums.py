@@ -1,6 +1,7 @@
 """Sums along a chain, against quadrature with mpmath and closed forms."""
 
 import dataclasses
+import itertools
 import math
 
 import mpmath
@@ -176,3 +177,32 @@ def test_fewer_factors_have_the_mean_of_all():
     # Split states raise the mean by no more than `drift`.
     assert law.masses @ law.places + law.lost_mean >= 3 - 1e-6
     assert law.masses @ law.places <= 3 * math.exp(markov_sums.drift(chain)) + 1e-6
+
+
+@pytest.mark.parametrize("length", [1, 2, 5, 6])
+@pytest.mark.parametrize("excess", [0.0, 0.4])
+def test_both_sides_of_the_middle_vary_as_one_chain(length, excess):
+    """The sum's second moment is at least that of the covariances, and little more."""
+    chain = dataclasses.replace(
+        CHAIN,
+        states=np.linspace(-9.0, 10.0, 381),
+        scale=0.6,
+        length=length,
+        excess=excess,
+        factors=np.array([0.5, 1.5]),
+        chances=np.array([0.5, 0.5]),
+        places=np.concatenate([np.arange(0.0, 12.0, 0.01), np.geomspace(12, 1e4, 500)]),
+    )
+    law = markov_sums.upper_sum(chain)
+    ends = [min(place, length - 1 - place) for place in range(length)]
+    variances = [1 + max(excess * 0.36**end, min(excess, 1e-3)) for end in ends]
+    moment = 0.0
+    for i, j in itertools.product(range(length), repeat=2):
+        first, last = min(i, j), max(i, j)
+        covariance = variances[first]
+        for place in range(first, last):
+            slope = 0.6 * max(variances[place + 1] / variances[place], 1.0)
+            covariance *= slope
+        moment += math.exp(0.36 * covariance) * (1.25 if i == j else 1.0)
+    found = law.masses @ law.places**2
+    assert moment <= found <= 1.002 * moment
