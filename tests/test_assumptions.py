@@ -1,6 +1,6 @@
 """What certificates assume of numerical libraries, asked against mpmath.
 
-The constants are those that the package allows, or those of docs/guarantees.md; a probe
+The constants are those that the package allows, or those of docs/rounding.md; a probe
 fails where a library errs by more than a good part of them.
 """
 

@@ -1,6 +1,6 @@
 """The table of roundings: what of each allowance is used, against exact arithmetic.
 
-Each row of the table in docs/guarantees.md names a test, mostly one of these. A measure
+Each row of the tables in docs/rounding.md names a test, mostly one of these. A measure
 returns the largest error that was found, over what is allowed. It must be below the
 share that is known to be used, and no less than a tenth of that: so a test fails if its
 allowance becomes ten times as small.
@@ -756,10 +756,12 @@ def test_a_tenth_of_an_allowance_would_not_do(measure):
 
 
 def rows():
-    """The rows of the table, as lists of cells."""
-    text = (ROOT / "docs" / "guarantees.md").read_text()
-    table = text.split("## How rounding is carried")[1].split("\n\n|")[1]
-    lines = table.split("\n\n")[0].splitlines()[2:]
+    """The rows of the page's tables of steps, as lists of cells."""
+    text = (ROOT / "docs" / "rounding.md").read_text()
+    tables = text.split("\n\n|step|allowed|measured by|\n")[1:]
+    lines = [
+        line for table in tables for line in table.split("\n\n")[0].splitlines()[1:]
+    ]
     return [re.split(r"(?<!\\)\|", line.strip("|")) for line in lines]
 
 
@@ -772,7 +774,7 @@ def is_known(name):
 
 
 def test_each_row_names_the_tests_that_hold_it():
-    assert len(rows()) > 20
+    assert len(rows()) > 40
     named = set()
     for step, _, tests in rows():
         names = re.findall(r"`([^`]+)`", tests)

@@ -66,7 +66,7 @@ def test_both_accountants_take_all_but_reports_of_those_who_are_absent(name):
 
 def test_the_page_says_so():
     page = " ".join(PAGE.read_text(encoding="utf-8").split())
-    assert "`RdpAccountant` takes the events that `PLDAccountant` takes" in page
+    assert "`RdpAccountant` supports the events that `PLDAccountant` supports" in page
     for refused in (
         "|randomized response, draws by `wpm`|refused|",
         "|sums along trees (`SingleEpochTreeAggregationDpEvent`)|refused|",

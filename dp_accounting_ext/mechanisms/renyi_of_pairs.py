@@ -41,7 +41,7 @@ _TAIL = 1e-240
 _MANY_ATOMS, _CELL = 1024, 2.0**-8
 # Logarithms of masses are raised by so much where masses are split: from −700 or so.
 _LIFTED = 300.0
-# Certified (docs/guarantees.md): of a mean of excesses, relatively;
+# Certified (docs/rounding.md): of a mean of excesses, relatively;
 # of a normal tail's logarithm, whose argument errs by a few roundings.
 _ROUNDING = 1e-12
 

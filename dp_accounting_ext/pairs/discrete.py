@@ -11,7 +11,7 @@ from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 
-# Certified (docs/guarantees.md, "a few outcomes"): the relative error of a probability
+# Certified (docs/rounding.md, "a few outcomes"): the relative error of a probability
 # made of three operations, a sum of a few terms, an exponential and a quotient.
 FEW_ERROR = 32 * floats.UNIT_ROUNDOFF
 
@@ -24,7 +24,7 @@ def _exact(
 ) -> tuple[FloatArray, FloatArray, float]:
     """Returns ratios, masses and a bound on the relative error of both."""
     exponents = np.asarray(losses, dtype=np.float64)
-    # docs/guarantees.md, "atoms of discrete mechanisms".
+    # docs/rounding.md, "discrete Laplace and Gaussian noise".
     error = 64 * floats.UNIT_ROUNDOFF * (1 + float(np.abs(exponents).max()))
     return np.exp(exponents), np.asarray(masses, dtype=np.float64), error
 

@@ -106,7 +106,7 @@ def dominating_pair_of(
     p_masses, q_masses = p.masses(places), q.masses(places)
     # Outside of all shifts the density falls as e^{−distance} from the nearest end.
     q_ends = q.density(places[[0, -1]])
-    # docs/guarantees.md, "Laplace cells".
+    # docs/rounding.md, "Laplace noise, cells".
     rounding = 64 * floats.UNIT_ROUNDOFF * (1 + reach + len(kinks))
     rounding += p.weight_error() + q.weight_error()
     if bound is Bound.LOWER:

@@ -19,7 +19,7 @@ _CELLS = 2048
 def tail_error(away: Any) -> Any:
     """Returns the relative error of scipy.special.ndtr, so many deviations from zero.
 
-    It is an assumption that a test checks (docs/guarantees.md, "Assumptions").
+    It is an assumption that a test checks (docs/rounding.md, "Assumptions").
     """
     return (32 + 4 * away**2) * floats.UNIT_ROUNDOFF
 
