@@ -258,8 +258,9 @@ def one_of(
         tops.append(float(ratios[kept].max(initial=2.0)) * 1.001)
         distance = abs(ratios - 1)[kept]
         means += number / total * float(q[kept] @ distance)
-        squares += number / total * float(q[kept] @ distance**2)
-    if not means > 1e-9:
+        with np.errstate(over="ignore"):
+            squares += number / total * float(q[kept] @ distance**2)
+    if not means > 1e-9 or math.isinf(squares):
         return None
     span = max(tops) + 14 * math.sqrt(total * squares)
     fine, coarse = means / _FINE, math.sqrt(squares) / _COARSE

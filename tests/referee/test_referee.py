@@ -8,6 +8,7 @@ import collections
 import dataclasses
 import time
 
+from dp_accounting import dp_event
 from dp_accounting import privacy_accountant
 from hypothesis import HealthCheck
 from hypothesis import Phase
@@ -19,6 +20,8 @@ import judge
 import numpy as np
 import pytest
 import tree_strategies
+
+import dp_accounting_ext as ext
 
 NeighborRel = privacy_accountant.NeighboringRelation
 ADD, REPLACE, SPECIAL = (
@@ -122,6 +125,21 @@ def test_random_trees(kind):
         assert judged_of(kind, question).violations == []
 
     no_violations()
+
+
+def test_ratios_whose_squares_fit_no_float():
+    """Of the referee's own sums of ratios, which left them with a warning."""
+    noises = [dp_event.DiscreteLaplaceDpEvent(loss, 1) for loss in (500.0, 599.0)]
+    question = judge.Question(
+        ext.ScheduledAllocationEvent(noises, (3, 3), 8),
+        ADD,
+        deltas=(1e-6,),
+        shares=(0.5, 0.5),
+        epsilons=(),
+        atoms=(0.5,),
+        rates=(1e-300,),
+    )
+    assert judge.judge(question, **SIZES).violations == []
 
 
 class Log:
