@@ -167,7 +167,7 @@ FAULTS = [
     fault(
         "directions: a fixed batch is read the one way alone",
         f"{PACKAGE}/mechanisms/batches.py",
-        "            either = EitherWay(either)\n",
+        "            either = Symmetrized(either)\n",
         "            pass\n",
     ),
     fault(

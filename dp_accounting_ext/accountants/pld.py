@@ -114,9 +114,9 @@ def renyi_divergence_bounds(
     for scenario in groups.scenarios(counts, replace_one=replace_one):
         mechanism = compositions.compose(scenario)
         below = renyi_of_pairs.divergences(mechanism, alphas, Bound.LOWER)
-        removed, added, told = renyi_curves.both_ways(mechanism, alphas)
+        removed, added, failure = renyi_curves.both_ways(mechanism, alphas)
         lower = np.maximum(lower, np.maximum(*below))
-        above = np.full(len(alphas), np.inf) if told else np.maximum(removed, added)
+        above = np.full(len(alphas), np.inf) if failure else np.maximum(removed, added)
         upper = np.maximum(upper, above)
     return privacy_bounds.in_order(lower, upper), upper
 

@@ -147,8 +147,8 @@ class RdpAccountant(base_accountant.Composing, rdp_privacy_accountant.RdpAccount
         ]
         run = self._nothing(before.group_size)
         for part, number in parts.items():
-            rows, told = groups.rdp_rows(part, orders, replace_one=replace_one)
-            kept = math.log1p(-told) * (1 + _ROUNDING) if told < 1 else -math.inf
+            rows, failure = groups.rdp_rows(part, orders, replace_one=replace_one)
+            kept = math.log1p(-failure) * (1 + _ROUNDING) if failure < 1 else -math.inf
             run = run.after(_State(rows, kept, before.group_size), number)
         return before.after(run, count)
 
@@ -160,7 +160,7 @@ class RdpAccountant(base_accountant.Composing, rdp_privacy_accountant.RdpAccount
     @property
     def extra_delta(self) -> float:
         """The probability of an event with infinite loss. `rdp` holds otherwise."""
-        return _told(self._composed.log_kept)
+        return _failure_probability(self._composed.log_kept)
 
     @property
     def rdp(self) -> FloatArray:
@@ -191,7 +191,7 @@ class RdpAccountant(base_accountant.Composing, rdp_privacy_accountant.RdpAccount
         if target < 0:
             raise ValueError(f"target_delta must be non-negative. Found {target}.")
         state = self._composed
-        extra = _told(state.log_kept)
+        extra = _failure_probability(state.log_kept)
         # δ = 1 − (1 − δ_extra)(1 − δ_rest), where δ_rest is rounded down.
         if extra == 1 or target < extra:
             return math.inf, 0.0
@@ -230,7 +230,7 @@ class RdpAccountant(base_accountant.Composing, rdp_privacy_accountant.RdpAccount
             conversion.delta(self._order_values, row, target)
             for row in state.rows.tolist()
         )
-        extra = _told(state.log_kept)
+        extra = _failure_probability(state.log_kept)
         if extra:
             delta = min((extra + (1 - extra) * delta) * (1 + _ROUNDING), 1.0)
         return delta, order
@@ -247,7 +247,7 @@ class RdpAccountant(base_accountant.Composing, rdp_privacy_accountant.RdpAccount
         return _each("target_epsilon", target_epsilon, question)
 
 
-def _told(log_kept: float) -> float:
+def _failure_probability(log_kept: float) -> float:
     """Returns δ from log(1 − δ), rounded up."""
     return min(-math.expm1(log_kept) * (1 + _ROUNDING), 1.0)
 

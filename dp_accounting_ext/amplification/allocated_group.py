@@ -74,7 +74,7 @@ def lower_pairs(
     if len(allocation.steps) == 1:
         (steps,) = allocation.steps
         exponent = max(-math.log(tail_mass * DELTA_OVER_TAIL), 4.0)
-        rate, _ = rate_and_tilt(steps, allocation.silent, members, exponent)
+        rate, _ = rate_and_tilt(steps, allocation.null_probability, members, exponent)
     parts = [
         (
             functools.partial(_atoms, each, members, together, rate, tail_mass),
@@ -89,7 +89,7 @@ def lower_pairs(
     error = law.mass_error + (_MASS + 4 * members) * floats.UNIT_ROUNDOFF
     q = law.masses[0]
     p, fewer = (
-        _mixed(law.masses, members * allocation.silent, members, number)
+        _mixed(law.masses, members * allocation.null_probability, members, number)
         for number in (members, together)
     )
     leave = _in_floats(p, q)
@@ -120,17 +120,19 @@ def lower_pairs(
     return DirectedPairs(remove, dominating_pair.dual(add))
 
 
-def _mixed(masses: FloatArray, silent: float, members: int, number: int) -> FloatArray:
+def _mixed(
+    masses: FloatArray, null_probability: float, members: int, number: int
+) -> FloatArray:
     """Returns the (n,) masses of P if a number of members takes part in the steps.
 
     Args:
         masses: (members + 1, n) coefficients of the sum over the steps.
-        silent: The Poisson mean of the number of members in no step, if the total
-            number of members has mean `members`.
+        null_probability: The Poisson mean of the number of members in no step, if the
+            total number of members has mean `members`.
         members: The sum of the Poisson means of all steps and of no step.
         number: The number of members.
     """
-    nowhere = [_power(silent, number - j) for j in range(number + 1)]
+    nowhere = [_power(null_probability, number - j) for j in range(number + 1)]
     # The numbers of members in the steps are Poisson variables, given their sum.
     total = np.einsum("j,jn->n", np.array(nowhere), masses[: number + 1])
     found: FloatArray = total / _power(members, number)
@@ -214,13 +216,16 @@ def _atoms(
 
 
 def rate_and_tilt(
-    steps: replaced_allocation.Steps, silent: float, members: int, exponent: float
+    steps: replaced_allocation.Steps,
+    null_probability: float,
+    members: int,
+    exponent: float,
 ) -> tuple[float, float]:
     """Returns λ, and the tilt of L, for which g members are expected at some −ln δ.
 
     Args:
         steps: The steps.
-        silent: The probability that a member is in no step.
+        null_probability: The probability that a member is in no step.
         members: The number of members g.
         exponent: The approximate −ln δ.
     """
@@ -233,14 +238,14 @@ def rate_and_tilt(
         first, variances, _ = counted(ends, steps, rate)
         # The derivative of L with respect to ln λ is the mean number of members.
         means = np.gradient(first, ends) / steps.shift
-        goal = (members - rate * silent) / steps.count
+        goal = (members - rate * null_probability) / steps.count
         tilt = _tilt_for_mean(weights, first, means, goal)
         if tilt is None:
             break
         log, tilted = joint_allocation.tilted(weights, (1 + tilt) * first)
         mean = sums.dot(tilted, first)
         spread = math.sqrt(steps.count * sums.dot(tilted, (first - mean) ** 2))
-        variance = steps.count * sums.dot(tilted, variances) + rate * silent
+        variance = steps.count * sums.dot(tilted, variances) + rate * null_probability
         here = steps.count * (tilt * mean - log) + math.log1p(2.5 * tilt * spread)
         here += math.log1p(tilt) + log_chance(members, rate)
         here += float(bound_cells.log_reciprocal(np.array([variance]))[0])

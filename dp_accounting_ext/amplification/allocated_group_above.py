@@ -100,7 +100,9 @@ def upper_pair(
     both: list[_Theorem] = [_by_moments, _by_counts]
     bounds = both
     for exponent in exponents[1::2] if is_rough else exponents:
-        noise = _Noise.of(steps, allocation.silent, members, exponent, is_rough)
+        noise = _Noise.of(
+            steps, allocation.null_probability, members, exponent, is_rough
+        )
         goal = math.exp(-exponent)
         epsilon = min(known.epsilon(goal, remove), floats.LARGEST_LOSS)
         kappa = np.array([math.exp(epsilon)])
@@ -136,7 +138,7 @@ class _Noise:
 
     Attributes:
         steps: The steps.
-        silent: The probability that a member is in no step.
+        null_probability: The probability that a member is in no step.
         members: The size g of the group.
         cells: Cells with the masses of N(0, 1) and N(s, 1).
         lost: The probability, with the group, that the noise of any step is above all
@@ -145,7 +147,7 @@ class _Noise:
     """
 
     steps: Steps
-    silent: float
+    null_probability: float
     members: int
     cells: normal_cells.NormalCells
     lost: float
@@ -155,7 +157,7 @@ class _Noise:
     def of(
         cls,
         steps: Steps,
-        silent: float,
+        null_probability: float,
         members: int,
         exponent: float,
         is_rough: bool,
@@ -172,7 +174,9 @@ class _Noise:
         low = float(special.ndtri(replaced_allocation.RARE / steps.count))
         cells = normal_cells.NormalCells.of((0.0, steps.shift), low, high)
         lost = sums.dot(chances, special.ndtr(others * steps.shift - high))
-        return cls(steps, silent, members, cells, floats.raised(lost), is_rough)
+        return cls(
+            steps, null_probability, members, cells, floats.raised(lost), is_rough
+        )
 
     def at_ends(self, share: FloatArray) -> FloatArray:
         """Returns (n + 1,) masses of N(0, 1) at the ends of the cells.
@@ -238,9 +242,11 @@ def _by_moments(noise: _Noise, exponent: float) -> Hinges | None:
         _tilt_of_moments(noise, first, exponent),
         most=curved * largest**2 + usual,
     )
-    if window is None or noise.silent + window.rows[-1] <= 0:
+    if window is None or noise.null_probability + window.rows[-1] <= 0:
         return None
-    total = (noise.silent + window.rows)[:, np.newaxis] * (1 + 8 * floats.UNIT_ROUNDOFF)
+    total = (noise.null_probability + window.rows)[:, np.newaxis] * (
+        1 + 8 * floats.UNIT_ROUNDOFF
+    )
     root = np.sqrt(window.columns) * (1 - 8 * floats.UNIT_ROUNDOFF)
     apart = total - root
     inside = apart > 0
@@ -250,7 +256,7 @@ def _by_moments(noise: _Noise, exponent: float) -> Hinges | None:
     losses = losses[inside]
     with np.errstate(over="ignore"):
         masses = window.masses[inside] * np.exp(losses)
-    lowest, last = (noise.silent + float(window.rows[end]) for end in (0, -1))
+    lowest, last = (noise.null_probability + float(window.rows[end]) for end in (0, -1))
     is_cut = window.is_tilted and lowest > 0
     # Beyond the last row, (S / last)^g is at most e^{g (S − last) / last}.
     lost = window.mass_above(g / last) * floats.exponential(g * math.log(last) + 1e-9)
@@ -331,7 +337,7 @@ def _by_counts(noise: _Noise, exponent: float) -> Hinges | None:
     """
     steps, g = noise.steps, noise.members
     rate, tilt = allocated_group.rate_and_tilt(
-        steps, noise.silent, g, exponent - _EARLIER
+        steps, noise.null_probability, g, exponent - _EARLIER
     )
     ends = noise.cells.ends
     first, variances, off = allocated_group.counted(ends, steps, rate)
@@ -355,7 +361,7 @@ def _by_counts(noise: _Noise, exponent: float) -> Hinges | None:
         window,
         log_chance,
         is_of_p=False,
-        added=rate * noise.silent * (1 - 8 * floats.UNIT_ROUNDOFF),
+        added=rate * noise.null_probability * (1 - 8 * floats.UNIT_ROUNDOFF),
         lost=noise.lost,
         mass_error=steps.count * (noise.cells.mass_error + off),
         ratio_error=steps.count * off + 64 * (1 + rate) * floats.UNIT_ROUNDOFF,

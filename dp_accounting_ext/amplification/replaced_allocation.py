@@ -91,13 +91,13 @@ class Allocation:
 
     Attributes:
         steps: The steps.
-        silent: The probability that the outputs do not depend on the record.
-        telling: The probability that the outputs reveal the record.
+        null_probability: The probability that the outputs do not depend on the record.
+        infinity_mass: The probability that the outputs reveal the record.
     """
 
     steps: tuple[Steps, ...]
-    silent: float
-    telling: float
+    null_probability: float
+    infinity_mass: float
 
 
 def upper_pair(allocation: Allocation, *, tail_mass: float) -> DominatingPair:
@@ -119,7 +119,7 @@ def upper_pair(allocation: Allocation, *, tail_mass: float) -> DominatingPair:
         losses, lambda kappa: _Above(allocation, kappa, tail_mass), _least, tail_mass
     )
     kappas = np.exp(losses)
-    values = _least(known, kappas) + floats.raised(allocation.telling)
+    values = _least(known, kappas) + floats.raised(allocation.infinity_mass)
     return _with_errors(profile_pairs.symmetric(kappas, np.minimum(values, 1.0)))
 
 
@@ -139,7 +139,7 @@ def lower_pair(allocation: Allocation, *, tail_mass: float) -> DominatingPair:
         losses, lambda kappa: _Below(allocation, kappa, tail_mass), _largest, tail_mass
     )
     tests = _best_tests(known, np.exp(losses))
-    return _with_errors(profile_pairs.symmetric_below(tests, allocation.telling))
+    return _with_errors(profile_pairs.symmetric_below(tests, allocation.infinity_mass))
 
 
 def _with_errors(pair: DominatingPair) -> DominatingPair:
@@ -178,8 +178,8 @@ class _Above:
     def __init__(self, allocation: Allocation, kappa: float, tail_mass: float) -> None:
         self.kappa = kappa
         unit = max(each.chance for each in allocation.steps)
-        self._silent = allocation.silent / unit
-        self._mean = (1 - allocation.telling) / unit
+        self._null_probability = allocation.null_probability / unit
+        self._mean = (1 - allocation.infinity_mass) / unit
         law = _sum_of(allocation, kappa, tail_mass, Bound.UPPER)
         self._nodes = law.values + law.ratio_error * np.abs(law.values)
         self._masses = law.masses[0]
@@ -201,9 +201,11 @@ class _Above:
             (k, n) bounds, a row for each m.
         """
         moved = self._mean * _MEANS * (self.kappa - kappas) / self.kappa
-        silent = self._silent * (self.kappa - 1) / self.kappa
-        places = silent - moved
-        places -= _THRESHOLD * floats.UNIT_ROUNDOFF * (self._silent + np.abs(moved))
+        constant = self._null_probability * (self.kappa - 1) / self.kappa
+        places = constant - moved
+        places -= (
+            _THRESHOLD * floats.UNIT_ROUNDOFF * (self._null_probability + np.abs(moved))
+        )
         found = profile_pairs.values_at(
             places, self._nodes, self._masses, self._infinity_mass
         )
@@ -248,8 +250,8 @@ class _Below:
         unit = max(each.chance for each in allocation.steps)
         law = _sum_of(allocation, kappa, tail_mass, Bound.LOWER)
         masses, q, p = law.masses
-        p = unit * p + allocation.silent * masses
-        q = unit * q + allocation.silent * masses
+        p = unit * p + allocation.null_probability * masses
+        q = unit * q + allocation.null_probability * masses
         order = np.argsort(-p / q, kind="stable")
         self._ratios = (p / q)[order]
         error = law.mass_error + 2 * (masses.size + 16) * floats.UNIT_ROUNDOFF

@@ -66,7 +66,10 @@ class PrivacyBounds:
         claims = interface.claims_of(counts)
         # The mean of a Gaussian mechanism that dominates the composition, or inf.
         self._mean = floats.raised(math.sqrt(claims.gaussian_precision), by=1e-15)
-        self._largest, self._chance_of_more = claims.loss, claims.chance_of_more
+        self._largest, self._probability_of_more = (
+            claims.loss,
+            claims.probability_of_more,
+        )
         self._directions = list(Direction)
         if claims.is_symmetric:
             self._directions = [Direction.REMOVE]
@@ -98,7 +101,7 @@ class PrivacyBounds:
             deltas: (n,) δ.
             enough: (n,) values of ε. Bounds below these need not be tight.
         """
-        found = np.where(deltas >= self._chance_of_more, self._largest, math.inf)
+        found = np.where(deltas >= self._probability_of_more, self._largest, math.inf)
         is_asked = deltas > 0
         closed = self._closed(gaussian.epsilon, deltas[is_asked], Bound.UPPER)
         if closed is not None:
@@ -131,7 +134,7 @@ class PrivacyBounds:
         if self._is_finite:
             found[epsilons == math.inf] = 0.0
         if math.isfinite(self._largest):
-            known = np.where(epsilons >= self._largest, self._chance_of_more, 1.0)
+            known = np.where(epsilons >= self._largest, self._probability_of_more, 1.0)
             found = np.minimum(found, known)
         is_asked = (found >= _LEVELS[-1][0]) & (epsilons < self._largest)
         is_asked |= np.isinf(epsilons) & (found == 1)

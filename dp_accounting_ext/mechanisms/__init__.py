@@ -8,9 +8,9 @@ from dp_accounting_ext.mechanisms.additive_noise import GaussianMixture
 from dp_accounting_ext.mechanisms.additive_noise import LaplaceMixture
 from dp_accounting_ext.mechanisms.batches import Answer
 from dp_accounting_ext.mechanisms.batches import Coupled
-from dp_accounting_ext.mechanisms.batches import Neighbours
+from dp_accounting_ext.mechanisms.batches import NeighboringBatches
 from dp_accounting_ext.mechanisms.batches import Noise
-from dp_accounting_ext.mechanisms.batches import Revealed
+from dp_accounting_ext.mechanisms.batches import WithoutNoise
 from dp_accounting_ext.mechanisms.batches import on_batches
 from dp_accounting_ext.mechanisms.chained import ChainedSplit
 from dp_accounting_ext.mechanisms.compositions import NO_OP
@@ -33,14 +33,14 @@ __all__ = [
     "KnownPairs",
     "LaplaceMixture",
     "Mechanism",
-    "Neighbours",
+    "NeighboringBatches",
     "Noise",
     "NonPrivate",
     "OnePairMechanism",
     "PrivacyParameters",
     "RenyiBounded",
-    "Revealed",
     "Scheme",
+    "WithoutNoise",
     "compose",
     "on_batches",
 ]

@@ -160,9 +160,9 @@ class GaussianMixture(_ShiftMixture):
         if self.q != UNSHIFTED or len(moved) != 1:
             return None
         ((shift, weight),) = moved
-        silent = math.fsum(weight for other, weight in self.p if not other)
+        null_probability = math.fsum(weight for other, weight in self.p if not other)
         step = replaced_allocation.Steps(shift, weight, 1)
-        return interface.Allocation((step,), silent, telling=0.0)
+        return interface.Allocation((step,), null_probability, infinity_mass=0.0)
 
     def rdp(self, orders: Sequence[float]) -> interface.Divergences | None:
         """Returns those of few shifts, by quadrature, in both directions."""

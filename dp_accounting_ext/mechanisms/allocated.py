@@ -274,15 +274,19 @@ def allocate_to_schedule(counts: Mapping[Mechanism, int], num_steps: int) -> Mec
     """Returns 1-out-of-t allocation over steps that differ or never ran."""
     ran = {part: count for part, count in counts.items() if part != compositions.NO_OP}
     known = [(part.revealed, ran.pop(part)) for part in list(ran) if part.revealed]
-    silent = float(num_steps - sum(ran.values()) - sum(count for _, count in known))
-    telling = math.fsum(count * chance for (chance, _), count in known) / num_steps
-    silent += math.fsum(count * rest for (_, rest), count in known)
+    null_probability = float(
+        num_steps - sum(ran.values()) - sum(count for _, count in known)
+    )
+    infinity_mass = (
+        math.fsum(count * chance for (chance, _), count in known) / num_steps
+    )
+    null_probability += math.fsum(count * rest for (_, rest), count in known)
     if ran:
         return ScheduledAllocation(
-            tuple(ran.items()), num_steps, silent / num_steps, telling
+            tuple(ran.items()), num_steps, null_probability / num_steps, infinity_mass
         )
-    if telling:
-        return known_bounds.NonPrivate((telling, silent / num_steps))
+    if infinity_mass:
+        return known_bounds.NonPrivate((infinity_mass, null_probability / num_steps))
     return compositions.NO_OP
 
 
@@ -296,15 +300,16 @@ class ScheduledAllocation(Mechanism):
     Attributes:
         items: The steps that ran and have privacy, with counts.
         num_steps: The number of steps planned, t.
-        silent: The chance that a record's step tells nothing.
-        telling: The chance that it tells all. With those of `items` over t they sum
-            to one, none of them a difference.
+        null_probability: The probability that a record's step releases nothing.
+        infinity_mass: The probability that a record's step releases everything.
+            Together with the probabilities of `items` over t these sum to one. None of
+            them is computed as a difference.
     """
 
     items: tuple[tuple[Mechanism, int], ...]
     num_steps: int
-    silent: float
-    telling: float
+    null_probability: float
+    infinity_mass: float
 
     def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
         counts = [count for _, count in self.items]
@@ -332,8 +337,8 @@ class ScheduledAllocation(Mechanism):
     def gaussian_steps(self) -> interface.Allocation | None:
         return compositions.one_drawn(
             [(inner, 1 / self.num_steps, count) for inner, count in self.items],
-            silent=self.silent,
-            telling=self.telling,
+            null_probability=self.null_probability,
+            infinity_mass=self.infinity_mass,
         )
 
     def basis(self, bound: Bound) -> str:
@@ -344,24 +349,24 @@ class ScheduledAllocation(Mechanism):
         self, mean: dominating_pair.DominatingPair, share: float
     ) -> dominating_pair.DominatingPair:
         """Returns the pair with steps that tell nothing, and steps that tell all."""
-        ratios, masses = self.silent + share * mean.ratios, mean.masses
+        ratios, masses = self.null_probability + share * mean.ratios, mean.masses
         zero_mass = mean.zero_mass
-        if self.silent and zero_mass:
-            ratios = np.append(self.silent, ratios)
+        if self.null_probability and zero_mass:
+            ratios = np.append(self.null_probability, ratios)
             masses = np.append(zero_mass, masses)
             zero_mass = 0.0
         return dataclasses.replace(
             mean,
             ratios=ratios,
             masses=masses,
-            infinity_mass=self.telling + share * mean.infinity_mass,
+            infinity_mass=self.infinity_mass + share * mean.infinity_mass,
             zero_mass=zero_mass,
             mass_error=mean.mass_error + _ROUNDING,
             ratio_error=mean.ratio_error + _ROUNDING,
         )
 
     def claims(self) -> interface.Claims:
-        if self.telling:
+        if self.infinity_mass:
             return interface.Claims()
         either = interface.claims_of_either([part.claims() for part, _ in self.items])
         return interface.Claims(

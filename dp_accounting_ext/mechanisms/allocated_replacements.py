@@ -70,7 +70,7 @@ def _replaced_draws(
     step = _not_too_far(compositions.gaussian_steps(mechanism.inner))
     is_one = step is not None and sum(each.count for each in step.steps) == 1
     below = chain
-    if step is not None and is_one and not step.telling:
+    if step is not None and is_one and not step.infinity_mass:
         below = ReplacedDraws(mechanism, step)
     return known_bounds.Between(below, compositions.compose(blocks), chain)
 
@@ -96,7 +96,7 @@ class AllocatedGroup(Mechanism):
 
     def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
         if bound is Bound.LOWER:
-            if self._sum_tells_most():
+            if self._sum_is_worst():
                 return DirectedPairs.same(dominating_pair.trivial_pair(bound))
             return allocated_group.lower_pairs(
                 self.allocation, self.members, tail_mass=tail_mass
@@ -131,7 +131,7 @@ class AllocatedGroup(Mechanism):
     def claims(self) -> interface.Claims:
         return self._chain.claims()
 
-    def _sum_tells_most(self) -> bool:
+    def _sum_is_worst(self) -> bool:
         """Tells whether the sum of all outputs tells all that members who count do.
 
         These are no further apart than where all of them are in one step.
@@ -229,7 +229,7 @@ class LeaveAndJoin(Mechanism):
 
     def claims(self) -> interface.Claims:
         members = self.removed + self.inserted
-        return chained.chain(batches.EitherWay(self.inner), members, 0).claims()
+        return chained.chain(batches.Symmetrized(self.inner), members, 0).claims()
 
 
 def leave_and_join(
@@ -256,7 +256,7 @@ def group(mechanism: Mechanism, members: int) -> AllocatedGroup | None:
         members: How many leave.
     """
     allocation = _not_too_far(mechanism.gaussian_steps())
-    if members < 2 or allocation is None or allocation.telling:
+    if members < 2 or allocation is None or allocation.infinity_mass:
         return None
     return AllocatedGroup(mechanism, members, allocation)
 
@@ -284,7 +284,7 @@ class ReplacedDraws(Mechanism):
     def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
         (drawn,) = self.step.steps
         pair = allocation_by_sum.replaced_pair(
-            (drawn.shift, drawn.chance, self.step.silent),
+            (drawn.shift, drawn.chance, self.step.null_probability),
             self.mechanism.num_selected,
             self.mechanism.num_steps,
             tail_mass=tail_mass,
@@ -324,7 +324,11 @@ class ReplacedAllocation(interface.OnePairMechanism):
     def sum_of(self, members: int) -> Mechanism | None:
         """Returns what the sum of all steps' outputs tells, if all steps are alike."""
         alone = len(self.allocation.steps) == 1
-        if not alone or self.allocation.silent or self.allocation.telling:
+        if (
+            not alone
+            or self.allocation.null_probability
+            or self.allocation.infinity_mass
+        ):
             return None
         (steps,) = self.allocation.steps
         deviation = math.sqrt(steps.count) / steps.shift
@@ -334,7 +338,7 @@ class ReplacedAllocation(interface.OnePairMechanism):
         return "the mean of the likelihood ratios of the steps of either record"
 
     def claims(self) -> interface.Claims:
-        if self.allocation.telling:
+        if self.allocation.infinity_mass:
             return interface.Claims(is_symmetric=True)
         furthest = 2 * max(steps.shift for steps in self.allocation.steps)
         return interface.Claims(

@@ -164,7 +164,7 @@ def on_parts(base: Base, parts: Sequence[Coupled], error: float) -> Mechanism:
     drawn = [(base.on(part.removed, part.inserted), part.chance) for part in likely]
     if len(drawn) == 1 and drawn[0][1] == 1:
         return drawn[0][0]
-    return Drawn(tuple(drawn), error)
+    return RandomChoice(tuple(drawn), error)
 
 
 def _check_probabilities(name: str, values: Sequence[float], error: float) -> None:
@@ -179,7 +179,7 @@ def _furthest(distances: Distances) -> float:
 
 
 @dataclasses.dataclass(frozen=True)
-class Drawn(Mechanism):
+class RandomChoice(Mechanism):
     """One of several mechanisms, drawn at random; the output tells which.
 
     Attributes:
@@ -206,7 +206,7 @@ class Drawn(Mechanism):
 
     def basis(self, bound: Bound) -> str:
         found = dict.fromkeys(part.basis(bound) for part, _ in self.drawn)
-        return f"one of several at random, the output telling which: {'; '.join(found)}"
+        return f"one of several at random, and which one: {'; '.join(found)}"
 
     def claims(self) -> interface.Claims:
         return interface.claims_of_either([part.claims() for part, _ in self.drawn])
@@ -249,13 +249,17 @@ class ReplacedDraws(interface.OnePairMechanism):
         moved = [(number, weight) for number, weight in self.hits if number and weight]
         rate = math.fsum(weight for _, weight in moved)
         given = tuple((number, weight / rate) for number, weight in moved)
-        told = Drawn(
+        released = RandomChoice(
             tuple(
                 (self.base.on(((number, 1.0),), NONE), weight)
                 for number, weight in given
             )
         )
-        mechanisms = self.base.on(given, NONE), told, self.base.on(self.hits, self.hits)
+        mechanisms = (
+            self.base.on(given, NONE),
+            released,
+            self.base.on(self.hits, self.hits),
+        )
         apart, each, star = (
             interface.pairs_of_part(part, bound, tail_mass).remove
             for part in mechanisms
@@ -278,8 +282,8 @@ class ReplacedDraws(interface.OnePairMechanism):
         whole = math.fsum(weight for _, weight in kept)
         usual = tuple((number, weight / whole) for number, weight in kept)
         found = renyi_of_pairs.upper(ReplacedDraws(self.base, usual), orders)
-        told = min(found.told + lost, 1.0)
-        return interface.Divergences(found.values, told)
+        failure = min(found.failure_probability + lost, 1.0)
+        return interface.Divergences(found.values, failure)
 
     def claims(self) -> interface.Claims:
         # Two batches coupled draw by draw are as far apart as there are hits.
@@ -309,7 +313,7 @@ class Noise(Base):
 
     def on(self, removed: Distances, inserted: Distances) -> Mechanism:
         if self.noise_multiplier == 0:
-            return Revealed().on(removed, inserted)
+            return WithoutNoise().on(removed, inserted)
         p, q = self._shifts(removed, 1.0), self._shifts(inserted, -1.0)
         if len(p) == len(q) == 1:
             # All take part, so that only the distance matters.
@@ -343,7 +347,7 @@ class Noise(Base):
 
 
 @dataclasses.dataclass(frozen=True)
-class Revealed(Base):
+class WithoutNoise(Base):
     """What tells a batch that holds a member, and of others that they do not."""
 
     @property
@@ -388,7 +392,7 @@ class Answer(Base):
 
     def on(self, removed: Distances, inserted: Distances) -> Mechanism:
         if self.noise_parameter == 0:
-            return Revealed().on(removed, inserted)
+            return WithoutNoise().on(removed, inserted)
         return _Answered(self.noise_parameter, _chances(removed), _chances(inserted))
 
 
@@ -426,7 +430,7 @@ class _Answered(Mechanism):
 
 
 @dataclasses.dataclass(frozen=True)
-class Neighbours(Base):
+class NeighboringBatches(Base):
     """Any mechanism, known by its pairs of batches at distance one.
 
     Batches further apart are chained, one after the other.
@@ -459,14 +463,14 @@ class Neighbours(Base):
             return compositions.NO_OP
         either = self.mechanism
         if not either.claims().is_symmetric:
-            either = EitherWay(either)
+            either = Symmetrized(either)
         if (removed, inserted) == (((1.0, 1.0),), NONE):
             return either
-        return _Apart(either, self.is_bounded, removed, inserted)
+        return _AtDistance(either, self.is_bounded, removed, inserted)
 
 
 @dataclasses.dataclass(frozen=True)
-class EitherWay(Mechanism):
+class Symmetrized(Mechanism):
     """A mechanism between two batches or datasets, either of which may be the first."""
 
     inner: Mechanism
@@ -494,7 +498,7 @@ class EitherWay(Mechanism):
 
 
 @dataclasses.dataclass(frozen=True)
-class _Apart(Mechanism):
+class _AtDistance(Mechanism):
     """A mechanism on batches at random distances from one that is common.
 
     Each side is a mixture with the outputs of the common batch, which the output is
@@ -536,13 +540,15 @@ class _Apart(Mechanism):
         rate = math.fsum(weight for _, weight in moved)
         sign = 1 if bound is Bound.UPPER else -1
         sampled = min(rate * (1 + sign * CHANCE_ERROR), 1.0)
-        told = Drawn(tuple((self._at(number), w / rate) for number, w in moved))
+        released = RandomChoice(
+            tuple((self._at(number), w / rate) for number, w in moved)
+        )
 
         def on_a_sample(pair: DominatingPair) -> DominatingPair:
             pair = poisson_subsampling.poisson_subsample(pair, sampled)
             return dataclasses.replace(pair, infinity_mass=pair.infinity_mass + lost)
 
-        return told.pairs(bound, tail_mass).map(on_a_sample)
+        return released.pairs(bound, tail_mass).map(on_a_sample)
 
     def _at(self, distance: float) -> Mechanism:
         """Returns the mechanism on two batches so far apart."""

@@ -150,21 +150,21 @@ def gaussian_steps(mechanism: Mechanism) -> interface.Allocation | None:
         return None
     precision = interface.claims_of(parts).gaussian_precision
     step = replaced_allocation.Steps(math.sqrt(precision), 1.0, 1)
-    return interface.Allocation((step,), silent=0.0, telling=0.0)
+    return interface.Allocation((step,), null_probability=0.0, infinity_mass=0.0)
 
 
 def one_drawn(
     parts: Sequence[tuple[Mechanism, float, int]],
     *,
-    silent: float = 0.0,
-    telling: float = 0.0,
+    null_probability: float = 0.0,
+    infinity_mass: float = 0.0,
 ) -> interface.Allocation | None:
     """Returns the Gaussian steps of one of several mechanisms, or None of others.
 
     Args:
         parts: Mechanisms, the chance of one of them, and how many are alike.
-        silent: The chance of nothing.
-        telling: The chance of all that there is to tell.
+        null_probability: The chance of nothing.
+        infinity_mass: The chance of all that there is to tell.
     """
     counts: dict[tuple[float, float], int] = {}
     for mechanism, chance, number in parts:
@@ -174,10 +174,10 @@ def one_drawn(
         for each in inner.steps:
             key = each.shift, chance * each.chance
             counts[key] = counts.get(key, 0) + number * each.count
-        silent += number * chance * inner.silent
-        telling += number * chance * inner.telling
+        null_probability += number * chance * inner.null_probability
+        infinity_mass += number * chance * inner.infinity_mass
     steps = tuple(replaced_allocation.Steps(*key, n) for key, n in counts.items())
-    return interface.Allocation(steps, silent, telling)
+    return interface.Allocation(steps, null_probability, infinity_mass)
 
 
 def in_small_steps(

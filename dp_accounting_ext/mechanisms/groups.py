@@ -66,17 +66,17 @@ class Grouped(Mechanism):
         size = self.group_size
         if replace_one or self.has_one_split():
             split = self.split(size, size if replace_one else 0)
-            values, told = renyi_curves.of(split, orders)
-            return interface.Divergences(values[np.newaxis], told)
+            values, failure = renyi_curves.of(split, orders)
+            return interface.Divergences(values[np.newaxis], failure)
         rows: dict[int, FloatArray] = {}
         chances = []
         for removed in range(size, (size - 1) // 2, -1):
             # A split and its reverse are the two directions of one.
-            leave, join, told = renyi_curves.both_ways(
+            leave, join, failure = renyi_curves.both_ways(
                 self.split(removed, size - removed), orders
             )
             rows[removed], rows[size - removed] = leave, join
-            chances.append(told)
+            chances.append(failure)
         ordered = [rows[removed] for removed in range(size + 1)]
         return interface.Divergences(np.array(ordered), max(chances))
 
@@ -84,7 +84,7 @@ class Grouped(Mechanism):
         """Tells whether none is further apart than that in which all leave."""
         return False
 
-    def leaving_tells_most(self) -> bool:
+    def leaving_is_worst(self) -> bool:
         """Tells whether the lower bound of no split is above that of all leaving."""
         return False
 
@@ -202,7 +202,7 @@ class GroupedByChain(Grouped):
         most = _MOST_BUNDLED if together.has_theorem else _MOST_ALLOCATED
         return self.group_size > most
 
-    def leaving_tells_most(self) -> bool:
+    def leaving_is_worst(self) -> bool:
         return True
 
     def has_few_rows(self) -> bool:
@@ -213,8 +213,8 @@ class GroupedByChain(Grouped):
     ) -> interface.Divergences:
         if self.has_one_split() or not self.has_few_rows():
             return super().rdp_rows(orders, replace_one=replace_one)
-        values, told = renyi_curves.of(self._any_split(), orders)
-        return interface.Divergences(values[np.newaxis], told)
+        values, failure = renyi_curves.of(self._any_split(), orders)
+        return interface.Divergences(values[np.newaxis], failure)
 
     def split(self, removed: int, inserted: int) -> Mechanism:
         above, other = self._above(removed, inserted)
@@ -256,7 +256,7 @@ class GroupedByChain(Grouped):
 
     def _any_split(self) -> Mechanism:
         """Returns a chain that dominates all splits."""
-        return chained.chain(batches.EitherWay(self.inner), self.group_size, 0)
+        return chained.chain(batches.Symmetrized(self.inner), self.group_size, 0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -298,7 +298,7 @@ class OfOneRecord(Grouped):
     def has_one_split(self) -> bool:
         return True
 
-    def leaving_tells_most(self) -> bool:
+    def leaving_is_worst(self) -> bool:
         return True
 
 
@@ -390,13 +390,13 @@ def scenarios(
         splits = [(size, 0)]
     else:
         splits = [(size - joined, joined) for joined in range(size // 2 + 1)]
-    leaving_tells_most = all(as_group(part).leaving_tells_most() for part in counts)
+    leaving_is_worst = all(as_group(part).leaving_is_worst() for part in counts)
     found = []
     for removed, inserted in splits:
         scenario: dict[Mechanism, int] = {}
         for part, count in counts.items():
             split = _split(as_group(part), removed, inserted)
-            if leaving_tells_most and removed < size and split != part:
+            if leaving_is_worst and removed < size and split != part:
                 split = known_bounds.UpperOnly(split)
             scenario[split] = scenario.get(split, 0) + count
         if scenario not in found:

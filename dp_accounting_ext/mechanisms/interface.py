@@ -52,7 +52,7 @@ class Claims:
 
     Attributes:
         loss: No loss is larger, in either direction,
-        chance_of_more: but with this probability.
+        probability_of_more: but with this probability.
         gaussian_precision: 1/σ² of a Gaussian mechanism that dominates the run.
         is_symmetric: Whether both directions have the same profile.
         tail: (loss, 1/σ²) such that something with no larger loss, composed with a
@@ -61,7 +61,7 @@ class Claims:
     """
 
     loss: float = math.inf
-    chance_of_more: float = 0.0
+    probability_of_more: float = 0.0
     gaussian_precision: float = math.inf
     is_symmetric: bool = False
     tail: tuple[float, float] = (math.inf, math.inf)
@@ -75,7 +75,7 @@ class Claims:
     @property
     def largest_loss(self) -> float:
         """A bound on the loss whatever is drawn, or inf."""
-        return self.loss if self.chance_of_more == 0 else math.inf
+        return self.loss if self.probability_of_more == 0 else math.inf
 
 
 class Divergences(NamedTuple):
@@ -84,12 +84,12 @@ class Divergences(NamedTuple):
     Attributes:
         values: (n,) upper bounds at n orders, in nats, of the larger direction, on what
             is released unless that event happens.
-        told: The probability, whatever the data, of the event, in which everything may
-            be told.
+        failure_probability: The probability of that event, in which everything may be
+            released. It does not depend on the data.
     """
 
     values: FloatArray
-    told: float = 0.0
+    failure_probability: float = 0.0
 
 
 def each(function: Callable[[float], float], values: FloatArray) -> FloatArray:
@@ -246,7 +246,7 @@ def claims_of(counts: Mapping[Mechanism, int]) -> Claims:
     tails = math.fsum(n * c.tail[1] for c, n in known)
     return Claims(
         _sum_of_losses([(c.loss, n) for c, n in known]),
-        chance_of_any([(c.chance_of_more, n) for c, n in known]),
+        probability_of_any([(c.probability_of_more, n) for c, n in known]),
         precision * (1 + 4 * floats.UNIT_ROUNDOFF),
         all(c.is_symmetric for c, _ in known),
         (
@@ -256,7 +256,7 @@ def claims_of(counts: Mapping[Mechanism, int]) -> Claims:
     )
 
 
-def chance_of_any(chances: list[tuple[float, int]]) -> float:
+def probability_of_any(chances: list[tuple[float, int]]) -> float:
     """Returns the probability that any of independent events happens, rounded up."""
     return min(sums.probability_of_any(chances) * LOSS_ROUNDED_UP, 1.0)
 
@@ -277,7 +277,7 @@ def claims_of_either(known: list[Claims]) -> Claims:
     """Returns what is known of one of several mechanisms, whichever is drawn."""
     return Claims(
         max(each.loss for each in known),
-        max(each.chance_of_more for each in known),
+        max(each.probability_of_more for each in known),
         max(each.gaussian_precision for each in known),
         all(each.is_symmetric for each in known),
         (max(each.tail[0] for each in known), max(each.tail[1] for each in known)),

@@ -184,8 +184,8 @@ class NonPrivate(interface.OnePairMechanism):
         )
 
     def rdp(self, orders: Sequence[float]) -> interface.Divergences:
-        told = max(self.record[0], self.other[0]) * (1 + self.error)
-        return interface.Divergences(np.zeros(len(orders)), min(told, 1.0))
+        failure = max(self.record[0], self.other[0]) * (1 + self.error)
+        return interface.Divergences(np.zeros(len(orders)), min(failure, 1.0))
 
     @property
     def revealed(self) -> Chances:
@@ -193,7 +193,7 @@ class NonPrivate(interface.OnePairMechanism):
 
     def gaussian_steps(self) -> interface.Allocation:
         chance, rest = self.record
-        return interface.Allocation((), silent=rest, telling=chance)
+        return interface.Allocation((), null_probability=rest, infinity_mass=chance)
 
     def is_certain(self) -> bool:
         return self.record == ALWAYS or self.other == ALWAYS

@@ -174,7 +174,7 @@ def _blocks_below(
 ) -> dominating_pair.DominatingPair | None:
     """Returns the pair of blocks of bins, independent of each other, if one is known.
 
-    Neighbours are cut into blocks; correlations between blocks are left out.
+    NeighboringBatches are cut into blocks; correlations between blocks are left out.
     """
     steps = []
     for block, number in chain_fits.cut_into_blocks(gram).items():

@@ -159,13 +159,13 @@ def sample(run: Run) -> interface.Mechanism:
     starts = _starts(run)
     if run.noise_multiplier == 0:
         left = np.maximum(steps - np.arange(starts.size), 0)
-        silent = float(starts @ np.power(1 - rate, left))
+        null_probability = float(starts @ np.power(1 - rate, left))
         if rate < 1:
             told = float(starts @ -np.expm1(left * math.log1p(-rate)))
         else:
             told = float(starts[:steps].sum())
         error = 8 * (starts.size + steps + 8) * floats.UNIT_ROUNDOFF
-        return known_bounds.NonPrivate((told, silent), error=error)
+        return known_bounds.NonPrivate((told, null_probability), error=error)
     toeplitz = not isinstance(run.strategy[0], tuple)
     if toeplitz and run.separation == 1:
         step = additive_noise.Gaussian(run.noise_multiplier / float(_column(run)[0]))

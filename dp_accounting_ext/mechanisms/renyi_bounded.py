@@ -33,19 +33,20 @@ class RenyiBounded(interface.OnePairMechanism):
     Attributes:
         values: Upper bounds on the divergence in either direction, one for each of
             `ORDERS`; inf where none is known.
-        told: Probability of an event, whatever the data, in which everything may be
-            told: the divergences are of what is released otherwise.
+        failure_probability: The probability of an event, which does not depend on the
+            data, in which everything may be released. The divergences are those of what
+            is released otherwise.
     """
 
     is_known_by_divergences = True
 
     values: tuple[float, ...]
-    told: float = 0.0
+    failure_probability: float = 0.0
 
     @classmethod
-    def of(cls, values: FloatArray, told: float = 0.0) -> "RenyiBounded":
+    def of(cls, values: FloatArray, failure_probability: float = 0.0) -> "RenyiBounded":
         """Returns the mechanism of (k,) bounds at `ORDERS`."""
-        return cls(tuple(float(value) for value in values), told)
+        return cls(tuple(float(value) for value in values), failure_probability)
 
     def rdp(self, orders: Sequence[float]) -> interface.Divergences:
         """Returns bounds by chords.
@@ -55,18 +56,20 @@ class RenyiBounded(interface.OnePairMechanism):
         """
         asked = np.array([float(order) for order in orders])
         found = _chords(np.array(ORDERS), np.array(self.values), asked)
-        return interface.Divergences(found, self.told)
+        return interface.Divergences(found, self.failure_probability)
 
     def pair(self, bound: Bound, tail_mass: float) -> dominating_pair.DominatingPair:
         if bound is Bound.LOWER:
             return dominating_pair.trivial_pair(bound)
         everything = dominating_pair.trivial_pair(bound)
-        if self.told == 1:
+        if self.failure_probability == 1:
             return everything
         pair = dominating_pair_of(np.array(ORDERS), np.array(self.values), tail_mass)
-        if not self.told:
+        if not self.failure_probability:
             return pair
-        return dominating_pair.mixture([everything, pair], [self.told, 1 - self.told])
+        return dominating_pair.mixture(
+            [everything, pair], [self.failure_probability, 1 - self.failure_probability]
+        )
 
     def basis(self, bound: Bound) -> str:
         return "its Rényi divergences" if bound is Bound.UPPER else interface.NOTHING
@@ -123,10 +126,10 @@ def composition(counts: Mapping[interface.Mechanism, int]) -> RenyiBounded:
     for part, count in counts.items():
         known = part.rdp(ORDERS)
         total += count * (known.values if known else math.inf)
-        chances.append((known.told if known else 0.0, count))
-    told = interface.chance_of_any(chances)
+        chances.append((known.failure_probability if known else 0.0, count))
+    failure_probability = interface.probability_of_any(chances)
     return RenyiBounded.of(
-        total * (1 + 4 * (len(counts) + 1) * floats.UNIT_ROUNDOFF), told
+        total * (1 + 4 * (len(counts) + 1) * floats.UNIT_ROUNDOFF), failure_probability
     )
 
 

@@ -38,9 +38,9 @@ def both_ways(
         mechanism: Anything that has pairs.
         orders: (n,) Rényi orders α ≥ 1.
     """
-    larger, told = of(mechanism, orders)
-    if told:
-        return larger, larger, told
+    larger, failure_probability = of(mechanism, orders)
+    if failure_probability:
+        return larger, larger, failure_probability
     above = [max(float(order), ratio_moments.LOWEST_ORDER) for order in orders]
     found = renyi_of_pairs.divergences(mechanism, above, Bound.UPPER)
     removed, added = (np.minimum(larger, each) for each in found)
@@ -58,7 +58,7 @@ def _of(mechanism: interface.Mechanism, orders: tuple[float, ...]) -> Divergence
         # Samples of samples have divergences that fit no float: none of them is 0.
         values = np.maximum(values, floats.SMALLEST_MASS)
     values.setflags(write=False)
-    return Divergences(values, found.told)
+    return Divergences(values, found.failure_probability)
 
 
 def _by_parts(mechanism: interface.Mechanism, orders: tuple[float, ...]) -> Divergences:
@@ -75,10 +75,12 @@ def _by_parts(mechanism: interface.Mechanism, orders: tuple[float, ...]) -> Dive
     if others in (parts, itself):
         return found
     other = _of_composition(others, orders)
-    if other.told > found.told:
+    if other.failure_probability > found.failure_probability:
         return found
     # Either is a bound.
-    return Divergences(np.minimum(found.values, other.values), found.told)
+    return Divergences(
+        np.minimum(found.values, other.values), found.failure_probability
+    )
 
 
 def of_sample(
@@ -103,12 +105,12 @@ def of_sample(
         theorem: From orders, the curve of what is sampled and the rate to bounds.
     """
     values = theorem(orders, lambda asked: of(inner, asked).values, rate)
-    told = of(inner, orders).told
-    if told:
-        rounded = rate * told * (1 + 4 * floats.UNIT_ROUNDOFF)
+    failure_probability = of(inner, orders).failure_probability
+    if failure_probability:
+        rounded = rate * failure_probability * (1 + 4 * floats.UNIT_ROUNDOFF)
         return Divergences(values, min(rounded, 1.0))
     found = renyi_of_pairs.upper(sampled, orders)
-    if found.told:
+    if found.failure_probability:
         return Divergences(values)
     return Divergences(np.minimum(values, found.values))
 
@@ -118,10 +120,10 @@ def _of_composition(
 ) -> Divergences:
     """Returns the sum of the parts' divergences."""
     total = np.zeros(len(orders))
-    told = []
+    failures = []
     for part, count in counts.items():
         found = of(part, orders)
         total += count * found.values
-        told.append((found.told, count))
+        failures.append((found.failure_probability, count))
     rounded = 1 + 4 * (len(counts) + 1) * floats.UNIT_ROUNDOFF
-    return Divergences(total * rounded, interface.chance_of_any(told))
+    return Divergences(total * rounded, interface.probability_of_any(failures))

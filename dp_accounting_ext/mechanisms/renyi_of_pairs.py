@@ -140,7 +140,7 @@ def _of_part(
     if part.is_known_by_divergences:
         known = part.rdp(orders) if bound is Bound.UPPER else None
         values = np.zeros(len(orders)) if known is None else known.values
-        if known is not None and known.told:
+        if known is not None and known.failure_probability:
             values = np.full(len(orders), math.inf)
         return values, values
     pairs = interface.pairs_of(part, bound, _TAIL)

@@ -121,8 +121,8 @@ class BestOf(interface.Mechanism):
             self.mean,
             self.shape,
         )
-        told = self.mean * renyi_curves.of(self.inner, orders).told
-        rounded = told * (1 + 8 * floats.UNIT_ROUNDOFF)
+        failure = self.mean * renyi_curves.of(self.inner, orders).failure_probability
+        rounded = failure * (1 + 8 * floats.UNIT_ROUNDOFF)
         return interface.Divergences(values, min(rounded, 1.0))
 
     def parts(self, bound: Bound) -> Mapping[interface.Mechanism, int]:
@@ -137,5 +137,5 @@ class BestOf(interface.Mechanism):
         return interface.Claims(is_symmetric=True)
 
     def _bounded(self) -> renyi_bounded.RenyiBounded:
-        values, told = renyi_curves.of(self, renyi_bounded.ORDERS)
-        return renyi_bounded.RenyiBounded.of(values, told)
+        values, failure = renyi_curves.of(self, renyi_bounded.ORDERS)
+        return renyi_bounded.RenyiBounded.of(values, failure)

@@ -84,7 +84,9 @@ class PoissonSampled(Mechanism):
 
     def gaussian_steps(self) -> interface.Allocation | None:
         rate = self.sampling_probability
-        return compositions.one_drawn([(self.inner, rate, 1)], silent=1 - rate)
+        return compositions.one_drawn(
+            [(self.inner, rate, 1)], null_probability=1 - rate
+        )
 
     def claims(self) -> interface.Claims:
         inner = self.inner.claims()
@@ -115,7 +117,7 @@ def substituted_sample(inner: Mechanism, rate: float) -> Mechanism:
     """
     if not inner.claims().is_symmetric:
         # Either record may be the one that is replaced.
-        inner = batches.EitherWay(inner)
+        inner = batches.Symmetrized(inner)
     return SubstitutedSample(inner, rate)
 
 

@@ -155,7 +155,7 @@ class Truncated(sampling.Scheme):
 
     def coupled(self, removed: int, inserted: int) -> Sequence[Coupled]:
         """Returns a part for each number of others in the batch, which is told."""
-        return _told(self, removed + inserted, removed, inserted)
+        return _others_released(self, removed + inserted, removed, inserted)
 
     def attained(
         self, base: batches.Base, removed: int, inserted: int
@@ -173,7 +173,7 @@ class Truncated(sampling.Scheme):
         # All members are in both datasets, with other values.
         return self.between(
             base,
-            _told(self, members, members, members),
+            _others_released(self, members, members, members),
             self._attained(base, members, members, members),
             lambda: self._chain(base, members, members, members),
         )
@@ -207,7 +207,7 @@ class Truncated(sampling.Scheme):
         noise = 0.0 if base.is_revealing else base.gaussian_noise
         if noise is None:
             return None
-        return _told_by_noise(self, noise, size, removed, inserted)
+        return _noise_released(self, noise, size, removed, inserted)
 
     def _chain(
         self, base: batches.Base, size: int, removed: int, inserted: int
@@ -240,11 +240,11 @@ class Truncated(sampling.Scheme):
         full, room = self.full()
         drawn = ((fewer, room), (place, full))
         likely = tuple((mechanism, chance) for mechanism, chance in drawn if chance)
-        return batches.Drawn(likely, error=self.chance_error)
+        return batches.RandomChoice(likely, error=self.chance_error)
 
 
 @functools.lru_cache(maxsize=64)
-def _told(
+def _others_released(
     scheme: Truncated, size: int, removed: int, inserted: int
 ) -> tuple[Coupled, ...]:
     """Returns what bounds a group from above: the number of others is told."""
@@ -253,26 +253,26 @@ def _told(
         return (_coupled(members, size, removed, inserted, chance=1.0),)
     most = scheme.batch_size
     least = max(most - size, 0)
-    told = [scheme.fewer(size, least)]
+    by_number = [scheme.fewer(size, least)]
     for number, chances in scheme.chances(size, least):
         # What fills the batch is no less likely than it is, given the others.
         raised = 1 + 3 * _BINOMIAL_ERROR
         room = most - number
-        told.append(tuple((i, c * raised if i == room else c) for i, c in chances))
-    number = max(-(-len(told) // _MOST_TOLD), 1)
-    several = [told[i : i + number] for i in range(0, len(told), number)]
-    told = [_stochastically_larger(laws, size) for laws in several]
+        by_number.append(tuple((i, c * raised if i == room else c) for i, c in chances))
+    number = max(-(-len(by_number) // _MOST_TOLD), 1)
+    several = [by_number[i : i + number] for i in range(0, len(by_number), number)]
+    by_number = [_stochastically_larger(laws, size) for laws in several]
     more = (_few_sizes(size, part)[1] for part in (removed, inserted))
-    return _parts(told, size, *more)
+    return _parts(by_number, size, *more)
 
 
 @functools.lru_cache(maxsize=64)
-def _told_by_noise(
+def _noise_released(
     scheme: Truncated, noise: float, size: int, removed: int, inserted: int
 ) -> tuple[Coupled, ...]:
     """Returns what bounds it from below: cells of a noisy number of others."""
     if scheme.is_never_cut():
-        return _told(scheme, size, removed, inserted)
+        return _others_released(scheme, size, removed, inserted)
     most, reach, edges = scheme.batch_size, 0.0, np.zeros(0)
     if 0 < noise <= _MOST_NOISE:
         # Those for whom there is little room tell the most.
@@ -289,26 +289,26 @@ def _told_by_noise(
         cells[-1, int(i)] += chance
     cells[:, 1:] *= 1 - 3 * _BINOMIAL_ERROR
     laws: list[list[float]] = cells.tolist()
-    told = [tuple((float(i), c) for i, c in enumerate(law) if c) for law in laws]
+    by_number = [tuple((float(i), c) for i, c in enumerate(law) if c) for law in laws]
     fewer = (_few_sizes(size, part)[0] for part in (removed, inserted))
-    return _parts(told, size, *fewer)
+    return _parts(by_number, size, *fewer)
 
 
 def _parts(
-    told: Sequence[Shifts], size: int, removed: int, inserted: int
+    by_number: Sequence[Shifts], size: int, removed: int, inserted: int
 ) -> tuple[Coupled, ...]:
     """Returns a part of the batches for each of some cases, but for the rarest.
 
     Args:
-        told: Chances of each number of members in a batch, in each case.
+        by_number: Chances of each number of members in a batch, in each case.
         size: Number of members.
         removed: How many of them leave,
         inserted: and join.
     """
-    chances = [math.fsum(chance for _, chance in members) for members in told]
+    chances = [math.fsum(chance for _, chance in members) for members in by_number]
     return tuple(
         _coupled(members, size, removed, inserted, chance)
-        for members, chance in zip(told, chances, strict=True)
+        for members, chance in zip(by_number, chances, strict=True)
         if chance > _LEAST_CHANCE
     )
 

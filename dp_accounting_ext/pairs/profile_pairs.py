@@ -406,7 +406,7 @@ def pair_below(
     )
 
 
-def symmetric_below(tests: FloatArray, telling: float) -> DominatingPair:
+def symmetric_below(tests: FloatArray, infinity_mass: float) -> DominatingPair:
     """Returns a lower pair with one profile in both directions, from tests.
 
     The datasets may be exchanged. The complement of a test is then a test, too, so that
@@ -414,9 +414,9 @@ def symmetric_below(tests: FloatArray, telling: float) -> DominatingPair:
 
     Args:
         tests: (2, n) as in `pair_below`, for outputs that both datasets have.
-        telling: The probability of outputs that only one dataset has.
+        infinity_mass: The probability of outputs that only one dataset has.
     """
-    whole = 1 - telling
+    whole = 1 - infinity_mass
     half = tests.sum(axis=0) <= whole
     better = pair_below(np.where(half, tests, whole - tests[::-1]))
     above = better.ratios > 1
@@ -427,8 +427,8 @@ def symmetric_below(tests: FloatArray, telling: float) -> DominatingPair:
     return DominatingPair(
         np.concatenate([1 / ratios[::-1], [1.0], ratios]),
         np.concatenate([gains[::-1], [rest], costs]),
-        infinity_mass=floats.lowered(telling),
-        zero_mass=floats.lowered(telling),
+        infinity_mass=floats.lowered(infinity_mass),
+        zero_mass=floats.lowered(infinity_mass),
         bound=Bound.LOWER,
         mass_error=better.mass_error,
         ratio_error=better.ratio_error,

@@ -34,7 +34,7 @@ _SMALL_PART, _LEAST_LOSS = 1e-5, 1e-11
 
 def dominating_pair_of(
     apart: DominatingPair,
-    told: DominatingPair,
+    with_number: DominatingPair,
     star: DominatingPair,
     rate: float,
     single: float,
@@ -43,7 +43,7 @@ def dominating_pair_of(
 
     Args:
         apart: An upper pair of (μ₁, μ₀), and of i draws that are replaced against none.
-        told: An upper pair of (μ₁, μ₁') if the number of hits is also released.
+        with_number: An upper pair of (μ₁, μ₁') if the number of hits is also released.
         star: Another upper pair of the two datasets, of either direction.
         rate: r, in (0, 1], rounded up.
         single: s, in [0, 1], rounded down.
@@ -55,14 +55,14 @@ def dominating_pair_of(
         https://arxiv.org/abs/2403.04867, Theorem L.5 (whose pair is `star`);
         https://arxiv.org/abs/1807.01647, Theorem 2 (advanced joint convexity).
     """
-    top = float(np.log(max(star.ratios[-1], apart.ratios[-1], told.ratios[-1])))
+    top = float(np.log(max(star.ratios[-1], apart.ratios[-1], with_number.ratios[-1])))
     least = max(_SMALL_PART * float(np.log1p(rate)), _LEAST_LOSS)
     losses = np.geomspace(least, min(max(top, 2 * least), floats.LARGEST_LOSS), _NODES)
     kappas = np.unique(np.exp(np.append(0.0, losses)))
     inner = 1 + (kappas - 1) / rate
     # A larger share of the larger divergence is a bound, whatever the rounding.
     share = np.minimum(kappas / inner * (1 + 8 * floats.UNIT_ROUNDOFF), 1.0)
-    near, far = _values(apart, inner), _values(told, inner)
+    near, far = _values(apart, inner), _values(with_number, inner)
     kept = np.flatnonzero(single * inner >= 1)
     far[kept] = np.minimum(far[kept], _values(apart, single * inner[kept]))
     mixed = near + share * np.maximum(far - near, 0.0)

@@ -215,7 +215,7 @@ def _batch_of_any(
     if inner == compositions.NO_OP or inner.is_certain():
         kind = stock.NoOpDpEvent if parts == {} else stock.NonPrivateDpEvent
         return fixed_size(attr.evolve(event, event=kind()), reader)
-    base = batches.Neighbours(inner, all(p.holds_for_any_inputs for p in parts))
+    base = batches.NeighboringBatches(inner, all(p.holds_for_any_inputs for p in parts))
     is_added = reader.neighboring_relation is NeighborRel.ADD_OR_REMOVE_ONE
     if is_added and scheme.rate == 1 and not scheme.with_replacement:
         return reader.sampled(event.event)

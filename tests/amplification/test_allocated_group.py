@@ -38,7 +38,7 @@ def _law(allocation, members):
     for draws in itertools.product([*range(len(each)), None], repeat=members):
         chance, moved = 1.0, [0.0] * len(each)
         for draw in draws:
-            chance *= allocation.silent if draw is None else each[draw][1]
+            chance *= allocation.null_probability if draw is None else each[draw][1]
             if draw is not None:
                 moved[draw] += each[draw][0]
         chances[tuple(moved)] += chance
@@ -217,7 +217,11 @@ def test_who_leaves_and_who_joins_is_bounded_at_once(allocation):
     step = allocated.RandomAllocation(
         additive_noise.Gaussian(1 / steps.shift), 1, steps.count
     )
-    inner = step if not allocation.silent else subsampled.PoissonSampled(0.6, step)
+    inner = (
+        step
+        if not allocation.null_probability
+        else subsampled.PoissonSampled(0.6, step)
+    )
     for removed, inserted in ((2, 1), (1, 2), (2, 2), (3, 1)):
         bound = replaced.leave_and_join(inner, removed, inserted)
         pairs = interface.pairs_of(bound, Bound.UPPER, 1e-20)

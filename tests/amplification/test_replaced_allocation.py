@@ -62,9 +62,9 @@ def _profile(allocation, kappa):
         )
         constant = np.add.outer(constant, terms).ravel()
         weight = np.multiply.outer(weight, density).ravel()
-    constant = (constant + allocation.silent * (1 - kappa)) / chance
+    constant = (constant + allocation.null_probability * (1 - kappa)) / chance
     value = chance * float((weight * _one_step(shift, kappa, constant)).sum())
-    return value + allocation.telling
+    return value + allocation.infinity_mass
 
 
 _FEW_STEPS = [
@@ -85,13 +85,17 @@ def test_bounds_hold_and_are_near_the_profile_of_few_steps(allocation):
     lower = replaced_allocation.lower_pair(allocation, tail_mass=_TAIL)
     for epsilon in (0.0, 0.05, 0.3, 0.9, 1.7, 3.0):
         truth = _profile(allocation, math.exp(epsilon))
-        if truth - allocation.telling < 1e-9:
+        if truth - allocation.infinity_mass < 1e-9:
             continue
         for way in Direction:
             above, below = upper.delta(epsilon, way), lower.delta(epsilon, way)
             assert below <= truth <= above
-            assert above - allocation.telling <= 1.06 * (truth - allocation.telling)
-            assert below - allocation.telling >= 0.95 * (truth - allocation.telling)
+            assert above - allocation.infinity_mass <= 1.06 * (
+                truth - allocation.infinity_mass
+            )
+            assert below - allocation.infinity_mass >= 0.95 * (
+                truth - allocation.infinity_mass
+            )
         # Who exchanges the datasets has the profile's reflection.
         swapped = 1 - math.exp(-epsilon) * (1 - truth)
         for way in Direction:

@@ -48,7 +48,7 @@ def assert_claims(mechanism, epsilons=EPSILONS):
             low, high = bounds_of(mechanism, place, direction)
             assert low <= high
             if place >= claims.loss:
-                assert low <= claims.chance_of_more
+                assert low <= claims.probability_of_more
             assert low <= _normal_delta(mean**2 / 2, mean, place)
             assert low <= _normal_delta(*mechanism.loss_tail(direction), place)
             if claims.is_symmetric:

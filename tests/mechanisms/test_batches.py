@@ -21,7 +21,7 @@ from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.pairs import sampled_members
 
-NOISE = batches.Neighbours(discrete_outputs.DiscreteLaplace(math.log(2), 1))
+NOISE = batches.NeighboringBatches(discrete_outputs.DiscreteLaplace(math.log(2), 1))
 RESPONSE = discrete_outputs.RandomizedResponse(0.5, 2, replace_one=True)
 EPSILONS = (0.0, 0.2, 0.7, 1.4, 3.0)
 COMMON = ["c", "d", "e"]
@@ -150,7 +150,7 @@ def test_noise_on_sums(row, seed):
 
 @pytest.mark.parametrize("row", ROWS)
 @pytest.mark.parametrize(
-    "base", [batches.Answer(0.5), batches.Neighbours(RESPONSE, is_bounded=True)]
+    "base", [batches.Answer(0.5), batches.NeighboringBatches(RESPONSE, is_bounded=True)]
 )
 def test_answers_to_questions(row, base):
     """Randomized response: of any batch that holds a member, or one of them."""
@@ -229,7 +229,7 @@ class TestBases:
         members, rate = 3, 0.2
         coupled = batches.Coupled(sampled_members.poisson(members, rate))
         base = additive_noise.Gaussian(1.5)
-        ours = batches.on_batches(batches.Neighbours(base), [coupled])
+        ours = batches.on_batches(batches.NeighboringBatches(base), [coupled])
         some = 1 - (1 - rate) ** members
         for epsilon in (0.5, 1.0):
             agnostic = math.fsum(
@@ -247,7 +247,7 @@ class TestBases:
             (0.9, 0.1), (0.5, 0.5), Bound.UPPER, error=0.0
         )
         known = known_bounds.KnownPairs(dominating_pair.DirectedPairs.same(pair))
-        base = batches.Neighbours(known)
+        base = batches.NeighboringBatches(known)
         whole = base.on(sampled_members.unsampled(1), batches.NONE)
         for epsilon in (0.0, 0.3, 1.0):
             worst = max(deltas(known, epsilon))
@@ -258,7 +258,7 @@ class TestBases:
         [
             batches.Noise(1.0),
             batches.Noise(1.0, is_laplace=True),
-            batches.Revealed(),
+            batches.WithoutNoise(),
             NOISE,
         ],
     )

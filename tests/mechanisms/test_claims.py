@@ -160,7 +160,7 @@ def around(inner):
     hits = st.tuples(rates, st.integers(1, 2)).map(
         lambda law: ((0.0, 1 - law[0]), (float(law[1]), law[0]))
     )
-    bases = noises | rates.map(batches.Answer) | inner.map(batches.Neighbours)
+    bases = noises | rates.map(batches.Answer) | inner.map(batches.NeighboringBatches)
     return st.one_of(
         st.builds(subsampled.poisson_sampled, rates, inner),
         st.builds(subsampled.on_poisson_sample, rates, inner),
@@ -192,7 +192,7 @@ def around(inner):
             inner,
             numbers,
         ),
-        inner.map(batches.EitherWay),
+        inner.map(batches.Symmetrized),
         st.builds(attained, bases, hits),
         st.builds(batches.replaced_draws, noises, hits),
         st.builds(
@@ -220,7 +220,7 @@ def test_claims_of_single_mechanisms(mechanism):
 )
 @example(allocated.allocate(additive_noise.Gaussian(1.0), 1, 9))
 @example(chained.chain(additive_noise.Gaussian(1.0), 1, 2))
-@example(attained(batches.Neighbours(LAPLACE), ((0.0, 0.75), (1.0, 0.25))))
+@example(attained(batches.NeighboringBatches(LAPLACE), ((0.0, 0.75), (1.0, 0.25))))
 @given(around(SINGLE))
 def test_claims_of_mechanisms_made_of_others(mechanism):
     mechanism_laws.assert_claims(mechanism, EPSILONS)
@@ -262,5 +262,5 @@ def test_the_law_finds_what_is_not_so(claimed):
 def test_runs_that_tell_everything_are_counted():
     """Any of a Poisson number of runs does so with the chance 1 − e^{−mean δ}."""
     one = discrete_outputs.PrivacyParameters(1.0, 1e-3)
-    told = selections.BestOf(one, 5.0, math.inf).rdp([2.0]).told
-    assert -math.expm1(-5e-3) <= told <= 5e-3 * (1 + 1e-12)
+    found = selections.BestOf(one, 5.0, math.inf).rdp([2.0]).failure_probability
+    assert -math.expm1(-5e-3) <= found <= 5e-3 * (1 + 1e-12)

@@ -23,7 +23,9 @@ from dp_accounting_ext.validation import fields
 NeighborRel = dp_accounting.NeighboringRelation
 RATE = Fraction(1, 4)
 COMMON = ["c", "d"]
-LAPLACE = mechanisms.Neighbours(discrete_outputs.DiscreteLaplace(math.log(2), 1))
+LAPLACE = mechanisms.NeighboringBatches(
+    discrete_outputs.DiscreteLaplace(math.log(2), 1)
+)
 EPSILONS = (0.0, 0.2, 0.7, 1.4)
 
 

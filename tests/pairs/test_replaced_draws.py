@@ -62,4 +62,4 @@ def test_many_runs_are_below_the_star(size, draws, sigma, runs, delta, most):
 def test_rare_hits_are_told():
     mechanism, _ = pair_of(1000, 10, 1.0)
     rare = math.fsum(weight for number, weight in mechanism.hits if number > 7)
-    assert rare <= mechanism.rdp([2.0]).told <= 1e-20
+    assert rare <= mechanism.rdp([2.0]).failure_probability <= 1e-20

@@ -417,15 +417,15 @@ def replaced_pair(
     Source:
         docs/mathematics.md, "A replaced record under random allocation".
     """
-    shift, chance, silent = step
+    shift, chance, null_probability = step
     shift *= 1 - _SHIFT * floats.UNIT_ROUNDOFF
     rarest = max(tail_mass / num_steps, floats.TINY)
     high = min(shift - float(special.ndtri(rarest)), normal_cells.FURTHEST - shift)
     cells = normal_cells.NormalCells.of((0.0, -shift, shift), -high, high)
     base, new, old = cells.masses
-    new, old = (chance * law + silent * base for law in (new, old))
+    new, old = (chance * law + null_probability * base for law in (new, old))
     losses = shift * (cells.ends[:-1] + cells.ends[1:]) / 2 - shift**2 / 2
-    ratios = silent + chance * np.exp(losses)
+    ratios = null_probability + chance * np.exp(losses)
     others = (base, num_steps - num_selected)
     gained: Laws = [(old, num_selected), others]
     spent: Laws = [(new, num_selected), others]
