@@ -129,9 +129,10 @@ def test_random_trees(kind):
 
 def test_ratios_whose_squares_fit_no_float():
     """Of the referee's own sums of ratios, which left them with a warning."""
-    noises = [dp_event.DiscreteLaplaceDpEvent(loss, 1) for loss in (500.0, 599.0)]
+    noises = [dp_event.DiscreteLaplaceDpEvent(loss, 1) for loss in (600.0, 1380.0)]
+    epoch = ext.ScheduledAllocationEvent(noises, (3, 3), 8)
     question = judge.Question(
-        ext.ScheduledAllocationEvent(noises, (3, 3), 8),
+        dp_event.SelfComposedDpEvent(epoch, 11),
         ADD,
         deltas=(1e-6,),
         shares=(0.5, 0.5),
