@@ -26,6 +26,37 @@ LAYERS = [
     {"__main__"},
 ]
 
+# Modules, and folders of them, that have no tests of their name, and what tests them.
+ELSEWHERE = {
+    "accountants/base_accountant": "laws/ and test_unknown_host.py",
+    "accountants/bets": "test_sampling_certificate.py, which bets; test_rounding.py",
+    "accountants/composed": "laws/",
+    "amplification/allocated_group_above": "test_allocated_group.py, by one oracle",
+    "amplification/matrix/block_chains": "test_min_sep.py, by one oracle",
+    "bounds/privacy_bounds": "all answers of an accountant, in laws/ and golden/",
+    "bounds/trade_off": "laws/test_trade_off.py",
+    "command_line/answers": "test_explore_command.py, with the page that asks",
+    "command_line/csv_file": "test_number_file.py and test_place_file.py",
+    "command_line/explorer": "test_explore_command.py and browser/",
+    "command_line/same_run": "test_explore_command.py, with the page that shows it",
+    "command_line/verify_command": "verify/test_verify.py",
+    "common_types": "types alone",
+    "integrations/opacus_accountants": "test_opacus.py, on the library",
+    "integrations/opacus_draws": "test_opacus_what_ran.py, on the library",
+    "kernel/lattice_pieces": "test_law_sums.py and test_conservation.py, by sums",
+    "mechanisms": "test_claims.py, one law for all; their truths are in golden/",
+    "reading": "all events, in golden/, referee/ and test_hostile_input.py",
+    "renyi/sampling": "golden/ and laws/test_renyi.py",
+    "renyi/selection": "golden/ and laws/test_renyi.py",
+    "studies/progress": "command_line/test_text.py, where it is shown",
+    "studies/second_opinion": "verify/test_verify.py",
+    "validation/inheritance": "test_unknown_host.py",
+    "verify": "verify/test_verify.py and referee/, against the package",
+    "wpm/checks": "test_messages.py",
+    "wpm/projections": "test_exact_projection.py, whatever solves it",
+    "wpm/worst_cases": "test_base_measures.py and test_mechanism.py",
+}
+
 
 def layer(name):
     return next(level for level, names in enumerate(LAYERS) if name in names)
@@ -69,6 +100,20 @@ def test_the_page_of_the_architecture_has_these_layers():
     table = {int(level): set(re.findall(r"`(\w+)`", names)) for level, names in rows}
     assert len(rows) == len(LAYERS)
     assert table == dict(enumerate(LAYERS, start=1))
+
+
+def test_a_module_has_tests_of_its_name_or_is_listed():
+    needed = set()
+    for path in modules():
+        name = path.relative_to(PACKAGE)
+        tests = TESTS / name.parent / f"test_{name.name}"
+        if path.stem.startswith("__") or tests.exists():
+            continue
+        listed = [each for each in (name.with_suffix(""), *name.parents)]
+        found = {each.as_posix() for each in listed} & ELSEWHERE.keys()
+        assert found, f"{name} needs tests in {tests.relative_to(TESTS.parent)}"
+        needed |= found
+    assert needed == ELSEWHERE.keys()
 
 
 def test_the_kernel_knows_no_mechanism():

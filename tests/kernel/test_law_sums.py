@@ -1,30 +1,19 @@
 """Sums of laws against exact fractions: both sides, both directions, both axes."""
 
-import dataclasses
 from fractions import Fraction
 import itertools
 import math
 
-import dp_accounting
-from hypothesis import example
 from hypothesis import given
 from hypothesis import strategies as st
 import mpmath
 import numpy as np
-import pytest
 
-import dp_accounting_ext as ext
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
-from dp_accounting_ext.kernel import composition
-from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import dominating_pair
-from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import lattice_law
 from dp_accounting_ext.kernel import law_sums
-from dp_accounting_ext.kernel import profile
-from dp_accounting_ext.kernel import sums
-from dp_accounting_ext.pairs import gaussian
 
 Axis = lattice_law.Axis
 _UNIT = 2**50
@@ -152,81 +141,6 @@ def test_truth_is_between(law, axis, count, cells, shares):
                     assert near <= Fraction(targets[0])
 
 
-@given(
-    masses=st.lists(st.floats(-300.0, 0.0), min_size=2, max_size=40),
-    others=st.lists(st.floats(-300.0, 0.0), min_size=2, max_size=700),
-)
-@example(masses=[0.0] * 600, others=[-1.0] * 600)
-def test_a_convolution_errs_by_what_is_claimed(masses, others):
-    x, y = (np.exp(np.array(each)) for each in (masses, others))
-    found = sums.convolve(x, y)
-    bound = Fraction(sums.convolution_error(min(x.size, y.size)))
-    exact = [Fraction(0)] * found.size
-    for i, a in enumerate(map(Fraction, x.tolist())):
-        for j, b in enumerate(map(Fraction, y.tolist())):
-            exact[i + j] += a * b
-    for value, truth in zip(found.tolist(), exact, strict=True):
-        if truth > floats.TINY:
-            assert abs(Fraction(value) - truth) <= bound * truth
-
-
-@given(
-    st.lists(
-        st.lists(
-            st.sampled_from([0.0, 1e-290, 1e-9, 0.3, 1.0]), min_size=4, max_size=4
-        ),
-        min_size=1,
-        max_size=4,
-    ),
-    st.integers(1, 5),
-)
-def test_power_series_lose_only_tails_of_rows(rows, count):
-    """Q's masses in the first row stay; what others lose is no more than is cut off."""
-    masses = np.array([[0.1, 0.4, 0.4, 0.1], *rows])
-    atoms = lattice_law.Atoms(
-        Axis.RATIO,
-        Bound.LOWER,
-        np.array([0.01, 0.02, 0.5, 3.0]),
-        masses,
-        degrees=tuple(range(len(masses))),
-    )
-    law = lattice_law.on_lattice(atoms, lattice_law.Resolution(16), 1e-3, both=False)
-    tail = 1e-4
-    found = lattice_law.times(law, count, tail, both=False).atoms()
-    exact = [Fraction(1)] + [Fraction(0)] * len(rows)
-    totals = [sum(map(Fraction, row)) for row in masses.tolist()]
-    for _ in range(count):
-        exact = [
-            sum(exact[k] * totals[d - k] for k in range(d + 1))
-            for d in range(len(totals))
-        ]
-    # Each of fewer copies has lost at most its share, beside sums that are no larger.
-    rest = max(1, max(totals)) ** count * len(totals)
-    for degree, (row, truth) in enumerate(zip(found.masses, exact, strict=True)):
-        total = sum(map(Fraction, row.tolist()))
-        assert total <= truth * (1 + Fraction(found.mass_error)) + Fraction(1e-280)
-        lost = 2 * tail * float(rest) * len(totals) if degree else tail
-        assert total >= truth * (1 - Fraction(found.mass_error)) - Fraction(lost)
-
-
-@pytest.mark.parametrize("degrees", [1, 2, 5])
-def test_a_product_of_series_errs_by_what_is_claimed(degrees):
-    generator = np.random.default_rng(degrees)
-    x, y = generator.lognormal(0.0, 30.0, (2, degrees, 40))
-    x[generator.random(x.shape) < 0.5] = 0.0
-    y[0], x[-1, :10] = 0.0, 0.0
-    found = sums.product_of_series(x, y)
-    bound = Fraction(sums.convolution_error(40) + degrees * floats.UNIT_ROUNDOFF)
-    for degree in range(degrees):
-        exact = [Fraction(0)] * found.shape[1]
-        for low in range(degree + 1):
-            for i, a in enumerate(map(Fraction, x[low].tolist())):
-                for j, b in enumerate(map(Fraction, y[degree - low].tolist())):
-                    exact[i + j] += a * b
-        for value, truth in zip(found[degree].tolist(), exact, strict=True):
-            assert abs(Fraction(value) - truth) <= bound * truth
-
-
 @st.composite
 def some_atoms(draw):
     """A law of either axis and side, its values equally far apart or not."""
@@ -302,93 +216,6 @@ def test_readings_err_by_what_they_claim(losses, sinks, axis, bound):
                 assert abs(near) <= Fraction(math.expm1(found.mass_error)) * truth
 
 
-@pytest.mark.parametrize(
-    ("bound", "sink", "epsilon"),
-    [(Bound.UPPER, 1.0, math.inf), (Bound.LOWER, 0.2, 0.0)],
-)
-def test_what_has_no_finite_loss(bound, sink, epsilon):
-    """All that is asked of it is read off its sinks."""
-    none = np.zeros(0)
-    nothing = conservation.Ledger(p_gone=1.0, q_gone=1.0)
-    law = profile.LossPair(none, none, none, sink, sink, bound, 0.0, 0.0, nothing)
-    for direction in Direction:
-        found = law.profile(direction)
-        assert found.deltas(np.array([0.0, 9.0])) == pytest.approx([sink, sink])
-        assert found.epsilons(np.array([0.1, 0.5])).tolist() == [math.inf, epsilon]
-    lower = dataclasses.replace(law, zero_mass=0.5, bound=Bound.LOWER).swapped()
-    assert (lower.infinity_mass, lower.zero_mass) == (0.5, sink)
-    # Of a δ beyond all its mass nothing is known from below, however large a loss is.
-    p = np.array([0.1])
-    masses = p, p * math.exp(-99.0)
-    most = conservation.Ledger(p_gone=0.9, q_gone=1.0)
-    rare = profile.LossPair(
-        np.array([99.0]), *masses, 0.0, 0.0, Bound.LOWER, 0.0, 0.0, most
-    )
-    found = rare.profile(Direction.REMOVE).epsilons(np.array([0.05, 0.5]))
-    assert found == pytest.approx([99.0 + math.log(0.5), 0.0])
-
-
-def test_nothing_is_lost_of_an_upper_law():
-    """What goes to the sinks, and what stays, is all there was, and no more."""
-    rng = np.random.default_rng(3)
-    for _ in range(20):
-        losses = np.sort(rng.normal(0.0, 10 ** rng.uniform(-4, 1.5), 50))
-        p = rng.dirichlet(np.full(50, 0.1)) + 1e-250
-        atoms = lattice_law.Atoms(Axis.LOSS, Bound.UPPER, losses, p[np.newaxis])
-        q = float((p * np.exp(-losses)).sum())
-        for count in (3, 40, 1000):
-            law = lattice_law.on_lattice(
-                atoms, lattice_law.Resolution(8), 1e-9, both=True
-            )
-            total = lattice_law.times(law, count, 1e-12, both=True).atoms()
-            own, other = total.p_and_q()
-            slack = math.exp(total.mass_error + 1e-12)
-            mine = own.sum() + total.infinity_mass
-            assert mine / slack <= p.sum() ** count <= mine * slack
-            if q < 1:
-                theirs = other.sum() + total.zero_mass
-                assert theirs / slack - 1e-8 <= q**count <= theirs * slack
-
-
-def test_a_law_that_underflows_is_all_in_its_sinks():
-    masses = np.full((1, 2), 1e-100)
-    atoms = lattice_law.Atoms(Axis.LOSS, Bound.UPPER, np.array([0.0, 1.0]), masses)
-    law = lattice_law.on_lattice(atoms, lattice_law.Resolution(8), 1e-9, both=True)
-    total = lattice_law.times(law, 16, 1e-12, both=True).atoms()
-    assert not total.values.size
-    assert (
-        0
-        < min(total.infinity_mass, total.zero_mass)
-        <= max(total.infinity_mass, total.zero_mass)
-        < 1e-9
-    )
-
-
-@pytest.mark.parametrize("count", [1, 2, 50])
-def test_each_direction_is_accurate_in_its_own_tail(count):
-    """A Gaussian composed is a Gaussian; its two laws are far apart."""
-    mean = 30.0
-    for bound in Bound:
-        step = gaussian.dominating_pair_of(
-            math.sqrt(count) / mean, bound, tail_mass=1e-30
-        )
-        pairs = dominating_pair.DirectedPairs.same(step)
-        both = composition.Composition(
-            [(lambda pairs=pairs: pairs, count)],
-            bound,
-            lattice_law.Resolution(),
-            1e-25,
-        )
-        for direction in Direction:
-            for epsilon in (400.0, 500.0, 560.0):
-                truth = gaussian.delta(mean, epsilon, bound)
-                found = both.profile(direction).deltas(np.array([epsilon]))[0]
-                if bound is Bound.UPPER:
-                    assert truth * (1 - 1e-9) <= found <= truth * 1.05
-                else:
-                    assert truth * 0.95 <= found <= truth * (1 + 1e-9)
-
-
 def test_cells_of_thousands_of_nats_leave_lower_laws_numbers():
     p, q = [Fraction(1, 3), Fraction(2, 3)], [1 - Fraction(1, 10**80)]
     law = pair_of(p, [*q, 1 - q[0]], Bound.LOWER)
@@ -404,13 +231,3 @@ def test_cells_of_thousands_of_nats_leave_lower_laws_numbers():
         deltas = found.deltas(np.array([0.0, 1e3, 2.4e6, 3.7e6]))
         assert ((deltas >= 0) & (deltas <= 1)).all()
         assert deltas[-1] == 0
-
-
-@pytest.mark.parametrize(("steps", "count"), [(2, 1), (2, 20), (30, 5)])
-def test_rare_events_of_few_steps_are_as_tight_as_others(steps, count):
-    """Sums of few ratios come near zero: these cells must not end there."""
-    step = ext.RandomAllocationEvent(dp_accounting.GaussianDpEvent(1.0), 1, steps)
-    accountant = ext.PLDAccountant().compose(step, count)
-    for delta in (1e-54, 1e-240):
-        lower, upper = accountant.get_epsilon_bounds(delta)
-        assert lower <= upper <= lower * (1 + 1e-4)

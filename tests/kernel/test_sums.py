@@ -3,10 +3,14 @@
 from fractions import Fraction
 import math
 
+from hypothesis import example
+from hypothesis import given
+from hypothesis import strategies as st
 import numpy as np
 import oracles
 import pytest
 
+from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import sums
 
 
@@ -70,3 +74,42 @@ def test_any_of_has_no_negative_zero():
 def test_any_of_what_is_certain(certain):
     """Bounds on chances may be above one."""
     assert sums.probability_of_any([(0.5, 2), (certain, 1)]) == 1.0
+
+
+@given(
+    masses=st.lists(st.floats(-300.0, 0.0), min_size=2, max_size=40),
+    others=st.lists(st.floats(-300.0, 0.0), min_size=2, max_size=700),
+)
+@example(masses=[0.0] * 600, others=[-1.0] * 600)
+def test_a_convolution_errs_by_what_is_claimed(masses, others):
+    x, y = (np.exp(np.array(each)) for each in (masses, others))
+    found = sums.convolve(x, y)
+    bound = Fraction(sums.convolution_error(min(x.size, y.size)))
+    # Every float is a whole number of 2^−1074.
+    units = [[int(Fraction(v) * 2**1074) for v in each.tolist()] for each in (x, y)]
+    exact = [0] * found.size
+    for i, a in enumerate(units[0]):
+        for j, b in enumerate(units[1]):
+            exact[i + j] += a * b
+    for value, ways in zip(found.tolist(), exact, strict=True):
+        truth = Fraction(ways, 2**2148)
+        if truth > floats.TINY:
+            assert abs(Fraction(value) - truth) <= bound * truth
+
+
+@pytest.mark.parametrize("degrees", [1, 2, 5])
+def test_a_product_of_series_errs_by_what_is_claimed(degrees):
+    generator = np.random.default_rng(degrees)
+    x, y = generator.lognormal(0.0, 30.0, (2, degrees, 40))
+    x[generator.random(x.shape) < 0.5] = 0.0
+    y[0], x[-1, :10] = 0.0, 0.0
+    found = sums.product_of_series(x, y)
+    bound = Fraction(sums.convolution_error(40) + degrees * floats.UNIT_ROUNDOFF)
+    for degree in range(degrees):
+        exact = [Fraction(0)] * found.shape[1]
+        for low in range(degree + 1):
+            for i, a in enumerate(map(Fraction, x[low].tolist())):
+                for j, b in enumerate(map(Fraction, y[degree - low].tolist())):
+                    exact[i + j] += a * b
+        for value, truth in zip(found[degree].tolist(), exact, strict=True):
+            assert abs(Fraction(value) - truth) <= bound * truth

@@ -174,7 +174,7 @@ def test_a_claim_that_is_too_small_is_seen():
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
-@pytest.mark.parametrize("steps", [4096, 100_000, 99_999])
+@pytest.mark.parametrize("steps", [4096, 99_999])
 def test_allocations_of_masses_that_are_off(steps, pattern):
     """Of binary digits that differ: P's law draws one of unequal parts."""
     deltas = np.array([1e-4, 1e-7, 1e-12])

@@ -257,10 +257,3 @@ def test_the_law_finds_what_is_not_so(claimed):
     mechanism_laws.assert_claims(Boastful(interface.Claims()))
     with pytest.raises(AssertionError):
         mechanism_laws.assert_claims(Boastful(claimed))
-
-
-def test_runs_that_tell_everything_are_counted():
-    """Any of a Poisson number of runs does so with the chance 1 − e^{−mean δ}."""
-    one = discrete_outputs.PrivacyParameters(1.0, 1e-3)
-    found = selections.BestOf(one, 5.0, math.inf).rdp([2.0]).failure_probability
-    assert -math.expm1(-5e-3) <= found <= 5e-3 * (1 + 1e-12)

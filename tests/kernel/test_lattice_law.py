@@ -1,0 +1,88 @@
+"""Laws on a lattice keep their masses, and those that are cut off."""
+
+from fractions import Fraction
+import math
+
+from hypothesis import given
+from hypothesis import strategies as st
+import numpy as np
+
+from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.kernel import lattice_law
+
+Axis = lattice_law.Axis
+
+
+@given(
+    st.lists(
+        st.lists(
+            st.sampled_from([0.0, 1e-290, 1e-9, 0.3, 1.0]), min_size=4, max_size=4
+        ),
+        min_size=1,
+        max_size=4,
+    ),
+    st.integers(1, 5),
+)
+def test_power_series_lose_only_tails_of_rows(rows, count):
+    """Q's masses in the first row stay; what others lose is no more than is cut off."""
+    masses = np.array([[0.1, 0.4, 0.4, 0.1], *rows])
+    atoms = lattice_law.Atoms(
+        Axis.RATIO,
+        Bound.LOWER,
+        np.array([0.01, 0.02, 0.5, 3.0]),
+        masses,
+        degrees=tuple(range(len(masses))),
+    )
+    law = lattice_law.on_lattice(atoms, lattice_law.Resolution(16), 1e-3, both=False)
+    tail = 1e-4
+    found = lattice_law.times(law, count, tail, both=False).atoms()
+    exact = [Fraction(1)] + [Fraction(0)] * len(rows)
+    totals = [sum(map(Fraction, row)) for row in masses.tolist()]
+    for _ in range(count):
+        exact = [
+            sum(exact[k] * totals[d - k] for k in range(d + 1))
+            for d in range(len(totals))
+        ]
+    # Each of fewer copies has lost at most its share, beside sums that are no larger.
+    rest = max(1, max(totals)) ** count * len(totals)
+    for degree, (row, truth) in enumerate(zip(found.masses, exact, strict=True)):
+        total = sum(map(Fraction, row.tolist()))
+        assert total <= truth * (1 + Fraction(found.mass_error)) + Fraction(1e-280)
+        lost = 2 * tail * float(rest) * len(totals) if degree else tail
+        assert total >= truth * (1 - Fraction(found.mass_error)) - Fraction(lost)
+
+
+def test_nothing_is_lost_of_an_upper_law():
+    """What goes to the sinks, and what stays, is all there was, and no more."""
+    rng = np.random.default_rng(3)
+    for _ in range(20):
+        losses = np.sort(rng.normal(0.0, 10 ** rng.uniform(-4, 1.5), 50))
+        p = rng.dirichlet(np.full(50, 0.1)) + 1e-250
+        atoms = lattice_law.Atoms(Axis.LOSS, Bound.UPPER, losses, p[np.newaxis])
+        q = float((p * np.exp(-losses)).sum())
+        for count in (3, 40, 1000):
+            law = lattice_law.on_lattice(
+                atoms, lattice_law.Resolution(8), 1e-9, both=True
+            )
+            total = lattice_law.times(law, count, 1e-12, both=True).atoms()
+            own, other = total.p_and_q()
+            slack = math.exp(total.mass_error + 1e-12)
+            mine = own.sum() + total.infinity_mass
+            assert mine / slack <= p.sum() ** count <= mine * slack
+            if q < 1:
+                theirs = other.sum() + total.zero_mass
+                assert theirs / slack - 1e-8 <= q**count <= theirs * slack
+
+
+def test_a_law_that_underflows_is_all_in_its_sinks():
+    masses = np.full((1, 2), 1e-100)
+    atoms = lattice_law.Atoms(Axis.LOSS, Bound.UPPER, np.array([0.0, 1.0]), masses)
+    law = lattice_law.on_lattice(atoms, lattice_law.Resolution(8), 1e-9, both=True)
+    total = lattice_law.times(law, 16, 1e-12, both=True).atoms()
+    assert not total.values.size
+    assert (
+        0
+        < min(total.infinity_mass, total.zero_mass)
+        <= max(total.infinity_mass, total.zero_mass)
+        < 1e-9
+    )
