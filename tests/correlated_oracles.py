@@ -1,5 +1,6 @@
 """The mean of two to four correlated ratios, by quadrature, from its definition."""
 
+import functools
 import itertools
 import math
 
@@ -15,6 +16,21 @@ def profile(gram, epsilon, *, remove):
     g = L u for standard normal u. Given all but the last, the sum is a constant and a
     lognormal variable: a call or a put, in closed form. The rest is a trapezoid rule.
     """
+    bins = len(gram)
+    weights, fixed, mean, spread = _sums(tuple(map(tuple, gram)))
+    kappa = math.exp(epsilon)
+    if remove:
+        values = _call(mean, spread, bins * kappa - fixed) / bins
+    else:
+        strike = bins / kappa - fixed
+        put = _call(mean, spread, strike) - mean + strike
+        values = np.where(strike > 0, put, 0.0) * kappa / bins
+    return float((weights * values).sum())
+
+
+@functools.cache
+def _sums(gram):
+    """At all but the last: their sum, and the mean and the spread of the last one."""
     bins = len(gram)
     lower = np.linalg.cholesky(np.asarray(gram, dtype=float))
     points = _POINTS if bins < 4 else _FEW_POINTS
@@ -32,14 +48,7 @@ def profile(gram, epsilon, *, remove):
         else:
             spread = lower[row, row]
             mean = np.exp(exponent - gram[row][row] / 2 + spread**2 / 2)
-    kappa = math.exp(epsilon)
-    if remove:
-        values = _call(mean, spread, bins * kappa - fixed) / bins
-    else:
-        strike = bins / kappa - fixed
-        put = _call(mean, spread, strike) - mean + strike
-        values = np.where(strike > 0, put, 0.0) * kappa / bins
-    return float((weights * values).sum())
+    return weights, fixed, mean, spread
 
 
 def _call(mean, spread, strike):

@@ -1,6 +1,7 @@
 """b-min-sep sampling by its definition: all sets of a record's steps, written out."""
 
 from fractions import Fraction
+import functools
 import itertools
 import math
 
@@ -47,10 +48,23 @@ def toeplitz(column, steps):
 
 
 def profile(gram, law, epsilon, *, remove, points=61):
-    """δ of the mixture against N(0, I), by quadrature over all steps but the last.
+    """δ of the mixture against N(0, I), by quadrature over all steps but the last."""
+    weights, fixed, mean, spread = _ratios(
+        tuple(map(tuple, gram)), tuple(law.items()), points
+    )
+    kappa = math.exp(epsilon)
+    if remove:
+        values = _call(mean, spread, kappa - fixed)
+    else:
+        strike = 1 / kappa - fixed
+        put = _call(mean, spread, strike) - mean + strike
+        values = np.where(strike > 0, put, 0.0) * kappa
+    return float((weights * values).sum())
 
-    Given the others the ratio is a constant and a lognormal variable.
-    """
+
+@functools.cache
+def _ratios(gram, law, points):
+    """At all steps but the last: a ratio is a constant and a lognormal variable."""
     steps = len(gram)
     lower = np.linalg.cholesky(np.asarray(gram) + 1e-14 * np.eye(steps))
     axis = np.linspace(-8.5, 8.5, points)
@@ -66,7 +80,7 @@ def profile(gram, law, epsilon, *, remove, points=61):
     ]
     fixed, mean = np.zeros(weights.shape), np.zeros(weights.shape)
     spread = lower[-1, -1]
-    for taken, chance in law.items():
+    for taken, chance in law:
         product = float(chance) * np.exp(
             sum((logs[step] for step in taken), np.zeros(weights.shape))
         )
@@ -74,14 +88,7 @@ def profile(gram, law, epsilon, *, remove, points=61):
             mean = mean + product * math.exp(spread**2 / 2)
         else:
             fixed = fixed + product
-    kappa = math.exp(epsilon)
-    if remove:
-        values = _call(mean, spread, kappa - fixed)
-    else:
-        strike = 1 / kappa - fixed
-        put = _call(mean, spread, strike) - mean + strike
-        values = np.where(strike > 0, put, 0.0) * kappa
-    return float((weights * values).sum())
+    return weights, fixed, mean, spread
 
 
 def _call(mean, spread, strike):

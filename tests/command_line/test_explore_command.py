@@ -77,8 +77,10 @@ def printed(capsys, command):
     return out
 
 
-@pytest.mark.parametrize("target", [None, 2.0])
-@pytest.mark.parametrize("way", [training_run.SHUFFLED, training_run.POISSON_SAMPLING])
+@pytest.mark.parametrize(
+    ("target", "way"),
+    [(None, training_run.SHUFFLED), (2.0, training_run.POISSON_SAMPLING)],
+)
 def test_commands_and_python_give_the_same(capsys, target, way):
     run = dataclasses.replace(WAYS[way], group_size=2)
     table, quoted = same_run.commands(run, target).splitlines()

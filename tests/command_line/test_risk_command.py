@@ -1,7 +1,6 @@
 """The subcommand risk: of published guarantees, and of runs with μ and its regret."""
 
 import json
-import math
 
 import pytest
 
@@ -52,7 +51,6 @@ def test_a_run_has_a_gaussian_parameter_and_its_regret(capsys):
     assert tuple(found["mu"]) == accountant.get_gdp_parameter_bounds()
     low, high = found["regret"]
     assert 0 < low <= high < 0.1
-    assert len(json.loads(printed(capsys, f"{RUN} --json")[1])["results"]) == 4
 
 
 @pytest.mark.parametrize(
@@ -84,7 +82,8 @@ def test_a_delta_of_one_over_the_dataset_is_warned_of(capsys):
         f"profile {RUN} --delta 0.001",
         f"risk {RUN} --delta 0.001",
     ):
-        assert command_line.main(command.split()) == 0
+        options = [*command.split(), "--sampling", "no-amplification"]
+        assert command_line.main(options) == 0
         err = capsys.readouterr().err
         assert err.count("is not below 1/6000") == 1
     assert command_line.main(f"compare {RUN} --delta 1e-6".split()) == 0
@@ -93,11 +92,9 @@ def test_a_delta_of_one_over_the_dataset_is_warned_of(capsys):
 
 def test_noise_for_a_risk_tells_what_is_reached(capsys):
     command = "calibrate --dataset-size 6000 --batch-size 60 --tpr 0.05 --fpr 0.01"
-    assert command_line.main(command.split()) == 0
-    assert "risk upper" in capsys.readouterr().out
-    command_line.main([*command.split(), "--json"])
-    for row in json.loads(capsys.readouterr().out)["results"]:
-        assert 0.0499 < row["risk_lower"] <= row["risk_upper"] <= 0.05
+    command_line.main([*command.split(), "--sampling", "no-amplification", "--json"])
+    (row,) = json.loads(capsys.readouterr().out)["results"]
+    assert 0.0499 < row["risk_lower"] <= row["risk_upper"] <= 0.05
     for wrong, told in (
         ("--tpr 0.005 --fpr 0.01", "--tpr must be above --fpr"),
         ("--tpr 0.01 --fpr 0.01", "--tpr must be above --fpr"),
@@ -110,7 +107,7 @@ def test_noise_for_a_risk_tells_what_is_reached(capsys):
 
 def test_an_epsilon_that_promises_nothing_is_called_that(capsys):
     large = "--steps-per-epoch 20 --epochs 3 --noise-multiplier 1 --delta 1e-5"
-    command_line.main(f"compare {large}".split())
+    command_line.main(f"compare {large} --sampling shuffled".split())
     out = " ".join(capsys.readouterr().out.split())
     assert "so large that nothing is promised" in out
     command_line.main(f"compare {large} --sampling random-allocation".split())
@@ -119,4 +116,3 @@ def test_an_epsilon_that_promises_nothing_is_called_that(capsys):
     out = " ".join(capsys.readouterr().out.split())
     assert "Warning: of random allocation" not in out
     assert "shuffled or fixed batches, ε is so large that nothing" in out
-    assert math.log(1e5) < 20

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 COMPARE = "compare --noise-multiplier 2 --steps-per-epoch 5 --delta 1e-6"
+COMPARE += " --sampling no-amplification"
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="Windows has no sh")
 
 
@@ -35,10 +36,7 @@ def test_no_room(tmp_path):
     assert b"File too large" in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("arguments", "status"), [(COMPARE, 0), ("compare --steps-per-epoch x", 2)]
-)
-def test_closed_streams(arguments, status):
-    done = shell(f"$command {arguments} >&- 2>&-")
-    assert done.returncode == status
+def test_closed_streams():
+    done = shell("$command compare --steps-per-epoch x >&- 2>&-")
+    assert done.returncode == 2
     assert done.stdout == done.stderr == b""

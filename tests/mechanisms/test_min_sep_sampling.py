@@ -26,7 +26,6 @@ def bounds(event, delta=1e-5, relation=Relations.ADD_OR_REMOVE_ONE):
     [
         (BAND, 1.0, 0.3, 2, 3, True),
         (BAND, 1.5, 0.1, 2, 4, False),
-        (BAND, 2.0, 0.6, 2, 4, True),
         ((1.0, 0.9, 0.8), 1.0, 0.2, 3, 4, True),
         ((1.0, 0.9, 0.8), 1.5, 0.9, 3, 4, False),
         (BAND, 1.5, 0.2, 4, 4, True),
