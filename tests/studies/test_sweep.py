@@ -120,18 +120,26 @@ def test_noise_of_a_strategy_meets_its_target():
         ({"fpr": 2}, ["risks"], "fpr must be in [0, 1]. Found 2"),
         ({"colour": "red", "group_sise": 16}, ["epsilon"], "write group_size if that"),
         ({"delta": ""}, ["epsilon"], "delta must be given."),
-        ({"epsilon": "0"}, ["noise"], "epsilon must be positive and at most 690"),
-        ({}, ["noise"], "epsilon must be gi"),
     ],
 )
 def test_a_row_that_is_wrong_says_why_and_others_go_on(changes, results, note):
-    wrong, right = {**ROW, **changes}, {**ROW, "run_name": "a", "epsilon": "2"}
+    wrong, right = {**ROW, **changes}, {**ROW, "run_name": "a"}
     found = list(sweep.sweep([wrong, right], Inline(), results))
     by_name = {row.get("run_name"): row for row in found}
     assert note in by_name[None]["note"]
     assert by_name["a"]["note"] == ""
     for name in sweep.columns_of(results)[:-2]:
         assert by_name[None][name] is None and by_name["a"][name] is not None
+
+
+@pytest.mark.parametrize(
+    ("target", "note"),
+    [("0", "epsilon must be positive and at most 690"), ("", "epsilon must be gi")],
+)
+def test_a_target_that_is_wrong_says_why(target, note):
+    row = {"steps_per_epoch": 5, "delta": 1e-6, "epsilon": target}
+    (found,) = sweep.sweep([row], Inline(), ["noise"])
+    assert note in found["note"] and found["noise_multiplier"] is None
 
 
 class TestFile:
