@@ -24,6 +24,7 @@ WITHOUT_PYTHON = {
     "CONTRIBUTING",
     "measurements",
     "reference",
+    "rounding",
 }
 MODULE = "python -m dp_accounting_ext"
 
