@@ -173,8 +173,10 @@ def test_a_claim_that_is_too_small_is_seen():
         assert bool(found > truth) is (claim == 1)
 
 
-@pytest.mark.parametrize("pattern", PATTERNS)
-@pytest.mark.parametrize("steps", [4096, 99_999])
+@pytest.mark.parametrize(
+    ("steps", "pattern"),
+    [*((99_999, pattern) for pattern in PATTERNS), (4096, "all"), (4096, "in turn")],
+)
 def test_allocations_of_masses_that_are_off(steps, pattern):
     """Of binary digits that differ: P's law draws one of unequal parts."""
     deltas = np.array([1e-4, 1e-7, 1e-12])

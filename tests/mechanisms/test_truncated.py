@@ -115,8 +115,13 @@ OTHERS = {
 @pytest.mark.parametrize(
     "split", [(1, 0), (2, 0), (1, 1), (3, 0), (2, 1), (2, 2), (3, 3)]
 )
-@pytest.mark.parametrize("others", OTHERS)
-@pytest.mark.parametrize("most", [1, 3, 4])
+@pytest.mark.parametrize(
+    ("others", "most"),
+    [
+        *((others, 3) for others in OTHERS),
+        *itertools.product(("all against", "some"), (1, 4)),
+    ],
+)
 def test_groups(split, others, most):
     """Who leaves has 1, or 0; who joins 0, or −1; who is replaced 1, or −1."""
     rate, sigma, size = Fraction(1, 4), 1.1, 6

@@ -170,7 +170,7 @@ def sphere_truth(dimension, epsilon, order):
 
 @pytest.mark.parametrize("dimension", [1, 2, 50])
 @pytest.mark.parametrize("epsilon", [0.01, 1.0, 40.0])
-@pytest.mark.parametrize("order", [1, 2, 3.5])
+@pytest.mark.parametrize("order", [1, 3.5])
 def test_sphere_to_twelve_digits(dimension, epsilon, order):
     scale = sphere_truth(dimension, epsilon, order)
     assert wpm.sphere_scale(dimension, epsilon, order) == pytest.approx(
