@@ -27,9 +27,11 @@ from typing import Any
 
 import dp_accounting
 import numpy as np
+from scipy import special
 
 import dp_accounting_ext as ext
 from dp_accounting_ext import wpm
+from dp_accounting_ext.bounds import decimals
 from dp_accounting_ext.studies import curves
 from dp_accounting_ext.studies import training_run
 
@@ -187,6 +189,148 @@ def _map(small: bool) -> Made:
     return Made(numbers, save)
 
 
+def _lattice(small: bool) -> Made:
+    """How an atom moves, what that does to a profile, and where nodes are."""
+    step = 1.0  # Nats. A true lattice has cells a thousand times as narrow.
+    losses = np.linspace(-1, 4, 4 if small else 501)
+    nodes = np.arange(-6, 8) * step
+    # One run of a Gaussian mechanism with σ = 1: its losses are N(1/2, 1) under P.
+    truth = _gaussian_delta(losses)
+    # Between nodes an upper profile is a line in e^ε. A lower one is that of the
+    # merged cells, each at the mean of its ratios.
+    upper = np.interp(np.exp(losses), np.exp(nodes), _gaussian_delta(nodes))
+    of_p = np.diff(special.ndtr(nodes - 0.5))
+    of_q = np.diff(special.ndtr(nodes + 0.5))
+    kept = np.maximum(of_p - np.multiply.outer(np.exp(losses), of_q), 0)
+    lower = kept.sum(axis=1)
+    numbers = {
+        f"{kind} at {losses[at]:g}": float(curve[at])
+        for kind, curve in {"truth": truth, "upper": upper, "lower": lower}.items()
+        for at in range(0, losses.size, max(1, losses.size // _KEPT))
+    }
+
+    def save(path: pathlib.Path) -> None:
+        from matplotlib import figure
+
+        whole = figure.Figure(figsize=(9.6, 3.4), layout="constrained")
+        moved, read, placed = whole.subplots(1, 3, width_ratios=(1, 1.3, 1))
+        _draw_moves(moved)
+        read.plot(losses, upper, "C1", label="upper law")
+        read.plot(losses, truth, "k:", label="truth")
+        read.plot(losses, lower, "C0", label="lower law")
+        read.set(xlabel="ε (nats)", ylabel="δ", ylim=(0, 0.7), xlim=(-1, 4))
+        read.set_title("The profiles of both", fontsize="medium")
+        read.legend(frameon=False, fontsize="small")
+        _draw_levels(placed)
+        for axes in (moved, read, placed):
+            axes.spines[["top", "right"]].set_visible(False)
+        whole.savefig(path, dpi=150)
+
+    return Made(numbers, save)
+
+
+def _gaussian_delta(epsilon: Any) -> Any:
+    """Returns δ at each ε of one run of a Gaussian mechanism with σ = 1."""
+    missed = np.exp(epsilon) * special.ndtr(-0.5 - epsilon)
+    return special.ndtr(0.5 - epsilon) - missed
+
+
+def _draw_moves(axes: Any) -> None:
+    """An atom that is split between its two nodes, and two that are merged."""
+    share = math.expm1(-0.6) / math.expm1(-1.0)
+    rows = {
+        "upper: split": (1.4, [(1.6, 1.0)], [(1.0, 1 - share), (2.0, share)], "C1"),
+        "lower: merged": (0.0, [(1.2, 0.5), (1.7, 0.5)], [(1.45, 1.0)], "C0"),
+    }
+    for name, (height, before, after, colour) in rows.items():
+        axes.axhline(height, color="0.8", lw=0.8)
+        for place, mass in before:
+            axes.vlines(place, height, height + mass, color="k", linestyles="dotted")
+            axes.plot(place, height + mass, "ko", mfc="white", ms=5)
+        for place, mass in after:
+            axes.vlines(place, height, height + mass, color=colour, lw=3)
+            axes.plot(place, height + mass, "o", color=colour, ms=5)
+        axes.text(0.55, height + 1.08, name, fontsize="small", color=colour)
+    axes.set(xlim=(0.5, 2.5), ylim=(0, 2.75), yticks=[], xlabel="loss")
+    axes.set_xticks([1, 2], ["node", "node"])
+    axes.set_title("What happens to atoms", fontsize="medium")
+
+
+def _draw_levels(axes: Any) -> None:
+    """Nodes, whose distance doubles where that from the middle does."""
+    reach = 8
+    for level in range(4):
+        width = 2**level
+        nodes = np.arange(-reach, reach + 1) * width
+        inner = reach * width / 2 if level else -1
+        nodes = nodes[np.abs(nodes) >= inner]
+        axes.vlines(nodes, level + 0.1, level + 0.9, color=f"C{level}", lw=1)
+    axes.set(xlabel="distance from the middle")
+    axes.set(yticks=np.arange(4) + 0.5, yticklabels=["0", "1", "2", "3"])
+    axes.set(ylabel="level")
+    axes.set_title("Where nodes are", fontsize="medium")
+
+
+def _bands(small: bool) -> Made:
+    """Certified ε against the number of bands, and the error of prefix sums."""
+    strategies = _example("matrix_mechanism")
+    if small:
+        found = [strategies.row_of(4, bins=16, epochs=2)]
+    else:
+        found = [strategies.row_of(bands) for bands in strategies.BANDS]
+    numbers, rows = {}, []
+    for row in found:
+        low, high = row.bins
+        kinds = {"lower": low, "upper": high, "Poisson": row.poisson, "none": row.none}
+        kinds["error"] = row.error
+        numbers |= {f"{row.bands} bands, {kind}": each for kind, each in kinds.items()}
+        # As without correlation, the first row is one number.
+        cell = _bracket(low, high) if row.bands > 1 else _up(high)
+        rows.append([str(row.bands), cell, _up(row.poisson), f"{row.error:.0f}"])
+
+    def save(path: pathlib.Path) -> None:
+        strategies.draw(found, str(path))
+
+    return Made(numbers, save, rows)
+
+
+def _sampled(small: bool) -> Made:
+    """Certified brackets of matrix mechanisms beside those by sampling."""
+    strategies = _example("matrix_mechanism")
+    settings = [(4, 100, 10, 2.0, 1e-5), (16, 128, 10, 2.0, 1e-5)]
+    settings += [(8, 1024, 4, 1.0, 1e-6)]
+    named = {
+        f"{p}, {b}, {k}, {noise:g}, {_power(delta)}": (
+            ext.MatrixAllocationEvent(strategies.column_of(p), noise, b, k),
+            delta,
+        )
+        for p, b, k, noise, delta in settings
+    }
+    column = np.array([1, 1 / 2, 1 / 4, 1 / 8])
+    column /= np.linalg.norm(column)
+    above = ext.MatrixAllocationEvent(column, 3.3437, 10, 10)
+    named["the example above"] = above, 1e-2
+    if small:
+        named = {"twin": (ext.MatrixAllocationEvent(column, 3.3437, 8, 4), 1e-2)}
+    numbers, rows = {}, []
+    for name, (event, delta) in named.items():
+        begin = time.process_time()
+        accountant = ext.PLDAccountant().compose(event)
+        low, high = accountant.get_epsilon_bounds(delta)
+        seconds = time.process_time() - begin
+        drawn = ext.certify_by_sampling(event, delta, seed=1)
+        kinds = {"lower": low, "upper": high, "sampled lower": drawn.lower}
+        kinds |= {"sampled upper": drawn.remove_upper, "ADD": drawn.add_upper}
+        numbers |= {f"{name}, {kind}": each for kind, each in kinds.items()}
+        brackets = [
+            f"{_bracket(*ends)} ({100 * (1 - ends[0] / ends[1]):.2g} %)"
+            for ends in ((low, high), (drawn.lower, drawn.remove_upper))
+        ]
+        cells = [brackets[0], f"{seconds:.2g}", brackets[1], _power(drawn.samples)]
+        rows.append([name, *cells, f"{drawn.seconds:.1f}", _up(drawn.add_upper)])
+    return Made(numbers, rows=rows)
+
+
 def _filters(small: bool) -> Made:
     """How many runs fit into a budget that is planned, and into filters."""
     gaussian, laplace = dp_accounting.GaussianDpEvent, dp_accounting.LaplaceDpEvent
@@ -233,12 +377,31 @@ def _most(spent: Any, event: dp_accounting.DpEvent) -> int:
     return fits
 
 
+def _up(value: float) -> str:
+    return decimals.rounded_up(value, 4)
+
+
+def _bracket(low: float, high: float) -> str:
+    return f"{decimals.rounded_down(low, 4)} to {_up(high)}"
+
+
+def _power(value: float) -> str:
+    """Returns a number as 1e-5, or 3.1e4."""
+    digits, _, exponent = f"{value:.1e}".partition("e")
+    return f"{float(digits):g}e{int(exponent)}"
+
+
 SHOWN = {
     "profile": Shown(_profile, "profile.png", tolerance=0.01),
     "trade_off": Shown(_trade_off, "trade_off.png"),
     "calibration": Shown(_calibration, "calibration.png"),
     "ring": Shown(_ring, "wpm_ring.png"),
     "map": Shown(_map, "map.png"),
+    "lattice": Shown(_lattice, "lattice.png"),
+    "bands": Shown(
+        _bands, "matrix_bands.png", "matrix.md", "|bands|balls in bins|cyclic Poisson|"
+    ),
+    "sampled": Shown(_sampled, page="matrix.md", head="|p, b, k, σ, δ|certified"),
     "filters": Shown(_filters, page="risk.md", head="|event|planned: `remaining`|"),
 }
 
