@@ -211,7 +211,10 @@ def test_readings_err_by_what_they_claim(losses, sinks, axis, bound):
             row = atoms.p_and_q()[0][i + lost]
             assert abs(Fraction(float(row)) - p) <= Fraction(atoms.mass_error) * p
             assert abs(found.losses[i] - loss) <= found.ratio_error
-            for mass, truth in ((found.p[i], p), (found.q[i], Fraction(q))):
+            for mass, truth in (
+                (found.p_masses[i], p),
+                (found.q_masses[i], Fraction(q)),
+            ):
                 near = Fraction(float(mass)) - truth
                 assert abs(near) <= Fraction(math.expm1(found.mass_error)) * truth
 
