@@ -547,6 +547,7 @@ EDGE = [
     "validation/strategies.py",
     "accountants/risk.py",
     "accountants/budget.py",
+    "accountants/noise_search.py",
     "accountants/sampling_certificate.py",
     "studies/training_run.py",
     "studies/calibration.py",

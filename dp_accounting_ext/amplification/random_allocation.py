@@ -8,6 +8,7 @@ from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import lattice_law
 from dp_accounting_ext.kernel import law_sums
+from dp_accounting_ext.kernel import output_pairs
 from dp_accounting_ext.kernel import whole_laws
 
 Axis = lattice_law.Axis
@@ -91,7 +92,7 @@ def uneven_allocation(
         tail_mass,
         both=False,
     )
-    return dominating_pair.of_losses(law_sums.read(summed, total))
+    return output_pairs.of_losses(law_sums.read(summed, total))
 
 
 def _weighted(steps: Steps) -> lattice_law.Atoms:

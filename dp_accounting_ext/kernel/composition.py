@@ -10,6 +10,7 @@ from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import lattice_law
 from dp_accounting_ext.kernel import lattice_shape
 from dp_accounting_ext.kernel import law_sums
+from dp_accounting_ext.kernel import output_pairs
 from dp_accounting_ext.kernel import profile
 from dp_accounting_ext.kernel import sums
 
@@ -69,10 +70,10 @@ class Composition:
 
     def pairs(self) -> DirectedPairs:
         """Returns the pairs by their ratios, for a composition that is subsampled."""
-        remove = dominating_pair.of_losses(self._remove)
+        remove = output_pairs.of_losses(self._remove)
         if self._serves_both:
             return DirectedPairs.same(remove)
-        return DirectedPairs(remove, dominating_pair.of_losses(self._add.swapped()))
+        return DirectedPairs(remove, output_pairs.of_losses(self._add.swapped()))
 
     @functools.cached_property
     def _remove(self) -> LossPair:

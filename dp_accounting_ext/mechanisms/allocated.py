@@ -20,7 +20,7 @@ from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.mechanisms import renyi_of_pairs
-from dp_accounting_ext.pairs import profile_pairs
+from dp_accounting_ext.pairs import hinges
 from dp_accounting_ext.renyi import gaussian_allocation as renyi_allocation
 from dp_accounting_ext.renyi import ratio_moments
 
@@ -106,10 +106,8 @@ class RandomAllocation(Mechanism):
             [pairs.remove for pairs in known],
             tail_mass=tail_mass,
         )
-        added = [
-            profile_pairs.Hinges.of(dominating_pair.dual(pairs.add)) for pairs in known
-        ]
-        return DirectedPairs(remove, dominating_pair.dual(profile_pairs.least(added)))
+        added = [hinges.Hinges.of(dominating_pair.dual(pairs.add)) for pairs in known]
+        return DirectedPairs(remove, dominating_pair.dual(hinges.least(added)))
 
     def loss_tail(self, direction: Direction) -> tuple[float, float]:
         """Returns, where Gaussian noise hides a record that joins, that of a mean.

@@ -22,6 +22,7 @@ from dp_accounting_ext.amplification import poisson_subsampling
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
+from dp_accounting_ext.kernel import output_pairs
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import chained
 from dp_accounting_ext.mechanisms import compositions
@@ -413,7 +414,7 @@ class _Answered(Mechanism):
             sides.append((without, self._answers(self.inserted)))
         error = discrete.FEW_ERROR + CHANCE_ERROR
         each = [
-            dominating_pair.of_probabilities(p, q, bound, error=error) for p, q in sides
+            output_pairs.of_probabilities(p, q, bound, error=error) for p, q in sides
         ]
         if len(each) == 1:
             return DirectedPairs.same(each[0])

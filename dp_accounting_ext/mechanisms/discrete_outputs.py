@@ -9,6 +9,7 @@ from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
+from dp_accounting_ext.kernel import output_pairs
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.pairs import discrete
 from dp_accounting_ext.renyi import pure_mechanisms
@@ -128,7 +129,7 @@ class PrivateDraw(interface.OnePairMechanism):
     def pair(self, bound: Bound, tail_mass: float) -> DominatingPair:
         outcomes = self.dominating if bound is Bound.UPPER else self.attained[0]
         p, q = zip(*outcomes, strict=True)
-        return dominating_pair.of_probabilities(p, q, bound, error=discrete.FEW_ERROR)
+        return output_pairs.of_probabilities(p, q, bound, error=discrete.FEW_ERROR)
 
     def other_parts(self, bound: Bound) -> Mapping[interface.Mechanism, int]:
         if bound is Bound.UPPER or len(self.attained) == 1:

@@ -11,7 +11,7 @@ from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.pairs import discrete
-from dp_accounting_ext.pairs import profile_pairs
+from dp_accounting_ext.pairs import hinges
 
 DirectedPairs = dominating_pair.DirectedPairs
 
@@ -78,7 +78,7 @@ class LeastOf(interface.Mechanism):
     def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
         if bound is Bound.LOWER:
             return DirectedPairs.same(dominating_pair.trivial_pair(bound))
-        return profile_pairs.minimum(
+        return hinges.minimum(
             [
                 interface.pairs_of_part(each, bound, tail_mass)
                 for each in (self.first, self.second)

@@ -8,6 +8,7 @@ import math
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
+from dp_accounting_ext.kernel import output_pairs
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import renyi_bounded
@@ -67,7 +68,7 @@ class PermuteAndFlip(interface.OnePairMechanism):
         if bound is Bound.UPPER:
             return self._laplace().pair(bound, tail_mass)
         lie = math.exp(-self.epsilon / 2) / 2
-        return dominating_pair.of_probabilities(
+        return output_pairs.of_probabilities(
             (1 - lie, lie), (lie, 1 - lie), bound, error=discrete.FEW_ERROR
         )
 

@@ -10,6 +10,7 @@ from dp_accounting_ext.kernel import atom_laws
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import law_sums
+from dp_accounting_ext.kernel import output_pairs
 
 DirectedPairs = dominating_pair.DirectedPairs
 DominatingPair = dominating_pair.DominatingPair
@@ -195,7 +196,7 @@ def on_few_atoms(pair: DominatingPair, most_atoms: int = _MOST_ATOMS) -> Dominat
         mass_error=law.mass_error + _SPLIT_ERROR,
         ratio_error=law.ratio_error + rounding,
     )
-    return dominating_pair.of_losses(law_sums.read(law.without_tiny(q_mass)))
+    return output_pairs.of_losses(law_sums.read(law.without_tiny(q_mass)))
 
 
 def _placed_in_turn(law: atom_laws.Atoms, width: float) -> tuple[int, FloatArray]:

@@ -10,6 +10,7 @@ from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
+from dp_accounting_ext.kernel import output_pairs
 
 # Certified (docs/rounding.md, "a few outcomes"): the relative error of a probability
 # made of three operations, a sum of a few terms, an exponential and a quotient.
@@ -79,7 +80,7 @@ def randomized_response(
     else:
         others = num_buckets - 1
         p, q = [truth, others * other], [1 / num_buckets, others / num_buckets]
-    return dominating_pair.of_probabilities(p, q, bound, error=FEW_ERROR)
+    return output_pairs.of_probabilities(p, q, bound, error=FEW_ERROR)
 
 
 def discrete_laplace(

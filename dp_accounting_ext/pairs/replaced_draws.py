@@ -21,6 +21,7 @@ import numpy as np
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
+from dp_accounting_ext.pairs import hinges
 from dp_accounting_ext.pairs import profile_pairs
 
 DominatingPair = dominating_pair.DominatingPair
@@ -73,6 +74,6 @@ def dominating_pair_of(
 
 def _values(pair: DominatingPair, kappas: FloatArray) -> FloatArray:
     """Returns (n,) upper bounds on H_κ(P‖Q) of a pair at κ ≥ 1, decreasing."""
-    bounds = profile_pairs.Hinges.of(pair).values(kappas)
+    bounds = hinges.Hinges.of(pair).values(kappas)
     least: FloatArray = np.minimum.accumulate(bounds)
     return least

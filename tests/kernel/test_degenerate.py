@@ -17,6 +17,7 @@ from dp_accounting_ext.kernel import composition
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import lattice_law
 from dp_accounting_ext.pairs import chained_pairs
+from dp_accounting_ext.pairs import hinges
 from dp_accounting_ext.pairs import profile_pairs
 
 DirectedPairs = dominating_pair.DirectedPairs
@@ -61,7 +62,7 @@ ABOVE = {
         [DirectedPairs.same(pair)] * number
     ),
     "least": lambda pair, number: DirectedPairs.same(
-        profile_pairs.least([profile_pairs.Hinges.of(pair)] * number)
+        hinges.least([hinges.Hinges.of(pair)] * number)
     ),
     "joined": lambda pair, number: DirectedPairs.same(profile_pairs.joined(pair, pair)),
 }

@@ -14,6 +14,7 @@ import strategies
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.kernel import dominating_pair
+from dp_accounting_ext.kernel import output_pairs
 
 
 @given(strategies.pairs(Bound.UPPER), st.floats(-2.0, 4.0))
@@ -66,7 +67,7 @@ def test_pairs_of_others_are_checked(ratios, masses, message):
         dominating_pair.DominatingPair(*arrays, 0.0, 0.0, Bound.UPPER)
 
 
-of_probabilities = dominating_pair.of_probabilities
+of_probabilities = output_pairs.of_probabilities
 
 
 # From denormals to one, and chances that are none.

@@ -12,6 +12,7 @@ import pytest
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.kernel import dominating_pair
+from dp_accounting_ext.kernel import output_pairs
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import batches
 from dp_accounting_ext.mechanisms import chained
@@ -243,7 +244,7 @@ class TestBases:
             assert deltas(ours, sampled)[0] == pytest.approx(agnostic, rel=1e-6)
 
     def test_a_mechanism_that_is_not_symmetric_counts_either_way(self):
-        pair = dominating_pair.of_probabilities(
+        pair = output_pairs.of_probabilities(
             (0.9, 0.1), (0.5, 0.5), Bound.UPPER, error=0.0
         )
         known = known_bounds.KnownPairs(dominating_pair.DirectedPairs.same(pair))

@@ -16,6 +16,7 @@ from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import subsampled
 from dp_accounting_ext.pairs import chained_pairs
 from dp_accounting_ext.pairs import gaussian
+from dp_accounting_ext.pairs import hinges
 from dp_accounting_ext.pairs import profile_pairs
 
 POSITIVE = st.floats(1e-6, 1e6)
@@ -40,9 +41,7 @@ def test_the_minimum_of_profiles(sigma, one, other):
     """It is a bound on what either bounds, and hardly above the less."""
     pair = gaussian.dominating_pair_of(sigma, Bound.UPPER, tail_mass=1e-20)
     pairs = [chained_pairs.on_few_atoms(pair, atoms) for atoms in (one, other)]
-    least = profile_pairs.minimum(
-        [dominating_pair.DirectedPairs.same(each) for each in pairs]
-    )
+    least = hinges.minimum([dominating_pair.DirectedPairs.same(each) for each in pairs])
     for epsilon in np.linspace(0, 4, 21):
         truth = gaussian.delta(1 / sigma, epsilon, Bound.LOWER)
         for direction in Direction:

@@ -20,10 +20,10 @@ from dp_accounting_ext.amplification.k_of_t import joint_allocation
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import sums
-from dp_accounting_ext.pairs import profile_pairs
+from dp_accounting_ext.pairs import hinges
 
 DominatingPair = dominating_pair.DominatingPair
-Hinges = profile_pairs.Hinges
+Hinges = hinges.Hinges
 
 # Tuning.
 # Where upper bounds are tight: δ of one run is from 1 to 1e-12. Those below zero are of
@@ -64,12 +64,12 @@ def upper_pair(
     steps = joint_allocation.Steps.of(pair, num_selected, num_steps)
     found = [Hinges.of(each) for each in known]
     if num_steps > _MOST_STEPS or not joint_allocation.tells(steps, 1e-6):
-        return profile_pairs.least(found)
+        return hinges.least(found)
     for exponent in joint_allocation.exponents_up_to(_EXPONENTS, tail_mass):
         bound = _bound(pair, steps, exponent)
         if bound is not None:
             found.append(bound)
-    return profile_pairs.least(found)
+    return hinges.least(found)
 
 
 def _bound(

@@ -20,7 +20,7 @@ from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import sums
 from dp_accounting_ext.pairs import gaussian
-from dp_accounting_ext.pairs import profile_pairs
+from dp_accounting_ext.pairs import hinges
 
 # Tuning: cells of states, over the innovation's standard deviation, and of factors'
 # logarithms, over the root of the variance. ε grows by half of their squares.
@@ -91,7 +91,7 @@ def upper_pairs(
     kept[0] = False
     lost = (law.lost_mass + float(law.masses[~kept].sum())) * rounding
     # Its mean, P's mass, is more than one: splitting raises it.
-    raised = profile_pairs.Hinges(
+    raised = hinges.Hinges(
         law.places[kept] / chain.length,
         law.masses[kept],
         infinity_mass=min(law.lost_mean * rounding / chain.length, 1.0),
@@ -109,7 +109,7 @@ def upper_pairs(
         mass_error=mass_error,
         ratio_error=raised.ratio_error + 16 * floats.UNIT_ROUNDOFF,
     )
-    return dominating_pair.DirectedPairs(profile_pairs.least([raised]), add)
+    return dominating_pair.DirectedPairs(hinges.least([raised]), add)
 
 
 def lower_pair(

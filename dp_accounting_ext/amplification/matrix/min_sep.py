@@ -26,6 +26,7 @@ from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
+from dp_accounting_ext.pairs import hinges
 from dp_accounting_ext.pairs import profile_pairs
 
 DirectedPairs = dominating_pair.DirectedPairs
@@ -161,14 +162,12 @@ def upper_pairs(
         ratios = never + probability * chain.places[kept]
         sink = floats.raised((probability * mean + never * lost) * rounding)
         removed.append(
-            profile_pairs.Hinges(
-                ratios, masses[kept], min(sink, 1.0), mass_error, ratio_error
-            )
+            hinges.Hinges(ratios, masses[kept], min(sink, 1.0), mass_error, ratio_error)
         )
         lowered = never + probability * shrink * chain.places[kept]
         out = floats.raised((lost + float(laws.lifted_mass[number])) * rounding)
         added.append(
-            profile_pairs.Hinges(
+            hinges.Hinges(
                 1 / lowered[::-1],
                 (lowered * masses[kept])[::-1],
                 min(out, 1.0),
@@ -179,7 +178,7 @@ def upper_pairs(
     return DirectedPairs(_largest(removed), dominating_pair.dual(_largest(added)))
 
 
-def _largest(each: Sequence[profile_pairs.Hinges]) -> dominating_pair.DominatingPair:
+def _largest(each: Sequence[hinges.Hinges]) -> dominating_pair.DominatingPair:
     """Returns a pair whose profile is at least all of several, of a removed record.
 
     It is looked at where the last of them, which is the largest but for little, has

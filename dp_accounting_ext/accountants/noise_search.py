@@ -1,0 +1,131 @@
+"""The smallest noise for which a bound on ε, or on a risk, is at most a target."""
+
+from collections.abc import Callable
+import decimal
+import functools
+import math
+
+from dp_accounting import dp_event as stock
+from dp_accounting import privacy_accountant
+from scipy import optimize
+
+from dp_accounting_ext.accountants import pld_accountant
+from dp_accounting_ext.validation import fields
+
+NeighborRel = privacy_accountant.NeighboringRelation
+Measure = Callable[[pld_accountant.PLDAccountant], float | tuple[float, float]]
+MakeEvent = Callable[[float], stock.DpEvent]
+# Tuning: the limits of searches.
+_WIDENING, _MOST_NOISE = 3.0, 1e9
+# With less noise, a step with the record in it has a loss of 50,000 nats: only a record
+# that is hardly ever sampled is then private, and it is so at any noise.
+LEAST_NOISE = 0.003
+_UPWARDS = decimal.Context(prec=6, rounding=decimal.ROUND_CEILING)
+
+
+def calibrate(
+    make_event: MakeEvent,
+    measure: Measure,
+    target: float,
+    *,
+    neighboring_relation: NeighborRel = NeighborRel.ADD_OR_REMOVE_ONE,
+) -> float:
+    """Returns the smallest noise, to six digits, that keeps a measure within a target.
+
+        calibrate(make_event, risk.advantage, 0.1)
+        calibrate(make_event, lambda a: a.get_epsilon_bounds(1e-6), 2.0)
+
+    Args:
+        make_event: The function from the noise to the event of the whole run. The
+            number may also be a common factor of several noises, which keeps their
+            proportions.
+        measure: The function from an accountant to the quantity that is limited, or to
+            lower and upper bounds on it. It must decrease with the noise. It may be a
+            function of `risk`, or a method of the accountant.
+        target: The largest allowed value of the quantity, or of its upper bound.
+        neighboring_relation: As in the accountant.
+
+    Raises:
+        TypeError: If target is not a real number.
+        ValueError: If no noise from 0.003 to 1e9 meets the target, or all do.
+
+    Guarantees:
+        Those of `least_noise`.
+    """
+
+    def bound(noise: float) -> float | tuple[float, float]:
+        accountant = pld_accountant.PLDAccountant(neighboring_relation)
+        return measure(accountant.compose(make_event(noise)))
+
+    noise = least_noise(bound, target)
+    if noise < LEAST_NOISE:
+        raise ValueError(
+            f"target must be such as noise is needed for. Found {target}, which a "
+            f"noise of {noise:g} meets."
+        )
+    return noise
+
+
+def least_noise(
+    bound: Callable[[float], float | tuple[float, float]],
+    target: float,
+    *,
+    name: str = "target",
+) -> float:
+    """Returns the smallest noise, to six digits, for which a bound is within a target.
+
+    Args:
+        bound: The function from the noise to a bound, or to a lower and an upper bound.
+            It must decrease with the noise.
+        target: The largest allowed value of the bound, or of the upper bound.
+        name: The name of the target in errors.
+
+    Returns:
+        The noise. It is below `LEAST_NOISE` if less noise would also be enough.
+
+    Raises:
+        TypeError: If the target, or a bound, is not a real number.
+        ValueError: If no noise up to 1e9 meets the target.
+
+    Guarantees:
+        The bound was computed to be at most the target at the returned noise, and above
+        the target at the next smaller number of six digits.
+    """
+    limit = fields.real_number(name, target)
+
+    @functools.cache
+    def excess(noise: float) -> float:
+        found = bound(noise)
+        upper = found[1] if isinstance(found, tuple) else found
+        return log_excess(fields.real_number("measure", upper), limit)
+
+    enough = 1.0
+    while excess(enough) > 0:
+        enough *= _WIDENING
+        if enough > _MOST_NOISE:
+            raise ValueError(
+                f"{name} must be such as a noise of at most {_MOST_NOISE:g} meets. "
+                f"Found {target:g}."
+            )
+    while enough >= LEAST_NOISE and excess(enough / _WIDENING) <= 0:
+        enough /= _WIDENING
+    if enough >= LEAST_NOISE:
+        # Bounds are nearly straight in logarithms, so that a few steps find the root.
+        enough /= _WIDENING ** optimize.brentq(
+            lambda power: excess(enough / _WIDENING**power), 0.0, 1.0, xtol=1e-7
+        )
+    noise = _UPWARDS.create_decimal_from_float(enough)
+    while excess(float(noise)) > 0:
+        noise = noise.next_plus(_UPWARDS)
+    while noise >= LEAST_NOISE and excess(float(noise.next_minus(_UPWARDS))) <= 0:
+        noise = noise.next_minus(_UPWARDS)
+    return float(noise)
+
+
+def log_excess(found: float, limit: float) -> float:
+    """Returns log(found / limit), which is at most 0 only if found is at most limit."""
+    if found == limit:
+        return 0.0
+    small, large = 1e-300, 1e300
+    one, other = (math.log(min(max(x, small), large)) for x in (found, limit))
+    return max(one - other, small) if found > limit else min(one - other, -small)
