@@ -117,7 +117,7 @@ FAULTS = [
     ),
     fault(
         "kernel: what a sum's pair cannot hold goes nowhere",
-        f"{KERNEL}/dominating_pair.py",
+        f"{KERNEL}/output_pairs.py",
         "        infinity_mass += float((p_masses[~kept] + floats.RARE).sum())"
         " * (1 + 1e-9)\n"
         "        zero_mass += float((q_masses[~kept] + floats.RARE).sum())"

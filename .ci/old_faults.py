@@ -201,10 +201,10 @@ FAULTS = [
     ),
     fault(
         "answers: an allocation of large losses is no answer but an error",
-        f"{KERNEL}/dominating_pair.py",
-        "    if not kept.any():\n        return trivial_pair",
+        f"{KERNEL}/output_pairs.py",
+        "    if not kept.any():\n        return dominating_pair.trivial_pair",
         "    if not kept.all():\n        raise ZeroDivisionError\n"
-        "    if not kept.any():\n        return trivial_pair",
+        "    if not kept.any():\n        return dominating_pair.trivial_pair",
     ),
 ]
 

@@ -31,6 +31,7 @@ ELSEWHERE = {
     "accountants/base_accountant": "laws/ and test_unknown_host.py",
     "accountants/bets": "test_sampling_certificate.py, which bets; test_rounding.py",
     "accountants/composed": "laws/",
+    "accountants/noise_search": "test_budget.py",
     "amplification/allocated_group_above": "test_allocated_group.py, by one oracle",
     "amplification/matrix/block_chains": "test_min_sep.py, by one oracle",
     "bounds/privacy_bounds": "all answers of an accountant, in laws/ and golden/",
@@ -43,8 +44,10 @@ ELSEWHERE = {
     "common_types": "types alone",
     "integrations/opacus_accountants": "test_opacus.py, on the library",
     "integrations/opacus_draws": "test_opacus_what_ran.py, on the library",
+    "kernel/output_pairs": "test_dominating_pair.py and test_law_sums.py",
     "kernel/lattice_pieces": "test_law_sums.py and test_conservation.py, by sums",
     "mechanisms": "test_claims.py, one law for all; their truths are in golden/",
+    "pairs/hinges": "test_profile_pairs.py, which makes pairs of them",
     "reading": "all events, in golden/, referee/ and test_hostile_input.py",
     "renyi/sampling": "golden/ and laws/test_renyi.py",
     "renyi/selection": "golden/ and laws/test_renyi.py",
@@ -188,7 +191,7 @@ def test_the_index_of_the_papers_results_is_true():
 
 
 def known_names():
-    """Dotted names of modules, functions, classes, and what packages export."""
+    """Dotted names of modules, functions, classes, and what modules export."""
     found = set(documented_functions())
     for path in modules():
         module = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
@@ -198,6 +201,11 @@ def known_names():
                 r" import (?:\w+ as )?(\w+)$", path.read_text(), re.MULTILINE
             )
             found |= {f"{path.parent.name}.{name}" for name in exported}
+        else:
+            exported = re.findall(
+                r" import (\w+) as \1$", path.read_text(), re.MULTILINE
+            )
+            found |= {f"{module}.{name}" for name in exported}
     return found
 
 
