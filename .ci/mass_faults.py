@@ -172,9 +172,9 @@ FAULTS = [
         "amplification: a sample forgets outputs that only Q has",
         f"{AMPLIFICATION}/poisson_subsampling.py",
         "        masses = np.append(zero_mass, masses)\n        zero_mass = 0.0\n"
-        "        infinity_mass = sampling_probability",
+        "    infinity_mass = sampling_probability",
         "        masses = np.append(0.0, masses)\n        zero_mass = 0.0\n"
-        "        infinity_mass = sampling_probability",
+        "    infinity_mass = sampling_probability",
     ),
     fault(
         "amplification: a sample's ratios a billionth too small",
