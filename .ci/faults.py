@@ -1,14 +1,16 @@
 """Faults that are put into the package, and how their places are found.
 
-A fault is a text of the code and what it becomes. Its place is where the code has this
-text in the module that is named; or else, as code is renamed and moved, the one place
-of the package that says the same by other names: every token is equal, but names, of
-which each stands for one other. Among several such places it is the one where the most
-names are still the same. White space, comments and trailing commas do not count.
+A fault is a text of the code and what it becomes. Its place is the one place of the
+package that has this text; or else, as code is renamed, the one that says the same by
+other names: every token is equal, but names, of
+which each, with what stands before its dots, stands for one other. Among several such
+places it is the one where the most names are, or end, as they did. White space,
+comments and trailing commas do not count.
 """
 
 from collections.abc import Iterator
 import functools
+from itertools import starmap
 import keyword
 import pathlib
 import re
@@ -19,7 +21,7 @@ ROOT = pathlib.Path(__file__).parent.parent
 PACKAGE = "dp_accounting_ext"
 _TOKEN = re.compile(
     r"""(?P<skip>\#[^\n]*|,(?=\s*[)\]}]))
-    | (?P<name>[^\W\d]\w*)
+    | (?P<name>[^\W\d]\w*(?:\s*\.\s*[^\W\d]\w*)*)
     | (?P<other>"(?:\\.|[^"\\])*" | '(?:\\.|[^'\\])*' | \d[\w.]* | \S)""",
     re.VERBOSE,
 )
@@ -27,10 +29,10 @@ _NAME = "\1"  # In a skeleton: any name that is no keyword.
 
 
 class Fault(NamedTuple):
-    """A change of the code: in each module, each old text becomes the new one."""
+    """A change of the code: each old text becomes the new one."""
 
     name: str
-    changes: tuple[tuple[str, str, str], ...]
+    changes: tuple[tuple[str, str], ...]
 
 
 class Place(NamedTuple):
@@ -51,8 +53,8 @@ class _Tokens(NamedTuple):
 
 
 def fault(name: str, *changes: str) -> Fault:
-    """Returns a fault from a module, an old text and a new one, as often as need be."""
-    return Fault(name, tuple(zip(*[iter(changes)] * 3, strict=True)))
+    """Returns a fault from an old text and a new one, as often as need be."""
+    return Fault(name, tuple(zip(*[iter(changes)] * 2, strict=True)))
 
 
 def copied(folder: pathlib.Path) -> None:
@@ -69,9 +71,9 @@ def put_in(folder: pathlib.Path, chosen: Fault) -> dict[pathlib.Path, str]:
         ValueError: If the code has no place for the fault, or several.
     """
     before: dict[pathlib.Path, str] = {}
-    for name, old, new in chosen.changes:
+    for old, new in chosen.changes:
         try:
-            place = place_of(folder, name, old)
+            place = place_of(folder, old)
         except ValueError as error:
             raise ValueError(f"{chosen.name}: {error}") from None
         text = place.path.read_text()
@@ -81,21 +83,22 @@ def put_in(folder: pathlib.Path, chosen: Fault) -> dict[pathlib.Path, str]:
     return before
 
 
-def place_of(folder: pathlib.Path, module: str, old: str) -> Place:
+def place_of(folder: pathlib.Path, old: str) -> Place:
     """Returns where a folder's package has an old text, as it is or by other names.
 
     Raises:
         ValueError: If there is no such place, or if there are several.
     """
-    path, stripped = folder / module, old.strip()
-    text = path.read_text() if path.exists() else ""
-    if text.count(old) == 1:
-        start = text.index(old) + old.index(stripped)
-        return Place(path, start, start + len(stripped), {})
+    paths = sorted((folder / PACKAGE).rglob("*.py"))
+    holding = [path for path in paths for _ in range(path.read_text().count(old))]
+    if len(holding) == 1:
+        stripped = old.strip()
+        start = holding[0].read_text().index(old) + old.index(stripped)
+        return Place(holding[0], start, start + len(stripped), {})
     found = []
-    for each in sorted((folder / PACKAGE).rglob("*.py")):
-        found += places_by_other_names(each, _tokens_of(old))
-    same = [sum(a == b for a, b in place.names.items()) for place in found]
+    for path in paths:
+        found += places_by_other_names(path, _tokens_of(old))
+    same = [sum(starmap(_alike, place.names.items())) for place in found]
     if not same or same.count(max(same)) > 1:
         raise ValueError(f"{len(same)} places, not one, say {old!r}.")
     return found[same.index(max(same))]
@@ -118,7 +121,17 @@ def places_by_other_names(path: pathlib.Path, old: _Tokens) -> Iterator[Place]:
 
 def renamed(text: str, names: dict[str, str]) -> str:
     """Returns code whose names are those of a place."""
-    return _TOKEN.sub(lambda token: names.get(token[0], token[0]), text)
+
+    def other(token: re.Match[str]) -> str:
+        first, dot, rest = token[0].partition(".")
+        return names.get(token[0], names.get(first, first) + dot + rest)
+
+    return _TOKEN.sub(other, text)
+
+
+def _alike(name: str, other: str) -> int:
+    """Returns 2 for one name, 1 for names that end alike, else 0."""
+    return (name == other) + (name.rpartition(".")[2] == other.rpartition(".")[2])
 
 
 @functools.cache

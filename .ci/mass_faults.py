@@ -20,104 +20,86 @@ import sys
 import tempfile
 
 import faults
-from faults import PACKAGE
 from faults import fault
 
-KERNEL, PAIRS = f"{PACKAGE}/kernel", f"{PACKAGE}/pairs"
-AMPLIFICATION = f"{PACKAGE}/amplification"
 REFUSED = "refused: "
 FAULTS = [
     # The kernel.
     fault(
         "kernel: cells one to the left",
-        f"{KERNEL}/atom_laws.py",
         "    floors = np.floor(places)\n    above = places - floors\n",
         "    above = places - np.floor(places)\n    floors = np.floor(places) - 1\n",
     ),
     fault(
         "kernel: the shares of a split swapped",
-        f"{KERNEL}/atom_laws.py",
         "np.concatenate([lower * masses, upper * masses], axis=1)\n",
         "np.concatenate([upper * masses, lower * masses], axis=1)\n",
     ),
     fault(
         "kernel: the shares of a loss linear, not exponential",
-        f"{KERNEL}/atom_laws.py",
         "        lower, upper = 1 - above, above\n"
         "        if atoms.axis is Axis.LOSS:\n",
         "        lower, upper = 1 - above, above\n        if False:\n",
     ),
     fault(
         "kernel: what both terms have below is counted once",
-        f"{KERNEL}/lattice_law.py",
         "twice = mine and (mine[0], 2 * mine[1])\n",
         "twice = mine\n",
     ),
     fault(
         "kernel: a binary digit of the count passed over",
-        f"{KERNEL}/lattice_law.py",
         '        if digit == "1":\n            while law.step < total.step:\n',
         "        if False:\n            while law.step < total.step:\n",
     ),
     fault(
         "kernel: what meets on a level is overwritten",
-        f"{KERNEL}/lattice_pieces.py",
         "    out[:, begin - first : begin - first + y.shape[1]] += y\n",
         "    out[:, begin - first : begin - first + y.shape[1]] = y\n",
     ),
     fault(
         "kernel: the last cell of a piece left out",
-        f"{KERNEL}/lattice_law.py",
         "piece[:, first : last + 1]\n",
         "piece[:, first : max(last, first + 1)]\n",
     ),
     fault(
         "kernel: tails are cut off without a sink",
-        f"{KERNEL}/lattice_law.py",
         "        infinity_mass=atoms.infinity_mass,\n"
         "        zero_mass=atoms.zero_mass,\n",
         "",
     ),
     fault(
         "kernel: an infinite loss of a sum without the other's",
-        f"{KERNEL}/atom_laws.py",
         "            - one.infinity_mass * other.infinity_mass\n",
         "            - other.infinity_mass\n",
     ),
     fault(
         "kernel: Q's sink of a sum of ratios without the other's",
-        f"{KERNEL}/atom_laws.py",
         "        if zero_mass:\n            infinity_mass += one.zero_mass"
         " * other.mean() + other.zero_mass * one.mean()\n",
         "",
     ),
     fault(
         "kernel: equal values of a sum overwritten",
-        f"{KERNEL}/law_sums.py",
         "    rows = np.add.reduceat(rows, starts, axis=1)\n",
         "    rows = rows[:, starts]\n",
     ),
     fault(
         "kernel: losses 1e-7 too small",
-        f"{KERNEL}/law_sums.py",
         "values, rows = losses, np.array([p, p])\n",
         "values, rows = losses - 1e-7, np.array([p, p])\n",
     ),
     fault(
         "kernel: the mean of t ratios divided by t + 1",
-        f"{KERNEL}/law_sums.py",
         "np.log(ratios) - math.log(count)\n",
         "np.log(ratios) - math.log(count + (count > 1))\n",
     ),
     fault(
         "kernel: P's masses of t steps over t + 1",
-        f"{KERNEL}/law_sums.py",
         "p[~zero] / count, q",
         "p[~zero] / (count + (count > 1)), q",
     ),
     fault(
         "kernel: what a sum's pair cannot hold goes nowhere",
-        f"{KERNEL}/output_pairs.py",
         "        infinity_mass += float((p_masses[~kept] + floats.RARE).sum())"
         " * (1 + 1e-9)\n"
         "        zero_mass += float((q_masses[~kept] + floats.RARE).sum())"
@@ -126,51 +108,43 @@ FAULTS = [
     ),
     fault(
         "kernel: what is carried over 16 nats of a profile is lost",
-        f"{KERNEL}/profile.py",
         "        carried *= math.exp(top - reference) if high < losses.size else 0.0\n",
         "        carried *= 0.0\n",
     ),
     # Pairs.
     fault(
         "pairs: a tail of Gaussian noise forgotten by its maker, P's",
-        f"{PAIRS}/gaussian_mixture.py",
         "max(p_high - float(edges[-1]) * q_high, 0.0) + 4 * mass_error * p_high\n",
         "0.0\n",
     ),
     fault(
         "pairs: a tail of Gaussian noise forgotten by its maker, Q's",
-        f"{PAIRS}/gaussian_mixture.py",
         "    masses[-1] += q_high\n",
         "",
     ),
     fault(
         "pairs: both ends of Laplace noise are added to one atom once",
-        f"{PAIRS}/laplace_mixture.py",
         "    masses[0] += q_ends[0]\n    masses[-1] += q_ends[1]\n",
         "    masses[[0, -1]] += q_ends\n",
     ),
     fault(
         "pairs: the upper share of a cell goes to its lower end",
-        f"{PAIRS}/shifts.py",
         "    at_ends[1:] += raised\n",
         "    at_ends[:-1] += raised\n",
     ),
     fault(
         "pairs: outputs beyond the last of discrete noise left out",
-        f"{PAIRS}/discrete.py",
         "    probabilities[-1] /= -math.expm1(-parameter)\n",
         "",
     ),
     fault(
         "pairs: a chain has the gains of the next stretch",
-        f"{PAIRS}/chained_pairs.py",
         "gains[np.searchsorted(gain_ends, ends)]\n",
         "gains[np.searchsorted(gain_ends, ends, 'right')]\n",
     ),
     # Amplification.
     fault(
         "amplification: a sample forgets outputs that only Q has",
-        f"{AMPLIFICATION}/poisson_subsampling.py",
         "        masses = np.append(zero_mass, masses)\n        zero_mass = 0.0\n"
         "    infinity_mass = sampling_probability",
         "        masses = np.append(0.0, masses)\n        zero_mass = 0.0\n"
@@ -178,105 +152,88 @@ FAULTS = [
     ),
     fault(
         "amplification: a sample's ratios a billionth too small",
-        f"{AMPLIFICATION}/poisson_subsampling.py",
         "(1 - sampling_probability) + sampling_probability * pair.ratios\n",
         "(1 - sampling_probability) * (1 - 1e-9)"
         " + sampling_probability * pair.ratios\n",
     ),
     fault(
         "amplification: replaced records, the share of a cell's upper end lost",
-        f"{AMPLIFICATION}/replaced_allocation.py",
         "    masses[1:] += base * share\n",
         "    masses[1:] = base * share\n",
     ),
     fault(
         "amplification: replaced records, what is below all cells lost",
-        f"{AMPLIFICATION}/replaced_allocation.py",
         "    masses[0] += float(special.ndtr(noise.ends[0])) * (1 + 1e-9)\n",
         "",
     ),
     fault(
         "amplification: replaced records, terms a millionth too small",
-        f"{AMPLIFICATION}/replaced_allocation.py",
         "        np.maximum.accumulate(weight * (terms + off)),\n",
         "        np.maximum.accumulate(weight * (terms + off) - 1e-6 * weight),\n",
     ),
     fault(
         "amplification: k of t, fine rows of a coarse one overlap",
-        f"{AMPLIFICATION}/k_of_t/joint_allocation.py",
         "np.concatenate([upper[1:], lower])\n",
         "np.concatenate([upper[1:], lower[:-1], [0.0]])\n",
     ),
     fault(
         "amplification: k of t, steps without the record left out",
-        f"{AMPLIFICATION}/k_of_t/joint_allocation.py",
         "(self.masses, others)]\n",
         "(self.masses, others - 1)]\n",
     ),
     fault(
         "amplification: k of t, a step's row shares swapped",
-        f"{KERNEL}/tilted_sums.py",
         "np.stack([lower, upper])\n",
         "np.stack([upper, lower])\n",
     ),
     fault(
         "amplification: k of t, shares of cells that meet are overwritten",
-        f"{KERNEL}/tilted_sums.py",
         "        law = sums.gather(cells, weights, self._occupied.size * shape[0])\n",
         "        law = np.zeros(self._occupied.size * shape[0])\n"
         "        law[cells] = weights\n",
     ),
     fault(
         "amplification: k of t, a window that begins a row too low",
-        f"{KERNEL}/tilted_sums.py",
         "np.roll(found, -(first % coarse), axis=1).T\n",
         "np.roll(found, -(first % coarse) - 1, axis=1).T\n",
     ),
     fault(
         "amplification: k of t, cells shared between two nodes lose one",
-        f"{AMPLIFICATION}/k_of_t/bound_cells.py",
         "(shares * masses).ravel())\n",
         "(shares * masses * [[1.0], [0.0]]).ravel())\n",
     ),
     fault(
         "amplification: 2 of t, a group's mean without its zero",
-        f"{AMPLIFICATION}/k_of_t/few_out_of_t.py",
         "    masses[0] += mean.zero_mass\n",
         "",
     ),
     fault(
         "amplification: 2 of t, a pair of rows is met once and counted once",
-        f"{AMPLIFICATION}/k_of_t/few_out_of_t.py",
         "np.where(rows > index, 2 * masses, masses)\n",
         "np.where(rows > index, masses, masses)\n",
     ),
     fault(
         "amplification: groups, what is below all cells lost",
-        f"{AMPLIFICATION}/allocated_group_above.py",
         "        masses[0] += floats.raised(float(special.ndtr(self.cells.ends[0])))\n",
         "",
     ),
     fault(
         "amplification: groups, the upper shares of cells lost",
-        f"{AMPLIFICATION}/allocated_group_above.py",
         "        masses[1:] += self.cells.masses[0] * share\n",
         "        masses[1:] = self.cells.masses[0] * share\n",
     ),
     fault(
         "amplification: matrices, moves below the lowest state lost",
-        f"{AMPLIFICATION}/matrix/markov_sums.py",
         "    matrix[:, 0] += below\n",
         "",
     ),
     fault(
         "amplification: matrices, the upper ends of states' cells lost",
-        f"{AMPLIFICATION}/matrix/markov_sums.py",
         "    matrix[:, 1:] += high\n",
         "    matrix[:, 1:] += (1 - 1e-6) * high\n",
     ),
     fault(
         "amplification: matrices, the upper ends of sums' cells lose a millionth",
-        f"{AMPLIFICATION}/matrix/markov_sums.py",
         "        shares[:, :, -1] = max(",
         "        shares[:, :, number:-1] *= 1 - 1e-6\n        shares[:, :, -1] = max(",
     ),

@@ -18,176 +18,143 @@ import sys
 import tempfile
 
 import faults
-from faults import PACKAGE
 from faults import fault
 
 HUNT = pathlib.Path(__file__).parent / "hunt.py"
-KERNEL = f"{PACKAGE}/kernel"
 FAULTS = [
     fault(
         "sinks: what underflows in a sum is lost",
-        f"{KERNEL}/atom_laws.py",
         "    lost = _UNDERFLOW * cells\n",
         "    return 0.0, 0.0\n    lost = _UNDERFLOW * cells\n",
-        f"{KERNEL}/atom_laws.py",
         "        lost_p = floats.raised(cut_p + underflow[0])\n"
         "        lost_q = floats.raised(cut_q + underflow[1])\n",
         "        lost_p = lost_q = 0.0\n",
     ),
     fault(
         "sinks: rare masses of a pair are dropped on their way into a sum",
-        f"{KERNEL}/law_sums.py",
         "    if given.bound is Bound.UPPER and not kept.all():\n"
         "        infinity_mass +=",
         "    if False:\n        infinity_mass +=",
     ),
     fault(
         "sinks: tails that are cut off go nowhere",
-        f"{KERNEL}/lattice_law.py",
         "        infinity_mass=atoms.infinity_mass,\n"
         "        zero_mass=atoms.zero_mass,\n",
         "",
     ),
     fault(
         "denormals: the rarest outputs of an upper law are left out",
-        f"{KERNEL}/dominating_pair.py",
         '        object.__setattr__(self, "infinity_mass", self.infinity_mass'
         " + p_lost)",
         "",
-        f"{KERNEL}/dominating_pair.py",
         '        object.__setattr__(self, "zero_mass", self.zero_mass + q_lost)\n',
         "",
     ),
     fault(
         "order: ratios and losses are taken as they come",
-        f"{KERNEL}/dominating_pair.py",
         "        wrong = ratios[1:] < ratios[:-1] * (1 - _DISORDER)\n",
         "        wrong = np.zeros(1, dtype=np.bool_)\n",
-        f"{KERNEL}/dominating_pair.py",
         "        if (self.ratios[1:] < self.ratios[:-1]).any():\n",
         "        if False:\n",
-        f"{KERNEL}/profile.py",
         '        order = np.argsort(losses, kind="stable")\n'
         "        losses, masses = losses[order], masses[order]\n",
         "        # Not sorted.\n",
     ),
     fault(
         "order: crossings are cut, and an upper δ is a billionth too small",
-        f"{PACKAGE}/bounds/privacy_bounds.py",
         "    crossed = np.flatnonzero(lower > upper)\n",
         "    lower = np.minimum(lower, upper)\n"
         "    crossed = np.flatnonzero(lower > upper)\n",
-        f"{KERNEL}/profile.py",
         "            found = np.maximum(found, least)\n",
         "            found = np.maximum(found * (1 - 1e-9), least)\n",
     ),
     fault(
         "rounding: δ and ε of a profile err the wrong way",
-        f"{KERNEL}/profile.py",
         "        sign = 1.0 if self.bound is Bound.UPPER else -1.0\n        moved",
         "        sign = -1.0 if self.bound is Bound.UPPER else 1.0\n        moved",
-        f"{KERNEL}/profile.py",
         "        sign = 1.0 if self.bound is Bound.UPPER else -1.0\n        goals",
         "        sign = -1.0 if self.bound is Bound.UPPER else 1.0\n        goals",
     ),
     fault(
         "rounding: losses that are merged are not off by anything",
-        f"{KERNEL}/law_sums.py",
         "    ratio_error = (_SAME * most + 2 * floats.UNIT_ROUNDOFF) * (\n",
         "    ratio_error = 0.0 * (\n",
-        f"{KERNEL}/law_sums.py",
         "    ratio_error += 4 * floats.UNIT_ROUNDOFF * (1 + largest)\n",
         "    ratio_error = 0.0\n",
     ),
     fault(
         "rare: both ends of Laplace noise are added to one atom once",
-        f"{PACKAGE}/pairs/laplace_mixture.py",
         "    masses[0] += q_ends[0]\n    masses[-1] += q_ends[1]\n",
         "    masses[[0, -1]] += q_ends\n",
     ),
     fault(
         "rare: a law without finite losses has the sinks of half of its copies",
-        f"{KERNEL}/law_sums.py",
         "    if half is None:\n        return None\n",
         "    if half is None or not half.values.size:\n        return half\n",
-        f"{PACKAGE}/pairs/laplace_mixture.py",
         "    masses[0] += q_ends[0]\n    masses[-1] += q_ends[1]\n",
         "    masses[[0, -1]] += q_ends\n",
     ),
     fault(
         "rare: sums for replaced records whose profiles cross by rounding",
-        f"{PACKAGE}/amplification/replaced_allocation.py",
         "max(math.log(start / after), 0.0)",
         "math.log((start - after) / after)",
     ),
     fault(
         "groups: the closed form of little noise has no digit left from below",
-        f"{PACKAGE}/pairs/gaussian.py",
         "(1 + abs(first))\n",
         "(1 + abs(first) + mean**2)\n",
     ),
     fault(
         "split: an odd node of an upper law joins the lower one",
-        f"{KERNEL}/lattice_pieces.py",
         "        out[:, :number] += lower * odd\n"
         "        out[:, 1 : 1 + number] += upper * odd\n",
         "        out[:, :number] += (lower + upper) * odd\n",
     ),
     fault(
         "split: an atom of an upper law goes to the nearer node",
-        f"{KERNEL}/atom_laws.py",
         "    above = places - floors\n",
         "    above = np.rint(places - floors)\n",
     ),
     fault(
         "rates: what is found of an output too rare for a float costs nothing",
-        f"{PACKAGE}/bounds/trade_off.py",
         "        if not self._upper:\n            # Of an output",
         "        if False:\n            # Of an output",
     ),
     fault(
         "Rényi: a fractional order has the moment below it",
-        f"{PACKAGE}/renyi/ratio_moments.py",
         "        moment += share * known[below + 1] if share else 0.0\n",
         "        moment += share * known[below] if share else 0.0\n",
     ),
     fault(
         "Rényi: what a pair's sink holds has no moment",
-        f"{PACKAGE}/mechanisms/renyi_of_pairs.py",
         "        if above.infinity_mass and bound is Bound.UPPER:\n",
         "        if False:\n",
     ),
     fault(
         "Rényi: matrices' divergences are no numbers",
-        f"{PACKAGE}/mechanisms/renyi_of_pairs.py",
         "    precision = part.claims().gaussian_precision\n    found = np.minimum(",
         "    precision = part.claims().gaussian_precision\n"
         "    found[~(found < 1e3)] = math.nan\n    found = np.minimum(",
     ),
     fault(
         "directions: a fixed batch is read the one way alone",
-        f"{PACKAGE}/mechanisms/batches.py",
         "            either = Symmetrized(either)\n",
         "            pass\n",
     ),
     fault(
         "directions: one pair serves both where Q is far from P",
-        f"{KERNEL}/composition.py",
         "        given = found.zero_mass - chance\n",
         "        return found, True\n        given = found.zero_mass - chance\n",
-        f"{KERNEL}/atom_laws.py",
         "float(np.minimum(q[gone], 1.0).sum())\n",
         "0.0\n",
     ),
     fault(
         "claims: a sample loses no more than its rate times its inner loss",
-        f"{PACKAGE}/mechanisms/subsampled.py",
         "math.log1p(self.sampling_probability * math.expm1(loss))\n",
         "self.sampling_probability * loss\n",
     ),
     fault(
         "answers: after one of a small δ, all others are read off its law",
-        f"{PACKAGE}/bounds/privacy_bounds.py",
         "            asked = np.maximum(deltas[open_], least)\n",
         "            if any(known[2] > level for known in self._profiles):\n"
         "                continue\n"
@@ -195,13 +162,11 @@ FAULTS = [
     ),
     fault(
         "answers: of an array, all are read off the law for its smallest δ",
-        f"{PACKAGE}/bounds/privacy_bounds.py",
         "            open_ = open_[deltas[open_] < least]\n",
         "            open_ = open_[[deltas[open_].min() < least] * open_.size]\n",
     ),
     fault(
         "answers: an allocation of large losses is no answer but an error",
-        f"{KERNEL}/output_pairs.py",
         "    if not kept.any():\n        return dominating_pair.trivial_pair",
         "    if not kept.all():\n        raise ZeroDivisionError\n"
         "    if not kept.any():\n        return dominating_pair.trivial_pair",

@@ -85,8 +85,8 @@ def test_each_fault_is_put_into_one_place(name, monkeypatch):
     monkeypatch.syspath_prepend(CI)
     module = importlib.import_module(name)
     for fault in module.FAULTS:
-        for module_of, old, new in fault.changes:
-            place = module.faults.place_of(CI.parent, module_of, old)
+        for old, new in fault.changes:
+            place = module.faults.place_of(CI.parent, old)
             text = place.path.read_text()
             put = module.faults.renamed(new.strip(), place.names)
             changed = text[: place.start] + put + text[place.end :]
@@ -118,18 +118,19 @@ def package(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("name", "old", "new"),
+    ("old", "new"),
     [
-        ("kernel/rows.py", "    rows[-1] += edge\n", ""),
-        # Renamed, moved to another module, written on two lines, without a comment.
-        ("atoms.py", "    masses[-1] += end\n    return (masses, end)", ""),
-        ("atoms.py", "    masses[0] += end\n    masses[-1] += end\n", "masses[0] = 9"),
-        ("atoms.py", "return (\n    masses,  # Both.\n    end,\n)", "return masses"),
+        ("    rows[-1] += edge\n", ""),
+        # By other names and with a qualified one, on two lines, without a comment.
+        ("    masses[-1] += end\n    return (masses, end)", ""),
+        ("    masses[0] += end\n    masses[-1] += end\n", "masses[0] = 9"),
+        ("    masses[-1] += law.end\n", "masses[-1] -= law.end"),
+        ("return (\n    masses,  # Both.\n    end,\n)", "return masses"),
     ],
 )
-def test_a_fault_fits_code_that_was_renamed(package, name, old, new):
+def test_a_fault_fits_code_that_was_renamed(package, old, new):
     faults, folder, module = package
-    fault = faults.fault("one", f"{faults.PACKAGE}/{name}", old, new)
+    fault = faults.fault("one", old, new)
     assert faults.put_in(folder, fault) == {module: CODE}
     changed = module.read_text()
     ast.parse(changed)
@@ -142,7 +143,7 @@ def test_a_fault_fits_code_that_was_renamed(package, name, old, new):
 )
 def test_a_fault_without_a_place_is_told(package, old):
     faults, folder, _ = package
-    fault = faults.fault("one", f"{faults.PACKAGE}/kernel/rows.py", old, "0")
+    fault = faults.fault("one", old, "0")
     with pytest.raises(ValueError, match=r"one: \d places, not one"):
         faults.put_in(folder, fault)
 

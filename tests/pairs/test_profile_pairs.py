@@ -14,9 +14,6 @@ from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import subsampled
-from dp_accounting_ext.pairs import chained_pairs
-from dp_accounting_ext.pairs import gaussian
-from dp_accounting_ext.pairs import hinges
 from dp_accounting_ext.pairs import profile_pairs
 
 POSITIVE = st.floats(1e-6, 1e6)
@@ -34,20 +31,6 @@ def test_the_maximum_of_profiles(pairs):
             assert found >= min(most, 1)
             if len(pairs) < 3:
                 assert found <= most * (1 + 1e-9) + 1e-9
-
-
-@given(st.floats(0.3, 3.0), st.integers(20, 60), st.integers(20, 60))
-def test_the_minimum_of_profiles(sigma, one, other):
-    """It is a bound on what either bounds, and hardly above the less."""
-    pair = gaussian.dominating_pair_of(sigma, Bound.UPPER, tail_mass=1e-20)
-    pairs = [chained_pairs.on_few_atoms(pair, atoms) for atoms in (one, other)]
-    least = hinges.minimum([dominating_pair.DirectedPairs.same(each) for each in pairs])
-    for epsilon in np.linspace(0, 4, 21):
-        truth = gaussian.delta(1 / sigma, epsilon, Bound.LOWER)
-        for direction in Direction:
-            found = least.of(direction).delta(epsilon, direction)
-            each = [pair.delta(epsilon, direction) for pair in pairs]
-            assert truth <= found <= min(each) * (1 + 1e-9) + 1e-12
 
 
 @given(st.floats(0.05, 0.9), st.floats(0.3, 3.0), st.floats(0.0, 2.0))
