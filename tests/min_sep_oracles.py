@@ -10,6 +10,7 @@ from scipy import special
 
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
+from dp_accounting_ext.kernel import accuracy
 
 
 def law_of_steps(rate, apart, steps, *, warm):
@@ -108,7 +109,10 @@ def assert_bounded(run, gram, law, epsilons):
         epsilons: Where δ is compared.
     """
     assert abs(math.fsum(law.values()) - 1) < 1e-12
-    below, above = (run.pairs(bound, 1e-12) for bound in (Bound.LOWER, Bound.UPPER))
+    below, above = (
+        run.pairs(bound, accuracy.Accuracy(1e-12))
+        for bound in (Bound.LOWER, Bound.UPPER)
+    )
     for epsilon, way in itertools.product(epsilons, Direction):
         remove = way is Direction.REMOVE
         truth = profile(gram, law, epsilon, remove=remove)

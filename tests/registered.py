@@ -13,6 +13,7 @@ import numpy as np
 import dp_accounting_ext as ext
 from dp_accounting_ext import mechanisms
 from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.kernel import accuracy
 from dp_accounting_ext.kernel import dominating_pair
 
 Fraction = fractions.Fraction
@@ -62,7 +63,9 @@ class Discrete(mechanisms.Mechanism):
     event: DiscreteEvent
     is_sorted: bool = True
 
-    def pairs(self, bound: Bound, tail_mass: float) -> dominating_pair.DirectedPairs:
+    def pairs(
+        self, bound: Bound, accuracy: accuracy.Accuracy
+    ) -> dominating_pair.DirectedPairs:
         q, p = laws(self.event)
         is_upper = bound is Bound.UPPER
         largest = Fraction(math.exp(700.0))

@@ -36,6 +36,7 @@ from dp_accounting_ext.amplification.matrix import markov_sums
 from dp_accounting_ext.amplification.matrix import projected
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
+from dp_accounting_ext.kernel import accuracy
 from dp_accounting_ext.kernel import atom_laws
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import lattice_law
@@ -239,8 +240,7 @@ def sums_of_atoms():
         found = law_sums.sum_of(
             [(lambda one=one: one, 1), (lambda other=other: other, 1)],
             Bound.UPPER,
-            lattice_law.Resolution(),
-            0.0,
+            accuracy.Accuracy(0.0),
             both=False,
         )
         furthest = float(np.abs(found.values - near).min())

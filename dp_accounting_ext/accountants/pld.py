@@ -10,6 +10,7 @@ import numpy as np
 from dp_accounting_ext.bounds import privacy_bounds
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import FloatArray
+from dp_accounting_ext.kernel import accuracy
 from dp_accounting_ext.mechanisms import allocated
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import groups
@@ -35,7 +36,7 @@ __dir__ = __all__.copy
 
 NeighborRel = privacy_accountant.NeighboringRelation
 
-_TAIL_MASS = 1e-25
+_ACCURACY = accuracy.FOR_DISTRIBUTIONS
 
 
 def from_event(
@@ -73,7 +74,7 @@ def from_event(
     pairs = groups.worst_pairs(
         _counts_of(event, neighboring_relation),
         Bound.UPPER if pessimistic_estimate else Bound.LOWER,
-        _TAIL_MASS,
+        _ACCURACY,
         replace_one=neighboring_relation is NeighborRel.REPLACE_ONE,
     )
     return stock_pld.write(pairs, interval)
@@ -163,7 +164,7 @@ def poisson_subsample(
     given, interval = _given(privacy_loss_distribution)
     sampled = subsampled.poisson_sampled(rate, given)
     return stock_pld.write(
-        interface.pairs_of(sampled, given.bound, _TAIL_MASS), interval
+        interface.pairs_of(sampled, given.bound, _ACCURACY), interval
     )
 
 
@@ -193,7 +194,7 @@ def random_allocation(
     given, interval = _given(privacy_loss_distribution)
     allocation = allocated.allocate(given, selected, steps)
     return stock_pld.write(
-        interface.pairs_of(allocation, given.bound, _TAIL_MASS), interval
+        interface.pairs_of(allocation, given.bound, _ACCURACY), interval
     )
 
 

@@ -22,6 +22,7 @@ from dp_accounting_ext.bounds import decimals
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.common_types import FloatArray
+from dp_accounting_ext.kernel import accuracy
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import matrix_allocation
 from dp_accounting_ext.reading import event_reader
@@ -41,7 +42,6 @@ __dir__ = __all__.copy
 
 # Of a Gram matrix, relative to its largest entry: far below the rounding of ε.
 _ASYMMETRY = 1e-12
-_TAIL_SHARE = 1e-6
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,7 +131,9 @@ def certify_by_sampling(
         most_seconds=most_seconds,
     )
     mechanism = _reader().mechanism(event)
-    pairs = interface.pairs_of(mechanism, Bound.UPPER, delta * _TAIL_SHARE)
+    pairs = interface.pairs_of(
+        mechanism, Bound.UPPER, accuracy.Accuracy(delta * accuracy.COARSE_TAIL_SHARE)
+    )
     add = pairs.add.epsilon(delta, Direction.ADD)
     return dataclasses.replace(
         found,

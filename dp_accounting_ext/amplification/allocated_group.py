@@ -27,6 +27,7 @@ from dp_accounting_ext.amplification.k_of_t import joint_allocation
 from dp_accounting_ext.common_types import BoolArray
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import FloatArray
+from dp_accounting_ext.kernel import accuracy
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import lattice_law
@@ -35,6 +36,8 @@ from dp_accounting_ext.kernel import sums
 from dp_accounting_ext.pairs import normal_cells
 from dp_accounting_ext.pairs import profile_pairs
 
+Accuracy = accuracy.Accuracy
+SCORE_CELLS = accuracy.SCORE_CELLS
 DirectedPairs = dominating_pair.DirectedPairs
 DominatingPair = dominating_pair.DominatingPair
 
@@ -47,12 +50,10 @@ _TINY = 1e-260
 MOST_MEMBERS = 64
 # Tuning: the probability that a step has more members than floats can hold.
 CROWDED = 0.01
-# Tuning: λ is the best one for a δ of this many times the tail mass.
-DELTA_OVER_TAIL = 1e16
 
 
 def lower_pairs(
-    allocation: replaced_allocation.Allocation, members: int, *, tail_mass: float
+    allocation: replaced_allocation.Allocation, members: int, accuracy: Accuracy
 ) -> DirectedPairs:
     """Returns lower pairs of an allocation from which a group of records is removed.
 
@@ -60,7 +61,8 @@ def lower_pairs(
         allocation: The steps, none of which has infinite losses.
         members: The size of the group, at least 2. Of more than 64 members, only 64
             contribute anything; with noise that they move far, fewer do.
-        tail_mass: The probability of the rarest outputs that are considered.
+        accuracy: The probability of the rarest outputs that are considered, and the δ
+            for which the scores are tuned.
 
     Guarantees:
         H(P‖Q) of the first pair, and H(Q‖P) of the second one, are at most those of
@@ -69,11 +71,13 @@ def lower_pairs(
     Source:
         docs/mathematics.md, "Groups under random allocation, from below".
     """
+    tail_mass = accuracy.tail_mass
     members, together = counted_members(allocation, members)
     rate = members / 2
     if len(allocation.steps) == 1:
         (steps,) = allocation.steps
-        exponent = max(-math.log(tail_mass * DELTA_OVER_TAIL), 4.0)
+        # λ is the best one for this δ.
+        exponent = max(-math.log(accuracy.frequent_delta), 4.0)
         rate, _ = rate_and_tilt(steps, allocation.null_probability, members, exponent)
     parts = [
         (
@@ -82,10 +86,9 @@ def lower_pairs(
         )
         for each in allocation.steps
     ]
-    resolution = replaced_allocation.RESOLUTION
     # For each number of members at most `tail_mass` is left out.
-    share = tail_mass / (8 * (members + 1))
-    law = law_sums.sum_of(parts, Bound.LOWER, resolution, share, both=False)
+    share = Accuracy(tail_mass / (8 * (members + 1))).with_cells(SCORE_CELLS)
+    law = law_sums.sum_of(parts, Bound.LOWER, share, both=False)
     error = law.mass_error + (_MASS + 4 * members) * floats.UNIT_ROUNDOFF
     q = law.masses[0]
     p, fewer = (

@@ -41,6 +41,7 @@ from dp_accounting_ext.amplification.k_of_t import bound_cells
 from dp_accounting_ext.amplification.k_of_t import joint_allocation
 from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.common_types import FloatArray
+from dp_accounting_ext.kernel import accuracy
 from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
@@ -48,6 +49,7 @@ from dp_accounting_ext.kernel import sums
 from dp_accounting_ext.pairs import hinges
 from dp_accounting_ext.pairs import normal_cells
 
+Accuracy = accuracy.Accuracy
 DominatingPair = dominating_pair.DominatingPair
 Hinges = hinges.Hinges
 Steps = replaced_allocation.Steps
@@ -68,8 +70,8 @@ def upper_pair(
     allocation: replaced_allocation.Allocation,
     members: int,
     known: DominatingPair,
+    accuracy: Accuracy,
     *,
-    tail_mass: float,
     is_rough: bool = False,
 ) -> DominatingPair:
     """Returns an upper pair of an allocation from which a group of records is removed.
@@ -78,7 +80,7 @@ def upper_pair(
         allocation: Equal steps, none of which has infinite losses.
         members: The size g ≥ 2 of the group.
         known: An upper bound on H(P‖Q).
-        tail_mass: The probability of the largest losses that may count as infinite.
+        accuracy: What the result is for: losses of a δ far below may count as infinite.
         is_rough: Whether a bound that is about 1 % above suffices, in a fifth of the
             time.
 
@@ -93,7 +95,7 @@ def upper_pair(
     shift = steps.shift * (1 + replaced_allocation.SHIFT * floats.UNIT_ROUNDOFF)
     steps = dataclasses.replace(steps, shift=shift)
     # At most for a δ that is a million times smaller than any that is asked for.
-    rarest = 1e-6 * allocated_group.DELTA_OVER_TAIL * tail_mass
+    rarest = 1e-6 * accuracy.frequent_delta
     exponents = joint_allocation.exponents_up_to(_EXPONENTS, rarest)
     remove = Direction.REMOVE
     found: list[Hinges] = [Hinges.of(known)]

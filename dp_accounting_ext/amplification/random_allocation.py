@@ -4,6 +4,7 @@ from collections.abc import Sequence
 import dataclasses
 import functools
 
+from dp_accounting_ext.kernel import accuracy
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import lattice_law
@@ -13,9 +14,6 @@ from dp_accounting_ext.kernel import whole_laws
 
 Axis = lattice_law.Axis
 DominatingPair = dominating_pair.DominatingPair
-
-# Tuning: with half as many cells brackets are four times as wide, in half the time.
-_RESOLUTION = lattice_law.Resolution()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +37,6 @@ def random_allocation(
     num_steps: int,
     *,
     tail_mass: float,
-    resolution: lattice_law.Resolution = _RESOLUTION,
 ) -> DominatingPair:
     """Returns the pair of 1-out-of-t random allocation.
 
@@ -51,8 +48,6 @@ def random_allocation(
         num_steps: The number of steps t ≥ 1.
         tail_mass: The probability that may be moved to the sinks (of an upper bound) or
             dropped (of a lower one).
-        resolution: The resolution of the sum's lattice; a finer one is tighter and
-            slower.
 
     Guarantees:
         An upper (lower) pair of the step gives an upper (lower) pair of the allocation.
@@ -62,21 +57,19 @@ def random_allocation(
         and Remark 4.7 for the computation.
     """
     steps = [Steps(pair, num_steps)]
-    return uneven_allocation(steps, tail_mass=tail_mass, resolution=resolution)
+    return uneven_allocation(steps, tail_mass=tail_mass)
 
 
 def uneven_allocation(
     steps: Sequence[Steps],
     *,
     tail_mass: float,
-    resolution: lattice_law.Resolution = _RESOLUTION,
 ) -> DominatingPair:
     """Returns the pair of 1-out-of-t allocation over steps that differ.
 
     Args:
         steps: The steps, all upper or all lower. The sum of their weights is t.
         tail_mass: As in `random_allocation`.
-        resolution: As in `random_allocation`.
 
     Source:
         https://arxiv.org/abs/2602.17284, Theorem 4.4, whose proof also holds for steps
@@ -88,8 +81,7 @@ def uneven_allocation(
     summed = law_sums.sum_of(
         [(functools.partial(_weighted, each), each.count) for each in steps],
         steps[0].pair.bound,
-        resolution,
-        tail_mass,
+        accuracy.Accuracy(tail_mass),
         both=False,
     )
     return output_pairs.of_losses(law_sums.read(summed, total))

@@ -37,6 +37,7 @@ from scipy import special
 
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import FloatArray
+from dp_accounting_ext.kernel import accuracy
 from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
@@ -57,8 +58,6 @@ EXPONENTIAL, _THRESHOLD, SHIFT, _CHANCE = 24, 64, 8, 16
 # probabilities; and what is knowingly added to the mass below all cells.
 _CHECKED, _MOST_RAISED = 1e-12, 1e-7
 
-# Tuning: the resolution of the law of S − κ S′.
-RESOLUTION = lattice_law.Resolution(cells=32)
 # Tuning: the probability, over all steps, of noise that is in one cell at either end.
 RARE = 1e-6
 # Tuning: the values of m that are tried, relative to the mean of S′.
@@ -355,7 +354,8 @@ def _sum_of(
         parts.append((make, steps.count))
         means.append(steps.count * chance * _kept_mean(noise, shift, kappa))
     tail = max(tail_mass / (unit * kappa), floats.SMALLEST_MASS)
-    law = law_sums.sum_of(parts, bound, RESOLUTION, tail, both=False)
+    accurate = accuracy.Accuracy(tail).with_cells(accuracy.SCORE_CELLS)
+    law = law_sums.sum_of(parts, bound, accurate, both=False)
     if bound is Bound.UPPER:
         _check_above(law, math.fsum(means))
     return law

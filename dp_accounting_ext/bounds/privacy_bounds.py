@@ -13,14 +13,15 @@ from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.common_types import IntArray
+from dp_accounting_ext.kernel import accuracy
 from dp_accounting_ext.kernel import composition
 from dp_accounting_ext.kernel import floats
-from dp_accounting_ext.kernel import lattice_law
 from dp_accounting_ext.kernel import profile
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.pairs import gaussian
 
+Accuracy = accuracy.Accuracy
 Counts = Mapping[interface.Mechanism, int]
 Question = Callable[[profile.Profile, FloatArray], FloatArray]
 # A function of the mean of a Gaussian mechanism, an argument, and the side of the
@@ -31,14 +32,6 @@ _CLOSED_FORMS: Mapping[Question, ClosedForm] = {
     profile.Profile.deltas: gaussian.delta,
 }
 
-# Tuning: (smallest δ, scales) of each level. A question about a δ that is at least a
-# level's smallest δ is answered from a law whose tails are far below this δ, and which
-# is fine over so many scales. So a few laws answer all questions, in any order.
-_LEVELS = ((1e-15, 3), (1e-50, 8), (1e-270, 14))
-# The share of δ that tails may hold. It moves ε by a relative 1e-6 at most.
-_TAIL_SHARE = 1e-7
-# Tuning: the number of cells in a scale, for laws that need not be tight.
-_ROUGH_CELLS = 16
 # Tuning: compute lower bounds for at most this many scenarios, those with the largest
 # upper bounds. Stop early once the bracket is narrow. (24 records in two fixed batches:
 # the bracket of the first scenario alone has a width of 14 %.)
@@ -58,11 +51,7 @@ class PrivacyBounds:
 
     def __init__(self, counts: Counts, interval: float) -> None:
         self._counts = counts
-        # The width of a bracket is in proportion to 1 / cells². So the square of
-        # `cells` is in proportion to 1 / interval. The stock accountant's interval is
-        # 1e-4.
-        cells = lattice_law.Resolution().cells * math.sqrt(1e-4 / interval)
-        self._cells = round(min(max(cells, 32), 512))
+        self._cells = accuracy.cells_of_interval(interval)
         claims = interface.claims_of(counts)
         # The mean of a Gaussian mechanism that dominates the composition, or inf.
         self._mean = floats.raised(math.sqrt(claims.gaussian_precision), by=1e-15)
@@ -115,7 +104,7 @@ class PrivacyBounds:
     def lower_epsilons(self, deltas: FloatArray) -> FloatArray:
         """Returns (n,) lower bounds on ε at (n,) δ in [0, 1), in nats."""
         # ε does not grow with δ: a larger δ gives a lower bound.
-        deltas = np.maximum(deltas, _LEVELS[-1][0])
+        deltas = np.maximum(deltas, accuracy.LEVELS[-1][0])
         closed = self._closed(gaussian.epsilon, deltas, Bound.LOWER)
         if closed is not None:
             return closed
@@ -136,7 +125,7 @@ class PrivacyBounds:
         if math.isfinite(self._largest):
             known = np.where(epsilons >= self._largest, self._probability_of_more, 1.0)
             found = np.minimum(found, known)
-        is_asked = (found >= _LEVELS[-1][0]) & (epsilons < self._largest)
+        is_asked = (found >= accuracy.LEVELS[-1][0]) & (epsilons < self._largest)
         is_asked |= np.isinf(epsilons) & (found == 1)
         closed = self._closed(gaussian.delta, epsilons[is_asked], Bound.UPPER)
         if closed is not None:
@@ -192,7 +181,7 @@ class PrivacyBounds:
         """Returns (n,) bounds on ε at (n,) δ > 0 from the laws of compositions."""
         found = np.zeros(deltas.shape)
         open_ = np.arange(deltas.size)
-        for level, (least, _) in enumerate(_LEVELS):
+        for level, (least, _) in enumerate(accuracy.LEVELS):
             if not open_.size:
                 break
             # At a δ below the level's smallest, the answer for the level's smallest δ
@@ -220,7 +209,7 @@ class PrivacyBounds:
         # No finite loss is larger than this.
         epsilons = np.minimum(epsilons, 1e300)
         open_ = np.arange(epsilons.size)
-        for level, (least, _) in enumerate(_LEVELS):
+        for level, (least, _) in enumerate(accuracy.LEVELS):
             if not open_.size:
                 break
             asked = epsilons[open_]
@@ -269,13 +258,11 @@ class PrivacyBounds:
         """Returns the profiles of an alternative, in both directions."""
         key = number, bound, level, rough
         if key not in self._profiles:
-            least, scales = _LEVELS[level]
-            cells = _ROUGH_CELLS if rough else self._cells
+            cells = accuracy.ROUGH_CELLS if rough else self._cells
             composed = composition_of(
                 self._alternatives(bound)[number],
                 bound,
-                least * _TAIL_SHARE,
-                lattice_law.Resolution(cells, scales),
+                Accuracy.of_level(level, cells),
             )
             self._profiles[key] = [composed.profile(way) for way in self._directions]
         return self._profiles[key]
@@ -321,20 +308,19 @@ def _closed(
 def composition_of(
     parts: Counts,
     bound: Bound,
-    tail_mass: float,
-    resolution: lattice_law.Resolution,
+    accuracy: Accuracy,
 ) -> composition.Composition:
     """Returns the composition of mechanisms, from pairs with small enough tails."""
     parts = compositions.in_small_steps(parts, bound)
-    share = tail_mass / max(sum(parts.values()), 1)
+    share = accuracy.tail_mass / max(sum(parts.values()), 1)
     # Rounded to a power of ten, so that cached pairs can be used again.
     tail = max(10.0 ** math.floor(math.log10(share)), floats.SMALLEST_MASS)
 
     made = [
-        (functools.partial(interface.pairs_of, part, bound, tail), count)
+        (functools.partial(interface.pairs_of, part, bound, Accuracy(tail)), count)
         for part, count in parts.items()
     ]
-    return composition.Composition(made, bound, resolution, tail_mass)
+    return composition.Composition(made, bound, accuracy)
 
 
 class WorstOf:

@@ -11,13 +11,11 @@ from dp_accounting_ext.bounds import trade_off
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.common_types import FloatArray
+from dp_accounting_ext.kernel import accuracy
 from dp_accounting_ext.kernel import floats
-from dp_accounting_ext.kernel import lattice_law
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
 
-# Tuning: the share of the least false positive rate that tails may hold.
-_TAIL_SHARE = 1e-6
 # Certified: the relative error of a quotient, a square root and an exponential.
 _ROUNDING = 1e-12
 
@@ -36,7 +34,7 @@ class TradeOffBounds:
         self._mean = math.sqrt(claims.gaussian_precision) * (1 + _ROUNDING)
         self._largest_loss = claims.largest_loss
         self._curves: dict[tuple[Direction, Bound], trade_off.Curve] = {}
-        self._tail = max(least, 1e-200) * _TAIL_SHARE
+        self._accuracy = accuracy.Accuracy.of_curve(least)
 
     def rates(self, rates: FloatArray, bound: Bound) -> FloatArray:
         """Returns (n,) bounds on the true positive rates at false positive rates."""
@@ -122,10 +120,8 @@ class TradeOffBounds:
         return self._curves[key]
 
     def _make_curve(self, direction: Direction, bound: Bound) -> trade_off.Curve:
-        # A trade-off curve is queried far from the median, so use 6 scales.
-        resolution = lattice_law.Resolution(scales=6)
         composed = privacy_bounds.composition_of(
-            self._parts[bound], bound, self._tail, resolution
+            self._parts[bound], bound, self._accuracy
         )
         found = composed.accurate_in(direction)
         return trade_off.Curve(

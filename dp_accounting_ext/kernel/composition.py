@@ -6,6 +6,7 @@ import functools
 
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
+from dp_accounting_ext.kernel import accuracy
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import lattice_law
 from dp_accounting_ext.kernel import lattice_shape
@@ -14,6 +15,7 @@ from dp_accounting_ext.kernel import output_pairs
 from dp_accounting_ext.kernel import profile
 from dp_accounting_ext.kernel import sums
 
+Accuracy = accuracy.Accuracy
 Axis = lattice_law.Axis
 LossPair = profile.LossPair
 Profile = profile.Profile
@@ -35,9 +37,8 @@ class Composition:
     Args:
         parts: Functions that make pairs on the given side, with the runs of each.
         bound: The side of the bound.
-        resolution: The resolution of the lattice.
-        tail_mass: The probability, in all, that may go to the sinks (of an upper bound)
-            or be dropped (of a lower one).
+        accuracy: The resolution of the lattice, and the probability, in all, that may
+            go to the sinks (of an upper bound) or be dropped (of a lower one).
 
     Guarantees:
         Upper (lower) pairs give an upper (lower) bound, in both directions.
@@ -50,13 +51,11 @@ class Composition:
         self,
         parts: Parts,
         bound: Bound,
-        resolution: lattice_law.Resolution,
-        tail_mass: float,
+        accuracy: Accuracy,
     ) -> None:
         self._parts = parts
         self._bound = bound
-        self._resolution = resolution
-        self._tail_mass = tail_mass
+        self._accuracy = accuracy
 
     def accurate_in(self, direction: Direction) -> LossPair:
         """Returns the pair that is accurate in a direction, with the record in P."""
@@ -106,7 +105,7 @@ class Composition:
             return found, False
         given = found.zero_mass - probability
         serves = (
-            given <= _GIVEN * self._tail_mass
+            given <= _GIVEN * self._accuracy.tail_mass
             and found.distance() <= lattice_shape.FURTHEST
         )
         return found, serves
@@ -130,7 +129,5 @@ class Composition:
             (functools.partial(law_of, make, count), count)
             for make, count in self._parts
         ]
-        summed = law_sums.sum_of(
-            parts, self._bound, self._resolution, self._tail_mass, both=both
-        )
+        summed = law_sums.sum_of(parts, self._bound, self._accuracy, both=both)
         return law_sums.read(summed)

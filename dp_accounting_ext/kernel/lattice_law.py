@@ -32,6 +32,7 @@ import numpy as np
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.common_types import IntArray
+from dp_accounting_ext.kernel import accuracy
 from dp_accounting_ext.kernel import atom_laws
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import lattice_pieces
@@ -41,7 +42,7 @@ from dp_accounting_ext.kernel import whole_laws
 
 Atoms = atom_laws.Atoms
 Axis = atom_laws.Axis
-Resolution = lattice_shape.Resolution
+Resolution = accuracy.Resolution
 Piece = lattice_pieces.Piece
 
 # Certified, in units of rounding. _SHARE: the share of an atom that a node gets, a

@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 
+from dp_accounting_ext.kernel import accuracy
 from dp_accounting_ext.kernel import atom_laws
 from dp_accounting_ext.kernel import sums
 
@@ -22,35 +23,8 @@ _WIDE = 0.25
 # falls steeply if an interval below zero has more than this many times the mass of its
 # nearer half.
 _STEEP, _MOST_HALVINGS = 2.3, 24
-# A law with more levels than this has fewer cells on each, but at least this many.
-_MANY_LEVELS, _FEWEST_CELLS = 48, 8
 # Certified: indices have at most this many binary digits, so that nodes are floats.
 _DIGITS = 52
-
-
-@dataclasses.dataclass(frozen=True)
-class Resolution:
-    """How fine a lattice is, in scales: about a standard deviation of the law's middle.
-
-    Attributes:
-        cells: The least number of cells in a scale. The width of a bracket is in
-            proportion to 1 / cells².
-        scales: The number of scales, on either side of the middle, on which all cells
-            have one width.
-    """
-
-    cells: int = 144
-    scales: int = 3
-
-    @property
-    def reach(self) -> int:
-        """The number of cells of its level that a piece may be away from the middle."""
-        return 2 * self.scales * self.cells
-
-    def of_levels(self, levels: float) -> "Resolution":
-        """Returns a resolution that is fine enough for a law of so many levels."""
-        cells = round(self.cells * min(1.0, _MANY_LEVELS / max(levels, 1.0)))
-        return dataclasses.replace(self, cells=max(cells, _FEWEST_CELLS))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,7 +41,7 @@ class Shape:
     scale: float
     apart: float = 0.0
 
-    def reach(self, step: float, resolution: Resolution) -> int:
+    def reach(self, step: float, resolution: accuracy.Resolution) -> int:
         """Returns how many cells of its level a piece may be from the centre."""
         return resolution.reach + math.ceil(self.apart / step)
 

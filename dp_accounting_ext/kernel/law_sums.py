@@ -8,6 +8,7 @@ import math
 import numpy as np
 
 from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.kernel import accuracy
 from dp_accounting_ext.kernel import atom_laws
 from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import dominating_pair
@@ -17,6 +18,7 @@ from dp_accounting_ext.kernel import profile
 from dp_accounting_ext.kernel import sums
 from dp_accounting_ext.kernel import whole_laws
 
+Accuracy = accuracy.Accuracy
 Atoms = atom_laws.Atoms
 Axis = atom_laws.Axis
 DominatingPair = dominating_pair.DominatingPair
@@ -113,8 +115,7 @@ def of_pair(given: DominatingPair, axis: Axis, *, copies: int = 0) -> Atoms:
 def sum_of(
     parts: Sequence[tuple[Callable[[], Atoms], int]],
     bound: Bound,
-    resolution: lattice_law.Resolution,
-    tail_mass: float,
+    accuracy: Accuracy,
     *,
     both: bool,
 ) -> Atoms:
@@ -128,12 +129,12 @@ def sum_of(
         parts: Functions that make the laws of the variables, with multiplicities. All
             laws have one axis and one side; each is made when it is its turn.
         bound: The side of the laws.
-        resolution: The resolution of the lattice.
-        tail_mass: The probability that may be cut off in all.
+        accuracy: The resolution of the lattice, and the probability that may be cut
+            off in all.
         both: Whether the law of losses is also read from Q's side.
     """
     copies = sum(count for _, count in parts)
-    found = _sum_of(parts, copies, bound, resolution, tail_mass, both=both)
+    found = _sum_of(parts, copies, bound, accuracy, both=both)
     conservation.check_terms(found.ledger.terms, copies)
     return found
 
@@ -142,8 +143,7 @@ def _sum_of(
     parts: Sequence[tuple[Callable[[], Atoms], int]],
     copies: int,
     bound: Bound,
-    resolution: lattice_law.Resolution,
-    tail_mass: float,
+    accuracy: Accuracy,
     *,
     both: bool,
 ) -> Atoms:
@@ -152,9 +152,10 @@ def _sum_of(
         return parts[0][0]()
     # A sum of ratios is small only if all terms are: if each is so with probability
     # `lowest`, the sum is so with probability `tail_mass`.
-    lowest = tail_mass ** (1 / max(copies, 1))
+    lowest = accuracy.tail_mass ** (1 / max(copies, 1))
     # One half for the sums of copies, and one half for the sums of these.
-    tail_mass /= 2 * max(len(parts), 1)
+    tail_mass = accuracy.tail_mass / (2 * max(len(parts), 1))
+    resolution = accuracy.resolution
     exact, summed = None, 0
     waiting: dict[float, LatticeLaw] = {}
     for make, count in parts:

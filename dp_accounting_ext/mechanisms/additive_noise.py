@@ -20,6 +20,7 @@ from dp_accounting_ext.renyi import pure_mechanisms
 from dp_accounting_ext.renyi import ratio_moments
 from dp_accounting_ext.renyi import shifted_noise
 
+Accuracy = interface.Accuracy
 DominatingPair = dominating_pair.DominatingPair
 Shifts = shifts.Shifts
 
@@ -34,9 +35,9 @@ class Gaussian(interface.OnePairMechanism):
 
     noise_multiplier: float
 
-    def pair(self, bound: Bound, tail_mass: float) -> DominatingPair:
+    def pair(self, bound: Bound, accuracy: Accuracy) -> DominatingPair:
         return gaussian.dominating_pair_of(
-            self.noise_multiplier, bound, tail_mass=tail_mass
+            self.noise_multiplier, bound, tail_mass=accuracy.tail_mass
         )
 
     @property
@@ -96,16 +97,17 @@ class _ShiftMixture(interface.OnePairMechanism):
         p: Shifts,
         q: Shifts,
         bound: Bound,
-        tail_mass: float,
+        accuracy: Accuracy,
         rest: tuple[float, float],
     ) -> DominatingPair:
         """Returns the pair of two mixtures of the noise, whose weights lack a rest."""
 
-    def pair(self, bound: Bound, tail_mass: float) -> DominatingPair:
+    def pair(self, bound: Bound, accuracy: Accuracy) -> DominatingPair:
         # What is too rare goes to the sinks.
-        p, p_lost = without_rare(self.p, tail_mass / 4, bound)
-        q, q_lost = without_rare(self.q, tail_mass / 4, bound)
-        return self._pair(p, q, bound, tail_mass, (p_lost, q_lost))
+        rare = accuracy.tail_mass / 4
+        p, p_lost = without_rare(self.p, rare, bound)
+        q, q_lost = without_rare(self.q, rare, bound)
+        return self._pair(p, q, bound, accuracy, (p_lost, q_lost))
 
     def sampled_from(self) -> tuple[float, interface.Mechanism] | None:
         moved = [(shift, weight) for shift, weight in self.p if shift]
@@ -147,11 +149,15 @@ class GaussianMixture(_ShiftMixture):
         p: Shifts,
         q: Shifts,
         bound: Bound,
-        tail_mass: float,
+        accuracy: Accuracy,
         rest: tuple[float, float],
     ) -> DominatingPair:
         return gaussian_mixture.dominating_pair_of(
-            self._mixture(p), self._mixture(q), bound, tail_mass=tail_mass, rest=rest
+            self._mixture(p),
+            self._mixture(q),
+            bound,
+            tail_mass=accuracy.tail_mass,
+            rest=rest,
         )
 
     def gaussian_steps(self) -> interface.Allocation | None:
@@ -199,7 +205,7 @@ class LaplaceMixture(_ShiftMixture):
         p: Shifts,
         q: Shifts,
         bound: Bound,
-        tail_mass: float,
+        accuracy: Accuracy,
         rest: tuple[float, float],
     ) -> DominatingPair:
         return laplace_mixture.dominating_pair_of(

@@ -24,6 +24,7 @@ from dp_accounting_ext.pairs import hinges
 from dp_accounting_ext.renyi import gaussian_allocation as renyi_allocation
 from dp_accounting_ext.renyi import ratio_moments
 
+Accuracy = interface.Accuracy
 DirectedPairs = dominating_pair.DirectedPairs
 Mechanism = interface.Mechanism
 
@@ -59,29 +60,29 @@ class RandomAllocation(Mechanism):
     num_selected: int
     num_steps: int
 
-    def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
-        step = _pairs_of_step(self.inner, bound, tail_mass, self.num_steps)
+    def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
+        step = _pairs_of_step(self.inner, bound, accuracy, self.num_steps)
         if self.num_selected == 1:
             return step.map(
                 lambda pair: random_allocation.random_allocation(
-                    pair, self.num_steps, tail_mass=tail_mass
+                    pair, self.num_steps, tail_mass=accuracy.tail_mass
                 )
             )
         if bound is Bound.UPPER:
-            return self._upper_pairs(step, tail_mass)
+            return self._upper_pairs(step, accuracy)
         remove, add = (
             allocation_by_sum.lower_pair(
                 step.of(direction),
                 self.num_selected,
                 self.num_steps,
                 direction,
-                tail_mass=tail_mass,
+                tail_mass=accuracy.tail_mass,
             )
             for direction in Direction
         )
         return DirectedPairs(remove, add)
 
-    def _upper_pairs(self, step: DirectedPairs, tail_mass: float) -> DirectedPairs:
+    def _upper_pairs(self, step: DirectedPairs, accuracy: Accuracy) -> DirectedPairs:
         """Returns the least of several bounds, but for those that would gain nothing.
 
         Blocks lose more the more the draws' meeting in one block matters: about k² / t
@@ -91,20 +92,20 @@ class RandomAllocation(Mechanism):
         with np.errstate(over="ignore"):
             squares = step.remove.masses * (step.remove.ratios - 1) ** 2
             met = self.num_selected**2 / self.num_steps * float(squares.sum())
-        blocks = self.blocks().pairs(Bound.UPPER, tail_mass)
+        blocks = self.blocks().pairs(Bound.UPPER, accuracy)
         if met <= (
             _LITTLE if 2 * self.num_steps <= _LONG * self.num_selected else _MUCH
         ):
             return blocks
         known = [blocks]
         if 2 * self.num_steps <= _LONGEST * self.num_selected:
-            known.append(self.in_few().pairs(Bound.UPPER, tail_mass))
+            known.append(self.in_few().pairs(Bound.UPPER, accuracy))
         remove = k_out_of_t.upper_pair(
             step.remove,
             self.num_selected,
             self.num_steps,
             [pairs.remove for pairs in known],
-            tail_mass=tail_mass,
+            tail_mass=accuracy.tail_mass,
         )
         added = [hinges.Hinges.of(dominating_pair.dual(pairs.add)) for pairs in known]
         return DirectedPairs(remove, dominating_pair.dual(hinges.least(added)))
@@ -257,13 +258,13 @@ class FewOutOfSteps(Mechanism):
     num_selected: int
     num_steps: int
 
-    def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
+    def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
         if bound is Bound.LOWER:
             return DirectedPairs.same(dominating_pair.trivial_pair(bound))
-        step = _pairs_of_step(self.inner, bound, tail_mass, self.num_steps)
+        step = _pairs_of_step(self.inner, bound, accuracy, self.num_steps)
         return step.map(
             lambda pair: few_out_of_t.few_out_of_t(
-                pair, self.num_selected, self.num_steps, tail_mass=tail_mass
+                pair, self.num_selected, self.num_steps, tail_mass=accuracy.tail_mass
             )
         )
 
@@ -309,10 +310,10 @@ class ScheduledAllocation(Mechanism):
     null_probability: float
     infinity_mass: float
 
-    def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
+    def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
         counts = [count for _, count in self.items]
         each = [
-            _pairs_of_step(part, bound, tail_mass, self.num_steps)
+            _pairs_of_step(part, bound, accuracy, self.num_steps)
             for part, _ in self.items
         ]
 
@@ -325,7 +326,7 @@ class ScheduledAllocation(Mechanism):
                         random_allocation.Steps(pair, count)
                         for pair, count in zip(steps, counts, strict=True)
                     ],
-                    tail_mass=tail_mass,
+                    tail_mass=accuracy.tail_mass,
                 ),
                 sum(counts) / self.num_steps,
             )
@@ -375,7 +376,7 @@ class ScheduledAllocation(Mechanism):
 
 
 def _pairs_of_step(
-    inner: Mechanism, bound: Bound, tail_mass: float, num_steps: int
+    inner: Mechanism, bound: Bound, accuracy: Accuracy, num_steps: int
 ) -> DirectedPairs:
     """Returns the pairs of one of many steps, with its share of the tail."""
-    return interface.pairs_of_part(inner, bound, tail_mass / num_steps / 100)
+    return interface.pairs_of_part(inner, bound, accuracy.shared(num_steps).shared(100))

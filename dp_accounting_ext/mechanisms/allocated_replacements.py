@@ -24,6 +24,7 @@ from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.pairs import chained_pairs
 
+Accuracy = interface.Accuracy
 DirectedPairs = dominating_pair.DirectedPairs
 DominatingPair = dominating_pair.DominatingPair
 Mechanism = interface.Mechanism
@@ -94,21 +95,19 @@ class AllocatedGroup(Mechanism):
         """Whether an upper bound is known that is less than a chain."""
         return len(self.allocation.steps) == 1
 
-    def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
+    def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
         if bound is Bound.LOWER:
             if self._sum_is_worst():
                 return DirectedPairs.same(dominating_pair.trivial_pair(bound))
-            return allocated_group.lower_pairs(
-                self.allocation, self.members, tail_mass=tail_mass
-            )
-        known = interface.pairs_of(self._chain, bound, tail_mass)
+            return allocated_group.lower_pairs(self.allocation, self.members, accuracy)
+        known = interface.pairs_of(self._chain, bound, accuracy)
         if not self.has_theorem:
             return known
         remove = allocated_group_above.upper_pair(
             self.allocation,
             self.members,
             known.remove,
-            tail_mass=tail_mass,
+            accuracy,
         )
         return DirectedPairs(remove, known.add)
 
@@ -160,12 +159,16 @@ class LeavingQuickly(Mechanism):
     members: int
     allocation: Allocation
 
-    def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
+    def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
         nothing = dominating_pair.trivial_pair(bound)
         if bound is Bound.LOWER:
             return DirectedPairs.same(nothing)
         remove = allocated_group_above.upper_pair(
-            self.allocation, self.members, nothing, tail_mass=tail_mass, is_rough=True
+            self.allocation,
+            self.members,
+            nothing,
+            accuracy,
+            is_rough=True,
         )
         return DirectedPairs(remove, nothing)
 
@@ -189,34 +192,35 @@ class LeaveAndJoin(Mechanism):
     inserted: int
     allocation: Allocation
 
-    def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
+    def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
         if bound is Bound.LOWER:
             return DirectedPairs.same(dominating_pair.trivial_pair(bound))
         fewer, more = sorted((self.removed, self.inserted))
-        larger = self._one_way(more, fewer, tail_mass)
+        larger = self._one_way(more, fewer, accuracy)
         # Of few an even number leaves, which two splits have in common: in a direction
         # that does not matter.
         is_odd = fewer % 2 == 1 and 2 < 2 * fewer <= more
-        smaller = self._one_way(fewer + is_odd, more, tail_mass)
+        smaller = self._one_way(fewer + is_odd, more, accuracy)
         is_fewer = self.inserted == fewer
         remove, add = (larger, smaller) if is_fewer else (smaller, larger)
         return DirectedPairs(remove, dominating_pair.dual(add))
 
-    def _one_way(self, leave: int, join: int, tail_mass: float) -> DominatingPair:
+    def _one_way(self, leave: int, join: int, accuracy: Accuracy) -> DominatingPair:
         """Returns the chain of those who leave and those who join, in that order."""
         leaving = self.inner if leave == 1 else LeavingQuickly(leave, self.allocation)
-        first = interface.pairs_of_part(leaving, Bound.UPPER, tail_mass).remove
+        first = interface.pairs_of_part(leaving, Bound.UPPER, accuracy).remove
         first = chained_pairs.on_few_atoms(first, _FEW_ATOMS)
-        finer, before = tail_mass, math.inf
+        finer, before = accuracy.tail_mass, math.inf
         while True:
-            one = interface.pairs_of_part(self.inner, Bound.UPPER, finer).add
+            fine = accuracy.with_tails(finer)
+            one = interface.pairs_of_part(self.inner, Bound.UPPER, fine).add
             known = one.zero_mass
             joining = chained_pairs.powers(
                 dominating_pair.dual(one), join, most_atoms=_FEW_ATOMS
             )
             found = chained_pairs.chain_one_way(first, joining, most_atoms=_FEW_ATOMS)
             grown = found.infinity_mass - first.infinity_mass
-            if grown <= _MOST_GROWN * tail_mass or known >= before:
+            if grown <= _MOST_GROWN * accuracy.tail_mass or known >= before:
                 return found
             if finer <= floats.RARE:
                 return found
@@ -281,13 +285,13 @@ class ReplacedDraws(Mechanism):
     mechanism: allocated.RandomAllocation
     step: Allocation
 
-    def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
+    def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
         (drawn,) = self.step.steps
         pair = allocation_by_sum.replaced_pair(
             (drawn.shift, drawn.chance, self.step.null_probability),
             self.mechanism.num_selected,
             self.mechanism.num_steps,
-            tail_mass=tail_mass,
+            tail_mass=accuracy.tail_mass,
         )
         return DirectedPairs.same(pair)
 
@@ -313,13 +317,13 @@ class ReplacedAllocation(interface.OnePairMechanism):
 
     allocation: Allocation
 
-    def pair(self, bound: Bound, tail_mass: float) -> DominatingPair:
+    def pair(self, bound: Bound, accuracy: Accuracy) -> DominatingPair:
         make = (
             replaced_allocation.upper_pair
             if bound is Bound.UPPER
             else replaced_allocation.lower_pair
         )
-        return make(self.allocation, tail_mass=tail_mass)
+        return make(self.allocation, tail_mass=accuracy.tail_mass)
 
     def sum_of(self, members: int) -> Mechanism | None:
         """Returns what the sum of all steps' outputs tells, if all steps are alike."""

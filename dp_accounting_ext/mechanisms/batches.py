@@ -36,6 +36,7 @@ from dp_accounting_ext.pairs import profile_pairs
 from dp_accounting_ext.pairs import replaced_draws as replaced_draws_pair
 from dp_accounting_ext.pairs import shifts
 
+Accuracy = interface.Accuracy
 DirectedPairs = dominating_pair.DirectedPairs
 DominatingPair = dominating_pair.DominatingPair
 Mechanism = interface.Mechanism
@@ -194,7 +195,7 @@ class RandomChoice(Mechanism):
     drawn: tuple[tuple[Mechanism, float], ...]
     error: float = CHANCE_ERROR
 
-    def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
+    def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
         weights = [chance for _, chance in self.drawn]
 
         def mixed(pairs: Sequence[DominatingPair]) -> DominatingPair:
@@ -202,7 +203,7 @@ class RandomChoice(Mechanism):
             pair = dataclasses.replace(pair, mass_error=pair.mass_error + self.error)
             return chained_pairs.on_few_atoms(pair) if bound is Bound.UPPER else pair
 
-        each = [interface.pairs_of_part(m, bound, tail_mass) for m, _ in self.drawn]
+        each = [interface.pairs_of_part(m, bound, accuracy) for m, _ in self.drawn]
         return DirectedPairs.combined(each, mixed)
 
     def basis(self, bound: Bound) -> str:
@@ -243,10 +244,10 @@ class ReplacedDraws(interface.OnePairMechanism):
     base: Base
     hits: Distances
 
-    def pair(self, bound: Bound, tail_mass: float) -> DominatingPair:
+    def pair(self, bound: Bound, accuracy: Accuracy) -> DominatingPair:
         one_sided = self.base.on(self.hits, NONE)
         if bound is Bound.LOWER:
-            return interface.pairs_of_part(one_sided, bound, tail_mass).remove
+            return interface.pairs_of_part(one_sided, bound, accuracy).remove
         moved = [(number, weight) for number, weight in self.hits if number and weight]
         rate = math.fsum(weight for _, weight in moved)
         given = tuple((number, weight / rate) for number, weight in moved)
@@ -262,8 +263,7 @@ class ReplacedDraws(interface.OnePairMechanism):
             self.base.on(self.hits, self.hits),
         )
         apart, each, star = (
-            interface.pairs_of_part(part, bound, tail_mass).remove
-            for part in mechanisms
+            interface.pairs_of_part(part, bound, accuracy).remove for part in mechanisms
         )
         raised = min(rate * (1 + CHANCE_ERROR), 1.0)
         single = dict(given).get(1.0, 0.0) * (1 - CHANCE_ERROR)
@@ -405,7 +405,7 @@ class _Answered(Mechanism):
     removed: known_bounds.Chances
     inserted: known_bounds.Chances
 
-    def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
+    def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
         without = self._answers(known_bounds.NEVER)
         sides = []
         if self.removed[0]:
@@ -476,8 +476,8 @@ class Symmetrized(Mechanism):
 
     inner: Mechanism
 
-    def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
-        pairs = interface.pairs_of_part(self.inner, bound, tail_mass)
+    def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
+        pairs = interface.pairs_of_part(self.inner, bound, accuracy)
         if bound is Bound.LOWER:
             return pairs
         return profile_pairs.maximum([pairs, pairs.swapped()])
@@ -512,12 +512,12 @@ class _AtDistance(Mechanism):
     removed: Distances
     inserted: Distances
 
-    def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
+    def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
         sides = []
         if _furthest(self.removed):
-            sides.append(self._side(self.removed, bound, tail_mass))
+            sides.append(self._side(self.removed, bound, accuracy))
         if _furthest(self.inserted):
-            sides.append(self._side(self.inserted, bound, tail_mass).swapped())
+            sides.append(self._side(self.inserted, bound, accuracy).swapped())
         if len(sides) == 1:
             return sides[0]
         if bound is Bound.LOWER:
@@ -533,10 +533,10 @@ class _AtDistance(Mechanism):
         return f"a chain of two mixtures by distances between batches, of {found}"
 
     def _side(
-        self, distances: Distances, bound: Bound, tail_mass: float
+        self, distances: Distances, bound: Bound, accuracy: Accuracy
     ) -> DirectedPairs:
         """Returns pairs of a mixture, its batches in the place of P, and the common."""
-        kept, lost = additive_noise.without_rare(distances, tail_mass, bound)
+        kept, lost = additive_noise.without_rare(distances, accuracy.tail_mass, bound)
         moved = [(distance, weight) for distance, weight in kept if distance and weight]
         rate = math.fsum(weight for _, weight in moved)
         sign = 1 if bound is Bound.UPPER else -1
@@ -549,7 +549,7 @@ class _AtDistance(Mechanism):
             pair = poisson_subsampling.poisson_subsample(pair, sampled)
             return dataclasses.replace(pair, infinity_mass=pair.infinity_mass + lost)
 
-        return released.pairs(bound, tail_mass).map(on_a_sample)
+        return released.pairs(bound, accuracy).map(on_a_sample)
 
     def _at(self, distance: float) -> Mechanism:
         """Returns the mechanism on two batches so far apart."""

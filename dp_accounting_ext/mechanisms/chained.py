@@ -12,6 +12,7 @@ from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.pairs import chained_pairs
 
+Accuracy = interface.Accuracy
 DirectedPairs = dominating_pair.DirectedPairs
 Mechanism = interface.Mechanism
 
@@ -60,12 +61,12 @@ class ChainedSplit(Mechanism):
     removed: int
     inserted: int
 
-    def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
+    def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
         if bound is Bound.LOWER:
-            pairs = interface.pairs_of_part(self.inner, bound, tail_mass)
+            pairs = interface.pairs_of_part(self.inner, bound, accuracy)
             return pairs if self.removed else pairs.swapped()
         joining = (self.inner, self.inserted, True)
-        return _in_a_row([(self.inner, self.removed, False), joining], tail_mass)
+        return _in_a_row([(self.inner, self.removed, False), joining], accuracy)
 
     def claims(self) -> interface.Claims:
         members, inner = self.removed + self.inserted, self.inner.claims()
@@ -117,10 +118,10 @@ class InARow(Mechanism):
         links = " and ".join(each.basis(bound) for each in (self.first, self.second))
         return f"a chain through a third dataset, by {links}"
 
-    def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
+    def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
         if bound is Bound.LOWER:
             return DirectedPairs.same(dominating_pair.trivial_pair(bound))
-        return _in_a_row([(self.first, 1, False), (self.second, 1, False)], tail_mass)
+        return _in_a_row([(self.first, 1, False), (self.second, 1, False)], accuracy)
 
     def claims(self) -> interface.Claims:
         both = interface.claims_of(collections.Counter([self.first, self.second]))
@@ -135,18 +136,19 @@ class InARow(Mechanism):
 
 
 def _in_a_row(
-    links: list[tuple[Mechanism, int, bool]], tail_mass: float
+    links: list[tuple[Mechanism, int, bool]], accuracy: Accuracy
 ) -> DirectedPairs:
     """Returns the chain of mechanisms, with tails that stay small.
 
     Args:
         links: Mechanisms, each so many times, and whether its datasets are exchanged.
-        tail_mass: What the chain's tails may be about.
+        accuracy: About what the chain's tails may hold.
     """
-    finer, before = tail_mass, math.inf
+    finer, before = accuracy.tail_mass, math.inf
     while True:
+        fine = accuracy.with_tails(finer)
         pairs = [
-            (interface.pairs_of_part(part, Bound.UPPER, finer), number, is_swapped)
+            (interface.pairs_of_part(part, Bound.UPPER, fine), number, is_swapped)
             for part, number, is_swapped in links
             if number
         ]
@@ -157,7 +159,7 @@ def _in_a_row(
             [(each.swapped() if swap else each, number) for each, number, swap in pairs]
         )
         grown = max(chained.remove.infinity_mass, chained.add.zero_mass)
-        if grown <= _MOST_GROWN * tail_mass or known >= before:
+        if grown <= _MOST_GROWN * accuracy.tail_mass or known >= before:
             return chained
         if finer <= floats.RARE:
             return chained

@@ -8,15 +8,17 @@ import math
 
 from dp_accounting_ext.amplification import replaced_allocation
 from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.kernel import accuracy
 from dp_accounting_ext.kernel import composition
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
-from dp_accounting_ext.kernel import lattice_law
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.mechanisms import renyi_bounded
 
+Accuracy = interface.Accuracy
+_WHOLE_CELLS = accuracy.WHOLE_CELLS
 DirectedPairs = dominating_pair.DirectedPairs
 Mechanism = interface.Mechanism
 # Tuning: the largest 1/σ² of a Gaussian that is composed as one; of more than the most
@@ -30,20 +32,19 @@ class Composed(Mechanism):
 
     items: tuple[tuple[Mechanism, int], ...]
 
-    def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
+    def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
         parts = flatten(dict(self.items), bound)
         copies = sum(parts.values())
         if not copies:
             return DirectedPairs.same(dominating_pair.identity_pair(bound))
 
-        share = tail_mass / copies
+        share = accuracy.shared(copies)
         made = [
             (functools.partial(interface.pairs_of_part, part, bound, share), count)
             for part, count in parts.items()
         ]
-        # Finer than one that is only read: it is sampled, or drawn, as a whole.
-        resolution = lattice_law.Resolution(cells=192)
-        return composition.Composition(made, bound, resolution, tail_mass).pairs()
+        whole = accuracy.with_cells(_WHOLE_CELLS)
+        return composition.Composition(made, bound, whole).pairs()
 
     def parts(self, bound: Bound) -> Mapping[Mechanism, int]:
         return dict(self.items)

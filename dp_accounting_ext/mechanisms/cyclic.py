@@ -20,6 +20,7 @@ from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.mechanisms import min_sep_sampling
 from dp_accounting_ext.mechanisms import subsampled
 
+Accuracy = interface.Accuracy
 DirectedPairs = dominating_pair.DirectedPairs
 
 # Certified: what SciPy's binomial masses err by, relatively, above the least of them.
@@ -53,10 +54,10 @@ class Run(interface.Mechanism):
         sample = subsampled.on_poisson_sample(self.sampling_probability, step)
         return {sample: self.num_cycles}
 
-    def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
+    def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
         if bound is Bound.UPPER:
             above = compositions.compose(self.parts(bound))
-            return interface.pairs_of(above, bound, tail_mass)
+            return interface.pairs_of(above, bound, accuracy)
         shift, last = min_sep_sampling.shift_of_sum(
             self.column, self.noise_multiplier, self.num_steps
         )
@@ -71,7 +72,7 @@ class Run(interface.Mechanism):
         chances[1:][chances[1:] < _LEAST_CHANCE] = 0.0
         pair = projected.mixture_below(
             *min_sep_sampling.lowered_counts(chances, shift),
-            tail_mass=tail_mass,
+            tail_mass=accuracy.tail_mass,
             chance_error=_CHANCE_ERROR,
         )
         return DirectedPairs.same(pair)

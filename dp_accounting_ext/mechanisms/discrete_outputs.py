@@ -15,6 +15,7 @@ from dp_accounting_ext.pairs import discrete
 from dp_accounting_ext.renyi import pure_mechanisms
 from dp_accounting_ext.renyi import ratio_moments
 
+Accuracy = interface.Accuracy
 DominatingPair = dominating_pair.DominatingPair
 # Probabilities (P, Q) of outcomes under two laws.
 Outcomes = tuple[tuple[float, float], ...]
@@ -27,7 +28,7 @@ class DiscreteLaplace(interface.OnePairMechanism):
     parameter: float
     sensitivity: int
 
-    def pair(self, bound: Bound, tail_mass: float) -> DominatingPair:
+    def pair(self, bound: Bound, accuracy: Accuracy) -> DominatingPair:
         return discrete.discrete_laplace(self.parameter, self.sensitivity, bound)
 
     def claims(self) -> interface.Claims:
@@ -48,9 +49,9 @@ class DiscreteGaussian(interface.OnePairMechanism):
     sigma: float
     sensitivity: int
 
-    def pair(self, bound: Bound, tail_mass: float) -> DominatingPair:
+    def pair(self, bound: Bound, accuracy: Accuracy) -> DominatingPair:
         return discrete.discrete_gaussian(
-            self.sigma, self.sensitivity, bound, tail_mass=tail_mass
+            self.sigma, self.sensitivity, bound, tail_mass=accuracy.tail_mass
         )
 
     def rdp(self, orders: Sequence[float]) -> interface.Divergences:
@@ -91,7 +92,7 @@ class RandomizedResponse(interface.OnePairMechanism):
             return None
         return pure_mechanisms.batch_rdp(orders, self.noise_parameter, rate)
 
-    def pair(self, bound: Bound, tail_mass: float) -> DominatingPair:
+    def pair(self, bound: Bound, accuracy: Accuracy) -> DominatingPair:
         return discrete.randomized_response(
             self.noise_parameter,
             self.num_buckets,
@@ -126,7 +127,7 @@ class PrivateDraw(interface.OnePairMechanism):
     dominating: Outcomes
     attained: tuple[Outcomes, ...]
 
-    def pair(self, bound: Bound, tail_mass: float) -> DominatingPair:
+    def pair(self, bound: Bound, accuracy: Accuracy) -> DominatingPair:
         outcomes = self.dominating if bound is Bound.UPPER else self.attained[0]
         p, q = zip(*outcomes, strict=True)
         return output_pairs.of_probabilities(p, q, bound, error=discrete.FEW_ERROR)
@@ -151,7 +152,7 @@ class PrivacyParameters(interface.OnePairMechanism):
     epsilon: float
     delta: float = 0.0
 
-    def pair(self, bound: Bound, tail_mass: float) -> DominatingPair:
+    def pair(self, bound: Bound, accuracy: Accuracy) -> DominatingPair:
         return discrete.privacy_parameters(self.epsilon, self.delta, bound)
 
     def rdp(self, orders: Sequence[float]) -> interface.Divergences:

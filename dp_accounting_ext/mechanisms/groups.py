@@ -23,6 +23,7 @@ from dp_accounting_ext.mechanisms import renyi_curves
 from dp_accounting_ext.mechanisms import sampling
 from dp_accounting_ext.pairs import profile_pairs
 
+Accuracy = interface.Accuracy
 DirectedPairs = dominating_pair.DirectedPairs
 Mechanism = interface.Mechanism
 
@@ -88,7 +89,7 @@ class Grouped(Mechanism):
         """Tells whether the lower bound of no split is above that of all leaving."""
         return False
 
-    def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
+    def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
         # A split is to be chosen first: see `scenarios`.
         return dominating_pair.DirectedPairs.same(dominating_pair.trivial_pair(bound))
 
@@ -333,7 +334,7 @@ def _split(grouped: Grouped, removed: int, inserted: int) -> Mechanism:
 def worst_pairs(
     counts: Mapping[Mechanism, int],
     bound: Bound,
-    tail_mass: float,
+    accuracy: Accuracy,
     *,
     replace_one: bool,
 ) -> DirectedPairs:
@@ -344,11 +345,11 @@ def worst_pairs(
     Args:
         counts: Mechanisms of one group size.
         bound: The side of the result.
-        tail_mass: Probability that may be moved to the sinks.
+        accuracy: What the pairs are for.
         replace_one: Whether the whole group is replaced.
     """
     every = [
-        interface.pairs_of(compositions.compose(each), bound, tail_mass)
+        interface.pairs_of(compositions.compose(each), bound, accuracy)
         for each in scenarios(counts, replace_one=replace_one)
     ]
     if len(every) == 1 or bound is Bound.LOWER:

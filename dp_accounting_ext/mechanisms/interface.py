@@ -16,11 +16,13 @@ from dp_accounting_ext.amplification import replaced_allocation
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.common_types import FloatArray
+from dp_accounting_ext.kernel import accuracy
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import memory
 from dp_accounting_ext.kernel import sums
 
+Accuracy = accuracy.Accuracy
 Allocation = replaced_allocation.Allocation
 DirectedPairs = dominating_pair.DirectedPairs
 DominatingPair = dominating_pair.DominatingPair
@@ -115,13 +117,14 @@ class Mechanism(abc.ABC):
     is_known_by_divergences: ClassVar[bool] = False
 
     @abc.abstractmethod
-    def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
+    def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
         """Returns the pairs of one run.
 
         Args:
             bound: Upper pairs dominate the run; lower ones are dominated by it
                 (`dominating_pair.trivial_pair` where no such pair is known).
-            tail_mass: Probability that may be moved to the sinks.
+            accuracy: What the pairs are for. `accuracy.tail_mass` is the probability
+                that may be moved to the sinks.
         """
 
     def claims(self) -> Claims:
@@ -225,16 +228,16 @@ class OnePairMechanism(Mechanism):
     """A mechanism one pair of which serves both directions."""
 
     @abc.abstractmethod
-    def pair(self, bound: Bound, tail_mass: float) -> DominatingPair:
+    def pair(self, bound: Bound, accuracy: Accuracy) -> DominatingPair:
         """Returns the pair of one run, as `pairs` does."""
 
-    def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
-        return DirectedPairs.same(self.pair(bound, tail_mass))
+    def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
+        return DirectedPairs.same(self.pair(bound, accuracy))
 
     def claims(self) -> Claims:
         """Returns the largest loss that the atoms of the upper pair show."""
-        # Whatever goes to the sinks: a loss without a bound has mass there.
-        return Claims(largest_loss_of_atoms(pairs_of(self, Bound.UPPER, 1e-30)))
+        pairs = pairs_of(self, Bound.UPPER, accuracy.FOR_LARGEST_LOSSES)
+        return Claims(largest_loss_of_atoms(pairs))
 
 
 def claims_of(counts: Mapping[Mechanism, int]) -> Claims:
@@ -294,20 +297,22 @@ def largest_loss_of_atoms(pairs: DirectedPairs) -> float:
     return (max(math.log(largest), 0.0) + 2 * error) * LOSS_ROUNDED_UP
 
 
-def pairs_of(mechanism: Mechanism, bound: Bound, tail_mass: float) -> DirectedPairs:
+def pairs_of(mechanism: Mechanism, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
     """Returns the pairs of one run; those that were made last are kept."""
-    tail_mass = max(tail_mass, floats.SMALLEST_MASS)
+    tail_mass = max(accuracy.tail_mass, floats.SMALLEST_MASS)
+    accuracy = accuracy.with_tails(tail_mass)
     return _PAIRS.get(
-        (mechanism, bound, tail_mass),
-        lambda: mechanism.pairs(bound, tail_mass).map(dominating_pair.certain),
+        (mechanism, bound, accuracy),
+        lambda: mechanism.pairs(bound, accuracy).map(dominating_pair.certain),
     )
 
 
-def pairs_of_part(part: Mechanism, bound: Bound, tail_mass: float) -> DirectedPairs:
+def pairs_of_part(part: Mechanism, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
     """Returns the pairs of one run of what another mechanism is made of.
 
     They are made for few different tails: what is used twice on every level of a tree
     must not be computed for as many tails as there are paths to it.
     """
-    exponent = math.log(max(tail_mass, floats.SMALLEST_MASS), _COARSE_TAILS)
-    return pairs_of(part, bound, _COARSE_TAILS ** math.floor(exponent))
+    exponent = math.log(max(accuracy.tail_mass, floats.SMALLEST_MASS), _COARSE_TAILS)
+    coarse = accuracy.with_tails(_COARSE_TAILS ** math.floor(exponent))
+    return pairs_of(part, bound, coarse)

@@ -13,6 +13,7 @@ from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.pairs import discrete
 from dp_accounting_ext.pairs import hinges
 
+Accuracy = interface.Accuracy
 DirectedPairs = dominating_pair.DirectedPairs
 
 
@@ -27,7 +28,7 @@ class KnownPairs(interface.Mechanism):
         """The side that is known."""
         return self.known.remove.bound
 
-    def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
+    def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
         if bound is self.bound:
             return self.known
         return DirectedPairs.same(dominating_pair.trivial_pair(bound))
@@ -36,7 +37,7 @@ class KnownPairs(interface.Mechanism):
         return "the pair that was given" if bound is self.bound else interface.NOTHING
 
     def claims(self) -> interface.Claims:
-        upper = self.pairs(Bound.UPPER, 1.0)
+        upper = self.pairs(Bound.UPPER, Accuracy(1.0))
         return interface.Claims(interface.largest_loss_of_atoms(upper))
 
 
@@ -46,10 +47,10 @@ class UpperOnly(interface.Mechanism):
 
     inner: interface.Mechanism
 
-    def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
+    def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
         if bound is Bound.LOWER:
             return DirectedPairs.same(dominating_pair.trivial_pair(bound))
-        return interface.pairs_of(self.inner, bound, tail_mass)
+        return interface.pairs_of(self.inner, bound, accuracy)
 
     def basis(self, bound: Bound) -> str:
         if bound is Bound.LOWER:
@@ -75,12 +76,12 @@ class LeastOf(interface.Mechanism):
     first: interface.Mechanism
     second: interface.Mechanism
 
-    def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
+    def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
         if bound is Bound.LOWER:
             return DirectedPairs.same(dominating_pair.trivial_pair(bound))
         return hinges.minimum(
             [
-                interface.pairs_of_part(each, bound, tail_mass)
+                interface.pairs_of_part(each, bound, accuracy)
                 for each in (self.first, self.second)
             ]
         )
@@ -109,8 +110,8 @@ class Between(interface.Mechanism):
     above: interface.Mechanism
     or_above: interface.Mechanism | None = None
 
-    def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
-        return interface.pairs_of(self._of(bound), bound, tail_mass)
+    def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
+        return interface.pairs_of(self._of(bound), bound, accuracy)
 
     def parts(self, bound: Bound) -> Mapping[interface.Mechanism, int]:
         return {self._of(bound): 1}
@@ -165,7 +166,7 @@ class NonPrivate(interface.OnePairMechanism):
     other: Chances = NEVER
     error: float = discrete.FEW_ERROR
 
-    def pair(self, bound: Bound, tail_mass: float) -> dominating_pair.DominatingPair:
+    def pair(self, bound: Bound, accuracy: Accuracy) -> dominating_pair.DominatingPair:
         (chance, rest), (other, other_rest) = self.record, self.other
         if min(rest, other_rest) < floats.SMALLEST_MASS:
             everything = dominating_pair.trivial_pair(Bound.UPPER)

@@ -15,6 +15,7 @@ from dp_accounting_ext.amplification.matrix import projected
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.common_types import FloatArray
+from dp_accounting_ext.kernel import accuracy as accuracies
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.mechanisms import additive_noise
@@ -24,6 +25,7 @@ from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.validation import strategies
 
+Accuracy = interface.Accuracy
 DirectedPairs = dominating_pair.DirectedPairs
 
 # Tuning: bins whose ratios differ are told apart in so many classes.
@@ -34,9 +36,6 @@ _SMALL_VARIANCE = 1.25
 # Tuning: for a smaller variance, and more pairs of bins that meet, no blocks are looked
 # at: for 32 bands of 100 bins projections have 28 % more.
 _FEW_MEET = 0.25
-# Tuning: the least δ that a law answers, over its tail (`bounds.privacy_bounds`); and
-# so much of its logarithm is that of the δ that is mostly asked for.
-_DELTA_OVER_TAIL, _MOSTLY = 1e7, 0.4
 
 
 def allocate(
@@ -83,22 +82,22 @@ class MatrixAllocation(interface.Mechanism):
         nearest, error = self.products()
         return nearest * (1 + error if bound is Bound.UPPER else 1 - error)
 
-    def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
-        gram, delta = self.gram(bound), delta_in_question(tail_mass)
+    def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
+        gram, delta = self.gram(bound), accuracy.likely_delta
         if bound is Bound.UPPER:
             chain = gauss_markov.fit(gram, delta=delta)
-            return gauss_markov.upper_pairs(chain, tail_mass=tail_mass)
+            return gauss_markov.upper_pairs(chain, tail_mass=accuracy.tail_mass)
         independent = independent_bins(gram, bound)
-        plain = interface.pairs_of_part(independent, bound, tail_mass)
+        plain = interface.pairs_of_part(independent, bound, accuracy)
         # Each is a bound.
         _, error = self.products()
         # What was rounded down is off by two errors.
-        found = projected.of_gram(gram, error=3 * error, tail_mass=tail_mass)
+        found = projected.of_gram(gram, error=3 * error, tail_mass=accuracy.tail_mass)
         filtered = self._filtered(delta)
         if filtered is not None:
             found.append(filtered)
         elif gram.max() > _SMALL_VARIANCE or _is_sparse(gram):
-            blocks = _blocks_below(gram, tail_mass)
+            blocks = _blocks_below(gram, accuracy.tail_mass)
             found += [] if blocks is None else [blocks]
 
         def best(way: Direction) -> dominating_pair.DominatingPair:
@@ -122,7 +121,7 @@ class MatrixAllocation(interface.Mechanism):
             column,
             self.num_bins,
             self.num_epochs,
-            tail_mass=delta / _DELTA_OVER_TAIL,
+            tail_mass=delta * accuracies.TAIL_SHARE,
         )
 
     def basis(self, bound: Bound) -> str:
@@ -138,11 +137,6 @@ class MatrixAllocation(interface.Mechanism):
 def _is_sparse(gram: FloatArray) -> bool:
     """Tells whether few bins meet: else projections tell more than blocks do."""
     return int(np.count_nonzero(gram)) <= _FEW_MEET * gram.size
-
-
-def delta_in_question(tail_mass: float) -> float:
-    """Returns about the δ that a law with such a tail is asked for: 1e-6 for 1e-22."""
-    return math.pow(min(tail_mass * _DELTA_OVER_TAIL, 1.0), _MOSTLY)
 
 
 def independent_bins(gram: FloatArray, bound: Bound) -> interface.Mechanism:

@@ -20,10 +20,10 @@ from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import fresh_windows
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
-from dp_accounting_ext.mechanisms import matrix_allocation
 from dp_accounting_ext.mechanisms import subsampled
 from dp_accounting_ext.validation import strategies
 
+Accuracy = interface.Accuracy
 DirectedPairs = dominating_pair.DirectedPairs
 
 # A record that is more certain to take part in a block is taken for one that does.
@@ -69,14 +69,14 @@ class Run(interface.Mechanism):
             return {self._of_all_blocks(): 1}
         return {block: self.num_blocks}
 
-    def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
+    def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
         if bound is Bound.UPPER:
             above = compositions.compose(self.parts(bound))
-            return interface.pairs_of(above, bound, tail_mass)
+            return interface.pairs_of(above, bound, accuracy)
         shifts, chances, error = _sum_of_outputs(self)
         return DirectedPairs.same(
             projected.mixture_below(
-                shifts, chances, tail_mass=tail_mass, chance_error=error
+                shifts, chances, tail_mass=accuracy.tail_mass, chance_error=error
             )
         )
 
@@ -122,7 +122,7 @@ class Block(interface.Mechanism):
         """The least probability that a record takes no part in a block."""
         return math.pow(1 - self.probability, self.separation)
 
-    def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
+    def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
         if bound is Bound.LOWER:
             return DirectedPairs.same(dominating_pair.trivial_pair(bound))
         chain = min_sep.fit(
@@ -130,12 +130,12 @@ class Block(interface.Mechanism):
             self.separation,
             self.probability,
             self.count,
-            delta=matrix_allocation.delta_in_question(tail_mass * self.count),
+            delta=accuracy.shared(1 / self.count).likely_delta,
         )
         return min_sep.upper_pairs(
             chain,
             self.probability,
-            tail_mass=tail_mass,
+            tail_mass=accuracy.tail_mass,
             coarser=min_sep.coarseness(self.separation),
         )
 

@@ -20,6 +20,7 @@ from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.pairs import profile_pairs
 from dp_accounting_ext.renyi import conversion
 
+Accuracy = interface.Accuracy
 # Tuning: orders a factor 1.023 apart, so that δ = 1e-25 is at most 1 % too large; and
 # places of the profile.
 ORDERS = tuple(float(1 + x) for x in np.geomspace(1e-3, 1e9, 1201))
@@ -58,13 +59,15 @@ class RenyiBounded(interface.OnePairMechanism):
         found = _chords(np.array(ORDERS), np.array(self.values), asked)
         return interface.Divergences(found, self.failure_probability)
 
-    def pair(self, bound: Bound, tail_mass: float) -> dominating_pair.DominatingPair:
+    def pair(self, bound: Bound, accuracy: Accuracy) -> dominating_pair.DominatingPair:
         if bound is Bound.LOWER:
             return dominating_pair.trivial_pair(bound)
         everything = dominating_pair.trivial_pair(bound)
         if self.failure_probability == 1:
             return everything
-        pair = dominating_pair_of(np.array(ORDERS), np.array(self.values), tail_mass)
+        pair = dominating_pair_of(
+            np.array(ORDERS), np.array(self.values), accuracy.tail_mass
+        )
         if not self.failure_probability:
             return pair
         return dominating_pair.mixture(
@@ -89,8 +92,8 @@ class Concentrated(interface.OnePairMechanism):
         line = np.array(orders) * self.rho if self.rho else np.zeros(len(orders))
         return interface.Divergences((line + self.xi) * (1 + 8 * floats.UNIT_ROUNDOFF))
 
-    def pair(self, bound: Bound, tail_mass: float) -> dominating_pair.DominatingPair:
-        return self._bounded().pair(bound, tail_mass)
+    def pair(self, bound: Bound, accuracy: Accuracy) -> dominating_pair.DominatingPair:
+        return self._bounded().pair(bound, accuracy)
 
     def parts(self, bound: Bound) -> Mapping[interface.Mechanism, int]:
         return {self._bounded(): 1}

@@ -21,6 +21,7 @@ from scipy import special
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.common_types import FloatArray
+from dp_accounting_ext.kernel import accuracy
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.mechanisms import compositions
@@ -35,7 +36,7 @@ _LEVELS = np.append(
 )
 # Tuning: at a high order the largest ratios decide, however rare; still rarer ones need
 # a pair for each direction.
-_TAIL = 1e-240
+_ACCURACY = accuracy.FOR_DIVERGENCES
 # Tuning: of more atoms on a side those in between are split to atoms a cell apart, of
 # losses and below one nat relatively.
 _MANY_ATOMS, _CELL = 1024, 2.0**-8
@@ -96,7 +97,7 @@ def upper(
     one event of both.
     """
     above = [max(float(order), ratio_moments.LOWEST_ORDER) for order in orders]
-    pairs = interface.pairs_of(mechanism, Bound.UPPER, _TAIL)
+    pairs = interface.pairs_of(mechanism, Bound.UPPER, _ACCURACY)
     is_bounded = max(mechanism.claims().tail) < math.inf
     each = [pairs.remove, dominating_pair.dual(pairs.add)]
     sinks = [mass for p in each for mass in (p.infinity_mass, p.zero_mass)]
@@ -143,7 +144,7 @@ def _of_part(
         if known is not None and known.failure_probability:
             values = np.full(len(orders), math.inf)
         return values, values
-    pairs = interface.pairs_of(part, bound, _TAIL)
+    pairs = interface.pairs_of(part, bound, _ACCURACY)
     remove = _of_pairs(pairs, part, orders, Direction.REMOVE, bound)
     if part.claims().is_symmetric and pairs.is_one:
         return remove, remove

@@ -18,6 +18,7 @@ from dp_accounting_ext.pairs import discrete
 from dp_accounting_ext.renyi import pure_mechanisms
 from dp_accounting_ext.renyi import selection
 
+Accuracy = interface.Accuracy
 DirectedPairs = dominating_pair.DirectedPairs
 DominatingPair = dominating_pair.DominatingPair
 
@@ -32,7 +33,7 @@ class ExponentialMechanism(interface.OnePairMechanism):
 
     epsilon: float
 
-    def pair(self, bound: Bound, tail_mass: float) -> DominatingPair:
+    def pair(self, bound: Bound, accuracy: Accuracy) -> DominatingPair:
         return bounded_range.dominating_pair_of(self.epsilon, bound)
 
     def rdp(self, orders: Sequence[float]) -> interface.Divergences:
@@ -64,9 +65,9 @@ class PermuteAndFlip(interface.OnePairMechanism):
 
     epsilon: float
 
-    def pair(self, bound: Bound, tail_mass: float) -> DominatingPair:
+    def pair(self, bound: Bound, accuracy: Accuracy) -> DominatingPair:
         if bound is Bound.UPPER:
-            return self._laplace().pair(bound, tail_mass)
+            return self._laplace().pair(bound, accuracy)
         lie = math.exp(-self.epsilon / 2) / 2
         return output_pairs.of_probabilities(
             (1 - lie, lie), (lie, 1 - lie), bound, error=discrete.FEW_ERROR
@@ -107,8 +108,8 @@ class BestOf(interface.Mechanism):
     mean: float
     shape: float
 
-    def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
-        return interface.pairs_of(self._bounded(), bound, tail_mass)
+    def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
+        return interface.pairs_of(self._bounded(), bound, accuracy)
 
     def rdp(self, orders: Sequence[float]) -> interface.Divergences:
         """Returns those of the selection, unless any of the runs tells everything.

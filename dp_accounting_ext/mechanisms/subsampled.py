@@ -18,6 +18,7 @@ from dp_accounting_ext.pairs import profile_pairs
 from dp_accounting_ext.pairs import shifts
 from dp_accounting_ext.renyi import sampling
 
+Accuracy = interface.Accuracy
 DirectedPairs = dominating_pair.DirectedPairs
 DominatingPair = dominating_pair.DominatingPair
 Mechanism = interface.Mechanism
@@ -61,8 +62,8 @@ class PoissonSampled(Mechanism):
     sampling_probability: float
     inner: Mechanism
 
-    def pairs(self, bound: Bound, tail_mass: float) -> DirectedPairs:
-        return interface.pairs_of(self.inner, bound, tail_mass).map(
+    def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
+        return interface.pairs_of(self.inner, bound, accuracy).map(
             lambda pair: poisson_subsampling.poisson_subsample(
                 pair, self.sampling_probability
             )
@@ -141,8 +142,8 @@ class SubstitutedSample(interface.OnePairMechanism):
     def _sample(self) -> Mechanism:
         return poisson_sampled(self.rate, self.inner)
 
-    def pair(self, bound: Bound, tail_mass: float) -> DominatingPair:
-        pairs = interface.pairs_of(self._sample, bound, tail_mass)
+    def pair(self, bound: Bound, accuracy: Accuracy) -> DominatingPair:
+        pairs = interface.pairs_of(self._sample, bound, accuracy)
         if bound is Bound.LOWER:
             return pairs.remove
         return profile_pairs.joined(pairs.remove, dominating_pair.dual(pairs.remove))
@@ -198,20 +199,20 @@ class ZeroedSample(interface.OnePairMechanism):
     noise_multiplier: float
     rate: float
 
-    def pair(self, bound: Bound, tail_mass: float) -> DominatingPair:
+    def pair(self, bound: Bound, accuracy: Accuracy) -> DominatingPair:
         shift = 1 / self.noise_multiplier
         removed = gaussian_mixture.pair_beyond(
             gaussian_mixture.Mixture(_two_point(self.rate, 2 * shift)),
             gaussian_mixture.Mixture(_two_point(self.rate, shift)),
             1.5 * shift,
             bound,
-            tail_mass=tail_mass,
+            tail_mass=accuracy.tail_mass,
         )
         if bound is Bound.LOWER:
             return removed
         inner = additive_noise.Gaussian(self.noise_multiplier)
         sample = on_poisson_sample(self.rate, inner)
-        added = interface.pairs_of(sample, bound, tail_mass).remove
+        added = interface.pairs_of(sample, bound, accuracy).remove
         return profile_pairs.joined(removed, dominating_pair.dual(added))
 
     def basis(self, bound: Bound) -> str:

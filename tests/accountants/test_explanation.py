@@ -12,6 +12,7 @@ import tree_strategies
 
 import dp_accounting_ext as ext
 from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.kernel import accuracy
 from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import groups
 from dp_accounting_ext.mechanisms import interface
@@ -96,7 +97,7 @@ def test_words_say_that_nothing_is_known_where_nothing_is(case):
     replace_one = relation is Relation.REPLACE_ONE
     for scenario in groups.scenarios({mechanism: 1}, replace_one=replace_one):
         for part in compositions.unpacked(scenario):
-            pairs = interface.pairs_of(part, Bound.LOWER, 1e-12)
+            pairs = interface.pairs_of(part, Bound.LOWER, accuracy.Accuracy(1e-12))
             is_trivial = not any(
                 pair.infinity_mass or pair.ratios.size > 1 or pair.zero_mass
                 for pair in (pairs.remove, pairs.add)

@@ -14,6 +14,7 @@ from dp_accounting_ext.amplification import allocated_group_above
 from dp_accounting_ext.amplification import replaced_allocation
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
+from dp_accounting_ext.kernel import accuracy
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import allocated
@@ -78,7 +79,7 @@ def _bracket(steps, members):
     ],
 )
 def test_it_is_below_and_near_the_profile_of_two_steps(allocation, members):
-    pairs = allocated_group.lower_pairs(allocation, members, tail_mass=1e-20)
+    pairs = allocated_group.lower_pairs(allocation, members, accuracy.Accuracy(1e-20))
     law = _law(allocation, members)
     for epsilon in (0.0, 0.3, 1.0, 2.0):
         for direction in Direction:
@@ -180,7 +181,7 @@ def test_lower_bounds_grow_with_the_group_however_large_it_is():
 def test_lower_bounds_never_fall_as_a_group_grows(allocation):
     sizes = [2, 8, 9, 17, 33]
     pairs = [
-        allocated_group.lower_pairs(allocation, members, tail_mass=1e-22)
+        allocated_group.lower_pairs(allocation, members, accuracy.Accuracy(1e-22))
         for members in sizes
     ]
     for delta in (1e-3, 1e-6, 1e-12):
@@ -192,7 +193,7 @@ def test_lower_bounds_never_fall_as_a_group_grows(allocation):
 def test_more_than_64_members_count_as_64():
     allocation = Allocation((Steps(0.2, 0.5, 2),), 0.0, 0.0)
     most, many = (
-        allocated_group.lower_pairs(allocation, members, tail_mass=1e-20)
+        allocated_group.lower_pairs(allocation, members, accuracy.Accuracy(1e-20))
         for members in (64, 1000)
     )
     for direction in Direction:
@@ -221,7 +222,7 @@ def test_who_leaves_and_who_joins_is_bounded_at_once(allocation):
     )
     for removed, inserted in ((2, 1), (1, 2), (2, 2), (3, 1)):
         bound = replaced.leave_and_join(inner, removed, inserted)
-        pairs = interface.pairs_of(bound, Bound.UPPER, 1e-20)
+        pairs = interface.pairs_of(bound, Bound.UPPER, accuracy.Accuracy(1e-20))
         p, density = _law(allocation, removed)
         q, _ = _law(allocation, inserted)
         # The nodes reach further to the right; both laws need the same ones.
@@ -251,7 +252,7 @@ def test_upper_bounds_are_above_the_profile_of_two_steps(allocation, members, is
     # Nothing else is known, so that what is found is the theorems' alone.
     nothing = dominating_pair.trivial_pair(Bound.UPPER)
     pair = allocated_group_above.upper_pair(
-        allocation, members, nothing, tail_mass=1e-24, is_rough=is_rough
+        allocation, members, nothing, accuracy.Accuracy(1e-24), is_rough=is_rough
     )
     law = _law(allocation, members)
     for epsilon in (0.0, 0.1, 0.5, 1.0, 2.0, 4.0):
@@ -266,5 +267,7 @@ def test_upper_bounds_are_above_the_profile_of_two_steps(allocation, members, is
 def test_a_pair_that_is_less_stays():
     allocation = Allocation((Steps(0.2, 0.01, 100),), 0.0, 0.0)
     known = dominating_pair.identity_pair(Bound.UPPER)
-    found = allocated_group_above.upper_pair(allocation, 4, known, tail_mass=1e-20)
+    found = allocated_group_above.upper_pair(
+        allocation, 4, known, accuracy.Accuracy(1e-20)
+    )
     assert found.delta(0.01, Direction.REMOVE) <= 1e-12

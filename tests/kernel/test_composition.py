@@ -9,9 +9,9 @@ import pytest
 import dp_accounting_ext as ext
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
+from dp_accounting_ext.kernel import accuracy
 from dp_accounting_ext.kernel import composition
 from dp_accounting_ext.kernel import dominating_pair
-from dp_accounting_ext.kernel import lattice_law
 from dp_accounting_ext.pairs import gaussian
 
 
@@ -27,8 +27,7 @@ def test_each_direction_is_accurate_in_its_own_tail(count):
         both = composition.Composition(
             [(lambda pairs=pairs: pairs, count)],
             bound,
-            lattice_law.Resolution(),
-            1e-25,
+            accuracy.Accuracy(1e-25),
         )
         for direction in Direction:
             for epsilon in (400.0, 500.0, 560.0):

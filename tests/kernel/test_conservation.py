@@ -67,7 +67,7 @@ def test_a_registered_pair_is_checked():
         """Represents a mechanism whose user forgot half of its outputs."""
 
     class Half(mechanisms.OnePairMechanism):
-        def pair(self, bound, tail_mass):
+        def pair(self, bound, accuracy):
             return dominating_pair.DominatingPair(RATIOS, MASSES / 2, 0.0, 0.0, bound)
 
     ext.PLDAccountant.register(Event, lambda event, reader: Half())

@@ -13,9 +13,9 @@ from dp_accounting_ext.amplification import poisson_subsampling
 from dp_accounting_ext.amplification import random_allocation
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
+from dp_accounting_ext.kernel import accuracy
 from dp_accounting_ext.kernel import composition
 from dp_accounting_ext.kernel import dominating_pair
-from dp_accounting_ext.kernel import lattice_law
 from dp_accounting_ext.pairs import chained_pairs
 from dp_accounting_ext.pairs import hinges
 from dp_accounting_ext.pairs import profile_pairs
@@ -34,7 +34,7 @@ def silent(bound):
 def composed(pair, count):
     pairs = DirectedPairs.same(pair)
     parts = [(lambda: pairs, count)]
-    law = composition.Composition(parts, pair.bound, lattice_law.Resolution(), 1e-20)
+    law = composition.Composition(parts, pair.bound, accuracy.Accuracy(1e-20))
     return law.pairs()
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
+from dp_accounting_ext.kernel import accuracy
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import lattice_law
 from dp_accounting_ext.kernel import law_sums
@@ -83,9 +84,9 @@ def profiles(p, q, axis, count, cells):
         if cells:
             atoms = on_the_lattice(atoms, count, cells)
         else:
-            fine = lattice_law.Resolution()
+            fine = accuracy.Accuracy(1e-30)
             atoms = law_sums.sum_of(
-                [(lambda atoms=atoms: atoms, count)], bound, fine, 1e-30, both=True
+                [(lambda atoms=atoms: atoms, count)], bound, fine, both=True
             )
         found[bound] = law_sums.read(atoms, count if axis is Axis.RATIO else 1)
     return found
@@ -169,7 +170,7 @@ def exact_sums(atoms, count):
 def test_exact_sums_err_by_what_they_claim(atoms, count):
     """Values by the shift, masses by the error."""
     found = law_sums.sum_of(
-        [(lambda: atoms, count)], atoms.bound, lattice_law.Resolution(), 0.0, both=True
+        [(lambda: atoms, count)], atoms.bound, accuracy.Accuracy(0.0), both=True
     )
     exact = np.zeros(found.masses.shape, dtype=object)
     for value, masses in exact_sums(atoms, count):
@@ -223,10 +224,8 @@ def test_cells_of_thousands_of_nats_leave_lower_laws_numbers():
     p, q = [Fraction(1, 3), Fraction(2, 3)], [1 - Fraction(1, 10**80)]
     law = pair_of(p, [*q, 1 - q[0]], Bound.LOWER)
     atoms = law_sums.of_pair(law, Axis.LOSS)
-    fine = lattice_law.Resolution(4)
-    summed = law_sums.sum_of(
-        [(lambda: atoms, 20000)], Bound.LOWER, fine, 1e-30, both=True
-    )
+    fine = accuracy.Accuracy(1e-30, accuracy.Resolution(4))
+    summed = law_sums.sum_of([(lambda: atoms, 20000)], Bound.LOWER, fine, both=True)
     assert np.isfinite(summed.masses).all()
     assert (summed.masses > 0).all()
     if summed.values.size:

@@ -11,9 +11,9 @@ import pytest
 from dp_accounting_ext.amplification import random_allocation
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
+from dp_accounting_ext.kernel import accuracy
 from dp_accounting_ext.kernel import composition
 from dp_accounting_ext.kernel import dominating_pair
-from dp_accounting_ext.kernel import lattice_law
 from dp_accounting_ext.kernel import whole_laws
 from dp_accounting_ext.pairs import gaussian
 
@@ -108,7 +108,7 @@ def _epsilons(pair, bound, copies, deltas, ways=tuple(Direction)):
     """Returns the larger ε of the directions."""
     pairs = dominating_pair.DirectedPairs.same(pair)
     composed = composition.Composition(
-        [(lambda: pairs, copies)], bound, lattice_law.Resolution(), 1e-25
+        [(lambda: pairs, copies)], bound, accuracy.Accuracy(1e-25)
     )
     return np.max([composed.profile(way).epsilons(deltas) for way in ways], axis=0)
 
@@ -148,7 +148,7 @@ def test_sinks_beside_masses_that_are_off(copies, pattern):
     ).as_close_as(pair.closeness.rounded(2.0**-52))
     pairs = dominating_pair.DirectedPairs.same(off)
     composed = composition.Composition(
-        [(lambda: pairs, copies)], Bound.UPPER, lattice_law.Resolution(), 1e-25
+        [(lambda: pairs, copies)], Bound.UPPER, accuracy.Accuracy(1e-25)
     )
     epsilons = np.array([1.0, 5.0, 9.5])
     finite = math.exp(copies * math.log1p(-told))
@@ -202,7 +202,7 @@ def test_errors_that_fit_no_float_say_nothing(bound):
     assert found[0] == (math.inf if bound is Bound.UPPER else 0.0)
     pairs = dominating_pair.DirectedPairs.same(pair)
     composed = composition.Composition(
-        [(lambda: pairs, 10_000)], bound, lattice_law.Resolution(), 1e-25
+        [(lambda: pairs, 10_000)], bound, accuracy.Accuracy(1e-25)
     )
     delta = composed.profile(Direction.REMOVE).deltas(np.array([1.0]))[0]
     assert delta == (1.0 if bound is Bound.UPPER else 0.0)
@@ -219,7 +219,7 @@ def test_masses_that_are_all_too_large_or_too_small_have_a_billion_copies(drift)
         ).as_close_as(Closeness(1e-12))
         pairs = dominating_pair.DirectedPairs.same(pair)
         parts = [(lambda pairs=pairs: pairs, copies)]
-        summed = composition.Composition(parts, bound, lattice_law.Resolution(), 1e-20)
+        summed = composition.Composition(parts, bound, accuracy.Accuracy(1e-20))
         profile = summed.profile(Direction.REMOVE)
         bounds[bound] = profile.deltas(np.array([epsilon]))[0]
     # Of losses ±1e-5 the sum is normal but for 1e-5, of mean 0.05 and variance 0.1.

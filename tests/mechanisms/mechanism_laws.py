@@ -6,6 +6,7 @@ import mpmath
 
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
+from dp_accounting_ext.kernel import accuracy
 from dp_accounting_ext.mechanisms import interface
 
 TAIL = 1e-14
@@ -15,7 +16,7 @@ EPSILONS = (-1.0, 0.0, 0.1, 0.7, 2.0, 6.0)
 def bounds_of(mechanism, epsilon, direction, tail_mass=TAIL):
     """Returns what the lower and the upper pair say of δ at ε."""
     low, high = (
-        interface.pairs_of(mechanism, bound, tail_mass)
+        interface.pairs_of(mechanism, bound, accuracy.Accuracy(tail_mass))
         .of(direction)
         .delta(epsilon, direction)
         for bound in (Bound.LOWER, Bound.UPPER)
@@ -26,7 +27,7 @@ def bounds_of(mechanism, epsilon, direction, tail_mass=TAIL):
 def assert_masses(mechanism):
     """Neither law of a lower pair has a mass above one, nor of an upper one below."""
     for bound, sign in ((Bound.LOWER, 1), (Bound.UPPER, -1)):
-        pairs = interface.pairs_of(mechanism, bound, TAIL)
+        pairs = interface.pairs_of(mechanism, bound, accuracy.Accuracy(TAIL))
         for pair in (pairs.remove, pairs.add):
             error = pair.mass_error + 2 * pair.ratio_error + pair.masses.size * 2**-52
             q = math.fsum([*pair.masses, pair.zero_mass])

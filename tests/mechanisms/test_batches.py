@@ -11,6 +11,7 @@ import pytest
 
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
+from dp_accounting_ext.kernel import accuracy
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import output_pairs
 from dp_accounting_ext.mechanisms import additive_noise
@@ -109,7 +110,7 @@ def kappa_above(epsilon):
 
 
 def deltas(mechanism, epsilon, bound=Bound.UPPER):
-    pairs = interface.pairs_of(mechanism, bound, 1e-30)
+    pairs = interface.pairs_of(mechanism, bound, accuracy.Accuracy(1e-30))
     return [pairs.of(way).delta(epsilon, way) for way in Direction]
 
 

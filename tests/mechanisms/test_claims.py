@@ -238,8 +238,8 @@ class Boastful(interface.OnePairMechanism):
 
     claimed: interface.Claims
 
-    def pair(self, bound, tail_mass):
-        return LAPLACE.pair(bound, tail_mass)
+    def pair(self, bound, accuracy):
+        return LAPLACE.pair(bound, accuracy)
 
     def claims(self):
         return self.claimed

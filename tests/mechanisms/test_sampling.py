@@ -14,6 +14,7 @@ import dp_accounting_ext as ext
 from dp_accounting_ext import mechanisms
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
+from dp_accounting_ext.kernel import accuracy
 from dp_accounting_ext.mechanisms import discrete_outputs
 from dp_accounting_ext.mechanisms import groups
 from dp_accounting_ext.mechanisms import interface
@@ -57,7 +58,7 @@ def read(event, reader):
 
 
 def deltas(mechanism, epsilon, bound=Bound.UPPER):
-    pairs = interface.pairs_of(mechanism, bound, 1e-30)
+    pairs = interface.pairs_of(mechanism, bound, accuracy.Accuracy(1e-30))
     return [pairs.of(way).delta(epsilon, way) for way in Direction]
 
 

@@ -19,6 +19,7 @@ from scipy import special
 import dp_accounting_ext as ext
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
+from dp_accounting_ext.kernel import accuracy
 from dp_accounting_ext.mechanisms import batches
 from dp_accounting_ext.mechanisms import groups
 from dp_accounting_ext.mechanisms import interface
@@ -92,7 +93,7 @@ def deltas(mechanism, epsilon, bound=Bound.UPPER):
     found = []
     for each in parts:
         ((part, _),) = each.items()
-        pairs = interface.pairs_of(part, bound, 1e-30)
+        pairs = interface.pairs_of(part, bound, accuracy.Accuracy(1e-30))
         found.append([pairs.of(way).delta(epsilon, way) for way in Direction])
     return found
 
@@ -303,7 +304,7 @@ class TestZeroedSample:
     def test_one_run_is_tight(self, rate, sigma):
         """The worst of all places of x and u: P at x − u, Q at −u."""
         upper = subsampled.zeroed_sample(sigma, rate)
-        pairs = interface.pairs_of(upper, Bound.UPPER, 1e-30)
+        pairs = interface.pairs_of(upper, Bound.UPPER, accuracy.Accuracy(1e-30))
         rest = 1 - Fraction(rate)
 
         def law(place):

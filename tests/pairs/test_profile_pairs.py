@@ -11,6 +11,7 @@ import strategies
 
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
+from dp_accounting_ext.kernel import accuracy
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.mechanisms import additive_noise
 from dp_accounting_ext.mechanisms import subsampled
@@ -36,7 +37,7 @@ def test_the_maximum_of_profiles(pairs):
 @given(st.floats(0.05, 0.9), st.floats(0.3, 3.0), st.floats(0.0, 2.0))
 def test_reflection(rate, sigma, epsilon):
     sample = subsampled.on_poisson_sample(rate, additive_noise.Gaussian(sigma))
-    pair = sample.pairs(Bound.UPPER, 1e-12).remove
+    pair = sample.pairs(Bound.UPPER, accuracy.Accuracy(1e-12)).remove
     both = profile_pairs.joined(pair, dominating_pair.dual(pair))
     with mpmath.workdps(60):
         p = [(0, 1 - mpmath.mpf(rate)), (1 / mpmath.mpf(sigma), mpmath.mpf(rate))]

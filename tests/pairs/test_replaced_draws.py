@@ -9,6 +9,7 @@ import pytest
 
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
+from dp_accounting_ext.kernel import accuracy
 from dp_accounting_ext.mechanisms import batches
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.pairs import sampled_members
@@ -18,7 +19,9 @@ def pair_of(size, draws, sigma):
     """A record's sum moves by two norms where another's takes its place."""
     hits = sampled_members.with_replacement(1, size, draws)
     mechanism = batches.replaced_draws(batches.Noise(sigma / 2), hits)
-    return mechanism, interface.pairs_of(mechanism, Bound.UPPER, 1e-20).remove
+    return mechanism, interface.pairs_of(
+        mechanism, Bound.UPPER, accuracy.Accuracy(1e-20)
+    ).remove
 
 
 @pytest.mark.parametrize(

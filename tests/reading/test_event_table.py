@@ -76,7 +76,7 @@ class TestRegister:
         """All of δ below 1e-12 were moved together, whatever they were."""
 
         class Wrong(mechanisms.OnePairMechanism):
-            def pair(self, bound, tail_mass):
+            def pair(self, bound, accuracy):
                 gain = 1e-30 if bound is Bound.UPPER else 1e-28
                 masses = np.array([1 - gain / 1e10, gain / 1e10])
                 ratios = np.array([1.0, 1e10])

@@ -14,6 +14,7 @@ import wpm_oracles
 
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
+from dp_accounting_ext.kernel import accuracy
 from dp_accounting_ext.mechanisms import discrete_outputs
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.wpm import reached_laws
@@ -33,9 +34,13 @@ def bounds_of(epsilon, total, masses, order):
     for laws in attained:
         mechanism = discrete_outputs.PrivateDraw(dominating, (laws,))
         for direction in Direction:
-            pair = interface.pairs_of(mechanism, Bound.LOWER, 1e-14).of(direction)
+            pair = interface.pairs_of(
+                mechanism, Bound.LOWER, accuracy.Accuracy(1e-14)
+            ).of(direction)
             lows.append(pair.delta(order, direction))
-            pair = interface.pairs_of(mechanism, Bound.UPPER, 1e-14).of(direction)
+            pair = interface.pairs_of(
+                mechanism, Bound.UPPER, accuracy.Accuracy(1e-14)
+            ).of(direction)
             high = pair.delta(order, direction)
     return max(lows), high
 

@@ -1,0 +1,148 @@
+"""How accurate an answer is to be: everything that decides how fine a lattice is.
+
+A question for ε or δ becomes an `Accuracy`, which is passed on to whatever is composed:
+the probability that tails may hold, and the resolution of lattices. What is tuned for
+one δ reads that δ here, and infers it nowhere else from a tail. Grids of other kinds,
+for k of t steps and for correlated noise, have constants of their own in their modules.
+"""
+
+import dataclasses
+import math
+
+# Tuning, all of it.
+# The number of cells in a scale by which laws that are read are composed,
+CELLS = 144
+# that for a bound need not be tight,
+ROUGH_CELLS = 16
+# for compositions that are sampled, or drawn from, as a whole,
+WHOLE_CELLS = 192
+# and for sums of the scores of a record's steps, of which there is one for each ratio.
+SCORE_CELLS = 32
+# The fewest and the most cells in a scale, whatever loss interval is asked for; and the
+# interval, the stock accountant's, for which there are `CELLS`.
+FEWEST_CELLS, MOST_CELLS, STOCK_INTERVAL = 32, 512, 1e-4
+# Trade-off curves are queried far from the median: on so many scales cells are narrow.
+CURVE_SCALES = 6
+# (smallest δ, scales) of each level. A question about a δ that is at least a level's
+# smallest δ is answered from a law whose tails are far below this δ, and which is fine
+# over so many scales. So a few laws answer all questions, in any order.
+LEVELS = ((1e-15, 3), (1e-50, 8), (1e-270, 14))
+# The share of the least δ that tails may hold: it moves ε by less than 1e-6 of it.
+TAIL_SHARE = 1e-7
+# The same of the least false positive rate of a trade-off curve, and of the δ of the
+# direction ADD beside a bound by sampling.
+COARSE_TAIL_SHARE = 1e-6
+# A law with more levels than this has fewer cells on each, but at least this many.
+_MANY_LEVELS, _FEWEST_OF_LEVEL = 48, 8
+# Of the logarithm of the least δ, so much is that of the likely one.
+_LIKELY = 0.4
+# The δ for which groups are tuned, over the least one.
+_FREQUENT = 1e9
+
+
+@dataclasses.dataclass(frozen=True)
+class Resolution:
+    """How fine a lattice is, in scales: about a standard deviation of the law's middle.
+
+    Attributes:
+        cells: The least number of cells in a scale. The width of a bracket is in
+            proportion to 1 / cells².
+        scales: The number of scales, on either side of the middle, on which all cells
+            have one width.
+    """
+
+    cells: int = CELLS
+    scales: int = 3
+
+    @property
+    def reach(self) -> int:
+        """The number of cells of its level that a piece may be away from the middle."""
+        return 2 * self.scales * self.cells
+
+    def of_levels(self, levels: float) -> "Resolution":
+        """Returns a resolution that is fine enough for a law of so many levels."""
+        cells = round(self.cells * min(1.0, _MANY_LEVELS / max(levels, 1.0)))
+        return dataclasses.replace(self, cells=max(cells, _FEWEST_OF_LEVEL))
+
+
+@dataclasses.dataclass(frozen=True)
+class Accuracy:
+    """How accurate a bound is to be.
+
+    Attributes:
+        tail_mass: The probability that may be moved to the sinks of an upper bound, or
+            be left out of a lower one.
+        resolution: The resolution of the lattices on which losses are composed.
+    """
+
+    tail_mass: float
+    resolution: Resolution = Resolution()
+
+    @classmethod
+    def of_level(cls, level: int, cells: int) -> "Accuracy":
+        """Returns the accuracy of answers at δ of a level or more.
+
+        Args:
+            level: The number of one of `LEVELS`.
+            cells: The number of cells in a scale.
+        """
+        least, scales = LEVELS[level]
+        return cls(least * TAIL_SHARE, Resolution(cells, scales))
+
+    @classmethod
+    def of_curve(cls, least_rate: float) -> "Accuracy":
+        """Returns the accuracy of a trade-off curve from a false positive rate on."""
+        tail_mass = max(least_rate, 1e-200) * COARSE_TAIL_SHARE
+        return cls(tail_mass, Resolution(scales=CURVE_SCALES))
+
+    @property
+    def delta(self) -> float:
+        """The least δ that a law with such tails answers."""
+        return self.tail_mass / TAIL_SHARE
+
+    @property
+    def likely_delta(self) -> float:
+        """About the δ that is mostly asked for, for what is tight at one δ only.
+
+        At the first of `LEVELS` it is 1e-6.
+        """
+        return math.pow(min(self.delta, 1.0), _LIKELY)
+
+    @property
+    def frequent_delta(self) -> float:
+        """The least δ that is often asked for; at the first of `LEVELS` it is 1e-6."""
+        return self.delta * _FREQUENT
+
+    def shared(self, parts: float) -> "Accuracy":
+        """Returns the accuracy of each of so many parts."""
+        return self.with_tails(self.tail_mass / parts)
+
+    def with_tails(self, tail_mass: float) -> "Accuracy":
+        """Returns the same with tails of another mass."""
+        return dataclasses.replace(self, tail_mass=tail_mass)
+
+    def with_cells(self, cells: int) -> "Accuracy":
+        """Returns the same with another number of cells in a scale."""
+        resolution = dataclasses.replace(self.resolution, cells=cells)
+        return dataclasses.replace(self, resolution=resolution)
+
+
+# Of pairs that are written as distributions of the stock library; of pairs of which
+# Rényi divergences are taken, where the largest losses decide at a high order; and of
+# pairs whose largest loss is asked for, where a loss without a bound has some mass.
+FOR_DISTRIBUTIONS = Accuracy(tail_mass=1e-25)
+FOR_DIVERGENCES = Accuracy(tail_mass=1e-240)
+FOR_LARGEST_LOSSES = Accuracy(tail_mass=1e-30)
+
+
+def cells_of_interval(interval: float) -> int:
+    """Returns the number of cells in a scale for the stock accountant's parameter.
+
+    The width of a bracket is in proportion to 1 / cells², and so to the interval if the
+    square of the number of cells is in proportion to 1 / interval.
+
+    Args:
+        interval: The accountant's `value_discretization_interval`.
+    """
+    cells = CELLS * math.sqrt(STOCK_INTERVAL / interval)
+    return round(min(max(cells, FEWEST_CELLS), MOST_CELLS))

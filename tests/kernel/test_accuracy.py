@@ -1,0 +1,67 @@
+"""How accurate an answer is to be is decided in one module."""
+
+import math
+import pathlib
+import re
+
+import dp_accounting
+import pytest
+
+import dp_accounting_ext as ext
+from dp_accounting_ext.kernel import accuracy
+
+Accuracy = accuracy.Accuracy
+PACKAGE = pathlib.Path(ext.__file__).parent
+
+
+def test_no_other_module_chooses_a_resolution():
+    for path in PACKAGE.rglob("*.py"):
+        if path.name != "accuracy.py":
+            chosen = re.findall(r"\bResolution\([^)]+\)", path.read_text())
+            assert not chosen, path
+
+
+@pytest.mark.parametrize("level", range(len(accuracy.LEVELS)))
+def test_what_is_tuned_reads_the_delta_of_the_level(level):
+    least, scales = accuracy.LEVELS[level]
+    asked = Accuracy.of_level(level, accuracy.CELLS)
+    assert asked.delta == pytest.approx(least, rel=1e-12)
+    assert asked.resolution.scales == scales
+    assert asked.tail_mass <= 1e-6 * least
+    assert asked.delta < asked.likely_delta < 1
+    assert asked.delta < asked.frequent_delta < 1
+
+
+def test_both_tuned_deltas_are_the_usual_one_at_the_first_level():
+    first = Accuracy.of_level(0, accuracy.CELLS)
+    assert first.likely_delta == pytest.approx(1e-6, rel=1e-9)
+    assert first.frequent_delta == pytest.approx(1e-6, rel=1e-9)
+
+
+def test_parts_share_tails_and_keep_the_resolution():
+    asked = Accuracy.of_level(1, 77)
+    assert asked.shared(8).tail_mass == asked.tail_mass / 8
+    assert asked.shared(8).resolution == asked.resolution
+    assert asked.with_cells(9).resolution == accuracy.Resolution(9, 8)
+
+
+def test_the_width_of_a_bracket_is_in_proportion_to_the_interval():
+    """Between the fewest and the most cells; beyond these it does not change."""
+    event = dp_accounting.PoissonSampledDpEvent(
+        0.05, dp_accounting.GaussianDpEvent(1.0)
+    )
+    found = {}
+    for interval in (1e-8, 7.9e-6, 1e-4, 1e-3, 2.1e-3, 1.0):
+        accountant = ext.PLDAccountant(value_discretization_interval=interval)
+        found[interval] = accountant.compose(event, 50).get_epsilon_bounds(1e-5)
+    widths = {each: upper - lower for each, (lower, upper) in found.items()}
+    assert 5 < widths[1e-3] / widths[1e-4] < 20
+    assert found[1e-8] == found[7.9e-6]
+    assert found[2.1e-3] == found[1.0]
+
+
+def test_cells_of_an_interval():
+    assert accuracy.cells_of_interval(accuracy.STOCK_INTERVAL) == accuracy.CELLS
+    assert accuracy.cells_of_interval(4e-4) == accuracy.CELLS // 2
+    assert accuracy.cells_of_interval(math.inf) == accuracy.FEWEST_CELLS
+    assert accuracy.cells_of_interval(1e-300) == accuracy.MOST_CELLS
