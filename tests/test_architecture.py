@@ -48,6 +48,7 @@ ELSEWHERE = {
     "reading": "all events, in golden/, referee/ and test_hostile_input.py",
     "renyi/sampling": "golden/ and laws/test_renyi.py",
     "renyi/selection": "golden/ and laws/test_renyi.py",
+    "studies/batch_tests": "test_audit.py",
     "studies/progress": "command_line/test_text.py, where it is shown",
     "studies/second_opinion": "verify/test_verify.py",
     "validation/inheritance": "test_unknown_host.py",
