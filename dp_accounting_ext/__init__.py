@@ -15,6 +15,7 @@ The public names, with help of their own:
     MatrixAllocationEvent     correlated noise with balls-in-bins batches
     CyclicPoissonEvent        correlated noise with Poisson samples of secret groups
     MinSepSamplingEvent       correlated noise with b-min-sep sampling
+    PoissonMatrixEvent        correlated noise on Poisson samples
     WindowedAllocationEvent   correlated noise with a step drawn in each of many windows
     GroupSubsampledEvent      what is promised to a group of records
     certify_by_sampling       a bracket that holds with probability 1 − α
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from dp_accounting_ext.dp_event import MatrixAllocationEvent
     from dp_accounting_ext.dp_event import MinSepSamplingEvent
     from dp_accounting_ext.dp_event import PLDSubsampleEvent
+    from dp_accounting_ext.dp_event import PoissonMatrixEvent
     from dp_accounting_ext.dp_event import RandomAllocationEvent
     from dp_accounting_ext.dp_event import ScheduledAllocationEvent
     from dp_accounting_ext.dp_event import WindowedAllocationEvent
@@ -68,6 +70,7 @@ __all__ = [
     "MinSepSamplingEvent",
     "PLDAccountant",
     "PLDSubsampleEvent",
+    "PoissonMatrixEvent",
     "RandomAllocationEvent",
     "RdpAccountant",
     "ScheduledAllocationEvent",
@@ -94,6 +97,7 @@ _HOMES = {
     "MinSepSamplingEvent": "dp_event",
     "PLDAccountant": "accountants.pld_accountant",
     "PLDSubsampleEvent": "dp_event",
+    "PoissonMatrixEvent": "dp_event",
     "RandomAllocationEvent": "dp_event",
     "RdpAccountant": "accountants.rdp_accountant",
     "ScheduledAllocationEvent": "dp_event",

@@ -15,6 +15,7 @@ __all__ = [
     "MatrixAllocationEvent",
     "MinSepSamplingEvent",
     "PLDSubsampleEvent",
+    "PoissonMatrixEvent",
     "RandomAllocationEvent",
     "ScheduledAllocationEvent",
     "WindowedAllocationEvent",
@@ -318,4 +319,36 @@ class CyclicPoissonEvent(dp_event.DpEvent):
     noise_multiplier: float
     sampling_probability: float
     cycle_length: int
+    num_steps: int
+
+
+@attr.s(frozen=True, slots=True, auto_attribs=True)
+class PoissonMatrixEvent(dp_event.DpEvent):
+    """Represents training with correlated noise on Poisson samples.
+
+    In each of `num_steps` steps the batch is a Poisson sample of all records with
+    probability `sampling_probability`, drawn anew and secret. A record may take part in
+    steps that are near each other, whose noise is correlated: that costs more than
+    schemes which keep its steps apart, such as `MinSepSamplingEvent`.
+
+    The run releases C x + z: x has a row a step, to which a record contributes a vector
+    of norm at most 1; C is the strategy, a lower triangular Toeplitz matrix with no
+    negative entry; z is Gaussian noise of standard deviation `noise_multiplier`. Later
+    contributions may depend on what was released.
+
+    With the columns c_i of C, P is the mixture of N(Σ_{i ∈ S} c_i, σ² I), each step in
+    S with probability q independently of the others, and Q is N(0, σ² I).
+
+    Source: docs/matrix.md, "Any law of the steps".
+
+    Attributes:
+        strategy: The first column (c_0, c_1, …) of C, zeros beyond its end.
+        noise_multiplier: σ, over the largest norm of a contribution (not of a column).
+        sampling_probability: The probability q that a record takes part in a step.
+        num_steps: The number of steps.
+    """
+
+    strategy: Sequence[float] = attr.ib(converter=_as_nested_tuple)
+    noise_multiplier: float
+    sampling_probability: float
     num_steps: int

@@ -82,8 +82,9 @@ def _ratios(gram, law, points):
     fixed, mean = np.zeros(weights.shape), np.zeros(weights.shape)
     spread = lower[-1, -1]
     for taken, chance in law:
+        met = sum(gram[i][j] for i, j in itertools.combinations(taken, 2))
         product = float(chance) * np.exp(
-            sum((logs[step] for step in taken), np.zeros(weights.shape))
+            sum((logs[step] for step in taken), np.full(weights.shape, -met))
         )
         if steps - 1 in taken:
             mean = mean + product * math.exp(spread**2 / 2)
@@ -94,7 +95,8 @@ def _ratios(gram, law, points):
 
 def _call(mean, spread, strike):
     positive = np.maximum(strike, 1e-300)
-    place = np.log(np.maximum(mean, 1e-300) / positive) / spread + spread / 2
+    place = np.log(np.maximum(mean, 1e-300)) - np.log(positive)
+    place = place / spread + spread / 2
     value = mean * special.ndtr(place) - positive * special.ndtr(place - spread)
     return np.where(strike > 0, np.maximum(value, 0.0), mean - strike)
 

@@ -38,6 +38,15 @@ EVENTS = [
         },
     ),
     (
+        ext.PoissonMatrixEvent,
+        {
+            "strategy": (1.0, 0.5),
+            "noise_multiplier": 2.0,
+            "sampling_probability": 0.25,
+            "num_steps": 8,
+        },
+    ),
+    (
         ext.MinSepSamplingEvent,
         {
             "strategy": (1.0, 0.5),

@@ -306,7 +306,23 @@ CASES = [
         "target must be such as a noise of at most ",
     ),
     # sampling_certificate
-    (certify(Gaussian(1.0)), "event must be a MatrixAllocationEvent, or a RandomAlloc"),
+    (certify(Gaussian(1.0)), "event must be a MatrixAllocationEvent, a PoissonMatrixE"),
+    (
+        certify(ext.PoissonMatrixEvent((1.0, 0.5), 1.0, 1.0, 9)),
+        "sampling_probability must be in (0, 1) to be certified by sampling. Found 1",
+    ),
+    (
+        certify(ext.PoissonMatrixEvent((1.0, 0.5), 0.0, 0.5, 9)),
+        "noise_multiplier must be positive. Found 0",
+    ),
+    (
+        certify(ext.PoissonMatrixEvent((1.0,) * 9, 50.0, 0.5, 100)),
+        "strategy must have few bands for its steps and noise to be certified by ",
+    ),
+    (
+        compose(ext.PoissonMatrixEvent((1.0,), 1.0, 0.5, 1 << 18)),
+        "num_steps must be at most 131072. Found 262144",
+    ),
     (
         certify(ext.MatrixAllocationEvent((1.0,), 0.0, 2, 1)),
         "noise_multiplier must be positive. Found 0.",

@@ -3,10 +3,13 @@
 Source: Waudby-Smith and Ramdas 2020, https://arxiv.org/abs/2010.09686, Section 4.
 """
 
+from collections.abc import Sequence
 import dataclasses
 import itertools
 import math
 import time
+from typing import ClassVar
+from typing import Protocol
 
 import numpy as np
 from scipy import optimize
@@ -25,8 +28,6 @@ _LOG_ROUNDING = 1e-6
 _GRID = np.concatenate([[-8.0, -4.0], np.arange(-2.5, 2.51, 0.04), [4.0, 8.0]])
 _PILOT = 2_000_000  # The total size of a pilot's draws of noise, for one m.
 _FEWEST_OF_PILOT, _MOST_OF_PILOT = 2000, 8000
-_MOST_MOMENTS = 40
-_WORSE = 3.0  # Times the work of the best plan: m is then not raised further.
 _FEWEST = 1_000
 _SHARE, _MOST_REFINED = 0.15, 20_000  # A second pilot's share of the work; samples.
 _SPARE, _OF_WIDTH = 1.1, 0.96  # Factors on the planned samples, and on the width.
@@ -50,6 +51,43 @@ class Aim:
     def width(self, epsilon: float) -> float:
         """Returns the largest allowed width of a bracket around such an ε."""
         return self.relative_width * max(epsilon, _LEAST_EPSILON)
+
+
+class Source(Protocol):
+    """What samples are drawn from.
+
+    Attributes:
+        size: How many numbers there are in a draw of noise.
+        moments: The m to try, the first in any case.
+        worse: After work so many times the least m is not raised further.
+        largest_product: Products with m are exponents.
+    """
+
+    worse: ClassVar[float]
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def moments(self) -> Sequence[int]: ...
+
+    @property
+    def largest_product(self) -> float: ...
+
+    def crossing(self, moment: int) -> tuple[int, int]:
+        """Returns of how many draws of noise, and tuples, a sample is at most."""
+
+    def work(self, moment: int, crossing: tuple[int, int]) -> float:
+        """Returns about what a sample costs, the same on every machine."""
+
+    def draw(
+        self,
+        moment: int,
+        count: int,
+        generator: np.random.Generator,
+        crossing: tuple[int, int],
+    ) -> moment_tilts.Samples:
+        """Returns so many samples."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,27 +160,25 @@ def _capital(gains: FloatArray, stake: float) -> float:
     return float(np.log1p(stake * gains).sum()) - _LOG_ROUNDING
 
 
-def planned(
-    means: moment_tilts.Means, aim: Aim, generator: np.random.Generator
-) -> Plan:
+def planned(source: Source, aim: Aim, generator: np.random.Generator) -> Plan:
     """Returns the plan of the least work, from a pilot and a second, larger pilot."""
-    return _refined(means, aim, _plan(means, aim, generator), generator)
+    return _refined(source, aim, _plan(source, aim, generator), generator)
 
 
-def _plan(means: moment_tilts.Means, aim: Aim, generator: np.random.Generator) -> Plan:
+def _plan(source: Source, aim: Aim, generator: np.random.Generator) -> Plan:
     """Returns the plan whose m needs the least work."""
-    count = max(_PILOT // len(means.gram), _FEWEST_OF_PILOT)
+    count = max(_PILOT // source.size, _FEWEST_OF_PILOT)
     count = min(count, _MOST_OF_PILOT)
     best: Plan | None = None
-    for moment in range(2, _MOST_MOMENTS):
-        if best and moment * float(means.gram.max()) > LARGEST_EXPONENT:
+    for moment in source.moments:
+        if best and moment * source.largest_product > LARGEST_EXPONENT:
             break
-        found = _trial(means, aim, moment, count, generator)
+        found = _trial(source, aim, moment, count, generator)
         if found is None:
             continue
         if best is None or found.work < best.work:
             best = found
-        elif found.work > _WORSE * best.work:
+        elif found.work > source.worse * best.work:
             break
     if best is None:
         raise BudgetError(
@@ -153,20 +189,20 @@ def _plan(means: moment_tilts.Means, aim: Aim, generator: np.random.Generator) -
 
 
 def _refined(
-    means: moment_tilts.Means,
+    source: Source,
     aim: Aim,
     plan: Plan,
     generator: np.random.Generator,
 ) -> Plan:
     """Returns the plan made anew from more samples, a share of its own work."""
-    each = means.work(plan.moment, means.crossing(plan.moment))
+    each = source.work(plan.moment, source.crossing(plan.moment))
     count = min(math.ceil(plan.work * _SHARE / each), _MOST_REFINED)
-    count *= max(means.crossing(plan.moment))
-    return _trial(means, aim, plan.moment, count, generator) or plan
+    count *= max(source.crossing(plan.moment))
+    return _trial(source, aim, plan.moment, count, generator) or plan
 
 
 def _trial(
-    means: moment_tilts.Means,
+    source: Source,
     aim: Aim,
     moment: int,
     count: int,
@@ -174,10 +210,10 @@ def _trial(
 ) -> Plan | None:
     """Returns the plan of the cheapest crossing, or None if no sample meets δ."""
     began = time.process_time()
-    whole = means.crossing(moment)
+    whole = source.crossing(moment)
     count = math.ceil(count / max(whole))
-    samples = moment_tilts.draw(means, moment, count, generator, whole)
-    speed = (time.process_time() - began) / count / means.work(moment, whole)
+    samples = source.draw(moment, count, generator, whole)
+    speed = (time.process_time() - began) / count / source.work(moment, whole)
     epsilon = _estimate(samples, aim.delta)
     if epsilon is None:
         return None
@@ -185,7 +221,7 @@ def _trial(
     sizes = [[2**power for power in range(size.bit_length())] for size in whole]
     for crossing in itertools.product(*sizes):
         needed = _samples_needed(samples, crossing, epsilon, aim)
-        work = needed * means.work(moment, crossing)
+        work = needed * source.work(moment, crossing)
         if work < least[0]:
             best, least = crossing, (work, needed)
     work, needed = least

@@ -4,6 +4,7 @@ They are separate from the accountants, which never sample. A result is wrong wi
 probability at most α, over the random draws of this program alone.
 """
 
+from collections.abc import Callable
 import dataclasses
 import itertools
 import math
@@ -25,6 +26,7 @@ from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import accuracy
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import matrix_allocation
+from dp_accounting_ext.mechanisms import poisson_matrix
 from dp_accounting_ext.reading import event_reader
 from dp_accounting_ext.reading import event_table
 from dp_accounting_ext.reading import extension_events
@@ -92,7 +94,11 @@ class SampledBounds(displays.Displayed):
 
 
 def certify_by_sampling(
-    event: dp_event.MatrixAllocationEvent | dp_event.RandomAllocationEvent,
+    event: (
+        dp_event.MatrixAllocationEvent
+        | dp_event.PoissonMatrixEvent
+        | dp_event.RandomAllocationEvent
+    ),
     delta: float,
     failure_probability: float = 1e-9,
     relative_width: float = 0.01,
@@ -103,8 +109,9 @@ def certify_by_sampling(
     """Returns a bracket of ε that holds with probability at least 1 − α.
 
     Args:
-        event: One run of a matrix mechanism, or one epoch of k out of t steps of
-            Gaussian noise with at most 4096 sets of k steps.
+        event: One run of a matrix mechanism with balls-in-bins batches, or with
+            Poisson samples and few bands; or one epoch of k out of t steps of
+            Gaussian noise, of at most 4096 sets of k steps.
         delta: δ, in (0, 1).
         failure_probability: α, in (0, 1).
         relative_width: The largest relative distance of either end from the estimate.
@@ -122,8 +129,8 @@ def certify_by_sampling(
         widens the bracket where it is above that of REMOVE.
     """
     began = time.process_time()
-    found = certify_mixture(
-        _gram(event),
+    found = _certified(
+        lambda: _source(event),
         delta,
         failure_probability,
         relative_width,
@@ -143,14 +150,37 @@ def certify_by_sampling(
     )
 
 
+def _source(event: Any) -> bets.Source:
+    """Returns what samples of an event are drawn from."""
+    if not isinstance(event, dp_event.PoissonMatrixEvent):
+        return moment_tilts.Means(_checked_gram(_gram(event)))
+    run = poisson_matrix.Run(*extension_events.poisson_matrix_fields(event))
+    if not 0 < run.sampling_probability < 1:
+        raise ValueError(
+            "sampling_probability must be in (0, 1) to be certified by sampling. "
+            f"Found {run.sampling_probability:g}."
+        )
+    if not run.noise_multiplier:
+        raise ValueError("noise_multiplier must be positive. Found 0.")
+    source = poisson_matrix.draws(run)
+    if source.most_copies < 2:
+        raise ValueError(
+            "strategy must have few bands for its steps and noise to be certified by "
+            f"sampling: 8 of a thousand steps. Found {len(run.column)} bands, "
+            f"{run.num_steps} steps and noise_multiplier {run.noise_multiplier:g}. "
+            "PLDAccountant.get_epsilon_bounds takes any."
+        )
+    return source
+
+
 def _gram(event: Any) -> FloatArray:
     """Returns the inner products of the possible means of the outputs."""
     if isinstance(event, dp_event.RandomAllocationEvent):
         return _gram_of_sets(event)
     if not isinstance(event, dp_event.MatrixAllocationEvent):
         raise TypeError(
-            "event must be a MatrixAllocationEvent, or a RandomAllocationEvent of "
-            f"Gaussian noise. Found a {type(event).__name__}. "
+            "event must be a MatrixAllocationEvent, a PoissonMatrixEvent, or a "
+            f"RandomAllocationEvent of Gaussian noise. Found a {type(event).__name__}. "
             "sampling_certificate.certify_mixture takes other mixtures of Gaussians."
         )
     strategy, noise, bins, epochs = extension_events.matrix_fields(event)
@@ -226,6 +256,35 @@ def certify_mixture(
         Waudby-Smith and Ramdas 2020, https://arxiv.org/abs/2010.09686, Section 4:
         the capitals of bets, here with stakes that a pilot fixed.
     """
+    return _certified(
+        lambda: moment_tilts.Means(_checked_gram(gram)),
+        delta,
+        failure_probability,
+        relative_width,
+        seed,
+        most_seconds=most_seconds,
+    )
+
+
+def _certified(
+    made: Callable[[], bets.Source],
+    delta: float,
+    failure_probability: float,
+    relative_width: float,
+    seed: int | None,
+    *,
+    most_seconds: float,
+) -> SampledBounds:
+    """Returns the bracket of `certify_mixture`.
+
+    Args:
+        made: Returns what samples are drawn from, once all else is known to be right.
+        delta: As there, as are all others.
+        failure_probability: α.
+        relative_width: The aim.
+        seed: A non-negative integer, or None.
+        most_seconds: The budget.
+    """
     began = time.process_time()
     _check(
         delta=delta,
@@ -238,12 +297,12 @@ def certify_mixture(
     if seed is None:
         seed = int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
     pilot, main = map(np.random.default_rng, np.random.SeedSequence(seed).spawn(2))
-    means = moment_tilts.Means(_checked_gram(gram))
+    source = made()
     logs = math.log(2 / failure_probability)
     aim = bets.Aim(delta, relative_width, logs)
-    plan = bets.planned(means, aim, pilot)
+    plan = bets.planned(source, aim, pilot)
     bets.check_budget(aim, plan, most_seconds)
-    samples = moment_tilts.draw(means, plan.moment, plan.samples, main, plan.crossing)
+    samples = source.draw(plan.moment, plan.samples, main, plan.crossing)
     lower, upper = bets.bracket(samples, aim, plan)
     return SampledBounds(
         lower=lower,

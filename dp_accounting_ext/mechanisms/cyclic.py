@@ -9,6 +9,7 @@ from scipy import stats
 
 from dp_accounting_ext.amplification.matrix import projected
 from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.mechanisms import additive_noise
@@ -67,15 +68,7 @@ class Run(interface.Mechanism):
         for runs, groups in ((most + 1, rest), (most, self.cycle_length - rest)):
             law = stats.binom.pmf(numbers, runs, self.sampling_probability)
             chances += groups / self.cycle_length * law
-        # A number of steps that is too rare for SciPy's accuracy is counted as none.
-        chances[0] += chances[chances < _LEAST_CHANCE].sum()
-        chances[1:][chances[1:] < _LEAST_CHANCE] = 0.0
-        pair = projected.mixture_below(
-            *min_sep_sampling.lowered_counts(chances, shift),
-            tail_mass=accuracy.tail_mass,
-            chance_error=_CHANCE_ERROR,
-        )
-        return DirectedPairs.same(pair)
+        return below(chances, shift, accuracy)
 
     def basis(self, bound: Bound) -> str:
         if bound is Bound.LOWER:
@@ -92,6 +85,26 @@ class Run(interface.Mechanism):
             np.array(self.column), self.noise_multiplier, 1
         )
         return float(table[0]) * (1 + error)
+
+
+def below(chances: FloatArray, shift: float, accuracy: Accuracy) -> DirectedPairs:
+    """Returns the pair of a sum that every step of a record moves as far, from below.
+
+    Args:
+        chances: (k,) probabilities of 0, 1, … steps, as SciPy computes them.
+        shift: What a step moves the sum by, over its deviation, rounded down.
+        accuracy: How accurate the pair is to be.
+    """
+    chances = chances.copy()
+    # A number of steps that is too rare for SciPy's accuracy is counted as none.
+    chances[0] += chances[chances < _LEAST_CHANCE].sum()
+    chances[1:][chances[1:] < _LEAST_CHANCE] = 0.0
+    pair = projected.mixture_below(
+        *min_sep_sampling.lowered_counts(chances, shift),
+        tail_mass=accuracy.tail_mass,
+        chance_error=_CHANCE_ERROR,
+    )
+    return DirectedPairs.same(pair)
 
 
 def sample(run: Run) -> interface.Mechanism:

@@ -114,6 +114,33 @@ def min_sep_sampling(
     )
 
 
+def poisson_matrix(
+    event: dp_event.PoissonMatrixEvent, reader: event_reader.Reader
+) -> interface.Mechanism:
+    """Reads a run with correlated noise on Poisson samples."""
+    reader.require(event, NeighborRel.ADD_OR_REMOVE_ONE, NeighborRel.REPLACE_SPECIAL)
+    from dp_accounting_ext.mechanisms import poisson_matrix as poisson_mechanisms
+
+    return poisson_mechanisms.sample(
+        poisson_mechanisms.Run(*poisson_matrix_fields(event))
+    )
+
+
+def poisson_matrix_fields(
+    event: dp_event.PoissonMatrixEvent,
+) -> tuple[tuple[float, ...], float, float, int]:
+    """Returns the checked fields of a run with correlated noise on Poisson samples.
+
+    Raises:
+        TypeError, ValueError: If one is not what it must be.
+    """
+    _, steps = strategies.separated_steps(1, event.num_steps)
+    column = strategies.separated_column(event.strategy, steps, num_steps=steps)
+    noise = fields.noise_multiplier(event.noise_multiplier)
+    rate = fields.sampling_probability(event.sampling_probability)
+    return column, noise, rate, steps
+
+
 def windowed_allocation(
     event: dp_event.WindowedAllocationEvent, reader: event_reader.Reader
 ) -> interface.Mechanism:

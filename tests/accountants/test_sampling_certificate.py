@@ -1,9 +1,11 @@
 """Brackets by sampling: against quadrature, over many seeds, and when it gives up."""
 
 import dataclasses
+import itertools
 
 import correlated_oracles
 import dp_accounting
+import min_sep_oracles
 import numpy as np
 import pytest
 from scipy import optimize
@@ -12,6 +14,7 @@ import dp_accounting_ext as ext
 from dp_accounting_ext.accountants import bets
 from dp_accounting_ext.accountants import sampling_certificate
 from dp_accounting_ext.amplification import random_allocation
+from dp_accounting_ext.amplification.matrix import moment_tilts
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.pairs import gaussian
@@ -35,9 +38,9 @@ def test_hardly_any_seed_of_four_hundred_fails(monkeypatch):
         "_MOST_OF_PILOT": 300,
         "_GRID": np.linspace(-2.5, 2.5, 21),
         "_FEWEST_OF_PILOT": 300,
-        "_MOST_MOMENTS": 3,
     }.items():
         monkeypatch.setattr(bets, name, fewer)
+    monkeypatch.setattr(moment_tilts, "_MOST_MOMENTS", 3)
     known, failures, widths = truth(GRAM, 0.01), 0, []
     for seed in range(400):
         found = sampling_certificate.certify_mixture(GRAM, 0.01, 0.1, 0.1, seed)
@@ -131,3 +134,45 @@ def test_draws_of_steps_agree_with_their_certified_bracket(
     found = ext.certify_by_sampling(event, delta, 1e-6, 0.02, seed=1)
     assert low <= found.upper <= 1.05 * high
     assert 0.95 * low <= found.lower <= high
+
+
+def test_poisson_samples_with_correlated_noise_against_quadrature():
+    """All sets of four steps, of whose means those that are near are correlated."""
+    rate, sigma, column, delta = 0.2, 1.5, (1.0, 0.6, 0.3), 1e-4
+    gram = min_sep_oracles.gram_of(min_sep_oracles.toeplitz(column, 4), sigma)
+    law = {}
+    for taken in itertools.product((0, 1), repeat=4):
+        chosen = tuple(step for step in range(4) if taken[step])
+        law[chosen] = rate ** len(chosen) * (1 - rate) ** (4 - len(chosen))
+
+    def excess(epsilon):
+        return min_sep_oracles.profile(gram, law, epsilon, remove=True) - delta
+
+    known = optimize.brentq(excess, 0.0, 20.0)
+    event = ext.PoissonMatrixEvent(column, sigma, rate, 4)
+    found = ext.certify_by_sampling(event, delta, 1e-6, 0.02, seed=1)
+    assert found.lower <= known <= found.remove_upper < 1.05 * found.lower
+    low, high = ext.PLDAccountant().compose(event).get_epsilon_bounds(delta)
+    assert low <= known <= high
+    assert found.upper == max(found.remove_upper, found.add_upper)
+    assert found.remove_upper < high
+
+
+def test_hardly_any_seed_of_two_hundred_fails_for_poisson_samples():
+    """At α = 0.1 twenty may."""
+    event, failures = ext.PoissonMatrixEvent((1.0, 0.6), 1.5, 0.3, 3), 0
+    gram = min_sep_oracles.gram_of(min_sep_oracles.toeplitz((1.0, 0.6), 3), 1.5)
+    law = {
+        taken: 0.3 ** len(taken) * 0.7 ** (3 - len(taken))
+        for size in range(4)
+        for taken in itertools.combinations(range(3), size)
+    }
+
+    def excess(epsilon):
+        return min_sep_oracles.profile(gram, law, epsilon, remove=True) - 0.01
+
+    known = optimize.brentq(excess, 0.0, 20.0)
+    for seed in range(200):
+        found = ext.certify_by_sampling(event, 0.01, 0.1, 0.1, seed)
+        failures += not found.lower <= known <= found.remove_upper
+    assert failures <= 20, failures

@@ -28,6 +28,7 @@ from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import known_bounds
 from dp_accounting_ext.mechanisms import matrix_allocation
 from dp_accounting_ext.mechanisms import min_sep_sampling
+from dp_accounting_ext.mechanisms import poisson_matrix
 from dp_accounting_ext.mechanisms import renyi_bounded
 from dp_accounting_ext.mechanisms import sampling
 from dp_accounting_ext.mechanisms import selections
@@ -123,6 +124,12 @@ SINGLE = st.one_of(
         st.integers(2, 4),
         st.integers(2, 9),
         st.booleans(),
+    ),
+    st.builds(
+        lambda noise, rate, steps: poisson_matrix.Run((1.0, 0.5), noise, rate, steps),
+        logs(0.5, 20.0),
+        rates,
+        st.integers(2, 9),
     ),
     st.builds(
         lambda noise, window: fresh_windows.Window((1.0, 0.5), noise, window, 1),

@@ -14,9 +14,11 @@ the mean of h over several draws of noise, each with each of several tuples, whi
 little more than to draw them.
 """
 
+from collections.abc import Sequence
 import dataclasses
 import functools
 import math
+from typing import ClassVar
 
 import numpy as np
 
@@ -30,6 +32,7 @@ _BLOCK_SIZE, _ROWS = 1 << 18, 32
 # Tuning: tuples are drawn by neighbours where m² of these are at most such a share of
 # bins. For 8 bands and 1024 bins it is six times as fast.
 _FEW_NEIGHBOURS = 0.25
+_MOST_MOMENTS = 40  # Tuning.
 # Tuning: work, in bins of a round of a tuple: a bin of a draw of noise, and what a pair
 # of both costs.
 _NOISE, _PAIR = 4.0, 20.0
@@ -45,7 +48,25 @@ class Means:
         gram: (b, b) G, all at least 0.
     """
 
+    # Tuning: m is not raised further after so many times the least work.
+    worse: ClassVar[float] = 3.0
+
     gram: FloatArray
+
+    @property
+    def size(self) -> int:
+        """How many numbers there are in a draw of noise."""
+        return len(self.gram)
+
+    @property
+    def moments(self) -> Sequence[int]:
+        """The m that are tried."""
+        return range(2, _MOST_MOMENTS)
+
+    @property
+    def largest_product(self) -> float:
+        """The largest entry of G."""
+        return float(self.gram.max())
 
     @functools.cached_property
     def growth(self) -> FloatArray:
@@ -119,6 +140,16 @@ class Means:
         touched = moment * self.width if self.has_few_neighbours(moment) else bins
         rounds = tuples * moment * touched
         return noises * (_NOISE * bins + tuples * _PAIR) + rounds
+
+    def draw(
+        self,
+        moment: int,
+        count: int,
+        generator: np.random.Generator,
+        crossing: tuple[int, int],
+    ) -> "Samples":
+        """Returns so many samples, as the function `draw` does."""
+        return draw(self, moment, count, generator, crossing)
 
     def log_largest_weight(self, moment: int) -> float:
         """Bounds ln Π N_l / b: by Hölder's inequality, each by that of l equal bins."""

@@ -1,0 +1,274 @@
+"""Samples for Poisson sampling with correlated noise, every one bounded.
+
+A record takes part in each step with probability q, independently of all else. With
+c_t the columns over σ, g_t = c_t · y, G their inner products, S a set of steps and x_t
+whether t is one of them, the ratio of N(0, I) moved by Σ_S c_t to Q = N(0, I) is
+
+    L_S = exp(Σ_t x_t (g_t − G_tt / 2) − Σ_{s<t} x_s x_t G_st),
+
+and Z is its mean. Without the second sum the mean is a product, which is no smaller:
+
+    Y = Π_t (1 − q + q e^{g_t − G_tt / 2}) ≥ Z.
+
+Let m copies of a record draw their sets, and n_t be how many of them take part in step
+t. Draw the n_t with a probability in proportion to
+
+    Π_t Binom(m, q)(n_t) e^{G_tt n_t (n_t − 1) / 2} · Π_{s<t} e^{G_st n_s n_t},
+
+with sum C, and y from Q moved by Σ n_t c_t. Then y has the density q(y) Y^m / C, and
+
+    h = C (Z − κ)₊ / Y^m
+
+has the mean E_Q (Z − κ)₊, and is at most C (Z − κ)₊ / Z^m. Of p bands what is drawn
+next depends on the last p − 1 numbers, and Z is a recursion over the last p − 1 of x.
+"""
+
+from collections.abc import Sequence
+import dataclasses
+import functools
+import math
+from typing import ClassVar
+
+import numpy as np
+from scipy import special
+
+from dp_accounting_ext.amplification.matrix import moment_tilts
+from dp_accounting_ext.common_types import FloatArray
+from dp_accounting_ext.common_types import IntArray
+
+# Limits of memory and time: states of the last numbers, and of these in all steps.
+_MOST_STATES, _MOST_IN_ALL, _MOST_COPIES = 1 << 12, 1 << 23, 64
+# Tuning: samples in a block; steps after which sums are scaled anew.
+_BLOCK, _SCALED = 1 << 11, 8
+# Tuning: work, in bins of `moment_tilts`: of a pattern in a step.
+_PATTERN = 4.0
+# Tuning: how many m are tried, up to the most.
+_TRIED = 18
+# A limit: exponents of sums of that many copies.
+_LARGEST_EXPONENT = 300.0
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Draws:
+    """A run with Poisson sampling.
+
+    Attributes:
+        columns: (n, p) entries c_t, c_{t+1}, … of every column over σ, at least 0; of
+            columns that the run's end cuts the rest is 0.
+        rate: q, in (0, 1).
+    """
+
+    # A pilot of a small m meets no rare large ratio, and takes it for a good one: only
+    # a bound on all samples tells, which falls and rises again.
+    worse: ClassVar[float] = math.inf
+
+    columns: FloatArray
+    rate: float
+
+    @property
+    def size(self) -> int:
+        """How many numbers there are in a draw of noise."""
+        return len(self.columns)
+
+    @functools.cached_property
+    def products(self) -> FloatArray:
+        """(n, p) inner products G of the columns of steps t and t − d."""
+        steps, bands = self.columns.shape
+        found = np.zeros((steps, bands))
+        for apart in range(min(bands, steps)):
+            later = self.columns[apart:, : bands - apart]
+            found[apart:, apart] = (later * self.columns[: -apart or None, apart:]).sum(
+                axis=1
+            )
+        return found
+
+    @property
+    def largest_product(self) -> float:
+        """The largest inner product."""
+        return float(self.products.max())
+
+    @property
+    def moments(self) -> Sequence[int]:
+        """The m that are tried, a sixth apart or so; none where `most_copies` is 1."""
+        tried = 2 * np.power(32.0, np.linspace(0.0, 1.0, _TRIED))
+        found = np.unique(np.round(tried).astype(int))
+        return [m for m in found.tolist() if m <= self.most_copies]
+
+    @functools.cached_property
+    def most_copies(self) -> int:
+        """The largest m that memory and floats hold; less than 2 if none is."""
+        largest, fits = float(self.products.sum(axis=1).max()), 1
+        while fits < _MOST_COPIES:
+            copies = fits + 1
+            states = self.states(copies)
+            if states > min(_MOST_STATES, _MOST_IN_ALL // self.size):
+                break
+            if copies**2 * largest > _LARGEST_EXPONENT:
+                break
+            fits = copies
+        return fits
+
+    def states(self, moment: int) -> int:
+        """Returns how many states the last numbers of m copies have."""
+        return int((moment + 1) ** (self.columns.shape[1] - 1))
+
+    def crossing(self, moment: int) -> tuple[int, int]:
+        """Returns of how many draws of noise, and tuples, a sample is: one of each."""
+        return 1, 1
+
+    def work(self, moment: int, crossing: tuple[int, int]) -> float:
+        """Returns about what a sample costs, the same on every machine."""
+        bands = self.columns.shape[1]
+        return float(self.size * (_PATTERN * 2 ** (bands - 1) + bands))
+
+    def draw(
+        self,
+        moment: int,
+        count: int,
+        generator: np.random.Generator,
+        crossing: tuple[int, int],
+    ) -> moment_tilts.Samples:
+        """Returns so many samples, as `moment_tilts.draw` does."""
+        numbers = _Numbers.of(self, moment)
+        parts = []
+        for start in range(0, count, _BLOCK):
+            drawn = numbers.draw(min(_BLOCK, count - start), generator)
+            noise = generator.standard_normal(drawn.shape)
+            parts.append(self.log_ratios(self._seen(drawn, noise)))
+        log_ratios, log_products = np.concatenate(parts, axis=1)
+        # Z is never more than Y.
+        short = np.minimum(log_ratios - log_products, 0.0)
+        weights = numbers.log_sum + moment * short
+        return moment_tilts.Samples(
+            moment,
+            log_ratios[:, np.newaxis, np.newaxis],
+            weights[:, np.newaxis],
+            numbers.log_sum + 1e-9,
+        )
+
+    def _seen(self, drawn: FloatArray, noise: FloatArray) -> FloatArray:
+        """Returns (n, k) values g_t of k outputs, from numbers and from noise."""
+        steps, bands = self.columns.shape
+        outputs = noise
+        for apart in range(min(bands, steps)):
+            moved = drawn[: steps - apart] * self.columns[: steps - apart, [apart]]
+            outputs[apart:] += moved
+        found = np.zeros_like(outputs)
+        for apart in range(min(bands, steps)):
+            part = self.columns[: steps - apart, [apart]] * outputs[apart:]
+            found[: steps - apart] += part
+        return found
+
+    def log_ratios(self, seen: FloatArray) -> FloatArray:
+        """Returns (2, k) logarithms of Z and of Y.
+
+        Args:
+            seen: (n, k) values g_t.
+        """
+        steps, bands = self.columns.shape
+        gains = np.exp(seen - self.products[:, [0]] / 2)
+        logs = np.log1p(self.rate * (gains - 1)).sum(axis=0)
+        patterns = np.arange(2 ** (bands - 1))
+        # Bit d − 1 of a pattern is x_{t−d}.
+        bits = (patterns[:, np.newaxis] >> np.arange(bands - 1)) & 1
+        met = np.exp(-(bits @ self.products[:, 1:].T)) * self.rate
+        found = np.zeros((patterns.size, seen.shape[1]))
+        found[0], scale = 1.0, np.zeros(seen.shape[1])
+        for step in range(steps):
+            taken = found * met[:, [step]] * gains[step]
+            found *= 1 - self.rate
+            if bands == 1:
+                found += taken
+            else:
+                # The oldest bit is forgotten.
+                half = patterns.size // 2
+                following = np.empty_like(found)
+                following[::2] = found[:half] + found[half:]
+                following[1::2] = taken[:half] + taken[half:]
+                found = following
+            if step % _SCALED == _SCALED - 1:
+                largest = found.max(axis=0)
+                found /= largest
+                scale += np.log(largest)
+        return np.array([np.log(found.sum(axis=0)) + scale, logs])
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Numbers:
+    """The law of how many of m copies take part in each step.
+
+    Attributes:
+        moment: m.
+        log_sum: ln C.
+        chances: (n, s) of each state the chance that none takes part next.
+        weights: Of each step the (s, m + 1) weights of numbers, after each state.
+        values: (n + 1, s) sums over what follows, each step by its own scale.
+    """
+
+    moment: int
+    log_sum: float
+    chances: FloatArray
+    weights: list[FloatArray]
+    values: FloatArray
+
+    @classmethod
+    def of(cls, draws: Draws, moment: int) -> "_Numbers":
+        """Returns the law, by a recursion from the last step on."""
+        steps, bands = draws.columns.shape
+        states = draws.states(moment)
+        numbers = np.arange(moment + 1)
+        digits = (
+            np.arange(states)[:, np.newaxis] // (moment + 1) ** np.arange(bands - 1)
+        ) % (moment + 1)
+        prior = special.binom(moment, numbers) * draws.rate**numbers
+        prior *= (1 - draws.rate) ** (moment - numbers)
+        following = _following(states, moment)
+        values = np.ones((steps + 1, states))
+        chances = np.empty((steps, states))
+        weights: list[FloatArray] = []
+        log_sum = 0.0
+        for step in range(steps - 1, -1, -1):
+            products = draws.products[step]
+            if not weights or (products != draws.products[step + 1]).any():
+                met = digits @ products[1:]
+                own = prior * np.exp(products[0] * numbers * (numbers - 1) / 2)
+                table = own * np.exp(np.multiply.outer(met, numbers))
+            weights.append(table)
+            found = (table * values[step + 1][following]).sum(axis=1)
+            chances[step] = table[:, 0] * values[step + 1][following[:, 0]] / found
+            scale = float(found[0])
+            values[step] = found / scale
+            log_sum += math.log(scale)
+        return cls(moment, log_sum, chances, weights[::-1], values)
+
+    def draw(self, count: int, generator: np.random.Generator) -> FloatArray:
+        """Returns (n, k) numbers of copies in each step, of k draws."""
+        steps, states = self.chances.shape
+        following = _following(states, self.moment)
+        state = np.zeros(count, dtype=np.int64)
+        found = np.zeros((steps, count))
+        for step in range(steps):
+            goals = generator.random(count)
+            some = np.flatnonzero(goals >= self.chances[step][state])
+            number = np.zeros(count, dtype=np.int64)
+            if some.size:
+                rows = state[some]
+                shares = (
+                    self.weights[step][rows] * self.values[step + 1][following[rows]]
+                )
+                cumulative = np.cumsum(shares, axis=1)
+                wanted = goals[some] * cumulative[:, -1]
+                drawn = (cumulative <= wanted[:, np.newaxis]).sum(axis=1)
+                number[some] = np.minimum(drawn, self.moment)
+            found[step] = number
+            state = following[state, number]
+        return found
+
+
+def _following(states: int, moment: int) -> IntArray:
+    """Returns (s, m + 1) states after each state and each number."""
+    base = moment + 1
+    if states == 1:
+        return np.zeros((1, base), dtype=np.int64)
+    places = np.arange(states)[:, np.newaxis] * base + np.arange(base)
+    return np.asarray(places % states, dtype=np.int64)

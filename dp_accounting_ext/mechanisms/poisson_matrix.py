@@ -1,0 +1,95 @@
+"""Correlated noise on Poisson samples: a record's steps may be near each other."""
+
+from collections.abc import Mapping
+import dataclasses
+
+import numpy as np
+from scipy import stats
+
+from dp_accounting_ext.amplification.matrix import poisson_tilts
+from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.kernel import dominating_pair
+from dp_accounting_ext.kernel import floats
+from dp_accounting_ext.kernel.accuracy import Accuracy
+from dp_accounting_ext.mechanisms import additive_noise
+from dp_accounting_ext.mechanisms import compositions
+from dp_accounting_ext.mechanisms import cyclic
+from dp_accounting_ext.mechanisms import interface
+from dp_accounting_ext.mechanisms import known_bounds
+from dp_accounting_ext.mechanisms import min_sep_sampling
+from dp_accounting_ext.mechanisms import subsampled
+
+DirectedPairs = dominating_pair.DirectedPairs
+
+
+@dataclasses.dataclass(frozen=True)
+class Run(interface.Mechanism):
+    """A run with Poisson samples, 0 < q ≤ 1. Fields as of the event, checked.
+
+    From above noise is independent, of a deviation as small as the correlated noise has
+    in any direction; from below it is the sum of all outputs.
+
+    Source:
+        docs/matrix.md, "Poisson samples".
+    """
+
+    column: tuple[float, ...]
+    noise_multiplier: float
+    sampling_probability: float
+    num_steps: int
+
+    def parts(self, bound: Bound) -> Mapping[interface.Mechanism, int]:
+        if bound is Bound.LOWER:
+            return {self: 1}
+        step = additive_noise.Gaussian(1 / self._mean())
+        sample = subsampled.on_poisson_sample(self.sampling_probability, step)
+        return {sample: self.num_steps}
+
+    def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
+        if bound is Bound.UPPER:
+            above = compositions.compose(self.parts(bound))
+            return interface.pairs_of(above, bound, accuracy)
+        shift, last = min_sep_sampling.shift_of_sum(
+            self.column, self.noise_multiplier, self.num_steps
+        )
+        numbers = np.arange(last + 1)
+        chances = stats.binom.pmf(numbers, last, self.sampling_probability)
+        return cyclic.below(chances, shift, accuracy)
+
+    def basis(self, bound: Bound) -> str:
+        if bound is Bound.LOWER:
+            return "the sum of all outputs"
+        return "Poisson samples with independent noise, over the strategy's norm"
+
+    def claims(self) -> interface.Claims:
+        return interface.Claims(
+            gaussian_precision=floats.raised(self.num_steps * self._mean() ** 2)
+        )
+
+    def _mean(self) -> float:
+        """Returns the norm of C over σ, rounded up: a column's sum is no less."""
+        rounding = 4 * (len(self.column) + 8) * floats.UNIT_ROUNDOFF
+        return sum(self.column) / self.noise_multiplier * (1 + rounding)
+
+
+def sample(run: Run) -> interface.Mechanism:
+    """Returns the mechanism of a run, by a simpler name where it has one."""
+    if run.sampling_probability == 0:
+        return compositions.NO_OP
+    if len(run.column) > 1 and run.noise_multiplier > 0:
+        return run
+    if run.noise_multiplier == 0:
+        step: interface.Mechanism = known_bounds.NonPrivate()
+    else:
+        step = additive_noise.Gaussian(run.noise_multiplier / run.column[0])
+    sampled = subsampled.on_poisson_sample(run.sampling_probability, step)
+    return compositions.compose({sampled: run.num_steps})
+
+
+def draws(run: Run) -> poisson_tilts.Draws:
+    """Returns what samples of a run are drawn from, 0 < q < 1 and σ > 0."""
+    bands = len(run.column)
+    columns = np.tile(np.array(run.column) / run.noise_multiplier, (run.num_steps, 1))
+    for left in range(1, bands):
+        columns[run.num_steps - left, left:] = 0.0
+    return poisson_tilts.Draws(columns, run.sampling_probability)
