@@ -339,7 +339,8 @@ class PoissonMatrixEvent(dp_event.DpEvent):
     With the columns c_i of C, P is the mixture of N(Σ_{i ∈ S} c_i, σ² I), each step in
     S with probability q independently of the others, and Q is N(0, σ² I).
 
-    Source: docs/matrix.md, "Any law of the steps".
+    Source: https://arxiv.org/abs/2410.06266, Lemma 3.2; docs/matrix.md has a proof for
+    any law of a record's steps.
 
     Attributes:
         strategy: The first column (c_0, c_1, …) of C, zeros beyond its end.

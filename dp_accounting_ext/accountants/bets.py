@@ -57,22 +57,22 @@ class Source(Protocol):
     """What samples are drawn from.
 
     Attributes:
-        size: How many numbers there are in a draw of noise.
-        moments: The m to try, the first in any case.
-        worse: After work so many times the least m is not raised further.
-        largest_product: Products with m are exponents.
+        worse: Times the work of the best plan: m is then not raised further.
     """
 
     worse: ClassVar[float]
 
     @property
-    def size(self) -> int: ...
+    def size(self) -> int:
+        """How many numbers there are in a draw of noise."""
 
     @property
-    def moments(self) -> Sequence[int]: ...
+    def moments(self) -> Sequence[int]:
+        """The m to try."""
 
     @property
-    def largest_product(self) -> float: ...
+    def largest_product(self) -> float:
+        """What m is multiplied by in exponents."""
 
     def crossing(self, moment: int) -> tuple[int, int]:
         """Returns of how many draws of noise, and tuples, a sample is at most."""
