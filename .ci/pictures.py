@@ -400,6 +400,9 @@ SHOWN = {
     "ring": Shown(_ring, "wpm_ring.png"),
     "map": Shown(_map, "map.png"),
     "lattice": Shown(_lattice, "lattice.png"),
+    "bands": Shown(
+        _bands, "matrix_bands.png", "matrix.md", "|bands|balls in bins|cyclic Poisson|"
+    ),
     "sampled": Shown(_sampled, page="matrix.md", head="|p, b, k, σ, δ|certified"),
     "filters": Shown(_filters, page="risk.md", head="|event|planned: `remaining`|"),
 }
