@@ -53,7 +53,8 @@ def _sums(gram):
 
 def _call(mean, spread, strike):
     positive = np.maximum(strike, 1e-300)
-    place = np.log(mean / positive) / spread + spread / 2
+    logs = np.log(np.maximum(mean, 1e-300)) - np.log(positive)
+    place = logs / spread + spread / 2
     value = mean * special.ndtr(place) - positive * special.ndtr(place - spread)
     return np.where(strike > 0, np.maximum(value, 0.0), mean - strike)
 

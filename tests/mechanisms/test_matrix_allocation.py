@@ -6,6 +6,7 @@ import pytest
 
 import dp_accounting_ext as ext
 from dp_accounting_ext.common_types import Bound
+from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.mechanisms import matrix_allocation
 
 Event = ext.MatrixAllocationEvent
@@ -61,3 +62,18 @@ def test_grams_are_rounded_to_their_sides():
     assert np.all(low[occupied] < truth[occupied])
     assert np.all(truth[occupied] < high[occupied])
     assert np.allclose(low, high, rtol=1e-12)
+
+
+@pytest.mark.parametrize(("sigma", "coefficient"), [(0.1, 0.3), (0.12, 0.9)])
+def test_little_noise_has_bounds(sigma, coefficient):
+    """P's mass was more than one, from what is lifted, and no bound was given."""
+    column = (1.0, coefficient)
+    gram = correlated_oracles.toeplitz_gram(column, 2, 1, sigma)
+    run = matrix_allocation.MatrixAllocation(column, sigma, 2, 1)
+    above, below = (run.pairs(bound, 1e-12).add for bound in Bound)
+    for epsilon in (0.0, 40.0, 70.0, 100.0):
+        truth = correlated_oracles.profile(gram, epsilon, remove=False)
+        assert below.delta(epsilon, Direction.ADD) <= truth
+        assert truth <= above.delta(epsilon, Direction.ADD)
+    low, high = bounds(Event(column, sigma, 2, 1))
+    assert low <= high <= 1.05 * low

@@ -99,7 +99,7 @@ def upper_pairs(
         ratio_error=markov_sums.place_error(chain) + factor_error,
     )
     shrink = math.exp(-markov_sums.drift(chain))
-    ratios = raised.ratios * shrink
+    ratios = _of_mean_one(raised.ratios * shrink, raised.masses)
     add = dominating_pair.DominatingPair(
         ratios,
         raised.masses,
@@ -110,6 +110,25 @@ def upper_pairs(
         ratio_error=raised.ratio_error + 16 * floats.UNIT_ROUNDOFF,
     )
     return dominating_pair.DirectedPairs(hinges.least([raised]), add)
+
+
+def _of_mean_one(ratios: FloatArray, masses: FloatArray) -> FloatArray:
+    """Returns ratios whose largest are lowered to one number until P's mass is one.
+
+    What is lifted from below the lowest state may raise the mean by more than `drift`.
+    In the direction ADD, (1 − κ z)₊ falls in z, so that smaller ratios are above.
+
+    Args:
+        ratios: (n,) ratios, increasing.
+        masses: (n,) Q's masses.
+    """
+    p_below = np.append(0.0, np.cumsum(ratios * masses)[:-1])
+    largest = (1 - p_below) / np.cumsum(masses[::-1])[::-1]
+    beyond = np.flatnonzero(ratios > largest)
+    if not beyond.size:
+        return ratios
+    capped: FloatArray = np.minimum(ratios, largest[beyond[0]])
+    return capped
 
 
 def lower_pair(
