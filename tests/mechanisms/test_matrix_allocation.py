@@ -7,6 +7,7 @@ import pytest
 import dp_accounting_ext as ext
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
+from dp_accounting_ext.kernel import accuracy
 from dp_accounting_ext.mechanisms import matrix_allocation
 
 Event = ext.MatrixAllocationEvent
@@ -70,7 +71,8 @@ def test_little_noise_has_bounds(sigma, coefficient):
     column = (1.0, coefficient)
     gram = correlated_oracles.toeplitz_gram(column, 2, 1, sigma)
     run = matrix_allocation.MatrixAllocation(column, sigma, 2, 1)
-    above, below = (run.pairs(bound, 1e-12).add for bound in Bound)
+    fine = accuracy.Accuracy(1e-12)
+    above, below = (run.pairs(bound, fine).add for bound in Bound)
     for epsilon in (0.0, 40.0, 70.0, 100.0):
         truth = correlated_oracles.profile(gram, epsilon, remove=False)
         assert below.delta(epsilon, Direction.ADD) <= truth
