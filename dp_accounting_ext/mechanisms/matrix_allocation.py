@@ -15,7 +15,6 @@ from dp_accounting_ext.amplification.matrix import projected
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.common_types import FloatArray
-from dp_accounting_ext.kernel import accuracy as accuracies
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.mechanisms import additive_noise
@@ -36,6 +35,11 @@ _SMALL_VARIANCE = 1.25
 # Tuning: for a smaller variance, and more pairs of bins that meet, no blocks are looked
 # at: for 32 bands of 100 bins projections have 28 % more.
 _FEW_MEET = 0.25
+# Tuning: what blocks leave out, over a law's tail, and what filters leave out of the δ
+# that is mostly asked for.
+_BLOCK_TAILS, _LEFT_OUT = 100.0, 1e-6
+# Tuning: a filter is looked at closely if its rough ε is so much of projections'.
+_ROUGHLY = 0.98
 
 
 def allocate(
@@ -93,9 +97,12 @@ class MatrixAllocation(interface.Mechanism):
         _, error = self.products()
         # What was rounded down is off by two errors.
         found = projected.of_gram(gram, error=3 * error, tail_mass=accuracy.tail_mass)
-        filtered = self._filtered(delta)
-        if filtered is not None:
-            found.append(filtered)
+        rough = self._filtered(delta, is_rough=True)
+        if rough is not None:
+            known = max(pair.epsilon(delta, Direction.REMOVE) for pair in found)
+            if rough.epsilon(delta, Direction.REMOVE) >= _ROUGHLY * known:
+                filtered = self._filtered(delta)
+                found += [] if filtered is None else [filtered]
         elif gram.max() > _SMALL_VARIANCE or _is_sparse(gram):
             blocks = _blocks_below(gram, accuracy.tail_mass)
             found += [] if blocks is None else [blocks]
@@ -107,10 +114,16 @@ class MatrixAllocation(interface.Mechanism):
 
         return DirectedPairs(*(best(way) for way in Direction))
 
-    def _filtered(self, delta: float) -> dominating_pair.DominatingPair | None:
+    def _filtered(
+        self, delta: float, *, is_rough: bool = False
+    ) -> dominating_pair.DominatingPair | None:
         """Returns the pair of a filter, where it tells more than blocks do.
 
         It takes long: it is looked at no further than one δ needs.
+
+        Args:
+            delta: The δ.
+            is_rough: As of `filtered_bins.lower_pair`.
         """
         column = np.array(self.strategy) / self.noise_multiplier
         if column.ndim > 1 or column.size > self.num_bins:
@@ -121,7 +134,8 @@ class MatrixAllocation(interface.Mechanism):
             column,
             self.num_bins,
             self.num_epochs,
-            tail_mass=delta * accuracies.TAIL_SHARE,
+            tail_mass=_LEFT_OUT * delta,
+            is_rough=is_rough,
         )
 
     def basis(self, bound: Bound) -> str:
@@ -172,7 +186,9 @@ def _blocks_below(
     """
     steps = []
     for block, number in chain_fits.cut_into_blocks(gram).items():
-        pair = gauss_markov.lower_pair(block, tail_mass=tail_mass / len(gram) / 100)
+        pair = gauss_markov.lower_pair(
+            block, tail_mass=_BLOCK_TAILS * tail_mass / len(gram)
+        )
         if pair is None:
             return None
         steps.append(random_allocation.Steps(pair, number, block.length))
