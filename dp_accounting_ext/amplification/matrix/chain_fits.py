@@ -22,6 +22,8 @@ from dp_accounting_ext.kernel import floats
 CORRELATIONS = np.linspace(0.02, 0.98, 193)
 _SHARES = np.linspace(0.05, 1.0, 39)
 _STRIDE = 8
+# Of the largest entry: what is left is not all rounding.
+_MOST_SHARED = 0.9
 _FREQUENCIES = math.pi * np.linspace(0.0, 1.0, 64) ** 2
 # Tuning: exponents count so many times in the moments that decide. 2 is best for most,
 # 4 by up to 8 % for a small δ and a variance near one.
@@ -35,6 +37,8 @@ _BLOCK_SLACK = 1e-12  # Certified: more than the rounding of a block's entries.
 class Fit:
     """A chain on a line of bins: G′_ij = v (A r^|i−j| + (1 − A) 1_{i=j}) and its ends.
 
+    All bins may share a Gaussian besides.
+
     Attributes:
         variance: v.
         share: A, in [0, 1].
@@ -42,6 +46,7 @@ class Fit:
         length: Number of bins on the line.
         excess: e, in [0, 1]: v A e r^{i+j} is added to bins i and j away from one end,
             and alike at the other end.
+        shared: B ≥ 0, which is added to all entries.
     """
 
     variance: float
@@ -49,6 +54,7 @@ class Fit:
     correlation: float
     length: int
     excess: float = 0.0
+    shared: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,14 +88,19 @@ def candidates(gram: FloatArray) -> list[Fit]:
     Args:
         gram: (b, b) entries, rounded up, at least 0.
     """
-    variance = float(gram.diagonal().max())
+    largest = float(gram.diagonal().max())
     # A window of one bin is always one: what is known without amplification.
-    alone = Fit(floats.raised(variance), 0.0, 0.0, 1)
+    alone = Fit(floats.raised(largest), 0.0, 0.0, 1)
     found = {order: (math.inf, alone) for order in _ORDERS}
-    for window in _windows(gram):
-        for order, cost, fit in _fits(window, variance):
-            if cost < found[order][0]:
-                found[order] = cost, fit
+    for shared in {0.0, min(float(gram.min()), _MOST_SHARED * largest)}:
+        # What every bin has in common need not be a chain's.
+        rest = gram - shared
+        for window in _windows(rest):
+            for order, cost, fit in _fits(window, float(rest.diagonal().max())):
+                whole = cost + math.expm1(min(order * shared, 300.0)) * (1 + cost)
+                if whole < found[order][0]:
+                    both = dataclasses.replace(fit, shared=floats.raised(shared))
+                    found[order] = whole, both
     return list(dict.fromkeys(fit for _, fit in found.values()))
 
 

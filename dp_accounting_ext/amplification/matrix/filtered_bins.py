@@ -28,7 +28,7 @@ _CELL = 0.25  # Tuning: of states, over the innovation's standard deviation.
 # at least of sums that vary so much. With 1 ε is 0.1 % higher, in twice as long.
 _PLACES, _LEAST_TOGETHER = 8.0, 2.5
 _ROUGH = 0.5, 64.0  # Of both, where they are wide.
-_MOST_WORK = 2e11  # Tuning: products: about 15 s.
+_MOST_WORK, _MOST_ROUGH_WORK = 2e11, 2e10  # Tuning: products: about 15 s, and 1 s.
 _LEFT_OUT = 1e-9  # Of the tail: P's masses of a state and a place that are dropped.
 # Certified: what products of small masses may lose, once for each final sum.
 _UNDERFLOW = 1e-290
@@ -85,7 +85,7 @@ def lower_pair(
         smallest_mass=max(_LEFT_OUT * tail_mass, markov_sums.SMALLEST_MASS),
     )
     products = chain.states.size**2 * chain.places.size * (column.size + 3)
-    if 2.0 * products * length > _MOST_WORK:
+    if 2.0 * products * length > (_MOST_ROUGH_WORK if is_rough else _MOST_WORK):
         return None
     p_masses, q_masses, error = laws(chain, shifts)
     ratios = p_masses / q_masses

@@ -87,6 +87,12 @@ def upper_pairs(
         )
     chain, factor_error = found
     law = markov_sums.upper_sum(chain)
+    if chain_fit.shared:
+        each = tail_of_step(_TAILS * tail_mass, 1)
+        of_all = chain_fit.shared, chain_fit.shared, Bound.UPPER, each
+        values, chances, missing, error = factors(*of_all, coarser=coarser)
+        law = markov_sums.times(chain, law, values, chances, missing)
+        factor_error += error
     mass_error = law.mass_error + chain.length * factor_error
     rounding = floats.raised(1 + mass_error)
     kept = law.masses > floats.SMALLEST_MASS
@@ -206,7 +212,8 @@ def _chain_above(
         Both, or None where its sums do not fit a float.
     """
     variance, share = floats.raised(chain_fit.variance), chain_fit.share
-    if variance > floats.LARGEST_EXPONENT:
+    whole = variance + chain_fit.shared
+    if whole > floats.LARGEST_EXPONENT:
         return None
     if 1 - share < _NO_NOISE:
         share = 1.0
@@ -226,7 +233,7 @@ def _chain_above(
     grid = states(scale, correlation, each, cell=CELL * coarser, excess=excess)
     places = sum_places(
         (chain_fit.length + 1) // 2,
-        variance,
+        whole,
         each,
         coarser=coarser,
         together=times * min(max(variance, 1.0), _MOST_PART),

@@ -25,12 +25,13 @@ from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import sums
 
 # Certified: Gauss–Legendre on a cell of at most LARGEST_CELL standard deviations, up to
-# _FURTHEST of them away, errs by less than QUADRATURE_ERROR, relatively. Further away
+# _FURTHEST of them away, errs by less than QUADRATURE_ERROR, relatively, and so does a
+# rule of fewer nodes on a cell of at most NARROW_CELL. Further away
 # a cell has the largest density that it meets: more mass only raises an upper bound.
-LARGEST_CELL = 0.5
+LARGEST_CELL, NARROW_CELL = 0.5, 0.2
 _FURTHEST = 10.0
 QUADRATURE_ERROR = 1e-12
-_NODES = 12
+_NODES, _FEW_NODES = 12, 6
 
 # Certified: sums of masses of thousands of cells, relatively.
 _CHECKED = 1e-11
@@ -390,6 +391,32 @@ def _moved(rows: slice, moves: "Moves", side: _Side, steps: int) -> _Side:
     return _Side(rows, masses, lost_mass, lost_mean, lifted)
 
 
+def times(
+    chain: Chain, law: SumLaw, factors: FloatArray, chances: FloatArray, lost: float
+) -> SumLaw:
+    """Returns the law of a chain's sum times an independent factor, from above.
+
+    Args:
+        chain: The chain.
+        law: Of its sum.
+        factors: (m,) values of the factor, increasing and positive.
+        chances: (m,) their probabilities; the rest is that of 0.
+        lost: What the mean of the factor lacks to one, at most.
+    """
+    values = np.outer(law.places, np.append(factors, 0.0))
+    moved, above = split(law.places, values, chances)
+    terms = int(np.diff(moved.indptr).max()) + 16
+    gone = float(law.masses @ (above + lost * law.places))
+    found = dataclasses.replace(
+        law,
+        masses=moved @ law.masses,
+        lost_mean=law.lost_mean + floats.raised(gone),
+        mass_error=law.mass_error + terms * floats.UNIT_ROUNDOFF,
+    )
+    _check_above(chain, found)
+    return found
+
+
 def _check_above(chain: Chain, law: SumLaw) -> None:
     """Checks that an upper law of a chain's sum has lost neither mass nor mean.
 
@@ -608,7 +635,8 @@ def hats(
     low = np.where(near, 0.0, widths * _density(nearest) / 2 if raised else 0.0)
     high = low.copy()
     starts, wide = ends[:, :-1][near], widths[near]
-    rule = np.polynomial.legendre.leggauss(_NODES)
+    narrow = float(cell.max()) <= NARROW_CELL * spread
+    rule = np.polynomial.legendre.leggauss(_FEW_NODES if narrow else _NODES)
     for node, weight in zip((1 + rule[0]) / 2, rule[1] / 2, strict=True):
         mass = weight * wide * _density(starts + node * wide)
         low[near] += (1 - node) * mass
@@ -724,3 +752,33 @@ def _thinned(chain: Chain, gap: float) -> tuple[FloatArray, FloatArray]:
     found = sums.gather_quickly(low, chances * (1 - share), few.size)
     found += sums.gather_quickly(low + 1, chances * share, few.size)
     return few, found
+
+
+def split(
+    places: FloatArray, sums: FloatArray, chances: FloatArray
+) -> tuple[sparse.csr_matrix, FloatArray]:
+    """Returns where sums go, each split between its neighbours so that its mean stays.
+
+    Args:
+        places: (l,) increasing from 0.
+        sums: (l, m + 1) at least 0, of each place by what is drawn.
+        chances: (m,) of what is drawn; the rest is that of the last column.
+
+    Returns:
+        The (l, l) matrix from masses to masses; and (l,) means of what is above the
+        highest place.
+    """
+    count, number = sums.shape
+    weights = np.append(chances, max(1 - float(chances.sum()), 0.0))
+    above = np.maximum(sums - places[-1], 0.0)
+    sums = sums - above
+    low = np.searchsorted(places, sums, side="right") - 1
+    np.minimum(low, count - 2, out=low)
+    share = (sums - places[low]) / (places[low + 1] - places[low])
+    np.clip(share, 0.0, 1.0, out=share)
+    goals = np.concatenate([low, low + 1], axis=1).astype(np.int32)
+    parts = np.concatenate([weights * (1 - share), weights * share], axis=1)
+    starts = np.arange(count + 1, dtype=np.int32) * (2 * number)
+    columns = parts.ravel(), goals.ravel(), starts
+    matrix = sparse.csc_matrix(columns, shape=(count, count)).tocsr()
+    return matrix, np.asarray(above @ weights)

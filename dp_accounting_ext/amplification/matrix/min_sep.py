@@ -286,7 +286,9 @@ def _times_shared(
         shared, shared, Bound.UPPER, each, coarser=coarser
     )
     places = chain.places
-    moved, above = _split(places, np.outer(places, _with_zero(factors)), chances)
+    moved, above = markov_sums.split(
+        places, np.outer(places, _with_zero(factors)), chances
+    )
     found = laws._replace(
         masses=np.array([moved @ row for row in laws.masses]),
         lost_mean=laws.lost_mean
@@ -318,7 +320,7 @@ def _adders(
     found, lost = [], np.empty((chain.states.size, chain.places.size))
     for index, ratio in enumerate(chain.ratios.tolist()):
         sums = before + ratio * factors
-        moved, above = _split(chain.places, sums, chain.chances)
+        moved, above = markov_sums.split(chain.places, sums, chain.chances)
         lost[index] = above + chain.lost_factor * ratio
         found.append(moved)
     return found, lost
@@ -332,33 +334,3 @@ def _most_terms(added: Sequence[sparse.csr_matrix]) -> int:
 def _with_zero(factors: FloatArray) -> FloatArray:
     """Returns factors and 0, which has the rest of their chances."""
     return np.append(factors, 0.0)
-
-
-def _split(
-    places: FloatArray, sums: FloatArray, chances: FloatArray
-) -> tuple[sparse.csr_matrix, FloatArray]:
-    """Returns where sums go, each split between its neighbours so that its mean stays.
-
-    Args:
-        places: (l,) increasing from 0.
-        sums: (l, m + 1) at least 0, of each place by what is drawn.
-        chances: (m,) of what is drawn; the rest is that of the last column.
-
-    Returns:
-        The (l, l) matrix from masses to masses; and (l,) means of what is above the
-        highest place.
-    """
-    count, number = sums.shape
-    weights = np.append(chances, max(1 - float(chances.sum()), 0.0))
-    above = np.maximum(sums - places[-1], 0.0)
-    sums = sums - above
-    low = np.searchsorted(places, sums, side="right") - 1
-    np.minimum(low, count - 2, out=low)
-    share = (sums - places[low]) / (places[low + 1] - places[low])
-    np.clip(share, 0.0, 1.0, out=share)
-    goals = np.concatenate([low, low + 1], axis=1).astype(np.int32)
-    parts = np.concatenate([weights * (1 - share), weights * share], axis=1)
-    starts = np.arange(count + 1, dtype=np.int32) * (2 * number)
-    columns = parts.ravel(), goals.ravel(), starts
-    matrix = sparse.csc_matrix(columns, shape=(count, count)).tocsr()
-    return matrix, np.asarray(above @ weights)
