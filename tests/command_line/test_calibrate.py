@@ -1,7 +1,5 @@
 """calibrate as a shell user meets it."""
 
-import json
-
 from command_runner import run
 
 from dp_accounting_ext.studies import training_run
@@ -20,18 +18,6 @@ def test_the_printed_noise_is_certified(capsys):
         setting = training_run.TrainingRun(noise, 50, 1, 2, sampling=scheme)
         bounds = setting.accountant().get_epsilon_bounds(1e-6)
         assert lower <= bounds[0] <= bounds[1] <= upper <= 2
-
-
-def test_json_is_the_table(capsys):
-    command = f"{COMMAND} --group-size 2 --sampling poisson-sampling"
-    _, table, _ = run(capsys, command)
-    status, text, _ = run(capsys, f"{command} --json")
-    assert status == 0 and "groups of 2" in table
-    whole = json.loads(text)
-    assert whole["target"]["epsilon"] == 2
-    (result,) = whole["results"]
-    assert float(table.splitlines()[-1].split()[2]) == result["noise_multiplier"]
-    assert result["epsilon_lower"] <= result["epsilon_upper"] <= 2
 
 
 def test_no_noise_makes_epsilon_zero(capsys):

@@ -1,28 +1,11 @@
 """compare as a shell user meets it."""
 
-import json
-
 from command_runner import run
 import pytest
 
 import dp_accounting_ext
 from dp_accounting_ext import __main__
 from dp_accounting_ext.bounds import privacy_bounds
-from dp_accounting_ext.studies import training_run
-
-README_COMMAND = (
-    "compare --noise-multiplier 1 --steps-per-epoch 1000 --epochs 10 --delta 1e-6"
-)
-
-
-def test_printed_ends_are_rounded_outwards(capsys):
-    _, table, _ = run(capsys, README_COMMAND)
-    _, text, _ = run(capsys, README_COMMAND + " --json")
-    results = json.loads(text)["results"]
-    assert len(results) == len(training_run.SCHEMES)
-    for line, result in zip(table.splitlines()[3:], results, strict=False):
-        lower, upper = (float(part) for part in line[25:].split()[:2])
-        assert lower <= result["epsilon_lower"] <= result["epsilon_upper"] <= upper
 
 
 @pytest.mark.parametrize(

@@ -120,35 +120,6 @@ def test_from_the_command(tmp_path, cluster, expected):
     check(paths[1], expected)
 
 
-def test_from_python(tmp_path, cluster, expected):
-    _, client, workers = cluster
-    output = tmp_path / "table.csv"
-    kept = []
-
-    def go_on(progress):
-        executor = client.get_executor(retries=3)
-        return sweep.sweep_to_file(grid(), output, executor, progress=progress)
-
-    def stop(done, total):
-        kept.append(total)
-        if done == ROWS // 5:
-            raise InterruptedError
-
-    for _ in range(2):
-        with pytest.raises(InterruptedError):
-            go_on(stop)
-
-    def lose_a_worker(done, total):
-        if done == ROWS // 5:
-            workers[0].kill()
-
-    summary = go_on(lose_a_worker)
-    first = ROWS - 2 * (ROWS // 5)
-    assert (summary.rows, summary.kept, summary.added) == (ROWS, ROWS - first, first)
-    assert kept[0] == ROWS and kept[-1] == ROWS - ROWS // 5
-    check(output, expected)
-
-
 def test_no_scheduler_is_named(capsys, tmp_path):
     from command_runner import run
 

@@ -60,7 +60,7 @@ def test_adding_against_moments_of_many_steps(noise, steps):
         assert truth <= value
 
 
-@pytest.mark.parametrize("noise", [1e-60, 1e-40, 1e-3, 0.05, 1e6, 1e60])
+@pytest.mark.parametrize("noise", [1e-60, 1e-40, 1e-3, 1e6, 1e60])
 @pytest.mark.parametrize("steps", [2, 10**12])
 def test_extreme_parameters_have_valid_answers(noise, steps):
     orders = [1.0, 1.5, 2.0, 2.5, 64.0, 4096.0, 1e7, math.inf]

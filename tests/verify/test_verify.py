@@ -38,7 +38,6 @@ def verified(event, count=1, delta=1e-6):
     ("event", "count"),
     [
         (SAMPLE, 1000),
-        (ext.RandomAllocationEvent(STEP, 1, 1000), 10),
         (ext.PLDSubsampleEvent(0.1, ALLOCATED), 1),
     ],
 )
