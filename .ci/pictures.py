@@ -281,9 +281,10 @@ def _bands(small: bool) -> Made:
     numbers, rows = {}, []
     for row in found:
         low, high = row.bins
-        kinds = {"lower": low, "upper": high, "Poisson": row.poisson, "none": row.none}
-        kinds["error"] = row.error
-        numbers |= {f"{row.bands} bands, {kind}": each for kind, each in kinds.items()}
+        numbers[f"{row.bands} bands, error"] = row.error
+        for way, ends in row.brackets.items():
+            numbers[f"{row.bands} bands, {way}, lower"] = ends[0]
+            numbers[f"{row.bands} bands, {way}, upper"] = ends[1]
         # As without correlation, the first row is one number.
         cell = _bracket(low, high) if row.bands > 1 else _up(high)
         rows.append([str(row.bands), cell, _up(row.poisson), f"{row.error:.0f}"])

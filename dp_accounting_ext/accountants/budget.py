@@ -108,7 +108,7 @@ class _Filter(displays.Displayed):
         self._promise = epsilon, delta
 
     def _display(self) -> displays.Table:
-        epsilon, delta = (decimals.rounded_down(each) for each in self._promise)
+        epsilon, delta = (f"{each:.12g}" for each in self._promise)
         title = f"{type(self).__name__}, ε = {epsilon} at δ = {delta}"
         share = f"{decimals.rounded_up(100 * self.spent, 4)} %"
         return displays.Table(title, ("", "spent"), [("of the budget", share)])
