@@ -14,7 +14,7 @@ from dp_accounting import dp_event as stock
 from flint import arb
 from flint import ctx
 
-from dp_accounting_ext import dp_event
+from dp_accounting_ext.verify import base_readings
 from dp_accounting_ext.verify import channels
 from dp_accounting_ext.verify import readings
 from dp_accounting_ext.verify import runs
@@ -235,7 +235,7 @@ _NEWER = {
     "ExponentialMechanismDpEvent": _exponential,
     "PermuteAndFlipDpEvent": _permute_and_flip,
     "DiscreteGaussianDpEvent": _discrete_gaussian,
-    "RandomAllocationDpEvent": readings.READERS[dp_event.RandomAllocationEvent],
+    "RandomAllocationDpEvent": base_readings.random_allocation,
     "ZCDpEvent": _zero_concentrated,
     "SingleEpochTreeAggregationDpEvent": _tree_aggregation,
     "RepeatAndSelectDpEvent": _selection,

@@ -20,7 +20,6 @@ from dp_accounting import dp_event as stock
 from dp_accounting import privacy_accountant
 
 from dp_accounting_ext import dp_event
-from dp_accounting_ext.verify import allocations
 from dp_accounting_ext.verify import channels
 from dp_accounting_ext.verify import noises
 from dp_accounting_ext.verify import runs
@@ -36,7 +35,8 @@ UNSHIFTED: Shifts = ((0.0, ONE),)
 SAMPLES = (stock.PoissonSampledDpEvent, dp_event.PLDSubsampleEvent)
 FIXED = (stock.SampledWithoutReplacementDpEvent, stock.SampledWithReplacementDpEvent)
 NOISES = (stock.GaussianDpEvent, stock.LaplaceDpEvent)
-# Tuning: values of the normal distribution for one channel; and cells, however many.
+# Tuning: the most values of the normal distribution for one channel; and the least
+# number of cells.
 _MOST_TAILS, _FEWEST_CELLS = 200_000, 200
 _LARGEST_GROUP = 64
 PLAIN = (*NOISES, stock.NoOpDpEvent, stock.NonPrivateDpEvent)
@@ -384,141 +384,8 @@ def readings(
     return found
 
 
-def _gaussian(event: Any, referee: Referee) -> list[Channel]:
-    return [referee.noise(event, ((1.0, ONE),), UNSHIFTED)]
-
-
-def _discrete_laplace(event: Any, referee: Referee) -> list[Channel]:
-    if event.noise_parameter == 0:
-        return [channels.EVERYTHING]
-    return [
-        noises.discrete_laplace(float(event.noise_parameter), int(event.sensitivity))
-    ]
-
-
-def _randomized_response(event: Any, referee: Referee) -> list[Channel]:
-    return [
-        noises.randomized_response(
-            float(event.noise_parameter),
-            int(event.num_buckets),
-            replace_one=referee.relation is NeighborRel.REPLACE_ONE,
-        )
-    ]
-
-
-def _mixture(event: Any, referee: Referee) -> list[Channel]:
-    deviation = float(event.standard_deviation)
-    weights = [fractions.Fraction(float(w)) for w in event.sampling_probs]
-    together: dict[float, fractions.Fraction] = {}
-    for shift, weight in zip(event.sensitivities, weights, strict=True):
-        together[float(shift)] = together.get(float(shift), 0) + weight / sum(weights)
-    p = tuple(sorted((s, w) for s, w in together.items() if w))
-    noise = stock.GaussianDpEvent(deviation)
-    return [referee.noise(noise, p, UNSHIFTED)]
-
-
-def _truncated(event: Any, referee: Referee) -> list[Channel]:
-    """Returns samples cut to a largest batch, of a record at +1 among others at v.
-
-    The batch without the record has min(m, B) of the others, m of whom were drawn.
-    With it, it is full of them unless it is among the B of m + 1 that are kept. A
-    record that is replaced, or contributes nothing, is drawn as before.
-    """
-    if referee.side is Side.HIGH:
-        return []
-    size, most = int(event.dataset_size), int(event.truncated_batch_size)
-    rate = float(event.sampling_probability)
-    if not (size and most and rate):
-        return [channels.NO_OP]
-    others = {NeighborRel.REPLACE_ONE: -1, NeighborRel.REPLACE_SPECIAL: 0}
-    found = []
-    for value in (0, -1):
-        p: dict[float, fractions.Fraction] = {}
-        q: dict[float, fractions.Fraction] = {}
-
-        def law(
-            found: dict[float, fractions.Fraction], record: int, value: int = value
-        ) -> None:
-            for drawn, weight in inclusions(size - 1, rate):
-                kept = min(drawn, most)
-                chance = fractions.Fraction(rate) * min(
-                    ONE, fractions.Fraction(most, drawn + 1)
-                )
-                for others, inside, share in (
-                    (kept, 0, 1 - chance),
-                    (min(drawn, most - 1), 1, chance),
-                ):
-                    total = float(value * others + record * inside)
-                    found[total] = found.get(total, 0) + weight * share
-
-        law(p, 1)
-        if referee.relation in others:
-            law(q, others[referee.relation])
-        else:
-            for drawn, weight in inclusions(size - 1, rate):
-                total = float(value * min(drawn, most))
-                q[total] = q.get(total, 0) + weight
-        noise = stock.GaussianDpEvent(event.noise_multiplier)
-        found.append(referee.noise(noise, tuple(p.items()), tuple(q.items())))
-    return found
-
-
-def _random_allocation(event: Any, referee: Referee) -> list[Channel]:
-    steps, selected = int(event.num_steps), int(event.num_selected)
-    inner = referee.channel(event.event)
-    if inner is None:
-        return []
-    return [
-        allocations.allocated([(inner, steps)], selected, referee.most, referee.rare)
-    ]
-
-
-def _scheduled_allocation(event: Any, referee: Referee) -> list[Channel]:
-    steps = []
-    for inner, count in zip(event.events, event.counts, strict=True):
-        channel = referee.channel(inner)
-        if channel is None:
-            return []
-        steps.append((channel, int(count)))
-    # Steps that never ran release nothing, with the record or without.
-    rest = int(event.num_steps) - sum(number for _, number in steps)
-    if rest:
-        steps.append((channels.NO_OP, rest))
-    return [allocations.allocated(steps, 1, referee.most, referee.rare)]
-
-
-def _private_sampling(event: Any, referee: Referee) -> list[Channel]:
-    """Returns two laws between the bounds, at opposite ends of 64 equal outputs.
-
-    From above those of outputs as small as may be, which is what 64 can be made of.
-    """
-    number = 64
-    half, mass = ball(event.epsilon) / 2, ball(event.total_mass)
-    least, most = (-half).exp(), half.exp()
-    if referee.side is Side.HIGH:
-        best = (1 - least * mass).min(most * mass - 1) / (most - least)
-        truth, lie = most * best, least * best
-        nothing = 1 - truth - lie
-        return [channels.exact([truth, nothing, lie], [lie, nothing, truth])]
-    low, high = mass / number * least, mass / number * most
-    law, left = [low] * number, 1 - number * low
-    for place in range(number):
-        law[place] += left.max(channels.ZERO).min(high - low)
-        left -= high - low
-    return [channels.exact(law, law[::-1])]
-
-
-READERS: dict[type, Callable[[Any, Referee], list[Channel]]] = {
-    stock.GaussianDpEvent: _gaussian,
-    stock.LaplaceDpEvent: _gaussian,
-    stock.DiscreteLaplaceDpEvent: _discrete_laplace,
-    stock.RandomizedResponseDpEvent: _randomized_response,
-    stock.MixtureOfGaussiansDpEvent: _mixture,
-    stock.TruncatedSubsampledGaussianDpEvent: _truncated,
-    dp_event.RandomAllocationEvent: _random_allocation,
-    dp_event.ScheduledAllocationEvent: _scheduled_allocation,
-    sampling_event.PrivateSamplingEvent: _private_sampling,
-}
+# The function that reads each type of events; `base_readings` fills it.
+READERS: dict[type, Callable[[Any, Referee], list[Channel]]] = {}
 
 # What others in a batch may run as the record does, and the record as others do.
 REVERSIBLE: set[type] = set()
