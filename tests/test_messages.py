@@ -569,6 +569,7 @@ EDGE = [
     "studies/calibration.py",
     "studies/curves.py",
     "studies/sweep.py",
+    "studies/sweep_rows.py",
     "wpm/checks.py",
     "accountants/pld_accountant.py",
     "accountants/rdp_accountant.py",

@@ -29,6 +29,7 @@ from torch.utils import data
 
 from dp_accounting_ext.integrations import opacus_accountants
 from dp_accounting_ext.integrations import opacus_draws
+from dp_accounting_ext.integrations import opacus_loaders
 from dp_accounting_ext.validation import fields
 
 __all__ = [
@@ -61,7 +62,7 @@ class BallsAndBinsSampler:
             none of balls and bins.
     """
 
-    kind = opacus_draws.Kind.BALLS_AND_BINS
+    kind = opacus_loaders.Kind.BALLS_AND_BINS
 
     def __init__(
         self,
@@ -131,8 +132,8 @@ def balls_and_bins(
         TypeError, ValueError: As `BallsAndBinsSampler` does.
         RuntimeError: If the loader's own sampler would be lost in silence.
     """
-    opacus_draws.kind(data_loader)
-    opacus_draws.refuse_loss(data_loader)
+    opacus_loaders.kind(data_loader)
+    opacus_loaders.refuse_loss(data_loader)
     dataset = data_loader.dataset
     sampler = BallsAndBinsSampler(
         len(dataset),
@@ -218,7 +219,7 @@ def _checking(make_private: Any) -> Any:
     ) -> Any:
         accountant = _certified(self)
         if accountant is not None:
-            opacus_draws.refuse_several_gpus(others.get("module"))
+            opacus_loaders.refuse_several_gpus(others.get("module"))
             if clipping == "adaptive":
                 raise RuntimeError(opacus_accountants.ADAPTIVE)
             accountant.refuse_plan(data_loader, poisson_sampling)

@@ -19,6 +19,7 @@ from dp_accounting_ext import displays
 from dp_accounting_ext import dp_event
 from dp_accounting_ext.accountants import pld_accountant
 from dp_accounting_ext.integrations import opacus_draws
+from dp_accounting_ext.integrations import opacus_loaders
 from dp_accounting_ext.validation import fields
 
 # Tuning: how far a rate may be from one over a whole number. A float's is nearer.
@@ -41,7 +42,7 @@ class CertifiedAccountant(displays.Displayed, accountants.IAccountant):  # type:
         the divisor to be set to a number that was fixed beforehand.
     """
 
-    kind = opacus_draws.Kind.POISSON
+    kind = opacus_loaders.Kind.POISSON
     neighboring_relation = NeighborRel.ADD_OR_REMOVE_ONE
 
     def __init__(self) -> None:
@@ -89,7 +90,7 @@ class CertifiedAccountant(displays.Displayed, accountants.IAccountant):  # type:
             TypeError: If it is no DataLoader.
             RuntimeError: If it does, with what is to be written instead.
         """
-        found = opacus_draws.kind(data_loader)
+        found = opacus_loaders.kind(data_loader)
         if found is not self.kind:
             raise RuntimeError(
                 f"PrivacyEngine(accountant={self.mechanism()!r}) is for "
@@ -105,14 +106,14 @@ class CertifiedAccountant(displays.Displayed, accountants.IAccountant):  # type:
         """
         if not poisson_sampling:
             self.refuse(data_loader)
-        elif self.kind is not opacus_draws.Kind.POISSON:
+        elif self.kind is not opacus_loaders.Kind.POISSON:
             raise RuntimeError(
                 f"make_private(…) draws Poisson samples in place of the loader's "
                 f"batches: add poisson_sampling=False for accountant="
                 f"{self.mechanism()!r}, or write accountant='certified'."
             )
         elif (
-            opacus_draws.kind(data_loader) is opacus_draws.Kind.BALLS_AND_BINS
+            opacus_loaders.kind(data_loader) is opacus_loaders.Kind.BALLS_AND_BINS
         ):  # Poisson samples of it are right, but what was meant is lost.
             raise RuntimeError(
                 "make_private(…) draws Poisson samples in place of balls-and-bins "
@@ -120,7 +121,7 @@ class CertifiedAccountant(displays.Displayed, accountants.IAccountant):  # type:
                 "make_private(…, poisson_sampling=False)."
             )
         else:
-            opacus_draws.refuse_loss(data_loader)
+            opacus_loaders.refuse_loss(data_loader)
 
     def _rate(self, data_loader: Any) -> float:
         return float(data_loader.batch_sampler.sample_rate)
@@ -396,7 +397,7 @@ class BallsAndBinsAccountant(_EpochAccountant):
     here.
     """
 
-    kind = opacus_draws.Kind.BALLS_AND_BINS
+    kind = opacus_loaders.Kind.BALLS_AND_BINS
 
     @staticmethod
     def _epoch(num_steps: int, runs: list[tuple[float, int]]) -> stock.DpEvent:
@@ -429,7 +430,7 @@ class ShuffledAccountant(_EpochAccountant):
         known.
     """
 
-    kind = opacus_draws.Kind.SHUFFLED
+    kind = opacus_loaders.Kind.SHUFFLED
     neighboring_relation = NeighborRel.REPLACE_ONE
 
     def _rate(self, data_loader: Any) -> float:
@@ -452,7 +453,7 @@ ADAPTIVE = (
     "drawn, which no accountant here covers. Write clipping='flat'; the page "
     "recipes has an event of adaptive clipping that divides by a fixed number."
 )
-_POISSON, _BINS, _SHUFFLED = opacus_draws.Kind
+_POISSON, _BINS, _SHUFFLED = opacus_loaders.Kind
 _WRAP = (
     "add data_loader = certified.balls_and_bins(data_loader, engine.accountant) before "
     "make_private(…, poisson_sampling=False)."

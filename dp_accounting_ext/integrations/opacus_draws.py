@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Sequence
 import dataclasses
-import enum
 import functools
 import hashlib
 import types
@@ -23,14 +22,6 @@ from torch.utils import data
 
 # Certified: two draws that agree are one that was repeated, but for such a chance.
 _COINCIDENCE = 1e-15
-
-
-class Kind(enum.Enum):
-    """A way of drawing batches that an accountant of this package is for."""
-
-    POISSON = "Poisson samples"
-    BALLS_AND_BINS = "balls-and-bins batches"
-    SHUFFLED = "shuffled or fixed batches"
 
 
 @dataclasses.dataclass(eq=False)
@@ -190,19 +181,23 @@ def _rate(sampler: Any, loader: _Loader) -> float:
     return float(getattr(sampler, "sample_rate", loader.rate)) if loader.rate else 0.0
 
 
-class _WatchedPoisson(uniform_sampler.UniformWithReplacementSampler):  # type: ignore[misc]
+class WatchedPoisson(uniform_sampler.UniformWithReplacementSampler):  # type: ignore[misc]
+    """A Poisson sampler that reports each batch to its watches."""
+
     def __iter__(self) -> Iterator[Any]:
         return told(self, super().__iter__())
 
 
-class _WatchedBatches(data.BatchSampler):  # type: ignore[misc]
+class WatchedBatches(data.BatchSampler):  # type: ignore[misc]
+    """A batch sampler that reports each batch to its watches."""
+
     def __iter__(self) -> Iterator[Any]:
         return told(self, super().__iter__())
 
 
 _WATCHED: dict[type, type] = {
-    uniform_sampler.UniformWithReplacementSampler: _WatchedPoisson,
-    data.BatchSampler: _WatchedBatches,
+    uniform_sampler.UniformWithReplacementSampler: WatchedPoisson,
+    data.BatchSampler: WatchedBatches,
 }
 
 
@@ -216,7 +211,7 @@ def watch(loader: Any, by: Watch, *, rate: float, num_records: int) -> None:
         num_records: Of which each is in a batch with this chance.
     """
     watch_sampler(
-        _batch_sampler(loader),
+        batch_sampler(loader),
         by,
         rate=rate,
         num_records=num_records,
@@ -256,165 +251,8 @@ def watch_sampler(
 
 def is_watched(loader: Any, by: Watch) -> bool:
     """Whether the watch is told of the loader's batches."""
-    watches = getattr(_batch_sampler(loader), "_watches", [])
+    watches = getattr(batch_sampler(loader), "_watches", [])
     return any(each is by for each, _ in watches)
-
-
-def kind(loader: Any) -> Kind:
-    """Returns how a loader draws batches.
-
-    Raises:
-        TypeError: If it is no DataLoader.
-        RuntimeError: If it is none of those that an accountant here is for, by name.
-    """
-    if not isinstance(loader, data.DataLoader):
-        raise TypeError(
-            f"data_loader must be a torch.utils.data.DataLoader. Found {loader!r:.60}."
-        )
-    if isinstance(loader.dataset, data.IterableDataset):
-        raise RuntimeError(
-            f"No theorem covers the batches of an iterable dataset. Found "
-            f"{type(loader.dataset).__name__}: a dataset with a length and "
-            f"dataset[i] can be sampled."
-        )
-    _refuse_repeated_records(loader.dataset)
-    sampler = _batch_sampler(loader)
-    if sampler is None:
-        raise RuntimeError(
-            "No theorem is known for a loader without batches. Found batch_size=None: "
-            "pass DataLoader(dataset, batch_size=…)."
-        )
-    found = getattr(sampler, "kind", None)
-    if isinstance(found, Kind):
-        return found
-    if isinstance(sampler, _DISTRIBUTED):
-        raise RuntimeError(_SEVERAL_GPUS)
-    plain = {_WatchedPoisson: uniform_sampler.UniformWithReplacementSampler}
-    if plain.get(type(sampler), type(sampler)) in plain.values():
-        return Kind.POISSON
-    if type(sampler) not in (data.BatchSampler, _WatchedBatches):
-        raise RuntimeError(
-            f"No theorem is known for batches of {type(sampler).__name__}: pass "
-            f"DataLoader(dataset, batch_size=…) without a sampler of its own."
-        )
-    refuse = _REFUSED.get(type(sampler.sampler))
-    if refuse is None:
-        raise RuntimeError(
-            f"No theorem is known for batches of {type(sampler.sampler).__name__}: "
-            f"pass DataLoader(dataset, batch_size=…, shuffle=True)."
-        )
-    refuse(sampler.sampler)
-    return Kind.SHUFFLED
-
-
-def _refuse_repeated_records(dataset: Any) -> None:
-    """Refuses a dataset that certainly has a record twice."""
-    is_repeated = False
-    if isinstance(dataset, data.Subset):
-        indices = list(map(int, dataset.indices))
-        is_repeated = len(set(indices)) < len(indices)
-        parts = [dataset.dataset]
-    elif isinstance(dataset, data.ConcatDataset):
-        parts = dataset.datasets
-        is_repeated = len(set(map(id, parts))) < len(parts)
-    else:
-        return
-    if is_repeated:
-        raise RuntimeError(
-            f"A dataset must have each record once. Found a {type(dataset).__name__} "
-            f"that has some twice: several of their gradients would be in one batch. "
-            f"Remove the repetitions; to weigh records, multiply their losses."
-        )
-    for part in parts:
-        _refuse_repeated_records(part)
-
-
-def refuse_loss(loader: Any) -> None:
-    """Refuses a loader whose sampler another one of the whole dataset would replace.
-
-    Raises:
-        RuntimeError: If its records or their weights would be lost in silence.
-    """
-    sampler = _batch_sampler(loader)
-    inner = getattr(sampler, "sampler", None)
-    if isinstance(inner, data.SubsetRandomSampler):
-        raise RuntimeError(
-            "SubsetRandomSampler would be dropped, and batches drawn from the whole "
-            "dataset. Write DataLoader(torch.utils.data.Subset(dataset, indices), "
-            "batch_size=…)."
-        )
-
-
-def refuse_several_gpus(module: Any) -> None:
-    """Refuses a module whose gradients several processes add up.
-
-    Raises:
-        RuntimeError: If it is one.
-    """
-    if _OF_SEVERAL_GPUS & {each.__name__ for each in type(module).__mro__}:
-        raise RuntimeError(_SEVERAL_GPUS)
-
-
-_DISTRIBUTED = (
-    uniform_sampler.DistributedUniformWithReplacementSampler,
-    data.DistributedSampler,
-)
-_OF_SEVERAL_GPUS = {
-    "DifferentiallyPrivateDistributedDataParallel",
-    "DistributedDataParallel",
-    "FSDPModule",
-}
-_SEVERAL_GPUS = (
-    "No accountant here is for several GPUs: processes that were seeded alike draw the "
-    "same batches, and a process whose batch is empty takes no step. Train on one GPU, "
-    "with opacus.utils.batch_memory_manager.BatchMemoryManager where memory is short."
-)
-
-
-def _batch_sampler(loader: Any) -> Any:
-    """Returns the sampler of the batches of a step, not of their parts."""
-    sampler = loader.batch_sampler
-    while isinstance(sampler, batch_memory_manager.BatchSplittingSampler):
-        sampler = sampler.sampler
-    return sampler
-
-
-def _accepted(sampler: Any) -> None:
-    """Takes a sampler of each record once."""
-
-
-def _random(sampler: Any) -> None:
-    if sampler.replacement or sampler.num_samples > len(sampler.data_source):
-        raise RuntimeError(
-            "RandomSampler draws a record several times in an epoch: remove "
-            "replacement=True and num_samples=…, or compose "
-            "SampledWithReplacementDpEvent, under REPLACE_ONE, yourself."
-        )
-
-
-def _subset(sampler: Any) -> None:
-    if len(set(sampler.indices)) < len(sampler.indices):
-        raise RuntimeError(
-            "indices of SubsetRandomSampler must differ. Found some twice: a record "
-            "would be in several batches of an epoch."
-        )
-
-
-def _weighted(sampler: Any) -> None:
-    raise RuntimeError(
-        "WeightedRandomSampler has no ε of its own here, and Opacus' Poisson samples "
-        "would drop its weights. Pass DataLoader(dataset, batch_size=…), or draw "
-        "record i with a fixed chance q_i and compose PoissonSampledDpEvent of the "
-        "largest one, as the page recipes shows."
-    )
-
-
-_REFUSED: dict[type, Callable[[Any], None]] = {
-    data.SequentialSampler: _accepted,
-    data.RandomSampler: _random,
-    data.SubsetRandomSampler: _subset,
-    data.WeightedRandomSampler: _weighted,
-}
 
 
 def count_parts(optimizer: Any) -> None:
@@ -469,3 +307,11 @@ def _size_of_part(optimizer: Any) -> int | None:
         if isinstance(norms, torch.Tensor):
             return len(norms)  # Ghost clipping keeps no more, of the last batch.
     return None
+
+
+def batch_sampler(loader: Any) -> Any:
+    """Returns the sampler of the batches of a step, not of their parts."""
+    sampler = loader.batch_sampler
+    while isinstance(sampler, batch_memory_manager.BatchSplittingSampler):
+        sampler = sampler.sampler
+    return sampler

@@ -19,8 +19,10 @@ from dp_accounting_ext.accountants import risk
 from dp_accounting_ext.bounds import decimals
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.studies import comparison
+from dp_accounting_ext.studies import curve_plots
 from dp_accounting_ext.studies import progress as progress_of
 from dp_accounting_ext.studies import training_run
+from dp_accounting_ext.studies.curve_plots import STYLES as STYLES
 from dp_accounting_ext.validation import fields
 
 __all__ = [
@@ -35,18 +37,6 @@ __all__ = [
 ]
 __dir__ = __all__.copy
 
-# Colours that the colour-blind tell apart (Okabe and Ito), and dashes, so that curves
-# are told apart without colours; sizes of groups have marks.
-STYLES: dict[str, dict[str, Any]] = {
-    training_run.RANDOM_ALLOCATION: {"color": "#0072B2", "linestyle": "-"},
-    training_run.POISSON_SAMPLING: {"color": "#D55E00", "linestyle": "--"},
-    training_run.NO_AMPLIFICATION: {"color": "#000000", "linestyle": ":"},
-    training_run.SHUFFLED: {"color": "#009E73", "linestyle": "-."},
-}
-_MARKS = ("", "o", "s", "^", "v", "D", "*", "x")
-_NOTE = "Certified: the truth is on the line, or in its shade."
-_TITLE_LETTERS = 66
-_BELOW_AXES = -0.45  # Inches, where labels of ticks and axes end.
 _MOST_SHOWN = 9  # Points of a curve, in a table.
 _LABELS = {
     "epsilon": "ε (nats)",
@@ -146,14 +136,19 @@ class Curve(displays.Displayed):
         Raises:
             ModuleNotFoundError: If matplotlib is not installed.
         """
-        ax = _axes(ax)
+        ax = curve_plots.axes_of(ax)
         self._draw(ax, **style)
-        _explain(ax)
+        curve_plots.explain(ax)
         return ax
 
     def _draw(self, ax: Any, **style: Any) -> None:
         marks = {"markevery": max(len(self.x) // 8, 1), "markersize": 4, "lw": 1.2}
-        style = {**STYLES[self.sampling], **marks, "label": self.label, **style}
+        style = {
+            **STYLES[self.sampling],
+            **marks,
+            "label": self.label,
+            **style,
+        }
         # An axis of logarithms has no zero.
         line = np.where(np.array(self.upper) > 0, self.upper, np.nan)
         (drawn,) = ax.plot(self.x, line, **style)
@@ -216,9 +211,11 @@ def plot(curves: Sequence[Curve], ax: Any = None, *, title: str = "") -> Any:
         ModuleNotFoundError: If matplotlib is not installed.
     """
     sizes = sorted({curve.group_size for curve in curves})
-    ax = _axes(ax)
+    ax = curve_plots.axes_of(ax)
     for curve in curves:
-        marker = _MARKS[sizes.index(curve.group_size) % len(_MARKS)]
+        marker = curve_plots.MARKS[
+            sizes.index(curve.group_size) % len(curve_plots.MARKS)
+        ]
         curve._draw(ax, marker=marker)
     if curves[0].y_name == "true_positive_rate":
         rates = curves[0].x
@@ -228,43 +225,13 @@ def plot(curves: Sequence[Curve], ax: Any = None, *, title: str = "") -> Any:
         # The last point of a profile is where it was to end, and may be far below.
         ends = [[y for y in curve.upper[:-1] if y > 0] for curve in curves]
         ax.set_ylim(min((end[-1] for end in ends if end), default=1e-300), 1.0)
-    ax.set_title(textwrap.fill(title, _TITLE_LETTERS), fontsize="medium", loc="left")
+    ax.set_title(
+        textwrap.fill(title, curve_plots.TITLE_LETTERS), fontsize="medium", loc="left"
+    )
     ax.grid(alpha=0.3)
     ax.spines[["right", "top"]].set_visible(False)
-    _explain(ax)
+    curve_plots.explain(ax)
     return ax
-
-
-def _axes(ax: Any) -> Any:
-    """Returns the axes, or those of a new figure of pyplot."""
-    if ax is not None:
-        return ax
-    from matplotlib import pyplot
-
-    return pyplot.subplots(layout="constrained")[1]
-
-
-def _explain(ax: Any) -> None:
-    """Puts a legend below the axes, in two columns, for which the figure makes room."""
-    from matplotlib import transforms
-
-    whole = ax.figure.figure  # Of a subfigure, the whole.
-    if whole.get_layout_engine() is None:
-        whole.set_layout_engine("constrained")
-    below = transforms.ScaledTranslation(0, _BELOW_AXES, whole.dpi_scale_trans)
-    ax.legend(
-        loc="upper left",
-        bbox_to_anchor=(0, 0),
-        bbox_transform=ax.transAxes + below,
-        borderaxespad=0,
-        ncols=2,
-        columnspacing=1,
-        frameon=False,
-        fontsize="x-small",
-        title=_NOTE,
-        title_fontsize="x-small",
-        alignment="left",
-    )
 
 
 def profiles(

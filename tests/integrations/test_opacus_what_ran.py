@@ -225,7 +225,7 @@ MADE_WRONG = {
         "each record once.*ConcatDataset",
     ),
     "several GPUs": (
-        lambda: certified.opacus_draws.refuse_several_gpus(
+        lambda: certified.opacus_loaders.refuse_several_gpus(
             type("DistributedDataParallel", (), {})()
         ),
         "BatchMemoryManager",
