@@ -264,7 +264,7 @@ class PrivacyBounds:
                 bound,
                 Accuracy.of_level(level, cells),
             )
-            self._profiles[key] = [composed.profile(way) for way in self._directions]
+            self._profiles[key] = list(map(composed.profile, self._directions))
         return self._profiles[key]
 
     def _closed(

@@ -54,11 +54,6 @@ class Resolution:
     cells: int = CELLS
     scales: int = 3
 
-    @property
-    def reach(self) -> int:
-        """The number of cells of its level that a piece may be away from the middle."""
-        return 2 * self.scales * self.cells
-
     def of_levels(self, levels: float) -> "Resolution":
         """Returns a resolution that is fine enough for a law of so many levels."""
         cells = round(self.cells * min(1.0, _MANY_LEVELS / max(levels, 1.0)))

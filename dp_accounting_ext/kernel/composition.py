@@ -59,8 +59,9 @@ class Composition:
 
     def accurate_in(self, direction: Direction) -> LossPair:
         """Returns the pair that is accurate in a direction, with the record in P."""
-        if direction is Direction.REMOVE or self._serves_both:
-            return self._remove
+        removed, serves_both = self._removed
+        if direction is Direction.REMOVE or serves_both:
+            return removed
         return self._add.swapped()
 
     def profile(self, direction: Direction) -> Profile:
@@ -69,14 +70,11 @@ class Composition:
 
     def pairs(self) -> DirectedPairs:
         """Returns the pairs by their ratios, for a composition that is subsampled."""
-        remove = output_pairs.of_losses(self._remove)
-        if self._serves_both:
+        removed, serves_both = self._removed
+        remove = output_pairs.of_losses(removed)
+        if serves_both:
             return DirectedPairs.same(remove)
         return DirectedPairs(remove, output_pairs.of_losses(self._add.swapped()))
-
-    @functools.cached_property
-    def _remove(self) -> LossPair:
-        return self._removed[0]
 
     @functools.cached_property
     def _removed(self) -> tuple[LossPair, bool]:
@@ -113,11 +111,6 @@ class Composition:
     @functools.cached_property
     def _add(self) -> LossPair:
         return self._sum(lambda pairs, _: dominating_pair.dual(pairs.add), both=False)
-
-    @property
-    def _serves_both(self) -> bool:
-        """Whether one pair serves both directions."""
-        return self._removed[1]
 
     def _sum(
         self, side: Callable[[DirectedPairs, int], DominatingPair], *, both: bool

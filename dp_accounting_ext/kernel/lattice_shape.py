@@ -43,7 +43,8 @@ class Shape:
 
     def reach(self, step: float, resolution: accuracy.Resolution) -> int:
         """Returns how many cells of its level a piece may be from the centre."""
-        return resolution.reach + math.ceil(self.apart / step)
+        reach = 2 * resolution.scales * resolution.cells
+        return reach + math.ceil(self.apart / step)
 
     def narrowest(self) -> float:
         """Returns the least width for which the index of the centre fits a float."""

@@ -208,17 +208,22 @@ def _without_values(atoms: Atoms, terms: int) -> Atoms:
 
 def _power(atoms: Atoms, count: int) -> Atoms | None:
     """Returns the exact sum of independent copies, or None if it has many atoms."""
-    if count == 1:
-        return atoms if atoms.values.size <= _MOST_ATOMS else None
-    if count > 2:
-        spaced = _power_of_spaced(atoms, count)
-        if spaced is not None:
-            return spaced
-    half = _power(atoms, count // 2)
-    if half is None:
-        return None
-    twice = _plus(half, half)
-    return twice if twice is None or count % 2 == 0 else _plus(twice, atoms)
+    # Numbers of copies, each of them half of the one before.
+    numbers = [count >> digit for digit in range(count.bit_length())]
+    found, known = None, 1
+    for number in numbers:
+        found = _power_of_spaced(atoms, number) if number > 2 else None
+        if found is not None:
+            known = number
+            break
+    if found is None and atoms.values.size <= _MOST_ATOMS:
+        found = atoms
+    for number in reversed(numbers):
+        if number > known and found is not None:
+            found = _plus(found, found)
+            if number % 2 and found is not None:
+                found = _plus(found, atoms)
+    return found
 
 
 def _power_of_spaced(atoms: Atoms, count: int) -> Atoms | None:

@@ -384,6 +384,8 @@ def scenarios(
     Source:
         https://arxiv.org/abs/2403.04867, section 3.
     """
+    if not any(map(is_of_group, counts)):
+        return [dict(counts)]
     (size,) = group_sizes(counts) or {1}
     if replace_one:
         splits = [(size, size)]
