@@ -41,7 +41,7 @@ wheel: ## the source distribution and the wheel, checked in a fresh environment
 benchmarks: ## the short benchmarks, which end with status 1 where a goal is missed
 	$(PYTHON) benchmarks/run.py --short
 
-faults: ## whether faults that are put in are found: old ones, lost masses, mutants
+faults: ## the weekly search for faults: those that are put in, mutants, the referee
 	.ci/find_faults
 
 release: ## all of it, in fresh environments

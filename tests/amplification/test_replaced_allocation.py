@@ -69,11 +69,9 @@ def _profile(allocation, kappa):
 
 _FEW_STEPS = [
     Allocation((Steps(1.0, 0.5, 2),), 0.0, 0.0),
-    Allocation((Steps(0.4, 0.5, 2),), 0.0, 0.0),
     Allocation((Steps(2.5, 0.5, 2),), 0.0, 0.0),
     Allocation((Steps(1.0, 1 / 3, 3),), 0.0, 0.0),
     Allocation((Steps(0.7, 0.2, 2), Steps(1.3, 0.35, 1)), 0.25, 0.0),
-    Allocation((Steps(1.0, 0.05, 2),), 0.9, 0.0),
     Allocation((Steps(1.5, 0.3, 2),), 0.375, 0.025),
     Allocation((Steps(0.8, 0.3, 1),), 0.7, 0.0),
 ]

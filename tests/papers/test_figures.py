@@ -31,7 +31,7 @@ SMALL = {
     },
     "paper1-figure9": {"steps": (10, 50), "alphas": (0.4, 0.1)},
     "paper1-figure10": {"num_steps": 6, "selected": (2,), "points": 2},
-    "paper1-figure11": {"num_steps": 5, "selected": (1, 2)},
+    "paper1-figure11": {"num_steps": 5, "selected": (1,)},
     "paper2-figure3": {"truths": (0.75,), "points": 4},
     "paper2-figure4": {"sizes": (1, 4), "points": 5},
     "paper2-figure5": {"sizes": (1, 4), "points": 3},

@@ -119,7 +119,7 @@ def quietly(examples, **options):
 
 @pytest.mark.parametrize("kind", list(KINDS))
 def test_random_trees(kind):
-    @quietly(5, derandomize=True, phases=[Phase.generate])
+    @quietly(3, derandomize=True, phases=[Phase.generate])
     @given(questions(kind))
     def no_violations(question):
         assert judged_of(kind, question).violations == []
