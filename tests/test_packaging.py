@@ -54,7 +54,7 @@ def test_the_readme_needs_no_files_beside_it(monkeypatch):
     page = shown["long_description"]
     assert re.findall(r"\]\((?!https://)", page) == []
     assert "](https://github.com/google/differential-privacy" in page
-    assert "all tasks, each as one command" in " ".join(page.split())
+    assert "All tasks, each as one command" in " ".join(page.split())
 
 
 def test_nothing_installs_a_package_of_this_name():
