@@ -15,6 +15,7 @@ LIBRARIES = {
     "integrations.opacus": "opacus",
     "integrations.opacus_accountants": "opacus",
     "integrations.opacus_draws": "opacus",
+    "integrations.opacus_epochs": "opacus",
     "integrations.opacus_loaders": "opacus",
 }
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from dp_accounting_ext.bounds import privacy_bounds
+from dp_accounting_ext.bounds import scenario_bounds
 from dp_accounting_ext.bounds import trade_off_bounds
 from dp_accounting_ext.common_types import BoolArray
 from dp_accounting_ext.common_types import Bound
@@ -26,7 +27,7 @@ from dp_accounting_ext.validation import fields
 
 # The most characters of a description of what was composed, in a message.
 _LONGEST = 600
-Question = Callable[[privacy_bounds.WorstOf, FloatArray], Sequence[FloatArray]]
+Question = Callable[[scenario_bounds.WorstOf, FloatArray], Sequence[FloatArray]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,12 +85,12 @@ class Answers:
         return groups.scenarios(self.composed.counts, replace_one=self._replace_one)
 
     @functools.cached_property
-    def _privacy(self) -> privacy_bounds.WorstOf:
+    def _privacy(self) -> scenario_bounds.WorstOf:
         of_each = [
             privacy_bounds.PrivacyBounds(each, self._interval)
             for each in self._scenarios
         ]
-        return privacy_bounds.WorstOf(of_each)
+        return scenario_bounds.WorstOf(of_each)
 
     def epsilons(self, target_delta: Any, question: Question) -> list[Any]:
         """Returns answers to a question for δ in [0, 1), and trivial ones elsewhere.
@@ -129,7 +130,7 @@ class Answers:
                 privacy = self._privacy
             else:
                 nothing = privacy_bounds.PrivacyBounds({}, 1.0)
-                privacy = privacy_bounds.WorstOf([nothing])
+                privacy = scenario_bounds.WorstOf([nothing])
             found = question(privacy, values[asked])
         answers = []
         for each in found:

@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from dp_accounting_ext.bounds import privacy_bounds
+from dp_accounting_ext.bounds import scenario_bounds
 from dp_accounting_ext.bounds import trade_off
 from dp_accounting_ext.common_types import Bound
 from dp_accounting_ext.common_types import Direction
@@ -145,7 +146,7 @@ class WorstOf:
             np.max([each.rates(rates, bound) for each in self._scenarios], axis=0)
             for bound in (Bound.LOWER, Bound.UPPER)
         )
-        return privacy_bounds.in_order(lower, upper), upper
+        return scenario_bounds.in_order(lower, upper), upper
 
     def gaussian_parameter(self, least: float) -> tuple[float, float]:
         """Returns a lower and an upper bound on the largest μ(α), least ≤ α ≤ 1/2."""
@@ -153,5 +154,5 @@ class WorstOf:
             max(each.gaussian_parameter(least, bound) for each in self._scenarios)
             for bound in (Bound.LOWER, Bound.UPPER)
         )
-        ordered = privacy_bounds.in_order(np.array([lower]), np.array([upper]))
+        ordered = scenario_bounds.in_order(np.array([lower]), np.array([upper]))
         return float(ordered[0]), upper

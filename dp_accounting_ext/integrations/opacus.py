@@ -29,6 +29,7 @@ from torch.utils import data
 
 from dp_accounting_ext.integrations import opacus_accountants
 from dp_accounting_ext.integrations import opacus_draws
+from dp_accounting_ext.integrations import opacus_epochs
 from dp_accounting_ext.integrations import opacus_loaders
 from dp_accounting_ext.validation import fields
 
@@ -43,8 +44,8 @@ __all__ = [
 __dir__ = __all__.copy
 
 CertifiedAccountant = opacus_accountants.CertifiedAccountant
-BallsAndBinsAccountant = opacus_accountants.BallsAndBinsAccountant
-ShuffledAccountant = opacus_accountants.ShuffledAccountant
+BallsAndBinsAccountant = opacus_epochs.BallsAndBinsAccountant
+ShuffledAccountant = opacus_epochs.ShuffledAccountant
 
 
 class BallsAndBinsSampler:

@@ -1,12 +1,7 @@
 """Certified accountants for Opacus: of Poisson samples, of epochs of other batches."""
 
-import abc
-import bisect
 from collections.abc import Callable
-from collections.abc import Iterator
 from collections.abc import Mapping
-import itertools
-import math
 from typing import Any
 import warnings
 
@@ -16,14 +11,13 @@ from opacus import accountants
 from opacus.optimizers import adaclipoptimizer
 
 from dp_accounting_ext import displays
-from dp_accounting_ext import dp_event
 from dp_accounting_ext.accountants import pld_accountant
 from dp_accounting_ext.integrations import opacus_draws
 from dp_accounting_ext.integrations import opacus_loaders
 from dp_accounting_ext.validation import fields
 
 # Tuning: how far a rate may be from one over a whole number. A float's is nearer.
-_WHOLE = 1e-9
+WHOLE = 1e-9
 
 NeighborRel = privacy_accountant.NeighboringRelation
 History = list[tuple[float, float, int]]
@@ -275,179 +269,6 @@ class CertifiedAccountant(displays.Displayed, accountants.IAccountant):  # type:
             )
 
 
-class _EpochAccountant(CertifiedAccountant):
-    """An accountant of epochs in each of which every record joins one batch.
-
-    An epoch has 1 / sample_rate steps, fewer where it was ended; noise may change
-    between steps. Where n batches are accumulated in a step, Opacus passes n times the
-    rate, and an epoch has so many steps less.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        # Numbers of steps after which a draw began.
-        self._begun: list[int] = []
-        self._draw: opacus_draws.Draw | None = None
-
-    def begin_epoch(self) -> None:
-        """Tells that records draw anew: an epoch that has not ended ends here."""
-        steps = len(self)
-        if steps and (not self._begun or self._begun[-1] < steps):
-            self._begun.append(steps)
-
-    def step(self, *, noise_multiplier: float, sample_rate: float) -> None:
-        """Counts one step, as that of `CertifiedAccountant` does.
-
-        Raises:
-            TypeError, ValueError: If noise_multiplier is none, or sample_rate is not
-                one over a number of steps.
-            RuntimeError: If an iterator goes on after a later one.
-        """
-        fields.noise_multiplier(noise_multiplier)
-        _steps_of_epoch(sample_rate)
-        draw = self.watched.latest
-        if draw is not self._draw and draw is not None:
-            if self._draw is not None and draw.number < self._draw.number:
-                raise RuntimeError(
-                    "Steps of two iterators of the loader must not alternate: finish "
-                    "for batch in data_loader: before the next one begins."
-                )
-            self._draw = draw
-            self.begin_epoch()
-        super().step(noise_multiplier=noise_multiplier, sample_rate=sample_rate)
-
-    def _check_sum(self, batches: int) -> None:
-        """Takes any: batches of one draw share no record; their sum is a larger one."""
-
-    def _rate(self, data_loader: Any) -> float:
-        return 1 / len(data_loader.batch_sampler)
-
-    def event(self) -> stock.DpEvent:
-        """Returns what ran, as an event: one for each epoch.
-
-        Raises:
-            ValueError: If a rate is not one over a number of steps, or changes before
-                an epoch has ended.
-        """
-        return stock.ComposedDpEvent(
-            [
-                stock.SelfComposedDpEvent(epoch, len(list(equal)))
-                for epoch, equal in itertools.groupby(
-                    self._epoch(num_steps, runs) for num_steps, runs in self._epochs()
-                )
-            ]
-        )
-
-    @staticmethod
-    @abc.abstractmethod
-    def _epoch(num_steps: int, runs: list[tuple[float, int]]) -> stock.DpEvent:
-        """Returns an epoch of which the first steps ran, with noise that may differ."""
-
-    def _epochs(self) -> Iterator[tuple[int, list[tuple[float, int]]]]:
-        """Yields each epoch's steps, and the noise of those that ran."""
-        epochs: list[tuple[int, list[tuple[float, int]]]] = []
-        done = room = 0
-        for noise, rate, steps in self._counted:
-            num_steps = _steps_of_epoch(rate)
-            last = done + steps
-            while done < last:
-                following = bisect.bisect_right(self._begun, done)
-                if not room or (following and self._begun[following - 1] == done):
-                    epochs.append((num_steps, []))
-                    room = num_steps
-                if epochs[-1][0] != num_steps:
-                    raise ValueError(
-                        f"sample_rate must be the same for a whole epoch. Found "
-                        f"1/{num_steps} after 1/{epochs[-1][0]}, of which {room} steps "
-                        f"have not run: begin_epoch() tells that records draw anew."
-                    )
-                stops = [last, done + room, *self._begun[following : following + 1]]
-                epochs[-1][1].append((noise, min(stops) - done))
-                room -= min(stops) - done
-                done = min(stops)
-        return iter(epochs)
-
-    def state_dict(self, destination: Any = None) -> Any:
-        """Returns what a checkpoint keeps: the history, and where draws began."""
-        found = super().state_dict(destination)
-        found["begun"] = list(self._begun)
-        return found
-
-    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Takes what `state_dict` gave; a loader that is resumed draws anew.
-
-        Raises:
-            ValueError: If it is that of another accountant, or a step has no meaning;
-                then nothing changes.
-        """
-        begun = [
-            fields.positive_integer("begun", steps)
-            for steps in (state_dict or {}).get("begun", [])
-        ]
-        super().load_state_dict(state_dict)
-        self._begun = sorted(begun)
-        self.begin_epoch()
-
-
-class BallsAndBinsAccountant(_EpochAccountant):
-    """Opacus' accountant of epochs in each of which every record draws one batch.
-
-    Each record draws its batch uniformly, on its own and anew in every epoch: as
-    `balls_and_bins` makes a loader do. What else holds for `CertifiedAccountant` holds
-    here.
-    """
-
-    kind = opacus_loaders.Kind.BALLS_AND_BINS
-
-    @staticmethod
-    def _epoch(num_steps: int, runs: list[tuple[float, int]]) -> stock.DpEvent:
-        merged = [
-            (noise, sum(count for _, count in equal))
-            for noise, equal in itertools.groupby(runs, key=lambda run: run[0])
-        ]
-        events = [stock.GaussianDpEvent(noise) for noise, _ in merged]
-        counts = [count for _, count in merged]
-        if counts == [num_steps]:
-            return dp_event.RandomAllocationEvent(events[0], 1, num_steps)
-        return dp_event.ScheduledAllocationEvent(events, counts, num_steps)
-
-    @classmethod
-    def mechanism(cls) -> str:
-        """Returns the name in Opacus' registry, and in checkpoints."""
-        return "balls_and_bins"
-
-
-class ShuffledAccountant(_EpochAccountant):
-    """Opacus' accountant of shuffled or fixed batches, where a record is replaced.
-
-    In each epoch every record is in one batch of a plain loader, and anybody may know
-    in which: of `DataLoader(dataset, batch_size=…, shuffle=True)` and
-    `make_private(…, poisson_sampling=False)`. An epoch that ends early counts whole.
-
-    Guarantees:
-        `get_epsilon` is never below the truth, where one record is replaced by another.
-        Where one is added or removed, others move to other batches, and no bound is
-        known.
-    """
-
-    kind = opacus_loaders.Kind.SHUFFLED
-    neighboring_relation = NeighborRel.REPLACE_ONE
-
-    def _rate(self, data_loader: Any) -> float:
-        return 0.0  # The accountant claims none, and any will do.
-
-    @staticmethod
-    def _epoch(num_steps: int, runs: list[tuple[float, int]]) -> stock.DpEvent:
-        del num_steps
-        # Of Gaussian noise, less of it dominates more.
-        return stock.GaussianDpEvent(min(noise for noise, _ in runs))
-
-    @classmethod
-    def mechanism(cls) -> str:
-        """Returns the name in Opacus' registry, and in checkpoints."""
-        return "shuffled"
-
-
 ADAPTIVE = (
     "clipping='adaptive' divides the number of records below the clip by the number "
     "drawn, which no accountant here covers. Write clipping='flat'; the page "
@@ -475,24 +296,9 @@ _REMEDIES = {
 }
 
 
-def _steps_of_epoch(rate: float) -> int:
-    """Returns t of a rate 1 / t."""
-    number = fields.sampling_probability(rate)
-    if not number:
-        raise ValueError("sample_rate must be positive. Found 0.")
-    steps = round(1 / number)
-    if abs(number * steps - 1) > _WHOLE:
-        raise ValueError(
-            f"sample_rate must be one over the number of steps of an epoch, as "
-            f"1 / len(data_loader) is. Found {rate!r}: use 1/{math.ceil(1 / number)}; "
-            f"where batches are accumulated, so many that they divide that length."
-        )
-    return steps
-
-
 def _is_one_too_few(rate: float, steps: int) -> bool:
     """Whether a step more makes epochs whole: int(epochs / rate) may round so."""
     if not rate:
         return False
     of_epoch = round(1 / rate)
-    return abs(rate * of_epoch - 1) <= _WHOLE and (steps + 1) % of_epoch == 0
+    return abs(rate * of_epoch - 1) <= WHOLE and (steps + 1) % of_epoch == 0

@@ -14,6 +14,7 @@ from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import lattice_law
+from dp_accounting_ext.kernel import lattice_sums
 from dp_accounting_ext.kernel import profile
 from dp_accounting_ext.kernel import sums
 from dp_accounting_ext.kernel import whole_laws
@@ -170,12 +171,12 @@ def _sum_of(
             continue
         if few is None:
             law = lattice_law.on_lattice(atoms, resolution, lowest, both=both)
-            law = lattice_law.times(law, count, tail_mass, both=both)
+            law = lattice_sums.times(law, count, tail_mass, both=both)
         else:
             law = lattice_law.on_lattice(few, resolution, lowest**count, both=both)
         while law.step in waiting:
             law = waiting.pop(law.step).plus(law)
-            law = lattice_law.settled(law, tail_mass, both=both)
+            law = lattice_sums.settled(law, tail_mass, both=both)
         waiting[law.step] = law
     if exact is not None and not exact.values.size:
         return _without_values(exact, copies)
@@ -188,7 +189,7 @@ def _sum_of(
         )
     if not laws:
         return _nothing(bound)
-    return lattice_law.sum_of(laws, tail_mass, both=both).atoms()
+    return lattice_sums.sum_of(laws, tail_mass, both=both).atoms()
 
 
 def _nothing(bound: Bound) -> Atoms:

@@ -22,6 +22,7 @@ from dp_accounting_ext.kernel import conservation
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import lattice_law
 from dp_accounting_ext.kernel import lattice_pieces
+from dp_accounting_ext.kernel import lattice_sums
 from dp_accounting_ext.kernel import law_sums
 from dp_accounting_ext.kernel import profile
 from dp_accounting_ext.kernel import sums
@@ -120,7 +121,7 @@ def without_the_other_q_sink(found, one, other):
 
 
 def a_digit_less(found, law, count, *_):
-    return found if count < 50 else lattice_law.times(law, 1, 1e-30, both=False)
+    return found if count < 50 else lattice_sums.times(law, 1, 1e-30, both=False)
 
 
 def smaller_losses(found, given, axis):

@@ -14,6 +14,7 @@ from dp_accounting_ext.common_types import Direction
 from dp_accounting_ext.kernel import accuracy
 from dp_accounting_ext.kernel import dominating_pair
 from dp_accounting_ext.kernel import lattice_law
+from dp_accounting_ext.kernel import lattice_sums
 from dp_accounting_ext.kernel import law_sums
 
 Axis = lattice_law.Axis
@@ -73,7 +74,7 @@ def on_the_lattice(atoms, count, cells):
     fine = lattice_law.Resolution(cells)
     both = atoms.axis is Axis.LOSS
     law = lattice_law.on_lattice(atoms, fine, 1e-30 ** (1 / count), both=both)
-    return lattice_law.times(law, count, 1e-30, both=both).atoms()
+    return lattice_sums.times(law, count, 1e-30, both=both).atoms()
 
 
 def profiles(p, q, axis, count, cells):
