@@ -89,8 +89,8 @@ FAULTS = [
     ),
     fault(
         "rare: a law without finite losses has the sinks of half of its copies",
-        "    if half is None:\n        return None\n",
-        "    if half is None or not half.values.size:\n        return half\n",
+        "        if number > known and found is not None:\n",
+        "        if number > known and found is not None and found.values.size:\n",
         "    masses[0] += q_ends[0]\n    masses[-1] += q_ends[1]\n",
         "    masses[[0, -1]] += q_ends\n",
     ),
