@@ -108,6 +108,15 @@ def test_a_group_moves_noise_as_often_as_it_has_members(noise, size, relation, d
 
 
 @law
+@given(st.integers(2, 2**53), tree_strategies.log_scale(0.05, 1.0), deltas)
+def test_a_large_group_tells_as_much_as_its_noise_is_little(size, sigma, delta):
+    """Half of all losses are above m² / 2, where δ is more than 0.3 for m ≥ 2."""
+    event = ext.GroupSubsampledEvent(size, stock.GaussianDpEvent(sigma))
+    low, _ = accountant_of(event).get_epsilon_bounds(min(delta, 0.3))
+    assert low >= (size / sigma) ** 2 / 2 * (1 - 1e-9)
+
+
+@law
 @given(tree_strategies.group_trees(MILD), st.integers(2, 4), deltas)
 def test_groups_compose_inside_and_outside(group, count, delta):
     outside = accountant_of(SelfComposed(group, count))
