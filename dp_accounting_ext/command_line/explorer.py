@@ -106,8 +106,8 @@ def table_of(
             line[3] = "–"
         cells.append(line)
     notes.append(
-        f"Found: the share of members, at most, whom a membership test finds that "
-        f"names {_RATE:g} of the others."
+        f"Found: the largest share of members that a membership test finds at a "
+        f"false positive rate of {_RATE:g}."
     )
     title = f"ε at δ = {run.delta:g}: {run.in_words}"
     table = displays.Table(title, heads, cells, notes).html()
