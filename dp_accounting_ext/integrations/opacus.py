@@ -104,7 +104,7 @@ class BallsAndBinsSampler:
 
     def __iter__(self) -> Iterator[list[int]]:
         """Draws a batch for every record, and yields the batches' records."""
-        return opacus_draws.told(self, self._batches())
+        return opacus_draws.reported(self, self._batches())
 
     def _batches(self) -> Iterator[list[int]]:
         size = (self.num_records,)

@@ -1,6 +1,6 @@
 """What loaders draw, as Opacus' accountants here see it: batches, and steps on them.
 
-A loader that is watched tells of every batch that it draws. Each step must be one on
+A watched loader reports every batch that it draws. Each step must be one on
 the batches that were drawn last, and on all of their records: else what ran is not what
 the loader's way of drawing batches promises.
 """
@@ -167,7 +167,7 @@ class _Loader:
     is_ordered: bool = True
 
 
-def told(sampler: Any, batches: Iterable[Any]) -> Iterator[Any]:
+def reported(sampler: Any, batches: Iterable[Any]) -> Iterator[Any]:
     """Returns the batches of a sampler, which all of its watches count."""
     for watch, loader in sampler._watches:
         batches = watch.drawn(
@@ -185,14 +185,14 @@ class WatchedPoisson(uniform_sampler.UniformWithReplacementSampler):  # type: ig
     """A Poisson sampler that reports each batch to its watches."""
 
     def __iter__(self) -> Iterator[Any]:
-        return told(self, super().__iter__())
+        return reported(self, super().__iter__())
 
 
 class WatchedBatches(data.BatchSampler):  # type: ignore[misc]
     """A batch sampler that reports each batch to its watches."""
 
     def __iter__(self) -> Iterator[Any]:
-        return told(self, super().__iter__())
+        return reported(self, super().__iter__())
 
 
 _WATCHED: dict[type, type] = {
@@ -202,7 +202,7 @@ _WATCHED: dict[type, type] = {
 
 
 def watch(loader: Any, by: Watch, *, rate: float, num_records: int) -> None:
-    """Makes a loader's sampler tell a watch of its batches from now on.
+    """Makes a loader's sampler report its batches to a watch from now on.
 
     Args:
         loader: Whose `kind` is known.
@@ -229,7 +229,7 @@ def watch_sampler(
     is_ahead: bool = True,
     is_ordered: bool = True,
 ) -> None:
-    """Makes a sampler tell a watch of its batches, as `watch` does.
+    """Makes a sampler report its batches to a watch, as `watch` does.
 
     Args:
         sampler: Of a kind that is known.
@@ -250,7 +250,7 @@ def watch_sampler(
 
 
 def is_watched(loader: Any, by: Watch) -> bool:
-    """Whether the watch is told of the loader's batches."""
+    """Whether the loader reports its batches to the watch."""
     watches = getattr(batch_sampler(loader), "_watches", [])
     return any(each is by for each, _ in watches)
 

@@ -1,1 +1,1 @@
-"""From events to mechanisms."""
+"""Readers of events: from trees of events to mechanisms."""

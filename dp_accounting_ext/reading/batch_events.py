@@ -200,7 +200,7 @@ def fixed_size(event: FixedSize, reader: event_reader.Reader) -> interface.Mecha
 def _batch_of_any(
     event: FixedSize, scheme: sampling.FixedSize, reader: event_reader.Reader
 ) -> interface.Mechanism:
-    """Reads what runs on a batch, from what it tells of one record of it replaced."""
+    """Reads a mechanism on a batch, from its pairs for one replaced record."""
     between = dataclasses.replace(
         reader.under(NeighborRel.REPLACE_ONE), in_sample=False
     )
@@ -239,6 +239,6 @@ def _zeroed_in_batch_of_any(
 
 
 def is_empty(event: FixedSize) -> bool:
-    """Tells whether no record is drawn, so that the batch tells nothing."""
+    """Returns whether no record is ever drawn, so that nothing is released."""
     fields.positive_integer("source_dataset_size", event.source_dataset_size)
     return fields.non_negative_integer("sample_size", event.sample_size) == 0

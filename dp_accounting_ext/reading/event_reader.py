@@ -1,4 +1,4 @@
-"""From events to what is composed, by tables of their types."""
+"""Readers of trees of events, by a table from types of events to builders."""
 
 from collections.abc import Callable
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ from dp_accounting_ext.validation import fields
 
 NeighborRel = privacy_accountant.NeighboringRelation
 
-# Tuning: pairs of so many mechanisms fit the memory of a laptop.
+# Tuning: the pairs of this many mechanisms fit into the memory of a laptop.
 _MOST_DISTINCT = 2000
 
 
@@ -28,11 +28,11 @@ _SHOWN = 200  # Characters of an event's beginning, and of its end, in an error.
 
 
 class UnsupportedError(Exception):
-    """Raised where no mechanism is known for an event.
+    """Raised if no mechanism is known for an event.
 
     Attributes:
         event: The event.
-        message: What is the matter, and what would do.
+        message: Why it is not supported, and what would be.
     """
 
     def __init__(self, event: Any, message: str) -> None:
@@ -61,7 +61,7 @@ def _shown(event: Any) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """What is known of a type of events.
+    """A row of the table: how a type of events is read.
 
     Attributes:
         fields: The names of the fields that are accounted for: one more, in a newer
@@ -95,11 +95,11 @@ class Reader:
     is_derived: bool = False
 
     def mechanism(self, event: stock.DpEvent) -> interface.Mechanism:
-        """Returns what an event, or a tree of events, composes.
+        """Returns the mechanism of an event, or of a tree of events.
 
         Raises:
             UnsupportedError: If no mechanism is known for some part of it.
-            TypeError, ValueError: If a field is not what it should be.
+            TypeError, ValueError: If a field has the wrong type or is out of range.
         """
         self._check_known(event)
         counts: dict[interface.Mechanism, int] = {}
@@ -115,7 +115,7 @@ class Reader:
         return compositions.unpacked({self.mechanism(event): 1})
 
     def sampled(self, event: stock.DpEvent) -> interface.Mechanism:
-        """Returns what an event composes that runs on a sample of the records."""
+        """Returns the mechanism of an event that runs on a sample of the records."""
         return dataclasses.replace(self, in_sample=True).mechanism(event)
 
     def require_own_relation(self, event: stock.DpEvent) -> None:
@@ -229,7 +229,7 @@ _KNOWN_RELATIONS = {"ADD_OR_REMOVE_ONE", "REPLACE_ONE", "REPLACE_SPECIAL"}
 
 
 def check_relation(relation: NeighborRel) -> None:
-    """Raises `ValueError` for a relation that is newer than what is accounted for."""
+    """Raises `ValueError` for a neighboring relation that is not supported."""
     if relation.name not in _KNOWN_RELATIONS:
         known = ", ".join(sorted(_KNOWN_RELATIONS))
         raise ValueError(
@@ -250,12 +250,12 @@ def _field_defaults(event_type: Any) -> Mapping[str, Any]:
 
 
 def _is_same(value: Any, default: Any) -> bool:
-    """Tells whether a value is a default, in so far as it can be told."""
+    """Returns whether a value equals a default, if the two can be compared."""
     return value is default or (type(value) is type(default) and value == default)
 
 
 def check_counts(counts: Mapping[interface.Mechanism, int]) -> None:
-    """Raises `ValueError` for more runs of a mechanism than are accounted for."""
+    """Raises `ValueError` if a mechanism runs more often than is supported."""
     for part, count in counts.items():
         fields.positive_integer("count", count)
         if part.gaussian_noise is not None or part.is_certain():

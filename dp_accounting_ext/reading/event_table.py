@@ -1,4 +1,4 @@
-"""The table from types of events to what reads them, for both accountants."""
+"""The table from types of events to their builders, for both accountants."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from dp_accounting_ext.reading import group_events
 from dp_accounting_ext.reading import stock_events
 from dp_accounting_ext.wpm import sampling_event
 
-# Of the stock events: the fields that are accounted for, and what reads them.
+# For each stock event: the fields that are supported, and its builder.
 _STOCK: dict[str, tuple[str, event_reader.Builder]] = {
     "NoOpDpEvent": ("", stock_events.no_op),
     "NonPrivateDpEvent": ("", stock_events.non_private),
@@ -75,7 +75,7 @@ def reader(
     """Returns what reads the events of an accountant as mechanisms.
 
     Raises:
-        ValueError: If the relation is none that is accounted for.
+        ValueError: If the relation is not supported.
     """
     event_reader.check_relation(neighboring_relation)
     return event_reader.Reader(neighboring_relation, _TABLE)

@@ -22,7 +22,7 @@ NeighborRel = privacy_accountant.NeighboringRelation
 
 _Answers = stock.RandomizedResponseDpEvent | sampling_event.PrivateSamplingEvent
 
-# Tuning: all splits of a larger one are too many.
+# Tuning: a larger group has too many splits.
 _LARGEST_GROUP = 1024
 # Of which no group sees anything: what one record sees says so.
 _NOBODY = sampling.Poisson(0.0)

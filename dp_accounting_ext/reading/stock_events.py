@@ -26,14 +26,14 @@ _LARGEST_MEAN = 2.0**53
 
 
 def no_op(event: stock.NoOpDpEvent, reader: event_reader.Reader) -> interface.Mechanism:
-    """Reads what tells nothing."""
+    """Reads a mechanism that releases nothing."""
     return compositions.NO_OP
 
 
 def non_private(
     event: stock.NonPrivateDpEvent, reader: event_reader.Reader
 ) -> interface.Mechanism:
-    """Reads what has no privacy."""
+    """Reads a mechanism without privacy."""
     return known_bounds.NonPrivate()
 
 
@@ -93,7 +93,7 @@ def randomized_response(
     replace_one = reader.neighboring_relation is NeighborRel.REPLACE_ONE
     if noise == 0:
         truth = known_bounds.NonPrivate()
-        # A special record's uniform answer may be the other's by chance.
+        # The uniform answer of a special record may equal that of the other record.
         return truth if replace_one else known_bounds.UpperOnly(truth)
     return discrete_outputs.RandomizedResponse(noise, buckets, replace_one)
 
@@ -134,7 +134,7 @@ def mixture_of_gaussians(
 
 
 def privacy_parameters(event: Any, reader: event_reader.Reader) -> interface.Mechanism:
-    """Reads a mechanism that is (ε, δ)-private, of which no more is known."""
+    """Reads a mechanism of which only (ε, δ) is known."""
     reader.require_own_relation(event)
     epsilon = fields.real_number("epsilon", event.epsilon)
     delta = fields.probability("delta", event.delta)

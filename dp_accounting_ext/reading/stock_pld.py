@@ -25,7 +25,7 @@ _LARGEST_SIZE = 25_000_000
 _MOST_ATOMS = 10_000_000
 _SPARSE_SIZE = 1000
 _SUMMATION_ERROR = 1e-12
-# Masses may sum to so much more than one: a hundred roundings.
+# Masses may sum to one and this: a hundred rounding errors.
 _ABOVE_ONE = 1e-14
 
 
@@ -38,7 +38,7 @@ def read(
     losses, a lower (optimistic) one by dropping them, until Σ p e^{−loss} ≤ 1.
 
     Raises:
-        TypeError: If it is no privacy loss distribution.
+        TypeError: If it is not a privacy loss distribution.
         ValueError: If a mass is NaN or negative, or they sum to more than one and a
             little.
 
@@ -88,7 +88,7 @@ def _read_pmf(pmf: pld_pmf.PLDPmf) -> dominating_pair.DominatingPair:
         )
     infinity_mass = min(infinity_mass, 1.0)
     masses = np.maximum(masses, 0.0)
-    # A loss that floats are too few for is an infinite one.
+    # A loss that is too large for floats counts as infinite.
     largest = 2 * floats.LARGEST_LOSS / interval
     losses = np.clip(indices, -largest, largest) * interval
     order = np.argsort(losses)
@@ -182,7 +182,7 @@ def _raised(losses: FloatArray, masses: FloatArray) -> FloatArray:
 
 
 def _kept_below_one(losses: FloatArray, masses: FloatArray) -> BoolArray:
-    """Tells which losses to keep, from the highest, so that Σ p e^{−loss} ≤ 1."""
+    """Returns which losses to keep, from the largest on, so that Σ p e^{−loss} ≤ 1."""
     tail = np.cumsum((masses * np.exp(-losses))[::-1])[::-1]
     kept: BoolArray = tail <= 1
     return kept

@@ -20,7 +20,7 @@ from dp_accounting_ext.common_types import BoolArray
 from dp_accounting_ext.common_types import FloatArray
 from dp_accounting_ext.kernel import floats
 
-# Certified: roundings of a conversion, relative to the terms that are added up.
+# Certified: the rounding error of a conversion, relative to the sizes of its terms.
 _ROUNDING = 64 * floats.UNIT_ROUNDOFF
 # Tuning: at a smaller ε rounding leaves nothing of κ − 1; and so many steps give all
 # digits of log z.
@@ -77,7 +77,7 @@ def delta(
         target_epsilon: ε ≥ 0, inf included.
 
     Source:
-        As of `epsilon`.
+        That of `epsilon`.
     """
     alpha, rdp = np.asarray(orders, np.float64), np.asarray(curve, np.float64)
     # A larger ε has no larger δ, and the products of this one with orders fit.
@@ -108,7 +108,7 @@ def log_deltas(
     Source:
         https://arxiv.org/abs/2004.00010, Proposition 12, and the total variation.
     """
-    # What does not fit says nothing.
+    # Terms that do not fit a float give no bound.
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         variations = np.log(_square_of_variation(curve)) / 2
         variations += _ROUNDING * (1 + np.abs(variations))

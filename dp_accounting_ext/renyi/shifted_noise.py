@@ -12,7 +12,7 @@ from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.renyi import ratio_moments
 from dp_accounting_ext.renyi import trapezoid
 
-# Normal tails beyond so many standard deviations are below 1e-56.
+# Normal tails beyond this many standard deviations are below 1e-56.
 _REACH = 16.0
 # No step is best at heights of more standard deviations.
 _HIGHEST = 100.0
@@ -45,7 +45,7 @@ class Mixture:
 
     @property
     def range(self) -> float:
-        """How far the shifts are apart."""
+        """The largest shift minus the smallest one."""
         return float(self.shifts[-1] - self.shifts[0])
 
     def mean(self, power: int = 1) -> float:
@@ -116,7 +116,7 @@ class Pair:
 
     @property
     def distance(self) -> float:
-        """How far the furthest components are apart."""
+        """The distance between the furthest components of P and Q."""
         return float(self.p.shifts[-1] + self.q.shifts[-1])
 
     def unamplified_rdp(self, orders: Sequence[float]) -> FloatArray:

@@ -1,4 +1,4 @@
-"""Long studies that tell how much of them is done."""
+"""Progress reports of long studies."""
 
 from collections.abc import Callable
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ def counted(items: Sequence[T], progress: Progress | None) -> Iterator[T]:
 
     Args:
         items: What takes time for whoever is handed one.
-        progress: Whom to tell; None for nobody.
+        progress: The function that is called with progress, or None.
     """
     for number, item in enumerate(items):
         if progress is not None:

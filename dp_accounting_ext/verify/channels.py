@@ -9,7 +9,7 @@ tilt, no transform, no float. Numbers are Arb's, of any size, with their own err
 - Of `HIGH` channels the mechanism is a function: outputs are split in two, of a larger
   and of a smaller ratio, which merged give them back.
 
-No ball tells that two ratios are equal. Where they agree to 100 bits outputs are
+No ball can show that two ratios are equal. Where they agree to 100 bits outputs are
 merged, and `blur` bounds by how much the logarithm of any ratio is wrong for it.
 """
 

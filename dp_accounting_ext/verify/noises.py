@@ -117,7 +117,7 @@ def _split(
 ) -> tuple[list[list[arb]], arb]:
     """Returns each cell's masses at the ratios of its ends: the ratio increases.
 
-    Where no ball tells that it does, as of two equal laws, a cell stays whole; the
+    If no ball shows that it does, as for two equal laws, a cell stays whole; the
     logarithm of its ratio is wrong by no more than the blur, which comes second.
     """
 
