@@ -50,7 +50,7 @@ ELSEWHERE = {
     "kernel/lattice_pieces": "test_law_sums.py and test_conservation.py, by sums",
     "mechanisms": "test_claims.py, one law for all; their truths are in golden/",
     "reading": "all events, in golden/, referee/ and test_hostile_input.py",
-    "renyi/sampling": "golden/ and laws/test_renyi.py",
+    "renyi/subsampling": "golden/ and laws/test_renyi.py",
     "renyi/selection": "golden/ and laws/test_renyi.py",
     "studies/batch_tests": "test_audit.py",
     "studies/curve_plots": "test_curves.py",

@@ -14,7 +14,7 @@ from dp_accounting_ext.mechanisms import compositions
 from dp_accounting_ext.mechanisms import interface
 from dp_accounting_ext.mechanisms import renyi_of_pairs
 from dp_accounting_ext.renyi import ratio_moments
-from dp_accounting_ext.renyi import sampling
+from dp_accounting_ext.renyi import subsampling
 
 Divergences = interface.Divergences
 
@@ -67,7 +67,7 @@ def _by_parts(mechanism: interface.Mechanism, orders: tuple[float, ...]) -> Dive
     parts, others = mechanism.parts(Bound.UPPER), mechanism.other_parts(Bound.UPPER)
     sample = mechanism.sampled_from()
     if sample is not None:
-        return of_sample(mechanism, *sample, orders, sampling.poisson_rdp)
+        return of_sample(mechanism, *sample, orders, subsampling.poisson_rdp)
     if parts == itself:
         found = renyi_of_pairs.upper(mechanism, orders)
     else:
@@ -88,7 +88,7 @@ def of_sample(
     rate: float,
     inner: interface.Mechanism,
     orders: Sequence[float],
-    theorem: Callable[[Sequence[float], sampling.Curve, float], FloatArray],
+    theorem: Callable[[Sequence[float], subsampling.Curve, float], FloatArray],
 ) -> Divergences:
     """Returns a theorem's bounds on a sample, or what its pairs say where that is less.
 

@@ -16,7 +16,7 @@ from dp_accounting_ext.mechanisms import renyi_curves
 from dp_accounting_ext.pairs import gaussian_mixture
 from dp_accounting_ext.pairs import profile_pairs
 from dp_accounting_ext.pairs import shifts
-from dp_accounting_ext.renyi import sampling
+from dp_accounting_ext.renyi import subsampling
 
 Accuracy = interface.Accuracy
 DirectedPairs = dominating_pair.DirectedPairs
@@ -158,7 +158,7 @@ class SubstitutedSample(interface.OnePairMechanism):
         if known is not None:
             return interface.Divergences(known)
         return renyi_curves.of_sample(
-            self, self.rate, self.inner, orders, sampling.without_replacement_rdp
+            self, self.rate, self.inner, orders, subsampling.without_replacement_rdp
         )
 
     def claims(self) -> interface.Claims:
