@@ -59,8 +59,8 @@ def lower_pairs(
 
     Args:
         allocation: The steps, none of which has infinite losses.
-        members: The size of the group, at least 2. Of more than 64 members, only 64
-            contribute anything; with noise that they move far, fewer do.
+        members: The size of the group, at least 2. At most 64 members contribute
+            anything, and fewer do if each of them moves the noise far.
         accuracy: The probability of the rarest outputs that are considered, and the δ
             for which the scores are tuned.
 

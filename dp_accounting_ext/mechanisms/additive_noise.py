@@ -42,7 +42,7 @@ class Gaussian(interface.OnePairMechanism):
 
     @property
     def mean(self) -> float:
-        """The distance of neighbours' sums over the noise's standard deviation."""
+        """The distance of neighboring datasets' sums, in standard deviations."""
         return 1 / self.noise_multiplier
 
     @property
@@ -63,18 +63,18 @@ class Gaussian(interface.OnePairMechanism):
 
 @dataclasses.dataclass(frozen=True)
 class _ShiftMixture(interface.OnePairMechanism):
-    """Noise around random shifts: one mixture against another.
+    """Noise around random shifts: one mixture, P, against another, Q.
 
-    Shifts are over the noise's parameter, those of P at least 0, those of Q at most
-    0; the weights of each sum to one. Any sampling scheme whose worst case is a pair
-    of such mixtures is accounted for by naming their weights.
+    Shifts are divided by the noise's parameter. Those of P are at least 0, and those of
+    Q are at most 0. The weights of either mixture sum to one. This accounts for any
+    sampling scheme whose worst case is a pair of such mixtures.
 
     Attributes:
-        p: (shift, weight) pairs of P, the law with the record.
-        q: (shift, weight) pairs of Q.
+        p: (shift, weight) of each component of P, the law with the record.
+        q: (shift, weight) of each component of Q.
 
     Raises:
-        ValueError: If there are more than 4096 shifts; checked when made.
+        ValueError: If there are more than 4096 shifts. This is checked on construction.
     """
 
     p: Shifts
@@ -103,7 +103,7 @@ class _ShiftMixture(interface.OnePairMechanism):
         """Returns the pair of two mixtures of the noise, whose weights lack a rest."""
 
     def pair(self, bound: Bound, accuracy: Accuracy) -> DominatingPair:
-        # What is too rare goes to the sinks.
+        # Shifts that are too rare are moved to the sinks.
         rare = accuracy.tail_mass / 4
         p, p_lost = without_rare(self.p, rare, bound)
         q, q_lost = without_rare(self.q, rare, bound)
@@ -115,12 +115,12 @@ class _ShiftMixture(interface.OnePairMechanism):
             return None
         rate = math.fsum(weight for _, weight in moved)
         given = tuple((shift, weight / rate) for shift, weight in moved)
-        # All ratios increase with the output, so that more weight of any is no less.
+        # Ratios increase with the output, so more weight of a shift is an upper bound.
         raised = min(floats.raised(rate, 16 * floats.UNIT_ROUNDOFF), 1.0)
         return raised, dataclasses.replace(self, p=given)
 
     def on_a_sample(self, rate: float) -> interface.Mechanism | None:
-        """Returns the mixture, with no shift where the record is not in the sample."""
+        """Returns the mixture, with a shift of zero if the record is not sampled."""
         if self.q != UNSHIFTED:
             return None
         weights = {shift: rate * weight for shift, weight in self.p}
@@ -131,7 +131,7 @@ class _ShiftMixture(interface.OnePairMechanism):
         return dataclasses.replace(self, p=tuple(sorted(weights.items())))
 
     def _is_symmetric(self) -> bool:
-        # Around the middle of two shifts, or around zero.
+        # The laws are symmetric around the middle of two shifts, or around zero.
         if len(self.p) == len(self.q) == 1:
             return True
         return sorted(self.p) == sorted((-shift, weight) for shift, weight in self.q)
@@ -161,7 +161,7 @@ class GaussianMixture(_ShiftMixture):
         )
 
     def gaussian_steps(self) -> interface.Allocation | None:
-        """Returns a Poisson sample of a Gaussian as a step that is drawn or not."""
+        """Returns the step of a Poisson-sampled Gaussian, which is drawn or not."""
         moved = [(shift, weight) for shift, weight in self.p if shift]
         if self.q != UNSHIFTED or len(moved) != 1:
             return None
@@ -171,7 +171,7 @@ class GaussianMixture(_ShiftMixture):
         return interface.Allocation((step,), null_probability, infinity_mass=0.0)
 
     def rdp(self, orders: Sequence[float]) -> interface.Divergences | None:
-        """Returns those of few shifts, by quadrature, in both directions."""
+        """Returns Rényi divergences by quadrature, or None if there are many shifts."""
         if max(len(self.p), len(self.q)) > _MOST_SHIFTS:
             return None
         p = shifted_noise.mixture(self.p)
@@ -186,7 +186,7 @@ class GaussianMixture(_ShiftMixture):
         return interface.Divergences(values * (1 + 2 * finite * sum(errors)))
 
     def claims(self) -> interface.Claims:
-        # Mixtures are no further apart than their furthest components.
+        # Divergences of mixtures are at most those of their furthest components.
         furthest = max(s for s, _ in self.p) - min(s for s, _ in self.q)
         return interface.Claims(
             gaussian_precision=furthest**2, is_symmetric=self._is_symmetric()
@@ -230,14 +230,15 @@ class LaplaceMixture(_ShiftMixture):
 def without_rare(
     weighted: Shifts, tail_mass: float, bound: Bound
 ) -> tuple[Shifts, float]:
-    """Returns shifts without the furthest ones, and the probability these had.
+    """Returns shifts without the furthest ones, and the probability of these.
 
-    An upper bound sends it to a sink. In a lower one the last shift that is kept
-    has it: less shift is less loss.
+    An upper bound must move this probability to a sink. For a lower bound the
+    probability returned is zero: it is moved to the last shift that is kept, as a
+    smaller shift has a smaller loss.
     """
     ordered = sorted(weighted, key=lambda shift: abs(shift[0]))
     lost = 0.0
-    # Of many weights each errs by more than two weights may: three are kept.
+    # Three are kept, as two weights must be more accurate than each of many is.
     fewest = 3 if len(ordered) > 2 else 1
     while len(ordered) > fewest and lost + ordered[-1][1] <= tail_mass:
         lost += ordered.pop()[1]

@@ -28,14 +28,16 @@ Accuracy = interface.Accuracy
 DirectedPairs = dominating_pair.DirectedPairs
 Mechanism = interface.Mechanism
 
-# Certified: a sum of positive terms, each a few products and sums of its own.
+# Certified: the relative rounding error of a sum of positive terms, each of which has a
+# few products and sums.
 _ROUNDING = 16 * floats.UNIT_ROUNDOFF
 
-# Tuning. How much draws that meet must matter for other bounds than blocks of one draw
-# to be tried, where a block of two has no more steps than `_LONG`, or has more; and up
-# to how many steps blocks of two are. (ε at δ = 1e-6 by blocks of one, by those of two,
-# and by the theorem: 2 of 100 steps, σ = 1: 1.555, 1.534, 1.63; 2 of 1000: .3620,
-# .3634, .54; 2 of 50, σ = 3: .3852, .3863; 4 of 100, σ = 0.8: 4.735, 4.591, 4.535.)
+# Tuning: bounds other than blocks of one draw are tried only if draws that fall into
+# one block matter more than `_LITTLE`, or than `_MUCH` if a block of two draws has more
+# than `_LONG` steps. Blocks of two draws are tried if they have up to `_LONGEST` steps.
+# (ε at δ = 1e-6 by blocks of one, by those of two, and by the theorem: 2 of 100 steps,
+# σ = 1: 1.555, 1.534, 1.63; 2 of 1000: .3620, .3634, .54; 2 of 50, σ = 3: .3852, .3863;
+# 4 of 100, σ = 0.8: 4.735, 4.591, 4.535.)
 _LITTLE, _MUCH = 0.02, 0.2
 _LONG, _LONGEST = 150, 1500
 
@@ -45,7 +47,7 @@ def allocate(inner: Mechanism, num_selected: int, num_steps: int) -> Mechanism:
     if inner == compositions.NO_OP:
         return inner
     if inner.revealed:
-        # Every step that a record takes part in may tell, the others do not.
+        # Only the steps in which a record takes part may reveal it.
         return compositions.compose({inner: num_selected})
     if num_selected == num_steps:
         return compositions.compose({inner: num_steps})
@@ -83,11 +85,11 @@ class RandomAllocation(Mechanism):
         return DirectedPairs(remove, add)
 
     def _upper_pairs(self, step: DirectedPairs, accuracy: Accuracy) -> DirectedPairs:
-        """Returns the least of several bounds, but for those that would gain nothing.
+        """Returns the smallest of several bounds, without those that gain nothing.
 
-        Blocks lose more the more the draws' meeting in one block matters: about k² / t
-        times the variance of a step's ratio. Where that is little the other bounds lose
-        more by their lattices.
+        Blocks ignore that several draws can fall into one block. They lose about k² / t
+        times the variance of a step's ratio. If that is small, the other bounds lose
+        more by rounding to their lattices.
         """
         with np.errstate(over="ignore"):
             squares = step.remove.masses * (step.remove.ratios - 1) ** 2
@@ -111,10 +113,11 @@ class RandomAllocation(Mechanism):
         return DirectedPairs(remove, dominating_pair.dual(hinges.least(added)))
 
     def loss_tail(self, direction: Direction) -> tuple[float, float]:
-        """Returns, where Gaussian noise hides a record that joins, that of a mean.
+        """Returns a normal bound on the loss; see `Mechanism.loss_tail`.
 
-        The mean of products of k ratios is at least their geometric mean, the product
-        of all t ratios to the power k / t.
+        It is tighter for Gaussian steps if a record is added. The ratio is the mean of
+        all products of k of the t ratios. It is at least their geometric mean, which is
+        the product of all t ratios to the power k / t.
         """
         step = compositions.as_gaussian(self.inner)
         if direction is Direction.REMOVE or step is None:
@@ -123,9 +126,10 @@ class RandomAllocation(Mechanism):
         return moved * step.mean / 2, moved / math.sqrt(self.num_steps)
 
     def rdp(self, orders: Sequence[float]) -> interface.Divergences | None:
-        """Returns those of Gaussian steps: of blocks, by a theorem and by pairs.
+        """Returns the Rényi divergences of the blocks, if the steps are Gaussian.
 
-        That of removing is exact at integer orders for one step of t.
+        They are computed by a theorem and from pairs. If a record is removed and k = 1,
+        those of the theorem are exact at integer orders.
         """
         step = compositions.as_gaussian(self.inner)
         if step is None or not ratio_moments.noise_within_range(step.noise_multiplier):
@@ -167,9 +171,10 @@ class RandomAllocation(Mechanism):
         return self.blocks().parts(bound)
 
     def sum_of(self, members: int) -> Mechanism | None:
-        """Returns what the sum of all steps' outputs tells, where noise is Gaussian.
+        """Returns the mechanism that releases only the sum of all steps' outputs.
 
-        Whatever the draws, each member adds to k of them.
+        Each member adds to k of the outputs, whichever steps are drawn. None if the
+        noise is not Gaussian.
         """
         noise = self.inner.gaussian_noise
         if noise is None:
@@ -182,10 +187,11 @@ class RandomAllocation(Mechanism):
     def blocks(self) -> compositions.Composed:
         """Returns the 1-out-of-b allocations whose composition dominates one run.
 
-        The t steps are cut into k blocks of ⌊t/k⌋ and ⌈t/k⌉ steps, at random,
-        and one step is drawn in each. Its ratio given the outputs, averaged over
-        the cut, is that of the mechanism: a conditional expectation. A lower
-        bound of the composition is one of the mechanism only for k = 1 and k = t.
+        The t steps are divided at random into k blocks of ⌊t/k⌋ or ⌈t/k⌉ steps, and
+        one step is drawn in each block. The mechanism's likelihood ratio is the mean
+        of the composition's ratio over the divisions, which is a conditional
+        expectation given the outputs. A lower bound on the composition is a lower bound
+        on the mechanism only for k = 1 and k = t.
 
         Source:
             https://arxiv.org/abs/2602.17284, Lemma 2.8, the remainder of t / k
@@ -199,7 +205,7 @@ class RandomAllocation(Mechanism):
         )
 
     def _block_sizes(self) -> list[tuple[int, int]]:
-        """Returns the numbers of steps of blocks, and how many blocks have each."""
+        """Returns each size of a block in steps, and the number of such blocks."""
         size, longer = divmod(self.num_steps, self.num_selected)
         counts = [(size, self.num_selected - longer), (size + 1, longer)]
         return [(steps, number) for steps, number in counts if number]
@@ -207,10 +213,11 @@ class RandomAllocation(Mechanism):
     def in_few(self) -> compositions.Composed:
         """Returns allocations of a few draws whose composition dominates one run.
 
-        As blocks, each with about its draws' share of the steps: of 3 draws where that
-        is all, or where more than seven tenths of the steps are drawn, and else of 2;
-        and one of the draws that are left over. It is dominated by the composition of
-        blocks, but for what computing it costs.
+        The steps are divided into blocks of a few draws each. The number of steps in a
+        block is about in proportion to its draws. A block has 3 draws if k = 3 or if
+        more than seven tenths of the steps are drawn, and 2 draws otherwise. The last
+        block has the draws that are left over. Up to the error of its computation, this
+        composition is dominated by that of blocks of one draw.
         """
         draws, steps = self.num_selected, self.num_steps
         usual = 3 if draws == 3 or 10 * draws > 7 * steps else 2
@@ -246,10 +253,10 @@ class RandomAllocation(Mechanism):
 
 @dataclasses.dataclass(frozen=True)
 class FewOutOfSteps(Mechanism):
-    """2- or 3-out-of-t allocation, as bounded by means of groups of steps.
+    """2- or 3-out-of-t allocation, bounded by means over groups of steps.
 
     Attributes:
-        inner: One step.
+        inner: The mechanism of one step.
         num_selected: k, 2 or 3.
         num_steps: t > k.
     """
@@ -291,18 +298,18 @@ def allocate_to_schedule(counts: Mapping[Mechanism, int], num_steps: int) -> Mec
 
 @dataclasses.dataclass(frozen=True)
 class ScheduledAllocation(Mechanism):
-    """One of t steps, which may differ, and of which only the first may have run.
+    """1-out-of-t allocation over steps that may differ, or that never ran.
 
-    The mean of one ratio a step; of a step that never ran the ratio is 1, and of one
-    that has no privacy it is infinite or 0.
+    The likelihood ratio is the mean of the steps' ratios. A step that never ran has
+    the ratio 1. A step without privacy has the ratio infinity or 0.
 
     Attributes:
         items: The steps that ran and have privacy, with counts.
         num_steps: The number of steps planned, t.
         null_probability: The probability that a record's step releases nothing.
         infinity_mass: The probability that a record's step releases everything.
-            Together with the probabilities of `items` over t these sum to one. None of
-            them is computed as a difference.
+            Both probabilities, and the counts of `items` divided by t, sum to one. None
+            of them is computed as a difference.
     """
 
     items: tuple[tuple[Mechanism, int], ...]
@@ -347,7 +354,7 @@ class ScheduledAllocation(Mechanism):
     def _diluted(
         self, mean: dominating_pair.DominatingPair, share: float
     ) -> dominating_pair.DominatingPair:
-        """Returns the pair with steps that tell nothing, and steps that tell all."""
+        """Returns the pair with the steps that reveal nothing, or everything."""
         ratios, masses = self.null_probability + share * mean.ratios, mean.masses
         zero_mass = mean.zero_mass
         if self.null_probability and zero_mass:
@@ -378,5 +385,5 @@ class ScheduledAllocation(Mechanism):
 def _pairs_of_step(
     inner: Mechanism, bound: Bound, accuracy: Accuracy, num_steps: int
 ) -> DirectedPairs:
-    """Returns the pairs of one of many steps, with its share of the tail."""
+    """Returns the pairs of one of many steps, with its share of the tail mass."""
     return interface.pairs_of_part(inner, bound, accuracy.shared(num_steps).shared(100))

@@ -1,7 +1,8 @@
 """Replaced records, and groups, under random allocation of Gaussian noise.
 
-What a mechanism is to a record that joins or leaves says what it is to one that is
-replaced: as one of several Gaussian steps, each with its chance, or by a chain.
+What is known of a mechanism for a record that joins or leaves gives a bound for a
+record that is replaced: by a theorem if one of several Gaussian steps is drawn at
+random, and by a chain otherwise.
 """
 
 from collections.abc import Mapping
@@ -30,20 +31,21 @@ DominatingPair = dominating_pair.DominatingPair
 Mechanism = interface.Mechanism
 Allocation = replaced_allocation.Allocation
 
-# Tuning: atoms of bounds that need not be tight, and how much of a tail may be left of
-# a chain, as of `chained`.
+# Tuning: the number of atoms of bounds that need not be tight; and by how many times
+# the tail mass a chain's sink may grow, as in `chained`.
 _FEW_ATOMS, _MOST_GROWN = 1 << 12, 100.0
 
 
 def replaced(mechanism: Mechanism) -> Mechanism:
-    """Returns a mechanism where a record is replaced, from that where one is absent.
+    """Returns the mechanism for a replaced record, from that for an absent one.
 
-    One of several Gaussian steps, on a Poisson sample or not, has a theorem, and so
-    have k of t steps, as blocks. All else is chained: out with the one record, in with
-    the other.
+    There is a theorem if one of several Gaussian steps is drawn, with or without
+    Poisson sampling. It applies to k-out-of-t allocation as well, as a composition of
+    blocks. In all other cases the bound is a chain: the old record leaves, and then the
+    new one joins.
 
     Args:
-        mechanism: With the record, against that without it.
+        mechanism: The mechanism with the record, against that without it.
     """
     chain = chained.chain(mechanism, 1, 1)
     if isinstance(mechanism, allocated.RandomAllocation) and mechanism.num_selected > 1:
@@ -52,14 +54,14 @@ def replaced(mechanism: Mechanism) -> Mechanism:
     if allocation is None:
         return chain
     exact = ReplacedAllocation(allocation)
-    # Its profile may be loose between the places where it is known.
+    # Its profile is computed at some κ only, and may be loose between them.
     return known_bounds.Between(exact, exact, chain)
 
 
 def _replaced_draws(
     mechanism: allocated.RandomAllocation, chain: Mechanism
 ) -> Mechanism:
-    """Returns what a replaced record changes in k of t steps: that of k blocks."""
+    """Returns k-out-of-t allocation for a replaced record, bounded by k blocks."""
     blocks: dict[Mechanism, int] = {}
     for block, count in compositions.unpacked({mechanism.blocks(): 1}).items():
         found = replaced(block)
@@ -78,12 +80,12 @@ def _replaced_draws(
 
 @dataclasses.dataclass(frozen=True)
 class AllocatedGroup(Mechanism):
-    """Members of a group under random allocation who leave.
+    """Random allocation from which several members of a group leave.
 
     Attributes:
-        inner: The mechanism with one of them, against that without.
-        members: How many leave, at least 2.
-        allocation: Its steps, all of which are Gaussian.
+        inner: The mechanism with one of the members, against that without it.
+        members: The number of members who leave, at least 2.
+        allocation: The steps, all of which are Gaussian.
     """
 
     inner: Mechanism
@@ -92,7 +94,7 @@ class AllocatedGroup(Mechanism):
 
     @property
     def has_theorem(self) -> bool:
-        """Whether an upper bound is known that is less than a chain."""
+        """Whether an upper bound is known that is smaller than a chain."""
         return len(self.allocation.steps) == 1
 
     def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
@@ -131,9 +133,10 @@ class AllocatedGroup(Mechanism):
         return self._chain.claims()
 
     def _sum_is_worst(self) -> bool:
-        """Tells whether the sum of all outputs tells all that members who count do.
+        """Returns whether the sum of all outputs gives the better lower bound.
 
-        These are no further apart than where all of them are in one step.
+        The bound by scores counts at most 64 members. They are furthest apart if all of
+        them are in one step.
         """
         revealed = self.sum_of(1)
         if revealed is None or revealed.gaussian_noise is None:
@@ -149,11 +152,11 @@ class AllocatedGroup(Mechanism):
 
 @dataclasses.dataclass(frozen=True)
 class LeavingQuickly(Mechanism):
-    """Members who leave, bounded by the theorem alone, quickly, and in one direction.
+    """Members who leave, bounded by a rough form of the theorem, in one direction.
 
     Attributes:
-        members: How many leave.
-        allocation: The steps of each, all of them alike.
+        members: The number of members who leave.
+        allocation: The steps of each member, all of which are equal.
     """
 
     members: int
@@ -175,16 +178,17 @@ class LeavingQuickly(Mechanism):
 
 @dataclasses.dataclass(frozen=True)
 class LeaveAndJoin(Mechanism):
-    """Members under random allocation who leave, and others who join: an upper bound.
+    """An upper bound for random allocation that some members leave and others join.
 
-    Those who leave do so together, as far as a theorem knows of it, and the others join
-    one by one: a chain. The first link has no more of a tail than the chain.
+    It is a chain. In its first link all members who leave do so together, bounded by
+    the theorem. In each further link, one of the others joins. The tail of the first
+    link is no heavier than that of a chain over single members.
 
     Attributes:
-        inner: The mechanism with one of them, against that without.
-        removed: How many leave,
-        inserted: and join; either at least 1.
-        allocation: The steps of each, all of them alike.
+        inner: The mechanism with one of the members, against that without it.
+        removed: The number of members who leave, at least 1.
+        inserted: The number of members who join, at least 1.
+        allocation: The steps of each member, all of which are equal.
     """
 
     inner: Mechanism
@@ -197,8 +201,8 @@ class LeaveAndJoin(Mechanism):
             return DirectedPairs.same(dominating_pair.trivial_pair(bound))
         fewer, more = sorted((self.removed, self.inserted))
         larger = self._one_way(more, fewer, accuracy)
-        # Of few an even number leaves, which two splits have in common: in a direction
-        # that does not matter.
+        # The smaller number is rounded up to an even one, so that two splits share one
+        # computation. This direction is not the one that matters.
         is_odd = fewer % 2 == 1 and 2 < 2 * fewer <= more
         smaller = self._one_way(fewer + is_odd, more, accuracy)
         is_fewer = self.inserted == fewer
@@ -206,7 +210,13 @@ class LeaveAndJoin(Mechanism):
         return DirectedPairs(remove, dominating_pair.dual(add))
 
     def _one_way(self, leave: int, join: int, accuracy: Accuracy) -> DominatingPair:
-        """Returns the chain of those who leave and those who join, in that order."""
+        """Returns the chain in which first some members leave and then some join.
+
+        Args:
+            leave: The number of members who leave.
+            join: The number of members who join.
+            accuracy: What the pair is for.
+        """
         leaving = self.inner if leave == 1 else LeavingQuickly(leave, self.allocation)
         first = interface.pairs_of_part(leaving, Bound.UPPER, accuracy).remove
         first = chained_pairs.on_few_atoms(first, _FEW_ATOMS)
@@ -239,12 +249,12 @@ class LeaveAndJoin(Mechanism):
 def leave_and_join(
     mechanism: Mechanism, removed: int, inserted: int
 ) -> LeaveAndJoin | None:
-    """Returns a mechanism where some members leave and some join, if a theorem knows.
+    """Returns the bound if some members leave and some join; None without a theorem.
 
     Args:
-        mechanism: With one member, against that without.
-        removed: How many leave,
-        inserted: and join; either at least 1.
+        mechanism: The mechanism with one member, against that without it.
+        removed: The number of members who leave, at least 1.
+        inserted: The number of members who join, at least 1.
     """
     leave = group(mechanism, max(removed, inserted, 2))
     if leave is None or not leave.has_theorem:
@@ -253,11 +263,13 @@ def leave_and_join(
 
 
 def group(mechanism: Mechanism, members: int) -> AllocatedGroup | None:
-    """Returns members who leave Gaussian steps, if more is known of them than a chain.
+    """Returns the bound for members who leave Gaussian steps, else None.
+
+    None is returned if nothing is known but a chain.
 
     Args:
-        mechanism: With one member, against that without.
-        members: How many leave.
+        mechanism: The mechanism with one member, against that without it.
+        members: The number of members who leave.
     """
     allocation = _not_too_far(mechanism.gaussian_steps())
     if members < 2 or allocation is None or allocation.infinity_mass:
@@ -266,7 +278,7 @@ def group(mechanism: Mechanism, members: int) -> AllocatedGroup | None:
 
 
 def _not_too_far(allocation: Allocation | None) -> Allocation | None:
-    """Returns Gaussian steps of which none moves its noise too far, or None."""
+    """Returns the Gaussian steps, or None if one moves its noise by too much."""
     if allocation is None or not allocation.steps:
         return None
     furthest = max(steps.shift for steps in allocation.steps)
@@ -275,11 +287,11 @@ def _not_too_far(allocation: Allocation | None) -> Allocation | None:
 
 @dataclasses.dataclass(frozen=True)
 class ReplacedDraws(Mechanism):
-    """What sums over k of t steps tell of a record that is replaced: a lower bound.
+    """The lower bound of k-out-of-t allocation for a replaced record, by scores.
 
     Attributes:
-        mechanism: The allocation of one record, against that of none.
-        step: What it has in a step: one Gaussian step, drawn with some chance.
+        mechanism: The allocation with the record, against that without it.
+        step: The mechanism of one step: a Gaussian step, drawn with some probability.
     """
 
     mechanism: allocated.RandomAllocation
@@ -313,7 +325,7 @@ class ReplacedDraws(Mechanism):
 
 @dataclasses.dataclass(frozen=True)
 class ReplacedAllocation(interface.OnePairMechanism):
-    """One of several Gaussian steps, of which a record that is replaced has one."""
+    """Random allocation of one of several Gaussian steps, if a record is replaced."""
 
     allocation: Allocation
 
@@ -326,7 +338,7 @@ class ReplacedAllocation(interface.OnePairMechanism):
         return make(self.allocation, tail_mass=accuracy.tail_mass)
 
     def sum_of(self, members: int) -> Mechanism | None:
-        """Returns what the sum of all steps' outputs tells, if all steps are alike."""
+        """Returns the mechanism that releases the sum of all outputs of equal steps."""
         alone = len(self.allocation.steps) == 1
         if (
             not alone

@@ -1,15 +1,16 @@
 """Any mechanism on batches of any sampling: one certified pair for both.
 
-Two datasets that differ in a group draw batches. Cut the batches of either dataset by
-how many members are in them, and couple all the conditional laws to one batch that
-holds none. Then a pair needs two things only: the law of the distance from that batch
-(`Coupled`), and what the mechanism tells of two batches so far apart (`Base`).
+Two datasets that differ in a group of records (its members) draw batches. Condition the
+batches of either dataset on the number of members in them, and couple all conditional
+laws to one common batch without members. Then a dominating pair needs two things only:
+the law of the distance from the common batch (`Coupled`), and the pair of the mechanism
+on two batches at a given distance (`Base`).
 
-Why it is a bound: with y₀ the batch without members, the outputs have the densities
+Why this is a bound: let y₀ be the batch without members. The outputs have the densities
 Σ_i w_i b(y_i) and Σ_j v_j b(y'_j), both averaged over the coupling. Divergences are
-jointly convex, so the average is at most the largest term whose distances d(y₀, y_i)
-and d(y₀, y'_j) are those of the coupling. A coupling that always attains the least
-possible distances loses nothing.
+jointly convex, so the divergence of the averages is at most the largest divergence of
+two such mixtures whose distances d(y₀, y_i) and d(y₀, y'_j) are those of the coupling.
+A coupling that always attains the least possible distances loses nothing.
 """
 
 import abc
@@ -44,25 +45,29 @@ Distances = shifts.Shifts
 
 NONE: Distances = additive_noise.UNSHIFTED
 
-# Tuning: less leaves higher moments to rarer hits; of a million runs it is 1e-14 of δ.
+# Tuning: the probability of the largest numbers of hits that Rényi divergences leave
+# out. With a smaller value, rarer hits would determine moments of high order. Over a
+# million runs, this value adds 1e-14 to δ.
 _RARE_HITS = 1e-20
-# Certified: of a sum of up to 4096 weights, relatively (4e-13 and 1e-15 each:
-# `shifts.Mixture.weight_error`).
+# Certified: a bound on the relative error of a sum of up to 4096 weights, which is at
+# most 4e-13 and 2e-15 for each weight: see `shifts.Mixture.weight_error`.
 CHANCE_ERROR = 1e-11
 
 
 @dataclasses.dataclass(frozen=True)
 class Coupled:
-    """Batches of two datasets, all coupled to one batch without the group.
+    """Batches of two datasets, all coupled to one common batch without the group.
 
     Attributes:
-        removed: (distance, weight): how far a batch of the first dataset is from the
-            common one, and how likely; the weights sum to one.
-        inserted: The same for the second dataset.
-        chance: Probability of this part of the batches, the same for both datasets. A
-            part is drawn first and told: say which stratum, or which city.
+        removed: The law of the distance between a batch of the first dataset and the
+            common batch, as (distance, weight). The weights sum to one.
+        inserted: The same law for the second dataset.
+        chance: The probability of this part of the batches, which is the same for both
+            datasets. A part is drawn first and counts as revealed: for example, the
+            stratum from which the batch is drawn.
 
-    Weights are to be exact to a relative 4e-13, and where there are two, to 4e-16.
+    The relative error of each weight must be at most 4e-13, or at most 4e-16 if there
+    are two weights.
 
     Source:
         https://arxiv.org/abs/2403.04867, Theorem 3.4 and Definition 3.6 (the distances
@@ -75,11 +80,12 @@ class Coupled:
 
 
 class Base(abc.ABC):
-    """What a mechanism tells of two batches, by the distance between them.
+    """A mechanism that runs on a batch, known by the distance between two batches.
 
     Attributes:
-        counts_norms: Whether a distance is in norms of a record, so that a record that
-            takes another's place is at distance 2; else it is at distance 1.
+        counts_norms: Whether distances are measured in norms of one record. If so, two
+            batches in which one record replaces another are at distance 2; otherwise
+            they are at distance 1.
     """
 
     counts_norms: ClassVar[bool] = True
@@ -89,26 +95,27 @@ class Base(abc.ABC):
         """Returns the worst case of one mixture of outputs against another.
 
         Args:
-            removed: Law of the first dataset's distances from a common batch.
-            inserted: Law of the second's.
+            removed: Law of the distance between a batch of the first dataset and the
+                common batch.
+            inserted: The same law for the second dataset.
         """
 
     @property
     def gaussian_noise(self) -> float | None:
-        """The noise multiplier, if it is Gaussian noise on a sum, and not none."""
+        """The noise multiplier, if this is Gaussian noise on a sum and is not zero."""
         return None
 
     @property
     def is_revealing(self) -> bool:
-        """Whether it tells all of a member in the batch, whatever the distance."""
+        """Whether the output always reveals that the batch holds a member."""
         return False
 
     def attains(self, parts: Sequence[Coupled]) -> bool:
-        """Tells whether a lower bound follows from batches that two datasets have."""
+        """Returns whether coupled batches of two real datasets give a lower bound."""
         return True
 
     def replaced(self) -> "Base":
-        """Returns the same where a distance of one is a record replaced."""
+        """Returns the mechanism for which replacing one record is a distance of one."""
         return self
 
 
@@ -119,10 +126,10 @@ def on_batches(
 
     Args:
         base: The mechanism that runs on a batch.
-        parts: The coupled batches, their chances summing to one. Several parts are
-            bounded as if the output told which one was drawn.
-        is_attained: Whether two datasets attain the bound, so that it holds from
-            below as well; for one part only.
+        parts: The coupled batches. Their probabilities sum to one. If there are several
+            parts, the bound assumes that the output reveals which one was drawn.
+        is_attained: Whether two datasets attain the bound, so that it is a lower bound
+            as well. This has an effect for a single part only.
 
     Raises:
         ValueError: If probabilities do not sum to one, or a distance is negative.
@@ -132,7 +139,7 @@ def on_batches(
         of the mechanism's upper pairs.
 
     Source:
-        https://arxiv.org/abs/2403.04867, Theorem 3.3 (of parts that are told),
+        https://arxiv.org/abs/2403.04867, Theorem 3.3 (for parts that are revealed),
         Theorem 3.4, and Proposition 3.5 (the worst case by distances).
     """
     mechanism = on_parts(base, parts, CHANCE_ERROR)
@@ -143,12 +150,12 @@ def on_batches(
 
 
 def on_parts(base: Base, parts: Sequence[Coupled], error: float) -> Mechanism:
-    """Returns a mechanism on coupled batches, as if the output told which part it is.
+    """Returns a mechanism on coupled batches whose output also reveals the part.
 
     Args:
         base: The mechanism that runs on a batch.
         parts: The coupled batches.
-        error: Bound on the relative error of any of their chances.
+        error: Bound on the relative error of the probability of each part.
 
     Raises:
         ValueError: If probabilities do not sum to one, or a distance is negative.
@@ -182,11 +189,11 @@ def _furthest(distances: Distances) -> float:
 
 @dataclasses.dataclass(frozen=True)
 class RandomChoice(Mechanism):
-    """One of several mechanisms, drawn at random; the output tells which.
+    """One of several mechanisms, drawn at random. The output reveals which one.
 
     Attributes:
-        drawn: (mechanism, chance); the chances sum to one.
-        error: Bound on the relative error of any chance.
+        drawn: Each mechanism with its probability. The probabilities sum to one.
+        error: Bound on the relative error of each probability.
 
     Source:
         https://arxiv.org/abs/2403.04867, Appendix J (weighted sums of divergences).
@@ -215,11 +222,12 @@ class RandomChoice(Mechanism):
 
 
 def replaced_draws(base: Base, hits: Distances) -> Mechanism:
-    """Returns a mechanism on batches in which others take a group's places.
+    """Returns a mechanism on batches in which other records replace those of a group.
 
     Args:
         base: The mechanism that runs on a batch.
-        hits: Law of the number of draws that hit the group, in either dataset.
+        hits: Law of the number of draws that hit the group. It is the same in either
+            dataset.
 
     Source:
         https://arxiv.org/abs/2403.04867, Theorem L.5, tightened.
@@ -231,14 +239,15 @@ def replaced_draws(base: Base, hits: Distances) -> Mechanism:
 
 @dataclasses.dataclass(frozen=True)
 class ReplacedDraws(interface.OnePairMechanism):
-    """Batches with draws of one group, or of another in the same places.
+    """A mechanism on batches that draw a group's records, or those that replace them.
 
-    From below it is a group that others are unlike in the same way: they, and those
-    that take the group's places, are all the same.
+    The lower bound is for a group whose members all differ from the other records in
+    the same way, where the records that replace the group are equal to the others.
 
     Attributes:
         base: The mechanism that runs on a batch.
-        hits: Law of the number of draws that hit the group, in either dataset.
+        hits: Law of the number of draws that hit the group. It is the same in either
+            dataset.
     """
 
     base: Base
@@ -275,9 +284,10 @@ class ReplacedDraws(interface.OnePairMechanism):
         return "a convex minorant over what the draws of others may tell"
 
     def rdp(self, orders: Sequence[float]) -> interface.Divergences:
-        """Returns those of its pairs, but for very many draws of one record.
+        """Returns the Rényi divergences of its pairs, unless very many draws hit.
 
-        These move a sum so far that every moment of high order is theirs.
+        The largest numbers of hits move a sum so far that they alone would determine
+        every moment of high order. Their probability counts as failure probability.
         """
         kept, lost = additive_noise.without_rare(self.hits, _RARE_HITS, Bound.UPPER)
         whole = math.fsum(weight for _, weight in kept)
@@ -287,7 +297,7 @@ class ReplacedDraws(interface.OnePairMechanism):
         return interface.Divergences(found.values, failure)
 
     def claims(self) -> interface.Claims:
-        # Two batches coupled draw by draw are as far apart as there are hits.
+        # If two batches are coupled draw by draw, their distance is the number of hits.
         apart = self.base.on(((_furthest(self.hits), 1.0),), NONE).claims()
         return interface.Claims(
             self.base.on(self.hits, self.hits).claims().largest_loss,
@@ -301,9 +311,9 @@ class Noise(Base):
     """Gaussian or Laplace noise on a sum over the batch.
 
     Attributes:
-        noise_multiplier: Standard deviation (Gaussian) or parameter (Laplace) of the
-            noise over what a distance of one moves the sum by.
-        is_laplace: Which of the two.
+        noise_multiplier: The standard deviation (Gaussian) or the parameter (Laplace)
+            of the noise, divided by the change of the sum at a distance of one.
+        is_laplace: Whether the noise is Laplace noise. Otherwise it is Gaussian.
 
     Source:
         https://arxiv.org/abs/2403.04867, Theorem 3.8 and Theorem M.2.
@@ -317,7 +327,7 @@ class Noise(Base):
             return WithoutNoise().on(removed, inserted)
         p, q = self._shifts(removed, 1.0), self._shifts(inserted, -1.0)
         if len(p) == len(q) == 1:
-            # All take part, so that only the distance matters.
+            # Both shifts are certain, so only the distance between them matters.
             reach = p[0][0] - q[0][0]
             if reach == 0:
                 return compositions.NO_OP
@@ -349,7 +359,7 @@ class Noise(Base):
 
 @dataclasses.dataclass(frozen=True)
 class WithoutNoise(Base):
-    """What tells a batch that holds a member, and of others that they do not."""
+    """A mechanism whose output reveals whether the batch holds a member."""
 
     @property
     def is_revealing(self) -> bool:
@@ -365,7 +375,7 @@ class WithoutNoise(Base):
 
 
 def _chances(distances: Distances) -> known_bounds.Chances:
-    """Returns the chances that a batch holds a member, and that it holds none."""
+    """Returns the probabilities that a batch holds a member, and that it holds none."""
     some = min(math.fsum(weight for distance, weight in distances if distance), 1.0)
     return some, math.fsum(weight for distance, weight in distances if not distance)
 
@@ -388,7 +398,7 @@ class Answer(Base):
         return self.noise_parameter == 0
 
     def attains(self, parts: Sequence[Coupled]) -> bool:
-        """Tells whether the question is of one side: who leaves, or who joins."""
+        """Returns whether in each part only one dataset's batches hold members."""
         return all(NONE in (part.removed, part.inserted) for part in parts)
 
     def on(self, removed: Distances, inserted: Distances) -> Mechanism:
@@ -399,7 +409,7 @@ class Answer(Base):
 
 @dataclasses.dataclass(frozen=True)
 class _Answered(Mechanism):
-    """Answers of either dataset's batches, of a question true of the group alone."""
+    """Randomized answers to the question whether the batch holds a member."""
 
     noise_parameter: float
     removed: known_bounds.Chances
@@ -420,11 +430,11 @@ class _Answered(Mechanism):
             return DirectedPairs.same(each[0])
         if bound is Bound.LOWER or not each:
             return DirectedPairs.same(dominating_pair.identity_pair(bound))
-        # Neither dominates the other; composed, both of them can be attained.
+        # Neither side dominates the other, and a composition can attain both.
         return profile_pairs.maximum([DirectedPairs.same(side) for side in each])
 
     def _answers(self, chances: known_bounds.Chances) -> tuple[float, float]:
-        """Returns the probabilities of yes and of no, none of them a difference."""
+        """Returns the probabilities of yes and of no, neither of them a difference."""
         lie, gain = self.noise_parameter / 2, 1 - self.noise_parameter
         somebody, nobody = chances
         return lie + somebody * gain, lie + nobody * gain
@@ -432,13 +442,14 @@ class _Answered(Mechanism):
 
 @dataclasses.dataclass(frozen=True)
 class NeighboringBatches(Base):
-    """Any mechanism, known by its pairs of batches at distance one.
+    """Any mechanism that is known by its pairs for two batches at distance one.
 
-    Batches further apart are chained, one after the other.
+    For batches at a larger distance, pairs are chained along neighboring batches.
 
     Attributes:
-        mechanism: What it tells of two such batches, in the place of either.
-        is_bounded: Whether no two batches are further apart: a randomized response.
+        mechanism: The mechanism, whose pairs are those of two batches at distance one.
+        is_bounded: Whether the pairs hold for batches at any distance, as those of a
+            randomized response do.
 
     Source:
         https://arxiv.org/abs/2403.04867, section 3.2 (mechanism-agnostic bounds).
@@ -450,7 +461,7 @@ class NeighboringBatches(Base):
     is_bounded: bool = False
 
     def attains(self, parts: Sequence[Coupled]) -> bool:
-        """Returns False: between neighbours alone a mechanism may be less tight."""
+        """Returns False, as pairs of neighboring batches need not be attained here."""
         return False
 
     def on(self, removed: Distances, inserted: Distances) -> Mechanism:
@@ -472,7 +483,7 @@ class NeighboringBatches(Base):
 
 @dataclasses.dataclass(frozen=True)
 class Symmetrized(Mechanism):
-    """A mechanism between two batches or datasets, either of which may be the first."""
+    """A mechanism on two batches or datasets, either of which may be the first."""
 
     inner: Mechanism
 
@@ -500,11 +511,12 @@ class Symmetrized(Mechanism):
 
 @dataclasses.dataclass(frozen=True)
 class _AtDistance(Mechanism):
-    """A mechanism on batches at random distances from one that is common.
+    """A mechanism on batches at random distances from a common batch.
 
-    Each side is a mixture with the outputs of the common batch, which the output is
-    bounded as if it told: with d the distance, given that it is not zero,
-    Z = 1 + r (Z_d − 1). The sides are chained at the common batch.
+    Either dataset's output is a mixture: with probability 1 − r the batch is the common
+    one, and otherwise it is at a random distance d > 0. The bound assumes that the
+    output reveals d, so that its likelihood ratio to the output on the common batch is
+    Z = 1 + r (Z_d − 1). The bounds of both datasets are chained at the common batch.
     """
 
     inner: Mechanism
@@ -535,7 +547,7 @@ class _AtDistance(Mechanism):
     def _side(
         self, distances: Distances, bound: Bound, accuracy: Accuracy
     ) -> DirectedPairs:
-        """Returns pairs of a mixture, its batches in the place of P, and the common."""
+        """Returns pairs with P on one dataset's batches and Q on the common batch."""
         kept, lost = additive_noise.without_rare(distances, accuracy.tail_mass, bound)
         moved = [(distance, weight) for distance, weight in kept if distance and weight]
         rate = math.fsum(weight for _, weight in moved)
@@ -552,7 +564,7 @@ class _AtDistance(Mechanism):
         return released.pairs(bound, accuracy).map(on_a_sample)
 
     def _at(self, distance: float) -> Mechanism:
-        """Returns the mechanism on two batches so far apart."""
+        """Returns the mechanism on two batches at this distance."""
         if distance == 1 or self.is_bounded:
             return self.inner
         return known_bounds.UpperOnly(
@@ -561,7 +573,8 @@ class _AtDistance(Mechanism):
 
     def claims(self) -> interface.Claims:
         inner = self.inner.claims()
-        # So many neighbours lie between the furthest batches.
+        # The number of steps between neighboring batches from one furthest batch to
+        # the other.
         furthest = [_furthest(self.removed), _furthest(self.inserted)]
         steps = 1.0 if self.is_bounded else math.fsum(furthest)
         largest = inner.largest_loss

@@ -1,4 +1,4 @@
-"""Records that leave or join one by one: what is known of one, chained."""
+"""Bounds for several records that leave or join, chained from one to the next."""
 
 import collections
 from collections.abc import Mapping
@@ -16,24 +16,24 @@ Accuracy = interface.Accuracy
 DirectedPairs = dominating_pair.DirectedPairs
 Mechanism = interface.Mechanism
 
-# Tuning: a chain multiplies a tail's mass by e^ε or so; its pairs are made again with
-# the square of the tail until what is left of it is no more than this many times the
-# tail that was asked for, until that no longer helps, or no float holds a smaller one.
+# Tuning: a chain multiplies the tail mass of its links by about e^ε. So its pairs are
+# recomputed with the square of the tail mass, until the chain's tail mass is at most
+# this many times the requested one, it no longer falls, or floats hold no smaller one.
 _MOST_GROWN = 100.0
 
 
 def chain(inner: Mechanism, removed: int, inserted: int) -> Mechanism:
-    """Returns a mechanism where so many records leave, and others join.
+    """Returns the mechanism if several records leave and others join.
 
     Args:
         inner: The mechanism with one record more, against that without it.
-        removed: How many records leave.
-        inserted: How many join; with those who leave at least one.
+        removed: The number of records that leave.
+        inserted: The number of records that join. At least one record leaves or joins.
     """
     if inner == compositions.NO_OP or inner.is_certain():
         return inner
     if inner.claims().is_symmetric:
-        # Who leaves is like who joins.
+        # A record that leaves and one that joins have the same profile.
         removed, inserted = removed + inserted, 0
     if (removed, inserted) == (1, 0):
         return inner
@@ -42,16 +42,17 @@ def chain(inner: Mechanism, removed: int, inserted: int) -> Mechanism:
 
 @dataclasses.dataclass(frozen=True)
 class ChainedSplit(Mechanism):
-    """A mechanism where records leave one by one, and others join one by one.
+    """A mechanism for which records leave one by one, and others join one by one.
 
-    An upper bound for any order in which they do. From below it is bounded by a single
-    record, whose change is among those of a group. Of a composition each part is
-    chained on its own, which is never more than the chain of the whole.
+    The upper bound holds for any order in which they do. The lower bound is that of a
+    single record, as the other members of a group may contribute nothing. In a
+    composition each part is chained on its own, which is never larger than a chain of
+    the composition.
 
     Attributes:
         inner: The mechanism with one record more, against that without it.
-        removed: How many records leave.
-        inserted: How many join.
+        removed: The number of records that leave.
+        inserted: The number of records that join.
 
     Source:
         https://arxiv.org/abs/1905.02383, Theorem 2.14.
@@ -102,7 +103,7 @@ class ChainedSplit(Mechanism):
 
 @dataclasses.dataclass(frozen=True)
 class InARow(Mechanism):
-    """A mechanism on two datasets that a third one lies between: an upper bound.
+    """An upper bound for two datasets, as a chain of two links by way of a third one.
 
     Attributes:
         first: The mechanism on the first dataset, against that on the third.
@@ -138,11 +139,12 @@ class InARow(Mechanism):
 def _in_a_row(
     links: list[tuple[Mechanism, int, bool]], accuracy: Accuracy
 ) -> DirectedPairs:
-    """Returns the chain of mechanisms, with tails that stay small.
+    """Returns the pairs of a chain of mechanisms, whose tail masses stay small.
 
     Args:
-        links: Mechanisms, each so many times, and whether its datasets are exchanged.
-        accuracy: About what the chain's tails may hold.
+        links: Each mechanism, the number of its links, and whether its datasets are
+            exchanged.
+        accuracy: What the pairs are for. The chain's tails are about its tail mass.
     """
     finer, before = accuracy.tail_mass, math.inf
     while True:
@@ -168,7 +170,7 @@ def _in_a_row(
 
 
 def _joined(steps: list[tuple[DirectedPairs, int]]) -> DirectedPairs:
-    """Returns the chain of pairs, each so many times, by doubling."""
+    """Returns the chain of pairs, each with its number of links, by doubling."""
     chained: DirectedPairs | None = None
     for pairs, number in steps:
         while number:

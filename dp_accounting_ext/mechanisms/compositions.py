@@ -21,14 +21,14 @@ Accuracy = interface.Accuracy
 _WHOLE_CELLS = accuracy.WHOLE_CELLS
 DirectedPairs = dominating_pair.DirectedPairs
 Mechanism = interface.Mechanism
-# Tuning: the largest 1/σ² of a Gaussian that is composed as one; of more than the most
-# nothing is told that its closed form does not tell.
+# Tuning: the largest 1/σ² of a Gaussian that is composed as a single mechanism; and a
+# limit on the 1/σ² that is divided, as the closed form suffices for larger ones.
 _PRECISION, _MOST_STEPS = 4.0, 1e8
 
 
 @dataclasses.dataclass(frozen=True)
 class Composed(Mechanism):
-    """Mechanisms, each run so many times."""
+    """A composition of mechanisms, each with the number of its runs."""
 
     items: tuple[tuple[Mechanism, int], ...]
 
@@ -65,7 +65,7 @@ NO_OP = Composed(())
 
 
 def unpacked(counts: Mapping[Mechanism, int]) -> dict[Mechanism, int]:
-    """Returns what is composed, with counts, compositions taken apart."""
+    """Returns mechanisms with counts, with compositions replaced by their parts."""
     parts: dict[Mechanism, int] = {}
     stack = list(counts.items())[::-1]
     while stack:
@@ -91,15 +91,15 @@ def compose(counts: Mapping[Mechanism, int]) -> Mechanism:
 def flatten(
     counts: Mapping[Mechanism, int], bound: Bound, *, other: bool = False
 ) -> dict[Mechanism, int]:
-    """Returns mechanisms that have no parts but themselves, with counts.
+    """Returns mechanisms without parts, with counts, whose composition is the bound.
 
-    All Gaussians are one, rounded to the bound's side, and so is all that is known by
-    its Rényi divergences: these add up, where pairs of them would be composed at a
-    loss.
+    All Gaussian mechanisms are merged into one, rounded to the bound's side. All
+    mechanisms that are known by their Rényi divergences are merged into one as well, as
+    divergences add up, while composing pairs made from each would lose accuracy.
 
     Args:
-        counts: What is composed, and how often.
-        bound: The side to bound it from.
+        counts: The mechanisms to compose, with counts.
+        bound: The side of the bound.
         other: Whether to take the second bound of each mechanism.
     """
     flat: dict[Mechanism, int] = {}
@@ -129,7 +129,10 @@ def flatten(
 
 
 def as_gaussian(mechanism: Mechanism) -> additive_noise.Gaussian | None:
-    """Returns the Gaussian that composed Gaussians are, rounded up, or None."""
+    """Returns the Gaussian mechanism that equals a composition of some, or None.
+
+    Its noise is rounded down, so that it dominates the composition.
+    """
     parts = flatten({mechanism: 1}, Bound.UPPER)
     noises = [part.gaussian_noise for part in parts]
     if sum(parts.values()) != 1 or noises[0] is None:
@@ -138,10 +141,12 @@ def as_gaussian(mechanism: Mechanism) -> additive_noise.Gaussian | None:
 
 
 def gaussian_steps(mechanism: Mechanism) -> interface.Allocation | None:
-    """Returns the Gaussian steps one of which is drawn, or the one that all are.
+    """Returns the Gaussian steps one of which is drawn, or None.
+
+    A composition of Gaussian mechanisms is a single step.
 
     Args:
-        mechanism: With a record, against that without it.
+        mechanism: The mechanism with a record, against that without it.
     """
     known = mechanism.gaussian_steps()
     if known is not None:
@@ -160,12 +165,15 @@ def one_drawn(
     null_probability: float = 0.0,
     infinity_mass: float = 0.0,
 ) -> interface.Allocation | None:
-    """Returns the Gaussian steps of one of several mechanisms, or None of others.
+    """Returns the Gaussian steps if one of several mechanisms is drawn, or None.
+
+    None is returned if any of the mechanisms has no such steps.
 
     Args:
-        parts: Mechanisms, the chance of one of them, and how many are alike.
-        null_probability: The chance of nothing.
-        infinity_mass: The chance of all that there is to tell.
+        parts: Mechanisms, each with the probability that a given one of its copies is
+            drawn, and the number of copies.
+        null_probability: The probability that the output does not depend on the record.
+        infinity_mass: The probability that the output reveals the record.
     """
     counts: dict[tuple[float, float], int] = {}
     for mechanism, chance, number in parts:
@@ -184,9 +192,9 @@ def one_drawn(
 def in_small_steps(
     counts: Mapping[Mechanism, int], bound: Bound
 ) -> dict[Mechanism, int]:
-    """Returns the same mechanisms, a Gaussian of little noise as many of more noise.
+    """Returns mechanisms in which Gaussians of little noise are many of more noise.
 
-    Losses of each fit floats then, as e^loss, and only their sum need not.
+    Then e^loss fits a float for the losses of each mechanism, if not for their sum.
     """
     found: dict[Mechanism, int] = {}
     rounding = 4 * floats.UNIT_ROUNDOFF * (-1 if bound is Bound.UPPER else 1)

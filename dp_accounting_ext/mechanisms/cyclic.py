@@ -24,16 +24,17 @@ from dp_accounting_ext.mechanisms import subsampled
 Accuracy = interface.Accuracy
 DirectedPairs = dominating_pair.DirectedPairs
 
-# Certified: what SciPy's binomial masses err by, relatively, above the least of them.
+# Certified: the relative error of SciPy's binomial masses, if they are above the second
+# number.
 _CHANCE_ERROR, _LEAST_CHANCE = 1e-9, 1e-280
 
 
 @dataclasses.dataclass(frozen=True)
 class Run(interface.Mechanism):
-    """A run with cyclic Poisson sampling, 0 < q ≤ 1. Fields as of the event, checked.
+    """A run with cyclic Poisson sampling, 0 < q ≤ 1. Its fields are those of the event.
 
-    From above the record's group is known: a mixture of mechanisms tells no more than
-    the one that is drawn. From below it is the sum of all outputs.
+    The upper bound reveals the group of the record, which never lowers a divergence.
+    The lower bound is that of the sum of all outputs.
     """
 
     column: tuple[float, ...]
@@ -88,12 +89,13 @@ class Run(interface.Mechanism):
 
 
 def below(chances: FloatArray, shift: float, accuracy: Accuracy) -> DirectedPairs:
-    """Returns the pair of a sum that every step of a record moves as far, from below.
+    """Returns the lower pair of a sum that each step of a record moves equally far.
 
     Args:
         chances: (k,) probabilities of 0, 1, … steps, as SciPy computes them.
-        shift: What a step moves the sum by, over its deviation, rounded down.
-        accuracy: How accurate the pair is to be.
+        shift: The amount by which a step moves the sum, in standard deviations of the
+            sum, rounded down.
+        accuracy: What the pair is for.
     """
     chances = chances.copy()
     # A number of steps that is too rare for SciPy's accuracy is counted as none.
@@ -108,13 +110,13 @@ def below(chances: FloatArray, shift: float, accuracy: Accuracy) -> DirectedPair
 
 
 def sample(run: Run) -> interface.Mechanism:
-    """Returns the mechanism of a run, by a simpler name where it has one."""
+    """Returns the mechanism of a run, as a simpler mechanism if possible."""
     rate, length = run.sampling_probability, run.cycle_length
     if rate == 0:
         return compositions.NO_OP
     if len(run.column) > 1 and run.noise_multiplier > 0:
         return run
-    # Steps have no noise in common: one of as many groups is drawn.
+    # The noise of steps is independent, so this is the allocation of one of the groups.
     if run.noise_multiplier == 0:
         step: interface.Mechanism = known_bounds.NonPrivate()
     else:

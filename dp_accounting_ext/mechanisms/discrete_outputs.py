@@ -75,9 +75,10 @@ class DiscreteGaussian(interface.OnePairMechanism):
 
 @dataclasses.dataclass(frozen=True)
 class RandomizedResponse(interface.OnePairMechanism):
-    """Randomized response over k buckets, p the probability of a uniform answer.
+    """Randomized response over k buckets.
 
-    Where another record takes the record's place, or a special one does.
+    A uniform answer is given with probability p, the noise parameter. In the other
+    dataset, the record is replaced by another one or by a special one.
     """
 
     holds_for_any_inputs = True
@@ -87,7 +88,7 @@ class RandomizedResponse(interface.OnePairMechanism):
     replace_one: bool
 
     def rdp_on_a_batch(self, orders: Sequence[float], rate: float) -> FloatArray | None:
-        """Returns those of one bit, where floats hold what a wrong answer tells."""
+        """Returns the divergences for two buckets, if their ratios fit a float."""
         if self.num_buckets != 2 or self.noise_parameter < floats.SMALLEST_MASS:
             return None
         return pure_mechanisms.batch_rdp(orders, self.noise_parameter, rate)
@@ -114,12 +115,13 @@ class RandomizedResponse(interface.OnePairMechanism):
 
 @dataclasses.dataclass(frozen=True)
 class PrivateDraw(interface.OnePairMechanism):
-    """One draw whose law may be any between two bounds.
+    """One draw, whose law may be any law between two bounds.
 
     Attributes:
-        dominating: Probabilities (P, Q) of the outcomes of two laws that are further
-            apart than any two between the bounds.
-        attained: The same of one or two pairs of laws between the bounds.
+        dominating: The probabilities (P, Q) of each outcome under two laws that
+            dominate every pair of laws between the bounds.
+        attained: The same probabilities for one or two pairs of laws that lie between
+            the bounds.
     """
 
     holds_for_any_inputs = True
@@ -156,10 +158,10 @@ class PrivacyParameters(interface.OnePairMechanism):
         return discrete.privacy_parameters(self.epsilon, self.delta, bound)
 
     def rdp(self, orders: Sequence[float]) -> interface.Divergences:
-        """Returns those of randomized response, unless all is told.
+        """Returns the Rényi divergences of randomized response, unless it fails.
 
-        An (ε, δ)-private mechanism is a function of an answer that with probability δ
-        is the data, and else that of ε-private randomized response.
+        An (ε, δ)-private mechanism is a function of an answer that is the data with
+        probability δ, and is that of ε-private randomized response otherwise.
 
         Source:
             https://arxiv.org/abs/1311.0776, Theorem 3.4.

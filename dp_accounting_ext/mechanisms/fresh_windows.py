@@ -24,14 +24,14 @@ def allocate(
     num_cycles: int,
     sampling_probability: float,
 ) -> interface.Mechanism:
-    """Returns the mechanism of checked fields, by a simpler name where it has one.
+    """Returns the mechanism of validated fields, as a simpler mechanism if possible.
 
     Args:
-        column: (p,) the first column of the strategy, its last entry positive.
-        noise_multiplier: σ.
-        window: w.
-        num_cycles: How many cycles are composed.
-        sampling_probability: q.
+        column: (p,) the first column of the strategy, whose last entry is positive.
+        noise_multiplier: The noise multiplier, σ.
+        window: The number of steps of a window, w.
+        num_cycles: The number of cycles that are composed.
+        sampling_probability: The sampling probability, q.
 
     Source:
         docs/matrix.md, "Fresh windows".
@@ -49,11 +49,11 @@ def allocate(
 def _in_window(
     column: tuple[float, ...], noise_multiplier: float, window: int, bound: Bound
 ) -> interface.Mechanism:
-    """Returns what bounds a record that takes part in one step of a window."""
+    """Returns a bound for a record that takes part in one step of a window."""
     if noise_multiplier == 0:
         return known_bounds.NonPrivate()
     if len(column) == 1:
-        # Steps have no noise in common.
+        # The noise of different steps is independent.
         step = additive_noise.Gaussian(noise_multiplier / column[0])
         return allocated.allocate(step, 1, window)
     if window > 1:
@@ -64,11 +64,11 @@ def _in_window(
 
 @dataclasses.dataclass(frozen=True)
 class Window(matrix_allocation.MatrixAllocation):
-    """A run of one epoch that goes on without the record until no column is cut.
+    """A run of one epoch that continues without the record until its columns end.
 
-    `num_bins` is the window, and `num_epochs` is 1. With ρ(d) = ⟨c_i, c_{i+d}⟩ the Gram
-    matrix is Toeplitz. That of a run that ends with the window is smaller: its lower
-    bounds hold here, too.
+    `num_bins` is the window, and `num_epochs` is 1. The Gram matrix is Toeplitz, with
+    entries ρ(d) = ⟨c_i, c_{i+d}⟩. That of a run that ends with the window has smaller
+    entries, so its lower bounds are valid here, too.
     """
 
     def products(self) -> tuple[FloatArray, float]:
@@ -86,11 +86,11 @@ def by_distance(
 
     Args:
         column: (p,) the first column of a Toeplitz matrix.
-        noise_multiplier: σ.
-        size: How many distances, from 0 on.
+        noise_multiplier: The noise multiplier, σ.
+        size: The number of distances, which start at 0.
 
     Returns:
-        (size,) products, 0 from the distance p on.
+        (size,) products and the bound. Products are 0 from the distance p on.
     """
     bands = column.size
     table = np.zeros(size)

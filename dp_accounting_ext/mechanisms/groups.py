@@ -27,16 +27,20 @@ Accuracy = interface.Accuracy
 DirectedPairs = dominating_pair.DirectedPairs
 Mechanism = interface.Mechanism
 
-# Tuning: of larger groups one chain bounds all splits: of who leaves or joins,
-# whichever is worse. Its cost is that of one split, a second for an allocation, and it
-# is up to 0.1 % above the worst split at δ = 1e-6 there, 1 % at δ = 0.01.
-# For Gaussian steps of which each member has one it is three times as large: of up to
-# 16 members all splits are bounded one by one, of up to 64 many at once.
+# Tuning: for a group of more members than these, one chain bounds all splits, each link
+# in the worse direction. It costs as much as one split (a second for an allocation),
+# and for an allocation its ε is up to 0.1 % above that of the worst split at δ = 1e-6,
+# and 1 % at δ = 0.01. If each member takes part in one of several Gaussian steps, the
+# chain's ε is three times as large. There, all splits are bounded one by one for up to
+# 16 members, and many splits at once for up to 64.
 _MOST_SPLITS, _MOST_ALLOCATED, _MOST_BUNDLED = 8, 16, 64
 
 
 class Grouped(Mechanism):
-    """A mechanism as a group sees it, for a split of it to be chosen.
+    """A mechanism on datasets that differ in a group of records, the members.
+
+    A split of the group states how many members leave the first dataset, and how many
+    join it. It is chosen with `split`.
 
     Attributes:
         group_size: Number of records in the group, K.
@@ -46,19 +50,24 @@ class Grouped(Mechanism):
 
     @abc.abstractmethod
     def split(self, removed: int, inserted: int) -> Mechanism:
-        """Returns the mechanism where so many members leave, and so many join."""
+        """Returns the mechanism for one split of the group.
+
+        Args:
+            removed: The number of members who leave.
+            inserted: The number of members who join.
+        """
 
     def has_few_rows(self) -> bool:
-        """Tells whether Rényi divergences need no pair for each of the splits."""
+        """Returns whether Rényi divergences are known without a pair for each split."""
         return self.has_one_split()
 
     def rdp_rows(
         self, orders: Sequence[float], *, replace_one: bool
     ) -> interface.Divergences:
-        """Returns Rényi divergences, (K + 1, n) for n orders: a row for each split.
+        """Returns (K + 1, n) Rényi divergences at n orders, with a row for each split.
 
-        Row K₋ is of the split in which so many members leave. Where the group is
-        replaced, or all splits are alike, there is one row.
+        Row K₋ is for the split in which K₋ members leave. There is only one row if the
+        group is replaced, or if one row bounds all splits.
 
         Args:
             orders: (n,) orders α ≥ 1.
@@ -72,7 +81,7 @@ class Grouped(Mechanism):
         rows: dict[int, FloatArray] = {}
         chances = []
         for removed in range(size, (size - 1) // 2, -1):
-            # A split and its reverse are the two directions of one.
+            # A split and its reverse are the two directions of one mechanism.
             leave, join, failure = renyi_curves.both_ways(
                 self.split(removed, size - removed), orders
             )
@@ -82,28 +91,28 @@ class Grouped(Mechanism):
         return interface.Divergences(np.array(ordered), max(chances))
 
     def has_one_split(self) -> bool:
-        """Tells whether none is further apart than that in which all leave."""
+        """Returns whether the split in which all members leave bounds all splits."""
         return False
 
     def leaving_is_worst(self) -> bool:
-        """Tells whether the lower bound of no split is above that of all leaving."""
+        """Returns whether the split in which all leave has the largest lower bound."""
         return False
 
     def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
-        # A split is to be chosen first: see `scenarios`.
+        # A split must be chosen first: see `scenarios`.
         return dominating_pair.DirectedPairs.same(dominating_pair.trivial_pair(bound))
 
 
 @dataclasses.dataclass(frozen=True)
 class GroupedOnBatches(Grouped):
-    """Noise on a sum over a batch, or randomized response to a question about it.
+    """Noise on a sum over a batch, or a randomized response to a question about it.
 
-    The question is whether a group is in the batch: that of those who leave, or that
-    of those who join.
+    The question is whether the batch holds a member who leaves, or whether it holds a
+    member who joins.
 
     Attributes:
         group_size: Number of records in the group, K.
-        base: What runs on a batch.
+        base: The mechanism that runs on a batch.
         scheme: How the batch is drawn.
 
     Source:
@@ -136,13 +145,19 @@ class GroupedOnBatches(Grouped):
             return super().rdp_rows(orders, replace_one=replace_one)
         if not replace_one:
             return interface.Divergences(theorem(orders, size))
-        # Of twice as many the split of which half leave.
+        # The row of a group of 2K members in which K leave and K join.
         rows = theorem(orders, 2 * size)
         return interface.Divergences(rows[[min(size, len(rows) - 1)]])
 
 
 def on_batches(base: batches.Base, scheme: sampling.Scheme, size: int) -> Mechanism:
-    """Returns a mechanism on batches, as a group of so many records sees it."""
+    """Returns a mechanism on batches of datasets that differ in a group.
+
+    Args:
+        base: The mechanism that runs on a batch.
+        scheme: How the batch is drawn.
+        size: Number of records in the group.
+    """
     if base.is_revealing and scheme.takes_all:
         return known_bounds.NonPrivate()
     return GroupedOnBatches(size, base, scheme)
@@ -150,12 +165,12 @@ def on_batches(base: batches.Base, scheme: sampling.Scheme, size: int) -> Mechan
 
 @dataclasses.dataclass(frozen=True)
 class GroupedBetween(Grouped):
-    """What a group sees of a mechanism that lies between two others.
+    """A mechanism for a group that dominates one mechanism and is dominated by another.
 
     Attributes:
         group_size: Number of records in the group, K.
-        below: What it dominates, as the group sees it.
-        above: What dominates it.
+        below: The mechanism that it dominates.
+        above: The mechanism that dominates it.
     """
 
     group_size: int
@@ -180,13 +195,14 @@ class GroupedBetween(Grouped):
 
 @dataclasses.dataclass(frozen=True)
 class GroupedByChain(Grouped):
-    """Whatever is known of one record, chained from member to member.
+    """A mechanism known for one record; its pairs are chained from member to member.
 
     Attributes:
         group_size: Number of records in the group, K.
-        inner: The mechanism as one record sees it.
-        is_replaced: Whether that record is replaced, so that either way is alike.
-        whole: What dominates the change of all members as well, if that is known.
+        inner: The mechanism on datasets that differ in one record.
+        is_replaced: Whether that record is replaced, so that both directions are equal.
+        whole: Another mechanism that dominates the change of all members, if one is
+            known.
     """
 
     group_size: int
@@ -221,7 +237,7 @@ class GroupedByChain(Grouped):
         above, other = self._above(removed, inserted)
         below = above
         if not self.is_replaced and not self.inner.claims().is_symmetric:
-            # Those who join may contribute nothing.
+            # The members who join may contribute nothing, so leaving is a lower bound.
             leave = allocated_replacements.group(self.inner, removed)
             if leave is not None:
                 below = leave
@@ -232,7 +248,7 @@ class GroupedByChain(Grouped):
         return known_bounds.Between(below, above, other)
 
     def _above(self, removed: int, inserted: int) -> tuple[Mechanism, Mechanism | None]:
-        """Returns what dominates a split, and what does so too and is quicker."""
+        """Returns a mechanism that dominates a split, and a quicker one or None."""
         if self.is_replaced:
             return chained.chain(self.inner, self.group_size, 0), None
         if self.inner.claims().is_symmetric:
@@ -256,21 +272,21 @@ class GroupedByChain(Grouped):
         return chained.InARow(leave, joining), quick
 
     def _any_split(self) -> Mechanism:
-        """Returns a chain that dominates all splits."""
+        """Returns one chain that dominates every split of the group."""
         return chained.chain(batches.Symmetrized(self.inner), self.group_size, 0)
 
 
 @dataclasses.dataclass(frozen=True)
 class GroupedAnswers(Grouped):
-    """Reports of which each record has its own, such as randomized responses.
+    """Reports on single records, such as randomized responses: one for each record.
 
-    Every member's report changes. That they are so many is not in the event, which may
-    be one report of all: a lower bound counts one.
+    The report of every member may change. The event does not state that each member has
+    a report, as there may be a single report. So a lower bound counts one report.
 
     Attributes:
         group_size: Number of records in the group, K.
-        inner: The report of one record.
-        is_replaced: Whether every record is replaced, so that either way is alike.
+        inner: The report on one record.
+        is_replaced: Whether every record is replaced, so that directions are equal.
     """
 
     group_size: int
@@ -288,7 +304,7 @@ class GroupedAnswers(Grouped):
 
 @dataclasses.dataclass(frozen=True)
 class OfOneRecord(Grouped):
-    """A mechanism as a single record sees it: a group of one, which has one split."""
+    """A mechanism on datasets that differ in one record: a group of one member."""
 
     inner: Mechanism
     group_size: int = 1
@@ -304,12 +320,12 @@ class OfOneRecord(Grouped):
 
 
 def is_of_group(part: Mechanism) -> bool:
-    """Tells whether a mechanism is as a group sees it, so that it needs a split."""
+    """Returns whether a mechanism is known for groups, so that it needs a split."""
     return isinstance(part, Grouped)
 
 
 def as_group(part: Mechanism) -> Grouped:
-    """Returns a mechanism as a group sees it, be it of a single record."""
+    """Returns a mechanism for a group, which may consist of a single record."""
     return part if isinstance(part, Grouped) else OfOneRecord(part)
 
 
@@ -319,7 +335,7 @@ def rdp_rows(
     """Returns Rényi divergences, a row for each split of a group, or one row.
 
     Args:
-        part: A mechanism, as a record or a group sees it.
+        part: A mechanism on datasets that differ in one record or in a group.
         orders: (n,) orders α ≥ 1.
         replace_one: Whether the whole group is replaced.
     """
@@ -340,7 +356,8 @@ def worst_pairs(
 ) -> DirectedPairs:
     """Returns pairs of the largest profile over all splits of the group.
 
-    Lower bounds are of one split, with all members on one side.
+    Lower bounds are for one split only: that in which all members leave, or in which
+    all are replaced.
 
     Args:
         counts: Mechanisms of one group size.
@@ -359,23 +376,24 @@ def worst_pairs(
 
 
 def group_sizes(counts: Mapping[Mechanism, int]) -> set[int]:
-    """Returns the sizes of groups that see the mechanisms; one for a record."""
+    """Returns the sizes of the mechanisms' groups. A single record has size 1."""
     return {as_group(part).group_size for part in counts if not part.is_certain()}
 
 
 def have_one_split(parts: Iterable[Mechanism]) -> bool:
-    """Tells whether no split is further apart than that in which all members leave."""
+    """Returns whether the split in which all members leave bounds all splits."""
     return all(as_group(part).has_one_split() for part in parts)
 
 
 def scenarios(
     counts: Mapping[Mechanism, int], *, replace_one: bool
 ) -> list[dict[Mechanism, int]]:
-    """Returns what may be composed, one for each split of the group.
+    """Returns the scenarios: for each split of the group, mechanisms to compose.
 
-    A split is fixed by the two datasets, so it is the same at every step: the
-    guarantee is the largest of the compositions, never a composition of largest
-    steps. A split and its reverse are the two directions of one scenario.
+    The two datasets fix the split, so it is the same at every step. The guarantee is
+    the largest over the splits of their compositions, not the composition of each
+    step's largest split. A split and its reverse are the two directions of one
+    scenario.
 
     Args:
         counts: Mechanisms of one group size.

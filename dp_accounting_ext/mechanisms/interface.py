@@ -1,4 +1,4 @@
-"""What can be composed: the base class, and its dominating pairs when asked for."""
+"""The base class of everything that can be composed, and a cache of its pairs."""
 
 import abc
 from collections.abc import Callable
@@ -27,39 +27,40 @@ Allocation = replaced_allocation.Allocation
 DirectedPairs = dominating_pair.DirectedPairs
 DominatingPair = dominating_pair.DominatingPair
 
-# Tuning: for mechanisms that others contain, tails are powers of it, so that pairs
-# that were made once are used again.
+# Tuning: for a mechanism inside another one, tail masses are rounded down to powers of
+# this number, so that pairs that were computed once can be reused.
 _COARSE_TAILS = 1e6
-# Certified: covers a few logarithms and products none of whose digits cancel.
+# Certified: covers the rounding of a few logarithms and products without cancellation.
 LOSS_ROUNDED_UP = 1 + 1e-12
 
-# Of all mechanisms together: some hundred pairs of noise.
+# The pairs of all mechanisms. The memory holds some hundred pairs of additive noise.
 _PAIRS: memory.Memory[DirectedPairs] = memory.Memory(64 << 20)
 
 
-# The probability that something happens, and that it does not: neither is computed as a
-# difference from one.
+# The probability that something happens, and the probability that it does not. Neither
+# is computed as 1 minus the other.
 Chances = tuple[float, float]
 
-# What `Mechanism.basis` says where a pair is attained, and where none is known.
+# The answers of `Mechanism.basis` if the pair is attained, and if no pair is known.
 OWN_PAIR = "its own dominating pair"
 NOTHING = "nothing, so that it counts as 0"
 
 
 @dataclasses.dataclass(frozen=True)
 class Claims:
-    """What is known of one run besides its pairs; bounds are taken at their word.
+    """What is known of one run besides its pairs. These bounds are not checked.
 
-    What is computed in floats is rounded up.
+    Values that are computed in floats are rounded up.
 
     Attributes:
-        loss: No loss is larger, in either direction,
-        probability_of_more: but with this probability.
+        loss: A bound on the privacy loss in either direction, in nats. It may be
+            exceeded with probability `probability_of_more`.
+        probability_of_more: The probability that the loss is larger than `loss`.
         gaussian_precision: 1/σ² of a Gaussian mechanism that dominates the run.
-        is_symmetric: Whether both directions have the same profile.
-        tail: (loss, 1/σ²) such that something with no larger loss, composed with a
-            Gaussian mechanism, dominates the run; what follows from the others if it
-            is not given.
+        is_symmetric: Whether the privacy profiles of both directions are equal.
+        tail: (loss, 1/σ²) of two mechanisms whose composition dominates the run: one
+            whose loss is at most `loss`, and a Gaussian mechanism. By default it is
+            derived from the other attributes.
     """
 
     loss: float = math.inf
@@ -76,18 +77,18 @@ class Claims:
 
     @property
     def largest_loss(self) -> float:
-        """A bound on the loss whatever is drawn, or inf."""
+        """A bound on the loss that is never exceeded, in nats, or inf."""
         return self.loss if self.probability_of_more == 0 else math.inf
 
 
 class Divergences(NamedTuple):
-    """Rényi divergences of one run, but for an event of small probability.
+    """Rényi divergences of one run, except on an event of small probability.
 
     Attributes:
-        values: (n,) upper bounds at n orders, in nats, of the larger direction, on what
-            is released unless that event happens.
-        failure_probability: The probability of that event, in which everything may be
-            released. It does not depend on the data.
+        values: (n,) upper bounds at n orders, in nats, on the larger of both
+            directions' divergences of the outputs if that event does not happen.
+        failure_probability: The probability of that event, which does not depend on the
+            data. If the event happens, the output may reveal everything.
     """
 
     values: FloatArray
@@ -95,22 +96,23 @@ class Divergences(NamedTuple):
 
 
 def each(function: Callable[[float], float], values: FloatArray) -> FloatArray:
-    """Returns the (n,) values of a function of a number."""
+    """Returns the (n,) values of a function of one number at (n,) numbers."""
     return np.array([function(value) for value in values.tolist()], dtype=np.float64)
 
 
 class Mechanism(abc.ABC):
-    """Something that can be composed: hashable parameters, pairs when asked.
+    """A mechanism that can be composed. It is hashable, and computes pairs on request.
 
-    Subclass it, as a frozen dataclass, to account for a mechanism of one's own. Only
-    `pairs` must be written. Whatever else is known of a mechanism is told by the other
-    methods, whose defaults claim nothing.
+    To account for your own mechanism, subclass it as a frozen dataclass. Only `pairs`
+    must be implemented. The other methods and properties return further knowledge of
+    the mechanism; their defaults claim nothing.
 
     Attributes:
-        holds_for_any_inputs: Whether the pairs hold for any two inputs, and not for
-            neighbors alone, as those of a randomized response do.
+        holds_for_any_inputs: Whether the pairs hold for any two inputs, and not only
+            for neighboring ones. Those of a randomized response do.
         is_known_by_divergences: Whether the mechanism is known by its Rényi
-            divergences, which add up, so that pairs are made from their sum.
+            divergences. Divergences are added in a composition, and pairs are computed
+            from their sum.
     """
 
     holds_for_any_inputs: ClassVar[bool] = False
@@ -121,21 +123,22 @@ class Mechanism(abc.ABC):
         """Returns the pairs of one run.
 
         Args:
-            bound: Upper pairs dominate the run; lower ones are dominated by it
-                (`dominating_pair.trivial_pair` where no such pair is known).
+            bound: Upper pairs dominate the run. Lower pairs are dominated by it. If
+                no such pair is known, return `dominating_pair.trivial_pair`.
             accuracy: What the pairs are for. `accuracy.tail_mass` is the probability
                 that may be moved to the sinks.
         """
 
     def claims(self) -> Claims:
-        """Returns what is known of one run besides."""
+        """Returns what is known of one run besides its pairs."""
         return Claims()
 
     def loss_tail(self, direction: Direction) -> tuple[float, float]:
-        """Returns mean and deviation of a normal variable that the loss may not exceed.
+        """Returns the mean and standard deviation of a normal bound on the loss.
 
-        The profile in that direction is at most that of a loss with this law, however
-        far out; infinite where none is known. Rounded up.
+        The privacy profile in this direction is, at every ε, at most that of a loss
+        with this normal law. Both values are in nats and rounded up. They are infinite
+        if no such law is known.
         """
         loss, precision = self.claims().tail
         precision *= LOSS_ROUNDED_UP
@@ -143,9 +146,10 @@ class Mechanism(abc.ABC):
         return mean * LOSS_ROUNDED_UP, math.sqrt(precision) * LOSS_ROUNDED_UP
 
     def rdp(self, orders: Sequence[float]) -> Divergences | None:
-        """Returns what a theorem says of Rényi divergences, if one does.
+        """Returns Rényi divergences that a theorem gives, or None if there is none.
 
-        Where none does, they are those of what is composed, or of the pairs.
+        If it is None, they are computed from the parts of a composition, or from the
+        pairs.
 
         Args:
             orders: (n,) Rényi orders α ≥ 1, inf included.
@@ -153,22 +157,24 @@ class Mechanism(abc.ABC):
         return None
 
     def rdp_on_a_batch(self, orders: Sequence[float], rate: float) -> FloatArray | None:
-        """Returns what a theorem says of it on batches of fixed size, if one does.
+        """Returns Rényi divergences on a batch of fixed size, if a theorem gives them.
+
+        One record of the dataset is replaced.
 
         Args:
             orders: (n,) Rényi orders α ≥ 1, inf included.
-            rate: Batch size over dataset size, in (0, 1). A record is replaced.
+            rate: Batch size over dataset size, in (0, 1).
 
         Returns:
-            (n,) upper bounds on the Rényi divergences, in nats.
+            (n,) upper bounds on the Rényi divergences, in nats; or None.
         """
         return None
 
     def sampled_from(self) -> "tuple[float, Mechanism] | None":
-        """If it is a Poisson sample, returns the rate, and what runs on the sample.
+        """Returns (rate, base mechanism) of a Poisson-subsampled mechanism, else None.
 
-        Of any other mechanism returns None. A sample of what is returned has no smaller
-        divergence, and that of Poisson samples is increasing in their rate.
+        A Poisson sample of the base mechanism at this rate dominates this mechanism.
+        The divergences of Poisson samples increase in their rate.
         """
         return None
 
@@ -179,15 +185,19 @@ class Mechanism(abc.ABC):
 
     @property
     def revealed(self) -> Chances | None:
-        """The chances of both with the record, if a run tells everything or nothing."""
+        """If a run reveals everything or nothing, the probabilities of both.
+
+        The probabilities are those with the record in the dataset. None for any other
+        mechanism.
+        """
         return None
 
     def is_certain(self) -> bool:
-        """Tells whether there is no privacy at all."""
+        """Returns whether every run reveals everything."""
         return False
 
     def on_a_sample(self, rate: float) -> "Mechanism | None":
-        """Returns the mechanism on a Poisson sample in closed form, if that is known.
+        """Returns the mechanism on a Poisson sample in closed form, or None if unknown.
 
         Args:
             rate: Inclusion probability of each record, in (0, 1).
@@ -195,9 +205,9 @@ class Mechanism(abc.ABC):
         return None
 
     def gaussian_steps(self) -> Allocation | None:
-        """Returns the Gaussian steps one of which a record takes part in.
+        """Returns the Gaussian steps of a random allocation, else None.
 
-        Of what is not such an amplification of Gaussian mechanisms returns None.
+        A record takes part in one of these steps, which is drawn at random.
         """
         return None
 
@@ -206,26 +216,28 @@ class Mechanism(abc.ABC):
         return {self: 1}
 
     def other_parts(self, bound: Bound) -> "Mapping[Mechanism, int]":
-        """Returns mechanisms with counts whose composition bounds one run.
+        """Returns mechanisms with counts whose composition also bounds one run.
 
-        A second bound from that side, looser or tighter than that of `parts`.
+        This is a second bound of the same side. It may be looser or tighter than that
+        of `parts`.
         """
         return self.parts(bound)
 
     def basis(self, bound: Bound) -> str:
-        """Returns in a few words by what one run is bounded from a side."""
+        """Returns a short description of the bound of one run on this side."""
         return OWN_PAIR
 
     def sum_of(self, members: int) -> "Mechanism | None":
-        """Returns what a group of members that differ is certain to reveal, or None.
+        """Returns the mechanism that releases only the sum of all outputs, or None.
 
-        Either dataset has some of them, all of whose contributions add up.
+        Its pair is a lower bound for `members` differing records. Some of them may be
+        in one dataset and some in the other, such that their contributions add up.
         """
         return None
 
 
 class OnePairMechanism(Mechanism):
-    """A mechanism one pair of which serves both directions."""
+    """A mechanism for which one pair is valid in both directions."""
 
     @abc.abstractmethod
     def pair(self, bound: Bound, accuracy: Accuracy) -> DominatingPair:
@@ -235,13 +247,13 @@ class OnePairMechanism(Mechanism):
         return DirectedPairs.same(self.pair(bound, accuracy))
 
     def claims(self) -> Claims:
-        """Returns the largest loss that the atoms of the upper pair show."""
+        """Returns the largest loss of the atoms of the upper pair."""
         pairs = pairs_of(self, Bound.UPPER, accuracy.FOR_LARGEST_LOSSES)
         return Claims(largest_loss_of_atoms(pairs))
 
 
 def claims_of(counts: Mapping[Mechanism, int]) -> Claims:
-    """Returns what is known of a composition: all of it rounded up."""
+    """Returns what is known of a composition. All values are rounded up."""
     known = [(part.claims(), count) for part, count in counts.items()]
     if sum(counts.values()) == 1:
         return known[0][0]
@@ -260,12 +272,19 @@ def claims_of(counts: Mapping[Mechanism, int]) -> Claims:
 
 
 def probability_of_any(chances: list[tuple[float, int]]) -> float:
-    """Returns the probability that any of independent events happens, rounded up."""
+    """Returns the probability that at least one of independent events happens.
+
+    Args:
+        chances: The probability of an event, and the number of events that have it.
+
+    Returns:
+        The probability, rounded up.
+    """
     return min(sums.probability_of_any(chances) * LOSS_ROUNDED_UP, 1.0)
 
 
 def _sum_of_losses(losses: list[tuple[float, int]]) -> float:
-    """Returns Σ n l, the nearest float that is no less."""
+    """Returns Σ n l for losses l with counts n, rounded up to a float."""
     if any(math.isinf(loss) for loss, _ in losses):
         return math.inf
     total = sum(
@@ -277,7 +296,7 @@ def _sum_of_losses(losses: list[tuple[float, int]]) -> float:
 
 
 def claims_of_either(known: list[Claims]) -> Claims:
-    """Returns what is known of one of several mechanisms, whichever is drawn."""
+    """Returns what is known of one of several mechanisms, drawn at random."""
     return Claims(
         max(each.loss for each in known),
         max(each.probability_of_more for each in known),
@@ -298,7 +317,7 @@ def largest_loss_of_atoms(pairs: DirectedPairs) -> float:
 
 
 def pairs_of(mechanism: Mechanism, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
-    """Returns the pairs of one run; those that were made last are kept."""
+    """Returns the pairs of one run. The pairs that were used last are cached."""
     tail_mass = max(accuracy.tail_mass, floats.SMALLEST_MASS)
     accuracy = accuracy.with_tails(tail_mass)
     return _PAIRS.get(
@@ -308,10 +327,11 @@ def pairs_of(mechanism: Mechanism, bound: Bound, accuracy: Accuracy) -> Directed
 
 
 def pairs_of_part(part: Mechanism, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
-    """Returns the pairs of one run of what another mechanism is made of.
+    """Returns the pairs of one run of a mechanism inside another one.
 
-    They are made for few different tails: what is used twice on every level of a tree
-    must not be computed for as many tails as there are paths to it.
+    The tail mass is rounded down to one of a few values. Otherwise, a mechanism that is
+    used twice on each level of a tree would be computed for as many tail masses as
+    there are paths to it.
     """
     exponent = math.log(max(accuracy.tail_mass, floats.SMALLEST_MASS), _COARSE_TAILS)
     coarse = accuracy.with_tails(_COARSE_TAILS ** math.floor(exponent))

@@ -1,4 +1,4 @@
-"""Mechanisms of which only one side is known, or that have no privacy."""
+"""Mechanisms known from one side only, or from two sides, or without any privacy."""
 
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ DirectedPairs = dominating_pair.DirectedPairs
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class KnownPairs(interface.Mechanism):
-    """A mechanism known by its pairs alone, on one side."""
+    """A mechanism of which only the pairs of one side, upper or lower, are known."""
 
     known: DirectedPairs
 
@@ -43,7 +43,7 @@ class KnownPairs(interface.Mechanism):
 
 @dataclasses.dataclass(frozen=True)
 class UpperOnly(interface.Mechanism):
-    """A mechanism whose pair dominates another that need not attain it."""
+    """A mechanism that another one dominates, so that its lower bound is unknown."""
 
     inner: interface.Mechanism
 
@@ -66,11 +66,11 @@ class UpperOnly(interface.Mechanism):
 
 @dataclasses.dataclass(frozen=True)
 class LeastOf(interface.Mechanism):
-    """A mechanism that two others dominate, as the less of both bounds at every κ.
+    """A mechanism that two others dominate. Its bound is the smaller one at every κ.
 
     Attributes:
-        first: What dominates it; what is claimed is of this one.
-        second: What dominates it as well.
+        first: A mechanism that dominates it. The claims are those of this one.
+        second: Another mechanism that dominates it.
     """
 
     first: interface.Mechanism
@@ -98,12 +98,12 @@ class LeastOf(interface.Mechanism):
 
 @dataclasses.dataclass(frozen=True)
 class Between(interface.Mechanism):
-    """A mechanism that lies between two others.
+    """A mechanism that dominates one mechanism and is dominated by another.
 
     Attributes:
-        below: What it dominates.
-        above: What dominates it.
-        or_above: What dominates it as well, if anything else does.
+        below: The mechanism that it dominates.
+        above: The mechanism that dominates it.
+        or_above: A second mechanism that dominates it, if one is known.
     """
 
     below: interface.Mechanism
@@ -150,16 +150,17 @@ ALWAYS: Chances = (1.0, 0.0)
 
 @dataclasses.dataclass(frozen=True)
 class NonPrivate(interface.OnePairMechanism):
-    """What has no privacy where it runs on the record, and tells nothing elsewhere.
+    """A mechanism that reveals the record if it runs on it, and nothing otherwise.
 
-    Outputs with the record are all known to be so; the others have one law. With a
-    the chance of the first under P, and b under Q where another record takes its
-    place, κ = e^ε: δ is a + ((1 − a) − κ (1 − b))₊.
+    Outputs that depend on the record reveal it with certainty. All other outputs have
+    the same law in both datasets. Let a be the probability under P that the mechanism
+    runs on the record, b the probability under Q that it runs on the record that
+    replaces it, and κ = e^ε. Then δ is a + ((1 − a) − κ (1 − b))₊.
 
     Attributes:
-        record: The chances that it runs on the record, and that it does not.
-        other: The same for the record that takes its place, if any does.
-        error: Bound on the relative error of any of the chances.
+        record: The probability that it runs on the record, and that it does not.
+        other: The same for the record that replaces it, if there is one.
+        error: Bound on the relative error of each probability.
     """
 
     record: Chances = ALWAYS
@@ -203,7 +204,7 @@ class NonPrivate(interface.OnePairMechanism):
         return interface.Claims(is_symmetric=self.record == self.other)
 
     def on_a_sample(self, rate: float) -> "NonPrivate":
-        """Returns the same on a Poisson sample, no record replacing another."""
+        """Returns the mechanism on a Poisson sample, where no record is replaced."""
         runs, rest = self.record
         sampled = rate * runs, (1 - rate) + rate * rest
         return NonPrivate(sampled, error=self.error + discrete.FEW_ERROR)

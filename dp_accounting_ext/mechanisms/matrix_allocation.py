@@ -27,18 +27,21 @@ from dp_accounting_ext.validation import strategies
 Accuracy = interface.Accuracy
 DirectedPairs = dominating_pair.DirectedPairs
 
-# Tuning: bins whose ratios differ are told apart in so many classes.
+# Tuning: bins with different ratios are sorted into at most so many classes.
 _MOST_CLASSES = 6
-# Tuning: the largest G_ii up to which a filter of the noise tells more than blocks do:
-# for 0.6 its ε is 15 to 22 % above theirs, for 2.5 up to 5 % below.
+# Tuning: the largest G_ii, a diagonal entry of the Gram matrix, up to which the lower
+# bound of a filter of the noise is better than that of blocks. For 0.6 its ε is 15 to
+# 22 % above theirs, for 2.5 it is up to 5 % below.
 _SMALL_VARIANCE = 1.25
-# Tuning: for a smaller variance, and more pairs of bins that meet, no blocks are looked
-# at: for 32 bands of 100 bins projections have 28 % more.
+# Tuning: if the variance is smaller and a larger share of the pairs of bins is
+# correlated, blocks are not tried. For 32 bands and 100 bins, the ε of projections is
+# 28 % larger than that of blocks.
 _FEW_MEET = 0.25
-# Tuning: what blocks leave out, over a law's tail, and what filters leave out of the δ
-# that is mostly asked for.
+# Tuning: the probability that blocks leave out, over the tail mass; and the probability
+# that filters leave out, over the most likely δ.
 _BLOCK_TAILS, _LEFT_OUT = 100.0, 1e-6
-# Tuning: a filter is looked at closely if its rough ε is so much of projections'.
+# Tuning: a filter is computed precisely if its rough ε, over that of projections, is at
+# least this.
 _ROUGHLY = 0.98
 
 
@@ -48,11 +51,11 @@ def allocate(
     num_bins: int,
     num_epochs: int,
 ) -> interface.Mechanism:
-    """Returns the mechanism of checked fields, by a simpler name where it has one."""
+    """Returns the mechanism of validated fields, as a simpler mechanism if possible."""
     if noise_multiplier == 0:
         return known_bounds.NonPrivate()
     if len(strategy) == 1 and not isinstance(strategy[0], tuple):
-        # Every bin has steps of its own: plain allocation of an epoch's worth.
+        # No two bins are correlated: this is plain allocation of the epochs' outputs.
         one = additive_noise.Gaussian(noise_multiplier / strategy[0])
         return allocated.allocate(compositions.compose({one: num_epochs}), 1, num_bins)
     run = MatrixAllocation(strategy, noise_multiplier, num_bins, num_epochs)
@@ -67,9 +70,10 @@ def allocate(
 
 @dataclasses.dataclass(frozen=True)
 class MatrixAllocation(interface.Mechanism):
-    """A run in which each record draws a bin, and noise is correlated.
+    """A run with correlated noise in which each record draws a bin.
 
-    Fields as of the event, the strategy as `validation.strategies` returns it.
+    Its fields are those of the event, with the strategy that `validation.strategies`
+    returns.
     """
 
     strategy: strategies.Strategy
@@ -82,7 +86,7 @@ class MatrixAllocation(interface.Mechanism):
         return _gram(self)
 
     def gram(self, bound: Bound) -> FloatArray:
-        """Returns (b, b) inner products of the bins over σ², rounded to a side."""
+        """Returns (b, b) inner products of the bins over σ², rounded up or down."""
         nearest, error = self.products()
         return nearest * (1 + error if bound is Bound.UPPER else 1 - error)
 
@@ -93,9 +97,9 @@ class MatrixAllocation(interface.Mechanism):
             return gauss_markov.upper_pairs(chain, tail_mass=accuracy.tail_mass)
         independent = independent_bins(gram, bound)
         plain = interface.pairs_of_part(independent, bound, accuracy)
-        # Each is a bound.
+        # Each of the following pairs is a lower bound.
         _, error = self.products()
-        # What was rounded down is off by two errors.
+        # Entries that were rounded down may be too small by two errors.
         found = projected.of_gram(gram, error=3 * error, tail_mass=accuracy.tail_mass)
         rough = self._filtered(delta, is_rough=True)
         if rough is not None:
@@ -117,13 +121,13 @@ class MatrixAllocation(interface.Mechanism):
     def _filtered(
         self, delta: float, *, is_rough: bool = False
     ) -> dominating_pair.DominatingPair | None:
-        """Returns the pair of a filter, where it tells more than blocks do.
+        """Returns the lower pair of a filter, or None where blocks are better.
 
-        It takes long: it is looked at no further than one δ needs.
+        Its computation takes long, so it is precise around one δ only.
 
         Args:
             delta: The δ.
-            is_rough: As of `filtered_bins.lower_pair`.
+            is_rough: See `filtered_bins.lower_pair`.
         """
         column = np.array(self.strategy) / self.noise_multiplier
         if column.ndim > 1 or column.size > self.num_bins:
@@ -149,16 +153,16 @@ class MatrixAllocation(interface.Mechanism):
 
 
 def _is_sparse(gram: FloatArray) -> bool:
-    """Tells whether few bins meet: else projections tell more than blocks do."""
+    """Returns whether few pairs of bins are correlated; else projections are better."""
     return int(np.count_nonzero(gram)) <= _FEW_MEET * gram.size
 
 
 def independent_bins(gram: FloatArray, bound: Bound) -> interface.Mechanism:
-    """Returns the allocation of bins whose correlations are left out.
+    """Returns the allocation of bins without their correlations.
 
-    It is dominated by the run: a larger Gram matrix has a larger ratio in the convex
-    order. Of bins that are alike in each of a few classes, an upper bound takes the
-    largest, a lower one the least.
+    It is dominated by the run, as a Gram matrix with larger entries has a larger ratio
+    in the convex order. Bins are sorted into a few classes. An upper bound gives each
+    bin the largest diagonal entry of its class, and a lower bound the smallest one.
 
     Source:
         Kahane 1986; see docs/matrix.md.
@@ -180,9 +184,9 @@ def independent_bins(gram: FloatArray, bound: Bound) -> interface.Mechanism:
 def _blocks_below(
     gram: FloatArray, tail_mass: float
 ) -> dominating_pair.DominatingPair | None:
-    """Returns the pair of blocks of bins, independent of each other, if one is known.
+    """Returns the lower pair of independent blocks of neighboring bins, or None.
 
-    NeighboringBatches are cut into blocks; correlations between blocks are left out.
+    Correlations between blocks are left out.
     """
     steps = []
     for block, number in chain_fits.cut_into_blocks(gram).items():

@@ -1,4 +1,7 @@
-"""Correlated noise with b-min-sep sampling: a record that took part stays out."""
+"""Correlated noise with b-min-sep sampling.
+
+A record that took part in a step is not sampled in the next b − 1 steps.
+"""
 
 from collections.abc import Mapping
 import dataclasses
@@ -26,18 +29,21 @@ from dp_accounting_ext.validation import strategies
 Accuracy = interface.Accuracy
 DirectedPairs = dominating_pair.DirectedPairs
 
-# A record that is more certain to take part in a block is taken for one that does.
+# If the probability that a record takes no part in a block is smaller than this, the
+# upper bound assumes that it takes part in every block.
 _LEAST_SILENCE = 1e-30
-# Tuning: shifts of a mixture from below. More are lowered to so many.
+# Tuning: the largest number of shifts in the mixture of a lower bound. If there are
+# more, they are rounded down to this many.
 _MOST_SHIFTS = 512
 
 
 @dataclasses.dataclass(frozen=True)
 class Run(interface.Mechanism):
-    """A run with b-min-sep sampling, 0 < p ≤ 1. Fields as of the event, checked.
+    """A run with b-min-sep sampling, 0 < p ≤ 1. Its fields are those of the event.
 
-    From above it is ⌈n / b⌉ blocks of b steps, in each of which a record takes part at
-    most once, from whatever state; from below the sum of all outputs.
+    The upper bound is the composition of ⌈n / b⌉ blocks of b steps. In each block a
+    record takes part at most once, whatever its state at the start. The lower bound is
+    that of the sum of all outputs.
 
     Source:
         docs/matrix.md, "A record that stays out for b steps".
@@ -52,7 +58,7 @@ class Run(interface.Mechanism):
 
     @property
     def num_blocks(self) -> int:
-        """The number of blocks; no record has more steps."""
+        """The number of blocks. No record takes part in more steps than this."""
         return -(-self.num_steps // self.separation)
 
     def parts(self, bound: Bound) -> Mapping[interface.Mechanism, int]:
@@ -93,9 +99,9 @@ class Run(interface.Mechanism):
         )
 
     def _of_all_blocks(self) -> interface.Mechanism:
-        """Returns what dominates a record that takes part in every block.
+        """Returns a Gaussian mechanism that dominates a record's part in all blocks.
 
-        Columns of its steps have no row in common.
+        The columns of the record's steps have no row in common.
         """
         deviation = 1 / math.sqrt(self.claims().gaussian_precision)
         return additive_noise.Gaussian(floats.lowered(deviation, 1e-14))
@@ -103,13 +109,14 @@ class Run(interface.Mechanism):
 
 @dataclasses.dataclass(frozen=True)
 class Block(interface.Mechanism):
-    """One of many blocks of b steps, from above and from any state.
+    """An upper bound on one of the blocks of b steps, from any state at its start.
 
     Attributes:
-        products: Inner products of columns by distance over σ², rounded up.
-        probability: p.
-        separation: b.
-        count: Of how many blocks the run is.
+        products: For each distance between two columns, the largest of their inner
+            products, divided by σ² and rounded up.
+        probability: The sampling probability, p.
+        separation: The separation, b.
+        count: The number of blocks of the run.
     """
 
     products: tuple[float, ...]
@@ -119,7 +126,7 @@ class Block(interface.Mechanism):
 
     @property
     def silence(self) -> float:
-        """The least probability that a record takes no part in a block."""
+        """The smallest probability that a record takes no part in a block."""
         return math.pow(1 - self.probability, self.separation)
 
     def pairs(self, bound: Bound, accuracy: Accuracy) -> DirectedPairs:
@@ -140,7 +147,7 @@ class Block(interface.Mechanism):
         )
 
     def claims(self) -> interface.Claims:
-        """Returns the noise that hides any step of the block, with what cuts add."""
+        """Returns the Gaussian precision of any step, with what the cuts add to it."""
         products = np.array(self.products)
         ends = block_chains.repair(products).diagonal()[: self.separation]
         added = np.zeros(self.separation)
@@ -152,7 +159,7 @@ class Block(interface.Mechanism):
 
 
 def sample(run: Run) -> interface.Mechanism:
-    """Returns the mechanism of a run, by a simpler name where it has one."""
+    """Returns the mechanism of a run, as a simpler mechanism if possible."""
     rate, steps = run.sampling_probability, run.num_steps
     if rate == 0:
         return compositions.NO_OP
@@ -179,7 +186,7 @@ def _column(run: Run) -> FloatArray:
 
 
 def _starts(run: Run) -> FloatArray:
-    """Returns (m,) probabilities that a record is ready first at step 0, 1, …."""
+    """Returns (m,) probabilities that step 0, 1, … is the first that may sample it."""
     if not run.warm_start:
         return np.ones(1)
     starts = np.full(run.separation, run.sampling_probability)
@@ -207,11 +214,11 @@ def _products(run: Run) -> tuple[FloatArray, float]:
 
 @functools.lru_cache(maxsize=16)
 def _sum_of_outputs(run: Run) -> tuple[FloatArray, FloatArray, float]:
-    """Returns a mixture that the sum of all outputs dominates.
+    """Returns a mixture of normal laws that the sum of all outputs dominates.
 
     Returns:
-        (m,) shifts over the deviation of the sum, rounded down; (m,) probabilities; and
-        a bound on their relative error.
+        (m,) shifts over the standard deviation of the sum, rounded down; (m,)
+        probabilities of the shifts; and a bound on the relative error of these.
     """
     shift, last = shift_of_sum(run.strategy, run.noise_multiplier, run.num_steps)
     chances = _counts(_starts(run), run.sampling_probability, run.separation, last)
@@ -222,14 +229,13 @@ def _sum_of_outputs(run: Run) -> tuple[FloatArray, FloatArray, float]:
 def shift_of_sum(
     strategy: strategies.Strategy, noise_multiplier: float, num_steps: int
 ) -> tuple[float, int]:
-    """Returns by how much one step of a record moves the sum of all outputs.
+    """Returns the least amount by which one step of a record moves the sum of outputs.
 
-    Columns are looked at whose sum is as large as any but of the last few, which the
-    end of the run cuts.
+    The last few steps are left out, as the end of the run truncates their columns.
 
     Returns:
-        The least shift over the deviation of the sum, rounded down, and of how many
-        of the first steps it is.
+        The least shift over the standard deviation of the sum, rounded down; and the
+        number of first steps that this minimum is taken over.
     """
     matrix = np.array(strategy)
     if matrix.ndim == 1:
@@ -244,11 +250,11 @@ def shift_of_sum(
 
 
 def lowered_counts(chances: FloatArray, shift: float) -> tuple[FloatArray, FloatArray]:
-    """Returns shifts of 0, 1, … steps with their chances, few of them, rounded down.
+    """Returns the shifts of 0, 1, … steps, rounded down to a few, with probabilities.
 
     Args:
-        chances: (k,) probabilities of so many steps.
-        shift: Of each step.
+        chances: (k,) probabilities of 0, 1, … steps.
+        shift: The shift of one step.
     """
     width = -(-chances.size // _MOST_SHIFTS)
     starts = np.arange(0, chances.size, width)
@@ -260,16 +266,19 @@ def _counts(starts: FloatArray, rate: float, apart: int, steps: int) -> FloatArr
     """Returns the law of how many of the first steps a record takes part in.
 
     Args:
-        starts: (m,) probabilities of the step at which it is first ready.
-        rate: p.
-        apart: b.
-        steps: How many steps count.
+        starts: (m,) probabilities that each step is the first one in which the record
+            can be sampled.
+        rate: The sampling probability, p.
+        apart: The separation, b.
+        steps: The number of first steps that count.
 
     Returns:
-        (k,) probabilities of 0, 1, …, sums of products of positive numbers.
+        (k,) probabilities of 0, 1, … steps. They are sums of products of positive
+        numbers.
     """
     most = -(-steps // apart)
-    # Row i: from a start at step i on, as a ring of the last `apart` rows.
+    # Row i is the law if the record is first ready at step i. Only the last rows are
+    # kept, in a ring.
     rows = np.zeros((apart + 1, most + 1))
     rows[:, 0] = 1.0
     found = np.zeros(most + 1)

@@ -24,10 +24,11 @@ DirectedPairs = dominating_pair.DirectedPairs
 
 @dataclasses.dataclass(frozen=True)
 class Run(interface.Mechanism):
-    """A run with Poisson samples, 0 < q ≤ 1. Fields as of the event, checked.
+    """A run with Poisson samples, 0 < q ≤ 1. Its fields are those of the event.
 
-    From above noise is independent, of a deviation as small as the correlated noise has
-    in any direction; from below it is the sum of all outputs.
+    The upper bound has independent noise, whose standard deviation is the smallest one
+    of the correlated noise in any direction. The lower bound is that of the sum of all
+    outputs.
 
     Source:
         docs/matrix.md, "Poisson samples".
@@ -73,7 +74,7 @@ class Run(interface.Mechanism):
 
 
 def sample(run: Run) -> interface.Mechanism:
-    """Returns the mechanism of a run, by a simpler name where it has one."""
+    """Returns the mechanism of a run, as a simpler mechanism if possible."""
     if run.sampling_probability == 0:
         return compositions.NO_OP
     if len(run.column) > 1 and run.noise_multiplier > 0:

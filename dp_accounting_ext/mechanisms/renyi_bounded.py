@@ -124,7 +124,7 @@ def _chords(known: FloatArray, values: FloatArray, asked: FloatArray) -> FloatAr
 
 
 def composition(counts: Mapping[interface.Mechanism, int]) -> RenyiBounded:
-    """Returns the composition of mechanisms with theorems: divergences add up."""
+    """Returns the composition of mechanisms, by adding their Rényi divergences."""
     total, chances = np.zeros(len(ORDERS)), []
     for part, count in counts.items():
         known = part.rdp(ORDERS)

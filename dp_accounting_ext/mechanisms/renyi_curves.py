@@ -20,7 +20,7 @@ Divergences = interface.Divergences
 
 
 def of(mechanism: interface.Mechanism, orders: Sequence[float]) -> Divergences:
-    """Returns upper bounds on the divergences of a mechanism; the last are kept.
+    """Returns upper bounds on the Rényi divergences of a mechanism. They are cached.
 
     Args:
         mechanism: Anything that has pairs.
@@ -32,7 +32,7 @@ def of(mechanism: interface.Mechanism, orders: Sequence[float]) -> Divergences:
 def both_ways(
     mechanism: interface.Mechanism, orders: Sequence[float]
 ) -> tuple[FloatArray, FloatArray, float]:
-    """Returns bounds of P‖Q and of Q‖P, and the chance that all is told.
+    """Returns bounds on the divergences of P‖Q and Q‖P, and the failure probability.
 
     Args:
         mechanism: Anything that has pairs.
@@ -90,12 +90,12 @@ def of_sample(
     orders: Sequence[float],
     theorem: Callable[[Sequence[float], subsampling.Curve, float], FloatArray],
 ) -> Divergences:
-    """Returns a theorem's bounds on a sample, or what its pairs say where that is less.
+    """Returns the smaller of a theorem's bounds on a sample and those of its pairs.
 
-    That of any mechanism on a sample knows of it no more than its divergences. What
-    tells everything does so of a record in the sample. With probability 1 − δ the
-    sampled mechanism is that of the theorem; else it is the same for both datasets, but
-    for the sampled record's share of the batches.
+    The theorem uses the Rényi divergences of the sampled mechanism, and these hold only
+    with probability 1 − δ. With probability δ the mechanism may reveal everything, but
+    only of the records in the batch. So a record is revealed with probability δ times
+    its share of the batches.
 
     Args:
         sampled: The sample.

@@ -30,15 +30,16 @@ from dp_accounting_ext.renyi import ratio_moments
 
 DirectedPairs = dominating_pair.DirectedPairs
 
-# Tuning: how far beyond a pair's atoms a normal tail may be taken for its sink.
+# Tuning: the distances, beyond a pair's atoms, from which a normal tail may replace its
+# sink.
 _LEVELS = np.append(
     np.geomspace(1e-9, 1.0, 200), np.linspace(0.0, floats.LARGEST_EXPONENT, 701)
 )
 # Tuning: at a high order the largest ratios decide, however rare; still rarer ones need
 # a pair for each direction.
 _ACCURACY = accuracy.FOR_DIVERGENCES
-# Tuning: of more atoms on a side those in between are split to atoms a cell apart, of
-# losses and below one nat relatively.
+# Tuning: if a side has more atoms than the first number, those in between are split to
+# atoms one cell apart: on the axis of losses, and relatively below one nat.
 _MANY_ATOMS, _CELL = 1024, 2.0**-8
 # Logarithms of masses are raised by so much where masses are split: from −700 or so.
 _LIFTED = 300.0
@@ -53,7 +54,7 @@ def divergences(
     """Returns bounds on a mechanism's Rényi divergences, in both directions.
 
     Args:
-        mechanism: What has pairs; of a composition the parts' divergences add up.
+        mechanism: Any mechanism. The divergences of a composition's parts are added.
         orders: (n,) orders α > 1, inf included.
         bound: The side.
 
@@ -90,11 +91,11 @@ def _of_parts(
 def upper(
     mechanism: interface.Mechanism, orders: Sequence[float]
 ) -> interface.Divergences:
-    """Returns upper bounds at orders α ≥ 1 that the pairs of a mechanism have.
+    """Returns upper bounds at orders α ≥ 1 from the pairs of a mechanism.
 
-    Where one pair serves both directions, and nothing bounds the far tail, the
-    mechanism is a function of what has the pair's laws, and what tells everything is
-    one event of both.
+    If one pair serves both directions and no bound on the far tail is known, the
+    mechanism is a function of an outcome that has the pair's laws. Then the sinks,
+    which reveal everything, are one event under both laws: the failure.
     """
     above = [max(float(order), ratio_moments.LOWEST_ORDER) for order in orders]
     pairs = interface.pairs_of(mechanism, Bound.UPPER, _ACCURACY)
@@ -114,7 +115,7 @@ def upper(
 def _without_sinks(
     pair: dominating_pair.DominatingPair, orders: Sequence[float]
 ) -> FloatArray:
-    """Returns the divergences of P from Q, of both what has finite losses."""
+    """Returns the divergences of P from Q, both restricted to finite losses."""
     with np.errstate(divide="ignore"):
         log_masses, losses = np.log(pair.p_masses), np.log(pair.ratios)
     highest, largest = float(losses.max()), float(np.abs(losses).max())

@@ -40,8 +40,9 @@ Coupled = batches.Coupled
 Mechanism = interface.Mechanism
 NeighborRel = privacy_accountant.NeighboringRelation
 Shifts = shifts.Shifts
-# From (n,) Rényi orders and the size K of a group to (K + 1, n) upper bounds: row K₋ is
-# of the split in which so many leave; of one row if all splits are alike.
+# A function from (n,) Rényi orders and the size K of a group to (K + 1, n) upper
+# bounds. Row K₋ is for the split in which K₋ members leave. There is only one row if it
+# bounds all splits.
 RdpTheorem = Callable[[Sequence[float], int], FloatArray]
 
 
@@ -50,8 +51,9 @@ class Scheme(abc.ABC):
 
     Attributes:
         group_relations: The neighboring relations under which `split` and `replaced`
-            are of groups. Under others a group is bounded by a chain of single records.
-        chance_error: Bound on the relative error of a chance of one of several parts.
+            hold for groups. Under other relations a group is bounded by a chain of
+            single records.
+        chance_error: Bound on the relative error of the probability of each part.
     """
 
     group_relations: ClassVar[frozenset[NeighborRel]] = frozenset(NeighborRel)
@@ -59,30 +61,30 @@ class Scheme(abc.ABC):
 
     @property
     def takes_all(self) -> bool:
-        """Whether every record takes part for certain."""
+        """Whether every record is in the batch with probability one."""
         return False
 
     @abc.abstractmethod
     def coupled(self, removed: int, inserted: int) -> Sequence[Coupled]:
-        """Returns how far the batches of two datasets are from one that both may have.
+        """Returns the distances of two datasets' batches from a common batch.
 
         Args:
             removed: Members of the group that only the first dataset has.
             inserted: Members that only the second dataset has.
 
         Returns:
-            One part, or one for each outcome of a draw that is the same for both
-            datasets, such as how many others are in the batch. Distances are in norms
-            of a record.
+            One part, or one for each outcome of a draw that has the same law in both
+            datasets, such as the number of other records in the batch. Distances are in
+            norms of a record.
         """
 
     def attained(
         self, base: batches.Base, removed: int, inserted: int
     ) -> Sequence[Coupled] | None:
-        """Returns the batches of two datasets that differ so; None if none are known.
+        """Returns the batches of two actual datasets, for a lower bound, or None.
 
         Args:
-            base: What runs on a batch.
+            base: The mechanism that runs on a batch.
             removed: Members that only the first dataset has.
             inserted: Members that only the second dataset has.
         """
@@ -91,20 +93,20 @@ class Scheme(abc.ABC):
     def another_bound(
         self, base: batches.Base, removed: int, inserted: int
     ) -> Mechanism | None:
-        """Returns a second mechanism that dominates, or None."""
+        """Returns a second mechanism that dominates the split, or None."""
         return None
 
     def rdp_theorem(self, base: batches.Base) -> RdpTheorem | None:
-        """Returns what a theorem says of the Rényi divergences of all splits."""
+        """Returns a theorem on the Rényi divergences of all splits, or None."""
         return None
 
     def split(self, base: batches.Base, removed: int, inserted: int) -> Mechanism:
-        """Returns a mechanism on batches, where some members leave and others join.
+        """Returns the mechanism on batches if some members leave and others join.
 
         Args:
-            base: What runs on a batch.
-            removed: How many leave.
-            inserted: How many join.
+            base: The mechanism that runs on a batch.
+            removed: The number of members who leave.
+            inserted: The number of members who join.
         """
         return self.between(
             base,
@@ -120,13 +122,13 @@ class Scheme(abc.ABC):
         attained: Sequence[Coupled] | None,
         another_bound: Callable[[], Mechanism | None],
     ) -> Mechanism:
-        """Returns what dominates on batches that are coupled, and what is attained.
+        """Returns the mechanism bounded from above and, if possible, from below.
 
         Args:
-            base: What runs on a batch.
-            coupled: As `coupled` returns them.
-            attained: As `attained` returns them.
-            another_bound: Makes what `another_bound` returns, where it is needed.
+            base: The mechanism that runs on a batch.
+            coupled: The parts of the upper bound; see `coupled`.
+            attained: The parts of the lower bound, or None; see `attained`.
+            another_bound: Computes `another_bound`, which is called only if needed.
         """
         above = batches.on_parts(base, coupled, self.chance_error)
         if attained is None or not base.attains(attained):
@@ -141,10 +143,10 @@ class Scheme(abc.ABC):
         return self.split(base, members, members)
 
     def one(self, base: batches.Base, relation: NeighborRel) -> Mechanism:
-        """Returns what a single record sees of a mechanism on batches.
+        """Returns the mechanism on batches of datasets that differ in one record.
 
         Args:
-            base: What runs on a batch.
+            base: The mechanism that runs on a batch.
             relation: What happens to the record in the other dataset.
         """
         if relation is NeighborRel.REPLACE_ONE:
@@ -211,9 +213,9 @@ UNSAMPLED = Poisson(1.0)
 class FixedSize(Scheme):
     """A batch of fixed size, of records drawn with or without replacement.
 
-    A member takes another record's place in the batch, so that it moves the sum by
-    twice the bound on a record's norm: batch substitution. Where there are too few
-    others to fill the batch, it moves the sum by its own norm.
+    A member replaces another record in the batch, so it moves the sum by twice the
+    bound on a record's norm. If there are too few other records to fill the batch, it
+    moves the sum by its own norm.
 
     Attributes:
         dataset_size: Number of records with the whole group present, N.
@@ -239,7 +241,7 @@ class FixedSize(Scheme):
 
         Args:
             present: Members of the group in the dataset.
-            absent: Members that are in the other dataset only.
+            absent: Members of the group that are in the other dataset only.
         """
         size = self.dataset_size - absent
         if self.with_replacement:
@@ -263,9 +265,10 @@ class FixedSize(Scheme):
     def attained(
         self, base: batches.Base, removed: int, inserted: int
     ) -> Sequence[Coupled]:
-        """Returns members who leave at +1 among others at −1.
+        """Returns batches of members who leave with value +1 among others with −1.
 
-        Members who join are at −1 too, so that no sum of the other dataset moves.
+        Members who join have the value −1 too, so in the other dataset the sum does not
+        depend on the batch.
         """
         if not (removed and inserted) or base.is_revealing:
             return self.coupled(removed, inserted)
@@ -275,10 +278,11 @@ class FixedSize(Scheme):
     def another_bound(
         self, base: batches.Base, removed: int, inserted: int
     ) -> Mechanism | None:
-        """Returns the chain of members who replace others, and of those who leave.
+        """Returns a chain: first members are replaced one by one, then others leave.
 
-        Often far below a mixture of both. While members are replaced the dataset has
-        one size; as others leave, the batch is the largest share of the last of them.
+        It is often far below the bound by mixtures. While members are replaced, the
+        dataset has a constant size. When members leave one by one, the batch is the
+        largest share of the dataset for the last of them.
         """
         if self.with_replacement:
             return None

@@ -74,14 +74,15 @@ class PermuteAndFlip(interface.OnePairMechanism):
         )
 
     def rdp(self, orders: Sequence[float]) -> interface.Divergences | None:
-        """Returns those of Laplace noise: no pair of laws is further apart.
+        """Returns the Rényi divergences of Laplace noise, which are an upper bound.
 
-        It releases the largest of scores with exponential noise, in units of which
-        neighbours' scores move by less than ε against each other. Let G(s) be the
-        probability that the largest noisy score in a set of outcomes is above that
+        The mechanism releases the outcome with the largest sum of its score and
+        exponential noise. In units of the noise, the differences of scores change by
+        less than ε between neighboring datasets. For a set of outcomes, let G(s) be the
+        probability that the largest noisy score in the set is above the largest one
         outside of it by s. Maxima of exponential variables have hazard rates of at most
-        one, so that −G' ≤ min(G, 1 − G), and equal for the Laplace law: G(s + ε) is no
-        less than Laplace noise with the same G(s) has it.
+        one, so −G' ≤ min(G, 1 − G), with equality for the Laplace law. So G(s + ε) is
+        no smaller than for Laplace noise with the same G(s).
         """
         return self._laplace().rdp(orders)
 
@@ -99,9 +100,9 @@ class BestOf(interface.Mechanism):
     """The best answer of a random number of runs, known by its Rényi divergences.
 
     Attributes:
-        inner: What is run.
+        inner: The mechanism that is run.
         mean: The mean number of runs, at least 1.
-        shape: Of its law, as in `selection.selection_rdp`.
+        shape: The shape of the law of this number, as in `selection.selection_rdp`.
     """
 
     inner: interface.Mechanism
@@ -112,10 +113,11 @@ class BestOf(interface.Mechanism):
         return interface.pairs_of(self._bounded(), bound, accuracy)
 
     def rdp(self, orders: Sequence[float]) -> interface.Divergences:
-        """Returns those of the selection, unless any of the runs tells everything.
+        """Returns the Rényi divergences of the selection, unless any run fails.
 
-        That none of K runs does has probability E (1 − δ)^K ≥ 1 − δ E K, and leaves K a
-        law of the same shape and of a smaller mean.
+        A run fails with probability δ, and may then reveal everything. None of K runs
+        fails with probability E (1 − δ)^K ≥ 1 − δ E K. Given this, K has a law of the
+        same shape and of a smaller mean.
         """
         values = selection.selection_rdp(
             orders,

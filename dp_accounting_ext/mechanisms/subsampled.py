@@ -31,10 +31,10 @@ _OF_FIXED_SIZE = {
 
 
 def on_poisson_sample(rate: float, inner: Mechanism) -> Mechanism:
-    """Returns a mechanism on a Poisson sample, a mixture of shifts if it can be.
+    """Returns a mechanism on a Poisson sample, in closed form if there is one.
 
-    A sample of all records, or of none, is no mixture: the mechanism keeps its closed
-    form.
+    The closed form of additive noise is a mixture of shifts. If all records are
+    sampled, the result is the mechanism itself.
 
     Source:
         https://arxiv.org/abs/2602.17284, Theorem 3.3, in closed form.
@@ -44,7 +44,7 @@ def on_poisson_sample(rate: float, inner: Mechanism) -> Mechanism:
 
 
 def poisson_sampled(sampling_probability: float, inner: Mechanism) -> Mechanism:
-    """Returns a mechanism on a Poisson sample; what is not sampled costs nothing."""
+    """Returns a mechanism on a Poisson sample, simplified if the rate is 0 or 1."""
     if sampling_probability == 0:
         return compositions.NO_OP
     if sampling_probability == 1 or inner == compositions.NO_OP:
@@ -70,7 +70,7 @@ class PoissonSampled(Mechanism):
         )
 
     def rdp(self, orders: Sequence[float]) -> interface.Divergences | None:
-        """Returns those of Gaussian noise, however often it runs on the sample."""
+        """Returns Rényi divergences if only Gaussian noise runs on the sample."""
         noise = compositions.as_gaussian(self.inner)
         if noise is None:
             return None
@@ -107,10 +107,10 @@ def _two_point(probability: float, shift: float) -> tuple[tuple[float, float], .
 
 
 def substituted_sample(inner: Mechanism, rate: float) -> Mechanism:
-    """Returns a mechanism on a batch of fixed size, one record of it replaced.
+    """Returns a mechanism on a batch of fixed size if one record is replaced.
 
     Args:
-        inner: The mechanism, of a pair with one record of its batch replaced.
+        inner: The mechanism on two batches that differ in one replaced record.
         rate: Batch size over dataset size.
 
     Source:
@@ -124,14 +124,16 @@ def substituted_sample(inner: Mechanism, rate: float) -> Mechanism:
 
 @dataclasses.dataclass(frozen=True)
 class SubstitutedSample(interface.OnePairMechanism):
-    """The profile of a sample for κ ≥ 1, and its reflection for κ < 1.
+    """A mechanism on a batch of fixed size, where one record is replaced.
 
-    A profile, tight for one run, and not that of two datasets. From below it is the
-    sample: a record at one end among others at the other, where it is moved.
+    The upper profile is that of a Poisson sample for κ ≥ 1, and its reflection for
+    κ < 1. It is tight for one run, but no single pair of datasets attains all of it.
+    The lower bound is that of the Poisson sample: the record has one extreme value, the
+    others have the opposite one, and so has the record that replaces it.
 
     Attributes:
-        inner: The mechanism, of a pair with one record of its batch replaced; both
-            directions of it have one profile.
+        inner: The mechanism on two batches that differ in one replaced record. Both of
+            its directions have the same profile.
         rate: Batch size over dataset size, in [0, 1].
     """
 
@@ -173,7 +175,7 @@ def zeroed_sample(noise_multiplier: float, rate: float) -> Mechanism:
         rate: Batch size over dataset size.
     """
     if rate == 1:
-        # No other record ever takes its place.
+        # The batch is the whole dataset, so no other record replaces the zeroed one.
         return additive_noise.Gaussian(noise_multiplier)
     return ZeroedSample(noise_multiplier, rate)
 
@@ -182,11 +184,12 @@ def zeroed_sample(noise_multiplier: float, rate: float) -> Mechanism:
 class ZeroedSample(interface.OnePairMechanism):
     """Gaussian noise on a batch of fixed size, where a record contributes nothing.
 
-    In its place in the batch there is another record else, so that the sum moves by
-    x − u with the record and by −u with zero in its place. The worst case for κ ≥ 1 is
-    u = −x where a record is removed, (1 − r) N(0) + r N(2) against (1 − r) N(0) +
-    r N(1), and u = x where one is added, a Poisson sample's. Both are attained: the
-    profile is tight for one run, and not that of two datasets.
+    Let r be the rate. With probability 1 − r the record is not in the batch. Otherwise
+    it replaces another record u, so the sum moves by x − u if the record has the value
+    x, and by −u if it is zeroed. If a record is removed, the worst case for κ ≥ 1 is
+    u = −x: (1 − r) N(0) + r N(2) against (1 − r) N(0) + r N(1). If a record is added,
+    it is u = x, which is a Poisson sample. Both are attained, so the profile is tight
+    for one run, but no single pair of datasets attains all of it.
 
     Attributes:
         noise_multiplier: Standard deviation over the bound on a record's norm.

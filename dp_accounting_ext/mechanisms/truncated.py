@@ -1,30 +1,33 @@
-"""Gaussian noise on Poisson samples that are cut to a largest batch.
+"""Gaussian noise on Poisson samples that are truncated to a largest batch size.
 
-Of n records each is drawn with probability q, and of those that are drawn B are kept,
-at random. Who is drawn and kept does not depend on what a record contributes: given
-the size s of a batch it is a random set of so many records. So the batch without a
-group of K, t others, has the same law in both datasets, and given it the number of
-members beside it is i with probability in proportion to
+Each of n records is drawn with probability q. If more than B records are drawn, B of
+them, chosen at random, are kept. Which records are drawn and kept does not depend on
+what a record contributes: given its size s, a batch is a uniformly random set of s
+records. Consider a group of K records (the members), and the t other records in the
+batch. Their law is the same in both datasets. Given these others, the number of members
+in the batch is i with a probability in proportion to
 
     Pr[s = t + i] · Pr[i of K among t + i of n],
 
-which is binomial where t + K < B. Two bounds from above follow, of which either may be
-the less.
+which is binomial if t + K < B. Two upper bounds follow. Either may be the smaller one.
 
-*The others are told*: Poisson samples where there is room for the group; else, with
-room for j < K members, their law is binomial up to j, with more at j.
+*The bound that reveals the other records in the batch.* If there is room for the whole
+group, its members are a Poisson sample. If there is room for only j < K members, the
+law of their number is in proportion to a binomial law below j, with more mass at j.
 
-For a group of more than 16 the number of others is told to within a few, and the number
-of members has a law that is stochastically larger than each of theirs: the ratio
-increases with the output, so that larger shifts of either sign are further apart. For
-the same reason several splits of such a group have one bound, that of a split in which
-more members leave and more join.
+For a group of more than 16 members, this bound reveals the number of others only up to
+a small interval. The number of members is then given a law that is stochastically
+larger than its law for each number of others in the interval. This is an upper bound:
+the likelihood ratio increases with the output, so that larger shifts, of either sign,
+increase the divergence. For the same reason, several splits of such a group share one
+bound: that of a split in which more members leave and more join.
 
-*Who was drawn is told*, whether kept or not: B or more others, and a member takes the
-place of one of them as in a batch of fixed size; or less, and it is a Poisson sample.
+*The bound that reveals which records were drawn*, whether they are kept or not. If B or
+more others were drawn, a member replaces one of them, as in a batch of fixed size. If
+fewer others were drawn, the member is in a Poisson sample.
 
-From below, others contribute -1 each in a direction of their own, where the output
-tells of t what noise leaves of it.
+For the lower bound, each of the others contributes −1 in one common direction, in which
+the members contribute nothing. The output then reveals t up to the noise.
 """
 
 from collections.abc import Iterator
@@ -55,38 +58,43 @@ Mechanism = interface.Mechanism
 NeighborRel = privacy_accountant.NeighboringRelation
 Shifts = shifts.Shifts
 
-# Certified: of scipy's binomial masses and tails and of their quotient, relatively;
-# asked by tests/test_assumptions.py.
+# Certified: a bound on the relative error of SciPy's binomial masses and tails, and of
+# their quotients; tested in tests/test_assumptions.py.
 _BINOMIAL_ERROR = 1e-9
-# What is less likely is left out: losses are asked for no δ as small.
+# Outcomes that are less likely are left out, as no δ is so small.
 _LEAST_CHANCE = 1e-290
-# Tuning: cells of what tells of the others, in standard deviations of the noise, and
-# how far they go beyond the sizes that matter. With more noise these tell nothing.
+# Tuning: for the noisy number of others, the width of its cells, and how far the cells
+# extend beyond the sizes that matter, both in standard deviations of the noise; and the
+# largest noise at which this number is used.
 _CELL, _BEYOND, _MOST_NOISE = 0.5, 3.0, 20.0
-# Tuning: a group of more members than the first number is bounded for so many sizes of
-# either part of it, and so many numbers of others are told apart: 30 members of batches
-# of 120 have a bracket of 8 % in 2 s (with all sizes 3 %, in 12 s), 120 of 9 % in 4 s.
+# Tuning: for a group of more members than the first number, the number of members who
+# leave or join is rounded to a multiple of its size / `_PARTS`, and at most
+# `_MOST_TOLD` intervals of the number of others are distinguished. For batches of 120,
+# the bracket for 30 members is 8 % wide and takes 2 s (3 % and 12 s with all sizes);
+# for 120 members it is 9 % wide and takes 4 s.
 _FEW_MEMBERS, _PARTS, _MOST_TOLD = 16, 3, 32
-# Tuning: a chain of so many members, over the noise, was never the lesser bound.
+# Tuning: for more members than this times the noise multiplier, the chain was never the
+# smaller bound.
 _CHAINED = 8.0
-# Certified: sums of a few thousand terms, relatively.
+# Certified: a bound on the relative error of sums of a few thousand terms.
 _SUM_ERROR = 1e-12
-# Certified: beyond so many standard deviations there is no noise.
+# Certified: noise of more standard deviations has a probability below 1e-32 and counts
+# as impossible.
 _NOISE_ENDS = 12.0
 
 
 @dataclasses.dataclass(frozen=True)
 class Truncated(sampling.Scheme):
-    """Poisson samples, cut, for Gaussian noise on a sum over the batch.
+    """Truncated Poisson samples, for Gaussian noise on a sum over the batch.
 
-    A group's records have other values, or contribute nothing: where members leave they
-    are drawn as before. The sizes of a group that leaves and one that joins add up to
-    that of the whole group.
+    In the other dataset, the records of a group have other values or contribute
+    nothing; a member who leaves is still drawn, but contributes nothing. The numbers of
+    members who leave and who join add up to the size of the whole group.
 
     Attributes:
-        dataset_size: Number of records, n, members of a group among them.
+        dataset_size: Number of records, n, including the members of a group.
         rate: Probability that a record is drawn, q, in (0, 1].
-        batch_size: How many are kept at most, B, at least 1.
+        batch_size: The largest number of records that are kept, B, at least 1.
 
     Source:
         docs/mathematics.md, "Truncated samples" (ours).
@@ -100,15 +108,16 @@ class Truncated(sampling.Scheme):
     batch_size: int
 
     def chances(self, size: int, least: int) -> Iterator[tuple[int, Shifts]]:
-        """Yields the chances of so many others in a batch, and so many members.
+        """Yields the joint probabilities of the numbers of others and of members.
 
         Args:
             size: Number of members, K ≤ n.
             least: The least number of others.
 
         Yields:
-            The number t of others, and for each i the chance of t others and i
-            members, within 1e-9 of it; what is less likely than 1e-290 is left out.
+            The number t of others, and for each i the probability that a batch holds t
+            others and i members, with a relative error of at most 1e-9. A t whose
+            probability is below 1e-290 is left out.
         """
         most, others = self.batch_size, self.dataset_size - size
         full = float(stats.binom.sf(most - 1, self.dataset_size, self.rate))
@@ -126,47 +135,53 @@ class Truncated(sampling.Scheme):
         return float(stats.binom.pmf(number, self.dataset_size - size, self.rate))
 
     def fewer(self, size: int, least: int) -> Shifts:
-        """Returns the chances of fewer than least ≤ B − K others, and of members."""
+        """Returns Pr[fewer than least ≤ B − K others, i members] for each i."""
         others = self.dataset_size - size
         mass = float(stats.binom.cdf(least - 1, others, self.rate))
         members = sampled_members.poisson(size, self.rate)
         return tuple((number, mass * weight) for number, weight in members)
 
     def full(self) -> tuple[float, float]:
-        """Returns the chances that of the others B or more are drawn, or fewer."""
+        """Returns the probabilities that B or more others are drawn, or fewer.
+
+        The others are all records except one.
+        """
         of_them = stats.binom(self.dataset_size - 1, self.rate)
         return float(of_them.sf(self.batch_size - 1)), float(
             of_them.cdf(self.batch_size - 1)
         )
 
     def place(self) -> float:
-        """Returns the chance that a record is kept of B others or more, rounded up."""
+        """Returns the probability that a record is kept, rounded up.
+
+        The probability is conditional: B or more of the other records are drawn.
+        """
         full, _ = self.full()
         kept = float(stats.binom.sf(self.batch_size, self.dataset_size, self.rate))
         ratio = kept / full * (1 + 3 * _BINOMIAL_ERROR)
         return min(ratio * self.batch_size / self.dataset_size, 1.0)
 
     def inclusion(self) -> float:
-        """Returns the chance that a record is in the batch, or a little less."""
+        """Returns the probability that a record is in the batch, rounded down."""
         _, room = self.full()
         kept = float(stats.binom.sf(self.batch_size, self.dataset_size, self.rate))
         found = self.rate * room + kept * self.batch_size / self.dataset_size
         return found * (1 - 3 * _BINOMIAL_ERROR)
 
     def coupled(self, removed: int, inserted: int) -> Sequence[Coupled]:
-        """Returns a part for each number of others in the batch, which is told."""
+        """Returns a part for each number of others in the batch, which is revealed."""
         return _others_released(self, removed + inserted, removed, inserted)
 
     def attained(
         self, base: batches.Base, removed: int, inserted: int
     ) -> Sequence[Coupled] | None:
-        """Returns a part for each cell of what noise tells of the number of others."""
+        """Returns a part for each cell of the noisy number of others."""
         return self._attained(base, removed + inserted, removed, inserted)
 
     def another_bound(
         self, base: batches.Base, removed: int, inserted: int
     ) -> Mechanism | None:
-        """Returns the chain of members who take the places of others, one by one."""
+        """Returns the chain over members, each of whom may replace another record."""
         return self._chain(base, removed + inserted, removed, inserted)
 
     def replaced(self, base: batches.Base, members: int) -> Mechanism:
@@ -179,11 +194,11 @@ class Truncated(sampling.Scheme):
         )
 
     def one_absent(self, base: batches.Base) -> Mechanism:
-        """Returns a mechanism on samples of n records, or of all of these but one.
+        """Returns a mechanism on samples of n records against samples of n − 1 of them.
 
-        Who was drawn is told: a record that takes another's place moves the sum by two
-        norms, and is not there in the other dataset. From below others contribute
-        nothing.
+        The upper bound reveals which records were drawn. A record that replaces another
+        one in the batch moves the sum by two norms, as the other one is in the batch of
+        the second dataset. In the lower bound, the other records contribute nothing.
         """
 
         def on_a_sample(rate: float, base: batches.Base) -> Mechanism:
@@ -198,7 +213,7 @@ class Truncated(sampling.Scheme):
         return known_bounds.Between(below, self._either(fewer, place))
 
     def is_never_cut(self) -> bool:
-        """Tells whether a batch is full with a probability that is left out."""
+        """Returns whether a full batch is so rare that it is left out."""
         return self.full()[0] < _LEAST_CHANCE
 
     def _attained(
@@ -212,7 +227,7 @@ class Truncated(sampling.Scheme):
     def _chain(
         self, base: batches.Base, size: int, removed: int, inserted: int
     ) -> Mechanism | None:
-        """Returns the chain of what bounds one member, where who was drawn is told."""
+        """Returns the chain of the upper bounds of single members, see `_by_place`."""
         if size > _CHAINED * max(base.gaussian_noise or 0.0, 1.0):
             return None
         if removed == inserted == size:
@@ -221,7 +236,7 @@ class Truncated(sampling.Scheme):
         return groups.GroupedByChain(size, one).split(removed, inserted)
 
     def _by_place(self, base: batches.Base, *, is_replaced: bool) -> Mechanism:
-        """Returns what bounds one member from above: who was drawn is told."""
+        """Returns the upper bound of one member that reveals who was drawn."""
         chance = self.place()
         law = sampled_members.poisson(1, self.rate)
         fewer = base.on(law, law if is_replaced else batches.NONE)
@@ -236,7 +251,10 @@ class Truncated(sampling.Scheme):
         return self._either(fewer, place)
 
     def _either(self, fewer: Mechanism, place: Mechanism) -> Mechanism:
-        """Returns samples with room for a record, or those where it takes a place."""
+        """Returns `fewer` if fewer than B others are drawn, and `place` otherwise.
+
+        The output reveals which of them runs.
+        """
         full, room = self.full()
         drawn = ((fewer, room), (place, full))
         likely = tuple((mechanism, chance) for mechanism, chance in drawn if chance)
@@ -247,7 +265,7 @@ class Truncated(sampling.Scheme):
 def _others_released(
     scheme: Truncated, size: int, removed: int, inserted: int
 ) -> tuple[Coupled, ...]:
-    """Returns what bounds a group from above: the number of others is told."""
+    """Returns the parts of the upper bound that reveals the number of others."""
     if scheme.is_never_cut():
         members = sampled_members.poisson(size, scheme.rate)
         return (_coupled(members, size, removed, inserted, chance=1.0),)
@@ -255,7 +273,7 @@ def _others_released(
     least = max(most - size, 0)
     by_number = [scheme.fewer(size, least)]
     for number, chances in scheme.chances(size, least):
-        # What fills the batch is no less likely than it is, given the others.
+        # Given the others, the probability of a full batch is rounded up.
         raised = 1 + 3 * _BINOMIAL_ERROR
         room = most - number
         by_number.append(tuple((i, c * raised if i == room else c) for i, c in chances))
@@ -270,12 +288,12 @@ def _others_released(
 def _noise_released(
     scheme: Truncated, noise: float, size: int, removed: int, inserted: int
 ) -> tuple[Coupled, ...]:
-    """Returns what bounds it from below: cells of a noisy number of others."""
+    """Returns the parts of the lower bound: cells of the noisy number of others."""
     if scheme.is_never_cut():
         return _others_released(scheme, size, removed, inserted)
     most, reach, edges = scheme.batch_size, 0.0, np.zeros(0)
     if 0 < noise <= _MOST_NOISE:
-        # Those for whom there is little room tell the most.
+        # Numbers of others that leave little room for members matter most.
         last = min(size, 4) / noise + _BEYOND
         edges = noise * np.arange(-_BEYOND, last + _CELL, _CELL)
         reach = float(edges[-1]) + _NOISE_ENDS * noise
@@ -297,13 +315,13 @@ def _noise_released(
 def _parts(
     by_number: Sequence[Shifts], size: int, removed: int, inserted: int
 ) -> tuple[Coupled, ...]:
-    """Returns a part of the batches for each of some cases, but for the rarest.
+    """Returns a part of the batches for each case that is not too rare.
 
     Args:
-        by_number: Chances of each number of members in a batch, in each case.
+        by_number: For each case, the probability of each number of members in a batch.
         size: Number of members.
-        removed: How many of them leave,
-        inserted: and join.
+        removed: The number of members who leave.
+        inserted: The number of members who join.
     """
     chances = [math.fsum(chance for _, chance in members) for members in by_number]
     return tuple(
@@ -316,7 +334,7 @@ def _parts(
 def _coupled(
     members: Shifts, size: int, removed: int, inserted: int, chance: float
 ) -> Coupled:
-    """Returns batches of either dataset, given the chances of members in them."""
+    """Returns coupled batches, given the probabilities of each number of members."""
     total = math.fsum(each for _, each in members)
     law = tuple((number, each / total) for number, each in members)
     if removed == inserted == size:
@@ -326,7 +344,13 @@ def _coupled(
 
 
 def _of_these(these: int, size: int, law: Shifts) -> Shifts:
-    """Returns the law of how many of these members are among those in a batch."""
+    """Returns the law of how many of some members are in a batch.
+
+    Args:
+        these: The number of these members.
+        size: The number of all members.
+        law: The law of the number of members in a batch.
+    """
     if these == size:
         return law
     found: dict[float, float] = {}
@@ -338,12 +362,12 @@ def _of_these(these: int, size: int, law: Shifts) -> Shifts:
 
 @functools.lru_cache(maxsize=1024)
 def _among(these: int, members: int, drawn: int) -> Shifts:
-    """Returns the law of how many of these members are among those drawn."""
+    """Returns the law of how many of some members are among those drawn."""
     return sampled_members.without_replacement(these, members, drawn)
 
 
 def _few_sizes(size: int, part: int) -> tuple[int, int]:
-    """Returns a part of a group, rounded down and up to one of a few sizes."""
+    """Returns the size of a part of a group, rounded down and up to one of a few."""
     if size <= _FEW_MEMBERS or part == size:
         return part, part
     unit = -(-size // _PARTS)
@@ -351,15 +375,16 @@ def _few_sizes(size: int, part: int) -> tuple[int, int]:
 
 
 def _stochastically_larger(laws: list[Shifts], most: int) -> Shifts:
-    """Returns chances of members with which one of several laws has happened.
+    """Returns a law of the number of members, stochastically larger than several.
 
     Args:
-        laws: Chances of each number of members, in each of some cases.
-        most: The largest number.
+        laws: For each case, the probabilities of each number of members.
+        most: The largest number of members.
 
     Returns:
-        Chances whose sum is that of all cases, and in which so many members or more
-        are, given that one of the cases holds, no less likely than in any case.
+        Probabilities of each number of members. Their sum is the probability of all
+        cases together. Divided by this sum, the probability of i or more members is,
+        for each i, no smaller than in any of the cases.
     """
     if len(laws) == 1:
         return laws[0]
@@ -377,12 +402,12 @@ def _stochastically_larger(laws: list[Shifts], most: int) -> Shifts:
 
 
 def _shares(edges: FloatArray, noise: float) -> FloatArray:
-    """Returns the (n + 1,) chances of noise between (n,) edges, and beyond them."""
+    """Returns the (n + 1,) probabilities of noise between (n,) edges, and beyond."""
     if not edges.size:
         return np.ones(1)
     scaled = np.concatenate([[-math.inf], edges / noise, [math.inf]])
     low, high = scaled[:-1], scaled[1:]
-    # In the tail that is the smaller.
+    # Differences are taken in the smaller tail, where they keep their digits.
     above = low > 0
     first = special.ndtr(np.where(above, -low, high))
     last = special.ndtr(np.where(above, -high, low))

@@ -1,17 +1,18 @@
-"""A lower bound for k-out-of-t random allocation: what sums over the steps reveal.
+"""A lower bound for k-out-of-t random allocation from sums over the steps.
 
-The composition of k blocks dominates the mechanism, so a lower bound of it is none of
-the mechanism. By data processing, any statistic of the outputs gives one. The statistic
-here is the sum over the t steps of ln(1 − λ + λX_i), each term rounded to a lattice:
-what would be the privacy loss if the record took part in each step independently.
-Where steps are few a second sum is looked at beside it, which tells a few large ratios
-from many. Of a record that another replaces the statistic is the difference of the two
-records' losses.
+The composition of k blocks dominates the mechanism, so a lower bound on the composition
+is not a lower bound on the mechanism. By data processing, the law of any statistic of
+the outputs gives a lower bound. The statistic here is the sum over the t steps of
+ln(1 − λ + λX_i), where X_i is the likelihood ratio of step i. It would be the privacy
+loss if the record took part in each step independently with probability λ. Each term
+is rounded to a lattice. If there are few steps, a second sum joins the statistic, which
+distinguishes a few large ratios from many. For a replaced record the statistic is the
+difference of the two records' losses.
 
-No step is known to hold the record, so that all are rounded alike, and to one lattice.
-How likely a δ of e^{−a} makes a step to be drawn depends on a; so there is a λ for each
-of several a, a lattice for the sum's law that is tilted to where it is decided, and the
-most powerful of all tests.
+Which steps hold the record is unknown, so all steps are rounded in the same way, to one
+lattice. The best λ depends on δ. So for each of several δ there is a λ, and a lattice
+for the law of the sum that is tilted to the losses which matter at this δ. At each κ
+the most powerful of all tests is used.
 """
 
 from collections.abc import Sequence
@@ -37,46 +38,48 @@ from dp_accounting_ext.pairs import profile_pairs
 
 Laws = joint_allocation.Laws
 
-# Certified, in units of rounding: of a shift; and of a mass that is made of two with
-# their chances.
+# Certified, in units of rounding: the error of a shift; and of a mass that is a mixture
+# of two masses.
 _SHIFT, _CHANCE = 8, 16
-# Certified: larger ones are looked at nowhere, as their tilts would not fit a float.
+# Certified: larger ratios are left out, as their tilted masses would not fit a float.
 _LARGEST_RATIO = math.exp(600.0)
-_STEEPEST = 50.0  # Certified: tilt of a block, whose rows have all to be floats.
-# Certified: of what is nearly always so more would be known than there is.
+# Certified: the largest tilt of a block, so that all of its rows fit a float.
+_STEEPEST = 50.0
+# Certified: tests whose rounded probability under Q is larger are left out.
 _MOST_LIKELY = floats.lowered(1.0)
 
 # Tuning.
-# −ln δ where tests are good: those of one run, and as far as its tails are asked for.
+# The values of −ln δ for which tests are made, up to that of the tail mass.
 _EXPONENTS = (0.0, 3.0, 7.0, 11.0, 16.0, 28.0)
-_EASED = 0.75  # Of the tilt of a saddle point, where large ratios make a law wide.
-_RARE = 14.0  # Exponent of what is left out, beyond that of an answer.
-_OUTSIDE = 45.0  # Exponent of what a window leaves out.
-_MARGIN = 1.05  # The torus over the window.
-# Fine rows of a single sum, of which the rounding of t steps takes as many; and blocks.
+_EASED = 0.75  # The tilt over that of the saddle point, where a law may be wide.
+_RARE = 14.0  # Ratios are left out whose probability is below e^−14 of δ.
+_OUTSIDE = 45.0  # A window leaves out a probability of e^−45 at either end.
+_MARGIN = 1.05  # The size of the torus over that of the window.
+# For a single sum: the number of fine rows, which grows as the rounding of t steps, its
+# least and largest values; and the number of blocks of rows.
 _ROWS_PER_ROOT, _FEWEST_ROWS, _MOST_ROWS, _BLOCKS = 24.0, 1 << 13, 1 << 17, 1 << 12
-# Of two sums, as long as rounding t steps to as few rows costs less than the second
-# sum tells.
+# For two sums: the numbers of rows and columns; and the largest number of steps, up to
+# which rounding to so few rows costs less than the second sum gains.
 _ROWS_OF_TWO, _COLUMNS, _MOST_STEPS_OF_TWO = 1 << 11, 64, 128
-_ODDS_OF_SECOND = 3.0  # Of the second sum, over those of the first.
-# Odds of a replaced record's statistics over k / (t − k), one of which is near the
-# best: the larger where a step tells little.
+_ODDS_OF_SECOND = 3.0  # Odds of a step in the second sum, over those in the first.
+# The odds in the statistics for a replaced record, over k / (t − k). One of them is
+# near the best, which is larger if the noise is large.
 _SHARES = 0.06, 0.3, 0.6, 1.0
-_TESTS = 4096  # Of a sum.
+_TESTS = 4096  # The number of tests of a sum.
 
 
 @dataclasses.dataclass(frozen=True)
 class _Look:
-    """A statistic, and where its law is looked at.
+    """A statistic, and the tilt at which its law is computed.
 
     Attributes:
-        scores: (n,) what the outputs of a step add to it.
-        second: (n,) what they add to a second sum that is looked at beside it, if any.
-        gained: (n,) masses of steps, of the law that is bounded from below.
-        spent: Those of the law that is bounded from above.
+        scores: (n,) terms of a step's outputs in the statistic.
+        second: (n,) terms of the outputs in a second sum, if there is one.
+        gained: (n,) masses of steps under the law that is bounded from below.
+        spent: (n,) masses of steps under the law that is bounded from above.
         tilt: The tilt of the first law, per nat.
-        more: By how much more the other law is tilted, which brings it to the same
-            place: by one where the sum is a loss.
+        more: The further tilt of the second law, so that both tilted laws have the same
+            mean. It is one if the sum is a privacy loss.
     """
 
     scores: FloatArray
@@ -87,10 +90,12 @@ class _Look:
     more: float = 1.0
 
     def tests(self, error: float) -> FloatArray:
-        """Returns (2, m) chances of tests, those of the first law lowered.
+        """Returns (2, m) probabilities of tests under both laws.
+
+        Those under the first law are rounded down, and those under the second law up.
 
         Args:
-            error: What the quotient of a sum's masses may err by besides.
+            error: A further relative error of the quotient of a sum's masses.
         """
         found = self._masses()
         if found is None:
@@ -111,12 +116,12 @@ class _Look:
         return np.array([p, q])[:, last]
 
     def _masses(self) -> tuple[FloatArray, FloatArray, float] | None:
-        """Returns masses of the sums on a lattice, of both laws.
+        """Returns the masses of the sums on a lattice under both laws.
 
         Returns:
-            (m,) lower bounds, (m,) upper bounds on the other law's, and a bound on the
-            relative errors of both together, but for the steps' own. Nothing if the
-            sum has one value.
+            (m,) lower bounds on the masses under the first law; (m,) upper bounds on
+            those under the second law; and a bound on the sum of the relative errors
+            of both, besides those of the steps' masses. None if the sum has one value.
         """
         places = np.unique(np.linspace(0, self.scores.size - 1, 256).astype(np.int64))
         sketch = self.scores[places]
@@ -141,13 +146,13 @@ class _Look:
             width = max(min(width, count * float(np.ptp(second))), 1e-9)
             columns = np.rint(self.second * (_COLUMNS / width)).astype(np.int64)
         step = _MARGIN * (high - low) / shape[0]
-        # Or indices do not fit an integer.
+        # With smaller steps, indices would not fit an integer.
         if not step > 1e-13 * float(np.abs(self.scores).max()):
             return None
         rows = np.rint(self.scores / step).astype(np.int64)
         if rows[0] == rows[-1]:
             return None
-        # Few scores that stand for all, and rounding, move the mean of the sum.
+        # The window was found with a few scores, without rounding. Both move the mean.
         _, here = joint_allocation.tilted_laws(self.gained, self.tilt * self.scores)
         moved = joint_allocation.mean(here, step * rows.astype(np.float64))
         moved -= joint_allocation.mean(about, sketch)
@@ -171,7 +176,7 @@ class _Look:
         )
         p = gain.masses_below(first, height=height, changes=(changes * step).tolist())
         q = cost.masses(tilted_sums.block(height), first, height=height)
-        # No more than a probability, so that sums with it keep their digits.
+        # A larger bound on a probability is useless and would cost digits in sums.
         q = np.minimum(q, 2.0)
         return p.ravel(), q.ravel(), gain.mass_error + cost.mass_error
 
@@ -182,7 +187,7 @@ class _Look:
         tilt: float,
         shape: tuple[int, int],
     ) -> tilted_sums.TiltedSum:
-        """Returns the law of a sum over steps, of those of their masses that count."""
+        """Returns the law of a sum over steps, from the masses of each that count."""
         rows, columns = cells
         return tilted_sums.TiltedSum(
             [
@@ -195,11 +200,11 @@ class _Look:
 
 
 def _levels(p: FloatArray, losses: FloatArray) -> FloatArray:
-    """Returns (n,) numbers that increase where tests differ, of which few are enough.
+    """Returns (n,) levels that increase from test to test: one test a level suffices.
 
     Args:
-        p: (n,) the tests' chances under the first law, increasing.
-        losses: (n,) the losses at their ends, which fall.
+        p: (n,) probabilities of the tests under the first law, increasing.
+        losses: (n,) losses at the ends of the tests, decreasing.
     """
     odds = np.log(p) - np.log(np.maximum(1 - p, floats.UNIT_ROUNDOFF))
     found = np.zeros(p.size)
@@ -218,16 +223,16 @@ def lower_pair(
 ) -> dominating_pair.DominatingPair:
     """Returns a pair dominated, in one direction, by k-out-of-t random allocation.
 
-    Under Q all steps are without the record; under P a uniformly random set of
-    k steps is with it, and the law of the sum does not depend on the set: k
-    steps have the law of ln(1 − λ + λX) under P, the others that under Q.
+    Under Q no step holds the record. Under P a uniformly random set of k steps holds
+    it. The law of the sum does not depend on this set: k terms have the law of
+    ln(1 − λ + λX) under P, and the others have that under Q.
 
     Args:
         pair: A lower bound of one step, n atoms.
         num_selected: Number of steps with the record, k ≤ t.
         num_steps: Number of steps, t.
         direction: Which of the two datasets holds the record.
-        tail_mass: Probability of the rarest sums that are looked at.
+        tail_mass: Probability of the rarest sums that are considered.
 
     Source:
         Data processing, https://arxiv.org/abs/2602.17284, Remark 4.7 (lower
@@ -243,7 +248,7 @@ def lower_pair(
     steps = joint_allocation.Steps.of(given, num_selected, num_steps)
     if not joint_allocation.tells(steps, 1e-9):
         return dominating_pair.trivial_pair(Bound.LOWER)
-    # A step's masses count as exact; those of P, of k steps, err by their ratios.
+    # Masses of a step count as exact. Those under P of k steps have errors of ratios.
     of_ratios = pair.ratio_error + 2 * floats.UNIT_ROUNDOFF
     errors = (
         num_steps * (pair.mass_error + of_ratios),
@@ -275,17 +280,19 @@ def _best(looks: Sequence[_Look], error: float = 0.0) -> FloatArray:
 
 
 def _of_largest(gained: Laws, spent: Laws, error: float = 0.0) -> FloatArray:
-    """Returns (2, m) tests of whether any step's output is as large, as `_Look.tests`.
+    """Returns (2, m) tests, as `_Look.tests`, of whether any step's output is large.
 
-    In the far tail one step is as large as the sum of all, which no tilt can reach. A
-    chance that some of independent events happen is a concave function of a factor of
-    the chances of all of them: its relative error is no larger than theirs.
+    Test j is whether the output of at least one step is the j-th or a later one.
+    In the far tail a single step dominates the sum, and no tilt can reach it there. The
+    probability that at least one of some independent events happens is a concave
+    function of a common factor of their probabilities. So its relative error is no
+    larger than theirs.
 
     Args:
-        gained: (n,) masses of steps, of the law that is bounded from below, of outputs
-            that tell more and more of it.
-        spent: Those of the law that is bounded from above.
-        error: What the quotient of the two chances may err by besides.
+        gained: (n,) masses of steps under the law that is bounded from below. Outputs
+            are in the order of their evidence for this law.
+        spent: (n,) masses of steps under the law that is bounded from above.
+        error: A further relative error of the quotient of the two probabilities.
     """
     p, q = _chances_of_any(gained), _chances_of_any(spent)
     steps = sum(count for _, count in gained)
@@ -295,13 +302,16 @@ def _of_largest(gained: Laws, spent: Laws, error: float = 0.0) -> FloatArray:
 
 
 def _chances_of_any(laws: Laws) -> FloatArray:
-    """Returns (n,) chances that all outputs are there, and any is the j-th or later."""
+    """Returns (n,) probabilities that some step's output is the j-th or later.
+
+    If the masses of a step sum to less than one, outputs without a mass do not count.
+    """
     log_all, log_none = 0.0, np.zeros(laws[0][0].size)
     for masses, count in laws:
         if not count:
             continue
         tails = np.cumsum(masses[::-1])[::-1]
-        # The error of the whole counts as often as there are steps.
+        # The error of the total mass is multiplied by the number of steps.
         whole = math.fsum(masses.tolist())
         log_all += count * math.log(whole)
         with np.errstate(divide="ignore"):
@@ -311,7 +321,7 @@ def _chances_of_any(laws: Laws) -> FloatArray:
 
 
 def _removed(steps: joint_allocation.Steps, exponents: Sequence[float]) -> list[_Look]:
-    """Returns what is looked at where a record is removed."""
+    """Returns the statistics if a record is removed."""
     found = []
     for exponent in exponents:
         tilt = steps.sketch.tilt(exponent)
@@ -331,11 +341,11 @@ def _removed(steps: joint_allocation.Steps, exponents: Sequence[float]) -> list[
 def _added(
     steps: joint_allocation.Steps, exponents: Sequence[float], tail_mass: float
 ) -> list[_Look]:
-    """Returns what is looked at where a record is added."""
+    """Returns the statistics if a record is added."""
     absent: Laws = [(steps.masses, steps.num_steps)]
     rate = min(steps.num_selected / steps.num_steps, joint_allocation.HIGHEST_RATE)
     scores = np.log1p(rate * (steps.ratios - 1))
-    # Who has not the record has small scores: large ratios are as one.
+    # Without the record, scores are small: all large ratios get the same score.
     variance = joint_allocation.variance(absent, scores)
     highest = math.sqrt(-2 * math.log(tail_mass) * variance)
     scores = -np.minimum(scores, scores[0] + highest)[::-1]
@@ -351,7 +361,7 @@ def _added(
 
 
 def _more(scores: FloatArray, gained: Laws, spent: Laws, tilt: float) -> float:
-    """Returns by how much more a law has to be tilted for the mean of another."""
+    """Returns the further tilt at which the second law has the first law's mean."""
     _, here = joint_allocation.tilted_laws(gained, tilt * scores)
     goal = joint_allocation.mean(here, scores)
 
@@ -364,10 +374,10 @@ def _more(scores: FloatArray, gained: Laws, spent: Laws, tilt: float) -> float:
 
 
 def _tilts(scores: FloatArray, laws: Laws, exponents: Sequence[float]) -> list[float]:
-    """Returns tilts, per nat, at whose means of a sum Chernoff's bound is so small.
+    """Returns tilts, per nat, at whose means of a sum Chernoff's bounds are given.
 
     Args:
-        scores: (n,) what the outputs of a step add to the sum.
+        scores: (n,) terms of a step's outputs in the sum.
         laws: (n,) masses of steps, with counts.
         exponents: −ln of the bounds.
     """
@@ -398,18 +408,19 @@ def replaced_pair(
     *,
     tail_mass: float,
 ) -> dominating_pair.DominatingPair:
-    """Returns a pair that k of t steps dominate where a record replaces another.
+    """Returns a pair that k-out-of-t allocation dominates if a record is replaced.
 
-    The old record moves the Gaussian noise of its steps one way, the new one the other
-    way. With X and X′ the ratios of either to none, and θ the odds k / (t − k) or less,
-    the statistic is the sum of ln((1 + θX) / (1 + θX′)).
+    The old record moves the Gaussian noise of its steps in one direction, and the new
+    record in the opposite one. Let X and X′ be the likelihood ratios of a step with the
+    old and with the new record to that without either, and let θ be at most the odds
+    k / (t − k). The statistic is the sum of ln((1 + θX) / (1 + θX′)).
 
     Args:
-        step: How far a record moves the noise, over its deviation, in (0, 12]; with
-            what chance it does; and with what chance it does not.
+        step: How far a record moves the noise of its step, in standard deviations, in
+            (0, 12]; the probability that it does; and the probability that it does not.
         num_selected: Number of steps with the record, k < t.
         num_steps: Number of steps, t.
-        tail_mass: Probability of the rarest sums that are looked at.
+        tail_mass: Probability of the rarest sums that are considered.
 
     Guarantees:
         H(P‖Q) and H(Q‖P) of the result are at most those of these two records.

@@ -1,8 +1,8 @@
-"""Upper bounds in cells of two sums over the steps.
+"""Upper bounds from the joint law, in cells, of two sums over the steps.
 
-One sum is the logarithm of a ratio, but for the chance of a number: that k of
-independent events happen. It is at most e^{−V} I₀(V), V the sum of their variances,
-which is the other sum.
+The likelihood ratio is e^L times the probability that exactly k of some independent
+events happen, over a constant. The first sum is L. The probability is at most
+e^{−V} I₀(V), where V, the second sum, is the sum of the variances of the events.
 """
 
 import math
@@ -23,19 +23,21 @@ Hinges = hinges.Hinges
 # Certified: e^V / I₀(V) is concave from here on, and increases by less than this.
 CONCAVE_FROM = 0.8
 STEEPEST = 1.2001
-_BESSEL_ERROR = 64.0  # Of a logarithm of e^{−V} I₀(V), in units of rounding.
-_NODE_ERROR = 1e-12  # Of a loss up to 700 nats, and of its place among the nodes.
-# Certified: smaller losses are raised to it, and no mass need be more than its inverse,
-# which is far more than a probability; their quotients fit a float.
+# Certified: the error of the logarithm of e^{−V} I₀(V), in units of rounding.
+_BESSEL_ERROR = 64.0
+# Certified: the error of a loss of up to 700 nats and of its position among the nodes.
+_NODE_ERROR = 1e-12
+# Certified: smaller losses are raised to this one, in nats, and masses above e^300 are
+# lowered to it, which is far more than a probability. Then quotients fit a float.
 _LEAST_LOSS = -300.0
 
-_NODES = 2048  # Tuning: of each bound.
+_NODES = 2048  # Tuning: the number of nodes of each bound.
 
 
 def log_reciprocal(variance: FloatArray) -> FloatArray:
     """Returns the logarithm of a concave function that is at most e^V / I₀(V).
 
-    It is that function from `CONCAVE_FROM` on, and a line before.
+    From `CONCAVE_FROM` on it is e^V / I₀(V) itself, and below it is a line.
 
     Args:
         variance: (n,) values of V ≥ 0.
@@ -57,20 +59,20 @@ def hinges_of(
     mass_error: float,
     ratio_error: float,
 ) -> Hinges:
-    """Returns the bound on H(P‖Q), where a record is removed, of cells.
+    """Returns a bound on H(P‖Q) from cells, if a record is removed.
 
-    At and above the ratio of `below` the cells are a bound on their own. Under it the
-    profile is below its chord, from one at κ = 0, and so below what the cells and all
-    of P's mass at that ratio have.
+    For κ at and above the ratio e^`below` the cells alone are a bound. For smaller κ,
+    the profile, which is convex and 1 at κ = 0, is below its chord. So it is below the
+    bound of the cells together with a mass of one under P at that ratio.
 
     Args:
         losses: (n,) logarithms of the cells' ratios.
-        masses: (n,) their masses under P.
-        below: No ratio has a larger logarithm of what is in none of the cells, nor in
-            the sink; −inf if that is nothing.
-        infinity_mass: P's mass of what may be anything.
-        mass_error: Bound on the relative error of a mass,
-        ratio_error: and of a ratio.
+        masses: (n,) masses of the cells under P.
+        below: The largest logarithm of a ratio of outputs that are neither in a cell
+            nor in the sink; −inf if there are none.
+        infinity_mass: P's mass of outputs whose ratio is unknown.
+        mass_error: Bound on the relative error of a mass.
+        ratio_error: Bound on the relative error of a ratio.
     """
     losses = np.maximum(losses, _LEAST_LOSS)
     beyond = losses > floats.LARGEST_LOSS
@@ -114,16 +116,17 @@ def by_counts(
     mass_error: float,
     ratio_error: float,
 ) -> Hinges | None:
-    """Returns the bound e^L e^{−V} I₀(V) / chance of a ratio, or nothing.
+    """Returns the bound by the ratio e^L e^{−V} I₀(V) / c, or None if it overflows.
 
     Args:
         window: The joint law of L and V.
-        log_chance: The logarithm of the chance.
-        is_of_p: Whether the window's law is P's; else it is Q's, times e^L.
-        added: What V has besides.
-        lost: P's mass of outputs that are none of the window's.
-        mass_error: What masses err by besides,
-        ratio_error: and L.
+        log_chance: ln c, the logarithm of the probability of the number k.
+        is_of_p: Whether the window's law is that of P. Otherwise it is that of Q, times
+            e^L.
+        added: A constant that is added to V.
+        lost: P's mass of outputs outside the window.
+        mass_error: A further relative error of masses.
+        ratio_error: A further absolute error of L.
     """
     log_chances = log_reciprocal(window.columns + added) + log_chance
     if not is_of_p and log_chances.min() < -floats.LARGEST_EXPONENT:
@@ -133,7 +136,7 @@ def by_counts(
     error = (_BESSEL_ERROR + 8 * largest) * floats.UNIT_ROUNDOFF
     below = -math.inf
     if window.is_tilted:
-        # Of what is below the window nothing is known, not even that V is not zero.
+        # Below the window, V may have any value, even zero.
         below = float(window.rows[0] - log_chances[0]) + 2 * error
     with np.errstate(over="ignore"):
         masses = window.masses * np.exp(log_weights)

@@ -1,15 +1,17 @@
-"""2- or 3-out-of-t random allocation by vectors of two means: less than blocks cost.
+"""Upper bounds for 2- or 3-out-of-t random allocation, tighter than those by blocks.
 
-Cut the steps at random into groups of n_1, …, n_m steps, and draw two steps that are
-not of one group: two steps at random. So the ratio of 2 out of t is a conditional
-expectation of E = Σ_{i<j} n_i n_j B_i B_j / Σ_{i<j} n_i n_j, B_i the mean of the ratios
-of a group. With H the mean of all ratios, two parts of the groups put together have
+Divide the steps at random into groups of n_1, …, n_m steps, and draw two steps from
+different groups at random. These are two steps drawn at random from all. So the
+likelihood ratio of 2-out-of-t allocation is a conditional expectation of
+E = Σ_{i<j} n_i n_j B_i B_j / Σ_{i<j} n_i n_j, where B_i is the mean of the ratios in
+group i. Let H be the mean of all ratios. For the union of two sets of groups,
 
     E = a E₁ + b E₂ + c H₁ H₂,
 
-linear in the vector (H₁, E₁) of one given that of the other. So a vector may be split
-into others with the same mean, and the result grows in the convex order. Of three draws
-two are in one half of the groups and one in the other: d E₁ H₂ + (1 − d) H₁ E₂.
+which is linear in the vector (H₁, E₁) of one set, given that of the other. So a vector
+may be split into several ones with the same mean: the result then increases in the
+convex order. For three draws, two are in one half of the groups and one is in the
+other, with the ratio d E₁ H₂ + (1 − d) H₁ E₂.
 """
 
 from collections.abc import Iterator
@@ -28,15 +30,16 @@ from dp_accounting_ext.kernel import sums
 
 DominatingPair = dominating_pair.DominatingPair
 
-# Certified, in units of rounding: what a step of the sum may move a vector or a share
-# by, relatively.
+# Certified, in units of rounding: the relative error of a vector or a share that one
+# step of the sum adds.
 _ROUNDING = 64.0
-# Certified: products of three ratios fit a float; and what all products of masses that
-# are below floats have together.
+# Certified: the largest loss, in nats, so that products of three ratios fit a float;
+# and a bound on the sum of all products of masses that underflow.
 _LARGEST_LOSS, _UNDERFLOW = 200.0, 1e-290
 
-# Tuning. Six groups are two laws of three. (2 of 10 steps, σ = 1, δ = 1e-6: 4.157 and
-# .45 s; with 224 nodes and 28 shares 4.164 and .27 s; with 8 groups 4.152 and 1.2 s.)
+# Tuning: six groups are combined from two laws of three groups each. (ε of 2 of 10
+# steps, σ = 1, δ = 1e-6: 4.157 in .45 s; with 224 nodes and 28 shares 4.164 in .27 s;
+# with 8 groups 4.152 in 1.2 s.)
 _GROUPS, _NODES, _SHARES = 6, 256, 32
 _FINAL_NODES = 4096
 
@@ -70,18 +73,18 @@ def few_out_of_t(
         laws[size,] = _of_one_group(mean, size)
         sink = max(sink, mean.infinity_mass)
     both = _Sum(_law(sizes[::2], laws), _law(sizes[1::2], laws), num_selected)
-    # What is lost has a ratio that is at most the product of so many.
+    # The ratio of a lost output is at most the product of k ratios.
     lost = _UNDERFLOW * float(pair.ratios.max()) ** num_selected
     sink = floats.raised(sums.probability_of_any([(sink, num_selected)]) + lost)
     return _pair_of(both, min(sink, 1.0))
 
 
 def _moderate(pair: DominatingPair) -> DominatingPair:
-    """Returns the pair with ratios that have no cubes split to 0 and infinity."""
+    """Returns the pair with ratios whose cubes overflow split to 0 and infinity."""
     gone = np.abs(np.log(pair.ratios)) > _LARGEST_LOSS
     if not gone.any():
         return pair
-    # Sums may lose what is below all floats.
+    # Sums may lose masses that underflow.
     lost_p, lost_q = (
         floats.raised(float(masses[gone].sum()) + floats.SMALLEST_MASS)
         for masses in (pair.p_masses, pair.masses)
@@ -97,15 +100,15 @@ def _moderate(pair: DominatingPair) -> DominatingPair:
 
 @dataclasses.dataclass(frozen=True)
 class _Law:
-    """Groups of steps: the law of (H, E) without the record, in (a,) atoms.
+    """The law of (H, E) for several groups of steps without the record, in (a,) atoms.
 
     Attributes:
-        means: (n,) values of H, not negative, increasing.
-        rows: (a,) which of these each atom has, increasing.
-        products: (a,) values of E; of one group 0.
-        masses: (a,) probabilities.
+        means: (n,) values of H, at least 0 and increasing.
+        rows: (a,) for each atom the index of its value of H, increasing.
+        products: (a,) values of E. For a single group they are 0.
+        masses: (a,) probabilities of the atoms.
         sizes: Numbers of steps in the groups.
-        top: At least E / H² in all atoms.
+        top: An upper bound on E / H² in all atoms.
         mass_error: Bound on the relative error of a mass.
         place_error: Bound on the relative error of H, and of E.
     """
@@ -148,7 +151,7 @@ def _of_one_group(mean: DominatingPair, size: int) -> _Law:
 
 
 def _law(sizes: tuple[int, ...], known: dict[tuple[int, ...], _Law]) -> _Law:
-    """Returns the law of groups of such sizes, each made once."""
+    """Returns the law of groups of these sizes. Each law is computed once."""
     sizes = tuple(sorted(sizes))
     if sizes not in known:
         halves = _Sum(_law(sizes[::2], known), _law(sizes[1::2], known))
@@ -157,12 +160,12 @@ def _law(sizes: tuple[int, ...], known: dict[tuple[int, ...], _Law]) -> _Law:
 
 
 class _Sum:
-    """Two independent laws put together.
+    """The law of (H, E) for the union of two independent sets of groups.
 
     Args:
-        first: One.
-        second: The other, or the same.
-        draws: Of what number of draws E is the ratio, 2 or 3.
+        first: The law of the first set.
+        second: The law of the second set, which may be the same object.
+        draws: The number of draws whose ratio E is, 2 or 3.
     """
 
     def __init__(self, first: _Law, second: _Law, draws: int = 2) -> None:
@@ -171,7 +174,7 @@ class _Sum:
         one, other = sum(first.sizes), sum(second.sizes)
         self._of_means = one / (one + other), other / (one + other)
         pairs = first.pairs + one * other + second.pairs
-        # Of E₁ and E₂, and of H₁ H₂; or of E₁ H₂ and E₂ H₁.
+        # The weights of E₁ and E₂, and of H₁ H₂; for 3 draws of E₁ H₂ and E₂ H₁.
         self._of_both, self._draws = one * other / pairs, draws
         self._of_products = first.pairs / pairs, second.pairs / pairs
         if draws > 2:
@@ -189,7 +192,7 @@ class _Sum:
         }
 
     def means(self) -> tuple[FloatArray, FloatArray]:
-        """Returns (n,) values of H, and their masses."""
+        """Returns (n,) values of H and their (n,) masses."""
         first, second = self._laws
         mine, theirs = self._of_means
         values = np.add.outer(mine * first.means, theirs * second.means)
@@ -201,7 +204,7 @@ class _Sum:
         means: tuple[FloatArray | float, FloatArray],
         products: tuple[FloatArray, FloatArray],
     ) -> FloatArray:
-        """Returns E, of H and E of each."""
+        """Returns E from H and E of both sets."""
         mine, theirs = self._of_products
         if self._draws > 2:
             return products[0] * (mine * means[1]) + (theirs * means[0]) * products[1]
@@ -209,7 +212,7 @@ class _Sum:
         return mine * products[0] + rest
 
     def ends(self) -> tuple[float, float]:
-        """Returns about the least positive E, and the largest or more."""
+        """Returns about the smallest positive E, and an upper bound on the largest."""
         first, second = self._laws
         least = (float(law.means[law.means > 0][0]) for law in self._laws)
         most = self._ratios(
@@ -268,7 +271,7 @@ class _Sum:
 
 
 def _split_sum(both: _Sum) -> _Law:
-    """Returns a law on few vectors, with the means of the sum's."""
+    """Returns a law on fewer vectors, with the same means as that of the sum."""
     values, weights = both.means()
     nodes = _nodes(values, weights)
     limit, top = both.tops()
@@ -300,7 +303,7 @@ def _split_sum(both: _Sum) -> _Law:
 
 
 def _pair_of(both: _Sum, infinity_mass: float) -> DominatingPair:
-    """Returns the pair of all draws, its ratios split to nodes."""
+    """Returns the pair of all draws, whose ratios are split to nodes."""
     nodes = np.append(0.0, np.geomspace(*both.ends(), _FINAL_NODES))
     found = np.zeros(nodes.size)
     for _, _, products, masses in both.parts():

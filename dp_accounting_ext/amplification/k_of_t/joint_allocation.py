@@ -1,9 +1,11 @@
-"""What k-out-of-t random allocation shows in two sums over its steps.
+"""The joint law of two sums over the steps of k-out-of-t random allocation.
 
-With λ in (0, 1) and q_i = λ X_i / (1 − λ + λ X_i), these are L = Σ ln(1 − λ + λ X_i),
-the loss if each step were sampled on its own, and V = Σ q_i (1 − q_i), the variance of
-the number of steps that a posterior takes to be sampled. Their joint law is a power on
-a plane lattice, whatever the set of steps.
+Let X_i be the likelihood ratio of step i, 0 < λ < 1, and q_i = λ X_i / (1 − λ + λ X_i).
+The first sum L = Σ ln(1 − λ + λ X_i) would be the privacy loss if the record were in
+each step independently with probability λ. The probability that it is in step i, given
+the outputs, would then be q_i. The second sum V = Σ q_i (1 − q_i) is the variance of
+the number of its steps, given the outputs. The joint law does not depend on which k
+steps hold the record. It is computed as a product of powers on a lattice in the plane.
 """
 
 from collections.abc import Callable
@@ -23,49 +25,53 @@ from dp_accounting_ext.kernel import floats
 from dp_accounting_ext.kernel import sums
 from dp_accounting_ext.kernel import tilted_sums
 
-# Masses of one step's outputs, and how many steps have this law.
+# For each law of a step: the masses of the step's outputs, and the number of steps that
+# have this law.
 Laws = list[tuple[FloatArray, int]]
 
-# Tuning: fine rows, coarse rows and columns. With these the lattice costs some 5e-4 of
-# ε, as the rounding of t steps grows with the root of t, up to 4000 steps.
+# Tuning: numbers of fine rows, coarse rows and columns. Rounding to the lattice grows
+# with the root of t. With these numbers it costs about 5e-4 of ε, up to 4000 steps.
 _ROWS_PER_ROOT, _MOST_ROWS = 256.0, 1 << 14
 _COARSE_ROWS, _MOST_COLUMNS, _MOST_CELLS = 1024, 256, 1 << 21
-# A window leaves out e^−16 of a tilted law at either end.
+# Tuning: a window leaves out e^−16 of a tilted law at either end.
 _OUTSIDE = 16.0
-# A law is tilted less than to its saddle point, where large ratios make it wide.
+# Tuning: the tilt over that of the saddle point, at which large ratios make a law wide.
 _EASED = 0.75
+# Tuning: the largest λ.
 HIGHEST_RATE = 0.98
-_STEEPEST_ROW = 50.0  # The tilt of a coarse row, whose fine rows have all to be floats.
+# Certified: the largest tilt of a coarse row, so that all of its fine rows fit a float.
+_STEEPEST_ROW = 50.0
 _LARGEST_INDEX = 2.0**52  # Certified: floats hold all integers up to it.
-# Certified: of sums of tens of thousands of shares, relatively, many times over.
+# Certified: many times the relative error of sums of tens of thousands of shares.
 _SPLIT_ERROR = 1e-10
 
 
 def scores(ratios: FloatArray, rate: float) -> tuple[FloatArray, FloatArray]:
-    """Returns what each ratio adds to L, and to V.
+    """Returns the term of each ratio in L, and its term in V.
 
-    Positive terms: L's errs by `error_of_score`, V's relatively by 16 units of
-    rounding.
+    The absolute error of a term in L is at most `error_of_score`. A term in V is a
+    product of positive numbers, with a relative error of at most 16 units of rounding.
     """
     mixed = (1 - rate) + rate * ratios
     return np.log(mixed), (rate * ratios / mixed) * ((1 - rate) / mixed)
 
 
 def error_of_score(largest: float) -> float:
-    """Bounds the error of what a ratio adds to L, and of its place among the rows."""
+    """Returns a bound on the error of a ratio's term in L and of its row."""
     return (8 + 16 * largest) * floats.UNIT_ROUNDOFF
 
 
 @dataclasses.dataclass(frozen=True)
 class Steps:
-    """k of t steps with a record.
+    """The t steps, k of which hold the record.
 
     Attributes:
-        ratios: (n,) finite ratios of one step, increasing; zero may be among them.
-        masses: (n,) their probabilities without the record.
-        p_masses: (n,) those with it.
-        num_selected: k.
-        num_steps: t > k.
+        ratios: (n,) finite likelihood ratios of one step, increasing. The first may be
+            zero.
+        masses: (n,) probabilities of the ratios without the record.
+        p_masses: (n,) probabilities of the ratios with the record.
+        num_selected: Number of steps with the record, k.
+        num_steps: Number of steps, t > k.
     """
 
     ratios: FloatArray
@@ -78,7 +84,7 @@ class Steps:
     def of(
         cls, pair: dominating_pair.DominatingPair, num_selected: int, num_steps: int
     ) -> "Steps":
-        """Returns the steps of a pair, its zero ratio among the others."""
+        """Returns steps with the atoms of a pair, including its ratio of zero."""
         kept = pair.masses > 0
         ratios, masses = pair.ratios[kept], pair.masses[kept]
         if pair.zero_mass > 0:
@@ -88,19 +94,19 @@ class Steps:
 
     @property
     def laws(self) -> Laws:
-        """The steps with the record, k of them, and without it, t − k."""
+        """The laws of the k steps with the record and of the t − k steps without it."""
         others = self.num_steps - self.num_selected
         return [(self.p_masses, self.num_selected), (self.masses, others)]
 
     def without_largest(self, mass: float) -> tuple["Steps", float]:
-        """Returns the same without the rarest large ratios.
+        """Returns the steps without the rarest large ratios.
 
         Args:
-            mass: Probability under P that any step may have one.
+            mass: The largest probability that any step has a ratio that is left out.
 
         Returns:
-            The other ratios, and a bound on the probability that any step has one
-            that is gone, under P or under Q.
+            The steps with the remaining ratios; and a bound on the probability, under
+            P or under Q, that any step has a ratio that was left out.
         """
         others = self.num_steps - self.num_selected
         chances = self.num_selected * np.maximum(self.p_masses, self.masses)
@@ -117,7 +123,7 @@ class Steps:
 
     @functools.cached_property
     def sketch(self) -> "Steps":
-        """A few hundred ratios that stand for all: what only chooses needs no more."""
+        """The steps with a few hundred ratios, which suffice to choose parameters."""
         starts = np.unique(np.linspace(0, self.ratios.size - 1, 256).astype(np.int64))
         masses = np.add.reduceat(self.masses, starts)
         p_masses = np.add.reduceat(self.p_masses, starts)
@@ -134,9 +140,10 @@ class Steps:
         return math.sqrt(variance(self.laws, score))
 
     def rate(self, tilt: float) -> float:
-        """Returns λ at which the mean of Σ q_i under the tilted law is k.
+        """Returns the λ at which the mean of Σ q_i under the tilted law is k.
 
-        There the bound on π(k) is nearly attained. The best λ is near it.
+        There the bound on π(k), the probability that k independent events with
+        probabilities q_i happen, is nearly attained. The best λ is close to it.
         """
         even = self.num_selected / self.num_steps
 
@@ -152,7 +159,9 @@ class Steps:
         return min(found, HIGHEST_RATE)
 
     def tilt(self, exponent: float) -> float:
-        """Returns the tilt, with the λ of it, at whose mean of L Chernoff's bound is.
+        """Returns the tilt at whose mean of L Chernoff's bound has a given value.
+
+        λ is that of `rate` at each tilt.
 
         Args:
             exponent: −ln of the bound.
@@ -179,7 +188,7 @@ def tells(steps: Steps, least: float) -> bool:
 
 
 def exponents_up_to(first: Sequence[float], tail_mass: float) -> list[float]:
-    """Returns exponents, and further ones, up to a little less than that of a tail."""
+    """Returns exponents and larger ones, up to a little less than −ln(tail_mass)."""
     last = -math.log(tail_mass) - 6.0
     exponents = list(first)
     while exponents[-1] * 1.5 < last:
@@ -201,8 +210,8 @@ def variance(laws: Laws, values: FloatArray) -> float:
 
 
 def tilted(masses: FloatArray, exponents: FloatArray) -> tuple[float, FloatArray]:
-    """Returns the logarithm of a sum of (n,) masses times e^{exponents}, and shares."""
-    # What has no mass under one law may be all of the other's.
+    """Returns ln Σ m_i e^{x_i} for masses m_i and exponents x_i, and the tilted law."""
+    # An output without mass must not count, even if it has the largest exponent.
     exponents = np.where(masses > 0, exponents, -math.inf)
     largest = float(exponents.max())
     weights = masses * np.exp(exponents - largest)
@@ -211,13 +220,13 @@ def tilted(masses: FloatArray, exponents: FloatArray) -> tuple[float, FloatArray
 
 
 def tilted_laws(laws: Laws, exponents: FloatArray) -> tuple[float, Laws]:
-    """Returns the same of a sum over steps."""
+    """Returns the cumulant of a sum over steps, and the tilted laws of the steps."""
     found = [(*tilted(masses, exponents), count) for masses, count in laws]
     return sum(n * log for log, _, n in found), [(w, n) for _, w, n in found]
 
 
 def root(function: Callable[[float], float], low: float, high: float) -> float:
-    """Returns about where an increasing function is zero, or the nearer end."""
+    """Returns an approximate zero of an increasing function, or the nearer end."""
     if function(low) >= 0:
         return low
     if function(high) <= 0:
@@ -227,19 +236,22 @@ def root(function: Callable[[float], float], low: float, high: float) -> float:
 
 @dataclasses.dataclass(frozen=True)
 class Grid:
-    """A plane lattice for two sums, around where their law is that is tilted so much.
+    """A lattice in the plane for two sums, around the center of their tilted law.
+
+    The lattice is a torus, so sums beyond it return at its other end.
 
     Attributes:
-        tilt: The tilt, per nat of the first sum,
-        changes: (2,) and positive changes of it, for Chernoff's bounds.
+        tilt: The tilt, per nat of the first sum.
+        changes: (2,) positive changes of the tilt for Chernoff's bounds, upwards and
+            downwards.
         low: Lower end of the window of the first sum.
         row_step: Height of a fine row, in nats.
         column_step: Width of a column.
-        rows: Fine rows on the torus.
-        columns: Columns on the torus.
-        height: Fine rows in a coarse one.
-        is_even: Whether rows split masses so that the mean of the first sum is kept,
-            and not that of e^{−L}.
+        rows: Number of fine rows of the torus.
+        columns: Number of columns of the torus.
+        height: Number of fine rows in a coarse row.
+        is_even: Whether a mass is split between rows such that the mean of the first
+            sum is kept. Otherwise that of e^{−L} is kept.
     """
 
     tilt: float
@@ -259,12 +271,12 @@ class Grid:
         laws: Laws,
         tilt: float,
     ) -> "Grid":
-        """Returns a grid for the window of a law that is tilted a little less.
+        """Returns a grid for a law, tilted a little less than to its saddle point.
 
         Args:
-            sums_of_step: (n,) what the outputs of a step add to either sum.
+            sums_of_step: (n,) terms of a step's outputs in either sum.
             laws: (n,) masses of steps, with counts.
-            tilt: The tilt of its saddle point.
+            tilt: The tilt of the saddle point.
         """
         tilt *= _EASED
         first, second = sums_of_step
@@ -274,13 +286,13 @@ class Grid:
         columns = min(_MOST_COLUMNS, _MOST_CELLS // rows)
         _, here = tilted_laws(laws, tilt * first)
         middle = mean(here, second)
-        # What V and its rounding to columns hardly exceed.
+        # With its rounding to columns, V is rarely above 9 of these deviations.
         spread = mean(here, second**2) + 2 * middle**2 / columns
         return cls(
             tilt=tilt,
             changes=changes,
             low=low,
-            # What folds is so far from both ends.
+            # Sums that the torus folds back are this far beyond the ends.
             row_step=1.125 * (high - low) / rows,
             column_step=(middle + 9 * math.sqrt(spread)) / columns,
             rows=rows,
@@ -294,7 +306,7 @@ class Grid:
         return self.row_step * self.height
 
     def holds(self, sums_of_step: tuple[FloatArray, FloatArray], count: int) -> bool:
-        """Tells whether floats hold all sums of so many, and rows' tilts."""
+        """Returns whether the sums of `count` steps and the rows' tilts fit floats."""
         steps = self.row_step, self.column_step
         if not min(steps) > 0 or self.tilt * self.coarse_step > _STEEPEST_ROW:
             return False
@@ -310,9 +322,9 @@ class Grid:
         masses: FloatArray,
         count: int,
     ) -> tilted_sums.Factor:
-        """Returns the law of what so many steps add to both sums.
+        """Returns the law of the terms of `count` equal steps in both sums.
 
-        Masses that floats hold with few digits are raised.
+        Masses below `floats.SMALLEST_MASS` are raised to it.
         """
         first, second = sums_of_step
         rows, row_shares = self._shares(first / self.row_step, self.row_step)
@@ -333,16 +345,16 @@ class Grid:
         sums_of_step: tuple[FloatArray, FloatArray],
         masses: FloatArray,
     ) -> None:
-        """Checks what splits keep: the mass, and a mean of either sum.
+        """Checks that splitting kept the total mass and the mean of either sum.
 
         Raises:
-            MassError: If one has changed.
+            MassError: If one of them has changed.
         """
         first, second = sums_of_step
         rows = self.row_step * factor.rows.astype(np.float64)
         columns = self.column_step * factor.columns.astype(np.float64)
         if not self.is_even:
-            # That of e^{−L}, over its largest value.
+            # The mean of e^{−L} is kept. It is divided by its largest value.
             least = float(first.min())
             first, rows = np.exp(least - first), np.exp(least - rows)
         for name, before, after in (
@@ -367,7 +379,7 @@ class Grid:
         return tilted_sums.shares(positions, step)
 
     def tent(self) -> FloatArray:
-        """Returns shares of a coarse row in fine ones, split as each step was."""
+        """Returns a coarse row's share in each fine row, split as the steps were."""
         offsets = np.arange(self.height) / self.height
         _, (lower, upper) = self._shares(offsets, self.coarse_step)
         found = np.concatenate([upper[1:], lower])
@@ -383,13 +395,17 @@ class Grid:
 def window(
     first: FloatArray, laws: Laws, tilt: float, outside: float = _OUTSIDE
 ) -> tuple[float, float, FloatArray]:
-    """Returns the window of a tilted sum, by Chernoff, and the tilt's best changes.
+    """Returns the window of a tilted sum, by Chernoff's bounds.
 
     Args:
-        first: (n,) what the outputs of a step add to the sum.
+        first: (n,) terms of a step's outputs in the sum.
         laws: (n,) masses of steps, with counts.
         tilt: The tilt, per nat.
-        outside: −ln of what may be outside at either end.
+        outside: −ln of the probability that may be outside at either end.
+
+    Returns:
+        The lower and upper end, and the (2,) changes of the tilt that give the best
+        bounds above and below.
     """
     here, now = tilted_laws(laws, tilt * first)
     changes = np.geomspace(0.1, 100.0, 24) / max(math.sqrt(variance(now, first)), 1e-12)
@@ -406,22 +422,23 @@ def window(
 
 
 class Window:
-    """The joint law of two sums in a window, no mass below the true one.
+    """The joint law of two sums in a window, with masses rounded up.
 
     Args:
         grid: The lattice.
-        factors: What is summed.
-        num_steps: How many factors there are by their counts.
+        factors: The laws of the terms.
+        num_steps: The number of steps, which the counts of the factors must add up to.
 
     Raises:
-        MassError: If there are others, or if masses were lost on the way.
+        MassError: If the counts do not add up, or if masses were lost.
 
     Attributes:
-        rows: (m,) the first sum, of coarse rows,
-        columns: (n,) the second, no larger than it should be,
-        masses: (m, n) and their masses.
-        mass_error: Bound on their relative error, but for the factors' own.
-        is_tilted: Whether rows below the first are not among the others.
+        rows: (m,) values of the first sum, one for each coarse row.
+        columns: (n,) values of the second sum, no larger than the true ones.
+        masses: (m, n) masses of the rows and columns.
+        mass_error: Bound on the relative error of the masses, besides that of the
+            factors.
+        is_tilted: Whether the masses below the first row are left out.
     """
 
     def __init__(
@@ -443,7 +460,11 @@ class Window:
         self._last = int(rows[-1]) * grid.height
 
     def mass_above(self, least_tilt: float = 0.0) -> float:
-        """Bounds the mass above the last row (Chernoff), by tilts a nat or more."""
+        """Returns a bound on the mass above the last row, by Chernoff's bound.
+
+        Args:
+            least_tilt: The smallest tilt, per nat, that may be used.
+        """
         tilts = self._grid.tilt + np.append(0.0, self._grid.changes)
         tilts = tilts[tilts >= least_tilt] * self._grid.row_step
         return self._law.mass_above(self._last, tilts.tolist())

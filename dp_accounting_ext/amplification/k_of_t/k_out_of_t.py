@@ -1,13 +1,14 @@
-"""k-out-of-t random allocation itself, from above, for 1 < k < t.
+"""An upper bound for k-out-of-t random allocation by a theorem, for 1 < k < t.
 
-With X_i the ratios of the steps, Z = e_k(X_1, …, X_t) / C(t, k). For any λ in (0, 1)
-and q_i = λ X_i / (1 − λ + λ X_i),
+Let X_i be the likelihood ratio of step i. That of the mechanism is
+Z = e_k(X_1, …, X_t) / C(t, k), where e_k is the k-th elementary symmetric polynomial.
+For any λ in (0, 1) and q_i = λ X_i / (1 − λ + λ X_i),
 
     Z = ∏ (1 − λ + λ X_i) · π(k) / Binom(k; t, λ),
 
-π(k) the probability that k of independent events with chances q_i happen. It is at
-most e^{−V} I₀(V), V = Σ q_i (1 − q_i). So the joint law of L = Σ ln(1 − λ + λ X_i) and
-V bounds Z's.
+where π(k) is the probability that exactly k of independent events with probabilities
+q_i happen. It is at most e^{−V} I₀(V), where V = Σ q_i (1 − q_i). So the joint law of
+L = Σ ln(1 − λ + λ X_i) and V gives an upper bound.
 """
 
 from collections.abc import Sequence
@@ -26,12 +27,13 @@ DominatingPair = dominating_pair.DominatingPair
 Hinges = hinges.Hinges
 
 # Tuning.
-# Where upper bounds are tight: δ of one run is from 1 to 1e-12. Those below zero are of
-# losses below the mean, for many runs: 10 of 5 of 391 steps, σ = 0.55 and δ = 1e-5, are
-# at 21.93 without them, 21.86 with them.
+# The values of −ln δ at which upper bounds are tight, for a δ of one run from 1 to
+# 1e-12. Negative values stand for losses below the mean, which matter in a composition:
+# for 10 runs of 5 of 391 steps, σ = 0.55 and δ = 1e-5, ε is 21.93 without them and
+# 21.86 with them.
 _EXPONENTS = (-3.0, -0.5, 0.0, 0.5, 1.5, 3.0, 5.5, 9.0, 14.0, 19.0, 27.0)
-_MOST_STEPS = 10**7  # Of more, rounding to a lattice that fits leaves nothing.
-_RARE = 14.0  # Exponent of what is left out, beyond that of an answer.
+_MOST_STEPS = 10**7  # With more steps, rounding to the lattice makes bounds useless.
+_RARE = 14.0  # Ratios are left out whose probability is below e^−14 of δ.
 
 
 def upper_pair(
@@ -44,19 +46,19 @@ def upper_pair(
 ) -> DominatingPair:
     """Returns a pair that dominates k-out-of-t allocation when a record is removed.
 
-    Its profile is the greatest convex one below several bounds: those that are known,
-    and those of the theorem for a few λ.
+    Its profile is the largest convex function below several bounds: those that are
+    known, and those of the theorem for a few λ.
 
     Args:
         pair: An upper bound of one step, n atoms.
         num_selected: Number of steps with the record, 1 < k < t.
         num_steps: Number of steps, t.
         known: Upper bounds of the allocation, when a record is removed; at least one.
-        tail_mass: Rarest losses that the result is to tell from infinite ones.
+        tail_mass: Probability of the rarest losses that are not counted as infinite.
 
     Guarantees:
         H(P‖Q) of the result is at least that of the allocation, at every κ ≥ 0. The
-        pair is for this direction alone.
+        pair is valid in this direction only.
 
     Source:
         docs/mathematics.md, "k out of t: the theorem".
